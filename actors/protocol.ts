@@ -73,7 +73,7 @@ export type PolicyVersion = z.infer<typeof PolicyVersion>;
 /** Key and tag of a GMAC over the weights: see actors/weights/seal.ts. */
 const Seal = z.strictObject({ key: z.string().regex(/^[0-9a-f]{32}$/), tag: z.string().regex(/^[0-9a-f]{32}$/) });
 
-/** Where a policy version is: in a file of this host (in shared memory, if it has any), at a URL, or under a name at the server of engine tinker. */
+/** Where a policy version is: in a file of this host (in shared memory, if the host has any), at a URL, or under a name at the server of engine tinker. */
 const WeightsLocation = z.discriminatedUnion("kind", [
   z.strictObject({ kind: z.literal("shared"), path: z.string().max(4096), byteOffset: Count, seal: Seal }),
   z.strictObject({ kind: z.literal("http"), url: z.url() }),

@@ -96,8 +96,7 @@ export interface AgentDefinition<C extends Record<string, unknown>, Task>
 
 /**
  * An env whose game is an agent. An observation is what a call of the model adds to the call before: messages, results of tools, and
- * at first the list of tools. Of a call that does not continue the
- * call before, all messages but the assistant's are shown.
+ * at first the list of tools. A call that does not continue the call before shows all its messages but the assistant's.
  *
  * @throws {TypeError} if the tag is not a name.
  */

@@ -1,6 +1,6 @@
 /** Opens the port of the page, and that of `bun run serve`. */
 
-/** Check the page's port before a run starts. @throws {Error} if the port is not free */
+/** Checks the page's port before a run starts. @throws {Error} if the port is not free */
 export async function checkPort(hostname: string, port: number): Promise<void> {
   if (port !== 0)
     await serveHttp("the page", { hostname, port, idleTimeout: 0, fetch: () => new Response() }).stop(true);
@@ -10,7 +10,7 @@ interface HttpOptions {
   readonly hostname: string;
   /** 0: any free port. */
   readonly port: number;
-  /** In seconds: a connection on which nothing comes or goes for so long is closed. 0: never. */
+  /** Seconds after which a connection without traffic is closed. 0: never. */
   readonly idleTimeout: number;
   readonly fetch: (request: Request) => Response | Promise<Response>;
 }

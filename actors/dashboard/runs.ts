@@ -12,7 +12,7 @@ import { readRunConfig } from "../policy/saved-policy.ts";
 import type { OtherRun, RunsAnswer, Series } from "./answers.ts";
 import { overviewOf } from "./overview.ts";
 
-/** At most so many runs are read, those that changed last; a folder may have thousands. */
+/** Most runs that are read, those that changed last; a folder may have thousands. */
 const RUNS_MAX = 100;
 
 export class NearbyRuns {

@@ -75,7 +75,7 @@ interface Sent {
   readonly actorsAtMs: number;
 }
 
-/** Send one round of news. @returns what was sent, or null if there was nothing new */
+/** Sends one round of news. @returns what was sent, or null if there was nothing new */
 async function sendNews(
   stream: SSEStreamingApi,
   store: Store,

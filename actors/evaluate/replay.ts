@@ -79,7 +79,7 @@ export async function replayWhole(
 /**
  * Compares the weights that an episode names with what else the run recorded. In a run that was never resumed each policy version has one
  * digest, and each digest one version. After a resume neither holds: the run publishes the weights of its checkpoint under a new version,
- * and versions after the checkpoint are counted again. So a pair of version and digest that another record has too is no difference.
+ * and uses the numbers after it a second time. So a pair of version and digest that another record has too is no difference.
  *
  * @param others  the versions, with their digests, that checkpoints and other episodes of the run name
  * @returns null if one of them is the same, or if none contradicts it

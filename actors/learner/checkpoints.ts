@@ -79,7 +79,7 @@ export class LearnerCheckpoints {
     );
   }
 
-  /** Load the checkpoint of this update into the networks; later checkpoints are set aside. */
+  /** Loads the checkpoint of this update into the networks, and sets later checkpoints aside. */
   async restore(update: number): Promise<Progress> {
     const { checkpoints, disk, networks, trainer } = this.#options;
     const {

@@ -4,8 +4,8 @@
  *
  * - A sampler gets tickets only for a version whose digest it has acknowledged. A sampler that acknowledges another digest is
  *   quarantined: it gets no tickets until it connects again.
- * - A sampler that was replaced may still have messages under way on its earlier connection: they are ignored, except outcomes,
- *   which the ticket book judges by their attempt.
+ * - Messages on the earlier connection of a sampler that connected again are ignored, except outcomes, which the ticket book takes or
+ *   ignores by their attempt.
  * - An episode is taken once. A second delivery, or one after the lease expired, is answered and ignored.
  * - An invalid trajectory (lengths differ, a value is NaN, its weights were never published) is logged and its ticket reissued.
  */
@@ -91,17 +91,17 @@ export class Dispatcher implements HostHandler {
     return `${tickets.waiting} tickets wait; ${samplers.join(", ") || "no sampler is connected"}`;
   }
 
-  /** The run ends: grant no more tickets, and log no departures. */
+  /** The run ends: grants no more tickets and logs no departures. */
   leave(): void {
     this.#leaving = true;
   }
 
-  /** Grant waiting tickets to all samplers with free slots. */
+  /** Grants waiting tickets to all samplers with free slots. */
   grant(): void {
     for (const [actor, sampler] of this.#samplers) this.#grant(actor, sampler);
   }
 
-  /** Tell all samplers about new weights, now or when they connect. */
+  /** Tells all samplers about new weights, now or when they connect. */
   announce(weights: Messages["weights"]): void {
     this.#weights = weights;
     this.#options.acks.expect(weights.version, weights.digest);
@@ -202,7 +202,7 @@ export class Dispatcher implements HostHandler {
   #grant(actor: string, sampler: ConnectedSampler): void {
     if (this.#leaving) return;
     const { acks, tickets, leaseMs } = this.#options;
-    // An equal share of all open tickets, so that the first sampler to be ready leaves some for those that load newer weights; a sampler that holds none yet is not counted.
+    // Each sampler with weights gets an equal share of all open tickets: the first one ready leaves some for those that still load newer ones.
     const share = Math.ceil((tickets.waiting + tickets.leasedInAll) / Math.max(1, acks.holders));
     const room = Math.min(sampler.slots, share) - tickets.leased(actor);
     if (room <= 0) return;

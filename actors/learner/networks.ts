@@ -1,6 +1,6 @@
 /**
- * Memory of the learner's networks, which the learner's threads share, and what it holds at first. A critic is a network of its own,
- * or one more head of the policy's network; then the policy's memory is the first part of the critic's.
+ * Memory of the learner's networks, which the learner's threads share, and what it holds at first. A critic is a network of its own, or
+ * one more head of the policy's network. With one network, the policy's memory is the first part of the critic's.
  */
 import { isDeepStrictEqual } from "node:util";
 import { baseOf, type ModelConfig } from "../../model/policy/model-config.ts";
@@ -147,7 +147,7 @@ const beginning = ({ parameters, moment, variance, step }: NetworkMemory, count:
   step,
 });
 
-/** Overwrite the memory in place: the trainer thread shares it. */
+/** Overwrites the memory in place: the trainer thread shares it. */
 export function fill({ parameters, moment, variance }: NetworkMemory, saved: NetworkMemory): void {
   parameters.set(saved.parameters);
   moment.set(saved.moment);

@@ -184,7 +184,7 @@ async function startLearner(
 }
 
 /**
- * Wait until the sink has stored everything, or makes no progress.
+ * Waits until the sink has stored everything, or makes no progress.
  *
  * @throws {RunError} if episodes are lost: the run must not end as a success
  */

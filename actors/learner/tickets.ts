@@ -98,7 +98,7 @@ export class TicketBook {
   }
 
   /**
-   * Lease the oldest tickets that the sampler may play, at most `slotsFree`.
+   * Leases the oldest tickets that the sampler may play, at most `slotsFree`.
    *
    * @param version  policy version that it has loaded; null: none, so it gets no tickets
    */
@@ -134,7 +134,7 @@ export class TicketBook {
     return true;
   }
 
-  /** A sampler is gone: put its tickets back. */
+  /** Puts back the tickets of a sampler that is gone. */
   lost(sampler: string): void {
     for (const lease of [...(this.#leasesOf.get(sampler) ?? [])])
       this.#putBack(lease, aborted(lease, "the sampler is gone"));
@@ -172,7 +172,7 @@ export class TicketBook {
     if (batch.open === 0) batch.resolve(batch.finished);
   }
 
-  /** Set the timer for the lease that ends first, if it is not set. */
+  /** Sets the timer for the lease that ends first, if it is not set. */
   #setTimer(): void {
     const [first] = this.#leases.values();
     if (this.#cancelTimer !== null || first === undefined) return;

@@ -63,7 +63,7 @@ export function trainerMethods(openEngine = startEngine) {
       if (networks.reference !== null && parameters !== null) engine.release(networks.reference.parameters.flat);
       networks.reference = Network.scorer(engine, config, layParameters(config, parameters?.slice() ?? frozen!));
     },
-    /** Set the policy optimizer's moments and step to 0, for a new stage of training. */
+    /** Sets the policy optimizer's moments and step to 0, for a new stage of training. */
     resetOptimizer(): void {
       const { policy } = networks;
       policy.optimizerState.moment.fill(0);
@@ -101,7 +101,7 @@ export function trainerMethods(openEngine = startEngine) {
       if (networks.critic !== null) networks.critic.optimizerState.step = steps.critic!;
       for (const network of trained()) network.toDevice();
     },
-    /** Copy parameters and moments to the shared memory, for a checkpoint. @returns optimizer steps taken, and the checkpoint's `served` */
+    /** Copies parameters and moments to the shared memory, for a checkpoint. @returns optimizer steps taken, and the checkpoint's `served` */
     prepareCheckpoint(): { policy: number; critic: number | null; served: string | null } {
       for (const network of trained()) network.toHost({ moments: true });
       return {

@@ -1,6 +1,6 @@
 /**
- * Tickets without a lease; the oldest is taken first. They are kept apart by the policy versions that may play them. There are few such kinds at
- * a time, so the search for the oldest ticket does not slow down with the number of tickets.
+ * Tickets without a lease; the oldest is taken first. They are grouped by the policy versions that may play them. There are few such groups
+ * at a time, so the search for the oldest ticket does not slow down with the number of tickets.
  */
 import type { Ticket } from "../protocol.ts";
 
@@ -25,7 +25,7 @@ export class WaitingTickets<T extends Waiting> {
     return this.#size;
   }
 
-  /** Add tickets younger than all others. @param young  oldest first */
+  /** Adds tickets younger than all others. @param young  oldest first */
   append(young: readonly T[]): void {
     for (const [key, added] of Map.groupBy(young, kindOf)) {
       const { version, exact } = added[0]!.ticket;
@@ -35,7 +35,7 @@ export class WaitingTickets<T extends Waiting> {
     this.#size += young.length;
   }
 
-  /** Return a ticket to its place by age. */
+  /** Returns a ticket to its place by age. */
   putBack(entry: T): void {
     const { version, exact } = entry.ticket;
     const kind = this.#kinds.get(kindOf(entry)) ?? { version, exact, entries: [] };
@@ -44,7 +44,7 @@ export class WaitingTickets<T extends Waiting> {
     this.#size++;
   }
 
-  /** Remove the oldest tickets that this version may play, at most `max`. */
+  /** Removes the oldest tickets that this version may play, at most `max`. */
   take(max: number, version: number): T[] {
     const kinds = this.#kinds
       .values()

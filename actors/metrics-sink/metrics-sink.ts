@@ -2,8 +2,8 @@
  * Metrics sink: takes metrics, events and finished episodes from the learner, and reports of all actors from the supervisor, and writes
  * them to the store. Of the numbers it interprets only the count of updates and processor time.
  *
- * - The sink answers `episodes` only after it has committed the rows, so no answered row is lost. If the store cannot be written, it answers `failed`
- *   ("capacity"), and the learner keeps the rows and asks again. For rows that can never be stored it answers `failed` ("protocol").
+ * - The sink answers `episodes` only after it has committed the rows, so no answered row is lost. If the store cannot be written, it
+ *   answers `failed` ("capacity"), and the learner keeps the rows and asks again. For rows that can never be stored it answers `failed` ("protocol").
  * - Metrics and events are committed in one transaction, at most `flushMs` after they arrive.
  * - At most `queuedMax` metrics and events wait; then they are written at once. If the store cannot be written, newer ones are
  *   dropped and counted, and the count is stored when writing works again.
@@ -88,7 +88,7 @@ export class MetricsSink implements HostHandler {
     return this.#points.length + this.#events.length;
   }
 
-  /** Write everything that waits. @returns false if the store could not be written; then everything still waits */
+  /** Writes everything that waits. @returns false if the store could not be written; then everything still waits */
   flush(): boolean {
     this.#cancelFlush?.();
     this.#cancelFlush = null;
@@ -127,7 +127,7 @@ export class MetricsSink implements HostHandler {
     );
   }
 
-  /** Take the supervisor's report. The metrics of each actor belong to the current update. */
+  /** Takes the supervisor's report. The metrics of each actor belong to the current update. */
   takeActors(actors: readonly ActorView[]): void {
     this.#actors = actors;
     const cpu: MetricName = "process/cpu_seconds";
@@ -178,7 +178,7 @@ export class MetricsSink implements HostHandler {
     this.#cancelFlush ??= clock.after(flushMs, () => this.flush());
   }
 
-  /** Commit everything that waits, and `episodes`, in one transaction. @returns the error, or null */
+  /** Commits everything that waits, and `episodes`, in one transaction. @returns the error, or null */
   #commit(episodes: WriteBatch["episodes"]): SQLiteError | null {
     const dropped = this.#dropped - this.#droppedStored;
     const points = [...this.#points];

@@ -78,7 +78,7 @@ export class Reporter implements Handler {
     this.#tell({ type: "event", actor: this.#options.actor, level, kind, text: text.slice(0, 4096) });
   }
 
-  /** Report episodes. Resolves at once unless too many wait to be stored. */
+  /** Reports episodes. Resolves at once unless too many wait to be stored. */
   async episodes(rows: readonly EpisodeRow[]): Promise<void> {
     for (const row of rows) {
       // The sink closes the connection to a sender of messages that are not valid.
@@ -92,7 +92,7 @@ export class Reporter implements Handler {
     if (isFull) await this.#storing;
   }
 
-  /** Wait until everything is stored or sent. @returns what is left after `withinMs` */
+  /** Waits until everything is stored or sent. @returns what is left after `withinMs` */
   async drain(withinMs: number): Promise<{ readonly rows: number; readonly messages: number }> {
     const { clock } = this.#options;
     const deadline = Promise.withResolvers<void>();
@@ -120,7 +120,7 @@ export class Reporter implements Handler {
     return { type: "failed", code: "protocol", detail: `${this.#options.actor} answers no requests of the sink` };
   }
 
-  /** Send waiting messages as far as the connection takes them. */
+  /** Sends waiting messages as far as the connection takes them. */
   #flush(): void {
     const { sink: current, actor } = this.#options;
     const sink = current();

@@ -36,7 +36,7 @@ export interface StoreOptions {
   readonly wallClock: () => number;
   /** Largest size of the file; a write beyond it fails as on a full disk. Default: no limit. */
   readonly bytesMax?: number;
-  /** Do not change the file, not even to migrate an older schema. Queries that need a newer schema fail. */
+  /** Leaves the file as it is: an older schema is not migrated. Queries that need a newer schema fail. */
   readonly readOnly?: boolean;
 }
 
@@ -78,7 +78,7 @@ export class Store {
     if (bytesMax !== undefined) this.#db.run(`PRAGMA max_page_count = ${Math.floor(bytesMax / PAGE_BYTES)}`);
   }
 
-  /** Begin a session of the run: its first start, or a resume. */
+  /** Begins a session of the run: its first start, or a resume. */
   startSession({ name, env, updates, seed }: RunFacts): void {
     const now = this.#wallClock();
     const { lastInsertRowid } = this.#prepared(INSERTS.session).run({
@@ -125,7 +125,7 @@ export class Store {
     }
   }
 
-  /** Call `listener` after every commit of this object. @returns a function that unsubscribes */
+  /** Calls `listener` after every commit of this object. @returns a function that unsubscribes */
   subscribe(listener: () => void): () => void {
     this.#listeners.add(listener);
     return () => this.#listeners.delete(listener);

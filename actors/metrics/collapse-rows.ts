@@ -4,37 +4,46 @@
  */
 import type { Metric, Unit } from "./metric.ts";
 
-/** Unit and meaning by name. The marginal, "under the mean prompt", is the log of a reasoning's mean probability over all prompts. */
+/** Unit and meaning by name. The marginal is the log of a thought's mean probability over all prompts. */
 const ROWS = {
-  mi_estimate: ["nats", "How much more likely a reasoning token is under its own prompt than under the mean prompt."],
+  mi_estimate: [
+    "nats",
+    "Mutual information of thought and prompt, per token: matched_log_prob_mean minus marginal_log_prob_mean.",
+  ],
   mi_upper_bound: ["nats", "Upper bound of mi_estimate: the logarithm of the number of distinct prompts."],
-  mi_seq_estimate: ["nats", "The same as mi_estimate, over whole reasonings."],
+  mi_seq_estimate: ["nats", "As mi_estimate, over whole thoughts."],
   mi_zscore: ["number", "Quotient of mi_estimate and marginal_std."],
-  mi_zscore_seq: ["number", "As mi_zscore, over whole reasonings."],
+  mi_zscore_seq: ["number", "As mi_zscore, over whole thoughts."],
   mi_zscore_ema: ["number", "Quotient of mi_estimate and marginal_std_ema."],
-  mi_zscore_ema_seq: ["number", "As mi_zscore_ema, over whole reasonings."],
-  conditional_entropy_est: ["nats", "Mean surprise of a reasoning token under its own prompt, about H(Z|X)."],
-  conditional_entropy_seq_est: ["nats", "As conditional_entropy_est, over whole reasonings."],
-  reasoning_entropy_est: ["nats", "Mean surprise of a reasoning token under the mean prompt, about H(Z)."],
-  reasoning_entropy_seq_est: ["nats", "As reasoning_entropy_est, over whole reasonings."],
-  matched_log_prob_mean: ["nats", "Mean log-probability of a reasoning token under its own prompt."],
-  marginal_log_prob_mean: ["nats", "Mean log-probability of a reasoning token under the mean prompt."],
-  marginal_std: ["nats", "Spread of the marginal log-probability over reasonings, per token."],
-  marginal_std_seq: ["nats", "As marginal_std, over whole reasonings."],
+  mi_zscore_ema_seq: ["number", "As mi_zscore_ema, over whole thoughts."],
+  conditional_entropy_est: [
+    "nats",
+    "Entropy of a thought's token given its prompt, estimated as -matched_log_prob_mean.",
+  ],
+  conditional_entropy_seq_est: ["nats", "As conditional_entropy_est, over whole thoughts."],
+  reasoning_entropy_est: ["nats", "Entropy of a thought's token, estimated as -marginal_log_prob_mean."],
+  reasoning_entropy_seq_est: ["nats", "As reasoning_entropy_est, over whole thoughts."],
+  matched_log_prob_mean: ["nats", "Mean log-probability of a thought's token under its own prompt."],
+  marginal_log_prob_mean: [
+    "nats",
+    "Mean log-probability of a thought's token, its probability averaged over all prompts.",
+  ],
+  marginal_std: ["nats", "Standard deviation over thoughts of the marginal log-probability per token."],
+  marginal_std_seq: ["nats", "As marginal_std, over whole thoughts."],
   marginal_std_ema: ["nats", "Running mean of marginal_std."],
-  marginal_std_ema_seq: ["nats", "As marginal_std_ema, over whole reasonings."],
-  retrieval_accuracy: ["share", "Share of reasonings that are likeliest under their own prompt."],
-  retrieval_accuracy_at_2: ["share", "Share of reasonings whose own prompt is among the 2 likeliest."],
-  retrieval_accuracy_at_4: ["share", "The same for 4."],
-  retrieval_accuracy_at_8: ["share", "The same for 8."],
+  marginal_std_ema_seq: ["nats", "As marginal_std_ema, over whole thoughts."],
+  retrieval_accuracy: ["share", "Share of thoughts that are likeliest under their own prompt."],
+  retrieval_accuracy_at_2: ["share", "Share of thoughts whose own prompt is among the 2 best."],
+  retrieval_accuracy_at_4: ["share", "Share of thoughts whose own prompt is among the 4 best."],
+  retrieval_accuracy_at_8: ["share", "Share of thoughts whose own prompt is among the 8 best."],
   retrieval_chance_level: ["share", "Value of retrieval_accuracy by chance."],
-  retrieval_chance_level_at_2: ["share", "The same for 2."],
-  retrieval_chance_level_at_4: ["share", "The same for 4."],
-  retrieval_chance_level_at_8: ["share", "The same for 8."],
-  retrieval_above_chance: ["share", "Retrieval accuracy minus its chance level."],
-  retrieval_above_chance_at_2: ["share", "The same for 2."],
-  retrieval_above_chance_at_4: ["share", "The same for 4."],
-  retrieval_above_chance_at_8: ["share", "The same for 8."],
+  retrieval_chance_level_at_2: ["share", "Value of retrieval_accuracy_at_2 by chance."],
+  retrieval_chance_level_at_4: ["share", "Value of retrieval_accuracy_at_4 by chance."],
+  retrieval_chance_level_at_8: ["share", "Value of retrieval_accuracy_at_8 by chance."],
+  retrieval_above_chance: ["share", "Difference of retrieval_accuracy and its chance level."],
+  retrieval_above_chance_at_2: ["share", "Difference of retrieval_accuracy_at_2 and its chance level."],
+  retrieval_above_chance_at_4: ["share", "Difference of retrieval_accuracy_at_4 and its chance level."],
+  retrieval_above_chance_at_8: ["share", "Difference of retrieval_accuracy_at_8 and its chance level."],
 } as const satisfies Record<string, readonly [Unit, string]>;
 
 type Row = keyof typeof ROWS;
@@ -49,6 +58,6 @@ function rows<P extends string>(prefix: P, where: string) {
 }
 
 export const COLLAPSE_METRICS = {
-  ...rows("", "turns of the whole episode"),
+  ...rows("", "any turn"),
   ...rows("first_", "first turns"),
 };

@@ -15,7 +15,7 @@ type Bucket = 1 | 2 | 3 | 4 | 5 | 6 | "all";
 
 const buckets = ["all", ...Array.from({ length: BUCKET_COUNT }, (_, i) => i + 1)] as const;
 const within = (bucket: string | number) =>
-  bucket === "all" ? "of all groups" : `of bucket ${bucket} of ${BUCKET_COUNT} by within-group reward std`;
+  bucket === "all" ? "all groups" : `bucket ${bucket} of ${BUCKET_COUNT}, from small to large std of reward`;
 
 export const GRADIENT_METRICS = Object.fromEntries(
   Object.entries(ROWS).flatMap(([name, [unit, help]]) =>

@@ -42,7 +42,7 @@ export class Meter {
   }
 
   /**
-   * Declare the activities that `during` and `within` take.
+   * Declares the activities that `during` and `within` take.
    *
    * @param precedence  when several run, time counts for the first
    * @param idle  activity while none runs; null: that time is not reported
@@ -59,12 +59,12 @@ export class Meter {
     this.#totals.set(name, (this.#totals.get(name) ?? 0) + amount);
   }
 
-  /** Report a number that each heartbeat reads; null is left out. */
+  /** Adds a number that each heartbeat reads; null is left out. */
   depth(name: MetricName, read: () => number | null): void {
     this.#depths.set(name, read);
   }
 
-  /** Count the time for `name` until `work` settles. @returns the same promise */
+  /** Counts the time for `name` until `work` settles. @returns the same promise */
   during<T>(name: MetricName, work: Promise<T>): Promise<T> {
     this.#begin(name, 1);
     const end = () => this.#begin(name, -1);
@@ -106,7 +106,7 @@ export class Meter {
     this.#active.set(name, (this.#active.get(name) ?? 0) + by);
   }
 
-  /** Add the time since the last `#settle` to the activity that ran in it. */
+  /** Adds the time since the last `#settle` to the activity that ran in it. */
   #settle(): void {
     const now = this.#clock.now();
     const activity = this.#precedence.find((name) => (this.#active.get(name) ?? 0) > 0) ?? this.#idle;

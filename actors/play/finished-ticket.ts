@@ -33,8 +33,8 @@ export function unplayedText(finished: readonly FinishedTicket[]): string {
 }
 
 /**
- * A `RunError`, because a restart of the learner would not help. With engine tinker a plain `Error`, after which the learner is
- * restarted: the server may have lost the policy, and the new learner loads it again.
+ * A `RunError`, because a restart of the learner would not help. With engine tinker it is a plain `Error`, because the server may have
+ * lost the policy, and a restarted learner loads it again.
  */
 export function unplayedError(
   { engine }: Pick<RunConfig, "engine">,

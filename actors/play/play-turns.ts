@@ -11,7 +11,7 @@ import type { AnswerTo, EnvAsk, Messages, StopReason, Ticket, TurnRecord } from 
 /** The env server that holds the episode. */
 export interface EnvConnection {
   askEnv<A extends EnvAsk>(ask: A): AnswerTo<A> | Promise<AnswerTo<A>>;
-  /** Make the env server forget the episode. */
+  /** Makes the env server forget the episode. */
   closeEnv(close: Messages["env.close"]): void;
 }
 

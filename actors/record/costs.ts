@@ -1,6 +1,6 @@
 /**
  * What a run has cost, from its record: tokens, actions, processor time and energy, in all and per percentage point of success
- * gained; and how the time of its reinforcement (from the first update on) was spent. Pure.
+ * gained. Also how the time of its reinforcement (from the first update on) was spent. Pure.
  *
  * - Processor time and energy are counters of processes. A counter that falls belongs to a new process, so it counts from 0.
  * - What an actor's last process spent after its last report is missing: at most one heartbeat. If a process is replaced during an

@@ -101,7 +101,7 @@ export function recordedCosts(folder: string): Costs {
   return run.costs();
 }
 
-/** Read all pages of a list that is newest first. @returns its rows, oldest first. @param keep  what to keep of each row */
+/** Reads all pages of a list that is newest first. @returns its rows, oldest first. @param keep  what to keep of each row */
 function backwards<T extends { readonly id: number }, K = T>(
   read: (before: number | undefined) => readonly T[],
   keep: (row: T) => K = (row) => row as unknown as K,

@@ -44,7 +44,7 @@ export class EnvServerConnections {
     }
   }
 
-  /** A connected env server, in turn. Waits if none is connected. @throws {EpisodeError} if none connects in time */
+  /** The next connected env server, round-robin. Waits if none is connected. @throws {EpisodeError} if none connects in time */
   async choose(episode: string): Promise<Peer> {
     for (;;) {
       const peers = [...this.#connections.values()]

@@ -2,8 +2,8 @@
  * Sampler: plays tickets with its copy of the policy. Knows neither groups nor learning.
  *
  * - A ticket is played with the version that it names, or a newer one if it allows that. Weights change only while no episode is
- *   played; with `weightsBetween` turns only while no reply is being written. New replies wait while newer weights are due, and a reply by
- *   another version than the episode's first names it. Caches of earlier turns stay as the older weights computed them.
+ *   played; with `weightsBetween` turns only while no reply is being written. New replies wait while newer weights are due. A reply by another
+ *   version than the episode's first names its version. Caches of earlier turns stay as the older weights computed them.
  * - The acknowledged digest is computed from the bytes in use, or proved by their seal. Bytes with a wrong digest are never used.
  *   The wrong digest is still reported; the learner quarantines the sampler. If weights cannot be loaded at all, the process ends.
  * - The sampler sends an outcome until the learner takes or refuses it. When the connection to the learner ends, waiting tickets and weights
@@ -146,8 +146,8 @@ export class Sampler implements Handler {
   }
 
   /**
-   * A reply of an episode that began with the weights `first`. If newer ones are due, it waits until they are in use. It names the version
-   * that wrote it, if that is not `first`.
+   * A reply of an episode that began with the weights `first`. Waits until no newer weights are due. The reply names the version that
+   * wrote it, if that is not `first`.
    */
   async #replyBetween(first: PolicyVersion, ...args: Parameters<EpisodePolicy["reply"]>): Promise<ReplyTokens> {
     while (this.#loading || this.#next !== null) await new Promise<void>((release) => this.#held.push(release));
@@ -181,7 +181,7 @@ export class Sampler implements Handler {
     for (const ticket of waiting) {
       const { version, exact, episode } = ticket;
       const fits = exact ? version === this.#weights.version : version <= this.#weights.version;
-      // The weights in use may not play the ticket, mostly because newer ones have replaced its own; its lease will run out.
+      // The weights in use may not play this ticket. The learner reissues it when its lease expires.
       if (!fits) continue;
       if (this.#playing.size >= this.#options.slots || this.#playing.has(episode)) this.#waiting.push(ticket);
       else void this.#playOne(ticket, this.#weights, this.#learner);

@@ -1,6 +1,6 @@
 /**
  * Decides how often one child is restarted. As in Erlang/OTP: at most `restartsMax` times in a window. A child that fails in the same
- * place each time, such as its start, is restarted at most `restartsMax` times in a row, because the way there may outlast the window.
+ * place each time, such as its start, is restarted at most `restartsMax` times in a row, because reaching that place may take longer than the window.
  */
 
 import { STARTING } from "../protocol.ts";
@@ -26,7 +26,7 @@ export class RestartLimit {
   /**
    * Counts a failure.
    *
-   * @param place  what the child did when it failed, such as "update 12 of 100"; null: it works without an end, so each place is new
+   * @param place  what the child did when it failed, such as "update 12 of 100"; null: its work has no end, so each failure is at a new place
    * @returns null if the child may be started again, else why not, with the first cause, and the last if it is of another kind
    */
   failed(nowMs: number, cause: string, place: string | null): string | null {

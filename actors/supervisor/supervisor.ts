@@ -3,8 +3,8 @@
  * know what they do.
  *
  * - A child fails when it exits without a stop message (except with code 0 if it has `endsRun`), is silent for `heartbeatDeadlineMs`
- *   (before its first heartbeat for `startDeadlineMs`), or computes without a result for `progressDeadlineMs`. The supervisor starts it again. If the system starts no process (no memory,
- *   too many open files), that is a failed start, and the supervisor tries again after `SPAWN_RETRY_MS`.
+ *   (before its first heartbeat for `startDeadlineMs`), or computes without a result for `progressDeadlineMs`. The supervisor starts
+ *   the child again. If the system starts no process (no memory, too many open files), the start has failed after `SPAWN_RETRY_MS`.
  * - A child is given up after a `RunError`, or after more than `restartsMax` failures: in `restartWindowMs`; in a row before it has
  *   started; or, with `endsRun`, in a row at the same work. Then the run ends and names the first cause.
  * - The run ends once, and only when no child is left. A connected child gets the message `stop`, then SIGTERM, then SIGKILL.

@@ -2,7 +2,7 @@
  * A client of a server that speaks Tinker's protocol: JSON over HTTP, with results that are fetched once they are ready. Knows no
  * model and no episode. `ask` and `order`, which wait for no queued result, serve for an inference server too.
  *
- * - A request that the server did not take is sent again until the deadline: the server could not be reached, or answers 425, 429 or 503.
+ * - A request is sent again until the deadline if the server cannot be reached, or answers 425, 429 or 503: it has not taken the request.
  * - A request whose answer is lost is sent again only if it may be repeated. A second forward_backward or optim_step would train twice.
  * - The client asks for a result until it is ready: again after a 408 (not ready yet) and after any lost answer.
  * - Answers are bounded. Redirects are errors.

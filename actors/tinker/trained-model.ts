@@ -4,7 +4,7 @@
  *
  * - A loss is `sum(weights * loss per token)`, but servers take a mean. So each sequence gets one more position, without advantage, whose
  *   weight gives all sequences the same sum of the server's weights. Advantages are multiplied by that sum and by the number of
- *   sequences. From a server that takes sums the gradient is the same times a constant, which AdamW ignores.
+ *   sequences. A server that takes sums gives this gradient times a constant, which AdamW ignores.
  * - Imitation takes the server's mean: skyrl-tx weighs all demonstrations the same, another server may weigh all tokens the same.
  * - The entropy is estimated by the mean of -log p over the written tokens: servers return no entropy.
  */

@@ -3,7 +3,7 @@
  * metrics are computed here; the server runs forward, backward and AdamW, and keeps the saved parameters.
  *
  * - A model lives as long as its session, which heartbeats keep alive. After a server's restart, or without heartbeats, requests for the
- *   model fail; the learner then ends, is started again, and loads the state that its newest checkpoint names into a new model.
+ *   model fail. The learner then ends, and the next learner loads the state that the newest checkpoint names into a new model.
  * - skyrl-tx keeps one set of weights per model, and samples every version from that set. In async mode samplers still play older
  *   versions while newer ones are published. So `stalenessMax + 1` more models hold the versions in turn: a version is overwritten only
  *   when its episodes are too old to train on.

@@ -54,7 +54,7 @@ export function meanBaselines(measured: ReadonlyMap<string, Baselines>): Baselin
   };
 }
 
-/** Measure the baselines and report them as metrics and as a line of the log. */
+/** Measures the baselines and reports them as metrics and as a line of the log. */
 export async function reportBaselines({ config, reporter, log }: Pick<TrainingContext, "config" | "reporter" | "log">) {
   const measured = await measureBaselines(config);
   const over = meanBaselines(measured);

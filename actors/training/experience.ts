@@ -161,7 +161,7 @@ export class Experience {
 
 function returnOf({ count, reward, next }: Outcomes, values: Float64Array): number {
   let sum = reward;
-  // A state that came after the last `learn` is worth nothing yet.
+  // A state that came after the last `learn` has no value yet, and counts as 0.
   for (const [state, times] of next) sum += times * DISCOUNT * (values[state] ?? 0);
   return sum / count;
 }

@@ -78,7 +78,7 @@ export interface Checkup {
   readonly notices: readonly HealthNotice[];
 }
 
-/** Judge one more update. */
+/** Judges one more update. */
 export function checkup(before: HealthState, measured: Measured, config: HealthConfig): Checkup {
   const { state: trap, verdict, reasons: signs } = echoTrap(before.trap, measured, { ...TRAP_RULE, ...config.trap });
   const point = stopPoint(measured);
@@ -104,7 +104,7 @@ export function checkup(before: HealthState, measured: Measured, config: HealthC
   return { state, due, metrics: healthMetrics(state, due), notices };
 }
 
-/** Take the next rung, if the verdict is bad and the last rung has settled. */
+/** Takes the next rung, if the verdict is bad and the last rung has settled. */
 function climb(state: HealthState, reasons: string, config: HealthConfig): { state: HealthState; due: Due | null } {
   const { verdict, settling } = state;
   const bad = verdict === "collapsed" || (verdict === "warning" && config.interveneAt === "warning");

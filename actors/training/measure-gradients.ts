@@ -1,6 +1,6 @@
 /**
- * Gradient analysis: when the policy's gradients are measured (model/health/gradient-analysis.ts), and on which episodes: on the
- * update's own, or on groups played for the analysis alone, because an update may have too few groups for its six buckets.
+ * Gradient analysis: when the policy's gradients are measured (model/health/gradient-analysis.ts), and on which episodes. These are the
+ * update's own, or groups played for the analysis alone, because an update may have too few groups for the six buckets.
  *
  * - Episodes played for the analysis enter no loss, no count and no record. Their boards come again in later updates.
  *

@@ -140,7 +140,7 @@ function afterValidation(progress: Progress, solved: Solved): Progress {
   return { ...progress, ...first, validated, best: isBest ? validated : progress.best };
 }
 
-/** All goes back to the checkpoint but versions and counts; the next event of the clock sets the minutes; the health detectors start again. */
+/** Everything but versions and counts is the checkpoint's again. The next clock event sets the minutes. */
 const afterRollBack = (saved: Progress, now: Progress): Progress => ({
   ...saved,
   version: now.version,

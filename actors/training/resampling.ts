@@ -13,7 +13,7 @@ import type { Control } from "./interventions.ts";
 import { trainingTickets, type WantedGroup, wantedGroups } from "./tickets-to-play.ts";
 
 /**
- * Play all episodes of an update.
+ * Plays all episodes of an update.
  *
  * @param oldest  oldest policy version that may play them
  * @param envs    env of each group

@@ -36,7 +36,7 @@ export class RolloutQueue {
     return this.#playing.shift()!;
   }
 
-  /** Wait for rollouts that have begun, and drop them. */
+  /** Waits for rollouts that have begun, and drops them. */
   async drop(): Promise<void> {
     await Promise.all(this.#playing.splice(0));
   }

@@ -61,7 +61,7 @@ export class Saving {
     return this.#savedUpdate >= update;
   }
 
-  /** Save after a roll-back, though an earlier checkpoint of this update exists. */
+  /** Saves after a roll-back, though an earlier checkpoint of this update exists. */
   rolledBack(progress: Progress): Promise<Progress> {
     this.#savedUpdate = -1;
     return this.duringRun(progress);

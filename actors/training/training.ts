@@ -4,7 +4,6 @@
  *
  * - In sync mode an update is a function of config and seed alone, not of time or of the samplers.
  * - A checkpoint holds all that the next update depends on.
- * - A failed checkpoint is a warning and training continues; if the last one fails, the run fails.
  */
 
 import { CheckpointError } from "../checkpoint/checkpoint.ts";
@@ -183,7 +182,7 @@ export class Training {
     return published;
   }
 
-  /** Go back to the last healthy checkpoint. New random draws make the next rollouts differ from those played before. */
+  /** Goes back to the last healthy checkpoint. New random draws make the next rollouts differ from those played before. */
   async #rollBack(): Promise<void> {
     const { checkpoints, log } = this.#context;
     const { update, health } = this.#progress;

@@ -3,7 +3,7 @@
  * board allows, or the env's demonstrator plays them. Finished warm starts are cached by the digest of everything they depend on.
  *
  * Success after the first stage ("taught") is reported beside every later success, because reinforcement of a small policy mostly
- * sharpens what imitation taught.
+ * improves what imitation taught.
  */
 import { createHash } from "node:crypto";
 import { mkdirSync, renameSync, rmSync, writeFileSync } from "node:fs";
@@ -53,9 +53,9 @@ export interface WarmStartContext extends WarmStartHooks {
 }
 
 export interface WarmStartHooks {
-  /** Validate the policy. @param name  unique among these validations */
+  /** Validates the policy. @param name  unique among these validations */
   readonly measureTaught: (name: string) => Promise<Taught>;
-  /** Let the policy play a few boards. @returns the share that it solves; null if none could be played */
+  /** Lets the policy play a few boards. @returns the share that it solves; null if none could be played */
   readonly sample: (stepOverall: number) => Promise<number | null>;
   readonly progress: (progress: WarmStartProgress) => void;
   /** The first step is done. That step takes longest: demonstrations are drawn before it, and the engine compiles in it. */
@@ -235,7 +235,7 @@ function digestOf({ config, model, engine, demonstrations }: WarmStartContext, r
   return hash.digest("hex").slice(0, 32);
 }
 
-/** Keep the result for other runs. A failure is a warning: this run does not need the file. */
+/** Keeps the result for other runs. A failure is a warning: this run does not need the file. */
 function save(file: string, { config, model, parameters, notice }: WarmStartContext, taught: Taught): void {
   if (parameters === null) return;
   const bytes = writeSafetensors(huggingFaceViews(model, parameters), { taught: JSON.stringify(taught) });

@@ -83,8 +83,8 @@ function unpack(frame: Uint8Array): unknown {
 }
 
 /**
- * For msgpack's types 0xc0 to 0xdf: the bytes of fixed number after the type (a number's value; the length of a text, of binary data or of an extension; the
- * count of a list or mapping), and how many of them give the length of data that follows, 0 if none does.
+ * By msgpack's types 0xc0 to 0xdf. HEAD_BYTES: how many bytes follow the type in every value: a number, the count of a list or mapping, or
+ * the length of a text, of binary data or of an extension. LENGTH_BYTES: how many of them give the length of further data; 0: none.
  */
 const HEAD_BYTES = [0, 0, 0, 0, 1, 2, 4, 2, 3, 5, 4, 8, 1, 2, 4, 8, 1, 2, 4, 8, 2, 3, 5, 9, 17, 1, 2, 4, 2, 4, 2, 4];
 const LENGTH_BYTES = [0, 0, 0, 0, 1, 2, 4, 1, 2, 4, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 2, 4];

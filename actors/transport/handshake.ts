@@ -23,7 +23,7 @@ export type Hello = Messages["hello"];
 export interface Identity {
   readonly actor: string;
   readonly role: Role;
-  /** Where others connect to it; null if no one does, or not yet. */
+  /** Where others connect to it; null if none does, or not yet. */
   readonly url: string | null;
 }
 

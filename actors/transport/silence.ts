@@ -1,5 +1,5 @@
 /**
- * Tells a dead connection from a quiet one: both ends ping at a fixed rate, so silence means a cut cable, a stopped process or a
+ * Distinguishes a dead connection from a quiet one: both ends ping at a fixed rate, so silence means a cut cable, a stopped process or a
  * blocked event loop.
  */
 import type { Clock } from "../clock.ts";

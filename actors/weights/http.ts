@@ -22,8 +22,8 @@ export const overHttp = (published: Published, base: string): Published => ({
 });
 
 /**
- * Answers `GET /weights/VERSION` with the bytes, all or one range, and `/weights/VERSION/file` with a `ServedFile`: the gate on this
- * host asks for that and serves the bytes itself.
+ * Answers `GET /weights/VERSION` with the bytes, all or one range, and `/weights/VERSION/file` with a `ServedFile` for the gate on this
+ * host, which serves the bytes itself.
  *
  * @returns a function for `ListenOptions.fetch`; it returns null where the request is not about weights.
  */

@@ -15,7 +15,7 @@ type Announced = Messages["weights"];
 /**
  * @param expectedLength  number of values of the policy
  * @param token           of the run; for downloads
- * @returns the values, and the sha256 of these very bytes, computed or proved by the seal. Writing to the values changes only this copy
+ * @returns the values, and the sha256 of these bytes, computed or proved by the seal. Writing to the values changes only this copy
  * @throws {WeightsError} in one line, if the bytes cannot be read, or are not the published ones
  */
 export async function loadWeights(

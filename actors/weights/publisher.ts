@@ -27,9 +27,9 @@ export interface PublisherOptions {
   /** Used from the moment `folder` is full. Without it, a full folder is an error. */
   readonly spareFolder?: string;
   readonly run: string;
-  /** Round published values to half precision, so that they can be sent in half as many bytes. */
+  /** Rounds published values to half precision, so that they can be sent in half as many bytes. */
   readonly half?: boolean;
-  /** Use files without a name where the system has them: they end with this process. Default false. */
+  /** Uses files without a name where the system has them: such a file ends with this process. Default false. */
   readonly nameless?: boolean;
   /** Writes a file with a name, whole or not at all. */
   readonly write?: (path: string, bytes: Uint8Array) => Promise<Written>;

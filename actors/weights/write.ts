@@ -1,9 +1,10 @@
 /**
- * Writes bytes, whole or not at all, to a file that other processes of this host can map. Meanwhile computes their sha256 and their seal, a fast checksum (seal.ts).
+ * Writes bytes, whole or not at all, to a file that other processes of this host can map. Computes the sha256 and the seal (seal.ts) of
+ * the bytes while it writes.
  *
- * - On Linux a file needs no name: other processes open it through this process's descriptor, and the system frees it when this process
- *   has ended, however it ends, and no other maps it. A file with a name stays after a crash; the next learner deletes those in shared
- *   memory whose owner is known to be dead (files.ts).
+ * - On Linux a file needs no name: other processes open it through this process's descriptor. The system frees the file when this process
+ *   has ended and no other process maps it. A file with a name stays after a crash; the next learner deletes those in shared memory whose
+ *   owner is known to be dead (files.ts).
  */
 import { closeSync, openSync, renameSync, rmSync, statSync, write } from "node:fs";
 import { promisify } from "node:util";

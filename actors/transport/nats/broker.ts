@@ -139,7 +139,7 @@ export class Broker {
     return (this.connection.info?.max_payload ?? 2 ** 20) - 512;
   }
 
-  /** Calls `answer` with each request to connect to `name`. @returns a function that ends this */
+  /** Calls `answer` with each request to connect to `name`. @returns a function that stops answering */
   async answerDials(name: string, answer: (dial: Msg) => void): Promise<() => Promise<void>> {
     this.#listeners++;
     if (this.#listeners === 1) await this.#read();
@@ -164,7 +164,7 @@ export class Broker {
   }
 
   /**
-   * Puts a parcel into the work stream; tries until the broker takes it, or `over` is true. A parcel sent twice is stored once.
+   * Puts a parcel into the work stream: tries until the broker takes it or `over` returns true. A parcel sent twice is stored once.
    * Parcels for one end are stored one after another; else later ones could fill the stream, and an earlier one would find no room.
    */
   store(to: string, parcel: Uint8Array, number: number, ask: number, over: () => boolean): void {

@@ -2,7 +2,7 @@
  * Transport through a NATS broker: only the broker needs to be reachable. A connection is a pair of subjects.
  *
  * - The broker gets the token. The other end gets a proof of it (HMAC), so that no other client of the broker can learn the
- *   token by answering. Each parcel (wire.ts) has a tag, whose key is made from the token. Without a right tag nothing in it is parsed.
+ *   token by answering. Each parcel (wire.ts) has a tag, whose key is made from the token. A parcel without a right tag is not parsed.
  * - Several listeners may share an address; each connection goes to one of them.
  * - HTTP (weights) does not go through the broker: see routed.ts.
  */
