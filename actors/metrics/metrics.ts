@@ -34,12 +34,12 @@ export const METRICS = {
   "validate/actions": perEnv("actions", "Mean executed actions of a validation episode."),
   "validate/format_errors": perEnv("share", "Share of validation turns whose reply was malformed."),
   "validate/pass": {
-    ...gauge("share", "Share of validation boards that at least one of k tries solves: an unbiased estimate."),
+    ...gauge("share", "Share of validation boards solved by at least one of k tries (unbiased estimate)."),
     parts: "k",
   },
   "validate/faithful_thoughts": gauge(
     "share",
-    "Mean share of a thought's claims that are true, over thoughts with a claim that can be checked.",
+    "Mean share of a thought's claims that are true, over thoughts with a checkable claim.",
   ),
   "validate/claiming_thoughts": gauge("share", "Share of turns whose thought claims something that can be checked."),
   "validate/fail_invalid_format": gauge(
@@ -54,11 +54,11 @@ export const METRICS = {
     "share",
     "Share of episodes that failed, because a wrong answer or choice ended the game.",
   ),
-  "validate/fail_local_cycle": gauge("share", "Share of episodes that failed, with at least half of their turns back in an earlier state."),
-  "validate/fail_budget": gauge(
+  "validate/fail_local_cycle": gauge(
     "share",
-    "Share of episodes that failed otherwise: out of actions, turns or context.",
+    "Share of episodes that failed, with at least half of their turns back in an earlier state.",
   ),
+  "validate/fail_budget": gauge("share", "Share of episodes that failed otherwise: out of actions, turns or context."),
 
   "train/success": perEnv("share", "Share of the update's played episodes solved, before filtering."),
   "train/reward_mean": perEnv("reward", "Mean episode reward before filtering, without penalties."),
@@ -94,7 +94,7 @@ export const METRICS = {
   "train/thinking_rate": gauge("share", "Share of turns with a closed thought that is not empty."),
   "train/faithful_thoughts": gauge(
     "share",
-    "Mean share of a thought's claims that are true, over thoughts with a claim that can be checked.",
+    "Mean share of a thought's claims that are true, over thoughts with a checkable claim.",
   ),
   "train/claiming_thoughts": gauge("share", "Share of turns whose thought claims something that can be checked."),
   "train/repetition": gauge(
@@ -107,9 +107,12 @@ export const METRICS = {
   "train/optimizer_steps": gauge("number", "Steps of the policy's optimizer in this update."),
   "curriculum/score": perEnv(
     "number",
-    "Per env only: the curriculum's moving average of success (by difficulty) or of the spread within a group.",
+    "Moving average of an env's success, for the curriculum by difficulty, else of its spread within a group.",
   ),
-  "curriculum/level": gauge("number", "Number, from 1, of the env of the mix that the curriculum by difficulty trains on."),
+  "curriculum/level": gauge(
+    "number",
+    "Env that the curriculum by difficulty trains on: its number in env.mix, from 1.",
+  ),
   "train/contexts": gauge("number", "Mean contexts of an episode; a new one begins where earlier turns are left out."),
   "train/overflowed_turns": gauge(
     "share",
@@ -123,7 +126,7 @@ export const METRICS = {
   "train/scored_episodes": gauge("episodes", "Episodes of the update that the game ended, solved or not."),
   "train/truncated_episodes": gauge(
     "episodes",
-    "Episodes of the update that a limit ended: actions, turns or context; they are trained on too.",
+    "Episodes of the update that a limit of actions, turns or context ended; they are trained on.",
   ),
   "train/env_errors": gauge("episodes", "Episodes of the update whose last attempt failed in the env."),
   "train/aborted_episodes": gauge("episodes", "Episodes of the update whose last attempt failed outside the env."),
@@ -137,7 +140,7 @@ export const METRICS = {
   ),
   "train/staleness": gauge(
     "updates",
-    "Mean number of updates between the policy version that played an episode and the one in training.",
+    "Mean lag of trained episodes: updates since the policy version that played them.",
   ),
   "train/lag_0": gauge("share", "Share of trained episodes played by the policy of the same update."),
   "train/lag_1": gauge("share", "Share of trained episodes played by the policy one update older."),
@@ -149,12 +152,15 @@ export const METRICS = {
     "number",
     "Covariance of log-probability and advantage over written tokens of kept episodes; entropy falls faster if it is larger.",
   ),
-  "train/held_tokens": gauge("share", "Share of the written tokens that learner.covariance treats."),
+  "train/held_tokens": gauge("share", "Share of written tokens that learner.covariance treats."),
   "train/explained_variance": gauge(
     "number",
     "1 - var(return - value) / var(return), over written tokens; 1 is a perfect critic.",
   ),
-  "train/critic_share": gauge("share", "Weight of the critic in the hybrid advantage; the group's baseline has the rest."),
+  "train/critic_share": gauge(
+    "share",
+    "Weight of the critic in the hybrid advantage; the group's baseline has the rest.",
+  ),
   "train/overlong_mean": gauge("reward", "Mean penalty of an episode for overlong replies; 0 or negative."),
   "train/importance_mean": gauge("number", "Mean importance weight, learner against sampler, over written tokens."),
   "train/importance_capped": gauge("share", "Share of written tokens whose importance weight is the cap."),
@@ -165,7 +171,7 @@ export const METRICS = {
     "Groups that new groups replaced: all episodes earned the same, or could not be played.",
   ),
 
-  "loss/policy": gauge("number", "Policy loss of the update, without entropy, KL and other terms."),
+  "loss/policy": gauge("number", "Policy loss of the update, without its other terms."),
   "loss/value": gauge("number", "Clipped value loss of the critic."),
   "loss/clip_fraction_high": gauge("share", "Share of written tokens whose ratio was clipped at 1 + clipHigh."),
   "loss/clip_fraction_low": gauge("share", "Share of written tokens whose ratio was clipped at 1 - clipLow."),
@@ -177,7 +183,7 @@ export const METRICS = {
   "loss/kl": gauge("nats", "Mean KL estimate between the policy and its reference, over written tokens."),
   "loss/observation": gauge(
     "nats",
-    "Mean cross-entropy of the env's tokens after a context's first reply, over kept episodes, if learner.observationLoss is above 0.",
+    "Mean cross-entropy of the env's tokens after a context's first reply, over kept episodes.",
   ),
   "loss/ratio_kl": gauge(
     "nats",
@@ -200,12 +206,15 @@ export const METRICS = {
   "warm/progress": gauge("share", "Share of this stage of the warm start that is done."),
   "warm/loss": gauge("nats", "Mean cross-entropy of the warm start's written tokens."),
   "warm/left_s": timed("seconds", "Time until the warm start ends, at its pace so far."),
-  "warm/success": gauge("share", "Share of 32 validation episodes that the policy solves, every 200 steps of the warm start."),
+  "warm/success": gauge("share", "Share of 32 validation episodes solved, every 200 steps of the warm start."),
 
   "speed/tokens_per_second": timed("tokens/s", "Tokens written per second of rollout, over all samplers."),
   "speed/updates_per_minute": timed("updates/min", "Updates per minute, validation and checkpoints included."),
   "speed/left_s": timed("seconds", "Time until learner.updates or learner.minutes ends the run, at its pace so far."),
-  "speed/rollout_s": timed("seconds", "Time to play an update's episodes; in async mode, from the end of the rollout before, if they overlap."),
+  "speed/rollout_s": timed(
+    "seconds",
+    "Time to play an update's episodes; if rollouts overlap, since the one before ended.",
+  ),
   "speed/update_s": timed("seconds", "Time from the end of an update's rollout to the publication of its new weights."),
   "speed/validate_s": timed("seconds", "Time of one validation."),
   "speed/checkpoint_s": timed("seconds", "Time to write one checkpoint."),
@@ -227,10 +236,7 @@ export const METRICS = {
     timed: true,
   },
   "total/ignored_outcomes": {
-    ...counter(
-      "episodes",
-      "Outcomes ignored, because their ticket had ended, was unknown or was reissued.",
-    ),
+    ...counter("episodes", "Outcomes ignored, because their ticket had ended, was unknown or was reissued."),
     timed: true,
   },
   "total/skipped_updates": counter(
@@ -274,7 +280,7 @@ export const METRICS = {
   "process/cpu_seconds": perActor("seconds", "Processor time of the actor's process since it started."),
   "machine/energy_joules": perActor(
     "joules",
-    "Energy of the machine's processor packages (RAPL) since the learner's process started, for all programs; absent if the machine does not report it.",
+    "Energy of the machine's processor packages (RAPL) since the learner's process started, all programs included.",
   ),
   "sink/dropped_messages": {
     ...counter("messages", "Metrics and events dropped because the store could not be written."),
