@@ -43,7 +43,7 @@ const property = (name: string) => getComputedStyle(document.documentElement).ge
 export class Chart {
   readonly #id: string;
   readonly #spec: ChartSpec;
-  readonly #curves: ReadonlyMap<string, Curve>;
+  readonly #curves: Curves;
   readonly #look: Readonly<Look>;
   readonly #place: HTMLElement;
   #plot: uPlot;
@@ -56,7 +56,7 @@ export class Chart {
    * @param curves  of this run, by metric
    * @param look    shared by all charts; call `rebuild` after a change
    */
-  constructor(id: string, spec: ChartSpec, curves: ReadonlyMap<string, Curve>, look: Readonly<Look>) {
+  constructor(id: string, spec: ChartSpec, curves: Curves, look: Readonly<Look>) {
     this.#id = id;
     this.#spec = spec;
     this.#curves = curves;
@@ -217,12 +217,7 @@ function seriesOf({ label, color, width, hasDots = false }: LineSpec, alpha: num
 }
 
 /** Draw dashed lines across the chart, each with its label. */
-function drawGuides(
-  plot: uPlot,
-  guides: NonNullable<ChartSpec["guides"]>,
-  curves: ReadonlyMap<string, Curve>,
-  font: string,
-): void {
+function drawGuides(plot: uPlot, guides: NonNullable<ChartSpec["guides"]>, curves: Curves, font: string): void {
   const { ctx, bbox } = plot;
   const ratio = devicePixelRatio;
   const right = bbox.left + bbox.width;

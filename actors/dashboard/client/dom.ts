@@ -36,7 +36,7 @@ export function button(text: string, onClick: () => void, title: string = text):
 }
 
 /** A select with one option per text. */
-export function selectOf(texts: readonly string[], onChange: (index: number) => void): HTMLSelectElement {
+export function selectOf(texts: readonly string[], onChange = (_index: number): void => {}): HTMLSelectElement {
   const select = make("select", "", ...texts.map((text) => make("option", "", text)));
   select.addEventListener("change", () => onChange(select.selectedIndex));
   return select;

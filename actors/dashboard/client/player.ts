@@ -195,10 +195,7 @@ export class Player {
   }
 
   #turnChoice(): HTMLElement {
-    const turns = selectOf(
-      this.#recorded.turns.map((_, i) => `turn ${i + 1}`),
-      () => {},
-    );
+    const turns = selectOf(this.#recorded.turns.map((_, i) => `turn ${i + 1}`));
     const start = () => {
       const { code, play } = this.#replayCode;
       this.#pause();

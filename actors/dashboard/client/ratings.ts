@@ -1,7 +1,7 @@
 /** The form that rates and annotates the open episode, and the ratings that people have given it. */
 import type { EpisodeAnswer } from "../answers.ts";
 import { read } from "./api.ts";
-import { make } from "./dom.ts";
+import { make, selectOf } from "./dom.ts";
 import { visible } from "./text.ts";
 
 const WHOLE = "the whole episode";
@@ -9,8 +9,8 @@ const WHOLE = "the whole episode";
 /** The form for one episode, and below the form the episode's ratings. */
 export async function ratingForm({ summary, row }: EpisodeAnswer): Promise<HTMLElement> {
   const turns = "turns" in row.outcome ? row.outcome.turns.length : 0;
-  const turn = make("select", "", ...[WHOLE, ...turnNames(turns)].map((text) => make("option", "", text)));
-  const score = make("select", "", ...["no score", "1", "2", "3", "4", "5"].map((text) => make("option", "", text)));
+  const turn = selectOf([WHOLE, ...turnNames(turns)]);
+  const score = selectOf(["no score", "1", "2", "3", "4", "5"]);
   const note = make("textarea", "");
   note.maxLength = 2000;
   note.rows = 2;
