@@ -17,7 +17,7 @@ interface Followed {
 const followed = new WeakMap<SokobanGame, Followed>();
 
 /** The rest of a shortest solution; null if there is none. Searches again only after the game left the last solution. */
-export function solution(game: SokobanGame): readonly number[] | null {
+function solution(game: SokobanGame): readonly number[] | null {
   const last = followed.get(game);
   if (last !== undefined) {
     for (; ; last.taken++) {

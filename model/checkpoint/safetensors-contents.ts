@@ -9,7 +9,7 @@ import { z } from "zod";
 import { sizeOf } from "../engine/graph.ts";
 
 /** The limit of the reference implementation. A longer header is an attack or another format. */
-export const HEADER_BYTES_MAX = 100_000_000;
+const HEADER_BYTES_MAX = 100_000_000;
 
 /** A file begins with the header's length, a little-endian u64. */
 export const PREFIX_BYTES = 8;

@@ -13,8 +13,6 @@
 import { sizeOf } from "../engine/graph.ts";
 import { headerLength, PREFIX_BYTES, readContents, SafetensorsError, widen } from "./safetensors-contents.ts";
 
-export { HEADER_BYTES_MAX, SafetensorsError } from "./safetensors-contents.ts";
-
 const ALIGN_BYTES = 8;
 
 export interface NamedTensor {

@@ -24,7 +24,7 @@ interface Recorded {
   name?: string;
 }
 
-export class Recorder {
+class Recorder {
   readonly #nodes: Node[] = [];
   readonly #constants = new Map<string, Constant>();
   /** Outputs of each node, by its operator, inputs and attributes. */

@@ -69,7 +69,7 @@ export class Network {
 }
 
 /** One connection: two wires that break together. */
-export class Link {
+class Link {
   readonly ends: readonly [string, string];
   readonly wires: SimulatedWire[] = [];
   cut = false;

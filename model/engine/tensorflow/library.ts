@@ -72,7 +72,7 @@ const CODES = {
 } as const;
 
 /** A library that does not load, or is no TensorFlow. */
-export class LibraryError extends Error {
+class LibraryError extends Error {
   override readonly name = "LibraryError";
 }
 
