@@ -52,7 +52,7 @@ function shareWithin(t: number, degrees: number): number {
 }
 
 /**
- * The exact 95 % interval of a share, from so many hits of so many tries.
+ * The exact 95 % interval of a share, from the numbers of hits and of tries.
  * Source: C. Clopper and E. Pearson, Biometrika 26 (1934).
  *
  * @throws {RangeError} unless 0 ≤ hits ≤ tries and tries > 0

@@ -23,7 +23,7 @@ export interface RunViewOptions {
   readonly columns: () => number;
 }
 
-/** Kinds of frequent lines. A terminal shows them in its status lines; elsewhere only one in so many is printed. */
+/** Kinds of frequent lines. A terminal shows them in its status lines; elsewhere only one in this many is printed. */
 const FREQUENT: Readonly<Record<string, number>> = { update: 10, warm: 5 };
 
 /** The default gate. Its address goes to the log only. */

@@ -14,11 +14,11 @@ export type Outcome =
   | { readonly kind: "unclear" };
 
 /**
- * Success is averaged over so many updates on each side of an update. The success of an update of eight boards varies by .12 by
+ * Success is averaged over this many updates on each side of an update. The success of an update of eight boards varies by .12 by
  * chance, and a peak is a maximum: with means of five updates the peak of a policy that stays at .4 is .55.
  */
 const REACH = 10;
-/** The end of a run is its last so many updates. */
+/** The end of a run is this many updates. */
 const LAST = 20;
 /** A smaller fall from the peak may be chance. */
 const FALL_MIN = 0.1;
