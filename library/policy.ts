@@ -282,15 +282,11 @@ function envWithOverrides(config: RunConfig, asked: Tree): RunConfig["env"] {
 /** One env of a run's mix, as if the run had played that env alone. */
 function envOfMix(config: RunConfig, asked: unknown): RunConfig["env"] {
   if (config.env.mix.length === 0) return config.env;
-  const all = playedEnvs(config);
-  const found = all.find(({ name }) => name === asked);
-  if (found === undefined) {
-    const names = all.map(({ name }) => name).join(", ");
-    throw new ConfigError(
-      `this run plays several envs; name one of them as env.tag, or leave env.… out for all: ${names}`,
-    );
-  }
-  return envAlone(config, found.name);
+  const names = playedEnvs(config).map(({ name }) => name);
+  if (typeof asked === "string" && names.includes(asked)) return envAlone(config, asked);
+  throw new ConfigError(
+    `this run plays several envs; name one of them as env.tag, or leave env.… out for all: ${names.join(", ")}`,
+  );
 }
 
 function checkedEnv(env: Tree): RunConfig["env"] {
