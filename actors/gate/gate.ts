@@ -36,7 +36,7 @@ import { bearer, sameSecret } from "../transport/token.ts";
 import type { Problem } from "../transport/transport.ts";
 import { type ServedFile, serveFile } from "../weights/http.ts";
 import { Door } from "./door.ts";
-import { type Offer, Offers } from "./offers.ts";
+import { Offers } from "./offers.ts";
 import { Relay, type RelayEnd, type Side } from "./relay.ts";
 
 /** Roles that a guest may have. */
@@ -235,14 +235,13 @@ export class Gate {
   }
 
   #offered(name: string, socket: ServerWebSocket<SocketData>): void {
-    const offer: Offer = { use: (relay) => this.#use(socket, relay) };
     socket.data.watch = watchSilence({
       clock: this.#options.clock,
       silenceMsMax: SILENCE_MS_MAX,
       ping: () => void socket.sendBinary(PING),
       silent: () => socket.terminate(),
     });
-    socket.data.withdraw = this.#offers.add(name, offer);
+    socket.data.withdraw = this.#offers.add(name, { use: (relay) => this.#use(socket, relay) });
   }
 
   #dial(address: string, relay: Relay, guest: string): void {

@@ -41,9 +41,6 @@ export interface StepResult {
   readonly tokens: number;
 }
 
-/** What training on an update's episodes gives. */
-type TrainingResult = Omit<StepResult, "tokens">;
-
 /** The run fails after this many updates in a row without a finite gradient: the policy would never change again. */
 const BROKEN_UPDATES_MAX = 5;
 /**
@@ -75,7 +72,9 @@ export class UpdateStep {
     if (played.length === 0) throw unplayedError(this.#context.config, `update ${before.update + 1}`, finished);
     const recent = this.#recent(played, before);
     const trained =
-      recent.length > 0 ? await this.#train(before, finished, recent) : this.#nothingRecent(before, finished);
+      recent.length > 0
+        ? await this.#train(before, finished, recent)
+        : { progress: this.#skip(before, "no episode could be used"), metrics: {}, rows: episodeRows(finished) };
     const tokens = played.reduce((sum, { outcome }) => sum + writtenTokens(outcome.trajectory), 0);
     return {
       progress: advance(trained.progress, {
@@ -101,16 +100,11 @@ export class UpdateStep {
     return recent;
   }
 
-  #nothingRecent(before: Progress, finished: readonly FinishedTicket[]): TrainingResult {
-    const progress = this.#skip(before, "no episode could be used");
-    return { progress, metrics: {}, rows: episodeRows(finished) };
-  }
-
   async #train(
     before: Progress,
     finished: readonly FinishedTicket[],
     recent: readonly PlayedTicket[],
-  ): Promise<TrainingResult> {
+  ): Promise<Omit<StepResult, "tokens">> {
     const { config, trainer, meter, roleMarks } = this.#context;
     const { learner } = config;
     const { update, version, klCoefficient, entropyCoefficient } = before;
