@@ -32,7 +32,7 @@ const Pass = z.object({ loss_fn_outputs: z.array(z.object({ logprobs: Floats }))
 const Done = z.object({});
 
 /** The loss ppo clips the ratio at 1 - this and 1 + this. Requests name both bounds, but skyrl-tx lets no client set them. */
-export const SERVER_CLIP = 0.2;
+const SERVER_CLIP = 0.2;
 
 export class TrainedModel implements TrainedPolicy {
   readonly #server: ModelServer;

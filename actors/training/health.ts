@@ -43,7 +43,7 @@ export const HEALTH_START: HealthState = {
   healthyCheckpoint: null,
 };
 
-export const isWell = (verdict: Verdict): boolean => verdict === "healthy" || verdict === "solved";
+const isWell = (verdict: Verdict): boolean => verdict === "healthy" || verdict === "solved";
 
 /** True if no sign is present, not even one that is too young for a verdict: a policy to go back to. */
 export const hasNoSign = ({ verdict, trap }: HealthState): boolean =>

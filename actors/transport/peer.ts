@@ -12,7 +12,7 @@ import { decodeFrame, type Envelope, encodeFrame, type Frame, FrameTooLargeError
 import type { Handler, Peer, Problem, TransportOptions } from "./transport.ts";
 
 /** Asks that wait for their answer at once, in one direction. */
-export const ASKS_MAX = 4096;
+const ASKS_MAX = 4096;
 
 /** Most characters of the report on a bad frame. */
 const BAD_FRAME_TEXT_MAX = 1000;

@@ -16,7 +16,7 @@ export interface Owner {
   readonly namespace: number;
 }
 
-export const SHARED_MEMORY = "/dev/shm";
+const SHARED_MEMORY = "/dev/shm";
 
 const NAME = /^bunraku-.+-(\d+)\.(\d+)\.(\d+)-v\d+(\.part)?$/;
 
