@@ -1,12 +1,12 @@
 /**
- * Thresholds of the Echo Trap detector. They are fitted to three recorded runs (one that collapsed, two that learned;
- * tests/model/health/echo-trap-runs.json) and to noise like theirs. For two further runs all thresholds but
- * `gradientSpike` were right; it is fitted to one of these too (docs/log/2026-11.md). None of the five recorded the likelihood of
- * solved episodes: its thresholds are not fitted.
- * The first update as a start, and `successFallAlone`, were chosen on the 65 runs of odd seeds in docs/error-rates.parquet.
+ * Thresholds of the Echo Trap detector. `patience`, `spreadShare`, `entropyRise`, `validityFall`, `successShare`, `successFallAlone`,
+ * and the first update as a start, were chosen on 65 runs: those of odd seeds in docs/error-rates.parquet, without FrozenLake's.
+ * Most others are fitted to three recorded runs (one that collapsed, two that learned; tests/model/health/echo-trap-runs.json) and to
+ * noise like theirs, `gradientSpike` also to a fourth. None of the four recorded the likelihood of solved episodes: its thresholds
+ * are not fitted.
  */
 export const TRAP_RULE = {
-  /** Updates of the start, during which there is no sign. Success, form and repetition have one (`startUpdatesOf`). */
+  /** Updates of the start, during which there is no sign. That of success, form and repetition is one update (`startUpdatesOf`). */
   startUpdates: 5,
   /** Weight of the newest value in the moving average. */
   smoothing: 0.2,
