@@ -357,7 +357,9 @@ function* machineRules({ metrics, sampler, engine }: RunConfig): Generator<Fault
 }
 
 /** Addresses, tokens and certificates. */
-function* joinRules({ actors, join, transport, sampler, envServer }: RunConfig): Generator<Fault> {
+function* joinRules({ actors, engine, join, transport, sampler, envServer }: RunConfig): Generator<Fault> {
+  const withPassword = [...passwordRules({ engine, join, transport })];
+  if (withPassword.length > 0) return yield* withPassword;
   for (const [path, address] of [
     ["transport.listen", transport.listen],
     ["join.listen", join.listen ?? "ws://127.0.0.1:0"],
@@ -403,6 +405,27 @@ function* joinRules({ actors, join, transport, sampler, envServer }: RunConfig):
     yield {
       path: "join.listen",
       text: `${certificates} is not read without TLS; change the address to wss://, or leave the file out`,
+    };
+  }
+}
+
+/** The run's folder keeps addresses. Their text does not repeat a password. */
+function* passwordRules({
+  engine,
+  join,
+  transport,
+}: Pick<RunConfig, "engine" | "join" | "transport">): Generator<Fault> {
+  for (const [path, address, instead] of [
+    ["transport.listen", transport.listen, ", and set transport.token"],
+    ["join.listen", join.listen, ", and set join.token"],
+    ["engine.url", engine.url, ""],
+  ] as const) {
+    if (address === null || !URL.canParse(address)) continue;
+    const { username, password } = new URL(address);
+    if (username + password === "") continue;
+    yield {
+      path,
+      text: `the address has a user or a password, which no actor sends; leave it out${instead}`,
     };
   }
 }

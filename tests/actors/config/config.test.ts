@@ -145,9 +145,17 @@ describe("layers", () => {
   });
 
   test("cannot reach a prototype", () => {
-    expect(faults(layer("__proto__: {polluted: true}"))).toEqual(["mine.yaml: unknown key __proto__"]);
+    expect(faults(layer("__proto__: {polluted: true}"))).toEqual([
+      "mine.yaml: unknown key __proto__; `bun run config` lists the keys",
+    ]);
     expect(({} as Record<string, unknown>)["polluted"]).toBeUndefined();
   });
+});
+
+test("refuses a password in an engine's address, without repeating it", () => {
+  const found = faults(layer("engine: {name: tinker, url: 'http://ann:secret@127.0.0.1:8801'}")).join("\n");
+  expect(found).toContain("engine.url: the address has a user or a password, which no actor sends; leave it out");
+  expect(found).not.toContain("secret");
 });
 
 describe("rules across keys", () => {
@@ -238,6 +246,14 @@ describe("rules across keys", () => {
     [
       "{transport: {listen: 'nats://127.0.0.1:4222'}, join: {samplerToken: a-long-enough-token}}",
       "join.samplerToken: a broker cannot limit a token to one role; use join.token",
+    ],
+    [
+      "transport: {listen: 'nats://ann:secret@127.0.0.1:4222'}",
+      "transport.listen: the address has a user or a password, which no actor sends; leave it out, and set transport.token",
+    ],
+    [
+      "join: {listen: 'ws://ann:secret@127.0.0.1:0'}",
+      "join.listen: the address has a user or a password, which no actor sends; leave it out, and set join.token",
     ],
     ["join: {listen: nowhere}", "join.listen: nowhere is not an address; write ws://HOST:PORT"],
     [
