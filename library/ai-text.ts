@@ -67,7 +67,7 @@ function textOf(part: { readonly type: string }): string {
     if (output.type === "execution-denied") return `denied${output.reason === undefined ? "" : `: ${output.reason}`}`;
     return output.value.map(textOf).join("");
   }
-  throw new TypeError(`a policy reads text only; the prompt has a part of type ${part.type}`);
+  throw new TypeError(`a policy reads text only; the prompt has a part of type ${part.type}; leave it out`);
 }
 
 /** The dialogue of a call. @param think  true if replies have a thought */

@@ -8,7 +8,7 @@ import type { EnvTag } from "../envs/tag.ts";
 export function checkRun(config: RunConfig): void {
   const { path, checkpoint, pretrainedOnly } = config.model;
   if (pretrainedOnly && path === null && checkpoint === null) {
-    const text = `this config needs a pretrained model: the built-in policy knows nothing of ${envsText(config)}`;
+    const text = `this config needs a pretrained model: the built-in policy cannot learn ${envsText(config)}`;
     throw new ConfigError(
       `${text}; set model.path (--model DIR; docs/models.md) or model.checkpoint (--from RUN), or model.pretrainedOnly to false`,
     );

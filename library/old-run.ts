@@ -29,7 +29,7 @@ export function oldRun(folder: string, layers: readonly Layer[]): RunFolder {
   const fixed = set.find(({ path }) => !changeable(path));
   if (fixed !== undefined) {
     throw new ConfigError(
-      `${fixed.source}: a resumed run keeps its config, except for --updates, --minutes, metrics.*, transport.*, join.* and engine.url; ${fixed.path} is fixed`,
+      `${fixed.source}: a resumed run keeps its config, except for --updates, --minutes, metrics.*, transport.*, join.* and engine.url; leave ${fixed.path} out, or start a new run`,
     );
   }
   const kept = { source: file, values: { ...readRunConfig(folder) } };

@@ -67,6 +67,6 @@ async function onlyTag(path: string, folder: string): Promise<string> {
   const tags = tagsOf(module);
   if (tags.length === 1) return tags[0]!;
   throw new ConfigError(
-    `${path} defines several envs, ${tags.join(", ")}; name it in ${PROJECT_FILE}, and choose a tag`,
+    `${path} defines several envs, ${tags.join(", ")}; name the module in ${PROJECT_FILE}, and one of its tags here`,
   );
 }

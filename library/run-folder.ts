@@ -28,7 +28,9 @@ export function newRun(config: RunConfig, wanted: string | undefined, runs = "ru
   const folder = wanted ?? freshFolder(runs, shortText(config));
   const name = basename(folder);
   if (name.length > NAME_MAX) {
-    throw new ConfigError(`the name of a run has at most ${NAME_MAX} characters, ${name} has ${name.length}`);
+    throw new ConfigError(
+      `the name of a run has at most ${NAME_MAX} characters, ${name} has ${name.length}; choose a shorter one`,
+    );
   }
   if (existsSync(folder)) {
     throw new ConfigError(`${folder} exists; choose another --run-dir, or resume it: --resume ${folder}`);

@@ -56,7 +56,7 @@ function faultLines(issue: z.core.$ZodIssue, layers: readonly Layer[]): string[]
     const more = issue.keys.length - UNKNOWN_KEYS_MAX;
     const lines = issue.keys.slice(0, UNKNOWN_KEYS_MAX).map((key) => {
       const unknown = path === "" ? key : `${path}.${key}`;
-      const text = formerKeyText(unknown) ?? `unknown key ${unknown}${didYouMean(runKeys.nearest(unknown))}`;
+      const text = formerKeyText(unknown) ?? runKeys.unknown(unknown);
       return `${setBy(layers, unknown)}${text}`;
     });
     return more > 0 ? [...lines, `${path === "" ? "the config" : path} has ${more} more unknown keys`] : lines;

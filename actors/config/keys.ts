@@ -56,7 +56,7 @@ export class Keys {
   value(path: string, text: string): unknown {
     const node = this.#find(path);
     if (node === null) {
-      throw new ConfigError(this.#formerKeyText(path) ?? `unknown key ${path}${didYouMean(this.nearest(path))}`);
+      throw new ConfigError(this.#formerKeyText(path) ?? this.unknown(path));
     }
     if (node.properties !== undefined) {
       throw new ConfigError(`${path} is a section; set one of ${Object.keys(node.properties).join(", ")}`);
@@ -64,6 +64,12 @@ export class Keys {
     const value = typed(node, text);
     if (value === undefined) throw new ConfigError(`${path} takes ${typeName(node)}, got ${JSON.stringify(text)}`);
     return value;
+  }
+
+  /** The error for a path that is no key. */
+  unknown(path: string): string {
+    const near = this.nearest(path);
+    return `unknown key ${path}${near === null ? "; `bun run config` lists the keys" : didYouMean(near)}`;
   }
 
   /** What a mistyped path may have meant: one with the same last name, else the nearest; null if none is near. */

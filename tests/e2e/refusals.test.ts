@@ -57,12 +57,12 @@ const usage: [string[], string][] = [
   ],
   [
     ["--preset", "starpo-s-bandit"],
-    "this config needs a pretrained model: the built-in policy knows nothing of Bandit; set model.path (--model DIR; docs/models.md) or model.checkpoint (--from RUN), or model.pretrainedOnly to false",
+    "this config needs a pretrained model: the built-in policy cannot learn Bandit; set model.path (--model DIR; docs/models.md) or model.checkpoint (--from RUN), or model.pretrainedOnly to false",
   ],
   [["--run-dir", there, ANY_PORT], `${there} exists; choose another --run-dir, or resume it: --resume ${there}`],
   [
     ["--run-dir", join(place, "x".repeat(65)), ANY_PORT],
-    `the name of a run has at most 64 characters, ${"x".repeat(65)} has 65`,
+    `the name of a run has at most 64 characters, ${"x".repeat(65)} has 65; choose a shorter one`,
   ],
   [["--resume", wanted], `no run in ${wanted}: there is no config.json`],
   [
@@ -93,7 +93,7 @@ describe("wrong usage", () => {
     writeFileSync(join(folder, "config.json"), (await commandHere(["config", "--json"])).out);
     const { code, err } = await commandHere(["cluster", "--resume", folder, "--seed", "3"]);
     const message =
-      "--seed 3: a resumed run keeps its config, except for --updates, --minutes, metrics.*, transport.*, join.* and engine.url; seed is fixed";
+      "--seed 3: a resumed run keeps its config, except for --updates, --minutes, metrics.*, transport.*, join.* and engine.url; leave seed out, or start a new run";
     expect({ code, err }).toEqual({ code: 2, err: `error: ${message}\n` });
     const open = await commandHere(["cluster", "--resume", folder, "--metrics.host=0.0.0.0"]);
     expect([open.code, open.err]).toEqual([2, expect.stringContaining("set metrics.token")]);

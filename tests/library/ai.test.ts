@@ -139,7 +139,7 @@ test("what a policy cannot do is an error or a warning", async () => {
     data: new Uint8Array([137, 80, 78, 71, 13, 10, 26, 10]),
   };
   expect(await messageOf(generateText({ model, messages: [{ role: "user", content: [image] }] }))).toBe(
-    "a policy reads text only; the prompt has a part of type file",
+    "a policy reads text only; the prompt has a part of type file; leave it out",
   );
   const long = await messageOf(generateText({ model, prompt: "x".repeat(1000) }));
   expect(long).toEndWith("do not fit into a context of 1000");
