@@ -28,7 +28,7 @@ export interface BenchResult {
 
 export const command = {
   name: "bench",
-  words: { show: "[NAME …]", text: "Benchmarks to run; `all` for every one", max: 99 },
+  words: { show: "[NAME …]", text: "Benchmarks to run; all: every one", max: 99 },
   flags: {
     json: { type: "switch", text: "End standard output with one JSON object; for several names {results: [...]}" },
     here: { type: "switch", text: "Run in this process, for a profiler; takes one NAME" },
@@ -40,6 +40,7 @@ export const command = {
     "bun run bench step --step.layers=6",
   ],
   overrides: { nearest: () => null },
+  keys: "An option of a benchmark; its NAME is the section",
 } as const satisfies Command;
 
 export async function main(args: string[]): Promise<number> {
@@ -54,7 +55,7 @@ export async function main(args: string[]): Promise<number> {
   }
   const chosen = words.includes("all") ? names : words;
   if (flags.here) {
-    if (chosen.length !== 1) throw new UsageError("--here takes one NAME");
+    if (chosen.length !== 1) throw new UsageError(`--here takes one NAME, got ${chosen.length}`);
     const options = Object.fromEntries(overrides.map(({ path, text }) => [path.slice(path.indexOf(".") + 1), text]));
     console.log(JSON.stringify(await (await load(chosen[0]!)).run(options)));
     return 0;

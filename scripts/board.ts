@@ -15,10 +15,14 @@ const drawn = envTags().filter((name) => envTag(name).picture !== undefined);
 export const command = {
   name: "board",
   flags: {
-    env: { type: "text", value: "TAG", text: `The env: ${drawn.join(", ")}`, key: "env.tag" },
-    seed: { type: "count", value: "S", text: "Layout seed, default 123" },
-    policy: { type: "text", value: "PLAYER", text: "random or optimal: also a picture after each of its actions" },
-    out: { type: "text", value: "FILE", text: "Output file ending in .png, default board.png" },
+    env: { type: "text", value: "TAG", text: `Env of the board: ${drawn.join(", ")} (the first)`, key: "env.tag" },
+    seed: { type: "count", value: "S", text: "Layout seed of the board (123)" },
+    policy: {
+      type: "text",
+      value: "PLAYER",
+      text: "random or optimal: also draw the board after each of this player's actions",
+    },
+    out: { type: "text", value: "FILE", text: "Output file ending in .png (board.png)" },
   },
   examples: [
     "bun run board --env LargerSokoban --seed 7",
@@ -26,6 +30,7 @@ export const command = {
     "bun run board --env SimpleSokoban --env.options.dimRoom=[10,8]",
   ],
   overrides: runKeys,
+  keys: "env.options or env.actionsMax",
 } as const satisfies Command;
 
 /** Pictures in a row of the strip, and white pixels between them. */
@@ -38,7 +43,8 @@ export async function main(args: string[]): Promise<number> {
   if (!out.endsWith(".png")) throw new UsageError(`--out ${out}: the file must end in .png`);
   if (seed >= 2 ** 32) throw new UsageError(`--seed must be below ${2 ** 32}, got ${seed}`);
   for (const { path, source } of overrides) {
-    if (!/^env\.(tag|options|actionsMax)\b/.test(path)) throw new UsageError(`${source}: a board has no such setting`);
+    if (!/^env\.(tag|options|actionsMax)\b/.test(path))
+      throw new UsageError(`${source}: board takes env.options and env.actionsMax only; leave it out`);
   }
   const env = envOverrides(overrides);
   const tag = checkedTag(String(env["tag"] ?? "SimpleSokoban"), env["options"]);

@@ -20,10 +20,14 @@ export const command = {
     "cut-seconds": {
       type: "number",
       value: "S",
-      text: "Add two guests in network namespaces (root) and cut their network for S seconds (5 or more)",
+      text: "Add two guests in network namespaces, which needs root, and cut their network for S seconds (5 or more)",
     },
     only: { type: "text", value: "ACTOR", text: `Kill only this kind of actor, at the same rate: ${KINDS.join(", ")}` },
-    "run-dir": { type: "text", value: "DIR", text: "Folder of the run, kept (a temporary one, kept on failure)" },
+    "run-dir": {
+      type: "text",
+      value: "DIR",
+      text: "Folder of the run (a temporary one, removed unless a check fails)",
+    },
     json: { type: "switch", text: "End standard output with one JSON object" },
   },
   examples: [

@@ -54,10 +54,13 @@ export const command = {
     actors: {
       type: "text",
       value: "HOW",
-      text: "processes; workers of one process; or one-thread, for debugging (processes)",
+      text: "Where actors run: processes, workers (of one process) or one-thread, for debugging (processes)",
       key: "actors",
     },
-    exit: { type: "switch", text: "End with the run, instead of serving its page until Ctrl-C (on a terminal)" },
+    exit: {
+      type: "switch",
+      text: "End with the run; without it, on a terminal, the command serves the page until Ctrl-C",
+    },
     quiet: { type: "switch", text: "Print warnings and the result only" },
     json: { type: "switch", text: "End standard output with one JSON object" },
   },

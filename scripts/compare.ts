@@ -42,7 +42,7 @@ export async function main(args: string[]): Promise<number> {
   if (words.length < 2) throw new UsageError(`name two or more runs, got ${words.length}`);
   const folders = words.map((word) => resolve(word));
   const twice = words.find((_, index) => folders.indexOf(folders[index]!) !== index);
-  if (twice !== undefined) throw new UsageError(`${twice} is named twice`);
+  if (twice !== undefined) throw new UsageError(`${twice} is named twice; leave one out`);
   const runs = words.map(read);
   const differences = differingSettings(runs.map(({ config }) => config));
   const width = Math.max(WIDTH, process.stdout.columns ?? WIDTH);

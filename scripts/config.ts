@@ -8,8 +8,8 @@ export const command = {
   name: "config",
   flags: {
     ...configFlags,
-    json: { type: "switch", text: "As one JSON object" },
-    markdown: { type: "switch", text: "All keys, types and defaults, as docs/configuration.md has them" },
+    json: { type: "switch", text: "Print one JSON object" },
+    markdown: { type: "switch", text: "Print the text of docs/configuration.md" },
   },
   examples: [
     "bun run config",

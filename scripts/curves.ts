@@ -79,7 +79,7 @@ function metricsOf(text: string): MetricName[] {
       const hint = near === null ? "; `bun run metrics` lists them" : didYouMean(near);
       throw new UsageError(`no metric named "${name}"${hint}`);
     }
-    if (names.indexOf(name) !== index) throw new UsageError(`--metrics names ${name} twice`);
+    if (names.indexOf(name) !== index) throw new UsageError(`--metrics names ${name} twice; leave one out`);
     if (metric(name).perActor) {
       throw new UsageError(`cannot draw ${name}: it has a value for each actor; leave it out`);
     }

@@ -46,7 +46,7 @@ export const command = {
     },
     rates: {
       type: "switch",
-      text: "Rates of error of this and other detectors over many runs: a folder of finished runs, or a file of their logs",
+      text: "Print error rates of this and other detectors; RUN is a folder of finished runs, or a file of their logs",
     },
     "held-out": { type: "text", value: "ENV", text: "With --rates: an env on which no threshold is chosen" },
     alarms: {
@@ -66,6 +66,7 @@ export const command = {
     'bun run diagnose runs/a --health.ladder=\'["lower-step-size","roll-back"]\' --health.interveneAt=warning',
   ],
   overrides: runKeys,
+  keys: "A key of health",
 } as const satisfies Command;
 
 export async function main(args: string[]): Promise<number> {
@@ -174,7 +175,7 @@ function lowestSuccess(values: MetricValues = {}): number | undefined {
 /** The run's health settings, or the defaults for an old run without them, with the flags on top. */
 function healthConfig(run: string, overrides: readonly Override[]): HealthConfig {
   const fixed = overrides.find(({ path }) => !path.startsWith("health."));
-  if (fixed !== undefined) throw new UsageError(`${fixed.source}: only health.… can be changed for a recorded run`);
+  if (fixed !== undefined) throw new UsageError(`${fixed.source}: diagnose takes keys of health only; leave it out`);
   const file = join(run, "config.json");
   const kept: Layer = { source: file, values: { health: {} } };
   if (existsSync(file)) {

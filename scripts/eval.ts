@@ -41,14 +41,14 @@ export const command = {
       value: "WHO",
       text: "random, optimal, expert, the folder of a run, openai:MODEL, anthropic:MODEL; with commas between several",
     },
-    checkpoint: { type: "text", value: "NAME", text: "One of the run's, as u000120; its newest if left out" },
-    episodes: { type: "count", value: "N", text: "Boards; the run's, or 256, if left out" },
-    seed: { type: "count", value: "S", text: "Layout seed of the first board; the run's, or 123, if left out" },
-    samples: { type: "count", value: "N", text: "Episodes per board; from 2 on, pass@k is estimated" },
+    checkpoint: { type: "text", value: "NAME", text: "Checkpoint of the run, such as u000120 (the newest)" },
+    episodes: { type: "count", value: "N", text: "Boards (the run's validate.episodes, or 256)" },
+    seed: { type: "count", value: "S", text: "Layout seed of the first board (the run's validate.firstSeed, or 123)" },
+    samples: { type: "count", value: "N", text: "Episodes per board; from 2 on, pass@k is estimated (1)" },
     temperature: {
       type: "number",
       value: "T",
-      text: "Sampling temperature of a policy; 0 is greedy; the run's, or the server's, if left out",
+      text: "Sampling temperature of a policy; 0 is greedy (the run's validate.temperature, or the server's)",
     },
     ...hostedFlags,
     json: { type: "switch", text: "End standard output with one JSON object" },
@@ -63,6 +63,7 @@ export const command = {
     "bun run eval --env Bandit --policy random --episodes 64 --samples 16",
   ],
   overrides: runKeys,
+  keys: "A key of env; random, optimal and expert take env.options and env.actionsMax only, hosted models also keys of prompt",
 } as const satisfies Command;
 
 const DEFAULTS = { env: "SimpleSokoban", episodes: 256, seed: 123 };
@@ -77,7 +78,7 @@ export async function main(args: string[]): Promise<number> {
   const { policy } = options.flags;
   if (policy === undefined) {
     throw new UsageError(
-      "say who plays: --policy random, optimal, expert, the folder of a run, openai:MODEL or anthropic:MODEL",
+      "name who plays: --policy random, optimal, expert, the folder of a run, openai:MODEL or anthropic:MODEL",
     );
   }
   const { results: file } = options.flags;
@@ -86,7 +87,7 @@ export async function main(args: string[]): Promise<number> {
   const isHostedAlone = policies.length === 1 && isHosted(policy);
   for (const who of policies) for (const one of forEachEnv(options)) expectPlayable(who, one);
   if (options.flags.temperature !== undefined && policies.every(isPlayer))
-    throw new UsageError("--temperature is for policies that sample; random, optimal and expert do not");
+    throw new UsageError("--temperature is for policies that sample; leave it out for random, optimal and expert");
   if (file !== undefined && !isHostedAlone) expectNew(file, policies);
   if (file !== undefined && isHostedAlone && forEachEnv(options).length > 1)
     throw new UsageError("--results of a hosted model has the episodes of one env; evaluate one env after another");
@@ -145,16 +146,16 @@ const isPlayer = (policy: string): policy is PlayerName => ["random", "optimal",
 function expectPlayable(policy: string, { flags, overrides }: Options): void {
   const { checkpoint, temperature } = flags;
   if (checkpoint !== undefined && (isHosted(policy) || isPlayer(policy)))
-    throw new UsageError(`--checkpoint is for a run's policy, not for ${policy}`);
+    throw new UsageError(`--checkpoint is for a run's policy, not for ${policy}; leave it out`);
   if (isHosted(policy)) return;
   const foreign = Object.keys(hostedFlags).find((name) => name !== "results" && Object.hasOwn(flags, name));
   if (foreign !== undefined)
-    throw new UsageError(`--${foreign} is for hosted models, such as openai:MODEL, not for ${policy}`);
+    throw new UsageError(`--${foreign} is for hosted models, such as openai:MODEL, not for ${policy}; leave it out`);
   if (isPlayer(policy)) {
     const other = overrides.find(({ path }) => !/^env\.(tag|options|actionsMax)\b/.test(path));
     if (other === undefined) return;
     throw new UsageError(
-      `${other.source}: ${policy} writes no replies; of the config it takes env.options and env.actionsMax`,
+      `${other.source}: ${policy} writes no replies, and takes env.options and env.actionsMax only; leave it out`,
     );
   }
   if (!existsSync(join(policy, "config.json"))) {
@@ -170,7 +171,8 @@ function expectPlayable(policy: string, { flags, overrides }: Options): void {
   if (temperature !== undefined && temperature < 0)
     throw new UsageError(`--temperature must be 0 or more, got ${temperature}`);
   const other = overrides.find(({ path }) => !path.startsWith("env."));
-  if (other !== undefined) throw new UsageError(`${other.source}: a run keeps its config; only env.… can be changed`);
+  if (other !== undefined)
+    throw new UsageError(`${other.source}: a run keeps its config, except for keys of env; leave it out`);
 }
 
 async function hosted(policy: string, { flags, overrides }: Options) {

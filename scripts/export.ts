@@ -89,7 +89,7 @@ async function exportRecord(folder: string, flags: Flags, to: keyof typeof RECOR
   const { checkpoint, env, purpose, solved, json } = flags;
   if (checkpoint !== undefined) throw new UsageError("--checkpoint chooses a policy; name its run with --policy");
   if (!WITH_EPISODES.includes(to) && (env ?? purpose ?? solved) !== undefined)
-    throw new UsageError(`--env, --purpose and --solved choose episodes, and ${to} holds no episodes`);
+    throw new UsageError(`--env, --purpose and --solved choose episodes, and ${to} holds none; leave them out`);
   if (purpose !== undefined && purpose !== "train" && purpose !== "validate")
     throw new UsageError(`--purpose takes train or validate, got "${purpose}"`);
   const counts: Counts = await RECORDS[to]({

@@ -43,7 +43,7 @@ const checks: Checks = {
 export const command = {
   name: "golden",
   flags: { json: { type: "switch", text: "End standard output with one JSON object: {passed, failed}" } },
-  words: { show: "FILE", text: "a file of golden vectors, as tests/golden/ragen.json", max: 1 },
+  words: { show: "FILE", text: "File of golden vectors, such as tests/golden/ragen.json", max: 1 },
   examples: ["bun run golden tests/golden/ragen.json"],
 } as const satisfies Command;
 

@@ -8,7 +8,7 @@ import { say } from "./cli/say.ts";
 
 export const command = {
   name: "init",
-  words: { show: "FOLDER", text: "Folder of the project; this one if left out", max: 1 },
+  words: { show: "FOLDER", text: "Folder of the project (the current one)", max: 1 },
   flags: { "no-install": { type: "switch", text: "Write the files only" } },
   examples: ["bun run init ../my-agent"],
 } as const satisfies Command;

@@ -20,7 +20,7 @@ export const command = {
   name: "play",
   words: { show: "ENV", text: `What to play: ${envTags().join(", ")}`, max: 1 },
   flags: {
-    seed: { type: "count", value: "S", text: "Layout seed of the board; 123 if left out" },
+    seed: { type: "count", value: "S", text: "Layout seed of the board (123)" },
     json: { type: "switch", text: "End standard output with one JSON object" },
   },
   examples: [
@@ -29,17 +29,18 @@ export const command = {
     "printf 'Right || Down\\nLeft\\n' | bun run play SimpleSokoban --seed 5 --json",
   ],
   overrides: runKeys,
+  keys: "A key of env",
 } as const satisfies Command;
 
 export async function main(args: string[]): Promise<number> {
   const { flags, words, overrides } = parseOptions(command, args);
   const { seed = 123, json } = flags;
   const [name] = words;
-  if (name === undefined) throw new UsageError(`say what to play: ${envTags().join(", ")}`);
+  if (name === undefined) throw new UsageError(`name the env to play: ${envTags().join(", ")}`);
   if (seed >= 2 ** 32) throw new UsageError(`--seed must be below ${2 ** 32}, got ${seed}`);
   const other = overrides.find(({ path }) => !path.startsWith("env.") || path === "env.tag");
   if (other !== undefined)
-    throw new UsageError(`${other.source}: a game by hand takes env.… only, and its name as ENV`);
+    throw new UsageError(`${other.source}: play takes keys of env only, and the env as ENV; leave it out`);
   checkedTag(name, envOverrides(overrides)["options"]);
   const config = chooseConfig({ flags: {}, overrides: [{ path: "env.tag", text: name, source: name }, ...overrides] });
   const tag = tagOf(config, name);

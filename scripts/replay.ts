@@ -26,9 +26,13 @@ import { warn } from "./cli/say.ts";
 
 export const command = {
   name: "replay",
-  words: { show: "EPISODE", text: "Its number, as the page shows it, or its name, as u3.g0.m1", max: 1 },
+  words: {
+    show: "EPISODE",
+    text: "Number of the episode, as the page shows it, or its name, such as u3.g0.m1",
+    max: 1,
+  },
   flags: {
-    run: { type: "text", value: "RUN", text: "Folder of the run that recorded it" },
+    run: { type: "text", value: "RUN", text: "Folder of the run that recorded the episode" },
     "env-only": { type: "switch", text: "Take the recorded replies, and load no policy" },
     show: { type: "switch", text: "Print the episode turn by turn" },
     json: { type: "switch", text: "End standard output with one JSON object" },
@@ -43,7 +47,7 @@ export async function main(args: string[]): Promise<number> {
   const { flags, words } = parseOptions(command, args);
   const [name] = words;
   const { run: folder, show, json } = flags;
-  if (name === undefined) throw new UsageError("name an episode: its number, or its name");
+  if (name === undefined) throw new UsageError("name an episode: its number, or its name such as u3.g0.m1");
   if (folder === undefined) throw new UsageError("name the run that recorded it: --run RUN");
   const config = withLocalModules(readRunConfig(folder));
   using run = new RecordedRun(folder);

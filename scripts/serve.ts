@@ -17,7 +17,7 @@ export const command = {
   name: "serve",
   words: { show: "RUN", text: "Folder of the run", max: 1 },
   flags: {
-    checkpoint: { type: "text", value: "NAME", text: "One of the run's, as u000120; its newest if left out" },
+    checkpoint: { type: "text", value: "NAME", text: "Checkpoint of the run, such as u000120 (the newest)" },
     host: {
       type: "text",
       value: "HOST",
@@ -34,7 +34,7 @@ export const command = {
     temperature: {
       type: "number",
       value: "T",
-      text: "Temperature of requests without one; default: the run's rollout.temperature",
+      text: "Temperature of requests that name none (the run's rollout.temperature)",
     },
   },
   examples: [
@@ -53,7 +53,7 @@ export async function main(args: string[]): Promise<number> {
   const token = tokenIn(flags["token-file"]);
   if (token === null && !isLoopback(host))
     throw new UsageError(
-      `--host ${host}: other machines could use the policy without a secret; set one with --token-file`,
+      `--host ${host}: other machines could use the policy without a secret; set --token-file, or use 127.0.0.1`,
     );
   if (slots < 1) throw new UsageError(`--slots must be at least 1, got ${slots}`);
   const folder = resolve(given);

@@ -29,8 +29,8 @@ export const command = {
     max: 1,
   },
   flags: {
-    "at-once": { type: "count", value: "N", text: "Runs that go at the same time (1)" },
-    out: { type: "text", value: "DIR", text: "Folder of the sweep (named as the file, in the folder of new runs)" },
+    "at-once": { type: "count", value: "N", text: "Runs at the same time (1)" },
+    out: { type: "text", value: "DIR", text: "Folder of the sweep (the file's name, in the folder of new runs)" },
     table: { type: "switch", text: "Start no run; write the table and the page of the finished runs" },
     json: { type: "switch", text: "End standard output with one JSON object" },
   },
@@ -47,7 +47,7 @@ const REDRAW_MS = 2000;
 export async function main(args: string[]): Promise<number> {
   const { flags, words, overrides } = parseOptions(command, args);
   const [file] = words;
-  if (file === undefined) throw new UsageError("name the sweep: a YAML file, as configs/sweeps/filter-ratio.yaml");
+  if (file === undefined) throw new UsageError("name the sweep: a YAML file, such as configs/sweeps/filter-ratio.yaml");
   const {
     "at-once": atOnce = 1,
     out = join(runsFolder(), sweepName(file)),

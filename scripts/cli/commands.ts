@@ -1,7 +1,7 @@
 /** Every command with its summary, in the order in which `bun run help` lists them. Command NAME is scripts/NAME.ts. */
 export const COMMANDS = {
   cluster: "train an agent; all actors run as processes on this machine",
-  sweep: "train presets × variants × seeds of a file, and print one table with intervals",
+  sweep: "train presets × variants × seeds of a file, and print one table with 95 % intervals",
   sampler: "lend a sampler to a run on another machine",
   "env-server": "lend an env server to a run on another machine",
   eval: "measure how good a policy or player is on fixed boards",
@@ -20,7 +20,7 @@ export const COMMANDS = {
   config: "print the config that a run would have, with the meaning of every key",
   metrics: "list the metrics of a run, with unit and meaning",
   doctor: "check whether this machine has everything that a run needs",
-  setup: "install the dependencies, as every command does by itself, and optional libraries",
+  setup: "install optional libraries, and the dependencies, which every command installs if they are missing",
   board: "draw a board, or a player's way through it, as a PNG",
   init: "write a project of your own: an env, its test and a config",
   "new-env": "write an env of your own and its test, to begin with",

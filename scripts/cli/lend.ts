@@ -15,13 +15,13 @@ export const lendFlags = {
   "token-file": {
     type: "text",
     value: "FILE",
-    text: "File with the run's token; if left out, the environment variable BUNRAKU_TOKEN",
+    text: "File with the run's token (the environment variable BUNRAKU_TOKEN)",
   },
   token: { type: "text", value: "TOKEN", text: "The token itself; other users of this machine can see it" },
   ca: { type: "text", value: "FILE", text: "CA certificate (PEM) instead of the system's" },
   cert: { type: "text", value: "FILE", text: "Client certificate (PEM), if the run asks for one" },
   key: { type: "text", value: "FILE", text: "Private key (PEM) of the client certificate" },
-  patience: { type: "number", value: "SECONDS", text: "Give up when the run is out of reach for this long (60)" },
+  patience: { type: "number", value: "SECONDS", text: "Give up after this long without a connection to the run (60)" },
   quiet: { type: "switch", text: "Print warnings only" },
   json: { type: "switch", text: "End standard output with one JSON object" },
 } as const satisfies Record<string, Flag>;
@@ -100,7 +100,8 @@ function read(file: string): string {
 }
 
 function tlsOf({ ca, cert, key }: LendFlags): ClientTls {
-  if ((cert === undefined) !== (key === undefined)) throw new UsageError("--cert and --key belong together");
+  if ((cert === undefined) !== (key === undefined))
+    throw new UsageError("--cert and --key need each other; give both, or neither");
   const files = Object.entries({ ca, cert, key }).filter((entry): entry is [string, string] => entry[1] !== undefined);
   return Object.fromEntries(files.map(([name, file]) => [name, readPem(file, `--${name}`)]));
 }

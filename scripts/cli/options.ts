@@ -27,6 +27,8 @@ export interface Command {
   readonly words?: { readonly show: string; readonly text: string; readonly max: number };
   /** Present if the command takes `--section.key=value`; suggests a key for a mistyped one without a dot. */
   readonly overrides?: { nearest(path: string): string | null };
+  /** For help: the keys that `--section.key=value` may set, if not every key of the config. */
+  readonly keys?: string;
 }
 
 interface Values {
@@ -126,7 +128,8 @@ function flagValue(name: string, flag: Flag, value: string | undefined): string 
 function unknownFlag(command: Command, rawName: string, name: string): UsageError {
   const near =
     nearest(name, [...Object.keys(command.flags), "help", "verbose"]) ?? command.overrides?.nearest(name) ?? null;
-  return new UsageError(`${command.name} has no flag ${rawName}${didYouMean(near && `--${near}`)}`);
+  const hint = near === null ? "; `--help` lists its flags" : didYouMean(`--${near}`);
+  return new UsageError(`${command.name} has no flag ${rawName}${hint}`);
 }
 
 function checkWords(command: Command, words: readonly string[]): void {
@@ -142,7 +145,8 @@ export function helpText(command: Command): string {
     flag.text,
   ]);
   if (command.words !== undefined) rows.unshift([command.words.show, command.words.text]);
-  if (command.overrides) rows.push(["--section.key=VALUE", "Any config key; `bun run config` lists them"]);
+  if (command.overrides)
+    rows.push(["--section.key=VALUE", command.keys ?? "Any config key; `bun run config` lists them"]);
   rows.push(["--help", "Print this page"], ["--verbose", "Print the stack of an error"]);
   const width = Math.max(...rows.map(([left]) => left.length));
   const page = [

@@ -20,7 +20,8 @@ export async function startFrom(from: string, overrides: readonly Override[]): P
   }
   const { model, env, prompt } = readRunConfig(folder);
   const checkpoint = isCheckpoint ? resolve(from) : await newestOf(join(folder, "checkpoints"));
-  if (checkpoint === null) throw new UsageError(`--from ${from}: the run has no intact checkpoint yet`);
+  if (checkpoint === null)
+    throw new UsageError(`--from ${from}: the run has no intact checkpoint yet; wait for one, or name another run`);
   const { path, width, layers, heads, kvHeads, hidden, lora } = model;
   const adapters =
     lora.rank > 0 ? { "lora.rank": lora.rank, "lora.alpha": lora.alpha, "lora.targets": lora.targets } : {};

@@ -35,27 +35,27 @@ export const hostedFlags = {
   "base-url": {
     type: "text",
     value: "URL",
-    text: "Another server of the API, such as http://127.0.0.1:8000/v1; for openai OPENAI_BASE_URL if left out",
+    text: "Address of another server with the same API, such as http://127.0.0.1:8000/v1 (for openai: OPENAI_BASE_URL)",
   },
   "key-env": {
     type: "text",
     value: "NAME",
-    text: "Environment variable of the key; if left out, OPENAI_API_KEY or ANTHROPIC_API_KEY, and none with --base-url",
+    text: "Environment variable of the key (OPENAI_API_KEY or ANTHROPIC_API_KEY; none with --base-url)",
   },
   results: {
     type: "text",
     value: "FILE",
-    text: "New file for the episodes, one JSON line each; a hosted model continues a file that is there",
+    text: "New file for the episodes, one JSON line each; a hosted model may continue an existing file",
   },
-  concurrency: { type: "count", value: "N", text: "Requests at once; 8 if left out" },
+  concurrency: { type: "count", value: "N", text: "Requests at once (8)" },
   "reply-tokens": {
     type: "count",
     value: "N",
-    text: `Most tokens of a reply; if left out ${REPLY_TOKENS_MAX}, or for a policy of \`bun run serve\` its own limit`,
+    text: `Most tokens of a reply (${REPLY_TOKENS_MAX}; for a policy of \`bun run serve\` its own limit)`,
   },
-  tries: { type: "count", value: "N", text: "Tries of a request whose failure may be temporary; 6 if left out" },
-  "timeout-s": { type: "number", value: "S", text: "Longest wait for one answer; 120 if left out" },
-  "price-in": { type: "number", value: "USD", text: "Price of a million tokens sent, for the cost" },
+  tries: { type: "count", value: "N", text: "Tries of a request whose failure may be temporary (6)" },
+  "timeout-s": { type: "number", value: "S", text: "Longest wait for one answer, in seconds (120)" },
+  "price-in": { type: "number", value: "USD", text: "Price of a million tokens sent, to report the cost" },
   "price-out": { type: "number", value: "USD", text: "Price of a million tokens answered" },
 } as const satisfies Record<string, Flag>;
 
@@ -161,7 +161,7 @@ function addressOf(provider: Provider, flag: string | undefined): string {
   }
   const { username, password, search, hash } = new URL(asked);
   if (username + password + search + hash !== "") {
-    throw new UsageError(`${name} takes host and path only; a key comes from the environment (--key-env)`);
+    throw new UsageError(`${name} takes host and path only; put the key into an environment variable (--key-env)`);
   }
   return asked.replace(/\/+$/, "");
 }
@@ -176,7 +176,8 @@ function keyOf(provider: Provider, baseUrl: string, flags: HostedFlags): string 
   if (key === "" && !own && flags["key-env"] === undefined) return null;
   if (key === "")
     throw new UsageError(`${provider.name} needs a key in the environment variable ${name}, which is not set`);
-  if (!/^[\x21-\x7e]+$/.test(key)) throw new UsageError(`the key in ${name} has characters that no key has`);
+  if (!/^[\x21-\x7e]+$/.test(key))
+    throw new UsageError(`the key in ${name} has spaces or characters beyond ASCII; correct it`);
   const { protocol, hostname } = new URL(baseUrl);
   if (protocol === "http:" && !isLoopback(hostname)) {
     throw new UsageError(`${baseUrl} is not encrypted, and the key in ${name} would be sent to it; use https`);
@@ -203,7 +204,7 @@ function hostedConfig(
   const other = overrides.find(({ path }) => !/^(env|prompt)\./.test(path) || isUnread(path));
   if (other !== undefined)
     throw new UsageError(
-      `${other.source}: of the config a hosted model takes env.… and prompt.…, but not ${UNREAD.join(", ")}`,
+      `${other.source}: a hosted model takes keys of env and prompt, except ${UNREAD.join(", ")}; leave it out`,
     );
   const asked = overrides.findLast(({ path }) => path === "env.tag")?.text;
   const trained = card === null ? null : trainedEnv(card, asked);

@@ -119,7 +119,7 @@ function readSweepFile(file: string) {
   const metrics = parsed.data.metrics.map((name) => {
     if (!isMetricName(name) || metric(name).perActor) {
       const why = isMetricName(name)
-        ? "has a value for each actor, so a run has no single one"
+        ? "has a value for each actor, and none for the run; leave it out"
         : `is no metric${didYouMean(nearest(name, METRIC_NAMES))}`;
       throw new UsageError(`${file}: metrics: ${name} ${why}`);
     }

@@ -39,7 +39,7 @@ describe("bun run board", () => {
     [["--out", "board.jpg"], "--out board.jpg: the file must end in .png"],
     [["--policy", "best"], "--policy must be random or optimal, got best"],
     [["--seed", "4294967296"], "--seed must be below 4294967296"],
-    [["--learner.updates=3"], "a board has no such setting"],
+    [["--learner.updates=3"], "board takes env.options and env.actionsMax only; leave it out"],
   ])("refuses %j in one line", async (args, message) => {
     const { code, err } = await commandHere(["board", ...args]);
     expect(code).toBe(2);

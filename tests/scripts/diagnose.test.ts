@@ -220,7 +220,7 @@ describe("the log of another trainer", () => {
 test.each([
   [[], /name folders of runs, or logs/],
   [["nowhere"], /no run and no log at nowhere/],
-  [[healthy, "--learner.gamma=1"], /only health\.… can be changed/],
+  [[healthy, "--learner.gamma=1"], /diagnose takes keys of health only; leave it out/],
   [[healthy, "--health.trap.patiense=1"], /unknown key health\.trap\.patiense/],
   [[healthy, "--health.trap.patience=0"], /expected number to be >0/],
 ])("%p is refused with exit code 2 and one line", async (args, told) => {

@@ -184,7 +184,10 @@ describe("refused with exit code 2 and one line", () => {
       ["--policy", "openai:m", "--base-url", "http://127.0.0.1:1", "--concurrency", "0"],
       /--concurrency must be at least 1/,
     ],
-    [["--policy", "openai:m", "--base-url", "http://127.0.0.1:1", "--learner.gamma=1"], /takes env\.… and prompt\.…/],
+    [
+      ["--policy", "openai:m", "--base-url", "http://127.0.0.1:1", "--learner.gamma=1"],
+      /takes keys of env and prompt, except env\.mix/,
+    ],
     [["--policy", "random", "--tries", "2"], /--tries is for hosted models/],
     [
       ["--policy", "random,openai:m", "--results", "x.jsonl"],

@@ -206,7 +206,7 @@ describe("a run's policy", () => {
   test("has only the checkpoints it has, and keeps its config", async () => {
     expect(await refused("--checkpoint", "u000099")).toMatchObject({ code: 2, out: "" });
     expect((await refused("--checkpoint", "../run")).err).toContain("has no checkpoint named ../run");
-    expect((await refused("--learner.gamma=1")).err).toContain("only env.… can be changed");
+    expect((await refused("--learner.gamma=1")).err).toContain("except for keys of env; leave it out");
     expect((await refused("--temperature", "-1")).err).toContain("--temperature must be 0 or more, got -1");
   });
 
@@ -225,12 +225,12 @@ describe("refused with exit code 2 and one line", () => {
   test.each([
     [["--env", "Sokobann", "--policy", "random"], /unknown env tag "Sokobann"; nearest: .*SimpleSokoban/],
     [["--policy", "random", "--samples", "0"], /samples must be at least 1, got 0/],
-    [["--policy", "random", "--env.mix=[]"], /of the config it takes env.options and env.actionsMax/],
+    [["--policy", "random", "--env.mix=[]"], /takes env.options and env.actionsMax only; leave it out/],
     [
       ["--policy", "nowhere"],
       /no run in nowhere: --policy takes random, optimal, expert, the folder of a run, openai:MODEL or anthropic:MODEL/,
     ],
-    [["--env", "FrozenLake"], /say who plays/],
+    [["--env", "FrozenLake"], /name who plays/],
     [["--policy", "random", "--episodes", "0"], /episodes must be at least 1, got 0/],
     [["--policy", "random", "--episodes", "9", "--seed", "4294967290"], /start at 4294967287 or lower/],
     [["--policy", "random", "--checkpoint", "u000001"], /--checkpoint is for a run's policy, not for random/],

@@ -204,7 +204,7 @@ describe("refuses in one line", () => {
     ],
     [
       ["--run", "r", "--to", "tensorboard", "--out", "x", "--solved"],
-      "--env, --purpose and --solved choose episodes, and tensorboard holds no episodes",
+      "--env, --purpose and --solved choose episodes, and tensorboard holds none; leave them out",
     ],
     [
       ["--run", "r", "--to", "wandb-offline", "--out", "x"],

@@ -25,7 +25,7 @@ describe.each(["sampler", "env-server"])("bun run %s", (name) => {
       [...at, "--token-file", join(folder, "none")],
       2,
     ],
-    ["--cert and --key belong together", [...at, "--token-file", token, "--cert", token], 2],
+    ["--cert and --key need each other; give both, or neither", [...at, "--token-file", token, "--cert", token], 2],
     [`cannot use --ca: ${token} is not in PEM format`, [...at, "--token-file", token, "--ca", token], 1],
     [
       "--join: cannot use http://127.0.0.1:1: expected ws://HOST:PORT, or wss://HOST:PORT for TLS",

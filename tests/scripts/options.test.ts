@@ -106,7 +106,7 @@ describe("what was typed wrong is refused in one line, with exit code 2", () => 
   test.each([
     [["--updatez", "3"], "config has no flag --updatez; did you mean --updates?"],
     [["--learningRate=1"], "config has no flag --learningRate; did you mean --learner.learningRate?"],
-    [["--zzzzzzzzzz"], "config has no flag --zzzzzzzzzz"],
+    [["--zzzzzzzzzz"], "config has no flag --zzzzzzzzzz; `--help` lists its flags"],
     [["--updates"], "--updates needs a value: write --updates N"],
     [["--preset", "--json"], "--preset needs a value: write --preset NAME"],
     [["--verbos"], "config has no flag --verbos; did you mean --verbose?"],

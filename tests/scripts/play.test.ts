@@ -65,9 +65,9 @@ describe("a game by hand", () => {
 
   test.each([
     [["Sokobann"], /^error: unknown env tag "Sokobann"; nearest: \w/],
-    [["Bandit", "--learner.updates=3"], /^error: --learner\.updates=3: a game by hand takes env\.… only/],
+    [["Bandit", "--learner.updates=3"], /^error: --learner\.updates=3: play takes keys of env only/],
     [["Bandit", "--sed", "3"], /^error: play has no flag --sed; did you mean --seed\?\n$/],
-    [[], /^error: say what to play: /],
+    [[], /^error: name the env to play: /],
   ])("refuses %p in one line", async (args, message) => {
     const { code, err } = await play("", ...args);
     expect(code).toBe(2);

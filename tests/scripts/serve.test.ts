@@ -455,7 +455,7 @@ test.each([
   [["serve"], "name the folder of a run"],
   [
     ["serve", "runs/a", "--host", "0.0.0.0"],
-    "--host 0.0.0.0: other machines could use the policy without a secret; set one with --token-file",
+    "--host 0.0.0.0: other machines could use the policy without a secret; set --token-file, or use 127.0.0.1",
   ],
   [["serve", "runs/a", "--prot", "1"], "serve has no flag --prot; did you mean --port?"],
   [["serve", "runs/a", "--port", "99999"], '--port takes a number from 0 to 65535, got "99999"'],
