@@ -54,13 +54,16 @@ describe("what a run is made of", () => {
     });
   });
 
-  test("the Echo Trap and its cure differ in the filter and in nothing else", async () => {
+  test("the Echo Trap and its cures begin with equal weights", async () => {
     const trap = await config("--preset", "echo-trap");
     const cured = await config("--preset", "echo-trap-cured");
-    expect([trap.learner.filter.strategy, cured.learner.filter.strategy]).toEqual(["all", "top_ratio"]);
-    const withoutFilter = ({ learner: { filter: _, ...learner }, ...rest }: RunConfig) => ({ ...rest, learner });
-    expect(withoutFilter(trap)).toEqual(withoutFilter(cured));
-    expect(trap.learner.minibatch).toBe(trap.rollout.groups * trap.rollout.groupSize);
+    expect([trap.health.ladder.length, cured.health.ladder.length]).toEqual([0, 3]);
+    expect({ ...cured, health: trap.health }).toEqual(trap);
+    const paper = await config("--preset", "echo-trap-starpo-s");
+    const { algorithm, estimator, gamma, lambda, clipHigh, kl, filter } = paper.learner;
+    expect([algorithm, clipHigh, filter.value]).toEqual(["ppo", 0.28, 0.25]);
+    const sameButAlgorithm = { ...trap.learner, algorithm, estimator, gamma, lambda, clipHigh, kl, filter };
+    expect(paper).toEqual({ ...trap, learner: sameButAlgorithm });
   });
 
   test("an env's file sets its budgets; presets and flags override them", async () => {
