@@ -1,7 +1,9 @@
 /**
- * Thresholds of the Echo Trap detector. Five of them (`patience`, `spreadShare`, `entropyRise`, `validityFall`, `successShare`) are chosen
- * on the 65 runs of odd seeds in docs/error-rates.parquet (docs/results.md). The others are fitted to recorded runs of SimpleSokoban
- * (tests/model/health/echo-trap-runs.json) and to noise like theirs, but for those of the likelihood, which these did not record.
+ * Thresholds of the Echo Trap detector. `patience`, `spreadShare`, `entropyRise`, `validityFall`, `successShare`, `successFallAlone`,
+ * and the first update as a start, were chosen on 65 runs: those of odd seeds in docs/error-rates.parquet, without FrozenLake's.
+ * Most others are fitted to three recorded runs (one that collapsed, two that learned; tests/model/health/echo-trap-runs.json) and to
+ * noise like theirs, `gradientSpike` also to a fourth. None of the four recorded the likelihood of solved episodes: its thresholds
+ * are not fitted.
  */
 export const TRAP_RULE = {
   /** Updates of the start, during which there is no sign. That of success, form and repetition is one update (`startUpdatesOf`). */
