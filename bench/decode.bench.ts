@@ -36,7 +36,6 @@ const SETTINGS = { temperature: 1, topP: 1, topK: 0 };
 
 interface PeerReport {
   readonly torch: string;
-  readonly transformers: string;
   readonly tokensPerSecond: { readonly loop: number; readonly generate: number };
 }
 

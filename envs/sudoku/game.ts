@@ -37,6 +37,7 @@ export class SudokuGame implements LanguageGame {
   readonly kind = "language";
   readonly puzzle: Puzzle;
   readonly #config: SudokuConfig;
+  /** (size * size) the current board; 0 is empty. */
   readonly #grid: number[];
   #steps = 0;
   #feedback: string | null = null;
@@ -47,11 +48,6 @@ export class SudokuGame implements LanguageGame {
     this.#config = config;
     this.puzzle = generateSudoku(size, blankCount(config), config.unique, seeds.layout);
     this.#grid = [...this.puzzle.initial];
-  }
-
-  /** (size * size) the current board; 0 is empty. */
-  get grid(): readonly number[] {
-    return this.#grid;
   }
 
   /** The feedback on the last action; null before the first. */

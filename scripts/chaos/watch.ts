@@ -4,7 +4,6 @@ import { runningSince } from "../../actors/weights/files.ts";
 
 /** A line of a run's log. */
 export interface LogEntry {
-  readonly actor: string;
   readonly kind: string;
   readonly text?: string;
   readonly child?: string;

@@ -1,6 +1,5 @@
 /** The simulated machine: what all processes of one run share. */
 import type { Store } from "../../actors/metrics-sink/store.ts";
-import type { Report } from "../../actors/training/report.ts";
 import type { SimulatedDisk } from "./disk.ts";
 import type { Invariants } from "./invariants.ts";
 import type { Network } from "./network.ts";
@@ -42,5 +41,6 @@ export interface Machine {
   failedForDisk: boolean;
   /** What the learner logged about rows and messages that it could not deliver. */
   undelivered: string | null;
-  finished: { readonly report: Report; readonly parameters: string } | null;
+  /** Digest of the parameters of the run that has finished. */
+  finished: string | null;
 }

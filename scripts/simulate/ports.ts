@@ -44,8 +44,8 @@ export function learnerPorts(process: SimulatedProcess, config: RunConfig): Lear
       invariants.always(life, () => state.tickets!.check());
       return state.tickets;
     },
-    saveReport(_, report) {
-      machine.finished = { report, parameters: digestOf(state.parameters!) };
+    saveReport() {
+      machine.finished = digestOf(state.parameters!);
     },
     watchMetrics(step, values) {
       for (const [name, value] of Object.entries(values)) {

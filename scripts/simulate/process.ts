@@ -21,7 +21,6 @@ export type Start = (config: RunConfig, context: ActorContext, process: Simulate
 
 export interface Process {
   readonly life: Life;
-  readonly role: Role;
   kill(signal: string): void;
 }
 
@@ -54,7 +53,6 @@ export function simulatedSpawner(
       };
       const process: Process = {
         life,
-        role,
         // SIGTERM to a frozen process waits, as all its events do.
         kill: (signal) =>
           signal === "SIGKILL"

@@ -145,7 +145,7 @@ export async function simulate(simulation: Simulation): Promise<Result> {
     events: world.steps,
     simulatedMs: world.now,
     faults: chaos?.counts ?? noFaults(),
-    parameters: machine.finished?.parameters ?? null,
+    parameters: machine.finished,
     metrics: timeIndependentMetrics(invariants.metrics),
   };
 }
