@@ -41,6 +41,7 @@ export class Offers {
       first.cancel();
       if (first.relay.closed) continue;
       offer.use(first.relay);
+      this.#tidy(name, queue);
       return () => {};
     }
     queue.offers.add(offer);
