@@ -285,7 +285,7 @@ function envOfMix(config: RunConfig, asked: unknown): RunConfig["env"] {
   const names = playedEnvs(config).map(({ name }) => name);
   if (typeof asked === "string" && names.includes(asked)) return envAlone(config, asked);
   throw new ConfigError(
-    `this run plays several envs; name one of them as env.tag, or leave env.… out for all: ${names.join(", ")}`,
+    `this run plays several envs; name one of them as env.tag, or leave all keys of env out: ${names.join(", ")}`,
   );
 }
 
@@ -317,6 +317,6 @@ export function checkBoards(episodes: number, seed: number, samples: number): vo
   if (seed + episodes <= 2 ** 32) return;
   const first = Math.max(0, 2 ** 32 - episodes);
   throw new ConfigError(
-    `seed ${seed}: ${episodes} boards from there pass the last, ${2 ** 32 - 1}; start at ${first} or lower`,
+    `seed ${seed}: the last of ${episodes} boards would have a seed above ${2 ** 32 - 1}; start at ${first} or lower`,
   );
 }

@@ -15,7 +15,7 @@ const drawn = envTags().filter((name) => envTag(name).picture !== undefined);
 export const command = {
   name: "board",
   flags: {
-    env: { type: "text", value: "TAG", text: `Env of the board: ${drawn.join(", ")} (the first)`, key: "env.tag" },
+    env: { type: "text", value: "TAG", text: `Env of the board: ${drawn.join(", ")} (SimpleSokoban)`, key: "env.tag" },
     seed: { type: "count", value: "S", text: "Layout seed of the board (123)" },
     policy: {
       type: "text",

@@ -33,7 +33,7 @@ export const command = {
     env: {
       type: "text",
       value: "TAGS",
-      text: `What to play, with commas between several: ${envTags().join(", ")}`,
+      text: `Envs to play (the run's, or SimpleSokoban), with commas between several: ${envTags().join(", ")}`,
       key: "env.tag",
     },
     policy: {

@@ -18,7 +18,7 @@ import { chooseConfig } from "./cli/presets.ts";
 
 export const command = {
   name: "play",
-  words: { show: "ENV", text: `What to play: ${envTags().join(", ")}`, max: 1 },
+  words: { show: "ENV", text: `Env to play: ${envTags().join(", ")}`, max: 1 },
   flags: {
     seed: { type: "count", value: "S", text: "Layout seed of the board (123)" },
     json: { type: "switch", text: "End standard output with one JSON object" },

@@ -181,7 +181,7 @@ export class UpdateStep {
     this.#brokenInARow = hasBrokenGradient(result) ? this.#brokenInARow + 1 : 0;
     if (this.#brokenInARow < BROKEN_UPDATES_MAX) return;
     throw new RunError(
-      `${this.#brokenInARow} updates in a row had no finite gradient; update ${update + 1}: ${result.skipped}`,
+      `${this.#brokenInARow} updates in a row had no finite gradient; update ${update + 1}: ${result.skipped}; start a new run with a lower learner.learningRate`,
     );
   }
 }

@@ -155,7 +155,7 @@ describe("a run's policy", () => {
     const unclear = await commandHere(["eval", "--policy", mixed, "--env.turnsMax=1"]);
     expect([unclear.code, unclear.err]).toEqual([
       2,
-      "error: this run plays several envs; name one of them as env.tag, or leave env.… out for all: Bandit, Other\n",
+      "error: this run plays several envs; name one of them as env.tag, or leave all keys of env out: Bandit, Other\n",
     ]);
   }, 300_000);
 

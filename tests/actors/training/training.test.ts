@@ -361,7 +361,7 @@ describe("a gradient that is not finite", () => {
   test("in too many updates in a row ends the run with a reason; none of the numbers is reported", async () => {
     const stage = broken(6);
     const message =
-      "5 updates in a row had no finite gradient; update 5: the gradient's norm is NaN; no step was taken";
+      "5 updates in a row had no finite gradient; update 5: the gradient's norm is NaN; no step was taken; start a new run with a lower learner.learningRate";
     await expect(stage.training.run()).rejects.toThrow(new RunError(message));
     expect(stage.metrics.get("total/skipped_updates 4")).toBe(4);
     expect([...stage.metrics].filter(([, value]) => !Number.isFinite(value))).toEqual([]);
