@@ -129,6 +129,7 @@ export interface LocalEnv extends Env {
 export interface EpisodeRules {
   readonly turnsMax: number;
   readonly actionsMax: number;
+  /** Further actions are ignored. */
   readonly actionsPerTurnMax: number;
   /** Added once per turn in which an action was dropped or none was readable; 0 or negative. */
   readonly formatPenalty: number;

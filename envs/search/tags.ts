@@ -95,16 +95,15 @@ const random: Player = (game, _actionsLeft, uniform) => {
 };
 
 function parts(tag: string, config: SearchConfig): Parts {
-  const { mock, dataPath, stepsMax, resultsMax, charactersMax, correctReward, incorrectReward, f1Threshold } = config;
+  const { mock, dataPath } = config;
   const retriever = retrieverOf(config);
-  const rules = { stepsMax, resultsMax, charactersMax, correctReward, incorrectReward, f1Threshold };
   return {
     external: !mock,
     missing: () => (mock ? null : missingFile(dataPath, tag, GET_DATA)),
     wording: plainWording(INSTRUCTION, null, false),
     open({ layout }) {
       const all = questionsOf(config, layout);
-      return new SearchGame(all[layout % all.length]!, all, retriever, rules);
+      return new SearchGame(all[layout % all.length]!, all, retriever, config);
     },
     random,
     // The optimal player knows the answer and needs no search.

@@ -3,14 +3,11 @@
  *
  * Source: RAGEN ContextManager._parse_response; whitespace is Python's.
  */
+import type { EpisodeRules } from "../env.ts";
 
 export const ACTION_SEPARATOR = "||";
 
-export interface ReplyRules {
-  /** Replies are `<think>…</think><answer>…</answer>`; if false, `<answer>…</answer>` alone. */
-  readonly think: boolean;
-  /** Further actions are ignored. */
-  readonly actionsPerTurnMax: number;
+export interface ReplyRules extends Pick<EpisodeRules, "think" | "actionsPerTurnMax"> {
   /** The answer is one action, whatever separators it contains. */
   readonly wholeAnswer?: boolean;
 }

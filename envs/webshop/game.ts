@@ -6,7 +6,6 @@
  *
  * Source: RAGEN ragen/env/webshop/env.py over WebShop.
  */
-import { z } from "zod";
 import type { Effect, LanguageGame } from "../env.ts";
 import { pythonFloat } from "../text/numbers.ts";
 import type { Catalogue } from "./catalogue.ts";
@@ -14,16 +13,11 @@ import type { Goal } from "./product.ts";
 import { type PurchaseReward, purchaseReward } from "./reward.ts";
 import { type Bought, Visit } from "./shop.ts";
 
-/** whole: WebShop's reward in [0, 1]. perfect: RAGEN-2's 1 for a perfect purchase and 0 for others. */
-export const RewardForm = z.enum(["whole", "perfect"]);
-export type RewardForm = z.infer<typeof RewardForm>;
-
+/** Options of the tag; tags.ts explains them. */
 export interface WebShopRules {
-  readonly rewardForm: RewardForm;
+  readonly rewardForm: "whole" | "perfect";
   readonly showAttributes: boolean;
-  /** RAGEN v1's text, which joins two of the lines below. */
   readonly joinedLines: boolean;
-  /** True: an action is valid only as it is shown, as in RAGEN v1. False: the case of a label does not matter. */
   readonly literalValid: boolean;
 }
 

@@ -7,7 +7,7 @@ import { splitOfSeed } from "../data/split.ts";
 import { defineTag, type Parts, plainWording, type TagSource } from "../tag.ts";
 import { Catalogue } from "./catalogue.ts";
 import { readShop, type ShopFiles } from "./files.ts";
-import { ACTIONS_HEADING, ADVICE, JOINED_ADVICE, RewardForm, WebShopGame } from "./game.ts";
+import { ACTIONS_HEADING, ADVICE, JOINED_ADVICE, WebShopGame } from "./game.ts";
 import { madeUpProducts } from "./made-up.ts";
 import { bestPurchase, expertShopper, randomShopper } from "./players.ts";
 import { shopScorer } from "./reasoning.ts";
@@ -24,7 +24,7 @@ const WebShopConfig = z.strictObject({
   /** Show a page of attributes for each product. */
   showAttributes: z.boolean().default(false),
   /** whole: WebShop's reward in [0, 1]. perfect: 1 for a perfect purchase and 0 for others, as in RAGEN-2. */
-  rewardForm: RewardForm.default("whole"),
+  rewardForm: z.enum(["whole", "perfect"]).default("whole"),
   /** RAGEN v1's text, which joins two lines of the advice. */
   joinedLines: z.boolean().default(false),
   /** True: an action is valid only as it is shown, as in RAGEN v1. False: the case of a label does not matter. */
