@@ -28,7 +28,7 @@ const count = z.int().positive();
 const TrapConfig = z.strictObject({
   startUpdates: count
     .default(TRAP_RULE.startUpdates)
-    .describe("Updates at the start, with which later ones are compared"),
+    .describe("First updates, with which later ones are compared; for success, form and repetition, one"),
   patience: count
     .default(TRAP_RULE.patience)
     .describe("Updates in a row that a sign must last; a gradient spike counts at once"),
@@ -46,7 +46,9 @@ const TrapConfig = z.strictObject({
     .describe("A sign of collapse: in this share of the groups, all episodes earned the same"),
   successFall: share
     .default(TRAP_RULE.successFall)
-    .describe("A sign: smoothed success is this much or more below its best, and below 65 % of it"),
+    .describe(
+      `A sign: smoothed success is this much or more below its best, and below ${100 * TRAP_RULE.successShare} % of it`,
+    ),
 });
 
 /** The windows of the early stops; shorten them for short runs. */
@@ -77,11 +79,8 @@ export const HealthConfig = z.strictObject({
     .array(z.enum(RUNGS))
     .default([])
     .describe(`Interventions against the Echo Trap, taken one after another: ${RUNGS.join(", ")}; empty: none`),
-  interveneAt: z
-    .enum(["warning", "collapsed"])
-    .default("collapsed")
-    .describe("Mildest verdict at which the run takes the next intervention"),
-  settleUpdates: count.default(5).describe("Fewest updates between two interventions"),
+  interveneAt: z.enum(["warning", "collapsed"]).default("collapsed").describe("Mildest verdict with an intervention"),
+  settleUpdates: count.default(5).describe("Updates between two interventions"),
   stopEarly: z
     .array(z.enum(STOPS))
     .default(["solved"])
