@@ -28,9 +28,12 @@ export interface ReplyParts {
 const TOOL_HINT =
   'To call a tool, answer with its name and its arguments: NAME {"argument": value}. Any other answer ends the task.';
 
+const callable = ({ tools = [], toolChoice }: Call) => (toolChoice?.type === "none" ? [] : tools);
+
 /** The tools of a call, and the form of its answer; empty if the call has neither. */
-export function requestText({ tools = [], toolChoice, responseFormat }: Call): string {
-  const listed = toolChoice?.type === "none" ? [] : tools.filter((tool) => tool.type === "function");
+export function requestText(call: Call): string {
+  const { responseFormat } = call;
+  const listed = callable(call).filter((tool) => tool.type === "function");
   const lines = listed.map(({ name, description, inputSchema }) => {
     const { $schema: _, type: __, additionalProperties: ___, ...schema } = inputSchema as Record<string, unknown>;
     return `${name}: ${description === undefined ? "" : `${description} `}${JSON.stringify(schema)}`;
@@ -114,8 +117,8 @@ export function replyParts(reply: string, isWhole: boolean): ReplyParts {
 const TOOL_CALL = /^([\w-]+)\s*(\{.*\})?$/s;
 
 /** @param nextId  names each call of a tool */
-export function contentOf({ thought, answer }: ReplyParts, { tools = [] }: Call, nextId: () => string): Content[] {
-  const names = new Set(tools.map(({ name }) => name));
+export function contentOf({ thought, answer }: ReplyParts, call: Call, nextId: () => string): Content[] {
+  const names = new Set(callable(call).map(({ name }) => name));
   const content: Content[] = thought === "" ? [] : [{ type: "reasoning", text: thought }];
   const calls = callsIn(answer, names);
   if (calls === null) return [...content, { type: "text", text: answer }];

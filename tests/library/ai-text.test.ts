@@ -53,6 +53,8 @@ test("an answer is text, or calls of tools that the call has", () => {
   for (const text of ["2", 'sub {"a": 1}', 'add {"a": 1} || 2', "add 1 and 1", ""]) {
     expect(made(text)).toEqual([{ type: "text", text }]);
   }
+  const without: Call = { ...call, toolChoice: { type: "none" } };
+  expect(contentOf({ thought: "", answer: "add" }, without, () => "1")).toEqual([{ type: "text", text: "add" }]);
 });
 
 test("while a reply is written, its thought and its answer only grow", () => {
