@@ -14,7 +14,7 @@ import { removeTemporaryFolders, temporaryFolder } from "../../scripts/temporary
 
 afterAll(removeTemporaryFolders);
 
-const ROW = "killed or changed during weight transfer";
+const ROW = "weights cut off or changed on their way";
 const LENGTH = 5000;
 const TRANSFERS = 500;
 const uniform = sequence(7, "transfers");
