@@ -187,7 +187,7 @@ describe("echoTrap", () => {
 });
 
 describe("over recorded runs of SimpleSokoban", () => {
-  // Columns by update: configs/echo-trap.yaml, configs/echo-trap-cured.yaml and configs/quickstart.yaml, seed 10000;
+  // Columns by update: the presets echo-trap, echo-trap-cured and quickstart of version 0.1, seed 10000;
   // trap7 and cured7 are the first two with seed 7, made after the thresholds were set from the others; but for that
   // of the gradient, which was 5, and 8 after cured7 had one warning of 5.07.
   const pointsOf = (name: keyof typeof recorded): TrapPoint[] => {
