@@ -14,6 +14,8 @@ export class RolloutQueue {
   readonly #playing: Promise<Rollout>[] = [];
   /** The first update whose rollout has not begun. */
   #next = 0;
+  /** Older versions are of the warm start, or of a policy that a roll-back gave up. */
+  #oldest = 0;
 
   constructor(context: TrainingContext, playTime: PlayTime) {
     this.#context = context;
@@ -25,10 +27,14 @@ export class RolloutQueue {
     const { config } = this.#context;
     const { mode, stalenessMax, updates } = config.learner;
     const ahead = mode === "sync" ? 0 : stalenessMax;
-    if (this.#playing.length === 0) this.#next = update;
+    // The run begins, or was rolled back.
+    if (this.#playing.length === 0) {
+      this.#next = update;
+      this.#oldest = version;
+    }
     for (; this.#next <= Math.min(update + ahead, updates - 1); this.#next++) {
       // When the trainer reaches update `#next`, `#next - update` more versions will have been published.
-      const oldest = mode === "sync" ? version : Math.max(0, version + (this.#next - update) - stalenessMax);
+      const oldest = mode === "sync" ? version : Math.max(this.#oldest, version + (this.#next - update) - stalenessMax);
       const envs = groupEnvs(config, curriculum);
       const played = playUpdate(this.#context, this.#next, oldest, health.control, envs);
       this.#playing.push(this.#playTime.measure(played));

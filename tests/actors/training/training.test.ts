@@ -252,10 +252,10 @@ describe("async mode", () => {
     });
     await stage.training.run();
     const plays = stage.calls.filter((call) => call.startsWith("play u"));
-    // Update u is trained on with version u + 1, so it may be played with u - 1 or newer.
+    // Update u is trained on with version u + 1, so it may be played with u - 1 or newer; reinforcement begins with version 1.
     expect(plays).toEqual([
-      "play u0 4 v0+",
-      "play u1 4 v0+",
+      "play u0 4 v1+",
+      "play u1 4 v1+",
       "play u2 4 v1+",
       "play u3 4 v2+",
       "play u4 4 v3+",
@@ -264,6 +264,26 @@ describe("async mode", () => {
     expect(stage.calls.indexOf("play u2 4 v1+")).toBeLessThan(stage.calls.indexOf("update 4"));
     expect(stage.warnings).toEqual([]);
     expect(Math.max(...[1, 2, 3, 4, 5, 6].map((step) => stage.metrics.get(`train/staleness ${step}`)!))).toBe(2);
+  });
+
+  test("plays nothing with a policy that a roll-back gave up", async () => {
+    const stage = new Stage({
+      learner,
+      validate: { episodes: 3, everyUpdates: 100 },
+      checkpoint: { everyUpdates: 1 },
+      health: {
+        ladder: ["roll-back"],
+        interveneAt: "warning",
+        trap: { startUpdates: 1, patience: 1, spreadShare: 0.95 },
+      },
+    });
+    stage.outcome = (ticket) => outcomeOf(ticket, false);
+    stage.spreads = [2, 2, 2, 1];
+    await stage.training.run();
+    const rolledBack = stage.calls.indexOf("restore 3");
+    expect(stage.calls[rolledBack + 1]).toBe("publish 6");
+    const plays = stage.calls.slice(rolledBack).filter((call) => call.startsWith("play u"));
+    expect(plays).toEqual(["play u3r1 4 v6+", "play u4r1 4 v6+", "play u5r1 4 v6+"]);
   });
 
   test("leaves out episodes that are too old, and counts them in a warning", async () => {
