@@ -100,7 +100,7 @@ export const API: readonly ApiRoute[] = [
       "Tokens, actions, processor time and energy of the run, in total and per percentage point of success gained",
     query: NoQuery,
     answer: answers.CostsAnswer,
-    read: ({ store }) => costsOf((name) => store.series([name], 0)),
+    read: ({ store }) => costsOf((name) => store.series([name], 0), store.latest()),
   }),
   route({
     path: "/api/names",

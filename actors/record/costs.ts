@@ -5,11 +5,13 @@
  * - Processor time and energy are counters of processes. A counter that falls belongs to a new process, so it counts from 0.
  * - What an actor's last process spent after its last report is missing: at most one heartbeat. If a process is replaced during an
  *   update, what the old process spent in this update is missing.
- * - An update that was repeated after a resume counts once.
+ * - An update that was repeated after a resume or a roll-back counts once. Values of updates after the newest are of the time before, and
+ *   do not count.
  */
 import type { z } from "zod";
 import type { CostsAnswer, Series } from "../dashboard/answers.ts";
 import type { MetricName } from "../metrics/metrics.ts";
+import type { Point } from "../metrics-sink/records.ts";
 
 export type Costs = z.infer<typeof CostsAnswer>;
 type Amounts = Costs["total"];
@@ -30,8 +32,14 @@ const SECONDS_OF: Readonly<Record<keyof Costs["seconds"], MetricName>> = {
   checkpoints: "speed/checkpoint_s",
 };
 
-/** @param series  all values of a metric, one series for each actor */
-export function costsOf(series: (name: MetricName) => readonly Series[]): Costs {
+/**
+ * @param all     all values of a metric, one series for each actor
+ * @param latest  the value of every metric and actor that was written last
+ */
+export function costsOf(all: (name: MetricName) => readonly Series[], latest: readonly Point[]): Costs {
+  const updates: MetricName = "total/updates";
+  const newest = latest.find(({ name }) => name === updates)?.step ?? Number.POSITIVE_INFINITY;
+  const series = (name: MetricName) => all(name).map((one) => upTo(newest, one));
   const sums = <K extends string>(metrics: Readonly<Record<K, MetricName>>, of: (one: Series) => number) => {
     const entries = Object.entries<MetricName>(metrics).map(([key, name]) => {
       const found = series(name);
@@ -54,6 +62,11 @@ export function costsOf(series: (name: MetricName) => readonly Series[]): Costs 
     ) as Amounts,
     seconds: sums(SECONDS_OF, sumOfUpdates),
   };
+}
+
+function upTo(last: number, { steps, values, ...one }: Series): Series {
+  const count = steps.filter((step) => step <= last).length;
+  return { ...one, steps: steps.slice(0, count), values: values.slice(0, count) };
 }
 
 /** The sum of the values from update 1 on. */

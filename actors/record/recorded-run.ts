@@ -53,7 +53,7 @@ export class RecordedRun {
   }
 
   costs(): Costs {
-    return costsOf((name) => this.#store.series([name], 0));
+    return costsOf((name) => this.#store.series([name], 0), this.#store.latest());
   }
 
   events(): StoredEvent[] {

@@ -2,8 +2,12 @@ import { describe, expect, test } from "bun:test";
 import { costsOf } from "../../../actors/record/costs.ts";
 
 type Curves = Readonly<Record<string, readonly (readonly [actor: string, steps: number[], values: number[]])[]>>;
-const costs = (curves: Curves) =>
-  costsOf((name) => (curves[name] ?? []).map(([actor, steps, values]) => ({ name, actor, steps, values })));
+/** @param newest  the update that was recorded last */
+const costs = (curves: Curves, newest = 3) =>
+  costsOf(
+    (name) => (curves[name] ?? []).map(([actor, steps, values]) => ({ name, actor, steps, values })),
+    [{ name: "total/updates", actor: "learner", step: newest, value: newest }],
+  );
 
 describe("costsOf", () => {
   // A sampler that was replaced in update 2, after 9 s: its new process counts from 0.
@@ -42,10 +46,24 @@ describe("costsOf", () => {
     expect(seconds).toEqual({ rollout: 1.5, update: 1, validation: 2, checkpoints: null });
   });
 
+  test("leaves out updates before a roll-back that were not repeated yet", () => {
+    // From update 4 back to 1, then update 2 again: its tokens count on, and updates 3 and 4 are of the time before.
+    const rolledBack: Curves = {
+      "total/tokens": [["learner", [1, 2, 3, 4], [500, 2500, 1500, 2000]]],
+      "baseline/before": [["learner", [0], [0.2]]],
+      "validate/success": [["learner", [0, 2, 4], [0.2, 0.6, 0.1]]],
+      "speed/update_s": [["learner", [1, 2, 3, 4], [1, 1, 1, 1]]],
+    };
+    const { total, points, seconds } = costs(rolledBack, 2);
+    expect(total.tokens).toBe(2500);
+    expect(points).toBeCloseTo(40, 9);
+    expect(seconds.update).toBe(2);
+  });
+
   test("what was not measured is null, and so is a share of a gain that there was not", () => {
     expect(costs(run).total.joules).toBeNull();
     const lost = costs({ ...run, "validate/success": [["learner", [0, 3], [0.2, 0.1]]] });
     expect(lost.perPoint).toEqual({ tokens: null, actions: null, cpuSeconds: null, joules: null });
-    expect(costs({})).toMatchObject({ points: null, total: { tokens: null } });
+    expect(costsOf(() => [], [])).toMatchObject({ points: null, total: { tokens: null } });
   });
 });
