@@ -24,6 +24,7 @@ export type RewardFunction = (action: RewardedAction) => number;
 export function withReward(tag: string, of: string, reward: RewardFunction): TagSource {
   return {
     tag,
+    of,
     make(options, compat) {
       const base = envTag(of, options, compat);
       return { ...base, tag, open: (seeds) => rewarded(base.open(seeds), reward) };

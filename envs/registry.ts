@@ -58,6 +58,13 @@ export const envTags = (): readonly string[] => [...known.keys()];
 /** Where the env comes from; null if it is built in or unknown. */
 export const moduleOf = (tag: string): EnvModule | null => known.get(tag)?.module ?? null;
 
+/** The modules that an env needs: its own, and that of the env whose games it plays. */
+export function neededModules(tag: string): EnvModule[] {
+  const { module = null, source } = known.get(tag) ?? {};
+  const others = source?.of === undefined ? [] : neededModules(source.of);
+  return module === null ? others : [module, ...others];
+}
+
 /** Every module whose envs are known here. */
 export const envModules = (): EnvModule[] => [
   ...new Set([...known.values()].flatMap(({ module }) => (module === null ? [] : [module]))),

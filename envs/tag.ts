@@ -128,6 +128,8 @@ export type Compat = (typeof COMPATS)[number];
 
 export interface TagSource {
   readonly tag: string;
+  /** Tag of the env whose games it plays, if that is another env. */
+  readonly of?: string;
   /** @throws {TagError} naming every bad option at once. */
   make(options: unknown, compat: Compat): EnvTag;
 }

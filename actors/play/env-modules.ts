@@ -10,7 +10,7 @@ import { createHash } from "node:crypto";
 import { readFileSync } from "node:fs";
 import { dirname, extname, isAbsolute, relative } from "node:path";
 import { fileURLToPath } from "node:url";
-import { addEnvs, type EnvModule, envModules, moduleOf } from "../../envs/registry.ts";
+import { addEnvs, type EnvModule, envModules, neededModules } from "../../envs/registry.ts";
 import { TagError, type TagSource } from "../../envs/tag.ts";
 import type { RunConfig } from "../config/config.ts";
 import { messageOf, placeOf } from "../errors.ts";
@@ -91,7 +91,7 @@ export function digestOf(path: string): string {
 
 /** The modules of the envs that a run plays: digest by path. */
 export function modulesOf(config: Pick<RunConfig, "env">): Record<string, string> {
-  const modules = playedEnvs(config).flatMap(({ tag }) => moduleOf(tag) ?? []);
+  const modules = playedEnvs(config).flatMap(({ tag }) => neededModules(tag));
   return Object.fromEntries(modules.map(({ path, digest }) => [path, digest]));
 }
 

@@ -224,7 +224,8 @@ function digestOf({ config, model, engine, demonstrations }: WarmStartContext, r
   const { envs, context, dialogue } = demonstrations;
   const demonstrated = envs.map(({ tag, rules }) => [tag.tag, tag.config, tag.digest, rules]);
   const shown = [context.layout, context.compat, context.context, context.contextTurnsMax, context.overflow];
-  const decides = [CACHE_VERSION, config.seed, model, dialogue.digest, demonstrated, shown, settings];
+  const modules = Object.values(config.env.modules);
+  const decides = [CACHE_VERSION, config.seed, model, dialogue.digest, demonstrated, shown, settings, ...modules];
   // The result includes a validation. What samplers play with, and the engine, decide it too.
   const { replyTokensMax, contextTokensMax } = config.rollout;
   const { everyUpdates: __, ...validate } = config.validate;

@@ -1,6 +1,7 @@
 import { afterAll, describe, expect, test } from "bun:test";
 import { mkdirSync, symlinkSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
+import { composeRunConfig } from "../../../actors/config/compose.ts";
 import { bundleReplayCode } from "../../../actors/dashboard/bundle.ts";
 import { within } from "../../../actors/errors.ts";
 import { digestOf, importEnvs, importModules, withLocalModules } from "../../../actors/play/env-modules.ts";
@@ -109,6 +110,15 @@ describe("the modules of a run's config", () => {
     await importModules(configOf({ [path]: digestOf(path) }));
     expect(envTag("Lane").tag).toBe("Lane");
     await expect(importModules(configOf({ [path]: "0".repeat(64) }))).rejects.toThrow(`${path} has changed`);
+  });
+
+  test("are also those of the env whose games an env with a reward of its own plays", async () => {
+    const paid = `import { withReward } from "bunraku/env";\nexport default withReward("PaidRoute", "Route", () => 1);`;
+    const folder = project({ "route.ts": envOf("Route"), "half.ts": HALF, "paid.ts": paid });
+    for (const file of ["./route.ts", "./paid.ts"]) await importEnvs(file, folder);
+    const { env } = composeRunConfig([{ source: "test", values: { env: { tag: "PaidRoute" } } }]);
+    const [base, own] = [join(folder, "route.ts"), join(folder, "paid.ts")];
+    expect(env.modules).toEqual({ [base]: digestOf(base), [own]: digestOf(own) });
   });
 
   test("that come from elsewhere are found by their digest, and never imported", async () => {

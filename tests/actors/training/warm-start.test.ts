@@ -246,6 +246,15 @@ describe("a warm start that was made before", () => {
     expect((await warmStart(trainee(configOf()).context)).cached).toBe(true);
   });
 
+  test("is not taken if a module of the run's envs differs", async () => {
+    const config = configOf();
+    for (const [i, digest] of ["ab", "cd"].entries()) {
+      const env = { ...config.env, modules: { "/street.ts": digest.repeat(32) } };
+      const { cached } = await warmStart(trainee({ ...config, env }).context);
+      expect([cached, kept().length]).toEqual([false, i + 1]);
+    }
+  });
+
   test("is taken whatever the run does with it", async () => {
     await warmStart(trainee(configOf()).context);
     const changed = {
