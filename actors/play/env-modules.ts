@@ -39,6 +39,15 @@ export async function importEnvs(specifier: string, folder: string): Promise<Env
   }
   const earlier = envModules().find((module) => module.path === path);
   if (earlier !== undefined) return earlier;
+  const coming = importing.get(path) ?? addModule(path, specifier).finally(() => importing.delete(path));
+  importing.set(path, coming);
+  return coming;
+}
+
+/** Modules that are being imported, by path: runs that start together may name one twice. */
+const importing = new Map<string, Promise<EnvModule>>();
+
+async function addModule(path: string, specifier: string): Promise<EnvModule> {
   try {
     const { default: exported } = (await import(path)) as { default?: unknown };
     const sources: unknown[] = Array.isArray(exported) ? exported : [exported];

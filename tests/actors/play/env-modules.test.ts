@@ -55,6 +55,13 @@ describe("importEnvs", () => {
     ]);
   });
 
+  test("adds a module once that is named twice at the same time", async () => {
+    const folder = project({ "twice.ts": envOf("Twice"), "half.ts": HALF });
+    const [one, other] = await Promise.all([importEnvs("./twice.ts", folder), importEnvs("./twice.ts", folder)]);
+    expect(one).toBe(other);
+    expect(envTag("Twice").digest).toBe(one.digest);
+  });
+
   test("a digest is that of the module and of what it imports by relative path, wherever they are", () => {
     const digest = (files: Record<string, string>) => digestOf(join(project(files), "road.ts"));
     const here = digest({ "road.ts": envOf("Road"), "half.ts": HALF });
