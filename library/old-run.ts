@@ -8,7 +8,7 @@ import { brokenRules } from "../actors/config/rules.ts";
 import { messageOf } from "../actors/errors.ts";
 import { withLocalModules } from "../actors/play/env-modules.ts";
 import { readRunConfig } from "../actors/policy/saved-policy.ts";
-import type { Report } from "../actors/training/report.ts";
+import { earlierReportName, type Report } from "../actors/training/report.ts";
 import { CONFIG_FILE, type RunFolder, reportFile } from "./run-folder.ts";
 
 /** Sections and keys that a resumed run may change: its addresses, and the secrets that its folder does not hold. */
@@ -80,5 +80,5 @@ export function lengthenRun(run: RunFolder): void {
   const report = reportFile(run);
   if (!existsSync(report)) return;
   const made = (JSON.parse(readFileSync(report, "utf8")) as Report).updates;
-  renameSync(report, join(folder, `report-u${String(made).padStart(6, "0")}.json`));
+  renameSync(report, join(folder, earlierReportName(made)));
 }

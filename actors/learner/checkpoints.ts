@@ -43,6 +43,8 @@ export interface LearnerCheckpointsOptions {
   readonly trainer: Remote<TrainerMethods>;
   /** The checkpoint that this process resumed from; null for a new run. */
   readonly saved: Checkpoint | null;
+  /** True if the run was finished at `saved`, and is prolonged: what ended it then does not end it again. */
+  readonly prolonged: boolean;
   /** Called with a warning. */
   readonly notice: (text: string) => void;
 }
@@ -54,7 +56,9 @@ export class LearnerCheckpoints {
 
   constructor(options: LearnerCheckpointsOptions) {
     this.#options = options;
-    this.resumed = options.saved === null ? null : (options.saved.state as Progress);
+    const { saved, prolonged } = options;
+    const state = saved === null ? null : (saved.state as Progress);
+    this.resumed = state !== null && prolonged ? { ...state, due: null } : state;
   }
 
   /** @throws {CheckpointError} if it cannot be written; earlier checkpoints stay as they are */

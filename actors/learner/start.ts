@@ -15,6 +15,7 @@ import { policyOf } from "../policy/policy-of-run.ts";
 import { connectByRoster } from "../supervisor/roster.ts";
 import type { RunLog } from "../training/context.ts";
 import { checkCollapse } from "../training/measure-collapse.ts";
+import { earlierReportName } from "../training/report.ts";
 import { Training } from "../training/training.ts";
 import { lossOnOf } from "../training/update-settings.ts";
 import { warmStart } from "../training/warm-start.ts";
@@ -62,6 +63,7 @@ async function startLearner(
   const saved = await newestCheckpoint(folders.checkpoints, ports.disk, (path, reason) =>
     log.warning("checkpoint", `${path} is not used: ${reason}`),
   );
+  const prolonged = saved !== null && (await ports.disk.list(folder)).includes(earlierReportName(saved.update));
   const networks = await startingNetworks(config, model, saved);
   const trainer = await ports.startTrainer(config, context, networks);
   const checkpoints = new LearnerCheckpoints({
@@ -72,6 +74,7 @@ async function startLearner(
     networks,
     trainer: trainer.methods,
     saved,
+    prolonged,
     notice: (text) => log.warning("checkpoint", text),
   });
 

@@ -38,6 +38,9 @@ export interface Report {
   readonly device: string;
 }
 
+/** The name under which a run that is prolonged keeps its report of this update. */
+export const earlierReportName = (update: number): string => `report-u${String(update).padStart(6, "0")}.json`;
+
 export interface Course {
   readonly baselines: ReadonlyMap<string, Baselines>;
   readonly progress: Progress;

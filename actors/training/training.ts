@@ -124,13 +124,18 @@ export class Training {
   /** Does what the health of the last update asks for. @returns whether the run ends early */
   async #doDue(rollouts: RolloutQueue): Promise<boolean> {
     const { due } = this.#progress;
+    if (due !== null && endsRun(due)) {
+      // It stays due, so that a run that dies before its report ends when it is resumed.
+      this.#stoppedEarly = due.text;
+      return true;
+    }
     if (due?.kind === "rung" && due.rung === "roll-back") {
       // Rollouts that have begun are of the policy before the roll-back.
       await this.#interruption.race(rollouts.drop());
       await this.#rollBack();
-    } else if (due !== null && endsRun(due)) this.#stoppedEarly = due.text;
+    }
     this.#advance({ kind: "done" });
-    return this.#stoppedEarly !== null;
+    return false;
   }
 
   #isDone(): boolean {

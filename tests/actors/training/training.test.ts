@@ -307,8 +307,14 @@ describe("async mode", () => {
 
 describe("a run that is stopped", () => {
   /** Stop when this call has been made. */
-  async function stoppedAfter(call: string, changed: Sections = {}): Promise<{ stage: Stage; saved: Progress }> {
+  async function stoppedAfter(
+    call: string,
+    changed: Sections = {},
+    spreads: readonly number[] = [],
+  ): Promise<{ stage: Stage; saved: Progress }> {
     const stage = new Stage(changed);
+    stage.spreads = spreads;
+    if (spreads.length > 0) stage.outcome = (ticket) => outcomeOf(ticket, ticket.member === 0);
     const push = stage.calls.push.bind(stage.calls);
     stage.calls.push = (...calls: string[]) => {
       if (calls.includes(call)) stage.training.stop("SIGTERM");
@@ -340,6 +346,20 @@ describe("a run that is stopped", () => {
     expect(report!.minutesInAll).toBeCloseTo(saved.minutesInAll + resumed.clock.now() / 60_000, 9);
     expect(resumed.saved.at(-1)?.update ?? saved.update).toBe(6);
   });
+
+  test.each(["play v4 3 v5", "play end 3 v5"])(
+    "in %p, after an early stop, does not train on when it is resumed",
+    async (call) => {
+      const health = { stopEarly: ["reward_variance_collapse"], stops: { baselineUpdates: 2, collapseUpdates: 2 } };
+      const { saved } = await stoppedAfter(call, { health }, [2, 2, 0.1, 0.1]);
+      const resumed = new Stage({ health }, saved);
+      expect(await resumed.training.run()).toMatchObject({
+        updates: 4,
+        stoppedEarly: expect.stringMatching(/^reward_variance_collapse: /),
+      });
+      expect(resumed.calls.filter((one) => one.startsWith("update"))).toEqual([]);
+    },
+  );
 
   test("before the first validation has nothing to save", async () => {
     const stage = new Stage();
