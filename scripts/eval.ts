@@ -2,9 +2,10 @@
  * `bun run eval`: plays fixed boards with a scripted player, a run's policy or a hosted model. Shows its results in each env beside
  * chance and the best possible on the same boards, with 95 % intervals, and why a policy's episodes stopped and failed.
  */
-import { appendFileSync, existsSync } from "node:fs";
-import { join } from "node:path";
+import { appendFileSync, closeSync, existsSync, mkdirSync, openSync, statSync } from "node:fs";
+import { dirname, join } from "node:path";
 import { runKeys } from "../actors/config/config.ts";
+import { messageOf } from "../actors/errors.ts";
 import { entropyOf } from "../actors/evaluate/evaluate.ts";
 import {
   actionsAllowed,
@@ -91,6 +92,7 @@ export async function main(args: string[]): Promise<number> {
   if (file !== undefined && !isHostedAlone) expectNew(file, policies);
   if (file !== undefined && isHostedAlone && forEachEnv(options).length > 1)
     throw new UsageError("--results of a hosted model has the episodes of one env; evaluate one env after another");
+  if (file !== undefined) expectWritable(file);
   const reports: object[] = [];
   const all: Evaluated[] = [];
   for (const who of policies) {
@@ -100,11 +102,11 @@ export async function main(args: string[]): Promise<number> {
         ? await hosted(who, one)
         : { results: await ownResults(who, one), usage: null };
       for (const result of results) {
-        const lines = result.lines.map((line) => `${JSON.stringify({ policy: who, env: result.name, ...line })}\n`);
-        if (file !== undefined) appendFileSync(file, lines.join(""));
         const references = await referencesOf(result);
         if (all.length > 0) console.log();
         console.log(evaluationReport(who, result, references));
+        const lines = result.lines.map((line) => `${JSON.stringify({ policy: who, env: result.name, ...line })}\n`);
+        if (file !== undefined) appendFileSync(file, lines.join(""));
         played.push([result.name, { ...evaluationData(result, references), ...(usage !== null && { usage }) }]);
         all.push({ policy: who, trained: trainedOn(who), result, references });
       }
@@ -129,11 +131,21 @@ function forEachEnv(options: Options): Options[] {
   });
 }
 
-/** @throws {UsageError} if the file exists (it may hold the results of another evaluation), or one of several policies is hosted */
+/** @throws {UsageError} if the file holds something (it may be of another evaluation), or one of several policies is hosted */
 function expectNew(file: string, policies: readonly string[]): void {
   if (policies.some(isHosted))
     throw new UsageError("--results cannot mix a hosted model with other policies; evaluate the hosted model alone");
-  if (existsSync(file)) throw new UsageError(`--results ${file} exists; name another file`);
+  if (existsSync(file) && statSync(file).size > 0) throw new UsageError(`--results ${file} exists; name another file`);
+}
+
+/** Makes the file, and its folder, before anything is played. @throws {UsageError} if it cannot be written */
+function expectWritable(file: string): void {
+  try {
+    mkdirSync(dirname(file), { recursive: true });
+    closeSync(openSync(file, "a"));
+  } catch (error) {
+    throw new UsageError(`--results ${file} cannot be written: ${messageOf(error)}; name another file`);
+  }
 }
 
 /** Envs of a run; null for other policies. */

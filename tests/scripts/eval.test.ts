@@ -53,6 +53,16 @@ describe("a player", () => {
     expect(other.table).not.toBe(first.table);
   });
 
+  test("has its episodes in a file whose folder is made, and is refused before it plays if the file cannot be written", async () => {
+    const file = join(temporaryFolder(), "new", "episodes.jsonl");
+    const asked = ["eval", "--env", "Bandit", "--policy", "random", "--episodes", "4", "--results"];
+    expect(await commandHere([...asked, file])).toMatchObject({ code: 0 });
+    expect(readFileSync(file, "utf8").trimEnd().split("\n").length).toBe(4);
+    const refused = await commandHere([...asked, join(file, "episodes.jsonl")]);
+    expect(refused).toMatchObject({ code: 2, out: "" });
+    expect(refused.err).toContain(`--results ${file}/episodes.jsonl cannot be written: `);
+  });
+
   test("takes the env's options and budget: surer feet reach more, fewer steps less", async () => {
     const success = async (...args: string[]) =>
       (await evaluate("--env", "FrozenLake", "--policy", "optimal", ...args)).result.success;
