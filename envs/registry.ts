@@ -58,6 +58,12 @@ export const envTags = (): readonly string[] => [...known.keys()];
 /** Where the env comes from; null if it is built in or unknown. */
 export const moduleOf = (tag: string): EnvModule | null => known.get(tag)?.module ?? null;
 
+/** The env whose games an env plays: another one if only the reward is its own, else itself. */
+export function playedBy(tag: string): string {
+  const of = known.get(tag)?.source.of;
+  return of === undefined ? tag : playedBy(of);
+}
+
 /** The modules that an env needs: its own, and that of the env whose games it plays. */
 export function neededModules(tag: string): EnvModule[] {
   const { module = null, source } = known.get(tag) ?? {};

@@ -1,7 +1,7 @@
 /** The files of configs/: presets, and settings that belong to one env. */
 import { readdirSync, readFileSync } from "node:fs";
 import { basename, join } from "node:path";
-import { envTag, moduleOf } from "../../envs/registry.ts";
+import { envTag, moduleOf, playedBy } from "../../envs/registry.ts";
 import { TagError } from "../../envs/tag.ts";
 import { didYouMean, nearest } from "../../envs/text/nearest.ts";
 import { composeRunConfig } from "./compose.ts";
@@ -43,15 +43,19 @@ export function composeWithEnvFile(layers: readonly Layer[]): RunConfig {
   return composeRunConfig([env, ...layers.toSpliced(lastToSet(layers, "env.tag"), 0, budgets)]);
 }
 
-/** Budgets and warm start of the chosen env: from its file, or from the module that defines it; null if it has neither. */
+/**
+ * Budgets and warm start of the chosen env: from its file, or from the module that defines it; null if it has neither. An env with a
+ * reward of its own has those of the env that it plays.
+ */
 export function envLayer(layers: readonly Layer[]): Layer | null {
   const { tag, options } = (merge(layers)["env"] ?? {}) as { tag?: unknown; options?: unknown };
   const folder = join(root, "env");
   if (typeof tag !== "string") return null;
-  const module = moduleOf(tag);
-  if (module !== null) return { source: module.path, values: { env: moduleBudgets(tag, options) } };
-  if (!yamlNames(folder).includes(tag)) return null;
-  return parseLayer(readFileSync(join(folder, `${tag}.yaml`), "utf8"), `configs/env/${tag}.yaml`);
+  const played = playedBy(tag);
+  const module = moduleOf(played);
+  if (module !== null) return { source: module.path, values: { env: moduleBudgets(played, options) } };
+  if (!yamlNames(folder).includes(played)) return null;
+  return parseLayer(readFileSync(join(folder, `${played}.yaml`), "utf8"), `configs/env/${played}.yaml`);
 }
 
 /** Budgets of an env from outside; empty if its options are wrong, which rules.ts reports. */

@@ -2,7 +2,8 @@
 import { expect, test } from "bun:test";
 import { fileBudgets } from "../../actors/config/preset-files.ts";
 import { tooSmallBudgets } from "../../actors/play/envs-of-run.ts";
-import { envTag } from "../../envs/registry.ts";
+import { withReward } from "../../envs/custom-reward.ts";
+import { addEnvs, envTag, removeEnvs } from "../../envs/registry.ts";
 import { chooseConfig } from "../../scripts/cli/presets.ts";
 
 // Source: RAGEN-2 config/envs.yaml, _8_sudoku.yaml, _9_2048.yaml, _10_rubikscube.yaml.
@@ -38,6 +39,17 @@ test("a tag that the built-in policy has nothing to learn from asks for a pretra
     chooseConfig({ flags: {}, overrides: [{ path: "env.tag", text: tag, source: "--env" }] }).model.pretrainedOnly;
   expect(["game_2048", "SimpleSudoku", "MediumSudoku", "Countdown", "WebShop"].filter((tag) => !asks(tag))).toEqual([]);
   expect(["rubikscube", "Bandit", "FrozenLake"].filter(asks)).toEqual([]);
+});
+
+test("an env with a reward of its own has the settings of the env that it plays", () => {
+  const module = { path: "/quiet.ts", digest: "0".repeat(64) };
+  addEnvs([withReward("Quiet2048", "game_2048", () => 0)], module);
+  const chosen = (tag: string) =>
+    chooseConfig({ flags: {}, overrides: [{ path: "env.tag", text: tag, source: "--env" }] });
+  const [own, theirs] = [chosen("Quiet2048"), chosen("game_2048")];
+  removeEnvs(module);
+  const env = { ...theirs.env, tag: "Quiet2048", modules: { [module.path]: module.digest } };
+  expect(own).toEqual({ ...theirs, env });
 });
 
 test("a tag without a file has no budgets of its own", () => {
