@@ -6,7 +6,7 @@
  * - Existing files are not overwritten; on an error, nothing is left.
  */
 import { copyFileSync, existsSync, mkdirSync, renameSync, rmSync, writeFileSync } from "node:fs";
-import { basename, dirname, join } from "node:path";
+import { basename, dirname, join, resolve } from "node:path";
 import { builtinFiles } from "../../model/checkpoint/builtin-files.ts";
 import { writeModelConfig } from "../../model/checkpoint/config.ts";
 import { ggufParts } from "../../model/checkpoint/gguf.ts";
@@ -126,7 +126,8 @@ function configOf({ model, base, contextTokensMax }: Exportable): Record<string,
 /** Writes beside `path` and renames. @throws {Error} if `path` exists or cannot be written */
 export async function whole(path: string, write: (pending: string) => Promise<void>): Promise<void> {
   if (existsSync(path)) throw new Error(`${path} exists; choose another --out, or remove it first`);
-  const pending = `${path}.writing`;
+  // Without a slash at its end, behind which the pending folder would be inside.
+  const pending = `${resolve(path)}.writing`;
   rmSync(pending, { recursive: true, force: true });
   mkdirSync(dirname(pending), { recursive: true });
   try {

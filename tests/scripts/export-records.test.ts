@@ -125,6 +125,12 @@ test("tensorboard: the run's metrics in one file, each actor's own in a folder o
   expect(existsSync(join(out, "sampler-0"))).toBe(true);
 });
 
+test("to a folder whose name ends with a slash", async () => {
+  const out = join(home, "slash");
+  expect(await command(["export", "--run", folder, "--to", "csv", "--out", `${out}/`])).toMatchObject({ code: 0 });
+  expect(readdirSync(out).toSorted()).toEqual(["episodes.csv", "events.csv", "metrics.csv"]);
+});
+
 test("what is exported was written live, and perhaps values that later ones replaced", async () => {
   const { out } = await exported("tensorboard", "--verbose");
   const files = (at: string) =>
