@@ -137,11 +137,11 @@ export const healthAfterRollBack = (saved: HealthState, now: HealthState): Healt
   healthyCheckpoint: saved.healthyCheckpoint,
 });
 
-/** Null if what the early stops need was not measured. */
+/** Null if success, which the early stops need, was not measured. */
 function stopPoint({ success, rewardStd, groupsKept, validation }: Measured): StopPoint | null {
-  if (success === undefined || rewardStd === undefined) return null;
-  const known = Object.entries({ groupsKept, validation }).filter(([, value]) => value !== undefined);
-  return { success, rewardStd, ...Object.fromEntries(known) };
+  if (success === undefined) return null;
+  const known = Object.entries({ rewardStd, groupsKept, validation }).filter(([, value]) => value !== undefined);
+  return { success, ...Object.fromEntries(known) };
 }
 
 /** The metrics that health is judged by. */
@@ -164,10 +164,11 @@ export function measuredOf(
   validation: number | undefined,
 ): Measured | null {
   const success = values["train/success"];
-  const rewardStd = values["train/in_group_std"];
-  if (success === undefined || rewardStd === undefined) return null;
+  if (success === undefined) return null;
   const formatErrors = values["train/format_errors"];
   const given = {
+    // Without groups of two episodes there is none.
+    rewardStd: values["train/in_group_std"],
     zeroStdShare: values["train/zero_std_groups"],
     entropy: values["train/entropy"],
     gradNorm: values["train/grad_norm"],
@@ -178,5 +179,5 @@ export function measuredOf(
     validation,
   };
   const known = Object.entries(given).filter(([, value]) => value !== undefined);
-  return { success, rewardStd, groupsKept: values["train/kept_groups"] ?? 0, ...Object.fromEntries(known) };
+  return { success, groupsKept: values["train/kept_groups"] ?? 0, ...Object.fromEntries(known) };
 }

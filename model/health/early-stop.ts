@@ -44,8 +44,8 @@ export const STOP_START: StopState = { baseline: [], collapsed: 0, failed: 0, em
 export interface StopPoint {
   /** Share of played episodes solved. */
   readonly success: number;
-  /** Mean in-group std of the raw reward, before filtering. */
-  readonly rewardStd: number;
+  /** Mean in-group std of the raw reward, before filtering; absent where no group has two episodes. */
+  readonly rewardStd?: number;
   /** Absent if the filter's choice is not known. */
   readonly groupsKept?: number;
   /** Lowest validation success over envs; absent without a validation. */
@@ -75,10 +75,10 @@ export function watchForStop(
   wanted: readonly Stop["kind"][] = STOPS,
 ): { state: StopState; stop: Stop | null } {
   const solved = point.success >= rule.solvedAt;
+  const { rewardStd, validation } = point;
   const measuring = state.baseline.length < rule.baselineUpdates;
-  const baseline = measuring ? [...state.baseline, point.rewardStd] : state.baseline;
-  const low = !measuring && point.rewardStd < rule.collapseShare * mean(baseline);
-  const { validation } = point;
+  const baseline = measuring && rewardStd !== undefined ? [...state.baseline, rewardStd] : state.baseline;
+  const low = !measuring && rewardStd !== undefined && rewardStd < rule.collapseShare * mean(baseline);
   const next: StopState = {
     baseline,
     collapsed: low && !solved ? state.collapsed + 1 : 0,

@@ -187,6 +187,13 @@ test("a run on a task that is solved ends, unless it is asked to train on", asyn
   expect(await play({ stopEarly: [] })).toMatchObject({ updates: 6, stoppedEarly: null });
 });
 
+test("health is judged in a run without groups too", async () => {
+  const learner = { algorithm: "ppo", updates: 6 };
+  const stage = new Stage({ learner, rollout: { groupSize: 1 }, health: { stopEarly: ["solved"] } });
+  expect(await stage.training.run()).toMatchObject({ updates: 3, stoppedEarly: expect.stringMatching(/^solved: /) });
+  expect(stage.metrics.has("health/verdict 1")).toBe(true);
+});
+
 test("a checkpoint waits until the episodes of its updates are stored; only the last one does not", async () => {
   const stage = new Stage();
   stage.storing = false;
