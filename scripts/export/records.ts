@@ -29,6 +29,7 @@ export type Counts = Readonly<Record<string, number>>;
 /** Event files: the run's metrics in `out`, the metrics per actor in `out/ACTOR`. */
 export function exportTensorboard({ folder, out }: RecordsExport): Promise<Counts> {
   return reading(folder, out, (run, pending) => {
+    mkdirSync(pending);
     const events = new EventFiles(pending, run.facts.startedMs);
     for (const point of run.points()) events.add(point);
     events.flush();

@@ -7,10 +7,11 @@ import { afterAll, beforeAll, describe, expect, test } from "bun:test";
 import { existsSync, readdirSync, readFileSync } from "node:fs";
 import { join } from "node:path";
 import { asyncBufferFromFile, parquetReadObjects } from "hyparquet";
+import { Store } from "../../actors/metrics-sink/store.ts";
 import { RecordedRun } from "../../actors/record/recorded-run.ts";
 import { playRun, tinyConfig } from "../actors/supervisor/tiny-run.ts";
 import { lackOfPython, pythonHere, testWhere } from "../needs.ts";
-import { command } from "./command.ts";
+import { command, commandHere } from "./command.ts";
 import { removeTemporaryFolders, temporaryFolder } from "./temporary.ts";
 
 const python = pythonHere();
@@ -123,6 +124,21 @@ test("tensorboard: the run's metrics in one file, each actor's own in a folder o
   expect(files.length).toBe(told.files);
   expect(files.map((name) => String(name).split("/").length).toSorted()[0]).toBe(1);
   expect(existsSync(join(out, "sampler-0"))).toBe(true);
+});
+
+test("of a run that has measured nothing yet: tables without rows, and a folder without event files", async () => {
+  const fresh = temporaryFolder();
+  const store = new Store({ path: join(fresh, "run.sqlite"), durability: "normal", wallClock: () => 1000 });
+  store.startSession({ name: "fresh", env: "Bandit", updates: 40, seed: 1 });
+  store.close();
+  for (const [to, files] of [
+    ["tensorboard", []],
+    ["csv", ["episodes.csv", "events.csv", "metrics.csv"]],
+  ] as const) {
+    const out = join(fresh, to);
+    expect(await commandHere(["export", "--run", fresh, "--to", to, "--out", out])).toMatchObject({ code: 0 });
+    expect(readdirSync(out).toSorted()).toEqual([...files]);
+  }
 });
 
 test("to a folder whose name ends with a slash", async () => {
