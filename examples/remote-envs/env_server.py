@@ -125,15 +125,26 @@ class EnvServer:
         return {}
 
     def reserve(self, name):
-        with self.lock:
-            if name not in self.episodes:
-                if len(self.episodes) >= self.episodes_max:
-                    self.forget_idle()
-                if len(self.episodes) >= self.episodes_max:
-                    raise Refused(f"{self.episodes_max} episodes are open, which is the limit", 429)
-                self.episodes[name] = Episode()
-                self.episodes[name].touched = self.clock()
-            return self.episodes[name]
+        idle = []
+        try:
+            with self.lock:
+                if name not in self.episodes:
+                    if len(self.episodes) >= self.episodes_max:
+                        idle = self.forget_idle()
+                    if len(self.episodes) >= self.episodes_max:
+                        raise Refused(f"{self.episodes_max} episodes are open, which is the limit", 429)
+                    self.episodes[name] = Episode()
+                    self.episodes[name].touched = self.clock()
+                return self.episodes[name]
+        finally:
+            # Without the lock: the close() of an env may take long.
+            for forgotten, episode in idle:
+                try:
+                    release(episode)
+                except Exception as error:
+                    print(f"warning: idle episode {forgotten}: close() raised {type(error).__name__}: {error}", file=sys.stderr, flush=True)
+                finally:
+                    episode.lock.release()
 
     def find(self, name):
         with self.lock:
@@ -146,10 +157,12 @@ class EnvServer:
             return self.episodes.pop(name, None)
 
     def forget_idle(self):
+        """Names and episodes that were idle for long, with their locks held. The caller releases both."""
         oldest = self.clock() - self.idle_seconds
-        idle = [name for name, e in self.episodes.items() if e.touched < oldest and not e.lock.locked()]
-        for name in idle:
-            release(self.episodes.pop(name))
+        idle = [(name, e) for name, e in self.episodes.items() if e.touched < oldest and e.lock.acquire(blocking=False)]
+        for name, _ in idle:
+            del self.episodes[name]
+        return idle
 
     @staticmethod
     def seen(episode):

@@ -1,5 +1,6 @@
 /** Remote envs, played by the Python example server: the real process, also over a line that loses answers. */
 import { afterAll, describe, expect, test } from "bun:test";
+import { join } from "node:path";
 import { composeRunConfig } from "../../../actors/config/compose.ts";
 import { EnvServer } from "../../../actors/env-server/env-server.ts";
 import { meanBaselines, measureBaselines } from "../../../actors/training/baselines.ts";
@@ -9,6 +10,7 @@ import { openEpisode } from "../../../envs/episode.ts";
 import { envTag } from "../../../envs/registry.ts";
 import { answerSchemas } from "../../../envs/remote/protocol.ts";
 import { FakeClock } from "../../actors/fake-clock.ts";
+import { pythonHere } from "../../needs.ts";
 import { type PythonServer, startPython } from "./python-server.ts";
 
 const python: PythonServer = await startPython("guess.py");
@@ -203,6 +205,15 @@ test.each([
 });
 
 describe("the example server", () => {
+  /** Runs a script that knows the example server and its env, without HTTP. */
+  const inPython = (script: string) => {
+    const head = "from env_server import EnvServer\nfrom guess import Guess\n";
+    const { stdout, stderr } = Bun.spawnSync([pythonHere()!, "-c", head + script], {
+      cwd: join(import.meta.dir, "../../../examples/remote-envs"),
+      env: { ...process.env, PYTHONDONTWRITEBYTECODE: "1" },
+    });
+    return { out: stdout.toString(), err: stderr.toString() };
+  };
   const post = (path: string, body: object | string, headers = {}, url = python.url) =>
     fetch(url + path, {
       method: "POST",
@@ -268,6 +279,24 @@ describe("the example server", () => {
     } finally {
       delete process.env[variable];
     }
+  });
+
+  test("forgets every idle episode for a new one, also if the close of one raises", () => {
+    const { out, err } = inPython(`
+class Broken(Guess):
+    def close(self):
+        raise OSError("the line is dead")
+
+now = [0.0]
+server = EnvServer({"broken": Broken, "guess": Guess}, 2, 600.0, lambda: now[0])
+for name in ("broken", "guess"):
+    server.open({"episode": name, "env": name, "layoutSeed": 1, "dynamicsSeed": 1})
+now[0] = 601.0
+server.open({"episode": "new", "env": "guess", "layoutSeed": 1, "dynamicsSeed": 1})
+print(list(server.episodes), server.step({"episode": "new", "step": 0, "action": "1"})["done"])
+`);
+    expect(out).toBe("['new'] False\n");
+    expect(err).toBe("warning: idle episode broken: close() raised OSError: the line is dead\n");
   });
 
   test("does not listen to others without a token", async () => {
