@@ -13,6 +13,7 @@ Episodes run concurrently in threads; each plays one action at a time.
 """
 
 import argparse
+import contextlib
 import hmac
 import json
 import os
@@ -87,7 +88,8 @@ class EnvServer:
                 answer = {**self.seen(episode), "actions": getattr(episode.env, "actions", None)}
             except Exception as error:
                 self.forget(body["episode"])
-                release(episode)
+                with contextlib.suppress(Exception):  # the first fault is the one to report
+                    release(episode)
                 raise broken(error) from error
             episode.request, episode.answer = request, answer
             return answer

@@ -207,7 +207,7 @@ test.each([
 describe("the example server", () => {
   /** Runs a script that knows the example server and its env, without HTTP. */
   const inPython = (script: string) => {
-    const head = "from env_server import EnvServer\nfrom guess import Guess\n";
+    const head = "from env_server import EnvServer, Refused\nfrom guess import Guess\n";
     const { stdout, stderr } = Bun.spawnSync([pythonHere()!, "-c", head + script], {
       cwd: join(import.meta.dir, "../../../examples/remote-envs"),
       env: { ...process.env, PYTHONDONTWRITEBYTECODE: "1" },
@@ -297,6 +297,26 @@ print(list(server.episodes), server.step({"episode": "new", "step": 0, "action":
 `);
     expect(out).toBe("['new'] False\n");
     expect(err).toBe("warning: idle episode broken: close() raised OSError: the line is dead\n");
+  });
+
+  test("reports why an episode does not open, not that its close raises too", () => {
+    const { out } = inPython(`
+class Broken(Guess):
+    def __init__(self, *seeds):
+        pass
+    @property
+    def observation(self):
+        raise ValueError("no picture")
+    def close(self):
+        raise OSError("the line is dead")
+
+server = EnvServer({"broken": Broken})
+try:
+    server.open({"episode": "e", "layoutSeed": 1, "dynamicsSeed": 1})
+except Refused as refused:
+    print(refused.status, refused, server.episodes)
+`);
+    expect(out).toBe("422 the env raised ValueError: no picture {}\n");
   });
 
   test("does not listen to others without a token", async () => {
