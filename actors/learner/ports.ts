@@ -1,5 +1,5 @@
 /** What the learner gets from its machine: disk, trainer thread and weights. A simulation passes its own. */
-import { writeFileSync } from "node:fs";
+import { renameSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import type { ActorContext } from "../actor.ts";
 import { type Disk, realDisk } from "../checkpoint/disk.ts";
@@ -31,7 +31,10 @@ export const realPorts: LearnerPorts = {
   openWeights,
   openTickets: (options) => new TicketBook(options),
   saveReport(folder, report) {
-    writeFileSync(join(folder, "report.json"), `${JSON.stringify(report, null, 2)}\n`, { flush: true });
+    // Renamed when complete: a run with a report is finished.
+    const file = join(folder, "report.json");
+    writeFileSync(`${file}.new`, `${JSON.stringify(report, null, 2)}\n`, { flush: true });
+    renameSync(`${file}.new`, file);
   },
   watchMetrics() {},
   reporterLimits: { waitingMax: 10_000, rowsMax: 4096 },
