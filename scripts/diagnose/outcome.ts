@@ -10,7 +10,7 @@ export type Outcome =
     }
   /** Success never fell below half of its peak, and ends near that peak. */
   | { readonly kind: "healthy" }
-  /** Neither. Such runs count for no rate. */
+  /** Neither, or a run without updates. Such runs count for no rate. */
   | { readonly kind: "unclear" };
 
 /**
@@ -27,10 +27,11 @@ const HEALTHY_SHARE = 0.8;
 
 /** @param success  share of an update's episodes that were solved, in the order of the updates */
 export function outcomeOf(success: readonly number[]): Outcome {
+  if (success.length === 0) return { kind: "unclear" };
   const smooth = success.map((_, i) => mean(success.slice(Math.max(0, i - REACH), i + REACH + 1)));
   const peak = Math.max(...smooth);
   // No update has changed the policy of the first, and a run may fall right after it.
-  let best = success[0] ?? 0;
+  let best = success[0]!;
   let onset: number | null = null;
   const fell = (value: number) => value < best / 2 && best - value >= FALL_MIN;
   for (const [i, value] of smooth.entries()) {

@@ -48,6 +48,10 @@ describe("the outcome of a run", () => {
     expect(outcomeOf([...repeat(20, 0.8), ...repeat(20, 0.5)]).kind).toBe("unclear");
   });
 
+  test("is unclear without updates, as of a run that ended in its warm start", () => {
+    expect(outcomeOf([])).toEqual({ kind: "unclear" });
+  });
+
   test("is healthy at the ceiling, while it rises, and at chance", () => {
     for (const success of [
       repeat(40, 1),
