@@ -250,11 +250,11 @@ def make_handler(server, token):
             return body
 
         def send(self, status, answer):
-            # JSON has no NaN and no Infinity; an env that returns them has failed.
+            # JSON has no NaN, no Infinity and no types of numpy; an env that returns them would do so again.
             try:
                 text = json.dumps(answer, allow_nan=False)
-            except ValueError:
-                status, text = 500, json.dumps({"error": "the env returned a number that is NaN or infinite"})
+            except (TypeError, ValueError) as error:
+                status, text = 422, json.dumps({"error": f"the env returned what JSON cannot hold: {error}"})
             data = text.encode()
             self.send_response(status)
             self.send_header("Content-Type", "application/json")

@@ -1,5 +1,6 @@
 /** Remote envs, played by the Python example server: the real process, also over a line that loses answers. */
 import { afterAll, describe, expect, test } from "bun:test";
+import { writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { composeRunConfig } from "../../../actors/config/compose.ts";
 import { EnvServer } from "../../../actors/env-server/env-server.ts";
@@ -11,10 +12,12 @@ import { envTag } from "../../../envs/registry.ts";
 import { answerSchemas } from "../../../envs/remote/protocol.ts";
 import { FakeClock } from "../../actors/fake-clock.ts";
 import { pythonHere } from "../../needs.ts";
+import { removeTemporaryFolders, temporaryFolder } from "../../scripts/temporary.ts";
 import { type PythonServer, startPython } from "./python-server.ts";
 
 const python: PythonServer = await startPython("guess.py");
 afterAll(() => python[Symbol.asyncDispose]());
+afterAll(removeTemporaryFolders);
 
 const remote = (options: object = {}) => envTag("Remote", { url: python.url, retryMs: 1, ...options });
 const game = (options: object = {}, layout = 5) => remote(options).open({ layout, dynamics: 0 }) as OutsideGame;
@@ -205,11 +208,12 @@ test.each([
 });
 
 describe("the example server", () => {
+  const examples = join(import.meta.dir, "../../../examples/remote-envs");
   /** Runs a script that knows the example server and its env, without HTTP. */
   const inPython = (script: string) => {
     const head = "from env_server import EnvServer, Refused\nfrom guess import Guess\n";
     const { stdout, stderr } = Bun.spawnSync([pythonHere()!, "-c", head + script], {
-      cwd: join(import.meta.dir, "../../../examples/remote-envs"),
+      cwd: examples,
       env: { ...process.env, PYTHONDONTWRITEBYTECODE: "1" },
     });
     return { out: stdout.toString(), err: stderr.toString() };
@@ -317,6 +321,21 @@ except Refused as refused:
     print(refused.status, refused, server.episodes)
 `);
     expect(out).toBe("422 the env raised ValueError: no picture {}\n");
+  });
+
+  test.each([
+    ['float("nan")', "not JSON compliant"],
+    ["object()", "Object of type object is not JSON serializable"],
+  ])("refuses a reward of %s once: a repeated request would fail alike", async (reward, message) => {
+    const script = join(temporaryFolder(), "bad.py");
+    const head = `import sys\nsys.path.insert(0, ${JSON.stringify(examples)})\nfrom env_server import main\n`;
+    const step = `lambda self, action: {"reward": ${reward}, "done": False, "success": False}`;
+    const env = `type("Bad", (), {"observation": "go", "step": ${step}})`;
+    writeFileSync(script, `${head}main({"bad": lambda *_: ${env}()}, "bad")\n`);
+    await using bad = await startPython(script);
+    const error = await played({ url: bad.url }, 1, ["0"]).catch(String);
+    expect(error).toContain("/step: answers 422: the env returned what JSON cannot hold: ");
+    expect(error).toContain(message);
   });
 
   test("does not listen to others without a token", async () => {
