@@ -8,6 +8,8 @@
  */
 import { readFileSync } from "node:fs";
 import { z } from "zod";
+import { parsedJson } from "../../actors/checkpoint/json.ts";
+import { messageOf } from "../../actors/errors.ts";
 import { TRAP_RULE, type TrapRule } from "../../model/health/echo-trap/echo-trap.ts";
 import { shareOf } from "../../model/interval.ts";
 import { median } from "../../model/statistics.ts";
@@ -147,7 +149,13 @@ export function ratesText({ outcomes, chosen, parts }: RatesReport): string {
 }
 
 function readAlarms(path: string): [string, FirstAlarm][] {
-  const parsed = Alarms.safeParse(JSON.parse(readFileSync(path, "utf8")));
+  let text: string;
+  try {
+    text = readFileSync(path, "utf8");
+  } catch (error) {
+    throw new UsageError(`cannot read the alarms ${path}: ${messageOf(error)}`);
+  }
+  const parsed = Alarms.safeParse(parsedJson(text));
   if (!parsed.success) throw new UsageError(`${path} is no file of alarms: bench/peers/alarms.py writes one`);
   return Object.entries(parsed.data).map(([name, byRun]) => [name, ({ log }) => alarmOf(byRun, log.run, path)]);
 }

@@ -1,7 +1,8 @@
 /** Logs of many runs, from a folder of runs or from one Parquet file, which has one row for each update. */
-import { existsSync, readdirSync } from "node:fs";
+import { existsSync, readdirSync, statSync } from "node:fs";
 import { join } from "node:path";
 import type { Series } from "../../actors/dashboard/answers.ts";
+import { messageOf } from "../../actors/errors.ts";
 import type { MetricName, MetricValues } from "../../actors/metrics/metrics.ts";
 import { hasRecord, RecordedRun } from "../../actors/record/recorded-run.ts";
 import { MEASURED } from "../../actors/training/health.ts";
@@ -32,11 +33,14 @@ export interface RunLog {
 
 /**
  * @param path  a folder whose finished runs are read, or a file that `writeLogs` wrote
- * @throws {UsageError} if there are no logs
+ * @throws {UsageError} if there are no logs, or they cannot be read
  */
 export function readLogs(path: string): RunLog[] {
   if (!existsSync(path)) throw new UsageError(`no folder of runs and no file at ${path}`);
-  const logs = path.endsWith(".parquet") ? ofParquet(path) : ofFolder(path);
+  const isFolder = statSync(path).isDirectory();
+  if (!isFolder && !path.endsWith(".parquet"))
+    throw new UsageError(`${path} has no logs of runs; give a folder of runs, or a .parquet file that --logs-to wrote`);
+  const logs = isFolder ? ofFolder(path) : ofParquet(path);
   if (logs.length === 0) throw new UsageError(`no finished run in ${path}; give a folder of runs, as of bun run sweep`);
   return logs;
 }
@@ -92,9 +96,17 @@ export function valuesByUpdate(curves: readonly Series[]): Map<number, MetricVal
 }
 
 function ofParquet(path: string): RunLog[] {
-  const logs = new Map<string, RunLog & { readonly updates: { update: number; values: MetricValues }[] }>();
   const wanted = ["run", "env", "seed", "update", ...METRICS].map((name) => ({ name, optional: false }));
-  for (const row of parquetRows(path, wanted)) {
+  try {
+    return ofRows(parquetRows(path, wanted));
+  } catch (error) {
+    throw new UsageError(`cannot read the logs ${path}: ${messageOf(error)}`);
+  }
+}
+
+function ofRows(rows: Iterable<Readonly<Record<string, unknown>>>): RunLog[] {
+  const logs = new Map<string, RunLog & { readonly updates: { update: number; values: MetricValues }[] }>();
+  for (const row of rows) {
     const run = String(row["run"]);
     const log = logs.get(run) ?? { run, env: String(row["env"]), seed: Number(row["seed"]), updates: [] };
     logs.set(run, log);

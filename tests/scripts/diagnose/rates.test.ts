@@ -191,6 +191,16 @@ describe("the rates over many runs", () => {
     );
   });
 
+  test("name a file that cannot be read", async () => {
+    const [alarms, cut, text] = ["broken.json", "cut.parquet", "logs.csv"].map((name) => join(folder, name));
+    for (const file of [alarms!, cut!, text!]) await Bun.write(file, '{"late": ');
+    const report = (file: string) => () => ratesReport(logs, { heldOut: null, alarms: file });
+    expect(report(alarms!)).toThrow(`${alarms} is no file of alarms`);
+    expect(report(join(folder, "none.json"))).toThrow(`cannot read the alarms ${join(folder, "none.json")}: ENOENT`);
+    expect(() => readLogs(cut!)).toThrow(`cannot read the logs ${cut}: is not a parquet file`);
+    expect(() => readLogs(text!)).toThrow(`${text} has no logs of runs; give a folder of runs, or a .parquet file`);
+  });
+
   test("need runs", () => {
     expect(() => readLogs(join(folder, "nowhere"))).toThrow("no folder of runs and no file at");
     expect(() => readLogs(folder)).toThrow("no finished run in");
