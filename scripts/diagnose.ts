@@ -72,6 +72,7 @@ export const command = {
 export async function main(args: string[]): Promise<number> {
   const { flags, words, overrides } = parseOptions(command, args);
   if (words.length === 0) throw new UsageError("name folders of runs, or logs of other trainers");
+  checkFlags(flags, overrides);
   if (flags.rates) {
     const { "held-out": heldOut = null, alarms = null, "logs-to": logsTo } = flags;
     const logs = words.flatMap(readLogs);
@@ -90,6 +91,22 @@ export async function main(args: string[]): Promise<number> {
   console.log(diagnoses.map(described).join("\n\n"));
   if (flags.json) console.log(JSON.stringify({ runs: diagnoses }));
   return 0;
+}
+
+type Flags = ReturnType<typeof parseOptions<typeof command>>["flags"];
+
+/** @throws {UsageError} for a flag that would not be read: error rates have thresholds and quantities of their own */
+function checkFlags(flags: Flags, overrides: readonly Override[]): void {
+  if (!flags.rates) {
+    const unread = (["held-out", "alarms", "logs-to"] as const).find((name) => flags[name] !== undefined);
+    if (unread !== undefined)
+      throw new UsageError(`--${unread} is read with --rates only; add --rates, or leave it out`);
+    return;
+  }
+  if (flags.column !== undefined) throw new UsageError("--column is not read with --rates; leave it out");
+  const [first] = overrides;
+  if (first !== undefined)
+    throw new UsageError(`${first.source}: --rates takes no settings, it tries thresholds itself; leave it out`);
 }
 
 interface UpdateNotice extends HealthNotice {

@@ -94,6 +94,9 @@ export function ratesReport(logs: readonly RunLog[], { heldOut, alarms }: RatesO
     const outcome = outcomeOf(values.map((one) => one["train/success"]!));
     return { log, updates: values.map(loggedUpdate), outcome };
   });
+  const envs = [...new Set(logs.map(({ env }) => env))];
+  if (heldOut !== null && !envs.includes(heldOut))
+    throw new UsageError(`--held-out ${heldOut}: no run has this env; name one of ${envs.join(", ")}`);
   const isHeldOut = ({ log }: JudgedRun) => log.env === heldOut;
   const chosenOn = runs.filter((run) => run.log.seed % 2 === 1 && !isHeldOut(run));
   const others = runs.filter((run) => !chosenOn.includes(run));

@@ -223,6 +223,9 @@ test.each([
   [[healthy, "--learner.gamma=1"], /diagnose takes keys of health only; leave it out/],
   [[healthy, "--health.trap.patiense=1"], /unknown key health\.trap\.patiense/],
   [[healthy, "--health.trap.patience=0"], /expected number to be >0/],
+  [[healthy, "--held-out", "Bandit"], /--held-out is read with --rates only; add --rates, or leave it out/],
+  [["--rates", folder, "--column", "success=x"], /--column is not read with --rates; leave it out/],
+  [["--rates", folder, "--health.trap.patience=3"], /--health\.trap\.patience=3: --rates takes no settings/],
 ])("%p is refused with exit code 2 and one line", async (args, told) => {
   const { code, out, err } = await commandHere(["diagnose", ...args]);
   expect({ code, out, lines: err.trimEnd().split("\n").length }).toEqual({ code: 2, out: "", lines: 1 });

@@ -201,6 +201,12 @@ describe("the rates over many runs", () => {
     expect(() => readLogs(text!)).toThrow(`${text} has no logs of runs; give a folder of runs, or a .parquet file`);
   });
 
+  test("hold out an env that the runs have", () => {
+    expect(() => ratesReport(logs, { heldOut: "Frozenlake", alarms: null })).toThrow(
+      "--held-out Frozenlake: no run has this env; name one of Bandit, FrozenLake",
+    );
+  });
+
   test("need runs", () => {
     expect(() => readLogs(join(folder, "nowhere"))).toThrow("no folder of runs and no file at");
     expect(() => readLogs(folder)).toThrow("no finished run in");
