@@ -67,7 +67,7 @@ export interface RandomPlay {
 /** What a demonstration's thought says: the turn's first action, or what the next prompt shows (SPA, arXiv 2510.15047). */
 export type Thought = "first-action" | "next-observation";
 
-/** Random play is given up after this many boards in a row without a win. */
+/** Random play is given up after this many boards in a row without a win, or without a plan. */
 const LOST_BOARDS_MAX = 200;
 
 /**
@@ -76,6 +76,8 @@ const LOST_BOARDS_MAX = 200;
  */
 export function fromRandomPlay(settings: RandomPlay): DemonstrationSource {
   const explored = new Map<string, Experience>();
+  /** By env, boards in a row whose demonstrations met no state that random play had met. */
+  const unplanned = new Map<DemonstratedEnv, number>();
   const play: DemonstrationSource["play"] = async (env, draw, uniform, options) => {
     for (let lost = 0; lost < LOST_BOARDS_MAX; lost++) {
       const seeds = draw();
@@ -84,10 +86,14 @@ export function fromRandomPlay(settings: RandomPlay): DemonstrationSource {
       if (env.tag.external || settings.exploreOnce) explored.set(board, experience);
       if (!experience.won) continue;
       const written: Sequence[] = [];
+      const plans: Action[][] = [];
       for (let i = 0; i < settings.demonstrations; i++) {
         const again = { ...seeds, dynamics: drawSeed(uniform) };
-        written.push(...(await writePlanned(experience, env, again, settings, uniform, options)));
+        written.push(...(await writePlanned(experience, env, again, settings, uniform, options, plans)));
       }
+      if (plans.some(({ length }) => length > 0)) unplanned.delete(env);
+      else if (plans.length > 0) unplanned.set(env, (unplanned.get(env) ?? 0) + 1);
+      if (unplanned.get(env) === LOST_BOARDS_MAX) throw unknownStates(env.tag.tag);
       return written;
     }
     throw new RunError(
@@ -97,6 +103,12 @@ export function fromRandomPlay(settings: RandomPlay): DemonstrationSource {
   };
   return { perBoard: settings.demonstrations, play };
 }
+
+const unknownStates = (tag: string) =>
+  new RunError(
+    `random play of ${tag} cannot be imitated: on ${LOST_BOARDS_MAX} boards in a row its demonstrations met no state that random play had met; ` +
+      "let the env show equal states in equal words, or give it a stateOf, or set warmStart.enabled to false",
+  );
 
 /** @returns what random plays of the board show; `won` is false if none of `playsMax` won */
 export async function explore(
@@ -126,7 +138,7 @@ export async function explore(
   return experience;
 }
 
-/** One episode by plans and random turns. The actions are spread evenly over the turns. */
+/** One episode by plans and random turns. The actions are spread evenly over the turns. @param plans  gets each plan that is made */
 function writePlanned(
   experience: Experience,
   env: DemonstratedEnv,
@@ -134,9 +146,15 @@ function writePlanned(
   { randomTurns, thought }: RandomPlay,
   uniform: Uniform,
   options: Pick<DemonstrationOptions, "context" | "dialogue">,
+  plans: Action[][],
 ): Promise<readonly Sequence[]> {
   const { tag, rules } = env;
   const game = tag.open(seeds);
+  const plan = (actionsLeft: number, count: number) => {
+    const made = experience.plan(game, actionsLeft, count);
+    plans.push(made);
+    return made;
+  };
   const nameOf = (action: Action) => (typeof action === "string" ? action : (game as DiscreteGame).actions[action]!);
   const foreseen = thought === "next-observation" ? openForeseen(env, seeds) : null;
   const shown = (observation: string) => (options.context.layout === "compact" ? tag.brief(observation) : observation);
@@ -145,7 +163,7 @@ function writePlanned(
   let turnsLeft = rules.turnsMax;
   const replyTo = (actionsLeft: number) => {
     const count = Math.min(rules.actionsPerTurnMax, Math.ceil(actionsLeft / turnsLeft--));
-    const planned = uniform() < randomTurns ? [] : experience.plan(game, actionsLeft, count);
+    const planned = uniform() < randomTurns ? [] : plan(actionsLeft, count);
     const random = () => Array.from({ length: count }, (_, i) => tag.random(game, actionsLeft - i, uniform));
     const actions = (planned.length > 0 ? planned : random()).map(nameOf);
     return { reply: formatReply(thoughtOf(actions), actions), imitated: planned.length > 0 };

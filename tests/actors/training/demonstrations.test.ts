@@ -442,6 +442,24 @@ describe("a demonstration from random play", () => {
     await expect(stream("game_2048", settings).next()).rejects.toThrow(new RunError(text));
   });
 
+  test("whose states never come again ends in one line with the env and what to do", async () => {
+    const { tag } = optionsFor("SimpleSokoban");
+    let opened = 0;
+    const open: EnvTag["open"] = (seeds) => {
+      const game = tag.open(seeds) as SokobanGame;
+      const board = game.render.bind(game);
+      const number = opened++;
+      return Object.assign(game, { render: () => `${number} ${board()}` });
+    };
+    const noted = { ...tag, open, stateOf: (observation: string) => observation };
+    const settings = { plays: 60, playsMax: 60, actionsMax: 30 };
+    const text =
+      "random play of SimpleSokoban cannot be imitated: on 200 boards in a row its demonstrations met no state that random play had met; " +
+      "let the env show equal states in equal words, or give it a stateOf, or set warmStart.enabled to false";
+    const envs = [{ tag: noted as EnvTag, rules }];
+    await expect(stream("SimpleSokoban", settings, { envs }).next()).rejects.toThrow(new RunError(text));
+  });
+
   test("gives the loop turns, so that heartbeats are sent meanwhile", async () => {
     let turns = 0;
     const beat = setInterval(() => turns++, 1);
