@@ -1,5 +1,5 @@
 /** Logs of many runs, from a folder of runs or from one Parquet file, which has one row for each update. */
-import { existsSync, readdirSync, statSync } from "node:fs";
+import { existsSync, readdirSync, renameSync, statSync } from "node:fs";
 import { join } from "node:path";
 import type { Series } from "../../actors/dashboard/answers.ts";
 import { messageOf } from "../../actors/errors.ts";
@@ -45,15 +45,23 @@ export function readLogs(path: string): RunLog[] {
   return logs;
 }
 
-/** @throws {Error} if the file cannot be written */
+/** A former file is replaced at the end. @throws {UsageError} if two runs have one name. @throws {Error} if the file cannot be written */
 export async function writeLogs(path: string, logs: readonly RunLog[]): Promise<void> {
+  const names = logs.map(({ run }) => run);
+  const repeated = names.find((name, i) => names.indexOf(name) !== i);
+  if (repeated !== undefined)
+    throw new UsageError(
+      `two runs are named ${repeated}, and ${path} tells runs apart by their names; rename a folder`,
+    );
   const columns = [
     ...named("STRING", "run", "env"),
     ...named("DOUBLE", "seed"),
     ...named("INT32", "update"),
     ...named("DOUBLE", ...METRICS),
   ];
-  await writeParquet(path, columns, rowsOf(logs));
+  const pending = `${path}.writing`;
+  await writeParquet(pending, columns, rowsOf(logs));
+  renameSync(pending, path);
 }
 
 function* rowsOf(logs: readonly RunLog[]): Generator<Row> {

@@ -175,6 +175,18 @@ describe("the rates over many runs", () => {
     expect(readLogs(file)).toEqual(logs);
   });
 
+  test("are written whole or not at all: a run of the same name is refused, and a failure keeps the former file", async () => {
+    const file = join(folder, "kept.parquet");
+    const [first, other] = [run("falls", "Bandit", 1, falls), run("falls", "FrozenLake", 1, stays)];
+    await writeLogs(file, [first]);
+    await expect(writeLogs(file, [first, other])).rejects.toThrow(
+      `two runs are named falls-s1, and ${file} tells runs apart`,
+    );
+    const broken = { ...first, updates: [{ update: 0.5, values: {} }] };
+    await expect(writeLogs(file, [broken])).rejects.toThrow("expected integer");
+    expect(readLogs(file)).toEqual([first]);
+  });
+
   test("take alarms of other detectors, one for each run", async () => {
     const file = join(folder, "alarms.json");
     // Success falls below half at index 20; an alarm eleven updates later is no true one.
