@@ -2,6 +2,7 @@
 import { existsSync, mkdirSync, readFileSync, writeFileSync } from "node:fs";
 import { basename, dirname, join, relative, resolve } from "node:path";
 import { fileURLToPath } from "node:url";
+import { envTags } from "../envs/registry.ts";
 import { type Command, parseOptions, UsageError } from "./cli/options.ts";
 import { say } from "./cli/say.ts";
 
@@ -22,6 +23,7 @@ export async function main(args: string[]): Promise<number> {
     throw new UsageError(`new-env takes a file like envs/my-maze.ts (small letters, digits, hyphens)${found}`);
   }
   const tag = name.replaceAll(/(?:^|-)(.)/g, (_, first: string) => first.toUpperCase());
+  checkTag(file, tag);
   const stem = join(dirname(resolve(file)), name);
   const written = [".ts", ".test.ts"].map((end) => ({ from: template + end, to: stem + end }));
   const taken = written.find(({ to }) => existsSync(to));
@@ -34,4 +36,14 @@ export async function main(args: string[]): Promise<number> {
   const path = `./${relative(process.cwd(), stem)}`;
   say(`wrote ${path}.ts and its test; next: bun test ${path}.test.ts; bun run cluster --env ${path}.ts`);
   return 0;
+}
+
+/** @throws {UsageError} if the module would not define an env: its tag is no name, is known already, or is a name that it imports */
+function checkTag(file: string, tag: string): void {
+  const [, imported = ""] = /import \{(.*)\} from/.exec(readFileSync(`${template}.ts`, "utf8")) ?? [];
+  let fault: string | null = null;
+  if (tag.length < 2 || tag.length > 41) fault = `a tag has 2 to 41 letters and digits, this one ${tag.length}`;
+  else if (envTags().includes(tag)) fault = "a built-in env, or one of this project, has this tag";
+  else if (imported.match(/\w+/g)?.includes(tag)) fault = "the module imports this name";
+  if (fault !== null) throw new UsageError(`${file} would define the env ${tag}: ${fault}; name another file`);
 }

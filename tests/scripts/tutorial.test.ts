@@ -111,6 +111,15 @@ test("new-env writes an env whose test passes and which commands take by its pat
   for (const [file, message] of [
     [join(folder, "envs/my-maze.ts"), "exists already; name another file"],
     ["envs/My Maze.ts", "new-env takes a file like envs/my-maze.ts"],
+    [
+      join(folder, "envs/bandit.ts"),
+      "would define the env Bandit: a built-in env, or one of this project, has this tag",
+    ],
+    [
+      join(folder, "envs/a.ts"),
+      "would define the env A: a tag has 2 to 41 letters and digits, this one 1; name another file",
+    ],
+    [join(folder, "envs/pcg64.ts"), "would define the env Pcg64: the module imports this name; name another file"],
   ] as const) {
     const { code, err } = await commandHere(["new-env", file]);
     expect({ code, err }).toEqual({ code: 2, err: expect.stringContaining(message) });
