@@ -271,7 +271,9 @@ function* filterRules(filter: RunConfig["learner"]["filter"], rollout: RunConfig
   } else if (value > 1) {
     yield { path, text: `${strategy} takes a share above 0 and up to 1, got ${value}` };
   } else if (strategy === "top_ratio" && Math.floor(value * groups) < 1) {
-    yield { path, text: `${value} of ${groups} groups is less than one group; raise it to ${1 / groups} or more` };
+    // Rounded up: 1 / 49 of 49 groups is less than one group.
+    const least = Math.ceil(10_000 / groups) / 10_000;
+    yield { path, text: `${value} of ${groups} groups is less than one group; raise it to ${least} or more` };
   }
   if (groupSize < 2 && (strategy === "top_ratio" || metric === "reward_variance")) {
     const text = `${strategy} ranks groups by the std of their rewards, and a group of 1 has no std; use strategy all`;

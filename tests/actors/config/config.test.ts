@@ -213,6 +213,10 @@ describe("rules across keys", () => {
       "learner: {filter: {value: 0.05}}",
       "learner.filter.value: 0.05 of 16 groups is less than one group; raise it to 0.0625 or more",
     ],
+    [
+      "rollout: {groups: 49}\nlearner: {filter: {value: 0.01}}",
+      "learner.filter.value: 0.01 of 49 groups is less than one group; raise it to 0.0205 or more",
+    ],
     ["learner: {filter: {value: 4}}", "learner.filter.value: top_ratio takes a share above 0 and up to 1, got 4"],
     [
       "learner: {filter: {strategy: top_k_abs, value: 17}}",
