@@ -12,8 +12,9 @@ import { HealthConfig } from "../actors/config/health.ts";
 import { type Layer, merge } from "../actors/config/layers.ts";
 import { schemaFaults } from "../actors/errors.ts";
 import { type MetricValues, partName, splitName } from "../actors/metrics/metrics.ts";
-import { Store } from "../actors/metrics-sink/store.ts";
+import { recordOf } from "../actors/metrics-sink/store.ts";
 import { envNames } from "../actors/play/envs-of-run.ts";
+import { hasRecord } from "../actors/record/recorded-run.ts";
 import {
   checkup,
   endsRun,
@@ -207,9 +208,8 @@ function healthConfig(run: string, overrides: readonly Override[]): HealthConfig
 
 /** Metrics by update. A run that never started has none, so this reads its store and not its record. */
 function readValues(run: string): Map<number, MetricValues> {
-  const path = join(run, "run.sqlite");
-  if (!existsSync(path)) throw new UsageError(`no run in ${run}: there is no run.sqlite`);
-  using store = new Store({ path, durability: "normal", wallClock: Date.now });
+  if (!hasRecord(run)) throw new UsageError(`no run in ${run}: there is no run.sqlite`);
+  using store = recordOf(run);
   const envs = envNames(store.run()?.env ?? "").map((env) => partName("validate/success", "env", env));
   return valuesByUpdate(store.series([...MEASURED, "validate/success", ...envs], 0));
 }

@@ -1,4 +1,5 @@
 /** `bun run diagnose` as a process, over runs as a metrics sink leaves them. */
+import { Database } from "bun:sqlite";
 import { afterAll, describe, expect, setDefaultTimeout, test } from "bun:test";
 import { mkdirSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
@@ -66,6 +67,18 @@ test("judges a validation over a mix by the env that is solved least, as the run
   const { out } = await commandHere(["diagnose", lame, sound]);
   expect(out).toMatch(/RAGEN-2 would have stopped it at update \d+: low_validation_success: /);
   expect(out.split(sound)[1]).not.toContain("low_validation_success");
+});
+
+test("leaves a record of an older version as it is", async () => {
+  const old = record("old", () => 1);
+  const version = (sql: string) => {
+    using db = new Database(join(old, "run.sqlite"));
+    return db.query(sql).values();
+  };
+  version("PRAGMA user_version = 5");
+  const { out } = await commandHere(["diagnose", old]);
+  expect(out).toContain("healthy after 40 updates");
+  expect(version("PRAGMA user_version")).toEqual([[5]]);
 });
 
 test("tries other thresholds", async () => {
