@@ -6,10 +6,11 @@
 
 import { existsSync, readFileSync } from "node:fs";
 import { join } from "node:path";
+import { parsedJson } from "../actors/checkpoint/json.ts";
 import { runKeys } from "../actors/config/config.ts";
 import { upgraded } from "../actors/config/former-keys.ts";
 import { HealthConfig } from "../actors/config/health.ts";
-import { type Layer, merge } from "../actors/config/layers.ts";
+import { isTree, type Layer, merge } from "../actors/config/layers.ts";
 import { schemaFaults } from "../actors/errors.ts";
 import { type MetricValues, partName, splitName } from "../actors/metrics/metrics.ts";
 import { recordOf } from "../actors/metrics-sink/store.ts";
@@ -197,7 +198,9 @@ function healthConfig(run: string, overrides: readonly Override[]): HealthConfig
   const file = join(run, "config.json");
   const kept: Layer = { source: file, values: { health: {} } };
   if (existsSync(file)) {
-    const { health } = upgraded(JSON.parse(readFileSync(file, "utf8")));
+    const config = parsedJson(readFileSync(file, "utf8"));
+    if (!isTree(config)) throw new UsageError(`cannot use the config of ${run}, ${file}: it is no JSON object`);
+    const { health } = upgraded(config);
     if (health !== undefined) kept.values["health"] = health;
   }
   const layers = overrides.map(({ path, text, source }) => overrideLayer(path, text, source));

@@ -69,6 +69,16 @@ test("judges a validation over a mix by the env that is solved least, as the run
   expect(out.split(sound)[1]).not.toContain("low_validation_success");
 });
 
+test("names a config that is damaged", async () => {
+  const path = record("damaged", () => 1);
+  writeFileSync(join(path, "config.json"), '{"health": {');
+  const { code, err } = await commandHere(["diagnose", path]);
+  expect([code, err]).toEqual([
+    2,
+    `error: cannot use the config of ${path}, ${path}/config.json: it is no JSON object\n`,
+  ]);
+});
+
 test("leaves a record of an older version as it is", async () => {
   const old = record("old", () => 1);
   const version = (sql: string) => {
