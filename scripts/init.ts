@@ -2,6 +2,8 @@
 import { cpSync, existsSync, mkdirSync, readdirSync, readFileSync, writeFileSync } from "node:fs";
 import { basename, join, resolve } from "node:path";
 import { fileURLToPath } from "node:url";
+import { parsedJson } from "../actors/checkpoint/json.ts";
+import { isTree } from "../actors/config/layers.ts";
 import { isPackage } from "./cli/install.ts";
 import { type Command, parseOptions, UsageError } from "./cli/options.ts";
 import { say } from "./cli/say.ts";
@@ -44,11 +46,12 @@ export async function main(args: string[]): Promise<number> {
     .map(({ parentPath, name }) => join(parentPath, name).slice(template.length + 1))
     .find((file) => existsSync(join(folder, file)));
   if (taken !== undefined) throw new UsageError(`${join(folder, taken)} exists already; name a new folder`);
+  const manifest = join(folder, "package.json");
+  const kept = existsSync(manifest) ? parsedJson(readFileSync(manifest, "utf8")) : {};
+  if (!isTree(kept)) throw new UsageError(`${manifest} holds no JSON object; mend it, or name a new folder`);
   mkdirSync(folder, { recursive: true });
   cpSync(template, folder, { recursive: true });
   if (!existsSync(join(folder, ".gitignore"))) writeFileSync(join(folder, ".gitignore"), "node_modules/\nruns/\n");
-  const manifest = join(folder, "package.json");
-  const kept = existsSync(manifest) ? JSON.parse(readFileSync(manifest, "utf8")) : {};
   writeFileSync(manifest, `${JSON.stringify(manifestOf(basename(folder), kept), null, 2)}\n`);
   if (!flags["no-install"]) await installIn(folder);
   say(`next: cd ${folder}; bun test; bun run cluster`);

@@ -6,7 +6,7 @@
 
 import { Database } from "bun:sqlite";
 import { afterAll, expect, test } from "bun:test";
-import { existsSync, mkdirSync, readFileSync, symlinkSync } from "node:fs";
+import { existsSync, mkdirSync, readdirSync, readFileSync, symlinkSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { readStarts } from "../../actors/record/starts.ts";
 import { commandHere, root } from "./command.ts";
@@ -98,6 +98,14 @@ test("init leaves what is there alone", async () => {
   const folder = await project();
   const { code, err } = await commandHere(["init", "--no-install", folder]);
   expect({ code, err }).toEqual({ code: 2, err: expect.stringContaining("exists already; name a new folder") });
+});
+
+test("init writes nothing beside a package.json that it cannot read", async () => {
+  const folder = temporaryFolder();
+  writeFileSync(join(folder, "package.json"), '{ "name": "mine", }');
+  const { code, err } = await commandHere(["init", "--no-install", folder]);
+  expect({ code, err }).toEqual({ code: 2, err: expect.stringContaining("package.json holds no JSON object") });
+  expect(readdirSync(folder)).toEqual(["package.json"]);
 });
 
 test("new-env writes an env whose test passes and which commands take by its path; it overwrites nothing", async () => {
