@@ -101,10 +101,12 @@ export function migrate(db: Database, path: string): void {
 const insert = (table: string, columns: string, verb = "INSERT") =>
   `${verb} INTO ${table} (${columns}) VALUES (${columns.replaceAll(/\w+/g, "$$$&")})`;
 
-const EPISODE_COLUMNS =
+/** Of a list: those of the first version, because a file that is only read may lack later ones. */
+const LISTED_COLUMNS =
   "episode, attempt, purpose, group_index, member, env, layout_seed, dynamics_seed, temperature, top_p, top_k, " +
   "asked_version, exact, sampler, status, stop, success, version, digest, reward, penalty, turn_count, " +
-  "written_tokens, trained_in, advantage, actions_per_turn, at_ms";
+  "written_tokens, trained_in, advantage, at_ms";
+const EPISODE_COLUMNS = `${LISTED_COLUMNS}, actions_per_turn`;
 const EVENT_COLUMNS = "id, at_ms AS atMs, actor, level, kind, text";
 
 /** Parameters have the names of their columns. */
@@ -140,7 +142,7 @@ export const SELECTS = {
   named: "SELECT id FROM episodes WHERE episode = $episode ORDER BY stop IS NULL, id DESC LIMIT 1",
   versionsSharing: `SELECT DISTINCT version, digest FROM episodes
     WHERE id != $id AND (version = $version OR digest = $digest) ORDER BY version, digest`,
-  episodes: `SELECT id, ${EPISODE_COLUMNS} FROM episodes WHERE id < $before AND id > $since
+  episodes: `SELECT id, ${LISTED_COLUMNS} FROM episodes WHERE id < $before AND id > $since
     AND ($env IS NULL OR env = $env) AND ($purpose IS NULL OR purpose = $purpose)
     AND ($status IS NULL OR status = $status) AND ($stop IS NULL OR stop = $stop)
     AND ($success IS NULL OR success = $success) AND ($failed IS NULL OR (stop IS NULL) = $failed) AND ($version IS NULL OR version = $version)

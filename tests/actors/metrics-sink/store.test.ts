@@ -204,6 +204,23 @@ describe("Store", () => {
     second.close();
   });
 
+  test("only reads a file of an older schema that has what the page needs, and leaves it alone", () => {
+    const first = open();
+    first.write({ ...nothing, episodes: [playedRow({ episode: "old" }, true, "long ago")] });
+    first.close();
+    const db = new Database(join(directory, "run.sqlite"));
+    db.run("ALTER TABLE bodies DROP COLUMN env_digest");
+    db.run("ALTER TABLE episodes DROP COLUMN actions_per_turn");
+    db.run("PRAGMA user_version = 4");
+    const recorded = openRecorded();
+    expect(recorded.isCurrent).toBe(true);
+    expect(recorded.episodes({ text: "long ago" }, { limit: 5 }).rows.map(({ episode }) => episode)).toEqual(["old"]);
+    expect(recorded.episode(1)!.row.ticket.episode).toBe("old");
+    recorded.close();
+    expect(db.query("PRAGMA user_version").values()).toEqual([[4]]);
+    db.close();
+  });
+
   test("opened twice lets one read what the other writes", () => {
     const writer = open();
     const reader = open();
