@@ -118,7 +118,7 @@ export async function latestCheckpoint(folder: string, disk: Disk = realDisk): P
  * Finds the newest checkpoint of this update, for a run that rolls back to it. Renames checkpoints of later updates, so that no run
  * resumes from them.
  *
- * @throws {CheckpointError} if there is no intact checkpoint of this update; then nothing is renamed
+ * @throws {CheckpointError} if there is no intact checkpoint of this update, and then nothing is renamed; or if a later one cannot be renamed
  */
 export async function rollBackTo(folder: string, update: number, disk: Disk = realDisk): Promise<string> {
   const names = await disk.list(folder);
@@ -134,10 +134,14 @@ export async function rollBackTo(folder: string, update: number, disk: Disk = re
   }
   const rounds = names.map((name) => Number(/^given-up-(\d+)-/.exec(name)?.[1] ?? 0));
   const round = Math.max(0, ...rounds) + 1;
-  for (const { name } of all.filter((one) => one.update > update)) {
-    await disk.rename(join(folder, name), join(folder, `given-up-${round}-${name}`));
+  try {
+    for (const { name } of all.filter((one) => one.update > update)) {
+      await disk.rename(join(folder, name), join(folder, `given-up-${round}-${name}`));
+    }
+    await disk.syncFolder(folder);
+  } catch (error) {
+    throw new CheckpointError(`cannot set aside the checkpoints after ${path}: ${reason(error)}`, error);
   }
-  await disk.syncFolder(folder);
   return path;
 }
 

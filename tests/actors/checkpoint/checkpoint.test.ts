@@ -5,6 +5,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import fc from "fast-check";
 import {
+  CheckpointError,
   keepCheckpoints,
   latestCheckpoint,
   loadCheckpoint,
@@ -345,6 +346,13 @@ describe("rollBackTo", () => {
       "given-up-2-u000030",
       "u000010",
     ]);
+  });
+
+  test("says which checkpoints it could not set aside, and why", async () => {
+    for (const update of [10, 20]) await saveCheckpoint(folder, checkpointOf(update));
+    const disk = { ...realDisk, rename: () => Promise.reject(new Error("EROFS: read-only file system, rename")) };
+    const text = `cannot set aside the checkpoints after ${join(folder, "u000010")}: EROFS: read-only file system, rename`;
+    await expect(rollBackTo(folder, 10, disk)).rejects.toThrow(new CheckpointError(text, null));
   });
 
   test("needs a checkpoint of that update", async () => {
