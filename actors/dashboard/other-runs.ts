@@ -2,8 +2,10 @@
  * The pages of the other runs of a folder, under /run/NAME/. The first request for a run opens it, read-only.
  *
  * - At most `RUNS_OPEN_MAX` runs are open. Opening one more closes the run that was opened first.
+ * - A run whose file is gone, or another one, is closed: a run of the same name may have been recorded in its place.
  */
 
+import { statSync } from "node:fs";
 import { join } from "node:path";
 import { Hono } from "hono";
 import { readRunConfig } from "../policy/saved-policy.ts";
@@ -15,6 +17,8 @@ const RUNS_OPEN_MAX = 8;
 
 interface OpenRun {
   readonly routes: Hono;
+  /** Number of its file on the disk; no other file has it while the run is open. */
+  readonly inode: number | undefined;
   close(): void;
 }
 
@@ -34,7 +38,8 @@ export class OtherRuns {
   /** Null if there is no such run. @throws {Error} if the run cannot be read */
   routesOf(name: string): Hono | null {
     const known = this.#open.get(name);
-    if (known !== undefined) return known.routes;
+    if (known !== undefined && known.inode === this.#inodeOf(name)) return known.routes;
+    this.#close(name);
     const store = this.#nearby?.open(name) ?? null;
     if (store === null) return null;
     const closing = new AbortController();
@@ -48,12 +53,16 @@ export class OtherRuns {
         store.close();
       };
       for (const first of [...this.#open.keys()].slice(0, this.#open.size + 1 - RUNS_OPEN_MAX)) this.#close(first);
-      this.#open.set(name, { routes, close });
+      this.#open.set(name, { routes, inode: this.#inodeOf(name), close });
       return routes;
     } catch (error) {
       store.close();
       throw error;
     }
+  }
+
+  #inodeOf(name: string): number | undefined {
+    return statSync(join(this.#nearby!.parent, name, "run.sqlite"), { throwIfNoEntry: false })?.ino;
   }
 
   #close(name: string): void {

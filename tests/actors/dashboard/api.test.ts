@@ -262,6 +262,20 @@ describe("other runs", () => {
     );
   });
 
+  test("are read anew where a run was removed and another one has its name", async () => {
+    const made = (success: number) => {
+      rmSync(join(root, "same"), { recursive: true, force: true });
+      record("same", success, 100);
+      writeFileSync(join(root, "same", "config.json"), JSON.stringify({ env: { tag: "Bandit" }, seed: 5 }));
+    };
+    for (const success of [0.25, 0.75]) {
+      made(success);
+      expect(await json("/run/same/api/run")).toMatchObject({ success: { now: success } });
+    }
+    rmSync(join(root, "same"), { recursive: true });
+    expect((await stage.app.request("/run/same/api/run")).status).toBe(404);
+  });
+
   test("are shown in turn, more of them than are open at once", async () => {
     for (let n = 0; n < 9; n++) {
       record(`r${n}`, n / 9, n);
