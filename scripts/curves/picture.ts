@@ -169,18 +169,23 @@ interface Box {
 function panelOf(name: MetricName, entries: readonly Entry[], box: Box): string {
   const { unit, help } = metric(name);
   const stepName = name.startsWith("warm/") ? "step of the warm start" : "update";
-  const notes: string[] = [];
+  const apart: string[] = [];
   const lines = entries.flatMap(({ label, isDashed, runs }, i) => {
     const curves = runs.flatMap((run) => run.curve(name) ?? []);
     const band = curves.length === 0 ? null : bandOf(curves);
-    if (curves.length > 0 && band === null) notes.push(`no mean of ${label}: its seeds share no ${stepName}`);
+    if (curves.length > 0 && band === null) apart.push(label);
     return band === null ? [] : { ...band, color: PALETTE[i]!, isDashed };
   });
+  const notes: string[] = [];
+  if (apart.length > 0)
+    notes.push(`no mean of ${apart.join(", ")}: ${apart.length === 1 ? "its" : "their"} seeds share no ${stepName}`);
   const missing = entries.flatMap(({ runs }) => runs.filter((run) => run.curve(name) === null));
   if (missing.length > 0) notes.push(`not recorded by ${[...new Set(missing.map((run) => run.name))].join(", ")}`);
   const baselines = name === SUCCESS ? baselinesOf(entries) : [];
   const charsMax = Math.floor((box.width - 2 * PAD) / 5.6);
-  const head = [...wrapped(help, charsMax).slice(0, 2), ...notes.map((note) => shortened(note, charsMax))].slice(0, 3);
+  // Three lines fit. Notes, of which there are at most two, come before a second line of help.
+  const texts = notes.map((note) => shortened(note, charsMax));
+  const head = [...wrapped(help, charsMax).slice(0, Math.min(2, 3 - texts.length)), ...texts];
   const at = { x: box.x + PAD, y: box.y + 27, class: "head" };
   return element(
     "g",
@@ -188,7 +193,7 @@ function panelOf(name: MetricName, entries: readonly Entry[], box: Box): string 
     element("rect", { ...box, rx: 14, fill: INK.card, stroke: INK.line }),
     words(unit === "number" ? name : `${name} (${unit})`, at),
     ...head.map((text, i) =>
-      words(text, { x: at.x, y: at.y + 18 + 15 * i, class: notes.includes(text) ? "note" : "help" }),
+      words(text, { x: at.x, y: at.y + 18 + 15 * i, class: texts.includes(text) ? "note" : "help" }),
     ),
     ...(lines.length > 0
       ? plotOf(lines, baselines, unit, stepName, box)

@@ -192,6 +192,15 @@ describe("a group of seeds", () => {
     expect(textsOf(svg)).toContain("no mean of A: its seeds share no update");
     expect(curvesOf(panelOf(svg, "train/entropy"))).toEqual([]);
   });
+
+  test("is named beside other groups without a mean and a run that recorded nothing, in a small panel too", async () => {
+    const [late, quiet] = [record("later", { "train/entropy": [[7, 0.5]] }), record("mute", {})];
+    const groups = ["A", "B"].flatMap((label) => ["--group", `${label}=${join(folder, "s2")},${late}`]);
+    const metrics = ["--metrics", "train/entropy,train/grad_norm,train/reward_mean"];
+    const texts = textsOf(panelOf(await draw(...groups, quiet, ...metrics), "train/entropy"));
+    expect(texts).toContain("no mean of A, B: their seeds share no update");
+    expect(texts).toContain("not recorded by mute");
+  });
 });
 
 describe("a long series", () => {
