@@ -224,7 +224,7 @@ function* learnerRules({ learner, rollout, prompt, health }: RunConfig): Generat
   yield* filterRules(learner.filter, rollout);
 }
 
-/** Refuses rungs of `health.ladder` that would change nothing. */
+/** Refuses rungs of `health.ladder` that would change nothing, or leave nothing to train on. */
 function* rungRules({ env, learner, rollout, health }: RunConfig): Generator<Fault> {
   const { epochs, minibatch } = learner;
   const trajectories = groupsPerUpdate({ rollout }) * rollout.groupSize;
@@ -232,6 +232,12 @@ function* rungRules({ env, learner, rollout, health }: RunConfig): Generator<Fau
   if (health.ladder.includes("fresh-rollouts") && isFresh) {
     const text =
       "an update takes one gradient step already, so fresh-rollouts would change nothing; leave it out, or set learner.epochs, learner.minibatch or rollout.onlineK";
+    yield { path: "health.ladder", text };
+  }
+  const { strategy } = learner.filter;
+  if (health.ladder.includes("tighten-filter") && rollout.groupSize < 2 && strategy === "all") {
+    const text =
+      "tighten-filter ranks the groups of a run without a filter by the std of their rewards, and a group of 1 has no std; leave it out, or raise rollout.groupSize";
     yield { path: "health.ladder", text };
   }
   const perTurn = playedEnvs({ env }).map((one) => one.actionsPerTurnMax ?? env.actionsPerTurnMax);

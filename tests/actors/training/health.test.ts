@@ -162,6 +162,10 @@ describe("a config", () => {
       "health.ladder: an update takes one gradient step already, so fresh-rollouts would change nothing; leave it out, or set learner.epochs, learner.minibatch or rollout.onlineK",
     ],
     [
+      "health: {ladder: [tighten-filter]}\nrollout: {groupSize: 1}\nlearner: {algorithm: ppo, filter: {strategy: all}}",
+      "health.ladder: tighten-filter ranks the groups of a run without a filter by the std of their rewards, and a group of 1 has no std; leave it out, or raise rollout.groupSize",
+    ],
+    [
       "env: {actionsPerTurnMax: 1}\nhealth: {ladder: [fewer-actions]}",
       "health.ladder: a turn has one action already, so fewer-actions would change nothing; leave it out, or raise env.actionsPerTurnMax",
     ],
