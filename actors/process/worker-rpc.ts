@@ -50,7 +50,7 @@ export interface Thread<M extends Methods> {
   stop(): void;
 }
 
-/** Starts `entry` as a worker that serves `M`. @param failed  called when the thread dies; every open call rejects too */
+/** Starts `entry` as a worker that serves `M`. @param failed  called when the thread dies; every open and later call rejects too */
 export function startThread<M extends Methods>(
   entry: URL,
   failed: (error: Error) => void,
@@ -61,9 +61,15 @@ export function startThread<M extends Methods>(
   let nextId = 0;
   /** When the last answer came, or the first of the open calls was made. */
   let sinceMs = 0;
-  const fail = (error: Error) => {
+  /** Why no call is answered any more; null while the thread lives. */
+  let gone: Error | null = null;
+  const end = (error: Error) => {
+    gone ??= error;
     for (const { reject } of open.values()) reject(error);
     open.clear();
+  };
+  const fail = (error: Error) => {
+    end(error);
     failed(error);
   };
   worker.onmessage = ({ data }: MessageEvent<Return>) => {
@@ -83,6 +89,7 @@ export function startThread<M extends Methods>(
     get: (_, method: string) => {
       return (...args: never[]) =>
         new Promise((resolve, reject) => {
+          if (gone !== null) return reject(gone);
           const id = nextId++;
           if (open.size === 0) sinceMs = clock.now();
           open.set(id, { resolve, reject });
@@ -95,8 +102,7 @@ export function startThread<M extends Methods>(
     workingMs: () => (open.size === 0 ? 0 : clock.now() - sinceMs),
     stop() {
       worker.terminate();
-      for (const { reject } of open.values()) reject(new Error("the compute thread was stopped"));
-      open.clear();
+      end(new Error("the compute thread was stopped"));
     },
   };
 }

@@ -71,14 +71,16 @@ describe("a thread", () => {
     expect(describeError(error)).toBe("Error: a compute thread failed: RangeError: it fell from 3 m");
     expect(stackOf(error)).toMatch(/^at .*adding-thread\.ts:\d+/);
     expect((await open).message).toContain("it fell");
+    expect((await methods.add(1, 1).catch((later) => later)).message).toContain("it fell");
   });
 
-  test("that is stopped rejects every open call", async () => {
+  test("that is stopped rejects every open and later call", async () => {
     const { methods, stop } = start();
     await methods.add(0, 0);
     const open = methods.never().catch((error) => error);
     stop();
     expect((await open).message).toBe("the compute thread was stopped");
+    expect(await methods.add(1, 1).catch(String)).toBe("Error: the compute thread was stopped");
   });
 });
 
