@@ -43,6 +43,12 @@ const SweepFile = z.strictObject({
   metrics: z.array(z.string()).refine(distinct, "names a metric twice").default([]),
 });
 
+/** Settings that a sweep gives its runs itself. */
+const OWN: Readonly<Record<string, string>> = {
+  seed: "a run of a sweep has one of the file's seeds",
+  "metrics.port": "each run of a sweep has its page on a free port",
+};
+
 export interface PlannedRun {
   readonly group: string;
   readonly seed: number;
@@ -83,7 +89,11 @@ export async function planSweep(file: string, out: string, over: readonly Overri
         const text = typeof value === "string" ? value : JSON.stringify(value);
         return { path, text, source: `${file}, ${name}: ${path}` };
       });
-      return { name, preset, overrides: [...flags, ...over] };
+      const overrides = [...flags, ...over];
+      for (const { path, source } of overrides) {
+        if (Object.hasOwn(OWN, path)) throw new UsageError(`${source}: ${OWN[path]}; leave it out`);
+      }
+      return { name, preset, overrides };
     }),
   );
   const planned: Omit<PlannedRun, "seed" | "folder">[] = [];

@@ -111,6 +111,12 @@ describe("what it refuses, in one line", () => {
       { seeds: [1], variants: { a: { learner: { gama: 1 } } } },
       /sweep-\d+\.yaml, a: learner\.gama: unknown key learner\.gama; did you mean learner\.gamma\?/,
     ],
+    [
+      "a seed among the settings",
+      { seeds: [1], variants: { a: { seed: 7 } } },
+      /sweep-\d+\.yaml, a: seed: a run of a sweep has one of the file's seeds; leave it out/,
+    ],
+    ["a port", { seeds: [1], set: { metrics: { port: 7005 } } }, /metrics\.port: each run .* on a free port; leave it/],
     ["a rule of the config", { seeds: [1], set: { learner: { learningRate: -1 } } }, /learner\.learningRate/],
   ])("%s", async (_, content, message) => {
     const { code, out, err } = await commandHere(["sweep", sweepFile(content), "--out", join(folder, "never")]);
