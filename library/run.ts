@@ -223,10 +223,20 @@ export class Run {
   }
 }
 
-/** The run's newest checkpoint as a policy; a newer one replaces it at the next call. */
+/** A policy with the number of its calls in progress. */
+interface Loaded {
+  readonly name: string;
+  readonly policy: Promise<Policy>;
+  calls: number;
+}
+
+/**
+ * The run's newest checkpoint as a policy; a newer one replaces it at the next call. A replaced policy first ends its replies and
+ * episodes in progress.
+ */
 export class NewestPolicy {
   readonly #folder: string;
-  #loaded: { readonly name: string; readonly policy: Promise<Policy> } | null = null;
+  #loaded: Loaded | null = null;
 
   constructor(folder: string) {
     this.#folder = folder;
@@ -234,28 +244,46 @@ export class NewestPolicy {
 
   /** As `Policy.reply`. @throws {Error} also if there is no checkpoint yet: `save` writes one */
   async reply(messages: readonly Message[], options?: ReplyOptions): Promise<string> {
-    return (await this.newest()).reply(messages, options);
+    return this.#use((policy) => policy.reply(messages, options));
   }
 
   /** As `Policy.episode`. @throws {Error} also if there is no checkpoint yet: `save` writes one */
   async episode(env: string | null, seed: number): Promise<PlayedOutcome> {
-    return (await this.newest()).episode(env, seed);
+    return this.#use((policy) => policy.episode(env, seed));
   }
 
   newest(): Promise<Policy> {
-    const name = newestCheckpoint(this.#folder)?.path ?? "";
-    if (this.#loaded?.name !== name) {
-      this.close();
-      this.#loaded = { name, policy: loadPolicy(this.#folder) };
-    }
-    return this.#loaded!.policy;
+    return this.#newest().policy;
   }
 
   close(): void {
-    void this.#loaded?.policy.then((policy) => policy.close()).catch(() => {});
+    if (this.#loaded !== null) end(this.#loaded);
     this.#loaded = null;
   }
+
+  #newest(): Loaded {
+    const name = newestCheckpoint(this.#folder)?.path ?? "";
+    const before = this.#loaded;
+    if (before?.name === name) return before;
+    const loaded = { name, policy: loadPolicy(this.#folder), calls: 0 };
+    this.#loaded = loaded;
+    if (before?.calls === 0) end(before);
+    return loaded;
+  }
+
+  async #use<T>(call: (policy: Policy) => Promise<T>): Promise<T> {
+    const loaded = this.#newest();
+    loaded.calls++;
+    try {
+      return await call(await loaded.policy);
+    } finally {
+      loaded.calls--;
+      if (loaded.calls === 0 && loaded !== this.#loaded) end(loaded);
+    }
+  }
 }
+
+const end = ({ policy }: Loaded) => void policy.then((loaded) => loaded.close()).catch(() => {});
 
 /** The store of the run in this folder; null before it is made. */
 const recordIn = (folder: string): Store | null => (hasRecord(folder) ? recordOf(folder) : null);

@@ -1,0 +1,42 @@
+/** What a program does with a run and its newest policy. programs.test.ts runs whole programs. */
+import { afterAll, beforeAll, expect, test } from "bun:test";
+import { cpSync, readdirSync, rmSync } from "node:fs";
+import { join } from "node:path";
+import { NewestPolicy } from "../../library/run.ts";
+import { train } from "../../library/train.ts";
+import { removeTemporaryFolders, temporaryFolder } from "../scripts/temporary.ts";
+
+afterAll(removeTemporaryFolders);
+
+const folder = join(temporaryFolder(), "mine");
+const checkpoints = join(folder, "checkpoints");
+const names = () => readdirSync(checkpoints).sort();
+
+beforeAll(async () => {
+  const run = await train(
+    {
+      env: { tag: "Bandit" },
+      rollout: { groups: 2, groupSize: 2 },
+      sampler: { count: 1, slots: 4 },
+      model: { width: 16, layers: 1, heads: 2, kvHeads: 1, hidden: 16 },
+      warmStart: { enabled: false },
+      learner: { updates: 1, filter: { strategy: "all" } },
+      validate: { episodes: 2 },
+      engine: { threads: 1 },
+    },
+    { folder },
+  );
+  await run.ended;
+}, 60_000);
+
+test("a newer checkpoint takes the next replies, and those in progress end with the policy that began them", async () => {
+  const newest = new NewestPolicy(folder);
+  const ask = () => newest.reply([{ role: "user", content: "1 left" }], { tokensMax: 8 });
+  const before = ask();
+  cpSync(join(checkpoints, names().at(-1)!), join(checkpoints, "u000009"), { recursive: true });
+  const [one, other] = await Promise.all([before, ask()].map((reply) => reply.then(() => "replied", String)));
+  expect([one, other]).toEqual(["replied", "replied"]);
+  expect((await newest.newest()).checkpoint).toBe("u000009");
+  newest.close();
+  rmSync(join(checkpoints, "u000009"), { recursive: true });
+});
