@@ -267,6 +267,10 @@ export class NewestPolicy {
     if (before?.name === name) return before;
     const loaded = { name, policy: loadPolicy(this.#folder), calls: 0 };
     this.#loaded = loaded;
+    // The next call tries again.
+    loaded.policy.catch(() => {
+      if (this.#loaded === loaded) this.#loaded = null;
+    });
     if (before?.calls === 0) end(before);
     return loaded;
   }

@@ -1,6 +1,6 @@
 /** What a program does with a run and its newest policy. programs.test.ts runs whole programs. */
 import { afterAll, beforeAll, expect, test } from "bun:test";
-import { cpSync, readdirSync, rmSync } from "node:fs";
+import { cpSync, readdirSync, renameSync, rmSync } from "node:fs";
 import { join } from "node:path";
 import { NewestPolicy } from "../../library/run.ts";
 import { train } from "../../library/train.ts";
@@ -39,4 +39,14 @@ test("a newer checkpoint takes the next replies, and those in progress end with 
   expect((await newest.newest()).checkpoint).toBe("u000009");
   newest.close();
   rmSync(join(checkpoints, "u000009"), { recursive: true });
+});
+
+test("a policy that could not be loaded is loaded by the next call", async () => {
+  const newest = new NewestPolicy(folder);
+  const away = `${folder}-config.json`;
+  renameSync(join(folder, "config.json"), away);
+  expect(await newest.newest().catch(String)).toContain("config.json");
+  renameSync(away, join(folder, "config.json"));
+  expect((await newest.newest()).checkpoint).toBe(names().at(-1)!);
+  newest.close();
 });
