@@ -19,7 +19,7 @@ import type { PlayedTicket } from "../actors/play/finished-ticket.ts";
 import { readRunConfig } from "../actors/policy/saved-policy.ts";
 import type { PlayerEpisode } from "../envs/analysis/evaluate.ts";
 import { envTags } from "../envs/registry.ts";
-import { evaluate, loadPolicy, type PlayerName } from "../library/policy.ts";
+import { checkedTag, evaluate, loadPolicy, type PlayerName } from "../library/policy.ts";
 import { envOverrides } from "./cli/env-choice.ts";
 import { type Command, parseOptions, UsageError } from "./cli/options.ts";
 import { say, warn } from "./cli/say.ts";
@@ -154,7 +154,11 @@ const trainedOn = (policy: string): string | null =>
 
 const isPlayer = (policy: string): policy is PlayerName => ["random", "optimal", "expert"].includes(policy);
 
-/** Called for every policy before the first one plays. @throws {UsageError} for a flag or a folder that does not fit the policy */
+/**
+ * Called for every policy and env before the first one plays.
+ *
+ * @throws {UsageError} for a flag or a folder that does not fit the policy. @throws {ConfigError} for an unknown env or option
+ */
 function expectPlayable(policy: string, { flags, overrides }: Options): void {
   const { checkpoint, temperature } = flags;
   if (checkpoint !== undefined && (isHosted(policy) || isPlayer(policy)))
@@ -165,10 +169,13 @@ function expectPlayable(policy: string, { flags, overrides }: Options): void {
     throw new UsageError(`--${foreign} is for hosted models, such as openai:MODEL, not for ${policy}; leave it out`);
   if (isPlayer(policy)) {
     const other = overrides.find(({ path }) => !/^env\.(tag|options|actionsMax)\b/.test(path));
-    if (other === undefined) return;
-    throw new UsageError(
-      `${other.source}: ${policy} writes no replies, and takes env.options and env.actionsMax only; leave it out`,
-    );
+    if (other !== undefined)
+      throw new UsageError(
+        `${other.source}: ${policy} writes no replies, and takes env.options and env.actionsMax only; leave it out`,
+      );
+    const { tag = DEFAULTS.env, options } = envOverrides(overrides);
+    checkedTag(String(tag), options);
+    return;
   }
   if (!existsSync(join(policy, "config.json"))) {
     throw new UsageError(
@@ -185,6 +192,10 @@ function expectPlayable(policy: string, { flags, overrides }: Options): void {
   const other = overrides.find(({ path }) => !path.startsWith("env."));
   if (other !== undefined)
     throw new UsageError(`${other.source}: a run keeps its config, except for keys of env; leave it out`);
+  const { tag, options } = envOverrides(overrides);
+  const config = readRunConfig(policy);
+  if (tag !== undefined && !playedEnvs(config).some(({ name }) => name === tag))
+    checkedTag(String(tag), options, config.prompt.compat);
 }
 
 async function hosted(policy: string, { flags, overrides }: Options) {

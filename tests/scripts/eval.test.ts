@@ -213,6 +213,13 @@ describe("a run's policy", () => {
     expect((await commandHere(["eval", ...asked])).err).toBe(`error: --results ${file} exists; name another file\n`);
   }, 300_000);
 
+  test("plays no env if one of several is unknown", async () => {
+    for (const policy of [folder, "random"]) {
+      const { code, out, err } = await commandHere(["eval", "--policy", policy, "--env", "Bandit,Bandits"]);
+      expect([code, out, err]).toEqual([2, "", expect.stringMatching(/^error: unknown env tag "Bandits"; nearest: /)]);
+    }
+  });
+
   test("has only the checkpoints it has, and keeps its config", async () => {
     expect(await refused("--checkpoint", "u000099")).toMatchObject({ code: 2, out: "" });
     expect((await refused("--checkpoint", "../run")).err).toContain("has no checkpoint named ../run");
