@@ -1,4 +1,4 @@
-/** The folder of a run to resume. run-folder.ts makes new ones. Knows no processes. */
+/** The folder of a run to resume. run-folder.ts makes new ones. Of processes it knows the lock only. */
 import { existsSync, readFileSync, renameSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { RunConfig } from "../actors/config/config.ts";
@@ -8,6 +8,7 @@ import { brokenRules } from "../actors/config/rules.ts";
 import { messageOf } from "../actors/errors.ts";
 import { withLocalModules } from "../actors/play/env-modules.ts";
 import { readRunConfig } from "../actors/policy/saved-policy.ts";
+import { lockRun } from "../actors/supervisor/run-lock.ts";
 import { earlierReportName, type Report } from "../actors/training/report.ts";
 import { CONFIG_FILE, type RunFolder, reportFile } from "./run-folder.ts";
 
@@ -66,8 +67,21 @@ function checkGrows({ folder, config: { learner } }: RunFolder, lengthGiven: boo
   );
 }
 
-/** Writes a run's new length into its config. Adds the number of the last update to the name of a finished run's report. */
+/**
+ * Writes a run's new length into its config. Adds the number of the last update to the name of a finished run's report.
+ *
+ * @throws {Error} if the run is in progress; its files then stay as they are
+ */
 export function lengthenRun(run: RunFolder): void {
+  const lock = lockRun(run.folder);
+  try {
+    lengthen(run);
+  } finally {
+    lock.release();
+  }
+}
+
+function lengthen(run: RunFolder): void {
   const { folder, config } = run;
   const kept = readRunConfig(folder);
   const { updates, minutes } = config.learner;

@@ -1,7 +1,8 @@
 /** What a program does with a run and its newest policy. programs.test.ts runs whole programs. */
 import { afterAll, beforeAll, expect, test } from "bun:test";
-import { cpSync, readdirSync, renameSync, rmSync } from "node:fs";
+import { cpSync, existsSync, readdirSync, readFileSync, renameSync, rmSync } from "node:fs";
 import { join } from "node:path";
+import { lockRun } from "../../actors/supervisor/run-lock.ts";
 import { NewestPolicy } from "../../library/run.ts";
 import { train } from "../../library/train.ts";
 import { removeTemporaryFolders, temporaryFolder } from "../scripts/temporary.ts";
@@ -49,4 +50,15 @@ test("a policy that could not be loaded is loaded by the next call", async () =>
   renameSync(away, join(folder, "config.json"));
   expect((await newest.newest()).checkpoint).toBe(names().at(-1)!);
   newest.close();
+});
+
+test("a run in progress keeps its length when it is resumed at the same time", async () => {
+  const config = () => readFileSync(join(folder, "config.json"), "utf8");
+  const before = config();
+  const lock = lockRun(folder);
+  const refused = await train({ learner: { updates: 9 } }, { resume: folder }).catch(String);
+  lock.release();
+  expect(refused).toContain("is in use by process");
+  expect(config()).toBe(before);
+  expect(existsSync(join(folder, "report.json"))).toBe(true);
 });

@@ -64,7 +64,7 @@ describe("a finished run", () => {
     const run = oldRun(folder, [flag("learner.updates", "9"), flag("metrics.port", "0")]);
     expect(readdirSync(folder).sort()).toEqual(["config.json", "report.json"]);
     lengthenRun(run);
-    expect(readdirSync(folder).sort()).toEqual(["config.json", "report-u000006.json"]);
+    expect(readdirSync(folder).sort()).toEqual(["config.json", "lock.sqlite", "report-u000006.json"]);
     const { learner, metrics } = oldRun(folder, []).config;
     expect([learner.updates, metrics.port]).toEqual([9, config.metrics.port]);
     expect(learner).toEqual({ ...config.learner, updates: 9 });
