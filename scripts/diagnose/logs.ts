@@ -1,6 +1,8 @@
 /**
  * Reads the logs of other trainers: TRL's trainer_state.json, TensorBoard event files, CSV and JSON Lines, as W&B and verl write them.
  * Knows no metric's meaning.
+ *
+ * - A line or record that is cut at the end belongs to a trainer that is still writing, or was killed. It is left out.
  */
 import { existsSync, readdirSync, readFileSync, statSync } from "node:fs";
 import { basename, join } from "node:path";
@@ -88,12 +90,14 @@ function ofEvents(paths: readonly string[], log: LogBuilder): Log {
 
 /** A line is {step, name: value} (W&B's history), or {step, data: {name: value}} (verl's file logger). */
 function ofJsonLines(text: string, log: LogBuilder): Log {
-  for (const [i, line] of text.split("\n").entries()) {
+  const lines = text.split("\n");
+  for (const [i, line] of lines.entries()) {
     if (line.trim() === "") continue;
     let row: unknown;
     try {
       row = pythonJson(line);
     } catch {
+      if (i === lines.length - 1) break;
       throw new Error(`line ${i + 1} is not JSON`);
     }
     if (!isTree(row)) throw new Error(`line ${i + 1} is no object`);
@@ -110,7 +114,8 @@ function ofCsv(text: string, log: LogBuilder): Log {
   const columns = head.map((name) => name.replace(/^.* - (?=\S+$)/, ""));
   const repeated = columns.find((name, i) => columns.indexOf(name) !== i);
   if (repeated !== undefined) throw new Error(`it has several columns of ${repeated}; export one run`);
-  for (const cells of rows) {
+  const isCut = !text.endsWith("\n") && (rows.at(-1)?.length ?? 0) < head.length;
+  for (const cells of isCut ? rows.slice(0, -1) : rows) {
     log.addRow(Object.fromEntries(columns.map((name, i) => [name, cells[i] ?? ""])));
   }
   return log.finish("CSV");

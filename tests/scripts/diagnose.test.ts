@@ -188,6 +188,20 @@ describe("the log of another trainer", () => {
     expectVerl((await commandHere(["diagnose", path])).out, path, "JSON Lines");
   });
 
+  test.each<[string, string, RegExp]>([
+    [
+      "cut.jsonl",
+      '{"step": 1, "entropy": 2}\n{"step": 2, "entropy": 2}\n{"step": 3, "entr',
+      /after 2 points of JSON Lines/,
+    ],
+    ["cut.csv", "step,entropy,success\n1,2,0.5\n2,2,0.5\n3,0.", /after 2 points of CSV/],
+    ["whole.csv", "step,entropy,success\n1,2,0.5\n2,2,0.5\n3,2,0.5", /after 3 points of CSV/],
+  ])("%s: a line that is cut at the end is left out", async (name, text, points) => {
+    const { code, out } = await commandHere(["diagnose", written(name, text)]);
+    expect(code).toBe(0);
+    expect(out).toMatch(points);
+  });
+
   test("a score that is no share counts as success only if the flag says so; without success it says what that means", async () => {
     const rows = points.map((step) => `${step},${(3 * left(step - 12)).toFixed(4)},0.5`);
     const path = written("own.csv", `step,critic/score/mean,entropy\n${rows.join("\n")}\n`);
