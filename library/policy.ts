@@ -86,10 +86,12 @@ export const QUEUE_MAX = 256;
  * Loads a run's saved policy. The run may still be going on.
  *
  * @param folder  the run's
- * @throws {Error} in one line: there is no run or checkpoint, or the checkpoint is damaged or of another run.
+ * @throws {Error} in one line: an option is wrong, there is no run or checkpoint, or the checkpoint is damaged or of another run.
  */
 export async function loadPolicy(folder: string, options: PolicyOptions = {}): Promise<Policy> {
-  const { envs = [], checkpoint = null, slots = SLOTS, notice = () => {} } = options;
+  const { envs = [], checkpoint = null, slots = SLOTS, queueMax = QUEUE_MAX, notice = () => {} } = options;
+  checkCount("slots", slots, 1);
+  checkCount("queueMax", queueMax, 0);
   for (const specifier of envs) await importEnvs(specifier, process.cwd());
   const config = withLocalModules(readRunConfig(folder));
   const saved = await savedPolicy(folder, config, checkpoint);
@@ -147,6 +149,12 @@ export class Policy {
    * @throws {Error} if the messages cannot be encoded or are too long, or too many replies wait
    */
   async reply(messages: readonly Message[], { temperature, seed, tokensMax }: ReplyOptions = {}): Promise<string> {
+    // JSON would turn such a number into null, which means the default.
+    for (const [name, value] of Object.entries({ temperature, seed, tokensMax })) {
+      if (value !== undefined && !Number.isFinite(value)) {
+        throw new ConfigError(`${name} must be a finite number, got ${value}; leave it out for the default`);
+      }
+    }
     const response = await this.complete({ messages, temperature, seed, max_tokens: tokensMax });
     const answer = (await response.json()) as {
       readonly error?: { readonly message: string };
@@ -309,14 +317,19 @@ export function checkedTag(name: string, options: unknown, compat: Compat = "str
   }
 }
 
-/** @throws {ConfigError} if a count is below 1 or the last board's seed above 2^32 - 1 */
+/** @throws {ConfigError} if a count is not a whole number of at least 1, or a board's seed not one of 0 to 2^32 - 1 */
 export function checkBoards(episodes: number, seed: number, samples: number): void {
-  for (const [name, count] of Object.entries({ episodes, samples })) {
-    if (count < 1) throw new ConfigError(`${name} must be at least 1, got ${count}`);
-  }
+  checkCount("episodes", episodes, 1);
+  checkCount("samples", samples, 1);
+  checkCount("seed", seed, 0);
   if (seed + episodes <= 2 ** 32) return;
   const first = Math.max(0, 2 ** 32 - episodes);
   throw new ConfigError(
     `seed ${seed}: the last of ${episodes} boards would have a seed above ${2 ** 32 - 1}; start at ${first} or lower`,
   );
+}
+
+function checkCount(name: string, count: number, least: number): void {
+  if (Number.isInteger(count) && count >= least) return;
+  throw new ConfigError(`${name} must be a whole number of at least ${least}, got ${count}`);
 }

@@ -3,6 +3,7 @@ import { afterAll, beforeAll, expect, test } from "bun:test";
 import { cpSync, existsSync, readdirSync, readFileSync, renameSync, rmSync } from "node:fs";
 import { join } from "node:path";
 import { lockRun } from "../../actors/supervisor/run-lock.ts";
+import { loadPolicy, type ReplyOptions } from "../../library/policy.ts";
 import { NewestPolicy } from "../../library/run.ts";
 import { train } from "../../library/train.ts";
 import { removeTemporaryFolders, temporaryFolder } from "../scripts/temporary.ts";
@@ -61,4 +62,11 @@ test("a run in progress keeps its length when it is resumed at the same time", a
   expect(refused).toContain("is in use by process");
   expect(config()).toBe(before);
   expect(existsSync(join(folder, "report.json"))).toBe(true);
+});
+
+test("a reply's numbers are not replaced by their defaults where they are none", async () => {
+  using policy = await loadPolicy(folder);
+  const ask = (options: ReplyOptions) => policy.reply([{ role: "user", content: "1 left" }], options).catch(String);
+  expect(await ask({ seed: Number.NaN })).toContain("seed must be a finite number, got NaN");
+  expect(await ask({ tokensMax: Number.POSITIVE_INFINITY })).toContain("tokensMax must be a finite number");
 });

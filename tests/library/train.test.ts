@@ -48,3 +48,19 @@ test("a run is resumed from its folder, with nothing that names another", async 
   expect(await messageOf(train({}, { resume: folder }))).toBe(`no run in ${folder}: there is no config.json`);
   expect(await messageOf(train({}, { resume: folder, preset: "quickstart" }))).toStartWith("resume names the folder");
 });
+
+test.each([
+  [{ episodes: 0 }, "episodes must be a whole number of at least 1, got 0"],
+  [{ episodes: 1.5 }, "episodes must be a whole number of at least 1, got 1.5"],
+  [{ samples: Number.NaN }, "samples must be a whole number of at least 1, got NaN"],
+  [{ seed: -1 }, "seed must be a whole number of at least 0, got -1"],
+])("an evaluation on the boards %j is refused", async (boards, message) => {
+  expect(await messageOf(evaluate("random", { tag: "Bandit" }, boards))).toBe(message);
+});
+
+test.each([
+  [{ slots: 0 }, "slots must be a whole number of at least 1, got 0"],
+  [{ queueMax: -1 }, "queueMax must be a whole number of at least 0, got -1"],
+])("a policy with %j is refused: its replies would wait for ever, or fail", async (options, message) => {
+  expect(await messageOf(loadPolicy("runs/none", options))).toBe(message);
+});

@@ -241,14 +241,14 @@ describe("a run's policy", () => {
 describe("refused with exit code 2 and one line", () => {
   test.each([
     [["--env", "Sokobann", "--policy", "random"], /unknown env tag "Sokobann"; nearest: .*SimpleSokoban/],
-    [["--policy", "random", "--samples", "0"], /samples must be at least 1, got 0/],
+    [["--policy", "random", "--samples", "0"], /samples must be a whole number of at least 1, got 0/],
     [["--policy", "random", "--env.mix=[]"], /takes env.options and env.actionsMax only; leave it out/],
     [
       ["--policy", "nowhere"],
       /no run in nowhere: --policy takes random, optimal, expert, the folder of a run, openai:MODEL or anthropic:MODEL/,
     ],
     [["--env", "FrozenLake"], /name who plays/],
-    [["--policy", "random", "--episodes", "0"], /episodes must be at least 1, got 0/],
+    [["--policy", "random", "--episodes", "0"], /episodes must be a whole number of at least 1, got 0/],
     [["--policy", "random", "--episodes", "9", "--seed", "4294967290"], /start at 4294967287 or lower/],
     [["--policy", "random", "--checkpoint", "u000001"], /--checkpoint is for a run's policy, not for random/],
     [["--policy", "optimal", "--env", "game_2048"], /game_2048 has no optimal player; use random/],
