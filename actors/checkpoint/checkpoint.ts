@@ -3,7 +3,8 @@
  *
  *   FOLDER/u000120/policy.safetensors      parameters under Hugging Face's names
  *                  critic.safetensors      the critic's, if there is one
- *                  optimizer.safetensors   the optimizer's moments, flat, in the order of the parameters in memory
+ *                  optimizer.safetensors   the optimizer's moments, flat, in the order of the parameters in memory; above 4 GiB a
+ *                                          file for each: optimizer.policy.moment.safetensors, …
  *                  state.json              model, tokenizer, optimizer steps, and the learner's own state
  *                  SHA256SUMS              digests of these files, in the format of sha256sum
  *

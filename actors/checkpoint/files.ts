@@ -56,6 +56,12 @@ const StateFile = z.strictObject({
 const STATE = "state.json";
 const OPTIMIZER = "optimizer.safetensors";
 const MOMENTS = ["moment", "variance"] as const;
+/** Where one file of all moments would be too large, each has a file. @param name  "policy.moment" */
+const momentFile = (name: string): string => `optimizer.${name}.safetensors`;
+/** Bun's largest array, which a file is read into. */
+const FILE_BYTES_MAX = 2 ** 32;
+/** More than the header of a file of moments takes. */
+const HEADER_BYTES = 4096;
 
 /**
  * Parts of each file, by its name. They are views of `checkpoint`'s arrays, because gigabytes should not be copied.
@@ -63,7 +69,10 @@ const MOMENTS = ["moment", "variance"] as const;
  * @throws {TypeError} naming the part of `state` that JSON cannot hold
  * @throws {RangeError} if the length of an array differs from the number of parameters
  */
-export function encodeCheckpoint(checkpoint: Checkpoint): ReadonlyMap<string, readonly Uint8Array[]> {
+export function encodeCheckpoint(
+  checkpoint: Checkpoint,
+  fileBytesMax = FILE_BYTES_MAX,
+): ReadonlyMap<string, readonly Uint8Array[]> {
   const { update, model, tokenizer, policy, critic, criticHead = "value", state, served = null } = checkpoint;
   checkJson(state, "state");
   const steps = { policy: policy.step, critic: critic?.step ?? null };
@@ -75,7 +84,9 @@ export function encodeCheckpoint(checkpoint: Checkpoint): ReadonlyMap<string, re
   const files = new Map([["policy.safetensors", encodeNetwork(model, policy)]]);
   if (critic !== null) files.set("critic.safetensors", encodeNetwork({ ...model, head: criticHead }, critic));
   const moments = [...momentTensors("policy", policy), ...(critic === null ? [] : momentTensors("critic", critic))];
-  files.set(OPTIMIZER, safetensorsParts(moments));
+  const bytes = moments.reduce((sum, [, { values }]) => sum + values.byteLength, HEADER_BYTES);
+  if (bytes <= fileBytesMax) files.set(OPTIMIZER, safetensorsParts(moments));
+  else for (const moment of moments) files.set(momentFile(moment[0]), safetensorsParts([moment]));
   files.set(STATE, stateFile(common));
   return files;
 }
@@ -124,15 +135,23 @@ export function decodeCheckpoint(files: ReadonlyMap<string, Uint8Array>): Checkp
   if (steps.critic !== null) {
     parts.push({ name: "critic", model: { ...model, head: criticHead }, step: steps.critic });
   }
-  const moments = readSafetensors(file(OPTIMIZER), OPTIMIZER);
   const lengths = parts.flatMap(({ name, model }) =>
     MOMENTS.map((part) => [`${name}.${part}`, [parameterCount(model)]] as const),
   );
-  checkTensors(moments, new Map(lengths));
+  const ofFiles = files.has(momentFile(lengths[0]![0]))
+    ? lengths.map((length) => [momentFile(length[0]), [length]] as const)
+    : [[OPTIMIZER, lengths] as const];
+  const moments = new Map(
+    ofFiles.flatMap(([name, held]) => {
+      const read = readSafetensors(file(name), name);
+      checkTensors(read, new Map(held));
+      return [...read.tensors];
+    }),
+  );
   const [policy, critic = null] = parts.map(({ name, model, step }): NetworkMemory => {
     const parameters = layParameters(model);
     readHuggingFace(model, parameters, readSafetensors(file(`${name}.safetensors`), `${name}.safetensors`));
-    const [moment, variance] = MOMENTS.map((part) => moments.tensors.get(`${name}.${part}`)!.values);
+    const [moment, variance] = MOMENTS.map((part) => moments.get(`${name}.${part}`)!.values);
     return { parameters: parameters.flat, moment: moment!, variance: variance!, step };
   });
   return {
