@@ -3,6 +3,7 @@
  *
  * - There is no queue: a slow reader gets larger messages, less often.
  * - The id of a message is the cursor after it, where a reader that reconnects (`Last-Event-ID`) continues.
+ * - A cursor beyond the end of the record is of another record, which had this port or this folder before. Then all data is sent.
  * - Every metric value is sent. Of more than `EVENTS_MAX` events or `EPISODES_MAX` episodes at once, only the newest are sent.
  */
 import type { SSEStreamingApi } from "hono/streaming";
@@ -25,6 +26,11 @@ export function parseCursor(text: string): Cursor {
   return { points, events, episodes };
 }
 
+const START: Cursor = { points: 0, events: 0, episodes: 0 };
+
+const isBeyond = (cursor: Cursor, end: Cursor): boolean =>
+  cursor.points > end.points || cursor.events > end.events || cursor.episodes > end.episodes;
+
 export interface StreamOptions {
   readonly store: Store;
   readonly clock: Clock;
@@ -37,7 +43,7 @@ export async function streamRun(
   stream: SSEStreamingApi,
   { store, clock, since, signal }: StreamOptions,
 ): Promise<void> {
-  let cursor = since;
+  let cursor = isBeyond(since, store.cursor()) ? START : since;
   // Actor reports replace each other: a reader gets only the newest.
   let actorsAtMs = 0;
   let wake = () => {};

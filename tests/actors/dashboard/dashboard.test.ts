@@ -264,6 +264,19 @@ describe("/api/stream", () => {
     ]);
   });
 
+  test("sends all of a record that is shorter than the one which the reader knew", async () => {
+    stage.startRun();
+    stage.run.metrics(1, { "train/success": 0.25 });
+    stage.sink.flush();
+    const answer = await stage.app.request("/api/stream?since=500.0.0");
+    const reading = follow(answer, 2);
+    stage.run.metrics(2, { "train/success": 0.5 });
+    expect((await reading).map(({ id, data }) => [id, data["points"]])).toEqual([
+      ["1.0.0", [["train/success", "learner", 1, 0.25]]],
+      ["2.0.0", [["train/success", "learner", 2, 0.5]]],
+    ]);
+  });
+
   test("ends when the page is closed down", async () => {
     stage.startRun();
     const answer = await stage.app.request("/api/stream");
