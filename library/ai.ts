@@ -113,11 +113,19 @@ export function agentEnv<Task, C extends Record<string, unknown> = Record<string
     open(options, seeds) {
       const given = task(options, seeds);
       return new AgentGame(given, async (ask, signal) => {
-        const result = await agent(agentModel(env.tag, ask), given, signal);
-        return typeof result === "number" ? { reward: result, success: result > 0 } : result;
+        return resultOf(env.tag, await agent(agentModel(env.tag, ask), given, signal));
       });
     },
   });
+}
+
+/** @throws {TypeError} if the agent, which may be untyped code, returned something else: a missing reward is none of 0 */
+function resultOf(tag: string, result: number | AgentResult): AgentResult {
+  if (typeof result === "number") return { reward: result, success: result > 0 };
+  const { reward, success } = (result ?? {}) as Partial<AgentResult>;
+  if (typeof reward === "number" && typeof success === "boolean") return { reward, success };
+  const text = `the agent of ${tag} returned ${Bun.inspect(result, { depth: 1, compact: true })}`;
+  throw new TypeError(`${text}; return the reward, or an object with reward (a number) and success (a boolean)`);
 }
 
 /** A model that sends the policy only what each call adds to the call before. */

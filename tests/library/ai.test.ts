@@ -93,6 +93,27 @@ test("a result that is a number is the reward, and solved if it is positive", as
   expect(await effectOf("3")).toMatchObject({ reward: 0, done: true, success: false });
 });
 
+test.each([
+  [undefined, "undefined"],
+  [{ reward: 1 }, "{ reward: 1 }"],
+  [{ reward: "1", success: true }, '{ reward: "1", success: true }'],
+])("a result of %j fails the episode: it is no reward of 0", async (result, shown) => {
+  const careless = agentEnv({
+    tag: "Careless",
+    instruction: "",
+    actionsMax: 2,
+    task: () => null,
+    async agent(model) {
+      await generateText({ model, prompt: "?" });
+      return result as never;
+    },
+    random: () => "0",
+  });
+  const game = careless.make({}, "strict").open({ layout: 3, dynamics: 0 }) as OutsideGame;
+  await game.start();
+  expect(await messageOf(game.act("1"))).toStartWith(`the agent of Careless returned ${shown}; return the reward`);
+});
+
 test("generateText: the trained policy calls the tool, reads its result and answers", async () => {
   const model = bunraku(policy, { env: "Doors" });
   const { steps, text } = await openDoor(model, "B");
