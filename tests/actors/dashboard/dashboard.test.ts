@@ -277,6 +277,15 @@ describe("/api/stream", () => {
     ]);
   });
 
+  test("is not opened by HEAD, so that as many as are allowed take no place of a reader", async () => {
+    stage.startRun();
+    for (let n = 0; n < 64; n++) {
+      const answer = await stage.app.request("/api/stream", { method: "HEAD" });
+      expect([answer.status, answer.headers.get("Content-Type")]).toEqual([200, "text/event-stream"]);
+    }
+    expect((await stage.app.request("/api/stream")).status).toBe(200);
+  });
+
   test("ends when the page is closed down", async () => {
     stage.startRun();
     const answer = await stage.app.request("/api/stream");
