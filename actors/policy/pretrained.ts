@@ -12,7 +12,7 @@ import { CheckpointFormatError, readModelConfig } from "../../model/checkpoint/c
 import { findTensors, readTensors } from "../../model/checkpoint/hugging-face.ts";
 import { SafetensorsSource } from "../../model/checkpoint/safetensors-source.ts";
 import type { ModelConfig } from "../../model/policy/model-config.ts";
-import type { Parameters } from "../../model/policy/parameters.ts";
+import { type Parameters, parameterCount } from "../../model/policy/parameters.ts";
 import { pretrainedDialogue, type TokenizerFiles } from "../../model/text/chat-template.ts";
 import type { Dialogue } from "../../model/text/dialogue.ts";
 import { schemaFaults } from "../errors.ts";
@@ -51,10 +51,22 @@ export function tokenizerFiles(folder: string): TokenizerFiles {
   };
 }
 
+/** Parameters that one array holds, and one file with its header: both have less than 4 GiB in Bun. */
+const PARAMETERS_MAX = 2 ** 30 - 2 ** 20;
+
 /** Checks everything but the values of the weights. @param model  of the folder, if it was read already @throws {CheckpointFormatError} */
 export async function checkPretrained(folder: string, model = readPretrained(folder).model): Promise<void> {
+  const count = parameterCount(model);
+  if (count > PARAMETERS_MAX) {
+    const text = `it has ${millions(count)} million parameters, and this program holds at most ${millions(PARAMETERS_MAX)} million, 4 GiB in float32`;
+    throw new CheckpointFormatError(
+      `cannot use the model of ${folder}: ${text}; choose a smaller one, or a server that trains it (--engine tinker)`,
+    );
+  }
   await withShards(folder, async (shards) => void findTensors(model, shards, folder));
 }
+
+const millions = (count: number): string => String(Math.round(count / 1e6));
 
 /** Fills `parameters` with the folder's weights. @throws {CheckpointFormatError} naming file and tensor. */
 export async function loadPretrained(folder: string, model: ModelConfig, parameters: Parameters): Promise<void> {

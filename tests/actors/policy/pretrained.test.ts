@@ -206,6 +206,11 @@ describe("a folder that is broken", () => {
       /cannot read DIR\/model-00002-of-00002.safetensors, a part of the model's weights: ENOENT/,
     ],
     [
+      "more parameters than an array holds",
+      broken("qwen2", (at) => set(at("config.json"), { intermediate_size: 2 ** 26 })),
+      /^cannot use the model of DIR: it has \d{4} million parameters, and this program holds at most 1073 million, 4 GiB in float32; choose a smaller one, or a server that trains it \(--engine tinker\)$/,
+    ],
+    [
       "a pipe in place of a file",
       broken("qwen2", (at) => {
         rmSync(at("tokenizer.json"));
