@@ -214,7 +214,7 @@ function readValues(run: string): Map<number, MetricValues> {
   if (!hasRecord(run)) throw new UsageError(`no run in ${run}: there is no run.sqlite`);
   using store = recordOf(run);
   const envs = envNames(store.run()?.env ?? "").map((env) => partName("validate/success", "env", env));
-  return valuesByUpdate(store.series([...MEASURED, "validate/success", ...envs], 0));
+  return valuesByUpdate(store.series([...MEASURED, "validate/success", ...envs], 0), store.latest());
 }
 
 function described({ run, updates, verdict, notices, earlyStops, log }: Diagnosis): string {

@@ -12,6 +12,7 @@ import type { z } from "zod";
 import type { CostsAnswer, Series } from "../dashboard/answers.ts";
 import type { MetricName } from "../metrics/metrics.ts";
 import type { Point } from "../metrics-sink/records.ts";
+import { newestUpdate } from "./newest-update.ts";
 
 export type Costs = z.infer<typeof CostsAnswer>;
 type Amounts = Costs["total"];
@@ -37,8 +38,7 @@ const SECONDS_OF: Readonly<Record<keyof Costs["seconds"], MetricName>> = {
  * @param latest  the value of every metric and actor that was written last
  */
 export function costsOf(all: (name: MetricName) => readonly Series[], latest: readonly Point[]): Costs {
-  const updates: MetricName = "total/updates";
-  const newest = latest.find(({ name }) => name === updates)?.step ?? Number.POSITIVE_INFINITY;
+  const newest = newestUpdate(latest);
   const series = (name: MetricName) => all(name).map((one) => upTo(newest, one));
   const sums = <K extends string>(metrics: Readonly<Record<K, MetricName>>, of: (one: Series) => number) => {
     const entries = Object.entries<MetricName>(metrics).map(([key, name]) => {

@@ -69,6 +69,19 @@ test("judges a validation over a mix by the env that is solved least, as the run
   expect(out.split(sound)[1]).not.toContain("low_validation_success");
 });
 
+test("leaves out updates before a roll-back that were not repeated yet", async () => {
+  const back = record("back", (update) => Math.max(0, 1 - update / 30));
+  const store = new Store({ path: join(back, "run.sqlite"), durability: "normal", wallClock: () => 2000 });
+  const again = { "train/success": 0.3, "train/in_group_std": 2, "train/kept_groups": 1, "total/updates": 0 };
+  for (let step = 1; step <= 20; step++) {
+    const points = Object.entries(again).map(([name, value]) => ({ name, actor: "learner", step, value }));
+    store.write({ points, events: [], episodes: [] });
+  }
+  store.close();
+  const { out } = await commandHere(["diagnose", back]);
+  expect(out).toBe(`${back}: healthy after 20 updates\n  healthy all the time\n`);
+});
+
 test("names a config that is damaged", async () => {
   const path = record("damaged", () => 1);
   writeFileSync(join(path, "config.json"), '{"health": {');

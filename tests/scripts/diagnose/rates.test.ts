@@ -206,7 +206,7 @@ describe("the rates over many runs", () => {
   test("name a file that cannot be read", async () => {
     const [alarms, cut, text] = ["broken.json", "cut.parquet", "logs.csv"].map((name) => join(folder, name));
     for (const file of [alarms!, cut!, text!]) await Bun.write(file, '{"late": ');
-    const report = (file: string) => () => ratesReport(logs, { heldOut: null, alarms: file });
+    const report = (file: string) => () => ratesReport([], { heldOut: null, alarms: file });
     expect(report(alarms!)).toThrow(`${alarms} is no file of alarms`);
     expect(report(join(folder, "none.json"))).toThrow(`cannot read the alarms ${join(folder, "none.json")}: ENOENT`);
     expect(() => readLogs(cut!)).toThrow(`cannot read the logs ${cut}: is not a parquet file`);
