@@ -12,7 +12,10 @@ export interface Evaluated {
   readonly references: References;
 }
 
-/** A row for each policy and a column for each env; then a row of failures for each policy and env. */
+/**
+ * A row for each policy and a column for each env; then a row of failures for each policy and env. Where policies played an env with other
+ * options or boards, its references have several values, in the order of the policies.
+ */
 export function acrossEnvs(all: readonly Evaluated[]): string {
   const titles = new Map(
     all.map(({ policy, trained }) => [policy, trained === null ? policy : `${policy} (trained on ${trained})`]),
@@ -24,8 +27,8 @@ export function acrossEnvs(all: readonly Evaluated[]): string {
   };
   const referenceRow = (of: (one: References) => number | null) =>
     envs.map((env) => {
-      const value = of(all.find(({ result }) => result.name === env)!.references);
-      return value === null ? "unknown" : percent(value);
+      const values = all.filter(({ result }) => result.name === env).map(({ references }) => of(references));
+      return [...new Set(values.map((value) => (value === null ? "unknown" : percent(value))))].join(" / ");
     });
   const success = [
     ["success", ...envs],
