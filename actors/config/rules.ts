@@ -281,8 +281,9 @@ function* filterRules(filter: RunConfig["learner"]["filter"], rollout: RunConfig
     const least = Math.ceil(10_000 / groups) / 10_000;
     yield { path, text: `${value} of ${groups} groups is less than one group; raise it to ${least} or more` };
   }
-  if (groupSize < 2 && (strategy === "top_ratio" || metric === "reward_variance")) {
-    const text = `${strategy} ranks groups by the std of their rewards, and a group of 1 has no std; use strategy all`;
+  const ranksByReward = strategy === "top_ratio" || metric === "reward_variance";
+  if (groupSize < 2 && (ranksByReward || metric === "entropy_variance")) {
+    const text = `${strategy} ranks groups by the std of their ${ranksByReward ? "rewards" : "entropies"}, and a group of 1 has no std; use strategy all`;
     yield { path: "learner.filter.strategy", text };
   }
 }

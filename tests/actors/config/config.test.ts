@@ -217,6 +217,10 @@ describe("rules across keys", () => {
       "rollout: {groups: 49}\nlearner: {filter: {value: 0.01}}",
       "learner.filter.value: 0.01 of 49 groups is less than one group; raise it to 0.0205 or more",
     ],
+    [
+      "rollout: {groupSize: 1}\nlearner: {algorithm: ppo, filter: {strategy: top_k, metric: entropy_variance}}",
+      "learner.filter.strategy: top_k ranks groups by the std of their entropies, and a group of 1 has no std; use strategy all",
+    ],
     ["learner: {filter: {value: 4}}", "learner.filter.value: top_ratio takes a share above 0 and up to 1, got 4"],
     [
       "learner: {filter: {strategy: top_k_abs, value: 17}}",
