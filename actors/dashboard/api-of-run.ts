@@ -1,7 +1,8 @@
 /** Makes the API's context from a run's config and folder. */
 import { basename, dirname, join, resolve } from "node:path";
 import { envTags } from "../../envs/registry.ts";
-import type { Legend } from "../../envs/tag.ts";
+import { type Legend, TagError } from "../../envs/tag.ts";
+import { CheckpointFormatError } from "../../model/checkpoint/config.ts";
 import { type RunConfig, runKeys, shownValue } from "../config/config.ts";
 import { episodeRules, playedEnvs, tagOf } from "../play/envs-of-run.ts";
 import { policyOf } from "../policy/policy-of-run.ts";
@@ -11,13 +12,17 @@ import type { ApiContext } from "./api.ts";
 import { Ratings } from "./ratings.ts";
 import { NearbyRuns } from "./runs.ts";
 
-/** @throws {Error} if the policy's tokenizer cannot be read */
-export function apiContextOf(config: RunConfig, folder: string): Omit<ApiContext, "store"> {
+/** @param notice  called with what the page lacks, because a part of the run is gone */
+export function apiContextOf(
+  config: RunConfig,
+  folder: string,
+  notice: (text: string) => void = () => {},
+): Omit<ApiContext, "store"> {
   const path = resolve(folder);
   return {
     setup: () => setupOf(config, folder),
-    play: playOf(config),
-    dialogue: policyOf(config).dialogue,
+    play: playOf(config, notice),
+    dialogue: dialogueOf(config, notice),
     nearby: new NearbyRuns(dirname(path), basename(path)),
     ratings: new Ratings(join(path, "ratings.jsonl")),
   };
@@ -30,13 +35,30 @@ function setupOf(config: RunConfig, folder: string): SetupAnswer {
   return { starts: readStarts(folder), settings };
 }
 
-function playOf(config: RunConfig): PlayAnswer {
-  // An env whose module is unknown here is shown without replay.
+/** A pretrained model may have been removed since the run. */
+function dialogueOf(config: RunConfig, notice: (text: string) => void): ApiContext["dialogue"] {
+  try {
+    return policyOf(config).dialogue;
+  } catch (error) {
+    if (!(error instanceof CheckpointFormatError)) throw error;
+    notice(`episodes are shown without their tokens: ${error.message}`);
+    return null;
+  }
+}
+
+function playOf(config: RunConfig, notice: (text: string) => void): PlayAnswer {
+  // An env whose module is unknown here, or that has other options by now, is shown without replay.
   const envs = playedEnvs(config).flatMap(({ name, tag, options }) => {
     if (!envTags().includes(tag)) return [];
-    const made = tagOf(config, name);
-    const symbols = symbolsOf(made.wording.legend);
-    return { name, tag, options: { ...options }, symbols, rules: episodeRules(config, name, made) };
+    try {
+      const made = tagOf(config, name);
+      const symbols = symbolsOf(made.wording.legend);
+      return [{ name, tag, options: { ...options }, symbols, rules: episodeRules(config, name, made) }];
+    } catch (error) {
+      if (!(error instanceof TagError)) throw error;
+      notice(`episodes of ${name} are shown without replay: ${error.message}`);
+      return [];
+    }
   });
   return { compat: config.prompt.compat, envs };
 }

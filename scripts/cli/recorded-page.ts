@@ -21,7 +21,7 @@ export async function serveRecorded(folder: string, place: Place): Promise<Serve
   }
   const store = openRecord(folder);
   try {
-    const context = apiContextOf(known(readRunConfig(folder)), folder);
+    const context = apiContextOf(known(readRunConfig(folder)), folder, warn);
     const page = await serveDashboard({ ...place, store, clock: realClock, ...context });
     return {
       url: page.url,

@@ -1,0 +1,23 @@
+import { expect, test } from "bun:test";
+import { apiContextOf } from "../../../actors/dashboard/api-of-run.ts";
+import { configOf } from "../training/stage.ts";
+
+test("a run whose pretrained model is gone is shown without tokens", () => {
+  const config = configOf({});
+  const gone = { ...config, model: { ...config.model, path: "/nowhere/model" } };
+  const notices: string[] = [];
+  const { dialogue, play } = apiContextOf(gone, "run", (text) => notices.push(text));
+  expect([dialogue, play!.envs.length]).toEqual([null, 1]);
+  expect(notices).toEqual([
+    "episodes are shown without their tokens: cannot read a model from /nowhere/model: there is no such folder",
+  ]);
+});
+
+test("an env that has other options than at the time of the run is shown without replay", () => {
+  const config = configOf({ env: { tag: "Bandit" } });
+  const former = { ...config, env: { ...config.env, options: { former: 1 } } };
+  const notices: string[] = [];
+  const { dialogue, play } = apiContextOf(former, "run", (text) => notices.push(text));
+  expect([dialogue !== null, play!.envs]).toEqual([true, []]);
+  expect(notices).toEqual([expect.stringMatching(/^episodes of Bandit are shown without replay: .*"former"/)]);
+});
