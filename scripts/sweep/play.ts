@@ -4,7 +4,7 @@
  * - A run that fails does not stop the others.
  * - A run that has begun goes on with `--resume`: from its newest checkpoint, or from its start if it has none.
  */
-import { existsSync } from "node:fs";
+import { existsSync, readdirSync, rmdirSync } from "node:fs";
 import { join } from "node:path";
 import { isDeepStrictEqual } from "node:util";
 import { readRunConfig } from "../../actors/policy/saved-policy.ts";
@@ -18,9 +18,17 @@ import { isFinished } from "./table.ts";
 
 const ENTRY = join(import.meta.dir, "../run.ts");
 
-/** @throws {UsageError} if a folder holds a run with other settings: its figures would be those of another experiment. */
+/**
+ * Removes an empty folder: its run was killed before it had written its config.
+ *
+ * @throws {UsageError} if a folder holds a run with other settings: its figures would be those of another experiment.
+ */
 export function checkFolder({ folder, config }: PlannedRun): void {
   if (!existsSync(folder)) return;
+  if (readdirSync(folder).length === 0) {
+    rmdirSync(folder);
+    return;
+  }
   const kept = readRunConfig(folder) as unknown as Record<string, unknown>;
   const other = Object.entries(config).find(([section, values]) => !isDeepStrictEqual(kept[section], values));
   if (other === undefined) return;

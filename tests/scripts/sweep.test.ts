@@ -8,6 +8,7 @@ import { lockRun } from "../../actors/supervisor/run-lock.ts";
 import { newRun } from "../../library/run-folder.ts";
 import { meanOf, shareOf, studentT } from "../../model/interval.ts";
 import { planSweep } from "../../scripts/sweep/plan.ts";
+import { checkFolder } from "../../scripts/sweep/play.ts";
 import { LONG } from "../e2e/run-process.ts";
 import { CommandProcess, command, commandHere, root } from "./command.ts";
 import { removeTemporaryFolders, temporaryFolder } from "./temporary.ts";
@@ -140,6 +141,14 @@ describe("what it refuses, in one line", () => {
       /^error: .*bandit-s1 holds a run with other settings of learner; choose another --out, or .*\n$/,
     );
   });
+});
+
+test("a run that was killed before it had written its config is played", async () => {
+  const out = join(folder, "early");
+  const { runs } = await planSweep(sweepFile({ presets: ["bandit"], seeds: [1] }), out, []);
+  mkdirSync(runs[0]!.folder, { recursive: true });
+  checkFolder(runs[0]!);
+  expect(existsSync(runs[0]!.folder)).toBe(false);
 });
 
 /** A finished run as `bun run cluster` leaves it, with this success at its end. */
