@@ -3,10 +3,18 @@
  *
  * - Size and seed decide the full grid and the order of blanking; both equal RAGEN-2's.
  * - `unique` blanks only cells that keep the solution unique; RAGEN-2 claims this and does not check it.
+ * - Every search is limited, so each board is made in seconds.
  *
  * Source: RAGEN-2 ragen/env/sudoku.
  */
 import { PythonRandom } from "../rng/mt19937.ts";
+
+/**
+ * Most cells that one search visits, for a full grid and for the number of solutions. Boards of 9 by 9 take hundreds, boards of 16 by 16
+ * sometimes so many that the search never ends.
+ */
+const FILL_CELLS_MAX = 50_000;
+const COUNT_CELLS_MAX = 5000;
 
 export interface Puzzle {
   readonly size: number;
@@ -18,8 +26,7 @@ export interface Puzzle {
 /** @param blanks  blank cells; with `unique` there may be fewer. */
 export function generateSudoku(size: number, blanks: number, unique: boolean, seed: number): Puzzle {
   const random = new PythonRandom(seed);
-  const solution = new Array<number>(size * size).fill(0);
-  fill(solution, size, 0, random);
+  const solution = filled(size, random);
   const cells = solution.map((_, cell) => cell);
   random.shuffle(cells);
   const initial = [...solution];
@@ -33,15 +40,26 @@ export function generateSudoku(size: number, blanks: number, unique: boolean, se
   return { size, initial, solution };
 }
 
-/** Backtracking in row-major order; at each cell it shuffles all values and tries them. */
-function fill(grid: number[], size: number, cell: number, random: PythonRandom): boolean {
+/** A full grid. A search that takes too long starts again. RAGEN-2's goes on: on some boards of 16 by 16 without an end in sight. */
+function filled(size: number, random: PythonRandom): number[] {
+  for (;;) {
+    const grid = new Array<number>(size * size).fill(0);
+    if (fill(grid, size, 0, random, { left: FILL_CELLS_MAX })) return grid;
+  }
+}
+
+/** Backtracking in row-major order; at each cell it shuffles all values and tries them. @param cells  how many it may still visit */
+function fill(grid: number[], size: number, cell: number, random: PythonRandom, cells: { left: number }): boolean {
   if (cell === grid.length) return true;
+  if (cells.left === 0) return false;
+  cells.left--;
   const candidates = Array.from({ length: size }, (_, i) => i + 1);
   random.shuffle(candidates);
   for (const value of candidates) {
     if (conflicts(grid, size, cell, value).length > 0) continue;
     grid[cell] = value;
-    if (fill(grid, size, cell + 1, random)) return true;
+    if (fill(grid, size, cell + 1, random, cells)) return true;
+    if (cells.left === 0) return false;
     grid[cell] = 0;
   }
   return false;
@@ -72,7 +90,7 @@ export function candidatesOf(grid: readonly number[], size: number, cell: number
   );
 }
 
-/** The number of solutions, at most `most`. */
+/** The number of solutions, at most `most`; `most` too if the search takes too long. */
 export function solutionCount(grid: readonly number[], size: number, most: number): number {
   return new Counter(grid, size, most).count();
 }
@@ -82,6 +100,7 @@ class Counter {
   readonly #grid: number[];
   readonly #size: number;
   readonly #most: number;
+  #cellsLeft = COUNT_CELLS_MAX;
   /** Values used in each row, column and box: bit v - 1. */
   readonly #rows: number[];
   readonly #cols: number[];
@@ -104,6 +123,7 @@ class Counter {
   }
 
   #search(found: number): number {
+    if (this.#cellsLeft-- === 0) return this.#most;
     let chosen = -1;
     let free = 0;
     let fewest = 33;
