@@ -255,11 +255,12 @@ function lineMarkup(
   yOf: (value: number) => number,
   width: number,
 ): string[] {
-  // Keeps the lowest, highest, first and last point of each column of pixels: no spike is lost.
-  const kept = thin(steps, means, 4 * Math.floor(width)) ?? [...steps.keys()];
+  // Keeps the lowest, highest, first and last point of each column of pixels: neither the line nor an edge of the band loses a spike.
+  const keptOf = (values: readonly number[]) => thin(steps, values, 4 * Math.floor(width)) ?? [...steps.keys()];
   const points = (values: readonly number[]) =>
-    kept.map((i) => `${rounded(xOf(steps[i]!))},${rounded(yOf(values[i]!))}`);
-  const hasBand = kept.some((i) => lows[i] !== highs[i]);
+    keptOf(values).map((i) => `${rounded(xOf(steps[i]!))},${rounded(yOf(values[i]!))}`);
+  const kept = keptOf(means);
+  const hasBand = steps.some((_, i) => lows[i] !== highs[i]);
   const band = [...points(lows), ...points(highs).reverse()].join(" ");
   const isDotted = kept.length === 1 || width / kept.length >= 12;
   return [

@@ -232,6 +232,19 @@ describe("a long series", () => {
       expect(Math.max(...near.map((one) => one.bottom))).toBeGreaterThanOrEqual(bottom - 0.01);
     }
   });
+
+  test("of a group has spikes in its band that its mean does not have", async () => {
+    const spike = (sign: number) =>
+      upTo(20_000, (step) => (step === 7777 ? 100 * sign : Math.sin(step * 12.9898) * 10));
+    const seeds = [1, -1].map((sign) => record(`spike${sign}`, { "train/grad_norm": spike(sign) }));
+    const svg = await draw("--group", `A=${seeds.join(",")}`, "--metrics", "train/grad_norm");
+    const ys = bandsOf(panelOf(svg, "train/grad_norm"))[0]!.points.map(([, y]) => y!);
+    const [line] = curvesOf(panelOf(svg, "train/grad_norm"));
+    const middle = line!.points[0]![1]!;
+    const reach = Math.max(...line!.points.map(([, y]) => Math.abs(y! - middle)));
+    expect(middle - Math.min(...ys)).toBeGreaterThan(5 * reach);
+    expect(Math.max(...ys) - middle).toBeGreaterThan(5 * reach);
+  });
 });
 
 describe("the file", () => {
