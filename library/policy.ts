@@ -283,8 +283,14 @@ function envWithOverrides(config: RunConfig, asked: Tree): RunConfig["env"] {
   const same = name === trained.tag;
   const options = { ...(same ? trained.options : {}), ...(asked["options"] as Tree | undefined) };
   const tag = checkedTag(name, options, prompt.compat);
-  const budgets = same ? {} : { actionsMax: tag.actionsMax, ...fileBudgets(name) };
+  const budgets = same ? {} : { ...standardBudgets(trained.tag), actionsMax: tag.actionsMax, ...fileBudgets(name) };
   return checkedEnv({ ...trained, ...budgets, ...asked, tag: name, options });
+}
+
+/** The defaults of the budgets that are a tag's own: another env does not have the one turn of Bandit. */
+function standardBudgets(tag: string): Tree {
+  const own = Object.keys(fileBudgets(tag));
+  return Object.fromEntries(Object.entries(EnvConfig.parse({})).filter(([key]) => own.includes(key)));
 }
 
 /** One env of a run's mix, as if the run had played that env alone. */

@@ -70,3 +70,12 @@ test("a reply's numbers are not replaced by their defaults where they are none",
   expect(await ask({ seed: Number.NaN })).toContain("seed must be a finite number, got NaN");
   expect(await ask({ tokensMax: Number.POSITIVE_INFINITY })).toContain("tokensMax must be a finite number");
 });
+
+test("another env is evaluated with budgets of its own, not with the one turn of the run's env", async () => {
+  using policy = await loadPolicy(folder);
+  expect(policy.config.env).toMatchObject({ tag: "Bandit", turnsMax: 1, actionsMax: 1, actionsPerTurnMax: 1 });
+  const budgets = (tag: string) => policy.evaluated({ env: { tag } }).env;
+  expect(budgets("SimpleSokoban")).toMatchObject({ turnsMax: 5, actionsMax: 10, actionsPerTurnMax: 5 });
+  expect(budgets("game_2048")).toMatchObject({ turnsMax: 800, actionsMax: 700, actionsPerTurnMax: 1 });
+  expect(budgets("Bandit")).toMatchObject({ turnsMax: 1, actionsMax: 1, actionsPerTurnMax: 1 });
+});
