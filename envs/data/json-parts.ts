@@ -12,6 +12,8 @@ const MEMBER_BYTES_MAX = 64 * 2 ** 20;
 
 const [OPEN_BRACKET, CLOSE_BRACKET, OPEN_BRACE, CLOSE_BRACE] = [0x5b, 0x5d, 0x7b, 0x7d];
 const [QUOTE, BACKSLASH, COMMA] = [0x22, 0x5c, 0x2c];
+/** What editors on Windows write before a text. */
+const BYTE_ORDER_MARK = [0xef, 0xbb, 0xbf];
 const isSpace = (byte: number) => byte === 0x20 || byte === 0x0a || byte === 0x0d || byte === 0x09;
 
 const closingOf = (opening: number) => (opening === OPEN_BRACE ? CLOSE_BRACE : CLOSE_BRACKET);
@@ -40,6 +42,7 @@ function* members(path: string, opening: number, what: string): Generator<string
     let inString = false;
     let escaped = false;
     let ended = false;
+    let isFirst = true;
     for (let count = readSync(file, chunk); count > 0; count = readSync(file, chunk)) {
       let start = 0;
       for (let i = 0; i < count; i++) {
@@ -49,7 +52,7 @@ function* members(path: string, opening: number, what: string): Generator<string
           else if (byte === BACKSLASH) escaped = true;
           else if (byte === QUOTE) inString = false;
         } else if (depth === 0) {
-          if (isSpace(byte)) continue;
+          if (isSpace(byte) || (isFirst && i < BYTE_ORDER_MARK.length && byte === BYTE_ORDER_MARK[i])) continue;
           if (ended || byte !== opening) throw new Error(ended ? "has data after its end" : `does not hold ${what}`);
           depth = 1;
           start = i + 1;
@@ -71,6 +74,7 @@ function* members(path: string, opening: number, what: string): Generator<string
         }
       }
       if (depth > 0) member.add(chunk.subarray(start, count));
+      isFirst = false;
     }
     if (!ended) throw new Error("ends in the middle of its data");
   } finally {

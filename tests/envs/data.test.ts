@@ -186,6 +186,15 @@ describe("members of a large JSON file", () => {
       { numRuns: 40 },
     ));
 
+  test("may follow a byte order mark, as lines may", async () => {
+    const marked = async (name: string, text: string) => file(name, new TextEncoder().encode(`\uFEFF${text}`));
+    expect([...jsonElements(await marked("marked.json", "[1, 2]"))]).toEqual([1, 2]);
+    const row = { target: 3, nums: [1, 2] };
+    const lines = await marked("marked.jsonl", JSON.stringify(row));
+    expect([...readRows(lines, Countdown)]).toEqual([row]);
+    expect(() => [...jsonElements(fixture("../data.test.ts"))]).toThrow("does not hold an array");
+  });
+
   test("are the entries that JSON.parse gives", () =>
     fc.assert(
       fc.asyncProperty(fc.dictionary(fc.string(), fc.jsonValue({ maxDepth: 3 })), spaces, async (entries, space) => {
