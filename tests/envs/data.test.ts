@@ -11,7 +11,7 @@ import { cached } from "../../envs/data/cached.ts";
 import { jsonElements, jsonEntries } from "../../envs/data/json-parts.ts";
 import { decodeColumn } from "../../envs/data/parquet-pages.ts";
 import { missingFile, readRows } from "../../envs/data/rows.ts";
-import { splitOfItem, splitOfSeed } from "../../envs/data/split.ts";
+import { itemsOfSplit, splitOfItem, splitOfSeed } from "../../envs/data/split.ts";
 
 const folder = mkdtempSync(join(tmpdir(), "rows-"));
 const file = async (name: string, content: string | Uint8Array<ArrayBuffer>) => {
@@ -247,6 +247,13 @@ describe("splits", () => {
       "train",
     ]);
     expect(splitOfSeed("all", 123)).toBe("all");
+  });
+
+  test("of a file without an item are an error that does not blame the split", () => {
+    const none = (items: string[], split: "all" | "train") => () => itemsOfSplit(items, split, String, "a.jsonl");
+    expect(none([], "all")).toThrow("a.jsonl: has no usable row; an env needs one at least");
+    const kept = Array.from({ length: 40 }, (_, i) => `${i}`).find((item) => splitOfItem(item) === "validation")!;
+    expect(none([kept], "train")).toThrow("none of 1 usable rows is in the split train; set split to all");
   });
 
   test("keep an eighth for validation, of any kind of text", () => {
