@@ -59,8 +59,10 @@ export class Store {
   /** @throws {Error} if the file cannot be opened, is no database, or has a newer schema than this version. */
   constructor({ path, durability, wallClock, bytesMax, readOnly = false }: StoreOptions) {
     this.#wallClock = wallClock;
+    let opened: Database | null = null;
     try {
-      this.#db = new Database(path, readOnly ? { readonly: true, strict: true } : { create: true, strict: true });
+      opened = new Database(path, readOnly ? { readonly: true, strict: true } : { create: true, strict: true });
+      this.#db = opened;
       this.#db.run(readOnly ? "PRAGMA query_only = 1" : "PRAGMA journal_mode = WAL");
       // Without this check, rows in a damaged part of the file would be lost silently, or the run would fail in the middle.
       const found = readOnly ? "ok" : (this.#db.query("PRAGMA quick_check(1)").values()[0]![0] as string);
@@ -68,6 +70,7 @@ export class Store {
         throw new Error(`it is damaged (${found.replaceAll("\n", " ")}); move it away to begin a new record`);
       this.isCurrent = schemaOf(this.#db, path) >= READABLE_SCHEMA || !readOnly;
     } catch (error) {
+      opened?.close();
       if (error instanceof SchemaError) throw error;
       throw new Error(`cannot open ${path}: ${(error as Error).message}`, { cause: error });
     }

@@ -27,9 +27,14 @@ export class RecordedRun {
   constructor(folder: string) {
     if (!hasRecord(folder)) throw new Error(`no run in ${folder}: there is no run.sqlite`);
     this.#store = recordOf(folder);
-    const facts = this.#store.run();
-    if (facts === null) throw new Error(`no run in ${folder}: its run.sqlite is of a run that never started`);
-    this.facts = facts;
+    try {
+      const facts = this.#store.run();
+      if (facts === null) throw new Error(`no run in ${folder}: its run.sqlite is of a run that never started`);
+      this.facts = facts;
+    } catch (error) {
+      this.#store.close();
+      throw error;
+    }
   }
 
   /** In the order they were written. */

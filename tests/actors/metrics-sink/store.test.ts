@@ -6,6 +6,7 @@ import { join } from "node:path";
 import { overviewOf } from "../../../actors/dashboard/overview.ts";
 import { Store } from "../../../actors/metrics-sink/store.ts";
 import { actorView, playedRow } from "./fake-run.ts";
+import { openFilesIn } from "./open-files.ts";
 
 let directory: string;
 let now: number;
@@ -182,6 +183,15 @@ describe("Store", () => {
     expect(() => open()).toThrow(
       `cannot read ${path}: it has schema 99, and this version of Bunraku reads up to 6. Use the version that wrote it, or a newer one.`,
     );
+  });
+
+  test("closes a file that it refuses", () => {
+    open().close();
+    const db = new Database(join(directory, "run.sqlite"));
+    db.run("PRAGMA user_version = 99");
+    db.close();
+    for (const refused of [open, openRecorded]) expect(() => refused()).toThrow("it has schema 99");
+    expect(openFilesIn(directory)).toEqual([]);
   });
 
   test("brings a file of an older schema up to date, in which an episode was one context and its words were not listed", () => {
