@@ -7,13 +7,14 @@ import { join } from "node:path";
 import type { EpisodeSummary } from "../../actors/dashboard/answers.ts";
 import type { EpisodeFilter } from "../../actors/metrics-sink/records.ts";
 import { withLocalModules } from "../../actors/play/env-modules.ts";
-import { episodeRules, tagOf } from "../../actors/play/envs-of-run.ts";
+import { envNames, episodeRules, tagOf } from "../../actors/play/envs-of-run.ts";
 import { limitOf } from "../../actors/play/play-turns.ts";
 import { whole } from "../../actors/policy/export.ts";
 import { readRunConfig } from "../../actors/policy/saved-policy.ts";
 import { chatsOf } from "../../actors/record/chat-lines.ts";
 import { EventFiles } from "../../actors/record/event-files.ts";
 import { RecordedRun } from "../../actors/record/recorded-run.ts";
+import { UsageError } from "../cli/options.ts";
 import { type Columns, named, type Row, TextFile, writeCsv, writeParquet } from "./tables.ts";
 
 export interface RecordsExport {
@@ -28,7 +29,7 @@ export type Counts = Readonly<Record<string, number>>;
 
 /** Event files: the run's metrics in `out`, the metrics per actor in `out/ACTOR`. */
 export function exportTensorboard({ folder, out }: RecordsExport): Promise<Counts> {
-  return reading(folder, out, (run, pending) => {
+  return reading(folder, out, {}, (run, pending) => {
     mkdirSync(pending);
     const events = new EventFiles(pending, run.facts.startedMs);
     for (const point of run.points()) events.add(point);
@@ -49,7 +50,7 @@ export function exportChats({ folder, out, episodes }: RecordsExport): Promise<C
     envs.set(name, env);
     return env;
   };
-  return reading(folder, out, (run, pending) => {
+  return reading(folder, out, episodes, (run, pending) => {
     const file = new TextFile(pending);
     const counts = { episodes: 0, chats: 0 };
     for (const { summary, row } of run.episodes({ ...episodes, failed: false })) {
@@ -158,7 +159,7 @@ function exportTables(
   { folder, out, episodes }: RecordsExport,
   write: (path: string, table: Table, rows: Iterable<Row>) => void | Promise<void>,
 ): Promise<Counts> {
-  return reading(folder, out, async (run, pending) => {
+  return reading(folder, out, episodes, async (run, pending) => {
     mkdirSync(pending, { recursive: true });
     const counts: Record<string, number> = {};
     for (const table of TABLES) {
@@ -175,12 +176,17 @@ function exportTables(
   });
 }
 
+/** @throws {UsageError} if the run has no env of the name in `filter` */
 async function reading(
   folder: string,
   out: string,
+  { env }: EpisodeFilter,
   write: (run: RecordedRun, pending: string) => Counts | Promise<Counts>,
 ): Promise<Counts> {
   using run = new RecordedRun(folder);
+  const envs = envNames(run.facts.env);
+  if (env !== undefined && !envs.includes(env))
+    throw new UsageError(`--env ${env}: ${folder} played no env of this name; name one of ${envs.join(", ")}`);
   let counts: Counts = {};
   await whole(out, async (pending) => {
     counts = await write(run, pending);

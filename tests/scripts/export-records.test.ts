@@ -212,6 +212,14 @@ print(json.dumps({
   120_000,
 );
 
+test("of an env that the run did not play is refused, and nothing is written", async () => {
+  const out = join(home, "other.jsonl");
+  const asked = ["export", "--run", folder, "--to", "jsonl", "--out", out, "--env", "bandit"];
+  const { code, err } = await commandHere(asked);
+  expect([code, existsSync(out)]).toEqual([2, false]);
+  expect(err).toBe(`error: --env bandit: ${folder} played no env of this name; name one of Bandit\n`);
+});
+
 describe("refuses in one line", () => {
   test.each([
     [["--run", "runs/none", "--to", "csv", "--out", "x"], "no run in runs/none: there is no run.sqlite"],
