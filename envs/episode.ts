@@ -10,7 +10,7 @@
  */
 
 import type { Effect, Ending, Env, EpisodeRules, Game, LocalEnv, LocalGame, OutsideGame, Turn } from "./env.ts";
-import { parseReply } from "./text/answer.ts";
+import { ACTION_SEPARATOR, parseReply } from "./text/answer.ts";
 
 /** @returns a promise for an outside game, which has to start first. */
 export function openEpisode(game: LocalGame, rules: EpisodeRules): LocalEnv;
@@ -62,7 +62,7 @@ class Episode implements Env {
     this.#game = game;
     this.#rules = rules;
     const actions = game.kind === "language" ? null : game.actions;
-    this.#byName = actions && new Map(actions.map((name, index) => [name.toLowerCase(), { name, index }]));
+    this.#byName = actions && actionsByName(actions);
     this.opening = game.render();
   }
 
@@ -140,6 +140,26 @@ class Episode implements Env {
     if (this.#actions >= this.#rules.actionsMax) return "actions";
     return this.#turns >= this.#rules.turnsMax ? "turns" : null;
   }
+}
+
+/**
+ * Actions by lower-case name.
+ *
+ * @throws {Error} if a reply could not choose one of them
+ */
+export function actionsByName(names: readonly string[]): ReadonlyMap<string, { name: string; index: number }> {
+  const byName = new Map(names.map((name, index) => [name.toLowerCase(), { name, index }]));
+  const unread = names.find((name, index) => {
+    return (
+      name === "" ||
+      name !== name.trim() ||
+      name.includes(ACTION_SEPARATOR) ||
+      byName.get(name.toLowerCase())!.index !== index
+    );
+  });
+  if (unread === undefined) return byName;
+  const text = `no reply can choose the action ${JSON.stringify(unread)} of ${JSON.stringify(names)}`;
+  throw new Error(`${text}; names must differ by more than case, and have no || and no space at an end`);
 }
 
 function record(turn: TurnInProgress, effect: Effect): Effect {

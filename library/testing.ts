@@ -5,6 +5,7 @@ import { AnswerLimits } from "../actors/env-server/answer-limits.ts";
 import { importEnvs, sourcesOf } from "../actors/play/env-modules.ts";
 import { bestPossible, evaluatePlayer } from "../envs/analysis/evaluate.ts";
 import type { Effect, Game } from "../envs/env.ts";
+import { actionsByName } from "../envs/episode.ts";
 import { envTag, tagsOf } from "../envs/registry.ts";
 import { Pcg64 } from "../envs/rng/pcg64.ts";
 import type { EnvTag } from "../envs/tag.ts";
@@ -91,6 +92,7 @@ async function seen(
   const limits = new AnswerLimits();
   if (game.kind === "outside") await game.start();
   try {
+    if (game.kind !== "language" && game.actions !== null) actionsByName(game.actions);
     const texts = [game.render()];
     limits.opened({ observation: texts[0]! });
     for (let left = actionsMax; left > 0; left--) {

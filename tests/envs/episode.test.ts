@@ -46,6 +46,14 @@ class Echo implements LanguageGame {
 }
 
 describe("openEpisode", () => {
+  test.each([[["Up", "up"]], [["Up", "Down "]], [["Up||Down"]], [[""]]])(
+    "refuses the actions %j: a reply could not choose one",
+    (actions) => {
+      const game = Object.assign(new Counter(), { actions });
+      expect(() => openEpisode(game, rules)).toThrow("no reply can choose the action");
+    },
+  );
+
   test("plays known actions in order, whatever their case, and sums their rewards", () => {
     const env = openEpisode(new Counter(), rules);
     expect(env.opening).toBe("0");
