@@ -49,6 +49,8 @@ class AgentEpisode:
             self.events.put(play(f"http://127.0.0.1:{endpoint().server_address[1]}/{self.name}/v1"))
         except Exception as error:
             self.events.put(error)
+        except BaseException as error:  # such as sys.exit: without an event the episode would wait for ever
+            self.events.put(RuntimeError(f"the agent ended by {type(error).__name__}: {error}"))
 
     def wait(self):
         """Waits for the next question; returns the result if the function has ended instead."""
