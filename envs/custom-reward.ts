@@ -20,8 +20,13 @@ export interface RewardedAction {
 /** The reward of one action. A value that is not finite ends the episode with an error. */
 export type RewardFunction = (action: RewardedAction) => number;
 
-/** @param of  tag of the env whose games are played; the new tag takes the same options */
+/**
+ * @param of  tag of the env whose games are played; the new tag takes the same options
+ * @throws {TypeError} if the two tags are the same
+ */
 export function withReward(tag: string, of: string, reward: RewardFunction): TagSource {
+  if (tag === of)
+    throw new TypeError(`withReward defines ${tag} over ${of} itself; choose another tag for the new env`);
   return {
     tag,
     of,

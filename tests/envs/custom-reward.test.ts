@@ -69,6 +69,10 @@ describe("withReward", () => {
     await env.close();
   });
 
+  test("is not made of an env of its own tag, which would play itself without end", () => {
+    expect(() => withReward("Quiet", "Quiet", quiet)).toThrow("withReward defines Quiet over Quiet itself");
+  });
+
   test("comes from a module that the user names", async () => {
     const file = join(temporaryFolder(), "solved.ts");
     const library = JSON.stringify(join(root, "library/env.ts"));
