@@ -1,6 +1,7 @@
 /** The folder of a run to resume. run-folder.ts makes new ones. Of processes it knows the lock only. */
-import { existsSync, readFileSync, renameSync, writeFileSync } from "node:fs";
+import { existsSync, readFileSync, renameSync } from "node:fs";
 import { join } from "node:path";
+import { saveJson } from "../actors/checkpoint/json.ts";
 import { RunConfig } from "../actors/config/config.ts";
 import { ConfigError } from "../actors/config/error.ts";
 import { isTree, type Layer, merge, type Tree } from "../actors/config/layers.ts";
@@ -86,10 +87,7 @@ function lengthen(run: RunFolder): void {
   const kept = readRunConfig(folder);
   const { updates, minutes } = config.learner;
   if (kept.learner.updates !== updates || kept.learner.minutes !== minutes) {
-    const file = join(folder, CONFIG_FILE);
-    const changed = { ...kept, learner: { ...kept.learner, updates, minutes } };
-    writeFileSync(`${file}.new`, `${JSON.stringify(changed, null, 2)}\n`, { flush: true });
-    renameSync(`${file}.new`, file);
+    saveJson(join(folder, CONFIG_FILE), { ...kept, learner: { ...kept.learner, updates, minutes } });
   }
   const report = reportFile(run);
   if (!existsSync(report)) return;

@@ -1,4 +1,12 @@
 /** What saving and reading JSON needs beyond the language. */
+import { renameSync, writeFileSync } from "node:fs";
+
+/** Writes a value as indented JSON. A reader, and a full disk or a kill, find the whole file or the former one. @throws {Error} of the disk */
+export function saveJson(file: string, value: unknown): void {
+  const pending = `${file}.new`;
+  writeFileSync(pending, `${JSON.stringify(value, null, 2)}\n`, { flush: true });
+  renameSync(pending, file);
+}
 
 /** The value of a JSON text; undefined if the text is no JSON. */
 export function parsedJson(text: string): unknown {

@@ -70,7 +70,7 @@ export function runRoutes({ context, clock, reads, signal }: RunRoutesOptions): 
     const since = c.req.header("Last-Event-ID") ?? c.req.query("since") ?? cursorText(store.cursor());
     const parsed = CursorText.safeParse(since);
     if (!parsed.success) return c.json({ error: faults(parsed.error) }, 400);
-    // Nobody reads the body of its answer, so a stream would stay open.
+    // A client never reads the body of such an answer, so the stream would not end.
     if (c.req.method === "HEAD") return c.body(null, 200, { "Content-Type": "text/event-stream" });
     if (streams >= STREAMS_MAX) return c.json({ error: `${STREAMS_MAX} of ${STREAMS_MAX} streams are open` }, 503);
     streams++;

@@ -1,8 +1,8 @@
 /** What the learner gets from its machine: disk, trainer thread and weights. A simulation passes its own. */
-import { renameSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import type { ActorContext } from "../actor.ts";
 import { type Disk, realDisk } from "../checkpoint/disk.ts";
+import { saveJson } from "../checkpoint/json.ts";
 import type { RunConfig } from "../config/config.ts";
 import { learnerEngine, thisMachine } from "../engine/choice.ts";
 import { inThisThread, startThread } from "../process/worker-rpc.ts";
@@ -31,10 +31,8 @@ export const realPorts: LearnerPorts = {
   openWeights,
   openTickets: (options) => new TicketBook(options),
   saveReport(folder, report) {
-    // Renamed when complete: a run with a report is finished.
-    const file = join(folder, "report.json");
-    writeFileSync(`${file}.new`, `${JSON.stringify(report, null, 2)}\n`, { flush: true });
-    renameSync(`${file}.new`, file);
+    // Whole or not at all: a run with a report is finished.
+    saveJson(join(folder, "report.json"), report);
   },
   watchMetrics() {},
   reporterLimits: { waitingMax: 10_000, rowsMax: 4096 },
