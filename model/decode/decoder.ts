@@ -8,7 +8,7 @@
  *   splits sums by the size of the product, so each thread computes rows of its own, in a lane (engine/lanes.ts). Models
  *   too large for lanes keep this promise on one thread only.
  * - A cache entry is computed once: a later turn only appends.
- * - Padding of an append writes to places past the capacity, which no token attends to.
+ * - Padding of an append writes to places behind the sequence. No token attends to them before a later one overwrites them.
  */
 import * as tf from "@tensorflow/tfjs-core";
 import {
@@ -27,8 +27,10 @@ import { layFrozen, layParameters, parameterArrays } from "../policy/parameters.
 import { appendStates, type Caches, type Decoded, logits, stepStates } from "../policy/transformer.ts";
 
 const ROWS_MIN = 4;
-/** Fewest places of a cache that an append reads. */
-const PLACES_READ_MIN = 64;
+/** Most sequences that an append computes at once: enough rows for fast products, few enough for a short graph. */
+const APPEND_ROWS_MAX = 16;
+/** Most tokens that an append computes at once, of all its sequences; attention scores take this many times the capacity. */
+const APPEND_TOKENS_MAX = 512;
 
 export interface DecoderOptions {
   /** Sequences open at once. */
@@ -37,8 +39,6 @@ export interface DecoderOptions {
   readonly capacity: number;
   /** Parameters of `baseOf(config)`, which adapters do not change; needed if the config has adapters. */
   readonly frozen?: Float32Array;
-  /** Memory for the attention scores of one layer while appending; a batch of one sequence may exceed it. */
-  readonly appendBytesMax?: number;
 }
 
 /** A function compiled for one shape, and its arrays: small inputs by name, caches, logits. */
@@ -49,15 +49,24 @@ interface DecodeFunction {
   readonly logits: DeviceArray;
 }
 
+/** Tokens to append to a slot. */
+interface Piece {
+  /** Index among the arguments of `append`. */
+  readonly index: number;
+  readonly slot: number;
+  readonly added: readonly number[];
+}
+
 export class Decoder {
   readonly #engine: Engine;
   readonly #lanes: number;
   readonly #config: ModelConfig;
   readonly #capacity: number;
-  readonly #appendBytesMax: number;
-  /** Places of a slot's cache: the capacity, and at least one more for the writes of padding. */
+  /** Places of a slot's cache: the capacity, and more for the writes of padding. */
   readonly #places: number;
   readonly #caches: ReadonlyMap<string, Float32Array>;
+  /** Each slot's part of the caches. */
+  readonly #slotCaches = new Map<number, Readonly<Record<string, DeviceArray>>>();
   readonly #functions = new Map<string, Promise<DecodeFunction>>();
   /** By function, with the current parameters. Reused, because the compiled engine checks a job only at its first run. */
   readonly #jobs = new Map<DecodeFunction, Job>();
@@ -71,14 +80,13 @@ export class Decoder {
     engine: Engine,
     config: ModelConfig,
     parameters: Float32Array,
-    { slots, capacity, frozen = new Float32Array(0), appendBytesMax = 2 ** 28 }: DecoderOptions,
+    { slots, capacity, frozen = new Float32Array(0) }: DecoderOptions,
   ) {
     this.#engine = engine;
     this.#lanes = lanesFor(engine, parameters, frozen);
     this.#config = config;
     this.#capacity = capacity;
-    this.#appendBytesMax = appendBytesMax;
-    this.#places = roundUp(capacity + 1, 8);
+    this.#places = roundUp(capacity + appendStep(capacity), 8);
     this.#lengths = new Int32Array(stepRows(slots));
     this.#frozen = parameterArrays(engine, layFrozen(config, frozen));
     this.#logits = new Float32Array(this.#lengths.length * config.vocabulary);
@@ -147,27 +155,19 @@ export class Decoder {
    * @throws {RangeError} if a sequence gets no tokens or more than fit into the capacity, or two are in one slot; then nothing
    * changed.
    */
-  async append(slots: readonly number[], tokens: readonly ArrayLike<number>[]): Promise<Float32Array> {
+  async append(slots: readonly number[], tokens: readonly (readonly number[])[]): Promise<Float32Array> {
     this.#checkAppend(slots, tokens);
     const { vocabulary } = this.#config;
     const all = new Float32Array(slots.length * vocabulary);
-    // Sequences run together if their numbers of new tokens, and of places to read, are equal after rounding up. The number of places
-    // decides the order in which sums add up, so it depends on the sequence only.
     const { computed, copied } = this.#distinct(slots, tokens);
-    const groups = Map.groupBy(computed, (index) => {
-      const added = tokens[index]!.length;
-      return `${appendLength(added)} ${this.#placesRead(this.#lengths[slots[index]!]! + added)}`;
-    });
-    for (const [key, group] of groups) {
-      const [length, placesRead] = key.split(" ").map(Number) as [number, number];
-      for (const members of this.#batches(length, placesRead, group)) {
-        const compiled = await this.#appendFunction(powerOfTwo(members.length), length, placesRead);
-        this.#feedAppend(compiled, length, members, slots, tokens);
-        await this.#engine.runLanes([[this.#job(compiled)]]);
-        const logits = compiled.logits.read() as Float32Array;
-        for (const [row, index] of members.entries()) {
-          all.set(logits.subarray(row * vocabulary, (row + 1) * vocabulary), index * vocabulary);
-          this.#lengths[slots[index]!]! += tokens[index]!.length;
+    const whole = computed.map((index) => ({ index, slot: slots[index]!, added: tokens[index]! }));
+    for (const pieces of roundsOf(whole)) {
+      // Pieces run together if their lengths are equal after rounding up.
+      for (const [length, group] of Map.groupBy(pieces, ({ added }) => appendLength(added.length))) {
+        for (const batch of batchesOf(group, length)) {
+          const logits = await this.#appendBatch(batch, length);
+          for (const [row, { index }] of batch.entries())
+            all.set(logits.subarray(row * vocabulary, (row + 1) * vocabulary), index * vocabulary);
         }
       }
     }
@@ -179,12 +179,12 @@ export class Decoder {
   }
 
   /** Which prompts to compute, and which to copy from a slot that gets an equal first prompt, as members of a group do. */
-  #distinct(slots: readonly number[], tokens: readonly ArrayLike<number>[]) {
+  #distinct(slots: readonly number[], tokens: readonly (readonly number[])[]) {
     const first = new Map<string, number>();
     const [computed, copied]: [number[], { index: number; of: number }[]] = [[], []];
     for (const [index, slot] of slots.entries()) {
       const isFirst = this.canMove && this.#lengths[slot] === 0;
-      const key = isFirst ? Array.from(tokens[index]!).join() : `${index}.`;
+      const key = isFirst ? tokens[index]!.join() : `${index}.`;
       const of = first.get(key);
       if (of === undefined) {
         first.set(key, index);
@@ -210,18 +210,6 @@ export class Decoder {
       a * this.#slotSize() + head * size,
       b * this.#slotSize() + head * size,
     ]);
-  }
-
-  /** Places that an append reads for a sequence of this length: a power of two, so that few shapes are compiled. */
-  #placesRead(length: number): number {
-    return Math.min(this.#places, Math.max(PLACES_READ_MIN, powerOfTwo(length)));
-  }
-
-  /** Splits a group so that a batch's attention scores (new tokens by places that they read) fit into `appendBytesMax`. */
-  #batches(length: number, placesRead: number, group: readonly number[]): number[][] {
-    const bytes = 4 * this.#config.heads * length * placesRead;
-    const most = 2 ** Math.floor(Math.log2(Math.max(1, this.#appendBytesMax / bytes)));
-    return Array.from({ length: Math.ceil(group.length / most) }, (_, i) => group.slice(i * most, (i + 1) * most));
   }
 
   /**
@@ -256,7 +244,7 @@ export class Decoder {
     return this.#logits.subarray(0, tokens.length * this.#config.vocabulary);
   }
 
-  #checkAppend(slots: readonly number[], tokens: readonly ArrayLike<number>[]): void {
+  #checkAppend(slots: readonly number[], tokens: readonly (readonly number[])[]): void {
     if (new Set(slots).size !== slots.length || slots.length !== tokens.length)
       throw new RangeError(`cannot append ${tokens.length} pieces to slots ${slots}; each needs a slot of its own`);
     for (const [index, slot] of slots.entries()) {
@@ -266,57 +254,73 @@ export class Decoder {
     }
   }
 
-  #feedAppend(
-    { feeds }: DecodeFunction,
-    length: number,
-    members: readonly number[],
-    slots: readonly number[],
-    tokens: readonly ArrayLike<number>[],
-  ): void {
-    const of = (name: string) => new Int32Array(sizeOf(feeds[name]!.shape));
-    const fed = { tokens: of("tokens"), positions: of("positions"), slots: of("slots"), picks: of("picks") };
-    fed.positions.fill(this.#capacity);
-    for (const [row, index] of members.entries()) {
-      const [slot, added] = [slots[index]!, tokens[index]!];
-      fed.slots[row] = slot;
+  /** @returns (rows or more, V) logits after the last token of each piece; the next batch overwrites them. */
+  async #appendBatch(pieces: readonly Piece[], length: number): Promise<Float32Array> {
+    const compiled = await this.#appendFunction(pieces.length, length);
+    const of = (name: string) => new Int32Array(sizeOf(compiled.feeds[name]!.shape));
+    const fed = { tokens: of("tokens"), last: of("last"), picks: of("picks") };
+    const caches: Record<string, DeviceArray> = {};
+    for (const [row, { slot, added }] of pieces.entries()) {
+      fed.tokens.set(added, row * length);
+      fed.last[row] = this.#lengths[slot]! + length - 1;
       fed.picks[row] = row * length + added.length - 1;
-      for (let i = 0; i < added.length; i++) {
-        fed.tokens[row * length + i] = added[i]!;
-        fed.positions[row * length + i] = this.#lengths[slot]! + i;
-      }
+      for (const [name, array] of Object.entries(this.#cachesOf(slot))) caches[`${name}.${row}`] = array;
     }
-    for (const [name, values] of Object.entries(fed)) feeds[name]!.write(values);
+    for (const [name, values] of Object.entries(fed)) compiled.feeds[name]!.write(values);
+    await this.#engine.runLanes([[this.#jobWith(compiled, caches)]]);
+    for (const { slot, added } of pieces) this.#lengths[slot]! += added.length;
+    return compiled.logits.read() as Float32Array;
   }
 
   #job(compiled: DecodeFunction): Job {
-    const { run, feeds, caches, logits } = compiled;
-    const job = this.#jobs.get(compiled) ?? {
+    const job = this.#jobs.get(compiled) ?? this.#jobWith(compiled, compiled.caches);
+    this.#jobs.set(compiled, job);
+    return job;
+  }
+
+  #jobWith({ run, feeds, logits }: DecodeFunction, caches: Readonly<Record<string, DeviceArray>>): Job {
+    return {
       run,
       inputs: { ...this.#frozen, ...this.#parameters.arrays, ...caches, ...feeds },
       outputs: { ...caches, logits },
     };
-    this.#jobs.set(compiled, job);
-    return job;
+  }
+
+  #cachesOf(slot: number): Readonly<Record<string, DeviceArray>> {
+    const caches = this.#slotCaches.get(slot) ?? this.#views(this.#cacheSpec(1), slot);
+    this.#slotCaches.set(slot, caches);
+    return caches;
+  }
+
+  /** @param from  the first slot that the arrays show. */
+  #views(cache: Spec, from: number): Record<string, DeviceArray> {
+    const start = from * this.#slotSize();
+    const view = ([name, values]: [string, Float32Array]) =>
+      [name, this.#engine.array(cache, values.subarray(start, start + sizeOf(cache.shape)))] as const;
+    return Object.fromEntries([...this.#caches].map(view));
+  }
+
+  #cacheSpec(rows: number): Spec {
+    return f32(rows, this.#config.kvHeads, this.#places, this.#config.headWidth);
   }
 
   #slotSize(): number {
     return this.#config.kvHeads * this.#places * this.#config.headWidth;
   }
 
-  #appendFunction(rows: number, length: number, placesRead: number): Promise<DecodeFunction> {
-    return this.#cached(`append ${rows} x ${length} of ${placesRead}`, async (name) => {
-      const [config, capacity] = [this.#config, this.#places];
+  #appendFunction(rows: number, length: number): Promise<DecodeFunction> {
+    return this.#cached(`append ${rows} x ${length}`, async (name) => {
+      const config = this.#config;
       const picks = Math.max(rows, ROWS_MIN);
-      const feeds = { tokens: i32(rows, length), positions: i32(rows, length), slots: i32(rows), picks: i32(picks) };
-      const cache = f32(this.#lengths.length * config.kvHeads * capacity, config.headWidth);
-      const run = await this.#compile(name, feeds, cache, (x, caches) => {
-        const { states, caches: next } = appendStates(config, x, x["tokens"]!, x["slots"]!, x["positions"]!, caches, {
-          capacity,
-          placesRead,
-        });
+      const feeds = { tokens: i32(rows, length), last: i32(rows), picks: i32(picks) };
+      const names = [...this.#caches.keys()].flatMap((key) =>
+        Array.from({ length: rows }, (_, row) => `${key}.${row}`),
+      );
+      const run = await this.#compile(name, feeds, names, this.#cacheSpec(1), (x, caches) => {
+        const { states, caches: next } = appendStates(config, x, x["tokens"]!, x["last"]!, caches);
         return { states: tf.gather(states, x["picks"]!), caches: next };
       });
-      return this.#arrays(run, feeds, cache, 0, this.#engine.array(f32(picks, config.vocabulary)));
+      return { run, feeds: this.#arrays(feeds), caches: {}, logits: this.#engine.array(f32(picks, config.vocabulary)) };
     });
   }
 
@@ -324,15 +328,22 @@ export class Decoder {
   #stepFunction(rows: number, from: number): Promise<DecodeFunction> {
     const config = this.#config;
     const feeds = { tokens: i32(rows, 1), last: i32(rows), total: i32() };
-    const cache = f32(rows, config.kvHeads, this.#places, config.headWidth);
+    const cache = this.#cacheSpec(rows);
     return this.#cached(`step ${rows} from ${from}`, async () => {
       const build = (x: Readonly<Record<string, tf.Tensor>>, caches: Caches) =>
         stepStates(config, x, x["tokens"]!, x["last"]!, x["total"]!, caches);
       const run =
-        from === 0 ? await this.#compile(`step ${rows}`, feeds, cache, build) : (await this.#stepFunction(rows, 0)).run;
+        from === 0
+          ? await this.#compile(`step ${rows}`, feeds, [...this.#caches.keys()], cache, build)
+          : (await this.#stepFunction(rows, 0)).run;
       const { vocabulary } = config;
       const logits = this.#logits.subarray(from * vocabulary, (from + rows) * vocabulary);
-      return this.#arrays(run, feeds, cache, from, this.#engine.array(f32(rows, vocabulary), logits));
+      return {
+        run,
+        feeds: this.#arrays(feeds),
+        caches: this.#views(cache, from),
+        logits: this.#engine.array(f32(rows, vocabulary), logits),
+      };
     });
   }
 
@@ -342,15 +353,15 @@ export class Decoder {
     return compiled;
   }
 
-  /** @param cache  the shape in which the function sees each cache */
+  /** @param names, cache  the caches' names, and the shape in which the function sees each */
   #compile(
     name: string,
     feeds: Readonly<Record<string, Spec>>,
+    names: readonly string[],
     cache: Spec,
     build: (x: Readonly<Record<string, tf.Tensor>>, caches: Caches) => Decoded,
   ): Promise<CompiledFunction> {
     const config = this.#config;
-    const names = [...this.#caches.keys()];
     const parameters = [...frozenShapes(config), ...parameterShapes(config)].map(([key, shape]) => [
       key,
       f32(...shape),
@@ -367,24 +378,8 @@ export class Decoder {
     return this.#engine.compile(`decode: ${name}`, decode, specs, this.#lanes > 1);
   }
 
-  /** @param from  first slot that the function sees. */
-  #arrays(
-    run: CompiledFunction,
-    feeds: Readonly<Record<string, Spec>>,
-    cache: Spec,
-    from: number,
-    logits: DeviceArray,
-  ): DecodeFunction {
-    const start = from * this.#slotSize();
-    const size = sizeOf(cache.shape);
-    const view = ([key, values]: [string, Float32Array]) =>
-      [key, this.#engine.array(cache, values.subarray(start, start + size))] as const;
-    return {
-      run,
-      feeds: Object.fromEntries(Object.entries(feeds).map(([key, spec]) => [key, this.#engine.array(spec)])),
-      caches: Object.fromEntries([...this.#caches].map(view)),
-      logits,
-    };
+  #arrays(specs: Readonly<Record<string, Spec>>): Record<string, DeviceArray> {
+    return Object.fromEntries(Object.entries(specs).map(([key, spec]) => [key, this.#engine.array(spec)]));
   }
 }
 
@@ -396,8 +391,30 @@ function partsOf(rows: number, lanes: number): { from: number; rows: number }[] 
   return parts;
 }
 
+/** Splits long pieces. Round i has the i-th part of each piece that has so many. */
+function roundsOf(pieces: readonly Piece[]): Piece[][] {
+  const rounds = Math.ceil(Math.max(0, ...pieces.map(({ added }) => added.length)) / APPEND_TOKENS_MAX);
+  return Array.from({ length: rounds }, (_, round) => {
+    const begin = round * APPEND_TOKENS_MAX;
+    return pieces
+      .filter(({ added }) => added.length > begin)
+      .map((piece) => ({ ...piece, added: piece.added.slice(begin, begin + APPEND_TOKENS_MAX) }));
+  });
+}
+
+/** Splits pieces of `length` tokens into batches of 16, 8, 4, 2 and 1 rows: few shapes are compiled, and no row is padding. */
+function batchesOf(group: readonly Piece[], length: number): Piece[][] {
+  const most = Math.min(APPEND_ROWS_MAX, 2 ** Math.floor(Math.log2(APPEND_TOKENS_MAX / length)));
+  const batches: Piece[][] = [];
+  for (let rows = most, from = 0; from < group.length; rows /= 2) {
+    for (; from + rows <= group.length; from += rows) batches.push(group.slice(from, from + rows));
+  }
+  return batches;
+}
+
 const powerOfTwo = (value: number) => 2 ** Math.ceil(Math.log2(value));
 
 // Sizes are rounded up so that few shapes are compiled. The cost of a step grows with its rows; that of an append is mostly fixed.
 export const stepRows = (rows: number) => (rows <= 16 ? Math.max(powerOfTwo(rows), ROWS_MIN) : roundUp(rows, 16));
-const appendLength = (tokens: number) => roundUp(tokens, tokens <= 32 ? 8 : tokens <= 128 ? 16 : 64);
+const appendStep = (tokens: number) => (tokens <= 32 ? 8 : tokens <= 128 ? 16 : 64);
+const appendLength = (tokens: number) => roundUp(tokens, appendStep(tokens));

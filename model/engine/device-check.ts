@@ -57,7 +57,7 @@ async function samples(engine: Engine): Promise<Record<string, number[]>> {
   const batches = microBatches([{ tokens: TOKENS, written }], LIMITS);
   const { loss } = await network.accumulate(imitation, batches, { weights });
   const decoder = new Decoder(engine, MODEL, parameters.flat, { slots: 2, capacity: 16 });
-  const first = await decoder.append([0, 1], [TOKENS.subarray(0, 3), TOKENS.subarray(3)]);
+  const first = await decoder.append([0, 1], [[...TOKENS.subarray(0, 3)], [...TOKENS.subarray(3)]]);
   const next = await decoder.step(Int32Array.of(7, 8));
   return {
     "loss of a training step": [loss!],

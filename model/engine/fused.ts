@@ -3,7 +3,8 @@
  * Source: github.com/microsoft/onnxruntime, docs/ContribOperators.md.
  */
 import type { AttentionShape } from "../policy/ops.ts";
-import { lower } from "./trace.ts";
+import type { Device } from "./engine.ts";
+import { type Lowering, lower } from "./trace.ts";
 
 const MICROSOFT = "com.microsoft";
 
@@ -40,32 +41,60 @@ lower("Rotate", ({ x, cos, sin }, _, to) => {
   return to.tensor(to.recorder.emit("RotaryEmbedding", inputs, 1, {}, MICROSOFT)[0]!, x!.shape);
 });
 
-/** On CUDA, onnxruntime has no such operator for 32-bit floats. */
+/** onnxruntime's attention over a cache. On CUDA it does not take 32-bit floats, so there the definitions run. */
+function cachedAttention(
+  to: Lowering,
+  [qkv, keys, values, last, total, cos, sin]: readonly string[],
+  { heads, kvHeads, headWidth: _, scoreScale, window }: AttentionShape,
+): string[] {
+  const inputs = [qkv!, "", "", keys!, values!, last!, total!, cos!, sin!];
+  const attributes = {
+    num_heads: heads,
+    kv_num_heads: kvHeads,
+    do_rotary: 1,
+    // 0: the operator's own, 1 / sqrt(D).
+    scale: { float: scoreScale ?? 0 },
+    local_window_size: window ?? -1,
+  };
+  return to.recorder.emit("GroupQueryAttention", inputs, 3, attributes, MICROSOFT);
+}
+const WITH_CACHED_ATTENTION = ["cpu", "webgpu"] as const satisfies Device[];
+
 lower<AttentionShape>(
   "CachedAttention",
-  ({ qkv, keys, values, last, total, cos, sin }, { heads, kvHeads, headWidth, scoreScale, window }, to) => {
-    const [batch, added] = qkv!.shape as [number, number];
-    const rest = [keys!, values!, last!, total!, cos!, sin!].map(to.name);
-    const attributes = {
-      num_heads: heads,
-      kv_num_heads: kvHeads,
-      do_rotary: 1,
-      // 0: the operator's own, 1 / sqrt(D).
-      scale: { float: scoreScale ?? 0 },
-      local_window_size: window ?? -1,
-    };
-    const [out, nextKeys, nextValues] = to.recorder.emit(
-      "GroupQueryAttention",
-      [to.name(qkv!), "", "", ...rest],
-      3,
-      attributes,
-      MICROSOFT,
-    );
+  ({ qkv, keys, values, last, total, cos, sin }, shape, to) => {
+    const inputs = [qkv!, keys!, values!, last!, total!, cos!, sin!].map(to.name);
+    const [out, nextKeys, nextValues] = cachedAttention(to, inputs, shape);
     return [
-      to.tensor(out!, [batch, added, heads * headWidth]),
+      to.tensor(out!, qkv!.shape.with(2, shape.heads * shape.headWidth)),
       to.tensor(nextKeys!, keys!.shape),
       to.tensor(nextValues!, values!.shape),
     ];
   },
-  ["cpu", "webgpu"],
+  WITH_CACHED_ATTENTION,
+);
+
+/** A node for each row: the operator takes several new tokens behind a cache for a batch of one only. */
+lower<AttentionShape>(
+  "CachedAppend",
+  ({ qkv, last, cos, sin, ...caches }, shape, to) => {
+    const { recorder } = to;
+    const rows = qkv!.shape[0]!;
+    const ones = recorder.ints(new Array<number>(rows).fill(1));
+    const each = (name: string) => recorder.emit("Split", [name, ones], rows, { axis: 0 });
+    const one = recorder.constant([], "int32", Int32Array.of(1));
+    const [lasts, totals] = [each(to.name(last!)), each(recorder.emit("Add", [to.name(last!), one])[0]!)];
+    const [tables, cacheShape] = [[cos!, sin!].map(to.name), caches["keys.0"]!.shape];
+    const results = each(to.name(qkv!)).map((own, row) => {
+      const [keys, values] = [caches[`keys.${row}`]!, caches[`values.${row}`]!].map(to.name);
+      return cachedAttention(to, [own, keys!, values!, lasts[row]!, totals[row]!, ...tables], shape);
+    });
+    const column = (index: number) => results.map((result) => result[index]!);
+    const [out] = recorder.emit("Concat", column(0), 1, { axis: 0 });
+    return [
+      to.tensor(out!, qkv!.shape.with(2, shape.heads * shape.headWidth)),
+      ...[...column(1), ...column(2)].map((name) => to.tensor(name, cacheShape)),
+    ];
+  },
+  WITH_CACHED_ATTENTION,
 );

@@ -10,7 +10,7 @@
  */
 import * as tf from "@tensorflow/tfjs-core";
 import { attention } from "./attention.ts";
-import { appendAttention, type CachedAttention, type Rotary, stepAttention } from "./cached-attention.ts";
+import { appendAttention, type Rotary, stepAttention } from "./cached-attention.ts";
 import type { Lora } from "./lora.ts";
 import { type Experts, type LayerKind, layerName, type ModelConfig, VALUE_HEAD } from "./model-config.ts";
 import { type AttentionShape, expertWeights, geglu, linear, rmsNorm, swiglu } from "./ops.ts";
@@ -173,7 +173,7 @@ export function hiddenStates(config: ModelConfig, parameters: ParameterTensors, 
   });
 }
 
-/** Keys and values of every layer: `keys.0`, `values.0`, … */
+/** Keys and values of every layer: `keys.0`, `values.0`, …; of each row too if rows have caches of their own: `keys.0.0`, … */
 export type Caches = Readonly<Record<string, tf.Tensor>>;
 
 export interface Decoded {
@@ -189,7 +189,7 @@ export interface Decoded {
  * @param tokens  (B, 1) int32
  * @param last    (B) int32, index of each row's token in its sequence
  * @param total   () int32, largest `last` + 1
- * @param caches  (B, K, capacity, D) each
+ * @param caches  (B, K, capacity, D) of each layer
  */
 export function stepStates(
   config: ModelConfig,
@@ -200,51 +200,55 @@ export function stepStates(
   caches: Caches,
 ): Decoded {
   const capacity = caches["keys.0"]!.shape[2]!;
-  return decode(config, parameters, tokens, caches, capacity, (qkv, keys, values, { shape, ...rotary }) =>
-    stepAttention(qkv, keys, values, last, total, rotary, shape),
-  );
+  return decode(config, parameters, tokens, capacity, (qkv, layer, { shape, ...rotary }) => {
+    const [ofKeys, ofValues] = [`keys.${layer}`, `values.${layer}`];
+    const { out, keys, values } = stepAttention(qkv, caches[ofKeys]!, caches[ofValues]!, last, total, rotary, shape);
+    return { out, caches: { [ofKeys]: keys, [ofValues]: values } };
+  });
 }
 
 /**
- * Hidden states of several new tokens in each of the given slots.
+ * Hidden states of several new tokens per row.
  *
- * @param tokens     (B, S) int32
- * @param slots      (B) int32
- * @param positions  (B, S) int32, index of each token in its sequence
- * @param caches     (slots · K · capacity, D) each
- * @param places     the capacity, and how many places of a slot's cache are read: at least the highest position + 1
+ * @param tokens  (B, S) int32
+ * @param last    (B) int32, index in its sequence of each row's last new token
+ * @param caches  (1, K, capacity, D) of each layer and row
  */
 export function appendStates(
   config: ModelConfig,
   parameters: ParameterTensors,
   tokens: tf.Tensor,
-  slots: tf.Tensor,
-  positions: tf.Tensor,
+  last: tf.Tensor,
   caches: Caches,
-  places: { readonly capacity: number; readonly placesRead: number },
 ): Decoded {
-  return decode(config, parameters, tokens, caches, places.capacity, (qkv, keys, values, { shape, ...rotary }) =>
-    appendAttention(qkv, keys, values, slots, positions, rotary, shape, places),
-  );
+  const capacity = caches["keys.0.0"]!.shape[2]!;
+  const rows = [...Array(tokens.shape[0]!).keys()];
+  return decode(config, parameters, tokens, capacity, (qkv, layer, { shape, ...rotary }) => {
+    const of = (name: "keys" | "values") => rows.map((row) => caches[`${name}.${layer}.${row}`]!);
+    const { out, keys, values } = appendAttention(qkv, of("keys"), of("values"), last, rotary, shape);
+    const next = rows.flatMap((row) => [
+      [`keys.${layer}.${row}`, keys[row]!],
+      [`values.${layer}.${row}`, values[row]!],
+    ]);
+    return { out, caches: Object.fromEntries(next) };
+  });
 }
 
-type AttendCached = (qkv: tf.Tensor, keys: tf.Tensor, values: tf.Tensor, layer: LayerAttention) => CachedAttention;
+type AttendCached = (qkv: tf.Tensor, layer: number, of: LayerAttention) => { out: tf.Tensor; caches: Caches };
 
 function decode(
   config: ModelConfig,
   parameters: ParameterTensors,
   tokens: tf.Tensor,
-  caches: Caches,
   capacity: number,
   attend: AttendCached,
 ): Decoded {
   const of = attentions(config, capacity);
-  const next: Record<string, tf.Tensor> = {};
+  const caches: Record<string, tf.Tensor> = {};
   const states = body(config, parameters, tokens, (qkv, layer) => {
-    const { out, keys, values } = attend(qkv, caches[`keys.${layer}`]!, caches[`values.${layer}`]!, of(layer));
-    next[`keys.${layer}`] = keys;
-    next[`values.${layer}`] = values;
-    return out;
+    const attended = attend(qkv, layer, of(layer));
+    Object.assign(caches, attended.caches);
+    return attended.out;
   });
-  return { states, caches: next };
+  return { states, caches };
 }

@@ -48,6 +48,19 @@ const tokens = (seed: number, count: number) =>
 const bits = (values: Float32Array) => [...new Uint32Array(values.slice().buffer)];
 const row = (values: Float32Array, index: number) => values.slice(index * 24, (index + 1) * 24);
 
+/** The engine, and the names of the functions that it compiled. */
+function watch() {
+  const names: string[] = [];
+  const watched: typeof engine = {
+    ...engine,
+    compile(name, ...rest) {
+      names.push(name);
+      return engine.compile(name, ...rest);
+    },
+  };
+  return { names, watched };
+}
+
 /** (T, V) logits of a whole sequence, without a cache. */
 async function whole(config: ModelConfig, sequence: readonly number[]): Promise<Float32Array> {
   const length = sequence.length;
@@ -122,22 +135,7 @@ describe.each(models)("a decoder with %s", (_, config) => {
     );
   });
 
-  test.each([1, 4 * 4 * 16 * 48 * 2])(
-    "appends with the same bits where %p bytes of scores are allowed",
-    async (appendBytesMax) => {
-      const slots = [0, 1, 2, 3, 4];
-      const pieces = slots.map((slot) => tokens(slot, 9 + slot));
-      const limits = { slots: 8, capacity: 40, appendBytesMax };
-      const careful = new Decoder(engine, config, parametersOf(config).flat, limits);
-      expect(bits(await careful.append(slots, pieces))).toEqual(bits(await make(config).append(slots, pieces)));
-      const next = Int32Array.from(slots);
-      const decoder = make(config);
-      await decoder.append(slots, pieces);
-      expect(bits(await careful.step(next))).toEqual(bits(await decoder.step(next)));
-    },
-  );
-
-  test("reads more of its cache as a sequence grows, with the same bits beside shorter and longer ones", async () => {
+  test("gives a growing sequence the same bits beside shorter and longer ones", async () => {
     const sequence = tokens(3, 150);
     const expected = await whole(config, sequence);
     const ends = [20, 60, 70, 130, 150];
@@ -174,14 +172,7 @@ describe.each(models)("a decoder with %s", (_, config) => {
   });
 
   test("computes equal first prompts once, with the same bits", async () => {
-    const names: string[] = [];
-    const watched: typeof engine = {
-      ...engine,
-      compile(name, ...rest) {
-        names.push(name);
-        return engine.compile(name, ...rest);
-      },
-    };
+    const { names, watched } = watch();
     const [shared, other] = [tokens(2, 11), tokens(4, 11)];
     const decoder = make(config, 8, 40, watched);
     await decoder.append([6], [tokens(9, 4)]);
@@ -190,7 +181,7 @@ describe.each(models)("a decoder with %s", (_, config) => {
     const slots = [3, 1, 6, 5, 0];
     const pieces = [shared, shared, shared, other, shared];
     const together = await decoder.append(slots, pieces);
-    expect(names).toEqual(["decode: append 4 x 16 of 48"]);
+    expect(names).toEqual(["decode: append 2 x 16", "decode: append 1 x 16"]);
     const alone = make(config);
     await alone.append([6], [tokens(9, 4)]);
     const after = await decoder.step(Int32Array.of(7, 7, -1, 7, -1, 7, 7));
@@ -209,6 +200,31 @@ describe.each(models)("a decoder with %s", (_, config) => {
     await decoder.append([0], [tokens(8, 9)]);
     decoder.clear(0);
     expect(bits(await decoder.append([0], [tokens(1, 5)]))).toEqual(bits(fresh));
+  });
+});
+
+describe("an append of many tokens", () => {
+  const appended = async (count: number, length: number) => {
+    const { names, watched } = watch();
+    const slots = Array.from({ length: count }, (_, slot) => slot);
+    const pieces = slots.map((slot) => tokens(slot, length));
+    const logits = await make(wide, count, 1300, watched).append(slots, pieces);
+    return { names, logits, pieces };
+  };
+
+  test.each([
+    [23, 20, ["16 x 24", "4 x 24", "2 x 24", "1 x 24"]],
+    [3, 250, ["2 x 256", "1 x 256"]],
+    [2, 1100, ["1 x 512", "2 x 80"]],
+  ])("computes %p sequences of %p tokens in batches of at most 512 tokens", async (count, length, batches) => {
+    const { names } = await appended(count, length);
+    expect(names).toEqual(batches.map((batch) => `decode: append ${batch}`));
+  });
+
+  test("gives the logits of the whole sequence", async () => {
+    const { logits, pieces } = await appended(2, 1100);
+    for (const [i, piece] of pieces.entries())
+      expect(farthest(row(logits, i), row(await whole(wide, piece), 1099))).toBeLessThan(1e-5);
   });
 });
 

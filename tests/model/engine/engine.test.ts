@@ -8,7 +8,7 @@ import { type Device, type Engine, f32, i32, type Spec, type TensorFunction } fr
 import { OrtSession } from "../../../model/engine/onnxruntime.ts";
 import { selfCheck } from "../../../model/engine/self-check.ts";
 import { trace } from "../../../model/engine/trace.ts";
-import { stepAttention } from "../../../model/policy/cached-attention.ts";
+import { appendAttention, stepAttention } from "../../../model/policy/cached-attention.ts";
 import { farthest } from "../farthest.ts";
 import { randomValues } from "../policy/gradient-check.ts";
 import { engines } from "./engines.ts";
@@ -349,25 +349,84 @@ describe("a start-up check", () => {
   });
 });
 
-test("a decoding step's attention is one operator where onnxruntime has it for 32-bit numbers, and written out on cuda", () => {
-  const heads = { heads: 2, kvHeads: 1, headWidth: 16 };
-  const specs = {
-    qkv: f32(4, 1, 64),
-    keys: f32(4, 1, 8, 16),
-    values: f32(4, 1, 8, 16),
-    last: i32(4),
+describe("attention over a cache", () => {
+  const shape = { heads: 2, kvHeads: 1, headWidth: 16, window: 7 };
+  const [rows, added] = [3, 4];
+  const tables = { cos: f32(12, 8), sin: f32(12, 8) };
+  const steps = {
+    qkv: f32(rows, 1, 64),
+    keys: f32(rows, 1, 12, 16),
+    values: f32(rows, 1, 12, 16),
+    last: i32(rows),
     total: i32(),
-    cos: f32(8, 8),
-    sin: f32(8, 8),
+    ...tables,
   };
-  const operators = (device: Device) => {
-    const step: TensorFunction = ({ qkv, keys, values, last, total, cos, sin }) => ({
-      ...stepAttention(qkv!, keys!, values!, last!, total!, { cos: cos!, sin: sin! }, heads),
-    });
-    return trace(step, specs, device).graph.nodes.map(({ op }) => op);
+  const step: TensorFunction = ({ qkv, keys, values, last, total, cos, sin }) => ({
+    ...stepAttention(qkv!, keys!, values!, last!, total!, { cos: cos!, sin: sin! }, shape),
+  });
+  const eachRow = <T>(of: (row: number) => T) => Array.from({ length: rows }, (_, row) => of(row));
+  const appends = {
+    qkv: f32(rows, added, 64),
+    last: i32(rows),
+    ...tables,
+    ...Object.fromEntries(eachRow((row) => [`keys.${row}`, f32(1, 1, 12, 16)])),
+    ...Object.fromEntries(eachRow((row) => [`values.${row}`, f32(1, 1, 12, 16)])),
   };
-  expect(operators("cpu")).toContain("GroupQueryAttention");
-  expect(operators("webgpu")).toContain("GroupQueryAttention");
-  expect(operators("cuda")).not.toContain("GroupQueryAttention");
-  expect(operators("cuda")).toContain("Softmax");
+  const append: TensorFunction = ({ qkv, last, cos, sin, ...caches }) => {
+    const of = (name: string) => eachRow((row) => caches[`${name}.${row}`]!);
+    const { out, keys, values } = appendAttention(
+      qkv!,
+      of("keys"),
+      of("values"),
+      last!,
+      { cos: cos!, sin: sin! },
+      shape,
+    );
+    return {
+      out,
+      ...Object.fromEntries(keys.map((cache, row) => [`keys.${row}`, cache])),
+      ...Object.fromEntries(values.map((cache, row) => [`values.${row}`, cache])),
+    };
+  };
+
+  test.each([
+    ["a step", step, steps],
+    ["an append", append, appends],
+  ] as const)(
+    "of %s is onnxruntime's operator where it takes 32-bit numbers, and written out on cuda",
+    (_, of, specs) => {
+      const operators = (device: Device) => trace(of, specs, device).graph.nodes.map(({ op }) => op);
+      expect(operators("cpu")).toContain("GroupQueryAttention");
+      expect(operators("webgpu")).toContain("GroupQueryAttention");
+      expect(operators("cuda")).not.toContain("GroupQueryAttention");
+      expect(operators("cuda")).toContain("Softmax");
+    },
+  );
+
+  test("of an append equals its definition, for first tokens and for later ones", async () => {
+    const results: Float32Array[][] = [];
+    for (const on of [eager, compiled]) {
+      const run = await on.compile("append", append, appends);
+      const made = (specs: Readonly<Record<string, Spec>>) =>
+        Object.fromEntries(Object.entries(specs).map(([name, spec]) => [name, on.array(spec)]));
+      const inputs = made(appends);
+      for (const [index, array] of Object.values(inputs).entries()) {
+        const count = array.shape.reduce((a, b) => a * b, 1);
+        if (array.dtype === "float32") array.write(Float32Array.from({ length: count }, (_, i) => Math.sin(i + index)));
+      }
+      // The sequences had 0, 3 and 8 tokens.
+      inputs["last"]!.write(Int32Array.of(3, 6, 11));
+      const outputs = made(run.outputs);
+      await run.run(inputs, outputs);
+      results.push(Object.values(outputs).map((array) => (array.read() as Float32Array).slice()));
+    }
+    const [definition, operator] = results as [Float32Array[], Float32Array[]];
+    expect(definition.length).toBe(1 + 2 * rows);
+    // The operator writes zeros behind a row's last token; no token reads those places.
+    const written = [3, 6, 11].map((last) => (last + 1) * 16);
+    for (const [i, values] of definition.entries()) {
+      const end = i === 0 ? values.length : written[(i - 1) % rows]!;
+      expect(farthest(operator[i]!.subarray(0, end), values.subarray(0, end))).toBeLessThan(1e-5);
+    }
+  });
 });

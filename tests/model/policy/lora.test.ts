@@ -137,7 +137,7 @@ describe.each(cases)("adapters of %s", (name, targets) => {
     stir(adapters);
     const { logits: expected } = await compute(model, adapters, layFrozen(model, whole.flat));
     const decoder = new Decoder(engine, model, adapters.flat, { slots: 2, capacity: 16, frozen: whole.flat });
-    await decoder.append([0, 1], [tokens.slice(0, length - 1), tokens.slice(length, 2 * length - 1)]);
+    await decoder.append([0, 1], [[...tokens.slice(0, length - 1)], [...tokens.slice(length, 2 * length - 1)]]);
     const last = await decoder.step(Int32Array.of(tokens[length - 1]!, tokens[2 * length - 1]!));
     for (const row of [0, 1]) {
       const at = (row * length + length - 1) * model.vocabulary;
