@@ -17,7 +17,7 @@ const root = join(import.meta.dir, "..");
 
 export interface Bench {
   readonly summary: string;
-  /** @param options  by key, the values of `--NAME.key=value`; every benchmark of the command gets all of them */
+  /** @param options  by key, the values of this benchmark's `--NAME.key=value` */
   run(options: Readonly<Record<string, string>>): Promise<BenchResult>;
 }
 
@@ -54,17 +54,22 @@ export async function main(args: string[]): Promise<number> {
     );
   }
   const chosen = words.includes("all") ? names : words;
+  const optionsOf = (name: string) => overrides.filter(({ path }) => path.startsWith(`${name}.`));
+  const stray = overrides.find(({ path }) => !chosen.includes(path.split(".")[0]!));
+  if (stray !== undefined)
+    throw new UsageError(`${stray.source} is an option of no benchmark that runs; these run: ${chosen.join(", ")}`);
   if (flags.here) {
     if (chosen.length !== 1) throw new UsageError(`--here takes one NAME, got ${chosen.length}`);
-    const options = Object.fromEntries(overrides.map(({ path, text }) => [path.slice(path.indexOf(".") + 1), text]));
-    console.log(JSON.stringify(await (await load(chosen[0]!)).run(options)));
+    const name = chosen[0]!;
+    const options = optionsOf(name).map(({ path, text }) => [path.slice(name.length + 1), text]);
+    console.log(JSON.stringify(await (await load(name)).run(Object.fromEntries(options))));
     return 0;
   }
   const results: BenchResult[] = [];
   const failures: string[] = [];
-  const sources = overrides.map(({ source }) => source);
   for (const name of chosen) {
     try {
+      const sources = optionsOf(name).map(({ source }) => source);
       results.push(await runInProcess(name, sources));
     } catch (error) {
       // The others can still be measured.

@@ -54,7 +54,7 @@ describe("bun run bench", async () => {
         "  const comparisons = [{ what: 'sum of two', ours: '2 ms', beside: 'peer 3 ms', speed: 1.5, goal: 2 }];\n" +
         "  return { name: 'sum', comparisons, sum: Number(a) + Number(b), runs: ++runs }; }",
       "bench/falls.bench.ts":
-        "export const summary = 'falls'; export async function run() { throw new Error('no engine'); }",
+        "export const summary = 'falls'; export async function run({ why = 'no engine' }) { throw new Error(why); }",
     },
     ["scripts/bench.ts", "scripts/cli/aligned.ts", "actors/process/lines.ts", "actors/errors.ts"],
   );
@@ -86,6 +86,14 @@ describe("bun run bench", async () => {
     const { out } = await bench("sum", "sum", "--json");
     const result = { name: "sum", comparisons, sum: 3, runs: 1 };
     expect(JSON.parse(lastLine(out)!)).toEqual({ results: [result, result] });
+  });
+
+  test("gives each benchmark its own options, and refuses those of one that does not run", async () => {
+    const { out, err } = await bench("all", "--sum.a=4", "--falls.why=broken", "--json");
+    expect(JSON.parse(lastLine(out)!).results).toEqual([expect.objectContaining({ sum: 6 })]);
+    expect(err).toBe("error: broken\nerror: benchmark falls ended with 1; see above\n");
+    const message = "--falls.why=broken is an option of no benchmark that runs; these run: sum";
+    expect(await bench("sum", "--falls.why=broken")).toEqual({ code: 2, out: "", err: `error: ${message}\n` });
   });
 
   test("suggests the nearest name, and fails when a benchmark does", async () => {
