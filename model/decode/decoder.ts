@@ -414,7 +414,7 @@ function batchesOf(group: readonly Piece[], length: number): Piece[][] {
 
 const powerOfTwo = (value: number) => 2 ** Math.ceil(Math.log2(value));
 
-// Sizes are rounded up so that few shapes are compiled. The cost of a step grows with its rows; that of an append is mostly fixed.
+// Sizes are rounded up so that few shapes are compiled.
 export const stepRows = (rows: number) => (rows <= 16 ? Math.max(powerOfTwo(rows), ROWS_MIN) : roundUp(rows, 16));
 const appendStep = (tokens: number) => (tokens <= 32 ? 8 : tokens <= 128 ? 16 : 64);
 const appendLength = (tokens: number) => roundUp(tokens, appendStep(tokens));
