@@ -79,7 +79,7 @@ export const envModules = (): EnvModule[] => [
 /** Tags of the module's envs. */
 export const tagsOf = (module: EnvModule): string[] => envTags().filter((tag) => moduleOf(tag) === module);
 
-/** Adds the envs of a module. @throws {TagError} if another module or Bunraku itself has one of its tags */
+/** Adds the envs of a module. @throws {TagError} if one of its tags is taken, or one of its envs would play its own games */
 export function addEnvs(sources: readonly TagSource[], module: EnvModule): void {
   const tags = sources.map(({ tag }) => tag);
   const twice = tags.find((tag, i) => tags.indexOf(tag) !== i);
@@ -90,6 +90,15 @@ export function addEnvs(sources: readonly TagSource[], module: EnvModule): void 
     if (other === undefined) continue;
     const owner = other.module === null ? "a built-in env" : other.module.path;
     throw new TagError(`the env ${tag} of ${module.path} has the tag of ${owner}; choose another tag`);
+  }
+  const of = (tag: string) => (sources.find((source) => source.tag === tag) ?? known.get(tag)?.source)?.of;
+  for (const { tag } of sources) {
+    const chain = [tag];
+    for (let next = of(tag); next !== undefined; next = of(next)) {
+      const circle = chain.includes(next);
+      chain.push(next);
+      if (circle) throw new TagError(`${module.path}: envs play each other's games: ${chain.join(" over ")}`);
+    }
   }
   for (const source of sources) known.set(source.tag, { source, module });
 }

@@ -156,7 +156,8 @@ async function startLearner(
 
   const running = training.run().then(async (report) => {
     if (report === null) return;
-    await reporter.drain(DRAIN_MS);
+    // A run that lost episodes fails, and has no report.
+    await drainLog(reporter, log);
     ports.saveReport(folder, report);
     context.finish("the run is done");
   });

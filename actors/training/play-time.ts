@@ -20,8 +20,9 @@ export class PlayTime {
     this.#context = context;
   }
 
-  get tokensPerSecond(): number {
-    return this.#ms > 0 ? this.#tokens / (this.#ms / 1000) : 0;
+  /** Null before the first rollout. */
+  get tokensPerSecond(): number | null {
+    return this.#ms > 0 ? this.#tokens / (this.#ms / 1000) : null;
   }
 
   async measure(playing: Promise<readonly FinishedTicket[]>): Promise<Rollout> {

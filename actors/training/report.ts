@@ -29,9 +29,11 @@ export interface Report {
   /** Tokens that the policy wrote, and actions that envs executed; validation included. */
   readonly tokens: number;
   readonly actions: number;
-  readonly tokensPerSecond: number;
-  readonly updatesPerMinute: number;
-  readonly logProbGap: number;
+  /** While rollouts were played, since the last resume; null if none was. */
+  readonly tokensPerSecond: number | null;
+  readonly updatesPerMinute: number | null;
+  /** Mean difference between sampler and learner in the last update since the last resume, nats a token; null if there was none. */
+  readonly logProbGap: number | null;
   /** Why the run ended before its last update; null if it did not. */
   readonly stoppedEarly: string | null;
   readonly engine: string;
@@ -48,8 +50,8 @@ export interface Course {
   readonly after: Solved;
   readonly atOne: Solved;
   readonly stoppedEarly: string | null;
-  readonly tokensPerSecond: number;
-  readonly logProbGap: number;
+  readonly tokensPerSecond: number | null;
+  readonly logProbGap: number | null;
 }
 
 export function reportOf({ run, config, engine }: TrainingContext, course: Course): Report {
@@ -72,7 +74,7 @@ export function reportOf({ run, config, engine }: TrainingContext, course: Cours
     tokens,
     actions,
     tokensPerSecond,
-    updatesPerMinute: minutes > 0 ? update / minutes : 0,
+    updatesPerMinute: minutes > 0 ? update / minutes : null,
     logProbGap,
     stoppedEarly,
     engine: name,

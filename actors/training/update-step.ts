@@ -54,15 +54,15 @@ export class UpdateStep {
   readonly #interruption: Interruption;
   /** Updates in a row without a finite gradient. */
   #brokenInARow = 0;
-  #logProbGap = 0;
+  #logProbGap: number | null = null;
 
   constructor(context: TrainingContext, interruption: Interruption) {
     this.#context = context;
     this.#interruption = interruption;
   }
 
-  /** Mean difference between the log-probabilities of samplers and trainer in nats per token, in the last update that measured it. */
-  get logProbGap(): number {
+  /** Mean difference between the log-probabilities of samplers and trainer in nats per token, in the last update that measured it; null before one. */
+  get logProbGap(): number | null {
     return this.#logProbGap;
   }
 

@@ -32,7 +32,7 @@ export function resultTable(
     ),
     ...envLines(report.envs),
     "",
-    `${minutes.toFixed(1)} min of reinforcement, ${minutesInAll.toFixed(1)} min in all; ${tokensPerSecond.toFixed(0)} tokens/s`,
+    `${minutes.toFixed(1)} min of reinforcement, ${minutesInAll.toFixed(1)} min in all${tokensPerSecond === null ? "" : `; ${tokensPerSecond.toFixed(0)} tokens/s`}`,
     ...costLines(costs),
     ...memoryLines(memory),
     `the run is in ${folder}; its page: bun run page ${folder}`,

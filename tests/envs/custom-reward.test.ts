@@ -5,8 +5,8 @@ import { join } from "node:path";
 import { evaluatePlayer } from "../../envs/analysis/evaluate.ts";
 import { type RewardFunction, withReward } from "../../envs/custom-reward.ts";
 import { openEpisode } from "../../envs/episode.ts";
-import { envTag } from "../../envs/registry.ts";
-import { openLocal } from "../../envs/tag.ts";
+import { addEnvs, type EnvModule, envTag, envTags, removeEnvs } from "../../envs/registry.ts";
+import { openLocal, TagError } from "../../envs/tag.ts";
 import { command, root } from "../scripts/command.ts";
 import { removeTemporaryFolders, temporaryFolder } from "../scripts/temporary.ts";
 
@@ -71,6 +71,15 @@ describe("withReward", () => {
 
   test("is not made of an env of its own tag, which would play itself without end", () => {
     expect(() => withReward("Quiet", "Quiet", quiet)).toThrow("withReward defines Quiet over Quiet itself");
+  });
+
+  test("is refused where two envs would play each other's games without end", () => {
+    const [first, second] = ["one.ts", "two.ts"].map((path) => ({ path, digest: "0" })) as [EnvModule, EnvModule];
+    addEnvs([withReward("One", "Two", quiet)], first);
+    const message = "two.ts: envs play each other's games: Two over One over Two";
+    expect(() => addEnvs([withReward("Two", "One", quiet)], second)).toThrow(new TagError(message));
+    expect(envTags()).not.toContain("Two");
+    removeEnvs(first);
   });
 
   test("comes from a module that the user names", async () => {

@@ -88,8 +88,15 @@ test.each([
 test(
   "a run whose episodes cannot be stored fails, and names their number",
   async () => {
-    const { broken, tail } = await simulate({ seed: 1, faults: false, mode: "sync", defect: "stores nothing" });
+    const { broken, tail, parameters } = await simulate({
+      seed: 1,
+      faults: false,
+      mode: "sync",
+      defect: "stores nothing",
+    });
     expect(broken).toBe("the run failed: learner exit code 3");
+    // Without a report the run has not finished: a sweep runs it again.
+    expect(parameters).toBeNull();
     const failure = expect.stringMatching(
       /learner: error crash: RunError: [1-9]\d* episodes are lost: the metrics sink did not store them/,
     );
