@@ -7,6 +7,7 @@ import type { EpisodeFilter, Point, StoredPoint, StoredRun } from "../metrics-si
 import { recordOf, type Store } from "../metrics-sink/store.ts";
 import type { EpisodeRow, PolicyVersion } from "../protocol.ts";
 import { type Costs, costsOf } from "./costs.ts";
+import { newestUpdate } from "./newest-update.ts";
 
 /** Rows read at once. */
 const PAGE = 1000;
@@ -52,9 +53,17 @@ export class RecordedRun {
     return this.#store.latest();
   }
 
-  /** Steps and values of a metric that is not per actor; null if it was never recorded. */
+  /**
+   * Steps and values of a metric that is not per actor; null if it was never recorded. Without updates after the newest: a roll-back
+   * gave them up, or a resumed run has not repeated them.
+   */
   curve(name: MetricName): Series | null {
-    return this.#store.series([name], 0)[0] ?? null;
+    const series = this.#store.series([name], 0)[0] ?? null;
+    // The steps of the warm start are no updates.
+    if (series === null || name.startsWith("warm/")) return series;
+    const newest = newestUpdate(this.latest());
+    const kept = series.steps.filter((step) => step <= newest).length;
+    return kept === 0 ? null : { ...series, steps: series.steps.slice(0, kept), values: series.values.slice(0, kept) };
   }
 
   costs(): Costs {

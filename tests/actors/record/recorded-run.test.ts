@@ -13,3 +13,22 @@ test("a run that never started is refused, and its file is closed", () => {
   expect(() => new RecordedRun(folder)).toThrow("its run.sqlite is of a run that never started");
   expect(openFilesIn(folder)).toEqual([]);
 });
+
+test("a curve has no updates that a roll-back gave up, and the whole warm start", () => {
+  const folder = temporaryFolder();
+  const store = new Store({ path: join(folder, "run.sqlite"), durability: "normal", wallClock: () => 0 });
+  store.startSession({ name: "run", env: "Bandit", updates: 9, seed: 1 });
+  const write = (step: number, values: Readonly<Record<string, number>>) => {
+    const points = Object.entries(values).map(([name, value]) => ({ name, actor: "learner", step, value }));
+    store.write({ points, events: [], episodes: [] });
+  };
+  write(0, { "validate/success": 0.5 });
+  write(40, { "warm/loss": 0.25 });
+  for (const step of [1, 2, 3, 4]) write(step, { "total/updates": step, "validate/success": step / 4 });
+  // Back to update 1, and update 2 again.
+  write(2, { "total/updates": 2, "validate/success": 0.75 });
+  store.close();
+  using run = new RecordedRun(folder);
+  expect(run.curve("validate/success")).toMatchObject({ steps: [0, 1, 2], values: [0.5, 0.25, 0.75] });
+  expect(run.curve("warm/loss")).toMatchObject({ steps: [40], values: [0.25] });
+});
