@@ -1,5 +1,5 @@
 /** What saving and reading JSON needs beyond the language. */
-import { renameSync, writeFileSync } from "node:fs";
+import { closeSync, constants, ftruncateSync, openSync, readFileSync, renameSync, writeFileSync } from "node:fs";
 
 /** Writes a value as indented JSON. A reader, and a full disk or a kill, find the whole file or the former one. @throws {Error} of the disk */
 export function saveJson(file: string, value: unknown): void {
@@ -7,6 +7,31 @@ export function saveJson(file: string, value: unknown): void {
   writeFileSync(pending, `${JSON.stringify(value, null, 2)}\n`, { flush: true });
   renameSync(pending, file);
 }
+
+/** Appends a line to a file of JSON lines; first cuts off half a line that a kill or a full disk left. @throws {Error} of the disk */
+export function appendJsonLine(file: string, value: unknown, mode = 0o666): void {
+  const { O_APPEND, O_CREAT, O_NOFOLLOW, O_RDWR } = constants;
+  const opened = openSync(file, O_APPEND | O_CREAT | O_NOFOLLOW | O_RDWR, mode);
+  try {
+    const bytes = readFileSync(opened);
+    const end = bytes.lastIndexOf("\n") + 1;
+    const last = bytes.subarray(end).toString();
+    if (isHalf(last)) ftruncateSync(opened, end);
+    else if (last !== "") writeFileSync(opened, "\n");
+    writeFileSync(opened, `${JSON.stringify(value)}\n`);
+  } finally {
+    closeSync(opened);
+  }
+}
+
+/** Lines of a file of JSON lines, the empty one after the last included. Half a last line is left out. */
+export function jsonLines(file: string): string[] {
+  const lines = readFileSync(file, "utf8").split("\n");
+  return isHalf(lines.at(-1)!) ? lines.slice(0, -1) : lines;
+}
+
+/** @param last  what follows the last line break */
+const isHalf = (last: string): boolean => last !== "" && parsedJson(last) === undefined;
 
 /** The value of a JSON text; undefined if the text is no JSON. */
 export function parsedJson(text: string): unknown {

@@ -4,9 +4,9 @@
  *
  * - The file has at most `RATINGS_MAX` lines. A line that is not a rating is an error that names the line.
  */
-import { closeSync, constants, existsSync, openSync, readFileSync, writeSync } from "node:fs";
+import { existsSync } from "node:fs";
 import { z } from "zod";
-import { parsedJson } from "../checkpoint/json.ts";
+import { appendJsonLine, jsonLines, parsedJson } from "../checkpoint/json.ts";
 import { schemaFaults } from "../errors.ts";
 
 /** Most lines of the file. */
@@ -56,19 +56,12 @@ export class Ratings {
   add(rating: Rating): void {
     if (this.#lines().length >= RATINGS_MAX)
       throw new TooManyRatings(`${this.#path} has ${RATINGS_MAX} ratings, the most allowed; move it elsewhere`);
-    const { O_APPEND, O_CREAT, O_NOFOLLOW, O_WRONLY } = constants;
-    const file = openSync(this.#path, O_APPEND | O_CREAT | O_NOFOLLOW | O_WRONLY, 0o600);
-    try {
-      writeSync(file, `${JSON.stringify(rating)}\n`);
-    } finally {
-      closeSync(file);
-    }
+    appendJsonLine(this.#path, rating, 0o600);
   }
 
   #lines(): Rating[] {
     if (!existsSync(this.#path)) return [];
-    const lines = readFileSync(this.#path, "utf8").split("\n");
-    return lines.flatMap((line, i) => (line === "" ? [] : [this.#parsed(line, i + 1)]));
+    return jsonLines(this.#path).flatMap((line, i) => (line === "" ? [] : [this.#parsed(line, i + 1)]));
   }
 
   #parsed(line: string, number: number): Rating {

@@ -1,7 +1,8 @@
 /** How a run was started: `starts.jsonl` in its folder has a line for its first start and for each resume. */
-import { appendFileSync, existsSync, readFileSync } from "node:fs";
+import { existsSync } from "node:fs";
 import { join } from "node:path";
 import { z } from "zod";
+import { appendJsonLine, jsonLines } from "../checkpoint/json.ts";
 import { messageOf } from "../errors.ts";
 
 export const RunStart = z.strictObject({
@@ -18,21 +19,18 @@ export type RunStart = z.infer<typeof RunStart>;
 
 const fileIn = (folder: string) => join(folder, "starts.jsonl");
 
-export const addStart = (folder: string, start: RunStart): void =>
-  appendFileSync(fileIn(folder), `${JSON.stringify(start)}\n`);
+export const addStart = (folder: string, start: RunStart): void => appendJsonLine(fileIn(folder), start);
 
 /** Oldest first; empty for a run of an earlier version. @throws {Error} naming a line that is not a start */
 export function readStarts(folder: string): RunStart[] {
   const file = fileIn(folder);
   if (!existsSync(file)) return [];
-  return readFileSync(file, "utf8")
-    .split("\n")
-    .flatMap((line, i) => {
-      if (line === "") return [];
-      try {
-        return [RunStart.parse(JSON.parse(line))];
-      } catch (error) {
-        throw new Error(`cannot read ${file}, line ${i + 1}: ${messageOf(error)}`, { cause: error });
-      }
-    });
+  return jsonLines(file).flatMap((line, i) => {
+    if (line === "") return [];
+    try {
+      return [RunStart.parse(JSON.parse(line))];
+    } catch (error) {
+      throw new Error(`cannot read ${file}, line ${i + 1}: ${messageOf(error)}`, { cause: error });
+    }
+  });
 }

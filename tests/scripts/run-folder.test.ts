@@ -100,3 +100,18 @@ test("its folder keeps the command of each start, without secrets, with commit, 
   appendFileSync(join(folder, "starts.jsonl"), '{"at": "now"}\n');
   expect(() => readStarts(folder)).toThrow(`cannot read ${join(folder, "starts.jsonl")}, line 3: `);
 });
+
+test("half a line that a kill left in its starts is left out, and the next start cuts it off", () => {
+  const folder = begun();
+  const file = join(folder, "starts.jsonl");
+  const start = (second: number) => thisStart("cluster", [], new Date(1000 * second));
+  addStart(folder, start(0));
+  appendFileSync(file, '{"at": "1970-01-01T00:00:01.000Z", "comm');
+  expect(readStarts(folder)).toEqual([start(0)]);
+  addStart(folder, start(2));
+  // A whole line without its line break is a start.
+  appendFileSync(file, JSON.stringify(start(3)));
+  expect(readStarts(folder)).toEqual([start(0), start(2), start(3)]);
+  addStart(folder, start(4));
+  expect(readStarts(folder)).toEqual([start(0), start(2), start(3), start(4)]);
+});

@@ -1,6 +1,6 @@
 /** Ratings: who may give them, what is refused, and where they lie. */
 import { afterAll, describe, expect, test } from "bun:test";
-import { readFileSync, symlinkSync, writeFileSync } from "node:fs";
+import { appendFileSync, readFileSync, symlinkSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { Ratings } from "../../../actors/dashboard/ratings.ts";
 import { removeTemporaryFolders, temporaryFolder } from "../../scripts/temporary.ts";
@@ -78,6 +78,15 @@ describe("the file", () => {
     const ratings = new Ratings(path);
     ratings.add(rating);
     expect(() => ratings.add(rating)).toThrow(`${path} has 10000 ratings, the most allowed`);
+  });
+
+  test("keeps its ratings where a kill or a full disk left half a line", async () => {
+    const { path, send, list } = await ratedPage();
+    await send({ id: 1, score: 2 });
+    appendFileSync(path, '{"id": 1, "sco');
+    expect(await list()).toMatchObject([{ score: 2 }]);
+    await send({ id: 1, turn: 2, score: 5 });
+    expect(await list()).toMatchObject([{ score: 2 }, { score: 5 }]);
   });
 
   test("names a line that is no rating, and follows no link", () => {
