@@ -46,7 +46,7 @@ class AgentEpisode:
 
     def run(self, play):
         try:
-            self.events.put(play(f"http://127.0.0.1:{endpoint().server_address[1]}/{self.name}/v1"))
+            self.events.put(checked(play(f"http://127.0.0.1:{endpoint().server_address[1]}/{self.name}/v1")))
         except Exception as error:
             self.events.put(error)
         except BaseException as error:  # such as sys.exit: without an event the episode would wait for ever
@@ -125,6 +125,13 @@ def text_of(message):
     if any(part.get("type") != "text" for part in content):
         raise ValueError("a policy reads text only; a message has a part that is not text")
     return "".join(part["text"] for part in content)
+
+
+def checked(result):
+    """A missing result is none of reward 0."""
+    if isinstance(result, dict) and "reward" in result and "success" in result:
+        return result
+    raise TypeError(f"the agent returned {result!r:.200}; return a dict with reward (a number) and success (a boolean)")
 
 
 class Endpoint(ThreadingHTTPServer):

@@ -92,6 +92,8 @@ def agent(base_url, number):
                 raise KeyError("no such answer")
             if message["content"] == "exit":
                 sys.exit("out of luck")
+            if message["content"] == "forget":
+                return None
             return {"reward": float(message["content"]), "success": message["content"] == str(number + 1)}
         call = message["tool_calls"][0]
         total = sum(json.loads(call["function"]["arguments"]).values())
@@ -123,6 +125,10 @@ test("an agent with an OpenAI client is an env: its calls are observations, tool
   expect(await failing.act("fail").catch(String)).toContain("KeyError: 'no such answer'");
   const exiting = await opened(python.url, { timeoutMs: 2000, retriesMax: 0 });
   expect(await exiting.act("exit").catch(String)).toContain("RuntimeError: the agent ended by SystemExit: out of luck");
+  const forgetting = await opened(python.url);
+  expect(await forgetting.act("forget").catch(String)).toContain(
+    "TypeError: the agent returned None; return a dict with",
+  );
   await opened(python.url, {}, 0);
   expect(await other.act("1")).toMatchObject({ reward: 1, done: true, success: false });
 });
