@@ -14,6 +14,11 @@ export function isConstant(values: ArrayLike<number>): boolean {
   return true;
 }
 
+/** True if all values are equal but for rounding: sums of the same rewards in another order differ by about 1e-16. */
+export function isConstantSum(values: readonly number[]): boolean {
+  return values.every((value) => Math.abs(value - values[0]!) <= 1e-10);
+}
+
 /** `sum((x - mean)^2) / (n - correction)`: correction 1 is the sample variance (torch.var), 0 the population's. */
 export function variance(values: ArrayLike<number>, correction: 0 | 1 = 1): number {
   if (values.length <= correction) {

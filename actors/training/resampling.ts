@@ -6,6 +6,7 @@
  * - Replaced groups are returned too. They count in the metrics of play and enter no loss (UpdateSettings.dropConstant).
  */
 
+import { isConstantSum } from "../../model/statistics.ts";
 import { rawReward } from "../../model/trajectory.ts";
 import { type FinishedTicket, playedOf } from "../play/finished-ticket.ts";
 import type { TrainingContext } from "./context.ts";
@@ -44,8 +45,8 @@ export async function playUpdate(
 function constantGroups(finished: readonly FinishedTicket[]): string[] {
   const groups = [...Map.groupBy(finished, ({ ticket }) => ticket.group).values()];
   const rewards = (group: readonly FinishedTicket[]) =>
-    new Set(playedOf(group).map(({ outcome }) => rawReward(outcome.trajectory)));
-  return groups.filter((group) => rewards(group).size < 2).map(([first]) => first!.ticket.env);
+    playedOf(group).map(({ outcome }) => rawReward(outcome.trajectory));
+  return groups.filter((group) => isConstantSum(rewards(group))).map(([first]) => first!.ticket.env);
 }
 
 /** How many groups replaced others. @param groups  number of groups of an update, without replacements */

@@ -1,6 +1,6 @@
 /** Diagnostics of a rollout, as single numbers. echo-trap/echo-trap.ts makes a verdict of spread, repetition and other numbers. */
 import { checkLength } from "../learn/advantage/rows.ts";
-import { deviation, mean, positionsBy, variance } from "../statistics.ts";
+import { deviation, isConstantSum, mean, positionsBy, variance } from "../statistics.ts";
 
 export interface Spread {
   /** Sample std of the raw reward within a group, mean over groups of at least two. */
@@ -22,10 +22,10 @@ export function rewardSpread(rewards: ArrayLike<number>, groups: ArrayLike<numbe
   checkLength("groups", groups, rewards.length);
   const compared = [...positionsBy(groups).values()].filter((rows) => rows.length > 1);
   if (compared.length === 0) return null;
-  const stds = compared.map((rows) => deviation(rows.map((row) => rewards[row]!)));
+  const members = compared.map((rows) => rows.map((row) => rewards[row]!));
   return {
-    rewardStd: mean(stds),
-    zeroStdShare: stds.filter((std) => std === 0).length / stds.length,
+    rewardStd: mean(members.map((own) => deviation(own))),
+    zeroStdShare: members.filter(isConstantSum).length / members.length,
   };
 }
 

@@ -10,7 +10,7 @@
  * - A gradient that is not finite changes nothing, and the result names it.
  */
 import { rewardSpread } from "../../health/diagnostics.ts";
-import { isConstant, mean, positionsBy } from "../../statistics.ts";
+import { isConstant, isConstantSum, mean, positionsBy } from "../../statistics.ts";
 import { rawReward, trajectoryFault, writtenTokens } from "../../trajectory.ts";
 import { type MicroBatch, microBatches } from "../batch.ts";
 import { type Filtered, type FilterRule, filterGroups } from "../filter/filter.ts";
@@ -71,7 +71,7 @@ export async function update(
 
 /** Rows of the groups whose raw rewards differ. */
 function rowsOfVariedGroups(rewards: readonly number[], groups: readonly number[]): number[] {
-  const varied = [...positionsBy(groups).values()].filter((rows) => !isConstant(rows.map((row) => rewards[row]!)));
+  const varied = [...positionsBy(groups).values()].filter((rows) => !isConstantSum(rows.map((row) => rewards[row]!)));
   return varied.flat().sort((a, b) => a - b);
 }
 

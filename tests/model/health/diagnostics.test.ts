@@ -11,6 +11,12 @@ describe("rewardSpread", () => {
     });
     expect(rewardSpread([1, 2], [0, 1])).toBeNull();
   });
+
+  test("counts a group as constant whose rewards differ only as sums in another order do", () => {
+    const [one, other] = [0.1 + 0.2 + 0.3, 0.3 + 0.2 + 0.1];
+    expect(one).not.toBe(other);
+    expect(rewardSpread([one, other, 0, 1e-9], [0, 0, 1, 1])!.zeroStdShare).toBe(0.5);
+  });
 });
 
 describe("explainedVariance", () => {
