@@ -155,9 +155,11 @@ function recorded(run: string): Updates {
   const updates = [...values.keys()].filter((step) => values.get(step)!["train/success"] !== undefined);
   const measured = updates
     .sort((a, b) => a - b)
-    .flatMap((update) => {
-      // A validation is recorded under the number of the update before it.
-      const one = measuredOf(values.get(update)!, lowestSuccess(values.get(update - 1)));
+    .flatMap((update, i) => {
+      // A validation is recorded under the number of the update before it. Updates in between measured nothing.
+      const since = Array.from({ length: update - (updates[i - 1] ?? 0) }, (_, back) => update - 1 - back);
+      const validation = since.map((step) => lowestSuccess(values.get(step))).find((share) => share !== undefined);
+      const one = measuredOf(values.get(update)!, validation);
       return one === null ? [] : [[update, one] as const];
     });
   return { measured: new Map(measured), updates: updates.length, log: null };

@@ -31,6 +31,8 @@ export interface HealthState {
   readonly control: Control;
   /** Update of the newest checkpoint that a roll-back may go to (saving.ts decides); null without one. */
   readonly healthyCheckpoint: number | null;
+  /** Lowest validation success over envs, if no update after that validation measured anything; absent otherwise. */
+  readonly unjudged?: number;
 }
 
 export const HEALTH_START: HealthState = {

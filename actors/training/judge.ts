@@ -18,10 +18,14 @@ export function judge(
   { update, health, validated }: Progress,
   metrics: MetricValues,
 ): Judgment {
-  const validation = validated?.update === update - 1 ? lowestSuccess(validated) : undefined;
+  const { unjudged, ...before } = health;
+  const validation = validated?.update === update - 1 ? lowestSuccess(validated) : unjudged;
   const measured = measuredOf(metrics, validation);
-  if (measured === null) return { health, due: null, metrics: {} };
-  const { state, due, metrics: judged, notices } = checkup(health, measured, config.health);
+  if (measured === null) {
+    const waiting = validation === undefined ? {} : { unjudged: validation };
+    return { health: { ...before, ...waiting }, due: null, metrics: {} };
+  }
+  const { state, due, metrics: judged, notices } = checkup(before, measured, config.health);
   for (const { good, kind, text } of notices) log.event(good ? "info" : "warning", kind, `update ${update}: ${text}`);
   return { health: state, due, metrics: judged };
 }
