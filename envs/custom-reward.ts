@@ -4,7 +4,7 @@
  */
 import type { Effect, Game } from "./env.ts";
 import { envTag } from "./registry.ts";
-import type { TagSource } from "./tag.ts";
+import { checkName, type TagSource } from "./tag.ts";
 
 /** One action, as a reward sees it. */
 export interface RewardedAction {
@@ -22,9 +22,10 @@ export type RewardFunction = (action: RewardedAction) => number;
 
 /**
  * @param of  tag of the env whose games are played; the new tag takes the same options
- * @throws {TypeError} if the two tags are the same
+ * @throws {TypeError} if the tag is not a name, or the two tags are the same
  */
 export function withReward(tag: string, of: string, reward: RewardFunction): TagSource {
+  checkName(tag);
   if (tag === of)
     throw new TypeError(`withReward defines ${tag} over ${of} itself; choose another tag for the new env`);
   return {

@@ -134,6 +134,14 @@ export interface TagSource {
   make(options: unknown, compat: Compat): EnvTag;
 }
 
+/** Checks the tag of an env from outside, which names folders and metrics. @throws {TypeError} if it is not a name. */
+export function checkName(tag: string): void {
+  if (/^[A-Z][A-Za-z0-9]{1,40}$/.test(tag)) return;
+  throw new TypeError(
+    `the tag of an env has 2 to 41 letters and digits and starts with a capital, such as LightsOut; got ${JSON.stringify(tag)}`,
+  );
+}
+
 /** Invalid env options, or an unknown tag. */
 export class TagError extends Error {
   override readonly name = "TagError";

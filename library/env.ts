@@ -7,6 +7,7 @@ import { z } from "zod";
 import type { Game, Seeds, Uniform } from "../envs/env.ts";
 import type { Picture } from "../envs/picture.ts";
 import {
+  checkName,
   type Demonstrator,
   defineTag,
   type Legend,
@@ -80,11 +81,7 @@ export function defineEnv<G extends Game, C extends Record<string, unknown> = Re
   env: EnvDefinition<C, G>,
 ): TagSource {
   const { tag, options, instruction, actions = null, legend = null, actionsMax, open, missing, demonstrator } = env;
-  if (!/^[A-Z][A-Za-z0-9]{1,40}$/.test(tag)) {
-    throw new TypeError(
-      `the tag of an env has 2 to 41 letters and digits and starts with a capital, such as LightsOut; got ${JSON.stringify(tag)}`,
-    );
-  }
+  checkName(tag);
   // A tag's players get the games that the same tag opened.
   const {
     random = uniformly(tag),

@@ -71,6 +71,10 @@ describe("withReward", () => {
 
   test("is not made of an env of its own tag, which would play itself without end", () => {
     expect(() => withReward("Quiet", "Quiet", quiet)).toThrow("withReward defines Quiet over Quiet itself");
+    // The name of a run's folder has the tag.
+    expect(() => withReward("../quiet", "Quiet", quiet)).toThrow(
+      'starts with a capital, such as LightsOut; got "../quiet"',
+    );
   });
 
   test("is refused where two envs would play each other's games without end", () => {
