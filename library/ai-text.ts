@@ -38,10 +38,9 @@ export function requestText(call: Call): string {
     const { $schema: _, type: __, additionalProperties: ___, ...schema } = inputSchema as Record<string, unknown>;
     return `${name}: ${description === undefined ? "" : `${description} `}${JSON.stringify(schema)}`;
   });
-  const form =
-    responseFormat?.type === "json"
-      ? [`Answer with JSON of this schema: ${JSON.stringify(responseFormat.schema)}`]
-      : [];
+  const schema = responseFormat?.type === "json" ? responseFormat.schema : undefined;
+  const ofSchema = schema === undefined ? "" : ` of this schema: ${JSON.stringify(schema)}`;
+  const form = responseFormat?.type === "json" ? [`Answer with JSON${ofSchema}`] : [];
   return [...(lines.length === 0 ? [] : ["Tools:", ...lines, TOOL_HINT]), ...form].join("\n");
 }
 

@@ -37,6 +37,13 @@ test("tools follow the system message, calls and results are in the dialogue", (
   expect(messagesOf({ ...call, toolChoice: { type: "none" } }, false)[0]!.content).toBe("Be exact.");
 });
 
+test("a call that asks for JSON says of which schema, if it names one", () => {
+  const request = (schema?: object) =>
+    messagesOf({ prompt: [], responseFormat: { type: "json", schema } } as Call, true);
+  expect(request({ type: "array" })[0]!.content).toBe('Answer with JSON of this schema: {"type":"array"}');
+  expect(request()[0]!.content).toBe("Answer with JSON");
+});
+
 test("an answer is text, or calls of tools that the call has", () => {
   const made = (answer: string) => {
     let count = 0;
