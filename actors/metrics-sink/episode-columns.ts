@@ -67,6 +67,18 @@ export function bodyColumns({ outcome, tokenAdvantages }: EpisodeRow): Columns {
   };
 }
 
+/** Columns that may differ if a resumed run repeats an episode to the byte: who played it, and the numbers of equal weights. */
+const REPEATED = ["sampler", "asked_version", "version", "spans"];
+
+/** Whether the columns hold this episode, or one that differs from it only in its sampler and version numbers. */
+export function hasContent(stored: Columns, row: EpisodeRow): boolean {
+  const columns = Object.entries({ ...episodeColumns(row), ...bodyColumns(row) });
+  return columns.every(([name, cell]) => REPEATED.includes(name) || isSame(stored[name]!, cell));
+}
+
+const isSame = (one: Cell, other: Cell): boolean =>
+  one === other || (one instanceof Uint8Array && other instanceof Uint8Array && Buffer.compare(one, other) === 0);
+
 /** Text for the search: the policy's replies, or the reason of a failure. */
 export const searchTextOf = (outcome: Outcome): string =>
   "turns" in outcome ? outcome.turns.map(({ reply }) => reply).join(" ") : outcome.detail;

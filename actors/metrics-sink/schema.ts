@@ -115,13 +115,20 @@ export const INSERTS = {
   point: insert("metrics", "name, actor, step, value, at_ms", "INSERT OR REPLACE"),
   latest: insert("latest", "name, actor, step, value", "INSERT OR REPLACE"),
   event: insert("events", "at_ms, actor, level, kind, text"),
-  episode: `${insert("episodes", EPISODE_COLUMNS)} ON CONFLICT (episode, attempt) DO NOTHING`,
+  episode: insert("episodes", EPISODE_COLUMNS),
   words: insert("words", "rowid, text"),
   actor: insert("actors", "name, view, at_ms"),
   body: insert(
     "bodies",
     "id, turns, spans, contexts, final_observation, extra, detail, tokens, written, log_probs, token_advantages, env_digest",
   ),
+} as const;
+
+export const DELETES = {
+  episode: "DELETE FROM episodes WHERE id = $id",
+  body: "DELETE FROM bodies WHERE id = $id",
+  // The index has no copy of the text, so it must be told which words to forget.
+  words: "INSERT INTO words (words, rowid, text) VALUES ('delete', $rowid, $text)",
 } as const;
 
 export const SELECTS = {
@@ -138,6 +145,7 @@ export const SELECTS = {
   lastEvent: `SELECT ${EVENT_COLUMNS} FROM events WHERE kind = $kind ORDER BY id DESC LIMIT 1`,
   actors: "SELECT view, at_ms AS atMs FROM actors ORDER BY name",
   episode: "SELECT * FROM episodes JOIN bodies USING (id) WHERE id = $id",
+  attempt: "SELECT * FROM episodes JOIN bodies USING (id) WHERE episode = $episode AND attempt = $attempt",
   // The newest attempt that was played; if none was, the newest attempt.
   named: "SELECT id FROM episodes WHERE episode = $episode ORDER BY stop IS NULL, id DESC LIMIT 1",
   versionsSharing: `SELECT DISTINCT version, digest FROM episodes

@@ -4,7 +4,8 @@
  *
  * - `write` is one transaction: it stores all of a batch or nothing. Afterwards the batch survives the death of any process, and
  *   with durability "full" also a power cut.
- * - An episode is stored once per (episode, attempt); later copies are ignored.
+ * - An episode is stored once per (episode, attempt). A later copy with the same content is ignored. A resumed run may play an episode
+ *   again with another content: then it replaces the earlier one, under a new id.
  * - Ids of points, events and episodes only grow, so a reader keeps a cursor and needs no queue.
  */
 import { Database, type Statement } from "bun:sqlite";
@@ -13,7 +14,15 @@ import type { EpisodeSummary, Series, StoredEvent } from "../dashboard/answers.t
 import { LEVELS } from "../log.ts";
 import type { MetricName } from "../metrics/metrics.ts";
 import type { ActorView, EpisodeRow, PolicyVersion } from "../protocol.ts";
-import { bodyColumns, type Columns, episodeColumns, fromColumns, searchTextOf, summaryOf } from "./episode-columns.ts";
+import {
+  bodyColumns,
+  type Columns,
+  episodeColumns,
+  fromColumns,
+  hasContent,
+  searchTextOf,
+  summaryOf,
+} from "./episode-columns.ts";
 import type {
   Cursor,
   EpisodeFilter,
@@ -26,7 +35,7 @@ import type {
   StoredRun,
   WriteBatch,
 } from "./records.ts";
-import { INSERTS, migrate, READABLE_SCHEMA, SchemaError, SELECTS, schemaOf } from "./schema.ts";
+import { DELETES, INSERTS, migrate, READABLE_SCHEMA, SchemaError, SELECTS, schemaOf } from "./schema.ts";
 
 export interface StoreOptions {
   readonly path: string;
@@ -114,11 +123,23 @@ export class Store {
   }
 
   #writeEpisode(row: EpisodeRow, atMs: number): void {
-    const { changes, lastInsertRowid } = this.#prepared(INSERTS.episode).run({ ...episodeColumns(row), at_ms: atMs });
-    if (changes === 0) return;
+    const { episode, attempt } = row.ticket;
+    const stored = this.#prepared(SELECTS.attempt).get({ episode, attempt }) as Columns | null;
+    if (stored !== null) {
+      if (hasContent(stored, row)) return;
+      this.#removeEpisode(stored);
+    }
+    const { lastInsertRowid } = this.#prepared(INSERTS.episode).run({ ...episodeColumns(row), at_ms: atMs });
     const id = Number(lastInsertRowid);
     this.#prepared(INSERTS.body).run({ ...bodyColumns(row), id });
     this.#prepared(INSERTS.words).run({ rowid: id, text: searchTextOf(row.outcome) });
+  }
+
+  #removeEpisode(stored: Columns): void {
+    const id = stored["id"] as number;
+    this.#prepared(DELETES.words).run({ rowid: id, text: searchTextOf(fromColumns(stored).outcome) });
+    this.#prepared(DELETES.body).run({ id });
+    this.#prepared(DELETES.episode).run({ id });
   }
 
   #writeActors(actors: readonly ActorView[], atMs: number): void {

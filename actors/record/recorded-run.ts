@@ -77,7 +77,11 @@ export class RecordedRun {
   *episodes(filter: EpisodeFilter): Generator<RecordedEpisode> {
     const pages = (before: number | undefined) => this.#store.episodes(filter, { before, limit: PAGE }).rows;
     const ids = backwards(pages, ({ id }) => id);
-    for (const id of ids) yield this.#store.episode(id)!;
+    for (const id of ids) {
+      const found = this.#store.episode(id);
+      // A resumed run may have replaced it since.
+      if (found !== null) yield found;
+    }
   }
 
   episode(id: number): RecordedEpisode | null {

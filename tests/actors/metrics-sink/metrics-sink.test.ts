@@ -182,6 +182,24 @@ describe("episodes", () => {
     ]);
   });
 
+  test("that a resumed run plays with another content replace the earlier ones", () => {
+    askEpisodes([playedRow({ episode: "e1" }, true, "left at first"), playedRow({ episode: "e2" })]);
+    const failed = { status: "aborted", detail: "no sampler" } as const;
+    askEpisodes([{ ...playedRow({ episode: "e3" }), outcome: failed }]);
+    // The same bits under another version number, and two that differ.
+    const [again, up] = [playedRow({ episode: "e2", version: 9 }), playedRow({ episode: "e1" }, false, "up now")];
+    expect(askEpisodes([again, up, playedRow({ episode: "e3" })])).toEqual({ type: "episodes.stored", count: 3 });
+    const { rows } = store.episodes({}, { limit: 10 });
+    expect(rows.map(({ episode, success }) => [episode, success])).toEqual([
+      ["e3", true],
+      ["e1", false],
+      ["e2", true],
+    ]);
+    expect(store.episode(store.episodeNamed("e1")!)!.row).toEqual(up);
+    const found = (text: string) => store.episodes({ text }, { limit: 10 }).rows.map(({ episode }) => episode);
+    expect([found("left at first"), found("no sampler"), found("up now")]).toEqual([[], [], ["e1"]]);
+  });
+
   test("that failed carry no reward, not a reward of 0", () => {
     const outcome = { status: "envError", detail: "SimpleSokoban#5 step: Error: boom" } as const;
     const row: EpisodeRow = { ticket: ticketOf(), sampler: "sampler/0", outcome, update: null, advantage: null };
