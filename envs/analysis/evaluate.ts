@@ -177,13 +177,15 @@ export function wilson(successes: number, trials: number): [low: number, high: n
 
 /**
  * 95 % interval of the success on boards like these: Wilson's for one try per board. Several tries at one board are
- * correlated, so for them it is 1.96 standard errors of the mean over boards.
+ * correlated, so for them it is 1.96 standard errors of the mean over boards. Boards that were all solved equally often show no
+ * error; each of them then counts as one try.
  *
  * @param solved  successful tries of each board
  */
 export function boardInterval(solved: readonly number[], tries: number): [low: number, high: number] {
   const sum = solved.reduce((total, count) => total + count, 0);
   if (tries === 1 || solved.length < 2) return wilson(sum, solved.length * tries);
+  if (solved.every((count) => count === solved[0])) return wilson(sum / tries, solved.length);
   const mean = sum / tries / solved.length;
   const variance = solved.reduce((total, count) => total + (count / tries - mean) ** 2, 0) / (solved.length - 1);
   const spread = 1.959963984540054 * Math.sqrt(variance / solved.length);

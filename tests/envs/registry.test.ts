@@ -157,6 +157,9 @@ test("the interval of boards that were tried several times comes from how boards
   expect(many[0]).toBeCloseTo(0.5 - spread, 12);
   expect(many[1]).toBeCloseTo(0.5 + spread, 12);
   expect(boardInterval([1, 0, 1, 1], 1)).toEqual(wilson(3, 4));
+  // Without a difference between boards the standard error is 0, which is no certainty.
+  expect(boardInterval(Array(8).fill(2), 2)).toEqual(wilson(8, 8));
+  expect(boardInterval([1, 1, 1], 2)).toEqual(wilson(1.5, 3));
 });
 
 test("wilson matches an interval worked by hand, and stays within [0, 1]", () => {
