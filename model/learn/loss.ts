@@ -36,7 +36,10 @@ export interface PolicyTensors {
 /** Scalars. Like the loss, metrics of micro-batches add up to the minibatch's. */
 export interface PolicyLoss {
   readonly loss: tf.Scalar;
-  /** Shares of tokens: those with a ratio above 1 + clipHigh and a positive advantage, those below 1 - clipLow with a negative one. */
+  /**
+   * Shares of tokens: those with a ratio above 1 + clipHigh and a positive advantage, those below 1 - clipLow with a negative one. cispo
+   * clips at either bound whatever the sign.
+   */
   readonly clipHighShare: tf.Scalar;
   readonly clipLowShare: tf.Scalar;
   /** Share of tokens that the dual clip bounds. */
@@ -82,10 +85,11 @@ export function policyLoss(tensors: PolicyTensors, rule: PolicyRule): PolicyLoss
   const share = (first: tf.Tensor, second: tf.Tensor) =>
     total(tf.mul(tf.cast(first, "float32"), tf.cast(second, "float32")), shares);
   const negative = tf.less(advantages, 0);
+  const clippable = (sign: tf.Tensor) => (rule.kind === "cispo" ? tf.greater(tf.abs(advantages), 0) : sign);
   return {
     loss: tf.neg(total(perToken, weights)),
-    clipHighShare: share(tf.greater(advantages, 0), tf.greater(ratio, high)),
-    clipLowShare: share(negative, tf.less(ratio, low)),
+    clipHighShare: share(clippable(tf.greater(advantages, 0)), tf.greater(ratio, high)),
+    clipLowShare: share(clippable(negative), tf.less(ratio, low)),
     dualClipShare: Number.isFinite(ceiling)
       ? share(negative, tf.greater(ratio, ceiling))
       : total(tf.zerosLike(shares), shares),

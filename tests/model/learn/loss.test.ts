@@ -114,6 +114,14 @@ describe("policyLoss", () => {
     expect(gradient({ kind: "cispo", clipLow: 0.2, clipHigh: 0.28 })).toBeCloseTo(-1.28, 5);
   });
 
+  test("cispo counts the tokens that it clips, whatever the sign of their advantage", () => {
+    // Ratio 2 is clipped for both signs, .5 likewise; without an advantage there is nothing to clip.
+    const rule: PolicyRule = { kind: "cispo", clipLow: 0.2, clipHigh: 0.28 };
+    const { clipHighShare, clipLowShare } = loss(line([2, 2, 2, 0.5, 0.5, 1], [1, -1, 0, 1, -1, 1]), rule);
+    expect(value(clipHighShare)).toBeCloseTo(2 / 6, 6);
+    expect(value(clipLowShare)).toBeCloseTo(2 / 6, 6);
+  });
+
   test.each(RULES.map((rule) => [`${rule.kind} ${JSON.stringify(rule)}`, rule] as const))(
     "%s equals the paper's formula, and its gradient float64 finite differences",
     (_, rule) => {
