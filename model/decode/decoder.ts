@@ -122,6 +122,16 @@ export class Decoder {
     this.#lengths[slot] = 0;
   }
 
+  /**
+   * Empties a slot and its cache. A number that is not finite would stay behind the slot's next sequence, and attention by definition
+   * multiplies what lies there by 0, which does not hide such a number.
+   */
+  wipe(slot: number): void {
+    this.clear(slot);
+    const zeros = new Float32Array(this.#slotSize());
+    for (const cache of Object.values(this.#cachesOf(slot))) cache.write(zeros);
+  }
+
   /** False where caches lie in a device's memory, which the host would have to copy whole. */
   get canMove(): boolean {
     return this.#engine.runsReadHostMemory;

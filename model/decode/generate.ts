@@ -7,7 +7,7 @@
  *   random number, a function of seed, episode and token index.
  * - A reply tells whether the policy ended it or a limit cut it.
  * - An invalid request is refused before anything is computed. Logits that are not finite fail the one reply they belong to.
- *   A failure of the engine fails every reply of the batch.
+ *   A failure of the engine fails every reply of the batch. A failed reply leaves its sequence empty.
  */
 
 import { type CoinKey, coin } from "../rng.ts";
@@ -285,6 +285,8 @@ export class Generator {
 
   #fail(reply: PendingReply, error: unknown): void {
     this.#end(reply);
+    // The cache may hold what made the logits not finite.
+    this.#decoder.wipe(reply.sequence.slot);
     reply.reject(error);
   }
 

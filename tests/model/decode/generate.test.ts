@@ -341,6 +341,27 @@ describe("a failure", () => {
     expect((await writer.reply("later", request("later", [3, 4], greedy))).tokens).toEqual((await good).tokens);
   });
 
+  test.each(models)("leave nothing behind in the slot: %s", async (_, model) => {
+    const sound = tinyParameters(model);
+    const decoder = new Decoder(
+      engine,
+      model,
+      sound.flat.map(() => Number.NaN),
+      { slots: SLOTS, capacity: CAPACITY },
+    );
+    const writer = new Generator(decoder, model.vocabulary, SLOTS);
+    writer.open("bad");
+    const bad = writer.reply("bad", request("bad", [3, 4, 5, 6, 7, 8, 9, 10, 11, 3]));
+    await expect(bad).rejects.toThrow("every logit must be finite");
+    writer.close("bad");
+    decoder.setParameters(sound.flat);
+    const written = async (writer: Generator) => {
+      writer.open("later");
+      return writer.reply("later", request("later", [3, 4]));
+    };
+    expect(await written(writer)).toEqual(await written(generator(sound.flat, model)));
+  });
+
   test("in all rows reject all replies; the generator still works", async () => {
     const writer = generator(poisoned());
     for (const name of ["a", "b"]) writer.open(name);
