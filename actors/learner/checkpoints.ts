@@ -77,7 +77,10 @@ export class LearnerCheckpoints {
       criticHead: critic?.model.head === "both" ? "both" : "value",
     };
     await saveCheckpoint(checkpoints, checkpoint, disk);
-    const spared = [progress.best?.update, progress.health.healthyCheckpoint].filter((at) => typeof at === "number");
+    // Damaged checkpoints of later updates may be there; they must not crowd out this one.
+    const spared = [progress.update, progress.best?.update, progress.health.healthyCheckpoint].filter(
+      (at) => typeof at === "number",
+    );
     await keepCheckpoints(checkpoints, keep, spared, disk).catch((error) =>
       this.#options.notice(`older checkpoints cannot be removed: ${messageOf(error)}`),
     );
