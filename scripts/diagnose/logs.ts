@@ -77,7 +77,9 @@ function pythonJson(text: string): unknown {
   try {
     return JSON.parse(text);
   } catch {
-    return JSON.parse(text.replaceAll(/([:[,]\s*)(?:-?Infinity|NaN)(?=\s*[,}\]])/g, '$1"NaN"'));
+    // Text, such as a prompt that the log quotes, stays as it is.
+    const tokens = /"(?:[^"\\]|\\.)*"|-?Infinity|NaN/g;
+    return JSON.parse(text.replaceAll(tokens, (token) => (token.startsWith('"') ? token : '"NaN"')));
   }
 }
 

@@ -137,6 +137,7 @@ describe("the log of another trainer", () => {
         "rewards/format_reward/mean": 0.9,
         entropy: 0.5,
         grad_norm: point === 3 ? "NaN" : 1,
+        completion: 'it says "NaN": NaN, Infinity',
       },
       { step: 10 * point, eval_loss: 0.2 },
     ]);
