@@ -199,7 +199,7 @@ export class Policy {
    * @returns the result of each env of the run, by name; of the chosen env only, if there is one
    * @throws {Error} if the env or its options are unknown, or an episode could not be played
    */
-  evaluate(boards: PolicyBoards = {}): Promise<ReadonlyMap<string, PolicyEvaluation>> {
+  async evaluate(boards: PolicyBoards = {}): Promise<ReadonlyMap<string, PolicyEvaluation>> {
     const { slots = SLOTS, notice = () => {} } = this.#options;
     const { progress = () => {} } = boards;
     return evaluatePolicy({

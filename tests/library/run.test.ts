@@ -71,6 +71,11 @@ test("a reply's numbers are not replaced by their defaults where they are none",
   expect(await ask({ tokensMax: Number.POSITIVE_INFINITY })).toContain("tokensMax must be a finite number");
 });
 
+test("an evaluation that is refused rejects, and throws nothing before", async () => {
+  using policy = await loadPolicy(folder);
+  expect(await policy.evaluate({ env: { tag: "Bandti" } }).catch(String)).toContain('unknown env tag "Bandti"');
+});
+
 test("another env is evaluated with budgets of its own, not with the one turn of the run's env", async () => {
   using policy = await loadPolicy(folder);
   expect(policy.config.env).toMatchObject({ tag: "Bandit", turnsMax: 1, actionsMax: 1, actionsPerTurnMax: 1 });
