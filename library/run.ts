@@ -170,8 +170,9 @@ export class Run {
    * @throws {Error} if the run failed, or ended before its first checkpoint
    */
   async save(): Promise<string> {
-    const latest = fromRecord(this.folder, (store) => store.latest()) ?? [];
-    const made = latest.find(({ name }) => name === UPDATE_DONE)?.value ?? 0;
+    // A run that was killed has recorded updates that its last checkpoint lacks: this program makes them again.
+    const [done] = fromRecord(this.folder, (store) => store.series([UPDATE_DONE], this.#before.points)) ?? [];
+    const made = done?.values.at(-1) ?? 0;
     this.#cluster.save();
     for (;;) {
       // Read before the folder is: a run writes its last checkpoint before it ends.

@@ -1,10 +1,13 @@
 /** What a program does with a run and its newest policy. programs.test.ts runs whole programs. */
 import { afterAll, beforeAll, expect, test } from "bun:test";
-import { cpSync, existsSync, readdirSync, readFileSync, renameSync, rmSync } from "node:fs";
+import { cpSync, existsSync, mkdirSync, readdirSync, readFileSync, renameSync, rmSync } from "node:fs";
 import { join } from "node:path";
+import { RunConfig } from "../../actors/config/config.ts";
+import type { MetricName } from "../../actors/metrics/metrics.ts";
+import { Store } from "../../actors/metrics-sink/store.ts";
 import { lockRun } from "../../actors/supervisor/run-lock.ts";
 import { loadPolicy, type ReplyOptions } from "../../library/policy.ts";
-import { NewestPolicy } from "../../library/run.ts";
+import { NewestPolicy, Run } from "../../library/run.ts";
 import { train } from "../../library/train.ts";
 import { removeTemporaryFolders, temporaryFolder } from "../scripts/temporary.ts";
 
@@ -83,4 +86,30 @@ test("another env is evaluated with budgets of its own, not with the one turn of
   expect(budgets("SimpleSokoban")).toMatchObject({ turnsMax: 5, actionsMax: 10, actionsPerTurnMax: 5 });
   expect(budgets("game_2048")).toMatchObject({ turnsMax: 800, actionsMax: 700, actionsPerTurnMax: 1 });
   expect(budgets("Bandit")).toMatchObject({ turnsMax: 1, actionsMax: 1, actionsPerTurnMax: 1 });
+});
+
+/** A run without actors, resumed where `earlier` ends the record. */
+function recordedRun(earlier: readonly number[]) {
+  const folder = temporaryFolder();
+  const store = new Store({ path: join(folder, "run.sqlite"), durability: "normal", wallClock: () => 0 });
+  const write = (step: number, values: Partial<Record<MetricName, number>> = {}) => {
+    const all = Object.entries({ ...values, "total/updates": step }) as [MetricName, number][];
+    store.write({
+      points: all.map(([name, value]) => ({ name, actor: "learner", step, value })),
+      events: [],
+      episodes: [],
+    });
+  };
+  const save = () => mkdirSync(join(folder, "checkpoints", "u3"), { recursive: true });
+  for (const update of earlier) write(update);
+  const { promise: ended, resolve } = Promise.withResolvers<{ ok: boolean; reason: string }>();
+  const cluster = { ended, children: () => [], save, stop: () => ended };
+  const run = new Run({ folder, config: RunConfig.parse({}) }, cluster, store.cursor(), () => {});
+  return { run, store, write, end: () => resolve({ ok: true, reason: "enough" }) };
+}
+
+test("a save does not wait for the updates that a killed program made after its last checkpoint", async () => {
+  const { run, store } = recordedRun([1, 2, 100]);
+  using _ = store;
+  expect(await run.save()).toBe(join(run.folder, "checkpoints", "u3"));
 });
