@@ -24,8 +24,8 @@ import { type RunFolder, reportFile } from "./run-folder.ts";
 export interface Update {
   /** The first is 1. */
   readonly update: number;
-  /** Share of its training episodes that ended in success. */
-  readonly success: number;
+  /** Share of its training episodes that ended in success; null if it trained on none, because all were too old. */
+  readonly success: number | null;
   /** Values that the learner reported since the update before, of this update and of validations. docs/metrics.md lists the names. */
   readonly metrics: Readonly<Partial<Record<MetricName, number>>>;
 }
@@ -141,7 +141,7 @@ export class Run {
       if (actor !== "learner") continue;
       metrics[name] = value;
       if (name !== UPDATE_DONE) continue;
-      yield { update: step, success: metrics["train/success"]!, metrics };
+      yield { update: step, success: metrics["train/success"] ?? null, metrics };
       metrics = {};
     }
   }

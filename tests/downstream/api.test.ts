@@ -84,7 +84,7 @@ test("a project's config is typed, and returned as it is", () => {
 test("a program's options and results are typed", () => {
   const started: bunraku.TrainOptions = { resume: "runs/one", envs: ["./envs/coin.ts"], notice: () => {} };
   const loaded: bunraku.PolicyOptions = { envs: ["./envs/coin.ts"], checkpoint: "u000002", temperature: 0 };
-  const success = (update: bunraku.Update): number => update.metrics["train/success"] ?? update.success;
+  const success = (update: bunraku.Update): number | null => update.metrics["train/success"] ?? update.success;
   const stop = (run: bunraku.Run): Promise<bunraku.RunResult> => run.stop("enough");
   const reply = (policy: bunraku.Policy): Promise<string> =>
     policy.reply([{ role: "user", content: "?" }], { seed: 1 });

@@ -113,3 +113,12 @@ test("a save does not wait for the updates that a killed program made after its 
   using _ = store;
   expect(await run.save()).toBe(join(run.folder, "checkpoints", "u3"));
 });
+
+test("an update that trained on nothing has no success", async () => {
+  const { run, store, write, end } = recordedRun([]);
+  using _ = store;
+  write(1, { "train/success": 0.5 });
+  write(2);
+  end();
+  expect((await Array.fromAsync(run.updates())).map(({ success }) => success)).toEqual([0.5, null]);
+});
