@@ -155,7 +155,7 @@ export class Run {
     const read = (store: Store, since: number) => {
       const end = Math.min(since + PAGE, store.cursor().episodes);
       const { rows } = store.episodes({}, { since, before: end + 1, limit: PAGE });
-      return { rows: rows.reverse().map(({ id }) => store.episode(id)!.row), since: end };
+      return { rows: rows.reverse().flatMap(({ id }) => store.episode(id)?.row ?? []), since: end };
     };
     for await (const { ticket, outcome } of this.#rows(this.#before.episodes, read)) {
       const { episode: name, env, purpose, layoutSeed: seed, version } = ticket;

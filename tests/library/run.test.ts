@@ -1,5 +1,5 @@
 /** What a program does with a run and its newest policy. programs.test.ts runs whole programs. */
-import { afterAll, beforeAll, expect, test } from "bun:test";
+import { afterAll, beforeAll, expect, spyOn, test } from "bun:test";
 import { cpSync, existsSync, mkdirSync, readdirSync, readFileSync, renameSync, rmSync } from "node:fs";
 import { join } from "node:path";
 import { RunConfig } from "../../actors/config/config.ts";
@@ -9,6 +9,7 @@ import { lockRun } from "../../actors/supervisor/run-lock.ts";
 import { loadPolicy, type ReplyOptions } from "../../library/policy.ts";
 import { NewestPolicy, Run } from "../../library/run.ts";
 import { train } from "../../library/train.ts";
+import { playedRow } from "../actors/metrics-sink/fake-run.ts";
 import { removeTemporaryFolders, temporaryFolder } from "../scripts/temporary.ts";
 
 afterAll(removeTemporaryFolders);
@@ -121,4 +122,21 @@ test("an update that trained on nothing has no success", async () => {
   write(2);
   end();
   expect((await Array.fromAsync(run.updates())).map(({ success }) => success)).toEqual([0.5, null]);
+});
+
+test("an episode that a resumed run replaces while a program reads is given once, in its new form", async () => {
+  const { run, store, end } = recordedRun([]);
+  using _ = store;
+  const record = (success: boolean) => store.write({ points: [], events: [], episodes: [playedRow({}, success)] });
+  record(false);
+  end();
+  const listed = spyOn(Store.prototype, "episodes");
+  listed.mockImplementationOnce((...asked) => {
+    const page = store.episodes(...asked);
+    record(true);
+    return page;
+  });
+  const outcomes = (await Array.fromAsync(run.episodes())).map(({ outcome }) => "turns" in outcome && outcome.success);
+  listed.mockRestore();
+  expect(outcomes).toEqual([true]);
 });
