@@ -76,6 +76,7 @@ export class Decoder {
   readonly #logits: Float32Array;
   #parameters: { readonly flat: Float32Array; readonly arrays: Readonly<Record<string, DeviceArray>> };
 
+  /** @throws {RangeError} if slots or capacity are more than an array can hold */
   constructor(
     engine: Engine,
     config: ModelConfig,
@@ -89,11 +90,12 @@ export class Decoder {
     this.#places = roundUp(capacity + appendStep(capacity), 8);
     this.#lengths = new Int32Array(stepRows(slots));
     this.#frozen = parameterArrays(engine, layFrozen(config, frozen));
-    this.#logits = new Float32Array(this.#lengths.length * config.vocabulary);
+    const rows = this.#lengths.length;
+    const held = `${slots} slots of ${capacity} tokens`;
+    this.#logits = zeros(rows * config.vocabulary, held);
     this.#parameters = this.#layOut(parameters);
     const names = Array.from({ length: config.layers }, (_, layer) => [`keys.${layer}`, `values.${layer}`]).flat();
-    const size = this.#lengths.length * this.#slotSize();
-    this.#caches = new Map(names.map((name) => [name, new Float32Array(size)]));
+    this.#caches = new Map(names.map((name) => [name, zeros(rows * this.#slotSize(), held)]));
   }
 
   /** Call this while no step is computed. Open sequences keep the caches that the older parameters computed. */
@@ -390,6 +392,20 @@ export class Decoder {
 
   #arrays(specs: Readonly<Record<string, Spec>>): Record<string, DeviceArray> {
     return Object.fromEntries(Object.entries(specs).map(([key, spec]) => [key, this.#engine.array(spec)]));
+  }
+}
+
+/** @throws {RangeError} if no array holds so many values. @param held  what needs them */
+function zeros(count: number, held: string): Float32Array {
+  try {
+    return new Float32Array(count);
+  } catch (cause) {
+    const gigabytes = (4e-9 * count).toFixed(1);
+    throw new RangeError(
+      `cannot decode in ${held}: they need an array of ${gigabytes} GB, and an array has less than 4.29 GB; lower the slots ` +
+        "(sampler.slots, or --slots of serve) or the tokens (rollout.contextTokensMax)",
+      { cause },
+    );
   }
 }
 

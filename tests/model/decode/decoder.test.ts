@@ -253,6 +253,14 @@ describe("an invalid request", () => {
     expect([decoder.length(0), decoder.length(1)]).toEqual([0, 14]);
   });
 
+  test.each([
+    [1_000_000, 40, "7.2 GB"],
+    [4, 40_000_000, "20.5 GB"],
+  ])("is refused: %p slots of %p tokens, which no array holds", (slots, capacity, size) => {
+    const text = `cannot decode in ${slots} slots of ${capacity} tokens: they need an array of ${size}, and an array has less`;
+    expect(() => make(wide, slots, capacity)).toThrow(text);
+  });
+
   test("is refused: two pieces for one slot", async () => {
     const message = "cannot append 2 pieces to slots 1,1; each needs a slot of its own";
     await expect(make(wide).append([1, 1], [[1], [2]])).rejects.toThrow(new RangeError(message));
