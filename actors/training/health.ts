@@ -45,7 +45,7 @@ export const HEALTH_START: HealthState = {
   healthyCheckpoint: null,
 };
 
-const isWell = (verdict: Verdict): boolean => verdict === "healthy" || verdict === "solved";
+export const isWell = (verdict: Verdict): boolean => verdict === "healthy" || verdict === "solved";
 
 /** True if no sign is present, not even one that is too young for a verdict: a policy to go back to. */
 export const hasNoSign = ({ verdict, trap }: HealthState): boolean =>

@@ -11,7 +11,7 @@ import { partName } from "../metrics/metrics.ts";
 import { percent, plural } from "../number-text.ts";
 import { type Baselines, reportBaselines } from "./baselines.ts";
 import type { TrainingContext } from "./context.ts";
-import { endsRun } from "./health.ts";
+import { endsRun, isWell } from "./health.ts";
 import { Interruption, Stopped } from "./interruption.ts";
 import { judge } from "./judge.ts";
 import { PlayTime, type Rollout } from "./play-time.ts";
@@ -84,7 +84,7 @@ export class Training {
 
   /** Warm start, first weights, first validation. A resumed run needs neither warm start nor first validation. */
   async #begin(): Promise<void> {
-    const { config, checkpoints, clock, reporter } = this.#context;
+    const { config, checkpoints, clock, reporter, log } = this.#context;
     const isNew = checkpoints.resumed === null;
     if (isNew && config.warmStart.enabled) {
       const publish = () => this.#publish().then(() => this.#progress);
@@ -95,7 +95,13 @@ export class Training {
     const hasKlTerm = this.#progress.klCoefficient > 0 || config.health.ladder.includes("raise-kl");
     if (hasKlTerm) await checkpoints.keepReference();
     this.#startedAtMs = clock.now() - this.#progress.minutes * 60_000;
-    if (!isNew) return;
+    if (!isNew) {
+      const { update, health } = this.#progress;
+      // The page and the terminal show alarms of this session, and a verdict is told when it changes.
+      if (!isWell(health.verdict))
+        log.event("warning", "health", `update ${update}: ${health.verdict}: as before the run was resumed`);
+      return;
+    }
     reporter.event("info", "phase", "reinforcement");
     const before = await this.#validate();
     reporter.metrics(0, { "baseline/before": before.success });
@@ -206,6 +212,7 @@ export class Training {
     }
     this.#advance({ kind: "rolled back", saved });
     log.line("roll-back", `went back from update ${update} to ${target}`);
+    log.event("info", "health", `update ${target}: health: ${this.#progress.health.verdict}`);
     await this.#publish();
     // A run that resumes here must know that it was rolled back.
     this.#progress = await this.#saving.rolledBack(this.#progressToSave());
