@@ -171,18 +171,25 @@ function parsed<T>(text: string, schema: z.ZodType<T>): T {
   throw new Refused(`answers in another format (${reasons.slice(0, 3).join("; ")})`);
 }
 
-/** null if the body has more than `bytesMax` bytes. */
+/** null if the body has more than `bytesMax` bytes. @throws {Refused} if the server accepted the request, and its answer is not UTF-8 */
 async function bodyText(response: Response, bytesMax: number): Promise<string | null> {
-  const decoder = new TextDecoder();
+  const decoder = new TextDecoder("utf-8", { fatal: response.ok });
+  const decoded = (...chunk: Parameters<typeof decoder.decode>) => {
+    try {
+      return decoder.decode(...chunk);
+    } catch {
+      throw new Refused("answers bytes that are not UTF-8; encode the JSON in UTF-8");
+    }
+  };
   let text = "";
   let bytes = 0;
   for await (const chunk of response.body ?? []) {
     bytes += chunk.byteLength;
     // Leaving the loop cancels the rest of the body.
     if (bytes > bytesMax) return null;
-    text += decoder.decode(chunk, { stream: true });
+    text += decoded(chunk, { stream: true });
   }
-  return text + decoder.decode();
+  return text + decoded();
 }
 
 function described(error: unknown): string {

@@ -93,6 +93,11 @@ describe("a server", () => {
   test("must answer in the schema's format", async () => {
     expect(await ask([() => new Response("<html>")]).catch(String)).toContain('answers "<html>", which is not JSON');
     expect(await ask([() => new Response('{"n": NaN}')]).catch(String)).toContain("which is not JSON");
+    const latin1 = (status: number) => () =>
+      new Response(Buffer.from('{"n": 1, "error": "café"}', "latin1"), { status });
+    expect(await ask([latin1(200)]).catch(String)).toContain("answers bytes that are not UTF-8");
+    // The reason of a failure is only shown.
+    expect(await ask([latin1(503), json({ n: 1 })])).toEqual({ n: 1 });
     expect(await ask([json({ n: "1" })]).catch(String)).toContain(
       "answers in another format (n: Invalid input: expected number, received string)",
     );
