@@ -129,7 +129,8 @@ function ofRows(rows: Iterable<Readonly<Record<string, unknown>>>): RunLog[] {
     const run = String(row["run"]);
     const log = logs.get(run) ?? { run, env: String(row["env"]), seed: Number(row["seed"]), updates: [] };
     logs.set(run, log);
-    const measured = METRICS.map((name) => [name, row[name]] as const).filter(([, value]) => typeof value === "number");
+    // Another program that wrote the file again may have put NaN for what was not measured.
+    const measured = METRICS.map((name) => [name, row[name]] as const).filter(([, value]) => Number.isFinite(value));
     log.updates.push({ update: Number(row["update"]), values: Object.fromEntries(measured) });
   }
   return [...logs.values()];

@@ -173,6 +173,10 @@ describe("the rates over many runs", () => {
     const file = join(folder, "logs.parquet");
     await writeLogs(file, logs);
     expect(readLogs(file)).toEqual(logs);
+    // As another program writes what was not measured.
+    const values = { "train/success": 0.5, "train/entropy": Number.NaN };
+    await writeLogs(file, [{ ...logs[0]!, updates: [{ update: 1, values }] }]);
+    expect(readLogs(file)[0]!.updates).toEqual([{ update: 1, values: { "train/success": 0.5 } }]);
   });
 
   test("are written whole or not at all: a run of the same name is refused, and a failure keeps the former file", async () => {
