@@ -12,6 +12,7 @@ import type { MetricName } from "../actors/metrics/metrics.ts";
 import type { Cursor } from "../actors/metrics-sink/records.ts";
 import { recordOf, type Store } from "../actors/metrics-sink/store.ts";
 import type { ActorView, Outcome, PlayedOutcome, Ticket } from "../actors/protocol.ts";
+import { newestUpdate } from "../actors/record/newest-update.ts";
 import { hasRecord } from "../actors/record/recorded-run.ts";
 import { type Cluster, type ClusterOptions, startCluster } from "../actors/supervisor/cluster.ts";
 import { lockRun } from "../actors/supervisor/run-lock.ts";
@@ -170,21 +171,29 @@ export class Run {
    * @throws {Error} if the run failed, or ended before its first checkpoint
    */
   async save(): Promise<string> {
-    // A run that was killed has recorded updates that its last checkpoint lacks: this program makes them again.
-    const [done] = fromRecord(this.folder, (store) => store.series([UPDATE_DONE], this.#before.points)) ?? [];
-    const made = done?.values.at(-1) ?? 0;
+    const made = this.#updatesMade();
     this.#cluster.save();
     for (;;) {
       // Read before the folder is: a run writes its last checkpoint before it ends.
       const isOver = this.#isOver;
       const newest = newestCheckpoint(this.folder);
-      if (newest !== null && (newest.update >= made || isOver)) return newest.path;
+      // A roll-back gives up updates.
+      if (newest !== null && (newest.update >= Math.min(made, this.#updatesMade()) || isOver)) return newest.path;
       if (isOver) {
         await this.ended;
         throw new Error(`the run in ${this.folder} ended before its first checkpoint`);
       }
       await pause();
     }
+  }
+
+  /** Of a run that was killed, updates that its last checkpoint lacks do not count: this program makes them again. */
+  #updatesMade(): number {
+    const made = fromRecord(this.folder, (store) => {
+      const isAny = store.series([UPDATE_DONE], this.#before.points).length > 0;
+      return isAny ? newestUpdate(store.latest()) : 0;
+    });
+    return made ?? 0;
   }
 
   /** Rows of the record as they come, until the run has ended. */

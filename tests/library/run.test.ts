@@ -115,6 +115,13 @@ test("a save does not wait for the updates that a killed program made after its 
   expect(await run.save()).toBe(join(run.folder, "checkpoints", "u3"));
 });
 
+test("a save does not wait for the updates that a roll-back gave up", async () => {
+  const { run, store, write } = recordedRun([]);
+  using _ = store;
+  for (const update of [1, 2, 3, 4, 5, 3]) write(update);
+  expect(await run.save()).toBe(join(run.folder, "checkpoints", "u3"));
+});
+
 test("an update that trained on nothing has no success", async () => {
   const { run, store, write, end } = recordedRun([]);
   using _ = store;
