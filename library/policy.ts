@@ -180,7 +180,7 @@ export class Policy {
   /**
    * Plays one episode on the board of this layout seed. Its random numbers are those of an evaluation that begins with this board.
    *
-   * @param env  a tag; null: that of the run
+   * @param env  a tag; null: that of the run, if it plays one env
    * @throws {Error} if the env or its options are unknown, or the episode could not be played
    */
   async episode(
@@ -189,6 +189,10 @@ export class Policy {
     boards: Omit<PolicyBoards, "episodes" | "seed" | "samples"> = {},
   ): Promise<PlayedOutcome> {
     const asked = { ...boards, env: { ...boards.env, ...(env !== null && { tag: env }) }, episodes: 1, seed };
+    const names = playedEnvs(this.config).map(({ name }) => name);
+    if (names.length > 1 && asked.env["tag"] === undefined) {
+      throw new ConfigError(`this run plays several envs; name the one of the episode: ${names.join(", ")}`);
+    }
     const [evaluation] = [...(await this.evaluate(asked)).values()];
     return evaluation!.played[0]!.outcome;
   }

@@ -1,6 +1,6 @@
 /** What a program does with a run and its newest policy. programs.test.ts runs whole programs. */
 import { afterAll, beforeAll, expect, spyOn, test } from "bun:test";
-import { cpSync, existsSync, mkdirSync, readdirSync, readFileSync, renameSync, rmSync } from "node:fs";
+import { cpSync, existsSync, mkdirSync, readdirSync, readFileSync, renameSync, rmSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { RunConfig } from "../../actors/config/config.ts";
 import type { MetricName } from "../../actors/metrics/metrics.ts";
@@ -78,6 +78,17 @@ test("a reply's numbers are not replaced by their defaults where they are none",
 test("an evaluation that is refused rejects, and throws nothing before", async () => {
   using policy = await loadPolicy(folder);
   expect(await policy.evaluate({ env: { tag: "Bandti" } }).catch(String)).toContain('unknown env tag "Bandti"');
+});
+
+test("an episode of a run that plays several envs is of the named one", async () => {
+  const mixed = join(temporaryFolder(), "mixed");
+  cpSync(folder, mixed, { recursive: true });
+  const config = JSON.parse(readFileSync(join(mixed, "config.json"), "utf8"));
+  config.env.mix = ["Bandit", "SimpleSokoban"].map((tag) => ({ tag }));
+  writeFileSync(join(mixed, "config.json"), JSON.stringify(config));
+  using policy = await loadPolicy(mixed);
+  expect(await policy.episode(null, 7).catch(String)).toContain("name the one of the episode: Bandit, SimpleSokoban");
+  expect((await policy.episode("SimpleSokoban", 7)).finalObservation).toContain("######");
 });
 
 test("another env is evaluated with budgets of its own, not with the one turn of the run's env", async () => {
