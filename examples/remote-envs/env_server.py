@@ -292,7 +292,10 @@ def main(envs, description, parser=None):
     server = EnvServer(envs(arguments) if callable(envs) else envs, arguments.episodes_max)
     is_ipv6 = ":" in arguments.host
     HttpServer.address_family = socket.AF_INET6 if is_ipv6 else socket.AF_INET
-    http = HttpServer((arguments.host, arguments.port), make_handler(server, token))
+    try:
+        http = HttpServer((arguments.host, arguments.port), make_handler(server, token))
+    except (OSError, OverflowError) as error:
+        parser.error(f"cannot listen on {arguments.host}:{arguments.port}: {error}; choose another --port, or 0 for a free one")
     host = f"[{arguments.host}]" if is_ipv6 else arguments.host
     print(f"http://{host}:{http.server_address[1]}", flush=True)
     try:

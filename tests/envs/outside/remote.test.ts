@@ -338,6 +338,13 @@ except Refused as refused:
     expect(error).toContain(message);
   });
 
+  test("says what to do where its port is taken", async () => {
+    const { port } = new URL(python.url);
+    const said = await startPython("guess.py", ["--port", port]).catch(String);
+    expect(said).toContain(`error: cannot listen on 127.0.0.1:${port}: `);
+    expect(said).toContain("; choose another --port, or 0 for a free one");
+  });
+
   test("does not listen to others without a token", async () => {
     expect(await startPython("guess.py", ["--host", "0.0.0.0"]).catch(String)).toContain(
       "0.0.0.0 is open to other machines",
