@@ -100,9 +100,9 @@ function tightened(filter: FilterRule, factor: number, groups: number): FilterRu
   const atLeastOne = (share: number) => Math.min(1, Math.max(share * factor, 1.5 / groups));
   switch (filter.strategy) {
     case "all":
-      return { strategy: "top_ratio", ratio: atLeastOne(1), type: "std" };
+      return byStd(factor, "largest");
     case "top_ratio":
-      return { ...filter, ratio: atLeastOne(filter.ratio) };
+      return byStd(filter.ratio * factor, filter.type === "std" ? "largest" : "smallest");
     case "top_p":
     case "top_k":
       return { ...filter, value: atLeastOne(filter.value) };
@@ -115,5 +115,14 @@ function tightened(filter: FilterRule, factor: number, groups: number): FilterRu
       return filter satisfies never;
   }
 }
+
+/** top_ratio, but it keeps one group at least: where groups are replaced or stale, the filter is given fewer than an update plays. */
+const byStd = (value: number, order: "largest" | "smallest"): FilterRule => ({
+  strategy: "top_k",
+  value,
+  metric: "reward_variance",
+  order,
+  includeZero: true,
+});
 
 const show = (value: number) => Number(value.toPrecision(3)).toString();

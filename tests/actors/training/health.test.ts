@@ -13,7 +13,7 @@ import {
 } from "../../../actors/training/health.ts";
 import { CONTROL_START, controlAfter, intervened } from "../../../actors/training/interventions.ts";
 import { trainingTickets } from "../../../actors/training/tickets-to-play.ts";
-import type { FilterRule } from "../../../model/learn/filter/filter.ts";
+import { type FilterRule, filterGroups } from "../../../model/learn/filter/filter.ts";
 import type { UpdateSettings } from "../../../model/learn/update/types.ts";
 
 /** Within thirty updates all groups become constant; ten updates after they began to, success begins to fall. */
@@ -228,18 +228,17 @@ describe("a rung", () => {
   };
 
   test("tightens a filter, and leaves at least one group", () => {
-    expect(filterAfter({ strategy: "all" }, 1)).toEqual({ strategy: "top_ratio", ratio: 0.5, type: "std" });
-    expect(filterAfter({ strategy: "top_ratio", ratio: 0.5, type: "std_rev" }, 1)).toEqual({
-      strategy: "top_ratio",
-      ratio: 0.25,
-      type: "std_rev",
-    });
-    for (const groups of [1, 3, 16, 49]) {
-      const { ratio } = filterAfter({ strategy: "top_ratio", ratio: 0.25, type: "std" }, 20, groups) as {
-        ratio: number;
-      };
-      expect(Math.floor(ratio * groups)).toBe(1);
-    }
+    /** Of these groups; later ones have a larger std. */
+    const keptOf = (count: number, filter: FilterRule) => {
+      const groups = Array.from({ length: 2 * count }, (_, i) => i >> 1);
+      return filterGroups({ groups, rewards: groups.map((group, i) => (i % 2) * (1 + group)) }, filter).kept;
+    };
+    expect(keptOf(4, filterAfter({ strategy: "all" }, 1))).toEqual([2, 3]);
+    expect(keptOf(4, filterAfter({ strategy: "top_ratio", ratio: 1, type: "std_rev" }, 1))).toEqual([0, 1]);
+    // A filter may be given fewer groups than an update plays: only those that dynamic sampling leaves, or that are not stale.
+    for (const count of [1, 3, 16, 49])
+      expect(keptOf(count, filterAfter({ strategy: "top_ratio", ratio: 0.25, type: "std" }, 20))).toEqual([count - 1]);
+    expect(keptOf(1, filterAfter({ strategy: "all" }, 1))).toEqual([0]);
     const ranked = { metric: "reward_variance", order: "largest", includeZero: true } as const;
     expect(filterAfter({ strategy: "top_k_abs", value: 3, ...ranked }, 1)).toMatchObject({ value: 1 });
     expect(filterAfter({ strategy: "min_p", value: 0.2, ...ranked }, 1)).toMatchObject({ value: 0.6 });
