@@ -1,5 +1,6 @@
 /** Progress of a run: what a checkpoint keeps besides parameters and optimizers, and how each event changes it. Pure. */
 import type { RunConfig } from "../config/config.ts";
+import type { TicketCounts } from "../learner/dispatcher.ts";
 import type { Scores } from "./curriculum.ts";
 import { type Due, HEALTH_START, type HealthState, healthAfterRollBack } from "./health.ts";
 import { COLLAPSE_START, type CollapseState } from "./measure-collapse.ts";
@@ -26,6 +27,8 @@ export interface Progress {
   readonly tokens: number;
   /** Actions that envs executed. */
   readonly actions: number;
+  /** Of the run, earlier sessions included. */
+  readonly tickets: TicketCounts;
   /** Validation success after the first stage of the warm start; null without a warm start. */
   readonly taught: Taught | null;
   /** Validation success before the first update; null until it is measured. */
@@ -54,6 +57,7 @@ export type ProgressEvent =
   | { readonly kind: "taught"; readonly taught: Taught }
   | { readonly kind: "published" }
   | { readonly kind: "played"; readonly episodes: number; readonly tokens: number; readonly actions: number }
+  | { readonly kind: "counted"; readonly tickets: TicketCounts }
   | { readonly kind: "validated"; readonly solved: Solved }
   | {
       readonly kind: "trained";
@@ -76,6 +80,7 @@ export const startOfRun = ({ learner }: Pick<RunConfig, "learner">): Progress =>
   episodes: 0,
   tokens: 0,
   actions: 0,
+  tickets: { expired: 0, retried: 0, ignored: 0 },
   taught: null,
   before: null,
   beforeOf: {},
@@ -105,6 +110,8 @@ export function advance(progress: Progress, event: ProgressEvent): Progress {
         tokens: progress.tokens + event.tokens,
         actions: progress.actions + event.actions,
       };
+    case "counted":
+      return { ...progress, tickets: event.tickets };
     case "validated":
       return afterValidation(progress, event.solved);
     case "trained": {
@@ -147,6 +154,7 @@ const afterRollBack = (saved: Progress, now: Progress): Progress => ({
   episodes: now.episodes,
   tokens: now.tokens,
   actions: now.actions,
+  tickets: now.tickets,
   skipped: now.skipped,
   due: null,
   health: healthAfterRollBack(saved.health, now.health),

@@ -150,11 +150,11 @@ export class Training {
   }
 
   async #update({ finished, ms }: Rollout): Promise<void> {
-    const { config, reporter, clock, dispatcher, log } = this.#context;
+    const { config, reporter, clock, log } = this.#context;
     const started = clock.now();
     const { progress, metrics, rows, tokens } = await this.#step.run(this.#progress, finished);
     this.#progress = progress;
-    this.#advance({ kind: "updated" }, this.#clockEvent());
+    this.#advance({ kind: "updated" }, this.#clockEvent(), this.#counted());
     const { acknowledged } = await this.#publish();
     const { update } = this.#progress;
     const values = {
@@ -168,7 +168,7 @@ export class Training {
         length: config.learner,
       }),
     };
-    const totals = totalMetrics(this.#progress, dispatcher.ticketCounts);
+    const totals = totalMetrics(this.#progress);
     const { due, health, metrics: healthMetrics } = judge(this.#context, this.#progress, { ...values, ...totals });
     this.#advance({ kind: "judged", health, due });
     const all = { ...values, ...healthMetrics, ...totals };
@@ -229,13 +229,26 @@ export class Training {
     return { kind: "clock", minutes: this.#minutes(), minutesInAll };
   }
 
+  /** The dispatcher counts the tickets of this process. */
+  #counted(): ProgressEvent & { kind: "counted" } {
+    const { dispatcher, checkpoints, config } = this.#context;
+    const { expired, retried, ignored } = dispatcher.ticketCounts;
+    const earlier = checkpoints.resumed?.tickets ?? startOfRun(config).tickets;
+    const tickets = {
+      expired: earlier.expired + expired,
+      retried: earlier.retried + retried,
+      ignored: earlier.ignored + ignored,
+    };
+    return { kind: "counted", tickets };
+  }
+
   #advance(...events: readonly ProgressEvent[]): void {
     this.#progress = events.reduce(advance, this.#progress);
   }
 
   /** The progress as a checkpoint keeps it. */
   #progressToSave(): Progress {
-    return advance(this.#progress, this.#clockEvent());
+    return [this.#clockEvent(), this.#counted()].reduce(advance, this.#progress);
   }
 
   async #report(baselines: ReadonlyMap<string, Baselines>, after: Solved): Promise<Report> {

@@ -1,7 +1,6 @@
 /** Numbers of an update as metrics, and as a line of the log. Pure. */
 import type { UpdateResult } from "../../model/learn/update/types.ts";
 import { mean } from "../../model/statistics.ts";
-import type { TicketCounts } from "../learner/dispatcher.ts";
 import { isMetricName, type MetricName, type MetricValues } from "../metrics/metrics.ts";
 import { percent } from "../number-text.ts";
 import type { PlayedTicket } from "../play/finished-ticket.ts";
@@ -96,14 +95,14 @@ export const speedMetrics = ({ update, tokens, rolloutMs, updateMs, minutes, len
 });
 
 /** `total/updates` is the last value of an update: a reader of the store that finds it finds the others too. */
-export const totalMetrics = (progress: Progress, { expired, retried, ignored }: TicketCounts): MetricValues => ({
+export const totalMetrics = (progress: Progress): MetricValues => ({
   "total/episodes": progress.episodes,
   "total/tokens": progress.tokens,
   "total/actions": progress.actions,
   "total/skipped_updates": progress.skipped,
-  "total/expired_tickets": expired,
-  "total/retried_tickets": retried,
-  "total/ignored_outcomes": ignored,
+  "total/expired_tickets": progress.tickets.expired,
+  "total/retried_tickets": progress.tickets.retried,
+  "total/ignored_outcomes": progress.tickets.ignored,
   "total/updates": progress.update,
 });
 

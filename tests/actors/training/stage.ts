@@ -67,6 +67,7 @@ export class Stage {
   spreads: readonly number[] = [];
   saving: (progress: Progress) => void = () => {};
   warmStart: TrainingContext["warmStart"] = () => Promise.reject(new Error("not part of this test"));
+  readonly ticketCounts = { expired: 0, retried: 0, ignored: 0 };
   /** False: the sink's disk is full. */
   storing = true;
   readonly training: Training;
@@ -137,7 +138,7 @@ export class Stage {
         return { acknowledged: Promise.resolve(7) };
       },
       dispatcher: {
-        ticketCounts: { expired: 0, retried: 0, ignored: 0 },
+        ticketCounts: this.ticketCounts,
         play: async (tickets): Promise<readonly FinishedTicket[]> => {
           const [first] = tickets;
           note(`play ${first!.episode.split(".")[0]} ${tickets.length} v${first!.version}${first!.exact ? "" : "+"}`);

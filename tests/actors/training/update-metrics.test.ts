@@ -1,5 +1,6 @@
 import { expect, test } from "bun:test";
 import { lagShares } from "../../../actors/training/update-metrics.ts";
+import { Stage } from "./stage.ts";
 
 test("lagShares gives the shares of lags, worked by hand", () => {
   expect(lagShares([0, 0, 1, 1, 1, 2, 3, 8])).toEqual({
@@ -9,4 +10,17 @@ test("lagShares gives the shares of lags, worked by hand", () => {
     "train/lag_2": 0.125,
     "train/lag_more": 0.25,
   });
+});
+
+test("a resumed run goes on with its counts of tickets", async () => {
+  const counts = ({ metrics }: Stage, update: number) =>
+    ["expired_tickets", "retried_tickets", "ignored_outcomes"].map((name) => metrics.get(`total/${name} ${update}`));
+  const stage = new Stage();
+  Object.assign(stage.ticketCounts, { expired: 1, retried: 2, ignored: 3 });
+  await stage.training.run();
+  expect(counts(stage, 6)).toEqual([1, 2, 3]);
+  const resumed = new Stage({}, stage.saved.find(({ update }) => update === 3)!);
+  Object.assign(resumed.ticketCounts, { expired: 10, retried: 0, ignored: 20 });
+  await resumed.training.run();
+  expect(counts(resumed, 6)).toEqual([11, 2, 23]);
 });
