@@ -21,6 +21,8 @@ import {
   startPolicyThread,
 } from "../actors/policy/saved-policy.ts";
 import { servedCard } from "../actors/policy/served-card.ts";
+import { type Slot, Slots } from "../actors/policy/slots.ts";
+import { withMethods } from "../actors/process/worker-rpc.ts";
 import type { PlayedOutcome } from "../actors/protocol.ts";
 import { type Evaluation, evaluatePlayer, type PlayerEpisode } from "../envs/analysis/evaluate.ts";
 import { envTag } from "../envs/registry.ts";
@@ -112,7 +114,9 @@ export class Policy {
   readonly fetch: (request: Request) => Response | Promise<Response>;
   readonly #saved: SavedPolicy;
   readonly #thread: PolicyThread;
+  readonly #methods: PolicyThread["methods"];
   readonly #options: PolicyOptions;
+  #evaluations = 0;
 
   /** Call `loadPolicy` instead. */
   constructor(folder: string, config: RunConfig, saved: SavedPolicy, thread: PolicyThread, options: PolicyOptions) {
@@ -124,9 +128,10 @@ export class Policy {
     this.died = thread.died;
     this.#saved = saved;
     this.#thread = thread;
+    this.#methods = sharing(thread.methods, slots);
     this.#options = options;
     const app = completionsApp({
-      policy: thread.methods,
+      policy: this.#methods,
       dialogue: saved.dialogue,
       model: this.name,
       slots,
@@ -206,9 +211,16 @@ export class Policy {
   async evaluate(boards: PolicyBoards = {}): Promise<ReadonlyMap<string, PolicyEvaluation>> {
     const { slots = SLOTS, notice = () => {} } = this.#options;
     const { progress = () => {} } = boards;
+    // Evaluations at the same time play episodes of equal names.
+    const evaluation = ++this.#evaluations;
+    const nameOf = (sequence: string) => `evaluation ${evaluation} ${sequence}`;
     return evaluatePolicy({
       config: this.evaluated(boards),
-      policy: this.#thread.methods,
+      policy: {
+        open: (sequence) => this.#methods.open(nameOf(sequence)),
+        reply: (sequence, request) => this.#methods.reply(nameOf(sequence), request),
+        close: (sequence) => this.#methods.close(nameOf(sequence)),
+      },
       dialogue: this.#saved.dialogue,
       weights: this.#thread.weights,
       slots,
@@ -245,6 +257,28 @@ export class Policy {
 
   [Symbol.dispose](): void {
     this.close();
+  }
+}
+
+/** The methods for callers that together open more sequences than there are slots: `open` waits for a free one. */
+function sharing(policy: PolicyThread["methods"], count: number): PolicyThread["methods"] {
+  const slots = new Slots(count, Number.POSITIVE_INFINITY);
+  const taken = new Map<string, Slot>();
+  const { signal } = new AbortController();
+  return withMethods(policy, {
+    async open(sequence) {
+      taken.set(sequence, await slots.take(signal));
+      await policy.open(sequence).catch((error: unknown) => {
+        release(sequence);
+        throw error;
+      });
+    },
+    close: (sequence) => policy.close(sequence).finally(() => release(sequence)),
+  });
+
+  function release(sequence: string): void {
+    taken.get(sequence)?.free();
+    taken.delete(sequence);
   }
 }
 
