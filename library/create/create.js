@@ -3,7 +3,7 @@
 // sh runs the line above; Bun and Node see it as a comment. `bun create bunraku FOLDER` installs Bunraku in a new folder, which
 // `bunraku init` fills. The environment variable BUNRAKU_PACKAGE names another version (bunraku@VERSION) or a tarball.
 import { spawnSync } from "node:child_process";
-import { existsSync, mkdirSync, writeFileSync } from "node:fs";
+import { existsSync, mkdirSync, rmSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 
 const [folder, ...more] = process.argv.slice(2);
@@ -21,7 +21,13 @@ try {
   if (existsSync(folder)) throw new Error(`${folder} exists already; name a new folder`);
   mkdirSync(folder, { recursive: true });
   writeFileSync(join(folder, "package.json"), "{}\n");
-  bun("add", "--ignore-scripts", "--exact", process.env.BUNRAKU_PACKAGE ?? "bunraku");
+  try {
+    bun("add", "--ignore-scripts", "--exact", process.env.BUNRAKU_PACKAGE ?? "bunraku");
+  } catch (error) {
+    // The same command can then be tried again.
+    rmSync(folder, { recursive: true });
+    throw error;
+  }
   bun("x", "bunraku", "init");
 } catch (error) {
   console.error(`error: ${error.message}`);

@@ -18,6 +18,14 @@ test.each([
   expect([await child.stderr.text(), await child.exited, readdirSync(cwd)]).toEqual([`error: ${text}\n`, 1, []]);
 });
 
+test("a folder whose package cannot be installed is removed, so that the command can be tried again", async () => {
+  const cwd = temporaryFolder();
+  const env = { ...process.env, BUNRAKU_PACKAGE: join(cwd, "none.tgz") };
+  const child = Bun.spawn([process.execPath, script, "mine"], { cwd, env, stdout: "ignore", stderr: "pipe" });
+  expect(await child.stderr.text()).toContain("failed in mine, for the reason above");
+  expect([await child.exited, readdirSync(cwd)]).toEqual([1, []]);
+});
+
 test("both packages have one version", async () => {
   const versionOf = async (file: string) => (await Bun.file(join(import.meta.dir, "../..", file)).json()).version;
   expect(await versionOf("library/create/package.json")).toBe(await versionOf("package.json"));
