@@ -97,7 +97,7 @@ export class Training {
     this.#startedAtMs = clock.now() - this.#progress.minutes * 60_000;
     if (!isNew) {
       const { update, health } = this.#progress;
-      // The page and the terminal show alarms of this session, and a verdict is told when it changes.
+      // The page and the terminal show alarms of this session, and the log has a verdict only when it changes.
       if (!isWell(health.verdict))
         log.event("warning", "health", `update ${update}: ${health.verdict}: as before the run was resumed`);
       return;

@@ -148,14 +148,14 @@ export function timeIndependentMetrics(folder: string): string[] {
 }
 
 /**
- * The newest checkpoint: sha256 of parameters and moments; optimiser steps, counters and cursors. Not in it are the time it took
- * and how often weights were published, as a warm start and a learner that resumes publish, too.
+ * The newest checkpoint: sha256 of parameters and moments; optimizer steps, counters and cursors. Not in it are the time it took,
+ * how often weights were published, as a warm start and a learner that resumes publish, too, and how many tickets expired.
  */
 export async function learnt(folder: string): Promise<string[]> {
   const { found } = await latestCheckpoint(join(folder, "checkpoints"));
   const sums = readFileSync(join(found!, "SHA256SUMS"), "utf8").split("\n");
   const state = JSON.parse(readFileSync(join(found!, "state.json"), "utf8"));
-  const { minutes: _, minutesInAll: __, version: ___, ...progress } = state.state;
+  const { minutes: _, minutesInAll: __, version: ___, tickets: ____, ...progress } = state.state;
   return [...sums.filter((line) => line.endsWith(".safetensors")), JSON.stringify({ ...state, state: progress })];
 }
 

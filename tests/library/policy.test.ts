@@ -2,29 +2,14 @@
 import { afterAll, beforeAll, expect, test } from "bun:test";
 import { join } from "node:path";
 import { loadPolicy } from "../../library/policy.ts";
-import { train } from "../../library/train.ts";
 import { removeTemporaryFolders, temporaryFolder } from "../scripts/temporary.ts";
+import { trainOnce } from "./trained.ts";
 
 afterAll(removeTemporaryFolders);
 
 const folder = join(temporaryFolder(), "mine");
 
-beforeAll(async () => {
-  const run = await train(
-    {
-      env: { tag: "Bandit" },
-      rollout: { groups: 2, groupSize: 2 },
-      sampler: { count: 1, slots: 4 },
-      model: { width: 16, layers: 1, heads: 2, kvHeads: 1, hidden: 16 },
-      warmStart: { enabled: false },
-      learner: { updates: 1, filter: { strategy: "all" } },
-      validate: { episodes: 2 },
-      engine: { threads: 1 },
-    },
-    { folder },
-  );
-  await run.ended;
-}, 60_000);
+beforeAll(() => trainOnce(folder), 60_000);
 
 test("episodes, evaluations and replies at once give what they give one after another", async () => {
   using policy = await loadPolicy(folder, { slots: 2 });

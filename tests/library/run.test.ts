@@ -11,6 +11,7 @@ import { NewestPolicy, Run } from "../../library/run.ts";
 import { train } from "../../library/train.ts";
 import { playedRow } from "../actors/metrics-sink/fake-run.ts";
 import { removeTemporaryFolders, temporaryFolder } from "../scripts/temporary.ts";
+import { trainOnce } from "./trained.ts";
 
 afterAll(removeTemporaryFolders);
 
@@ -18,22 +19,7 @@ const folder = join(temporaryFolder(), "mine");
 const checkpoints = join(folder, "checkpoints");
 const names = () => readdirSync(checkpoints).sort();
 
-beforeAll(async () => {
-  const run = await train(
-    {
-      env: { tag: "Bandit" },
-      rollout: { groups: 2, groupSize: 2 },
-      sampler: { count: 1, slots: 4 },
-      model: { width: 16, layers: 1, heads: 2, kvHeads: 1, hidden: 16 },
-      warmStart: { enabled: false },
-      learner: { updates: 1, filter: { strategy: "all" } },
-      validate: { episodes: 2 },
-      engine: { threads: 1 },
-    },
-    { folder },
-  );
-  await run.ended;
-}, 60_000);
+beforeAll(() => trainOnce(folder), 60_000);
 
 test("a newer checkpoint takes the next replies, and those in progress end with the policy that began them", async () => {
   const newest = new NewestPolicy(folder);
