@@ -3,7 +3,6 @@
  * Source: github.com/microsoft/onnxruntime, docs/ContribOperators.md.
  */
 import type { AttentionShape } from "../policy/ops.ts";
-import type { Device } from "./engine.ts";
 import { type Lowering, lower } from "./trace.ts";
 
 const MICROSOFT = "com.microsoft";
@@ -41,7 +40,7 @@ lower("Rotate", ({ x, cos, sin }, _, to) => {
   return to.tensor(to.recorder.emit("RotaryEmbedding", inputs, 1, {}, MICROSOFT)[0]!, x!.shape);
 });
 
-/** onnxruntime's attention over a cache. On CUDA it does not take 32-bit floats, so there the definitions run. */
+/** onnxruntime's attention over a cache. On CUDA it does not take 32-bit floats, so there the definition runs. */
 function cachedAttention(
   to: Lowering,
   [qkv, keys, values, last, total, cos, sin]: readonly string[],
@@ -58,8 +57,6 @@ function cachedAttention(
   };
   return to.recorder.emit("GroupQueryAttention", inputs, 3, attributes, MICROSOFT);
 }
-const WITH_CACHED_ATTENTION = ["cpu", "webgpu"] as const satisfies Device[];
-
 lower<AttentionShape>(
   "CachedAttention",
   ({ qkv, keys, values, last, total, cos, sin }, shape, to) => {
@@ -71,10 +68,13 @@ lower<AttentionShape>(
       to.tensor(nextValues!, values!.shape),
     ];
   },
-  WITH_CACHED_ATTENTION,
+  ["cpu", "webgpu"],
 );
 
-/** A node for each row: the operator takes several new tokens behind a cache for a batch of one only. */
+/**
+ * A node for each row: the operator takes several new tokens behind a cache for a batch of one only. A GPU computes all rows at once,
+ * by definition.
+ */
 lower<AttentionShape>(
   "CachedAppend",
   ({ qkv, last, cos, sin, ...caches }, shape, to) => {
@@ -96,5 +96,5 @@ lower<AttentionShape>(
       ...[...column(1), ...column(2)].map((name) => to.tensor(name, cacheShape)),
     ];
   },
-  WITH_CACHED_ATTENTION,
+  ["cpu"],
 );
