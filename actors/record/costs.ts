@@ -12,7 +12,7 @@ import type { z } from "zod";
 import type { CostsAnswer, Series } from "../dashboard/answers.ts";
 import type { MetricName } from "../metrics/metrics.ts";
 import type { Point } from "../metrics-sink/records.ts";
-import { newestUpdate } from "./newest-update.ts";
+import { newestUpdate, upTo } from "./newest-update.ts";
 
 export type Costs = z.infer<typeof CostsAnswer>;
 type Amounts = Costs["total"];
@@ -62,11 +62,6 @@ export function costsOf(all: (name: MetricName) => readonly Series[], latest: re
     ) as Amounts,
     seconds: sums(SECONDS_OF, sumOfUpdates),
   };
-}
-
-function upTo(last: number, { steps, values, ...one }: Series): Series {
-  const count = steps.filter((step) => step <= last).length;
-  return { ...one, steps: steps.slice(0, count), values: values.slice(0, count) };
 }
 
 /** The sum of the values from update 1 on. */

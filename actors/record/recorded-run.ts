@@ -7,7 +7,7 @@ import type { EpisodeFilter, Point, StoredPoint, StoredRun } from "../metrics-si
 import { recordOf, type Store } from "../metrics-sink/store.ts";
 import type { EpisodeRow, PolicyVersion } from "../protocol.ts";
 import { type Costs, costsOf } from "./costs.ts";
-import { newestUpdate } from "./newest-update.ts";
+import { newestUpdate, upTo } from "./newest-update.ts";
 
 /** Rows read at once. */
 const PAGE = 1000;
@@ -61,9 +61,8 @@ export class RecordedRun {
     const series = this.#store.series([name], 0)[0] ?? null;
     // The steps of the warm start are no updates.
     if (series === null || name.startsWith("warm/")) return series;
-    const newest = newestUpdate(this.latest());
-    const kept = series.steps.filter((step) => step <= newest).length;
-    return kept === 0 ? null : { ...series, steps: series.steps.slice(0, kept), values: series.values.slice(0, kept) };
+    const kept = upTo(newestUpdate(this.latest()), series);
+    return kept.steps.length === 0 ? null : kept;
   }
 
   costs(): Costs {

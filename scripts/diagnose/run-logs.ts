@@ -4,8 +4,6 @@ import { join } from "node:path";
 import type { Series } from "../../actors/dashboard/answers.ts";
 import { messageOf } from "../../actors/errors.ts";
 import type { MetricName, MetricValues } from "../../actors/metrics/metrics.ts";
-import type { Point } from "../../actors/metrics-sink/records.ts";
-import { newestUpdate } from "../../actors/record/newest-update.ts";
 import { hasRecord, RecordedRun } from "../../actors/record/recorded-run.ts";
 import { MEASURED } from "../../actors/training/health.ts";
 import { parquetRows } from "../../envs/data/parquet.ts";
@@ -86,26 +84,17 @@ function ofFolder(path: string): RunLog[] {
 function ofRun(run: string, folder: string): RunLog {
   using record = new RecordedRun(folder);
   const { env, seed } = record.facts;
-  const byUpdate = valuesByUpdate(
-    METRICS.flatMap((name) => record.curve(name) ?? []),
-    record.latest(),
-  );
+  const byUpdate = valuesByUpdate(METRICS.flatMap((name) => record.curve(name) ?? []));
   const updates = [...byUpdate].filter(([, values]) => values["train/success"] !== undefined);
   updates.sort(([a], [b]) => a - b);
   return { run, env, seed, updates: updates.map(([update, values]) => ({ update, values })) };
 }
 
-/**
- * Metrics by update, up to the newest. Of a repeated update, after a resume or a rollback, the last one counts.
- *
- * @param latest  the value of every metric and actor that was written last
- */
-export function valuesByUpdate(curves: readonly Series[], latest: readonly Point[]): Map<number, MetricValues> {
-  const newest = newestUpdate(latest);
+/** Metrics by update. Of a repeated update, after a resume or a rollback, the last one counts. */
+export function valuesByUpdate(curves: readonly Series[]): Map<number, MetricValues> {
   const byUpdate = new Map<number, Partial<Record<MetricName, number>>>();
   for (const { name, steps, values } of curves) {
     steps.forEach((step, i) => {
-      if (step > newest) return;
       const one = byUpdate.get(step) ?? {};
       one[name as MetricName] = values[i]!;
       byUpdate.set(step, one);
