@@ -41,11 +41,10 @@ export interface DecoderOptions {
   readonly frozen?: Float32Array;
 }
 
-/** A function compiled for one shape, and its arrays: small inputs by name, caches, logits. */
+/** A function compiled for one shape, and its own arrays: small inputs by name, logits. */
 interface DecodeFunction {
   readonly run: CompiledFunction;
   readonly feeds: Readonly<Record<string, DeviceArray>>;
-  readonly caches: Readonly<Record<string, DeviceArray>>;
   readonly logits: DeviceArray;
 }
 
@@ -65,8 +64,8 @@ export class Decoder {
   /** Places of a slot's cache: the capacity, and more for the writes of padding. */
   readonly #places: number;
   readonly #caches: ReadonlyMap<string, Float32Array>;
-  /** Each slot's part of the caches. */
-  readonly #slotCaches = new Map<number, Readonly<Record<string, DeviceArray>>>();
+  /** Parts of the caches, by their slots. */
+  readonly #views = new Map<string, Readonly<Record<string, DeviceArray>>>();
   readonly #functions = new Map<string, Promise<DecodeFunction>>();
   /** By function, with the current parameters. Reused, because the compiled engine checks a job only at its first run. */
   readonly #jobs = new Map<DecodeFunction, Job>();
@@ -131,7 +130,7 @@ export class Decoder {
   wipe(slot: number): void {
     this.clear(slot);
     const zeros = new Float32Array(this.#slotSize());
-    for (const cache of Object.values(this.#cachesOf(slot))) cache.write(zeros);
+    for (const cache of Object.values(this.#cachesOf(slot, 1))) cache.write(zeros);
   }
 
   /** False where caches lie in a device's memory, which the host would have to copy whole. */
@@ -246,11 +245,11 @@ export class Decoder {
         compiled.feeds["tokens"]!.write(fed);
         compiled.feeds["last"]!.write(last);
         total = Math.max(total, Math.max(...last) + 1);
-        return compiled;
+        return { compiled, from, rows };
       }),
     );
-    for (const { feeds } of parts) feeds["total"]!.write(Int32Array.of(total));
-    await this.#engine.runLanes(parts.map((compiled) => [this.#job(compiled)]));
+    for (const { compiled } of parts) compiled.feeds["total"]!.write(Int32Array.of(total));
+    await this.#engine.runLanes(parts.map(({ compiled, from, rows }) => [this.#stepJob(compiled, from, rows)]));
     this.#engine.toHost(this.#logits);
     for (const [slot, token] of tokens.entries()) if (token >= 0) this.#lengths[slot]! += 1;
     return this.#logits.subarray(0, tokens.length * this.#config.vocabulary);
@@ -276,21 +275,21 @@ export class Decoder {
       fed.tokens.set(added, row * length);
       fed.last[row] = this.#lengths[slot]! + length - 1;
       fed.picks[row] = row * length + added.length - 1;
-      for (const [name, array] of Object.entries(this.#cachesOf(slot))) caches[`${name}.${row}`] = array;
+      for (const [name, array] of Object.entries(this.#cachesOf(slot, 1))) caches[`${name}.${row}`] = array;
     }
     for (const [name, values] of Object.entries(fed)) compiled.feeds[name]!.write(values);
-    await this.#engine.runLanes([[this.#jobWith(compiled, caches)]]);
+    await this.#engine.runLanes([[this.#job(compiled, caches)]]);
     for (const { slot, added } of pieces) this.#lengths[slot]! += added.length;
     return compiled.logits.read() as Float32Array;
   }
 
-  #job(compiled: DecodeFunction): Job {
-    const job = this.#jobs.get(compiled) ?? this.#jobWith(compiled, compiled.caches);
+  #stepJob(compiled: DecodeFunction, from: number, rows: number): Job {
+    const job = this.#jobs.get(compiled) ?? this.#job(compiled, this.#cachesOf(from, rows));
     this.#jobs.set(compiled, job);
     return job;
   }
 
-  #jobWith({ run, feeds, logits }: DecodeFunction, caches: Readonly<Record<string, DeviceArray>>): Job {
+  #job({ run, feeds, logits }: DecodeFunction, caches: Readonly<Record<string, DeviceArray>>): Job {
     return {
       run,
       inputs: { ...this.#frozen, ...this.#parameters.arrays, ...caches, ...feeds },
@@ -298,18 +297,17 @@ export class Decoder {
     };
   }
 
-  #cachesOf(slot: number): Readonly<Record<string, DeviceArray>> {
-    const caches = this.#slotCaches.get(slot) ?? this.#views(this.#cacheSpec(1), slot);
-    this.#slotCaches.set(slot, caches);
-    return caches;
-  }
-
-  /** @param from  the first slot that the arrays show. */
-  #views(cache: Spec, from: number): Record<string, DeviceArray> {
-    const start = from * this.#slotSize();
+  /** The caches of the slots `from` to `from + rows - 1`. */
+  #cachesOf(from: number, rows: number): Readonly<Record<string, DeviceArray>> {
+    const key = `${rows} from ${from}`;
+    const known = this.#views.get(key);
+    if (known !== undefined) return known;
+    const [start, size] = [from * this.#slotSize(), rows * this.#slotSize()];
     const view = ([name, values]: [string, Float32Array]) =>
-      [name, this.#engine.array(cache, values.subarray(start, start + sizeOf(cache.shape)))] as const;
-    return Object.fromEntries([...this.#caches].map(view));
+      [name, this.#engine.array(this.#cacheSpec(rows), values.subarray(start, start + size))] as const;
+    const caches = Object.fromEntries([...this.#caches].map(view));
+    this.#views.set(key, caches);
+    return caches;
   }
 
   #cacheSpec(rows: number): Spec {
@@ -332,7 +330,7 @@ export class Decoder {
         const { states, caches: next } = appendStates(config, x, x["tokens"]!, x["last"]!, caches);
         return { states: tf.gather(states, x["picks"]!), caches: next };
       });
-      return { run, feeds: this.#arrays(feeds), caches: {}, logits: this.#engine.array(f32(picks, config.vocabulary)) };
+      return { run, feeds: this.#arrays(feeds), logits: this.#engine.array(f32(picks, config.vocabulary)) };
     });
   }
 
@@ -353,7 +351,6 @@ export class Decoder {
       return {
         run,
         feeds: this.#arrays(feeds),
-        caches: this.#views(cache, from),
         logits: this.#engine.array(f32(rows, vocabulary), logits),
       };
     });

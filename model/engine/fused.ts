@@ -44,7 +44,7 @@ lower("Rotate", ({ x, cos, sin }, _, to) => {
 function cachedAttention(
   to: Lowering,
   [qkv, keys, values, last, total, cos, sin]: readonly string[],
-  { heads, kvHeads, headWidth: _, scoreScale, window }: AttentionShape,
+  { heads, kvHeads, scoreScale, window }: AttentionShape,
 ): string[] {
   const inputs = [qkv!, "", "", keys!, values!, last!, total!, cos!, sin!];
   const attributes = {
