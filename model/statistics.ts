@@ -14,9 +14,12 @@ export function isConstant(values: ArrayLike<number>): boolean {
   return true;
 }
 
-/** True if all values are equal but for rounding: sums of the same rewards in another order differ by about 1e-16. */
+/** Numbers that differ by no more are equal but for rounding: sums of the same rewards in another order differ by about 1e-16. */
+export const ROUNDING = 1e-10;
+
+/** True if all values are equal but for rounding. */
 export function isConstantSum(values: readonly number[]): boolean {
-  return values.every((value) => Math.abs(value - values[0]!) <= 1e-10);
+  return values.every((value) => Math.abs(value - values[0]!) <= ROUNDING);
 }
 
 /** `sum((x - mean)^2) / (n - correction)`: correction 1 is the sample variance (torch.var), 0 the population's. */

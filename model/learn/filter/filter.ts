@@ -7,16 +7,8 @@
  * - If a rule ranks by spread and no group has a spread, nothing is kept; RAGEN then keeps the first groups.
  */
 
-import { deviation, mean, positionsBy } from "../../statistics.ts";
-import {
-  allConstant,
-  type FilterMetric,
-  type FilterRule,
-  type GroupScore,
-  hasOnlyTies,
-  select,
-  ZERO,
-} from "./selection.ts";
+import { deviation, mean, positionsBy, ROUNDING } from "../../statistics.ts";
+import { allConstant, type FilterMetric, type FilterRule, type GroupScore, hasOnlyTies, select } from "./selection.ts";
 
 export { FILTER_METRICS, type FilterMetric, type FilterRule } from "./selection.ts";
 
@@ -72,7 +64,7 @@ export function filterGroups(candidates: Candidates, rule: FilterRule): Filtered
     reason: kept.length > 0 ? null : explain(groups, rule),
     metrics: {
       keptShare: kept.length / groups.length,
-      zeroScoreCount: groups.filter((group) => Math.abs(group.score) <= ZERO).length,
+      zeroScoreCount: groups.filter((group) => Math.abs(group.score) <= ROUNDING).length,
       rewardStd: average(groups),
       keptRewardStd: kept.length > 0 ? average(kept) : null,
     },
@@ -127,7 +119,7 @@ function explain(groups: readonly Group[], rule: FilterRule): string {
     return `${what}: ratio ${rule.ratio} of ${groups.length} groups is less than one group`;
   if (rule.strategy === "all") throw new Error("filtering by all kept nothing");
   const scores = groups.map((group) => group.score);
-  if (!rule.includeZero && scores.every((score) => Math.abs(score) <= ZERO))
+  if (!rule.includeZero && scores.every((score) => Math.abs(score) <= ROUNDING))
     return `${what}: every group scores 0 by ${rule.metric}, and includeZero is false`;
   const range = `${rule.metric} from ${Math.min(...scores)} to ${Math.max(...scores)}`;
   return `${what}: ${rule.strategy} ${rule.value} (${rule.order}) selects nothing from ${range}`;

@@ -3,8 +3,7 @@
  * It does not know how a score was computed.
  */
 
-/** Scores this close to 0 are 0. */
-export const ZERO = 1e-10;
+import { ROUNDING } from "../../statistics.ts";
 
 /** "…_variance" is the sample standard deviation, as in RAGEN-2; for a group of one it is 0. */
 export const FILTER_METRICS = [
@@ -65,7 +64,7 @@ export function select<G extends GroupScore>(groups: readonly G[], rule: FilterR
     return new Set(ranked.slice(0, Math.floor(rule.ratio * groups.length)));
   }
   check(Number.isFinite(rule.value) && rule.value > 0, "value", "above 0", rule.value);
-  const pool = rule.includeZero ? groups : groups.filter((group) => Math.abs(group.score) > ZERO);
+  const pool = rule.includeZero ? groups : groups.filter((group) => Math.abs(group.score) > ROUNDING);
   if (strategy === "top_p" && rule.value >= 1) return new Set(pool);
   if (pool.length === 0) return new Set();
   const ranked = rank(pool, rule.order);
@@ -81,7 +80,9 @@ export function select<G extends GroupScore>(groups: readonly G[], rule: FilterR
     case "min_p": {
       const best = ranked[0]!.score;
       const passes = (group: G) =>
-        rule.order === "largest" ? group.score >= rule.value * best - ZERO : group.score <= best / rule.value + ZERO;
+        rule.order === "largest"
+          ? group.score >= rule.value * best - ROUNDING
+          : group.score <= best / rule.value + ROUNDING;
       return new Set(pool.filter(passes));
     }
     default:
@@ -97,7 +98,7 @@ export function hasOnlyTies(groups: readonly GroupScore[], rule: FilterRule): bo
   return allConstant(groups);
 }
 
-export const allConstant = (groups: readonly GroupScore[]) => groups.every((group) => group.rewardStd <= ZERO);
+export const allConstant = (groups: readonly GroupScore[]) => groups.every((group) => group.rewardStd <= ROUNDING);
 
 /** Best first; the sort is stable, so ties keep their order. */
 const rank = <G extends GroupScore>(groups: readonly G[], order: "largest" | "smallest"): G[] =>
