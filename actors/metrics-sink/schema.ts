@@ -127,7 +127,7 @@ export const INSERTS = {
 export const DELETES = {
   episode: "DELETE FROM episodes WHERE id = $id",
   body: "DELETE FROM bodies WHERE id = $id",
-  // The index has no copy of the text, so it must be told which words to forget.
+  // The index keeps no copy of the text, so this statement names the words to remove.
   words: "INSERT INTO words (words, rowid, text) VALUES ('delete', $rowid, $text)",
 } as const;
 
