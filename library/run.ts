@@ -262,8 +262,9 @@ export class NewestPolicy {
     return this.#use((policy) => policy.episode(env, seed));
   }
 
+  /** The newest checkpoint for the caller, who closes it: neither a newer one nor the end of the run does. @throws {Error} as `loadPolicy` */
   newest(): Promise<Policy> {
-    return this.#newest().policy;
+    return loadPolicy(this.#folder);
   }
 
   close(): void {

@@ -28,19 +28,34 @@ test("a newer checkpoint takes the next replies, and those in progress end with 
   cpSync(join(checkpoints, names().at(-1)!), join(checkpoints, "u000009"), { recursive: true });
   const [one, other] = await Promise.all([before, ask()].map((reply) => reply.then(() => "replied", String)));
   expect([one, other]).toEqual(["replied", "replied"]);
-  expect((await newest.newest()).checkpoint).toBe("u000009");
+  using last = await newest.newest();
+  expect(last.checkpoint).toBe("u000009");
   newest.close();
   rmSync(join(checkpoints, "u000009"), { recursive: true });
 });
 
 test("a policy that could not be loaded is loaded by the next call", async () => {
   const newest = new NewestPolicy(folder);
+  const ask = () => newest.reply([{ role: "user", content: "1 left" }], { tokensMax: 8 }).then(() => "replied", String);
   const away = `${folder}-config.json`;
   renameSync(join(folder, "config.json"), away);
-  expect(await newest.newest().catch(String)).toContain("config.json");
+  expect(await ask()).toContain("config.json");
   renameSync(away, join(folder, "config.json"));
-  expect((await newest.newest()).checkpoint).toBe(names().at(-1)!);
+  expect(await ask()).toBe("replied");
   newest.close();
+});
+
+test("a policy that a program was handed lives on after a newer checkpoint and after the run", async () => {
+  const newest = new NewestPolicy(folder);
+  using mine = await newest.newest();
+  const messages = [{ role: "user", content: "1 left" }] as const;
+  cpSync(join(checkpoints, names().at(-1)!), join(checkpoints, "u000009"), { recursive: true });
+  await newest.reply(messages, { tokensMax: 8 });
+  const ask = () => mine.reply(messages, { tokensMax: 8 }).then(() => "replied", String);
+  expect(await ask()).toBe("replied");
+  newest.close();
+  expect(await ask()).toBe("replied");
+  rmSync(join(checkpoints, "u000009"), { recursive: true });
 });
 
 test("a run in progress keeps its length when it is resumed at the same time", async () => {
