@@ -115,9 +115,8 @@ function score(candidates: Candidates, metric: FilterMetric, rows: readonly numb
 function explain(groups: readonly Group[], rule: FilterRule): string {
   const what = `0 of ${groups.length} groups kept`;
   if (allConstant(groups)) return `${what}: within every group all rewards are equal, so there is nothing to compare`;
-  if (rule.strategy === "top_ratio")
-    return `${what}: ratio ${rule.ratio} of ${groups.length} groups is less than one group`;
-  if (rule.strategy === "all") throw new Error("filtering by all kept nothing");
+  if (rule.strategy === "all" || rule.strategy === "top_ratio")
+    throw new Error(`filtering by ${rule.strategy} kept nothing`);
   const scores = groups.map((group) => group.score);
   if (!rule.includeZero && scores.every((score) => Math.abs(score) <= ROUNDING))
     return `${what}: every group scores 0 by ${rule.metric}, and includeZero is false`;

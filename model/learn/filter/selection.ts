@@ -26,7 +26,7 @@ interface Ranking {
 
 export type FilterRule =
   | { readonly strategy: "all" }
-  /** RAGEN v1: the `ratio` of the groups with the largest ("std") or smallest ("std_rev") reward std. */
+  /** RAGEN v1: the `ratio` of the groups, at least one, with the largest ("std") or smallest ("std_rev") reward std. */
   | { readonly strategy: "top_ratio"; readonly ratio: number; readonly type: "std" | "std_rev" }
   /** The fewest groups that together hold `value` of the scores' sum (linear, less `epsilon`) or of their softmax. */
   | ({
@@ -61,7 +61,8 @@ export function select<G extends GroupScore>(groups: readonly G[], rule: FilterR
     check(rule.ratio > 0 && rule.ratio <= 1, "ratio", "above 0 and at most 1", rule.ratio);
     if (rule.ratio === 1) return new Set(groups);
     const ranked = rank(groups, rule.type === "std" ? "largest" : "smallest");
-    return new Set(ranked.slice(0, Math.floor(rule.ratio * groups.length)));
+    // One at least: where groups are replaced or stale, the filter is given fewer than an update plays.
+    return new Set(ranked.slice(0, Math.max(1, Math.floor(rule.ratio * groups.length))));
   }
   check(Number.isFinite(rule.value) && rule.value > 0, "value", "above 0", rule.value);
   const pool = rule.includeZero ? groups : groups.filter((group) => Math.abs(group.score) > ROUNDING);

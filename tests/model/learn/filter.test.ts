@@ -30,6 +30,7 @@ describe("filterGroups", () => {
   test.each<[string, FilterRule, number[]]>([
     ["half of the groups by std", { strategy: "top_ratio", ratio: 0.5, type: "std" }, [2, 3]],
     ["half of the groups by least std", { strategy: "top_ratio", ratio: 0.5, type: "std_rev" }, [0, 1]],
+    ["a tenth by std: one group", { strategy: "top_ratio", ratio: 0.1, type: "std" }, [3]],
     ["ratio 1: all", { strategy: "top_ratio", ratio: 1, type: "std" }, [0, 1, 2, 3]],
     // Shares of the sum: 1/7, 0, 2/7, 4/7.
     ["half of the spread", topP(0.5), [3]],
@@ -81,15 +82,6 @@ describe("filterGroups", () => {
       ]),
       { strategy: "top_ratio", ratio: 0.5, type: "std" },
       "0 of 2 groups kept: within every group all rewards are equal, so there is nothing to compare",
-    ],
-    [
-      "less than one group",
-      groupsOf([
-        [1, 2],
-        [2, 2],
-      ]),
-      { strategy: "top_ratio", ratio: 0.25, type: "std" },
-      "0 of 2 groups kept: ratio 0.25 of 2 groups is less than one group",
     ],
     [
       "top_p of the smallest where one group scores 0",

@@ -105,6 +105,18 @@ describe("a filter by", () => {
     expect(await keptBy({ strategy: "top_ratio", ratio: 0.5, type: "std_rev" })).toEqual(ranked.slice(2).sort());
   });
 
+  test("share of the few groups that dynamic sampling leaves, at least one", async () => {
+    // Only the last of two groups varies: a quarter of one group is less than one.
+    const rule = { strategy: "top_ratio", ratio: 0.25, type: "std" } as const;
+    const { skipped, steps, advantages } = await update(await networks(start), play(start, [1, 1, 1, 4, 5, 7], 3), {
+      ...settings,
+      filter: rule,
+      dropConstant: true,
+    });
+    expect([skipped, steps]).toEqual([null, 1]);
+    expect(advantages.map((advantage) => advantage !== null)).toEqual([false, false, false, true, true, true]);
+  });
+
   test("that keeps nothing skips the update with a reason", async () => {
     const rule = {
       strategy: "top_p",
