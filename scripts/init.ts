@@ -1,10 +1,11 @@
 /** `bun run init`: writes a project with an env, its test and a config. docs/tutorial.md goes on from there. */
-import { cpSync, existsSync, mkdirSync, readdirSync, readFileSync, writeFileSync } from "node:fs";
-import { basename, join, resolve } from "node:path";
+import { cpSync, existsSync, readdirSync, readFileSync, writeFileSync } from "node:fs";
+import { basename, dirname, join, resolve } from "node:path";
 import { fileURLToPath } from "node:url";
 import { parsedJson } from "../actors/checkpoint/json.ts";
 import { isTree } from "../actors/config/layers.ts";
 import { isPackage } from "./cli/install.ts";
+import { makeFolder } from "./cli/make-folder.ts";
 import { type Command, parseOptions, UsageError } from "./cli/options.ts";
 import { say } from "./cli/say.ts";
 
@@ -42,14 +43,13 @@ export async function main(args: string[]): Promise<number> {
   const { words, flags } = parseOptions(command, args);
   const folder = resolve(words[0] ?? ".");
   const files = readdirSync(template, { recursive: true, withFileTypes: true }).filter((entry) => entry.isFile());
-  const taken = files
-    .map(({ parentPath, name }) => join(parentPath, name).slice(template.length + 1))
-    .find((file) => existsSync(join(folder, file)));
-  if (taken !== undefined) throw new UsageError(`${join(folder, taken)} exists already; name a new folder`);
+  const written = files.map(({ parentPath, name }) => join(folder, parentPath.slice(template.length), name));
+  const taken = written.find((file) => existsSync(file));
+  if (taken !== undefined) throw new UsageError(`${taken} exists already; name a new folder`);
   const manifest = join(folder, "package.json");
   const kept = existsSync(manifest) ? parsedJson(readFileSync(manifest, "utf8")) : {};
   if (!isTree(kept)) throw new UsageError(`${manifest} holds no JSON object; mend it, or name a new folder`);
-  mkdirSync(folder, { recursive: true });
+  for (const file of written) makeFolder(dirname(file));
   cpSync(template, folder, { recursive: true });
   if (!existsSync(join(folder, ".gitignore"))) writeFileSync(join(folder, ".gitignore"), "node_modules/\nruns/\n");
   writeFileSync(manifest, `${JSON.stringify(manifestOf(basename(folder), kept), null, 2)}\n`);

@@ -1,8 +1,9 @@
 /** `bun run new-env`: writes a new env and its test, from those of the project template. docs/new-env.md goes on from there. */
-import { existsSync, mkdirSync, readFileSync, writeFileSync } from "node:fs";
+import { existsSync, readFileSync, writeFileSync } from "node:fs";
 import { basename, dirname, join, relative, resolve } from "node:path";
 import { fileURLToPath } from "node:url";
 import { envTags } from "../envs/registry.ts";
+import { makeFolder } from "./cli/make-folder.ts";
 import { type Command, parseOptions, UsageError } from "./cli/options.ts";
 import { say } from "./cli/say.ts";
 
@@ -28,7 +29,7 @@ export async function main(args: string[]): Promise<number> {
   const written = [".ts", ".test.ts"].map((end) => ({ from: template + end, to: stem + end }));
   const taken = written.find(({ to }) => existsSync(to));
   if (taken !== undefined) throw new UsageError(`${taken.to} exists already; name another file`);
-  mkdirSync(dirname(stem), { recursive: true });
+  makeFolder(dirname(stem));
   for (const { from, to } of written) {
     const text = readFileSync(from, "utf8").replaceAll("Street", tag).replaceAll("./street.ts", `./${name}.ts`);
     writeFileSync(to, text, { flag: "wx" });

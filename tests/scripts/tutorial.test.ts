@@ -108,6 +108,25 @@ test("init writes nothing beside a package.json that it cannot read", async () =
   expect(readdirSync(folder)).toEqual(["package.json"]);
 });
 
+test.each([
+  ["init", ["--no-install", "taken"], "taken"],
+  ["init", ["--no-install", "taken/mine"], "taken/mine"],
+  ["init", ["--no-install", "."], "envs"],
+  ["new-env", ["taken/maze.ts"], "taken"],
+])("%s %j says in one line that a file has the name of a folder, and writes nothing", async (name, words, taken) => {
+  const folder = temporaryFolder();
+  for (const file of ["taken", "envs"]) writeFileSync(join(folder, file), "");
+  const args = words.map((word) => (word.startsWith("--") ? word : join(folder, word)));
+  const { code, err } = await commandHere([name, ...args]);
+  expect({ code, err }).toEqual({
+    code: 2,
+    err: expect.stringMatching(
+      new RegExp(`^error: cannot make the folder ${join(folder, taken)}: .*; name another one\n$`),
+    ),
+  });
+  expect(readdirSync(folder).sort()).toEqual(["envs", "taken"]);
+});
+
 test("new-env writes an env whose test passes and which commands take by its path; it overwrites nothing", async () => {
   const folder = await project();
   for (const line of [
