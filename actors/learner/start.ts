@@ -7,15 +7,16 @@ import type { RunConfig } from "../config/config.ts";
 import { askDeadlineMs } from "../config/rollout.ts";
 import { RunError } from "../errors.ts";
 import type { Log } from "../log.ts";
-import type { MetricName } from "../metrics/metrics.ts";
+import { EVENT_KINDS, type MetricName } from "../metrics/metrics.ts";
 import { Reporter } from "../metrics-sink/reporter.ts";
+import { percent, plural } from "../number-text.ts";
 import { envsWithRules } from "../play/envs-of-run.ts";
 import { rulesOf } from "../play/play-episode.ts";
 import { policyOf } from "../policy/policy-of-run.ts";
 import { connectByRoster } from "../supervisor/roster.ts";
 import type { RunLog } from "../training/context.ts";
 import { checkCollapse } from "../training/measure-collapse.ts";
-import { earlierReportName } from "../training/report.ts";
+import { earlierReportName, type Report } from "../training/report.ts";
 import { Training } from "../training/training.ts";
 import { lossOnOf } from "../training/update-settings.ts";
 import { warmStart } from "../training/warm-start.ts";
@@ -156,9 +157,7 @@ async function startLearner(
 
   const running = training.run().then(async (report) => {
     if (report === null) return;
-    // A run that lost episodes fails, and has no report.
-    await drainLog(reporter, log);
-    ports.saveReport(folder, report);
+    await finishRun(report, reporter, log, () => ports.saveReport(folder, report));
     context.finish("the run is done");
   });
   running.catch(context.fail);
@@ -185,6 +184,18 @@ async function startLearner(
       await complete;
     },
   };
+}
+
+/** A run that lost episodes, or whose report cannot be saved, fails: its record must not call it finished. @throws {RunError} as `drainLog` */
+export async function finishRun(
+  { updates, success }: Pick<Report, "updates" | "success">,
+  reporter: Pick<Reporter, "drain" | "lost" | "waiting" | "event">,
+  log: Pick<Log, "warning">,
+  save: () => void,
+): Promise<void> {
+  await drainLog(reporter, log);
+  save();
+  reporter.event("info", EVENT_KINDS.finished, `${plural(updates, "update")}, success ${percent(success.after)}`);
 }
 
 /**

@@ -8,7 +8,6 @@
 
 import { CheckpointError } from "../checkpoint/checkpoint.ts";
 import { partName } from "../metrics/metrics.ts";
-import { percent, plural } from "../number-text.ts";
 import { type Baselines, reportBaselines } from "./baselines.ts";
 import type { TrainingContext } from "./context.ts";
 import { endsRun, isWell } from "./health.ts";
@@ -71,9 +70,7 @@ export class Training {
       await this.#makeUpdates();
       const after = await this.#validate();
       await this.#saving.atEnd(this.#progressToSave());
-      const report = await this.#report(baselines, after);
-      reporter.event("info", "finished", `${plural(report.updates, "update")}, success ${percent(after.success)}`);
-      return report;
+      return await this.#report(baselines, after);
     } catch (error) {
       if (!(error instanceof Stopped)) throw error;
       log.line("stopped", `${error.message}; ${this.doing()}`);

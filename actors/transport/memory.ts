@@ -88,8 +88,10 @@ export class MemoryTransport implements Transport {
     });
     return {
       address,
-      async close() {
+      close: async () => {
         listeners.delete(address);
+        // What was sent before still arrives: the last messages of an actor that has left.
+        await new Promise<void>((resolve) => this.#network.deliver(resolve));
         peers.closeAll();
       },
     };

@@ -1,7 +1,7 @@
 /** A learner whose tickets are not played: a warning while no sampler is there, the end of the process if samplers are. */
 import { expect, test } from "bun:test";
 import { RunError } from "../../../actors/errors.ts";
-import { drainLog, watchProgress } from "../../../actors/learner/start.ts";
+import { drainLog, finishRun, watchProgress } from "../../../actors/learner/start.ts";
 import { FakeClock } from "../fake-clock.ts";
 import { configOf } from "../training/stage.ts";
 
@@ -63,6 +63,34 @@ test("a log that lacks episodes ends the run with an error that counts them", as
   expect((error as Error).message).toStartWith(
     "130 episodes are lost: the metrics sink did not store them in 4 s (2 can never be stored; the log says why).",
   );
+});
+
+test("the record calls a run finished once its episodes are stored and its report is saved", async () => {
+  const course: string[] = [];
+  const ended = (lost: number, save: () => void) => {
+    course.length = 0;
+    const left = { rows: 0, messages: 0 };
+    const reporter = {
+      lost,
+      waiting: left,
+      async drain() {
+        course.push("drained");
+        return left;
+      },
+      event: (...event: readonly string[]) => void course.push(event.join(" ")),
+    };
+    const success = { random: 0, best: 1, expert: null, taught: null, before: 0.1, after: 0.5 };
+    return finishRun({ updates: 3, success }, reporter, { warning: () => {} }, save);
+  };
+  await ended(0, () => void course.push("saved"));
+  expect(course).toEqual(["drained", "saved", "info finished 3 updates, success 50.0 %"]);
+  await expect(ended(1, () => void course.push("saved"))).rejects.toThrow("1 episodes are lost");
+  expect(course).toEqual(["drained"]);
+  const full = () => {
+    throw new Error("no space left on device");
+  };
+  await expect(ended(0, full)).rejects.toThrow("no space left");
+  expect(course).toEqual(["drained"]);
 });
 
 test("a sink that is slow gets more time as long as it stores something", async () => {

@@ -74,6 +74,12 @@ describe("a run on one thread", () => {
     for (const share of [before, after]) expect([share > 0, share < best]).toEqual([true, true]);
   });
 
+  test("has in its record that it finished, told as the learner left", () => {
+    using db = new Database(join(single.folder, "run.sqlite"), { readonly: true });
+    const last = db.query("SELECT kind FROM events ORDER BY id DESC LIMIT 2").values();
+    expect(last).toEqual([["closed"], ["finished"]]);
+  });
+
   test.each([
     ["processes", 1],
     ["processes", 2],
