@@ -7,6 +7,7 @@ import type { Dialogue } from "../../model/text/dialogue.ts";
 import { isMetricName, metric } from "../metrics/metrics.ts";
 import type { Store } from "../metrics-sink/store.ts";
 import { costsOf } from "../record/costs.ts";
+import { seriesOf } from "../record/newest-update.ts";
 import * as answers from "./answers.ts";
 import { thin } from "./client/thin.ts";
 import { promptTexts, tokensByTurn } from "./episode-text.ts";
@@ -86,12 +87,13 @@ export const API: readonly ApiRoute[] = [
   }),
   route({
     path: "/api/metrics",
-    summary: "Values of metrics by step; `points` limits them to what a chart can show",
+    summary:
+      "Values of metrics by step, without updates that a roll-back gave up; `points` limits them to what a chart can show",
     query: MetricsQuery,
     answer: answers.MetricsAnswer,
     read: ({ store }, { names, since, points }) => ({
       cursor: store.cursor().points,
-      series: store.series(names, since).map((series) => thinned(series, points)),
+      series: seriesOf(store, names, since).map((series) => thinned(series, points)),
     }),
   }),
   route({

@@ -9,6 +9,7 @@ import { join } from "node:path";
 import type { MetricName } from "../metrics/metrics.ts";
 import { recordOf, type Store } from "../metrics-sink/store.ts";
 import { readRunConfig } from "../policy/saved-policy.ts";
+import { seriesOf } from "../record/newest-update.ts";
 import type { OtherRun, RunsAnswer, Series } from "./answers.ts";
 import { overviewOf } from "./overview.ts";
 
@@ -51,7 +52,7 @@ export class NearbyRuns {
   series(name: string, names: readonly MetricName[]): Series[] | null {
     if (!this.#names().includes(name)) return null;
     using store = recordOf(join(this.parent, name));
-    return store.series(names, 0);
+    return seriesOf(store, names);
   }
 
   #names(): string[] {

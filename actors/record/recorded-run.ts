@@ -7,7 +7,7 @@ import type { EpisodeFilter, Point, StoredPoint, StoredRun } from "../metrics-si
 import { recordOf, type Store } from "../metrics-sink/store.ts";
 import type { EpisodeRow, PolicyVersion } from "../protocol.ts";
 import { type Costs, costsOf } from "./costs.ts";
-import { newestUpdate, upTo } from "./newest-update.ts";
+import { seriesOf } from "./newest-update.ts";
 
 /** Rows read at once. */
 const PAGE = 1000;
@@ -58,11 +58,7 @@ export class RecordedRun {
    * gave them up, or a resumed run has not repeated them.
    */
   curve(name: MetricName): Series | null {
-    const series = this.#store.series([name], 0)[0] ?? null;
-    // The steps of the warm start are no updates.
-    if (series === null || name.startsWith("warm/")) return series;
-    const kept = upTo(newestUpdate(this.latest()), series);
-    return kept.steps.length === 0 ? null : kept;
+    return seriesOf(this.#store, [name])[0] ?? null;
   }
 
   costs(): Costs {

@@ -3,7 +3,7 @@ import type { News, Series } from "../answers.ts";
 import { read } from "./api.ts";
 import { Chart, type ComparedRun, type Look } from "./chart.ts";
 import { AXIS_METRICS, type ChartSpec, type ChartTable } from "./charts.ts";
-import { bandOf, Curve } from "./curve.ts";
+import { bandOf, Curve, takePoints } from "./curve.ts";
 
 /** Points asked for per series; the server thins longer ones. */
 const POINTS = 2000;
@@ -42,16 +42,16 @@ export class ChartList {
   /** Draw what is recorded so far. */
   async load(): Promise<void> {
     const { series } = await read("api/metrics", { points: POINTS, names: [...this.#curves.keys()].join(",") });
-    this.take(pointsOf(series));
+    for (const [name, , step, value] of pointsOf(series)) this.#curves.get(name)?.set(step, value);
+    this.#redraw(new Set(series.map(({ name }) => name)));
   }
 
-  /** Take values of any metrics; those that no chart shows are ignored. */
+  /** Take new values of any metrics, in the order they were written; those that no chart shows are ignored. */
   take(points: News["points"]): void {
-    const changed = new Set<string>();
-    for (const [name, , step, value] of points) {
-      this.#curves.get(name)?.set(step, value);
-      changed.add(name);
-    }
+    this.#redraw(takePoints(this.#curves, points));
+  }
+
+  #redraw(changed: ReadonlySet<string>): void {
     for (const { chart, metrics } of this.#charts) {
       if (metrics.some((name) => changed.has(name))) chart.redrawSoon();
     }

@@ -1,4 +1,5 @@
 /** Values of one metric by step, and several curves on one axis as uPlot takes them. Runs in the browser and in tests. */
+import type { News } from "../answers.ts";
 import { thin } from "./thin.ts";
 
 /** Steps ascend. A second value for a step replaces the first. */
@@ -16,6 +17,13 @@ export class Curve {
     const known = this.steps[at] === step ? 1 : 0;
     this.steps.splice(at, known, step);
     this.values.splice(at, known, value);
+  }
+
+  /** Drops the values of later steps. @returns whether there were any */
+  end(step: number): boolean {
+    const kept = this.#firstFrom(step + 1);
+    this.values.length = kept;
+    return this.steps.splice(kept).length > 0;
   }
 
   get last(): number | null {
@@ -71,6 +79,26 @@ export class Curve {
     }
     return low;
   }
+}
+
+/**
+ * Adds new points in the order they were written. Values of updates after the newest are of the time before a roll-back or a resume, and
+ * are dropped.
+ *
+ * @returns the names of the changed metrics
+ */
+export function takePoints(curves: ReadonlyMap<string, Curve>, points: News["points"]): Set<string> {
+  const changed = new Set<string>();
+  for (const [name, , step, value] of points) {
+    curves.get(name)?.set(step, value);
+    changed.add(name);
+    if (name !== "total/updates") continue;
+    for (const [other, curve] of curves) {
+      // The steps of the warm start are no updates.
+      if (!other.startsWith("warm/") && curve.end(step)) changed.add(other);
+    }
+  }
+  return changed;
 }
 
 /**

@@ -100,6 +100,15 @@ describe("/api/openapi.json", () => {
 });
 
 describe("/api/metrics", () => {
+  test("leaves out the updates that a roll-back gave up, and keeps the warm start", async () => {
+    stage.startRun();
+    stage.run.metrics(40, { "warm/loss": 0.5 });
+    for (const step of [1, 2, 3, 4, 2]) stage.run.metrics(step, { "health/verdict": 0, "total/updates": step });
+    stage.sink.flush();
+    const { series } = await json("/api/metrics?names=health/verdict,warm/loss");
+    expect(series.map(({ steps }: { steps: number[] }) => steps)).toEqual([[1, 2], [40]]);
+  });
+
   test("thins a long series to so many points, without losing its highest", async () => {
     stage.startRun();
     for (let step = 1; step <= 5000; step++) stage.run.metrics(step, { "train/entropy": step === 777 ? 9 : step % 7 });

@@ -2,7 +2,7 @@ import { describe, expect, test } from "bun:test";
 import fc from "fast-check";
 import { apiContextOf } from "../../../actors/dashboard/api-of-run.ts";
 import { PLACES } from "../../../actors/dashboard/client/charts.ts";
-import { align, bandOf, Curve, smoothed } from "../../../actors/dashboard/client/curve.ts";
+import { align, bandOf, Curve, smoothed, takePoints } from "../../../actors/dashboard/client/curve.ts";
 import { blocksOf, splitReply, visible } from "../../../actors/dashboard/client/text.ts";
 import { thin } from "../../../actors/dashboard/client/thin.ts";
 import { configOf } from "../training/stage.ts";
@@ -44,6 +44,31 @@ describe("Curve.at", () => {
     ]);
     expect([-1, 0, 9, 10, 99].map((step) => curve.at(step))).toEqual([null, 5, 5, 7, 7]);
   });
+});
+
+test("new points end a curve at the newest update: a roll-back gave up those after it", () => {
+  const names = ["train/entropy", "validate/success", "warm/loss"];
+  const curves = new Map(names.map((name) => [name, curveOf([1, 2, 3, 400].map((step) => [step, step]))]));
+  const points = [
+    ["train/entropy", "learner", 2, 7],
+    ["total/updates", "learner", 2, 2],
+    ["validate/success", "learner", 2, 8],
+  ] as const;
+  expect(takePoints(curves, points)).toEqual(new Set([...names.slice(0, 2), "total/updates"]));
+  expect([...curves.values()].map(({ steps, values }) => [steps, values])).toEqual([
+    [
+      [1, 2],
+      [1, 7],
+    ],
+    [
+      [1, 2],
+      [1, 8],
+    ],
+    [
+      [1, 2, 3, 400],
+      [1, 2, 3, 400],
+    ],
+  ]);
 });
 
 describe("smoothed", () => {
