@@ -1,9 +1,10 @@
 /**
  * Reads the top-level members of a JSON file one at a time, so that a file of gigabytes needs only the memory of its
- * largest member. It splits the text at commas of the outermost level; `JSON.parse` parses and checks each member.
+ * largest member. It splits the text at commas of the outermost level; `exactJson` parses and checks each member.
  */
 import { isUtf8 } from "node:buffer";
 import { closeSync, openSync, readSync } from "node:fs";
+import { exactJson } from "./exact-json.ts";
 
 const CHUNK_BYTES = 2 ** 20;
 
@@ -20,13 +21,13 @@ const closingOf = (opening: number) => (opening === OPEN_BRACE ? CLOSE_BRACE : C
 
 /** Elements of the array in the file. @throws {Error} if it holds something else, or ends too early. */
 export function* jsonElements(path: string): Generator<unknown> {
-  for (const text of members(path, OPEN_BRACKET, "an array")) yield JSON.parse(text);
+  for (const text of members(path, OPEN_BRACKET, "an array")) yield exactJson(text);
 }
 
 /** Keys and values of the object in the file. @throws {Error} if it holds something else, or ends too early. */
 export function* jsonEntries(path: string): Generator<[key: string, value: unknown]> {
   for (const text of members(path, OPEN_BRACE, "an object")) {
-    const pairs = Object.entries(JSON.parse(`{${text}}`) as Record<string, unknown>);
+    const pairs = Object.entries(exactJson(`{${text}}`) as Record<string, unknown>);
     if (pairs.length !== 1) throw new Error("has a comma without a member");
     yield pairs[0]!;
   }

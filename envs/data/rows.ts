@@ -7,6 +7,7 @@
 import { closeSync, existsSync, openSync, readSync, statSync } from "node:fs";
 import { extname } from "node:path";
 import type { z } from "zod";
+import { digitsOf, exactJson } from "./exact-json.ts";
 import { jsonElements } from "./json-parts.ts";
 import { parquetRows } from "./parquet.ts";
 
@@ -35,10 +36,12 @@ export function* readRows<S extends z.ZodObject>(path: string, schema: S): Gener
   try {
     for (const row of rowsOf(path, schema)) {
       number++;
-      const parsed = schema.safeParse(row);
+      const parsed = schema.safeParse(row, { reportInput: true });
       if (!parsed.success) {
         const [issue] = parsed.error.issues;
-        throw new DataError(`${path}, row ${number}: ${issue!.path.join(".") || "the row"}: ${issue!.message}`);
+        const digits = digitsOf(issue!.input);
+        const fault = digits === null ? issue!.message : `${digits} is too large for an exact number`;
+        throw new DataError(`${path}, row ${number}: ${issue!.path.join(".") || "the row"}: ${fault}`);
       }
       yield parsed.data;
     }
@@ -110,5 +113,5 @@ function* jsonLines(path: string): Generator<unknown> {
 
 /** The value of a line; no value for an empty line. */
 function* parsed(line: string): Generator<unknown> {
-  if (line.trim() !== "") yield JSON.parse(line);
+  if (line.trim() !== "") yield exactJson(line);
 }

@@ -6,6 +6,7 @@
  */
 import { z } from "zod";
 import { cached } from "../data/cached.ts";
+import { exactJson } from "../data/exact-json.ts";
 import { readRows } from "../data/rows.ts";
 import { itemsOfSplit, type Split } from "../data/split.ts";
 import type { SandboxTask } from "./sandbox.ts";
@@ -37,7 +38,7 @@ const Metadata = z.object({ func_name: z.string().nullish() });
 
 /** Columns that hold JSON, as text in parquet. */
 const json = <S extends z.ZodType>(schema: S) =>
-  z.preprocess((value) => (typeof value === "string" && value !== "" ? JSON.parse(value) : value), schema);
+  z.preprocess((value) => (typeof value === "string" && value !== "" ? exactJson(value) : value), schema);
 
 const Row = z.object({
   problem: z.string().min(1),

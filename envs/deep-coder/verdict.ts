@@ -9,6 +9,7 @@
  * - RAGEN compares `str(result)` of a called function; here equal JSON counts as well.
  */
 import { z } from "zod";
+import { exactJson } from "../data/exact-json.ts";
 import { joinedLines, type Problem, type Test } from "./problem.ts";
 import type { SandboxRun } from "./sandbox.ts";
 
@@ -104,9 +105,9 @@ function faultOf({ kind, output }: Test, result: Result): string | null {
 function sameJson(json: string | undefined, expected: unknown): boolean {
   if (json === undefined) return false;
   try {
-    const wanted: unknown = typeof expected === "string" ? JSON.parse(expected) : expected;
+    const wanted: unknown = typeof expected === "string" ? exactJson(expected) : expected;
     if (json.length > JSON_CHARS_MIN + JSON_FACTOR * JSON.stringify(wanted).length) return false;
-    return Bun.deepEquals(JSON.parse(json), wanted);
+    return Bun.deepEquals(exactJson(json), wanted);
   } catch {
     return false;
   }

@@ -58,6 +58,11 @@ describe("readRows", () => {
   test.each([
     ["a.jsonl", '{"target": 1, "nums": [1]}\n{"target": "2", "nums": []}', /a\.jsonl, row 2: target: /],
     ["b.jsonl", '{"target": 1, "nums": [1]}\n{"target": 2,', /b\.jsonl, after row 1: JSON Parse error/],
+    [
+      "g.jsonl",
+      '{"target": 9007199254740993, "nums": [1]}',
+      /g\.jsonl, row 1: target: 9007199254740993 is too large for an exact number/,
+    ],
     ["c.json", '{"target": 1}', /c\.json: does not hold an array/],
     ["d.csv", "target", /d\.csv: is not a \.parquet, \.jsonl or \.json file/],
     ["e.parquet", "no parquet at all", /e\.parquet: is not a parquet file, or was cut/],

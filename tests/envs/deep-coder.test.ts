@@ -1,8 +1,10 @@
 import { describe, expect, test } from "bun:test";
+import { mkdtempSync } from "node:fs";
+import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { evaluatePlayer } from "../../envs/analysis/evaluate.ts";
 import { DeepCoderGame } from "../../envs/deep-coder/game.ts";
-import { readProblems, wholeProgram } from "../../envs/deep-coder/problem.ts";
+import { readProblems, taskOf, wholeProgram } from "../../envs/deep-coder/problem.ts";
 import { runSandboxed, type SandboxLimits, sandboxLack } from "../../envs/deep-coder/sandbox.ts";
 import { verdict } from "../../envs/deep-coder/verdict.ts";
 import { openEpisode } from "../../envs/episode.ts";
@@ -341,6 +343,20 @@ test("the results of a stopped program do not count", () => {
 });
 
 describe("problems", () => {
+  test("keep every digit of a large integer, which no number holds", async () => {
+    const path = join(mkdtempSync(join(tmpdir(), "problems-")), "large.jsonl");
+    const cases = '[{"input": [9007199254740993], "output": [9007199254740993, 1], "testtype": "functional"}]';
+    const rest = '"problem": "p", "metadata": {"func_name": "f"}';
+    await Bun.write(path, `{"tests": ${cases}, ${rest}}\n{"tests": ${JSON.stringify(cases)}, ${rest}}\n`);
+    for (const problem of readProblems(path, 10, "all")) {
+      expect(JSON.stringify(taskOf(problem, ""))).toContain('"arguments":[9007199254740993]');
+      const result = (json: string) => JSON.stringify({ test: 0, ok: true, out: "x", json });
+      const passed = (json: string) =>
+        verdict(problem, { lines: ['{"ready": true}', result(json)], stopped: null }).passed;
+      expect([passed("[9007199254740993, 1]"), passed("[9007199254740992, 1]")]).toEqual([1, 0]);
+    }
+  });
+
   test("are read with their tests, whichever way these are written", () => {
     expect(sum!.tests[1]).toEqual({ kind: "feed", input: "-5 5\n", output: "0\n" });
     expect(squares).toMatchObject({ functionName: "squares", tests: [{ kind: "call" }, { kind: "call" }] });
