@@ -38,10 +38,14 @@ export const judgeChoice: Judge = (answer, label) => {
   return { correct: given !== undefined && given === label, valid: given !== undefined };
 };
 
-function firstNumber(text: string): number | null {
+/** With all of its digits, of which a number would keep about 16; equal numbers have equal texts. */
+function firstNumber(text: string): string | null {
   const plain = asciiDigits(text).replaceAll("\u2212", "-");
   const found = /-?(?:(?:\d{1,3}(?:,\d{3})+|\d+)(?:\.\d+)?|(?<![.\d])\.\d+)/.exec(plain)?.[0];
-  return found === undefined ? null : Number(found.replaceAll(",", ""));
+  if (found === undefined) return null;
+  const [, sign, whole, fraction = ""] = /^(-?)0*([\d,]*)(?:\.(\d*?)0*)?$/.exec(found)!;
+  const digits = `${whole!.replaceAll(",", "")}.${fraction}`;
+  return digits === "." ? digits : sign + digits;
 }
 
 /** RAGEN's `normalize_text`: without white space and ASCII punctuation. */

@@ -37,6 +37,16 @@ describe("judges", () => {
   });
 
   test.each([
+    ["9007199254740992", "9007199254740993", false],
+    ["9007199254740993", "9,007,199,254,740,993.0", true],
+    ["-0.0", "0", true],
+    ["007.50", "7.5", true],
+    ["100", "1", false],
+  ])("number %j for %j, by all of its digits: %p", (answer, label, correct) => {
+    expect(judgeNumber(answer, label).correct).toBe(correct);
+  });
+
+  test.each([
     ["B", "B", true, true],
     ["b", "B", true, true],
     ["(c).", "C", true, true],
