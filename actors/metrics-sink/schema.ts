@@ -145,7 +145,7 @@ export const SELECTS = {
   lastEvent: `SELECT ${EVENT_COLUMNS} FROM events WHERE kind = $kind ORDER BY id DESC LIMIT 1`,
   actors: "SELECT view, at_ms AS atMs FROM actors ORDER BY name",
   episode: "SELECT * FROM episodes JOIN bodies USING (id) WHERE id = $id",
-  attempt: "SELECT * FROM episodes JOIN bodies USING (id) WHERE episode = $episode AND attempt = $attempt",
+  attempts: "SELECT * FROM episodes JOIN bodies USING (id) WHERE episode = $episode",
   // The newest attempt that was played; if none was, the newest attempt.
   named: "SELECT id FROM episodes WHERE episode = $episode ORDER BY stop IS NULL, id DESC LIMIT 1",
   versionsSharing: `SELECT DISTINCT version, digest FROM episodes

@@ -4,8 +4,9 @@
  *
  * - `write` is one transaction: it stores all of a batch or nothing. Afterwards the batch survives the death of any process, and
  *   with durability "full" also a power cut.
- * - An episode is stored once per (episode, attempt). A later copy with the same content is ignored. A resumed run may play an episode
- *   again with another content: then it replaces the earlier one, under a new id.
+ * - An episode is stored once. A later copy with the same content is ignored. A resumed run may play an episode again, with another content
+ *   or at another attempt: then it replaces the earlier one, under a new id. Two attempts both stay where that is no repetition: in one
+ *   batch, or trained on by two updates. A run never has these; `bun run chaos` looks for them.
  * - Ids of points, events and episodes only grow, so a reader keeps a cursor and needs no queue.
  */
 import { Database, type Statement } from "bun:sqlite";
@@ -115,19 +116,23 @@ export class Store {
       for (const { actor, level, kind, text } of batch.events) {
         this.#prepared(INSERTS.event).run({ actor, level, kind, text, at_ms: atMs });
       }
-      for (const row of batch.episodes) this.#writeEpisode(row, atMs);
+      const before = this.cursor().episodes;
+      for (const row of batch.episodes) this.#writeEpisode(row, atMs, before);
       if (batch.actors) this.#writeActors(batch.actors, atMs);
       this.#prepared("UPDATE runs SET seen_ms = $now WHERE id = $id").run({ now: atMs, id: this.#session });
     })();
     for (const listener of this.#listeners) listener();
   }
 
-  #writeEpisode(row: EpisodeRow, atMs: number): void {
-    const { episode, attempt } = row.ticket;
-    const stored = this.#prepared(SELECTS.attempt).get({ episode, attempt }) as Columns | null;
-    if (stored !== null) {
+  /** @param before  the newest episode of earlier batches */
+  #writeEpisode(row: EpisodeRow, atMs: number, before: number): void {
+    const { ticket, update } = row;
+    for (const stored of this.#prepared(SELECTS.attempts).all({ episode: ticket.episode }) as Columns[]) {
       if (hasContent(stored, row)) return;
-      this.#removeEpisode(stored);
+      const trainedIn = stored["trained_in"];
+      const isRepeated =
+        (stored["id"] as number) <= before && (trainedIn === null || update === null || trainedIn === update);
+      if (isRepeated || stored["attempt"] === ticket.attempt) this.#removeEpisode(stored);
     }
     const { lastInsertRowid } = this.#prepared(INSERTS.episode).run({ ...episodeColumns(row), at_ms: atMs });
     const id = Number(lastInsertRowid);

@@ -43,7 +43,7 @@ export class Invariants {
   readonly #saved = new Map<string, { readonly lineage: Lineage; readonly version: number }>();
   /** Metrics that the learner reported, by "name step". */
   readonly metrics = new Map<string, number>();
-  /** Rows that the sink acknowledged as stored: "episode attempt". */
+  /** Episodes that the sink acknowledged as stored. */
   readonly acknowledged = new Set<string>();
   /** History of the newest policy. */
   lineage = new Map<string, string>();

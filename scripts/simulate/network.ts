@@ -199,7 +199,7 @@ class WatchedPeer extends WirePeer {
     void answer.then((answer) => {
       answered();
       if (message.type !== "episodes" || answer.type !== "episodes.stored") return;
-      for (const { ticket } of message.rows) this.#invariants.acknowledged.add(`${ticket.episode} ${ticket.attempt}`);
+      for (const { ticket } of message.rows) this.#invariants.acknowledged.add(ticket.episode);
     });
     return answer;
   }

@@ -77,9 +77,9 @@ async function found(trained: readonly Trained[], pids: readonly number[] = []):
   let now = 0;
   const store = new Store({ path: join(folder, "run.sqlite"), durability: "normal", wallClock: () => now });
   store.startSession({ name: "run", env: "FrozenLake", updates: 2, seed: 1 });
-  for (const one of trained) {
-    now = one.atMs ?? 500;
-    store.write({ points: [], events: [], episodes: [row(one)] });
+  for (const [atMs, rows] of Map.groupBy(trained, (one) => one.atMs ?? 500)) {
+    now = atMs;
+    store.write({ points: [], events: [], episodes: rows.map(row) });
   }
   store.close();
   return inspect(folder, { updates: 2, pids, learnerStartsMs: [0, 1000] });

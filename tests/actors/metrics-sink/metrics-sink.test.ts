@@ -170,14 +170,35 @@ describe("episodes", () => {
     another.close();
   });
 
-  test("sent twice are stored once, and another attempt is another row", () => {
+  const attempts = () => store.episodes({}, { limit: 10 }).rows.map(({ episode, attempt }) => [episode, attempt]);
+
+  test("sent twice are stored once", () => {
     askEpisodes([playedRow({ episode: "e1" }), playedRow({ episode: "e2" })]);
     expect(askEpisodes([playedRow({ episode: "e1" })])).toEqual({ type: "episodes.stored", count: 1 });
-    askEpisodes([playedRow({ episode: "e1", attempt: 1 })]);
-    const { rows } = store.episodes({}, { limit: 10 });
-    expect(rows.map(({ episode, attempt }) => [episode, attempt])).toEqual([
-      ["e1", 1],
+    expect(attempts()).toEqual([
       ["e2", 0],
+      ["e1", 0],
+    ]);
+  });
+
+  test("that a resumed run plays at another attempt replace the earlier ones", () => {
+    askEpisodes([playedRow({ episode: "e1", attempt: 1 }, true, "before the kill"), playedRow({ episode: "e2" })]);
+    askEpisodes([playedRow({ episode: "e1" }, false, "after it"), playedRow({ episode: "e2", attempt: 2 })]);
+    expect(attempts()).toEqual([
+      ["e2", 2],
+      ["e1", 0],
+    ]);
+    expect(store.episodes({ text: "before the kill" }, { limit: 10 }).rows).toEqual([]);
+  });
+
+  test("of two attempts in one message, or for two updates, are no repetition: both stay", () => {
+    askEpisodes([playedRow({ episode: "e1" }), playedRow({ episode: "e1", attempt: 1 })]);
+    askEpisodes([playedRow({ episode: "e2" })]);
+    askEpisodes([{ ...playedRow({ episode: "e2", attempt: 1 }), update: 4 }]);
+    expect(attempts()).toEqual([
+      ["e2", 1],
+      ["e2", 0],
+      ["e1", 1],
       ["e1", 0],
     ]);
   });
