@@ -94,6 +94,7 @@ export async function loadPolicy(folder: string, options: PolicyOptions = {}): P
   const { envs = [], checkpoint = null, slots = SLOTS, queueMax = QUEUE_MAX, notice = () => {} } = options;
   checkCount("slots", slots, 1);
   checkCount("queueMax", queueMax, 0);
+  checkTemperature(options.temperature);
   for (const specifier of envs) await importEnvs(specifier, process.cwd());
   const config = withLocalModules(readRunConfig(folder));
   const saved = await savedPolicy(folder, config, checkpoint);
@@ -235,6 +236,7 @@ export class Policy {
     const { validate } = this.config;
     const { episodes = validate.episodes, seed = validate.firstSeed, samples = 1 } = boards;
     checkBoards(episodes, seed, samples);
+    checkTemperature(temperature);
     const config = {
       ...this.config,
       env: envWithOverrides(this.config, env),
@@ -371,6 +373,11 @@ export function checkBoards(episodes: number, seed: number, samples: number): vo
   throw new ConfigError(
     `seed ${seed}: the last of ${episodes} boards would have a seed above ${2 ** 32 - 1}; start at ${first} or lower`,
   );
+}
+
+function checkTemperature(temperature: number | undefined): void {
+  if (temperature === undefined || (temperature >= 0 && temperature < Number.POSITIVE_INFINITY)) return;
+  throw new ConfigError(`temperature must be a finite number of at least 0, got ${temperature}`);
 }
 
 function checkCount(name: string, count: number, least: number): void {
