@@ -76,6 +76,13 @@ test("a reply's numbers are not replaced by their defaults where they are none",
   expect(await ask({ tokensMax: Number.POSITIVE_INFINITY })).toContain("tokensMax must be a finite number");
 });
 
+test.each([-1, Number.NaN, Number.POSITIVE_INFINITY])("a temperature of %p is refused at once", async (temperature) => {
+  const text = `ConfigError: temperature must be a finite number of at least 0, got ${temperature}`;
+  expect(await loadPolicy(folder, { temperature }).then((policy) => policy.close(), String)).toBe(text);
+  using policy = await loadPolicy(folder);
+  expect(await policy.evaluate({ temperature }).catch(String)).toBe(text);
+});
+
 test("an evaluation that is refused rejects, and throws nothing before", async () => {
   using policy = await loadPolicy(folder);
   expect(await policy.evaluate({ env: { tag: "Bandti" } }).catch(String)).toContain('unknown env tag "Bandti"');
