@@ -94,5 +94,5 @@ export const PromptConfig = z.strictObject({
   overflow: z
     .enum(["stop", "drop"])
     .default("stop")
-    .describe("When a context is full, stop ends the episode (`context`), and drop leaves out the oldest turns"),
+    .describe("When a context is full, stop ends the episode, and drop leaves out the oldest turns"),
 });

@@ -28,7 +28,7 @@ const count = z.int().positive();
 const TrapConfig = z.strictObject({
   startUpdates: count
     .default(TRAP_RULE.startUpdates)
-    .describe("First updates, with which later ones are compared; for success, form and repetition, one"),
+    .describe("First updates, whose mean is a metric's start; success, form and repetition take one"),
   patience: count
     .default(TRAP_RULE.patience)
     .describe("Updates in a row that a sign must last; a gradient spike counts at once"),
@@ -55,7 +55,7 @@ const TrapConfig = z.strictObject({
 const StopsConfig = z.strictObject({
   baselineUpdates: count
     .default(STOP_RULE.baselineUpdates)
-    .describe("reward_variance_collapse: first updates; their mean in-group std is the baseline"),
+    .describe("reward_variance_collapse: first updates, whose mean in-group std is the baseline"),
   collapseUpdates: count
     .default(STOP_RULE.collapseUpdates)
     .describe("reward_variance_collapse: updates in a row with a std below a tenth of the baseline"),

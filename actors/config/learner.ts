@@ -10,7 +10,7 @@ const KlConfig = z.strictObject({
     .number()
     .nonnegative()
     .default(0)
-    .describe("Weight of the divergence from the starting policy; 0: off"),
+    .describe("Weight of the divergence from the starting policy (with adapters: the base model); 0: off"),
   place: z
     .enum(["loss", "reward"])
     .default("loss")
@@ -111,7 +111,7 @@ const CovarianceConfig = z.strictObject({
     .enum(["none", "clip", "kl"])
     .default("none")
     .describe(
-      "For tokens whose log-probability and advantage vary together (docs/algorithms.md). clip (Clip-Cov): no policy loss; kl (KL-Cov): a penalty for leaving the old policy",
+      "For tokens whose log-probability and advantage vary together (docs/algorithms.md). clip (Clip-Cov): advantage 0; kl (KL-Cov): a penalty for leaving the old policy",
     ),
   share: z
     .number()
@@ -221,7 +221,7 @@ export const LearnerConfig = z.strictObject({
     .nullable()
     .default(null)
     .describe(
-      "Entropy in nats per token. entropyCoefficient rises after an update with less, and falls, at most to 0, after any other; null: it is constant",
+      "Target in nats per token. After an update below it entropyCoefficient rises; after any other it falls, but not below 0; null: it is constant",
     ),
   entropyStep: z.number().positive().default(5e-3).describe("Step by which entropyCoefficient rises or falls"),
   observationLoss: z
@@ -235,7 +235,7 @@ export const LearnerConfig = z.strictObject({
     .max(1)
     .default(0.2)
     .describe(
-      "With a negative advantage, a ratio below 1 - clipLow gives no gradient; cispo: 1 - clipLow is the smallest weight. 1: no lower bound",
+      "With a negative advantage, a ratio below 1 - clipLow gives no gradient; cispo: the smallest weight is 1 - clipLow. With clipLow 1 there is no bound",
     ),
   clipHigh: z
     .number()
@@ -278,7 +278,7 @@ export const LearnerConfig = z.strictObject({
     .positive()
     .nullable()
     .default(null)
-    .describe("Trajectories per optimizer step; null: those of the update divided by rollout.onlineK"),
+    .describe("Trajectories per optimizer step; null: the update's trajectories / rollout.onlineK"),
   microTokensMax: z
     .int()
     .positive()

@@ -71,7 +71,7 @@ export const SupervisorConfig = z.strictObject({
     .nonnegative()
     .default(5)
     .describe(
-      "Most restarts of an actor within 60 s or in a row at its start, or of the learner at one update; then the run ends",
+      "The run ends if an actor needs more restarts than this: in 60 s, in a row at its start, or at one update of the learner",
     ),
   stopGraceMs: z
     .int()
@@ -95,7 +95,7 @@ export const JoinConfig = z.strictObject({
     .default("ws://127.0.0.1:0")
     .describe("Address where other machines join: ws:// or, with TLS, wss://; port 0: any free port; null: nowhere"),
   token: Token.describe(
-    "Secret for lending samplers and env servers; null: on loopback, a run without join tokens makes one",
+    "Secret for lending samplers and env servers; null: on loopback, a run without any join token makes one",
   ),
   samplerToken: Token.describe("Secret for lending samplers only; null: none"),
   envServerToken: Token.describe("Secret for lending env servers only; null: none"),

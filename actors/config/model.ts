@@ -19,7 +19,7 @@ export const ModelConfig = z.strictObject({
     .boolean()
     .default(false)
     .describe(
-      "true: a run does not start with the untrained built-in policy; for configs from which only a pretrained model learns",
+      "true: only a pretrained model learns from this config, so a run without model.path or model.checkpoint does not start",
     ),
   lora: z
     .strictObject({
@@ -95,7 +95,7 @@ export const WarmStartConfig = z.strictObject({
     .boolean()
     .default(false)
     .describe(
-      "true: the learner keeps what the plays of a board showed, and does not play it again when it comes again. For envs outside the process this is always so",
+      "true: the learner plays a board only when it first comes, and keeps what the plays showed. For envs outside the process this is always so",
     ),
   demonstrations: z
     .int()
@@ -122,7 +122,7 @@ export const WarmStartConfig = z.strictObject({
     .nullable()
     .default(1)
     .describe(
-      "Ends the first stage early, if the policy solves this share of 32 validation episodes, played every 200 steps, and then of all of them; null: never",
+      "The first stage ends if the policy solves this share of 32 validation episodes (played every 200 steps), then of all validation episodes; null: never",
     ),
   stages: z
     .array(WarmStartStage)

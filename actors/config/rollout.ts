@@ -37,9 +37,7 @@ export const RolloutConfig = z.strictObject({
     .int()
     .positive()
     .default(8)
-    .describe(
-      "N: episodes per group. They share the board's layout; with prompt.compat strict its random events differ",
-    ),
+    .describe("N: episodes per group, all on one board; with prompt.compat strict, chance during the game differs"),
   onlineK: z
     .int()
     .positive()

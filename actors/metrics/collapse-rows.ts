@@ -24,10 +24,7 @@ const ROWS = {
   reasoning_entropy_est: ["nats", "Entropy of a thought's token, estimated as -marginal_log_prob_mean."],
   reasoning_entropy_seq_est: ["nats", "As reasoning_entropy_est, over whole thoughts."],
   matched_log_prob_mean: ["nats", "Mean log-probability of a thought's token under its own prompt."],
-  marginal_log_prob_mean: [
-    "nats",
-    "Mean log-probability of a thought's token, its probability averaged over all prompts.",
-  ],
+  marginal_log_prob_mean: ["nats", "As matched_log_prob_mean, with the probability averaged over all prompts."],
   marginal_std: ["nats", "Standard deviation over thoughts of the marginal log-probability per token."],
   marginal_std_seq: ["nats", "As marginal_std, over whole thoughts."],
   marginal_std_ema: ["nats", "Running mean of marginal_std."],

@@ -71,7 +71,7 @@ export const METRICS = {
     "Standard deviation of the raw reward within a group, mean over groups, before filtering.",
   ),
   "train/zero_std_groups": gauge("share", "Share of groups whose episodes all have the same reward, before filtering."),
-  "train/kept_groups": gauge("share", "Share of groups that the filter kept."),
+  "train/kept_groups": gauge("share", "Share of played groups that the filter kept."),
   "train/kept_in_group_std": gauge(
     "reward",
     "Standard deviation of the raw reward within a group, mean over kept groups.",
@@ -107,7 +107,7 @@ export const METRICS = {
   "train/optimizer_steps": gauge("number", "Steps of the policy's optimizer in this update."),
   "curriculum/score": perEnv(
     "number",
-    "Moving average of an env's success, for the curriculum by difficulty, else of its spread within a group.",
+    "Moving average of an env's success (curriculum by difficulty) or of its spread within a group.",
   ),
   "curriculum/level": gauge(
     "number",
@@ -213,7 +213,7 @@ export const METRICS = {
   "speed/left_s": timed("seconds", "Time until learner.updates or learner.minutes ends the run, at its pace so far."),
   "speed/rollout_s": timed(
     "seconds",
-    "Time to play an update's episodes; if rollouts overlap, since the one before ended.",
+    "Time to play an update's episodes; if rollouts overlap, from the end of the one before.",
   ),
   "speed/update_s": timed("seconds", "Time from the end of an update's rollout to the publication of its new weights."),
   "speed/validate_s": timed("seconds", "Time of one validation."),
