@@ -4,8 +4,8 @@
  *
  * - A sampler gets tickets only for a version whose digest it has acknowledged. A sampler that acknowledges another digest is
  *   quarantined: it gets no tickets until it connects again.
- * - Messages on the earlier connection of a sampler that connected again are ignored, except outcomes, which the ticket book takes or
- *   ignores by their attempt.
+ * - A sampler that connects again loses its earlier connection. If a late hello of a killed predecessor caused that, the sampler
+ *   connects once more.
  * - An episode is taken once. A second delivery, or one after the lease expired, is answered and ignored.
  * - An invalid trajectory (lengths differ, a value is NaN, its weights were never published) is logged and its ticket reissued.
  */
@@ -114,6 +114,7 @@ export class Dispatcher implements HostHandler {
     if (before?.peer === peer) return;
     if (before !== undefined) {
       this.#lost(who.actor);
+      before.peer.close(`${who.actor} connected again`);
       this.grant();
     }
     this.#samplers.set(who.actor, { peer, slots: 0 });

@@ -154,6 +154,17 @@ describe("tickets", () => {
     expect(again.granted).toEqual(["e0/0", "e1/0"]);
   });
 
+  test("reach a sampler after a late hello of its killed predecessor: it is cut off, and so connects again", async () => {
+    dispatcher.announce(weights(1));
+    const one = await hand("s0").ready(4);
+    const late = await hand("s0").connect();
+    late.peer.close("the process is gone");
+    await world.settle();
+    expect([one.peer.closed, dispatcher.samplerCount]).toEqual([true, 0]);
+    void dispatcher.play(someTickets(2));
+    expect((await one.ready(4)).granted).toEqual(["e0/0", "e1/0"]);
+  });
+
   test("are not handed out any more when the run ends", async () => {
     dispatcher.announce(weights(1));
     const one = await hand().ready(4);
