@@ -191,7 +191,7 @@ export class Run {
   #updatesMade(): number {
     const made = fromRecord(this.folder, (store) => {
       const isAny = store.series([UPDATE_DONE], this.#before.points).length > 0;
-      return isAny ? newestUpdate(store.latest()) : 0;
+      return isAny ? newestUpdate(store) : 0;
     });
     return made ?? 0;
   }

@@ -217,7 +217,7 @@ function readValues(run: string): Map<number, MetricValues> {
   if (!hasRecord(run)) throw new UsageError(`no run in ${run}: there is no run.sqlite`);
   using store = recordOf(run);
   const envs = envNames(store.run()?.env ?? "").map((env) => partName("validate/success", "env", env));
-  const newest = newestUpdate(store.latest());
+  const newest = newestUpdate(store);
   return valuesByUpdate(store.series([...MEASURED, "validate/success", ...envs], 0).map((one) => upTo(newest, one)));
 }
 

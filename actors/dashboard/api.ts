@@ -7,7 +7,7 @@ import type { Dialogue } from "../../model/text/dialogue.ts";
 import { isMetricName, metric } from "../metrics/metrics.ts";
 import type { Store } from "../metrics-sink/store.ts";
 import { costsOf } from "../record/costs.ts";
-import { seriesOf } from "../record/newest-update.ts";
+import { newestUpdate, seriesOf } from "../record/newest-update.ts";
 import * as answers from "./answers.ts";
 import { thin } from "./client/thin.ts";
 import { promptTexts, tokensByTurn } from "./episode-text.ts";
@@ -102,7 +102,7 @@ export const API: readonly ApiRoute[] = [
       "Tokens, actions, processor time and energy of the run, in total and per percentage point of success gained",
     query: NoQuery,
     answer: answers.CostsAnswer,
-    read: ({ store }) => costsOf((name) => store.series([name], 0), store.latest()),
+    read: ({ store }) => costsOf((name) => store.series([name], 0), newestUpdate(store)),
   }),
   route({
     path: "/api/names",

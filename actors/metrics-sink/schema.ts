@@ -140,6 +140,8 @@ export const SELECTS = {
   series: "SELECT actor, step, value FROM metrics WHERE name = $name AND id > $since ORDER BY actor, step",
   points: "SELECT id, name, actor, step, value, at_ms AS atMs FROM metrics WHERE id > $since ORDER BY id LIMIT $limit",
   latest: "SELECT name, actor, step, value FROM latest ORDER BY name, actor",
+  newest: `SELECT step FROM metrics
+    WHERE id = (SELECT max(id) FROM metrics WHERE name IN (SELECT value FROM json_each($names)))`,
   events: `SELECT ${EVENT_COLUMNS} FROM events WHERE id < $before AND id > $since
     AND ($kind IS NULL OR kind = $kind) AND level IN (SELECT value FROM json_each($levels)) ORDER BY id DESC LIMIT $limit`,
   lastEvent: `SELECT ${EVENT_COLUMNS} FROM events WHERE kind = $kind ORDER BY id DESC LIMIT 1`,

@@ -198,6 +198,12 @@ export class Store {
     return this.#select(SELECTS.latest).all() as Point[];
   }
 
+  /** The step of the value of these metrics that was written last; null without one. */
+  newestStep(names: readonly MetricName[]): number | null {
+    const newest = this.#select(SELECTS.newest).get({ names: JSON.stringify(names) }) as { step: number } | null;
+    return newest?.step ?? null;
+  }
+
   /** The supervisor's latest report of all actors, or null before the first. */
   actors(): StoredActors | null {
     const rows = this.#select(SELECTS.actors).all() as { view: string; atMs: number }[];

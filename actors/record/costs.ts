@@ -11,8 +11,7 @@
 import type { z } from "zod";
 import type { CostsAnswer, Series } from "../dashboard/answers.ts";
 import type { MetricName } from "../metrics/metrics.ts";
-import type { Point } from "../metrics-sink/records.ts";
-import { newestUpdate, upTo } from "./newest-update.ts";
+import { upTo } from "./newest-update.ts";
 
 export type Costs = z.infer<typeof CostsAnswer>;
 type Amounts = Costs["total"];
@@ -35,10 +34,9 @@ const SECONDS_OF: Readonly<Record<keyof Costs["seconds"], MetricName>> = {
 
 /**
  * @param all     all values of a metric, one series for each actor
- * @param latest  the value of every metric and actor that was written last
+ * @param newest  the update at which the record ends
  */
-export function costsOf(all: (name: MetricName) => readonly Series[], latest: readonly Point[]): Costs {
-  const newest = newestUpdate(latest);
+export function costsOf(all: (name: MetricName) => readonly Series[], newest: number): Costs {
   const series = (name: MetricName) => all(name).map((one) => upTo(newest, one));
   const sums = <K extends string>(metrics: Readonly<Record<K, MetricName>>, of: (one: Series) => number) => {
     const entries = Object.entries<MetricName>(metrics).map(([key, name]) => {

@@ -7,7 +7,7 @@ import type { EpisodeFilter, Point, StoredPoint, StoredRun } from "../metrics-si
 import { recordOf, type Store } from "../metrics-sink/store.ts";
 import type { EpisodeRow, PolicyVersion } from "../protocol.ts";
 import { type Costs, costsOf } from "./costs.ts";
-import { seriesOf } from "./newest-update.ts";
+import { newestUpdate, seriesOf } from "./newest-update.ts";
 
 /** Rows read at once. */
 const PAGE = 1000;
@@ -62,7 +62,7 @@ export class RecordedRun {
   }
 
   costs(): Costs {
-    return costsOf((name) => this.#store.series([name], 0), this.#store.latest());
+    return costsOf((name) => this.#store.series([name], 0), newestUpdate(this.#store));
   }
 
   events(): StoredEvent[] {

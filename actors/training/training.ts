@@ -192,7 +192,7 @@ export class Training {
 
   /** Goes back to the last healthy checkpoint. New random draws make the next rollouts differ from those played before. */
   async #rollBack(): Promise<void> {
-    const { checkpoints, log } = this.#context;
+    const { checkpoints, log, reporter } = this.#context;
     const { update, health } = this.#progress;
     const target = health.healthyCheckpoint;
     if (target === null) {
@@ -208,6 +208,8 @@ export class Training {
       return;
     }
     this.#advance({ kind: "rolled back", saved });
+    // The newest value of the record: it ends here until the next update.
+    reporter.metrics(target, { "health/rollbacks": this.#progress.health.control.round });
     log.line("roll-back", `went back from update ${update} to ${target}`);
     log.event("info", "health", `update ${target}: health: ${this.#progress.health.verdict}`);
     await this.#publish();

@@ -92,7 +92,7 @@ export function takePoints(curves: ReadonlyMap<string, Curve>, points: News["poi
   for (const [name, , step, value] of points) {
     curves.get(name)?.set(step, value);
     changed.add(name);
-    if (name !== "total/updates") continue;
+    if (name !== "total/updates" && name !== "health/rollbacks") continue;
     for (const [other, curve] of curves) {
       // The steps of the warm start are no updates.
       if (!other.startsWith("warm/") && curve.end(step)) changed.add(other);

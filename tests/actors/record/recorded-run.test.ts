@@ -27,8 +27,11 @@ test("a curve has no updates that a roll-back gave up, and the whole warm start"
   for (const step of [1, 2, 3, 4]) write(step, { "total/updates": step, "validate/success": step / 4 });
   // Back to update 1, and update 2 again.
   write(2, { "total/updates": 2, "validate/success": 0.75 });
-  store.close();
   using run = new RecordedRun(folder);
   expect(run.curve("validate/success")).toMatchObject({ steps: [0, 1, 2], values: [0.5, 0.25, 0.75] });
   expect(run.curve("warm/loss")).toMatchObject({ steps: [40], values: [0.25] });
+  // Back to update 1 again; no update followed yet.
+  write(1, { "health/rollbacks": 2 });
+  expect(run.curve("validate/success")).toMatchObject({ steps: [0, 1], values: [0.5, 0.25] });
+  store.close();
 });

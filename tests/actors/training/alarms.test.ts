@@ -1,5 +1,5 @@
 /** The page and the terminal show a run's last event of kind "health" in this session: it agrees with the verdict. */
-import { expect, test } from "bun:test";
+import { expect, spyOn, test } from "bun:test";
 import { HEALTH_START } from "../../../actors/training/health.ts";
 import { startOfRun } from "../../../actors/training/progress.ts";
 import { configOf, outcomeOf, Stage } from "./stage.ts";
@@ -17,7 +17,7 @@ test("a run that is resumed with a bad verdict tells it again, and one that is w
   expect(await resumedWith("solved")).toEqual([]);
 });
 
-test("a roll-back ends the alarm", async () => {
+test("a roll-back ends the alarm, and the record at its update", async () => {
   const trap = { startUpdates: 1, patience: 1, spreadShare: 0.95 };
   const stage = new Stage({
     learner: { updates: 5, filter: { strategy: "all" } },
@@ -28,8 +28,11 @@ test("a roll-back ends the alarm", async () => {
   stage.outcome = (ticket) => outcomeOf(ticket, false);
   // The spread is halved in the third update, and not in the one that takes its place.
   stage.spreads = [2, 2, 1, 2, 2, 2, 2];
+  const recorded = spyOn(stage.metrics, "set");
   await stage.training.run();
   expect(stage.calls.filter((call) => call.startsWith("restore"))).toEqual(["restore 2"]);
   expect(stage.warnings.filter((text) => text.startsWith("health: "))).toHaveLength(1);
   expect(stage.told.filter((text) => text.startsWith("health: "))).toEqual(["health: update 2: health: healthy"]);
+  const ends = recorded.mock.calls.map(([name]) => /^(total.updates|health.rollbacks) (\d)$/.exec(name)?.[2] ?? "");
+  expect(ends.join("")).toBe("1122332334455");
 });
