@@ -7,7 +7,7 @@
  *
  * Source: docs.vllm.ai (OpenAI-compatible server, LoRA adapters), docs.sglang.io (native API, LoRA serving).
  */
-import { mkdtempSync, rmSync } from "node:fs";
+import { mkdtempSync, readdirSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { z } from "zod";
@@ -16,6 +16,7 @@ import { exportPeft } from "../policy/export.ts";
 import type { Thread } from "../process/worker-rpc.ts";
 import { type ModelServer, ServerError } from "../tinker/server.ts";
 import { announcedValues } from "../weights/announced.ts";
+import { isAlive, thisProcess } from "../weights/files.ts";
 import type { PolicyMethods, PolicySettings } from "./policy.ts";
 import { serverPolicy } from "./server-policy.ts";
 
@@ -91,7 +92,7 @@ export function servedPolicy(
   settings: Pick<PolicySettings, "model" | "base" | "token" | "guest">,
 ): Thread<PolicyMethods> {
   const { load, unload, generate, body, answer } = APIS[engine];
-  const folder = mkdtempSync(join(tmpdir(), "bunraku-adapters-"));
+  const folder = adaptersFolder(tmpdir());
   let adapters: string | null = null;
   let loading: Promise<unknown> | null = null;
   const pathOf = (name: string) => join(folder, name);
@@ -132,4 +133,22 @@ export function servedPolicy(
       rmSync(folder, { recursive: true, force: true });
     },
   });
+}
+
+const FOLDER = /^bunraku-adapters-(\d+)\.(\d+)\.(\d+)-/;
+
+/** A new folder, named after this process. Folders of processes that ended without removing theirs are removed. */
+export function adaptersFolder(parent: string): string {
+  for (const name of readdirSync(parent)) {
+    const [, namespace, pid, startTime] = FOLDER.exec(name) ?? [];
+    if (namespace === undefined) continue;
+    if (isAlive({ namespace: Number(namespace), pid: Number(pid), startTime: Number(startTime) })) continue;
+    try {
+      rmSync(join(parent, name), { recursive: true, force: true });
+    } catch {
+      // Another account's folder.
+    }
+  }
+  const { namespace, pid, startTime } = thisProcess();
+  return mkdtempSync(join(parent, `bunraku-adapters-${namespace}.${pid}.${startTime}-`));
 }

@@ -1,10 +1,12 @@
 /** Samplers whose replies an inference server writes: whole runs on one thread, against servers of vLLM's and SGLang's schemas. */
 import { afterAll, beforeAll, expect, test } from "bun:test";
-import { readFileSync } from "node:fs";
+import { mkdirSync, readdirSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { composeRunConfig } from "../../../actors/config/compose.ts";
 import type { RunConfig } from "../../../actors/config/config.ts";
 import type { Tree } from "../../../actors/config/layers.ts";
+import { adaptersFolder } from "../../../actors/sampler/served-policy.ts";
+import { thisProcess } from "../../../actors/weights/files.ts";
 import { writeTinyModel } from "../../../scripts/setup/tiny-model.ts";
 import { removeTemporaryFolders, temporaryFolder } from "../../scripts/temporary.ts";
 import { playRun } from "../supervisor/tiny-run.ts";
@@ -68,6 +70,17 @@ test("a server that was started again gets the adapters again", async () => {
   await playRun(join(home, "again"), configOf("vllm"));
   expect(server.asked.filter((path) => path === "/v1/load_lora_adapter").length).toBeGreaterThan(3);
 }, 120_000);
+
+test("a sampler removes the adapters that killed samplers left, and those of no other process", () => {
+  const parent = temporaryFolder();
+  const { namespace, pid, startTime } = thisProcess();
+  const killed = `bunraku-adapters-${namespace}.${pid}.${startTime + 1}-x`;
+  const elsewhere = `bunraku-adapters-${namespace + 1}.${pid}.1-x`;
+  for (const name of [killed, elsewhere, "bunraku-adapters-mine"]) mkdirSync(join(parent, name));
+  writeFileSync(join(parent, killed, "adapter_config.json"), "{}");
+  const mine = [adaptersFolder(parent), adaptersFolder(parent)].map((path) => path.slice(parent.length + 1));
+  expect(readdirSync(parent).sort()).toEqual([elsewhere, "bunraku-adapters-mine", ...mine].sort());
+});
 
 test.each<[string, Tree, string]>([
   [
