@@ -9,6 +9,8 @@ import type { Life } from "./world.ts";
 export class SimulatedDisk {
   readonly #files = new Map<string, Uint8Array>();
   full = false;
+  /** When it was last full and had room again. */
+  roomAtMs = Number.NEGATIVE_INFINITY;
 
   /** The disk as one process sees it. Each call takes time, and never returns if the process dies meanwhile. */
   of(life: Life): Disk {

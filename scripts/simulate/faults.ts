@@ -54,6 +54,7 @@ export class Faults {
         disk.full = true;
         this.#later(world.between(100, 3000), "room on the disk", () => {
           disk.full = false;
+          disk.roomAtMs = world.now;
         });
         break;
       case "slow network":

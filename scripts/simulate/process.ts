@@ -69,6 +69,9 @@ export function simulatedSpawner(
   };
 }
 
+/** An actor that gives up for a full disk first removes what it wrote; there may be room again by its end. */
+const CLEANUP_MS = 100;
+
 interface NewProcess {
   readonly life: Life;
   readonly role: Role;
@@ -104,7 +107,8 @@ function begin(
         { machine, life, meter, incarnation },
       ),
     exit(code, error) {
-      if (error instanceof RunError && machine.disk.full) machine.failedForDisk = true;
+      const wasFull = machine.disk.full || world.now - machine.disk.roomAtMs < CLEANUP_MS;
+      if (error instanceof RunError && wasFull) machine.failedForDisk = true;
       // Errors that a restart cures are expected here; a bug is not.
       if (error instanceof TypeError) invariants.broken(0, `${life.name}: ${error.stack}`);
       exit({ code, signal: null });
