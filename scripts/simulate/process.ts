@@ -69,8 +69,8 @@ export function simulatedSpawner(
   };
 }
 
-/** An actor that gives up for a full disk first removes what it wrote; there may be room again by its end. */
-const CLEANUP_MS = 100;
+/** There may be room again by the end of an actor that gives up for a full disk: it first removes what it wrote, or would have tried again. */
+const LATE_ROOM_MS = 500;
 
 interface NewProcess {
   readonly life: Life;
@@ -107,7 +107,7 @@ function begin(
         { machine, life, meter, incarnation },
       ),
     exit(code, error) {
-      const wasFull = machine.disk.full || world.now - machine.disk.roomAtMs < CLEANUP_MS;
+      const wasFull = machine.disk.full || world.now - machine.disk.roomAtMs < LATE_ROOM_MS;
       if (error instanceof RunError && wasFull) machine.failedForDisk = true;
       // Errors that a restart cures are expected here; a bug is not.
       if (error instanceof TypeError) invariants.broken(0, `${life.name}: ${error.stack}`);
