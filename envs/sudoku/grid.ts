@@ -3,7 +3,7 @@
  *
  * - Size and seed decide the full grid and the order of blanking; both equal RAGEN-2's.
  * - `unique` blanks only cells that keep the solution unique; RAGEN-2 claims this and does not check it.
- * - Every search is limited, so each board is made in seconds.
+ * - Every search is limited, so each board is made in about a second or less.
  *
  * Source: RAGEN-2 ragen/env/sudoku.
  */
@@ -56,13 +56,26 @@ function fill(grid: number[], size: number, cell: number, random: PythonRandom, 
   const candidates = Array.from({ length: size }, (_, i) => i + 1);
   random.shuffle(candidates);
   for (const value of candidates) {
-    if (conflicts(grid, size, cell, value).length > 0) continue;
+    if (!fits(grid, size, cell, value)) continue;
     grid[cell] = value;
     if (fill(grid, size, cell + 1, random, cells)) return true;
     if (cells.left === 0) return false;
     grid[cell] = 0;
   }
   return false;
+}
+
+/** True if `conflicts` finds none; a search asks a million times. */
+function fits(grid: readonly number[], size: number, cell: number, value: number): boolean {
+  const boxSize = Math.sqrt(size);
+  const row = Math.floor(cell / size);
+  const col = cell % size;
+  const corner = (row - (row % boxSize)) * size + col - (col % boxSize);
+  for (let i = 0; i < size; i++) {
+    if (grid[row * size + i] === value || grid[i * size + col] === value) return false;
+    if (grid[corner + Math.floor(i / boxSize) * size + (i % boxSize)] === value) return false;
+  }
+  return true;
 }
 
 export type Unit = "row" | "column" | "box";
@@ -97,22 +110,29 @@ export function solutionCount(grid: readonly number[], size: number, most: numbe
 
 /** Depth-first search over the cell with the fewest candidates; units are bit sets. */
 class Counter {
-  readonly #grid: number[];
-  readonly #size: number;
   readonly #most: number;
+  /** Cells that are blank now, in ascending order. */
+  readonly #blanks: number[];
+  readonly #size: number;
+  /** Index of each cell's row, column and box in `#used`. */
+  readonly #rowOf: Uint8Array;
+  readonly #colOf: Uint8Array;
+  readonly #boxOf: Uint8Array;
+  /** Values used in each row, then in each column, then in each box: bit v - 1. */
+  readonly #used: Int32Array;
   #cellsLeft = COUNT_CELLS_MAX;
-  /** Values used in each row, column and box: bit v - 1. */
-  readonly #rows: number[];
-  readonly #cols: number[];
-  readonly #boxes: number[];
 
   constructor(grid: readonly number[], size: number, most: number) {
-    this.#grid = [...grid];
-    this.#size = size;
     this.#most = most;
-    this.#rows = new Array<number>(size).fill(0);
-    this.#cols = new Array<number>(size).fill(0);
-    this.#boxes = new Array<number>(size).fill(0);
+    this.#size = size;
+    this.#blanks = [...grid.keys()].filter((cell) => grid[cell] === 0);
+    const boxSize = Math.sqrt(size);
+    const row = (cell: number) => Math.floor(cell / size);
+    const box = (cell: number) => Math.floor(row(cell) / boxSize) * boxSize + Math.floor((cell % size) / boxSize);
+    this.#rowOf = Uint8Array.from(grid, (_, cell) => row(cell));
+    this.#colOf = Uint8Array.from(grid, (_, cell) => size + (cell % size));
+    this.#boxOf = Uint8Array.from(grid, (_, cell) => 2 * size + box(cell));
+    this.#used = new Int32Array(3 * size);
     grid.forEach((value, cell) => {
       if (value !== 0) this.#mark(cell, 1 << (value - 1));
     });
@@ -124,51 +144,47 @@ class Counter {
 
   #search(found: number): number {
     if (this.#cellsLeft-- === 0) return this.#most;
-    let chosen = -1;
+    const blanks = this.#blanks;
+    const [rowOf, colOf, boxOf, used] = [this.#rowOf, this.#colOf, this.#boxOf, this.#used];
+    const all = (1 << this.#size) - 1;
+    let at = -1;
     let free = 0;
     let fewest = 33;
-    for (let cell = 0; cell < this.#grid.length; cell++) {
-      if (this.#grid[cell] !== 0) continue;
-      const candidates = this.#free(cell);
+    for (let i = 0; i < blanks.length; i++) {
+      const cell = blanks[i]!;
+      const candidates = ~(used[rowOf[cell]!]! | used[colOf[cell]!]! | used[boxOf[cell]!]!) & all;
       const count = bitCount(candidates);
-      if (count < fewest) [chosen, free, fewest] = [cell, candidates, count];
+      if (count < fewest) {
+        at = i;
+        free = candidates;
+        fewest = count;
+      }
       if (count <= 1) break;
     }
-    if (chosen < 0) return found + 1;
+    if (at < 0) return found + 1;
+    const [cell] = blanks.splice(at, 1) as [number];
     for (let left = free; left !== 0 && found < this.#most; left &= left - 1) {
       const bit = left & -left;
-      this.#grid[chosen] = 32 - Math.clz32(bit);
-      this.#mark(chosen, bit);
+      this.#mark(cell, bit);
       found = this.#search(found);
-      this.#mark(chosen, bit);
-      this.#grid[chosen] = 0;
+      this.#mark(cell, bit);
     }
+    blanks.splice(at, 0, cell);
     return found;
-  }
-
-  #free(cell: number): number {
-    const [row, col, box] = this.#units(cell);
-    return ~(this.#rows[row]! | this.#cols[col]! | this.#boxes[box]!) & ((1 << this.#size) - 1);
   }
 
   /** Set or clear one value in the three units of a cell. */
   #mark(cell: number, bit: number): void {
-    const [row, col, box] = this.#units(cell);
-    this.#rows[row]! ^= bit;
-    this.#cols[col]! ^= bit;
-    this.#boxes[box]! ^= bit;
-  }
-
-  #units(cell: number): [row: number, col: number, box: number] {
-    const boxSize = Math.sqrt(this.#size);
-    const row = Math.floor(cell / this.#size);
-    const col = cell % this.#size;
-    return [row, col, Math.floor(row / boxSize) * boxSize + Math.floor(col / boxSize)];
+    this.#used[this.#rowOf[cell]!]! ^= bit;
+    this.#used[this.#colOf[cell]!]! ^= bit;
+    this.#used[this.#boxOf[cell]!]! ^= bit;
   }
 }
 
+/** Of at most 16 bits. */
 function bitCount(bits: number): number {
-  let count = 0;
-  for (let left = bits; left !== 0; left &= left - 1) count++;
-  return count;
+  const pairs = bits - ((bits >> 1) & 0x5555);
+  const fours = (pairs & 0x3333) + ((pairs >> 2) & 0x3333);
+  const bytes = (fours + (fours >> 4)) & 0x0f0f;
+  return (bytes + (bytes >> 8)) & 0x1f;
 }

@@ -230,6 +230,12 @@ describe("Sudoku", () => {
     }
   });
 
+  test("makes the same hard board of 16 by 16 in every version", () => {
+    const { initial } = generateSudoku(16, 153, true, 3);
+    expect(initial.slice(0, 16)).toEqual([0, 10, 0, 0, 7, 0, 12, 0, 0, 0, 11, 0, 0, 0, 0, 16]);
+    expect(Bun.hash.crc32(initial.join(" "))).toBe(1693362921);
+  });
+
   const puzzle = (size: 4 | 9 | 16, unique = true, seed = 5) =>
     generateSudoku(size, Math.floor(0.5 * size * size), unique, seed);
 
