@@ -126,7 +126,8 @@ export async function startSavedPolicy(
   const publisher = new WeightsPublisher({
     folder,
     spareFolder: tmpdir(),
-    run: `eval-${basename(path)}`,
+    // Policies that are loaded at once may have checkpoints of the same name.
+    run: `eval-${basename(path)}-${crypto.randomUUID()}`,
     half: config.sampler.precision === "half",
     notice,
   });

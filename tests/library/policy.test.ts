@@ -25,3 +25,9 @@ test("episodes, evaluations and replies at once give what they give one after an
   expect(first).toEqual(alone as typeof first);
   expect(new Set(more)).toEqual(new Set([alone.at(-1) as string]));
 });
+
+test("policies are loaded at the same time, also if their checkpoints have the same name", async () => {
+  const loaded = await Promise.allSettled(Array.from({ length: 6 }, () => loadPolicy(folder)));
+  for (const one of loaded) if (one.status === "fulfilled") one.value.close();
+  expect(loaded.flatMap((one) => (one.status === "rejected" ? String(one.reason) : []))).toEqual([]);
+});
