@@ -35,8 +35,12 @@ export function newRun(config: RunConfig, wanted: string | undefined, runs = "ru
   if (existsSync(folder)) {
     throw new ConfigError(`${folder} exists; choose another --run-dir, or resume it: --resume ${folder}`);
   }
-  mkdirSync(dirname(folder), { recursive: true });
-  mkdirSync(folder);
+  try {
+    mkdirSync(dirname(folder), { recursive: true });
+    mkdirSync(folder);
+  } catch (error) {
+    throw new ConfigError(`cannot make ${folder}, the folder of the run: ${messageOf(error)}; choose another one`);
+  }
   try {
     writeFileSync(join(folder, CONFIG_FILE), `${JSON.stringify(withoutSecrets(config), null, 2)}\n`, { flush: true });
   } catch (error) {

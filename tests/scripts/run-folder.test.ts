@@ -36,6 +36,14 @@ test("a folder that exists is refused for a new run, and stays as it was", () =>
   expect(statSync(join(folder, "config.json")).mtimeMs).toBe(before);
 });
 
+test("a folder that cannot be made is refused in one line, as where a file has its name", () => {
+  const file = join(begun(), "config.json");
+  expect(() => newRun(config, join(file, "mine"))).toThrow(
+    `cannot make ${join(file, "mine")}, the folder of the run: `,
+  );
+  expect(() => newRun(config, undefined, file)).toThrow(`cannot make ${file}/`);
+});
+
 test("a resumed run keeps its config; its addresses and secrets may change", () => {
   const folder = begun();
   const change = (path: string, text: string) => oldRun(folder, [overrideLayer(path, text, `--${path}`)]).config;
