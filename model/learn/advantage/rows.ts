@@ -93,21 +93,22 @@ export function overTurns(rows: Rows, ends: readonly (readonly number[])[], perT
 
 /**
  * `(x - mean) / sqrt(var + 1e-8)` with mean and sample variance over the written tokens of all rows: pass the whole
- * update, never a micro-batch. Other positions get the same shift and scale; nothing reads them.
+ * update, never a micro-batch. Other positions get the same shift and scale; nothing reads them. A token alone has nothing to be
+ * compared with, and gets 0.
  *
  * Source: masked whitening of PPO in verl core_algos.
  *
- * @throws {RangeError} if fewer than 2 tokens are written.
+ * @throws {RangeError} if no token is written.
  */
 export function whiten(values: Float32Array, written: Uint8Array): Float32Array {
   checkLength("values to whiten", values, written.length);
   const count = written.reduce((sum, one) => sum + one, 0);
-  if (count < 2) throw new RangeError(`whitening needs at least 2 written tokens, got ${count}`);
+  if (count === 0) throw new RangeError("whitening needs a written token, got none");
   let sum = 0;
   for (let i = 0; i < values.length; i++) if (written[i]) sum += values[i]!;
   const center = sum / count;
   let squares = 0;
   for (let i = 0; i < values.length; i++) if (written[i]) squares += (values[i]! - center) ** 2;
-  const scale = 1 / Math.sqrt(squares / (count - 1) + 1e-8);
+  const scale = 1 / Math.sqrt(squares / Math.max(1, count - 1) + 1e-8);
   return values.map((value) => (value - center) * scale);
 }

@@ -75,9 +75,10 @@ describe("whiten", () => {
     );
   });
 
-  test("refuses a minibatch with fewer than 2 written tokens", () => {
-    expect(() => whiten(Float32Array.of(1, 2), Uint8Array.of(0, 1))).toThrow(
-      "whitening needs at least 2 written tokens, got 1",
+  test("gives a token alone 0, and refuses a minibatch without one", () => {
+    expect(whiten(Float32Array.of(1, 2), Uint8Array.of(0, 1))[1]).toBe(0);
+    expect(() => whiten(Float32Array.of(1, 2), Uint8Array.of(0, 0))).toThrow(
+      "whitening needs a written token, got none",
     );
   });
 });
