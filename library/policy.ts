@@ -299,6 +299,10 @@ export async function evaluate(
   { envs = [], episodes = 256, seed = 123, samples = 1, ...record }: PlayerBoards = {},
 ): Promise<Evaluation & { readonly tag: EnvTag; readonly actionsMax: number }> {
   for (const specifier of envs) await importEnvs(specifier, process.cwd());
+  const other = Object.keys(env).find((key) => !["tag", "options", "actionsMax"].includes(key));
+  if (other !== undefined) {
+    throw new ConfigError(`env.${other}: a player takes env.options and env.actionsMax only; leave it out`);
+  }
   const tag = checkedTag(env.tag, env["options"]);
   const { actionsMax } = checkedEnv({ actionsMax: tag.actionsMax, ...fileBudgets(tag.tag), ...env });
   checkBoards(episodes, seed, samples);
@@ -347,7 +351,7 @@ function checkedEnv(env: Tree): RunConfig["env"] {
   const parsed = EnvConfig.safeParse(env, { reportInput: true });
   if (parsed.success) return parsed.data;
   const faults = parsed.error.issues.map((issue) => {
-    return `env.${issue.path.join(".")}: ${issue.message}, got ${JSON.stringify(issue.input)}`;
+    return `${["env", ...issue.path].join(".")}: ${issue.message}, got ${Bun.inspect(issue.input, { compact: true })}`;
   });
   throw new ConfigError(faults.join("\n"));
 }

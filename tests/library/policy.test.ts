@@ -1,7 +1,8 @@
 /** A saved policy as a program uses it: several calls at once. */
 import { afterAll, beforeAll, expect, test } from "bun:test";
 import { join } from "node:path";
-import { loadPolicy } from "../../library/policy.ts";
+import type { Tree } from "../../actors/config/layers.ts";
+import { evaluate, loadPolicy } from "../../library/policy.ts";
 import { removeTemporaryFolders, temporaryFolder } from "../scripts/temporary.ts";
 import { trainOnce } from "./trained.ts";
 
@@ -30,4 +31,15 @@ test("policies are loaded at the same time, also if their checkpoints have the s
   const loaded = await Promise.allSettled(Array.from({ length: 6 }, () => loadPolicy(folder)));
   for (const one of loaded) if (one.status === "fulfilled") one.value.close();
   expect(loaded.flatMap((one) => (one.status === "rejected" ? String(one.reason) : []))).toEqual([]);
+});
+
+test("a player refuses keys of env that it would not read, and a policy says which key is wrong", async () => {
+  const player = (env: Tree) => evaluate("random", { tag: "Bandit", ...env }, { episodes: 1 }).catch(String);
+  const text = "a player takes env.options and env.actionsMax only; leave it out";
+  expect(await player({ turnsMax: 2 })).toBe(`ConfigError: env.turnsMax: ${text}`);
+  expect(await player({ mix: [{ tag: "BanditRev" }] })).toBe(`ConfigError: env.mix: ${text}`);
+  using policy = await loadPolicy(folder);
+  const refused = (env: Tree) => policy.evaluate({ env }).catch(String);
+  expect(await refused({ turns: 2 })).toStartWith('ConfigError: env: Unrecognized key: "turns"');
+  expect(await refused({ turnsMax: Number.NaN })).toEndWith(", got NaN");
 });
