@@ -8,7 +8,7 @@
  * - Each parcel has a tag (GMAC) by a key that both ends know. A parcel without a right tag came from another client of the broker: it
  *   is reported and changes nothing.
  * - A stored parcel (see `isStored`) is acknowledged when its ask has been answered. If the connection ends first, the broker delivers
- *   the parcel again.
+ *   the parcel again. A part before the last is acknowledged when it is taken: else begun frames could fill the stream, and none would end.
  */
 import { createCipheriv, randomBytes, timingSafeEqual } from "node:crypto";
 import type { Envelope, Frame } from "../frame.ts";
@@ -207,7 +207,8 @@ export class NatsWire implements Wire {
       if (next === undefined) return;
       this.#held.delete(++this.#lastTaken);
       this.#heldBytes -= next.parcel.body.byteLength;
-      if (next.stored !== null) this.#unanswered.set(this.#lastTaken, next.stored);
+      if (next.parcel.kind === "part") next.stored?.ack();
+      else if (next.stored !== null) this.#unanswered.set(this.#lastTaken, next.stored);
       this.#process(this.#peer, next.parcel);
     }
   }

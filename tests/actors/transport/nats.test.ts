@@ -298,6 +298,24 @@ describeWhere(natsServer === null ? "no nats-server" : null, "a NATS broker", ()
     expect(host.seen).toEqual([big, { type: "stop", reason: "y".repeat(3 << 20) }, open]);
   });
 
+  test("passes outcomes that are together larger than its work queue", async () => {
+    const broker = await brokerOf();
+    const { manager } = await streamsOf(broker);
+    await manager.streams.add({
+      name: WORK,
+      subjects: ["bunraku.work.>"],
+      retention: "workqueue",
+      discard: "new",
+      max_bytes: 3 << 20,
+    });
+    const host = actor();
+    const address = await host.listen(`${broker.address}/learner`);
+    const peers = [await actor().connect(address), await actor().connect(address)];
+    const answers = await Promise.all(peers.map((peer, i) => peer.ask(finished(`e${i}`, 5 << 20), 20_000)));
+    expect(answers.map(({ type }) => type)).toEqual(["episode.taken", "episode.taken"]);
+    await until(async () => (await manager.streams.info(WORK)).state.messages === 0);
+  }, 60_000);
+
   test("spreads connections over the listeners of one address, and those that are left serve on", async () => {
     const broker = await brokerOf();
     const hosts = [actor(), actor()];
