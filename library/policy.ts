@@ -328,7 +328,15 @@ function envWithOverrides(config: RunConfig, asked: Tree): RunConfig["env"] {
   const options = { ...(same ? trained.options : {}), ...(asked["options"] as Tree | undefined) };
   const tag = checkedTag(name, options, prompt.compat);
   const budgets = same ? {} : { ...standardBudgets(trained.tag), actionsMax: tag.actionsMax, ...fileBudgets(name) };
-  return checkedEnv({ ...trained, ...budgets, ...asked, tag: name, options });
+  const env = checkedEnv({ ...trained, ...budgets, ...asked, tag: name, options });
+  if (ran.mix.length === 0) return env;
+  // Keeps the env's name in the mix, which may have its tag twice.
+  const { turnsMax, actionsMax, actionsPerTurnMax } = env;
+  const mixName = String(asked["tag"]);
+  return {
+    ...env,
+    mix: [{ tag: name, name: mixName, options, groups: null, turnsMax, actionsMax, actionsPerTurnMax }],
+  };
 }
 
 /** The defaults of the budgets that are a tag's own: another env does not have the one turn of Bandit. */

@@ -81,8 +81,8 @@ export async function hostedResult(
   flags: HostedFlags,
   overrides: readonly Override[],
 ): Promise<{ result: Result; usage: HostedUsage }> {
-  const [, name, model] = HOSTED.exec(policy)!;
-  const provider = PROVIDERS[name!]!;
+  const [, providerName, model] = HOSTED.exec(policy)!;
+  const provider = PROVIDERS[providerName!]!;
   const baseUrl = addressOf(provider, flags["base-url"]);
   const key = keyOf(provider, baseUrl, flags);
   const server = { provider, model: model!, baseUrl, key, fetch: (url: string, init: RequestInit) => fetch(url, init) };
@@ -135,7 +135,9 @@ export async function hostedResult(
   const usage = { ...client.usage, cost: cost(client.usage, flags) };
   const boards = { episodes, seed, samples, actionsMax: actionsAllowed(episodeRules(config, env.tag, tag)) };
   // Only the server knows the tokens and their probabilities, so there is no entropy.
-  return { result: { ...evaluation, ...boards, name: tag.tag, tag, entropy: null, lines: [] }, usage };
+  // A served policy's env may have a name in its mix.
+  const name = overrides.findLast(({ path }) => path === "env.tag")?.text ?? tag.tag;
+  return { result: { ...evaluation, ...boards, name, tag, entropy: null, lines: [] }, usage };
 }
 
 export function usageLine({ requests, retries, inputTokens, outputTokens, cost }: HostedUsage): string {

@@ -170,6 +170,7 @@ describe("a policy of bunraku serve", () => {
     expect(code).toBe(0);
     expect(JSON.parse(out.trimEnd().split("\n").at(-1)!)).toMatchObject({ env: "FrozenLake" });
     expect(requests).toBeLessThanOrEqual(2);
+    expect(out).toStartWith("Ice (FrozenLake), ");
   });
 });
 

@@ -162,6 +162,15 @@ describe("a run's policy", () => {
     const { result: chosen } = await evaluate("--policy", mixed, "--env", "Other", ...asked);
     const { result: same } = await evaluate("--policy", folder, "--env", "BanditTest", ...asked);
     expect(chosen).toEqual({ ...same, policy: mixed });
+    const twice = [
+      { tag: "Bandit", name: "One" },
+      { tag: "Bandit", name: "Two" },
+    ];
+    writeFileSync(join(mixed, "config.json"), JSON.stringify({ ...config, env: { ...config.env, mix: twice } }));
+    const both = await evaluate("--policy", mixed, "--env", "Two,One", ...asked);
+    expect(Object.keys(both.result.envs)).toEqual(["Two", "One"]);
+    expect(both.table).toMatch(/\nsuccess +Two +One\n/);
+    writeFileSync(join(mixed, "config.json"), JSON.stringify({ ...config, env: { ...config.env, mix } }));
     const unclear = await commandHere(["eval", "--policy", mixed, "--env.turnsMax=1"]);
     expect([unclear.code, unclear.err]).toEqual([
       2,
