@@ -127,7 +127,10 @@ function typeName(node: Node): string {
 /** The text as a value of one of the node's types; undefined if it fits none. */
 function typed(node: Node, text: string): unknown {
   const allowed = types(node);
-  if (allowed.length === 0) return parsedJson(text) ?? text;
+  if (allowed.length === 0) {
+    const value = parsedJson(text);
+    return value === undefined ? text : value;
+  }
   if (allowed.includes("null") && text === "null") return null;
   if (allowed.includes("boolean") && (text === "true" || text === "false")) return text === "true";
   if (allowed.includes("number") || allowed.includes("integer")) {

@@ -43,6 +43,12 @@ describe("a run's config", () => {
     }
   });
 
+  test("gives an option of an env the type that its text has", () => {
+    const texts = ["null", "true", "12", '"12"', "Phoenix"];
+    const values = texts.map((text) => runKeys.value("env.options.any", text));
+    expect(values).toEqual([null, true, 12, "12", "Phoenix"]);
+  });
+
   test("shows every key, and no secret", () => {
     const config = composeRunConfig([layer("metrics: {token: a-secret-of-a-run}")]);
     const lines = describeConfig(config).split("\n");
