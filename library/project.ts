@@ -47,15 +47,22 @@ export async function loadProject(folder: string): Promise<Project> {
 }
 
 /** A path of a module. */
-const MODULE = /^(--env=)?(\.{0,2}\/.*\.[mc]?[jt]sx?)$/;
+const MODULE = /^\.{0,2}\/.*\.[mc]?[jt]sx?$/;
 
-/** In a command's words, such as "--env ./envs/street.ts", puts an env's tag in place of its module's path. @throws {ConfigError} */
+/**
+ * In a command's words, such as "--env ./envs/street.ts,Bandit", puts an env's tag in place of its module's path.
+ *
+ * @throws {ConfigError}
+ */
 export async function withTagsForPaths(command: string, args: readonly string[], folder: string): Promise<string[]> {
   const changed: string[] = [];
   for (const [i, arg] of args.entries()) {
-    const [, flag = "", path] = MODULE.exec(arg) ?? [];
-    const isEnv = path !== undefined && (flag !== "" || args[i - 1] === "--env" || command === "play");
-    changed.push(isEnv ? `${flag}${await onlyTag(path, folder)}` : arg);
+    const flag = arg.startsWith("--env=") ? "--env=" : "";
+    const isEnv = flag !== "" || args[i - 1] === "--env" || command === "play";
+    const names = isEnv ? arg.slice(flag.length).split(",") : [];
+    const tags: string[] = [];
+    for (const name of names) tags.push(MODULE.test(name) ? await onlyTag(name, folder) : name);
+    changed.push(isEnv ? `${flag}${tags.join(",")}` : arg);
   }
   return changed;
 }

@@ -53,6 +53,8 @@ describe("importEnvs", () => {
       "--env=Road",
       "./road.ts",
     ]);
+    const several = ["--env", "Bandit,./road.ts", "--env=./road.ts,./road.ts"];
+    expect(await withTagsForPaths("eval", several, folder)).toEqual(["--env", "Bandit,Road", "--env=Road,Road"]);
   });
 
   test("adds a module once that is named twice at the same time", async () => {
