@@ -5,7 +5,7 @@
  *   played; with `weightsBetween` turns only while no reply is being written. New replies wait while newer weights are due. A reply by another
  *   version than the episode's first names its version. Caches of earlier turns stay as the older weights computed them.
  * - The acknowledged digest is computed from the bytes in use, or proved by their seal. Bytes with a wrong digest are never used.
- *   The wrong digest is still reported; the learner quarantines the sampler. If weights cannot be loaded at all, the process ends.
+ *   The wrong digest is still reported, unless newer weights are due; the learner quarantines the sampler. If weights cannot be loaded at all, the process ends.
  * - The sampler sends an outcome until the learner takes or refuses it. When the connection to the learner ends, waiting tickets and weights
  *   are dropped: the learner issues the tickets again, and sends the weights on the next connection.
  * - At most `slots` episodes are played at once; further tickets wait.
@@ -127,8 +127,10 @@ export class Sampler implements Handler {
       const { version } = message;
       const digest = this.#weights?.digest === message.digest ? message.digest : await this.#load(message);
       if (digest === message.digest) this.#weights = { version, digest };
+      // The path of weights that newer ones have replaced may lead to the newer bytes by now.
+      const isReplaced = digest !== message.digest && this.#next !== message;
       // Another connection may lead to another learner, with versions of its own.
-      if (learner === this.#learner)
+      if (learner === this.#learner && !isReplaced)
         learner?.tell({ type: "weights.loaded", actor: this.#options.actor, version, digest });
     } catch (error) {
       // Weights of a lost connection, or replaced by newer ones, may be gone.

@@ -218,16 +218,19 @@ describe("weights that are wrong", () => {
     expect([failures, loaded()]).toEqual([[new Error("cannot load weights of version 1")], []]);
   });
 
-  test("do not matter if newer ones have replaced them", async () => {
+  test.each([
+    ["gone", (found: PromiseWithResolvers<string>) => found.reject(new Error("no such file"))],
+    ["the newer bytes", (found: PromiseWithResolvers<string>) => found.resolve(aDigest("b"))],
+  ])("do not matter if newer ones have replaced them: %s", async (_, end) => {
     const { policy, failures } = startSampler(world);
-    const gone = Promise.withResolvers<string>();
-    policy.found = ({ version, digest }) => (version === 1 ? gone.promise : digest);
+    const found = Promise.withResolvers<string>();
+    policy.found = ({ version, digest }) => (version === 1 ? found.promise : digest);
     await world.settle();
     learner.tell(weights(1));
     await world.settle();
     learner.tell(weights(2, "b"));
     await world.settle();
-    gone.reject(new Error("no such file"));
+    end(found);
     await world.settle();
     expect([failures, loaded()]).toEqual([[], [[2, "b"]]]);
   });
