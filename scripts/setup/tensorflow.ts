@@ -2,7 +2,7 @@
  * Downloads libtensorflow for engine tensorflow: TensorFlow's official archive or, if that fails, the library in the Python wheel.
  * Nothing is compiled.
  */
-import { copyFileSync, mkdirSync, mkdtempSync, readdirSync, rmSync } from "node:fs";
+import { copyFileSync, mkdirSync, mkdtempSync, readdirSync, renameSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { messageOf } from "../../actors/errors.ts";
@@ -39,22 +39,31 @@ export function officialSources(gpu: boolean, say: (text: string) => void): Sour
 }
 
 /**
+ * @param found  the library that this machine has; null: none
  * @returns the library's path.
  * @throws {Error} in one line: LIBTENSORFLOW_PATH is set and names no library, or the failure of each source.
  */
-export async function setUpTensorflow(sources: Sources): Promise<string> {
-  const found = findLibtensorflow(placesOf(process.env));
+export async function setUpTensorflow(
+  sources: Sources,
+  found = findLibtensorflow(placesOf(process.env)),
+): Promise<string> {
   if (found !== null) {
     sources.say("found; nothing to download");
     return found;
   }
-  mkdirSync(sources.folder, { recursive: true });
+  // A library in its place counts as whole, so it is put there by a rename.
+  const pending = join(sources.folder, ".writing");
+  const lib = join(sources.folder, "lib");
   const failures: string[] = [];
   for (const get of [fromArchive, fromWheel]) {
     try {
-      await get(sources);
+      rmSync(pending, { recursive: true, force: true });
+      mkdirSync(pending, { recursive: true });
+      await get({ ...sources, folder: pending });
+      rmSync(lib, { recursive: true, force: true });
+      renameSync(join(pending, "lib"), lib);
       return findLibtensorflow({
-        named: join(sources.folder, "lib"),
+        named: lib,
         own: undefined,
         home: undefined,
         pythonRoots: [],
@@ -62,6 +71,8 @@ export async function setUpTensorflow(sources: Sources): Promise<string> {
     } catch (error) {
       failures.push(messageOf(error));
       sources.say(failures.at(-1)!);
+    } finally {
+      rmSync(pending, { recursive: true, force: true });
     }
   }
   throw new Error(

@@ -1,0 +1,37 @@
+/** `setup tensorflow` puts the whole library in its place, or nothing. */
+import { afterAll, expect, test } from "bun:test";
+import { existsSync, mkdirSync, readFileSync, writeFileSync } from "node:fs";
+import { join } from "node:path";
+import { setUpTensorflow } from "../../scripts/setup/tensorflow.ts";
+import { removeTemporaryFolders, temporaryFolder } from "./temporary.ts";
+
+afterAll(removeTemporaryFolders);
+
+const hasArchive = process.platform === "linux" && process.arch === "x64";
+
+/** Sets up from an archive of a library, of which the server sends this share. */
+async function setUp(share: number) {
+  const made = temporaryFolder();
+  mkdirSync(join(made, "lib"));
+  const library = crypto.getRandomValues(new Uint8Array(60_000));
+  writeFileSync(join(made, "lib", "libtensorflow.so.2"), library);
+  const packed = Bun.spawnSync(["tar", "-cz", "-C", made, "lib"]).stdout;
+  using server = Bun.serve({ port: 0, fetch: () => new Response(packed.subarray(0, share * packed.length)) });
+  const folder = temporaryFolder();
+  const archives = server.url.href.slice(0, -1);
+  const sources = { archives, python: "no-such-python", gpu: false, folder, say: () => {} };
+  const ended = await setUpTensorflow(sources, null).catch(String);
+  return { library, ended, place: join(folder, "lib", "libtensorflow.so.2") };
+}
+
+test.skipIf(!hasArchive)(
+  "an archive that breaks off leaves no half library, which a later command would take for a whole one",
+  async () => {
+    const broken = await setUp(0.5);
+    expect(broken.ended).toContain("tar -xzf");
+    expect(existsSync(broken.place)).toBe(false);
+    const { ended, place, library } = await setUp(1);
+    expect(ended).toBe(place);
+    expect(readFileSync(place).equals(library)).toBe(true);
+  },
+);
