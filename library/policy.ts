@@ -2,7 +2,7 @@
  * A run's saved policy in a program: it replies, plays and is evaluated, in a thread of its own. `bun run eval` and `serve` use it.
  * Does not connect to a running run.
  */
-import { basename } from "node:path";
+import { basename, resolve } from "node:path";
 import { realClock } from "../actors/clock.ts";
 import type { RunConfig } from "../actors/config/config.ts";
 import { EnvConfig } from "../actors/config/env.ts";
@@ -95,6 +95,11 @@ export async function loadPolicy(folder: string, options: PolicyOptions = {}): P
   checkCount("slots", slots, 1);
   checkCount("queueMax", queueMax, 0);
   checkTemperature(options.temperature);
+  if (options.token?.trim() === "") {
+    throw new ConfigError(
+      "token is empty, which would let everybody in; use a secret, or null to answer loopback names only",
+    );
+  }
   for (const specifier of envs) await importEnvs(specifier, process.cwd());
   const config = withLocalModules(readRunConfig(folder));
   const saved = await savedPolicy(folder, config, checkpoint);
@@ -124,7 +129,7 @@ export class Policy {
     const { slots = SLOTS, queueMax = QUEUE_MAX, temperature = config.rollout.temperature, token = null } = options;
     const { contextTokensMax, replyTokensMax } = config.rollout;
     this.config = config;
-    this.name = basename(folder);
+    this.name = basename(resolve(folder));
     this.checkpoint = basename(saved.path);
     this.died = thread.died;
     this.#saved = saved;

@@ -43,3 +43,13 @@ test("a player refuses keys of env that it would not read, and a policy says whi
   expect(await refused({ turns: 2 })).toStartWith('ConfigError: env: Unrecognized key: "turns"');
   expect(await refused({ turnsMax: Number.NaN })).toEndWith(", got NaN");
 });
+
+test("an empty token, which would let everybody in, is refused", async () => {
+  const refused = loadPolicy(folder, { token: "" }).then((policy) => policy.close(), String);
+  expect(await refused).toContain("token is empty, which would let everybody in");
+});
+
+test("a policy of the folder that a program runs in has the folder's name", async () => {
+  using policy = await loadPolicy(`${folder}/.`);
+  expect(policy.name).toBe("mine");
+});
