@@ -19,9 +19,13 @@ try {
     throw new Error("name the folder of the new project: bun create bunraku FOLDER");
   }
   if (existsSync(folder)) throw new Error(`${folder} exists already; name a new folder`);
-  mkdirSync(folder, { recursive: true });
-  writeFileSync(join(folder, "package.json"), "{}\n");
   try {
+    mkdirSync(folder, { recursive: true });
+  } catch (error) {
+    throw new Error(`cannot make the folder ${folder}: ${error.message}; name another one`);
+  }
+  try {
+    writeFileSync(join(folder, "package.json"), "{}\n");
     bun("add", "--ignore-scripts", "--exact", process.env.BUNRAKU_PACKAGE ?? "bunraku");
   } catch (error) {
     // The same command can then be tried again.

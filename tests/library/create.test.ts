@@ -1,6 +1,6 @@
 /** What `bun create bunraku` refuses. `.ci/package` creates a project with it. */
 import { afterAll, expect, test } from "bun:test";
-import { readdirSync } from "node:fs";
+import { readdirSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { removeTemporaryFolders, temporaryFolder } from "../scripts/temporary.ts";
 
@@ -24,6 +24,13 @@ test("a folder whose package cannot be installed is removed, so that the command
   const child = Bun.spawn([process.execPath, script, "mine"], { cwd, env, stdout: "ignore", stderr: "pipe" });
   expect(await child.stderr.text()).toContain("failed in mine, for the reason above");
   expect([await child.exited, readdirSync(cwd)]).toEqual([1, []]);
+});
+
+test("a folder that cannot be made, because a file has the name of one above it, is refused in one line", async () => {
+  const cwd = temporaryFolder();
+  writeFileSync(join(cwd, "taken"), "");
+  const child = Bun.spawn([process.execPath, script, "taken/mine"], { cwd, stderr: "pipe" });
+  expect(await child.stderr.text()).toMatch(/^error: cannot make the folder taken\/mine: .*; name another one\n$/);
 });
 
 test("both packages have one version", async () => {
