@@ -77,7 +77,8 @@ export async function main(args: string[]): Promise<number> {
     }
   }
   if (results.length > 0) console.log(`\n${comparisonTable(results.flatMap(({ comparisons }) => comparisons))}`);
-  if (flags.json) console.log(JSON.stringify(chosen.length === 1 ? results[0] : { results }));
+  const result = chosen.length === 1 ? results[0] : { results };
+  if (flags.json && result !== undefined) console.log(JSON.stringify(result));
   if (failures.length > 0) throw new Error(failures.join("; "));
   return 0;
 }

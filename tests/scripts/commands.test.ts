@@ -98,8 +98,8 @@ describe("bun run bench", async () => {
 
   test("suggests the nearest name, and fails when a benchmark does", async () => {
     expect(await bench("sun")).toEqual({ code: 2, out: "", err: 'error: no benchmark "sun"; did you mean sum?\n' });
-    const { code, err } = await bench("falls");
-    expect([code, err]).toEqual([1, "error: no engine\nerror: benchmark falls ended with 1; see above\n"]);
+    const { code, out, err } = await bench("falls", "--json");
+    expect([code, out, err]).toEqual([1, "", "error: no engine\nerror: benchmark falls ended with 1; see above\n"]);
   });
 });
 
