@@ -9,6 +9,7 @@
 import { hostname } from "node:os";
 import { z } from "zod";
 import type { ActorKind } from "../actor.ts";
+import { parsedJson } from "../checkpoint/json.ts";
 import { realClock } from "../clock.ts";
 import { RunConfig } from "../config/config.ts";
 import { describeError, messageOf, schemaFaults } from "../errors.ts";
@@ -175,7 +176,7 @@ async function askGate(url: string, token: string, tls: ClientTls): Promise<Join
   const text = await answer.text();
   if (answer.status >= 500) throw new Error(text.trim());
   if (!answer.ok) throw new FinalJoinError(`${text.trim().slice(0, 200)} (HTTP ${answer.status})`);
-  const settings = JoinSettings.safeParse(JSON.parse(text));
+  const settings = JoinSettings.safeParse(parsedJson(text));
   if (!settings.success) throw new FinalJoinError("the answer is not that of a Bunraku run");
   if (settings.data.protocol !== PROTOCOL_VERSION) {
     const { protocol } = settings.data;
