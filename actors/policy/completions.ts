@@ -162,6 +162,8 @@ interface Choice {
   text(tokens: readonly number[]): string;
   /** True if a stop of the request ends this text. */
   stopped(tokens: readonly number[]): boolean;
+  /** How many of these tokens hold the text. */
+  held(tokens: readonly number[]): number;
   written(from: number): Promise<readonly number[]>;
   /** The text of one token. */
   tokenText(token: number): string;
@@ -279,9 +281,16 @@ class Completions {
     reply.catch(begun.reject);
     begun.promise.catch(() => {});
     const full = (tokens: readonly number[]) => dialogue.replyText(tokens, prefix);
+    const text = (tokens: readonly number[]) => cutAt(full(tokens), prefix.length, asked.stops);
     return {
       reply,
-      text: (tokens) => cutAt(full(tokens), prefix.length, asked.stops),
+      text,
+      held(tokens) {
+        const whole = text(tokens);
+        let count = 0;
+        while (!full(tokens.slice(0, count)).startsWith(whole)) count++;
+        return count;
+      },
       stopped: (tokens) => cutAt(full(tokens), prefix.length, asked.stops).length < full(tokens).length,
       tokenText: (token) => full([token]).slice(prefix.length),
       async written(from) {
@@ -348,16 +357,17 @@ async function whole(completion: Completion, { form, tokenIds }: Asked) {
 }
 
 /**
- * Log-probabilities at temperature 1, in the form of the API; null if they were not asked for. The policy's stop token is left out,
- * except beside token_ids, which have it.
+ * Log-probabilities at temperature 1, in the form of the API; null if they were not asked for. The policy's stop token, and what it
+ * wrote after a stop of the request, are left out, except beside token_ids, which have both.
  */
 function logProbsOf(
-  { choices, cut }: Reply,
-  { tokenText }: Choice,
+  { tokens, choices, cut }: Reply,
+  { tokenText, stopped, held }: Choice,
   { form, tokenIds }: Pick<Asked, "form" | "tokenIds">,
 ): object | null {
   if (choices === undefined) return null;
-  const shown = cut || tokenIds ? choices : choices.slice(0, -1);
+  const before = stopped(tokens) ? held(tokens) : tokens.length - (cut ? 0 : 1);
+  const shown = tokenIds ? choices : choices.slice(0, before);
   if (form === "text") {
     return {
       tokens: shown.map(({ token }) => tokenText(token)),

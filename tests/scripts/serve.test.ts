@@ -412,6 +412,23 @@ describe("the app", () => {
     expect(choices.at(-1)!["finish_reason"]).toBe("stop");
   });
 
+  test("gives the log-probabilities of the tokens that a reply has before a stop", async () => {
+    const tokens = dialogue.replyTokens("<think>go ☃ now</think><answer>b</answer>", "<think>");
+    const choices = tokens.map((token) => ({ token, logProb: -1, top: [] }));
+    const { policy, end } = tokenByToken({ tokens, logProbs: [], cut: false, choices });
+    const { post, asked } = stage({ policy });
+    end();
+    const shown = async (more: object) => {
+      const { choices } = (await (await post({ ...asked, logprobs: true, ...more })).json()) as {
+        choices: { logprobs: { content: { token: string }[] } }[];
+      };
+      return choices[0]!.logprobs.content.map(({ token }) => token).join("");
+    };
+    expect(await shown({})).toBe("go \ufffd\ufffd\ufffd now</think><answer>b</answer>");
+    expect(await shown({ stop: " now" })).toBe("go \ufffd\ufffd\ufffd");
+    expect(await shown({ stop: "go" })).toBe("");
+  });
+
   test("streams a reply while it is written, whole characters at a time", async () => {
     const text = "<think>push ☃</think><answer>b</answer>";
     const all = dialogue.replyTokens(text, "<think>");
