@@ -52,6 +52,8 @@ const API_MS_MAX = 5000;
 /** Time for the broker to take what was sent, when a process leaves. */
 const CLOSE_MS_MAX = 500;
 const RETRY_MS = { first: 20, max: 1000 };
+/** A parcel that is refused more often than this, for about 5 s, is reported: a full stream usually has room before. */
+const REFUSALS_QUIET = 10;
 const ASK_HEADER = "Bunraku-Ask";
 
 export interface BrokerOptions extends Pick<SocketOptions, "clock" | "token" | "tls" | "report"> {
@@ -170,7 +172,12 @@ export class Broker {
   store(to: string, parcel: Uint8Array, number: number, ask: number, over: () => boolean): void {
     const stored = (this.#storing.get(to) ?? Promise.resolve()).then(async () => {
       for (let failures = 0; !over(); failures++) {
-        if (await this.#tryStore(to, parcel, number, ask)) return;
+        const refusal = await this.#tryStore(to, parcel, number, ask);
+        if (refusal === null) return;
+        if (failures === REFUSALS_QUIET) {
+          const detail = `${WORK} takes no finished episode: ${refusal}; it waits here and is sent again. See that the stream and the broker's disk have room.`;
+          this.#report("refused", detail);
+        }
         await this.#wait(Math.min(RETRY_MS.max, RETRY_MS.first * 2 ** failures));
       }
     });
@@ -180,15 +187,15 @@ export class Broker {
     });
   }
 
-  /** @returns false if the broker did not take the parcel */
-  async #tryStore(to: string, parcel: Uint8Array, number: number, ask: number): Promise<boolean> {
+  /** @returns why the broker did not take the parcel, or null */
+  async #tryStore(to: string, parcel: Uint8Array, number: number, ask: number): Promise<string | null> {
     const askHeaders = headers();
     askHeaders.set(ASK_HEADER, String(ask));
     try {
       await this.#js.publish(`bunraku.work.${to}`, parcel, { msgID: `${to}.${number}`, headers: askHeaders });
-      return true;
-    } catch {
-      return false;
+      return null;
+    } catch (error) {
+      return describeError(error);
     }
   }
 

@@ -287,6 +287,31 @@ describeWhere(natsServer === null ? "no nats-server" : null, "a NATS broker", ()
     expect(host.seen).toHaveLength(20);
   }, 300_000);
 
+  test("that takes no outcome is reported, once for each", async () => {
+    const broker = await brokerOf();
+    const { manager } = await streamsOf(broker);
+    await manager.streams.add({
+      name: WORK,
+      subjects: ["bunraku.work.>"],
+      retention: "workqueue",
+      max_msg_size: 1000,
+    });
+    // Waits between tries are over at once.
+    const clock = { ...realClock, after: (ms: number, run: () => void) => realClock.after(ms > 1000 ? ms : 0, run) };
+    const guest = actor({ clock });
+    const peer = await guest.connect(await actor().listen(`${broker.address}/learner`));
+    void peer.ask(finished("e0", 5000), 60_000);
+    await until(() => guest.problems.length > 0);
+    expect(guest.problems).toEqual([
+      expect.objectContaining({
+        kind: "refused",
+        detail: expect.stringMatching(
+          /^bunraku_work takes no finished episode: .*message size exceeds maximum allowed/,
+        ),
+      }),
+    ]);
+  });
+
   test("carries frames larger than its own limit in parts", async () => {
     const broker = await brokerOf();
     const host = actor();
