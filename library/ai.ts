@@ -45,7 +45,7 @@ export interface BunrakuOptions {
  * @throws {TagError} if the run has no env of this tag
  */
 export function bunraku(policy: Policy, { env }: BunrakuOptions = {}): LanguageModel {
-  if (env !== undefined) return agentModel(policy.name, episodeOf(policy, env));
+  if (env !== undefined) return abortable(agentModel(policy.name, episodeOf(policy, env)));
   const { think } = policy.config.env;
   const nextId = callNames();
   const complete = (call: Call, stream: boolean) => {
@@ -63,7 +63,7 @@ export function bunraku(policy: Policy, { env }: BunrakuOptions = {}): LanguageM
     };
     return policy.complete(body, abortSignal);
   };
-  return model(
+  const whole = model(
     policy.name,
     async (call) => {
       const { error, choices, usage } = (await (await complete(call, false)).json()) as Completion;
@@ -73,6 +73,7 @@ export function bunraku(policy: Policy, { env }: BunrakuOptions = {}): LanguageM
     },
     async (call) => streamed(await complete(call, true), call, nextId),
   );
+  return abortable(whole);
 }
 
 /** An agent as an env. C: the env's options. Task: what the agent works on. */
@@ -191,6 +192,31 @@ const model = (
   doGenerate,
   doStream: async (call) => ({ stream: streamFrom(await parts(call)) }),
 });
+
+/** Ends calls as their signal is aborted; the policy writes a reply that it has begun to its end. In training a call has no such limit. */
+const abortable = (whole: Model): Model => ({
+  ...whole,
+  doGenerate: (call) => unlessAborted(whole.doGenerate(call), call.abortSignal),
+  async doStream(call) {
+    const { stream } = await unlessAborted(whole.doStream(call), call.abortSignal);
+    const { abortSignal: signal } = call;
+    return { stream: signal === undefined ? stream : stream.pipeThrough(new TransformStream(), { signal }) };
+  },
+});
+
+/** @throws the signal's reason, once it is aborted */
+async function unlessAborted<T>(work: PromiseLike<T>, signal: AbortSignal | undefined): Promise<T> {
+  if (signal === undefined) return work;
+  const { promise: aborted, reject } = Promise.withResolvers<never>();
+  const abort = () => reject(signal.reason);
+  if (signal.aborted) abort();
+  signal.addEventListener("abort", abort);
+  try {
+    return await Promise.race([aborted, work]);
+  } finally {
+    signal.removeEventListener("abort", abort);
+  }
+}
 
 const streamFrom = (parts: Iterable<StreamPart> | AsyncIterable<StreamPart>) =>
   new ReadableStream<StreamPart>({

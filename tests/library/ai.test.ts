@@ -152,6 +152,23 @@ test("streamText streams what generateText gives, thought and answer apart", asy
   expect(reply).toBe(`<think>${whole.reasoningText}</think><answer>${whole.text}</answer>`);
 });
 
+test("a call ends with its signal, however long the policy writes", async () => {
+  const { name, config } = policy;
+  for (const env of [undefined, "Doors"]) {
+    const calls = new AbortController();
+    // The signal comes while the policy writes a reply that has no end.
+    const write = () => {
+      calls.abort(new DOMException("late", "AbortError"));
+      return new Promise<never>(() => {});
+    };
+    const endless = { name, config, complete: write, reply: write } as unknown as Policy;
+    const model = bunraku(endless, env === undefined ? {} : { env });
+    expect(await generateText({ model, prompt: "?", abortSignal: calls.signal }).catch(String)).toBe(
+      "AbortError: late",
+    );
+  }
+});
+
 test("what a policy cannot do is an error or a warning", async () => {
   const model = bunraku(policy);
   const image = {
