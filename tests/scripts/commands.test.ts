@@ -188,3 +188,11 @@ test("bun run setup says that all packages are there", async () => {
   expect(code).toBe(0);
   expect(out).toMatch(/^packages: all \d+ as bun\.lock has them; nothing to install\n$/);
 });
+
+test("bun run setup tinker refuses a port that its server cannot have, before it installs anything", async () => {
+  using taken = Bun.serve({ hostname: "127.0.0.1", port: 0, fetch: () => new Response("{}") });
+  const { code, err } = await command(["setup", "tinker", "--port", String(taken.port)]);
+  const place = `127.0.0.1:${taken.port}`;
+  expect(code).toBe(1);
+  expect(err).toStartWith(`error: cannot serve the tinker server on ${place}: the port is in use. Stop the other`);
+});
