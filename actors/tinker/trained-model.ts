@@ -128,6 +128,12 @@ export class TrainedModel implements TrainedPolicy {
     for (const [i, { member, places }] of data.entries()) {
       const values = loss_fn_outputs[i]?.logprobs.data;
       if (values === undefined) throw new RangeError(`the server scored ${i} of ${data.length} sequences`);
+      if (values.length <= places.at(-1)!) {
+        const found = `${values.length} log-probabilities of sequence ${i + 1}`;
+        throw new RangeError(
+          `the server returned ${found}, and the last written token is number ${places.at(-1)! + 1}`,
+        );
+      }
       found[member] = Float32Array.from(places, (place) => values[place]!);
     }
     return found;

@@ -55,6 +55,19 @@ test("log-probabilities are those of the written tokens, in the order of the seq
   }
 });
 
+test("an answer with too few sequences or log-probabilities is an error, and no NaN", async () => {
+  const answering = (...rows: number[][]) => {
+    const loss_fn_outputs = rows.map((data) => ({ logprobs: { data } }));
+    return new TrainedModel({ result: async () => ({ loss_fn_outputs }) } as unknown as ModelServer, "model");
+  };
+  const whole = [-1, -1, -1, -1];
+  await expect(answering(whole, whole).score(batches)).rejects.toThrow("the server scored 2 of 3 sequences");
+  // The longest sequence is asked first.
+  await expect(answering([-1, -1], whole, whole).score(batches)).rejects.toThrow(
+    "the server returned 2 log-probabilities of sequence 1, and the last written token is number 4",
+  );
+});
+
 test("the server's mean gradient is that of sum(weights * loss), whatever the lengths", async () => {
   const { model, at } = await newModel();
   const old = wanted(at.table);
