@@ -29,16 +29,19 @@ export interface Key {
 }
 
 export class Keys {
-  readonly #root: Node;
+  readonly #schema: z.ZodType;
   readonly #formerKeyText: (path: string) => string | null;
-  /** Every leaf, in the order of the schema. */
-  readonly all: readonly Key[];
+  #read: { readonly root: Node; readonly leaves: readonly Key[] } | null = null;
 
   /** @param formerKeyText  the error for a key of an earlier version; null if the path is none */
   constructor(schema: z.ZodType, formerKeyText: (path: string) => string | null) {
-    this.#root = z.toJSONSchema(schema, { io: "input" }) as Node;
+    this.#schema = schema;
     this.#formerKeyText = formerKeyText;
-    this.all = leaves(this.#root, "");
+  }
+
+  /** Every leaf, in the order of the schema. */
+  get all(): readonly Key[] {
+    return this.#nodes().leaves;
   }
 
   /** Paths of leaves and sections: what a mistyped key may have meant. */
@@ -79,6 +82,15 @@ export class Keys {
     return paths.find((known) => known.split(".").at(-1) === last) ?? nearest(path, paths) ?? this.#nearestLast(last);
   }
 
+  /** Read on first use: a quarter of an actor's imports would be this. */
+  #nodes(): { readonly root: Node; readonly leaves: readonly Key[] } {
+    if (this.#read === null) {
+      const root = z.toJSONSchema(this.#schema, { io: "input" }) as Node;
+      this.#read = { root, leaves: leaves(root, "") };
+    }
+    return this.#read;
+  }
+
   #nearestLast(last: string): string | null {
     const names = new Map(this.paths().map((path) => [path.split(".").at(-1)!, path]));
     const near = nearest(last, names.keys());
@@ -86,7 +98,7 @@ export class Keys {
   }
 
   #find(path: string): Node | null {
-    let node: Node | undefined = this.#root;
+    let node: Node | undefined = this.#nodes().root;
     for (const part of path.split(".")) {
       if (node?.properties !== undefined)
         node = Object.hasOwn(node.properties, part) ? node.properties[part] : undefined;
