@@ -5,7 +5,7 @@
  * - A file with other settings is refused; episodes in the file are not played again.
  * - An incomplete last line is cut off: its writer was killed. Any other invalid line is an error.
  */
-import { appendFileSync, existsSync, readFileSync, truncateSync, writeFileSync } from "node:fs";
+import { appendFileSync, existsSync, readFileSync, statSync, truncateSync, writeFileSync } from "node:fs";
 import { isDeepStrictEqual } from "node:util";
 import { z } from "zod";
 import { parsedJson } from "../../checkpoint/json.ts";
@@ -40,11 +40,13 @@ export class ResultsError extends Error {
 
 export class Results {
   readonly #file: string | null;
+  readonly #append: (file: string, text: string) => void;
   /** By index. */
   readonly episodes = new Map<number, HostedEpisode>();
 
-  private constructor(file: string | null) {
+  private constructor(file: string | null, append: (file: string, text: string) => void = appendFileSync) {
     this.#file = file;
+    this.#append = append;
   }
 
   /** Results that are not stored on disk. */
@@ -53,8 +55,8 @@ export class Results {
   }
 
   /** @throws {ResultsError} naming the file and the line, or the first setting that differs. */
-  static open(file: string, settings: HostedSettings): Results {
-    const results = new Results(file);
+  static open(file: string, settings: HostedSettings, append?: (file: string, text: string) => void): Results {
+    const results = new Results(file, append);
     if (!existsSync(file) || readFileSync(file, "utf8") === "") {
       writeFileSync(file, `${JSON.stringify({ settings })}\n`);
       return results;
@@ -73,9 +75,18 @@ export class Results {
     return results;
   }
 
+  /** @throws {Error} if the episode cannot be written; nothing of it is left, for episodes that end later follow it in the file */
   add(episode: HostedEpisode): void {
+    if (this.#file !== null) {
+      const { size } = statSync(this.#file);
+      try {
+        this.#append(this.#file, `${JSON.stringify(episode)}\n`);
+      } catch (error) {
+        truncateSync(this.#file, size);
+        throw error;
+      }
+    }
     this.episodes.set(episode.index, episode);
-    if (this.#file !== null) appendFileSync(this.#file, `${JSON.stringify(episode)}\n`);
   }
 }
 
