@@ -86,7 +86,9 @@ export async function planSweep(file: string, out: string, over: readonly Overri
         { source: file, values: own ?? {} },
       ]);
       const flags = [...settingsByPath(tree)].map(([path, value]): Override => {
-        const text = typeof value === "string" ? value : JSON.stringify(value);
+        // An option of an env may have any type: the text 12 would be a number.
+        const isPlain = typeof value === "string" && !path.startsWith("env.options.");
+        const text = isPlain ? value : JSON.stringify(value);
         return { path, text, source: `${file}, ${name}: ${path}` };
       });
       const overrides = [...flags, ...over];

@@ -143,6 +143,13 @@ describe("what it refuses, in one line", () => {
   });
 });
 
+test("an env's options keep the types that the file gives them", async () => {
+  const set = { env: { options: { loArmName: "7", hiArmName: "true", hiArmHiscore: 2 } } };
+  const { runs } = await planSweep(sweepFile({ presets: ["bandit"], seeds: [1], set }), "out", []);
+  expect(runs[0]!.config.env.options).toMatchObject(set.env.options);
+  expect(runs[0]!.flags).toContain('--env.options.loArmName="7"');
+});
+
 test("a run that was killed before it had written its config is played", async () => {
   const out = join(folder, "early");
   const { runs } = await planSweep(sweepFile({ presets: ["bandit"], seeds: [1] }), out, []);
