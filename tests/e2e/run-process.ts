@@ -18,7 +18,7 @@ const TINY = {
   rollout: { groups: 8, groupSize: 4 },
   sampler: { count: 1, slots: 8 },
   model: { width: 32, layers: 1, heads: 2, kvHeads: 1, hidden: 64 },
-  learner: { updates: 8, filter: { strategy: "top_ratio", value: 0.5 }, learningRate: 1e-3 },
+  learner: { updates: 6, filter: { strategy: "top_ratio", value: 0.5 }, learningRate: 1e-3 },
   validate: { episodes: 32, everyUpdates: 3 },
   checkpoint: { everyUpdates: 2 },
   metrics: { port: 0 },
@@ -28,7 +28,7 @@ const warmStart = {
   imitate: "demonstrator",
   boards: 100,
   stages: [
-    { ...stage, name: "learn", babble: 0.3, noise: 0.1, steps: 150, learningRate: 1e-2 },
+    { ...stage, name: "learn", babble: 0.3, noise: 0.1, steps: 100, learningRate: 1e-2 },
     { ...stage, name: "blur", babble: 0.9, noise: 0.2, steps: 20, learningRate: 2e-3 },
   ],
 };
