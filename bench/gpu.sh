@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# What a machine with one NVIDIA GPU can do, in under ten minutes and without a network: which engines work, Bandit and SimpleSokoban
+# What a machine with one NVIDIA GPU can do, in about ten minutes and without a network: which engines work, Bandit and SimpleSokoban
 # trained on each device, and a training step and decoding beside PyTorch if Python has PyTorch. node_modules must be installed.
 #
 # Usage: bash bench/gpu.sh [FOLDER], by default bench-gpu. The figures go to FOLDER/figures.txt. Exit code 0: every device trained.
