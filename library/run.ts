@@ -247,6 +247,7 @@ interface Loaded {
 export class NewestPolicy {
   readonly #folder: string;
   #loaded: Loaded | null = null;
+  #isClosed = false;
 
   constructor(folder: string) {
     this.#folder = folder;
@@ -267,12 +268,16 @@ export class NewestPolicy {
     return loadPolicy(this.#folder);
   }
 
+  /** Ends the policy as soon as its calls in progress end. */
   close(): void {
-    if (this.#loaded !== null) end(this.#loaded);
+    this.#isClosed = true;
+    if (this.#loaded?.calls === 0) end(this.#loaded);
     this.#loaded = null;
   }
 
   #newest(): Loaded {
+    if (this.#isClosed)
+      throw new Error(`the run is closed; loadPolicy(${JSON.stringify(this.#folder)}) loads its policy`);
     const name = newestCheckpoint(this.#folder)?.path ?? "";
     const before = this.#loaded;
     if (before?.name === name) return before;

@@ -58,6 +58,16 @@ test("a policy that a program was handed lives on after a newer checkpoint and a
   rmSync(join(checkpoints, "u000009"), { recursive: true });
 });
 
+test("a closed run ends the replies in progress in order, and loads no policy for later ones", async () => {
+  const newest = new NewestPolicy(folder);
+  const ask = () => newest.reply([{ role: "user", content: "1 left" }], { tokensMax: 8 }).then(() => "replied", String);
+  await ask();
+  const before = ask();
+  newest.close();
+  expect(await before).toBe("replied");
+  expect(await ask()).toBe(`Error: the run is closed; loadPolicy(${JSON.stringify(folder)}) loads its policy`);
+});
+
 test("a run in progress keeps its length when it is resumed at the same time", async () => {
   const config = () => readFileSync(join(folder, "config.json"), "utf8");
   const before = config();
