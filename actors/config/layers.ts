@@ -47,10 +47,10 @@ function holdsItself(value: unknown, within = new Set<unknown>(), seen = new Set
 function keyTwice(text: string): string | null {
   let open: { readonly indent: number; readonly keys: Set<string> }[] = [];
   let textBeyond = Number.POSITIVE_INFINITY;
-  for (const line of text.split("\n")) {
+  for (const line of text.replace(/^\uFEFF/, "").split(/\r?\n/)) {
     const first = line.search(/\S/);
     if (first === -1 || first > textBeyond) continue;
-    const [, indent, dash, , key] = /^( *)((?:- +)*)(["']?)([A-Za-z_][\w.-]*)\3 *:(?: |$)/.exec(line) ?? [];
+    const [, indent, dash, , key] = /^( *)((?:- +)*)(["']?)([A-Za-z_][\w.-]*)\3 *:(?:[ \t]|$)/.exec(line) ?? [];
     const column = (indent ?? "").length + (dash ?? "").length;
     textBeyond = /[\s:-][|>][-+\d]*\s*$/.test(line) ? (key === undefined ? first : column) : Number.POSITIVE_INFINITY;
     if (indent === undefined || dash === undefined || key === undefined) continue;

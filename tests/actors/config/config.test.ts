@@ -74,6 +74,9 @@ describe("a YAML file", () => {
     ["env:\n  mix:\n    - tag: A\n      tag: B", "tag is set twice; leave one out"],
     ['seed: 1\n"seed": 2', "seed is set twice; leave one out"],
     ["a: |\n  k: 1\nb: 2\na: 3", "a is set twice; leave one out"],
+    ["env:\r\n  tag: A\r\nseed: 1\r\nenv:\r\n  tag: B", "env is set twice; leave one out"],
+    ["\uFEFFseed: 1\nseed: 2", "seed is set twice; leave one out"],
+    ["seed:\t1\nseed:\t2", "seed is set twice; leave one out"],
   ])("%j is refused", (text, fault) => expect(() => layer(text)).toThrow(new ConfigError(`mine.yaml: ${fault}`)));
 
   test("may use a value twice, and a key in several blocks and items", () => {
@@ -83,6 +86,10 @@ describe("a YAML file", () => {
       { k: 3, l: 4 },
     ];
     expect(layer(text).values).toEqual({ a: { k: 1 }, b: { c: { k: 1 }, d: { k: 1 } }, e: { c: 1 }, f: items });
+  });
+
+  test("may have the line ends of Windows", () => {
+    expect(layer("a:\r\n  k: 1\r\nb:\r\n  k: 2\r\n").values).toEqual({ a: { k: 1 }, b: { k: 2 } });
   });
 });
 
