@@ -72,6 +72,12 @@ export class Keys {
   /** The error for a path that is no key. */
   unknown(path: string): string {
     const near = this.nearest(path);
+    // A name with a dot in it, which only a flag may have.
+    if (near === path) {
+      const [section, ...names] = path.split(".");
+      const nested = names.reduceRight((inner, name) => `{${name}: ${inner}}`, "VALUE");
+      return `unknown key "${path}"; keys of a section are nested: write ${section}: ${nested}`;
+    }
     return `unknown key ${path}${near === null ? "; `bun run config` lists the keys" : didYouMean(near)}`;
   }
 

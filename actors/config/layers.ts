@@ -96,11 +96,15 @@ function over(lower: unknown, upper: unknown, source: string): unknown {
   return Object.fromEntries(merged);
 }
 
-/** Index of the highest layer that sets anything at or below `path`, or a whole list that contains it; -1 if none does. */
-export function lastToSet(layers: readonly Layer[], path: string): number {
+/**
+ * Index of the highest layer that sets anything at or below `path`, or a whole list that contains it; -1 if none does.
+ *
+ * @param parts  the names of the path, for one with a dot in a name
+ */
+export function lastToSet(layers: readonly Layer[], path: string, parts: readonly string[] = path.split(".")): number {
   return layers.findLastIndex((layer) => {
     let node: unknown = layer.values;
-    for (const part of path.split(".")) {
+    for (const part of parts) {
       if (!isTree(node)) return Array.isArray(node);
       if (!Object.hasOwn(node, part)) return false;
       node = node[part];

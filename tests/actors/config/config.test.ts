@@ -109,6 +109,14 @@ test("of very many unknown keys the first 20 are named", () => {
   ]);
 });
 
+test("a key with dots in a file is refused with the form that a file takes", () => {
+  const lower = { ...layer("learner: {updates: 3, filter: {value: 1}}"), source: "preset.yaml" };
+  expect(faults(lower, layer("learner.updates: 5\nlearner: {filter.value: 1}"))).toEqual([
+    'mine.yaml: unknown key "learner.filter.value"; keys of a section are nested: write learner: {filter: {value: VALUE}}',
+    'mine.yaml: unknown key "learner.updates"; keys of a section are nested: write learner: {updates: VALUE}',
+  ]);
+});
+
 test("a text of several lines in a YAML file has no keys", () => {
   const text = "a: |\n  k: 1\n\n  k: 2\nb:\n  - >-\n    k: 1\n    k: 2\n  - c: |\n      k: 1\n      k: 2\n    d: 1";
   expect(layer(text).values).toEqual({ a: "k: 1\n\nk: 2\n", b: ["k: 1 k: 2", { c: "k: 1\nk: 2\n", d: 1 }] });
