@@ -45,7 +45,10 @@ const LOGGED: ReadonlySet<string> = new Set<MetricName>([
   "total/updates",
   "health/verdict",
 ]);
-/** When the learner leaves, it waits as long as the sink stores at least one more episode in this time. */
+/**
+ * When the learner leaves, it waits as long as the sink stores at least one more episode in this time. At a run's natural end
+ * `supervisor.heartbeatDeadlineMs` comes on top, because the supervisor may have to replace the sink first.
+ */
 const DRAIN_MS = 4000;
 
 export const learner = { role: "learner", start: startLearner } satisfies ActorKind;
@@ -157,7 +160,8 @@ async function startLearner(
 
   const running = training.run().then(async (report) => {
     if (report === null) return;
-    await finishRun(report, reporter, log, () => ports.saveReport(folder, report));
+    const drainMs = config.supervisor.heartbeatDeadlineMs + DRAIN_MS;
+    await finishRun(report, reporter, log, drainMs, () => ports.saveReport(folder, report));
     context.finish("the run is done");
   });
   running.catch(context.fail);
@@ -175,7 +179,7 @@ async function startLearner(
       training.stop(reason);
       dispatcher.leave();
       await running;
-      const complete = drainLog(reporter, log);
+      const complete = drainLog(reporter, log, DRAIN_MS);
       await complete.catch(() => {});
       await listener.close();
       sink.close(reason);
@@ -191,32 +195,34 @@ export async function finishRun(
   { updates, success }: Pick<Report, "updates" | "success">,
   reporter: Pick<Reporter, "drain" | "lost" | "waiting" | "event">,
   log: Pick<Log, "warning">,
+  drainMs: number,
   save: () => void,
 ): Promise<void> {
-  await drainLog(reporter, log);
+  await drainLog(reporter, log, drainMs);
   save();
   reporter.event("info", EVENT_KINDS.finished, `${plural(updates, "update")}, success ${percent(success.after)}`);
 }
 
 /**
- * Waits until the sink has stored everything, or makes no progress.
+ * Waits until the sink has stored everything, or stores no episode within `drainMs`.
  *
  * @throws {RunError} if episodes are lost: the run must not end as a success
  */
 export async function drainLog(
   reporter: Pick<Reporter, "drain" | "lost" | "waiting">,
   log: Pick<Log, "warning">,
+  drainMs: number,
 ): Promise<void> {
   let { rows, messages } = reporter.waiting;
   let before: number;
   do {
     before = rows;
-    ({ rows, messages } = await reporter.drain(DRAIN_MS));
+    ({ rows, messages } = await reporter.drain(drainMs));
   } while (rows > 0 && rows < before);
   if (messages > 0) log.warning("lost", `${messages} metrics and events could not be stored`);
   const { lost } = reporter;
   if (rows + lost === 0) return;
-  const late = `the metrics sink did not store them in ${DRAIN_MS / 1000} s`;
+  const late = `the metrics sink did not store them in ${drainMs / 1000} s`;
   const never = lost === 0 ? "" : ` (${lost} can never be stored; the log says why)`;
   const advice = "Free space on the disk of the run folder before the next run.";
   throw new RunError(`${rows + lost} episodes are lost: ${late}${never}. ${advice}`);

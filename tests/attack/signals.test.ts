@@ -140,7 +140,8 @@ test(
 test(
   "a run whose files may not grow (ulimit -f) saves its policy, and does not end with 0: episodes are lost",
   async () => {
-    const { folder, args } = runs.fresh({ learner: { updates: 3, filter: { strategy: "all" } } });
+    const learner = { updates: 3, filter: { strategy: "all" } };
+    const { folder, args } = runs.fresh({ learner, supervisor: { heartbeatDeadlineMs: 4000 } });
     // In KiB: enough for a checkpoint, too little for the log of episodes.
     const wrap = ["bash", "-c", 'ulimit -f 250 && exec "$@"', "bash"];
     const { code, err } = await new RunProcess(folder, [...args, "--actors=one-thread"], { wrap }).ended;

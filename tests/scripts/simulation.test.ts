@@ -75,6 +75,7 @@ test(
 
 test.each([
   ["sync", 8, "rows that the learner stores in its last seconds are not lost"],
+  ["sync", 20502, "a run waits at its end until the supervisor has replaced a sink that hangs"],
   ["async", 131, "a late message of a killed sampler is not taken for one of its successor"],
 ] as const)(
   "asks with a deadline of 1.2 s, %s seed %i: %s",

@@ -48,7 +48,7 @@ test("a log that lacks episodes ends the run with an error that counts them", as
     const warnings: string[] = [];
     const left = { rows, messages };
     const reporter = { lost, waiting: left, drain: async () => left };
-    const error = await drainLog(reporter, { warning: (_, text) => warnings.push(text) }).catch(
+    const error = await drainLog(reporter, { warning: (_, text) => warnings.push(text) }, 4000).catch(
       (error: unknown) => error,
     );
     return { error, warnings };
@@ -73,24 +73,24 @@ test("the record calls a run finished once its episodes are stored and its repor
     const reporter = {
       lost,
       waiting: left,
-      async drain() {
-        course.push("drained");
+      async drain(ms: number) {
+        course.push(`drained in ${ms}`);
         return left;
       },
       event: (...event: readonly string[]) => void course.push(event.join(" ")),
     };
     const success = { random: 0, best: 1, expert: null, taught: null, before: 0.1, after: 0.5 };
-    return finishRun({ updates: 3, success }, reporter, { warning: () => {} }, save);
+    return finishRun({ updates: 3, success }, reporter, { warning: () => {} }, 14_000, save);
   };
   await ended(0, () => void course.push("saved"));
-  expect(course).toEqual(["drained", "saved", "info finished 3 updates, success 50.0 %"]);
+  expect(course).toEqual(["drained in 14000", "saved", "info finished 3 updates, success 50.0 %"]);
   await expect(ended(1, () => void course.push("saved"))).rejects.toThrow("1 episodes are lost");
-  expect(course).toEqual(["drained"]);
+  expect(course).toEqual(["drained in 14000"]);
   const full = () => {
     throw new Error("no space left on device");
   };
   await expect(ended(0, full)).rejects.toThrow("no space left");
-  expect(course).toEqual(["drained"]);
+  expect(course).toEqual(["drained in 14000"]);
 });
 
 test("a sink that is slow gets more time as long as it stores something", async () => {
@@ -99,6 +99,6 @@ test("a sink that is slow gets more time as long as it stores something", async 
     rows -= 100;
     return { rows, messages: 0 };
   };
-  await drainLog({ lost: 0, waiting: { rows, messages: 0 }, drain }, { warning: () => {} });
+  await drainLog({ lost: 0, waiting: { rows, messages: 0 }, drain }, { warning: () => {} }, 4000);
   expect(rows).toBe(0);
 });
