@@ -102,11 +102,12 @@ const ofStart =
   ({ smooth, start }: Track) =>
     `${what} is ${show(smooth)}; at the start it was ${show(start)}`;
 
-function gradientSpike(norms: readonly number[], { gradientSpike: factor, startUpdates }: TrapRule): Sign[] {
+function gradientSpike(norms: readonly number[], rule: TrapRule): Sign[] {
+  const { gradientSpike: factor, gradientWindow, startUpdates } = rule;
   const newest = norms.at(-1);
   const earlier = norms.slice(0, -1);
   if (newest === undefined || earlier.length < startUpdates) return [];
-  const usual = median(earlier);
+  const usual = median(earlier.slice(-gradientWindow));
   // Where most updates have no gradient, as of a solved task, any gradient is infinitely many times the median.
   if (usual === 0 || newest <= factor * usual) return [];
   const text = `gradient norm ${show(newest)} is ${show(newest / usual)} times its median ${show(usual)}`;

@@ -77,7 +77,8 @@ export function observe(before: Tracks, point: TrapPoint, rule: TrapRule): Track
   }
   const { gradNorm } = point;
   const norms = gradNorm === undefined ? before.gradNorms : [...before.gradNorms, gradNorm];
-  return { ...tracks, gradNorms: norms.slice(-(rule.gradientWindow + 1)) };
+  // A start longer than the window is over only when as many norms are known.
+  return { ...tracks, gradNorms: norms.slice(-(Math.max(rule.gradientWindow, rule.startUpdates) + 1)) };
 }
 
 function extend(track: Track | undefined, value: number, smoothing: number, startUpdates: number): Track {

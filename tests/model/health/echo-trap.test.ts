@@ -1,14 +1,21 @@
 import { describe, expect, test } from "bun:test";
 import fc from "fast-check";
-import { echoTrap, TRAP_START, type TrapJudgment, type TrapPoint } from "../../../model/health/echo-trap/echo-trap.ts";
+import {
+  echoTrap,
+  TRAP_RULE,
+  TRAP_START,
+  type TrapJudgment,
+  type TrapPoint,
+  type TrapRule,
+} from "../../../model/health/echo-trap/echo-trap.ts";
 import { sequence } from "../../../model/rng.ts";
 import recorded from "./echo-trap-runs.json";
 
 /** Judge a whole run. */
-function run(points: readonly TrapPoint[]): TrapJudgment[] {
+function run(points: readonly TrapPoint[], rule: TrapRule = TRAP_RULE): TrapJudgment[] {
   let state = TRAP_START;
   return points.map((point) => {
-    const judgment = echoTrap(state, point);
+    const judgment = echoTrap(state, point, rule);
     state = judgment.state;
     return judgment;
   });
@@ -110,6 +117,15 @@ describe("echoTrap", () => {
     const spike = { success: 0.75, rewardStd: 1.4, entropy: 0.2, gradNorm: 4.8 };
     expect(last([...calm, spike])).toMatchObject({ verdict: "warning", reasons: [{ kind: "gradient" }] });
     expect(last([...calm, spike]).reasons[0]!.text).toBe("gradient norm 4.8 is 9.6 times its median 0.5");
+  });
+
+  test("hears a spike of the gradient after a start that is longer than the window of its median", () => {
+    const norms = [...Array(10).fill(5), ...Array(20).fill(0.5), 4.8];
+    const points = norms.map((gradNorm: number) => ({ success: 0.5, gradNorm }));
+    const after = (startUpdates: number) => run(points, { ...TRAP_RULE, startUpdates }).at(-1)!.reasons;
+    for (const start of [5, 20, 21, 30])
+      expect(after(start).map(({ text }) => text)).toEqual(["gradient norm 4.8 is 9.6 times its median 0.5"]);
+    expect(after(31)).toEqual([]);
   });
 
   test.each<[string, { [K in keyof TrapPoint]: [number, number] }]>([
