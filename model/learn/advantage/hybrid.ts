@@ -4,7 +4,7 @@
  */
 import { positionsBy } from "../../statistics.ts";
 import { rloo } from "./group.ts";
-import { checkLength, overTokens, type Rows, rowCount } from "./rows.ts";
+import { overTokens, type Rows } from "./rows.ts";
 
 export interface Hybrid {
   /** (B, T) mixed advantages, in reward units, 0 where not written. */
@@ -29,7 +29,6 @@ export function hybrid(
   groups: ArrayLike<number>,
 ): Hybrid {
   const { written, width } = rows;
-  checkLength("rewards", rewards, rowCount(rows));
   const relative = rloo(rewards, groups);
   const alone = new Set([...positionsBy(groups).values()].filter((group) => group.length === 1).flat());
   let criticSquares = 0;
@@ -39,8 +38,8 @@ export function hybrid(
     criticSquares += (critic.returns[i]! - critic.values[i]!) ** 2;
     tokens++;
   }
-  if (tokens === 0) throw new RangeError("no token of the update is written");
-  const groupSquares = relative.reduce((sum, error, row) => sum + (alone.has(row) ? 0 : error ** 2), 0);
+  // Rows that are alone add 0.
+  const groupSquares = relative.reduce((sum, error) => sum + error ** 2, 0);
   const compared = relative.length - alone.size;
   const criticError = criticSquares / tokens;
   const groupError = compared > 0 ? groupSquares / compared : Number.POSITIVE_INFINITY;

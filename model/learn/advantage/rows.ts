@@ -57,7 +57,7 @@ export function tokenRewards(rows: Rows, turns: readonly Turns[], placement: "tu
 /** @throws {RangeError} unless ends ascend and lie on written tokens. */
 export function checkTurns({ width, written }: Rows, row: number, ends: readonly number[]): void {
   for (const [i, end] of ends.entries()) {
-    if (written[row * width + end] !== 1 || !Number.isInteger(end) || end < 0 || end >= width) {
+    if (written[row * width + end] !== 1 || end < 0 || end >= width) {
       throw new RangeError(`row ${row}: turn ${i} ends at column ${end}, which the policy did not write`);
     }
     if (i > 0 && end <= ends[i - 1]!) {

@@ -7,6 +7,7 @@ import {
   NEEDS_CRITIC,
 } from "../../../../model/learn/advantage/advantage.ts";
 import { gae } from "../../../../model/learn/advantage/gae.ts";
+import { hybrid } from "../../../../model/learn/advantage/hybrid.ts";
 import { overTokens, tokenRewards, whiten } from "../../../../model/learn/advantage/rows.ts";
 import { randomRows } from "./rows.ts";
 
@@ -65,6 +66,39 @@ describe("estimateAdvantages", () => {
     const { measured } = estimateAdvantages(batch, { kind: "hybrid", gamma: 1, lambda: 1, rewardAt: "end" });
     // Critic: 2.5^2 three times, 1.5^2 twice, mean 4.65; group: 4^2 twice. 16 / 20.65.
     expect(measured["criticShare"]).toBeCloseTo(16 / 20.65, 6);
+  });
+
+  test("hybrid whitens the mix, and hands the critic its own targets", () => {
+    const rule = { gamma: 1, lambda: 1 };
+    const values = batch.values!;
+    const estimate = gae(batch, tokenRewards(batch, batch.turns, "end"), values, rule);
+    const mixed = hybrid(batch, { ...estimate, values }, [3, -1], batch.groups);
+    const { advantages, returns } = estimateAdvantages(batch, { kind: "hybrid", ...rule, rewardAt: "end" });
+    expect(advantages).toEqual(whiten(mixed.advantages, batch.written));
+    expect(returns).toEqual(estimate.returns);
+  });
+
+  test("reinforce++ with the rewards at the end credits every turn with all of them", () => {
+    const { advantages } = estimateAdvantages(batch, { kind: "reinforce++", gamma: 1, rewardAt: "end" });
+    expect(advantages).toEqual(whiten(Float32Array.of(3, 3, 0, 3, 0, -1, -1, 0), batch.written));
+  });
+
+  test("tpo gives each episode its target probability less that of the policy that played it", () => {
+    // As in tpo.test.ts: probabilities 1/4 and 3/4, rewards one population std above and below their mean.
+    const [e, f] = [Math.E / 4, 3 / (4 * Math.E)];
+    const given = { ...batch, logProbs: [Math.log(0.25), Math.log(0.75)] };
+    const { advantages } = estimateAdvantages(given, { kind: "tpo" });
+    const first = e / (e + f) - 0.25;
+    for (const [i, advantage] of [first, first, 0, first, 0, -first, -first, 0].entries())
+      expect(advantages[i]).toBeCloseTo(advantage, 6);
+  });
+
+  test("refuses groups and token extras that do not fit", () => {
+    const rule = { kind: "reinforce++", gamma: 1, rewardAt: "end" } as const;
+    expect(() => estimateAdvantages({ ...batch, groups: [3] }, rule)).toThrow("groups: expected 2 entries, got 1");
+    expect(() => estimateAdvantages({ ...batch, tokenExtras: new Float32Array(9) }, rule)).toThrow(
+      "token extras: expected 8 entries, got 9",
+    );
   });
 
   test.each(estimators.map((estimator) => [estimator.kind, estimator] as const))(

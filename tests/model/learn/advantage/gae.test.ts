@@ -88,6 +88,14 @@ describe("gae", () => {
       "row 0: reward 3 at column 1, which the policy did not write",
     );
   });
+
+  test("refuses rewards and values that do not fit", () => {
+    const rows = { width: 2, written: Uint8Array.of(0, 1) };
+    const estimate = (rewards: number, values: number) => () =>
+      gae(rows, new Float32Array(rewards), new Float32Array(values), { gamma: 1, lambda: 1 });
+    expect(estimate(3, 2)).toThrow("rewards: expected 2 entries, got 3");
+    expect(estimate(2, 1)).toThrow("values: expected 2 entries, got 1");
+  });
 });
 
 /** Two steps, each by definition: turn-level GAE as a sum over turns, then token-level GAE inside one turn at a time. */
@@ -154,6 +162,9 @@ describe("biLevelGae", () => {
     const rule = { gamma: 1, lambda: 1, gammaTurn: 1 };
     expect(() => biLevelGae(rows, [{ ends: [1], rewards: [1] }], new Float32Array(3), rule)).toThrow(
       "row 0: the last written token is at column 2, but the last turn ends at 1",
+    );
+    expect(() => biLevelGae(rows, [{ ends: [], rewards: [] }], new Float32Array(3), rule)).toThrow(
+      "row 0: the last written token is at column 2, but the last turn ends at none",
     );
   });
 });

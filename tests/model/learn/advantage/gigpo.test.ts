@@ -21,6 +21,7 @@ describe("gigpo", () => {
   test("equal names of states in different groups are different states", () => {
     const rule = { gammaTurn: 1, normalize: "mean" } as const;
     expect(gigpo([[1], [5]], [["s"], ["s"]], [0, 1], rule)).toEqual([[0], [0]]);
+    expect(gigpo([[1], [5]], [["1s"], ["s"]], [1, 11], rule)).toEqual([[0], [0]]);
   });
 
   test("equals a direct comparison of each turn with its equals", () => {

@@ -16,6 +16,11 @@ describe("group advantages", () => {
     expect([...advantages].map((a) => a.toFixed(4))).toEqual(["0.8660", "-0.8660", "0.8660", "-0.8660"]);
   });
 
+  test("grpo adds 1e-6 to the std: tiny differences stay small", () => {
+    // Mean 0, sample std sqrt 2 millionths.
+    expect(grpo([1e-6, -1e-6], [0, 0])[0]).toBeCloseTo(1 / (Math.SQRT2 + 1), 9);
+  });
+
   test("drGrpo and rloo match groups worked by hand", () => {
     // The others of 6 are 0, 1, 1: mean 2/3.
     expect([...drGrpo([6, 0, 1, 1], one)]).toEqual([4, -2, -1, -1]);
@@ -103,5 +108,6 @@ describe("group advantages", () => {
 
   test("refuses lists of different lengths", () => {
     expect(() => grpo([1, 2], [0])).toThrow(new RangeError("groups: expected 2 entries, got 1"));
+    expect(() => maxRl([1, 2], [0, 0], [true])).toThrow(new RangeError("successes: expected 2 entries, got 1"));
   });
 });

@@ -1,6 +1,6 @@
 import { describe, expect, test } from "bun:test";
 import fc from "fast-check";
-import { overTokens, overTurns, tokenRewards, whiten } from "../../../../model/learn/advantage/rows.ts";
+import { overTokens, overTurns, rowCount, tokenRewards, whiten } from "../../../../model/learn/advantage/rows.ts";
 import { deviation, mean } from "../../../../model/statistics.ts";
 import { near, randomRows } from "./rows.ts";
 
@@ -18,9 +18,30 @@ describe("tokenRewards", () => {
     [[3], "row 0: turn 0 ends at column 3, which the policy did not write"],
     [[9], "row 0: turn 0 ends at column 9, which the policy did not write"],
     [[5, 2], "row 0: turn ends must ascend, got 5, 2"],
+    [[2, 2], "row 0: turn ends must ascend, got 2, 2"],
   ])("refuses turn ends %p", (ends, message) => {
     const bad = [{ ends, rewards: ends.map(() => 1) }];
     expect(() => tokenRewards(rows, bad, "turns")).toThrow(new RangeError(message));
+  });
+
+  test.each([
+    [0, 9],
+    [1, -3],
+  ])("refuses a turn of row %p that ends at %p, in the other row", (row, end) => {
+    const two = { width: 8, written: Uint8Array.of(...rows.written, ...rows.written) };
+    const bad = [0, 1].map((at) => (at === row ? { ends: [end], rewards: [1] } : turns[0]!));
+    const message = `row ${row}: turn 0 ends at column ${end}, which the policy did not write`;
+    expect(() => tokenRewards(two, bad, "turns")).toThrow(new RangeError(message));
+  });
+
+  test("refuses a number of rewards that does not fit, and a mask that does not split into rows", () => {
+    expect(() => tokenRewards(rows, [{ ends: [2, 5], rewards: [1] }], "end")).toThrow(
+      "row 0: turn rewards: expected 2 entries, got 1",
+    );
+    expect(() => rowCount({ width: 1.5, written: new Uint8Array(3) })).toThrow("at least 1 column wide, got 1.5");
+    expect(() => rowCount({ width: 2, written: new Uint8Array(3) })).toThrow(
+      "3 mask entries do not split into rows of 2",
+    );
   });
 
   test("loses no reward", () => {
@@ -73,6 +94,12 @@ describe("whiten", () => {
         expect([...noisy].filter((_, i) => batch.written[i])).toEqual(kept);
       }),
     );
+  });
+
+  test("adds 1e-8 to the variance: tiny differences stay small", () => {
+    // Variance 1e-8 of two numbers, each half of 1.41e-4 from their mean: half of 1 / sqrt 2, not all of it.
+    const half = Math.sqrt(0.5e-8);
+    expect(whiten(Float32Array.of(half, -half), Uint8Array.of(1, 1))[0]).toBeCloseTo(0.5, 5);
   });
 
   test("gives a token alone 0, and refuses a minibatch without one", () => {
