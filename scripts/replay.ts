@@ -39,7 +39,7 @@ export const command = {
   },
   examples: [
     "bun run replay 1200 --run runs/2026-11-20-simplesokoban-1",
-    "bun run replay u120.g0.m3 --run runs/2026-11-20-simplesokoban-1 --show",
+    "bun run replay u80.g0.m3 --run runs/2026-11-20-simplesokoban-1 --show",
   ],
 } as const satisfies Command;
 
