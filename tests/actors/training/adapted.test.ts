@@ -91,4 +91,13 @@ describe("the KL coefficient", () => {
     expect(stage.calls.filter((call) => call === "reference").length).toBe(1);
     expect(resumed.calls.filter((call) => call === "reference").length).toBe(1);
   });
+
+  test("of 0 needs no reference, unless a rung may raise it", async () => {
+    const references = async (ladder: readonly string[]) => {
+      const stage = new Stage({ learner: { ...learner, kl: { coefficient: 0 } }, health: { ladder } });
+      await stage.training.run();
+      return stage.calls.filter((call) => call === "reference").length;
+    };
+    expect([await references(["raise-entropy"]), await references(["raise-kl"])]).toEqual([0, 1]);
+  });
 });

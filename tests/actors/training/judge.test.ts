@@ -24,6 +24,15 @@ test("a validation is judged once, if its update trained on nothing with the nex
   expect(judge(context, after(6, 2, next.health), measured).health.stops.failed).toBe(1);
 });
 
+test("of a mix, the env that is solved least is judged", () => {
+  const envs = { Bandit: 1, Sokoban: 0 };
+  const failed = judge(context, { ...after(3, 2), validated: { update: 2, success: 0.5, envs } }, measured);
+  expect(failed.health.stops.failed).toBe(1);
+  const solved = { Bandit: 1, Sokoban: 0.5 };
+  const passed = judge(context, { ...after(3, 2), validated: { update: 2, success: 0.75, envs: solved } }, measured);
+  expect(passed.health.stops.failed).toBe(0);
+});
+
 test("a newer validation takes its place", () => {
   const { health } = judge(context, { ...after(3, 2), validated: { update: 2, success: 0.5, envs: {} } }, {});
   expect(health.unjudged).toBe(0.5);

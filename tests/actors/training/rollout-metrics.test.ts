@@ -75,6 +75,22 @@ describe("what was played", () => {
     expect(Object.keys(metricValues(validate)).every((name) => name.startsWith("validate/"))).toBe(true);
   });
 
+  test("has the mean share of repeated grams, over the episodes that are long enough for one", () => {
+    const writing = (...tokens: number[]) => {
+      const { length } = tokens;
+      const trajectory = aTrajectory({
+        tokens: Int32Array.from(tokens),
+        written: new Uint8Array(length).fill(1),
+        logProbs: new Float32Array(length),
+        turns: [{ end: length - 1, reward: 0, penalty: 0 }],
+      });
+      return { ticket: aTicket(), sampler: "s", outcome: anOutcome({ turns: [turn({})], trajectory }) };
+    };
+    // Of the three grams of four sevens, two repeat the first.
+    const tries = playedOf([writing(7, 7, 7, 7, 7, 7), writing(1, 2, 3, 4, 5, 6), writing(7, 7, 7)]);
+    expect(rolloutMetrics("train", tries)["train/repetition"]).toBeCloseTo(1 / 3, 12);
+  });
+
   test("has metrics of each env of a mix, and none by env with a single env", () => {
     const tries = [
       ...[0, 1, 2, 3].map((member) => ({ env: "Bandit", group: 0, member, success: member < 2 })),

@@ -24,3 +24,15 @@ test("a resumed run goes on with its counts of tickets", async () => {
   await resumed.training.run();
   expect(counts(resumed, 6)).toEqual([11, 2, 23]);
 });
+
+test("a resumed run goes on with its minutes", async () => {
+  const speed = ({ metrics }: Stage) =>
+    ["updates_per_minute", "tokens_per_second"].map((name) => metrics.get(`speed/${name} 6`)!);
+  const stage = new Stage();
+  await stage.training.run();
+  // 6 updates and 3 validations of a second each; 4 episodes of 2 written tokens in a second.
+  expect(speed(stage)).toEqual([40, 8]);
+  const resumed = new Stage({}, stage.saved.find(({ update }) => update === 3)!);
+  await resumed.training.run();
+  expect(speed(resumed)).toEqual([40, 8]);
+});
