@@ -67,6 +67,11 @@ describe("Sokoban", () => {
     expect(played(sokoban(ROOM), [["Right"], "right", ["Up"], "up"])).toBe("invalid_format");
   });
 
+  test("two of five turns without the form, and two of five that came back, are fewer than half: budget", () => {
+    expect(played(sokoban(ROOM), [["Up"], "up", ["Right"], "right", ["Right"]])).toBe("budget");
+    expect(played(sokoban(ROOM), ["Left", "Right", "Up", "Down", "Down"].map(once))).toBe("budget");
+  });
+
   test("a solved board is no failure, whatever the turns were like", () => {
     expect(played(sokoban(ROOM), ["hm", "hm", ["Up", "Right", "Down"]])).toBe(null);
   });
@@ -77,6 +82,8 @@ describe("Sokoban", () => {
       sokoban([`${"#".repeat(14)}`, wide(first), ...Array(8).fill(wide("")), wide("O"), "#".repeat(14)].join("\n"));
     expect(large("X__P").isLost()).toBe(true);
     expect(large("_X_P").isLost()).toBe(false);
+    const rows = ["#".repeat(14), wide("O__P"), ...Array(8).fill(wide("")), wide("___________X"), "#".repeat(14)];
+    expect(sokoban(rows.join("\n")).isLost()).toBe(true);
   });
 });
 

@@ -59,6 +59,13 @@ describe("the plan stated in a thought", () => {
     expect(score(thought, ...actions)).toBe(share);
   });
 
+  test("is not judged by an action that pushes a box against another, which moves nothing", () => {
+    const observation = "######\n#____#\n#PXX_#\n#____#\n######";
+    const actions = ["Right", "Up", "Right", "Down"];
+    expect(sokoban({ thought: "push Down", observation, actions })).toBe(1);
+    expect(sokoban({ thought: "push Right", observation, actions })).toBe(0);
+  });
+
   test("counts as one claim beside the positions", () => {
     expect(score("The box is at (2, 3), the target at (3, 3), so I go left", "Up")).toBeCloseTo(2 / 3, 12);
   });
