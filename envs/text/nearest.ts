@@ -29,7 +29,7 @@ export function editDistance(a: string, b: string): number {
     const row = [i];
     for (let j = 1; j <= b.length; j++) {
       const changed = last[j - 1]! + (a[i - 1] === b[j - 1] ? 0 : 1);
-      const swapped = i > 1 && j > 1 && a[i - 1] === b[j - 2] && a[i - 2] === b[j - 1];
+      const swapped = a[i - 1] === b[j - 2] && a[i - 2] === b[j - 1];
       row.push(
         Math.min(changed, last[j]! + 1, row[j - 1]! + 1, swapped ? beforeLast[j - 2]! + 1 : Number.POSITIVE_INFINITY),
       );

@@ -39,6 +39,12 @@ describe("nearest", () => {
     expect(nearest("CHECK", words)).toBe("check");
   });
 
+  test("allows 2 changes, or a third of a long word's length", () => {
+    expect([nearest("chxxk", words), nearest("cxxxk", words)]).toEqual(["check", null]);
+    const long = ["abcdefghijkl"];
+    expect([nearest("abcdefghxxxx", long), nearest("abcdefgxxxxx", long)]).toEqual([long[0]!, null]);
+  });
+
   test("says nothing where nothing is near", () => {
     expect(nearest("quantum", words)).toBeNull();
     expect(nearest("x", [])).toBeNull();
