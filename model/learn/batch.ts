@@ -51,15 +51,13 @@ const ROW_MULTIPLE = 4;
 export function microBatches(sequences: readonly Sequence[], limits: BatchLimits): MicroBatch[] {
   const { tokensMax, lengthMultiple, widthMultiple } = limits;
   sequences.forEach(({ written, tokens }, i) => {
-    const fits = written.length > 0 && written[0]! > 0 && written.at(-1)! < tokens.length;
+    const fits = written[0]! > 0 && written.at(-1)! < tokens.length;
     if (!fits)
       throw new RangeError(`sequence ${i}: written tokens must lie in 1 … ${tokens.length - 1}, got ${written}`);
     if (written.some((position, at) => at > 0 && position <= written[at - 1]!))
       throw new RangeError(`sequence ${i}: written tokens must ascend, got ${written}`);
   });
-  const order = sequences
-    .map((_, i) => i)
-    .sort((a, b) => sequences[b]!.tokens.length - sequences[a]!.tokens.length || a - b);
+  const order = sequences.map((_, i) => i).sort((a, b) => sequences[b]!.tokens.length - sequences[a]!.tokens.length);
   const batches: MicroBatch[] = [];
   for (let at = 0; at < order.length; ) {
     const length = roundUp(sequences[order[at]!]!.tokens.length, lengthMultiple);

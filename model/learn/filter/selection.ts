@@ -37,7 +37,7 @@ export type FilterRule =
     } & Ranking)
   /** Keeps `value` times the number of all groups, rounded down, at least one. */
   | ({ readonly strategy: "top_k"; readonly value: number } & Ranking)
-  /** Keeps at most `value` groups. */
+  /** Keeps `value` groups, rounded down, at least one. */
   | ({ readonly strategy: "top_k_abs"; readonly value: number } & Ranking)
   /** largest: groups that score at least `value` times the best. smallest: groups that score at most the best divided by `value`. */
   | ({ readonly strategy: "min_p"; readonly value: number } & Ranking);
@@ -59,7 +59,6 @@ export function select<G extends GroupScore>(groups: readonly G[], rule: FilterR
   if (strategy === "all") return new Set(groups);
   if (strategy === "top_ratio") {
     check(rule.ratio > 0 && rule.ratio <= 1, "ratio", "above 0 and at most 1", rule.ratio);
-    if (rule.ratio === 1) return new Set(groups);
     const ranked = rank(groups, rule.type === "std" ? "largest" : "smallest");
     // One at least: where groups are replaced or stale, the filter is given fewer than an update plays.
     return new Set(ranked.slice(0, Math.max(1, Math.floor(rule.ratio * groups.length))));
@@ -105,7 +104,7 @@ export const allConstant = (groups: readonly GroupScore[]) => groups.every((grou
 const rank = <G extends GroupScore>(groups: readonly G[], order: "largest" | "smallest"): G[] =>
   groups.toSorted((a, b) => (order === "largest" ? b.score - a.score : a.score - b.score));
 
-/** Best groups first until `value` of the sum, less epsilon, is reached; none if the scores run out or turn non-positive. */
+/** Best groups first until `value` of the sum, less epsilon, is reached; none if the scores turn non-positive before. */
 function linearShare<G extends GroupScore>(ranked: readonly G[], value: number, epsilon: number): readonly G[] {
   const threshold = value * ranked.reduce((sum, group) => sum + group.score, 0) - epsilon;
   let held = 0;
@@ -114,7 +113,7 @@ function linearShare<G extends GroupScore>(ranked: readonly G[], value: number, 
     if (group.score <= 0) return [];
     held += group.score;
   }
-  return held >= threshold ? ranked : [];
+  return ranked;
 }
 
 /** Best groups first until their softmax probabilities reach `value`; at least one. */
@@ -127,13 +126,11 @@ function softmaxShare<G extends GroupScore>(
   const weights = ranked.map((group) => Math.exp(sign * group.score - best));
   const total = weights.reduce((sum, weight) => sum + weight, 0);
   let held = 0;
-  const count =
-    1 +
-    weights.findIndex((weight) => {
-      held += weight;
-      return held >= value * total;
-    });
-  return ranked.slice(0, count === 0 ? ranked.length : count);
+  const last = weights.findIndex((weight) => {
+    held += weight;
+    return held >= value * total;
+  });
+  return ranked.slice(0, last + 1);
 }
 
 function check(holds: boolean, name: string, allowed: string, got: number): void {

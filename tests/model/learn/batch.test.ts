@@ -28,6 +28,11 @@ describe("microBatches", () => {
     ]);
   });
 
+  test("keep sequences of equal length in their order", () => {
+    const equal = Array.from({ length: 3 }, () => sequenceOf([1, 2], [1]));
+    expect(microBatches(equal, limits).flatMap(({ members }) => members)).toEqual([0, 1, 2]);
+  });
+
   test("of no sequence are none", () => {
     expect(microBatches([], limits)).toEqual([]);
   });

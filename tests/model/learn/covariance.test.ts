@@ -39,6 +39,21 @@ describe("holdBack", () => {
     expect(advantages[1]).toBe(1);
   });
 
+  test("by either treats as many tokens as the share says, rounded down", () => {
+    expect(holdBack(rows, advantages, covariance, { treatment: "kl", share: 0.5, coefficient: 1 }).share).toBe(0.4);
+  });
+
+  test("by Clip-Cov leaves tokens on a bound", () => {
+    // Token 1 has covariance 0, token 0 has 0.4.
+    for (const bounds of [
+      [0, 1],
+      [-0.1, covariance[0]!],
+    ] as const) {
+      const held = holdBack(rows, advantages, covariance, { treatment: "clip", share: 1, bounds, lots: [1, "lots"] });
+      expect(held.share).toBe(0.2);
+    }
+  });
+
   test("by Clip-Cov treats no token where none lies between the bounds", () => {
     const rule = { treatment: "clip", share: 1, bounds: [1, 5], lots: [1, "lots"] } as const;
     expect(holdBack(rows, advantages, covariance, rule)).toEqual({ advantages, factors: null, share: 0 });

@@ -35,15 +35,21 @@ describe("filterGroups", () => {
     // Shares of the sum: 1/7, 0, 2/7, 4/7.
     ["half of the spread", topP(0.5), [3]],
     ["0.8 of the spread", topP(0.8), [2, 3]],
+    // 0.858 of the sum is .006 more than the two widest hold.
+    ["0.858 of the spread, less epsilon", topP(0.858), [2, 3]],
     ["value 1: all", topP(1), [0, 1, 2, 3]],
     ["value 1 without zeros", topP(1, { includeZero: false }), [0, 2, 3]],
     // exp of the stds: 4.1, 1, 16.9, 286; the widest holds 0.93.
     ["0.9 of the softmax", topP(0.9, { mode: "softmax" }), [3]],
     ["0.95 of the softmax", topP(0.95, { mode: "softmax" }), [2, 3]],
+    // exp of minus the stds: 0.24, 1, 0.06, 0.003; the narrowest holds 0.77.
+    ["0.7 of the softmax of the smallest", topP(0.7, { mode: "softmax", order: "smallest" }), [1]],
+    ["0.9 of the softmax of the smallest", topP(0.9, { mode: "softmax", order: "smallest" }), [0, 1]],
     ["a quarter of the groups", { strategy: "top_k", value: 0.25, ...ranking }, [3]],
     ["a tenth: still one group", { strategy: "top_k", value: 0.1, ...ranking }, [3]],
     // RAGEN-2 counts the share over all groups, those that score 0 and are left out included.
     ["half of all groups, none of zero", { strategy: "top_k", value: 0.5, ...ranking, includeZero: false }, [2, 3]],
+    ["half of a group: still one", { strategy: "top_k_abs", value: 0.5, ...ranking }, [3]],
     ["3 groups", { strategy: "top_k_abs", value: 3, ...ranking }, [0, 2, 3]],
     ["at least half of the widest", { strategy: "min_p", value: 0.5, ...ranking }, [2, 3]],
     ["no less than the widest", { strategy: "min_p", value: 1, ...ranking }, [3]],
@@ -55,6 +61,40 @@ describe("filterGroups", () => {
     ["the best mean", { strategy: "top_k_abs", value: 1, ...ranking, metric: "reward" }, [3]],
   ])("keeps %s", (_, rule, kept) => {
     expect(filterGroups(four, rule).kept).toEqual(kept);
+  });
+
+  test.each<[string, FilterRule, number[]]>([
+    ["all", { strategy: "all" }, [0, 1]],
+    ["ratio 1", { strategy: "top_ratio", ratio: 1, type: "std" }, [0, 1]],
+    ["top_p 1", topP(1), [0, 1]],
+    ["the best mean", { strategy: "top_k_abs", value: 1, ...ranking, metric: "reward" }, [1]],
+  ])("does not rank by spread, so it keeps constant groups: %s", (_, rule, kept) => {
+    const constant = groupsOf([
+      [1, 1],
+      [2, 2],
+    ]);
+    expect(filterGroups(constant, rule).kept).toEqual(kept);
+  });
+
+  test("takes the softmax of large scores", () => {
+    const large = groupsOf([
+      [1000, 1000],
+      [1000, 1000],
+      [0, 0],
+    ]);
+    expect(filterGroups(large, topP(0.9, { mode: "softmax", metric: "reward" })).kept).toEqual([0, 1]);
+  });
+
+  test("min_p keeps scores that are at its limit but for rounding", () => {
+    // The means .15 and .1 + .2, which is 5.6e-17 above .3.
+    const groups = groupsOf([[0.15], [0.1 + 0.2]]);
+    const rule = { strategy: "min_p", value: 0.5, ...ranking, metric: "reward", order: "smallest" } as const;
+    expect(filterGroups(groups, rule).kept).toEqual([0, 1]);
+  });
+
+  test("counts the groups that score 0, not those below", () => {
+    const candidates = groupsOf([[-1], [0], [2]]);
+    expect(filterGroups(candidates, { strategy: "top_k_abs", value: 1, ...byReward }).metrics.zeroScoreCount).toBe(1);
   });
 
   test("measures before and after, worked by hand", () => {
@@ -88,6 +128,12 @@ describe("filterGroups", () => {
       four,
       topP(0.9, { order: "smallest" }),
       "0 of 4 groups kept: top_p 0.9 (smallest) selects nothing from reward_variance from 0 to 5.656854249492381",
+    ],
+    [
+      "top_p of scores that are all 0",
+      level,
+      topP(0.5, { metric: "reward" }),
+      "0 of 2 groups kept: top_p 0.5 (largest) selects nothing from reward from 0 to 0",
     ],
     [
       "top_k_abs without groups that score 0, where all do,",
@@ -133,6 +179,10 @@ describe("filterGroups", () => {
     expect(() => filterGroups(four, { strategy: "top_ratio", ratio: 2, type: "std" })).toThrow(
       "filter ratio must be above 0 and at most 1, got 2",
     );
+    for (const value of [0, Number.POSITIVE_INFINITY])
+      expect(() => filterGroups(four, { strategy: "min_p", value, ...ranking })).toThrow(
+        `filter value must be above 0, got ${value}`,
+      );
     expect(() => filterGroups(four, { strategy: "top_k_abs", value: 1, ...ranking, metric: "entropy" })).toThrow(
       "filtering by entropy needs entropies of the trajectories",
     );

@@ -50,6 +50,23 @@ describe("normalizeRewards", () => {
     expect([...normalizeRewards(singles, rule).scores]).toEqual([0.5, 2]);
     const lost = { rewards: [9, 1, 3], penalties: [0, 0, 0], groups: [0, 1, 1], tags: ["", "", ""] };
     expect(normalizeRewards(lost, rule).scores[0]).toBe(0);
+    // The scale 0 keeps its turns' rewards out of turn-level credit too.
+    expect([...normalizeRewards(lost, { grouping: "state", method: "mean" }).scales]).toEqual([0, 1, 1]);
+  });
+
+  test("takes a group whose std is at most 1e-6 for constant, and adds 1e-6 to larger ones", () => {
+    const pair = (reward: number) => ({ rewards: [reward, 0], penalties: [0, 0], groups: [0, 0], tags: ["", ""] });
+    const first = (reward: number) =>
+      normalizeRewards(pair(reward), { grouping: "state", method: "mean_std" }).scores[0];
+    expect(first(1e-6)).toBe(0);
+    // Mean and distance 1e-6, sample std sqrt 2 millionths.
+    expect(first(2e-6)).toBeCloseTo(1 / (Math.SQRT2 + 1), 9);
+  });
+
+  test("refuses lists of different lengths", () => {
+    const rule = { grouping: "batch", method: "mean" } as const;
+    for (const name of ["penalties", "groups", "tags"] as const)
+      expect(() => normalizeRewards({ ...earned, [name]: [] }, rule)).toThrow(`${name}: expected 6 entries, got 0`);
   });
 
   test("equals its definition for every grouping and method", () => {
