@@ -1,5 +1,5 @@
-/** What a learner goes on from: the progress of its checkpoint. */
-import { afterAll, expect, test } from "bun:test";
+/** What a learner goes on from: the progress of its checkpoint, its networks, and the reference policy. */
+import { afterAll, describe, expect, test } from "bun:test";
 import { readdirSync, truncateSync } from "node:fs";
 import { join } from "node:path";
 import { type Checkpoint, latestCheckpoint, saveCheckpoint } from "../../../actors/checkpoint/checkpoint.ts";
@@ -49,4 +49,75 @@ test("a new checkpoint stays, however many damaged ones of later updates there a
   await checkpoints.save({ ...startOfRun(configOf()), update: 4 });
   expect(readdirSync(folder).sort()).toEqual(["u000004", "u000006"]);
   expect((await latestCheckpoint(folder)).found).toBe(join(folder, "u000004"));
+});
+
+type Networks = LearnerCheckpointsOptions["networks"];
+
+/** Checkpoints in a folder of their own, and what the trainer was told. */
+function learner(networks: Networks, saved: Checkpoint | null = null, folder = temporaryFolder()) {
+  const told: [name: string, value: unknown][] = [];
+  const checkpoints = new LearnerCheckpoints({
+    checkpoints: join(folder, "checkpoints"),
+    reference: join(folder, "reference"),
+    disk: realDisk,
+    keep: 3,
+    tokenizer: "t",
+    networks,
+    trainer: {
+      resumeFrom: async (steps: unknown) => void told.push(["resumeFrom", steps]),
+      keepReference: async (parameters: unknown) => void told.push(["keepReference", parameters]),
+    } as unknown as LearnerCheckpointsOptions["trainer"],
+    saved,
+    prolonged: false,
+    notice: () => {},
+  });
+  return { checkpoints, told, folder };
+}
+
+const networksOf = (update: number) => {
+  const { model, policy, critic } = checkpointOf(update);
+  return { model, policy, critic: { model, memory: critic! }, frozen: null, served: null } satisfies Networks;
+};
+
+test("a roll-back restores policy, critic and both optimizers", async () => {
+  const networks = networksOf(9);
+  const { checkpoints, told, folder } = learner(networks);
+  const { policy, critic, state } = checkpointOf(6);
+  await saveCheckpoint(join(folder, "checkpoints"), checkpointOf(6));
+  await saveCheckpoint(join(folder, "checkpoints"), checkpointOf(9));
+  expect(await checkpoints.restore(6)).toEqual(state as Progress);
+  expect(networks.policy).toEqual({ ...policy, step: networks.policy.step });
+  expect(networks.critic.memory).toEqual({ ...critic!, step: networks.critic.memory.step });
+  expect(told).toEqual([["resumeFrom", { policy: policy.step, critic: critic!.step, served: null }]]);
+  const { found } = await latestCheckpoint(join(folder, "checkpoints"));
+  expect(found).toBe(join(folder, "checkpoints", "u000006"));
+});
+
+describe("the reference", () => {
+  test("is the policy that reinforcement began with, also for a run that is resumed", async () => {
+    const begun = learner(networksOf(0));
+    await begun.checkpoints.keepReference();
+    const { parameters } = networksOf(0).policy;
+    expect(begun.told).toEqual([["keepReference", parameters]]);
+    const resumed = learner(networksOf(6), checkpointOf(6), begun.folder);
+    await resumed.checkpoints.keepReference();
+    expect(resumed.told).toEqual([["keepReference", parameters]]);
+  });
+
+  test("of adapters is the model below them, which the trainer has", async () => {
+    const networks = networksOf(0);
+    const { checkpoints, told } = learner({
+      ...networks,
+      model: { ...networks.model, lora: { rank: 2, alpha: 2, targets: ["q_proj"] } },
+    });
+    await checkpoints.keepReference();
+    expect(told).toEqual([["keepReference", null]]);
+  });
+
+  test("of a resumed run must be there", async () => {
+    const { checkpoints } = learner(networksOf(6), checkpointOf(6));
+    await expect(checkpoints.keepReference()).rejects.toThrow(
+      "holds no intact checkpoint of the policy that the run began with",
+    );
+  });
 });
