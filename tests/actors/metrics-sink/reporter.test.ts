@@ -14,6 +14,8 @@ class FakeSink {
   queuedBytes = 0;
   full = false;
   asks = 0;
+  /** Rows of each message. */
+  readonly sizes: number[] = [];
 
   readonly peer = (): Peer | null =>
     this.away
@@ -30,6 +32,7 @@ class FakeSink {
   #answer(message: Ask): Answer {
     this.asks++;
     if (message.type !== "episodes") throw new Error("not what a reporter asks");
+    this.sizes.push(message.rows.length);
     if (this.full) return { type: "failed", code: "capacity", detail: "the disk is full." };
     this.rows.push(...message.rows.map(({ ticket }) => ticket.episode));
     return { type: "episodes.stored", count: message.rows.length };
@@ -123,6 +126,19 @@ describe("episodes", () => {
     expect([sink.rows.length, sink.asks]).toEqual([305, 4]);
   });
 
+  test("are at most 128 in a message, and fill at most an eighth of a frame", async () => {
+    const small = rows(300).map((row) => ({ ...row, outcome: { status: "aborted", detail: "lost" } as const }));
+    await reporter.episodes(small);
+    await settle();
+    expect(sink.sizes.splice(0)).toEqual([128, 128, 44]);
+    // Two of 60,000 bytes fit 131,072 bytes, three do not.
+    await reporter.episodes(
+      small.slice(0, 5).map((row) => ({ ...row, outcome: { ...row.outcome, detail: "x".repeat(60_000) } })),
+    );
+    await settle();
+    expect(sink.sizes).toEqual([2, 2, 1]);
+  });
+
   test("wait for a sink that is away", async () => {
     sink.away = true;
     await reporter.episodes(rows(3));
@@ -140,9 +156,22 @@ describe("episodes", () => {
       [],
       ["warning: the disk is full. The learner keeps its episodes until the sink can store them."],
     ]);
-    sink.full = false;
+    sink.away = true;
+    for (let i = 0; i < 5; i++) await after(100);
+    expect(notices.length).toBe(1);
+    [sink.away, sink.full] = [false, false];
     await after(100);
     expect([sink.rows.length, notices.at(-1)]).toEqual([3, "info: episodes can be stored again"]);
+  });
+
+  test("that cannot be stored are kept however often they are refused, also a single one", async () => {
+    sink.full = true;
+    await reporter.episodes(rows(1));
+    for (let i = 0; i < 30; i++) await after(100);
+    expect([sink.asks, reporter.lost]).toEqual([31, 0]);
+    sink.full = false;
+    await after(100);
+    expect([sink.rows, reporter.lost]).toEqual([["e0"], 0]);
   });
 
   test("beyond what may wait make their reporter wait", async () => {
