@@ -122,6 +122,24 @@ describe("a sampler", () => {
     ]);
   });
 
+  test("loads one version at a time, and then the newest of those that came meanwhile", async () => {
+    const { policy } = startSampler(world);
+    const slow = Promise.withResolvers<string>();
+    policy.found = ({ version, digest }) => (version === 1 ? slow.promise : digest);
+    await world.settle();
+    for (const version of [1, 2, 3]) {
+      learner.tell(weights(version, "abc"[version - 1]!));
+      await world.settle();
+    }
+    expect(policy.loads).toEqual([1]);
+    slow.resolve(aDigest("a"));
+    await world.settle();
+    expect([policy.loads, loaded().at(-1)]).toEqual([
+      [1, 3],
+      [3, "c"],
+    ]);
+  });
+
   test("does not load bytes again that it holds under another version", async () => {
     const { policy } = await started();
     learner.tell(weights(2, "a"));
