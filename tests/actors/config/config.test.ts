@@ -412,6 +412,11 @@ describe("a key that the run would not read", () => {
       "learner: {rewardNormalization: {grouping: batch}}",
       "learner.rewardNormalization.grouping is not read while learner.rewardNormalization.method is identity; leave it out",
     ],
+    [
+      "learner: {filter: {strategy: all}, advantage: {filterLossScaling: linear}}",
+      "learner.advantage.filterLossScaling is not read while learner.filter.strategy is all; leave it out",
+    ],
+    ["model: {lora: {alpha: 8}}", "model.lora.alpha is not read while model.lora.rank is 0; leave it out"],
     ["actors: workers\njoin: {listen: null}", "join.listen is not read unless actors is processes; leave it out"],
     ["prompt: {contextTurnsMax: 3}", "prompt.contextTurnsMax is not read while prompt.context is full; leave it out"],
     [
@@ -443,8 +448,12 @@ describe("a key that the run would not read", () => {
     expect(faults(layer(yaml, "preset.yaml"), oneValue("flag", path, value))).toEqual([]);
   });
 
-  test("may be set where it is read", () => {
-    expect(faults(layer("learner: {algorithm: ppo, lambda: 0.9, mode: async, stalenessMax: 2}"))).toEqual([]);
+  test.each([
+    "learner: {algorithm: ppo, lambda: 0.9, mode: async, stalenessMax: 2}",
+    "learner: {covariance: {share: 0.02}}\nhealth: {ladder: [kl-cov]}",
+    "learner: {filter: {strategy: all}, advantage: {filterLossScaling: linear}}\nhealth: {ladder: [tighten-filter]}",
+  ])("may be set where it is read: %s", (yaml) => {
+    expect(faults(layer(yaml))).toEqual([]);
   });
 });
 
