@@ -8,7 +8,7 @@ export type BucketRule = "quantile" | "fixed";
 /** (groups) bucket of each group, from 0, by its std of raw reward. Equal stds keep their order. */
 export function bucketsOf(stds: readonly number[], rule: BucketRule): number[] {
   if (rule === "fixed") return stds.map((std) => Math.min(BUCKET_COUNT - 1, Math.floor(std)));
-  const ranked = [...stds.keys()].sort((a, b) => stds[a]! - stds[b]! || a - b);
+  const ranked = [...stds.keys()].sort((a, b) => stds[a]! - stds[b]!);
   const buckets = new Array<number>(stds.length);
   for (const [rank, group] of ranked.entries()) buckets[group] = Math.floor((rank * BUCKET_COUNT) / stds.length);
   return buckets;

@@ -9,7 +9,7 @@ describe("statistics", () => {
     expect(variance([1, 2, 3, 6])).toBeCloseTo(14 / 3, 12);
     expect(variance([1, 2, 3, 6], 0)).toBe(3.5);
     expect(deviation([1, 2, 3, 6], 0)).toBeCloseTo(1.8708286934, 10);
-    expect([median([3, 1, 2]), median([6, 1, 3, 2]), median([4])]).toEqual([2, 2.5, 4]);
+    expect([median([3, 1, 2]), median([6, 1, 3, 2]), median([4]), median([10, 9, 1])]).toEqual([2, 2.5, 4, 9]);
   });
 
   test("a constant list has a spread of exactly 0, although its mean is rounded", () => {

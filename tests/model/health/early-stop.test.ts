@@ -1,6 +1,6 @@
 import { describe, expect, test } from "bun:test";
 import fc from "fast-check";
-import { STOP_START, type Stop, type StopPoint, watchForStop } from "../../../model/health/early-stop.ts";
+import { STOP_START, STOPS, type Stop, type StopPoint, watchForStop } from "../../../model/health/early-stop.ts";
 
 /** Feed points until a stop is due: [update, kind], or null. */
 function stopOf(points: StopPoint[]): [number, Stop["kind"]] | null {
@@ -25,6 +25,38 @@ describe("watchForStop", () => {
   test("stops after ten updates in a row below a tenth of the first ten's std", () => {
     expect(stopOf([...repeat(10, point(2)), ...repeat(10, point(0.19))])).toEqual([20, "reward_variance_collapse"]);
     expect(stopOf([...repeat(10, point(2)), ...repeat(50, point(0.21))])).toBeNull();
+  });
+
+  test("the limits themselves do not count as below them, nor as unsolved", () => {
+    expect(stopOf([...repeat(10, point(2)), ...repeat(50, point(0.2))])).toBeNull();
+    expect(stopOf(repeat(50, point(1, { validation: 0.01 })))).toBeNull();
+    expect(stopOf([...repeat(10, point(2)), ...repeat(50, point(0, { success: 0.9, groupsKept: 0 }))])).toBeNull();
+  });
+
+  test("updates without a std are not part of the baseline", () => {
+    const { rewardStd: _, ...unknown } = point(0);
+    const run = [...repeat(5, unknown), ...repeat(10, point(2)), ...repeat(10, point(0.19))];
+    expect(stopOf(run)).toEqual([25, "reward_variance_collapse"]);
+  });
+
+  test("looks only for the stops that are wanted, and after one begins to count again", () => {
+    const empty = point(1, { groupsKept: 0 });
+    const stops = (wanted: readonly Stop["kind"][]) => {
+      let state = STOP_START;
+      return repeat(12, empty).map((one) => {
+        const watched = watchForStop(state, one, undefined, wanted);
+        state = watched.state;
+        return watched.stop !== null;
+      });
+    };
+    expect([...stops(STOPS).keys()].filter((i) => stops(STOPS)[i])).toEqual([4, 9]);
+    expect(stops(["solved"])).not.toContain(true);
+  });
+
+  test("counts on from a checkpoint of version 0.1, which has no count of solved validations", () => {
+    const { solved: _, ...old } = STOP_START;
+    const first = watchForStop(old, point(1, { validation: 1 }));
+    expect(watchForStop(first.state, point(1, { validation: 1 })).stop?.kind).toBe("solved");
   });
 
   test("one update above the limit restarts the count", () => {

@@ -120,12 +120,12 @@ describe("echoTrap", () => {
   });
 
   test("hears a spike of the gradient after a start that is longer than the window of its median", () => {
-    const norms = [...Array(10).fill(5), ...Array(20).fill(0.5), 4.8];
+    const norms = [...Array(25).fill(5), ...Array(20).fill(0.5), 4.8];
     const points = norms.map((gradNorm: number) => ({ success: 0.5, gradNorm }));
     const after = (startUpdates: number) => run(points, { ...TRAP_RULE, startUpdates }).at(-1)!.reasons;
-    for (const start of [5, 20, 21, 30])
+    for (const start of [5, 20, 21, 45])
       expect(after(start).map(({ text }) => text)).toEqual(["gradient norm 4.8 is 9.6 times its median 0.5"]);
-    expect(after(31)).toEqual([]);
+    expect(after(46)).toEqual([]);
   });
 
   test.each<[string, { [K in keyof TrapPoint]: [number, number] }]>([
@@ -182,6 +182,87 @@ describe("echoTrap", () => {
       }),
       { numRuns: 50 },
     );
+  });
+
+  describe("at its thresholds, without smoothing and patience", () => {
+    const exact: TrapRule = { ...TRAP_RULE, smoothing: 1, patience: 1, startUpdates: 2 };
+    /** Success stays; the others go from their start, of two updates, to their end. */
+    const kinds = (ends: { [K in keyof TrapPoint]: [number, number] }) => {
+      const at = (index: 0 | 1) => Object.fromEntries(Object.entries(ends).map(([name, pair]) => [name, pair[index]]));
+      return run([at(0), at(0), at(1)], exact)
+        .at(-1)!
+        .reasons.map(({ kind }) => kind as string);
+    };
+
+    test.each<[string, { [K in keyof TrapPoint]: [number, number] }, string[]]>([
+      ["a std above a tenth of its start", { rewardStd: [2, 0.3] }, ["spread"]],
+      ["a std below a tenth of its start", { rewardStd: [2, 0.1] }, ["spread", "constant"]],
+      ["95 % constant groups", { rewardStd: [2, 2], zeroStdShare: [0, 0.95] }, ["constant"]],
+      ["94 % constant groups", { rewardStd: [2, 2], zeroStdShare: [0, 0.94] }, []],
+      ["20 times the entropy", { entropy: [1, 20] }, []],
+      ["21 times the entropy", { entropy: [1, 21] }, ["entropy-high"]],
+      ["any entropy after a start without one", { entropy: [0, 21] }, []],
+      ["information after a negative start", { mutualInformation: [-1, 0.5] }, []],
+      ["a likelihood of less than twice the surprise", { likelihood: [-0.25, -0.45] }, []],
+      ["a likelihood of more than twice the surprise", { likelihood: [-0.25, -0.55] }, ["likelihood"]],
+      ["a fall of success by .04 beside another sign", { success: [0.06, 0.02], repetition: [0, 0.5] }, ["repetition"]],
+      [
+        "a fall of success by .06 beside another sign",
+        { success: [0.06, 0], repetition: [0, 0.5] },
+        ["success", "repetition"],
+      ],
+      ["a small spread near the best success", { success: [0.85, 0.72], rewardStd: [2, 0.5] }, []],
+      ["a small spread far below the best success", { success: [0.89, 0.72], rewardStd: [2, 0.5] }, ["spread"]],
+      ["a small spread of a task that stays solved", { success: [1, 0.82], rewardStd: [2, 0.5] }, []],
+      ["a small spread of a task that was solved", { success: [1, 0.78], rewardStd: [2, 0.5] }, ["spread"]],
+      ["a likelihood that a solved task explains", { success: [1, 0.95], likelihood: [-0.25, -0.8] }, []],
+    ])("judges %s", (_, ends, expected) => {
+      expect(kinds(ends)).toEqual(expected);
+    });
+
+    test("constant groups alone are a collapse, and success of exactly 90 % is a solved task", () => {
+      const constant = { success: 0.5, rewardStd: 2, zeroStdShare: 1 };
+      expect(run(Array(3).fill(constant), exact).map(({ verdict }) => verdict)).toEqual([
+        "healthy",
+        "healthy",
+        "collapsed",
+      ]);
+      expect(run([{ success: 0.9 }], exact)[0]!.verdict).toBe("solved");
+    });
+
+    test("the start is the mean of its updates, all of them and no more", () => {
+      // Starts of 2 and 4, so below 0.9 is a sign; the sample behind the start does not move it.
+      const after = (...stds: number[]) =>
+        run(
+          stds.map((rewardStd) => ({ rewardStd })),
+          exact,
+        ).map(({ reasons }) => reasons.length);
+      expect(after(2, 4, 0.95)).toEqual([0, 0, 0]);
+      expect(after(2, 4, 0.85)).toEqual([0, 0, 1]);
+      expect(after(2, 4, 99, 0.95)).toEqual([0, 0, 0, 0]);
+      const three = [2, 4, 9, 1.4].map((rewardStd) => ({ rewardStd }));
+      expect(run(three, { ...exact, startUpdates: 3 }).at(-1)!.state.tracks.rewardStd!.start).toBe(5);
+      // The second update of the start gives no sign yet.
+      expect(after(2, 0.1)).toEqual([0, 0]);
+    });
+
+    test("the best is the start while that is measured: a first value may be luck", () => {
+      // The start of a likelihood is the mean -0.5 of its two updates, so the best is -0.5 and not -0.2.
+      const judged = run(
+        [-0.2, -0.8, -0.9].map((likelihood) => ({ likelihood })),
+        exact,
+      );
+      expect(judged.at(-1)!.state.tracks.likelihood).toMatchObject({ start: -0.5, best: -0.5 });
+      expect(judged.at(-1)!.reasons).toEqual([]);
+    });
+
+    test("form counts from the first update on", () => {
+      const judged = run(
+        [1, 0.5].map((validity) => ({ validity })),
+        exact,
+      );
+      expect(judged.at(-1)!.reasons.map(({ kind }) => kind as string)).toEqual(["validity"]);
+    });
   });
 
   test("gives the same verdicts from a saved state", () => {

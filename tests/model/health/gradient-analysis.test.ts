@@ -10,6 +10,7 @@ describe("bucketsOf", () => {
   test("puts equal numbers of groups into each bucket, from the smallest spread to the largest", () => {
     expect(bucketsOf([9, 0, 3, 1, 2, 8, 7, 4, 5, 6, 11, 10], "quantile")).toEqual([4, 0, 1, 0, 1, 4, 3, 2, 2, 3, 5, 5]);
     expect(bucketsOf([2, 1], "quantile")).toEqual([3, 0]);
+    expect(bucketsOf([1, 1, 1, 1, 1, 1], "quantile")).toEqual([0, 1, 2, 3, 4, 5]);
   });
 
   test("uses fixed bounds", () => {
@@ -34,6 +35,7 @@ describe("analyzeGradients", () => {
   const given: UpdateSettings = {
     ...settings,
     filter: { strategy: "all" },
+    temperature: 0.8,
     policy: { ...settings.policy, entropyCoefficient: 0.05, kl },
   };
   const other = start.map((value, i) => value + 0.01 * Math.sin(i));
@@ -70,6 +72,15 @@ describe("analyzeGradients", () => {
       const whole = await update(await networks(start, { reference: other }), play(start, rewards, 3), one);
       expect(found[`gradient.${part}.all`]).toBeCloseTo(whole.metrics["gradNorm"]!, 6);
     }
+  });
+
+  test("takes a group of one for one without spread, and no group for dropped", async () => {
+    const played = play(start, rewards.slice(0, 4), 3);
+    const { found } = await analyse(given, played);
+    expect(found["gradient.std.all"]).toBeCloseTo(found["gradient.std.1"]!, 12);
+    expect(found["gradient.groups.all"]).toBe(2);
+    const scaled: UpdateSettings = { ...given, scaling: { ...given.scaling, filterLossScaling: "linear" } };
+    expect((await analyse(scaled, played)).found).toEqual(found);
   });
 
   test("measures only the terms of the loss", async () => {

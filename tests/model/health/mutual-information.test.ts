@@ -96,7 +96,38 @@ describe("collapseMetrics", () => {
     expect(next.spread.perToken).toBeCloseTo(0.9 * 1 + 0.1 * 3, 12);
   });
 
+  test("per-sequence numbers weigh each score by its reasoning's tokens, worked by hand", () => {
+    const [high, low] = [Math.log(0.8), Math.log(0.2)];
+    const perToken = [
+      [high, low],
+      [low, high],
+    ];
+    const scores = { perToken, lengths: [1, 2], own: [0, 1] };
+    const before = { perToken: 1, perSequence: 3 };
+    const { metrics: got, spread } = collapseMetrics(scores, before, { epsilon: 0.5, decay: 0.75 });
+    // Probabilities of the sequences: 0.8 and 0.2, 0.04 and 0.64. Marginals: 0.5, 0.34.
+    const mutual = (Math.log(0.8 / 0.5) + Math.log(0.64 / 0.34)) / 2;
+    const std = Math.log(0.5 / 0.34) / 2;
+    expect(got["mi_seq_estimate"]).toBeCloseTo(mutual, 12);
+    expect(got["marginal_std_seq"]).toBeCloseTo(std, 12);
+    expect(got["mi_zscore_seq"]).toBeCloseTo(mutual / (std + 0.5), 12);
+    const running = 0.75 * 3 + 0.25 * std;
+    expect(got["marginal_std_ema_seq"]).toBeCloseTo(running, 12);
+    expect(got["mi_zscore_ema_seq"]).toBeCloseTo(mutual / (running + 0.5), 12);
+    expect(spread.perSequence).toBeCloseTo(running, 12);
+    // Per token both marginals are 0.5.
+    expect(got["mi_zscore"]).toBeCloseTo(Math.log(1.6) / 0.5, 9);
+    expect(got["marginal_std_ema"]).toBeCloseTo(0.75, 12);
+    expect(got["retrieval_chance_level@8"]).toBe(1);
+  });
+
+  test("of very unlikely sequences are finite", () => {
+    expect(metrics([[-2000, -2000 + Math.LN2]], [0])["mi_estimate"]).toBeCloseTo(-Math.log(1.5), 9);
+  });
+
   test("refuses scores that do not fit", () => {
+    expect(() => metrics([[-1, -2]], [0, 0])).toThrow("1 rows of scores, but 1 lengths and 2 own prompts");
+    expect(() => metrics([[-1, -2]], [0], [1, 1])).toThrow("1 rows of scores, but 2 lengths and 1 own prompts");
     expect(() => metrics([], [])).toThrow("cannot measure collapse without scores");
     expect(() => metrics([[-1, -2]], [2])).toThrow("reasoning 0 has prompt 2; columns are 0 to 1");
     expect(() => metrics([[-1, -2], [-1]], [0, 0])).toThrow("row 1 has 1 scores, row 0 has 2");

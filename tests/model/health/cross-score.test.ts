@@ -1,0 +1,51 @@
+/** Every reasoning is scored under every distinct prompt, at the given temperature. */
+import { describe, expect, test } from "bun:test";
+import { crossScores } from "../../../model/health/cross-score.ts";
+import type { MicroBatch } from "../../../model/learn/batch.ts";
+
+const limits = { tokensMax: 16, lengthMultiple: 1, widthMultiple: 1 };
+const turn = (prompt: number[], reasoning: number[]) => ({
+  prompt: Int32Array.from(prompt),
+  reasoning: Int32Array.from(reasoning),
+});
+
+/** Scores a token by itself, the row's first token and the temperature. */
+const network = {
+  async score(batches: readonly MicroBatch[], temperature = 1) {
+    const logProbs: Float32Array[] = [];
+    for (const { members, counts, length, width, tokens, targets } of batches)
+      for (const [row, member] of members.entries())
+        logProbs[member] = Float32Array.from(
+          { length: counts[row]! },
+          (_, at) => -(100 * tokens[row * length]! + targets[row * width + at]!) / temperature,
+        );
+    return { logProbs, entropies: logProbs };
+  },
+};
+
+describe("crossScores", () => {
+  test("are means over the reasoning's tokens, a column for each distinct prompt", async () => {
+    const turns = [turn([1, 9], [2, 4]), turn([3], [8]), turn([1, 9], [6])];
+    expect(await crossScores(network, turns, limits, 2)).toEqual({
+      perToken: [
+        [-103 / 2, -303 / 2],
+        [-108 / 2, -308 / 2],
+        [-106 / 2, -306 / 2],
+      ],
+      lengths: [2, 1, 1],
+      own: [0, 1, 0],
+    });
+  });
+
+  test("tell the prompt 1 23 from 12 3", async () => {
+    const { own } = await crossScores(network, [turn([1, 23], [5]), turn([12, 3], [5])], limits, 1);
+    expect(own).toEqual([0, 1]);
+  });
+
+  test.each([
+    [turn([], [5]), "turn 1 has 0 tokens of prompt and 1 of reasoning; at least 1 each"],
+    [turn([5], []), "turn 1 has 1 tokens of prompt and 0 of reasoning; at least 1 each"],
+  ])("refuse a turn without prompt or reasoning", async (bad, message) => {
+    await expect(crossScores(network, [turn([1], [2]), bad], limits, 1)).rejects.toThrow(message);
+  });
+});
