@@ -3,6 +3,9 @@ import fc from "fast-check";
 import { FrozenLakeConfig, FrozenLakeGame } from "../../envs/frozen-lake/game.ts";
 import { generateLake, type Lake, moved } from "../../envs/frozen-lake/map.ts";
 import { planLake, randomSuccess } from "../../envs/frozen-lake/plan.ts";
+import { frozenLakeDemonstrator } from "../../envs/frozen-lake/players.ts";
+import { envTag } from "../../envs/registry.ts";
+import { openLocal } from "../../envs/tag.ts";
 
 const seeds = fc.nat({ max: 0xffffffff });
 const lakeOf = (rows: readonly string[]): Lake => {
@@ -28,6 +31,10 @@ describe("FrozenLakeGame", () => {
     expect(game.act(1)).toEqual({ reward: 1, done: true, effective: true, valid: true, success: true });
     expect(game.render()).toBe("__\nO√");
     expect(() => game.act(0)).toThrow("this FrozenLake game is over; open a new one");
+  });
+
+  test("refuses an action that it does not have", () => {
+    expect(() => open({}, 1, 1).act(4)).toThrow("FrozenLake has actions 0 to 3, got 4");
   });
 
   test("ends in a hole, unpaid", () => {
@@ -141,3 +148,47 @@ function bestByTrying(lake: Lake, successRate: number, cell: number, actionsLeft
   const side = (1 - successRate) / 2;
   return Math.max(...[0, 1, 2, 3].map((a) => side * after(a - 1) + successRate * after(a) + side * after(a + 1)));
 }
+
+describe("the demonstrator", () => {
+  const reply = (rows: readonly string[], options: object, actionsLeft: number) => {
+    const config = FrozenLakeConfig.parse({ size: rows.length, ...options });
+    const game = new FrozenLakeGame(lakeOf(rows), config, { layout: 0, dynamics: 0 });
+    return frozenLakeDemonstrator.reply(game, actionsLeft, { babble: 0, noise: 0 }, () => 0);
+  };
+
+  test("takes the two best steps, of which the thought names the first", () => {
+    expect(reply(["SFG", "FFF", "FFF"], { isSlippery: false }, 2)).toBe(
+      "<think>go Right</think><answer>Right || Right</answer>",
+    );
+  });
+
+  test.each([
+    ["reaches the goal", ["SG", "FF"], { isSlippery: false }, 1, "Right"],
+    ["reaches the goal with actions left", ["FH", "SG"], { successRate: 0.8 }, 2, "Right"],
+    // Down may slip to the goal, at its side.
+    ["uses up the actions", ["SG", "FF"], {}, 1, "Down"],
+    ["leads into a hole", ["FHF", "FSG", "FHF"], {}, 2, "Down"],
+  ])("takes one step where it %s", (_, rows, options, actionsLeft, step) => {
+    expect(reply(rows, options, actionsLeft)).toBe(`<think>go ${step}</think><answer>${step}</answer>`);
+  });
+
+  test("tries anything where the goal is out of reach", () => {
+    expect(reply(["SFG", "FFF", "FFF"], { isSlippery: false }, 1)).toBe("<think>try Left</think><answer>Left</answer>");
+  });
+});
+
+test("the brief observation has the cells, and with coordinates where the player started", () => {
+  const told = (tag: string, options: object) => {
+    const made = envTag(tag, options);
+    const observation = openLocal(made, { layout: 5, dynamics: 5 }).render();
+    return { observation, brief: made.brief(observation) };
+  };
+  const grid = told("FrozenLake", {});
+  expect(grid.brief).toBe(grid.observation.replaceAll("\n", ""));
+  const coord = told("CoordFrozenLake", { observationFormat: "coord" });
+  expect(`Board size: 4 rows x 4 cols (zero-indexed).\n${coord.brief}`).toBe(coord.observation);
+  const { lake } = open({ p: 0.9 }, 5, 5);
+  const both = told("CoordFrozenLake", {});
+  const cells = both.observation.split("Grid Map: \n")[1]!.replaceAll("\n", "");
+  expect(both.brief).toBe(`${cells} ${Math.floor(lake.start / 4)},${lake.start % 4}`);
+});

@@ -1,11 +1,13 @@
 import { describe, expect, test } from "bun:test";
 import fc from "fast-check";
+import { envTag } from "../../envs/registry.ts";
 import { SokobanConfig } from "../../envs/sokoban/config.ts";
 import { SokobanGame } from "../../envs/sokoban/game.ts";
 import { generateBoard } from "../../envs/sokoban/generate.ts";
 import { renderCoordinates, renderGrid } from "../../envs/sokoban/render.ts";
 import { type Board, boardOf } from "../../envs/sokoban/rules.ts";
 import { shortestPath } from "../../envs/sokoban/solve.ts";
+import { openLocal } from "../../envs/tag.ts";
 
 const SYMBOLS = SokobanConfig.parse({}).gridLookup;
 const simple = SokobanConfig.parse({ numBoxes: 1 });
@@ -162,4 +164,31 @@ test("coordinates name every target, and only what there is", () => {
   expect(renderCoordinates(drawn("#####\n#√S_#\n#X__#\n#####"))).toBe(
     "Board size: 4 rows x 5 cols (zero-indexed).\nTargets: (1, 1), (1, 2)\nBoxes: (2, 1)\nBoxes on target: (1, 1)\nPlayer on target: (1, 2)",
   );
+});
+
+test("the best possible is 1 where a shortest solution fits the actions, else 0", () => {
+  const tag = envTag("SimpleSokoban", {});
+  const game = new SokobanGame(drawn("######\n#PX_O#\n######"), simple);
+  expect([tag.best(game, 1), tag.best(game, 2), tag.best(game, 3)]).toEqual([0, 1, 1]);
+  expect(tag.best(new SokobanGame(drawn("#####\n#X__#\n#_PO#\n#####"), simple), 100)).toBe(0);
+});
+
+test("the brief observation has the cells within the walls, or all coordinates", () => {
+  const told = (tag: string, options: object) => {
+    const made = envTag(tag, options);
+    const observation = openLocal(made, { layout: 5, dynamics: 5 }).render();
+    return { observation, brief: made.brief(observation) };
+  };
+  const inner = (grid: string) =>
+    grid
+      .split("\n")
+      .slice(1, 5)
+      .map((row) => row.slice(1, 5))
+      .join("");
+  const grid = told("SimpleSokoban", {});
+  expect(grid.brief).toBe(inner(grid.observation));
+  const both = told("CoordSokoban", {});
+  expect(both.brief).toBe(inner(both.observation.split("Grid Map: \n")[1]!));
+  const coord = told("CoordSokoban", { observationFormat: "coord" });
+  expect(`Board size: 6 rows x 6 cols (zero-indexed).\n${coord.brief}`).toBe(coord.observation);
 });
