@@ -78,6 +78,11 @@ describe("Pcg64", () => {
     expect([before, mixed.next32()]).toEqual(first);
   });
 
+  test("draws an integer below a power of two from the first bits of a 32-bit draw", () => {
+    const [random, plain] = [new Pcg64(3), new Pcg64(3)];
+    expect(times(50, () => random.integers(2 ** 31))).toEqual(times(50, () => Math.floor(plain.next32() / 2)));
+  });
+
   test("draws integers in range, and every one of them", () => {
     const random = new Pcg64(1);
     expect(new Set(times(400, () => random.integers(7)))).toEqual(new Set([0, 1, 2, 3, 4, 5, 6]));

@@ -101,6 +101,7 @@ describe("a retrieval server", () => {
       ["/retrieve", { query: "author of Émile", top_k: 2 }],
     ]);
     expect(await game.act("finish[Jean Jacques Rousseau]")).toMatchObject({ done: true, success: true, valid: true });
+    await expect(game.act("finish[again]")).rejects.toThrow("this question is answered; open a new one");
   });
 
   test("of Search-R1 gets the requests of its own client", async () => {
@@ -167,6 +168,10 @@ describe("SearchQAMock", () => {
     expect((await evaluatePlayer(tag, tag.random, options)).success).toBeWithin(0.01, 0.3);
   });
 
+  test("takes no file, which it would not read", () => {
+    expect(() => open({ mock: true })).toThrow("the made-up world of mock has its own questions; leave dataPath out");
+  });
+
   test("asks other questions in training than in validation", () => {
     const tag = envTag("SearchQAMock");
     const asked = (first: number) =>
@@ -182,6 +187,22 @@ test("SearchQA says which file it lacks, and how to get it", () => {
     /^SearchQA needs a file: write HotpotQA .* set env\.options\.dataPath to it$/,
   );
   expect(() => open({ dataPath: join(folder, "absent.parquet") })).toThrow("there is no file");
+});
+
+test("wordRetriever ranks a rare word above common ones, and gives at most as many documents as asked for", async () => {
+  const retriever = wordRetriever(["a red house", "a red boat", "a red house and a red boat", "a green owl"]);
+  const found = async (query: string, count: number) =>
+    (await retriever.search(query, count, new AbortController().signal)).map(({ id }) => id);
+  expect(await found("red owl", 2)).toEqual(["doc_4", "doc_1"]);
+  expect(await found("nothing", 5)).toEqual([]);
+});
+
+test("documents are cut after as many characters as Python counts", () => {
+  const shown = (content: string, max: number) => documentsText([{ id: "d", content, score: 1 }], max).split("\n")[1];
+  const owls = "🦉".repeat(800);
+  expect([shown(owls, 4000), shown(`${owls}x`, 4000)]).toEqual([owls, `${owls}...`]);
+  const header = "[Document 1] (ID: d, Score: 1.000)\n".length;
+  expect([shown("abcd", header + 4), shown("abcd", header + 3)]).toEqual(["abcd", "abc..."]);
 });
 
 test("pythonFixed rounds ties to even, and nothing else differently from toFixed", () => {
