@@ -101,6 +101,6 @@ export class SearchGame implements OutsideGame {
       ...this.question.answers.map((expected) => answerScore(answer, expected.trim(), f1Threshold)),
     );
     const reward = score > 0 ? correctReward * score : incorrectReward;
-    return { reward, success: score === 1 || reward > 0 };
+    return { reward, success: score > 0 };
   }
 }

@@ -189,6 +189,16 @@ test("SearchQA says which file it lacks, and how to get it", () => {
   expect(() => open({ dataPath: join(folder, "absent.parquet") })).toThrow("there is no file");
 });
 
+test("a wrong answer is no success, whatever it earns", async () => {
+  const finished = async (answer: string, options: object) => {
+    const game = open(options, 0, "SearchQAMock") as SearchGame;
+    return game.act(`finish[${answer === "" ? game.question.answers[0]! : answer}]`);
+  };
+  const paid = { dataPath: null, correctReward: 0, incorrectReward: 0.1 };
+  expect(await finished("no such answer", paid)).toMatchObject({ reward: 0.1, success: false });
+  expect(await finished("", paid)).toMatchObject({ reward: 0, success: true });
+});
+
 test("wordRetriever ranks a rare word above common ones, and gives at most as many documents as asked for", async () => {
   const retriever = wordRetriever(["a red house", "a red boat", "a red house and a red boat", "a green owl"]);
   const found = async (query: string, count: number) =>
