@@ -106,7 +106,8 @@ export class CountdownGame implements LanguageGame {
     if (this.#message !== null) throw new Error("this Countdown is over; open a new one");
     const reward = scoreCountdown(this.instance, action, this.#config.score, this.#config.formatScore);
     this.#message = `Your answer get ${reward} points.`;
-    const success = reward === this.#config.score;
+    // Two of the configured rewards may be equal.
+    const success = scoreCountdown(this.instance, action, 1, 0) === 1;
     return {
       reward,
       done: true,

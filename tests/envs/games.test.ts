@@ -11,6 +11,7 @@ import {
 import { Config2048, Game2048, slide } from "../../envs/game-2048/game.ts";
 import { metaMathLabel, QuestionGame } from "../../envs/questions/game.ts";
 import { envTag } from "../../envs/registry.ts";
+import { PythonRandom } from "../../envs/rng/mt19937.ts";
 import { isSolved, SOLVED, solveCube, TURNS, turned, turns } from "../../envs/rubik/cube.ts";
 import type { RubikGame } from "../../envs/rubik/game.ts";
 import { answerScore } from "../../envs/search/answer.ts";
@@ -94,6 +95,26 @@ describe("Countdown", () => {
   });
 });
 
+test("a wrong result of Countdown is no success, though it earns as much as the right one", () => {
+  const act = (answer: string, options: object) =>
+    new CountdownGame({ target: 98, nums: [44, 19, 35] }, CountdownConfig.parse(options)).act(answer);
+  expect(act("44 - 19 + 35", { formatScore: 1 })).toMatchObject({ reward: 1, success: false });
+  expect(act("5", { score: 0 })).toMatchObject({ reward: 0, success: false });
+  expect(act("44 + 19 + 35", { score: 0 })).toMatchObject({ reward: 0, success: true });
+});
+
+test("random play of Countdown uses each number once", () => {
+  const tag = envTag("Countdown");
+  for (let layout = 0; layout < 50; layout++) {
+    const game = openLocal(tag, { layout, dynamics: 0 }) as CountdownGame;
+    const uniform = new PythonRandom(layout);
+    const text = String(tag.random(game, 1, () => uniform.random()));
+    // Neither a sign before the first number nor a missing operator.
+    expect(text).toMatch(/^\d+( [-+*/] \d+)+$/);
+    expect(game.act(text).reward).toBeGreaterThan(0);
+  }
+});
+
 describe("2048", () => {
   const open = (options: object, dynamics = 1) => new Game2048(Config2048.parse(options), { layout: 123, dynamics });
 
@@ -167,6 +188,16 @@ describe("the 2x2 cube", () => {
         expect(state).toEqual(SOLVED.map((_, sticker) => sticker));
         expect(turned(turned(SOLVED, all[i]!), all[i ^ 1]!)).toEqual([...SOLVED]);
       }
+    }
+  });
+
+  test("can at best be solved if the actions suffice", () => {
+    const tag = envTag("rubikscube", { scrambleDepth: 2 });
+    for (let layout = 0; layout < 10; layout++) {
+      const game = openLocal(tag, { layout, dynamics: 0 }) as RubikGame;
+      const { length } = solveCube(game.state, game.turns, 2)!;
+      const best = [length - 1, length, length + 1].map((actions) => tag.best(game, actions));
+      expect(best).toEqual([0, 1, 1]);
     }
   });
 
