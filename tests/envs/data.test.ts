@@ -41,6 +41,11 @@ describe("readRows", () => {
     }
   });
 
+  test("refuses lines that are not UTF-8, after those before them", async () => {
+    const path = await file("latin.jsonl", Uint8Array.from(Buffer.from('{"text": "\xe9"}', "latin1")));
+    expect(() => [...readRows(path, z.object({ text: z.string() }))]).toThrow(/latin\.jsonl: .*(UTF-8|not valid)/i);
+  });
+
   test("reads the lines that were written, however they fall on its chunks", () => {
     const text = fc.string({ unit: fc.constantFrom("a", "é", "語", "\\n", " "), maxLength: 40 });
     const lines = fc.array(fc.record({ text }), { minLength: 1, maxLength: 60 });
@@ -259,6 +264,12 @@ describe("splits", () => {
     expect(none([], "all")).toThrow("a.jsonl: has no usable row; an env needs one at least");
     const kept = Array.from({ length: 40 }, (_, i) => `${i}`).find((item) => splitOfItem(item) === "validation")!;
     expect(none([kept], "train")).toThrow("none of 1 usable rows is in the split train; set split to all");
+  });
+
+  test("are the same in every version, so that no later run trains on what an earlier one kept", () => {
+    const numbers = Array.from({ length: 60 }, (_, i) => i);
+    const kept = numbers.filter((i) => splitOfItem(`What is ${i} + ${i}?`) === "validation");
+    expect(kept).toEqual([3, 15, 16, 18, 29, 39, 45, 52, 54]);
   });
 
   test("keep an eighth for validation, of any kind of text", () => {

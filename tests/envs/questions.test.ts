@@ -1,4 +1,5 @@
-import { describe, expect, test } from "bun:test";
+import { afterAll, describe, expect, test } from "bun:test";
+import { writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { signedSolution } from "../../envs/countdown/game.ts";
 import { questions, statedAnswer } from "../../envs/questions/data-set.ts";
@@ -11,6 +12,10 @@ import {
   ragenNumber,
 } from "../../envs/questions/judge.ts";
 import { envTag } from "../../envs/registry.ts";
+import { openLocal } from "../../envs/tag.ts";
+import { removeTemporaryFolders, temporaryFolder } from "../scripts/temporary.ts";
+
+afterAll(removeTemporaryFolders);
 
 const fixture = (name: string) => join(import.meta.dir, "data", name);
 
@@ -114,6 +119,33 @@ describe("data sets", () => {
         .map(({ text }) => text)
         .sort(),
     );
+  });
+});
+
+describe("a row without an answer", () => {
+  const folder = temporaryFolder();
+  const file = (name: string, ...rows: object[]) => {
+    const path = join(folder, name);
+    writeFileSync(path, rows.map((row) => JSON.stringify(row)).join("\n"));
+    return path;
+  };
+
+  test("of MetaMathQA is a question that nothing answers", () => {
+    const dataPath = file("metamath.jsonl", { query: "1 + 1?", response: "It is 2." });
+    const tag = envTag("MetamathQA", { dataPath, split: "all" });
+    const game = openLocal(tag, { layout: 1, dynamics: 0 });
+    expect([tag.best(game, 1), tag.optimal!(game, 1, () => 0), tag.random(game, 1, () => 0)]).toEqual([0, "", ""]);
+    expect(game.act("2" as never)).toMatchObject({ success: false, reward: 0 });
+    const answered = file("answered.jsonl", { query: "1 + 1?", response: "It is 2.\nThe answer is: 2" });
+    const other = envTag("MetamathQA", { dataPath: answered, split: "all" });
+    expect(other.best(openLocal(other, { layout: 1, dynamics: 0 }), 1)).toBe(1);
+  });
+
+  test("of GSM8K is an error that shows it", () => {
+    const path = file("gsm8k.jsonl", { question: "1 + 1?", answer: "It is 2." });
+    expect(() => questions("gsm8k", path, "all", false)).toThrow(`${path}: no #### before the result in "It is 2."`);
+    const padded = file("padded.jsonl", { question: "1 + 1?", answer: "It is.\n####  TWO " });
+    expect(questions("gsm8k", padded, "all", false)[0]!.answer).toBe("two");
   });
 });
 
