@@ -100,6 +100,21 @@ describe("WebShop's files", () => {
     expect(catalogue.goal(0).instruction).toMatch(/^i want a navy shirt, and price lower than [345]0\.00 dollars$/);
   });
 
+  test("draw a price between the two that a product has", () => {
+    expect(bought("B000000003").priceTag).toBe("$15.0 to $20.5");
+    expect(bought("B000000003").price).toBeWithin(15, 20.5);
+  });
+
+  test("give no goal without attributes, whose reward would be no number", async () => {
+    const known = Object.entries(golden.attributes).map(([asin, own]) => [
+      asin,
+      { ...own, instruction_attributes: [] },
+    ]);
+    await Bun.write(join(folder, "items_ins_v2_none.json"), JSON.stringify(Object.fromEntries(known)));
+    const shop = readShop({ ...files, people: null, attributes: join(folder, "items_ins_v2_none.json") }, null);
+    expect(shop.flatMap(({ requests }) => requests)).toEqual([]);
+  });
+
   test("are read no further than asked", () => {
     expect(readShop({ ...files, people: null }, 2).map(({ asin }) => asin)).toEqual(["B000000001", "B000000002"]);
   });
@@ -107,6 +122,7 @@ describe("WebShop's files", () => {
   test.each([
     ["[{}]", /items_shuffle_bad\.json, product 1: asin: /],
     [JSON.stringify([{ ...golden.items[0], pricing: "$cheap" }]), /product B000000001 has the price "\$cheap"/],
+    [JSON.stringify([{ ...golden.items[0], pricing: "$1.00$x" }]), /product B000000001 has the price "\$1\.00\$x"/],
     ["[1", /items_shuffle_bad\.json: ends in the middle/],
   ])("that are broken are refused: %s", async (text, message) => {
     const path = join(folder, "items_shuffle_bad.json");
@@ -223,6 +239,15 @@ describe("reward", () => {
     const band = (value: number) => [0, 0.1, 0.2].filter((limit) => value > limit).length;
     expect(band(score)).toBe(band(spacy));
   });
+
+  test.each([{ title: "A SLIM FIT" }, { bullets: ["SLIM FIT"] }, { description: "SLIM FIT" }, {}])(
+    "finds an attribute in any case, in %j",
+    (shown) => {
+      const plain = { ...products[0]!, title: "", bullets: [], description: "", attributes: [], ...shown };
+      const goal = { ...goalOf(golden.goals[0]!), attributes: ["slim fit"] };
+      expect(purchaseReward({ product: plain, options: new Map() }, goal).attributes).toBe(Object.keys(shown).length);
+    },
+  );
 
   // thefuzz 0.22's token_set_ratio of each pair.
   test.each([
