@@ -105,6 +105,33 @@ describe("early stops", () => {
     ]);
   });
 
+  /** Kind and tone of the notice of the first thing that is due, and whether it is recorded as the end of the run. */
+  const firstDue = (config: object, point: (update: number) => Measured) => {
+    let state = HEALTH_START;
+    for (let update = 1; update <= 60; update++) {
+      const one = checkup(state, point(update), HealthConfig.parse(config));
+      state = one.state;
+      if (one.due === null) continue;
+      const { good, kind } = one.notices.at(-1)!;
+      return { good, kind, ends: one.metrics["health/stopped_early"] };
+    }
+    return null;
+  };
+
+  test("are told and recorded apart from rungs, and as good news if the task is solved", () => {
+    const empty = (): Measured => ({ success: 0.2, rewardStd: 1, groupsKept: 0 });
+    expect(firstDue({ stopEarly: ["empty_filtered_steps"] }, empty)).toEqual({
+      good: false,
+      kind: "early-stop",
+      ends: 1,
+    });
+    const solved = { good: true, kind: "early-stop", ends: 1 } as const;
+    expect(firstDue({ stopEarly: ["solved"] }, validated(10, 1, 1))).toEqual(solved);
+    const rung = { good: false, kind: "intervention" } as const;
+    expect(firstDue({ ladder: ["raise-entropy"], stopEarly: [] }, trapped)).toEqual({ ...rung, ends: undefined });
+    expect(firstDue({ ladder: ["stop"], stopEarly: [] }, trapped)).toEqual({ ...rung, ends: 1 });
+  });
+
   test("do not mistake a solved task for a dead one", () => {
     const solved = (): Measured => ({ success: 0.95, rewardStd: 0, groupsKept: 0 });
     expect(dues(HealthConfig.parse({ stopEarly: ["empty_filtered_steps"] }), 30, solved).found).toEqual([]);
