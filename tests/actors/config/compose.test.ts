@@ -1,0 +1,20 @@
+/** Settings that other settings choose. */
+import { expect, test } from "bun:test";
+import { composeRunConfig } from "../../../actors/config/compose.ts";
+
+const layoutOf = (...prompts: object[]) =>
+  composeRunConfig(prompts.map((prompt, i) => ({ source: `layer ${i}`, values: { prompt } }))).prompt.layout;
+
+test.each(["ragen-v1", "ragen-v2"] as const)(
+  "compat %s sets its layout, unless the same or a higher layer sets one",
+  (compat) => {
+    expect(layoutOf({ compat })).toBe(compat);
+    expect(layoutOf({ layout: "compact" }, { compat })).toBe(compat);
+    expect(layoutOf({ compat, layout: "compact" })).toBe("compact");
+    expect(layoutOf({ compat }, { layout: "compact" })).toBe("compact");
+  },
+);
+
+test("compat strict leaves the layout as it is", () => {
+  expect(layoutOf({ layout: "ragen-v2" }, { compat: "strict" })).toBe("ragen-v2");
+});
