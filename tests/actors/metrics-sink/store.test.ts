@@ -139,6 +139,18 @@ describe("Store", () => {
     store.close();
   });
 
+  test("gives episodes that could not be played as they came", () => {
+    const store = open();
+    const rows = (["envError", "aborted"] as const).map((status) => ({
+      ...playedRow({ episode: status }),
+      outcome: { status, detail: `why ${status}` },
+      advantage: null,
+    }));
+    store.write({ ...nothing, episodes: rows });
+    expect([1, 2].map((id) => store.episode(id)!.row.outcome)).toEqual(rows.map(({ outcome }) => outcome));
+    store.close();
+  });
+
   test("takes all of a batch or none of it", () => {
     const store = open();
     const point = { name: "train/success", actor: "learner", step: 1, value: 0.5 };

@@ -59,6 +59,7 @@ describe("a run", () => {
     });
     // Minutes of reinforcement begin with its first validation, and the report's own is not in them.
     expect(report!.minutes).toBeCloseTo(10 / 60, 9);
+    expect(report!.updatesPerMinute).toBeCloseTo(36, 9);
     expect(report!.minutesInAll).toBeCloseTo(11 / 60, 9);
     expect(stage.saved.at(-1)!.minutesInAll).toBeCloseTo(10 / 60, 9);
     expect(stage.warnings).toEqual([]);
