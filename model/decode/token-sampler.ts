@@ -105,7 +105,6 @@ export class TokenSampler {
     let last = 0;
     for (let token = 0; token < weights.length; token++) {
       const weight = weights[token]!;
-      if (weight === 0) continue;
       passed += weight;
       last = token;
       if (passed > mark) break;

@@ -203,6 +203,26 @@ describe.each(models)("a decoder with %s", (_, config) => {
   });
 });
 
+test("first prompts whose tokens have the same digits are two prompts", async () => {
+  const together = await make(wide).append(
+    [0, 1],
+    [
+      [1, 11],
+      [11, 1],
+    ],
+  );
+  expect(bits(row(together, 1))).not.toEqual(bits(row(together, 0)));
+});
+
+test("a sequence keeps no more tokens than it has", async () => {
+  const decoder = make(wide);
+  await decoder.append([2], [tokens(1, 5)]);
+  for (const length of [6, -1, 1.5])
+    expect(() => decoder.truncate(2, length)).toThrow(`slot 2: cannot keep ${length} of 5 tokens`);
+  decoder.truncate(2, 3);
+  expect(decoder.length(2)).toBe(3);
+});
+
 describe("an append of many tokens", () => {
   const appended = async (count: number, length: number) => {
     const { names, watched } = watch();
@@ -219,6 +239,12 @@ describe("an append of many tokens", () => {
   ])("computes %p sequences of %p tokens in batches of at most 512 tokens", async (count, length, batches) => {
     const { names } = await appended(count, length);
     expect(names).toEqual(batches.map((batch) => `decode: append ${batch}`));
+  });
+
+  test("may end one sequence where another goes on", async () => {
+    const decoder = make(wide, 4, 520);
+    await decoder.append([0, 1], [tokens(1, 512), tokens(2, 513)]);
+    expect([decoder.length(0), decoder.length(1)]).toEqual([512, 513]);
   });
 
   test("gives the logits of the whole sequence", async () => {
@@ -238,6 +264,16 @@ describe("a decoder's parameters", () => {
     const fresh = new Decoder(engine, wide, other, { slots: 8, capacity: 40 });
     const after = await decoder.append([0], [tokens(1, 5)]);
     expect(bits(after)).toEqual(bits(await fresh.append([0], [tokens(1, 5)])));
+    // A step that ran before takes them too.
+    const stepped = async (decoder: Decoder) => bits((await decoder.step(Int32Array.of(7, -1, -1, -1))).slice(0, 24));
+    const again = await stepped(decoder);
+    expect(again).toEqual(await stepped(fresh));
+    decoder.setParameters(parametersOf(wide).flat);
+    decoder.clear(0);
+    await decoder.append([0], [tokens(1, 5)]);
+    const first = make(wide);
+    await first.append([0], [tokens(1, 5)]);
+    expect(await stepped(decoder)).toEqual(await stepped(first));
     expect(farthest(after, before)).toBeGreaterThan(0.1);
   });
 });

@@ -127,23 +127,26 @@ describe("a reply", () => {
     expect(await writer.reply("s", { ...asked, stops: [only!] })).toMatchObject({ tokens: [only], cut: false });
   });
 
-  test.each([0, 1, 3, 7, 10])("to a sequence of which only %p tokens are kept is one to these alone", async (keep) => {
-    const writer = generator();
-    writer.open("s");
-    const all = [3, 4, 5, 6, 7];
-    all.push(...(await writer.reply("s", request("s", all, { stops: [], tokensMax: 6 }))).tokens);
-    expect(writer.length("s")).toBe(11);
-    const asked = request("s", [8, 9], { keep, coinsFrom: 40, stops: [], tokensMax: 5 });
-    const expected = slowReply(all.slice(0, keep), asked);
-    const reply = await writer.reply("s", asked);
-    expect(reply.tokens).toEqual(expected.tokens);
-    expect(farthest(reply.logProbs, expected.logProbs)).toBeLessThan(2e-5);
-    expect(writer.length("s")).toBe(keep + 7);
-    // What follows is appended as ever.
-    const before = [...all.slice(0, keep), 8, 9, ...reply.tokens];
-    const next = request("s", [10], { coinsFrom: 40, tokensMax: 4 });
-    expect((await writer.reply("s", next)).tokens).toEqual(slowReply(before, next).tokens);
-  });
+  test.each([0, 1, 3, 7, 10, 11])(
+    "to a sequence of which only %p tokens are kept is one to these alone",
+    async (keep) => {
+      const writer = generator();
+      writer.open("s");
+      const all = [3, 4, 5, 6, 7];
+      all.push(...(await writer.reply("s", request("s", all, { stops: [], tokensMax: 6 }))).tokens);
+      expect(writer.length("s")).toBe(11);
+      const asked = request("s", [8, 9], { keep, coinsFrom: 40, stops: [], tokensMax: 5 });
+      const expected = slowReply(all.slice(0, keep), asked);
+      const reply = await writer.reply("s", asked);
+      expect(reply.tokens).toEqual(expected.tokens);
+      expect(farthest(reply.logProbs, expected.logProbs)).toBeLessThan(2e-5);
+      expect(writer.length("s")).toBe(keep + 7);
+      // What follows is appended as ever.
+      const before = [...all.slice(0, keep), 8, 9, ...reply.tokens];
+      const next = request("s", [10], { coinsFrom: 40, tokensMax: 4 });
+      expect((await writer.reply("s", next)).tokens).toEqual(slowReply(before, next).tokens);
+    },
+  );
 
   test("may fill a sequence to its last place, because its last token is not fed", async () => {
     const writer = generator();
@@ -232,6 +235,82 @@ test("a step computes rows for the sequences that write, not for those that wait
   expect(rows).toEqual([12]);
 });
 
+test("a sequence that waits goes on in the slot that a step gave it", async () => {
+  const writer = generator();
+  const names = Array.from({ length: SLOTS }, (_, i) => `s${i}`);
+  for (const name of names) writer.open(name);
+  const all = await Promise.all(names.map((name) => writer.reply(name, request(name, [3, 4], { tokensMax: 2 }))));
+  // The last writes alone, in the first slot; the first waits in the last one.
+  await writer.reply(names[5]!, request(names[5]!, [5], { tokensMax: 3, stops: [] }));
+  const next = request("s0", [6], { tokensMax: 4, stops: [] });
+  expect((await writer.reply("s0", next)).tokens).toEqual(slowReply([3, 4, ...all[0]!.tokens], next).tokens);
+});
+
+describe("with a decoder on another thread, whose sequences cannot move,", () => {
+  /** All tokens are equally likely. @param broken  the step at which slot 0 gets NaN */
+  function elsewhere(broken = -1) {
+    const lengths = new Int32Array(SLOTS);
+    const fed: number[][] = [];
+    let [running, most] = [0, 0];
+    const later = async (rows: number) => {
+      most = Math.max(most, ++running);
+      await new Promise((next) => setImmediate(next));
+      running--;
+      return new Float32Array(rows * tinyModel.vocabulary);
+    };
+    const decoder = {
+      canMove: false,
+      length: (slot: number) => lengths[slot]!,
+      room: (slot: number) => CAPACITY - lengths[slot]!,
+      clear: (slot: number) => lengths.fill(0, slot, slot + 1),
+      wipe: (slot: number) => lengths.fill(0, slot, slot + 1),
+      append(slots: number[], tokens: number[][]) {
+        for (const [i, slot] of slots.entries()) lengths[slot]! += tokens[i]!.length;
+        return later(slots.length);
+      },
+      async step(tokens: Int32Array) {
+        fed.push([...tokens]);
+        for (const [slot, token] of tokens.entries()) if (token >= 0) lengths[slot]! += 1;
+        const logits = await later(tokens.length);
+        return fed.length === broken ? logits.fill(Number.NaN, 0, 1) : logits;
+      },
+    };
+    const writer = new Generator(decoder as unknown as Decoder, tinyModel.vocabulary, SLOTS);
+    return { writer, fed, most: () => most };
+  }
+
+  test("one step is computed at a time, whatever is asked meanwhile", async () => {
+    const { writer, most } = elsewhere();
+    const ask = (name: string) => {
+      writer.open(name);
+      return writer.reply(name, request(name, [3], { stops: [], tokensMax: 5 }));
+    };
+    const first = ask("first");
+    await writer.written("first", 1);
+    const replies = await Promise.all([first, ask("second"), ask("third")]);
+    expect(replies.map(({ tokens }) => tokens.length)).toEqual([5, 5, 5]);
+    expect(most()).toBe(1);
+  });
+
+  test("a step computes a lone sequence where it is", async () => {
+    const { writer, fed } = elsewhere();
+    for (let i = 0; i < SLOTS; i++) writer.open(`s${i}`);
+    await writer.reply("s5", request("s5", [3], { stops: [], tokensMax: 2 }));
+    expect(fed.map((tokens) => tokens.length)).toEqual([6]);
+  });
+
+  test("a reply that failed gets no further tokens, and its sequence is empty", async () => {
+    const { writer, fed } = elsewhere(2);
+    for (const name of ["bad", "good"]) writer.open(name);
+    const bad = writer.reply("bad", request("bad", [3], { stops: [], tokensMax: 6 }));
+    const good = writer.reply("good", request("good", [3], { stops: [], tokensMax: 6 }));
+    await expect(bad).rejects.toThrow("every logit must be finite");
+    expect((await good).tokens.length).toBe(6);
+    expect(fed.slice(2).map(([first]) => first)).toEqual([-1, -1, -1]);
+    expect(writer.length("bad")).toBe(0);
+  });
+});
+
 test("a reply can be read while it is written", async () => {
   const writer = generator();
   writer.open("read");
@@ -280,6 +359,11 @@ describe("a sequence", () => {
       "of no tokens",
       { tokensMax: 0 },
       "sequence s: the prompt has 2 tokens and tokensMax is 0; both must be at least 1",
+    ],
+    [
+      "of one token and a half",
+      { tokensMax: 1.5 },
+      "sequence s: the prompt has 2 tokens and tokensMax is 1.5; both must be at least 1",
     ],
     ["behind more than there is", { keep: 1 }, "sequence s: cannot keep 1 of 0 tokens"],
     [

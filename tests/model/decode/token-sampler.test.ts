@@ -91,6 +91,16 @@ describe("TokenSampler", () => {
     expect(drawn(new Float32Array(4), { ...plain, topK: 3 })).toEqual([0.333, 0.334, 0.333, 0]);
   });
 
+  test("gives a coin on the edge of two tokens to the second, and stops at exactly top-p", () => {
+    const sampler = new TokenSampler(3);
+    const row = Float32Array.of(0, 0, -9);
+    expect(sampler.sample(row, 0, 0.5, { ...plain, topK: 2 }).token).toBe(1);
+    expect(new TokenSampler(2).sample(new Float32Array(2), 0, 0.5, plain).token).toBe(1);
+    // The first token has the weight 0.
+    expect(new TokenSampler(2).sample(Float32Array.of(-1e5, 0), 0, 0, plain).token).toBe(1);
+    expect(drawn(new Float32Array(4), { ...plain, topP: 0.5 })).toEqual([0.5, 0.5, 0, 0]);
+  });
+
   test("applies top-p to what top-k left", () => {
     // Of the best two, 5/8 and 3/8: 0.6 needs the first only, though 0.5 < 0.6 of all.
     expect(drawn(logits(0.15, 0.5, 0.05, 0.3), { temperature: 1, topK: 2, topP: 0.6 })).toEqual([0, 1, 0, 0]);
