@@ -101,6 +101,11 @@ describe("writeSafetensors", () => {
       [["w", { ...one, shape: [2, 3] }]],
       'cannot write tensor "w": shape [2,3] takes 6 values, found 1',
     ],
+    [
+      "more values than the shape has",
+      [["w", { ...one, values: Float32Array.of(1, 2) }]],
+      'cannot write tensor "w": shape [1] takes 1 values, found 2',
+    ],
   ])("refuses %s", (_, tensors, message) => {
     expect(() => writeSafetensors(tensors)).toThrow(message);
   });
@@ -167,6 +172,20 @@ describe("readSafetensors", () => {
     expect(bits.every((word, i) => word === ((i + 3) % 0x7f80) << 16)).toBeTrue();
   });
 
+  test("refuses to read values behind a tensor's end", async () => {
+    const bytes = writeSafetensors([["w", { shape: [2], values: Float32Array.of(3, 4) }]]);
+    const source = await SafetensorsSource.open(inMemory(bytes));
+    await expect(source.read("w", new Float32Array(2), 1)).rejects.toThrow("w [2] has no 2 values from 1 on");
+  });
+
+  test("reads a tensor without values that begins where another does", () => {
+    const { tensors } = readSafetensors(file({ a: f32(0, 8), b: f32(0, 0) }, zeros(8)), "f");
+    expect([...tensors].map(([name, { values }]) => [name, values.length])).toEqual([
+      ["b", 0],
+      ["a", 2],
+    ]);
+  });
+
   test("keeps its arrays when the bytes are overwritten", () => {
     const bytes = writeSafetensors([["w", { shape: [2], values: Float32Array.of(3, 4) }]]);
     const { tensors } = readSafetensors(bytes, "f");
@@ -182,10 +201,14 @@ describe("readSafetensors", () => {
     expect([...tensors.get("w")!.values]).toEqual([3, 4]);
   });
 
+  const badName = file({ "?": f32(0, 0) });
+  badName[badName.indexOf("?".charCodeAt(0))] = 0xff;
   test.each<[string, Uint8Array, string]>([
     ["an empty file", zeros(0), "0 bytes, but a safetensors file begins with 8"],
     ["a zip file", Uint8Array.from("PK\x03\x04data", (c) => c.charCodeAt(0)), "at most 100000000 are allowed"],
     ["a cut header", file({ w: f32(0, 4) }).subarray(0, 20), "bytes and 12 are left; the file was cut"],
+    ["a header cut by one byte", file({ w: f32(0, 0) }).subarray(0, -1), "are left; the file was cut"],
+    ["a name that is not UTF-8", badName, "its header is not JSON in UTF-8"],
     ["bad JSON", file("{nope"), "its header is not JSON in UTF-8"],
     ["bad UTF-8", file("{}", Uint8Array.of()).fill(0xff, 8), "its header is not JSON in UTF-8"],
     ["a list", file("[1]"), "its header must be a JSON object, found [1]"],
@@ -196,6 +219,13 @@ describe("readSafetensors", () => {
       file({ __metadata__: { epoch: 3 } }),
       "__metadata__ must be an object whose values are text",
     ],
+    ["a list of metadata", file({ __metadata__: ["a"] }), "__metadata__ must be an object whose values are text"],
+    [
+      "a dtype that every object has",
+      file({ w: { ...f32(0, 8), dtype: "toString" } }, zeros(8)),
+      'tensor "w" is toString; readable are F32, F16, BF16',
+    ],
+    ["too long a place", file({ w: f32(0, 12, [2]) }, zeros(12)), "takes 8 bytes, its offsets 0 to 12 hold 12"],
     [
       "another dtype",
       file({ w: { ...f32(0, 8), dtype: "I64" } }, zeros(8)),
