@@ -44,6 +44,9 @@ describe("scoreEpisodes", () => {
     expect(scored[0]!.earned.map((one) => one.toFixed(6))).toEqual(["0.800000", "1.300000"]);
     expect(scored[0]!.score).toBeCloseTo(2.1, 9);
     expect(overlongMean).toBeCloseTo(-0.8, 9);
+    const free = { ...played(0, [1, 2]), trajectory: { ...played(0, [1, 2]).trajectory, turns: [] } };
+    const both = scoreEpisodes([played(0, [1, 2]), free], { grouping: "state", method: "identity" }, overlong);
+    expect(both.overlongMean).toBeCloseTo(-0.4, 9);
   });
 
   test("normalizes the sum of it all within the group", () => {
