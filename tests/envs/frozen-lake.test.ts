@@ -172,6 +172,15 @@ describe("the demonstrator", () => {
     expect(reply(rows, options, actionsLeft)).toBe(`<think>go ${step}</think><answer>${step}</answer>`);
   });
 
+  test("babbles at most three actions, and no more than are left", () => {
+    const game = open({}, 1, 1);
+    const babbled = [1, 2, 10].map((left) => {
+      const reply = frozenLakeDemonstrator.reply(game, left, { babble: 1, noise: 0 }, () => 0.999);
+      return /<answer>(.*)<\/answer>/.exec(reply)![1]!.split(" || ").length;
+    });
+    expect(babbled).toEqual([1, 2, 3]);
+  });
+
   test("tries anything where the goal is out of reach", () => {
     expect(reply(["SFG", "FFF", "FFF"], { isSlippery: false }, 1)).toBe("<think>try Left</think><answer>Left</answer>");
   });

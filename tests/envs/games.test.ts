@@ -95,6 +95,22 @@ describe("Countdown", () => {
   });
 });
 
+test.each([
+  ["the risky arm, by default", {}, "Dragon"],
+  ["the safe arm, if the risky one may cost something", { hiArmLoscore: -1, hiArmHiscoreProb: 0.5 }, "Phoenix"],
+  [
+    "the safe arm, if the risky one hardly pays",
+    { hiArmHiscore: 0, hiArmLoscore: 0.3, hiArmHiscoreProb: 0.9 },
+    "Phoenix",
+  ],
+])("a thought about a Bandit is true if it prefers %s", (_, options, better) => {
+  const tag = envTag("Bandit", options);
+  const observation = openLocal(tag, { layout: 1, dynamics: 1 }).render();
+  const judged = (name: string) =>
+    tag.reasoning!({ thought: `${name} pays more on average`, observation, actions: [name] });
+  expect(["Dragon", "Phoenix"].map(judged)).toEqual(better === "Dragon" ? [1, 0] : [0, 1]);
+});
+
 test("a wrong result of Countdown is no success, though it earns as much as the right one", () => {
   const act = (answer: string, options: object) =>
     new CountdownGame({ target: 98, nums: [44, 19, 35] }, CountdownConfig.parse(options)).act(answer);
