@@ -137,6 +137,8 @@ test("Qwen's upper layers slide if it says so, by layer_types or without", () =>
   const layer_types = ["sliding_attention", "full_attention"];
   expect(kindsOf({ use_sliding_window: true, layer_types })).toEqual(["sliding", "full"]);
   expect(kindsOf({ use_sliding_window: false })).toEqual([]);
+  // Qwen2 has biases of its own, and ignores this key.
+  expect(kindsOf({ attention_bias: true })).toEqual([]);
   expect(() => kindsOf({ layer_types: ["chunked_attention", "full_attention"] })).toThrow(
     "cannot use config.json: layer_types has chunked_attention; supported are full_attention, sliding_attention",
   );
@@ -145,4 +147,71 @@ test("Qwen's upper layers slide if it says so, by layer_types or without", () =>
 test("Mistral without a window, as version 0.3 has it, computes what Llama computes", () => {
   const mistral = readModelConfig({ ...small, model_type: "mistral", sliding_window: null }, "config.json");
   expect(mistral).toEqual(readModelConfig({ ...small, model_type: "llama" }, "config.json"));
+});
+
+const llama = { ...small, model_type: "llama" };
+test.each<[object, string]>([
+  [
+    { rope_parameters: { rope_type: "default" }, rope_scaling: { rope_type: "linear", factor: 2 } },
+    "rope_parameters and rope_scaling differ",
+  ],
+  [{ rope_parameters: { partial_rotary_factor: 0.5 } }, "partial_rotary_factor 0.5 is not supported; it must be 1"],
+  [{ mlp_bias: true }, "mlp_bias true; biases"],
+  [{ attention_bias: true }, "attention_bias true; biases"],
+  [{ attn_logit_softcapping: 50 }, "attn_logit_softcapping 50; soft caps"],
+  [{ final_logit_softcapping: 30 }, "final_logit_softcapping 30; soft caps"],
+  [{ use_bidirectional_attention: true }, "use_bidirectional_attention true; only causal"],
+  [{ quantization_config: { bits: 4 } }, "quantized weights cannot be trained"],
+  [{ rope_scaling: { rope_type: "yarn", factor: 2, mscale_all_dim: 1 } }, "yarn with mscale is not supported"],
+  [{ model_type: "smollm3", use_sliding_window: true }, "use_sliding_window true; layers without positions"],
+  ...[{ decoder_sparse_step: 2 }, { mlp_only_layers: [0] }].map((more): [object, string] => [
+    { ...more, model_type: "qwen3_moe", num_experts: 4, num_experts_per_tok: 2, moe_intermediate_size: 8 },
+    "leave layers without experts",
+  ]),
+])("refuses what would be computed otherwise: %p", (more, message) => {
+  expect(() => readModelConfig({ ...llama, ...more }, "config.json")).toThrow(message);
+});
+
+test("the rotation of sliding layers comes from rope_parameters", () => {
+  const sliding_attention = { rope_type: "default", rope_theta: 5000 };
+  const full_attention = { rope_type: "default", rope_theta: 7e5 };
+  const given = {
+    model_type: "gemma3_text",
+    sliding_window: 4,
+    rope_parameters: { sliding_attention, full_attention },
+  };
+  expect(readModelConfig({ ...small, ...given }, "config.json")).toMatchObject({
+    slidingRopeTheta: 5000,
+    ropeTheta: 7e5,
+  });
+});
+
+test("YaRN has the defaults of transformers", () => {
+  const yarn = (more: object) =>
+    readModelConfig(
+      { ...llama, max_position_embeddings: 128, rope_scaling: { type: "yarn", factor: 4, ...more } },
+      "config.json",
+    ).ropeScaling;
+  const attentionFactor = 0.1 * Math.log(4) + 1;
+  const expected = { kind: "yarn", factor: 4, originalLength: 128, betaFast: 32, betaSlow: 1, attentionFactor };
+  expect(yarn({})).toEqual({ ...expected, truncate: true } as never);
+  expect(yarn({ truncate: false, factor: 0.5 })).toMatchObject({ truncate: false, attentionFactor: 1 });
+});
+
+test("families have transformers' defaults for keys that config.json lacks", () => {
+  const { rope_theta: _, ...bare } = small;
+  const read = (model_type: string, more: object = {}) =>
+    readModelConfig({ ...bare, model_type, ...more }, "config.json");
+  expect(read("mistral")).toMatchObject({ window: 4096, layerKinds: ["sliding", "sliding"], ropeTheta: 10_000 });
+  expect(read("smollm3", { num_hidden_layers: 4 })).toMatchObject({
+    ropeTheta: 2_000_000,
+    tiedEmbedding: true,
+    layerKinds: ["full", "full", "full", "unrotated"],
+  });
+  expect(read("smollm3", { no_rope_layers: [0, 1] }).layerKinds).toEqual(["unrotated", "full"]);
+  expect(read("gemma3_text", { sliding_window: 4 })).toMatchObject({
+    scoreScale: 1 / 16,
+    ropeTheta: 1_000_000,
+    slidingRopeTheta: 10_000,
+  });
 });
