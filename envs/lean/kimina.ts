@@ -61,7 +61,7 @@ export async function checkLean(
   }
   const messages = response.messages ?? [];
   const errors = messages.filter(({ severity }) => severity.toLowerCase() === "error");
-  const assumed = (response.sorries ?? []).length > 0;
+  const assumed = (response.sorries ?? []).length > 0 || messages.some(isAssumed);
   return {
     messages,
     accepted: !assumed && errors.every(isUnsolved),
@@ -72,5 +72,8 @@ export async function checkLean(
 
 /** True for "unsolved goals", which every unfinished proof has. */
 export const isUnsolved = ({ data }: LeanMessage): boolean => /unsolved goals/i.test(data);
+
+/** True for Lean's warning of a declaration with a `sorry`. The server lists no `sorries` for `admit` and other tactics that make one. */
+const isAssumed = ({ data }: LeanMessage): boolean => /declaration uses ['`]sorry['`]/i.test(data);
 
 export const errorMessage = (data: string): LeanMessage => ({ severity: "error", data });

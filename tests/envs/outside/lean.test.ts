@@ -114,6 +114,21 @@ describe("a Kimina server", () => {
     expect(game.render()).toBe(opening);
   });
 
+  test.each(["'sorry'", "`sorry`"])("that warns of a declaration with %s has seen no proof", async (sorry) => {
+    // Its answer to `admit`: no sorries.
+    const messages = [{ severity: "warning", pos: { line: 1, column: 8 }, data: `declaration uses ${sorry}` }];
+    await using server = kimina(() => ({ response: { env: 1, messages } }));
+    const game = open({ url: server.url });
+    await game.start();
+    expect(await game.act("admit")).toEqual({
+      reward: -1.1,
+      done: false,
+      effective: false,
+      valid: false,
+      success: false,
+    });
+  });
+
   test("is no longer waited for once the episode is closed", () =>
     expectNoWaitOnceClosed((url) => open({ url }), "simp"));
 });
