@@ -39,12 +39,14 @@ export const ALGORITHMS = {
   },
   // Solved boards are imitated too, so no group is left out.
   "expert-iteration": { estimator: "expert-iteration", loss: "reinforce", filter: { strategy: "all" } },
-  // Groups without a spread of reward stay: after the first step they hold the policy near the policy that played them.
+  // Groups without a spread of reward stay: after the first step they hold the policy near the policy that played them. An entropy bonus
+  // outweighs q - p, which is small where a group's episodes differ much in probability.
   tpo: {
     estimator: "tpo",
     loss: "reinforce",
     aggregation: "seq-mean-token-sum-norm",
     filter: { strategy: "all" },
+    entropyCoefficient: 0,
   },
   "reinforce++": { estimator: "reinforce++", loss: "ppo" },
   "reinforce++-baseline": { estimator: "reinforce++-baseline", loss: "ppo" },
