@@ -3,7 +3,7 @@ import { checkLength } from "../learn/advantage/rows.ts";
 import { deviation, isConstantSum, mean, positionsBy, variance } from "../statistics.ts";
 
 export interface Spread {
-  /** Sample std of the raw reward within a group, mean over groups of at least two. */
+  /** Sample std of the raw reward within a group, mean over groups of at least two; 0 of a group whose rewards differ by rounding. */
   readonly rewardStd: number;
   /** Of those groups, the share whose rewards are all equal. */
   readonly zeroStdShare: number;
@@ -24,7 +24,7 @@ export function rewardSpread(rewards: ArrayLike<number>, groups: ArrayLike<numbe
   if (compared.length === 0) return null;
   const members = compared.map((rows) => rows.map((row) => rewards[row]!));
   return {
-    rewardStd: mean(members.map((own) => deviation(own))),
+    rewardStd: mean(members.map((own) => (isConstantSum(own) ? 0 : deviation(own)))),
     zeroStdShare: members.filter(isConstantSum).length / members.length,
   };
 }

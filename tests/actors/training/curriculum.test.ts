@@ -127,4 +127,17 @@ describe("a score", () => {
     expect(scoresAfter(by("reward"), {}, rich)["Bandit"]).toBeCloseTo(10 * (Math.SQRT1_2 / 2), 12);
     expect(scoresAfter(by("none"), {}, played)).toEqual({});
   });
+
+  test("is 0 where the rewards of a group differ only as sums in another order do, so no env gets groups for that", () => {
+    const failed = ["SimpleSokoban", "FrozenLake", "Bandit"].flatMap((env, number) =>
+      group(env, number, false, false).map((one, member) => {
+        const costs = env === "SimpleSokoban" ? [-0.1, -0.2, -0.3] : [0, 0, 0];
+        const turns = (member === 0 ? costs : costs.toReversed()).map((reward, end) => ({ end, reward, penalty: 0 }));
+        return { ...one, outcome: { ...one.outcome, trajectory: { ...one.outcome.trajectory, turns } } };
+      }),
+    );
+    const scores = scoresAfter(by("reward"), {}, failed);
+    expect(scores).toEqual({ SimpleSokoban: 0, FrozenLake: 0, Bandit: 0 });
+    expect(counts(groupEnvs(configOf(16, { by: "reward", groupsMin: 2 }), scores))).toEqual([6, 5, 5]);
+  });
 });

@@ -16,6 +16,7 @@ describe("rewardSpread", () => {
     const [one, other] = [0.1 + 0.2 + 0.3, 0.3 + 0.2 + 0.1];
     expect(one).not.toBe(other);
     expect(rewardSpread([one, other, 0, 1e-9], [0, 0, 1, 1])!.zeroStdShare).toBe(0.5);
+    expect(rewardSpread([one, other], [0, 0])).toEqual({ rewardStd: 0, zeroStdShare: 1 });
   });
 });
 
