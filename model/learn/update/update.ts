@@ -126,6 +126,7 @@ async function train(
   const size = typeof minibatch === "number" ? minibatch : Math.ceil(count / minibatch.parts);
   let steps = 0;
   let skipped: string | null = null;
+  const observations = { loss: 0, tokens: 0 };
   for (let epoch = 0; epoch < settings.epochs; epoch++) {
     for (let start = 0; start < count; start += size) {
       const indices = Array.from({ length: Math.min(size, count - start) }, (_, i) => start + i);
@@ -150,9 +151,14 @@ async function train(
         add(sums, valued.metrics);
       }
       if (!settings.trainPolicy) continue;
-      const { loss: _, ...result } = await policy.accumulate(objective, batches, inputs, settings.temperature);
-      // Reported without its weight. NaN, which the metrics leave out, if the env wrote nothing after a reply.
-      if (observationLoss > 0) result["observationLoss"]! /= observed === 0 ? 0 : observationLoss;
+      const {
+        loss: _,
+        observationLoss: weighted = 0,
+        ...result
+      } = await policy.accumulate(objective, batches, inputs, settings.temperature);
+      // A minibatch may have no token of the env, so the mean is over tokens and not over minibatches.
+      observations.loss += observed * weighted;
+      observations.tokens += observed;
       const step = await policy.step(settings.optimizer);
       if (step.applied) steps++;
       else skipped = `the gradient's norm is ${step.gradientNorm}; no step was taken`;
@@ -161,6 +167,8 @@ async function train(
   }
   const parts = settings.epochs * Math.ceil(count / size);
   const metrics = Object.fromEntries(Object.entries(sums).map(([name, sum]) => [name, sum / parts]));
+  // Reported without its weight, unless the env wrote nothing after a reply.
+  if (observations.tokens > 0) metrics["observationLoss"] = observations.loss / observations.tokens / observationLoss;
   return { skipped, steps, metrics };
 }
 
