@@ -27,7 +27,7 @@ export interface RunLog {
   readonly run: string;
   readonly env: string;
   readonly seed: number;
-  /** Ascending. */
+  /** Ascending; those that trained on nothing are left out. */
   readonly updates: readonly { readonly update: number; readonly values: MetricValues }[];
 }
 
@@ -120,7 +120,10 @@ function ofRows(rows: Iterable<Readonly<Record<string, unknown>>>): RunLog[] {
     logs.set(run, log);
     // Another program that wrote the file again may have put NaN for what was not measured.
     const measured = METRICS.map((name) => [name, row[name]] as const).filter(([, value]) => Number.isFinite(value));
-    log.updates.push({ update: Number(row["update"]), values: Object.fromEntries(measured) });
+    const values: MetricValues = Object.fromEntries(measured);
+    if (values["train/success"] !== undefined) log.updates.push({ update: Number(row["update"]), values });
   }
+  // Such a program may also have sorted the rows by something else.
+  for (const { updates } of logs.values()) updates.sort((a, b) => a.update - b.update);
   return [...logs.values()];
 }

@@ -177,6 +177,13 @@ describe("the rates over many runs", () => {
     const values = { "train/success": 0.5, "train/entropy": Number.NaN };
     await writeLogs(file, [{ ...logs[0]!, updates: [{ update: 1, values }] }]);
     expect(readLogs(file)[0]!.updates).toEqual([{ update: 1, values: { "train/success": 0.5 } }]);
+    // Sorted otherwise, and with an update that trained on nothing.
+    const idle = { update: 61, values: { "train/success": Number.NaN, "train/entropy": 1 } };
+    await writeLogs(
+      file,
+      logs.map((log) => ({ ...log, updates: [idle, ...log.updates.toReversed()] })),
+    );
+    expect(readLogs(file)).toEqual(logs);
   });
 
   test("are written whole or not at all: a run of the same name is refused, and a failure keeps the former file", async () => {
