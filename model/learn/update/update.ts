@@ -50,13 +50,17 @@ export async function update(
   const spread = rewardSpread(rewards, groups);
   const metrics: Record<string, number> = { keptGroups: filtered.kept.length / new Set(groups).size };
   if (spread !== null) Object.assign(metrics, { inGroupStd: spread.rewardStd, zeroStdGroups: spread.zeroStdShare });
-  if (filtered.keptRewardStd !== null) metrics["keptInGroupStd"] = filtered.keptRewardStd;
   if (overlongMean !== null) metrics["overlong"] = overlongMean;
   const advantages: (number | null)[] = episodes.map(() => null);
   if (filtered.reason !== null) return { skipped: filtered.reason, advantages, steps: 0, metrics };
 
   const rows = filtered.rows.map((row) => candidates[row]!);
   const kept = rows.map((row) => scored[row]!);
+  const keptSpread = rewardSpread(
+    rows.map((row) => rewards[row]!),
+    rows.map((row) => groups[row]!),
+  );
+  if (keptSpread !== null) metrics["keptInGroupStd"] = keptSpread.rewardStd;
   const prepared = await prepare(networks, kept, filtered.keptShare, settings);
   const trained = await train(networks, prepared, settings);
   Object.assign(metrics, trained.metrics, prepared.metrics);
@@ -75,7 +79,7 @@ function rowsOfVariedGroups(rewards: readonly number[], groups: readonly number[
   return varied.flat().sort((a, b) => a - b);
 }
 
-type Selection = Pick<Filtered, "kept" | "rows" | "reason"> & Pick<Filtered["metrics"], "keptShare" | "keptRewardStd">;
+type Selection = Pick<Filtered, "kept" | "rows" | "reason"> & Pick<Filtered["metrics"], "keptShare">;
 
 async function filter(
   { policy }: UpdateNetworks<TrainedPolicy>,
@@ -84,7 +88,7 @@ async function filter(
 ): Promise<Selection> {
   if (episodes.length === 0) {
     const reason = "within every group, replacements included, all rewards are equal";
-    return { kept: [], rows: [], reason, keptShare: 0, keptRewardStd: null };
+    return { kept: [], rows: [], reason, keptShare: 0 };
   }
   const candidates = {
     groups: episodes.map(({ group }) => group),
@@ -93,8 +97,7 @@ async function filter(
   };
   const entropies = needsEntropies(settings.filter) ? await meanEntropies(policy, episodes, settings) : null;
   const filtered = filterGroups({ ...candidates, ...(entropies === null ? {} : { entropies }) }, settings.filter);
-  const { keptShare, keptRewardStd } = filtered.metrics;
-  return { ...filtered, keptShare, keptRewardStd };
+  return { ...filtered, keptShare: filtered.metrics.keptShare };
 }
 
 const needsEntropies = (rule: FilterRule) => "metric" in rule && rule.metric.startsWith("entropy");

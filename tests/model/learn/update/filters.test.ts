@@ -139,3 +139,21 @@ describe("a filter by", () => {
     ).toBe("0 of 2 groups kept: within every group all rewards are equal, so there is nothing to compare");
   });
 });
+
+describe("the spread within the kept groups", () => {
+  const spreadOf = async (episodes: readonly TrainingEpisode[]) => {
+    const { metrics } = await update(await networks(start), episodes, { ...settings, filter: { strategy: "all" } });
+    return [metrics["keptInGroupStd"], metrics["inGroupStd"]];
+  };
+
+  test("is a mean over groups of two and more, as before the filter", async () => {
+    // Groups of 1 and 0, and of 0.5 alone.
+    const episodes = [played[0]!, played[1]!, { ...played[2]!, group: 1 }];
+    expect(await spreadOf(episodes)).toEqual([Math.SQRT1_2, Math.SQRT1_2]);
+  });
+
+  test("is not measured where every group has one episode", async () => {
+    const alone = played.slice(0, 3).map((episode, group) => ({ ...episode, group }));
+    expect(await spreadOf(alone)).toEqual([undefined, undefined]);
+  });
+});
