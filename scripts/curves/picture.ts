@@ -154,7 +154,7 @@ function baselinesOf(entries: readonly Entry[]): Baseline[] {
     });
     if (found.length === 0) return [];
     const values = found.map(({ value }) => value);
-    const isShared = Math.max(...values) - Math.min(...values) <= SAME;
+    const isShared = found.length === entries.length && Math.max(...values) - Math.min(...values) <= SAME;
     return isShared ? [{ ...found[0]!, color: INK.muted }] : found;
   });
 }

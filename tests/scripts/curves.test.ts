@@ -89,6 +89,13 @@ describe("one line for each run", () => {
     expect(shares).toEqual(["0.0 %", "0.1 %", "0.2 %", "0.3 %", "0.4 %"]);
   });
 
+  test("has a baseline of its own, in its color, where only some runs have one", async () => {
+    const without = record("without", { "validate/success": [[0, 0.4]] }, "Sokoban");
+    const panel = panelOf(await draw(without, half, "--metrics", "validate/success"), "validate/success");
+    const [, ofHalf] = curvesOf(panel).map(({ color }) => color);
+    expect(panel.match(/<line [^>]*stroke-dasharray[^>]*>/g)!).toEqual([expect.stringContaining(`stroke="${ofHalf}"`)]);
+  });
+
   test("has a baseline of its own, in its color, where runs differ in it", async () => {
     const other = record("other", { "validate/success": [[0, 0.4]], "baseline/random": [[0, 0.1]] });
     const svg = await draw(half, other, "--metrics", "validate/success");
