@@ -34,7 +34,9 @@ export const rubikTags: readonly TagSource[] = [
         solutionOf(expectGame(game, RubikGame))?.[0] ?? uniformPlayer(game, actionsLeft, uniform),
       best: (game, actionsMax) => {
         const path = solutionOf(expectGame(game, RubikGame));
-        return path !== null && path.length <= actionsMax ? 1 : 0;
+        if (path === null) return 0;
+        // A cube that is solved at the start takes a turn and its undoing.
+        return (path.length || 2) <= Math.min(actionsMax, config.maxSteps) ? 1 : 0;
       },
     }),
   }),

@@ -58,7 +58,7 @@ function parts(config: SokobanConfig, coordinates: boolean): Parts {
     brief: (observation) => brief(config, observation),
     random: uniformPlayer,
     optimal: optimalSokoban,
-    best: bestSokoban,
+    best: (game, actionsMax) => bestSokoban(game, Math.min(actionsMax, config.maxSteps)),
     demonstrator: sokobanDemonstrator,
     reasoning: gridScorer(legend),
     picture: (game) => sokobanPicture(expectGame(game, SokobanGame).board),

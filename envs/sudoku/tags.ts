@@ -40,7 +40,7 @@ const sudoku = (tag: string, defaults: Partial<SudokuConfig>, actionsMax: number
       },
       best: (game, max) => {
         const blanks = expectGame(game, SudokuGame).puzzle.initial.filter((value) => value === 0).length;
-        return blanks <= max ? 1 : 0;
+        return blanks <= Math.min(max, config.maxSteps) ? 1 : 0;
       },
     }),
   });

@@ -128,6 +128,22 @@ describe("evaluatePlayer", () => {
     expect(exact({ p: 0.9, successRate: 0.8 })).toBeCloseTo(0.9444, 4);
   });
 
+  test.each([
+    // 32 blank cells.
+    ["SimpleSudoku", { gridSize: 9 }, 40, 0],
+    ["SimpleSokoban", { maxSteps: 2 }, 10, null],
+    ["rubikscube", { scrambleDepth: 4, maxSteps: 2 }, 20, null],
+    // Some of these boards are solved at the start, which is no success: the second turn undoes the first.
+    ["rubikscube", { scrambleDepth: 2 }, 1, 0],
+    ["rubikscube", { scrambleDepth: 2 }, 2, 1],
+  ])("knows that %s with %j ends before %d actions do", async (name, options, actionsMax, expected) => {
+    const tag = envTag(name, options);
+    const boards = { episodes: 32, seed: 123, actionsMax };
+    const { success } = await evaluatePlayer(tag, tag.optimal!, boards);
+    expect(bestPossible(tag, boards)).toBe(success);
+    expect(success).toBe(expected ?? success);
+  });
+
   test("counts rewards and actions", async () => {
     const optimal = await evaluatePlayer(envTag("SimpleSokoban"), envTag("SimpleSokoban").optimal!, {
       episodes: 256,
