@@ -211,7 +211,8 @@ describe("the 2x2 cube", () => {
     const tag = envTag("rubikscube", { scrambleDepth: 2 });
     for (let layout = 0; layout < 10; layout++) {
       const game = openLocal(tag, { layout, dynamics: 0 }) as RubikGame;
-      const { length } = solveCube(game.state, game.turns, 2)!;
+      // A cube that is solved at the start is won by the turn that undoes the first.
+      const length = solveCube(game.state, game.turns, 2)!.length || 2;
       const best = [length - 1, length, length + 1].map((actions) => tag.best(game, actions));
       expect(best).toEqual([0, 1, 1]);
     }
