@@ -85,6 +85,15 @@ async function streamsOf({ port }: BrokerProcess) {
   return { connection, js: jetstream(connection), manager: await jetstreamManager(connection) };
 }
 
+/** A broker whose work queue is there before the run, with limits of its own. */
+async function brokerWithQueue(limits: { readonly max_bytes?: number; readonly max_msg_size?: number }) {
+  const broker = await brokerOf();
+  const { manager } = await streamsOf(broker);
+  const subjects = ["bunraku.work.>"];
+  await manager.streams.add({ name: WORK, subjects, retention: "workqueue", discard: "new", ...limits });
+  return { broker, manager };
+}
+
 /** Resolves when it holds, checked at every turn of the loop. */
 async function until(holds: () => boolean | Promise<boolean>): Promise<void> {
   while (!(await holds())) await new Promise((resume) => setImmediate(resume));
@@ -259,16 +268,8 @@ describeWhere(natsServer === null ? "no nats-server" : null, "a NATS broker", ()
   });
 
   test("whose work queue is full holds samplers back, and loses nothing", async () => {
-    const broker = await brokerOf();
-    const { manager } = await streamsOf(broker);
     const bytesMax = 30_000;
-    await manager.streams.add({
-      name: WORK,
-      subjects: ["bunraku.work.>"],
-      retention: "workqueue",
-      discard: "new",
-      max_bytes: bytesMax,
-    });
+    const { broker, manager } = await brokerWithQueue({ max_bytes: bytesMax });
     const gates: (() => void)[] = [];
     const host = actor({}, (ask) => new Promise((resolve) => gates.push(() => resolve(taken(ask)))));
     const peer = await actor().connect(await host.listen(`${broker.address}/learner`));
@@ -288,14 +289,7 @@ describeWhere(natsServer === null ? "no nats-server" : null, "a NATS broker", ()
   }, 300_000);
 
   test("that takes no outcome is reported, once for each", async () => {
-    const broker = await brokerOf();
-    const { manager } = await streamsOf(broker);
-    await manager.streams.add({
-      name: WORK,
-      subjects: ["bunraku.work.>"],
-      retention: "workqueue",
-      max_msg_size: 1000,
-    });
+    const { broker } = await brokerWithQueue({ max_msg_size: 1000 });
     // Waits between tries are over at once.
     const clock = { ...realClock, after: (ms: number, run: () => void) => realClock.after(ms > 1000 ? ms : 0, run) };
     const guest = actor({ clock });
@@ -324,15 +318,7 @@ describeWhere(natsServer === null ? "no nats-server" : null, "a NATS broker", ()
   });
 
   test("passes outcomes that are together larger than its work queue", async () => {
-    const broker = await brokerOf();
-    const { manager } = await streamsOf(broker);
-    await manager.streams.add({
-      name: WORK,
-      subjects: ["bunraku.work.>"],
-      retention: "workqueue",
-      discard: "new",
-      max_bytes: 3 << 20,
-    });
+    const { broker, manager } = await brokerWithQueue({ max_bytes: 3 << 20 });
     const host = actor();
     const address = await host.listen(`${broker.address}/learner`);
     const peers = [await actor().connect(address), await actor().connect(address)];
