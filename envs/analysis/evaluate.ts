@@ -125,20 +125,22 @@ async function play(
   if (game.kind === "outside") await game.start();
   try {
     let reward = 0;
+    let success = false;
     const turns: PlayerEpisode["turns"][number][] = [];
     let finalObservation = records ? game.render() : "";
     for (let taken = 0; taken < actionsMax; taken++) {
       const action = player(game, actionsMax - taken, uniform);
       const effect = game.kind === "discrete" ? game.act(Number(action)) : await game.act(String(action));
       reward += effect.reward;
+      success = effect.success;
       if (records) {
         const name = game.kind === "discrete" ? game.actions[Number(action)]! : String(action);
         turns.push({ observation: finalObservation, actions: [name], reward: effect.reward });
         finalObservation = effect.message ?? game.render();
       }
-      if (effect.done) return { success: effect.success, reward, actions: taken + 1, turns, finalObservation };
+      if (effect.done) return { success, reward, actions: taken + 1, turns, finalObservation };
     }
-    return { success: false, reward, actions: actionsMax, turns, finalObservation };
+    return { success, reward, actions: actionsMax, turns, finalObservation };
   } finally {
     if (game.kind === "outside") await game.close();
   }

@@ -3,9 +3,10 @@ import { describe, expect, test } from "bun:test";
 import { z } from "zod";
 import { bestPossible, evaluatePlayer, evaluateRandom } from "../../../envs/analysis/evaluate.ts";
 import type { DiscreteGame, Seeds } from "../../../envs/env.ts";
+import { openEpisode } from "../../../envs/episode.ts";
 import { Pcg64 } from "../../../envs/rng/pcg64.ts";
 import { dynamicsSeed } from "../../../envs/seeds.ts";
-import { defineTag, plainWording, uniformPlayer } from "../../../envs/tag.ts";
+import { defineTag, openLocal, plainWording, uniformPlayer } from "../../../envs/tag.ts";
 
 /** A coin is shown, from the layout; guess the next one, from the dynamics. Each seed starts a generator, as documented. */
 function coinTag(opened: Seeds[]) {
@@ -56,4 +57,33 @@ describe("the dynamics of a baseline", () => {
     bestPossible(tag, { episodes: 1, seed: 7 });
     expect(opened).toEqual([{ layout: 7, dynamics: dynamicsSeed(7, 0) }]);
   });
+});
+
+test("a task that is solved when the actions are used up counts, as in an episode of a policy", async () => {
+  const tag = defineTag({
+    tag: "Pole",
+    type: "pole",
+    schema: z.strictObject({}),
+    actionsMax: 3,
+    replyWordsHint: 10,
+    parts: () => ({
+      wording: plainWording("Keep the pole up.", ["Left", "Right"], false),
+      // The game goes on as long as the agent plays: no action ends it.
+      open: (): DiscreteGame => ({
+        kind: "discrete",
+        actions: ["Left", "Right"],
+        render: () => "|",
+        act: (action) => ({ reward: 1, done: false, effective: true, valid: true, success: action === 0 }),
+      }),
+      random: uniformPlayer,
+    }),
+  }).make({}, "strict");
+  const successOf = async (action: number) =>
+    (await evaluatePlayer(tag, () => action, { episodes: 2, seed: 1 })).success;
+  expect(await successOf(0)).toBe(1);
+  expect(await successOf(1)).toBe(0);
+
+  const rules = { turnsMax: 5, actionsMax: 3, actionsPerTurnMax: 5, formatPenalty: 0, think: false };
+  const env = openEpisode(openLocal(tag, { layout: 1, dynamics: 1 }), rules);
+  expect(env.step("<answer>Left || Left || Left</answer>")).toMatchObject({ ending: "actions", success: true });
 });
