@@ -1,5 +1,6 @@
 /** The token that clients of a command must send. */
-import { existsSync, readFileSync } from "node:fs";
+import { readFileSync } from "node:fs";
+import { messageOf } from "../../actors/errors.ts";
 import { UsageError } from "./options.ts";
 
 const TOKEN_LENGTH_MIN = 16;
@@ -7,8 +8,12 @@ const TOKEN_LENGTH_MIN = 16;
 /** The token in the file of --token-file; null if the flag is not given. */
 export function tokenIn(file: string | undefined): string | null {
   if (file === undefined) return null;
-  if (!existsSync(file)) throw new UsageError(`--token-file: there is no file ${file}`);
-  const token = readFileSync(file, "utf8").trim();
+  let token: string;
+  try {
+    token = readFileSync(file, "utf8").trim();
+  } catch (error) {
+    throw new UsageError(`cannot read --token-file ${file}: ${messageOf(error)}; name a file with the token`);
+  }
   if (token.length >= TOKEN_LENGTH_MIN) return token;
   throw new UsageError(
     `--token-file: the token in ${file} must have at least ${TOKEN_LENGTH_MIN} characters, it has ${token.length}`,

@@ -5,6 +5,7 @@ import { readFileSync } from "node:fs";
 import { join } from "node:path";
 import { Store } from "../../actors/metrics-sink/store.ts";
 import { main } from "../../scripts/page.ts";
+import { commandHere } from "./command.ts";
 import { removeTemporaryFolders, temporaryFolder } from "./temporary.ts";
 
 afterAll(removeTemporaryFolders);
@@ -21,4 +22,13 @@ test("a run of an older schema is refused, and every byte of its store stays", a
   const before = readFileSync(path);
   await expect(main([folder, "--port", "0"])).rejects.toThrow("an older version recorded it");
   expect(readFileSync(path).equals(before)).toBe(true);
+});
+
+test("a token file that cannot be read is refused in one line with its name", async () => {
+  const folder = temporaryFolder();
+  const { code, err } = await commandHere(["page", folder, "--port", "0", "--token-file", folder]);
+  expect([code, err]).toEqual([
+    2,
+    `error: cannot read --token-file ${folder}: EISDIR: illegal operation on a directory, read; name a file with the token\n`,
+  ]);
 });
