@@ -1,5 +1,5 @@
 /** `bun run page`: serves the page of a recorded run, or of a folder of runs. It reads the records, and writes ratings of episodes. */
-import { existsSync } from "node:fs";
+import { existsSync, statSync } from "node:fs";
 import { hasRecord } from "../actors/record/recorded-run.ts";
 import { type Command, parseOptions, UsageError } from "./cli/options.ts";
 import { runsFolder } from "./cli/presets.ts";
@@ -27,7 +27,7 @@ const PORT = 7001;
 export async function main(args: string[]): Promise<number> {
   const { flags, words } = parseOptions(command, args);
   const [folder = runsFolder()] = words;
-  if (!existsSync(folder)) {
+  if (!existsSync(folder) || !statSync(folder).isDirectory()) {
     throw new UsageError(`there is no folder ${folder}; name the folder of a run, or a folder of runs`);
   }
   if (existsSync(`${folder}/config.json`) && !hasRecord(folder)) {

@@ -1,7 +1,7 @@
 /** `bun run page` reads a run and writes nothing to it, not even to bring its store up to date. */
 import { Database } from "bun:sqlite";
 import { afterAll, expect, test } from "bun:test";
-import { readFileSync } from "node:fs";
+import { readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { Store } from "../../actors/metrics-sink/store.ts";
 import { main } from "../../scripts/page.ts";
@@ -31,4 +31,15 @@ test("a token file that cannot be read is refused in one line with its name", as
     2,
     `error: cannot read --token-file ${folder}: EISDIR: illegal operation on a directory, read; name a file with the token\n`,
   ]);
+});
+
+test("a file is no folder of runs", async () => {
+  const file = join(temporaryFolder(), "run.sqlite");
+  writeFileSync(file, "");
+  // Before, the page of an empty folder was served until Ctrl-C.
+  expect(await commandHere(["page", file, "--token-file", file])).toEqual({
+    code: 2,
+    out: "",
+    err: `error: there is no folder ${file}; name the folder of a run, or a folder of runs\n`,
+  });
 });
