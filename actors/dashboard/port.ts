@@ -1,4 +1,5 @@
 /** Opens the port of the page, and that of `bun run serve`. */
+import { isIP } from "node:net";
 
 /** Checks the page's port before a run starts. @throws {Error} if the port is not free */
 export async function checkPort(hostname: string, port: number): Promise<void> {
@@ -22,6 +23,15 @@ export function serveHttp(what: string, options: HttpOptions) {
   } catch (error) {
     const { code, message } = error as NodeJS.ErrnoException;
     const place = `${options.hostname}:${options.port}`;
+    // Of a name without an address Bun gives the code of an earlier failure, often EADDRINUSE.
+    const isName = isIP(options.hostname.replace(/^\[(.*)\]$/, "$1")) === 0 && options.hostname !== "localhost";
+    if (isName || code === "EADDRNOTAVAIL") {
+      throw new Error(
+        `cannot serve ${what} on ${place}: ${options.hostname} is no address of this machine${isName ? ", or the port is in use" : ""}. ` +
+          "Name an address of this machine as the host, such as 127.0.0.1.",
+        { cause: error },
+      );
+    }
     if (code === "EADDRINUSE") {
       throw new Error(
         `cannot serve ${what} on ${place}: the port is in use. ` +

@@ -36,7 +36,6 @@ test("a token file that cannot be read is refused in one line with its name", as
 test("a file is no folder of runs", async () => {
   const file = join(temporaryFolder(), "run.sqlite");
   writeFileSync(file, "");
-  // Before, the page of an empty folder was served until Ctrl-C.
   expect(await commandHere(["page", file, "--token-file", file])).toEqual({
     code: 2,
     out: "",

@@ -1,0 +1,15 @@
+/** What is said where nothing can listen. */
+import { expect, test } from "bun:test";
+import { serveHttp } from "../../../actors/dashboard/port.ts";
+
+const opened = (hostname: string, port: number) =>
+  serveHttp("the page", { hostname, port, idleTimeout: 0, fetch: () => new Response() });
+
+test("a taken port is told from a host that is no address of this machine", () => {
+  using taken = Bun.listen({ hostname: "127.0.0.1", port: 0, socket: { data() {} } });
+  expect(() => opened("127.0.0.1", taken.port)).toThrow(`127.0.0.1:${taken.port}: the port is in use. Stop the other`);
+  expect(() => opened("192.0.2.1", 0)).toThrow(
+    "cannot serve the page on 192.0.2.1:0: 192.0.2.1 is no address of this machine. Name an address of this machine",
+  );
+  expect(() => opened("300.1.1.1", 0)).toThrow("300.1.1.1 is no address of this machine, or the port is in use.");
+});
