@@ -128,8 +128,12 @@ export async function whole(path: string, write: (pending: string) => Promise<vo
   if (existsSync(path)) throw new Error(`${path} exists; choose another --out, or remove it first`);
   // Without a slash at its end, behind which the pending folder would be inside.
   const pending = `${resolve(path)}.writing`;
-  rmSync(pending, { recursive: true, force: true });
-  mkdirSync(dirname(pending), { recursive: true });
+  try {
+    mkdirSync(dirname(pending), { recursive: true });
+    rmSync(pending, { recursive: true, force: true });
+  } catch (error) {
+    throw new Error(`cannot export to ${path}: ${(error as Error).message}; choose another --out`);
+  }
   try {
     await write(pending);
     renameSync(pending, path);

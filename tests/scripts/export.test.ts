@@ -298,6 +298,11 @@ describe("what it refuses", () => {
       1,
     ],
     [["--policy", builtin, "--to", "hf", "--out", home], /exists; choose another --out/, 1],
+    [
+      ["--policy", builtin, "--to", "hf", "--out", join(builtin, "config.json", "x")],
+      /cannot export to .*config\.json\/x: .*; choose another --out$/,
+      1,
+    ],
     [["--model", join(home, "nothing"), "--to", "hf", "--out", join(home, "x")], /there is no such folder/, 1],
   ])("%p", async (args, message, code) => {
     const ended = await commandHere(["export", ...args]);
