@@ -49,7 +49,10 @@ export async function main(args: string[]): Promise<number> {
   const env = envOverrides(overrides);
   const tag = checkedTag(String(env["tag"] ?? "SimpleSokoban"), env["options"]);
   if (tag.picture === undefined) throw new UsageError(`${tag.tag} draws no pictures; use one of ${drawn.join(", ")}`);
-  const pictures = positions(tag, policy, seed, Number(env["actionsMax"] ?? tag.actionsMax));
+  const actionsMax = env["actionsMax"] ?? tag.actionsMax;
+  if (!Number.isSafeInteger(actionsMax) || Number(actionsMax) < 1)
+    throw new UsageError(`--env.actionsMax must be a whole number, 1 or more, got ${actionsMax}`);
+  const pictures = positions(tag, policy, seed, Number(actionsMax));
   const { width, height, rgb } = filmStrip(pictures, COLUMNS, GAP);
   await Bun.write(out, encode({ width, height, data: rgb, channels: 3 }));
   console.log(out);

@@ -39,6 +39,7 @@ describe("bun run board", () => {
     [["--out", "board.jpg"], "--out board.jpg: the file must end in .png"],
     [["--policy", "best"], "--policy must be random or optimal, got best"],
     [["--seed", "4294967296"], "--seed must be below 4294967296"],
+    [["--env.actionsMax=-5", "--policy", "random"], "--env.actionsMax must be a whole number, 1 or more, got -5"],
     [["--learner.updates=3"], "board takes env.options and env.actionsMax only; leave it out"],
   ])("refuses %j in one line", async (args, message) => {
     const { code, err } = await commandHere(["board", ...args]);
