@@ -9,6 +9,7 @@ import {
   type Parts,
   plainWording,
   type Skill,
+  TagError,
   type TagSource,
   uniformPlayer,
 } from "../tag.ts";
@@ -51,8 +52,8 @@ function brief(observation: string): string {
 }
 
 /** @param split  the split of RAGEN-2's names for this tag, one pair a board; null: RAGEN-2 has no such tag */
-const bandit = (tag: string, defaults: Partial<BanditConfig>, split: BanditConfig["split"]): TagSource =>
-  defineTag({
+function bandit(tag: string, defaults: Partial<BanditConfig>, split: BanditConfig["split"]): TagSource {
+  const source = defineTag({
     tag,
     type: "bandit",
     schema: BanditConfig,
@@ -63,6 +64,20 @@ const bandit = (tag: string, defaults: Partial<BanditConfig>, split: BanditConfi
     replyWordsHint: 100,
     parts,
   });
+  return {
+    tag,
+    make(options, compat) {
+      const made = source.make(options, compat);
+      const names = made.config["split"];
+      const given = Object(options) as Partial<BanditConfig>;
+      const unused = (["loArmName", "hiArmName"] as const).find((name) => given[name] !== undefined);
+      if (names === null || unused === undefined) return made;
+      throw new TagError(
+        `options of ${tag}: ${unused} has no effect where split (${names}) names the arms; set split to null`,
+      );
+    },
+  };
+}
 
 export const banditTags: readonly TagSource[] = [
   bandit("Bandit", {}, "train"),

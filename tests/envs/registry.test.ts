@@ -101,8 +101,21 @@ describe("envTag", () => {
     ["FrozenLake", { succesRate: 1 }, 'options of FrozenLake: Unrecognized key: "succesRate"'],
     ["FrozenLake", { p: 7, size: 1 }, "options of FrozenLake: Too small: expected number to be >=2 at size; Too big"],
     ["Bandit", 5, "options of Bandit must be an object, got 5"],
+    [
+      "Bandit",
+      { split: "test", hiArmName: "engineer" },
+      "options of Bandit: hiArmName has no effect where split (test) names the arms; set split to null",
+    ],
   ])("refuses %s with %j in one line", (name, options, message) => {
     expect(() => envTag(name, options)).toThrow(message);
+  });
+
+  test("asks for split null with names of arms in RAGEN-2, where split names them by default", () => {
+    const named = { loArmName: "teacher", hiArmName: "engineer" };
+    expect(() => envTag("Bandit", named, "ragen-v2")).toThrow("loArmName has no effect where split (train) names");
+    const tag = envTag("Bandit", { ...named, split: null }, "ragen-v2");
+    const { actions } = openLocal(tag, { layout: 1, dynamics: 1 }) as DiscreteGame;
+    expect([...actions].sort()).toEqual(["Engineer", "Teacher"]);
   });
 });
 
