@@ -1,6 +1,7 @@
 /** `bun run board`: draws a board as a PNG, or the positions of a player's episode as a strip, for envs that draw pictures. */
 import { encode } from "fast-png";
 import { runKeys } from "../actors/config/config.ts";
+import { messageOf } from "../actors/errors.ts";
 import { filmStrip, type Picture } from "../envs/picture.ts";
 import { envTag, envTags } from "../envs/registry.ts";
 import { Pcg64 } from "../envs/rng/pcg64.ts";
@@ -54,7 +55,11 @@ export async function main(args: string[]): Promise<number> {
     throw new UsageError(`--env.actionsMax must be a whole number, 1 or more, got ${actionsMax}`);
   const pictures = positions(tag, policy, seed, Number(actionsMax));
   const { width, height, rgb } = filmStrip(pictures, COLUMNS, GAP);
-  await Bun.write(out, encode({ width, height, data: rgb, channels: 3 }));
+  try {
+    await Bun.write(out, encode({ width, height, data: rgb, channels: 3 }));
+  } catch (error) {
+    throw new UsageError(`cannot write --out ${out}: ${messageOf(error)}; name another file`);
+  }
   console.log(out);
   return 0;
 }

@@ -1,6 +1,6 @@
 import { afterAll, describe, expect, test } from "bun:test";
-import { readFileSync } from "node:fs";
-import { join } from "node:path";
+import { mkdirSync, readFileSync } from "node:fs";
+import { dirname, join } from "node:path";
 import { decode } from "fast-png";
 import { envTag } from "../../envs/registry.ts";
 import type { SokobanGame } from "../../envs/sokoban/game.ts";
@@ -12,6 +12,7 @@ afterAll(removeTemporaryFolders);
 
 describe("bun run board", () => {
   const out = join(temporaryFolder(), "board.png");
+  mkdirSync(join(dirname(out), "folder.png"));
 
   test("writes the board of a seed as a PNG", async () => {
     const ended = await command(["board", "--env", "LargerSokoban", "--seed", "7", "--out", out]);
@@ -39,6 +40,7 @@ describe("bun run board", () => {
     [["--out", "board.jpg"], "--out board.jpg: the file must end in .png"],
     [["--policy", "best"], "--policy must be random or optimal, got best"],
     [["--seed", "4294967296"], "--seed must be below 4294967296"],
+    [["--out", join(dirname(out), "folder.png")], "folder.png: EISDIR: illegal operation on a directory"],
     [["--env.actionsMax=-5", "--policy", "random"], "--env.actionsMax must be a whole number, 1 or more, got -5"],
     [["--learner.updates=3"], "board takes env.options and env.actionsMax only; leave it out"],
   ])("refuses %j in one line", async (args, message) => {
