@@ -1,7 +1,7 @@
 /** The folder of a run to resume. run-folder.ts makes new ones. Of processes it knows the lock only. */
 import { existsSync, readFileSync, renameSync } from "node:fs";
 import { join } from "node:path";
-import { saveJson } from "../actors/checkpoint/json.ts";
+import { parsedJson, saveJson } from "../actors/checkpoint/json.ts";
 import { RunConfig } from "../actors/config/config.ts";
 import { ConfigError } from "../actors/config/error.ts";
 import { isTree, type Layer, merge, type Tree } from "../actors/config/layers.ts";
@@ -58,9 +58,17 @@ const pathsIn = (values: Tree): string[] =>
     isTree(value) ? pathsIn(value).map((path) => `${key}.${path}`) : [key],
   );
 
+function readReport(folder: string): Pick<Report, "updates" | "minutes"> {
+  const file = reportFile({ folder });
+  const report = parsedJson(readFileSync(file, "utf8"));
+  if (isTree(report) && typeof report["updates"] === "number" && typeof report["minutes"] === "number")
+    return { updates: report["updates"], minutes: report["minutes"] };
+  throw new ConfigError(`${file} is damaged: it is no report of a run; move it away, and resume the run again`);
+}
+
 /** @throws {ConfigError} if the run would end at once */
 function checkGrows({ folder, config: { learner } }: RunFolder, lengthGiven: boolean): void {
-  const { updates, minutes } = JSON.parse(readFileSync(reportFile({ folder }), "utf8")) as Report;
+  const { updates, minutes } = readReport(folder);
   if (lengthGiven && learner.updates > updates && (learner.minutes === null || learner.minutes > minutes)) return;
   const most = learner.minutes === null ? "" : ` and --minutes M above ${minutes.toFixed(1)}`;
   throw new ConfigError(
@@ -91,6 +99,5 @@ function lengthen(run: RunFolder): void {
   }
   const report = reportFile(run);
   if (!existsSync(report)) return;
-  const made = (JSON.parse(readFileSync(report, "utf8")) as Report).updates;
-  renameSync(report, join(folder, earlierReportName(made)));
+  renameSync(report, join(folder, earlierReportName(readReport(folder).updates)));
 }

@@ -88,6 +88,15 @@ describe("a finished run", () => {
     expect(() => oldRun(folder, limited)).toThrow("give --updates N above 6 and --minutes M above 2.5, or start");
   });
 
+  test.each(["", '{\n  "run": ', "{}"])("with the damaged report %j is refused with the name of its file", (text) => {
+    const folder = finishedAfter(6);
+    const file = join(folder, "report.json");
+    writeFileSync(file, text);
+    expect(() => oldRun(folder, [flag("learner.updates", "9")])).toThrow(
+      new ConfigError(`${file} is damaged: it is no report of a run; move it away, and resume the run again`),
+    );
+  });
+
   test("is refused more updates than there are boards to train on", () => {
     const folder = finishedAfter(6);
     expect(() => oldRun(folder, [flag("learner.updates", "4000000000")])).toThrow("the last board's seed is above");
