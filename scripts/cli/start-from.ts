@@ -22,6 +22,8 @@ export async function startFrom(from: string, overrides: readonly Override[]): P
   const checkpoint = isCheckpoint ? resolve(from) : await newestOf(join(folder, "checkpoints"));
   if (checkpoint === null)
     throw new UsageError(`--from ${from}: the run has no intact checkpoint yet; wait for one, or name another run`);
+  if (!existsSync(checkpoint))
+    throw new UsageError(`--from ${from}: there is no such checkpoint; name the run, for its newest, or another one`);
   const { path, width, layers, heads, kvHeads, hidden, lora } = model;
   const adapters =
     lora.rank > 0 ? { "lora.rank": lora.rank, "lora.alpha": lora.alpha, "lora.targets": lora.targets } : {};

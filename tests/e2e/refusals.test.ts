@@ -69,6 +69,10 @@ const usage: [string[], string][] = [
     ["--resume", finished],
     `the run in ${finished} is finished; to continue it, give --updates N above 200, or start a new run`,
   ],
+  [
+    ["--from", join(finished, "checkpoints", "u000009")],
+    `--from ${join(finished, "checkpoints", "u000009")}: there is no such checkpoint; name the run, for its newest, or another one`,
+  ],
   [["--resume", there, "--run-dir", wanted], "--resume names the folder; leave --run-dir out"],
 ];
 
