@@ -24,6 +24,8 @@ try {
   } catch (error) {
     throw new Error(`cannot make the folder ${folder}: ${error.message}; name another one`);
   }
+  // Ctrl-C ends the installation too, and then the folder is removed.
+  process.on("SIGINT", () => {});
   try {
     writeFileSync(join(folder, "package.json"), "{}\n");
     bun("add", "--ignore-scripts", "--exact", process.env.BUNRAKU_PACKAGE ?? "bunraku");

@@ -26,6 +26,30 @@ test("a folder whose package cannot be installed is removed, so that the command
   expect([await child.exited, readdirSync(cwd)]).toEqual([1, []]);
 });
 
+test("a folder is removed if Ctrl-C ends the installation of its package", async () => {
+  const cwd = temporaryFolder();
+  const asked = Promise.withResolvers<void>();
+  await using server = Bun.serve({
+    port: 0,
+    fetch() {
+      asked.resolve();
+      return new Promise<Response>(() => {});
+    },
+  });
+  const env = { ...process.env, BUNRAKU_PACKAGE: `${server.url}bunraku.tgz` };
+  const child = Bun.spawn([process.execPath, script, "mine"], {
+    cwd,
+    env,
+    detached: true,
+    stdio: ["ignore", "ignore", "ignore"],
+  });
+  await asked.promise;
+  expect(readdirSync(cwd)).toEqual(["mine"]);
+  // A terminal sends it to the whole group.
+  process.kill(-child.pid, "SIGINT");
+  expect([await child.exited, readdirSync(cwd)]).toEqual([1, []]);
+});
+
 test("a folder that cannot be made, because a file has the name of one above it, is refused in one line", async () => {
   const cwd = temporaryFolder();
   writeFileSync(join(cwd, "taken"), "");
