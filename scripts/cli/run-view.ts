@@ -112,9 +112,14 @@ export class RunView {
       case "left":
         return event.role === "sampler" ? null : `${event.child} left: ${event.reason}`;
       case "open": {
-        if (this.#options.config.join.listen === DEFAULT_GATE) return null;
+        const { join, sampler, envServer } = this.#options.config;
+        const counts = { sampler: sampler.count, "env-server": envServer.count };
+        const lent = Object.entries(counts).flatMap(([name, count]) => (count === 0 ? [name] : []));
+        if (join.listen === DEFAULT_GATE && lent.length === 0) return null;
         const token = event.tokenFile === null ? "" : ` --token-file ${event.tokenFile}`;
-        return `others may join: bun run sampler --join ${event.address}${token}`;
+        const command = (name: string) => `bun run ${name} --join ${event.address}${token}`;
+        if (lent.length === 0) return `others may join: ${command("sampler")}`;
+        return `the run starts no ${lent.join(" and no ")}, and waits until others lend one: ${lent.map(command).join("; ")}`;
       }
       default:
         return null;
