@@ -2,7 +2,7 @@
  * `bun run chaos`: starts a real training run, kills its processes at seeded moments, and checks the run's promises. Exit code 0 only if
  * no episode was lost or trained twice, no update mixed policy versions, no process or file was left behind, and every actor recovered.
  */
-import { mkdtempSync, rmSync } from "node:fs";
+import { existsSync, mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { basename, join } from "node:path";
 import { HEARTBEAT_DEADLINE_MS } from "./chaos/chaos-run.ts";
@@ -53,6 +53,7 @@ export async function main(args: string[]): Promise<number> {
   if (only !== null && !KINDS.includes(only)) {
     throw new UsageError(`--only takes one of ${KINDS.join(", ")}, got ${only}`);
   }
+  if (runDir !== undefined && existsSync(runDir)) throw new UsageError(`${runDir} exists; choose another --run-dir`);
   const scratch = mkdtempSync(join(tmpdir(), "bunraku-chaos-"));
   // The folder's name is unique, because the run's files in shared memory carry it.
   const folder = runDir ?? join(scratch, basename(scratch));
