@@ -64,8 +64,8 @@ function command(limits: SandboxLimits, source: string): string[] {
   const asNobody = [SETPRIV, `--reuid=${NOBODY}`, `--regid=${NOBODY}`, "--clear-groups"];
   const folders = ["lib", "lib64", "bin"].flatMap((name) => ["--symlink", `usr/${name}`, `/${name}`]);
   const devices = ["null", "zero", "urandom"].flatMap((name) => ["--dev-bind", `/dev/${name}`, `/dev/${name}`]);
-  // bubblewrap cannot limit the number of files of a tmpfs, so this mounts one for it. Its root counts as a file.
-  const files = [MOUNT, "-t", "tmpfs", "-o", `size=${filesBytesMax},nr_inodes=${filesMax + 1}`, "tmpfs", "/tmp"];
+  // bubblewrap cannot limit the number of files of a tmpfs, so this mounts one for it. Its root counts as a file, and so does an input.
+  const files = [MOUNT, "-t", "tmpfs", "-o", `size=${filesBytesMax},nr_inodes=${filesMax + 2}`, "tmpfs", "/tmp"];
   return [
     process.getuid?.() === 0 ? asNobody : [],
     [UNSHARE, "--user", "--map-root-user", "--mount", SHELL, "-c", `${files.join(" ")} && exec "$@"`, "sandbox"],
@@ -199,7 +199,12 @@ function testSandbox(): string | null {
   const absent = [BWRAP, PYTHON, PRLIMIT, SETPRIV, UNSHARE, MOUNT, SHELL].find((path) => !existsSync(path));
   if (absent !== undefined) return `programs run in a sandbox that needs ${absent}, which is missing (${HOW})`;
   if (seccompFilter(process.arch) === null) return `programs run in a sandbox that does not support ${process.arch}`;
-  const filter = openFilter();
+  let filter: number;
+  try {
+    filter = openFilter();
+  } catch (error) {
+    return `programs run in a sandbox that needs a folder for temporary files: ${(error as Error).message}; set TMPDIR to one`;
+  }
   const { exitCode, stdout, stderr } = Bun.spawnSync(command(CHECK_LIMITS, "print('ready')"), {
     stdio: ["ignore", "pipe", "pipe", filter],
     env: {},

@@ -177,6 +177,15 @@ describe("bun run doctor", () => {
     expect([code, report.ok, state("engine tensorflow")]).toEqual([1, false, "broken"]);
   });
 
+  test("finds that no temporary file can be written, in place of ending", async () => {
+    const { code, report } = await doctor(["--port", "0"], { TMPDIR: "/nowhere" });
+    const found = report.findings.find(({ name }) => name === "sandbox")?.found;
+    expect([code, found]).toEqual([
+      0,
+      expect.stringMatching(/sandbox that needs (a folder for temporary files: .*; set TMPDIR|Linux|\/)/),
+    ]);
+  });
+
   test("says in plain lines what each finding means", async () => {
     const { code, out } = await command(["doctor", "--port", "0"]);
     expect([code, lastLine(out)]).toEqual([0, "ready to run"]);
