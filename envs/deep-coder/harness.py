@@ -3,7 +3,7 @@
 Standard input is one JSON object: {"code", "function": name or null, "tests": [{"input"} or {"arguments": [JSON texts or values]}]}.
 Standard output gets one JSON object per line: {"ready": true}, then for each test {"test", "ok", "out"} or {"test", "ok": false, "error"}.
 Source: RAGEN ragen/env/deepcoder/utils.py (run_deepcoder_sandbox). Unlike RAGEN, sys.exit() ends only the test, and sys.stdin.buffer
-exists.
+and descriptor 0 have the input.
 """
 
 import ast
@@ -49,8 +49,26 @@ def call(program, name, arguments):
         return {"out": str(result)}
 
 
+def standard_input(data):
+    """A file without a name behind descriptor 0, which programs read too; in memory if the limits of files do not hold it."""
+    try:
+        file = os.open("/tmp", os.O_TMPFILE | os.O_RDWR)
+        try:
+            rest = data
+            while rest:
+                rest = rest[os.write(file, rest) :]
+            os.lseek(file, 0, os.SEEK_SET)
+            os.dup2(file, 0)
+        finally:
+            if file != 0:  # 0 after a program has closed it
+                os.close(file)
+        return open(0, "rb", closefd=False)
+    except OSError:
+        return io.BytesIO(data)
+
+
 def feed(program, text):
-    sys.stdin = io.TextIOWrapper(io.BytesIO(text.encode()), encoding="utf-8")
+    sys.stdin = io.TextIOWrapper(standard_input(text.encode()), encoding="utf-8")
     out = io.TextIOWrapper(io.BytesIO(), encoding="utf-8", write_through=True)
     with redirect_stdout(out):
         try:

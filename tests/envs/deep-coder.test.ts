@@ -58,6 +58,22 @@ sys.exit(0)`;
     expect((await outcome(code, {}, "1 2 3")).results).toContain('"out": "6\\n"');
   });
 
+  test.each([
+    ["open(0)", "with open(0) as given:\n    print(given.read())"],
+    ["os.read of its size", "import os\nprint(os.read(0, os.fstat(0).st_size).decode())"],
+    ["sys.stdin.fileno()", "import os, sys\nprint(os.read(sys.stdin.fileno(), 100).decode())"],
+    ["a file of its own", "open('own', 'w').write(input())\nprint(open('own').read())"],
+  ])("gives each test its input, also to %s", async (_, code) => {
+    const task = { code, function: null, tests: [{ input: "1 2" }, { input: "ß 3" }, { input: "45" }] };
+    const { lines } = await runSandboxed(task, { ...LIMITS, filesMax: 1 }).ended;
+    expect(lines.slice(1).map((line) => JSON.parse(line).out)).toEqual(["1 2\n", "ß 3\n", "45\n"]);
+  });
+
+  test("gives an input that exceeds the limit of files to sys.stdin", async () => {
+    const long = await outcome("print(len(input()))", { filesBytesMax: 2 ** 16 }, "x".repeat(2 ** 17));
+    expect(long.results).toContain('"out": "131072\\n"');
+  });
+
   test("orders sets alike in every run", async () => {
     const code = "print({'ant', 'bee', 'cat', 'dog', 'emu', 'fox'})";
     expect(await outcome(code)).toEqual(await outcome(code));
