@@ -2,7 +2,7 @@
  * `bun run eval`: plays fixed boards with a scripted player, a run's policy or a hosted model. Shows its results in each env beside
  * chance and the best possible on the same boards, with 95 % intervals, and why a policy's episodes stopped and failed.
  */
-import { appendFileSync, closeSync, existsSync, mkdirSync, openSync, statSync } from "node:fs";
+import { closeSync, existsSync, mkdirSync, openSync, statSync } from "node:fs";
 import { dirname, join } from "node:path";
 import { runKeys } from "../actors/config/config.ts";
 import { messageOf } from "../actors/errors.ts";
@@ -24,6 +24,7 @@ import { envOverrides } from "./cli/env-choice.ts";
 import { type Command, parseOptions, UsageError } from "./cli/options.ts";
 import { say, warn } from "./cli/say.ts";
 import { acrossEnvs, type Evaluated } from "./eval/across.ts";
+import { appendWhole } from "./eval/append-whole.ts";
 import { hostedFlags, hostedResult, isHosted, usageLine } from "./eval/hosted.ts";
 import { progressLine } from "./eval/progress.ts";
 import { evaluationData, evaluationReport, type Result, referencesOf } from "./eval/report.ts";
@@ -106,7 +107,7 @@ export async function main(args: string[]): Promise<number> {
         if (all.length > 0) console.log();
         console.log(evaluationReport(who, result, references));
         const lines = result.lines.map((line) => `${JSON.stringify({ policy: who, env: result.name, ...line })}\n`);
-        if (file !== undefined) appendFileSync(file, lines.join(""));
+        if (file !== undefined) appendWhole(file, lines.join(""));
         played.push([result.name, { ...evaluationData(result, references), ...(usage !== null && { usage }) }]);
         all.push({ policy: who, trained: trainedOn(who), result, references });
       }
