@@ -69,8 +69,11 @@ export function simulatedSpawner(
   };
 }
 
-/** There may be room again by the end of an actor that gives up for a full disk: it first removes what it wrote, or would have tried again. */
-const LATE_ROOM_MS = 500;
+/**
+ * There may be room again by the end of an actor that gives up for a full disk: it first removes what it wrote, or would have tried
+ * again. At its end the learner tries for 6 s: `supervisor.heartbeatDeadlineMs` and 4 s.
+ */
+const LATE_ROOM_MS = 6500;
 
 interface NewProcess {
   readonly life: Life;
