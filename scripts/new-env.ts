@@ -2,6 +2,7 @@
 import { existsSync, readFileSync, writeFileSync } from "node:fs";
 import { basename, dirname, join, relative, resolve } from "node:path";
 import { fileURLToPath } from "node:url";
+import { messageOf } from "../actors/errors.ts";
 import { envTags } from "../envs/registry.ts";
 import { makeFolder } from "./cli/make-folder.ts";
 import { type Command, parseOptions, UsageError } from "./cli/options.ts";
@@ -32,7 +33,11 @@ export async function main(args: string[]): Promise<number> {
   makeFolder(dirname(stem));
   for (const { from, to } of written) {
     const text = readFileSync(from, "utf8").replaceAll("Street", tag).replaceAll("./street.ts", `./${name}.ts`);
-    writeFileSync(to, text, { flag: "wx" });
+    try {
+      writeFileSync(to, text, { flag: "wx" });
+    } catch (error) {
+      throw new UsageError(`cannot write ${to}: ${messageOf(error)}; name another file`);
+    }
   }
   const path = `./${relative(process.cwd(), stem)}`;
   say(`wrote ${path}.ts and its test; next: bun test ${path}.test.ts; bun run cluster --env ${path}.ts`);

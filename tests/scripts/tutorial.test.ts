@@ -127,6 +127,17 @@ test.each([
   expect(readdirSync(folder).sort()).toEqual(["envs", "taken"]);
 });
 
+test("new-env says in one line that it cannot write its file", async () => {
+  const file = join(temporaryFolder(), "maze.ts");
+  // Writing through a link that leads nowhere fails, as in a folder without the right to write.
+  symlinkSync("/nowhere/maze.ts", file);
+  const { code, err } = await commandHere(["new-env", file]);
+  expect({ code, err }).toEqual({
+    code: 2,
+    err: expect.stringMatching(new RegExp(`^error: cannot write ${file}: .*; name another file\n$`)),
+  });
+});
+
 test("new-env writes an env whose test passes and which commands take by its path; it overwrites nothing", async () => {
   const folder = await project();
   for (const line of [
