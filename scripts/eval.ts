@@ -6,6 +6,7 @@ import { closeSync, existsSync, mkdirSync, openSync, statSync } from "node:fs";
 import { dirname, join } from "node:path";
 import { runKeys } from "../actors/config/config.ts";
 import { messageOf } from "../actors/errors.ts";
+import { appendWhole } from "../actors/evaluate/append-whole.ts";
 import { entropyOf } from "../actors/evaluate/evaluate.ts";
 import {
   actionsAllowed,
@@ -24,7 +25,6 @@ import { envOverrides } from "./cli/env-choice.ts";
 import { type Command, parseOptions, UsageError } from "./cli/options.ts";
 import { say, warn } from "./cli/say.ts";
 import { acrossEnvs, type Evaluated } from "./eval/across.ts";
-import { appendWhole } from "./eval/append-whole.ts";
 import { hostedFlags, hostedResult, isHosted, usageLine } from "./eval/hosted.ts";
 import { progressLine } from "./eval/progress.ts";
 import { evaluationData, evaluationReport, type Result, referencesOf } from "./eval/report.ts";

@@ -5,11 +5,12 @@
  * - A file with other settings is refused; episodes in the file are not played again.
  * - An incomplete last line is cut off: its writer was killed. Any other invalid line is an error.
  */
-import { appendFileSync, existsSync, readFileSync, statSync, truncateSync, writeFileSync } from "node:fs";
+import { existsSync, readFileSync, truncateSync, writeFileSync } from "node:fs";
 import { isDeepStrictEqual } from "node:util";
 import { z } from "zod";
 import { parsedJson } from "../../checkpoint/json.ts";
 import { StopReason, TurnRecord } from "../../protocol.ts";
+import { type Append, appendWhole } from "../append-whole.ts";
 
 const Count = z.number().int().nonnegative();
 
@@ -40,11 +41,11 @@ export class ResultsError extends Error {
 
 export class Results {
   readonly #file: string | null;
-  readonly #append: (file: string, text: string) => void;
+  readonly #append: Append | undefined;
   /** By index. */
   readonly episodes = new Map<number, HostedEpisode>();
 
-  private constructor(file: string | null, append: (file: string, text: string) => void = appendFileSync) {
+  private constructor(file: string | null, append?: Append) {
     this.#file = file;
     this.#append = append;
   }
@@ -55,7 +56,7 @@ export class Results {
   }
 
   /** @throws {ResultsError} naming the file and the line, or the first setting that differs. */
-  static open(file: string, settings: HostedSettings, append?: (file: string, text: string) => void): Results {
+  static open(file: string, settings: HostedSettings, append?: Append): Results {
     const results = new Results(file, append);
     if (!existsSync(file) || readFileSync(file, "utf8") === "") {
       writeFileSync(file, `${JSON.stringify({ settings })}\n`);
@@ -77,15 +78,7 @@ export class Results {
 
   /** @throws {Error} if the episode cannot be written; nothing of it is left, for episodes that end later follow it in the file */
   add(episode: HostedEpisode): void {
-    if (this.#file !== null) {
-      const { size } = statSync(this.#file);
-      try {
-        this.#append(this.#file, `${JSON.stringify(episode)}\n`);
-      } catch (error) {
-        truncateSync(this.#file, size);
-        throw error;
-      }
-    }
+    if (this.#file !== null) appendWhole(this.#file, `${JSON.stringify(episode)}\n`, this.#append);
     this.episodes.set(episode.index, episode);
   }
 }
