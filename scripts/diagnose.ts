@@ -15,7 +15,7 @@ import { schemaFaults } from "../actors/errors.ts";
 import { type MetricValues, partName, splitName } from "../actors/metrics/metrics.ts";
 import { recordOf } from "../actors/metrics-sink/store.ts";
 import { envNames } from "../actors/play/envs-of-run.ts";
-import { newestUpdate, upTo } from "../actors/record/newest-update.ts";
+import { seriesOf } from "../actors/record/newest-update.ts";
 import { hasRecord } from "../actors/record/recorded-run.ts";
 import {
   checkup,
@@ -217,8 +217,7 @@ function readValues(run: string): Map<number, MetricValues> {
   if (!hasRecord(run)) throw new UsageError(`no run in ${run}: there is no run.sqlite`);
   using store = recordOf(run);
   const envs = envNames(store.run()?.env ?? "").map((env) => partName("validate/success", "env", env));
-  const newest = newestUpdate(store);
-  return valuesByUpdate(store.series([...MEASURED, "validate/success", ...envs], 0).map((one) => upTo(newest, one)));
+  return valuesByUpdate(seriesOf(store, [...MEASURED, "validate/success", ...envs]));
 }
 
 function described({ run, updates, verdict, notices, earlyStops, log }: Diagnosis): string {
