@@ -5,7 +5,7 @@
  */
 import { rmSync } from "node:fs";
 import { join, relative } from "node:path";
-import { serveHttp } from "../actors/dashboard/port.ts";
+import { freePort } from "../actors/dashboard/port.ts";
 import { nvidiaGpus } from "../actors/engine/nvidia.ts";
 import { install, isPackage } from "./cli/install.ts";
 import { type Command, parseOptions, UsageError } from "./cli/options.ts";
@@ -58,14 +58,7 @@ export async function main(args: string[]): Promise<number> {
 /** Runs the server until a stop signal, or until the server ends. */
 async function serveTinker(wanted: number): Promise<number> {
   // The server finds out late that a port is taken. Until then another program's answers would look like its own.
-  const probe = serveHttp("the tinker server", {
-    hostname: "127.0.0.1",
-    port: wanted,
-    idleTimeout: 0,
-    fetch: () => new Response(),
-  });
-  const port = probe.port!;
-  await probe.stop(true);
+  const port = await freePort("the tinker server", "127.0.0.1", wanted);
   const places = tinkerPlaces(join(root, "node_modules", ".bunraku", "tinker"));
   await setUpTinker(places, (text) => console.error(`tinker: ${text}`));
   const server = await startTinkerServer(places, port);

@@ -3,8 +3,15 @@ import { isIP } from "node:net";
 
 /** Checks the page's port before a run starts. @throws {Error} if the port is not free */
 export async function checkPort(hostname: string, port: number): Promise<void> {
-  if (port !== 0)
-    await serveHttp("the page", { hostname, port, idleTimeout: 0, fetch: () => new Response() }).stop(true);
+  if (port !== 0) await freePort("the page", hostname, port);
+}
+
+/** @param what  what will be served there @returns the port; for 0, one that is free now. @throws {Error} as `serveHttp` */
+export async function freePort(what: string, hostname: string, port: number): Promise<number> {
+  const probe = serveHttp(what, { hostname, port, idleTimeout: 0, fetch: () => new Response() });
+  const found = probe.port!;
+  await probe.stop(true);
+  return found;
 }
 
 interface HttpOptions {
