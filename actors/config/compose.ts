@@ -57,7 +57,7 @@ function faultLines(issue: z.core.$ZodIssue, layers: readonly Layer[]): string[]
     const lines = issue.keys.slice(0, UNKNOWN_KEYS_MAX).map((key) => {
       const unknown = path === "" ? key : `${path}.${key}`;
       const text = formerKeyText(unknown) ?? runKeys.unknown(unknown);
-      return `${setBy(layers, unknown, [...issue.path.map(String), key])}${text}`;
+      return `${setBy(layers, [...issue.path.map(String), key])}${text}`;
     });
     return more > 0 ? [...lines, `${path === "" ? "the config" : path} has ${more} more unknown keys`] : lines;
   }
@@ -70,7 +70,7 @@ function faultLines(issue: z.core.$ZodIssue, layers: readonly Layer[]): string[]
   return [`${setBy(layers, path)}${path}: ${issue.message}${got}`];
 }
 
-function setBy(layers: readonly Layer[], path: string, parts?: readonly string[]): string {
-  const index = lastToSet(layers, path, parts);
+function setBy(layers: readonly Layer[], path: string | readonly string[]): string {
+  const index = lastToSet(layers, path);
   return index === -1 ? "" : `${layers[index]!.source}: `;
 }

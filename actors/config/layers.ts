@@ -99,9 +99,10 @@ function over(lower: unknown, upper: unknown, source: string): unknown {
 /**
  * Index of the highest layer that sets anything at or below `path`, or a whole list that contains it; -1 if none does.
  *
- * @param parts  the names of the path, for one with a dot in a name
+ * @param path  as text, or as its names where a name has a dot in it
  */
-export function lastToSet(layers: readonly Layer[], path: string, parts: readonly string[] = path.split(".")): number {
+export function lastToSet(layers: readonly Layer[], path: string | readonly string[]): number {
+  const parts = typeof path === "string" ? path.split(".") : path;
   return layers.findLastIndex((layer) => {
     let node: unknown = layer.values;
     for (const part of parts) {

@@ -291,7 +291,7 @@ class Completions {
         while (!full(tokens.slice(0, count)).startsWith(whole)) count++;
         return count;
       },
-      stopped: (tokens) => cutAt(full(tokens), prefix.length, asked.stops).length < full(tokens).length,
+      stopped: (tokens) => text(tokens).length < full(tokens).length,
       tokenText: (token) => full([token]).slice(prefix.length),
       async written(from) {
         await begun.promise;
