@@ -1,11 +1,11 @@
-/** What is said where nothing can listen. */
+/** The errors of a port or a host that cannot be served. */
 import { expect, test } from "bun:test";
 import { serveHttp } from "../../../actors/dashboard/port.ts";
 
 const opened = (hostname: string, port: number) =>
   serveHttp("the page", { hostname, port, idleTimeout: 0, fetch: () => new Response() });
 
-test("a taken port is told from a host that is no address of this machine", () => {
+test("a taken port and a host that is no address of this machine have different errors", () => {
   using taken = Bun.listen({ hostname: "127.0.0.1", port: 0, socket: { data() {} } });
   expect(() => opened("127.0.0.1", taken.port)).toThrow(`127.0.0.1:${taken.port}: the port is in use. Stop the other`);
   expect(() => opened("192.0.2.1", 0)).toThrow(

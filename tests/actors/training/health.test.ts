@@ -118,7 +118,7 @@ describe("early stops", () => {
     return null;
   };
 
-  test("are told and recorded apart from rungs, and as good news if the task is solved", () => {
+  test("have events and metrics of their own, not those of rungs; on a solved task the event is good news", () => {
     const empty = (): Measured => ({ success: 0.2, rewardStd: 1, groupsKept: 0 });
     expect(firstDue({ stopEarly: ["empty_filtered_steps"] }, empty)).toEqual({
       good: false,
