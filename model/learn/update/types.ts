@@ -88,7 +88,7 @@ export interface UpdateNetworks<Policy extends TrainedPolicy = Network> {
   readonly reference: Pick<Network, "score"> | null;
 }
 
-/** What an update did. Metrics are means over the update unless their name says otherwise. */
+/** What an update did. Metrics are means over the update (means.ts) unless their name says otherwise. */
 export interface UpdateResult {
   /** Why the update, or a minibatch of it, took no step; else null. */
   readonly skipped: string | null;

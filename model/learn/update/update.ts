@@ -17,6 +17,7 @@ import { type Filtered, type FilterRule, filterGroups } from "../filter/filter.t
 import type { Network, TrainedPolicy } from "../network.ts";
 import { policyObjective, type TokenInputs, valueObjective } from "../objective.ts";
 import { joinByEpisode, samplesOf } from "../sequences.ts";
+import { type MinibatchMetrics, meansOf } from "./means.ts";
 import { minibatchOf, sampleInputs } from "./minibatch.ts";
 import { withObservations } from "./observations.ts";
 import { type PreparedUpdate, prepare } from "./prepare.ts";
@@ -123,7 +124,7 @@ async function train(
     observes: observationLoss > 0,
     holdsCovariant: covariance?.treatment === "kl",
   });
-  const sums: Record<string, number> = {};
+  const measured: MinibatchMetrics[] = [];
   const count = prepared.samples.length;
   const { minibatch } = settings;
   const size = typeof minibatch === "number" ? minibatch : Math.ceil(count / minibatch.parts);
@@ -148,10 +149,13 @@ async function train(
       const { sequences, inputs, observed } =
         observationLoss > 0 ? withObservations(own.sequences, own.inputs, observationLoss) : own;
       const batches = microBatches(sequences, settings.limits);
+      const values: Record<string, number> = {};
+      const tokens = own.sequences.reduce((sum, { written }) => sum + written.length, 0);
+      measured.push({ values, tokens, episodes: indices.length });
       if (critic !== null && settings.critic !== null) {
         const valued = await trainCritic(critic, settings.critic, batches, inputs);
         if (valued.skipped !== null) skipped = valued.skipped;
-        add(sums, valued.metrics);
+        Object.assign(values, valued.metrics);
       }
       if (!settings.trainPolicy) continue;
       const {
@@ -165,11 +169,10 @@ async function train(
       const step = await policy.step(settings.optimizer);
       if (step.applied) steps++;
       else skipped = `the gradient's norm is ${step.gradientNorm}; no step was taken`;
-      add(sums, { ...result, gradNorm: step.gradientNorm });
+      Object.assign(values, result, { gradNorm: step.gradientNorm });
     }
   }
-  const parts = settings.epochs * Math.ceil(count / size);
-  const metrics = Object.fromEntries(Object.entries(sums).map(([name, sum]) => [name, sum / parts]));
+  const metrics = meansOf(measured, settings.aggregation);
   // Reported without its weight, unless the env wrote nothing after a reply.
   if (observations.tokens > 0) metrics["observationLoss"] = observations.loss / observations.tokens / observationLoss;
   return { skipped, steps, metrics };
@@ -193,8 +196,4 @@ async function trainCritic(
   const { applied, gradientNorm } = await critic.step(settings.optimizer);
   const skipped = applied ? null : `the norm of the critic's gradient is ${gradientNorm}; no step was taken`;
   return { skipped, metrics: { ...metrics, criticGradNorm: gradientNorm } };
-}
-
-function add(sums: Record<string, number>, values: Readonly<Record<string, number>>): void {
-  for (const [name, value] of Object.entries(values)) sums[name] = (sums[name] ?? 0) + value;
 }
