@@ -171,8 +171,7 @@ async function openRun(options: Parsed<typeof command>): Promise<RunFolder> {
     if (runDir !== undefined) throw new UsageError("--resume names the folder; leave --run-dir out");
     if (from !== undefined) throw new UsageError("--from starts a new run; leave --resume out");
     if (smoke) throw new UsageError("--smoke starts a new run; leave --resume out");
-    const layers = overrides.map(({ path, text, source }) => overrideLayer(path, text, source));
-    const run = oldRun(resume, layers);
+    const run = oldRun(resume, overrides.map(overrideLayer));
     if (!hasRecord(run.folder))
       warn(`${run.folder} has no run.sqlite: a new record starts, without the earlier episodes`);
     await check(run.config);

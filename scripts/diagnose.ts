@@ -206,8 +206,7 @@ function healthConfig(run: string, overrides: readonly Override[]): HealthConfig
     const { health } = upgraded(config);
     if (health !== undefined) kept.values["health"] = health;
   }
-  const layers = overrides.map(({ path, text, source }) => overrideLayer(path, text, source));
-  const parsed = HealthConfig.safeParse(merge([kept, ...layers])["health"]);
+  const parsed = HealthConfig.safeParse(merge([kept, ...overrides.map(overrideLayer)])["health"]);
   if (parsed.success) return parsed.data;
   throw new UsageError(schemaFaults(parsed.error, "health"));
 }

@@ -7,6 +7,5 @@ import { overrideLayer } from "./presets.ts";
 export function envOverrides(overrides: readonly Override[]): Tree {
   const mixed = overrides.find(({ path }) => path.startsWith("env.mix"));
   if (mixed !== undefined) throw new UsageError(`${mixed.source}: this command plays one env; name it with --env`);
-  const layers = overrides.map(({ path, text, source }) => overrideLayer(path, text, source));
-  return (merge(layers)["env"] ?? {}) as Tree;
+  return (merge(overrides.map(overrideLayer))["env"] ?? {}) as Tree;
 }

@@ -80,8 +80,7 @@ export function chooseConfig({ flags, overrides }: ConfigChoice): RunConfig {
   const setsOthers = ({ path }: Override) =>
     Number(["learner.algorithm", "prompt.compat", "engine.name"].includes(path));
   const ordered = overrides.toSorted((a, b) => setsOthers(b) - setsOthers(a));
-  for (const { path, text, source } of ordered) layers.push(overrideLayer(path, text, source));
-  return composeWithEnvFile(layers);
+  return composeWithEnvFile([...layers, ...ordered.map(overrideLayer)]);
 }
 
 /** Values of --preset. */
@@ -111,7 +110,7 @@ function fileLayer(file: string): Layer {
 }
 
 /** @throws {UsageError} if the key is unknown or does not take the text. */
-export function overrideLayer(path: string, text: string, source: string): Layer {
+export function overrideLayer({ path, text, source }: Override): Layer {
   try {
     return oneValue(source, path, runKeys.value(path, text));
   } catch (error) {

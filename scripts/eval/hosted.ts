@@ -214,7 +214,7 @@ function hostedConfig(
   const base: Layer = { source: "hosted models", values: { ...values, warmStart: { enabled: false } } };
   // The name of an env of a mix is not always its tag.
   const given = trained === null ? overrides : overrides.filter(({ path }) => path !== "env.tag");
-  const layers = [base, ...given.map(({ path, text, source }) => overrideLayer(path, text, source))];
+  const layers = [base, ...given.map(overrideLayer)];
   const env = envLayer(layers);
   const config = composeRunConfig(env === null ? layers : [env, ...layers]);
   return { ...config, validate: { ...config.validate, episodes, firstSeed: seed, groupSize: samples } };

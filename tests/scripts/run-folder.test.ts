@@ -46,7 +46,8 @@ test("a folder that cannot be made is refused in one line, as where a file has i
 
 test("a resumed run keeps its config; its addresses and secrets may change", () => {
   const folder = begun();
-  const change = (path: string, text: string) => oldRun(folder, [overrideLayer(path, text, `--${path}`)]).config;
+  const change = (path: string, text: string) =>
+    oldRun(folder, [overrideLayer({ path, text, source: `--${path}` })]).config;
   expect(() => change("learner.learningRate", "1e-4")).toThrow(
     "--learner.learningRate: a resumed run keeps its config",
   );
@@ -65,7 +66,7 @@ describe("a finished run", () => {
     writeFileSync(join(folder, "report.json"), JSON.stringify({ updates, minutes }));
     return folder;
   };
-  const flag = (path: string, text: string) => overrideLayer(path, text, `--${path}=${text}`);
+  const flag = (path: string, text: string) => overrideLayer({ path, text, source: `--${path}=${text}` });
 
   test("continues if it gets more updates: its config keeps them, and its report the name of its last update", () => {
     const folder = finishedAfter(6);

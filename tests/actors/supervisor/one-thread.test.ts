@@ -141,9 +141,7 @@ describe("stopping", () => {
     expect(await first.cluster.ended).toEqual({ ok: true, reason: "learner finished" });
     const folder = join(temporaryFolder(), "run");
     writeFileSync(join(first.folder, "config.json"), JSON.stringify(tinyConfig(first.folder, { samplers: 1 })));
-    const layers = (await startFrom(first.folder, [])).map(({ path, text, source }) =>
-      overrideLayer(path, text, source),
-    );
+    const layers = (await startFrom(first.folder, [])).map(overrideLayer);
     const config = RunConfig.parse(merge([{ source: "test", values: tinyConfig(folder, { samplers: 1 }) }, ...layers]));
     await playRun(folder, { ...config, learner: { ...config.learner, learningRate: 1e-30 } });
     const parameters = async (of: string) => {
