@@ -79,7 +79,7 @@ function read(folder: string): Compared {
   const config = readRunConfig(folder);
   using run = new RecordedRun(folder);
   const { env, seed } = run.facts;
-  const latest = new Map(run.latest().map(({ name, value }) => [name, value]));
+  const latest = run.latest();
   const values = Object.fromEntries(COLUMNS.map(([, key, name]) => [key, latest.get(name) ?? null]));
   return { folder, env, seed, values, highest: highestOf(run), costs: run.costs(), config };
 }

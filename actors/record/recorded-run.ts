@@ -3,7 +3,7 @@ import { existsSync } from "node:fs";
 import { join } from "node:path";
 import type { EpisodeSummary, Series, StoredEvent } from "../dashboard/answers.ts";
 import type { MetricName } from "../metrics/metrics.ts";
-import type { EpisodeFilter, Point, StoredPoint, StoredRun } from "../metrics-sink/records.ts";
+import type { EpisodeFilter, StoredPoint, StoredRun } from "../metrics-sink/records.ts";
 import { recordOf, type Store } from "../metrics-sink/store.ts";
 import type { EpisodeRow, PolicyVersion } from "../protocol.ts";
 import { type Costs, costsOf } from "./costs.ts";
@@ -48,9 +48,9 @@ export class RecordedRun {
     }
   }
 
-  /** The latest value of every metric and actor. */
-  latest(): Point[] {
-    return this.#store.latest();
+  /** The latest values by metric. Of a metric per actor, that of one actor. */
+  latest(): Map<string, number> {
+    return new Map(this.#store.latest().map(({ name, value }) => [name, value]));
   }
 
   /**

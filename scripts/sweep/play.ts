@@ -9,7 +9,7 @@ import { join } from "node:path";
 import { isDeepStrictEqual } from "node:util";
 import { readRunConfig } from "../../actors/policy/saved-policy.ts";
 import { linesOf } from "../../actors/process/lines.ts";
-import { RecordedRun } from "../../actors/record/recorded-run.ts";
+import { hasRecord, RecordedRun } from "../../actors/record/recorded-run.ts";
 import { UsageError } from "../cli/options.ts";
 import { RunStatus } from "../cli/run-status.ts";
 import type { StopSignal } from "../cli/stop-signals.ts";
@@ -102,7 +102,7 @@ export class Playing {
 
 /** Share of a run that is done, of its updates or of its minutes; 0 before its first update. */
 export function shareDone({ folder, config }: PlannedRun): number {
-  if (!existsSync(join(folder, "run.sqlite"))) return 0;
+  if (!hasRecord(folder)) return 0;
   let record: RecordedRun;
   try {
     record = new RecordedRun(folder);
@@ -111,7 +111,7 @@ export function shareDone({ folder, config }: PlannedRun): number {
     return 0;
   }
   try {
-    const latest = Object.fromEntries(record.latest().map(({ name, value }) => [name, value]));
+    const latest = Object.fromEntries(record.latest());
     const status = new RunStatus(config.learner);
     status.add({ step: latest["total/updates"] ?? 0, ...latest });
     return status.share;

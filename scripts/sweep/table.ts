@@ -118,8 +118,8 @@ export function sweepTable(sweep: Sweep): SweepTable {
 function measure(run: PlannedRun, figures: readonly Figure[]): RunFigures["figures"] {
   const report = JSON.parse(readFileSync(reportFile(run), "utf8")) as Report;
   using record = new RecordedRun(run.folder);
-  const latest = new Map(record.latest().map(({ name, value }) => [name, value]));
-  return Object.fromEntries(figures.map(({ name, of }) => [name, of({ report, record, latest })]));
+  const measured = { report, record, latest: record.latest() };
+  return Object.fromEntries(figures.map(({ name, of }) => [name, of(measured)]));
 }
 
 /** One row a group: mean ± half of the 95 % interval. n is the number of finished runs. Figures that no run measured are left out. */
