@@ -104,10 +104,10 @@ export async function main(args: string[]): Promise<number> {
         : { results: await ownResults(who, one), usage: null };
       for (const result of results) {
         const references = await referencesOf(result);
-        if (all.length > 0) console.log();
-        console.log(evaluationReport(who, result, references));
         const lines = result.lines.map((line) => `${JSON.stringify({ policy: who, env: result.name, ...line })}\n`);
         if (file !== undefined) appendWhole(file, lines.join(""));
+        if (all.length > 0) console.log();
+        console.log(evaluationReport(who, result, references));
         played.push([result.name, { ...evaluationData(result, references), ...(usage !== null && { usage }) }]);
         all.push({ policy: who, trained: trainedOn(who), result, references });
       }

@@ -15,6 +15,7 @@ import { checkedTag } from "../library/policy.ts";
 import { envOverrides } from "./cli/env-choice.ts";
 import { type Command, parseOptions, UsageError } from "./cli/options.ts";
 import { chooseConfig } from "./cli/presets.ts";
+import { write } from "./cli/print.ts";
 
 export const command = {
   name: "play",
@@ -101,7 +102,7 @@ async function playByHand(env: Env, actions: readonly string[] | null, thought: 
 }
 
 function prompt(actionsLeft: number): void {
-  process.stdout.write(`${plural(actionsLeft, "action")} left> `);
+  write(`${plural(actionsLeft, "action")} left> `);
 }
 
 const rounded = (value: number): string => String(Math.round(value * 1000) / 1000);

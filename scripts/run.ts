@@ -10,11 +10,13 @@ import { join } from "node:path";
 import { didYouMean, nearest } from "../envs/text/nearest.ts";
 import { CLONE_ONLY, COMMANDS } from "./cli/commands.ts";
 import { install, isPackage } from "./cli/install.ts";
+import { print } from "./cli/print.ts";
 import { failed, printErrors, runCommand } from "./cli/run-command.ts";
 
 const BUN_NEEDED = "1.4.4";
 
-process.exitCode = await run(process.argv.slice(2));
+console.log = print;
+process.exitCode = await run(process.argv.slice(2)).catch((error) => failed(error, false));
 
 async function run([name, ...args]: string[]): Promise<number> {
   if (Bun.semver.order(Bun.version, BUN_NEEDED) < 0) {

@@ -45,6 +45,7 @@ export async function smallProject(extra: Record<string, string> = {}, copied: s
     "scripts/run.ts",
     "scripts/cli/install.ts",
     "scripts/cli/options.ts",
+    "scripts/cli/print.ts",
     "scripts/cli/run-command.ts",
     "actors/errors.ts",
     "envs/text/nearest.ts",

@@ -106,6 +106,22 @@ describe("bun run COMMAND", async () => {
     expect((await run()).code).toBe(2);
   });
 
+  test.if(existsSync("/dev/full"))(
+    "fails in one line if standard output is full, and not if it is closed",
+    async () => {
+      const into = async (redirected: string) => {
+        const stdio = ["ignore", "ignore", "pipe"] as ["ignore", "ignore", "pipe"];
+        const child = Bun.spawn(["sh", "-c", redirected, process.execPath], { cwd: folder, stdio });
+        return [await child.stderr.text(), await child.exited] as const;
+      };
+      const full =
+        "error: cannot write to standard output: ENOSPC: no space left on device, write; make room, or redirect the output elsewhere\n";
+      expect(await into('"$0" scripts/run.ts hello > /dev/full')).toEqual([full, 1]);
+      expect(await into('"$0" scripts/run.ts help > /dev/full')).toEqual([full, 1]);
+      expect(await into('("$0" scripts/run.ts hello; echo $? >&2) | true')).toEqual(["0\n", 0]);
+    },
+  );
+
   test("suggests the nearest command", async () => {
     expect(await run("helo")).toEqual({ code: 2, out: "", err: 'error: no command "helo"; did you mean hello?\n' });
     expect((await run("part")).err).toBe('error: no command "part"; `bun run help` lists them\n');

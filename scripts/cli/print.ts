@@ -1,0 +1,29 @@
+/** Standard output of the commands. Bun's own console.log loses what a full disk does not take, and says nothing. */
+import { fstatSync, writeSync } from "node:fs";
+import { format } from "node:util";
+import { messageOf } from "../../actors/errors.ts";
+
+const STDOUT = 1;
+/** Wait for the reader of a full pipe that does not block. */
+const RETRY_MS = 5;
+
+/** A line, as console.log takes it. @throws {Error} as `write` */
+export const print = (...values: unknown[]): void => write(`${format(...values)}\n`);
+
+/** Leaves out what nobody reads: the pipe or the terminal is closed. @throws {Error} if the text cannot be written whole */
+export function write(text: string): void {
+  const bytes = Buffer.from(text);
+  for (let at = 0; at < bytes.length; ) {
+    try {
+      at += writeSync(STDOUT, bytes, at);
+    } catch (error) {
+      const { code } = error as NodeJS.ErrnoException;
+      if (code === "EPIPE" || (code === "EIO" && !fstatSync(STDOUT).isFile())) return;
+      if (code !== "EAGAIN")
+        throw new Error(
+          `cannot write to standard output: ${messageOf(error)}; make room, or redirect the output elsewhere`,
+        );
+      Bun.sleepSync(RETRY_MS);
+    }
+  }
+}
