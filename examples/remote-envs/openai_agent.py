@@ -6,7 +6,7 @@
 
 The function runs in a thread beside the episode; its client talks to a port of this process on loopback. An observation is what a call adds to
 the one before: messages, results of tools, and at first the tools. An action NAME {"argument": value} is a call of a tool. A function that
-raises fails the episode. Streaming is refused.
+raises, or neither asks nor ends for seconds_max, fails the episode. Streaming is refused.
 """
 
 import json
@@ -31,6 +31,7 @@ class Question:
 
 class AgentEpisode:
     actions = None
+    seconds_max = 600.0
 
     def __init__(self, play):
         self.events = queue.Queue()
@@ -54,7 +55,10 @@ class AgentEpisode:
 
     def wait(self):
         """Waits for the next question; returns the result if the function has ended instead."""
-        event = self.events.get()
+        try:
+            event = self.events.get(timeout=self.seconds_max)
+        except queue.Empty:  # waiting on would keep the episode's lock and its place in the server for ever
+            event = TimeoutError(f"the agent neither asked nor ended in {self.seconds_max:g} s; raise seconds_max if it needs longer")
         if isinstance(event, Question):
             self.question = event
             return None

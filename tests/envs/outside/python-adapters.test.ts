@@ -61,7 +61,7 @@ adapted("verifiers, reasoning_gym", "an environment of verifiers rolls out with 
 });
 
 const AGENT = `
-import json, sys, urllib.error, urllib.request
+import json, sys, threading, urllib.error, urllib.request
 sys.path.insert(0, ${JSON.stringify(join(import.meta.dir, "../../../examples/remote-envs"))})
 from env_server import main
 from openai_agent import AgentEpisode
@@ -92,6 +92,8 @@ def agent(base_url, number):
                 raise KeyError("no such answer")
             if message["content"] == "exit":
                 sys.exit("out of luck")
+            if message["content"] == "hang":
+                threading.Event().wait()
             if message["content"] == "forget":
                 return None
             return {"reward": float(message["content"]), "success": message["content"] == str(number + 1)}
@@ -102,6 +104,10 @@ def agent(base_url, number):
 class Sum(AgentEpisode):
     def __init__(self, layout_seed, dynamics_seed, options):
         super().__init__(lambda base_url: agent(base_url, layout_seed))
+
+    def step(self, action):
+        self.seconds_max = 0.05 if action == "hang" else 600
+        return super().step(action)
 
 main({"sum": Sum}, "sums")
 `;
@@ -129,6 +135,9 @@ test("an agent with an OpenAI client is an env: its calls are observations, tool
   expect(await forgetting.act("forget").catch(String)).toContain(
     "TypeError: the agent returned None; return a dict with",
   );
+  const hanging = await opened(python.url);
+  expect(await hanging.act("hang").catch(String)).toContain("the agent neither asked nor ended in 0.05 s");
+  await hanging.close();
   await opened(python.url, {}, 0);
   expect(await other.act("1")).toMatchObject({ reward: 1, done: true, success: false });
 });
