@@ -81,8 +81,14 @@ export const METRICS = {
     "nats",
     "Mean log-probability of a written token over solved episodes, at the temperature of sampling.",
   ),
-  "train/grad_norm": gauge("number", "Global L2 norm of the policy's gradient before clipping."),
-  "train/critic_grad_norm": gauge("number", "Global L2 norm of the critic's gradient before clipping."),
+  "train/grad_norm": gauge(
+    "number",
+    "Global L2 norm of the policy's gradient before clipping, mean over minibatches whose norm is finite.",
+  ),
+  "train/critic_grad_norm": gauge(
+    "number",
+    "Global L2 norm of the critic's gradient before clipping, mean over minibatches whose norm is finite.",
+  ),
   "train/learning_rate": gauge("number", "Step size of the policy's optimizer in this update."),
   "train/reply_tokens": gauge("tokens", "Mean tokens that the policy wrote in an episode."),
   "train/think_tokens": gauge("tokens", "Mean tokens inside <think> in an episode."),

@@ -12,6 +12,15 @@ describe("meansOf", () => {
     expect(meansOf(minibatches, "token-mean")).toEqual({ entropy: 2, policyLoss: 5, gradNorm: 3 });
     expect(meansOf(minibatches, "seq-mean-token-mean")).toEqual({ entropy: 2, policyLoss: 7, gradNorm: 3 });
   });
+
+  test("leaves out what is not finite, unless nothing is", () => {
+    const minibatches = [
+      { values: { entropy: 1, gradNorm: Number.POSITIVE_INFINITY, kl: Number.NaN }, tokens: 1, episodes: 1 },
+      { values: { entropy: 3, gradNorm: 2, kl: Number.NaN }, tokens: 1, episodes: 1 },
+      { values: { entropy: Number.NaN, gradNorm: 5, kl: Number.NaN }, tokens: 2, episodes: 1 },
+    ];
+    expect(meansOf(minibatches, "token-mean")).toEqual({ entropy: 2, gradNorm: 3.5, kl: Number.NaN });
+  });
 });
 
 test("the metrics of an update whose minibatches differ in size are those of one minibatch", async () => {
@@ -28,4 +37,20 @@ test("the metrics of an update whose minibatches differ in size are those of one
   // The policy stays where it is.
   for (const name of ["entropy", "policyLoss", "logProbGap", "ratioKl", "clipHigh", "clipLow"])
     expect(cut[name]!).toBeCloseTo(whole[name]!, 5);
+});
+
+test("one infinite gradient hides no metric of the other minibatches", async () => {
+  const played = play(start, [1, 0, 0.5, 1e30, 0, 0], 3);
+  const result = await update(await networks(start), played, {
+    ...settings,
+    filter: { strategy: "all" },
+    estimator: { kind: "dr-grpo" },
+    minibatch: 3,
+  });
+  const alone = await update(await networks(start), played.slice(0, 3), {
+    ...settings,
+    estimator: { kind: "dr-grpo" },
+  });
+  expect([result.steps, result.skipped]).toEqual([1, "the gradient's norm is Infinity; no step was taken"]);
+  expect(result.metrics["gradNorm"]).toBe(alone.metrics["gradNorm"]!);
 });
