@@ -1,7 +1,8 @@
 /**
  * Optimal play on a frozen lake by value iteration over the true dynamics. Knows no game in play.
  *
- * - value(n, cell) is the highest probability of reaching the goal within n actions; of equal actions the first counts.
+ * - value(n, cell) is the highest probability of reaching the goal within n actions. Of equal actions the one that needs the fewest
+ *   actions counts, then the first.
  *
  * Source: Bellman (1957), finite horizon.
  */
@@ -28,8 +29,10 @@ export function planLake(lake: Lake, ice: Ice): LakePlan {
       for (let cell = 0; cell < value.length; cell++) {
         if (ends(lake, cell)) continue;
         const worth = [0, 1, 2, 3].map((a) => step(values[n - 1]!, cell, a));
-        value[cell] = Math.max(...worth);
-        action[cell] = worth.indexOf(Math.max(...worth));
+        const best = Math.max(...worth);
+        // If one action less is worth as much, its action: otherwise the first action may be one that only loses time.
+        action[cell] = best > value[cell]! ? worth.indexOf(best) : actions[n - 1]![cell]!;
+        value[cell] = best;
       }
       values.push(value);
       actions.push(action);

@@ -162,6 +162,12 @@ describe("the demonstrator", () => {
     );
   });
 
+  test("goes the shortest way, however many actions are left", () => {
+    expect(reply(["FSFG", "FFFF", "FFFF", "FFFF"], { isSlippery: false }, 10)).toBe(
+      "<think>go Right</think><answer>Right || Right</answer>",
+    );
+  });
+
   test.each([
     ["reaches the goal", ["SG", "FF"], { isSlippery: false }, 1, "Right"],
     ["reaches the goal with actions left", ["FH", "SG"], { successRate: 0.8 }, 2, "Right"],
