@@ -133,11 +133,11 @@ export async function startTinkerServer(places: TinkerPlaces, port: number): Pro
     },
   });
   const url = `http://127.0.0.1:${port}`;
+  const isRunning = () => server.exitCode === null && server.signalCode === null;
   const kill = (signal: NodeJS.Signals) => {
-    if (server.exitCode === null && server.signalCode === null) process.kill(-server.pid!, signal);
+    if (isRunning()) process.kill(-server.pid!, signal);
   };
-  for (const began = performance.now(); performance.now() - began < READY_MS; await Bun.sleep(200)) {
-    if (server.exitCode !== null) break;
+  for (const began = performance.now(); isRunning() && performance.now() - began < READY_MS; await Bun.sleep(200)) {
     const answer = await fetch(`${url}/api/v1/healthz`, { proxy: false as never }).catch(() => null);
     if (answer?.ok) return { url, process: server, kill };
   }

@@ -1,8 +1,9 @@
-/** `setup tensorflow` puts the whole library in its place, or nothing. */
+/** `setup tensorflow` puts the whole library in its place, or nothing. The server of `setup tinker` is started, or its end is noticed. */
 import { afterAll, expect, test } from "bun:test";
-import { existsSync, mkdirSync, readFileSync, writeFileSync } from "node:fs";
+import { chmodSync, existsSync, mkdirSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { setUpTensorflow } from "../../scripts/setup/tensorflow.ts";
+import { startTinkerServer, tinkerPlaces } from "../../scripts/setup/tinker.ts";
 import { removeTemporaryFolders, temporaryFolder } from "./temporary.ts";
 
 afterAll(removeTemporaryFolders);
@@ -35,3 +36,13 @@ test.skipIf(!hasArchive)(
     expect(readFileSync(place).equals(library)).toBe(true);
   },
 );
+
+test("a tinker server that a signal ends while it starts is not waited for", async () => {
+  const folder = temporaryFolder();
+  const python = join(folder, "python");
+  writeFileSync(python, "#!/bin/sh\nkill -KILL $$\n");
+  chmodSync(python, 0o755);
+  // Port 1: nothing answers there.
+  const ended = await startTinkerServer({ ...tinkerPlaces(folder), python }, 1).catch(String);
+  expect(ended).toBe(`Error: skyrl-tx does not answer at http://127.0.0.1:1; its log is ${join(folder, "server.log")}`);
+});
