@@ -1,8 +1,8 @@
 /**
  * Algorithms by name: the estimator, the loss and the other settings of the learner that a paper's recipe consists of.
- * A name adds a layer of settings (layers.ts) right below the layer that chose the name, so keys set beside the name win.
+ * compose.ts adds them right below the layer that chose the name, so keys set beside the name win.
  */
-import { type Layer, lastToSet, merge, oneValue, type Tree } from "./layers.ts";
+import type { Tree } from "./layers.ts";
 
 export const ESTIMATORS = [
   "grpo",
@@ -82,13 +82,3 @@ export const ALGORITHMS = {
 } as const satisfies Record<string, Composition>;
 
 export const ALGORITHM_NAMES = Object.keys(ALGORITHMS) as (keyof typeof ALGORITHMS)[];
-
-/** Adds the settings of the chosen algorithm, right below the layer that chose it. */
-export function withAlgorithm(layers: readonly Layer[]): readonly Layer[] {
-  const at = lastToSet(layers, "learner.algorithm");
-  if (at === -1) return layers;
-  const name = (merge([layers[at]!])["learner"] as Tree)["algorithm"];
-  if (typeof name !== "string" || !Object.hasOwn(ALGORITHMS, name)) return layers;
-  const composition = ALGORITHMS[name as keyof typeof ALGORITHMS];
-  return layers.toSpliced(at, 0, oneValue(`learner.algorithm ${name}`, "learner", composition));
-}

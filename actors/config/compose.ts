@@ -8,13 +8,13 @@
 import type { z } from "zod";
 import { didYouMean, nearest } from "../../envs/text/nearest.ts";
 import { modulesOf } from "../play/env-modules.ts";
-import { withAlgorithm } from "./algorithms.ts";
+import { ALGORITHMS } from "./algorithms.ts";
 import { RunConfig, runKeys, SECRETS } from "./config.ts";
 import { ConfigError } from "./error.ts";
 import { formerKeyText } from "./former-keys.ts";
-import { type Layer, lastToSet, merge, oneValue, type Tree } from "./layers.ts";
+import { type Layer, lastToSet, merge, type Tree } from "./layers.ts";
 import { brokenRules } from "./rules.ts";
-import { withTinker } from "./tinker.ts";
+import { TINKER_SETTINGS } from "./tinker.ts";
 import { unreadKeys } from "./unread.ts";
 
 /**
@@ -22,7 +22,7 @@ import { unreadKeys } from "./unread.ts";
  * @throws {ConfigError} with one line per fault.
  */
 export function composeRunConfig(given: readonly Layer[]): RunConfig {
-  const layers = withTinker(withCompatLayout(withAlgorithm(given)));
+  const layers = withChoices(given);
   const defaults: Layer = { source: "defaults", values: RunConfig.parse({}) };
   const parsed = RunConfig.safeParse(merge([defaults, ...layers]), { reportInput: true });
   if (!parsed.success)
@@ -38,13 +38,23 @@ export function composeRunConfig(given: readonly Layer[]): RunConfig {
   return { ...config, env: { ...config.env, modules: modulesOf(config) } };
 }
 
-/** `prompt.compat` of a RAGEN version also sets `prompt.layout` to that version, unless the same or a higher layer sets the layout. */
-function withCompatLayout(layers: readonly Layer[]): readonly Layer[] {
-  const at = lastToSet(layers, "prompt.compat");
-  if (at === -1) return layers;
-  const compat = (merge([layers[at]!])["prompt"] as Tree)["compat"];
-  if (compat !== "ragen-v1" && compat !== "ragen-v2") return layers;
-  return layers.toSpliced(at, 0, oneValue(`prompt.compat ${compat}`, "prompt.layout", compat));
+/** By path and value: what a choice sets besides itself. If one layer makes two choices, the settings of the later one here win. */
+const CHOICES: readonly (readonly [path: string, settings: Readonly<Record<string, Tree>>])[] = [
+  ["learner.algorithm", Object.fromEntries(Object.entries(ALGORITHMS).map(([name, learner]) => [name, { learner }]))],
+  ["prompt.compat", { "ragen-v1": { prompt: { layout: "ragen-v1" } }, "ragen-v2": { prompt: { layout: "ragen-v2" } } }],
+  ["engine.name", { tinker: TINKER_SETTINGS }],
+];
+
+/** Adds the settings of each choice right below the layer that made it: the same or a higher layer overrides them. */
+function withChoices(given: readonly Layer[]): readonly Layer[] {
+  let layers = given;
+  for (const [path, settings] of CHOICES) {
+    const at = lastToSet(layers, path);
+    const chosen = path.split(".").reduce<unknown>((node, name) => (node as Tree)?.[name], layers[at]?.values);
+    if (typeof chosen !== "string" || !Object.hasOwn(settings, chosen)) continue;
+    layers = layers.toSpliced(at, 0, { source: `${path} ${chosen}`, values: settings[chosen]! });
+  }
+  return layers;
 }
 
 /** Unknown keys of a section that get a line each. */

@@ -1,21 +1,12 @@
 /** Engine tinker: the settings that choosing it changes, and those that it needs. */
 import { NEEDS_CRITIC } from "../../model/learn/advantage/advantage.ts";
 import type { RunConfig } from "./config.ts";
-import { type Layer, lastToSet, merge, oneValue, type Tree } from "./layers.ts";
 
 /** What choosing the engine sets. The loss of its server, skyrl-tx, clips ratios at these bounds and has no entropy bonus. */
-const SETTINGS = {
+export const TINKER_SETTINGS = {
   model: { lora: { rank: 32 } },
   learner: { clipLow: 0.2, clipHigh: 0.2, dualClip: null, entropyCoefficient: 0 },
 } as const;
-
-/** Adds the settings of engine tinker, right below the layer that chose the engine. */
-export function withTinker(layers: readonly Layer[]): readonly Layer[] {
-  const at = lastToSet(layers, "engine.name");
-  if (at === -1 || (merge([layers[at]!])["engine"] as Tree)["name"] !== "tinker") return layers;
-  const sections = Object.entries(SETTINGS).map(([section, values]) => oneValue("engine.name tinker", section, values));
-  return layers.toSpliced(at, 0, ...sections);
-}
 
 interface Limit {
   readonly path: string;
