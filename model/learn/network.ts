@@ -111,7 +111,7 @@ export class Network {
       parameters.flat,
       gradients.map(({ flat }) => flat),
       state,
-      method === "muon" ? hiddenMatrices(parameters) : [],
+      method === "muon" ? hiddenMatrices(config, parameters) : [],
     );
     return new Network(engine, config, parameters, frozen, gradients, optimizer);
   }
@@ -390,12 +390,21 @@ function writeBatch(arrays: Readonly<Record<string, DeviceArray>>, batch: MicroB
   arrays["targets"]!.write(batch.targets);
 }
 
-/** The matrices of the layers, in the order of their memory; not the embedding, the output layers and the stack experts.down_proj. */
-function hiddenMatrices({ flat, views }: Parameters): Matrix[] {
+/** The matrices of the layers, in the order of their memory, those of a stack of experts one by one; not the embedding and the output layers. */
+function hiddenMatrices({ experts }: ModelConfig, { flat, views }: Parameters): Matrix[] {
   return [...views]
-    .filter(([name, { shape }]) => name.startsWith("model.layers.") && shape.length === 2)
-    .map(([, { shape, values }]) => ({
-      start: (values.byteOffset - flat.byteOffset) / values.BYTES_PER_ELEMENT,
-      shape: [shape[0]!, shape[1]!],
-    }));
+    .filter(([name, { shape }]) => name.startsWith("model.layers.") && shape.length > 1)
+    .flatMap(([name, { shape, values }]) => {
+      const count = experts !== null && name.includes(".mlp.experts.") ? experts.count : 1;
+      const size = values.length / count;
+      const columns = shape.at(-1)!;
+      const start = (values.byteOffset - flat.byteOffset) / values.BYTES_PER_ELEMENT;
+      return Array.from(
+        { length: count },
+        (_, i): Matrix => ({
+          start: start + i * size,
+          shape: [size / columns, columns],
+        }),
+      );
+    });
 }

@@ -8,6 +8,7 @@ import type { Engine } from "../../../model/engine/engine.ts";
 import { microBatches, type Sequence } from "../../../model/learn/batch.ts";
 import { Network } from "../../../model/learn/network.ts";
 import { imitation, policyObjective, valueObjective } from "../../../model/learn/objective.ts";
+import { Optimizer } from "../../../model/learn/optimizer.ts";
 import { ModelConfig } from "../../../model/policy/model-config.ts";
 import { initialize, layParameters } from "../../../model/policy/parameters.ts";
 import { hash64, sequence } from "../../../model/rng.ts";
@@ -189,6 +190,38 @@ describe.each([true, false])("a network with both heads, embedding shared with t
       expect(expected.some((one) => Math.abs(one) > 1e-3)).toBe(true);
     }
   });
+});
+
+test("Muon moves each expert of a mixture as a matrix of its own", async () => {
+  const model: ModelConfig = { ...tinyModel, layers: 1, experts: { count: 2, used: 1, normalized: true } };
+  const { width, hidden } = model;
+  const sequences = draw(7, model.vocabulary);
+  const weights = sequences.map(({ written }) => new Float32Array(written.length).fill(0.01));
+  const settings = { learningRate: 0.01, beta1: 0, beta2: 0, epsilon: 1e-8, weightDecay: 0, clipNorm: 1e9 };
+  const moved = async (optimizer: "adamw" | "muon", given: typeof settings) => {
+    const parameters = tinyParameters(model, 1, 5);
+    const network = await Network.create(engine, model, parameters, { optimizer });
+    await network.accumulate(imitation, microBatches(sequences, limits), { weights });
+    await network.step(given);
+    const before = tinyParameters(model, 1, 5).views;
+    return (name: string) => parameters.views.get(name)!.values.map((one, i) => one - before.get(name)!.values[i]!);
+  };
+  // A plain gradient step of size 1: AdamW's step is lost in an epsilon this large.
+  const downhill = await moved("adamw", { ...settings, learningRate: 1e6, epsilon: 1e6 });
+  const byMuon = await moved("muon", settings);
+  for (const [part, shape] of Object.entries({ gate: [hidden, width], up: [hidden, width], down: [width, hidden] })) {
+    const name = `model.layers.0.mlp.experts.${part}_proj.weight`;
+    for (const expert of [0, 1]) {
+      const own = (values: Float32Array) => values.slice(expert * width * hidden, (expert + 1) * width * hidden);
+      const alone = new Float32Array(width * hidden);
+      const gradient = own(downhill(name)).map((value) => -value);
+      const matrix = { start: 0, shape: shape as [number, number] };
+      await (await Optimizer.create(engine, alone, [gradient], undefined, [matrix])).step(settings);
+      // Of moves of up to 0.006.
+      expect(farthest(own(byMuon(name)), alone)).toBeLessThan(2e-5);
+      expect(farthest(alone, new Float32Array(alone.length))).toBeGreaterThan(1e-3);
+    }
+  }
 });
 
 test("an objective for the other head is refused", async () => {
