@@ -4,8 +4,9 @@
  * - A run holds nothing global: a program may have several at once, each with a folder of its own.
  * - Updates and episodes are read from the run's store: a program that reads late loses none and keeps none in memory.
  */
-import { existsSync, readdirSync, readFileSync } from "node:fs";
+import { existsSync, readFileSync } from "node:fs";
 import { basename, join, resolve } from "node:path";
+import { checkpointsIn } from "../actors/checkpoint/checkpoint.ts";
 import { realClock } from "../actors/clock.ts";
 import type { RunConfig } from "../actors/config/config.ts";
 import type { MetricName } from "../actors/metrics/metrics.ts";
@@ -171,14 +172,16 @@ export class Run {
    * @throws {Error} if the run failed, or ended before its first checkpoint
    */
   async save(): Promise<string> {
+    const checkpoints = join(this.folder, "checkpoints");
     const made = this.#updatesMade();
     this.#cluster.save();
     for (;;) {
       // Read before the folder is: a run writes its last checkpoint before it ends.
       const isOver = this.#isOver;
-      const newest = newestCheckpoint(this.folder);
+      const [newest] = checkpointsIn(checkpoints);
       // A roll-back gives up updates.
-      if (newest !== null && (newest.update >= Math.min(made, this.#updatesMade()) || isOver)) return newest.path;
+      if (newest !== undefined && (newest.update >= Math.min(made, this.#updatesMade()) || isOver))
+        return join(checkpoints, newest.name);
       if (isOver) {
         await this.ended;
         throw new Error(`the run in ${this.folder} ended before its first checkpoint`);
@@ -278,7 +281,7 @@ export class NewestPolicy {
   #newest(): Loaded {
     if (this.#isClosed)
       throw new Error(`the run is closed; loadPolicy(${JSON.stringify(this.#folder)}) loads its policy`);
-    const name = newestCheckpoint(this.#folder)?.path ?? "";
+    const name = checkpointsIn(join(this.#folder, "checkpoints"))[0]?.name ?? "";
     const before = this.#loaded;
     if (before?.name === name) return before;
     const loaded = { name, policy: loadPolicy(this.#folder), calls: 0 };
@@ -311,14 +314,6 @@ const recordIn = (folder: string): Store | null => (hasRecord(folder) ? recordOf
 function fromRecord<T>(folder: string, read: (store: Store) => T): T | null {
   using store = recordIn(folder);
   return store && read(store);
-}
-
-/** The newest checkpoint by its name alone; null if there is none. */
-function newestCheckpoint(folder: string): { readonly path: string; readonly update: number } | null {
-  const checkpoints = join(folder, "checkpoints");
-  const names = existsSync(checkpoints) ? readdirSync(checkpoints).filter((name) => /^u\d+(-\d+)?$/.test(name)) : [];
-  const newest = names.sort(Intl.Collator("en", { numeric: true }).compare).at(-1);
-  return newest === undefined ? null : { path: join(checkpoints, newest), update: Number(/\d+/.exec(newest)![0]) };
 }
 
 const pause = () => new Promise<void>((resume) => realClock.after(POLL_MS, resume));

@@ -4,6 +4,7 @@
  */
 import { closeSync, existsSync, mkdirSync, openSync, statSync } from "node:fs";
 import { dirname, join } from "node:path";
+import { checkpointsIn } from "../actors/checkpoint/checkpoint.ts";
 import { runKeys } from "../actors/config/config.ts";
 import { messageOf } from "../actors/errors.ts";
 import { appendWhole } from "../actors/evaluate/append-whole.ts";
@@ -183,11 +184,9 @@ function expectPlayable(policy: string, { flags, overrides }: Options): void {
       `no run in ${policy}: --policy takes random, optimal, expert, the folder of a run, openai:MODEL or anthropic:MODEL`,
     );
   }
-  if (
-    checkpoint !== undefined &&
-    (!/^u\d+(-\d+)?$/.test(checkpoint) || !existsSync(join(policy, "checkpoints", checkpoint)))
-  )
-    throw new UsageError(`${policy} has no checkpoint named ${checkpoint}; they are in ${join(policy, "checkpoints")}`);
+  const checkpoints = join(policy, "checkpoints");
+  if (checkpoint !== undefined && !checkpointsIn(checkpoints).some(({ name }) => name === checkpoint))
+    throw new UsageError(`${policy} has no checkpoint named ${checkpoint}; they are in ${checkpoints}`);
   if (temperature !== undefined && temperature < 0)
     throw new UsageError(`--temperature must be 0 or more, got ${temperature}`);
   const other = overrides.find(({ path }) => !path.startsWith("env."));

@@ -2,8 +2,8 @@
  * `bun run replay`: plays a recorded episode again and compares it with its record, byte for byte. Replays the env always, and the
  * policy if a checkpoint still holds the weights that wrote the episode.
  */
-import { readdirSync } from "node:fs";
 import { join } from "node:path";
+import { checkpointsIn } from "../actors/checkpoint/checkpoint.ts";
 import { realClock } from "../actors/clock.ts";
 import { visible } from "../actors/dashboard/client/text.ts";
 import { messageOf } from "../actors/errors.ts";
@@ -97,8 +97,9 @@ async function replayPolicy(
   const versions = turns.map((turn) => turn.version ?? version);
   if (versions.some((one) => one !== version))
     return { skipped: `it began with policy version ${version}, and versions ${versions.join(", ")} wrote its turns` };
-  const distance = (name: string) => Math.abs(Number(/\d+/.exec(name)) - version);
-  const names = checkpointNames(folder).sort((a, b) => distance(a) - distance(b));
+  const distance = ({ update }: { update: number }) => Math.abs(update - version);
+  const checkpoints = checkpointsIn(join(folder, "checkpoints")).sort((a, b) => distance(a) - distance(b));
+  const names = checkpoints.map(({ name }) => name);
   const known: PolicyVersion[] = [...others];
   const unread: string[] = [];
   for (const name of names) {
@@ -126,14 +127,6 @@ async function replayWith(saved: SavedPolicy, replay: Replay, weights: PolicyVer
     return await replayWhole(replay, thread.methods, weights);
   } finally {
     thread.stop();
-  }
-}
-
-function checkpointNames(folder: string): string[] {
-  try {
-    return readdirSync(join(folder, "checkpoints")).filter((name) => /^u\d+(-\d+)?$/.test(name));
-  } catch {
-    return [];
   }
 }
 

@@ -13,6 +13,7 @@
  * - A complete checkpoint never changes. A second one of the same update is u000120-2.
  * - No file of a checkpoint is used before all digests are checked.
  */
+import { existsSync, readdirSync } from "node:fs";
 import { join } from "node:path";
 import { describeError } from "../errors.ts";
 import { type Disk, realDisk } from "./disk.ts";
@@ -171,7 +172,9 @@ export async function keepCheckpoints(
   return surplus.map(({ name }) => join(folder, name));
 }
 
-/** Complete checkpoints, newest first. */
+/** The folder's complete checkpoints by their names alone, newest first; none if there is no folder. */
+export const checkpointsIn = (folder: string) => newestFirst(existsSync(folder) ? readdirSync(folder) : []);
+
 function newestFirst(names: readonly string[]): { name: string; update: number; copy: number }[] {
   return names
     .filter((name) => NAME.test(name))
