@@ -11,7 +11,6 @@ import { modulesOf } from "../play/env-modules.ts";
 import { ALGORITHMS } from "./algorithms.ts";
 import { RunConfig, runKeys, SECRETS } from "./config.ts";
 import { ConfigError } from "./error.ts";
-import { formerKeyText } from "./former-keys.ts";
 import { type Layer, lastToSet, merge, type Tree } from "./layers.ts";
 import { brokenRules } from "./rules.ts";
 import { TINKER_SETTINGS } from "./tinker.ts";
@@ -66,8 +65,7 @@ function faultLines(issue: z.core.$ZodIssue, layers: readonly Layer[]): string[]
     const more = issue.keys.length - UNKNOWN_KEYS_MAX;
     const lines = issue.keys.slice(0, UNKNOWN_KEYS_MAX).map((key) => {
       const unknown = path === "" ? key : `${path}.${key}`;
-      const text = formerKeyText(unknown) ?? runKeys.unknown(unknown);
-      return `${setBy(layers, [...issue.path.map(String), key])}${text}`;
+      return `${setBy(layers, [...issue.path.map(String), key])}${runKeys.unknown(unknown)}`;
     });
     return more > 0 ? [...lines, `${path === "" ? "the config" : path} has ${more} more unknown keys`] : lines;
   }

@@ -58,9 +58,7 @@ export class Keys {
    */
   value(path: string, text: string): unknown {
     const node = this.#find(path);
-    if (node === null) {
-      throw new ConfigError(this.#formerKeyText(path) ?? this.unknown(path));
-    }
+    if (node === null) throw new ConfigError(this.unknown(path));
     if (node.properties !== undefined) {
       throw new ConfigError(`${path} is a section; set one of ${Object.keys(node.properties).join(", ")}`);
     }
@@ -71,6 +69,8 @@ export class Keys {
 
   /** The error for a path that is no key. */
   unknown(path: string): string {
+    const former = this.#formerKeyText(path);
+    if (former !== null) return former;
     const near = this.nearest(path);
     // A name with a dot in it, which only a flag may have.
     if (near === path) {
