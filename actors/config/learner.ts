@@ -162,13 +162,6 @@ const GradientAnalysisConfig = z.strictObject({
     .describe("Groups played for the analysis only; 0: the analysis takes the update's groups"),
 });
 
-const AGGREGATIONS = [
-  "token-mean",
-  "seq-mean-token-sum",
-  "seq-mean-token-mean",
-  "seq-mean-token-sum-norm",
-] as const satisfies Aggregation[];
-
 export const LearnerConfig = z.strictObject({
   algorithm: z
     .enum(ALGORITHM_NAMES)
@@ -269,7 +262,12 @@ export const LearnerConfig = z.strictObject({
       "Tokens of the loss. replies: sampled by the policy; assistant-turns: also role headers, as RAGEN's response mask; everything: all after the system message, as RAGEN without its mask",
     ),
   aggregation: z
-    .enum(AGGREGATIONS)
+    .enum([
+      "token-mean",
+      "seq-mean-token-sum",
+      "seq-mean-token-mean",
+      "seq-mean-token-sum-norm",
+    ] satisfies Aggregation[])
     .default("token-mean")
     .describe("How the token losses of a minibatch become one loss (docs/algorithms.md)"),
   epochs: z.int().positive().default(1).describe("Passes over the trajectories of an update"),

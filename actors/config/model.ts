@@ -127,18 +127,7 @@ export const WarmStartConfig = z.strictObject({
   stages: z
     .array(WarmStartStage)
     .min(1)
-    .default([
-      {
-        name: "learn",
-        babble: 0,
-        noise: 0,
-        steps: 1200,
-        batch: 32,
-        learningRate: 2e-3,
-        finalFraction: 0.1,
-        warmUpSteps: 30,
-      },
-    ])
+    .default([WarmStartStage.parse({ name: "learn", steps: 1200, learningRate: 2e-3 })])
     .describe(
       "Stages in order. Items: {name, babble, noise, steps, batch, learningRate, finalFraction, warmUpSteps}; babble and noise are the shares of the demonstrator's random turns and actions",
     ),
