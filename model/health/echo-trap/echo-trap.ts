@@ -10,7 +10,7 @@
  * Source: signs of https://arxiv.org/abs/2504.20073 (section 4) and https://arxiv.org/abs/2604.06268; the thresholds are Bunraku's.
  */
 import { TRAP_RULE, type TrapRule } from "./rule.ts";
-import { MEASURED, type Sign, type SignKind, signs } from "./signs.ts";
+import { isMeasured, type Sign, type SignKind, signs } from "./signs.ts";
 import { observe, type TrapPoint, type TrapState } from "./tracks.ts";
 
 export { TRAP_RULE, type TrapRule } from "./rule.ts";
@@ -35,7 +35,7 @@ export function echoTrap(state: TrapState, point: TrapPoint, rule: TrapRule = TR
   const solved = tracks.success !== undefined && tracks.success.smooth >= solvedAt;
   const current = signs(tracks, rule, solved);
   // A measurement that this update does not have keeps its sign, and does not lengthen the streak.
-  const longer = (kind: SignKind) => (point[MEASURED[kind]] === undefined ? 0 : 1);
+  const longer = (kind: SignKind) => Number(isMeasured(kind, point));
   const streaks = Object.fromEntries(
     current.map(({ kind }) => [kind, (state.streaks[kind] ?? 0) + longer(kind)]),
   ) as TrapState["streaks"];

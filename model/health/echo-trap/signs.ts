@@ -22,11 +22,10 @@ export interface Sign {
   readonly text: string;
 }
 
-/** The measurement on which a sign rests. */
-export const MEASURED = {
+/** The measurement on which a sign rests. That of constant groups rests on each of two, of which a log may have one. */
+const MEASURED = {
   success: "success",
   spread: "rewardStd",
-  constant: "rewardStd",
   "entropy-low": "entropy",
   "entropy-high": "entropy",
   gradient: "gradNorm",
@@ -34,7 +33,12 @@ export const MEASURED = {
   information: "mutualInformation",
   validity: "validity",
   likelihood: "likelihood",
-} as const satisfies Record<SignKind, keyof TrapPoint>;
+} as const satisfies Record<Exclude<SignKind, "constant">, keyof TrapPoint>;
+
+export const isMeasured = (kind: SignKind, point: TrapPoint): boolean =>
+  kind === "constant"
+    ? point.rewardStd !== undefined || point.zeroStdShare !== undefined
+    : point[MEASURED[kind]] !== undefined;
 
 /**
  * Success is near its best within this distance. Chance alone moves the smoothed success of 128 episodes on new boards by 0.05 each
@@ -44,33 +48,35 @@ const NEAR_BEST = 0.15;
 
 /** The present signs, in a fixed order. @param solved  whether the task counts as solved */
 export function signs(tracks: Tracks, rule: TrapRule, solved: boolean): Sign[] {
-  const { success, zeroStdShare } = tracks;
+  const { success } = tracks;
   const isNearBest =
     success !== undefined && success.smooth >= rule.explainedAt && success.smooth >= success.best - NEAR_BEST;
   const explained = solved || isNearBest;
   const found: Sign[] = [];
+  const pastStart = (name: Exclude<keyof TrapPoint, "gradNorm">) => {
+    const track = tracks[name];
+    return track !== undefined && track.count > startUpdatesOf(name, rule) ? track : null;
+  };
   const check = (
-    kind: Exclude<SignKind, "gradient">,
+    kind: Exclude<SignKind, "gradient" | "constant">,
     holds: (track: Track) => boolean,
     text: (track: Track) => string,
   ) => {
-    const track = tracks[MEASURED[kind]];
-    const isPastStart = track !== undefined && track.count > startUpdatesOf(MEASURED[kind], rule);
-    if (isPastStart && holds(track)) found.push({ kind, text: text(track) });
+    const track = pastStart(MEASURED[kind]);
+    if (track !== null && holds(track)) found.push({ kind, text: text(track) });
   };
   const fell = ({ smooth, best }: Track) => smooth < rule.successShare * best && best - smooth >= rule.successFall;
   check("success", fell, ({ smooth, best }) => `success fell to ${show(smooth)} from its best ${show(best)}`);
   check("spread", (track) => !explained && share(track) < rule.spreadShare, ofStart("in-group reward std"));
-  const constant = (groups: Track) => groups.smooth >= rule.constantGroups;
-  check(
-    "constant",
-    (track) =>
-      !explained && (share(track) < rule.constantShare || (zeroStdShare !== undefined && constant(zeroStdShare))),
-    ({ smooth }) => {
-      const constantText = zeroStdShare ? `, ${show(zeroStdShare.smooth)} of the groups constant` : "";
-      return `groups hardly differ: in-group reward std ${show(smooth)}${constantText}`;
-    },
-  );
+  const [std, constant] = [pastStart("rewardStd"), pastStart("zeroStdShare")];
+  const isSmall = std !== null && share(std) < rule.constantShare;
+  if (!explained && (isSmall || (constant !== null && constant.smooth >= rule.constantGroups))) {
+    const texts = [
+      ...(std === null ? [] : [`in-group reward std ${show(std.smooth)}`]),
+      ...(constant === null ? [] : [`${show(constant.smooth)} of the groups constant`]),
+    ];
+    found.push({ kind: "constant", text: `groups hardly differ: ${texts.join(", ")}` });
+  }
   check("entropy-low", (track) => !explained && share(track) < rule.entropyShare, ofStart("entropy"));
   check("entropy-high", (track) => share(track) > rule.entropyRise, ofStart("entropy"));
   check("repetition", ({ smooth, start }) => smooth - start > rule.repetitionRise, ofStart("repetition"));

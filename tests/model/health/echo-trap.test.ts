@@ -87,6 +87,14 @@ describe("echoTrap", () => {
     expect(reasons[0]!.text).toMatch(/^success fell to 0\.0\d+ from its best 0\.2\d+$/);
   });
 
+  test("sees constant groups where only their share is measured, as in a log without the spread", () => {
+    const trapped = course({ success: [0.3, 0.3], zeroStdShare: [0.1, 1] }, 200);
+    const { verdict, reasons } = last(trapped);
+    expect(verdict).toBe("collapsed");
+    expect(reasons).toEqual([{ kind: "constant", text: "groups hardly differ: 0.982 of the groups constant" }]);
+    expect(last(course({ success: [0.3, 1], zeroStdShare: [0.1, 1] }, 200)).verdict).toBe("solved");
+  });
+
   test("warns before success falls: the spread goes first", () => {
     const early = course({ success: [0.2, 0.25], rewardStd: [2, 0.3] });
     const { verdict, reasons } = last(early);
