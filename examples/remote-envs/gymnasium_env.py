@@ -20,6 +20,7 @@ try:
 except ImportError as missing:
     raise SystemExit(f'{missing}: run `pip install "gymnasium[toy-text]"`') from missing
 
+draws_text = {}  # by name
 COLORED = re.compile(r"\x1b\[[\d;]*m(.*?)\x1b\[0m", re.DOTALL)
 
 
@@ -27,9 +28,11 @@ class Gymnasium:
     """The layout seed makes the board; all chance after it comes from the dynamics seed."""
 
     def __init__(self, name, names, seeds, options):
-        self.env = gymnasium.make(name, **options)
-        if "ansi" in self.env.metadata.get("render_modes", []):
-            self.env = gymnasium.make(name, render_mode="ansi", **options)
+        if name not in draws_text:
+            probe = gymnasium.make(name, **options)
+            draws_text[name] = "ansi" in probe.metadata.get("render_modes", [])
+            probe.close()
+        self.env = gymnasium.make(name, **({"render_mode": "ansi"} if draws_text[name] else {}), **options)
         space = self.env.action_space
         self.takes_text = isinstance(space, gymnasium.spaces.Text)
         if not self.takes_text and not isinstance(space, gymnasium.spaces.Discrete):

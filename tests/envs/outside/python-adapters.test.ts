@@ -50,6 +50,46 @@ adapted("gymnasium", "Gymnasium's FrozenLake, Taxi and Blackjack are played as t
   expect([success < 0.5, meanReward < 0]).toEqual([true, true]);
 });
 
+const COUNTED = `
+import sys
+sys.path.insert(0, ${JSON.stringify(join(import.meta.dir, "../../../examples/remote-envs"))})
+from types import SimpleNamespace
+import gymnasium
+from env_server import main
+from gymnasium_env import makers
+
+class Counted(gymnasium.Env):
+    metadata = {"render_modes": ["ansi"]}
+    action_space = gymnasium.spaces.Discrete(2)
+    observation_space = gymnasium.spaces.Discrete(100)
+    made = opened = 0
+
+    def __init__(self, render_mode=None):
+        self.render_mode = render_mode
+        Counted.made += 1
+        Counted.opened += 1
+
+    def reset(self, *, seed=None, options=None):
+        return Counted.made, {}
+
+    def render(self):
+        return f"{Counted.opened} open"
+
+    def close(self):
+        Counted.opened -= 1
+
+gymnasium.register("Counted-v0", Counted)
+main(makers(SimpleNamespace(names=["Counted-v0"], actions=None)), "counts")
+`;
+
+adapted("gymnasium", "an env is made once for each episode, and once more to see how it draws itself", async () => {
+  const script = join(temporaryFolder(), "counted.py");
+  writeFileSync(script, COUNTED);
+  await using python = await startPython(script);
+  expect((await opened(python.url)).render()).toBe("1 open\n2");
+  expect((await opened(python.url)).render()).toBe("2 open\n3");
+});
+
 adapted("verifiers, reasoning_gym", "an environment of verifiers rolls out with its own rubric", async () => {
   const gym = ["verifiers.envs.integrations.reasoninggym_env:ReasoningGymEnv", "--args", '{"gym": "leg_counting"}'];
   await using python = await startPython("verifiers_env.py", [...gym, "--reply", "<answer>{}</answer>"]);
