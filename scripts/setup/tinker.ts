@@ -82,7 +82,8 @@ export const tinkerPlaces = (folder: string): TinkerPlaces => ({
 /** Installs what is missing. @throws {Error} in one line */
 export async function setUpTinker({ folder, python, model }: TinkerPlaces, say: (text: string) => void): Promise<void> {
   const installed = join(folder, "installed");
-  if (!existsSync(installed)) {
+  // An upgrade of the system's Python leaves an environment without its Python.
+  if (!existsSync(installed) || !existsSync(python)) {
     say(`installing ${SKYRL_TX} and ${PACKAGES.length} packages with pip`);
     mkdirSync(folder, { recursive: true });
     await run(["python3", "-m", "venv", join(folder, "venv")]);

@@ -46,3 +46,19 @@ test("a tinker server that a signal ends while it starts is not waited for", asy
   const ended = await startTinkerServer({ ...tinkerPlaces(folder), python }, 1).catch(String);
   expect(ended).toBe(`Error: skyrl-tx does not answer at http://127.0.0.1:1; its log is ${join(folder, "server.log")}`);
 });
+
+test("an environment of Python that lost its Python is made again", async () => {
+  const folder = temporaryFolder();
+  mkdirSync(join(folder, "model"));
+  writeFileSync(join(folder, "installed"), "");
+  // A python3 that makes an environment whose Python does nothing.
+  const fake = join(folder, "python3");
+  writeFileSync(fake, '#!/bin/sh\nif [ "$2" = venv ]; then mkdir -p "$3/bin"; cp "$0" "$3/bin/python"; fi\n');
+  chmodSync(fake, 0o755);
+  const module = JSON.stringify(join(import.meta.dir, "../../scripts/setup/tinker.ts"));
+  const script = `const { setUpTinker, tinkerPlaces } = await import(${module});
+    await setUpTinker(tinkerPlaces(${JSON.stringify(folder)}), () => {});`;
+  const env = { ...process.env, PATH: `${folder}:${process.env["PATH"]}` };
+  expect(Bun.spawnSync([process.execPath, "-e", script], { env }).stderr.toString()).toBe("");
+  expect(existsSync(tinkerPlaces(folder).python)).toBe(true);
+});
