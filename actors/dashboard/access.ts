@@ -19,11 +19,11 @@ export function guard(token: string | null): MiddlewareHandler {
   return async (c, next) => {
     const bearer = /^Bearer (.+)$/.exec(c.req.header("Authorization") ?? "")?.[1];
     if (bearer !== undefined && sameSecret(bearer, token)) return next();
-    const cookie = getCookie(c, cookieName(c));
-    if (cookie !== undefined && sameSecret(cookie, cookieValue)) return next();
     const url = new URL(c.req.url);
     const presented = url.searchParams.get("token");
     if (presented === null || !sameSecret(presented, token)) {
+      const cookie = getCookie(c, cookieName(c));
+      if (cookie !== undefined && sameSecret(cookie, cookieValue)) return next();
       return c.text("This page needs the token of the run: open /?token=TOKEN (config key metrics.token).\n", 401);
     }
     setCookie(c, cookieName(c), cookieValue, { httpOnly: true, sameSite: "Strict", path: "/" });

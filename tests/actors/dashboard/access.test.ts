@@ -99,8 +99,11 @@ describe("with a token", () => {
     expect(cookie).toContain("HttpOnly");
     expect(cookie).toContain("SameSite=Strict");
     expect(cookie).not.toContain(TOKEN);
-    const page = await stage.app.request("http://host.example:7001/", { headers: { Cookie: cookie.split(";")[0]! } });
-    expect(page.status).toBe(200);
+    const headers = { Cookie: cookie.split(";")[0]! };
+    expect((await stage.app.request("http://host.example:7001/", { headers })).status).toBe(200);
+    // The address with the token, opened again: the page keeps what is in its address.
+    const again = await stage.app.request(`http://host.example:7001/?token=${TOKEN}&x=1`, { headers });
+    expect([again.status, again.headers.get("Location")]).toEqual([303, "/?x=1"]);
     expect((await stage.app.request("/?token=wrong")).status).toBe(401);
     expect((await stage.app.request("/", { headers: { Cookie: `bunraku_80=${TOKEN}` } })).status).toBe(401);
   });
