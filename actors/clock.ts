@@ -15,10 +15,13 @@ export function settlesIn(clock: Clock, msMax: number, work: Promise<unknown>): 
   return promise.finally(cancel);
 }
 
+/** 24.8 days. `setTimeout` runs a longer delay at once. */
+const TIMER_MS_MAX = 2 ** 31 - 1;
+
 export const realClock: Clock = {
   now: () => performance.now(),
   after(delayMs, run) {
-    const timer = setTimeout(run, delayMs);
+    const timer = setTimeout(run, Math.min(delayMs, TIMER_MS_MAX));
     return () => clearTimeout(timer);
   },
 };
