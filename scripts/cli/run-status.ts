@@ -26,9 +26,12 @@ export class RunStatus {
   readonly #length: RunLength;
   readonly #latest: { -readonly [K in MetricName]?: number } = {};
   #update = 0;
-  #phase = "";
-  #alarm: string | null = null;
-  #page: string | null = null;
+  /** Text in place of the progress bar before the first update. */
+  phase = "";
+  /** The verdict of the health checks; null while the run is healthy. */
+  alarm: string | null = null;
+  /** Address of the run's page; null before it is served. */
+  page: string | null = null;
 
   constructor(length: RunLength) {
     this.#length = length;
@@ -39,20 +42,6 @@ export class RunStatus {
     if (values["total/updates"] !== undefined) this.#update = step;
   }
 
-  /** Text in place of the progress bar before the first update. */
-  phase(text: string): void {
-    this.#phase = text;
-  }
-
-  /** The verdict of the health checks; null while the run is healthy. */
-  alarm(text: string | null): void {
-    this.#alarm = text;
-  }
-
-  page(url: string): void {
-    this.#page = url;
-  }
-
   /** The lines that have content, each cut to `columns`. */
   lines(columns: number): string[] {
     const lines = [this.#progress(), this.#success(), this.#learning(), this.#foot()];
@@ -60,7 +49,7 @@ export class RunStatus {
   }
 
   #progress(): string {
-    if (this.#update === 0) return this.#phase;
+    if (this.#update === 0) return this.phase;
     const { share } = this;
     const minutesPlayed = this.#minutesPlayed();
     const left = minutesPlayed === null || share === 0 ? null : (minutesPlayed / share) * (1 - share);
@@ -110,7 +99,7 @@ export class RunStatus {
   }
 
   #foot(): string {
-    const alarm = this.#alarm === null ? null : `ALARM ${this.#alarm}`;
-    return [alarm, this.#page].filter((part) => part !== null).join(" · ");
+    const alarm = this.alarm === null ? null : `ALARM ${this.alarm}`;
+    return [alarm, this.page].filter((part) => part !== null).join(" · ");
   }
 }

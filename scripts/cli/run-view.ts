@@ -61,10 +61,10 @@ export class RunView {
   }
 
   #show(actor: string, { level, kind, text }: Entry): void {
-    if (kind === EVENT_KINDS.health) this.#status.alarm(level === "info" ? null : visible(text));
+    if (kind === EVENT_KINDS.health) this.#status.alarm = level === "info" ? null : visible(text);
     if (kind === "page") {
       this.pageUrl = text;
-      this.#status.page(visible(text));
+      this.#status.page = visible(text);
     }
     if (level === "warning" || level === "error") this.note(`${level}: ${actor}: ${text}`);
     else if (level === "debug" || this.#options.quiet) return;
@@ -75,7 +75,7 @@ export class RunView {
 
   #showFrequent(kind: string, text: string): void {
     if (this.#options.terminal) {
-      if (kind === "warm") this.#status.phase(visible(text));
+      if (kind === "warm") this.#status.phase = visible(text);
       this.#redraw();
       return;
     }
