@@ -51,10 +51,8 @@ async function run([name, ...args]: string[]): Promise<number> {
 }
 
 function overview(): string {
-  const names = Object.keys(COMMANDS).filter((name) => !isPackage || !CLONE_ONLY.includes(name));
-  const width = Math.max(...names.map((name) => name.length));
-  const rows = Object.entries(COMMANDS)
-    .filter(([name]) => names.includes(name))
-    .map(([name, summary]) => `  ${name.padEnd(width)}  ${summary}`);
+  const shown = Object.entries(COMMANDS).filter(([name]) => !isPackage || !CLONE_ONLY.includes(name));
+  const width = Math.max(...shown.map(([name]) => name.length));
+  const rows = shown.map(([name, summary]) => `  ${name.padEnd(width)}  ${summary}`);
   return [`${isPackage ? "bunx bunraku" : "bun run"} COMMAND [--help] [--verbose] …`, "", ...rows].join("\n");
 }

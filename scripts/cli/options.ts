@@ -157,8 +157,5 @@ export function helpText(command: Command): string {
     "Examples:",
     ...command.examples.map((example) => `  ${example}`),
   ].join("\n");
-  return asTyped(page);
+  return isPackage ? page.replaceAll("bun run ", "bunx bunraku ") : page;
 }
-
-/** The text with commands in the form that works here: with an installed package, `bunx bunraku`. */
-const asTyped = (text: string): string => (isPackage ? text.replaceAll("bun run ", "bunx bunraku ") : text);
