@@ -26,7 +26,7 @@ import { envOverrides } from "./cli/env-choice.ts";
 import { type Command, parseOptions, UsageError } from "./cli/options.ts";
 import { say, warn } from "./cli/say.ts";
 import { acrossEnvs, type Evaluated } from "./eval/across.ts";
-import { hostedFlags, hostedResult, isHosted, usageLine } from "./eval/hosted.ts";
+import { hostedFlags, hostedResults, isHosted, usageLine } from "./eval/hosted.ts";
 import { progressLine } from "./eval/progress.ts";
 import { evaluationData, evaluationReport, type Result, referencesOf } from "./eval/report.ts";
 
@@ -100,9 +100,7 @@ export async function main(args: string[]): Promise<number> {
   for (const who of policies) {
     const played: [string, object][] = [];
     for (const one of forEachEnv(options)) {
-      const { results, usage } = isHosted(who)
-        ? await hosted(who, one)
-        : { results: await ownResults(who, one), usage: null };
+      const { results, usage } = await resultsOf(who, one);
       for (const result of results) {
         const references = await referencesOf(result);
         const lines = result.lines.map((line) => `${JSON.stringify({ policy: who, env: result.name, ...line })}\n`);
@@ -198,15 +196,11 @@ function expectPlayable(policy: string, { flags, overrides }: Options): void {
     checkedTag(String(tag), options, config.prompt.compat);
 }
 
-async function hosted(policy: string, { flags, overrides }: Options) {
-  const { result, usage } = await hostedResult(policy, flags, overrides);
-  return { results: [result], usage };
-}
-
-/** One result; for a run over a mix, one for each of its envs unless the options choose one. */
-async function ownResults(policy: string, options: Options): Promise<readonly Result[]> {
-  if (isPlayer(policy)) return [await playerResult(policy, options)];
-  return policyResults(policy, options);
+/** One result; for a run over a mix, one for each of its envs unless the options choose one. usage: null but for hosted models */
+async function resultsOf(policy: string, options: Options) {
+  if (isHosted(policy)) return hostedResults(policy, options.flags, options.overrides);
+  const results = isPlayer(policy) ? [await playerResult(policy, options)] : await policyResults(policy, options);
+  return { results, usage: null };
 }
 
 async function playerResult(policy: PlayerName, { flags, overrides }: Options): Promise<Result> {
@@ -219,7 +213,7 @@ async function playerResult(policy: PlayerName, { flags, overrides }: Options): 
   return { ...evaluation, ...unsaid, episodes, seed, samples, lines, name: evaluation.tag.tag };
 }
 
-async function policyResults(folder: string, { flags, overrides }: Options): Promise<readonly Result[]> {
+async function policyResults(folder: string, { flags, overrides }: Options): Promise<Result[]> {
   const { checkpoint = null, temperature } = flags;
   const env = envOverrides(overrides);
   const { validate } = readRunConfig(folder);

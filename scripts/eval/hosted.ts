@@ -76,11 +76,12 @@ const HOSTED = new RegExp(`^(${Object.keys(PROVIDERS).join("|")}):(.+)$`);
 
 export const isHosted = (policy: string): boolean => HOSTED.test(policy);
 
-export async function hostedResult(
+/** The result of one env, and what it took. */
+export async function hostedResults(
   policy: string,
   flags: HostedFlags,
   overrides: readonly Override[],
-): Promise<{ result: Result; usage: HostedUsage }> {
+): Promise<{ results: Result[]; usage: HostedUsage }> {
   const [, providerName, model] = HOSTED.exec(policy)!;
   const provider = PROVIDERS[providerName!]!;
   const baseUrl = addressOf(provider, flags["base-url"]);
@@ -137,7 +138,7 @@ export async function hostedResult(
   // Only the server knows the tokens and their probabilities, so there is no entropy.
   // A served policy's env may have a name in its mix.
   const name = overrides.findLast(({ path }) => path === "env.tag")?.text ?? tag.tag;
-  return { result: { ...evaluation, ...boards, name, tag, entropy: null, lines: [] }, usage };
+  return { results: [{ ...evaluation, ...boards, name, tag, entropy: null, lines: [] }], usage };
 }
 
 export function usageLine({ requests, retries, inputTokens, outputTokens, cost }: HostedUsage): string {
