@@ -1,5 +1,6 @@
 /** `bun run board`: draws a board as a PNG, or the positions of a player's episode as a strip, for envs that draw pictures. */
 import { encode } from "fast-png";
+import { writeWhole } from "../actors/checkpoint/whole.ts";
 import { runKeys } from "../actors/config/config.ts";
 import { messageOf } from "../actors/errors.ts";
 import { filmStrip, type Picture } from "../envs/picture.ts";
@@ -56,7 +57,8 @@ export async function main(args: string[]): Promise<number> {
   const pictures = positions(tag, policy, seed, Number(actionsMax));
   const { width, height, rgb } = filmStrip(pictures, COLUMNS, GAP);
   try {
-    await Bun.write(out, encode({ width, height, data: rgb, channels: 3 }));
+    const png = encode({ width, height, data: rgb, channels: 3 });
+    await writeWhole(out, (pending) => Bun.write(pending, png));
   } catch (error) {
     throw new UsageError(`cannot write --out ${out}: ${messageOf(error)}; name another file`);
   }

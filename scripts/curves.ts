@@ -2,6 +2,7 @@
  * `bun run curves`: draws metrics of recorded runs as SVG or PNG. One panel for each metric, one line for each run. A group of runs is
  * one line, their mean, with a band from the lowest to the highest run.
  */
+import { writeWhole } from "../actors/checkpoint/whole.ts";
 import { isMetricName, METRIC_NAMES, type MetricName, metric } from "../actors/metrics/metrics.ts";
 import { plural } from "../actors/number-text.ts";
 import { didYouMean, nearest } from "../envs/text/nearest.ts";
@@ -63,9 +64,11 @@ export async function main(args: string[]): Promise<number> {
   const svg = picture(entries, metrics, title);
   const content = format === "svg" ? svg : await renderPng(svg);
   try {
-    await Bun.write(out, content);
+    await writeWhole(out, (pending) => Bun.write(pending, content));
   } catch (error) {
-    throw new Error(`cannot write ${out}: ${(error as Error).message}`, { cause: error });
+    throw new Error(`cannot write ${out}: ${(error as Error).message}; make room, or name another file`, {
+      cause: error,
+    });
   }
   console.log(`drew ${plural(metrics.length, "metric")} in ${out}`);
   return 0;

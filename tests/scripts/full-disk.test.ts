@@ -1,0 +1,42 @@
+/** Commands that write files, on a full disk. A limit on the size of a file stands in for the disk. */
+import { afterAll, expect, test } from "bun:test";
+import { mkdirSync, readdirSync, readFileSync, writeFileSync } from "node:fs";
+import { join } from "node:path";
+import { Store } from "../../actors/metrics-sink/store.ts";
+import { CommandProcess } from "./command.ts";
+import { removeTemporaryFolders, temporaryFolder } from "./temporary.ts";
+
+afterAll(removeTemporaryFolders);
+
+/** SQLite's index of the log has as many. */
+const RECORD_KIB = 32;
+
+/** The exit code of a command that fails in one line, because no file may be larger. */
+async function codeWithin(kib: number, ...args: string[]) {
+  const wrap = ["sh", "-c", `trap "" XFSZ; ulimit -f ${2 * kib}; exec "$@"`, "sh"];
+  const { code, err } = await new CommandProcess(args, { wrap }).ended;
+  expect(err).toMatch(/^error: cannot write .*: EFBIG: file too large.*; .*\n$/);
+  return code;
+}
+
+test("board and curves keep the former picture, and leave no other file", async () => {
+  const folder = temporaryFolder();
+  const runs = ["one", "other"].map((name) => join(temporaryFolder(), name));
+  for (const run of runs) {
+    mkdirSync(run);
+    const store = new Store({ path: join(run, "run.sqlite"), durability: "normal", wallClock: () => 1000 });
+    store.startSession({ name: "run", env: "Bandit", updates: 1, seed: 1 });
+    const point = (step: number) => ({ name: "train/entropy", actor: "learner", step, value: Math.sin(step) });
+    store.write({ points: Array.from({ length: 4000 }, (_, step) => point(step)), events: [], episodes: [] });
+    store.close();
+  }
+  for (const name of ["board.png", "curves.svg"]) writeFileSync(join(folder, name), "former");
+  expect(await codeWithin(1, "board", "--out", join(folder, "board.png"))).toBe(2);
+  const curves = ["curves", ...runs, "--metrics", "train/entropy", "--out", join(folder, "curves.svg")];
+  expect(await codeWithin(RECORD_KIB, ...curves)).toBe(1);
+  const files = readdirSync(folder).toSorted();
+  expect(files.map((name) => [name, readFileSync(join(folder, name), "utf8")])).toEqual([
+    ["board.png", "former"],
+    ["curves.svg", "former"],
+  ]);
+});
