@@ -33,8 +33,6 @@ export interface Machine {
     readonly poison: number;
     /** Share of envs that cannot be opened. */
     readonly envErrors: number;
-    /** A bug on purpose: new weights are used in the middle of episodes. */
-    readonly mixesVersions: boolean;
   };
   readonly defect: Defect | null;
   /** An actor gave up for good because the disk was full. */

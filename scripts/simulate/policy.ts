@@ -71,10 +71,11 @@ export class SimulatedPolicy {
   }
 
   async #reply({ coins, coinsFrom }: ReplyRequest): Promise<Reply> {
-    const { world, troubles } = this.#machine;
+    const { world, troubles, defect } = this.#machine;
     const digest = this.#digest;
     await this.#life.sleep(world.between(20, 400), "replies");
-    if (troubles.mixesVersions) this.#digest = hash64(digest).join("").padStart(64, "a").slice(-64);
+    // New weights are used in the middle of episodes.
+    if (defect === "mixes versions") this.#digest = hash64(digest).join("").padStart(64, "a").slice(-64);
     const [coin] = hash64(`${digest} ${coins.seed} ${coins.episode} ${coinsFrom}`);
     const tokens = [...MOVES[coin % MOVES.length]!];
     const poisoned = world.uniform() < troubles.poison;

@@ -3,7 +3,6 @@ import { FAULT_KINDS, type FaultKind } from "./faults.ts";
 import { type Result, simulate } from "./simulate.ts";
 
 export interface Summary {
-  readonly seeds: number;
   /** Seeds whose run broke an invariant, with the last events. */
   readonly failed: readonly { readonly seed: number; readonly broken: string; readonly tail: readonly string[] }[];
   readonly events: number;
@@ -51,7 +50,6 @@ export async function simulateSeeds(
   const sum = (of: (result: (typeof results)[number]) => number) => results.reduce((all, one) => all + of(one), 0);
   const faults = Object.fromEntries(FAULT_KINDS.map((kind) => [kind, sum((one) => one.faults[kind])]));
   return {
-    seeds: count,
     failed,
     events: sum(({ events }) => events),
     simulatedMs: sum((one) => one.simulatedMs),

@@ -106,7 +106,6 @@ export async function simulate(simulation: Simulation): Promise<Result> {
       corrupt: faults ? 0.01 : 0,
       poison: faults ? 0.002 : 0,
       envErrors: faults ? 0.01 : 0,
-      mixesVersions: defect === "mixes versions",
     },
   };
   const spawner = simulatedSpawner(machine, config, {
