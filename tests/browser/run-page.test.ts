@@ -160,6 +160,34 @@ describeWhere(chromiumPath === null ? "no Chromium" : null, "the run's page", ()
   );
 
   test(
+    "draws the last choice of runs, though an earlier choice is read for longer",
+    async () => {
+      await stage.otherRun("run-0", 11, 30);
+      await stage.trained(20);
+      await stage.open();
+      await stage.page.locator("#compare summary").click();
+      const asked = Promise.withResolvers<void>();
+      const held = Promise.withResolvers<void>();
+      await stage.page.route("**/api/runs/run-0/metrics*", async (route) => {
+        asked.resolve();
+        await held.promise;
+        await route.continue();
+      });
+      const box = stage.page.locator("#compare-list input");
+      await box.check();
+      await asked.promise;
+      await box.uncheck();
+      const read = stage.page.waitForResponse("**/api/runs/run-0/metrics*");
+      held.resolve();
+      await (await read).finished();
+      await stage.waitForCount("#success-legend span", 2);
+      await stage.waitForCount("#compared li", 0);
+      expect(await stage.probe("pixels", "success", "--run-1")).toBe(0);
+    },
+    LONG,
+  );
+
+  test(
     "draws the signs and the verdict of another run beside this one's, on the page about alarms",
     async () => {
       await stage.otherRun("run-0", 11, 30);

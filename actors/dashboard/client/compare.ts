@@ -20,6 +20,7 @@ export class Compare {
   readonly #seeds = document.querySelector<HTMLInputElement>("#tools [name=seeds]")!;
   #chosen = inAddress("with").slice(0, COLORS.length);
   #isListed = false;
+  #shown = Promise.resolve();
 
   constructor(charts: ChartList) {
     this.#charts = charts;
@@ -35,8 +36,13 @@ export class Compare {
     });
   }
 
-  /** Draw the chosen runs. */
-  async show(): Promise<void> {
+  /** Draw the chosen runs, after those that are being read: the last choice stays. */
+  show(): Promise<void> {
+    this.#shown = this.#shown.then(() => this.#show());
+    return this.#shown;
+  }
+
+  async #show(): Promise<void> {
     try {
       const comparisons = await this.#comparisons();
       const chips = comparisons.map(({ name, color }) => {
