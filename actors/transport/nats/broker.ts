@@ -251,7 +251,16 @@ export class Broker {
       inactive_threshold: nanos(READER_GONE_MS),
     });
     const consumer = await this.#js.consumers.get(WORK, this.inbox);
-    this.#reading = await consumer.consume({ callback: (msg) => this.#deliver(msg) });
+    const callback = (msg: JsMsg) => this.#deliver(msg);
+    const reading = await consumer.consume({ abort_on_missing_resource: true, callback });
+    this.#reading = reading;
+    // The broker deletes the reader of a process that was suspended for long, and a deleted stream takes its readers along.
+    void reading.closed().then((error) => {
+      if (!(error instanceof Error)) return;
+      this.#options.clock.after(RETRY_MS.max, () => {
+        if (this.#reading === reading && this.#connected) void this.#reconnected();
+      });
+    });
   }
 
   #stopReading(): void {

@@ -118,6 +118,15 @@ describeWhere(natsServer === null ? "no nats-server" : null, "a NATS broker", ()
     expect(await again.ask(finished("e2"), 60_000)).toMatchObject({ type: "episode.taken", episode: "e2" });
   }, 300_000);
 
+  test("that has deleted a listener's reader gets a new one", async () => {
+    const broker = await brokerOf();
+    const peer = await actor().connect(await actor().listen(`${broker.address}/learner`));
+    const { manager } = await streamsOf(broker);
+    // The readers of a stream go with it.
+    await manager.streams.delete(WORK);
+    expect(await peer.ask(finished("e1"), 20_000)).toMatchObject({ type: "episode.taken" });
+  }, 30_000);
+
   test("loses no trajectory that was acknowledged, over five kills, and hands none on twice by itself", async () => {
     const broker = await brokerOf();
     const host = actor();
