@@ -188,6 +188,23 @@ describeWhere(chromiumPath === null ? "no Chromium" : null, "the run's page", ()
   );
 
   test(
+    "lists the runs again when the menu is opened again",
+    async () => {
+      await stage.otherRun("run-0", 11, 3);
+      await stage.open();
+      await stage.page.route("**/api/runs?*", (route) => route.fulfill({ status: 503, json: { error: "try again" } }));
+      await stage.page.locator("#compare summary").click();
+      await stage.waitForText("#compare-list .bad", "try again");
+      await stage.page.unroute("**/api/runs?*");
+      await stage.page.keyboard.press("Escape");
+      await stage.page.locator("#compare summary").click();
+      await stage.waitForText("#compare-list", "run-0");
+      stage.complaints = stage.complaints.filter((text) => !text.includes("503"));
+    },
+    LONG,
+  );
+
+  test(
     "draws the signs and the verdict of another run beside this one's, on the page about alarms",
     async () => {
       await stage.otherRun("run-0", 11, 30);

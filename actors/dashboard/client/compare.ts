@@ -7,7 +7,7 @@ import { percent } from "../../number-text.ts";
 import type { OtherRun } from "../answers.ts";
 import { read } from "./api.ts";
 import type { ChartList, Comparison } from "./chart-list.ts";
-import { byId, inAddress, make, put, putInAddress } from "./dom.ts";
+import { byId, inAddress, make, putInAddress } from "./dom.ts";
 import { visible } from "./text.ts";
 
 const COLORS = ["--run-1", "--run-2", "--run-3", "--run-4", "--run-5"];
@@ -19,7 +19,6 @@ export class Compare {
   readonly #list = byId("compare-list");
   readonly #seeds = document.querySelector<HTMLInputElement>("#tools [name=seeds]")!;
   #chosen = inAddress("with").slice(0, COLORS.length);
-  #isListed = false;
   #shown = Promise.resolve();
 
   constructor(charts: ChartList) {
@@ -77,18 +76,16 @@ export class Compare {
   }
 
   async #showList(): Promise<void> {
-    if (!this.#menu.open || this.#isListed) return;
-    this.#isListed = true;
-    put(this.#list, "");
+    if (!this.#menu.open) return;
     try {
       const { runs, unreadable } = await read("api/runs");
-      this.#list.append(
+      const rows = [
         ...runs.map((run) => this.#rowOf(run)),
         ...unreadable.map(({ name, reason }) => make("li", "note", `${visible(name)}: ${visible(reason)}`)),
-      );
-      if (this.#list.children.length === 0) this.#list.append(make("li", "note", "There is no other run here."));
+      ];
+      this.#list.replaceChildren(...(rows.length > 0 ? rows : [make("li", "note", "There is no other run here.")]));
     } catch (error) {
-      this.#list.append(make("li", "bad", visible((error as Error).message)));
+      this.#list.replaceChildren(make("li", "bad", visible((error as Error).message)));
     }
   }
 
