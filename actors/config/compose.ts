@@ -11,7 +11,7 @@ import { modulesOf } from "../play/env-modules.ts";
 import { ALGORITHMS } from "./algorithms.ts";
 import { RunConfig, runKeys, SECRETS } from "./config.ts";
 import { ConfigError } from "./error.ts";
-import { type Layer, lastToSet, merge, type Tree } from "./layers.ts";
+import { type Layer, lastToSet, merge, type Tree, valueAt } from "./layers.ts";
 import { brokenRules } from "./rules.ts";
 import { TINKER_SETTINGS } from "./tinker.ts";
 import { unreadKeys } from "./unread.ts";
@@ -49,7 +49,7 @@ function withChoices(given: readonly Layer[]): readonly Layer[] {
   let layers = given;
   for (const [path, settings] of CHOICES) {
     const at = lastToSet(layers, path);
-    const chosen = path.split(".").reduce<unknown>((node, name) => (node as Tree)?.[name], layers[at]?.values);
+    const chosen = valueAt(layers[at]?.values ?? {}, path);
     if (typeof chosen !== "string" || !Object.hasOwn(settings, chosen)) continue;
     layers = layers.toSpliced(at, 0, { source: `${path} ${chosen}`, values: settings[chosen]! });
   }

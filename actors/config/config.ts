@@ -7,7 +7,7 @@ import { EnvConfig, PromptConfig } from "./env.ts";
 import { formerKeyText } from "./former-keys.ts";
 import { HealthConfig } from "./health.ts";
 import { Keys } from "./keys.ts";
-import { merge, oneValue, type Tree } from "./layers.ts";
+import { merge, oneValue, valueAt } from "./layers.ts";
 import { LearnerConfig } from "./learner.ts";
 import { EngineConfig, JoinConfig, MetricsConfig, SupervisorConfig, TransportConfig } from "./machine.ts";
 import { CheckpointConfig, ModelConfig, WarmStartConfig } from "./model.ts";
@@ -65,6 +65,6 @@ export function describeConfig(config: RunConfig): string {
 
 /** The value of a key; of a secret, only whether it is set. */
 export function shownValue(config: RunConfig, path: string): unknown {
-  const value = path.split(".").reduce<unknown>((node, part) => (node as Tree)[part], config);
+  const value = valueAt(config, path);
   return SECRETS.has(path) && value !== null ? "(hidden)" : value;
 }

@@ -114,6 +114,19 @@ export function lastToSet(layers: readonly Layer[], path: string | readonly stri
   });
 }
 
+/** The type of what is at a dotted path; never without such a path. */
+export type At<T, P extends string> = P extends `${infer Name}.${infer Rest}`
+  ? Name extends keyof T
+    ? At<T[Name], Rest>
+    : never
+  : P extends keyof T
+    ? T[P]
+    : never;
+
+/** The value at a dotted path; undefined if there is none. */
+export const valueAt = (tree: Tree, path: string): unknown =>
+  path.split(".").reduce<unknown>((node, name) => (isTree(node) ? node[name] : undefined), tree);
+
 export function isTree(value: unknown): value is Tree {
   return typeof value === "object" && value !== null && !Array.isArray(value);
 }

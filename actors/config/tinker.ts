@@ -1,6 +1,7 @@
 /** Engine tinker: the settings that choosing it changes, and those that it needs. */
 import { NEEDS_CRITIC } from "../../model/learn/advantage/advantage.ts";
 import type { RunConfig } from "./config.ts";
+import { type At, valueAt } from "./layers.ts";
 
 /** What choosing the engine sets. The loss of its server, skyrl-tx, clips ratios at these bounds and has no entropy bonus. */
 export const TINKER_SETTINGS = {
@@ -13,6 +14,12 @@ interface Limit {
   readonly holds: (config: RunConfig) => boolean;
   readonly text: string;
 }
+
+const is = <P extends string>(path: P, value: At<RunConfig, P>, text: string): Limit => ({
+  path,
+  holds: (config) => valueAt(config, path) === value,
+  text,
+});
 
 const LIMITS: readonly Limit[] = [
   {
@@ -30,46 +37,22 @@ const LIMITS: readonly Limit[] = [
     holds: ({ model }) => model.lora.rank > 0,
     text: "engine tinker trains adapters; set a rank above 0",
   },
-  {
-    path: "model.checkpoint",
-    holds: ({ model }) => model.checkpoint === null,
-    text: "engine tinker cannot start from a policy of another run; leave it out",
-  },
-  {
-    path: "learner.loss",
-    holds: ({ learner }) => learner.loss === "ppo",
-    text: "the server's losses are cross_entropy, importance_sampling and ppo; set it to ppo",
-  },
+  is("model.checkpoint", null, "engine tinker cannot start from a policy of another run; leave it out"),
+  is("learner.loss", "ppo", "the server's losses are cross_entropy, importance_sampling and ppo; set it to ppo"),
   {
     path: "learner.clipLow",
     holds: ({ learner }) => learner.clipLow === 0.2 && learner.clipHigh === 0.2,
     text: "the server's ppo clips ratios at .8 and 1.2; set learner.clipLow and learner.clipHigh to .2",
   },
-  {
-    path: "learner.dualClip",
-    holds: ({ learner }) => learner.dualClip === null,
-    text: "the server's ppo has no dual clip; set it to null",
-  },
-  {
-    path: "learner.entropyCoefficient",
-    holds: ({ learner }) => learner.entropyCoefficient === 0,
-    text: "the server's losses have no entropy bonus; set it to 0",
-  },
+  is("learner.dualClip", null, "the server's ppo has no dual clip; set it to null"),
+  is("learner.entropyCoefficient", 0, "the server's losses have no entropy bonus; set it to 0"),
   {
     path: "health.ladder",
     holds: ({ health }) => !health.ladder.includes("raise-entropy"),
     text: "the server's losses have no entropy bonus; leave raise-entropy out",
   },
-  {
-    path: "learner.entropyTarget",
-    holds: ({ learner }) => learner.entropyTarget === null,
-    text: "the server's losses have no entropy bonus; leave it out",
-  },
-  {
-    path: "learner.observationLoss",
-    holds: ({ learner }) => learner.observationLoss === 0,
-    text: "the server's losses have no term for the env's tokens; set it to 0",
-  },
+  is("learner.entropyTarget", null, "the server's losses have no entropy bonus; leave it out"),
+  is("learner.observationLoss", 0, "the server's losses have no term for the env's tokens; set it to 0"),
   {
     path: "learner.covariance.treatment",
     holds: ({ learner, health }) => learner.covariance.treatment !== "kl" && !health.ladder.includes("kl-cov"),
@@ -86,21 +69,9 @@ const LIMITS: readonly Limit[] = [
     holds: ({ learner }) => !NEEDS_CRITIC.has(learner.estimator),
     text: "the server trains no critic; take an estimator without one, such as grpo, rloo or dr-grpo",
   },
-  {
-    path: "learner.optimizer",
-    holds: ({ learner }) => learner.optimizer === "adamw",
-    text: "the server's optimizer is AdamW; set it to adamw",
-  },
-  {
-    path: "learner.gradientAnalysis.everyUpdates",
-    holds: ({ learner }) => learner.gradientAnalysis.everyUpdates === 0,
-    text: "the server returns no gradients; set it to 0",
-  },
-  {
-    path: "rollout.temperature",
-    holds: ({ rollout }) => rollout.temperature === 1,
-    text: "the server computes log-probabilities at temperature 1; set it to 1",
-  },
+  is("learner.optimizer", "adamw", "the server's optimizer is AdamW; set it to adamw"),
+  is("learner.gradientAnalysis.everyUpdates", 0, "the server returns no gradients; set it to 0"),
+  is("rollout.temperature", 1, "the server computes log-probabilities at temperature 1; set it to 1"),
 ];
 
 /** A fault for every setting that engine tinker needs otherwise. */

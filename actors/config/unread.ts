@@ -5,7 +5,7 @@
 import { ESTIMATORS } from "./algorithms.ts";
 import type { RunConfig } from "./config.ts";
 import { TREATMENT_OF_RUNG } from "./health.ts";
-import { type Layer, lastToSet } from "./layers.ts";
+import { type At, type Layer, lastToSet, valueAt } from "./layers.ts";
 import { JoinConfig, TransportConfig } from "./machine.ts";
 
 interface Unread {
@@ -61,44 +61,42 @@ const byEstimator = ESTIMATORS.map((estimator): Unread => {
   };
 });
 
+/** @param why  more of `when` */
+const whileIs = <P extends string>(path: P, value: At<RunConfig, P>, keys: readonly string[], why = ""): Unread => ({
+  choices: [path],
+  when: `while ${path} is ${value}${why}`,
+  holds: (config) => valueAt(config, path) === value,
+  keys,
+});
+
+const unlessIs = <P extends string>(path: P, value: At<RunConfig, P>, keys: readonly string[], why = ""): Unread => ({
+  choices: [path],
+  when: `unless ${path} is ${value}${why}`,
+  holds: (config) => valueAt(config, path) !== value,
+  keys,
+});
+
 const table: readonly Unread[] = [
   ...byEstimator,
-  {
-    choices: ["learner.loss"],
-    when: "unless learner.loss is ppo",
-    holds: ({ learner }) => learner.loss !== "ppo",
-    keys: ["learner.dualClip"],
-  },
+  unlessIs("learner.loss", "ppo", ["learner.dualClip"]),
   {
     choices: ["learner.loss"],
     when: "by the loss reinforce, which has no ratio",
     holds: ({ learner }) => learner.loss === "reinforce",
     keys: ["learner.clipLow", "learner.clipHigh"],
   },
-  {
-    choices: ["learner.lossOn"],
-    when: "unless learner.lossOn is replies, because with the other masks the policy loss is on the env's tokens too",
-    holds: ({ learner }) => learner.lossOn !== "replies",
-    keys: ["learner.observationLoss"],
-  },
-  {
-    choices: ["learner.gradientAnalysis.everyUpdates"],
-    when: "while learner.gradientAnalysis.everyUpdates is 0",
-    holds: ({ learner }) => learner.gradientAnalysis.everyUpdates === 0,
-    keys: ["learner.gradientAnalysis.split", "learner.gradientAnalysis.groups"],
-  },
-  {
-    choices: ["learner.critic.backbone"],
-    when: "while learner.critic.backbone is shared",
-    holds: ({ learner }) => learner.critic.backbone === "shared",
-    keys: ["learner.critic.learningRate", "learner.critic.warmUpUpdates"],
-  },
-  {
-    choices: ["learner.entropyTarget"],
-    when: "while learner.entropyTarget is null",
-    holds: ({ learner }) => learner.entropyTarget === null,
-    keys: ["learner.entropyStep"],
-  },
+  unlessIs(
+    "learner.lossOn",
+    "replies",
+    ["learner.observationLoss"],
+    ", because with the other masks the policy loss is on the env's tokens too",
+  ),
+  whileIs("learner.gradientAnalysis.everyUpdates", 0, [
+    "learner.gradientAnalysis.split",
+    "learner.gradientAnalysis.groups",
+  ]),
+  whileIs("learner.critic.backbone", "shared", ["learner.critic.learningRate", "learner.critic.warmUpUpdates"]),
+  whileIs("learner.entropyTarget", null, ["learner.entropyStep"]),
   {
     choices: ["learner.estimator"],
     when: "by the estimator tpo, which makes new advantages before each step",
@@ -123,105 +121,54 @@ const table: readonly Unread[] = [
     holds: ({ learner, health }) => learner.covariance.treatment !== "kl" && !health.ladder.includes("kl-cov"),
     keys: ["learner.covariance.coefficient"],
   },
-  {
-    choices: ["learner.importance.level"],
-    when: "while learner.importance.level is none",
-    holds: ({ learner }) => learner.importance.level === "none",
-    keys: ["learner.importance.cap"],
-  },
-  {
-    choices: ["learner.overlong.weight"],
-    when: "while learner.overlong.weight is 0",
-    holds: ({ learner }) => learner.overlong.weight === 0,
-    keys: ["learner.overlong.margin"],
-  },
-  {
-    choices: ["learner.mode"],
-    when: "while learner.mode is sync",
-    holds: ({ learner }) => learner.mode === "sync",
-    keys: ["learner.stalenessMax", "sampler.weightsBetween"],
-  },
+  whileIs("learner.importance.level", "none", ["learner.importance.cap"]),
+  whileIs("learner.overlong.weight", 0, ["learner.overlong.margin"]),
+  whileIs("learner.mode", "sync", ["learner.stalenessMax", "sampler.weightsBetween"]),
   {
     choices: ["learner.kl.coefficient", "health.ladder"],
     when: "while learner.kl.coefficient is 0",
     holds: ({ learner, health }) => learner.kl.coefficient === 0 && !health.ladder.includes("raise-kl"),
     keys: ["learner.kl.place", "learner.kl.estimator"],
   },
-  {
-    choices: ["learner.kl.coefficient"],
-    when: "while learner.kl.coefficient is 0, which a control only multiplies",
-    holds: ({ learner }) => learner.kl.coefficient === 0,
-    keys: ["learner.kl.control", "learner.kl.target"],
-  },
-  {
-    choices: ["learner.kl.control"],
-    when: "while learner.kl.control is fixed",
-    holds: ({ learner }) => learner.kl.control === "fixed",
-    keys: ["learner.kl.target"],
-  },
-  {
-    choices: ["learner.filter.strategy"],
-    when: "while learner.filter.strategy is all",
-    holds: ({ learner }) => learner.filter.strategy === "all",
-    keys: ["value", "order", "metric", "includeZero", "mode"].map((key) => `learner.filter.${key}`),
-  },
+  whileIs(
+    "learner.kl.coefficient",
+    0,
+    ["learner.kl.control", "learner.kl.target"],
+    ", which a control only multiplies",
+  ),
+  whileIs("learner.kl.control", "fixed", ["learner.kl.target"]),
+  whileIs(
+    "learner.filter.strategy",
+    "all",
+    ["value", "order", "metric", "includeZero", "mode"].map((key) => `learner.filter.${key}`),
+  ),
   {
     choices: ["learner.filter.strategy", "health.ladder"],
     when: "while learner.filter.strategy is all",
     holds: ({ learner, health }) => learner.filter.strategy === "all" && !health.ladder.includes("tighten-filter"),
     keys: ["learner.advantage.filterLossScaling"],
   },
-  {
-    choices: ["learner.filter.strategy"],
-    when: "while learner.filter.strategy is top_ratio, which ranks by the std of the raw reward",
-    holds: ({ learner }) => learner.filter.strategy === "top_ratio",
-    keys: ["metric", "includeZero"].map((key) => `learner.filter.${key}`),
-  },
-  {
-    choices: ["learner.filter.strategy"],
-    when: "unless learner.filter.strategy is top_p",
-    holds: ({ learner }) => learner.filter.strategy !== "top_p",
-    keys: ["learner.filter.mode"],
-  },
-  {
-    choices: ["learner.rewardNormalization.method"],
-    when: "while learner.rewardNormalization.method is identity",
-    holds: ({ learner }) => learner.rewardNormalization.method === "identity",
-    keys: ["learner.rewardNormalization.grouping"],
-  },
+  whileIs(
+    "learner.filter.strategy",
+    "top_ratio",
+    ["metric", "includeZero"].map((key) => `learner.filter.${key}`),
+    ", which ranks by the std of the raw reward",
+  ),
+  unlessIs("learner.filter.strategy", "top_p", ["learner.filter.mode"]),
+  whileIs("learner.rewardNormalization.method", "identity", ["learner.rewardNormalization.grouping"]),
   {
     choices: ["env.mix"],
     when: "with env.mix, whose envs have their own value",
     holds: ({ env }) => env.mix.length > 0,
     keys: ["env.tag", "env.options", "env.actionsMax"],
   },
-  {
-    choices: ["rollout.curriculum.by"],
-    when: "while rollout.curriculum.by is none",
-    holds: ({ rollout }) => rollout.curriculum.by === "none",
-    keys: ["rollout.curriculum.smoothing", "rollout.curriculum.groupsMin"],
-  },
-  {
-    choices: ["rollout.curriculum.by"],
-    when: "unless rollout.curriculum.by is difficulty",
-    holds: ({ rollout }) => rollout.curriculum.by !== "difficulty",
-    keys: ["rollout.curriculum.advanceAt"],
-  },
-  {
-    choices: ["actors"],
-    when: "unless actors is processes",
-    holds: ({ actors }) => actors !== "processes",
-    keys: [
-      ...Object.keys(JoinConfig.shape).map((key) => `join.${key}`),
-      ...Object.keys(TransportConfig.shape).map((key) => `transport.${key}`),
-    ],
-  },
-  {
-    choices: ["prompt.context"],
-    when: "while prompt.context is full",
-    holds: ({ prompt }) => prompt.context === "full",
-    keys: ["prompt.contextTurnsMax"],
-  },
+  whileIs("rollout.curriculum.by", "none", ["rollout.curriculum.smoothing", "rollout.curriculum.groupsMin"]),
+  unlessIs("rollout.curriculum.by", "difficulty", ["rollout.curriculum.advanceAt"]),
+  unlessIs("actors", "processes", [
+    ...Object.keys(JoinConfig.shape).map((key) => `join.${key}`),
+    ...Object.keys(TransportConfig.shape).map((key) => `transport.${key}`),
+  ]),
+  whileIs("prompt.context", "full", ["prompt.contextTurnsMax"]),
   {
     choices: ["prompt.context"],
     when: "with prompt.context single_turn, where no token of the env follows a reply",
@@ -234,12 +181,7 @@ const table: readonly Unread[] = [
     holds: ({ model }) => model.path !== null,
     keys: ["width", "layers", "heads", "kvHeads", "hidden"].map((key) => `model.${key}`),
   },
-  {
-    choices: ["model.lora.rank"],
-    when: "while model.lora.rank is 0",
-    holds: ({ model }) => model.lora.rank === 0,
-    keys: ["model.lora.alpha", "model.lora.targets"],
-  },
+  whileIs("model.lora.rank", 0, ["model.lora.alpha", "model.lora.targets"]),
   {
     choices: ["engine.name", "sampler.engine"],
     when: "unless a server trains (engine tinker) or samples (sampler.engine vllm or sglang)",
@@ -268,20 +210,16 @@ const table: readonly Unread[] = [
     holds: ({ sampler }) => sampler.engine !== "own",
     keys: ["sampler.threads", "sampler.weightsBetween"],
   },
-  {
-    choices: ["warmStart.enabled"],
-    when: "while warmStart.enabled is false",
-    holds: ({ warmStart }) => !warmStart.enabled,
-    keys: ["imitate", ...OF_RANDOM_PLAY, "boards", "solvedShare", "stages", "cacheDir"].map(
-      (key) => `warmStart.${key}`,
-    ),
-  },
-  {
-    choices: ["warmStart.imitate"],
-    when: "while warmStart.imitate is demonstrator",
-    holds: ({ warmStart }) => warmStart.imitate === "demonstrator",
-    keys: OF_RANDOM_PLAY.map((key) => `warmStart.${key}`),
-  },
+  whileIs(
+    "warmStart.enabled",
+    false,
+    ["imitate", ...OF_RANDOM_PLAY, "boards", "solvedShare", "stages", "cacheDir"].map((key) => `warmStart.${key}`),
+  ),
+  whileIs(
+    "warmStart.imitate",
+    "demonstrator",
+    OF_RANDOM_PLAY.map((key) => `warmStart.${key}`),
+  ),
   {
     choices: ["health.ladder"],
     when: "while health.ladder is empty",
@@ -300,12 +238,7 @@ const table: readonly Unread[] = [
     holds: ({ health }) => !health.stopEarly.includes("solved"),
     keys: ["health.stops.solvedValidations", "health.stops.solvedShare"],
   },
-  {
-    choices: ["health.collapse.everyUpdates"],
-    when: "while health.collapse.everyUpdates is 0",
-    holds: ({ health }) => health.collapse.everyUpdates === 0,
-    keys: ["health.collapse.samples"],
-  },
+  whileIs("health.collapse.everyUpdates", 0, ["health.collapse.samples"]),
 ];
 
 /** One error for each key that was set and would not be read. */
