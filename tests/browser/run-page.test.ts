@@ -188,6 +188,24 @@ describeWhere(chromiumPath === null ? "no Chromium" : null, "the run's page", ()
   );
 
   test(
+    "draws the runs of a link although one of them is gone, and lets that one be taken out",
+    async () => {
+      await stage.otherRun("run-0", 11, 30);
+      await stage.trained(20);
+      await stage.open("?with=gone&with=run-0");
+      await stage.waitForText("#compared .bad", "no run gone in the same parent folder");
+      await stage.waitForPixels("success", "--run-2", 50);
+      await stage.page.locator("#compare summary").click();
+      await stage.page.locator("#compare-list input[value=gone]").uncheck();
+      await stage.waitForCount("#compared .bad", 0);
+      await stage.waitForPixels("success", "--run-1", 50);
+      expect(stage.page.url()).toEndWith("/?with=run-0");
+      stage.complaints = stage.complaints.filter((text) => !text.includes("404"));
+    },
+    LONG,
+  );
+
+  test(
     "lists the runs again when the menu is opened again",
     async () => {
       await stage.otherRun("run-0", 11, 3);

@@ -63,16 +63,22 @@ export class ChartList {
     for (const { chart } of this.#charts) chart.rebuild();
   }
 
-  /** Draw these comparisons in every chart. @throws {Error} naming a run that cannot be read */
-  async compare(comparisons: readonly Comparison[]): Promise<void> {
+  /** Draw these comparisons in every chart. @returns errors of those with a run that cannot be read, which are left out */
+  async compare(comparisons: readonly Comparison[]): Promise<string[]> {
     const compared: ComparedRun[] = [];
+    const faults: string[] = [];
     for (const { name, color, runs, withOwn } of comparisons) {
       const seeds = withOwn ? [this.#curves] : [];
-      // One after the other: the server lets few reads wait.
-      for (const run of runs) seeds.push(await this.#curvesOf(run));
-      compared.push({ name, color, ...(seeds.length === 1 ? { curves: seeds[0]!, band: null } : meanOf(seeds)) });
+      try {
+        // One after the other: the server lets few reads wait.
+        for (const run of runs) seeds.push(await this.#curvesOf(run));
+        compared.push({ name, color, ...(seeds.length === 1 ? { curves: seeds[0]!, band: null } : meanOf(seeds)) });
+      } catch (error) {
+        faults.push((error as Error).message);
+      }
     }
     this.look({ runs: compared });
+    return faults;
   }
 
   async #curvesOf(run: string): Promise<Map<string, Curve>> {

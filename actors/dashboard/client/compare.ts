@@ -4,7 +4,6 @@
  */
 
 import { percent } from "../../number-text.ts";
-import type { OtherRun } from "../answers.ts";
 import { read } from "./api.ts";
 import type { ChartList, Comparison } from "./chart-list.ts";
 import { byId, inAddress, make, putInAddress } from "./dom.ts";
@@ -50,7 +49,8 @@ export class Compare {
         return make("li", "", swatch, visible(name));
       });
       byId("compared").replaceChildren(...chips);
-      await this.#charts.compare(comparisons);
+      const faults = await this.#charts.compare(comparisons);
+      byId("compared").append(...faults.map((fault) => make("li", "bad", visible(fault))));
     } catch (error) {
       byId("compared").append(make("li", "bad", visible((error as Error).message)));
     }
@@ -79,8 +79,12 @@ export class Compare {
     if (!this.#menu.open) return;
     try {
       const { runs, unreadable } = await read("api/runs");
+      const gone = this.#chosen.filter((chosen) => !runs.some(({ name }) => name === chosen));
       const rows = [
-        ...runs.map((run) => this.#rowOf(run)),
+        ...runs.map(({ name, env, update, success }) =>
+          this.#rowOf(name, `${visible(env)} · update ${update ?? "–"} · ${percent(success)}`),
+        ),
+        ...gone.map((name) => this.#rowOf(name, "chosen, but not here")),
         ...unreadable.map(({ name, reason }) => make("li", "note", `${visible(name)}: ${visible(reason)}`)),
       ];
       this.#list.replaceChildren(...(rows.length > 0 ? rows : [make("li", "note", "There is no other run here.")]));
@@ -89,12 +93,11 @@ export class Compare {
     }
   }
 
-  #rowOf({ name, env, update, success }: OtherRun): HTMLElement {
+  #rowOf(name: string, facts: string): HTMLElement {
     const box = make("input", "");
     box.type = "checkbox";
     box.value = name;
     box.checked = this.#chosen.includes(name);
-    const facts = `${visible(env)} · update ${update ?? "–"} · ${percent(success)}`;
     return make("li", "", make("label", "", box, make("b", "", visible(name)), make("span", "note", facts)));
   }
 
