@@ -1,9 +1,10 @@
 /** `bun run init`: writes a project with an env, its test and a config. docs/tutorial.md goes on from there. */
-import { cpSync, existsSync, readdirSync, readFileSync, writeFileSync } from "node:fs";
+import { cpSync, existsSync, readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { basename, dirname, join, resolve } from "node:path";
 import { fileURLToPath } from "node:url";
-import { parsedJson } from "../actors/checkpoint/json.ts";
+import { parsedJson, saveJson } from "../actors/checkpoint/json.ts";
 import { isTree } from "../actors/config/layers.ts";
+import { messageOf } from "../actors/errors.ts";
 import { isPackage } from "./cli/install.ts";
 import { makeFolder } from "./cli/make-folder.ts";
 import { type Command, parseOptions, UsageError } from "./cli/options.ts";
@@ -49,10 +50,21 @@ export async function main(args: string[]): Promise<number> {
   const manifest = join(folder, "package.json");
   const kept = existsSync(manifest) ? parsedJson(readFileSync(manifest, "utf8")) : {};
   if (!isTree(kept)) throw new UsageError(`${manifest} holds no JSON object; mend it, or name a new folder`);
+  const ignored = join(folder, ".gitignore");
+  if (!existsSync(ignored)) written.push(ignored);
+  const isNew = !existsSync(folder);
   for (const file of written) makeFolder(dirname(file));
-  cpSync(template, folder, { recursive: true });
-  if (!existsSync(join(folder, ".gitignore"))) writeFileSync(join(folder, ".gitignore"), "node_modules/\nruns/\n");
-  writeFileSync(manifest, `${JSON.stringify(manifestOf(basename(folder), kept), null, 2)}\n`);
+  try {
+    cpSync(template, folder, { recursive: true });
+    if (written.includes(ignored)) writeFileSync(ignored, "node_modules/\nruns/\n");
+    saveJson(manifest, manifestOf(basename(folder), kept));
+  } catch (error) {
+    for (const path of isNew ? [folder] : [...written, `${manifest}.new`])
+      rmSync(path, { recursive: true, force: true });
+    throw new Error(
+      `cannot write the project in ${folder}: ${messageOf(error)}; nothing of it is left. Make room, or name another folder`,
+    );
+  }
   if (!flags["no-install"]) await installIn(folder);
   say(`next: cd ${folder}; bun test; bun run cluster`);
   return 0;

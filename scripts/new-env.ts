@@ -1,5 +1,5 @@
 /** `bun run new-env`: writes a new env and its test, from those of the project template. docs/new-env.md goes on from there. */
-import { existsSync, readFileSync, writeFileSync } from "node:fs";
+import { existsSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { basename, dirname, join, relative, resolve } from "node:path";
 import { fileURLToPath } from "node:url";
 import { messageOf } from "../actors/errors.ts";
@@ -36,6 +36,9 @@ export async function main(args: string[]): Promise<number> {
     try {
       writeFileSync(to, text, { flag: "wx" });
     } catch (error) {
+      // Of another command that makes the same env at this moment.
+      const isOthers = (error as NodeJS.ErrnoException).code === "EEXIST";
+      if (!isOthers) for (const { to } of written) rmSync(to, { force: true });
       throw new UsageError(`cannot write ${to}: ${messageOf(error)}; name another file`);
     }
   }

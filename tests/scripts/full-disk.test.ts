@@ -40,3 +40,17 @@ test("board and curves keep the former picture, and leave no other file", async 
     ["curves.svg", "former"],
   ]);
 });
+
+test("init and new-env leave no part of what they write", async () => {
+  const folder = temporaryFolder();
+  const manifest = JSON.stringify({ name: "mine", description: "long ".repeat(400) });
+  writeFileSync(join(folder, "package.json"), manifest);
+  const project = join(folder, "project");
+  expect(await codeWithin(1, "init", "--no-install", project)).toBe(1);
+  expect(await codeWithin(1, "init", "--no-install", folder)).toBe(1);
+  // All but the manifest has room.
+  expect(await codeWithin(2, "init", "--no-install", folder)).toBe(1);
+  expect(await codeWithin(1, "new-env", join(folder, "maze.ts"))).toBe(2);
+  expect([readdirSync(folder), readdirSync(join(folder, "envs"))]).toEqual([["envs", "package.json"], []]);
+  expect(readFileSync(join(folder, "package.json"), "utf8")).toBe(manifest);
+});
