@@ -174,8 +174,9 @@ async function askGate(url: string, token: string, tls: ClientTls): Promise<Join
       : error;
   });
   const text = await answer.text();
-  if (answer.status >= 500) throw new Error(text.trim());
-  if (!answer.ok) throw new FinalJoinError(`${text.trim().slice(0, 200)} (HTTP ${answer.status})`);
+  const said = `${text.trim().slice(0, 200)} (HTTP ${answer.status})`.trim();
+  if (answer.status >= 500) throw new Error(said);
+  if (!answer.ok) throw new FinalJoinError(said);
   const settings = JoinSettings.safeParse(parsedJson(text));
   if (!settings.success) throw new FinalJoinError("the answer is not that of a Bunraku run");
   if (settings.data.protocol !== PROTOCOL_VERSION) {
