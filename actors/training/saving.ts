@@ -2,7 +2,8 @@
  * When a run saves checkpoints, and what happens if one cannot be written.
  *
  * - A resumed run does not repeat the updates before its checkpoint, so the trajectory log must hold their episodes before the
- *   checkpoint is written. While episodes cannot be stored no checkpoint is written, except the last one.
+ *   checkpoint is written. While episodes cannot be stored no checkpoint is written, except the last one: without it all updates since
+ *   then would be lost.
  * - A failed checkpoint is a warning and training continues; if the last one fails, the run fails.
  */
 import { TRAP_RULE } from "../../model/health/echo-trap/echo-trap.ts";
@@ -21,8 +22,11 @@ function hasFallen({ validated, best }: Progress, { successFall }: HealthConfig[
   return validated.success < TRAP_RULE.successShare * best.success && fall >= successFall;
 }
 
-/** Time for the sink to store the episodes reported so far. During a run it covers the restart of a sink that died. */
-const STORED_MS_MAX = { duringRun: 4000, atEnd: 1000 };
+/**
+ * Time for the sink to store the episodes reported so far. During a run it covers the restart of a sink that died. At the run's natural
+ * end `supervisor.heartbeatDeadlineMs` comes on top, because no later checkpoint makes up for one that came too early.
+ */
+const STORED_MS_MAX = { duringRun: 4000, atStop: 1000 };
 
 export class Saving {
   readonly #context: TrainingContext;
@@ -68,11 +72,12 @@ export class Saving {
   }
 
   /** Before the first validation there is nothing to save. @throws {RunError} if the checkpoint cannot be written */
-  async atEnd(progress: Progress): Promise<void> {
+  async atEnd(progress: Progress, isStopped: boolean): Promise<void> {
     const { update, before } = progress;
     if (before === null) return;
     const { config, log, reporter } = this.#context;
-    await reporter.drain(STORED_MS_MAX.atEnd);
+    const { duringRun, atStop } = STORED_MS_MAX;
+    await reporter.drain(isStopped ? atStop : config.supervisor.heartbeatDeadlineMs + duringRun);
     try {
       if (this.#savedUpdate < update) await this.#save(progress);
     } catch (error) {

@@ -69,12 +69,12 @@ export class Training {
       await this.#begin();
       await this.#makeUpdates();
       const after = await this.#validate();
-      await this.#saving.atEnd(this.#progressToSave());
+      await this.#saving.atEnd(this.#progressToSave(), false);
       return await this.#report(baselines, after);
     } catch (error) {
       if (!(error instanceof Stopped)) throw error;
       log.line("stopped", `${error.message}; ${this.doing()}`);
-      await this.#saving.atEnd(this.#progressToSave());
+      await this.#saving.atEnd(this.#progressToSave(), true);
       return null;
     }
   }
