@@ -7,7 +7,7 @@
  * - Each rung is taken once, in order, and has `settleUpdates` updates to take effect before the next.
  * - The detector compares with the start of the run, so it starts again after a roll-back.
  */
-import { STOP_RULE, STOP_START, type StopPoint, type StopState, watchForStop } from "../../model/health/early-stop.ts";
+import { STOP_RULE, STOP_START, type StopState, watchForStop } from "../../model/health/early-stop.ts";
 import {
   echoTrap,
   TRAP_RULE,
@@ -83,10 +83,13 @@ export interface Checkup {
 /** Judges one more update. */
 export function checkup(before: HealthState, measured: Measured, config: HealthConfig): Checkup {
   const { state: trap, verdict, reasons: signs } = echoTrap(before.trap, measured, { ...TRAP_RULE, ...config.trap });
-  const point = stopPoint(measured);
+  const { success } = measured;
   const rule = { ...STOP_RULE, ...config.stops };
+  // The early stops need success.
   const { state: stops, stop } =
-    point === null ? { state: before.stops, stop: null } : watchForStop(before.stops, point, rule, config.stopEarly);
+    success === undefined
+      ? { state: before.stops, stop: null }
+      : watchForStop(before.stops, { ...measured, success }, rule, config.stopEarly);
   const settling = Math.max(0, before.settling - 1);
   const reasons = signs.map(({ text }) => text).join("; ");
   const notices: HealthNotice[] = [];
@@ -138,13 +141,6 @@ export const healthAfterRollBack = (saved: HealthState, now: HealthState): Healt
   control: { ...now.control, round: now.control.round + 1 },
   healthyCheckpoint: saved.healthyCheckpoint,
 });
-
-/** Null if success, which the early stops need, was not measured. */
-function stopPoint({ success, rewardStd, groupsKept, validation }: Measured): StopPoint | null {
-  if (success === undefined) return null;
-  const known = Object.entries({ rewardStd, groupsKept, validation }).filter(([, value]) => value !== undefined);
-  return { success, ...Object.fromEntries(known) };
-}
 
 /** The metrics that health is judged by. */
 export const MEASURED = [
