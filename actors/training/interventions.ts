@@ -36,47 +36,39 @@ const ACTIONS_FACTOR = 0.5;
 
 /** The control after a rung, and a text that says what changed. */
 export function controlAfter(rung: Rung, control: Control): { control: Control; text: string } {
+  const changed = (change: Partial<Control>, text: string) => ({ control: { ...control, ...change }, text });
   switch (rung) {
     case "tighten-filter": {
       const filter = control.filter * FILTER_FACTOR;
-      return {
-        control: { ...control, filter },
-        text: `the filter keeps ${show(filter)} of the groups that the configured filter keeps`,
-      };
+      return changed({ filter }, `the filter keeps ${show(filter)} of the groups that the configured filter keeps`);
     }
     case "raise-entropy": {
       const entropy = control.entropy + ENTROPY_STEP;
-      return {
-        control: { ...control, entropy },
-        text: `the entropy coefficient is raised by ${show(entropy)} in total`,
-      };
+      return changed({ entropy }, `the entropy coefficient is raised by ${show(entropy)} in total`);
     }
     case "raise-kl": {
       const kl = control.kl + KL_STEP;
-      return { control: { ...control, kl }, text: `the KL coefficient is raised by ${show(kl)} in total` };
+      return changed({ kl }, `the KL coefficient is raised by ${show(kl)} in total`);
     }
     case "clip-cov":
     case "kl-cov": {
       const covariance = TREATMENT_OF_RUNG[rung];
-      return { control: { ...control, covariance }, text: `the learner's treatment of covariance is ${covariance}` };
+      return changed({ covariance }, `the learner's treatment of covariance is ${covariance}`);
     }
     case "lower-step-size": {
       const stepSize = control.stepSize * STEP_SIZE_FACTOR;
-      return { control: { ...control, stepSize }, text: `the step size is ${show(stepSize)} of the configured one` };
+      return changed({ stepSize }, `the step size is ${show(stepSize)} of the configured one`);
     }
     case "fresh-rollouts":
-      return { control: { ...control, fresh: true }, text: "every gradient step has rollouts of its own" };
+      return changed({ fresh: true }, "every gradient step has rollouts of its own");
     case "fewer-actions": {
       const actions = control.actions * ACTIONS_FACTOR;
-      return {
-        control: { ...control, actions },
-        text: `a training turn allows ${show(actions)} of its configured actions, at least one`,
-      };
+      return changed({ actions }, `a training turn allows ${show(actions)} of its configured actions, at least one`);
     }
     case "roll-back":
-      return { control, text: "back to the last healthy checkpoint" };
+      return changed({}, "back to the last healthy checkpoint");
     case "stop":
-      return { control, text: "the run ends here" };
+      return changed({}, "the run ends here");
     default:
       return rung satisfies never;
   }

@@ -100,7 +100,14 @@ export const startOfRun = ({ learner }: Pick<RunConfig, "learner">): Progress =>
 export function advance(progress: Progress, event: ProgressEvent): Progress {
   switch (event.kind) {
     case "taught":
-      return { ...progress, taught: event.taught };
+    case "counted":
+    case "trained":
+    case "collapse measured":
+    case "judged":
+    case "clock": {
+      const { kind: _, ...changed } = event;
+      return { ...progress, ...changed };
+    }
     case "published":
       return { ...progress, version: progress.version + 1 };
     case "played":
@@ -110,30 +117,18 @@ export function advance(progress: Progress, event: ProgressEvent): Progress {
         tokens: progress.tokens + event.tokens,
         actions: progress.actions + event.actions,
       };
-    case "counted":
-      return { ...progress, tickets: event.tickets };
     case "validated":
       return afterValidation(progress, event.solved);
-    case "trained": {
-      const { kind: _, ...trained } = event;
-      return { ...progress, ...trained };
-    }
-    case "collapse measured":
-      return { ...progress, collapse: event.collapse };
     case "skipped":
       return { ...progress, skipped: progress.skipped + 1 };
     case "updated":
       return { ...progress, update: progress.update + 1 };
-    case "judged":
-      return { ...progress, health: event.health, due: event.due };
     case "done":
       return { ...progress, due: null };
     case "saved healthy":
       return { ...progress, health: { ...progress.health, healthyCheckpoint: progress.update } };
     case "rolled back":
       return afterRollBack(event.saved, progress);
-    case "clock":
-      return { ...progress, minutes: event.minutes, minutesInAll: event.minutesInAll };
     default:
       return event satisfies never;
   }
