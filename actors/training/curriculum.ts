@@ -8,7 +8,7 @@
  *   few, and those behind it wait. An env that is forgotten is trained on again.
  */
 import { rewardSpread } from "../../model/health/diagnostics.ts";
-import { mean, positionsBy } from "../../model/statistics.ts";
+import { mean } from "../../model/statistics.ts";
 import { rawReward } from "../../model/trajectory.ts";
 import type { RunConfig } from "../config/config.ts";
 import { type MetricValues, partName } from "../metrics/metrics.ts";
@@ -61,8 +61,7 @@ export function scoresAfter(
 ): Scores {
   if (by === "none") return before;
   const after: Record<string, number> = { ...before };
-  for (const [name, rows] of positionsBy(played.map(({ ticket }) => ticket.env))) {
-    const own = rows.map((row) => played[row]!);
+  for (const [name, own] of Map.groupBy(played, ({ ticket }) => ticket.env)) {
     const past = before[name];
     const mixed = (now: number) => (past === undefined ? now : smoothing * past + (1 - smoothing) * now);
     if (by === "difficulty") {

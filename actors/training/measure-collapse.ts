@@ -6,19 +6,15 @@
  * - Two samples, as in RAGEN-2: one turn from each of some episodes, and the first turns of some episodes.
  */
 import type { Reasoned } from "../../model/health/cross-score.ts";
-import {
-  type CrossScores,
-  collapseMetrics,
-  isCollapseStep,
-  type MarginalSpread,
-} from "../../model/health/mutual-information.ts";
-import type { BatchLimits } from "../../model/learn/batch.ts";
+import { collapseMetrics, isCollapseStep, type MarginalSpread } from "../../model/health/mutual-information.ts";
 import { sequence, shuffle } from "../../model/rng.ts";
 import type { Trajectory } from "../../model/trajectory.ts";
 import type { Clock } from "../clock.ts";
 import type { RunConfig } from "../config/config.ts";
 import { RunError } from "../errors.ts";
+import type { TrainerMethods } from "../learner/trainer.ts";
 import type { MetricValues } from "../metrics/metrics.ts";
+import type { Remote } from "../process/worker-rpc.ts";
 import { limitsOf } from "./warm-start.ts";
 
 /** Running means, kept from one measurement to the next. */
@@ -34,9 +30,7 @@ export interface CollapseContext {
   readonly clock: Clock;
   /** The token that closes a thought; null if the policy is not asked to think. */
   readonly thinkEnd: number | null;
-  readonly trainer: {
-    crossScore(turns: readonly Reasoned[], limits: BatchLimits, temperature: number): Promise<CrossScores>;
-  };
+  readonly trainer: Pick<Remote<TrainerMethods>, "crossScore">;
 }
 
 /** @throws {RunError} if collapse is to be measured and no token of the policy closes a thought */
