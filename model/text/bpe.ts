@@ -56,7 +56,9 @@ export function readBpe(json: unknown, settings: object, vocabulary: number, fil
   if (model.type !== undefined && model.type !== "BPE")
     return refuse(`its model is ${JSON.stringify(model.type)}; ${SUPPORTED}`);
   checkPieces(parsed.data, vocabulary, refuse);
-  const tokenizer = new Tokenizer(withoutLeadingSpace(json as object, refuse), settings);
+  // The cleanup of spaces is for words of WordPiece: it would change what a policy wrote, "a , b" into "a, b".
+  const options = { ...settings, clean_up_tokenization_spaces: false };
+  const tokenizer = new Tokenizer(withoutLeadingSpace(json as object, refuse), options);
   const specials = new Map(added.filter(({ special }) => special).map(({ id, content }) => [id, content]));
   return {
     digest: createHash("sha256")
