@@ -108,7 +108,13 @@ export async function startCluster({ run, folder, config, event, output }: Clust
     });
     event({ kind: "open", child: "gate", address: gate.address, tokenFile: gate.tokenFile });
   }
-  await supervisor.listen(threads === null ? wire.listen : "worker:supervisor");
+  try {
+    await supervisor.listen(threads === null ? wire.listen : "worker:supervisor");
+  } catch (error) {
+    // An open gate would keep this process alive.
+    await gate?.close("the supervisor cannot listen");
+    throw error;
+  }
   for (const { role, name } of actorsOf(config)) {
     supervisor.start({
       name,
