@@ -306,6 +306,20 @@ describeWhere(chromiumPath === null ? "no Chromium" : null, "the run's page", ()
   );
 
   test(
+    "asks again for a stream that was refused",
+    async () => {
+      await stage.page.route("**/api/stream*", (route) => route.fulfill({ status: 502 }), { times: 1 });
+      await stage.page.goto(stage.served.url);
+      await stage.page.waitForSelector("#link[data-state=reconnecting]");
+      await stage.page.waitForSelector("#link[data-state=live]");
+      stage.run.metrics(7, { "total/updates": 7 });
+      await stage.waitForText("#update", "7 of 120");
+      stage.complaints = stage.complaints.filter((text) => !text.includes("502"));
+    },
+    LONG,
+  );
+
+  test(
     "says when the run cannot be reached",
     async () => {
       await stage.open();

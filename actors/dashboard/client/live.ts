@@ -10,6 +10,9 @@ import { read } from "./api.ts";
 import { byId, put } from "./dom.ts";
 import { visible } from "./text.ts";
 
+/** Wait after a refused stream; browsers wait as long after one that was cut. */
+const AGAIN_MS = 3000;
+
 /** The newest overview, and when it arrived on the page's clock. */
 let overview: Overview | null = null;
 let overviewAtMs = 0;
@@ -81,13 +84,19 @@ function listenToKeys(): void {
 }
 
 function follow(cursor: string, take: (news: News) => void): void {
+  let last = cursor;
   const stream = new EventSource(`api/stream?since=${cursor}`);
   stream.addEventListener("open", () => {
     showConnected(overview!);
     put(byId("status"), visible(overview!.status));
   });
-  stream.addEventListener("error", () => showLost(overview!));
-  stream.addEventListener("news", ({ data }) => {
+  stream.addEventListener("error", () => {
+    showLost(overview!);
+    // A browser does not ask again where the answer was an error, as of a proxy before a run that is restarted.
+    if (stream.readyState === EventSource.CLOSED) setTimeout(() => follow(last, take), AGAIN_MS);
+  });
+  stream.addEventListener("news", ({ data, lastEventId }) => {
+    last = lastEventId;
     const news: News = JSON.parse(data);
     showRun(news.run);
     showConnected(news.run);
