@@ -1,9 +1,9 @@
 /** The tables of `bun run eval`: a player, chance and the best possible on the same boards. */
 import { percent, plural } from "../../actors/number-text.ts";
-import { STOP_REASONS, type StopReason } from "../../actors/protocol.ts";
+import type { StopReason } from "../../actors/protocol.ts";
 import type { Thoughts } from "../../actors/training/behavior.ts";
 import { bestPossible, type Evaluation, evaluateRandom, expertSuccess } from "../../envs/analysis/evaluate.ts";
-import { FAILURES, type Failure } from "../../envs/analysis/failure.ts";
+import type { Failure } from "../../envs/analysis/failure.ts";
 import type { EnvTag } from "../../envs/tag.ts";
 
 /** What was played, and how well. */
@@ -48,10 +48,13 @@ export async function referencesOf({ tag, episodes, seed, actionsMax }: Result):
 /** @param policy  title of the first row */
 export function evaluationReport(policy: string, result: Result, { random, expert, best }: References): string {
   const { name, tag, episodes, seed, samples, actionsMax, stops, failures, thoughts, entropy } = result;
-  const rows = [row(policy, result)];
-  if (policy !== "random") rows.push(randomRow(random));
-  if (policy !== "expert" && expert !== null) rows.push(["expert", percent(expert), "", "", "", "", ""]);
-  rows.push(["best possible", best === null ? "unknown" : percent(best), "", "", "", "", ""]);
+  const { success, ci95, formatErrors } = result;
+  const interval = `${(100 * ci95[0]).toFixed(1)} – ${percent(ci95[1])}`;
+  const rows = [[policy, percent(success), interval, ...means(result), percent(formatErrors)]];
+  // The random player's success is a mean over rounds, so it has no interval.
+  if (policy !== "random") rows.push(["random", percent(random.success), "", ...means(random)]);
+  if (policy !== "expert" && expert !== null) rows.push(["expert", percent(expert)]);
+  rows.push(["best possible", best === null ? "unknown" : percent(best)]);
   const width = Math.max(...rows.map(([title]) => title!.length));
   const head = ["", "success", "95 % interval", "reward", "turns", "actions", "format errors"];
   const line = ([title, ...cells]: readonly string[]) =>
@@ -65,8 +68,8 @@ export function evaluationReport(policy: string, result: Result, { random, exper
     line(head),
     ...rows.map(line),
     ...(samples === 1 ? [] : ["", passLine(result.passAt)]),
-    ...(stops === null ? [] : ["", stopLine(stops, episodes * samples)]),
-    ...(failures === null ? [] : [failureLine(failures, episodes * samples)]),
+    ...(stops === null ? [] : ["", countLine("stopped", STOPPED, stops, episodes * samples)]),
+    ...(failures === null ? [] : [countLine("failed", FAILED, failures, episodes * samples)]),
     ...(thoughts === null ? [] : [thoughtLine(thoughts)]),
     ...(entropy === null
       ? []
@@ -97,17 +100,8 @@ export function evaluationData(result: Result, { random, expert, best }: Referen
   };
 }
 
-function row(name: string, { success, ci95, meanReward, meanTurns, meanActions, formatErrors }: Result) {
-  const interval = `${(100 * ci95[0]).toFixed(1)} – ${percent(ci95[1])}`;
-  const means = [meanReward.toFixed(2), meanTurns.toFixed(2), meanActions.toFixed(2)];
-  return [name, percent(success), interval, ...means, percent(formatErrors)];
-}
-
-/** The random player's success is a mean over rounds, so it has no interval. */
-function randomRow({ success, meanReward, meanTurns, meanActions }: References["random"]): string[] {
-  const means = [meanReward, meanTurns, meanActions].map((value) => value.toFixed(2));
-  return ["random", percent(success), "", ...means, ""];
-}
+const means = ({ meanReward, meanTurns, meanActions }: References["random"]): string[] =>
+  [meanReward, meanTurns, meanActions].map((value) => value.toFixed(2));
 
 const passLine = (passAt: Result["passAt"]) =>
   `solved by at least one of k tries: ${passAt.map(({ k, share }) => `pass@${k} ${percent(share)}`).join(" · ")}`;
@@ -120,11 +114,6 @@ const STOPPED: Readonly<Record<StopReason, string>> = {
   context: "out of context",
 };
 
-function stopLine(stops: Readonly<Record<StopReason, number>>, episodes: number): string {
-  const parts = STOP_REASONS.map((stop) => `${STOPPED[stop]} ${stops[stop]} (${percent(stops[stop] / episodes)})`);
-  return `stopped: ${parts.join(" · ")}`;
-}
-
 const thoughtLine = ({ faithful, claiming }: Thoughts): string =>
   `thoughts: ${percent(claiming)} make a checkable claim; on average ${percent(faithful)} of the claims are true`;
 
@@ -136,7 +125,14 @@ export const FAILED: Readonly<Record<Failure, string>> = {
   budget: "budget alone",
 };
 
-function failureLine(failures: Readonly<Record<Failure, number>>, episodes: number): string {
-  const parts = FAILURES.map((one) => `${FAILED[one]} ${failures[one]} (${percent(failures[one] / episodes)})`);
-  return `failed: ${parts.join(" · ")}`;
+/** "failed: dead end 3 (50.0 %) · …", in the order of the names. */
+function countLine<K extends string>(
+  what: string,
+  names: Readonly<Record<K, string>>,
+  counts: Readonly<Record<K, number>>,
+  episodes: number,
+): string {
+  const keys = Object.keys(names) as K[];
+  const parts = keys.map((key) => `${names[key]} ${counts[key]} (${percent(counts[key] / episodes)})`);
+  return `${what}: ${parts.join(" · ")}`;
 }
