@@ -5,7 +5,7 @@
  * - Adapters are merged into their model, except for peft.
  * - Existing files are not overwritten; on an error, nothing is left.
  */
-import { copyFileSync, existsSync, mkdirSync, renameSync, rmSync, writeFileSync } from "node:fs";
+import { copyFileSync, existsSync, mkdirSync, writeFileSync } from "node:fs";
 import { basename, dirname, join, resolve } from "node:path";
 import { builtinFiles } from "../../model/checkpoint/builtin-files.ts";
 import { writeModelConfig } from "../../model/checkpoint/config.ts";
@@ -20,6 +20,7 @@ import { chatTemplate } from "../../model/text/chat-template.ts";
 import type { Dialogue } from "../../model/text/dialogue.ts";
 import { Tokenizer } from "../../model/text/tokenizer.ts";
 import { realDisk } from "../checkpoint/disk.ts";
+import { writeWhole } from "../checkpoint/whole.ts";
 import { loadPretrained, readJson, TOKENIZER_FILES, tokenizerFiles } from "./pretrained.ts";
 
 export interface Exportable {
@@ -125,20 +126,20 @@ function configOf({ model, base, contextTokensMax }: Exportable): Record<string,
 
 /** Writes beside `path` and renames. @throws {Error} if `path` exists or cannot be written */
 export async function whole(path: string, write: (pending: string) => Promise<void>): Promise<void> {
-  if (existsSync(path)) throw new Error(`${path} exists; choose another --out, or remove it first`);
-  // Without a slash at its end, behind which the pending folder would be inside.
-  const pending = `${resolve(path)}.writing`;
+  const exists = `${path} exists; choose another --out, or remove it first`;
+  if (existsSync(path)) throw new Error(exists);
   try {
-    mkdirSync(dirname(pending), { recursive: true });
-    rmSync(pending, { recursive: true, force: true });
+    mkdirSync(dirname(resolve(path)), { recursive: true });
   } catch (error) {
     throw new Error(`cannot export to ${path}: ${(error as Error).message}; choose another --out`);
   }
   try {
-    await write(pending);
-    renameSync(pending, path);
+    await writeWhole(path, async (pending) => {
+      await write(pending);
+      // Another export may have written it meanwhile.
+      if (existsSync(path)) throw new Error(exists);
+    });
   } catch (error) {
-    rmSync(pending, { recursive: true, force: true });
     throw new Error(`cannot export to ${path}: ${(error as Error).message}`);
   }
 }
