@@ -5,8 +5,9 @@
  * - The command may be killed at any time, with its runs. The next call leaves finished runs as they are and goes on with the others. A run that
  *   still goes in another process counts as failed.
  */
-import { mkdirSync, writeFileSync } from "node:fs";
+import { mkdirSync } from "node:fs";
 import { basename, join } from "node:path";
+import { writeWhole } from "../actors/checkpoint/whole.ts";
 import { runKeys } from "../actors/config/config.ts";
 import { visible } from "../actors/dashboard/client/text.ts";
 import { oneLine } from "../actors/errors.ts";
@@ -62,7 +63,8 @@ export async function main(args: string[]): Promise<number> {
   const table = sweepTable(sweep);
   await writeTables(out, table);
   const page = join(out, "index.html");
-  writeFileSync(page, sweepPage(sweepName(file), sweep, table));
+  const html = sweepPage(sweepName(file), sweep, table);
+  await writeWhole(page, (pending) => Bun.write(pending, html));
   console.log(aligned(tableRows(sweep, table)));
   console.log(`\n${INTERVAL_TEXT}\nthe same with curves: ${page}; as data: ${join(out, "table.csv")}, …`);
   if (json) {

@@ -1,6 +1,7 @@
 /** Logs of many runs, from a folder of runs or from one Parquet file, which has one row for each update. */
-import { existsSync, readdirSync, renameSync, statSync } from "node:fs";
+import { existsSync, readdirSync, statSync } from "node:fs";
 import { join } from "node:path";
+import { writeWhole } from "../../actors/checkpoint/whole.ts";
 import type { Series } from "../../actors/dashboard/answers.ts";
 import { messageOf } from "../../actors/errors.ts";
 import type { MetricName, MetricValues } from "../../actors/metrics/metrics.ts";
@@ -59,9 +60,7 @@ export async function writeLogs(path: string, logs: readonly RunLog[]): Promise<
     ...named("INT32", "update"),
     ...named("DOUBLE", ...METRICS),
   ];
-  const pending = `${path}.writing`;
-  await writeParquet(pending, columns, rowsOf(logs));
-  renameSync(pending, path);
+  await writeWhole(path, (pending) => writeParquet(pending, columns, rowsOf(logs)));
 }
 
 function* rowsOf(logs: readonly RunLog[]): Generator<Row> {

@@ -2,8 +2,9 @@
  * The table of a sweep: for each group and figure the mean over its finished runs, with its 95 % interval. Printed, and written as
  * Parquet and CSV, besides a table of the single runs.
  */
-import { existsSync, readFileSync, renameSync, rmSync } from "node:fs";
+import { existsSync, readFileSync } from "node:fs";
 import { join } from "node:path";
+import { writeWhole } from "../../actors/checkpoint/whole.ts";
 import { type MetricName, metric } from "../../actors/metrics/metrics.ts";
 import { RecordedRun } from "../../actors/record/recorded-run.ts";
 import type { Report } from "../../actors/training/report.ts";
@@ -174,9 +175,6 @@ export async function writeTables(folder: string, { figures, groups, runs }: Swe
 async function replaceTable(path: string, columns: Columns, rows: readonly (Row | GroupFigure)[]): Promise<void> {
   const write = { parquet: writeParquet, csv: writeCsv };
   for (const [kind, writeTo] of Object.entries(write)) {
-    const pending = `${path}.${kind}.writing`;
-    rmSync(pending, { force: true });
-    await writeTo(pending, columns, rows as readonly Row[]);
-    renameSync(pending, `${path}.${kind}`);
+    await writeWhole(`${path}.${kind}`, (pending) => writeTo(pending, columns, rows as readonly Row[]));
   }
 }
