@@ -45,13 +45,14 @@ export async function main(args: string[]): Promise<number> {
     stdio: ["inherit", "inherit", "pipe"],
     env: { ...process.env, ...(process.stderr.isTTY ? { FORCE_COLOR: "1" } : {}) },
   });
-  const summary = await passOn(child.stderr);
+  const { counts, lacking } = await passOn(child.stderr);
   const code = await child.exited;
-  const { passed, failed, skipped, lacks } = summary;
-  if (passed === null && failed === null) throw new Error(`no test ran: \`bun test\` ended with ${code} (see above)`);
-  for (const [lack, count] of lacks) console.log(`not tested here: ${lack} (${count} tests)`);
+  if (!counts.has("pass") && !counts.has("fail"))
+    throw new Error(`no test ran: \`bun test\` ended with ${code} (see above)`);
+  for (const [lack, names] of lacking) console.log(`not tested here: ${lack} (${names.size} tests)`);
   if (quick) console.log(`--quick left out ${leftOut} files; \`bun run test\` runs them all`);
-  console.log(`${passed ?? 0} passed, ${failed ?? 0} failed, ${skipped ?? 0} skipped`);
+  const [passed, failed, skipped] = ["pass", "fail", "skip"].map((what) => counts.get(what) ?? 0);
+  console.log(`${passed} passed, ${failed} failed, ${skipped} skipped`);
   return code;
 }
 
@@ -64,19 +65,12 @@ async function quickFiles(): Promise<{ files: string[]; leftOut: number }> {
   return { files: files.map((file) => `./${file}`), leftOut: all.length - files.length };
 }
 
-interface Summary {
-  readonly passed: number | null;
-  readonly failed: number | null;
-  readonly skipped: number | null;
-  /** What the skipped tests lack (tests/needs.ts), and how many tests lack it. */
-  readonly lacks: ReadonlyMap<string, number>;
-}
-
 /** Copies a stream to standard error, and reads the counts and the names of the skipped tests from it. */
-async function passOn(stream: ReadableStream<Uint8Array>): Promise<Summary> {
+async function passOn(stream: ReadableStream<Uint8Array>) {
   const decoder = new TextDecoder();
-  /** Names of the skipped tests, by what they lack. Bun prints each test twice, in its file and at the end. */
+  /** Names of the skipped tests, by what they lack (tests/needs.ts). Bun prints each test twice, in its file and at the end. */
   const lacking = new Map<string, Set<string>>();
+  /** By "pass", "fail" and "skip"; without those that Bun does not print. */
   const counts = new Map<string, number>();
   let line = "";
   for await (const chunk of stream) {
@@ -90,7 +84,5 @@ async function passOn(stream: ReadableStream<Uint8Array>): Promise<Summary> {
       if (what !== undefined) counts.set(what, Number(count));
     }
   }
-  const count = (what: string) => counts.get(what) ?? null;
-  const lacks = new Map([...lacking].map(([lack, names]) => [lack, names.size]));
-  return { passed: count("pass"), failed: count("fail"), skipped: count("skip"), lacks };
+  return { counts, lacking };
 }
