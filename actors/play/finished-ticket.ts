@@ -1,4 +1,5 @@
 /** A ticket that has ended, as the learner and an evaluation see it. Pure. */
+import { writtenTokens } from "../../model/trajectory.ts";
 import type { RunConfig } from "../config/config.ts";
 import { RunError } from "../errors.ts";
 import type { Outcome, PlayedOutcome, Ticket } from "../protocol.ts";
@@ -19,9 +20,12 @@ export interface PlayedTicket extends FinishedTicket {
 export const playedOf = (finished: readonly FinishedTicket[]): PlayedTicket[] =>
   finished.filter((one): one is PlayedTicket => "trajectory" in one.outcome);
 
-/** Actions that envs executed. */
-export const playedActions = (played: readonly PlayedTicket[]): number =>
-  played.reduce((sum, { outcome }) => sum + outcome.turns.reduce((own, { actions }) => own + actions.length, 0), 0);
+/** Counts of episodes, of tokens that the policy wrote, and of actions that envs executed. */
+export const playedTotals = (played: readonly PlayedTicket[]) => ({
+  episodes: played.length,
+  tokens: played.reduce((sum, { outcome }) => sum + writtenTokens(outcome.trajectory), 0),
+  actions: played.flatMap(({ outcome }) => outcome.turns).reduce((sum, { actions }) => sum + actions.length, 0),
+});
 
 /** "2 of 8 episodes could not be played; u0.g0.m1: the env failed". */
 export function unplayedText(finished: readonly FinishedTicket[]): string {

@@ -149,7 +149,8 @@ export class Training {
   async #update({ finished, ms }: Rollout): Promise<void> {
     const { config, reporter, clock, log } = this.#context;
     const started = clock.now();
-    const { progress, metrics, rows, tokens } = await this.#step.run(this.#progress, finished);
+    const { progress, metrics, rows } = await this.#step.run(this.#progress, finished);
+    const tokens = progress.tokens - this.#progress.tokens;
     this.#progress = progress;
     this.#advance({ kind: "updated" }, this.#clockEvent(), this.#counted());
     const { acknowledged } = await this.#publish();

@@ -6,7 +6,6 @@
  *   a finite gradient the run fails.
  */
 import type { UpdateResult, UpdateSettings } from "../../model/learn/update/types.ts";
-import { writtenTokens } from "../../model/trajectory.ts";
 import { RunError } from "../errors.ts";
 import type { MetricValues } from "../metrics/metrics.ts";
 import { plural } from "../number-text.ts";
@@ -14,8 +13,8 @@ import { groupsPerUpdate, tagOf } from "../play/envs-of-run.ts";
 import {
   type FinishedTicket,
   type PlayedTicket,
-  playedActions,
   playedOf,
+  playedTotals,
   unplayedError,
 } from "../play/finished-ticket.ts";
 import type { EpisodeRow } from "../protocol.ts";
@@ -37,8 +36,6 @@ export interface StepResult {
   readonly progress: Progress;
   readonly metrics: MetricValues;
   readonly rows: readonly EpisodeRow[];
-  /** Tokens written in the rollout. */
-  readonly tokens: number;
 }
 
 /** The run fails after this many updates in a row without a finite gradient: the policy would never change again. */
@@ -75,17 +72,10 @@ export class UpdateStep {
       recent.length > 0
         ? await this.#train(before, finished, recent)
         : { progress: this.#skip(before, "no episode could be used"), metrics: {}, rows: episodeRows(finished) };
-    const tokens = played.reduce((sum, { outcome }) => sum + writtenTokens(outcome.trajectory), 0);
     return {
-      progress: advance(trained.progress, {
-        kind: "played",
-        episodes: played.length,
-        tokens,
-        actions: playedActions(played),
-      }),
+      progress: advance(trained.progress, { kind: "played", ...playedTotals(played) }),
       metrics: { ...endCounts(finished), ...trained.metrics },
       rows: trained.rows,
-      tokens,
     };
   }
 
@@ -104,7 +94,7 @@ export class UpdateStep {
     before: Progress,
     finished: readonly FinishedTicket[],
     recent: readonly PlayedTicket[],
-  ): Promise<Omit<StepResult, "tokens">> {
+  ): Promise<StepResult> {
     const { config, trainer, meter, roleMarks } = this.#context;
     const { learner } = config;
     const { update, version, klCoefficient, entropyCoefficient } = before;

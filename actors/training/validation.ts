@@ -1,8 +1,7 @@
 /** Plays the validation boards and reports how many were solved. */
-import { writtenTokens } from "../../model/trajectory.ts";
 import { percent } from "../number-text.ts";
 import { tagOf } from "../play/envs-of-run.ts";
-import { type PlayedTicket, playedActions, playedOf, unplayedError } from "../play/finished-ticket.ts";
+import { type PlayedTicket, playedOf, playedTotals, unplayedError } from "../play/finished-ticket.ts";
 import { behaviorMetrics } from "./behavior.ts";
 import type { TrainingContext } from "./context.ts";
 import type { Interruption } from "./interruption.ts";
@@ -58,8 +57,7 @@ export class Validation {
     const text = `success ${solvedText(solved)} of ${played.length} episodes`;
     log.line("validate", `${name} at temperature ${temperature}: ${text}`);
     await this.#interruption.race(reporter.episodes(episodeRows(played)));
-    const tokens = played.reduce((sum, { outcome }) => sum + writtenTokens(outcome.trajectory), 0);
-    return { solved, played: { kind: "played", episodes: played.length, tokens, actions: playedActions(played) } };
+    return { solved, played: { kind: "played", ...playedTotals(played) } };
   }
 }
 
