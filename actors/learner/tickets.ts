@@ -155,7 +155,11 @@ export class TicketBook {
 
   #end(lease: Lease, outcome: Outcome): void {
     this.#free(lease);
-    this.#settle(lease.entry, lease.sampler, outcome);
+    const { batch, index, ticket } = lease.entry;
+    this.#open.delete(ticket.episode);
+    batch.finished[index] = { ticket, sampler: lease.sampler, outcome };
+    batch.open--;
+    if (batch.open === 0) batch.resolve(batch.finished);
   }
 
   #free(lease: Lease): void {
@@ -163,13 +167,6 @@ export class TicketBook {
     const own = this.#leasesOf.get(lease.sampler)!;
     own.delete(lease);
     if (own.size === 0) this.#leasesOf.delete(lease.sampler);
-  }
-
-  #settle({ batch, index, ticket }: Entry, sampler: string, outcome: Outcome): void {
-    this.#open.delete(ticket.episode);
-    batch.finished[index] = { ticket, sampler, outcome };
-    batch.open--;
-    if (batch.open === 0) batch.resolve(batch.finished);
   }
 
   /** Sets the timer for the lease that ends first, if it is not set. */

@@ -19,10 +19,9 @@ interface Kind<T> {
 
 export class WaitingTickets<T extends Waiting> {
   readonly #kinds = new Map<string, Kind<T>>();
-  #size = 0;
 
   get size(): number {
-    return this.#size;
+    return this.#kinds.values().reduce((sum, { entries }) => sum + entries.length, 0);
   }
 
   /** Adds tickets younger than all others. @param young  oldest first */
@@ -32,7 +31,6 @@ export class WaitingTickets<T extends Waiting> {
       const older = this.#kinds.get(key)?.entries ?? [];
       this.#kinds.set(key, { version, exact, entries: added.reverse().concat(older) });
     }
-    this.#size += young.length;
   }
 
   /** Returns a ticket to its place by age. */
@@ -41,7 +39,6 @@ export class WaitingTickets<T extends Waiting> {
     const kind = this.#kinds.get(kindOf(entry)) ?? { version, exact, entries: [] };
     this.#kinds.set(kindOf(entry), kind);
     kind.entries.splice(kind.entries.findLastIndex(({ serial }) => serial > entry.serial) + 1, 0, entry);
-    this.#size++;
   }
 
   /** Removes the oldest tickets that this version may play, at most `max`. */
@@ -59,7 +56,6 @@ export class WaitingTickets<T extends Waiting> {
       taken.push(entry);
     }
     for (const [key, { entries }] of this.#kinds) if (entries.length === 0) this.#kinds.delete(key);
-    this.#size -= taken.length;
     return taken;
   }
 }
