@@ -17,7 +17,7 @@ import { createReadStream, existsSync, mkdirSync, readFileSync, renameSync, rmSy
 import { open, symlink, writeFile } from "node:fs/promises";
 import { dirname, join } from "node:path";
 import { z } from "zod";
-import { TOKENIZER_FILES, weightFiles } from "./pretrained.ts";
+import { INDEX, TOKENIZER_FILES, weightFiles } from "./pretrained.ts";
 
 export interface HubName {
   /** "Qwen/Qwen2.5-0.5B-Instruct" */
@@ -61,7 +61,6 @@ export function hubCache(env: Readonly<Record<string, string | undefined>>, home
 /** Attempts at one file; each continues where the last one broke. */
 const ATTEMPTS = 4;
 const REDIRECTS_MAX = 5;
-const INDEX = "model.safetensors.index.json";
 const COMMIT = /^[0-9a-f]{40}$/;
 
 /**

@@ -17,7 +17,7 @@ import { pretrainedDialogue, type TokenizerFiles } from "../../model/text/chat-t
 import type { Dialogue } from "../../model/text/dialogue.ts";
 import { schemaFaults } from "../errors.ts";
 
-const INDEX = "model.safetensors.index.json";
+export const INDEX = "model.safetensors.index.json";
 const SINGLE = "model.safetensors";
 
 /** Files of the tokenizer and the chat template. Not every folder has all of them. */

@@ -4,17 +4,12 @@ export interface Slot {
   free(): void;
 }
 
-interface Waiting {
-  readonly gone: AbortSignal;
-  readonly resolve: (slot: Slot) => void;
-  readonly reject: (error: Error) => void;
-}
-
 export class Slots {
   readonly slots: number;
   readonly queueMax: number;
   #taken = 0;
-  #waiting: Waiting[] = [];
+  /** Resolve functions of the replies that wait. */
+  #waiting: ((slot: Slot) => void)[] = [];
 
   constructor(slots: number, queueMax: number) {
     this.slots = slots;
@@ -39,10 +34,9 @@ export class Slots {
     if (gone.aborted) throw disconnected();
     if (this.#taken < this.slots) return this.#given();
     const { promise, resolve, reject } = Promise.withResolvers<Slot>();
-    const entry = { gone, resolve, reject };
-    this.#waiting.push(entry);
+    this.#waiting.push(resolve);
     const leave = () => {
-      this.#waiting = this.#waiting.filter((other) => other !== entry);
+      this.#waiting = this.#waiting.filter((other) => other !== resolve);
       reject(disconnected());
     };
     gone.addEventListener("abort", leave, { once: true });
@@ -54,7 +48,7 @@ export class Slots {
     return {
       free: () => {
         this.#taken--;
-        this.#waiting.shift()?.resolve(this.#given());
+        this.#waiting.shift()?.(this.#given());
       },
     };
   }
