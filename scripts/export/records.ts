@@ -145,19 +145,15 @@ const TABLES: readonly Table[] = [
 ];
 
 /** A folder with metrics.parquet, events.parquet and episodes.parquet. */
-export function exportParquet(options: RecordsExport): Promise<Counts> {
-  return exportTables(options, (path, { columns }, rows) => writeParquet(`${path}.parquet`, columns, rows));
-}
+export const exportParquet = (options: RecordsExport) => exportTables(options, "parquet", writeParquet);
 
 /** A folder with metrics.csv, events.csv and episodes.csv (RFC 4180, with a header line). */
-export function exportCsv(options: RecordsExport): Promise<Counts> {
-  return exportTables(options, (path, { columns }, rows) => writeCsv(`${path}.csv`, columns, rows));
-}
+export const exportCsv = (options: RecordsExport) => exportTables(options, "csv", writeCsv);
 
-/** @param write  writes one table to a path that lacks only its extension */
 function exportTables(
   { folder, out, episodes }: RecordsExport,
-  write: (path: string, table: Table, rows: Iterable<Row>) => void | Promise<void>,
+  extension: string,
+  write: typeof writeParquet | typeof writeCsv,
 ): Promise<Counts> {
   return reading(folder, out, episodes, async (run, pending) => {
     mkdirSync(pending, { recursive: true });
@@ -170,7 +166,7 @@ function exportTables(
           yield row;
         }
       };
-      await write(join(pending, table.name), table, counted());
+      await write(join(pending, `${table.name}.${extension}`), table.columns, counted());
     }
     return counts;
   });
