@@ -7,6 +7,7 @@ import { EVENT_KINDS, type MetricName } from "../metrics/metrics.ts";
 import type { Store } from "../metrics-sink/store.ts";
 import { plural, timeLeft } from "../number-text.ts";
 import { STARTING } from "../protocol.ts";
+import { latestOf } from "../record/newest-update.ts";
 import type { Overview, StoredEvent } from "./answers.ts";
 
 /** A live run writes every second; after this long without a write it counts as stopped, as with the event `closed`. */
@@ -36,7 +37,7 @@ export function notReadyReason(store: Store): string | null {
 export function overviewOf(store: Store): Overview | null {
   const run = store.run();
   if (run === null) return null;
-  const points = new Map(store.latest().map((point) => [point.name, point]));
+  const points = new Map(latestOf(store).map((point) => [point.name, point]));
   const value = (name: MetricName) => points.get(name)?.value ?? null;
   // Events of an earlier session do not describe this one.
   const event = (kind: string) => ofSession(store.lastEvent(kind), run.startedMs);

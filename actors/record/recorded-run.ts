@@ -7,7 +7,7 @@ import type { EpisodeFilter, StoredPoint, StoredRun } from "../metrics-sink/reco
 import { recordOf, type Store } from "../metrics-sink/store.ts";
 import type { EpisodeRow, PolicyVersion } from "../protocol.ts";
 import { type Costs, costsOf } from "./costs.ts";
-import { newestUpdate, seriesOf } from "./newest-update.ts";
+import { latestOf, newestUpdate, seriesOf } from "./newest-update.ts";
 
 /** Rows read at once. */
 const PAGE = 1000;
@@ -48,9 +48,9 @@ export class RecordedRun {
     }
   }
 
-  /** The latest values by metric. Of a metric per actor, that of one actor. */
+  /** The latest values by metric, up to the newest update as those of `curve`. Of a metric per actor, that of one actor. */
   latest(): Map<string, number> {
-    return new Map(this.#store.latest().map(({ name, value }) => [name, value]));
+    return new Map(latestOf(this.#store).map(({ name, value }) => [name, value]));
   }
 
   /**

@@ -1,5 +1,6 @@
 import { afterAll, expect, test } from "bun:test";
 import { join } from "node:path";
+import { overviewOf } from "../../../actors/dashboard/overview.ts";
 import { Store } from "../../../actors/metrics-sink/store.ts";
 import { RecordedRun } from "../../../actors/record/recorded-run.ts";
 import { removeTemporaryFolders, temporaryFolder } from "../../scripts/temporary.ts";
@@ -14,7 +15,7 @@ test("a run that never started is refused, and its file is closed", () => {
   expect(openFilesIn(folder)).toEqual([]);
 });
 
-test("a curve has no updates that a roll-back gave up, and the whole warm start", () => {
+test("curves and latest values have no updates that a roll-back gave up, and the whole warm start", () => {
   const folder = temporaryFolder();
   const store = new Store({ path: join(folder, "run.sqlite"), durability: "normal", wallClock: () => 0 });
   store.startSession({ name: "run", env: "Bandit", updates: 9, seed: 1 });
@@ -33,5 +34,11 @@ test("a curve has no updates that a roll-back gave up, and the whole warm start"
   // Back to update 1 again; no update followed yet.
   write(1, { "health/rollbacks": 2 });
   expect(run.curve("validate/success")).toMatchObject({ steps: [0, 1], values: [0.5, 0.25] });
+  const values = { "health/rollbacks": 2, "total/updates": 1, "validate/success": 0.25, "warm/loss": 0.25 };
+  expect(Object.fromEntries(run.latest())).toEqual(values);
+  expect(overviewOf(store)).toMatchObject({ update: 1, success: { now: 0.25, nowUpdate: 1 } });
+  // Back to the start.
+  write(0, { "health/rollbacks": 3 });
+  expect(overviewOf(store)).toMatchObject({ update: null, success: { now: 0.5, nowUpdate: 0 } });
   store.close();
 });
