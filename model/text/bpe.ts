@@ -38,6 +38,8 @@ export interface Bpe {
 }
 
 const SUPPORTED = "only byte-level BPE, or BPE with byte fallback, is supported";
+/** A text that a tokenizer without a part for bytes, or with one that adds spaces, does not give back. */
+const PROBE = "A b,  c\né 🙂";
 
 /**
  * @param json        tokenizer.json, parsed.
@@ -58,9 +60,9 @@ export function readBpe(json: unknown, settings: object, vocabulary: number, fil
   checkPieces(parsed.data, vocabulary, refuse);
   // The cleanup of spaces is for words of WordPiece: it would change what a policy wrote, "a , b" into "a, b".
   const options = { ...settings, clean_up_tokenization_spaces: false };
-  const tokenizer = new Tokenizer(withoutLeadingSpace(json as object, refuse), options);
+  const tokenizer = started(withoutLeadingSpace(json as { model: object }, refuse), options, refuse);
   const specials = new Map(added.filter(({ special }) => special).map(({ id, content }) => [id, content]));
-  return {
+  const bpe: Bpe = {
     digest: createHash("sha256")
       .update(
         JSON.stringify([model.vocab, model.merges, added.map(({ id, content, special }) => [id, content, special])]),
@@ -72,13 +74,25 @@ export function readBpe(json: unknown, settings: object, vocabulary: number, fil
     // The library refuses an empty list.
     decode: (ids) => (ids.length === 0 ? "" : tokenizer.decode([...ids], { skip_special_tokens: true })),
   };
+  const told = bpe.decode(bpe.encode(PROBE));
+  return told === PROBE ? bpe : refuse(`it encodes ${JSON.stringify(PROBE)} as ${JSON.stringify(told)}; ${SUPPORTED}`);
+}
+
+function started(json: { model: object }, settings: object, refuse: (why: string) => never): Tokenizer {
+  // The library needs these parts, which older files lack.
+  const whole = { post_processor: null, added_tokens: [], ...json, model: { ...json.model, type: "BPE" } };
+  try {
+    return new Tokenizer(whole, settings);
+  } catch (error) {
+    return refuse((error as Error).message);
+  }
 }
 
 /**
  * @returns tokenizer.json without the parts that add a space before a text and remove it again. Refuses a tokenizer whose space
  * cannot be left out.
  */
-function withoutLeadingSpace(json: object, refuse: (why: string) => never): object {
+function withoutLeadingSpace(json: { model: object }, refuse: (why: string) => never): { model: object } {
   const reviver = (_: string, part: { type?: string; prepend_scheme?: string; add_prefix_space?: boolean } | null) => {
     const always = part?.type === "Metaspace" && (part.prepend_scheme ?? "always") === "always";
     if (part?.type === "Prepend" || (always && part.add_prefix_space !== false))

@@ -10,3 +10,28 @@ test.each([{}, { clean_up_tokenization_spaces: true }])("with settings %p text k
   const text = "print('a , b ! c', x ['very'], I do n't)";
   expect(bpe.decode(bpe.encode(text))).toBe(text);
 });
+
+test("a file without the parts that older files lack gives the same tokens", () => {
+  const { vocab, merges } = json.model;
+  const { post_processor, ...rest } = json;
+  const text = "You're to pull 12 arms.\n";
+  const older = readBpe({ ...rest, model: { vocab, merges } }, {}, 512, "tokenizer.json");
+  expect(older.encode(text)).toEqual(readBpe(json, {}, 512, "tokenizer.json").encode(text));
+  const { added_tokens, ...bare } = json;
+  expect(readBpe(bare, {}, 512, "tokenizer.json").specials.size).toBe(0);
+});
+
+test.each<[string, object, string]>([
+  ["no part for bytes", { pre_tokenizer: null }, 'it encodes "A b,  c\\né 🙂" as "Ab,c'],
+  ["no decoder", { decoder: null }, 'as "A Ġb , Ġ Ġc Ċ Ã © Ġ ð Ł Ļ Ĥ"; only byte-level BPE'],
+  [
+    "a space before every text",
+    { pre_tokenizer: { type: "ByteLevel", add_prefix_space: true } },
+    'as " A b,  c\\né 🙂"; only byte-level BPE',
+  ],
+  ["an unknown part", { normalizer: { type: "Nmt" } }, "Unknown Normalizer type: Nmt"],
+])("a tokenizer with %s is refused in one line", (_, parts, why) => {
+  const read = () => readBpe({ ...json, ...parts }, {}, 512, "DIR/tokenizer.json");
+  expect(read).toThrow(/^cannot use DIR\/tokenizer.json: .+$/);
+  expect(read).toThrow(why);
+});
