@@ -113,6 +113,19 @@ describeWhere(chromiumPath === null ? "no Chromium" : null, "the page about epis
       await stage.waitForCount("#episode-list button", 50);
       await stage.run.episodes([playedRow({ episode: "new", env: "FrozenLake" })]);
       await stage.waitForText("#episode-list li:first-child", "FrozenLake");
+      const list = stage.page.locator("#episode-list");
+      // No timer reads the list from here on.
+      await stage.page.clock.install();
+      await stage.page.clock.pauseAt(Date.now() + 60_000);
+      await list.evaluate((element) => element.scrollTo(0, 300));
+      await stage.run.episodes([playedRow({ episode: "newer", env: "Bandit" })]);
+      await stage.waitForText("#list-note", "1 newer episode; scroll up to see them");
+      await list.evaluate((element) => element.scrollTo(0, 0));
+      await stage.waitForText("#episode-list li:first-child", "Bandit");
+      await stage.page.locator("#older").click();
+      await stage.waitForText("#list-note", "page 2, newest first");
+      await stage.run.episodes([playedRow({ episode: "newest" })]);
+      await stage.waitForText("#list-note", "1 newer episode; on the first page");
     },
     LONG,
   );

@@ -54,6 +54,9 @@ export class EpisodeList {
       if (button !== null) this.choose(Number(button.dataset["id"]));
     });
     this.#list.addEventListener("keydown", (event) => this.#moveFocus(event));
+    this.#list.addEventListener("scroll", () => {
+      if (this.#newCount > 0 && this.#isAtTop) void this.load();
+    });
   }
 
   /** Read the page in view. */
@@ -75,7 +78,8 @@ export class EpisodeList {
   take(episodes: readonly EpisodeSummary[]): void {
     if (episodes.length === 0) return;
     this.#newCount += episodes.length;
-    if (!this.#isAtTop) put(this.#note, `${plural(this.#newCount, "newer episode")}; scroll up to see them`);
+    const place = this.#pages.length === 1 ? "scroll up to see them" : "on the first page";
+    if (!this.#isAtTop) put(this.#note, `${plural(this.#newCount, "newer episode")}; ${place}`);
     this.#reload ??= setTimeout(
       () => {
         this.#reload = null;
