@@ -2,7 +2,7 @@
 import { resolve } from "node:path";
 import type { RunConfig } from "../actors/config/config.ts";
 import type { MetricName } from "../actors/metrics/metrics.ts";
-import { percent } from "../actors/number-text.ts";
+import { percent, whole } from "../actors/number-text.ts";
 import { readRunConfig } from "../actors/policy/saved-policy.ts";
 import type { Costs } from "../actors/record/costs.ts";
 import { RecordedRun } from "../actors/record/recorded-run.ts";
@@ -34,7 +34,7 @@ const COLUMNS: readonly (readonly [head: string, key: string, name: MetricName, 
   ["in-group std", "inGroupStd", "train/in_group_std", (value) => value.toFixed(2)],
   ["entropy", "entropy", "train/entropy", (value) => value.toFixed(3)],
   ["gradient", "gradNorm", "train/grad_norm", (value) => value.toFixed(2)],
-  ["tokens/s", "tokensPerSecond", "speed/tokens_per_second", (value) => Math.round(value).toLocaleString("en")],
+  ["tokens/s", "tokensPerSecond", "speed/tokens_per_second", whole],
 ];
 
 export async function main(args: string[]): Promise<number> {

@@ -1,7 +1,7 @@
 /** The status lines of a run at the foot of a terminal: progress, success, learning, page and alarm. Knows no terminal. */
 
 import type { MetricName } from "../../actors/metrics/metrics.ts";
-import { percent, timeLeft } from "../../actors/number-text.ts";
+import { percent, timeLeft, whole } from "../../actors/number-text.ts";
 
 /** Metrics of one update, as the learner logs them. */
 export type UpdateMetrics = { readonly step: number } & Partial<Readonly<Record<MetricName, number>>>;
@@ -88,7 +88,7 @@ export class RunStatus {
       ...this.#words("train/reward_mean", (mean) => `reward ${mean.toFixed(2)}`),
       ...this.#words("train/in_group_std", (std) => `in-group std ${std.toFixed(2)}`),
       ...this.#words("train/entropy", (entropy) => `entropy ${entropy.toFixed(3)}`),
-      ...this.#words("speed/tokens_per_second", (rate) => `${Math.round(rate).toLocaleString("en")} tokens/s`),
+      ...this.#words("speed/tokens_per_second", (rate) => `${whole(rate)} tokens/s`),
     ].join(" · ");
   }
 
