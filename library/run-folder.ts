@@ -3,8 +3,9 @@
  *
  * - The folder is created with its config in it, or not at all. An existing folder is never used for a new run.
  */
-import { existsSync, mkdirSync, rmSync, writeFileSync } from "node:fs";
+import { existsSync, mkdirSync, rmSync } from "node:fs";
 import { basename, dirname, join } from "node:path";
+import { saveJson } from "../actors/checkpoint/json.ts";
 import { type RunConfig, withoutSecrets } from "../actors/config/config.ts";
 import { ConfigError } from "../actors/config/error.ts";
 import { messageOf } from "../actors/errors.ts";
@@ -42,7 +43,7 @@ export function newRun(config: RunConfig, wanted: string | undefined, runs = "ru
     throw new ConfigError(`cannot make ${folder}, the folder of the run: ${messageOf(error)}; choose another one`);
   }
   try {
-    writeFileSync(join(folder, CONFIG_FILE), `${JSON.stringify(withoutSecrets(config), null, 2)}\n`, { flush: true });
+    saveJson(join(folder, CONFIG_FILE), withoutSecrets(config));
   } catch (error) {
     rmSync(folder, { recursive: true });
     throw new Error(`cannot start a run in ${folder}: ${messageOf(error)}`);
