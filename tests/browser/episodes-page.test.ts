@@ -149,6 +149,11 @@ describeWhere(chromiumPath === null ? "no Chromium" : null, "the page about epis
       expect(await stage.text(".replay .caption")).toContain("solved");
       await stage.page.keyboard.press("Home");
       expect(await shown()).toBe(first);
+      // Keys of the filter stay keys of the filter.
+      await stage.page.locator("#filter [name=outcome]").first().focus();
+      await stage.page.keyboard.press("ArrowRight");
+      await stage.page.waitForURL("**/episodes?outcome=solved&id=1");
+      expect(await shown()).toBe(first);
     },
     LONG,
   );

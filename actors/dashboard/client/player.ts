@@ -112,7 +112,9 @@ export class Player {
 
   /** Handle a key of the page. @returns whether the key was for the player */
   key(event: KeyboardEvent): boolean {
-    if (isTyping(event) && event.target !== this.#slider) return false;
+    // The arrow keys and Space also choose a radio button.
+    const isOfField = isTyping(event) || (event.target as Element).matches("[type=radio]");
+    if (isOfField && event.target !== this.#slider) return false;
     if (this.#manual !== null) return this.#manualKey(event.key);
     const { tagName } = event.target as Element;
     const moves: Readonly<Record<string, number>> = {
