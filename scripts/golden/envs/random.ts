@@ -21,42 +21,28 @@ const X0 = z.record(z.string(), z.unknown());
 const times = <T>(count: number, draw: () => T): T[] => Array.from({ length: count }, draw);
 const range = (count: number) => Array.from({ length: count }, (_, i) => i);
 
-/** Draws the numbers of each key of X0. The name of the first key ends in the seed. Each key has a new generator with this seed. */
-const STREAMS: readonly (readonly [RegExp, (numbers: number[], count: number, seed: number) => unknown])[] = [
-  [/^py_random_seed\d+$/, (_, count, seed) => drawn(new PythonRandom(seed), count, (random) => random.random())],
-  [
-    /^py_randint_(\d+)_(\d+)$/,
-    ([low, high], count, seed) => drawn(new PythonRandom(seed), count, (random) => random.randint(low!, high!)),
-  ],
-  [
-    /^py_sample(\d+)_1$/,
-    ([size], count, seed) => drawn(new PythonRandom(seed), count, (random) => random.sample(range(size!), 1)[0]),
-  ],
-  [
-    /^py_choice(\d+)$/,
-    ([size], count, seed) => drawn(new PythonRandom(seed), count, (random) => random.choice(range(size!))),
-  ],
-  [
-    /^np_randint_(\d+)$/,
-    ([size], count, seed) => drawn(new NumpyLegacyRandom(seed), count, (random) => random.randint(size!)),
-  ],
-  [/^pcg64_random$/, (_, count, seed) => drawn(new Pcg64(seed), count, (random) => random.random())],
-  [
-    /^pcg64_integers(\d+)_size(\d+)_x\d+$/,
-    ([size, each], count, seed) =>
-      drawn(new Pcg64(seed), count, (random) => times(each!, () => random.integers(size!))),
-  ],
+interface Generators {
+  readonly python: PythonRandom;
+  readonly numpy: NumpyLegacyRandom;
+  readonly pcg64: Pcg64;
+}
+
+/** How each key of X0 draws one of its values, from new generators and the numbers in the key. */
+const STREAMS: readonly (readonly [RegExp, (random: Generators, ...numbers: number[]) => unknown])[] = [
+  [/^py_random_seed\d+$/, ({ python }) => python.random()],
+  [/^py_randint_(\d+)_(\d+)$/, ({ python }, low, high) => python.randint(low, high)],
+  [/^py_sample(\d+)_1$/, ({ python }, size) => python.sample(range(size), 1)[0]],
+  [/^py_choice(\d+)$/, ({ python }, size) => python.choice(range(size))],
+  [/^np_randint_(\d+)$/, ({ numpy }, size) => numpy.randint(size)],
+  [/^pcg64_random$/, ({ pcg64 }) => pcg64.random()],
+  [/^pcg64_integers(\d+)_size(\d+)_x\d+$/, ({ pcg64 }, size, each) => times(each, () => pcg64.integers(size))],
   [
     /^pcg64_choice_FH_(\d+)x(\d+)_p(\d*\.\d+)$/,
-    ([, cols, p], count, seed) =>
-      drawn(new Pcg64(seed), count, (random) => times(cols!, () => "FH"[random.choice([p!, 1 - p!])]).join("")),
+    ({ pcg64 }, _, cols, p) => times(cols, () => "FH"[pcg64.choice([p, 1 - p])]).join(""),
   ],
 ];
 
-function drawn<R>(random: R, count: number, draw: (random: R) => unknown): unknown[] {
-  return times(count, () => draw(random));
-}
-
+/** The name of the first key with a seed ends in the seed of all. */
 export function streams(body: unknown): Check[] {
   const vectors = X0.parse(body);
   const seeded = Object.keys(vectors).map((key) => /_seed(\d+)$/.exec(key)?.[1]);
@@ -69,7 +55,10 @@ export function streams(body: unknown): Check[] {
 function streamCheck(key: string, expected: unknown[], seed: number): Check {
   for (const [form, draw] of STREAMS) {
     const match = form.exec(key);
-    if (match !== null) return { name: key, expected, got: draw(match.slice(1).map(Number), expected.length, seed) };
+    if (match === null) continue;
+    const random = { python: new PythonRandom(seed), numpy: new NumpyLegacyRandom(seed), pcg64: new Pcg64(seed) };
+    const numbers = match.slice(1).map(Number);
+    return { name: key, expected, got: times(expected.length, () => draw(random, ...numbers)) };
   }
   throw new Error(`cannot read what ${key} draws`);
 }
