@@ -22,20 +22,11 @@ const Overrides = z.strictObject({
   "agent_proxy.enable_think": z.boolean().default(true),
   "agent_proxy.max_context_window": z.int().default(-1),
 });
-const EntryV1 = z.object({
-  name: z.string(),
-  overrides: Overrides.prefault({}),
-  prepare_for_update: z.boolean(),
-  messages: z.array(Dialogue),
-  texts_tail: z.array(z.string()).default([]),
-});
+const Entry = z.object({ name: z.string(), overrides: Overrides.prefault({}), messages: z.array(Dialogue) });
+type Entry = z.infer<typeof Entry>;
+const EntryV1 = Entry.extend({ prepare_for_update: z.boolean(), texts_tail: z.array(z.string()).default([]) });
 type EntryV1 = z.infer<typeof EntryV1>;
-const EntryV2 = z.object({
-  name: z.string(),
-  overrides: Overrides.prefault({}),
-  messages: z.array(Dialogue),
-  text_tail: z.array(z.string()).default([]),
-});
+const EntryV2 = Entry.extend({ text_tail: z.array(z.string()).default([]) });
 type EntryV2 = z.infer<typeof EntryV2>;
 const H6 = z.object({ v1: Vectors, v2: Vectors, v2_system_prompts_by_tag: z.record(z.string(), z.string()) });
 
@@ -62,17 +53,13 @@ function readable<T>(vectors: readonly unknown[], schema: z.ZodType<T>): T[] {
 
 /** A limited context keeps only the last turns, so the history is read from the dialogue without a limit. */
 function entryV1(entry: EntryV1, all: readonly EntryV1[]): Check[] {
-  const { name, prepare_for_update: update } = entry;
+  const { prepare_for_update: update } = entry;
   const { "agent_proxy.enable_think": think, "agent_proxy.max_context_window": given } = entry.overrides;
   // RAGEN v1 ignores a window that is not positive.
   const window = given > 0 ? given : null;
   const shape = { layout: "ragen-v1", mode: "limited_multi_turn", window, think, update } as const;
   const whole = window === null ? entry : all.find((other) => isWholeOf(other, entry));
-  return entry.messages.flatMap((expected, i) => {
-    const source = whole?.messages[i];
-    if (source === undefined) throw new Error(needsWhole(name, i));
-    return dialogueChecks(`v1 ${name}[${i}]`, expected, source, shape, entry.texts_tail[i]);
-  });
+  return entryChecks("v1", entry, whole, shape, entry.texts_tail);
 }
 
 function isWholeOf(other: EntryV1, entry: EntryV1): boolean {
@@ -83,22 +70,31 @@ function isWholeOf(other: EntryV1, entry: EntryV1): boolean {
   );
 }
 
-function entryV2({ name, overrides, messages, text_tail }: EntryV2, all: readonly EntryV2[]): Check[] {
-  const { mode, window: named, update } = contextOf(name);
-  const { "agent_proxy.enable_think": think, "agent_proxy.max_context_window": given } = overrides;
+function entryV2(entry: EntryV2, all: readonly EntryV2[]): Check[] {
+  const { mode, window: named, update } = contextOf(entry.name);
+  const { "agent_proxy.enable_think": think, "agent_proxy.max_context_window": given } = entry.overrides;
   const size = named === -1 ? given : named;
   const window = size === -1 ? null : size;
   const whole = all.find((other) => other.name === `full/${update ? "update" : "generation"}`);
   const shape = { layout: "ragen-v2", mode, window, think, update } as const;
-  return messages.flatMap((expected, i) => {
-    const source = whole?.messages[i];
-    if (source === undefined) throw new Error(needsWhole(name, i));
-    return dialogueChecks(`v2 ${name}[${i}]`, expected, source, shape, text_tail[i]);
-  });
+  return entryChecks("v2", entry, whole, shape, entry.text_tail);
 }
 
-const needsWhole = (name: string, index: number) =>
-  `${name}[${index}] needs the history of the full dialogue, which the file lacks`;
+/** @param whole  the entry with the same dialogues without a limit */
+function entryChecks(
+  version: "v1" | "v2",
+  { name, messages }: Entry,
+  whole: Entry | undefined,
+  shape: Shape,
+  tails: readonly string[],
+): Check[] {
+  return messages.flatMap((expected, i) => {
+    const source = whole?.messages[i];
+    if (source === undefined)
+      throw new Error(`${name}[${i}] needs the history of the full dialogue, which the file lacks`);
+    return dialogueChecks(`${version} ${name}[${i}]`, expected, source, shape, tails[i]);
+  });
+}
 
 function systemPrompt(tag: EnvTag): string | undefined {
   const opening: History = { answered: [], now: { observation: "", actionsLeft: tag.actionsMax } };
