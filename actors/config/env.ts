@@ -2,6 +2,7 @@
 import { z } from "zod";
 import { COMPATS } from "../../envs/tag.ts";
 import { CONTEXT_MODES } from "../../envs/text/context.ts";
+import { nonnegativeNumber, positiveInt } from "./kinds.ts";
 
 /** One env of a mix. */
 const MixedEnv = z.strictObject({
@@ -13,17 +14,13 @@ const MixedEnv = z.strictObject({
     .default(null)
     .describe("Name in metrics and reports; null: the tag. Needed if a tag is in the mix twice"),
   options: z.record(z.string(), z.unknown()).default({}).describe("The env's own options"),
-  groups: z.int().positive().nullable().default(null).describe("Groups per update; null: an even share of the rest"),
-  turnsMax: z
-    .int()
-    .positive()
+  groups: positiveInt.nullable().default(null).describe("Groups per update; null: an even share of the rest"),
+  turnsMax: positiveInt
     .nullable()
     .default(null)
     .describe("Turns per episode; null: the tag's own limit, or else env.turnsMax"),
-  actionsMax: z.int().positive().nullable().default(null).describe("Actions per episode; null: the tag's own limit"),
-  actionsPerTurnMax: z
-    .int()
-    .positive()
+  actionsMax: positiveInt.nullable().default(null).describe("Actions per episode; null: the tag's own limit"),
+  actionsPerTurnMax: positiveInt
     .nullable()
     .default(null)
     .describe("Actions read from one reply; null: env.actionsPerTurnMax"),
@@ -52,16 +49,14 @@ export const EnvConfig = z.strictObject({
     .nonpositive()
     .default(-0.1)
     .describe("Reward added to a turn whose reply is malformed, has no action, or has an unknown one"),
-  turnsMax: z.int().positive().default(5).describe("Turns per episode"),
-  actionsMax: z.int().positive().default(10).describe("Actions per episode, over all turns"),
-  actionsPerTurnMax: z.int().positive().default(5).describe("Actions read from one reply; the rest is dropped"),
+  turnsMax: positiveInt.default(5).describe("Turns per episode"),
+  actionsMax: positiveInt.default(10).describe("Actions per episode, over all turns"),
+  actionsPerTurnMax: positiveInt.default(5).describe("Actions read from one reply; the rest is dropped"),
   think: z
     .boolean()
     .default(true)
     .describe("true: replies are <think>…</think><answer>…</answer>; false: the answer alone"),
-  reasoningWeight: z
-    .number()
-    .nonnegative()
+  reasoningWeight: nonnegativeNumber
     .default(0)
     .describe(
       "Subtracted from a turn's reward: this times the share of its thought's claims that are false; 0: only measured",
@@ -85,9 +80,7 @@ export const PromptConfig = z.strictObject({
     .describe(
       "What a prompt shows of earlier turns. full: all; limited_multi_turn: a dialogue of the last ones; single_turn: a summary in one message",
     ),
-  contextTurnsMax: z
-    .int()
-    .positive()
+  contextTurnsMax: positiveInt
     .nullable()
     .default(null)
     .describe("limited_multi_turn, single_turn: turns that a prompt shows, the current one included; null: all"),

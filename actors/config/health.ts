@@ -2,6 +2,7 @@
 import { z } from "zod";
 import { RAGEN_STOPS, STOP_RULE, STOPS } from "../../model/health/early-stop.ts";
 import { TRAP_RULE } from "../../model/health/echo-trap/echo-trap.ts";
+import { nonnegativeInt, positiveInt, share } from "./kinds.ts";
 
 export const RUNGS = [
   "tighten-filter",
@@ -21,15 +22,12 @@ export const TREATMENT_OF_RUNG = { "clip-cov": "clip", "kl-cov": "kl" } as const
   Record<Rung, string>
 >;
 
-const share = z.number().min(0).max(1);
-const count = z.int().positive();
-
 /** The numbers of the Echo Trap detector that depend on the task; the others are constants of its rule. */
 const TrapConfig = z.strictObject({
-  startUpdates: count
+  startUpdates: positiveInt
     .default(TRAP_RULE.startUpdates)
     .describe("First updates, whose mean is a metric's start; success, form and repetition take one"),
-  patience: count
+  patience: positiveInt
     .default(TRAP_RULE.patience)
     .describe("Updates in a row that a sign must last; a gradient spike counts at once"),
   solvedAt: share.default(TRAP_RULE.solvedAt).describe("Smoothed success from which the task counts as solved"),
@@ -53,25 +51,23 @@ const TrapConfig = z.strictObject({
 
 /** The windows of the early stops; shorten them for short runs. */
 const StopsConfig = z.strictObject({
-  baselineUpdates: count
+  baselineUpdates: positiveInt
     .default(STOP_RULE.baselineUpdates)
     .describe("reward_variance_collapse: first updates, whose mean in-group std is the baseline"),
-  collapseUpdates: count
+  collapseUpdates: positiveInt
     .default(STOP_RULE.collapseUpdates)
     .describe("reward_variance_collapse: updates in a row with a std below a tenth of the baseline"),
-  solvedValidations: count
+  solvedValidations: positiveInt
     .default(STOP_RULE.solvedValidations)
     .describe("solved: validations in a row with success of solvedShare or more, in every env"),
   solvedShare: share.default(STOP_RULE.solvedShare).describe("solved: lowest success of a validation that counts"),
 });
 
 const CollapseConfig = z.strictObject({
-  everyUpdates: z
-    .int()
-    .nonnegative()
+  everyUpdates: nonnegativeInt
     .default(0)
     .describe("Measures RAGEN-2's mutual information of prompts and thoughts every N updates; 0: never"),
-  samples: count.default(32).describe("Thoughts compared; the cost grows with the square of their number"),
+  samples: positiveInt.default(32).describe("Thoughts compared; the cost grows with the square of their number"),
 });
 
 export const HealthConfig = z.strictObject({
@@ -80,7 +76,7 @@ export const HealthConfig = z.strictObject({
     .default([])
     .describe(`Interventions against the Echo Trap, taken one after another: ${RUNGS.join(", ")}; empty: none`),
   interveneAt: z.enum(["warning", "collapsed"]).default("collapsed").describe("Mildest verdict with an intervention"),
-  settleUpdates: count.default(5).describe("Updates between two interventions"),
+  settleUpdates: positiveInt.default(5).describe("Updates between two interventions"),
   stopEarly: z
     .array(z.enum(STOPS))
     .default(["solved"])

@@ -4,11 +4,10 @@ import type { Aggregation } from "../../model/learn/aggregation.ts";
 import { FILTER_METRICS, type FilterRule } from "../../model/learn/filter/filter.ts";
 import { KL_ESTIMATORS } from "../../model/learn/kl.ts";
 import { ALGORITHM_NAMES, ESTIMATORS, LOSSES, OPTIMIZERS } from "./algorithms.ts";
+import { nonnegativeInt, nonnegativeNumber, partialShare, positiveInt, positiveNumber, share } from "./kinds.ts";
 
 const KlConfig = z.strictObject({
-  coefficient: z
-    .number()
-    .nonnegative()
+  coefficient: nonnegativeNumber
     .default(0)
     .describe("Weight of the divergence from the starting policy (with adapters: the base model); 0: off"),
   place: z
@@ -25,11 +24,7 @@ const KlConfig = z.strictObject({
     .enum(["fixed", "adaptive"])
     .default("fixed")
     .describe("adaptive: changes the coefficient so that the divergence approaches the target"),
-  target: z
-    .number()
-    .positive()
-    .default(0.1)
-    .describe("Divergence that the adaptive control aims at, in nats per token"),
+  target: positiveNumber.default(0.1).describe("Divergence that the adaptive control aims at, in nats per token"),
 });
 
 const FilterConfig = z.strictObject({
@@ -37,9 +32,7 @@ const FilterConfig = z.strictObject({
     .enum(["all", "top_ratio", "top_p", "top_k", "top_k_abs", "min_p"] satisfies FilterRule["strategy"][])
     .default("top_ratio")
     .describe("Selects the groups to train on; top_ratio, by the std of the raw reward, is StarPO-S"),
-  value: z
-    .number()
-    .positive()
+  value: positiveNumber
     .default(0.25)
     .describe(
       "Share of the groups; top_k_abs: their number; top_p: share of the scores; min_p: share of the best score",
@@ -70,10 +63,8 @@ const RewardNormalizationConfig = z.strictObject({
 });
 
 const OverlongConfig = z.strictObject({
-  weight: z.number().nonnegative().default(0).describe("Penalty of a reply of full length; 0: off"),
-  margin: z
-    .number()
-    .positive()
+  weight: nonnegativeNumber.default(0).describe("Penalty of a reply of full length; 0: off"),
+  margin: positiveNumber
     .max(1)
     .default(0.2)
     .describe("Last share of rollout.replyTokensMax, over which the penalty grows from 0"),
@@ -113,17 +104,12 @@ const CovarianceConfig = z.strictObject({
     .describe(
       "For tokens whose log-probability and advantage vary together (docs/algorithms.md). clip (Clip-Cov): advantage 0; kl (KL-Cov): a penalty for leaving the old policy",
     ),
-  share: z
-    .number()
-    .positive()
-    .max(1)
-    .default(2e-4)
-    .describe("Share of the written tokens to treat; at least one token"),
+  share: positiveNumber.max(1).default(2e-4).describe("Share of the written tokens to treat; at least one token"),
   bounds: z
     .tuple([z.number(), z.number()])
     .default([1, 5])
     .describe("clip: treats tokens whose covariance lies between these"),
-  coefficient: z.number().positive().default(1).describe("kl: weight of the absolute log-ratio of a treated token"),
+  coefficient: positiveNumber.default(1).describe("kl: weight of the absolute log-ratio of a treated token"),
 });
 
 const GigpoConfig = z.strictObject({
@@ -138,15 +124,13 @@ const CriticConfig = z.strictObject({
     .enum(["separate", "shared"])
     .default("separate")
     .describe("separate: the critic has its own network; shared: it is an output of the policy's network"),
-  learningRate: z.number().positive().default(1e-3).describe("Step size of a separate critic"),
-  warmUpUpdates: z.int().nonnegative().default(0).describe("Updates at the start that train only the critic"),
-  valueClip: z.number().positive().default(0.5).describe("PPO's clip of the value loss, in reward units"),
+  learningRate: positiveNumber.default(1e-3).describe("Step size of a separate critic"),
+  warmUpUpdates: nonnegativeInt.default(0).describe("Updates at the start that train only the critic"),
+  valueClip: positiveNumber.default(0.5).describe("PPO's clip of the value loss, in reward units"),
 });
 
 const GradientAnalysisConfig = z.strictObject({
-  everyUpdates: z
-    .int()
-    .nonnegative()
+  everyUpdates: nonnegativeInt
     .default(0)
     .describe("Measures gradient norms (metrics gradient/…) every N updates; 0: never"),
   split: z
@@ -155,9 +139,7 @@ const GradientAnalysisConfig = z.strictObject({
     .describe(
       "Six buckets of groups by std of reward. quantile: of equal size; fixed: with the lower bounds 0, 1, 2, 3, 4 and 5",
     ),
-  groups: z
-    .int()
-    .nonnegative()
+  groups: nonnegativeInt
     .default(0)
     .describe("Groups played for the analysis only; 0: the analysis takes the update's groups"),
 });
@@ -178,15 +160,11 @@ export const LearnerConfig = z.strictObject({
     .enum(["sync", "async"])
     .default("sync")
     .describe("sync: plays, then learns; equal seeds give equal runs. async: plays while it learns"),
-  stalenessMax: z
-    .int()
-    .nonnegative()
+  stalenessMax: nonnegativeInt
     .default(0)
     .describe("async: updates that an episode may lag behind the policy; staler episodes are dropped"),
-  updates: z.int().positive().default(200).describe("Updates of the run"),
-  minutes: z
-    .number()
-    .positive()
+  updates: positiveInt.default(200).describe("Updates of the run"),
+  minutes: positiveNumber
     .nullable()
     .default(null)
     .describe("Ends the run after this many minutes of reinforcement; null: no limit"),
@@ -196,43 +174,32 @@ export const LearnerConfig = z.strictObject({
     .describe(
       "muon: orthogonal steps of the hidden matrices, AdamW for the other weights. The warm start uses the same optimizer",
     ),
-  learningRate: z.number().positive().default(3e-4).describe("Step size; muon scales its steps to the size of AdamW's"),
+  learningRate: positiveNumber.default(3e-4).describe("Step size; muon scales its steps to the size of AdamW's"),
   decay: z
     .enum(["none", "linear"])
     .default("none")
     .describe("linear: the policy's step size falls to a tenth at the last update"),
-  betas: z
-    .tuple([z.number().min(0).lt(1), z.number().min(0).lt(1)])
-    .default([0.9, 0.99])
-    .describe("Decay rates of AdamW's two moments"),
-  weightDecay: z.number().nonnegative().default(0).describe("AdamW's decoupled weight decay"),
-  gradClip: z.number().positive().default(1).describe("Global norm to which a larger gradient is scaled down"),
-  entropyCoefficient: z.number().nonnegative().default(1e-3).describe("Weight of the entropy bonus"),
-  entropyTarget: z
-    .number()
-    .positive()
+  betas: z.tuple([partialShare, partialShare]).default([0.9, 0.99]).describe("Decay rates of AdamW's two moments"),
+  weightDecay: nonnegativeNumber.default(0).describe("AdamW's decoupled weight decay"),
+  gradClip: positiveNumber.default(1).describe("Global norm to which a larger gradient is scaled down"),
+  entropyCoefficient: nonnegativeNumber.default(1e-3).describe("Weight of the entropy bonus"),
+  entropyTarget: positiveNumber
     .nullable()
     .default(null)
     .describe(
       "Target in nats per token. After an update below it entropyCoefficient rises; after any other it falls, but not below 0; null: it is constant",
     ),
-  entropyStep: z.number().positive().default(5e-3).describe("Step by which entropyCoefficient rises or falls"),
-  observationLoss: z
-    .number()
-    .nonnegative()
+  entropyStep: positiveNumber.default(5e-3).describe("Step by which entropyCoefficient rises or falls"),
+  observationLoss: nonnegativeNumber
     .default(0)
     .describe("Weight of the cross-entropy of the env's tokens after a reply (ECHO, docs/algorithms.md); 0: off"),
-  clipLow: z
-    .number()
-    .positive()
+  clipLow: positiveNumber
     .max(1)
     .default(0.2)
     .describe(
       "With a negative advantage, a ratio below 1 - clipLow gives no gradient; cispo: the smallest weight is 1 - clipLow. With clipLow 1 there is no bound",
     ),
-  clipHigh: z
-    .number()
-    .positive()
+  clipHigh: positiveNumber
     .default(0.28)
     .describe(
       "With a positive advantage, a ratio above 1 + clipHigh gives no gradient; cispo: 1 + clipHigh is the largest weight",
@@ -245,9 +212,7 @@ export const LearnerConfig = z.strictObject({
     .describe("ppo: with a negative advantage, a ratio above this gives no gradient; null: no limit"),
   kl: KlConfig.prefault({}),
   filter: FilterConfig.prefault({}),
-  resampleRoundsMax: z
-    .int()
-    .nonnegative()
+  resampleRoundsMax: nonnegativeInt
     .default(0)
     .describe("Most rounds in which groups on new boards replace groups whose episodes all earned the same; 0: off"),
   rewardNormalization: RewardNormalizationConfig.prefault({}),
@@ -270,23 +235,19 @@ export const LearnerConfig = z.strictObject({
     ] satisfies Aggregation[])
     .default("token-mean")
     .describe("How the token losses of a minibatch become one loss (docs/algorithms.md)"),
-  epochs: z.int().positive().default(1).describe("Passes over the trajectories of an update"),
-  minibatch: z
-    .int()
-    .positive()
+  epochs: positiveInt.default(1).describe("Passes over the trajectories of an update"),
+  minibatch: positiveInt
     .nullable()
     .default(null)
     .describe("Trajectories per optimizer step; null: the update's trajectories / rollout.onlineK"),
-  microTokensMax: z
-    .int()
-    .positive()
+  microTokensMax: positiveInt
     .default(512)
     .describe(
       "Padded tokens per gradient computation; lower it if memory runs out. It changes speed and the last digits",
     ),
-  gamma: z.number().min(0).max(1).default(1).describe("Discount per token (gae, bi-level-gae, hybrid, reinforce++)"),
-  lambda: z.number().min(0).max(1).default(1).describe("GAE's lambda: lower has less variance and more bias"),
-  gammaTurn: z.number().min(0).max(1).default(0.95).describe("Discount per turn (bi-level-gae, gigpo)"),
+  gamma: share.default(1).describe("Discount per token (gae, bi-level-gae, hybrid, reinforce++)"),
+  lambda: share.default(1).describe("GAE's lambda: lower has less variance and more bias"),
+  gammaTurn: share.default(0.95).describe("Discount per turn (bi-level-gae, gigpo)"),
   rewardAt: z
     .enum(["turns", "end"])
     .default("turns")

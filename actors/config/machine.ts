@@ -1,6 +1,7 @@
 /** Sections `engine`, `metrics`, `supervisor`, `join` and `transport`: where and how a run computes. Shapes and defaults only. */
 import { z } from "zod";
 import { LEVELS } from "../log.ts";
+import { nonnegativeInt, positiveInt } from "./kinds.ts";
 
 const Token = z.string().min(16).nullable().default(null);
 
@@ -18,9 +19,7 @@ export const EngineConfig = z.strictObject({
     .describe(
       "Address of the server of engine.name tinker, or of sampler.engine vllm or sglang, such as http://127.0.0.1:8801",
     ),
-  deadlineMs: z
-    .int()
-    .positive()
+  deadlineMs: positiveInt
     .default(900_000)
     .describe(
       "Time from a request at engine.url to its result, retries included; the server may compile new shapes for minutes",
@@ -33,9 +32,7 @@ export const EngineConfig = z.strictObject({
     .boolean()
     .default(false)
     .describe("Allows webgpu on a software driver such as llvmpipe: slower than the CPU, for checks"),
-  threads: z
-    .int()
-    .nonnegative()
+  threads: nonnegativeInt
     .default(0)
     .describe(
       "Threads of the learner's engine; 0: in sync mode all cores, in async mode those that the samplers leave",
@@ -61,21 +58,15 @@ export const SupervisorConfig = z.strictObject({
     .describe(
       "An actor without a heartbeat for this long is replaced; each actor sends one every twentieth of this time",
     ),
-  progressDeadlineMs: z
-    .int()
-    .positive()
+  progressDeadlineMs: positiveInt
     .default(1_800_000)
     .describe("An actor whose computation gives no result for this long is replaced; must exceed the longest update"),
-  restartsMax: z
-    .int()
-    .nonnegative()
+  restartsMax: nonnegativeInt
     .default(5)
     .describe(
       "The run ends if an actor needs more restarts than this: in 60 s, in a row at its start, or at one update of the learner",
     ),
-  stopGraceMs: z
-    .int()
-    .positive()
+  stopGraceMs: positiveInt
     .default(10_000)
     .describe("Time for an actor to stop before it gets SIGTERM; raise it if an update takes longer"),
   logLevel: z.enum(LEVELS).default("info").describe("Lowest level of log lines that actors write"),
@@ -104,17 +95,11 @@ export const JoinConfig = z.strictObject({
   clientCaFile: File.describe(
     "PEM file of the authority that must have signed a guest's certificate; null: guests need none",
   ),
-  connectionsMax: z
-    .int()
-    .positive()
-    .default(8192)
-    .describe("Most connections from other machines; further ones are refused"),
-  strangersMax: z
-    .int()
-    .positive()
+  connectionsMax: positiveInt.default(8192).describe("Most connections from other machines; further ones are refused"),
+  strangersMax: positiveInt
     .default(256)
     .describe("Most connections of one address that have shown no token yet; further ones are closed at once"),
-  strangerMs: z.int().positive().default(10_000).describe("Time for a connection to show a token before it is closed"),
+  strangerMs: positiveInt.default(10_000).describe("Time for a connection to show a token before it is closed"),
 });
 
 export const TransportConfig = z.strictObject({

@@ -1,6 +1,7 @@
 /** Sections `model`, `warmStart` and `checkpoint`: the policy, what it learns first, and how it is saved. Shapes and defaults only. */
 import { z } from "zod";
 import { LORA_TARGETS } from "../../model/policy/lora.ts";
+import { nonnegativeInt, partialShare, positiveInt, positiveNumber, share } from "./kinds.ts";
 
 export const ModelConfig = z.strictObject({
   path: z
@@ -23,8 +24,8 @@ export const ModelConfig = z.strictObject({
     ),
   lora: z
     .strictObject({
-      rank: z.int().nonnegative().default(0).describe("Rank of LoRA adapters, trained in place of the model; 0: none"),
-      alpha: z.number().positive().default(64).describe("Adapters are scaled by alpha / rank"),
+      rank: nonnegativeInt.default(0).describe("Rank of LoRA adapters, trained in place of the model; 0: none"),
+      alpha: positiveNumber.default(64).describe("Adapters are scaled by alpha / rank"),
       targets: z
         .array(z.enum(LORA_TARGETS))
         .min(1)
@@ -32,32 +33,22 @@ export const ModelConfig = z.strictObject({
         .describe("Matrices that get an adapter"),
     })
     .prefault({}),
-  width: z.int().positive().default(128).describe("Size of the residual stream"),
-  layers: z.int().positive().default(3).describe("Transformer blocks"),
-  heads: z.int().positive().default(4).describe("Query heads; width / heads must be even"),
-  kvHeads: z.int().positive().default(2).describe("Key and value heads; must divide heads"),
-  hidden: z.int().positive().default(256).describe("Inner size of the SwiGLU layer"),
+  width: positiveInt.default(128).describe("Size of the residual stream"),
+  layers: positiveInt.default(3).describe("Transformer blocks"),
+  heads: positiveInt.default(4).describe("Query heads; width / heads must be even"),
+  kvHeads: positiveInt.default(2).describe("Key and value heads; must divide heads"),
+  hidden: positiveInt.default(256).describe("Inner size of the SwiGLU layer"),
 });
 
 const WarmStartStage = z.strictObject({
   name: z.string().min(1).describe("Shown in progress and reports"),
-  babble: z
-    .number()
-    .min(0)
-    .max(1)
-    .default(0)
-    .describe("Share of the demonstrator's turns that are random, and imitated"),
-  noise: z.number().min(0).max(1).default(0).describe("Share of random actions in the demonstrator's other turns"),
-  steps: z.int().positive().describe("Optimizer steps"),
-  batch: z.int().positive().default(32).describe("Demonstrations per step"),
-  learningRate: z.number().positive().describe("Peak step size of the optimizer"),
-  finalFraction: z
-    .number()
-    .min(0)
-    .max(1)
-    .default(0.1)
-    .describe("Share of the peak at the last step; linear in between"),
-  warmUpSteps: z.int().nonnegative().default(30).describe("Steps from 0 to the peak"),
+  babble: share.default(0).describe("Share of the demonstrator's turns that are random, and imitated"),
+  noise: share.default(0).describe("Share of random actions in the demonstrator's other turns"),
+  steps: positiveInt.describe("Optimizer steps"),
+  batch: positiveInt.default(32).describe("Demonstrations per step"),
+  learningRate: positiveNumber.describe("Peak step size of the optimizer"),
+  finalFraction: share.default(0.1).describe("Share of the peak at the last step; linear in between"),
+  warmUpSteps: nonnegativeInt.default(30).describe("Steps from 0 to the peak"),
 });
 
 export const WarmStartConfig = z.strictObject({
@@ -68,25 +59,12 @@ export const WarmStartConfig = z.strictObject({
     .describe(
       "What the policy imitates. random-play: the best plan that random plays of a board show; demonstrator: the env's scripted player",
     ),
-  plays: z
-    .int()
-    .positive()
+  plays: positiveInt
     .default(60)
     .describe("Random plays of a board. If none wins, more follow until one wins, up to playsMax"),
-  playsMax: z
-    .int()
-    .positive()
-    .default(600)
-    .describe("Most random plays of a board; a board on which none wins is skipped"),
-  playActionsMax: z
-    .int()
-    .positive()
-    .default(60)
-    .describe("Most actions of a random play; env.actionsMax does not limit it"),
-  plannedActions: z
-    .number()
-    .min(0)
-    .lt(1)
+  playsMax: positiveInt.default(600).describe("Most random plays of a board; a board on which none wins is skipped"),
+  playActionsMax: positiveInt.default(60).describe("Most actions of a random play; env.actionsMax does not limit it"),
+  plannedActions: partialShare
     .default(0)
     .describe(
       "Share of actions that follow the best plan so far, after the first quarter of a board's plays; the other actions are random. More than 0 helps where moves have random outcomes",
@@ -97,15 +75,10 @@ export const WarmStartConfig = z.strictObject({
     .describe(
       "true: the learner plays a board only when it first comes, and keeps what the plays showed. For envs outside the process this is always so",
     ),
-  demonstrations: z
-    .int()
-    .positive()
+  demonstrations: positiveInt
     .default(1)
     .describe("Demonstrations made from the plays of one board; more than 1 saves time where plays are slow"),
-  randomTurns: z
-    .number()
-    .min(0)
-    .lt(1)
+  randomTurns: partialShare
     .default(0.15)
     .describe("Share of a demonstration's turns that are random; the policy sees them and does not imitate them"),
   thought: z
@@ -114,11 +87,8 @@ export const WarmStartConfig = z.strictObject({
     .describe(
       "The thought of a demonstration. first-action: the turn's first action; next-observation: what the env shows after the turn, which needs a larger rollout.replyTokensMax",
     ),
-  boards: z.int().positive().default(10_000).describe("Boards of the demonstrations"),
-  solvedShare: z
-    .number()
-    .min(0)
-    .max(1)
+  boards: positiveInt.default(10_000).describe("Boards of the demonstrations"),
+  solvedShare: share
     .nullable()
     .default(1)
     .describe(
@@ -142,14 +112,10 @@ export const WarmStartConfig = z.strictObject({
 export const WARM_START_FIRST_SEED = 10_000;
 
 export const CheckpointConfig = z.strictObject({
-  everyUpdates: z
-    .int()
-    .positive()
+  everyUpdates: positiveInt
     .default(10)
     .describe("Updates between checkpoints; the run also saves at its end and on SIGTERM"),
-  keep: z
-    .int()
-    .positive()
+  keep: positiveInt
     .default(3)
     .describe("Newest checkpoints kept, besides the best by validation and the last healthy one"),
   durability: z

@@ -1,5 +1,6 @@
 /** Sections `rollout`, `validate`, `sampler` and `envServer`: which episodes are played, and by how many processes. Shapes and defaults. */
 import { z } from "zod";
+import { nonnegativeInt, nonnegativeNumber, partialShare, positiveInt, positiveNumber } from "./kinds.ts";
 
 const CurriculumConfig = z.strictObject({
   by: z
@@ -14,85 +15,59 @@ const CurriculumConfig = z.strictObject({
     .max(1)
     .default(0.7)
     .describe("difficulty: an env is learned if the moving average of its success is this or more"),
-  smoothing: z
-    .number()
-    .min(0)
-    .lt(1)
+  smoothing: partialShare
     .default(0.8)
     .describe("Weight of the past in the curriculum's moving averages; with a lower weight they react faster"),
-  groupsMin: z
-    .int()
-    .positive()
-    .default(1)
-    .describe("Fewest groups of each env of the mix; difficulty: of each learned env"),
+  groupsMin: positiveInt.default(1).describe("Fewest groups of each env of the mix; difficulty: of each learned env"),
 });
 
 export const RolloutConfig = z.strictObject({
-  groups: z
-    .int()
-    .positive()
+  groups: positiveInt
     .default(16)
     .describe("P: groups per update, one board each; with onlineK above 1, per optimizer step"),
-  groupSize: z
-    .int()
-    .positive()
+  groupSize: positiveInt
     .default(8)
     .describe("N: episodes per group, all on one board; with prompt.compat strict, chance during the game differs"),
-  onlineK: z
-    .int()
-    .positive()
+  onlineK: positiveInt
     .default(1)
     .describe("Online-k: an update plays k x groups boards and trains on them in k optimizer steps"),
   curriculum: CurriculumConfig.prefault({}),
   firstSeed: z.uint32().default(20_000).describe("Layout seed of the first training board; each group takes the next"),
-  replyTokensMax: z.int().positive().default(24).describe("Most tokens of a reply; a longer one is cut"),
-  contextTokensMax: z
-    .int()
-    .positive()
+  replyTokensMax: positiveInt.default(24).describe("Most tokens of a reply; a longer one is cut"),
+  contextTokensMax: positiveInt
     .default(360)
     .describe("Tokens of a context, which is the whole episode by default; see prompt.overflow"),
-  temperature: z.number().positive().default(1).describe("Sampling temperature of training rollouts"),
-  topP: z
-    .number()
-    .positive()
-    .max(1)
-    .default(1)
-    .describe("Samples among the likeliest tokens of this total probability"),
-  topK: z.int().nonnegative().default(0).describe("Samples among this many likeliest tokens; 0: no limit"),
-  leaseMs: z
-    .int()
-    .positive()
+  temperature: positiveNumber.default(1).describe("Sampling temperature of training rollouts"),
+  topP: positiveNumber.max(1).default(1).describe("Samples among the likeliest tokens of this total probability"),
+  topK: nonnegativeInt.default(0).describe("Samples among this many likeliest tokens; 0: no limit"),
+  leaseMs: positiveInt
     .default(60_000)
     .describe("Longest play of an episode by one sampler; then another sampler plays it. Raise this for slow models"),
-  attemptsMax: z
-    .int()
-    .positive()
+  attemptsMax: positiveInt
     .default(3)
     .describe("Attempts at an episode; if all fail, training leaves it out and counts it; a validation ends the run"),
 });
 
 export const ValidateConfig = z.strictObject({
-  everyUpdates: z
-    .int()
-    .positive()
+  everyUpdates: positiveInt
     .default(10)
     .describe("Updates between validations; the run also validates at its start and end"),
-  episodes: z.int().positive().default(256).describe("Number of fixed boards; with a mix, of each env"),
-  groupSize: z.int().positive().default(1).describe("Episodes per board; from 2 on, pass@k is estimated"),
+  episodes: positiveInt.default(256).describe("Number of fixed boards; with a mix, of each env"),
+  groupSize: positiveInt.default(1).describe("Episodes per board; from 2 on, pass@k is estimated"),
   firstSeed: z.uint32().default(123).describe("Layout seed of the first validation board"),
-  temperature: z.number().nonnegative().default(0.5).describe("Sampling temperature of validation; 0: greedy"),
+  temperature: nonnegativeNumber.default(0.5).describe("Sampling temperature of validation; 0: greedy"),
 });
 
 export const SamplerConfig = z.strictObject({
-  count: z.int().nonnegative().default(2).describe("Sampler processes on this machine; 0: other machines lend them"),
-  slots: z.int().positive().default(64).describe("Episodes that one sampler decodes in one batch"),
+  count: nonnegativeInt.default(2).describe("Sampler processes on this machine; 0: other machines lend them"),
+  slots: positiveInt.default(64).describe("Episodes that one sampler decodes in one batch"),
   engine: z
     .enum(["own", "vllm", "sglang"])
     .default("own")
     .describe(
       "own: engine.name's; vllm, sglang: a server at engine.url, on the sampler's machine, writes the replies with the learner's LoRA adapters",
     ),
-  threads: z.int().positive().default(1).describe("Threads of one sampler's engine"),
+  threads: positiveInt.default(1).describe("Threads of one sampler's engine"),
   precision: z
     .enum(["full", "half"])
     .default("full")
@@ -106,12 +81,10 @@ export const SamplerConfig = z.strictObject({
 });
 
 export const EnvServerConfig = z.strictObject({
-  count: z.int().nonnegative().default(1).describe("Env server processes on this machine; 0: other machines lend them"),
-  episodesMax: z.int().positive().default(4096).describe("Most open episodes per server; it refuses further ones"),
-  idleMs: z.int().positive().default(300_000).describe("The server closes an episode without a step for this long"),
-  answerMsMax: z
-    .int()
-    .positive()
+  count: nonnegativeInt.default(1).describe("Env server processes on this machine; 0: other machines lend them"),
+  episodesMax: positiveInt.default(4096).describe("Most open episodes per server; it refuses further ones"),
+  idleMs: positiveInt.default(300_000).describe("The server closes an episode without a step for this long"),
+  answerMsMax: positiveInt
     .default(25_000)
     .describe("Time for an env outside the process to open an episode or play a turn; then the attempt fails"),
 });

@@ -1,0 +1,10 @@
+/** Kinds of values that many settings have. */
+import { z } from "zod";
+
+export const positiveInt = z.int().positive();
+export const nonnegativeInt = z.int().nonnegative();
+export const positiveNumber = z.number().positive();
+export const nonnegativeNumber = z.number().nonnegative();
+export const share = z.number().min(0).max(1);
+/** A share below 1. */
+export const partialShare = z.number().min(0).lt(1);
