@@ -79,13 +79,19 @@ const typedOr = (isSliding: (config: HuggingFaceConfig, layer: number) => boolea
   };
 };
 const qwenLayers = typedOr(({ max_window_layers: first }, layer) => layer >= first);
-const qwenKind: Family["kindOf"] = (config, layer) => (config.use_sliding_window ? qwenLayers(config, layer) : "full");
+const slides = ({ use_sliding_window: used, sliding_window: window }: HuggingFaceConfig) => used && window !== null;
+const qwenKind: Family["kindOf"] = (config, layer) => (slides(config) ? qwenLayers(config, layer) : "full");
 
 /** The supported model types of transformers. */
 const FAMILIES = {
-  qwen2: { options: { qkvBias: true }, kindOf: qwenKind },
-  qwen3: { options: { qkNorm: true }, kindOf: qwenKind },
-  qwen3_moe: { options: { qkNorm: true }, kindOf: qwenKind },
+  qwen2: { options: { qkvBias: true }, defaults: { sliding_window: 4096 }, kindOf: qwenKind },
+  qwen3: { options: { qkNorm: true }, defaults: { sliding_window: 4096 }, kindOf: qwenKind },
+  qwen3_moe: {
+    options: { qkNorm: true },
+    defaults: { sliding_window: 4096 },
+    // In all layers, or in none: transformers ignores layer_types and max_window_layers here.
+    kindOf: (config) => (slides(config) ? "sliding" : "full"),
+  },
   llama: { options: {}, kindOf: () => "full" },
   mistral: {
     options: {},

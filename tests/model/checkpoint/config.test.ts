@@ -144,6 +144,22 @@ test("Qwen's upper layers slide if it says so, by layer_types or without", () =>
   );
 });
 
+test("Qwen's layers have transformers' window if the file has none, and none if it is null", () => {
+  const read = (more: object) =>
+    readModelConfig({ ...small, model_type: "qwen3", use_sliding_window: true, max_window_layers: 1, ...more }, "f");
+  expect(read({})).toMatchObject({ window: 4096, layerKinds: ["full", "sliding"] });
+  expect(read({ sliding_window: null })).toMatchObject({ window: null, layerKinds: [] });
+});
+
+test("all layers of Qwen's mixture of experts slide, or none, as in transformers", () => {
+  const mixture = { model_type: "qwen3_moe", num_experts: 4, num_experts_per_tok: 2, moe_intermediate_size: 8 };
+  const kindsOf = (more: object) =>
+    readModelConfig({ ...small, ...mixture, sliding_window: 4, max_window_layers: 1, ...more }, "f").layerKinds;
+  expect(kindsOf({ use_sliding_window: true })).toEqual(["sliding", "sliding"]);
+  expect(kindsOf({ use_sliding_window: true, sliding_window: null })).toEqual([]);
+  expect(kindsOf({ use_sliding_window: false })).toEqual([]);
+});
+
 test("Mistral without a window, as version 0.3 has it, computes what Llama computes", () => {
   const mistral = readModelConfig({ ...small, model_type: "mistral", sliding_window: null }, "config.json");
   expect(mistral).toEqual(readModelConfig({ ...small, model_type: "llama" }, "config.json"));
