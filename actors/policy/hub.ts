@@ -8,12 +8,22 @@
  * - A model that is complete in the cache is used without a request.
  * - A broken download continues where it broke. A file gets its name only after its size, and its hash if the server names one,
  *   match the server's.
+ * - Two commands may download one file at once: they write the same bytes to the same places, and the first to end gives the name.
  * - The token goes to the Hub only, not to servers that the Hub redirects to.
  *
  * Source: huggingface_hub, file_download.py.
  */
 import { createHash } from "node:crypto";
-import { createReadStream, existsSync, mkdirSync, readFileSync, renameSync, rmSync, statSync } from "node:fs";
+import {
+  constants,
+  createReadStream,
+  existsSync,
+  mkdirSync,
+  readFileSync,
+  renameSync,
+  rmSync,
+  statSync,
+} from "node:fs";
 import { open, symlink, writeFile } from "node:fs/promises";
 import { dirname, join } from "node:path";
 import { z } from "zod";
@@ -145,7 +155,9 @@ async function download(repository: string, commit: string, file: string, folder
   if (!existsSync(blob)) await fill(`${blob}.incomplete`, blob, { url, file, etag, size }, hub);
   mkdirSync(dirname(link), { recursive: true });
   rmSync(link, { force: true });
-  await symlink(join("..", "..", "blobs", etag), link);
+  await symlink(join("..", "..", "blobs", etag), link).catch((error) => {
+    if (!existsSync(link)) throw error;
+  });
 }
 
 interface RemoteFile {
@@ -159,7 +171,7 @@ interface RemoteFile {
 async function fill(part: string, blob: string, remote: RemoteFile, hub: Hub): Promise<void> {
   const { file, etag, size } = remote;
   let reason = "";
-  for (let attempt = 0; attempt < ATTEMPTS && lengthOf(part) < size; attempt++) {
+  for (let attempt = 0; attempt < ATTEMPTS && !existsSync(blob) && lengthOf(part) < size; attempt++) {
     try {
       await append(part, remote, hub);
     } catch (error) {
@@ -167,6 +179,7 @@ async function fill(part: string, blob: string, remote: RemoteFile, hub: Hub): P
       reason = `: ${(error as Error).message}`;
     }
   }
+  if (existsSync(blob)) return;
   const got = lengthOf(part);
   if (got < size)
     throw new HubError(
@@ -174,12 +187,12 @@ async function fill(part: string, blob: string, remote: RemoteFile, hub: Hub): P
     );
   const digest = got === size ? await digestOf(part, etag, size) : null;
   if (got > size || (digest !== null && digest !== etag)) {
-    rmSync(part);
+    rmSync(part, { force: true });
     throw new HubError(
       `${file} has ${got} bytes and the hash ${digest}, but the server announced ${size} bytes and ${etag}; it was removed`,
     );
   }
-  renameSync(part, blob);
+  if (!existsSync(blob)) renameSync(part, blob);
 }
 
 const lengthOf = (path: string): number => (existsSync(path) ? statSync(path).size : 0);
@@ -189,13 +202,16 @@ async function append(part: string, { url, file, size }: RemoteFile, hub: Hub): 
   const answer = await ask("GET", url, hub, from > 0 ? { range: `bytes=${from}-` } : {});
   if (!answer.ok || answer.body === null) throw new HubError(`cannot get ${file}: ${refusal(answer, hub)}`);
   // A server without ranges sends the whole file again.
-  const out = await open(part, from > 0 && answer.status === 206 ? "a" : "w");
+  const out = await open(part, constants.O_CREAT | constants.O_WRONLY);
   let done = answer.status === 206 ? from : 0;
   try {
     for await (const chunk of answer.body) {
-      done += chunk.length;
-      if (done > size) throw new HubError(`${file} is longer than the announced ${size} bytes`);
-      await out.write(chunk);
+      if (done + chunk.length > size) throw new HubError(`${file} is longer than the announced ${size} bytes`);
+      for (let at = 0; at < chunk.length; ) {
+        const { bytesWritten } = await out.write(chunk, at, chunk.length - at, done);
+        at += bytesWritten;
+        done += bytesWritten;
+      }
       hub.progress(file, done, size);
     }
   } finally {

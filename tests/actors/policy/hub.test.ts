@@ -169,6 +169,43 @@ test("a download that breaks off continues where it was, also in a later run", a
   ]);
 });
 
+test("two downloads of one model at once end with the same whole model", async () => {
+  // Each pauses in the first shard: the second begins where the first pauses, and ends after it.
+  const shard = "model-00001-of-00002.safetensors";
+  const pausing = (go: Promise<void>) => async (url: string, options: RequestInit) => {
+    const answer = await fetch(url, options);
+    if (options.method !== "GET" || !url.startsWith(store.url.origin) || !url.endsWith(shard)) return answer;
+    const bytes = await answer.bytes();
+    const body = new ReadableStream({
+      async start(controller) {
+        controller.enqueue(bytes.slice(0, 1000));
+        await go;
+        controller.enqueue(bytes.slice(1000));
+        controller.close();
+      },
+    });
+    return new Response(body, { status: answer.status });
+  };
+  const [one, two, goOne, goTwo] = Array.from({ length: 4 }, () => Promise.withResolvers<void>());
+  const start = (wrote: () => void, go: Promise<void>) => {
+    const progress = (file: string) => void (file === shard && wrote());
+    return hubModel(parseHubName("hf:tiny/qwen2"), { ...hub, progress, fetch: pausing(go) });
+  };
+  const first = start(one!.resolve, goOne!.promise);
+  await one!.promise;
+  const second = start(two!.resolve, goTwo!.promise);
+  await two!.promise;
+  goOne!.resolve();
+  const folder = await first;
+  goTwo!.resolve();
+  expect(await second).toBe(folder);
+  for (const file of readdirSync(folder)) expect(readFileSync(join(folder, file))).toEqual(bytesOf(file));
+  expect(readdirSync(join(hub.cache, "models--tiny--qwen2", "blobs")).filter((name) => name.includes("."))).toEqual([]);
+  // The second did not spoil the first's file, and so had not to repeat it.
+  const asked = seen.filter(({ what }) => what === `store GET /${shard}`);
+  expect(asked.map(({ range }) => range)).toEqual([null, "bytes=1000-"]);
+});
+
 test("bytes that are not those that were promised are refused and removed", async () => {
   spoil = true;
   await expect(get()).rejects.toThrow(
