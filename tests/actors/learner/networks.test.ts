@@ -1,9 +1,12 @@
 import { afterAll, describe, expect, test } from "bun:test";
+import { join } from "node:path";
 import { loadCheckpoint, saveCheckpoint } from "../../../actors/checkpoint/checkpoint.ts";
-import { fill, learnerMemory, startingNetworks } from "../../../actors/learner/networks.ts";
+import { fill, learnerMemory, type Networks, startingNetworks } from "../../../actors/learner/networks.ts";
 import { policyOf } from "../../../actors/policy/policy-of-run.ts";
-import { ModelConfig } from "../../../model/policy/model-config.ts";
-import { parameterCount } from "../../../model/policy/parameters.ts";
+import { loadPretrained, readPretrained } from "../../../actors/policy/pretrained.ts";
+import { ModelConfig, VALUE_HEAD } from "../../../model/policy/model-config.ts";
+import { layParameters, type Parameters, parameterCount } from "../../../model/policy/parameters.ts";
+import { deviation } from "../../../model/statistics.ts";
 import { removeTemporaryFolders, temporaryFolder } from "../../scripts/temporary.ts";
 import { configOf } from "../training/stage.ts";
 
@@ -99,4 +102,45 @@ test("a policy whose weights a server of engine tinker keeps is no start of a ru
   await expect(startingNetworks(config, model, null)).rejects.toThrow(
     "its weights are at the server of engine tinker, as bunraku-3; export them there",
   );
+});
+
+describe.each(["separate", "shared"] as const)("a run with a critic, %s,", (backbone) => {
+  const startOf = (model: object, learner: object) => {
+    const config = configOf({ model, learner: { updates: 1, filter: { strategy: "all" }, ...learner } });
+    return startingNetworks(config, policyOf(config).model, null);
+  };
+  const valued = (critic: string) => ({ algorithm: "ppo", critic: { backbone: critic } });
+  const viewsOf = ({ critic }: Networks) => layParameters(critic!.model, critic!.memory.parameters).views;
+  const headOf = (networks: Networks) => viewsOf(networks).get(VALUE_HEAD)!.values;
+
+  test("begins with the pretrained model in the policy and in the critic's body, and a small value head", async () => {
+    const path = join(import.meta.dir, "../../golden/checkpoints/qwen3");
+    const { model } = readPretrained(path);
+    const pretrained = layParameters(model);
+    await loadPretrained(path, model, pretrained);
+    const networks = await startOf({ path }, valued(backbone));
+    expect(networks.policy.parameters).toEqual(pretrained.flat);
+    const body = [...viewsOf(networks)].filter(([name]) => name !== VALUE_HEAD);
+    expect(body.length).toBeGreaterThan(10);
+    for (const [name, { values }] of body) expect(values).toEqual(pretrained.views.get(name)!.values);
+    // Normal with deviation .02.
+    const spread = deviation(headOf(networks), 0);
+    expect([spread > 0.01, spread < 0.04]).toEqual([true, true]);
+    const other = backbone === "shared" ? "separate" : "shared";
+    expect(headOf(networks)).toEqual(headOf(await startOf({ path }, valued(other))));
+  });
+
+  test("begins with the fresh policy that it has without a critic, and a critic that is no copy of it", async () => {
+    const small = { width: 16, layers: 1, heads: 2, kvHeads: 1, hidden: 16 };
+    const [networks, alone] = [await startOf(small, valued(backbone)), await startOf(small, {})];
+    expect(networks.policy.parameters).toEqual(alone.policy.parameters);
+    const matrix = (views: Parameters["views"]) => views.get("model.layers.0.mlp.up_proj.weight")!.values;
+    const [own, its] = [
+      matrix(layParameters(networks.model, networks.policy.parameters).views),
+      matrix(viewsOf(networks)),
+    ];
+    if (backbone === "shared") expect(its).toEqual(own);
+    else expect(its).not.toEqual(own);
+    expect(headOf(networks).every((value) => value !== 0)).toBe(true);
+  });
 });

@@ -73,6 +73,21 @@ describe("klEstimate", () => {
     expect(values[0]).toBe(10);
   });
 
+  test("k3 is 10, without a gradient, where its formula is larger, however far apart the policies are", () => {
+    // exp(2.5) - 2.5 - 1 = 8.68; exp(3) - 3 - 1 = 16.1; exp(-9) + 9 - 1 = 8.0; exp(-12) + 12 - 1 = 11.
+    const d = [-1000, -3, -2.5, 9, 12, 1000];
+    const near = (values: ArrayLike<number>) => Array.from(values, (one) => Number(one.toPrecision(4)) + 0);
+    expect(near(estimate(d, "k3"))).toEqual([10, 10, 8.682, 8, 10, 10]);
+    expect(near(klNumbers(d, new Float32Array(d.length), "k3"))).toEqual([10, 10, 8.682, 8, 10, 10]);
+    const gradient = tf.tidy(() =>
+      tf
+        .grad((x: tf.Tensor) => tf.sum(klEstimate(x, tf.zeros([d.length]), "k3")))(tf.tensor1d(d))
+        .dataSync(),
+    );
+    // 1 - exp(-d).
+    expect(near(gradient)).toEqual([0, 0, -11.18, 0.9999, 0, 0]);
+  });
+
   test("k1 and k3 average to the true divergence of two coins", () => {
     // P(head) 0.7 against 0.4: KL = 0.7 ln(7/4) + 0.3 ln(3/6).
     const d = [Math.log(0.7 / 0.4), Math.log(0.3 / 0.6)];

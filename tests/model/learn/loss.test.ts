@@ -17,7 +17,7 @@ const sequenceShares = (rows: Rows) => {
   return Float32Array.from(rows.written, (written, i) => (written ? 1 / lengths[Math.floor(i / rows.width)]! : 0));
 };
 
-const PPO: PolicyRule = { kind: "ppo", clipLow: 0.2, clipHigh: 0.28, dualClip: 3 };
+const PPO = { kind: "ppo", clipLow: 0.2, clipHigh: 0.28, dualClip: 3 } as const;
 const RULES: PolicyRule[] = [
   PPO,
   { kind: "ppo", clipLow: 0.2, clipHigh: 0.2, dualClip: null },
@@ -96,6 +96,15 @@ describe("policyLoss", () => {
     expect(value(metrics.clipLowShare)).toBeCloseTo(1 / 6, 6);
     expect(value(metrics.dualClipShare)).toBeCloseTo(1 / 6, 6);
     expect(value(metrics.ratioKl)).toBeCloseTo(-Math.log(1.1 * 2 * 0.5 * 1.1 * 0.5 * 9) / 6, 5);
+  });
+
+  test("the dual clip bounds large ratios with a negative advantage only, worked by hand", () => {
+    const tokens = line([9, 2, 9, 1, 9], [1, -1, -2, -1, 0]);
+    const shareBy = (rule: PolicyRule) => value(loss(tokens, rule).dualClipShare);
+    expect(shareBy(PPO)).toBeCloseTo(1 / 5, 6);
+    expect(shareBy({ ...PPO, dualClip: 1.5 })).toBeCloseTo(2 / 5, 6);
+    expect(shareBy({ ...PPO, dualClip: null })).toBe(0);
+    expect(shareBy({ kind: "gspo", clipLow: 0.2, clipHigh: 0.28 })).toBe(0);
   });
 
   test("gspo clips the geometric mean of a sequence's ratios, worked by hand", () => {

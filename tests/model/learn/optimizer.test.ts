@@ -78,6 +78,15 @@ describe.each(engines)("AdamW on the %s engine", (_, engine) => {
     expect(farthest(parameters, new Float32Array(length).fill(-settings.learningRate))).toBeLessThan(1e-8);
   });
 
+  test("adds torch's 1e-6 to the norm that it divides the clip by, worked by hand", async () => {
+    const [parameters, gradient] = [new Float32Array(1), Float32Array.of(1e-6)];
+    const optimizer = await Optimizer.create(engine, parameters, [gradient]);
+    const { gradientNorm } = await optimizer.step({ ...settings, clipNorm: 1e-6, epsilon: 5e-7 });
+    expect(gradientNorm / 1e-6).toBeCloseTo(1, 5);
+    // 1e-6 / (1e-6 + 1e-6) halves the gradient, and an epsilon as large as this half halves AdamW's step of .01.
+    expect(parameters[0]).toBeCloseTo(-0.005, 7);
+  });
+
   test("continues from a saved state", async () => {
     const [kept, gradients] = [start(), gradientsOf(0, 1)];
     const unbroken = await Optimizer.create(engine, kept, [gradients]);
