@@ -116,6 +116,18 @@ describeWhere(chromiumPath === null ? "no Chromium" : null, "the run's page", ()
   );
 
   test(
+    "draws the first value of a curve before there is a line",
+    async () => {
+      stage.run.metrics(1, { "train/entropy": 0.5 });
+      stage.sink.flush();
+      await stage.open();
+      await stage.waitForText("#entropy-legend", "0.500");
+      await stage.waitForPixels("entropy", "--accent", 10);
+    },
+    LONG,
+  );
+
+  test(
     "smooths its lines, and draws them over a logarithm",
     async () => {
       for (const [i, value] of [1, 3, 1, 3].entries()) stage.run.metrics(i + 1, { "train/grad_norm": value });

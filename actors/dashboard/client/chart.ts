@@ -211,7 +211,10 @@ function rangeOf(min: number | null, max: number | null, from0: boolean): uPlot.
 
 function seriesOf({ label, color, width, hasDots = false }: LineSpec, alpha: number): uPlot.Series {
   const stroke = property(color);
-  const points = { show: hasDots, size: 7, width: 1.5, stroke, fill: property("--card") };
+  // A line through one value would not be seen.
+  const hasOne = ({ data }: uPlot, at: number) => [...data[at]!].filter((value) => value !== null).length === 1;
+  const show: uPlot.Series.Points.Show = (plot, at) => hasDots || hasOne(plot, at);
+  const points = { show, size: 7, width: 1.5, stroke, fill: property("--card") };
   // A metric that has a value at every tenth update only is still one line.
   return { label, stroke, width, spanGaps: true, points, alpha };
 }
