@@ -1,5 +1,5 @@
 import { describe, expect, test } from "bun:test";
-import { mkdtempSync } from "node:fs";
+import { mkdtempSync, truncateSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { crc32 } from "node:zlib";
@@ -74,6 +74,18 @@ describe("readRows", () => {
     ["f.parquet", "PAR1", /f\.parquet: is not a parquet file: 4 bytes/],
   ])("refuses %s with one line that says where", async (name, text, message) => {
     const path = await file(name, text);
+    expect(() => [...readRows(path, Countdown)]).toThrow(message);
+  });
+
+  // A file with a hole takes no space on the disk.
+  test.each([
+    ["jsonl", 2 ** 26, "JSON Parse error"],
+    ["jsonl", 2 ** 26 + 1, "a line is longer than 67108864 bytes"],
+    ["json", 2 ** 26 + 1, "ends in the middle of its data"],
+    ["json", 2 ** 26 + 2, "a member is longer than 67108864 bytes"],
+  ])("takes lines and members up to 64 MiB: .%s of %i bytes", async (ending, size, message) => {
+    const path = await file(`long.${ending}`, "[");
+    truncateSync(path, size);
     expect(() => [...readRows(path, Countdown)]).toThrow(message);
   });
 
