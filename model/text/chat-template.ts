@@ -209,7 +209,9 @@ class PretrainedDialogue implements Dialogue {
 
   #render(messages: readonly Message[]): string {
     const known = new Environment();
-    const values = { ...globals(), ...this.#names, messages, add_generation_prompt: true };
+    // transformers defines tools and documents as none.
+    const given = { messages, tools: null, documents: null, add_generation_prompt: true };
+    const values = { ...globals(), ...this.#names, ...given };
     for (const [name, value] of Object.entries(values)) known.set(name, value);
     return String(new BoundedInterpreter(known).run(this.#template.parsed).value);
   }
