@@ -260,16 +260,25 @@ function connectReporter(config: RunConfig, context: ActorContext, ports: Learne
 /** While this process lives, checks that open tickets are played. */
 export function watchProgress(
   config: Pick<RunConfig, "supervisor">,
-  context: Pick<ActorContext, "clock" | "fail">,
+  { clock, fail }: Pick<ActorContext, "clock" | "fail">,
   dispatcher: Pick<Dispatcher, "stalledMs" | "samplerCount" | "state">,
   log: Pick<RunLog, "event">,
 ): void {
   const { progressDeadlineMs } = config.supervisor;
-  context.clock.after(progressDeadlineMs / 4, () => watchProgress(config, context, dispatcher, log));
-  const { stalledMs } = dispatcher;
-  if (stalledMs < progressDeadlineMs) return;
-  const text = `nothing was played for ${Math.round(stalledMs)} ms (limit ${progressDeadlineMs} ms): ${dispatcher.state}`;
-  // A missing sampler may come back; connected samplers that do not play are stuck.
-  if (dispatcher.samplerCount === 0) log.event("warning", "stalled", text);
-  else context.fail(new Error(text));
+  let checkedAtMs = clock.now();
+  let wokeAtMs = Number.NEGATIVE_INFINITY;
+  function check(): void {
+    const now = clock.now();
+    // A late check means that this process was suspended, and the samplers with it: they had only the time since then.
+    if (now - checkedAtMs > progressDeadlineMs / 2) wokeAtMs = now;
+    checkedAtMs = now;
+    clock.after(progressDeadlineMs / 4, check);
+    const stalledMs = Math.min(dispatcher.stalledMs, now - wokeAtMs);
+    if (stalledMs < progressDeadlineMs) return;
+    const text = `nothing was played for ${Math.round(stalledMs)} ms (limit ${progressDeadlineMs} ms): ${dispatcher.state}`;
+    // A missing sampler may come back; connected samplers that do not play are stuck.
+    if (dispatcher.samplerCount === 0) log.event("warning", "stalled", text);
+    else fail(new Error(text));
+  }
+  check();
 }

@@ -36,6 +36,15 @@ test("samplers that are there and do not play end it after progressDeadlineMs, a
   expect(warnings).toEqual([]);
 });
 
+test("samplers are not stuck because all were suspended", () => {
+  const { clock, failures } = watched(2);
+  clock.jump(progressDeadlineMs);
+  clock.advance(progressDeadlineMs - 1);
+  expect(failures).toEqual([]);
+  clock.advance(1);
+  expect(failures).toEqual([expect.stringMatching(/^nothing was played for 10000 ms/)]);
+});
+
 test("without a sampler it warns and waits, as one may come back", () => {
   const { clock, warnings, failures } = watched(0);
   clock.advance(progressDeadlineMs);
