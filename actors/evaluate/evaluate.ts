@@ -67,15 +67,8 @@ export async function evaluatePolicy(options: EvaluationOptions): Promise<Readon
   const { config, weights, slots, clock, warn, progress } = options;
   const tags = new Map(playedEnvs(config).map(({ name }) => [name, tagOf(config, name)]));
   const tickets = validationTickets(config, weights.validation, config.validate.temperature, weights.version);
-  const { idleMs, answerMsMax } = config.envServer;
-  const envs = new EnvServer({
-    find: (env) => episodeOpener(config, env),
-    episodesMax: slots,
-    idleMs,
-    answerMsMax,
-    clock,
-    warn,
-  });
+  const find = (env: string) => episodeOpener(config, env);
+  const envs = new EnvServer({ ...config.envServer, find, episodesMax: slots, clock, warn });
   const played: PlayedTicket[] = new Array(tickets.length);
   let [next, done, solved] = [0, 0, 0];
   async function playOn(): Promise<void> {

@@ -54,9 +54,8 @@ export async function replayWhole(
   weights: PolicyVersion,
 ): Promise<Difference | null> {
   const { config, ticket, recorded, dialogue, clock, warn } = replay;
-  const { idleMs, answerMsMax } = config.envServer;
   const find = (env: string) => episodeOpener(config, env);
-  const envs = new EnvServer({ find, episodesMax: 1, idleMs, answerMsMax, clock, warn });
+  const envs = new EnvServer({ ...config.envServer, find, episodesMax: 1, clock, warn });
   try {
     const outcome = await playEpisode(ticket, {
       rules: rulesOf(config),

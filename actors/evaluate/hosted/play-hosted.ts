@@ -5,6 +5,7 @@
  * - An episode that could not be played ends the evaluation with an error; it does not count as a failure of the model. The episodes
  *   before it are kept in the results.
  */
+import type { Seeds } from "../../../envs/env.ts";
 import { openEpisode } from "../../../envs/episode.ts";
 import type { EnvTag } from "../../../envs/tag.ts";
 import { shownReply } from "../../../envs/text/answer.ts";
@@ -42,15 +43,8 @@ const PLAYER = "eval";
 export async function evaluateHosted(options: HostedEvaluation): Promise<PolicyEvaluation> {
   const { config, tag, client, results, requestsMax, clock, warn, progress } = options;
   const tickets = validationTickets(config, "hosted", 0, 0);
-  const { idleMs, answerMsMax } = config.envServer;
-  const envs = new EnvServer({
-    find: () => (seeds) => openEpisode(tag.open(seeds), config.env),
-    episodesMax: requestsMax,
-    idleMs,
-    answerMsMax,
-    clock,
-    warn,
-  });
+  const find = () => (seeds: Seeds) => openEpisode(tag.open(seeds), config.env);
+  const envs = new EnvServer({ ...config.envServer, find, episodesMax: requestsMax, clock, warn });
   const known = () => tickets.flatMap((_, i) => results.episodes.get(i) ?? []);
   const open = [...tickets.keys()].filter((i) => !results.episodes.has(i));
   let failed: { readonly error: unknown } | null = null;
