@@ -366,8 +366,9 @@ function* machineRules({ metrics, sampler, engine }: RunConfig): Generator<Fault
 }
 
 /** Addresses, tokens and certificates. */
-function* joinRules({ actors, engine, join, transport, sampler, envServer }: RunConfig): Generator<Fault> {
-  const withPassword = [...passwordRules({ engine, join, transport })];
+function* joinRules(config: RunConfig): Generator<Fault> {
+  const { actors, join, transport, sampler, envServer } = config;
+  const withPassword = [...passwordRules(config)];
   if (withPassword.length > 0) return yield* withPassword;
   for (const [path, address] of [
     ["transport.listen", transport.listen],
@@ -379,7 +380,7 @@ function* joinRules({ actors, engine, join, transport, sampler, envServer }: Run
     yield { path, text: `${address} is not an address; write ws://HOST:PORT${orBroker}` };
     return;
   }
-  yield* isBroker(transport.listen) ? brokerRules({ join, transport }) : loopbackRules(transport);
+  yield* isBroker(transport.listen) ? brokerRules(config) : loopbackRules(transport);
   const tokens = [join.token, join.samplerToken, join.envServerToken].filter((token) => token !== null);
   if (new Set(tokens).size < tokens.length) {
     yield {
@@ -419,11 +420,7 @@ function* joinRules({ actors, engine, join, transport, sampler, envServer }: Run
 }
 
 /** The run's folder keeps addresses. Their text does not repeat a password. */
-function* passwordRules({
-  engine,
-  join,
-  transport,
-}: Pick<RunConfig, "engine" | "join" | "transport">): Generator<Fault> {
+function* passwordRules({ engine, join, transport }: RunConfig): Generator<Fault> {
   for (const [path, address, instead] of [
     ["transport.listen", transport.listen, ", and set transport.token"],
     ["join.listen", join.listen, ", and set join.token"],
@@ -446,7 +443,7 @@ function* loopbackRules({ listen }: RunConfig["transport"]): Generator<Fault> {
 }
 
 /** The broker's token gives access to every actor at the broker. */
-function* brokerRules({ join, transport: { listen, token } }: Pick<RunConfig, "join" | "transport">): Generator<Fault> {
+function* brokerRules({ join, transport: { listen, token } }: RunConfig): Generator<Fault> {
   const { hostname, pathname } = new URL(listen);
   if (hostname === "" || !["", "/"].includes(pathname)) {
     yield { path: "transport.listen", text: `${listen} is not the address of a broker; write nats://HOST:PORT` };
