@@ -111,22 +111,18 @@ export function readJson(folder: string, name: string): unknown {
 }
 
 async function withShards<T>(folder: string, use: (shards: readonly SafetensorsSource[]) => Promise<T>): Promise<T> {
-  const handles: FileHandle[] = [];
-  try {
-    const shards: SafetensorsSource[] = [];
-    const weightMap = readIndex(folder);
-    for (const name of weightMap === null ? [SINGLE] : new Set(weightMap.values())) {
-      shards.push(await openShard(join(folder, name), handles));
-    }
-    for (const [tensor, name] of weightMap ?? []) {
-      const shard = shards.find(({ file }) => file === join(folder, name))!;
-      if (!shard.places.has(tensor))
-        throw new CheckpointFormatError(`${shard.file} has no tensor ${tensor}, which ${INDEX} places there`);
-    }
-    return await use(shards);
-  } finally {
-    for (const handle of handles) await handle.close();
+  await using opened = new AsyncDisposableStack();
+  const shards: SafetensorsSource[] = [];
+  const weightMap = readIndex(folder);
+  for (const name of weightMap === null ? [SINGLE] : new Set(weightMap.values())) {
+    shards.push(await openShard(join(folder, name), opened));
   }
+  for (const [tensor, name] of weightMap ?? []) {
+    const shard = shards.find(({ file }) => file === join(folder, name))!;
+    if (!shard.places.has(tensor))
+      throw new CheckpointFormatError(`${shard.file} has no tensor ${tensor}, which ${INDEX} places there`);
+  }
+  return await use(shards);
 }
 
 /** Names of the files with the weights. @throws {CheckpointFormatError} */
@@ -148,7 +144,7 @@ function readIndex(folder: string): ReadonlyMap<string, string> | null {
   throw new CheckpointFormatError(`cannot use ${join(folder, INDEX)}: ${schemaFaults(parsed.error, "the file")}`);
 }
 
-async function openShard(file: string, handles: FileHandle[]): Promise<SafetensorsSource> {
+async function openShard(file: string, opened: AsyncDisposableStack): Promise<SafetensorsSource> {
   let handle: FileHandle;
   try {
     checkRegular(file);
@@ -156,7 +152,7 @@ async function openShard(file: string, handles: FileHandle[]): Promise<Safetenso
   } catch (error) {
     throw new CheckpointFormatError(`cannot read ${file}, a part of the model's weights: ${(error as Error).message}`);
   }
-  handles.push(handle);
+  opened.defer(() => handle.close());
   const { size } = await handle.stat();
   return SafetensorsSource.open({
     name: file,

@@ -10,6 +10,7 @@ import { tmpdir } from "node:os";
 import { basename, join } from "node:path";
 import { isDeepStrictEqual } from "node:util";
 import { z } from "zod";
+import { faultsOf } from "../../model/checkpoint/config.ts";
 import type { ModelConfig } from "../../model/policy/model-config.ts";
 import type { Dialogue } from "../../model/text/dialogue.ts";
 import { latestCheckpoint, loadCheckpoint, type Skipped, weightsElsewhere } from "../checkpoint/checkpoint.ts";
@@ -33,8 +34,7 @@ export function readRunConfig(folder: string): RunConfig {
   try {
     return RunConfig.parse(upgraded(JSON.parse(readFileSync(file, "utf8"))));
   } catch (error) {
-    const why =
-      error instanceof z.ZodError ? z.prettifyError(error).replaceAll(/\s*\n\s*/g, " ") : describeError(error);
+    const why = error instanceof z.ZodError ? faultsOf(error) : describeError(error);
     throw new Error(`cannot use the config of ${folder}, ${file}: ${why}`);
   }
 }
