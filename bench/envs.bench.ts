@@ -7,6 +7,7 @@
 import type { DiscreteGame } from "../envs/env.ts";
 import { envTag } from "../envs/registry.ts";
 import { Pcg64 } from "../envs/rng/pcg64.ts";
+import { median } from "../model/statistics.ts";
 import { type Comparison, round } from "./shared.ts";
 
 const BUDGET_PER_SECOND = 1_000_000;
@@ -68,7 +69,7 @@ function stepsPerSecond(name: string): number {
     rates.push((STEPS / (performance.now() - started)) * 1000);
     if (characters === 0) throw new Error("nothing was rendered");
   }
-  return Math.round(rates.sort((a, b) => a - b)[ROUNDS >> 1]!);
+  return Math.round(median(rates));
 }
 
 function boardsPerSecond(name: string): number {

@@ -7,6 +7,7 @@
  * - Flat out: an episode takes no time. The throughput is where the learner saturates.
  */
 import { join } from "node:path";
+import { linesOf } from "../actors/process/lines.ts";
 import { NO_BROKER, natsServer, startBroker } from "./broker.ts";
 import { type Comparison, round } from "./shared.ts";
 
@@ -105,17 +106,11 @@ function start(ends: AsyncDisposableStack, file: string, args: readonly string[]
     child.kill("SIGKILL");
     await child.exited;
   });
-  const reader = child.stdout.pipeThrough(new TextDecoderStream()).getReader();
-  let rest = "";
+  const lines = linesOf(child.stdout);
   async function line(): Promise<string> {
-    while (!rest.includes("\n")) {
-      const { value, done } = await reader.read();
-      if (done) throw new Error(`${file} ended`);
-      rest += value;
-    }
-    const [first = "", ...others] = rest.split("\n");
-    rest = others.join("\n");
-    return first;
+    const { value, done } = await lines.next();
+    if (done) throw new Error(`${file} ended`);
+    return value;
   }
   return {
     line,

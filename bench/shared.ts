@@ -98,11 +98,7 @@ export async function runPeer<T>(python: string, script: string, args: readonly 
 /** Runs a command. @returns its standard output. @throws {Error} with its standard error if it fails */
 export async function output(command: readonly string[]): Promise<string> {
   const child = Bun.spawn([...command], { stdio: ["ignore", "pipe", "pipe"] });
-  const [text, errors, code] = await Promise.all([
-    new Response(child.stdout).text(),
-    new Response(child.stderr).text(),
-    child.exited,
-  ]);
+  const [text, errors, code] = await Promise.all([child.stdout.text(), child.stderr.text(), child.exited]);
   if (code !== 0) throw new Error(`${command.slice(0, 2).join(" ")} ended with ${child.signalCode ?? code}: ${errors}`);
   return text;
 }
