@@ -55,14 +55,17 @@ export function blocksOf(observation: string): Block[] {
   const blocks: Block[] = [];
   let words: string[] = [];
   let rows: string[][] = [];
+  /** The rows as they were. */
+  let lines: string[] = [];
   const endBoard = () => {
     if (rows.length >= BOARD_MIN) {
       endWords();
       blocks.push({ kind: "board", rows });
     } else {
-      words.push(...rows.map((row) => row.join("")));
+      words.push(...lines);
     }
     rows = [];
+    lines = [];
   };
   const endWords = () => {
     const text = words.join("\n").trim();
@@ -72,8 +75,12 @@ export function blocksOf(observation: string): Block[] {
   for (const line of observation.split("\n")) {
     const cells = cellsOf(line);
     if (rows.length > 0 && cells?.length !== rows[0]!.length) endBoard();
-    if (cells === null) words.push(line);
-    else rows.push(cells);
+    if (cells === null) {
+      words.push(line);
+    } else {
+      rows.push(cells);
+      lines.push(line);
+    }
   }
   endBoard();
   endWords();

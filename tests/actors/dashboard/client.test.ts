@@ -179,10 +179,12 @@ describe("blocksOf", () => {
     expect(blocksOf(board)).toEqual([{ kind: "board", rows: [[..."P_O"], [..."___"], [..."__G"]] }]);
   });
 
-  test("takes words for words", () => {
-    const text = "Up\nDown\nLeft\nAnswer now.";
-    expect(blocksOf(text)).toEqual([{ kind: "text", text }]);
-  });
+  test.each(["Up\nDown\nLeft\nAnswer now.", "Numbers:\n3 5 7\nTarget: 22", ". . H . P"])(
+    "takes words for words, as they are: %j",
+    (text) => {
+      expect(blocksOf(text)).toEqual([{ kind: "text", text }]);
+    },
+  );
 
   test("loses no character but blanks around lines", () => {
     const line = fc.string({ unit: fc.constantFrom(..."#_PXO√ abc"), maxLength: 8 });
