@@ -1,0 +1,69 @@
+import { describe, expect, test } from "bun:test";
+import { type AlfworldTurn, alfworldMemory } from "../../../envs/text/alfworld-memory.ts";
+import ragen from "../../golden/ragen.json";
+
+const golden = ragen.extras.X7_alfworld_memory;
+const form = { from: 0, replyWordsHint: 512, think: true };
+
+const turn = (observation: string, reply: string | null = null): AlfworldTurn => ({
+  observation,
+  actionsLeft: 9,
+  reply,
+  noValidAction: false,
+});
+const linesOf = (history: readonly AlfworldTurn[], from = 0) => alfworldMemory(history, { ...form, from }).split("\n");
+
+describe("ALFWorld's memory", () => {
+  test("is RAGEN's, after a reply and at the first turn", () => {
+    const [first, second] = golden.history.map(({ state, actions_left, llm_response }, i) => ({
+      observation: state,
+      actionsLeft: actions_left,
+      reply: llm_response ?? null,
+      noValidAction: i === 1,
+    })) as [AlfworldTurn, AlfworldTurn];
+    expect(alfworldMemory([first, second], form)).toBe(golden.content);
+    expect(alfworldMemory([{ ...first, reply: null }], form)).toBe(golden.content_turn_0);
+  });
+
+  test("shows turns from the given one on, by their numbers; the task is the first turn's", () => {
+    const history = ["Your task is to: sit.", "two", "three", "four"].map((text) =>
+      turn(text, `<answer>${text}</answer>`),
+    );
+    const lines = linesOf(history, 1);
+    expect(lines.slice(0, 6)).toEqual([
+      "Your task is to: sit.",
+      "Prior to this step, you have already taken 3 step(s).",
+      "Below are the most recent 2 observations and the corresponding actions you took:",
+      "[Observation 2: 'two', Action 2: 'two']",
+      "[Observation 3: 'three', Action 3: 'three']",
+      "You are now at step 4 and your current observation is: four",
+    ]);
+  });
+
+  test("cuts former observations to 200 characters, and not the current one", () => {
+    const [whole, long] = ["a".repeat(200), "b".repeat(201)];
+    const lines = linesOf([turn(whole, ""), turn(long, ""), turn(long)]);
+    expect(lines[3]).toBe(`[Observation 1: '${whole}', Action 1: '']`);
+    expect(lines[4]).toBe(`[Observation 2: '${"b".repeat(197)}...', Action 2: '']`);
+    expect(lines[5]).toEndWith(`: ${long}`);
+  });
+
+  test("leaves out empty lines, spaces at ends of lines and of answers; a reply without an answer is its own action", () => {
+    const lines = linesOf([
+      turn("  You wait. \n\n Nothing. ", " look around "),
+      turn("x", "<answer> go </answer>"),
+      turn("y"),
+    ]);
+    expect(lines.slice(3, 6)).toEqual([
+      "[Observation 1: 'You wait.",
+      "Nothing.', Action 1: 'look around']",
+      "[Observation 2: 'x', Action 2: 'go']",
+    ]);
+  });
+
+  test("has an empty task and list of actions where the env names none", () => {
+    const lines = linesOf([turn("You wait.")]);
+    expect(lines[0]).toBe("Your task is to: .");
+    expect(lines[2]).toBe("Your admissible actions of the current situation are: []");
+  });
+});
