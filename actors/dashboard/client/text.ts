@@ -41,11 +41,13 @@ export type Block =
 
 /** Fewest rows and columns of a grid that counts as a board. */
 const BOARD_MIN = 3;
+/** Most rows of a board, and most characters of a row. A larger grid is text, of which only the beginning is shown. */
+const BOARD_MAX = 80;
 
 /** Cells of a line of a grid, as "#_P#" or "# _ P #"; null for other lines. */
 function cellsOf(line: string): string[] | null {
   const trimmed = line.trim();
-  if (trimmed.length > 80 || /[a-z]/.test(trimmed)) return null;
+  if (trimmed.length > BOARD_MAX || /[a-z]/.test(trimmed)) return null;
   const cells = /\s/.test(trimmed) ? trimmed.split(/\s+/) : [...trimmed];
   return cells.length >= BOARD_MIN && cells.every((cell) => [...cell].length === 1) ? cells : null;
 }
@@ -58,11 +60,11 @@ export function blocksOf(observation: string): Block[] {
   /** The rows as they were. */
   let lines: string[] = [];
   const endBoard = () => {
-    if (rows.length >= BOARD_MIN) {
+    if (rows.length >= BOARD_MIN && rows.length <= BOARD_MAX) {
       endWords();
       blocks.push({ kind: "board", rows });
     } else {
-      words.push(...lines);
+      words = words.concat(lines);
     }
     rows = [];
     lines = [];

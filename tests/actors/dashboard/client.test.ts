@@ -186,6 +186,11 @@ describe("blocksOf", () => {
     },
   );
 
+  test("takes a grid of very many rows for words, of which only the beginning is shown", () => {
+    const text = "# # #\n".repeat(200_000).trim();
+    expect(blocksOf(text)).toEqual([{ kind: "text", text }]);
+  });
+
   test("loses no character but blanks around lines", () => {
     const line = fc.string({ unit: fc.constantFrom(..."#_PXO√ abc"), maxLength: 8 });
     fc.assert(
