@@ -75,7 +75,7 @@ export interface ConfigChoice {
 export function chooseConfig({ flags, overrides }: ConfigChoice): RunConfig {
   const pretrained = overrides.some(({ path }) => path === "model.path");
   const layers = presetLayers(flags.preset, pretrained ? PRETRAINED_PRESET : DEFAULT_PRESET);
-  if (flags.config !== undefined) layers.push(fileLayer(flags.config));
+  if (flags.config !== undefined) layers.push(fileLayer("--config", flags.config));
   // The values of these keys also set other keys, so they must come before the other flags.
   const setsOthers = ({ path }: Override) =>
     Number(["learner.algorithm", "prompt.compat", "engine.name"].includes(path));
@@ -100,12 +100,13 @@ function presetLayers(name: string | undefined, standard: string): Layer[] {
   ];
 }
 
-function fileLayer(file: string): Layer {
+/** @param what  the file, in the error. @throws {UsageError} if it cannot be read. @throws {ConfigError} if it holds no settings */
+export function fileLayer(what: string, file: string): Layer {
   try {
     return readLayer(file);
   } catch (error) {
     if (error instanceof ConfigError) throw error;
-    throw new UsageError(`cannot read --config ${file}: ${messageOf(error)}`);
+    throw new UsageError(`cannot read ${what} ${file}: ${messageOf(error)}`);
   }
 }
 

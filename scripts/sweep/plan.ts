@@ -7,17 +7,15 @@
 import { basename, join } from "node:path";
 import { z } from "zod";
 import { type RunConfig, withoutSecrets } from "../../actors/config/config.ts";
-import { ConfigError } from "../../actors/config/error.ts";
-import { readLayer } from "../../actors/config/layer-file.ts";
-import { merge, type Tree } from "../../actors/config/layers.ts";
+import { merge } from "../../actors/config/layers.ts";
 import { DEFAULT_PRESET } from "../../actors/config/preset-files.ts";
-import { messageOf, schemaFaults } from "../../actors/errors.ts";
+import { schemaFaults } from "../../actors/errors.ts";
 import { isMetricName, METRIC_NAMES, type MetricName, metric } from "../../actors/metrics/metrics.ts";
 import { didYouMean, nearest } from "../../envs/text/nearest.ts";
 import { checkRun } from "../../library/check-run.ts";
 import { withModel } from "../../library/chosen-model.ts";
 import { type Override, UsageError } from "../cli/options.ts";
-import { chooseConfig } from "../cli/presets.ts";
+import { chooseConfig, fileLayer } from "../cli/presets.ts";
 import { say } from "../cli/say.ts";
 import { settingsByPath } from "../cli/settings-compared.ts";
 
@@ -73,7 +71,7 @@ export const sweepName = (file: string): string => basename(file).replace(/\.ya?
 /**
  * @param out   folder of the sweep; each run gets a folder in it
  * @param over  settings of every run; they override those of the file
- * @throws {UsageError} for the faults of the file, with its name. @throws {ConfigError} for a config that is not valid
+ * @throws {UsageError} for the faults of the file, with its name. @throws {ConfigError} for a config that is not valid, or a file that is not YAML
  */
 export async function planSweep(file: string, out: string, over: readonly Override[]): Promise<Sweep> {
   const { presets, seeds, set, variants, metrics } = readSweepFile(file);
@@ -119,14 +117,7 @@ export async function planSweep(file: string, out: string, over: readonly Overri
 }
 
 function readSweepFile(file: string) {
-  let values: Tree;
-  try {
-    ({ values } = readLayer(file));
-  } catch (error) {
-    if (error instanceof ConfigError) throw new UsageError(error.message);
-    throw new UsageError(`cannot read the sweep ${file}: ${messageOf(error)}`);
-  }
-  const parsed = SweepFile.safeParse(values);
+  const parsed = SweepFile.safeParse(fileLayer("the sweep", file).values);
   if (!parsed.success) throw new UsageError(`${file}: ${schemaFaults(parsed.error, "the sweep")}`);
   const metrics = parsed.data.metrics.map((name) => {
     if (!isMetricName(name) || metric(name).perActor) {
