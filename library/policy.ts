@@ -380,11 +380,18 @@ export function checkedTag(name: string, options: unknown, compat: Compat = "str
   }
 }
 
-/** @throws {ConfigError} if a count is not a whole number of at least 1, or a board's seed not one of 0 to 2^32 - 1 */
+/** Episodes of an evaluation; all are in memory until it ends. */
+const EPISODES_MAX = 10_000_000;
+
+/** @throws {ConfigError} if a count is not a whole number of at least 1 or too large, or a board's seed not one of 0 to 2^32 - 1 */
 export function checkBoards(episodes: number, seed: number, samples: number): void {
   checkCount("episodes", episodes, 1);
   checkCount("samples", samples, 1);
   checkCount("seed", seed, 0);
+  if (episodes * samples > EPISODES_MAX)
+    throw new ConfigError(
+      `${episodes} episodes with ${samples} samples each: an evaluation has at most ${EPISODES_MAX} in all; lower one of them`,
+    );
   if (seed + episodes <= 2 ** 32) return;
   const first = Math.max(0, 2 ** 32 - episodes);
   throw new ConfigError(

@@ -250,6 +250,10 @@ describe("a run's policy", () => {
 describe("refused with exit code 2 and one line", () => {
   test.each([
     [["--env", "Sokobann", "--policy", "random"], /unknown env tag "Sokobann"; nearest: .*SimpleSokoban/],
+    [
+      ["--policy", "random", "--samples", "4294967296"],
+      /256 episodes with 4294967296 samples each: an evaluation has at most 10000000 in all; lower one of them/,
+    ],
     [["--policy", "random", "--samples", "0"], /samples must be a whole number of at least 1, got 0/],
     [["--policy", "random", "--env.mix=[]"], /takes env.options and env.actionsMax only; leave it out/],
     [
