@@ -3,7 +3,7 @@ import type { Clock } from "./clock.ts";
 import type { RunConfig } from "./config/config.ts";
 import type { Log } from "./log.ts";
 import type { Meter } from "./metrics/meter.ts";
-import type { PolicyVersion, Role, Tell } from "./protocol.ts";
+import type { Messages, PolicyVersion, Role, Tell } from "./protocol.ts";
 import type { ClientTls } from "./transport/tls.ts";
 import type { Transport } from "./transport/transport.ts";
 
@@ -43,6 +43,9 @@ export interface ActorContext {
   fail(error: unknown): void;
 }
 
+/** A message of the supervisor. `stop` does not reach the actor: see `Running.stop`. */
+export type Order = Exclude<Tell, Messages["stop"]>;
+
 /** A started actor. */
 export interface Running {
   /** Where others connect; null if it does not listen. */
@@ -55,8 +58,8 @@ export interface Running {
   stop(reason: string): Promise<void>;
   /** The policy that the actor holds, or published last. */
   weights?(): PolicyVersion | null;
-  /** The supervisor sent a message other than `stop`, for example the roster. */
-  told?(message: Tell): void;
+  /** The supervisor sent a message other than `stop`. @throws {ProtocolError} for a message that the actor does not take */
+  told(message: Order): void;
 }
 
 /** How one role starts. As a third argument `start` may take ports: what the actor gets from its machine. A simulation passes its own. */

@@ -9,28 +9,29 @@
  *   guest         a sampler or env server on another machine that joined the run        actors/process/join.ts, actors/gate/
  *
  * A `tell` is sent once and gets no answer. An `ask` gets exactly one answer: the one that `answerTypes` names, or `failed`.
- *
- *   from         message               to            kind
- *   any actor    hello                 any listener  ask, answered with welcome
- *   any actor    heartbeat             supervisor    tell
- *   supervisor   roster, stop          any actor     tell
- *   supervisor   actors                metrics sink  tell
- *   supervisor   save                  learner       tell
- *   sampler      sampler.ready         learner       tell
- *   sampler      sampler.leaving       learner       tell
- *   learner      weights               sampler       tell
- *   sampler      weights.loaded        learner       tell
- *   learner      tickets               sampler       tell
- *   sampler      env.open              env server    ask, answered with env.opened
- *   sampler      env.step              env server    ask, answered with env.stepped
- *   sampler      env.close             env server    tell
- *   sampler      episode.finished      learner       ask, answered with episode.taken
- *   learner      metrics, event        metrics sink  tell
- *   learner      episodes              metrics sink  ask, answered with episodes.stored
  */
 import { z } from "zod";
 
 export const PROTOCOL_VERSION = 4;
+
+/**
+ * The messages that an actor takes on each connection. It refuses every other message, by `notTaken` of transport/refusals.ts: there
+ * the compiler reports a message of this table without a handler. The handshake takes `hello` on every connection.
+ */
+export interface Links {
+  "to the supervisor from an actor": "heartbeat";
+  "to every actor from the supervisor": "stop";
+  "to the learner from the supervisor": "roster" | "save";
+  "to the learner from a sampler": "sampler.ready" | "sampler.leaving" | "weights.loaded" | "episode.finished";
+  "to the learner from the metrics sink": never;
+  "to a sampler from the supervisor": "roster";
+  "to a sampler from the learner": "weights" | "tickets";
+  "to a sampler from an env server": never;
+  "to an env server from the supervisor": "roster";
+  "to an env server from a sampler": "env.open" | "env.step" | "env.close";
+  "to the metrics sink from the supervisor": "roster" | "actors";
+  "to the metrics sink from the learner": "metrics" | "event" | "episodes";
+}
 
 const Id = z.string().min(1).max(64);
 const Count = z.number().int().nonnegative();

@@ -20,6 +20,7 @@ import { describeError, EpisodeError, schemaFaults, within } from "../errors.ts"
 import type { OpenEpisode } from "../play/envs-of-run.ts";
 import { type Answer, type AnswerTo, type Ask, type EnvAsk, type Messages, schemas, type Tell } from "../protocol.ts";
 import type { Hello, HostHandler } from "../transport/handshake.ts";
+import { notTaken, refused } from "../transport/refusals.ts";
 import type { Peer } from "../transport/transport.ts";
 import { AnswerLimits } from "./answer-limits.ts";
 
@@ -91,11 +92,12 @@ export class EnvServer implements HostHandler {
 
   asked(_: Peer, ask: Exclude<Ask, Hello>, who: Hello): MaybePromise<Answer> {
     if (ask.type === "env.open" || ask.type === "env.step") return this.answer(who.actor, ask);
-    return { type: "failed", code: "protocol", detail: `an env server takes env.open and env.step, not ${ask.type}` };
+    return refused("to an env server from a sampler", ask.type);
   }
 
   told(_: Peer, message: Tell, who: Hello): void {
-    if (message.type === "env.close") this.forget(who.actor, message.episode);
+    if (message.type !== "env.close") throw notTaken("to an env server from a sampler", message.type);
+    this.forget(who.actor, message.episode);
   }
 
   /** Neither throws nor rejects for an error of an env. @param owner  the actor that asks */

@@ -4,6 +4,7 @@ import type { RunConfig } from "../config/config.ts";
 import type { Meter } from "../metrics/meter.ts";
 import { episodeOpener, type OpenEpisode } from "../play/envs-of-run.ts";
 import { type HostHandler, welcoming } from "../transport/handshake.ts";
+import { notTaken } from "../transport/refusals.ts";
 import { EnvServer } from "./env-server.ts";
 
 /** What the env server gets from its machine. The simulator replaces it. */
@@ -39,6 +40,10 @@ export const envServer = {
     return {
       url: listener.address,
       doing: () => `${server.openCount} open episodes`,
+      told(message) {
+        // An env server connects to no actor of the roster.
+        if (message.type !== "roster") throw notTaken("to an env server from the supervisor", message.type);
+      },
       async stop() {
         await listener.close();
         await server.stop();

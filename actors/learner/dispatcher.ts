@@ -15,6 +15,7 @@ import type { Clock } from "../clock.ts";
 import type { FinishedTicket } from "../play/finished-ticket.ts";
 import type { Answer, Ask, Messages, Outcome, PolicyVersion, Tell, Ticket } from "../protocol.ts";
 import type { Hello, HostHandler } from "../transport/handshake.ts";
+import { notTaken, refused } from "../transport/refusals.ts";
 import type { Peer } from "../transport/transport.ts";
 import type { Acks } from "../weights/acks.ts";
 import type { TicketBook } from "./tickets.ts";
@@ -148,14 +149,12 @@ export class Dispatcher implements HostHandler {
         this.grant();
         break;
       default:
-        throw new Error(`the learner accepts no message ${message.type}`);
+        throw notTaken("to the learner from a sampler", message.type);
     }
   }
 
   asked(_: Peer, message: Exclude<Ask, Hello>, who: Hello): Answer {
-    if (message.type !== "episode.finished") {
-      return { type: "failed", code: "protocol", detail: `the learner answers no ${message.type}` };
-    }
+    if (message.type !== "episode.finished") return refused("to the learner from a sampler", message.type);
     const { episode, attempt, outcome } = message;
     this.#noteActivity();
     const usable = this.#usable(who.actor, episode, outcome);

@@ -21,6 +21,7 @@ import { Training } from "../training/training.ts";
 import { lossOnOf } from "../training/update-settings.ts";
 import { warmStart } from "../training/warm-start.ts";
 import { welcoming } from "../transport/handshake.ts";
+import { notTaken } from "../transport/refusals.ts";
 import { TRANSPORT_LIMITS } from "../transport/transport.ts";
 import { Acks } from "../weights/acks.ts";
 import { serveWeights } from "../weights/http.ts";
@@ -174,6 +175,7 @@ async function startLearner(
     told(message) {
       if (message.type === "roster") sink.at(message.metricsSink);
       else if (message.type === "save") training.save();
+      else throw notTaken("to the learner from the supervisor", message.type);
     },
     async stop(reason) {
       training.stop(reason);

@@ -11,16 +11,9 @@
 import { SQLiteError } from "bun:sqlite";
 import type { Clock } from "../clock.ts";
 import { EVENT_KINDS, isMetricName, type MetricName } from "../metrics/metrics.ts";
-import {
-  type ActorView,
-  type Answer,
-  type AnswerTo,
-  type Ask,
-  type Messages,
-  ProtocolError,
-  type Tell,
-} from "../protocol.ts";
+import type { ActorView, Answer, AnswerTo, Ask, Messages, Tell } from "../protocol.ts";
 import type { HostHandler } from "../transport/handshake.ts";
+import { notTaken, refused } from "../transport/refusals.ts";
 import type { Peer } from "../transport/transport.ts";
 import type { Point, RunEvent, WriteBatch } from "./records.ts";
 
@@ -74,13 +67,13 @@ export class MetricsSink implements HostHandler {
         this.#queue([], [message]);
         break;
       default:
-        throw new ProtocolError(`a metrics sink takes metrics and events, not "${message.type}"`);
+        throw notTaken("to the metrics sink from the learner", message.type);
     }
   }
 
   asked(_peer: Peer, message: Exclude<Ask, Messages["hello"]>): Answer {
     if (message.type === "episodes") return this.#takeEpisodes(message);
-    return failed("protocol", `a metrics sink answers episodes, not "${message.type}"`);
+    return refused("to the metrics sink from the learner", message.type);
   }
 
   /** Number of metrics and events that wait to be written. */

@@ -11,7 +11,8 @@
 import type { Clock } from "../clock.ts";
 import { schemaFaults } from "../errors.ts";
 import { type MetricName, metricValues } from "../metrics/metrics.ts";
-import { type Answer, type EpisodeRow, type Messages, schemas, type Tell } from "../protocol.ts";
+import { type Answer, type Ask, type EpisodeRow, type Messages, schemas, type Tell } from "../protocol.ts";
+import { notTaken, refused } from "../transport/refusals.ts";
 import type { Handler, Peer } from "../transport/transport.ts";
 
 export interface ReporterOptions {
@@ -114,10 +115,12 @@ export class Reporter implements Handler {
     this.#flush();
   }
 
-  told(): void {}
+  told(_: Peer, message: Tell): void {
+    throw notTaken("to the learner from the metrics sink", message.type);
+  }
 
-  asked(): Answer {
-    return { type: "failed", code: "protocol", detail: `${this.#options.actor} answers no requests of the sink` };
+  asked(_: Peer, message: Ask): Answer {
+    return refused("to the learner from the metrics sink", message.type);
   }
 
   /** Sends waiting messages as far as the connection takes them. */

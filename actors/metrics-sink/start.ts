@@ -8,6 +8,7 @@ import { describeError } from "../errors.ts";
 import { envsText } from "../play/envs-of-run.ts";
 import { EventFiles } from "../record/event-files.ts";
 import { welcoming } from "../transport/handshake.ts";
+import { notTaken } from "../transport/refusals.ts";
 import { MetricsSink } from "./metrics-sink.ts";
 import { Store } from "./store.ts";
 
@@ -48,6 +49,8 @@ export const metricsSink = {
       doing: () => `${url} ${sink.doing()}`,
       told(message) {
         if (message.type === "actors") sink.takeActors(message.actors);
+        // A metrics sink connects to no actor of the roster.
+        else if (message.type !== "roster") throw notTaken("to the metrics sink from the supervisor", message.type);
       },
       async stop() {
         await listener.close();

@@ -7,7 +7,7 @@
  * - An uncaught error is one line in the log and exit code 1. After a `RunError` the exit code is `RUN_ERROR_CODE`: a restart would
  *   fail in the same way.
  */
-import type { ActorContext, Running } from "../actor.ts";
+import type { ActorContext, Order, Running } from "../actor.ts";
 import { type Clock, realClock } from "../clock.ts";
 import { describeError, RUN_ERROR_CODE, RunError, stackOf } from "../errors.ts";
 import type { Log } from "../log.ts";
@@ -17,7 +17,7 @@ import { type Message, type Role, STARTING, type Tell } from "../protocol.ts";
 import { anyBeside } from "../transport/address.ts";
 import { helloOf } from "../transport/handshake.ts";
 import { connectForever, HELLO_DEADLINE_MS } from "../transport/reconnect.ts";
-import { refuseAsks } from "../transport/refusals.ts";
+import { refused } from "../transport/refusals.ts";
 import { RoutedTransport } from "../transport/routed.ts";
 import type { SocketOptions } from "../transport/socket-wire.ts";
 import type { Problem, Transport } from "../transport/transport.ts";
@@ -144,7 +144,7 @@ export function live(options: LiveOptions): ActorLife {
     options.exit(error instanceof RunError ? RUN_ERROR_CODE : 1, error);
   }
 
-  const early: Tell[] = [];
+  const early: Order[] = [];
   const me = () => ({ actor, role, url: running?.url ?? null });
   const supervisor = connectForever({
     transport,
@@ -162,10 +162,10 @@ export function live(options: LiveOptions): ActorLife {
       told(_, original) {
         const message = options.translate?.(original) ?? original;
         if (message.type === "stop") void leave(message.reason);
-        else if (running !== null) running.told?.(message);
+        else if (running !== null) running.told(message);
         else if (early.push(message) > EARLY_MAX) throw new Error(tooManyEarly);
       },
-      asked: refuseAsks(`a ${role}`),
+      asked: (_, message) => refused("to every actor from the supervisor", message.type),
     },
   });
 
@@ -209,7 +209,7 @@ export function live(options: LiveOptions): ActorLife {
       listen,
       finish: (reason) => void leave(reason),
     });
-    for (const message of early.splice(0)) running.told?.(message);
+    for (const message of early.splice(0)) running.told(message);
     reportUrl();
   }
 

@@ -3,7 +3,7 @@ import type { Clock } from "../clock.ts";
 import { EpisodeError } from "../errors.ts";
 import type { Messages } from "../protocol.ts";
 import type { Connection } from "../transport/reconnect.ts";
-import { refuseAsks } from "../transport/refusals.ts";
+import { notTaken, refused } from "../transport/refusals.ts";
 import type { Handler, Peer } from "../transport/transport.ts";
 
 export interface EnvServerConnectionsOptions {
@@ -18,8 +18,10 @@ export class EnvServerConnections {
   readonly #options: EnvServerConnectionsOptions;
   readonly #handler: Handler = {
     opened: () => this.#changed(),
-    told() {},
-    asked: refuseAsks("a sampler"),
+    told(_, message) {
+      throw notTaken("to a sampler from an env server", message.type);
+    },
+    asked: (_, message) => refused("to a sampler from an env server", message.type),
     closed: () => this.#changed(),
   };
   readonly #connections = new Map<string, Connection>();

@@ -18,8 +18,8 @@ import type { Meter } from "../metrics/meter.ts";
 import { type EpisodePolicy, type PlayRules, playEpisode } from "../play/play-episode.ts";
 import type { ReplyTokens } from "../play/transcript.ts";
 import type { Remote } from "../process/worker-rpc.ts";
-import type { Messages, Outcome, PolicyVersion, Tell, Ticket } from "../protocol.ts";
-import { refuseAsks } from "../transport/refusals.ts";
+import type { Answer, Ask, Messages, Outcome, PolicyVersion, Tell, Ticket } from "../protocol.ts";
+import { notTaken, refused } from "../transport/refusals.ts";
 import type { Handler, Peer } from "../transport/transport.ts";
 import type { EnvServerConnections } from "./env-connections.ts";
 import type { PolicyMethods } from "./policy.ts";
@@ -96,11 +96,13 @@ export class Sampler implements Handler {
         this.#play();
         break;
       default:
-        throw new TypeError(`a sampler takes no ${message.type}`);
+        throw notTaken("to a sampler from the learner", message.type);
     }
   }
 
-  readonly asked = refuseAsks("a sampler");
+  asked(_: Peer, message: Ask): Answer {
+    return refused("to a sampler from the learner", message.type);
+  }
 
   closed(): void {
     this.#learner = null;

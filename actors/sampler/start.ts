@@ -13,6 +13,7 @@ import { connectByRoster } from "../supervisor/roster.ts";
 import { tinkerPolicy } from "../tinker/policy.ts";
 import { openServer } from "../tinker/server.ts";
 import { connectForever } from "../transport/reconnect.ts";
+import { notTaken } from "../transport/refusals.ts";
 import { EnvServerConnections } from "./env-connections.ts";
 import type { PolicyMethods } from "./policy.ts";
 import { Sampler } from "./sampler.ts";
@@ -73,7 +74,7 @@ export const sampler = {
       workingMs: () => thread.workingMs(),
       weights: () => player.weights,
       told(message) {
-        if (message.type !== "roster") return;
+        if (message.type !== "roster") throw notTaken("to a sampler from the supervisor", message.type);
         envConnections.update(message);
         learner.at(message.learner);
       },

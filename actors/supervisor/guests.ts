@@ -8,7 +8,7 @@
 import type { Clock } from "../clock.ts";
 import type { ActorView, Messages, Role, Tell } from "../protocol.ts";
 import type { Hello, HostHandler } from "../transport/handshake.ts";
-import { refuseAsks } from "../transport/refusals.ts";
+import { refused } from "../transport/refusals.ts";
 import type { Peer } from "../transport/transport.ts";
 import { type HeartbeatLimits, stateOf, takeHeartbeat, type Watched, watchHeartbeats } from "./heartbeats.ts";
 import type { GuestEvent } from "./supervision.ts";
@@ -98,7 +98,7 @@ export class Guests {
         else peer.close(`its token is not for the role ${who.role}`);
       },
       told: (_, message, { actor }) => takeHeartbeat(this.#guests.get(actor), message, this.#options.clock),
-      asked: refuseAsks("a supervisor"),
+      asked: (_, message) => refused("to the supervisor from an actor", message.type),
       left: (peer, { actor }, reason) => {
         if (this.#guests.get(actor)?.peer === peer) this.#remove(actor, reason);
       },

@@ -3,7 +3,8 @@
  * and no connections. `Supervisor` uses it for its children, and `Guests` for the guests.
  */
 import type { Clock } from "../clock.ts";
-import { type ActorView, type Messages, ProtocolError, STARTING, type Tell } from "../protocol.ts";
+import { type ActorView, type Messages, STARTING, type Tell } from "../protocol.ts";
+import { notTaken } from "../transport/refusals.ts";
 
 /** The heartbeats of one actor. */
 export interface Watched {
@@ -88,7 +89,7 @@ function faultOf(
 
 /** Takes a message from an actor. @throws {ProtocolError} if it is no heartbeat */
 export function takeHeartbeat(actor: Watched | undefined, message: Tell, clock: Clock): void {
-  if (message.type !== "heartbeat") throw new ProtocolError(`a supervisor takes heartbeats, not ${message.type}`);
+  if (message.type !== "heartbeat") throw notTaken("to the supervisor from an actor", message.type);
   if (actor === undefined) return;
   actor.heardAtMs = clock.now();
   actor.heartbeat = message;

@@ -86,7 +86,7 @@ class OneThread implements Cluster {
   }
 
   save(): void {
-    for (const { kind, running } of this.#actors) if (kind === learner) running?.told?.({ type: "save" });
+    for (const { kind, running } of this.#actors) if (kind === learner) running?.told({ type: "save" });
   }
 
   stop(reason: string): Promise<RunEnd> {
@@ -139,7 +139,7 @@ class OneThread implements Cluster {
       event({ kind: "ready", child: name, url });
     }
     for (const { kind, running } of this.#actors) {
-      if (kind.role === "learner" || kind.role === "sampler") running?.told?.(this.#addresses.roster());
+      if (kind.role === "learner" || kind.role === "sampler") running?.told(this.#addresses.roster());
     }
   }
 
@@ -158,7 +158,7 @@ class OneThread implements Cluster {
 
   #tellActors(): void {
     const sink = this.#actors.find(({ kind }) => kind === metricsSink);
-    sink?.running?.told?.({ type: "actors", actors: [...this.children()] });
+    sink?.running?.told({ type: "actors", actors: [...this.children()] });
     this.#time.clock.after(ACTORS_EVERY_MS, () => this.#tellActors());
   }
 

@@ -16,7 +16,7 @@ import { describeError, RUN_ERROR_CODE } from "../errors.ts";
 import type { ActorSettings } from "../process/settings.ts";
 import { type ActorView, type Role, STARTING, type Tell } from "../protocol.ts";
 import { type Hello, welcoming } from "../transport/handshake.ts";
-import { refuseAsks } from "../transport/refusals.ts";
+import { refused } from "../transport/refusals.ts";
 import type { Listener, Peer } from "../transport/transport.ts";
 import { type HeartbeatFault, stateOf, takeHeartbeat, type Watched, watchHeartbeats } from "./heartbeats.ts";
 import { RestartLimit } from "./restart-limit.ts";
@@ -78,7 +78,7 @@ export class Supervisor {
     const handler = welcoming(run, {
       joined: (peer, who) => this.#joined(peer, who),
       told: (_, message, { actor }) => takeHeartbeat(this.#children.get(actor), message, clock),
-      asked: refuseAsks("a supervisor"),
+      asked: (_, message) => refused("to the supervisor from an actor", message.type),
       left: (peer, { actor }) => {
         const child = this.#children.get(actor);
         if (child?.peer === peer) child.peer = null;

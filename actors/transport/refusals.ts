@@ -1,7 +1,7 @@
-/** Reports refused connections at a limited rate, so that strangers cannot fill the log; refuses asks. */
+/** Reports refused connections at a limited rate, so that strangers cannot fill the log; refuses messages that an actor does not take. */
 import type { Clock } from "../clock.ts";
-import type { Ask, Messages } from "../protocol.ts";
-import type { Peer, Problem } from "./transport.ts";
+import { type Ask, type Links, type Messages, ProtocolError, type Tell } from "../protocol.ts";
+import type { Problem } from "./transport.ts";
 
 /** At most one report in this time. */
 const REPORT_MS = 1000;
@@ -24,11 +24,16 @@ export function reportSeldom(
   };
 }
 
-/** Answers every ask with a failure, for handlers that take none. @param who  "a sampler" */
-export const refuseAsks =
-  (who: string) =>
-  (_: Peer, { type }: Ask): Messages["failed"] => ({
-    type: "failed",
-    code: "protocol",
-    detail: `${who} answers no ${type}`,
-  });
+/**
+ * For the last branch of a `told`: a message that the actor does not take. The compiler refuses the call if a message of `Links` can
+ * reach it, because that message has no handler.
+ */
+export const notTaken = <L extends keyof Links>(link: L, type: Exclude<Tell["type"], Links[L]>): ProtocolError =>
+  new ProtocolError(`no message ${type} goes ${link}`);
+
+/** The answer to an ask that the actor does not take. As with `notTaken`, the compiler reports an ask without a handler. */
+export const refused = <L extends keyof Links>(link: L, type: Exclude<Ask["type"], Links[L]>): Messages["failed"] => ({
+  type: "failed",
+  code: "protocol",
+  detail: `no message ${type} goes ${link}`,
+});

@@ -321,9 +321,12 @@ describe("an env server", () => {
     expect(await after.ask(step("e", 1), 1000)).toMatchObject({ type: "env.stepped", turn: 1 });
     expect(await after.ask({ type: "episodes", rows: [] }, 1000)).toMatchObject({
       code: "protocol",
-      detail: "an env server takes env.open and env.step, not episodes",
+      detail: "no message episodes goes to an env server from a sampler",
     });
-    after.tell({ type: "env.close", episode: "e" });
-    expect(await after.ask(step("e", 2), 1000)).toMatchObject({ code: "closed" });
+    after.tell({ type: "save" });
+    expect(await after.ask(step("e", 2), 1000)).toMatchObject({
+      code: "closed",
+      detail: expect.stringContaining("no message save goes to an env server from a sampler"),
+    });
   });
 });

@@ -326,7 +326,11 @@ test("only samplers are taken in, and only asked what concerns them", async () =
   expect([stranger.peer.closed, dispatcher.samplerCount]).toEqual([true, 0]);
   const one = await hand().connect();
   const answer = await one.peer.ask({ type: "env.step", episode: "e", turn: 0, reply: "" }, 5000);
-  expect(answer).toEqual({ type: "failed", code: "protocol", detail: "the learner answers no env.step" });
+  expect(answer).toEqual({
+    type: "failed",
+    code: "protocol",
+    detail: "no message env.step goes to the learner from a sampler",
+  });
 });
 
 describe("samplers and learner together", () => {

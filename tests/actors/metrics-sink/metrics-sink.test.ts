@@ -150,13 +150,13 @@ describe("metrics", () => {
 
   test("are not confused with messages for other actors", () => {
     expect(() => sink.told(silentPeer, { type: "stop", reason: "test" })).toThrow(
-      'a metrics sink takes metrics and events, not "stop"',
+      "no message stop goes to the metrics sink from the learner",
     );
     const open = { type: "env.open", episode: "e", env: "Bandit", layoutSeed: 1, dynamicsSeed: 1 } as const;
     expect(sink.asked(silentPeer, open)).toEqual({
       type: "failed",
       code: "protocol",
-      detail: 'a metrics sink answers episodes, not "env.open"',
+      detail: "no message env.open goes to the metrics sink from the learner",
     });
   });
 });
