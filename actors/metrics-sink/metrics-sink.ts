@@ -99,7 +99,10 @@ export class MetricsSink implements HostHandler {
       kind: EVENT_KINDS.closed,
       text: "the record of this session is complete",
     });
-    return this.flush();
+    const written = this.flush();
+    // The store is closed next.
+    this.#cancelFlush?.();
+    return written;
   }
 
   #takeMetrics({ actor, step, values }: Messages["metrics"]): void {

@@ -305,6 +305,18 @@ describe("a full disk", () => {
     expect(sink.doing()).toBe("0 episodes stored");
   });
 
+  test("is not tried again when the sink is closed: its store is closed too", () => {
+    const disk = {
+      write() {
+        throw fullDiskError();
+      },
+    };
+    sink = new MetricsSink({ store: disk, actor: "metrics-sink", clock, flushMs: 250, queuedMax: 5 });
+    tellMetrics({ "train/success": 1 });
+    expect(sink.close()).toBe(false);
+    expect(clock.waitingMs).toEqual([]);
+  });
+
   function fullDiskError(): unknown {
     const tiny = new Store({ path: ":memory:", durability: "normal", wallClock: () => 0, bytesMax: 4096 });
     try {
