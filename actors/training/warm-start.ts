@@ -6,7 +6,7 @@
  * improves what imitation taught.
  */
 import { createHash } from "node:crypto";
-import { mkdirSync, renameSync, rmSync, writeFileSync } from "node:fs";
+import { mkdirSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { z } from "zod";
 import type { Skill } from "../../envs/tag.ts";
@@ -16,6 +16,7 @@ import type { Sequence } from "../../model/learn/batch.ts";
 import type { ModelConfig } from "../../model/policy/model-config.ts";
 import { initialize, type Parameters } from "../../model/policy/parameters.ts";
 import { sequence } from "../../model/rng.ts";
+import { writeWhole } from "../checkpoint/whole.ts";
 import type { RunConfig } from "../config/config.ts";
 import { WARM_START_FIRST_SEED } from "../config/model.ts";
 import { describeError } from "../errors.ts";
@@ -153,7 +154,7 @@ export async function warmStart(context: WarmStartContext): Promise<WarmStartRes
     taught ??= await context.measureTaught("taught");
   }
   await trainer.resetOptimizer();
-  save(file, context, taught!);
+  await save(file, context, taught!);
   return { taught: taught!, cached: false };
 }
 
@@ -237,20 +238,17 @@ function digestOf({ config, model, engine, demonstrations }: WarmStartContext, r
 }
 
 /** Keeps the result for other runs. A failure is a warning: this run does not need the file. */
-function save(file: string, { config, model, parameters, notice }: WarmStartContext, taught: Taught): void {
+async function save(
+  file: string,
+  { config, model, parameters, notice }: WarmStartContext,
+  taught: Taught,
+): Promise<void> {
   if (parameters === null) return;
   const bytes = writeSafetensors(huggingFaceViews(model, parameters), { taught: JSON.stringify(taught) });
-  // Renamed when complete: another run, even one of this process, may read or write the file at any moment.
-  const partial = `${file}.${process.pid}.${crypto.randomUUID()}`;
   try {
     mkdirSync(config.warmStart.cacheDir, { recursive: true });
-    try {
-      writeFileSync(partial, bytes, { flush: true });
-      renameSync(partial, file);
-    } catch (error) {
-      rmSync(partial, { force: true });
-      throw error;
-    }
+    // Another run, even one of this process, may read or write the file at any moment.
+    await writeWhole(file, (pending) => writeFileSync(pending, bytes, { flush: true }));
   } catch (error) {
     notice(`cannot keep the warm start for other runs in ${file}: ${describeError(error)}`);
   }
