@@ -4,7 +4,7 @@ import { join } from "node:path";
 import { parsedJson, saveJson } from "../actors/checkpoint/json.ts";
 import { RunConfig } from "../actors/config/config.ts";
 import { ConfigError } from "../actors/config/error.ts";
-import { isTree, type Layer, merge, type Tree } from "../actors/config/layers.ts";
+import { isTree, type Layer, merge, valuesByPath } from "../actors/config/layers.ts";
 import { brokenRules } from "../actors/config/rules.ts";
 import { messageOf } from "../actors/errors.ts";
 import { withLocalModules } from "../actors/play/env-modules.ts";
@@ -26,7 +26,7 @@ const LENGTH = ["learner.updates", "learner.minutes"];
 export function oldRun(folder: string, layers: readonly Layer[]): RunFolder {
   const file = join(folder, CONFIG_FILE);
   if (!existsSync(file)) throw new ConfigError(`no run in ${folder}: there is no ${CONFIG_FILE}`);
-  const set = layers.flatMap(({ source, values }) => pathsIn(values).map((path) => ({ source, path })));
+  const set = layers.flatMap(({ source, values }) => valuesByPath(values).map(([path]) => ({ source, path })));
   const changeable = (path: string) => LENGTH.includes(path) || CHANGEABLE.some((section) => path.startsWith(section));
   const fixed = set.find(({ path }) => !changeable(path));
   if (fixed !== undefined) {
@@ -51,12 +51,6 @@ function resumable(file: string, layers: readonly Layer[]): RunConfig {
     throw new ConfigError(`${file}: ${messageOf(error)}`);
   }
 }
-
-/** Paths of all values: "learner.updates". */
-const pathsIn = (values: Tree): string[] =>
-  Object.entries(values).flatMap(([key, value]) =>
-    isTree(value) ? pathsIn(value).map((path) => `${key}.${path}`) : [key],
-  );
 
 function readReport(folder: string): Pick<Report, "updates" | "minutes"> {
   const file = reportFile({ folder });

@@ -127,6 +127,13 @@ export type At<T, P extends string> = P extends `${infer Name}.${infer Rest}`
 export const valueAt = (tree: Tree, path: string): unknown =>
   path.split(".").reduce<unknown>((node, name) => (isTree(node) ? node[name] : undefined), tree);
 
+/** Each value with its dotted path; a list is one value. */
+export function valuesByPath(tree: object): [path: string, value: unknown][] {
+  return Object.entries(tree).flatMap(([name, value]): [string, unknown][] =>
+    isTree(value) ? valuesByPath(value).map(([path, inner]) => [`${name}.${path}`, inner]) : [[name, value]],
+  );
+}
+
 export function isTree(value: unknown): value is Tree {
   return typeof value === "object" && value !== null && !Array.isArray(value);
 }

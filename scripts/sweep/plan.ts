@@ -7,7 +7,7 @@
 import { basename, join } from "node:path";
 import { z } from "zod";
 import { type RunConfig, withoutSecrets } from "../../actors/config/config.ts";
-import { merge } from "../../actors/config/layers.ts";
+import { merge, valuesByPath } from "../../actors/config/layers.ts";
 import { DEFAULT_PRESET } from "../../actors/config/preset-files.ts";
 import { schemaFaults } from "../../actors/errors.ts";
 import { isMetricName, METRIC_NAMES, type MetricName, metric } from "../../actors/metrics/metrics.ts";
@@ -17,7 +17,6 @@ import { withModel } from "../../library/chosen-model.ts";
 import { type Override, UsageError } from "../cli/options.ts";
 import { chooseConfig, fileLayer } from "../cli/presets.ts";
 import { say } from "../cli/say.ts";
-import { settingsByPath } from "../cli/settings-compared.ts";
 
 const NAME_CHARACTERS_MAX = 48;
 const Name = z
@@ -83,7 +82,8 @@ export async function planSweep(file: string, out: string, over: readonly Overri
         { source: file, values: set },
         { source: file, values: own ?? {} },
       ]);
-      const flags = [...settingsByPath(tree)].map(([path, value]): Override => {
+      // A file may set a key by its path and in its section; the last counts.
+      const flags = [...new Map(valuesByPath(tree))].map(([path, value]): Override => {
         // An option of an env may have any type: the text 12 would be a number.
         const isPlain = typeof value === "string" && !path.startsWith("env.options.");
         const text = isPlain ? value : JSON.stringify(value);
