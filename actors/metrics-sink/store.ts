@@ -56,6 +56,16 @@ const PAGE_BYTES = 4096;
 export const recordOf = (folder: string): Store =>
   new Store({ path: join(folder, "run.sqlite"), durability: "normal", wallClock: Date.now, readOnly: true });
 
+const DAMAGED = "; it is damaged: put a copy in its place, or move it away, and a resumed run begins a new record";
+
+/** An error's message; for a file that is damaged, or has lost its tables, also what to do. */
+function faultOf(error: unknown): string {
+  const { message, code = "" } = error as Error & { code?: string };
+  const isDamaged =
+    code === "SQLITE_NOTADB" || code.startsWith("SQLITE_CORRUPT") || message.startsWith("no such table");
+  return isDamaged ? message + DAMAGED : message;
+}
+
 type Values = Readonly<Record<string, string | number | null>>;
 
 export class Store {
@@ -76,13 +86,12 @@ export class Store {
       this.#db.run(readOnly ? "PRAGMA query_only = 1" : "PRAGMA journal_mode = WAL");
       // Without this check, rows in a damaged part of the file would be lost silently, or the run would fail in the middle.
       const found = readOnly ? "ok" : (this.#db.query("PRAGMA quick_check(1)").values()[0]![0] as string);
-      if (found !== "ok")
-        throw new Error(`it is damaged (${found.replaceAll("\n", " ")}); move it away to begin a new record`);
+      if (found !== "ok") throw new Error(`${found.replaceAll("\n", " ")}${DAMAGED}`);
       this.isCurrent = schemaOf(this.#db, path) >= READABLE_SCHEMA || !readOnly;
     } catch (error) {
       opened?.close();
       if (error instanceof SchemaError) throw error;
-      throw new Error(`cannot open ${path}: ${(error as Error).message}`, { cause: error });
+      throw new Error(`cannot open ${path}: ${faultOf(error)}`, { cause: error });
     }
     if (readOnly) return;
     this.#db.run(`PRAGMA synchronous = ${durability}`);
@@ -282,7 +291,7 @@ export class Store {
       try {
         return read(this.#prepared(sql));
       } catch (error) {
-        throw new Error(`cannot read ${this.#db.filename}: ${(error as Error).message}`, { cause: error });
+        throw new Error(`cannot read ${this.#db.filename}: ${faultOf(error)}`, { cause: error });
       }
     };
     return {
