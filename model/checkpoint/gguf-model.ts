@@ -64,7 +64,10 @@ function interleaved({ shape, values }: NamedTensor, heads: number, headWidth: n
   return { shape, values: reordered };
 }
 
-/** @param longest  most tokens of a sequence */
+/**
+ * @param longest  most tokens of a sequence
+ * @throws {CheckpointFormatError} if llama.cpp cannot be told the model's rope scaling
+ */
 export function ggufSettings(model: ModelConfig, name: string, longest: number): Map<string, GgufValue> {
   const type = architectureOf(model);
   const { ropeScaling: scaling } = model;
@@ -89,9 +92,18 @@ export function ggufSettings(model: ModelConfig, name: string, longest: number):
     settings.set(`${type}.rope.scaling.type`, { text: scaling.kind });
     settings.set(`${type}.rope.scaling.factor`, { f32: scaling.factor });
   }
-  if (scaling?.kind === "yarn")
+  if (scaling?.kind === "llama3" && type !== "llama") refuseRope(`llama3 of ${type}`);
+  if (scaling?.kind === "yarn") {
+    const { factor, betaFast, betaSlow, attentionFactor, truncate } = scaling;
+    const usual = Math.abs(attentionFactor - (0.1 * Math.log(factor) + 1)) < 1e-6 && betaFast === 32 && betaSlow === 1;
+    if (!usual || !truncate) refuseRope("yarn with other values than the defaults of its paper");
     settings.set(`${type}.rope.scaling.original_context_length`, { u32: scaling.originalLength });
+  }
   return settings;
+}
+
+function refuseRope(scaling: string): never {
+  throw new CheckpointFormatError(`llama.cpp has no rope scaling ${scaling}; export to hf instead`);
 }
 
 /** llama_token_type. */
