@@ -241,11 +241,15 @@ export class Sampler implements Handler {
   }
 
   /** Sends an outcome until the learner takes or refuses it, or its connection is gone. */
-  async #send(learner: Peer, { episode, attempt }: Ticket, outcome: Outcome): Promise<void> {
+  async #send(learner: Peer, ticket: Ticket, outcome: Outcome): Promise<void> {
     const { actor, askDeadlineMs } = this.#options;
+    const { episode, attempt } = ticket;
     while (!learner.closed) {
       const answer = await learner.ask({ type: "episode.finished", actor, episode, attempt, outcome }, askDeadlineMs);
       if (answer.type === "episode.taken") return;
+      // No message can carry the episode.
+      if (answer.code === "capacity" && "trajectory" in outcome)
+        return this.#send(learner, ticket, { status: "aborted", detail: answer.detail });
       if (answer.code !== "deadline" && answer.code !== "closed") {
         this.#options.log.error("refused", `the learner refused ${episode}: ${answer.detail}`);
         return;

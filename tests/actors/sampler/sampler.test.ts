@@ -347,6 +347,17 @@ describe("an outcome", () => {
     expect([finished(), errors]).toEqual([["e0"], ["refused: the learner refused e0: not of this run"]]);
   });
 
+  test("that no message can carry is aborted at once, and says why", async () => {
+    const { policy } = await started();
+    const tokens = new Array(150_000).fill(5);
+    Object.assign(policy.methods, { reply: async () => ({ tokens, logProbs: tokens.map(() => -1), cut: true }) });
+    learner.play(ticket("e0"));
+    await world.settle();
+    expect(learner.of("episode.finished")).toMatchObject([
+      { episode: "e0", outcome: { status: "aborted", detail: expect.stringMatching(/frameBytesMax is 1048576$/) } },
+    ]);
+  });
+
   test("of a broken policy is aborted, and says why", async () => {
     const { policy, errors } = await started();
     policy.broken = true;
