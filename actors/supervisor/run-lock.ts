@@ -6,6 +6,7 @@
  * - The lock does not work on file systems without locks, such as some network file systems.
  */
 import { Database, SQLiteError } from "bun:sqlite";
+import { statSync } from "node:fs";
 import { join } from "node:path";
 import { messageOf } from "../errors.ts";
 
@@ -54,6 +55,13 @@ function holderOf(db: Database): { pid: number; since: string } | null {
   return isThere ? db.query<{ pid: number; since: string }, []>("SELECT pid, since FROM holder").get() : null;
 }
 
-const unusable = (folder: string, file: string, error: Error): string =>
-  `cannot lock ${folder}: ${file} cannot be used as a lock (${messageOf(error)}); ` +
-  "delete it if no command runs there, and try again";
+const unusable = (folder: string, file: string, error: SQLiteError): string =>
+  `cannot lock ${folder}: ${file} cannot be used as a lock (${messageOf(error)}); ${adviceOn(file, error)}`;
+
+function adviceOn(file: string, { code = "" }: SQLiteError): string {
+  const isFolder = statSync(file, { throwIfNoEntry: false })?.isDirectory() === true;
+  if (isFolder || code === "SQLITE_NOTADB" || code.startsWith("SQLITE_CORRUPT"))
+    return "delete it if no command runs there, and try again";
+  if (code === "SQLITE_FULL") return "make room on its disk, and try again";
+  return "a run writes into its folder: make it writable for this account, or copy it to a disk where it is";
+}

@@ -53,3 +53,11 @@ test.each([
       "delete it if no command runs there, and try again",
   );
 });
+
+test("in a folder where nothing can be written, the refusal says so, and advises to delete nothing", () => {
+  // No account can make a file there.
+  expect(() => lockRun("/proc/self")).toThrow(
+    "cannot lock /proc/self: /proc/self/lock.sqlite cannot be used as a lock (unable to open database file); " +
+      "a run writes into its folder: make it writable for this account, or copy it to a disk where it is",
+  );
+});
