@@ -2,6 +2,7 @@
 import { existsSync } from "node:fs";
 import { basename, dirname, join, resolve } from "node:path";
 import { latestCheckpoint } from "../../actors/checkpoint/checkpoint.ts";
+import { valuesByPath } from "../../actors/config/layers.ts";
 import { readRunConfig } from "../../actors/policy/saved-policy.ts";
 import { CONFIG_FILE } from "../../library/run-folder.ts";
 import { type Override, UsageError } from "./options.ts";
@@ -19,23 +20,21 @@ export async function startFrom(from: string, overrides: readonly Override[]): P
     throw new UsageError(`--from ${from}: no run in ${folder}; name a run's folder, or a checkpoint in it`);
   }
   const { model, env, prompt } = readRunConfig(folder);
-  const checkpoint = isCheckpoint ? resolve(from) : await newestOf(join(folder, "checkpoints"));
+  const checkpoint = isCheckpoint ? resolve(from) : (await latestCheckpoint(join(folder, "checkpoints"))).found;
   if (checkpoint === null)
     throw new UsageError(`--from ${from}: the run has no intact checkpoint yet; wait for one, or name another run`);
   if (!existsSync(checkpoint))
     throw new UsageError(`--from ${from}: there is no such checkpoint; name the run, for its newest, or another one`);
   const { path, width, layers, heads, kvHeads, hidden, lora } = model;
-  const adapters =
-    lora.rank > 0 ? { "lora.rank": lora.rank, "lora.alpha": lora.alpha, "lora.targets": lora.targets } : {};
+  const adapters = lora.rank > 0 ? { lora: { rank: lora.rank, alpha: lora.alpha, targets: lora.targets } } : {};
   const shape = path === null ? { width, layers, heads, kvHeads, hidden } : { path, ...adapters };
-  const keys = {
-    "warmStart.enabled": false,
-    "env.think": env.think,
-    "prompt.compat": prompt.compat,
-    "prompt.layout": prompt.layout,
-    ...Object.fromEntries(Object.entries({ checkpoint, ...shape }).map(([key, value]) => [`model.${key}`, value])),
+  const settings = {
+    warmStart: { enabled: false },
+    env: { think: env.think },
+    prompt: { compat: prompt.compat, layout: prompt.layout },
+    model: { checkpoint, ...shape },
   };
-  const fixed = Object.entries(keys).map(([path, value]) => {
+  const fixed = valuesByPath(settings).map(([path, value]) => {
     return { path, text: typeof value === "string" ? value : JSON.stringify(value), source: `--from ${from}` };
   });
   for (const { path, text, source } of overrides) {
@@ -44,8 +43,4 @@ export async function startFrom(from: string, overrides: readonly Override[]): P
     throw new UsageError(`${source}: the policy of ${from} needs ${path} ${its.text}; leave it out`);
   }
   return fixed;
-}
-
-async function newestOf(checkpoints: string): Promise<string | null> {
-  return existsSync(checkpoints) ? (await latestCheckpoint(checkpoints)).found : null;
 }
