@@ -7,6 +7,7 @@
 import { mkdtemp, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
+import { valuesByPath } from "../actors/config/layers.ts";
 import { meanOf } from "../model/interval.ts";
 import { type Comparison, checkPython, flagsOf, numbersOf, output, pythonOf, round, runPeer } from "./shared.ts";
 
@@ -21,8 +22,7 @@ const LEARNER = {
   learningRate: 1e-4,
   decay: "none",
   entropyCoefficient: 0,
-  "filter.strategy": "top_ratio",
-  "filter.value": 0.5,
+  filter: { strategy: "top_ratio", value: 0.5 },
 };
 
 interface Outcome {
@@ -84,17 +84,15 @@ async function taught(folder: string, steps: number): Promise<string> {
 
 async function train(start: string, run: string, seed: number, numbers: typeof DEFAULTS): Promise<Outcome> {
   const { updates, groups, groupSize, threads } = numbers;
-  const learner = { ...LEARNER, updates, minibatch: groups * groupSize };
   const settings = {
-    ...Object.fromEntries(Object.entries(learner).map(([key, value]) => [`learner.${key}`, value])),
-    "rollout.groups": groups,
-    "rollout.groupSize": groupSize,
-    "engine.threads": threads,
-    "sampler.count": threads,
-    "validate.everyUpdates": updates,
+    learner: { ...LEARNER, updates, minibatch: groups * groupSize },
+    rollout: { groups, groupSize },
+    engine: { threads },
+    sampler: { count: threads },
+    validate: { everyUpdates: updates },
     seed,
   };
-  const keys = Object.entries(settings).map(([key, value]) => `--${key}=${value}`);
+  const keys = valuesByPath(settings).map(([path, value]) => `--${path}=${value}`);
   const report = await cluster(["--from", start, "--run-dir", run].concat(keys));
   const { before, after } = report.success;
   return { seconds: report.minutes * 60, before, after };
