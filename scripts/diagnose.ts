@@ -18,10 +18,13 @@ import { envNames } from "../actors/play/envs-of-run.ts";
 import { seriesOf } from "../actors/record/newest-update.ts";
 import { hasRecord } from "../actors/record/recorded-run.ts";
 import {
+  type Checkup,
   checkup,
+  checkupOfValidation,
   endsRun,
   HEALTH_START,
   type HealthNotice,
+  type HealthState,
   MEASURED,
   type Measured,
   measuredOf,
@@ -138,58 +141,68 @@ interface LogFacts {
   readonly notFinite: number;
 }
 
+/** An update that was measured, or the validation after it. */
+interface Point {
+  readonly update: number;
+  judge(before: HealthState, config: HealthConfig): Checkup;
+}
+
 interface Updates {
-  /** By update, ascending; an update that trained on nothing is left out. */
-  readonly measured: ReadonlyMap<number, Measured>;
+  /** In the order of the run. */
+  readonly points: readonly Point[];
   readonly updates: number;
   readonly log: LogFacts | null;
 }
 
+const pointOf = (update: number, measured: Measured): Point => ({
+  update,
+  judge: (before, config) => checkup(before, measured, config),
+});
+
 function logged(path: string, columns: readonly string[]): Updates {
   const { kind, steps, notFinite } = readLog(path);
   const { measured, ...seen } = seenIn(steps, path, columns);
-  return { measured, updates: measured.size, log: { kind, notFinite, ...seen } };
+  const points = [...measured].map(([step, one]) => pointOf(step, one));
+  return { points, updates: points.length, log: { kind, notFinite, ...seen } };
 }
 
 function recorded(run: string): Updates {
-  const values = readValues(run);
-  const updates = [...values.keys()].filter((step) => values.get(step)!["train/success"] !== undefined);
-  const measured = updates
-    .sort((a, b) => a - b)
-    .flatMap((update, i) => {
-      // A validation is recorded under the number of the update before it. Updates in between measured nothing.
-      const since = Array.from({ length: update - (updates[i - 1] ?? 0) }, (_, back) => update - 1 - back);
-      const validation = since.map((step) => lowestSuccess(values.get(step))).find((share) => share !== undefined);
-      const one = measuredOf(values.get(update)!, validation);
-      return one === null ? [] : [[update, one] as const];
-    });
-  return { measured: new Map(measured), updates: updates.length, log: null };
+  const values = [...readValues(run)].sort(([a], [b]) => a - b);
+  const updates = values.filter(([, one]) => one["train/success"] !== undefined).map(([update]) => update);
+  const points = values.flatMap(([update, one]) => {
+    const measured = measuredOf(one);
+    const validation = lowestSuccess(one);
+    const found: Point[] = measured === null ? [] : [pointOf(update, measured)];
+    // One after the last update ends nothing.
+    if (validation !== undefined && update < (updates.at(-1) ?? 0))
+      found.push({ update, judge: (before, config) => checkupOfValidation(before, validation, config) });
+    return found;
+  });
+  return { points, updates: updates.length, log: null };
 }
 
-function diagnose(run: string, config: HealthConfig, { measured, updates, log }: Updates): Diagnosis {
+function diagnose(run: string, config: HealthConfig, { points, updates, log }: Updates): Diagnosis {
   const notices: UpdateNotice[] = [];
   const earlyStops: UpdateNotice[] = [];
-  let verdict: string | null = null;
   let state = HEALTH_START;
   let watched = HEALTH_START;
   let over = false;
-  for (const [update, point] of measured) {
-    const one = checkup(state, point, { ...config, stopEarly: [] });
+  for (const { update, judge } of points) {
+    const one = judge(state, { ...config, stopEarly: [] });
     state = one.state;
-    verdict = state.verdict;
     if (!over) notices.push(...one.notices.map((notice) => ({ update, ...notice })));
     over ||= one.due !== null && endsRun(one.due);
-    const all = checkup(watched, point, { ...config, ladder: [], stopEarly: [...RAGEN_STOPS] });
+    const all = judge(watched, { ...config, ladder: [], stopEarly: [...RAGEN_STOPS] });
     watched = all.state;
     const [stop] = all.notices.filter(({ kind }) => kind === "early-stop");
     const known = ({ text }: UpdateNotice) => text.split(":")[0] === stop?.text.split(":")[0];
     if (stop !== undefined && !earlyStops.some(known)) earlyStops.push({ update, ...stop });
   }
-  return { run, updates, verdict, notices, earlyStops, log };
+  return { run, updates, verdict: points.length === 0 ? null : state.verdict, notices, earlyStops, log };
 }
 
 /** Lowest validation success over the envs. */
-function lowestSuccess(values: MetricValues = {}): number | undefined {
+function lowestSuccess(values: MetricValues): number | undefined {
   const shares = Object.entries(values).filter(([name]) => splitName(name).row === "validate/success");
   return shares.length === 0 ? undefined : Math.min(...shares.map(([, share]) => share));
 }

@@ -7,7 +7,14 @@
  * - Each rung is taken once, in order, and has `settleUpdates` updates to take effect before the next.
  * - The detector compares with the start of the run, so it starts again after a roll-back.
  */
-import { STOP_RULE, STOP_START, type StopState, watchForStop } from "../../model/health/early-stop.ts";
+import {
+  STOP_RULE,
+  STOP_START,
+  type Stop,
+  type StopState,
+  watchForStop,
+  watchValidation,
+} from "../../model/health/early-stop.ts";
 import {
   echoTrap,
   TRAP_RULE,
@@ -31,8 +38,6 @@ export interface HealthState {
   readonly control: Control;
   /** Update of the newest checkpoint that a roll-back may go to (saving.ts decides); null without one. */
   readonly healthyCheckpoint: number | null;
-  /** Lowest validation success over envs, if no update after that validation measured anything; absent otherwise. */
-  readonly unjudged?: number;
 }
 
 export const HEALTH_START: HealthState = {
@@ -56,8 +61,6 @@ export const VERDICTS = ["healthy", "solved", "warning", "collapsed"] as const s
 
 export interface Measured extends TrapPoint {
   readonly groupsKept?: number;
-  /** Lowest validation success over envs, if a validation came before the update. */
-  readonly validation?: number;
 }
 
 /** What the run must do. `text` says what changes, and why. */
@@ -98,16 +101,29 @@ export function checkup(before: HealthState, measured: Measured, config: HealthC
     notices.push({ good: isWell(verdict), kind: "health", text });
   }
   const watched: HealthState = { ...before, trap, stops, verdict, settling };
-  const { state, due } =
-    stop !== null
-      ? { state: watched, due: { kind: "early-stop", text: `${stop.kind}: ${stop.reason}` } as const }
-      : climb(watched, reasons, config);
-  if (due !== null) {
-    const kind = due.kind === "rung" ? "intervention" : due.kind;
-    notices.push({ good: due.kind === "early-stop" && stop?.kind === "solved", kind, text: due.text });
-  }
+  const { state, due } = stop !== null ? { state: watched, due: dueOf(stop) } : climb(watched, reasons, config);
+  if (due !== null) notices.push(noticeOf(due, stop));
   return { state, due, metrics: healthMetrics(state, due), notices };
 }
+
+/** Judges one more validation, which only the early stops read. @param validation  lowest success over envs */
+export function checkupOfValidation(before: HealthState, validation: number, config: HealthConfig): Checkup {
+  const rule = { ...STOP_RULE, ...config.stops };
+  const { state: stops, stop } = watchValidation(before.stops, validation, rule, config.stopEarly);
+  const state = { ...before, stops };
+  if (stop === null) return { state, due: null, metrics: {}, notices: [] };
+  const due = dueOf(stop);
+  return { state, due, metrics: healthMetrics(state, due), notices: [noticeOf(due, stop)] };
+}
+
+const dueOf = ({ kind, reason }: Stop): Due => ({ kind: "early-stop", text: `${kind}: ${reason}` });
+
+/** @param stop  what is due, if that is an early stop */
+const noticeOf = ({ kind, text }: Due, stop: Stop | null): HealthNotice => ({
+  good: stop?.kind === "solved",
+  kind: kind === "rung" ? "intervention" : kind,
+  text,
+});
 
 /** Takes the next rung, if the verdict is bad and the last rung has settled. */
 function climb(state: HealthState, reasons: string, config: HealthConfig): { state: HealthState; due: Due | null } {
@@ -157,10 +173,7 @@ export const MEASURED = [
 ] as const satisfies MetricName[];
 
 /** The detectors' input; numbers that were not measured are left out. @returns null if the update trained on nothing */
-export function measuredOf(
-  values: Pick<MetricValues, (typeof MEASURED)[number]>,
-  validation: number | undefined,
-): Measured | null {
+export function measuredOf(values: Pick<MetricValues, (typeof MEASURED)[number]>): Measured | null {
   const success = values["train/success"];
   if (success === undefined) return null;
   const formatErrors = values["train/format_errors"];
@@ -174,7 +187,6 @@ export function measuredOf(
     mutualInformation: values["collapse/mi_estimate"],
     likelihood: values["train/solved_log_prob"],
     validity: formatErrors === undefined ? undefined : 1 - formatErrors,
-    validation,
   };
   const known = Object.entries(given).filter(([, value]) => value !== undefined);
   return { success, groupsKept: values["train/kept_groups"] ?? 0, ...Object.fromEntries(known) };

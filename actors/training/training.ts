@@ -12,7 +12,7 @@ import { type Baselines, reportBaselines } from "./baselines.ts";
 import type { TrainingContext } from "./context.ts";
 import { endsRun, isWell } from "./health.ts";
 import { Interruption, Stopped } from "./interruption.ts";
-import { judge } from "./judge.ts";
+import { judge, judgeValidation } from "./judge.ts";
 import { PlayTime, type Rollout } from "./play-time.ts";
 import { advance, type Progress, type ProgressEvent, type Solved, startOfRun } from "./progress.ts";
 import { type Report, reportOf } from "./report.ts";
@@ -68,7 +68,7 @@ export class Training {
     try {
       await this.#begin();
       await this.#makeUpdates();
-      const after = await this.#validate();
+      const after = await this.#validate(true);
       await this.#saving.atEnd(this.#progressToSave(), false);
       return await this.#report(baselines, after);
     } catch (error) {
@@ -100,7 +100,7 @@ export class Training {
       return;
     }
     reporter.event("info", "phase", "reinforcement");
-    const before = await this.#validate();
+    const before = await this.#validate(false);
     reporter.metrics(0, { "baseline/before": before.success });
     for (const [env, success] of Object.entries(before.envs)) {
       reporter.metrics(0, { [partName("baseline/before", "env", env)]: success });
@@ -114,7 +114,10 @@ export class Training {
     if (await this.#doDue(rollouts)) return;
     while (!this.#isDone()) {
       const { update } = this.#progress;
-      if (update % validate.everyUpdates === 0) await this.#validate();
+      if (update % validate.everyUpdates === 0) {
+        await this.#validate(false);
+        if (await this.#doDue(rollouts)) return;
+      }
       if (this.#saveAsked || update % checkpoint.everyUpdates === 0) {
         this.#progress = await this.#saving.duringRun(this.#progressToSave());
         this.#saveAsked = this.#saveAsked && !this.#saving.has(this.#progress);
@@ -124,7 +127,7 @@ export class Training {
     }
   }
 
-  /** Does what the health of the last update asks for. @returns whether the run ends early */
+  /** Does what the health of the last update or validation asks for. @returns whether the run ends early */
   async #doDue(rollouts: RolloutQueue): Promise<boolean> {
     const { due } = this.#progress;
     if (due !== null && endsRun(due)) {
@@ -177,11 +180,14 @@ export class Training {
   }
 
   /** Validates once for each update, even if the run was stopped and resumed there. */
-  async #validate(): Promise<Solved> {
+  async #validate(isLast: boolean): Promise<Solved> {
     const { update, validated } = this.#progress;
     if (validated?.update === update) return validated;
     const { solved, played } = await this.#validation.ofUpdate(this.#progress);
     this.#advance(played, { kind: "validated", solved });
+    const { health, due, metrics } = judgeValidation(this.#context, this.#progress, solved, isLast);
+    this.#advance({ kind: "judged", health, due: due ?? this.#progress.due });
+    if (due !== null) this.#context.reporter.metrics(update, metrics);
     return solved;
   }
 

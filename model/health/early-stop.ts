@@ -48,8 +48,6 @@ export interface StopPoint {
   readonly rewardStd?: number;
   /** Absent if the filter's choice is not known. */
   readonly groupsKept?: number;
-  /** Lowest validation success over envs; absent without a validation. */
-  readonly validation?: number;
 }
 
 export const RAGEN_STOPS = ["reward_variance_collapse", "low_validation_success", "empty_filtered_steps"] as const;
@@ -61,38 +59,50 @@ export interface Stop {
   readonly reason: string;
 }
 
+export interface Watched {
+  readonly state: StopState;
+  /** The first wanted stop, if there is one. After it the counts begin again, because the run may be prolonged. */
+  readonly stop: Stop | null;
+}
+
 /**
+ * After one more update.
+ *
  * Source: RAGEN-2, https://arxiv.org/abs/2604.06268, and its code's thresholds.
  *
  * @param wanted  the stops to look for; all are counted
- * @returns the next state, and the first wanted stop if there is one. After a stop the counts begin again, because the run may be
- * prolonged.
  */
 export function watchForStop(
   state: StopState,
   point: StopPoint,
   rule: StopRule = STOP_RULE,
   wanted: readonly Stop["kind"][] = STOPS,
-): { state: StopState; stop: Stop | null } {
+): Watched {
   const solved = point.success >= rule.solvedAt;
-  const { rewardStd, validation } = point;
+  const { rewardStd } = point;
   const measuring = state.baseline.length < rule.baselineUpdates;
   const baseline = measuring && rewardStd !== undefined ? [...state.baseline, rewardStd] : state.baseline;
   const low = !measuring && rewardStd !== undefined && rewardStd < rule.collapseShare * mean(baseline);
-  const next: StopState = {
-    baseline,
-    collapsed: low && !solved ? state.collapsed + 1 : 0,
-    failed: validation === undefined ? state.failed : validation < rule.validationMin ? state.failed + 1 : 0,
-    empty: point.groupsKept === 0 && !solved ? state.empty + 1 : 0,
-    solved: solvedStreak(state.solved ?? 0, validation, rule),
-  };
-  const stop = stopsOf(next, rule).find(({ kind }) => wanted.includes(kind)) ?? null;
-  return { state: stop === null ? next : { ...STOP_START, baseline }, stop };
+  const collapsed = low && !solved ? state.collapsed + 1 : 0;
+  const empty = point.groupsKept === 0 && !solved ? state.empty + 1 : 0;
+  return watched({ ...state, baseline, collapsed, empty }, rule, wanted);
 }
 
-function solvedStreak(before: number, validation: number | undefined, { solvedShare }: StopRule): number {
-  if (validation === undefined) return before;
-  return validation >= solvedShare ? before + 1 : 0;
+/** After one more validation. @param validation  lowest success over envs */
+export function watchValidation(
+  state: StopState,
+  validation: number,
+  rule: StopRule = STOP_RULE,
+  wanted: readonly Stop["kind"][] = STOPS,
+): Watched {
+  const failed = validation < rule.validationMin ? state.failed + 1 : 0;
+  const solved = validation >= rule.solvedShare ? (state.solved ?? 0) + 1 : 0;
+  return watched({ ...state, failed, solved }, rule, wanted);
+}
+
+function watched(next: StopState, rule: StopRule, wanted: readonly Stop["kind"][]): Watched {
+  const stop = stopsOf(next, rule).find(({ kind }) => wanted.includes(kind)) ?? null;
+  return { state: stop === null ? next : { ...STOP_START, baseline: next.baseline }, stop };
 }
 
 function stopsOf({ baseline, collapsed, failed, empty, solved = 0 }: StopState, rule: StopRule): Stop[] {

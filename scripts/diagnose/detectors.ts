@@ -21,7 +21,7 @@ export interface LoggedUpdate {
 /** Validations are not in the logs. */
 export const loggedUpdate = (values: MetricValues): LoggedUpdate => ({
   values,
-  measured: measuredOf(values, undefined),
+  measured: measuredOf(values),
 });
 
 export type Detector = (run: { readonly updates: readonly LoggedUpdate[] }) => number | null;

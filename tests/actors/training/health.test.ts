@@ -5,6 +5,7 @@ import { HealthConfig } from "../../../actors/config/health.ts";
 import { parseLayer } from "../../../actors/config/layers.ts";
 import {
   checkup,
+  checkupOfValidation,
   type Due,
   HEALTH_START,
   type HealthState,
@@ -125,8 +126,11 @@ describe("early stops", () => {
       kind: "early-stop",
       ends: 1,
     });
-    const solved = { good: true, kind: "early-stop", ends: 1 } as const;
-    expect(firstDue({ stopEarly: ["solved"] }, validated(10, 1, 1))).toEqual(solved);
+    const [solved] = ends(["solved"], [1, 1]);
+    expect(solved).toMatchObject({
+      notices: [{ good: true, kind: "early-stop" }],
+      metrics: { "health/stopped_early": 1 },
+    });
     const rung = { good: false, kind: "intervention" } as const;
     expect(firstDue({ ladder: ["raise-entropy"], stopEarly: [] }, trapped)).toEqual({ ...rung, ends: undefined });
     expect(firstDue({ ladder: ["stop"], stopEarly: [] }, trapped)).toEqual({ ...rung, ends: 1 });
@@ -137,23 +141,24 @@ describe("early stops", () => {
     expect(dues(HealthConfig.parse({ stopEarly: ["empty_filtered_steps"] }), 30, solved).found).toEqual([]);
   });
 
-  /** Updates with this success; a validation with `validation` comes before every `period`-th. */
-  const validated = (period: number, success: number, validation: number) => (update: number) => {
-    const measured: Measured = { success, rewardStd: 1, groupsKept: 1 };
-    return update % period === 1 ? { ...measured, validation } : measured;
+  /** What ended a run with these validations, each with its number from 1. */
+  const ends = (stopEarly: readonly string[], validations: readonly number[]) => {
+    let state = HEALTH_START;
+    return validations.flatMap((success, i) => {
+      const one = checkupOfValidation(state, success, HealthConfig.parse({ stopEarly }));
+      state = JSON.parse(JSON.stringify(one.state));
+      return one.due === null ? [] : [{ validation: i + 1, ...one }];
+    });
   };
+  const endsAt = (...given: Parameters<typeof ends>) => ends(...given).map(({ validation }) => validation);
 
-  test("count validations, not updates", () => {
-    const config = HealthConfig.parse({ stopEarly: ["low_validation_success"] });
-    expect(rungs(dues(config, 40, validated(5, 0.1, 0)).found)[0]).toEqual([21, "early-stop"]);
+  test("come with the validation that gives them", () => {
+    expect(endsAt(["low_validation_success"], [0, 0, 0, 0.1, 0, 0, 0, 0, 0])).toEqual([9]);
+    expect(endsAt([], [0, 0, 0, 0, 0, 1, 1])).toEqual([]);
   });
 
   test("count again from 0 in a run that is prolonged after a stop", () => {
-    const config = HealthConfig.parse({ stopEarly: ["solved"] });
-    expect(rungs(dues(config, 40, validated(10, 1, 1)).found)).toEqual([
-      [11, "early-stop"],
-      [31, "early-stop"],
-    ]);
+    expect(endsAt(["solved"], [1, 1, 1, 1, 0.5, 1, 1])).toEqual([2, 4, 7]);
   });
 });
 
@@ -227,18 +232,15 @@ describe("a config", () => {
 });
 
 test("an update's metrics are measured as far as they are known", () => {
-  expect(measuredOf({ "train/grad_norm": 1 }, 0.5)).toBe(null);
+  expect(measuredOf({ "train/grad_norm": 1 })).toBe(null);
   const values = {
     "train/success": 0.5,
     "train/in_group_std": 2,
     "train/format_errors": 0.25,
     "train/kept_groups": 0.5,
   };
-  expect(measuredOf(values, undefined)).toEqual({ success: 0.5, rewardStd: 2, validity: 0.75, groupsKept: 0.5 });
-  expect(measuredOf({ ...values, "collapse/mi_estimate": 0.1 }, 0.3)).toMatchObject({
-    mutualInformation: 0.1,
-    validation: 0.3,
-  });
+  expect(measuredOf(values)).toEqual({ success: 0.5, rewardStd: 2, validity: 0.75, groupsKept: 0.5 });
+  expect(measuredOf({ ...values, "collapse/mi_estimate": 0.1 })).toMatchObject({ mutualInformation: 0.1 });
 });
 
 describe("a rung", () => {

@@ -1,40 +1,20 @@
-/** Which validation an update is judged with. */
 import { expect, test } from "bun:test";
-import { HEALTH_START } from "../../../actors/training/health.ts";
-import { judge } from "../../../actors/training/judge.ts";
-import { type Progress, startOfRun } from "../../../actors/training/progress.ts";
+import { judgeValidation } from "../../../actors/training/judge.ts";
+import { type Solved, startOfRun } from "../../../actors/training/progress.ts";
 import { configOf } from "./stage.ts";
 
-const config = configOf({ health: { stopEarly: ["low_validation_success"] } });
+const config = configOf({ health: { stopEarly: ["solved"], stops: { solvedValidations: 1 } } });
 const context = { config, log: { line: () => {}, event: () => {} } };
-const after = (update: number, validatedAt: number, health = HEALTH_START): Progress => ({
-  ...startOfRun(config),
-  update,
-  health,
-  validated: { update: validatedAt, success: 0, envs: {} },
-});
-const measured = { "train/success": 0.5, "train/kept_groups": 1 };
-
-test("a validation is judged once, if its update trained on nothing with the next that did", () => {
-  const none = judge(context, after(3, 2), {});
-  const still = judge(context, after(4, 2, none.health), {});
-  expect(still.health.stops.failed).toBe(0);
-  const next = judge(context, after(5, 2, still.health), measured);
-  expect(next.health.stops.failed).toBe(1);
-  expect(judge(context, after(6, 2, next.health), measured).health.stops.failed).toBe(1);
-});
+const judged = (solved: Solved, isLast = false) => judgeValidation(context, startOfRun(config), solved, isLast);
 
 test("of a mix, the env that is solved least is judged", () => {
-  const envs = { Bandit: 1, Sokoban: 0 };
-  const failed = judge(context, { ...after(3, 2), validated: { update: 2, success: 0.5, envs } }, measured);
-  expect(failed.health.stops.failed).toBe(1);
-  const solved = { Bandit: 1, Sokoban: 0.5 };
-  const passed = judge(context, { ...after(3, 2), validated: { update: 2, success: 0.75, envs: solved } }, measured);
-  expect(passed.health.stops.failed).toBe(0);
+  expect(judged({ success: 0.5, envs: { Bandit: 1, Sokoban: 0 } }).health.stops.failed).toBe(1);
+  expect(judged({ success: 0.75, envs: { Bandit: 1, Sokoban: 0.5 } }).health.stops.failed).toBe(0);
 });
 
-test("a newer validation takes its place", () => {
-  const { health } = judge(context, { ...after(3, 2), validated: { update: 2, success: 0.5, envs: {} } }, {});
-  expect(health.unjudged).toBe(0.5);
-  expect(judge(context, after(5, 4, health), measured).health.stops.failed).toBe(1);
+test("the last validation of a run ends nothing, and counts if the run is prolonged", () => {
+  const solved = { success: 1, envs: {} };
+  expect(judged(solved).due).toMatchObject({ kind: "early-stop" });
+  const last = judged(solved, true);
+  expect([last.due, last.metrics, last.health.stops.solved]).toEqual([null, {}, 1]);
 });

@@ -1,12 +1,23 @@
 import { describe, expect, test } from "bun:test";
 import fc from "fast-check";
-import { STOP_START, STOPS, type Stop, type StopPoint, watchForStop } from "../../../model/health/early-stop.ts";
+import {
+  STOP_START,
+  STOPS,
+  type Stop,
+  type StopPoint,
+  type StopState,
+  watchForStop,
+  watchValidation,
+} from "../../../model/health/early-stop.ts";
 
-/** Feed points until a stop is due: [update, kind], or null. */
-function stopOf(points: StopPoint[]): [number, Stop["kind"]] | null {
+const watch = (state: StopState, one: StopPoint | number) =>
+  typeof one === "number" ? watchValidation(state, one) : watchForStop(state, one);
+
+/** Feed points, and validations as plain numbers, until a stop is due: [position, kind], or null. */
+function stopOf(points: (StopPoint | number)[]): [number, Stop["kind"]] | null {
   let state = STOP_START;
   for (const [i, point] of points.entries()) {
-    const watched = watchForStop(state, point);
+    const watched = watch(state, point);
     if (watched.stop) return [i + 1, watched.stop.kind];
     state = watched.state;
   }
@@ -19,7 +30,7 @@ const point = (rewardStd: number, more: Partial<StopPoint> = {}): StopPoint => (
   groupsKept: 4,
   ...more,
 });
-const repeat = (count: number, one: StopPoint) => Array<StopPoint>(count).fill(one);
+const repeat = <T extends StopPoint | number>(count: number, one: T) => Array<T>(count).fill(one);
 
 describe("watchForStop", () => {
   test("stops after ten updates in a row below a tenth of the first ten's std", () => {
@@ -29,7 +40,7 @@ describe("watchForStop", () => {
 
   test("the limits themselves do not count as below them, nor as unsolved", () => {
     expect(stopOf([...repeat(10, point(2)), ...repeat(50, point(0.2))])).toBeNull();
-    expect(stopOf(repeat(50, point(1, { validation: 0.01 })))).toBeNull();
+    expect(stopOf(repeat(50, 0.01))).toBeNull();
     expect(stopOf([...repeat(10, point(2)), ...repeat(50, point(0, { success: 0.9, groupsKept: 0 }))])).toBeNull();
   });
 
@@ -55,8 +66,8 @@ describe("watchForStop", () => {
 
   test("counts on from a checkpoint of version 0.1, which has no count of solved validations", () => {
     const { solved: _, ...old } = STOP_START;
-    const first = watchForStop(old, point(1, { validation: 1 }));
-    expect(watchForStop(first.state, point(1, { validation: 1 })).stop?.kind).toBe("solved");
+    const first = watchValidation(old, 1);
+    expect(watchValidation(first.state, 1).stop?.kind).toBe("solved");
   });
 
   test("one update above the limit restarts the count", () => {
@@ -65,25 +76,21 @@ describe("watchForStop", () => {
   });
 
   test("does not stop a solved task", () => {
-    const solved = point(0, { success: 0.95, groupsKept: 0, validation: 0.95 });
-    expect(stopOf([...repeat(10, point(2)), ...repeat(100, solved)])).toBeNull();
+    const update = point(0, { success: 0.95, groupsKept: 0 });
+    const solved = Array.from({ length: 100 }, () => [update, 0.95]).flat();
+    expect(stopOf([...repeat(10, point(2)), ...solved])).toBeNull();
   });
 
   test("stops after five empty selections, and after five failed validations, in a row", () => {
     expect(stopOf(repeat(9, point(1, { groupsKept: 0 })))).toEqual([5, "empty_filtered_steps"]);
-    const validated = point(1, { validation: 0.005 });
-    // Updates without a validation neither count nor interrupt.
-    expect(stopOf([...repeat(4, validated), ...repeat(7, point(1)), validated])).toEqual([
-      12,
-      "low_validation_success",
-    ]);
-    expect(stopOf([...repeat(4, validated), point(1, { validation: 0.02 }), ...repeat(4, validated)])).toBeNull();
+    // Updates neither count nor interrupt.
+    expect(stopOf([...repeat(4, 0.005), ...repeat(7, point(1)), 0.005])).toEqual([12, "low_validation_success"]);
+    expect(stopOf([...repeat(4, 0.005), 0.02, ...repeat(4, 0.005)])).toBeNull();
   });
 
-  test("stops a solved task after two validations in a row, before training can spoil it", () => {
-    const solved = point(0, { success: 0.95, validation: 1 });
-    expect(stopOf([solved, ...repeat(9, point(1)), solved])).toEqual([11, "solved"]);
-    expect(stopOf([solved, point(1, { validation: 0.99 }), solved, ...repeat(50, point(1))])).toBeNull();
+  test("stops a solved task at the second validation in a row, before training can spoil it", () => {
+    expect(stopOf([1, ...repeat(9, point(1)), 1])).toEqual([11, "solved"]);
+    expect(stopOf([1, point(1), 0.99, point(1), 1, ...repeat(50, point(1))])).toBeNull();
   });
 
   test("gives the measurement and its limit", () => {
@@ -97,19 +104,19 @@ describe("watchForStop", () => {
   });
 
   test("gives the same answer from a saved state", () => {
-    const any = fc.record({
+    const update = fc.record({
       success: fc.double({ min: 0, max: 1, noNaN: true }),
       rewardStd: fc.double({ min: 0, max: 3, noNaN: true }),
       groupsKept: fc.integer({ min: 0, max: 2 }),
-      validation: fc.constantFrom(0, 0.5),
     });
+    const any = fc.oneof(update, fc.constantFrom(0, 0.5));
     fc.assert(
       fc.property(fc.array(any, { maxLength: 60 }), (points) => {
         let live = STOP_START;
         let saved = STOP_START;
         for (const one of points) {
-          const a = watchForStop(live, one);
-          const b = watchForStop(JSON.parse(JSON.stringify(saved)), one);
+          const a = watch(live, one);
+          const b = watch(JSON.parse(JSON.stringify(saved)), one);
           expect(b).toEqual(a);
           live = a.state;
           saved = b.state;
