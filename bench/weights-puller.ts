@@ -9,7 +9,9 @@ if (url.startsWith("tcp:")) {
   if ((await overTcp(new URL(url))) !== digest) throw new Error("other bytes came");
 } else {
   const location = { kind: "http", url } as const;
-  await loadWeights({ type: "weights", version: 1, digest, byteLength, location }, byteLength / 4, token);
+  const message = { type: "weights", version: 1, digest, byteLength, location } as const;
+  const { values } = await loadWeights(message, byteLength / 4, token);
+  if (values === null) throw new Error("other bytes came");
 }
 console.log(performance.now() - began);
 process.exit(0);

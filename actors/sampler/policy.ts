@@ -8,7 +8,7 @@ import type { ActorContext } from "../actor.ts";
 import { type EngineSettings, startEngine } from "../engine/start-engine.ts";
 import { loadPretrained } from "../policy/pretrained.ts";
 import type { Messages } from "../protocol.ts";
-import { announcedValues } from "../weights/announced.ts";
+import { announcedValues } from "../weights/load.ts";
 
 export interface PolicySettings {
   readonly model: ModelConfig;

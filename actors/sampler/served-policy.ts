@@ -15,8 +15,8 @@ import type { ReplyRequest } from "../../model/decode/generate.ts";
 import { exportPeft } from "../policy/export.ts";
 import type { Thread } from "../process/worker-rpc.ts";
 import { type ModelServer, ServerError } from "../tinker/server.ts";
-import { announcedValues } from "../weights/announced.ts";
 import { isAlive, thisProcess } from "../weights/files.ts";
+import { announcedValues } from "../weights/load.ts";
 import type { PolicyMethods, PolicySettings } from "./policy.ts";
 import { serverPolicy } from "./server-policy.ts";
 

@@ -4,32 +4,56 @@
  * - Weights are returned only after their length and digest were checked.
  */
 import { statSync } from "node:fs";
+import type { ModelConfig } from "../../model/policy/model-config.ts";
+import { parameterCount } from "../../model/policy/parameters.ts";
+import type { ActorContext } from "../actor.ts";
 import { messageOf } from "../errors.ts";
 import type { Messages } from "../protocol.ts";
 import { type Download, download, downloading } from "./download.ts";
 import { WeightsError } from "./error.ts";
+import { overHttp } from "./http.ts";
 import { isSealed } from "./seal.ts";
 
 type Announced = Messages["weights"];
 
+interface Loaded {
+  /** null if these are not the published bytes. Writing to the values changes only this copy. */
+  readonly values: Float32Array | null;
+  /** sha256 of the bytes found, computed or proved by the seal. */
+  readonly digest: string;
+}
+
+interface Reader {
+  readonly model: ModelConfig;
+  /** null on the learner's machine, where weights are in shared memory. */
+  readonly guest: ActorContext["guest"];
+  /** Bearer token for weights over HTTP. */
+  readonly token: string;
+}
+
+/** Loads the weights that the learner has announced. @throws {WeightsError} as `loadWeights` */
+export function announcedValues({ model, guest, token }: Reader, message: Announced): Promise<Loaded> {
+  const where = guest === null ? message : overHttp(message, guest.weightsFrom);
+  return loadWeights(where, parameterCount(model), token, downloading(guest?.tls));
+}
+
 /**
  * @param expectedLength  number of values of the policy
  * @param token           of the run; for downloads
- * @returns the values, and the sha256 of these bytes, computed or proved by the seal. Writing to the values changes only this copy
- * @throws {WeightsError} in one line, if the bytes cannot be read, or are not the published ones
+ * @throws {WeightsError} in one line, if the bytes cannot be read
  */
 export async function loadWeights(
   message: Announced,
   expectedLength: number,
   token = "",
   how: Download = downloading(),
-): Promise<{ values: Float32Array; digest: string }> {
+): Promise<Loaded> {
   const { version, byteLength, location } = message;
   if (location.kind === "server")
-    throw new WeightsError(`cannot load ${location.name}: its weights stay at the server of engine tinker`, null);
+    throw new WeightsError(`cannot load ${location.name}: its weights stay at the server of engine tinker`);
   const what = `weights of version ${version} from ${location.kind === "shared" ? location.path : location.url}`;
-  const refuse = (text: string, digest: string | null = null): never => {
-    throw new WeightsError(`cannot load ${what}: ${text}`, digest);
+  const refuse = (text: string): never => {
+    throw new WeightsError(`cannot load ${what}: ${text}`);
   };
   if (byteLength !== 4 * expectedLength) {
     return refuse(`they are ${byteLength} bytes, and this policy has ${expectedLength} values of 4 bytes`);
@@ -42,9 +66,7 @@ export async function loadWeights(
   } catch (error) {
     return refuse(messageOf(error));
   }
-  if (digest !== message.digest) {
-    return refuse(`their sha256 is ${digest}, and ${message.digest} was published`, digest);
-  }
+  if (digest !== message.digest) return { values: null, digest };
   return { values: new Float32Array(bytes.buffer, bytes.byteOffset, expectedLength), digest };
 }
 

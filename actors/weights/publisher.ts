@@ -126,8 +126,9 @@ export class WeightsPublisher {
       const full = (error as NodeJS.ErrnoException).code === "ENOSPC";
       if (!full || spareFolder === undefined || this.#folder === spareFolder) {
         const where = nameless ? this.#folder : named;
-        const text = `cannot write version ${version}, ${bytes.length} bytes, to ${where}: ${messageOf(error)}`;
-        throw new WeightsError(text, null);
+        throw new WeightsError(
+          `cannot write version ${version}, ${bytes.length} bytes, to ${where}: ${messageOf(error)}`,
+        );
       }
       notice?.(
         `${this.#folder} has no room for ${bytes.length} bytes of weights; from now on they go to ${spareFolder}`,

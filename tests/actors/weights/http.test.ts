@@ -70,9 +70,7 @@ describe("a sampler of another host", () => {
     const other = bytes.slice();
     other[77]! ^= 1;
     const digest = new Bun.CryptoHasher("sha256").update(other).digest("hex");
-    await expect(load(serve(() => new Response(other)))).rejects.toThrow(
-      `their sha256 is ${digest}, and ${published.digest} was published`,
-    );
+    expect(await load(serve(() => new Response(other)))).toEqual({ values: null, digest });
   });
 
   test("refuses more bytes than were published", async () => {

@@ -36,7 +36,7 @@ describe("a published version", () => {
     expect(message).toMatchObject({ version: 3, byteLength: 1 << 18, digest: sha256(new Uint8Array(patterns.buffer)) });
     const loaded = await loadWeights(message, 1 << 16);
     expect(loaded.digest).toBe(message.digest);
-    expect(new Uint32Array(loaded.values.buffer, loaded.values.byteOffset, 1 << 16)).toEqual(patterns);
+    expect(new Uint32Array(loaded.values!.buffer, loaded.values!.byteOffset, 1 << 16)).toEqual(patterns);
   });
 
   test("can come from a part of memory that threads share, and be larger than one piece", async () => {
@@ -49,7 +49,7 @@ describe("a published version", () => {
   test("never changes: what one process writes into its copy reaches neither the file nor another process", async () => {
     const message = await publisherIn().publish(1, values(1));
     const [mine, other] = [await loadWeights(message, 1000), await loadWeights(message, 1000)];
-    mine.values.fill(0);
+    mine.values!.fill(0);
     expect(other.values).toEqual(values(1));
     expect(sha256(readFileSync(pathOf(message)))).toBe(message.digest);
   });
@@ -185,16 +185,11 @@ describe("weights that are not what was published are refused", () => {
     message = await publisherIn().publish(8, values(8));
   });
 
-  test("one flipped bit: naming both digests", async () => {
+  test("one flipped bit: with the digest of what was found", async () => {
     const bytes = readFileSync(pathOf(message));
     bytes[1234]! ^= 4;
     writeFileSync(pathOf(message), bytes);
-    const error = await refusal();
-    const found = sha256(bytes);
-    expect(error.message).toBe(
-      `cannot load weights of version 8 from ${pathOf(message)}: their sha256 is ${found}, and ${message.digest} was published`,
-    );
-    expect(error.digest).toBe(found);
+    expect(await loadWeights(message, 1000)).toEqual({ values: null, digest: sha256(bytes) });
   });
 
   test("a shorter file", async () => {
