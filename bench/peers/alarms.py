@@ -32,9 +32,17 @@ DOCTOR = {
 }
 
 
+def first_alarms(name: str, alarms: list[tuple[int, bool]]) -> dict[str, int | None]:
+    """alarms: for each, ascending, the index of its update and whether it is critical."""
+    return {
+        f"{name}, warning or critical": next((index for index, _ in alarms), None),
+        f"{name}, critical": next((index for index, is_critical in alarms if is_critical), None),
+    }
+
+
 def rlwatch(updates: list[dict]) -> dict[str, int | None]:
     suite = DetectorSuite(load_config(None))
-    first: dict[str, int | None] = {"rlwatch, warning or critical": None, "rlwatch, critical": None}
+    alarms = []
     for index, update in enumerate(updates):
         alerts = suite.check_step(
             index,
@@ -45,29 +53,17 @@ def rlwatch(updates: list[dict]) -> dict[str, int | None]:
             loss=update["loss/policy"],
             grad_norm=update["train/grad_norm"],
         )
-        for alert in alerts:
-            kinds = ["rlwatch, warning or critical"]
-            if alert.severity == "critical":
-                kinds.append("rlwatch, critical")
-            for kind in kinds:
-                if first[kind] is None:
-                    first[kind] = index
-    return first
+        alarms += [(index, alert.severity == "critical") for alert in alerts]
+    return first_alarms("rlwatch", alarms)
 
 
 def rldoctor(updates: list[dict]) -> dict[str, int | None]:
-    first: dict[str, int | None] = {"rldoctor, warning or critical": None, "rldoctor, critical": None}
     monitor = LiveMonitor(config={"algorithm": "grpo"}, check_every=5, on_finding=lambda finding: None)
+    alarms = []
     for index, update in enumerate(updates):
         metrics = {name: update[ours] for name, ours in DOCTOR.items() if update[ours] is not None}
-        for finding in monitor.log(metrics, step=index):
-            kinds = ["rldoctor, warning or critical"]
-            if finding.severity >= Severity.CRITICAL:
-                kinds.append("rldoctor, critical")
-            for kind in kinds:
-                if first[kind] is None:
-                    first[kind] = index
-    return first
+        alarms += [(index, finding.severity >= Severity.CRITICAL) for finding in monitor.log(metrics, step=index)]
+    return first_alarms("rldoctor", alarms)
 
 
 parser = argparse.ArgumentParser()
