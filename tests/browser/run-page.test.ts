@@ -1,5 +1,6 @@
 /** The page about the run, in a real browser: charts, live updates, comparisons. */
 import { expect, test } from "bun:test";
+import { overviewOf } from "../../actors/dashboard/overview.ts";
 import { chromiumPath } from "../../bench/chromium.ts";
 import { playedRow } from "../actors/metrics-sink/fake-run.ts";
 import { describeWhere } from "../needs.ts";
@@ -327,6 +328,31 @@ describeWhere(chromiumPath === null ? "no Chromium" : null, "the run's page", ()
       stage.run.metrics(7, { "total/updates": 7 });
       await stage.waitForText("#update", "7 of 120");
       stage.complaints = stage.complaints.filter((text) => !text.includes("502"));
+    },
+    LONG,
+  );
+
+  test(
+    "begins anew with a record that took the place of the one it showed",
+    async () => {
+      stage.run.metrics(3, { "train/entropy": 0.5, "total/updates": 3 });
+      stage.sink.flush();
+      const old = {
+        run: overviewOf(stage.store)!,
+        points: [["train/entropy", "learner", 90, 0.75]],
+        events: [],
+        episodes: [],
+      };
+      const body = `event: news\nid: 1.0.0\ndata: ${JSON.stringify(old)}\n\n`;
+      const answer = { contentType: "text/event-stream", body };
+      await stage.page.route("**/api/stream*", (route) => route.fulfill(answer), { times: 1 });
+      const again = Promise.withResolvers<void>();
+      let count = 0;
+      stage.page.on("framenavigated", () => ++count === 2 && again.resolve());
+      await stage.page.goto(stage.served.url);
+      await again.promise;
+      await stage.page.waitForSelector("#link[data-state=live]");
+      await stage.waitForText("#entropy-legend", "0.500");
     },
     LONG,
   );

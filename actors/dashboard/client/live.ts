@@ -83,6 +83,12 @@ function listenToKeys(): void {
   });
 }
 
+/** Whether a part of one cursor of the stream is below that part of the other. In one record, cursors only grow. */
+function isBefore(one: string, other: string): boolean {
+  const parts = other.split(".").map(Number);
+  return one.split(".").some((part, i) => Number(part) < parts[i]!);
+}
+
 function follow(cursor: string, take: (news: News) => void): void {
   let last = cursor;
   const stream = new EventSource(`api/stream?since=${cursor}`);
@@ -96,6 +102,8 @@ function follow(cursor: string, take: (news: News) => void): void {
     if (stream.readyState === EventSource.CLOSED) setTimeout(() => follow(last, take), AGAIN_MS);
   });
   stream.addEventListener("news", ({ data, lastEventId }) => {
+    // Another record under the same name began: all data on the page is of the old one.
+    if (isBefore(lastEventId, last)) location.reload();
     last = lastEventId;
     const news: News = JSON.parse(data);
     showRun(news.run);
