@@ -122,7 +122,7 @@ export function runActorLife(options: LifeOptions): ActorLife {
 /** The life of a process, on a real or a simulated machine. */
 export function live(options: LiveOptions): ActorLife {
   const { actorSettings, role, log, clock, uniform, meter, transport, listen } = options;
-  const { actor, run, token } = actorSettings;
+  const { actor, run, token, heartbeatMs } = actorSettings;
   let running: Running | null = null;
   let leaving = false;
 
@@ -179,7 +179,13 @@ export function live(options: LiveOptions): ActorLife {
     });
   }
 
+  let beatAtMs = clock.now();
+  let wokeAtMs = Number.NEGATIVE_INFINITY;
   function beat(): void {
+    const now = clock.now();
+    // A very late beat means that this process was suspended. Its computation had only the time since then.
+    if (now - beatAtMs > 10 * heartbeatMs) wokeAtMs = now;
+    beatAtMs = now;
     const doing = (running?.doing() ?? STARTING).slice(0, 200);
     supervisor.peer()?.tell({
       type: "heartbeat",
@@ -187,11 +193,11 @@ export function live(options: LiveOptions): ActorLife {
       doing,
       lastMessage: options.lastMessage(),
       rssBytes: options.rssBytes(),
-      workingMs: running?.workingMs?.() ?? 0,
+      workingMs: Math.min(running?.workingMs?.() ?? 0, now - wokeAtMs),
       load: meter.read(),
       weights: running?.weights?.() ?? null,
     });
-    clock.after(actorSettings.heartbeatMs, beat);
+    clock.after(heartbeatMs, beat);
   }
   beat();
 

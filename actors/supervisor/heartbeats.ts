@@ -47,18 +47,15 @@ export function watchHeartbeats<A extends Watched>(
 ): () => void {
   const { heartbeatMs, heartbeatDeadlineMs } = limits;
   let checkedAtMs = clock.now();
-  let wokeAtMs = Number.NEGATIVE_INFINITY;
   let cancel = clock.after(heartbeatMs, check);
   function check(): void {
     const now = clock.now();
-    // A late check means that this process was suspended: heartbeats wait to be read, and no actor was silent. The actors were
-    // suspended too, and their computations had only the time since then.
+    // A late check means that this process was suspended: heartbeats wait to be read, and no actor was silent.
     const wasSuspended = now - checkedAtMs > heartbeatMs + heartbeatDeadlineMs / 2;
     checkedAtMs = now;
-    if (wasSuspended) wokeAtMs = now;
     for (const actor of [...actors()]) {
       if (wasSuspended) actor.heardAtMs = now;
-      const fault = faultOf(actor, now, wokeAtMs, limits);
+      const fault = faultOf(actor, now, limits);
       if (fault !== null) faulty(actor, fault);
     }
     cancel = clock.after(heartbeatMs, check);
@@ -66,12 +63,7 @@ export function watchHeartbeats<A extends Watched>(
   return () => cancel();
 }
 
-function faultOf(
-  { heardAtMs, heartbeat }: Watched,
-  now: number,
-  wokeAtMs: number,
-  limits: HeartbeatLimits,
-): HeartbeatFault | null {
+function faultOf({ heardAtMs, heartbeat }: Watched, now: number, limits: HeartbeatLimits): HeartbeatFault | null {
   const { heartbeatDeadlineMs, startDeadlineMs = heartbeatDeadlineMs, progressDeadlineMs } = limits;
   const { doing, lastMessage } = stateOf(heartbeat);
   const at = `its last heartbeat said: ${doing}; the last message that it received: ${lastMessage || "none"}`;
@@ -81,7 +73,7 @@ function faultOf(
     const reason = `silent for ${Math.round(silentMs)} ms (limit ${silenceMsMax} ms), ${at}`;
     return { kind: "silent", ms: silentMs, reason };
   }
-  const workingMs = Math.min(heartbeat?.workingMs ?? 0, now - wokeAtMs);
+  const workingMs = heartbeat?.workingMs ?? 0;
   if (workingMs <= progressDeadlineMs) return null;
   const reason = `no result of its computation for ${Math.round(workingMs)} ms (limit ${progressDeadlineMs} ms), ${at}`;
   return { kind: "stuck", ms: workingMs, reason };

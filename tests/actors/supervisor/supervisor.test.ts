@@ -180,14 +180,9 @@ describe("a supervisor", () => {
     const peer = await processes[0]!.connect(transport, []);
     peer.tell(heartbeat);
     await settle();
-    clock.jump(60_001);
+    clock.jump(60_000);
     expect(events.of("silent", "a")).toEqual([]);
-    // Its computation was suspended too.
-    peer.tell({ ...heartbeat, workingMs: 60_001 } as Tell);
-    await settle();
-    clock.advance(1000);
-    expect(events.of("stuck", "a")).toEqual([]);
-    clock.advance(200);
+    clock.advance(1100);
     expect(events.of("silent", "a")).toHaveLength(1);
   });
 
