@@ -4,7 +4,6 @@
  */
 import { z } from "zod";
 import { EnvConfig, PromptConfig } from "./env.ts";
-import { formerKeyText } from "./former-keys.ts";
 import { HealthConfig } from "./health.ts";
 import { Keys } from "./keys.ts";
 import { merge, oneValue, valueAt } from "./layers.ts";
@@ -41,7 +40,7 @@ export const RunConfig = z.strictObject({
 export type RunConfig = z.infer<typeof RunConfig>;
 
 /** All keys with type, default and description. */
-export const runKeys = new Keys(RunConfig, formerKeyText);
+export const runKeys = new Keys(RunConfig);
 
 /** Keys whose values are never shown, logged or written to a run folder. */
 export const SECRETS: ReadonlySet<string> = new Set([

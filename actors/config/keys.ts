@@ -1,11 +1,13 @@
 /**
  * The keys of a schema as data: path, type, default, description. Help, suggestions, typed overrides and docs come from here,
- * so they cannot drift from the schema. Knows no particular key.
+ * so they cannot drift from the schema. Of single keys it knows only that some are former ones.
  */
 import { z } from "zod";
 import { didYouMean, nearest } from "../../envs/text/nearest.ts";
 import { parsedJson } from "../checkpoint/json.ts";
 import { ConfigError } from "./error.ts";
+import { formerKeyText } from "./former-keys.ts";
+import { isTree } from "./layers.ts";
 
 /** The part of JSON Schema that zod generates for our configs. */
 interface Node {
@@ -30,13 +32,10 @@ export interface Key {
 
 export class Keys {
   readonly #schema: z.ZodType;
-  readonly #formerKeyText: (path: string) => string | null;
   #read: { readonly root: Node; readonly leaves: readonly Key[] } | null = null;
 
-  /** @param formerKeyText  the error for a key of an earlier version; null if the path is none */
-  constructor(schema: z.ZodType, formerKeyText: (path: string) => string | null) {
+  constructor(schema: z.ZodType) {
     this.#schema = schema;
-    this.#formerKeyText = formerKeyText;
   }
 
   /** Every leaf, in the order of the schema. */
@@ -69,7 +68,7 @@ export class Keys {
 
   /** The error for a path that is no key. */
   unknown(path: string): string {
-    const former = this.#formerKeyText(path);
+    const former = formerKeyText(path);
     if (former !== null) return former;
     const near = this.nearest(path);
     // A name with a dot in it, which only a flag may have.
@@ -158,6 +157,6 @@ function typed(node: Node, text: string): unknown {
   if (allowed.includes("string")) return text;
   const value = parsedJson(text);
   if (allowed.includes("array") && Array.isArray(value)) return value;
-  if (allowed.includes("object") && typeof value === "object" && value !== null && !Array.isArray(value)) return value;
+  if (allowed.includes("object") && isTree(value)) return value;
   return undefined;
 }
