@@ -2,7 +2,7 @@
 
 import type { Clock } from "../clock.ts";
 import type { ActorSettings } from "../process/settings.ts";
-import type { Role, Tell } from "../protocol.ts";
+import type { ActorView, Role, Tell } from "../protocol.ts";
 import type { Transport } from "../transport/transport.ts";
 import type { HeartbeatLimits } from "./heartbeats.ts";
 import type { Exit, Spawner } from "./spawner.ts";
@@ -19,25 +19,15 @@ export interface ChildSpec {
   readonly endsRun?: boolean;
 }
 
+type LastReport = Pick<ActorView, "doing" | "lastMessage">;
+
 export type SupervisorEvent =
   | { readonly kind: "started"; readonly child: string; readonly pid: number }
   | { readonly kind: "ready"; readonly child: string; readonly url: string }
   | ({ readonly kind: "exited"; readonly child: string; readonly pid: number; readonly asked: boolean } & Exit)
   | { readonly kind: "restarted"; readonly child: string; readonly pid: number; readonly restarts: number }
-  | {
-      readonly kind: "silent";
-      readonly child: string;
-      readonly silentMs: number;
-      readonly doing: string;
-      readonly lastMessage: string;
-    }
-  | {
-      readonly kind: "stuck";
-      readonly child: string;
-      readonly workingMs: number;
-      readonly doing: string;
-      readonly lastMessage: string;
-    }
+  | ({ readonly kind: "silent"; readonly child: string; readonly silentMs: number } & LastReport)
+  | ({ readonly kind: "stuck"; readonly child: string; readonly workingMs: number } & LastReport)
   | { readonly kind: "startFailed"; readonly child: string; readonly reason: string }
   | { readonly kind: "gaveUp"; readonly child: string; readonly reason: string }
   | { readonly kind: "open"; readonly child: "gate"; readonly address: string; readonly tokenFile: string | null }
