@@ -2,6 +2,7 @@
 
 import { passCurve } from "../../envs/analysis/pass-at-k.ts";
 import { repetition, rewardSpread } from "../../model/health/diagnostics.ts";
+import { mean } from "../../model/statistics.ts";
 import { rawReward, type Trajectory, writtenTokens } from "../../model/trajectory.ts";
 import { type MetricName, type MetricValues, metric, partName } from "../metrics/metrics.ts";
 import type { FinishedTicket, PlayedTicket } from "../play/finished-ticket.ts";
@@ -41,26 +42,25 @@ const spreadOf = (played: readonly PlayedTicket[]): number | null =>
 
 function numbersOf(purpose: Ticket["purpose"], played: readonly PlayedTicket[], thinkEnd: number | null): MetricValues {
   const outcomes = played.map(({ outcome }) => outcome);
-  const mean = (of: (outcome: PlayedOutcome) => number) =>
-    outcomes.reduce((sum, outcome) => sum + of(outcome), 0) / outcomes.length;
+  const meanOf = (of: (outcome: PlayedOutcome) => number) => mean(outcomes.map(of));
   const turns = outcomes.flatMap((outcome) => outcome.turns);
   const share = (of: (turn: (typeof turns)[number]) => boolean) => turns.filter(of).length / turns.length;
   const common = {
-    success: mean(({ success }) => Number(success)),
-    reward_mean: mean(({ trajectory }) => rawReward(trajectory)),
-    turns: mean((outcome) => outcome.turns.length),
-    actions: mean((outcome) => outcome.turns.reduce((sum, { actions }) => sum + actions.length, 0)),
+    success: meanOf(({ success }) => Number(success)),
+    reward_mean: meanOf(({ trajectory }) => rawReward(trajectory)),
+    turns: meanOf((outcome) => outcome.turns.length),
+    actions: meanOf((outcome) => outcome.turns.reduce((sum, { actions }) => sum + actions.length, 0)),
     format_errors: share(({ wellFormed }) => !wellFormed),
   };
   const boards = [...Map.groupBy(played, ({ ticket }) => ticket.group).values()];
   const solved = boards.map((tries) => tries.filter(({ outcome }) => outcome.success).length);
   if (purpose === "validate") return { ...prefixed("validate", common), ...passes(solved, played.length) };
-  const stops = STOP_REASONS.map((stop) => [`stop_${stop}`, mean((outcome) => Number(outcome.stop === stop))]);
+  const stops = STOP_REASONS.map((stop) => [`stop_${stop}`, meanOf((outcome) => Number(outcome.stop === stop))]);
   return prefixed("train", {
     ...common,
-    penalty_mean: mean((outcome) => outcome.turns.reduce((sum, { penalty }) => sum + penalty, 0)),
-    reply_tokens: mean(({ trajectory }) => writtenTokens(trajectory)),
-    ...(thinkEnd === null ? {} : { think_tokens: mean(({ trajectory }) => thinkTokens(trajectory, thinkEnd)) }),
+    penalty_mean: meanOf((outcome) => outcome.turns.reduce((sum, { penalty }) => sum + penalty, 0)),
+    reply_tokens: meanOf(({ trajectory }) => writtenTokens(trajectory)),
+    ...(thinkEnd === null ? {} : { think_tokens: meanOf(({ trajectory }) => thinkTokens(trajectory, thinkEnd)) }),
     effective: share(({ effective }) => effective),
     valid: share(({ valid }) => valid),
     thinking_rate: share(({ reply }) => THOUGHT.test(reply)),
@@ -68,7 +68,7 @@ function numbersOf(purpose: Ticket["purpose"], played: readonly PlayedTicket[], 
     ...likelihoodOf(outcomes),
     cut_replies: share(({ cut }) => cut),
     overflowed_turns: share(({ dropped }) => dropped > 0),
-    contexts: mean(({ trajectory }) => trajectory.contexts.length),
+    contexts: meanOf(({ trajectory }) => trajectory.contexts.length),
     groups: boards.length,
     pass_at_group: solved.filter((count) => count > 0).length / boards.length,
     ...Object.fromEntries(stops),
@@ -97,7 +97,7 @@ function repetitionOf(outcomes: readonly PlayedOutcome[]): Record<string, number
       ),
     )
     .filter((share) => share !== null);
-  return shares.length === 0 ? {} : { repetition: shares.reduce((sum, share) => sum + share, 0) / shares.length };
+  return shares.length === 0 ? {} : { repetition: mean(shares) };
 }
 
 /** Mean log-probability of the written tokens of solved episodes; empty if none is solved. */
