@@ -187,7 +187,8 @@ export function measuredOf(values: Pick<MetricValues, (typeof MEASURED)[number]>
     mutualInformation: values["collapse/mi_estimate"],
     likelihood: values["train/solved_log_prob"],
     validity: formatErrors === undefined ? undefined : 1 - formatErrors,
+    groupsKept: values["train/kept_groups"],
   };
   const known = Object.entries(given).filter(([, value]) => value !== undefined);
-  return { success, groupsKept: values["train/kept_groups"] ?? 0, ...Object.fromEntries(known) };
+  return { success, ...Object.fromEntries(known) };
 }

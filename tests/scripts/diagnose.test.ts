@@ -77,6 +77,14 @@ test("judges a validation after its update, also where the next one measured not
   expect(out).toMatch(/RAGEN-2 would have stopped it at update 16: low_validation_success: /);
 });
 
+test("takes a share of kept groups that was not recorded for unknown, not for 0", async () => {
+  const path = record("unkept", () => 1);
+  using db = new Database(join(path, "run.sqlite"));
+  db.run("DELETE FROM metrics WHERE name = 'train/kept_groups'");
+  const { out } = await commandHere(["diagnose", path]);
+  expect(out).toBe(`${path}: healthy after 40 updates\n  healthy all the time\n`);
+});
+
 test("leaves out updates before a roll-back that were not repeated yet", async () => {
   const back = record("back", (update) => Math.max(0, 1 - update / 30));
   const store = new Store({ path: join(back, "run.sqlite"), durability: "normal", wallClock: () => 2000 });
