@@ -60,7 +60,12 @@ export function readBpe(json: unknown, settings: object, vocabulary: number, fil
   checkPieces(parsed.data, vocabulary, refuse);
   // The cleanup of spaces is for words of WordPiece: it would change what a policy wrote, "a , b" into "a, b".
   const options = { ...settings, clean_up_tokenization_spaces: false };
-  const tokenizer = started(withoutLeadingSpace(json as { model: object }, refuse), options, refuse);
+  // The library needs these parts, which older files lack.
+  const whole = { post_processor: null, added_tokens: [], ...withoutLeadingSpace(json as object, refuse) };
+  const tokenizer = tried(
+    () => new Tokenizer({ ...whole, model: { ...(json as { model: object }).model, type: "BPE" } }, options),
+    refuse,
+  );
   const specials = new Map(added.filter(({ special }) => special).map(({ id, content }) => [id, content]));
   const bpe: Bpe = {
     digest: createHash("sha256")
@@ -74,15 +79,14 @@ export function readBpe(json: unknown, settings: object, vocabulary: number, fil
     // The library refuses an empty list.
     decode: (ids) => (ids.length === 0 ? "" : tokenizer.decode([...ids], { skip_special_tokens: true })),
   };
-  const told = bpe.decode(bpe.encode(PROBE));
+  const told = tried(() => bpe.decode(bpe.encode(PROBE)), refuse);
   return told === PROBE ? bpe : refuse(`it encodes ${JSON.stringify(PROBE)} as ${JSON.stringify(told)}; ${SUPPORTED}`);
 }
 
-function started(json: { model: object }, settings: object, refuse: (why: string) => never): Tokenizer {
-  // The library needs these parts, which older files lack.
-  const whole = { post_processor: null, added_tokens: [], ...json, model: { ...json.model, type: "BPE" } };
+/** Refuses with the library's error. */
+function tried<T>(make: () => T, refuse: (why: string) => never): T {
   try {
-    return new Tokenizer(whole, settings);
+    return make();
   } catch (error) {
     return refuse((error as Error).message);
   }
@@ -92,7 +96,7 @@ function started(json: { model: object }, settings: object, refuse: (why: string
  * @returns tokenizer.json without the parts that add a space before a text and remove it again. Refuses a tokenizer whose space
  * cannot be left out.
  */
-function withoutLeadingSpace(json: { model: object }, refuse: (why: string) => never): { model: object } {
+function withoutLeadingSpace(json: object, refuse: (why: string) => never): object {
   const reviver = (_: string, part: { type?: string; prepend_scheme?: string; add_prefix_space?: boolean } | null) => {
     const always = part?.type === "Metaspace" && (part.prepend_scheme ?? "always") === "always";
     if (part?.type === "Prepend" || (always && part.add_prefix_space !== false))

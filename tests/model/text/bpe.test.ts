@@ -30,6 +30,7 @@ test.each<[string, object, string]>([
     'as " A b,  c\\né 🙂"; only byte-level BPE',
   ],
   ["an unknown part", { normalizer: { type: "Nmt" } }, "Unknown Normalizer type: Nmt"],
+  ["a part that breaks", { post_processor: { type: "TemplateProcessing" } }, "undefined is not an object"],
 ])("a tokenizer with %s is refused in one line", (_, parts, why) => {
   const read = () => readBpe({ ...json, ...parts }, {}, 512, "DIR/tokenizer.json");
   expect(read).toThrow(/^cannot use DIR\/tokenizer.json: .+$/);
