@@ -79,7 +79,7 @@ async function passOn(stream: ReadableStream<Uint8Array>) {
     line = lines.pop()!;
     for (const text of lines.map((text) => Bun.stripANSI(text))) {
       const lack = /^\(skip\) .*\(skipped: (.+?)\)(?: > |$)/.exec(text)?.[1];
-      if (lack !== undefined) lacking.set(lack, (lacking.get(lack) ?? new Set()).add(text));
+      if (lack !== undefined) lacking.getOrInsert(lack, new Set()).add(text);
       const [, count, what] = /^ *(\d+) (pass|fail|skip)$/.exec(text) ?? [];
       if (what !== undefined) counts.set(what, Number(count));
     }

@@ -20,9 +20,7 @@ export class Memory {
 
   sample(actor: string, atMs: number, bytes: number): void {
     if (bytes === 0) return;
-    const samples = this.#samples.get(actor) ?? [];
-    samples.push({ atMs, bytes });
-    this.#samples.set(actor, samples);
+    this.#samples.getOrInsert(actor, []).push({ atMs, bytes });
   }
 
   report(): MemoryUse[] {

@@ -152,8 +152,7 @@ class LogBuilder {
       this.#notFinite++;
       return;
     }
-    const known = this.#steps.get(step) ?? new Map<string, number>();
-    this.#steps.set(step, known.set(name, value));
+    this.#steps.getOrInsertComputed(step, () => new Map()).set(name, value);
   }
 
   /** Leaves out text that is no number. */

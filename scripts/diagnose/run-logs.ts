@@ -94,9 +94,7 @@ export function valuesByUpdate(curves: readonly Series[]): Map<number, MetricVal
   const byUpdate = new Map<number, Partial<Record<MetricName, number>>>();
   for (const { name, steps, values } of curves) {
     steps.forEach((step, i) => {
-      const one = byUpdate.get(step) ?? {};
-      one[name as MetricName] = values[i]!;
-      byUpdate.set(step, one);
+      byUpdate.getOrInsert(step, {})[name as MetricName] = values[i]!;
     });
   }
   return byUpdate;
@@ -115,8 +113,7 @@ function ofRows(rows: Iterable<Readonly<Record<string, unknown>>>): RunLog[] {
   const logs = new Map<string, RunLog & { readonly updates: { update: number; values: MetricValues }[] }>();
   for (const row of rows) {
     const run = String(row["run"]);
-    const log = logs.get(run) ?? { run, env: String(row["env"]), seed: Number(row["seed"]), updates: [] };
-    logs.set(run, log);
+    const log = logs.getOrInsert(run, { run, env: String(row["env"]), seed: Number(row["seed"]), updates: [] });
     // Another program that wrote the file again may have put NaN for what was not measured.
     const measured = METRICS.map((name) => [name, row[name]] as const).filter(([, value]) => Number.isFinite(value));
     const values: MetricValues = Object.fromEntries(measured);

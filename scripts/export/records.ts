@@ -41,21 +41,17 @@ export function exportTensorboard({ folder, out }: RecordsExport): Promise<Count
 /** A file with one chat a line: `{"messages": [{role, content} …], env, reward, success, …}`. */
 export function exportChats({ folder, out, episodes }: RecordsExport): Promise<Counts> {
   const config = withLocalModules(readRunConfig(folder));
-  const envs = new Map<string, { tag: ReturnType<typeof tagOf>; rules: ReturnType<typeof episodeRules> }>();
   const envOf = (name: string) => {
-    const known = envs.get(name);
-    if (known !== undefined) return known;
     const tag = tagOf(config, name);
-    const env = { tag, rules: episodeRules(config, name, tag) };
-    envs.set(name, env);
-    return env;
+    return { tag, rules: episodeRules(config, name, tag) };
   };
+  const envs = new Map<string, ReturnType<typeof envOf>>();
   return reading(folder, out, episodes, (run, pending) => {
     const file = new TextFile(pending);
     const counts = { episodes: 0, chats: 0 };
     for (const { summary, row } of run.episodes({ ...episodes, failed: false })) {
       if (!("trajectory" in row.outcome)) continue;
-      const { tag, rules } = envOf(summary.env);
+      const { tag, rules } = envs.getOrInsertComputed(summary.env, envOf);
       counts.episodes++;
       for (const messages of chatsOf(row.outcome, tag, config, { ...rules, ...limitOf(row.ticket) })) {
         file.write(`${JSON.stringify({ messages, ...common(summary) })}\n`);
