@@ -11,7 +11,17 @@ const FILE_BYTES_MAX = 1 << 18;
  * @throws {Error} of the system, if the file cannot be read
  */
 export function readLayer(file: string): Layer {
-  const bytes = Buffer.alloc(FILE_BYTES_MAX + 1);
+  const text = readAtMost(file, FILE_BYTES_MAX);
+  if (text === null)
+    throw new ConfigError(
+      `${file}: a config has at most ${FILE_BYTES_MAX / 2 ** 10} KiB, and this file has more; name another file`,
+    );
+  return parseLayer(text, file);
+}
+
+/** The text of a file, which may be a pipe or have no end; null if it has more bytes. @throws {Error} of the system */
+export function readAtMost(file: string, bytesMax: number): string | null {
+  const bytes = Buffer.alloc(bytesMax + 1);
   const opened = openSync(file, "r");
   let length = 0;
   try {
@@ -23,9 +33,5 @@ export function readLayer(file: string): Layer {
   } finally {
     closeSync(opened);
   }
-  if (length > FILE_BYTES_MAX)
-    throw new ConfigError(
-      `${file}: a config has at most ${FILE_BYTES_MAX / 2 ** 10} KiB, and this file has more; name another file`,
-    );
-  return parseLayer(bytes.toString("utf8", 0, length), file);
+  return length > bytesMax ? null : bytes.toString("utf8", 0, length);
 }

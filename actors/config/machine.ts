@@ -1,9 +1,15 @@
 /** Sections `engine`, `metrics`, `supervisor`, `join` and `transport`: where and how a run computes. Shapes and defaults only. */
 import { z } from "zod";
 import { LEVELS } from "../log.ts";
+import { fitsHeader } from "../transport/token.ts";
 import { nonnegativeInt, positiveInt } from "./kinds.ts";
 
-const Token = z.string().min(16).nullable().default(null);
+const Token = z
+  .string()
+  .min(16)
+  .refine(fitsHeader, "takes letters, digits and signs of ASCII in one line, because HTTP sends it")
+  .nullable()
+  .default(null);
 
 export const EngineConfig = z.strictObject({
   name: z

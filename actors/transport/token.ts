@@ -7,5 +7,8 @@ export function sameSecret(a: string, b: string): boolean {
   return timingSafeEqual(digest(a), digest(b));
 }
 
+/** True for printable ASCII without spaces around it: other texts do not pass through an HTTP header unchanged. */
+export const fitsHeader = (token: string): boolean => token === token.trim() && /^[ -~]+$/.test(token);
+
 /** Value of the Authorization header. */
 export const bearer = (token: string): string => `Bearer ${token}`.trim();

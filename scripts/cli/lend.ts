@@ -1,5 +1,4 @@
 /** What `bun run sampler` and `bun run env-server` share: the flags, the join, the orderly end. */
-import { readFileSync } from "node:fs";
 import type { ActorKind } from "../../actors/actor.ts";
 import type { RunConfig } from "../../actors/config/config.ts";
 import { messageOf } from "../../actors/errors.ts";
@@ -9,6 +8,7 @@ import { type ClientTls, readPem } from "../../actors/transport/tls.ts";
 import { type Flag, type FlagValues, UsageError } from "./options.ts";
 import { say, warn } from "./say.ts";
 import { onStopSignal } from "./stop-signals.ts";
+import { readToken, sendable } from "./token-file.ts";
 
 export const lendFlags = {
   join: { type: "text", value: "ADDRESS", text: "Address of the run's gate: ws://HOST:PORT, or wss:// for TLS" },
@@ -86,17 +86,10 @@ function tokenOf({ token, "token-file": file }: LendFlags): string {
   if (token !== undefined) {
     warn("other users can read --token in the process list; use --token-file FILE or BUNRAKU_TOKEN");
   }
-  const given = (token ?? (file === undefined ? process.env["BUNRAKU_TOKEN"] : read(file)) ?? "").trim();
+  const direct = token === undefined ? "BUNRAKU_TOKEN" : "--token";
+  const given = file === undefined ? sendable(token ?? process.env["BUNRAKU_TOKEN"] ?? "", direct) : readToken(file);
   if (given !== "") return given;
   throw new UsageError("the run's token is missing: give --token-file FILE, or set BUNRAKU_TOKEN in the environment");
-}
-
-function read(file: string): string {
-  try {
-    return readFileSync(file, "utf8");
-  } catch (error) {
-    throw new UsageError(`cannot read --token-file: ${messageOf(error)}`);
-  }
 }
 
 function tlsOf({ ca, cert, key }: LendFlags): ClientTls {

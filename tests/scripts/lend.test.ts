@@ -9,6 +9,8 @@ afterAll(removeTemporaryFolders);
 const folder = temporaryFolder();
 const token = join(folder, "token");
 writeFileSync(token, "a-token-of-this-test\n");
+const twoLines = join(folder, "two-lines");
+writeFileSync(twoLines, "a-token-of-this\ntest\n");
 const at = ["--join", "wss://127.0.0.1:1"];
 
 describe.each(["sampler", "env-server"])("bun run %s", (name) => {
@@ -21,8 +23,18 @@ describe.each(["sampler", "env-server"])("bun run %s", (name) => {
     ],
     ["give --token or --token-file, not both", [...at, "--token", "x", "--token-file", token], 2],
     [
-      `cannot read --token-file: ENOENT: no such file or directory, open '${folder}/none'`,
+      `cannot read --token-file ${folder}/none: ENOENT: no such file or directory, open '${folder}/none'; name a file with the token`,
       [...at, "--token-file", join(folder, "none")],
+      2,
+    ],
+    [
+      "--token: the token has a line break or characters beyond ASCII, which HTTP cannot send; use letters, digits and signs of one line",
+      [...at, "--token", "två-lines-are-not-one"],
+      2,
+    ],
+    [
+      `--token-file ${twoLines}: the token has a line break or characters beyond ASCII, which HTTP cannot send; use letters, digits and signs of one line`,
+      [...at, "--token-file", twoLines],
       2,
     ],
     ["--cert and --key need each other; give both, or neither", [...at, "--token-file", token, "--cert", token], 2],

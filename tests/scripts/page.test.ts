@@ -33,6 +33,14 @@ test("a token file that cannot be read is refused in one line with its name", as
   ]);
 });
 
+test("a token file without an end is refused", async () => {
+  const { code, err } = await commandHere(["page", temporaryFolder(), "--port", "0", "--token-file", "/dev/zero"]);
+  expect([code, err]).toEqual([
+    2,
+    "error: --token-file /dev/zero has more than the 4096 bytes that a token may have; name a file with the token\n",
+  ]);
+});
+
 test("a file is no folder of runs", async () => {
   const file = join(temporaryFolder(), "run.sqlite");
   writeFileSync(file, "");

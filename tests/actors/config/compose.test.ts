@@ -18,3 +18,10 @@ test.each(["ragen-v1", "ragen-v2"] as const)(
 test("compat strict leaves the layout as it is", () => {
   expect(layoutOf({ layout: "ragen-v2" }, { compat: "strict" })).toBe("ragen-v2");
 });
+
+test("a token that HTTP cannot send is refused", () => {
+  const withToken = (token: string) => composeRunConfig([{ source: "file", values: { join: { token } } }]).join.token;
+  expect(withToken("a token with spaces")).toBe("a token with spaces");
+  for (const token of ["with a line\nbreak in it", "jenseits von ASCII: ü", " a space before it"])
+    expect(() => withToken(token)).toThrow("join.token: takes letters, digits and signs of ASCII in one line");
+});
