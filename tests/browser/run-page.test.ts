@@ -319,6 +319,20 @@ describeWhere(chromiumPath === null ? "no Chromium" : null, "the run's page", ()
   );
 
   test(
+    "goes on without an episode that cannot be read",
+    async () => {
+      await stage.run.episodes([playedRow({ episode: "a" })]);
+      await stage.page.route("**/api/episodes/1?*", (route) =>
+        route.fulfill({ status: 500, json: { error: "no such token" } }),
+      );
+      await stage.open();
+      await stage.waitForText("#latest", "no such token");
+      stage.complaints = stage.complaints.filter((text) => !text.includes("500"));
+    },
+    LONG,
+  );
+
+  test(
     "asks again for a stream that was refused",
     async () => {
       await stage.page.route("**/api/stream*", (route) => route.fulfill({ status: 502 }), { times: 1 });

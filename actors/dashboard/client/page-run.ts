@@ -47,8 +47,13 @@ let latestAtMs = Number.NEGATIVE_INFINITY;
 async function showLatest([episode]: readonly EpisodeSummary[]): Promise<void> {
   if (episode === undefined || performance.now() - latestAtMs < LATEST_EVERY_MS) return;
   latestAtMs = performance.now();
-  const [played, play] = await Promise.all([read(`api/episodes/${episode.id}`), playing]);
-  byId("latest").replaceChildren(...detailOf(played, symbolsOf(play, episode.env)));
+  try {
+    const [played, play] = await Promise.all([read(`api/episodes/${episode.id}`), playing]);
+    byId("latest").replaceChildren(...detailOf(played, symbolsOf(play, episode.env)));
+  } catch (error) {
+    // For example, a resumed run has replaced it since.
+    byId("latest").replaceChildren(make("p", "empty", visible((error as Error).message)));
+  }
 }
 
 await start(
