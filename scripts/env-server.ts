@@ -1,7 +1,7 @@
 /** `bun run env-server`: lends an env server to a run on another machine. It connects to the run and needs no open port. */
 import { envServer } from "../actors/env-server/start.ts";
 import { lend, lendFlags } from "./cli/lend.ts";
-import { type Command, parseOptions } from "./cli/options.ts";
+import { type Command, parseOptions, UsageError } from "./cli/options.ts";
 
 export const command = {
   name: "env-server",
@@ -18,6 +18,7 @@ export const command = {
 export async function main(args: string[]): Promise<number> {
   const { flags } = parseOptions(command, args);
   const { episodes } = flags;
+  if (episodes === 0) throw new UsageError("--episodes takes 1 or more, got 0");
   return lend(envServer, flags, (config) => ({
     ...config,
     envServer: { ...config.envServer, ...(episodes ? { episodesMax: episodes } : {}) },

@@ -1,7 +1,7 @@
 /** `bun run sampler`: lends a sampler to a run on another machine. It may leave at any time; other samplers then play its tickets. */
 import { sampler } from "../actors/sampler/start.ts";
 import { lend, lendFlags } from "./cli/lend.ts";
-import { type Command, parseOptions } from "./cli/options.ts";
+import { type Command, parseOptions, UsageError } from "./cli/options.ts";
 
 export const command = {
   name: "sampler",
@@ -19,6 +19,8 @@ export const command = {
 export async function main(args: string[]): Promise<number> {
   const { flags } = parseOptions(command, args);
   const { slots, threads } = flags;
+  if (slots === 0) throw new UsageError("--slots takes 1 or more, got 0");
+  if (threads === 0) throw new UsageError("--threads takes 1 or more, got 0");
   return lend(sampler, flags, (config) => ({
     ...config,
     sampler: { ...config.sampler, ...(slots ? { slots } : {}), ...(threads ? { threads } : {}) },
