@@ -24,12 +24,21 @@ export function parseLayer(text: string, file: string): Layer {
   } catch (error) {
     throw new ConfigError(`${file}: not YAML: ${error instanceof Error ? error.message : error}`);
   }
+  if (documentsIn(text) > 1)
+    throw new ConfigError(`${file}: has ${documentsIn(text)} documents, which a line --- begins; keep one`);
   if (!isTree(values)) throw new ConfigError(`${file}: must be a mapping of sections, as "learner: {gamma: 1}"`);
   if (holdsItself(values))
     throw new ConfigError(`${file}: an anchor (&) contains its own alias (*); write the values out`);
   const twice = keyTwice(text);
   if (twice !== null) throw new ConfigError(`${file}: ${twice} is set twice; leave one out`);
   return { source: file, values };
+}
+
+/** Bun's parser makes a list of several documents. */
+function documentsIn(text: string): number {
+  const [head, ...others] = text.split(/^---(?=\s|$)/m);
+  // Before its first document a file may have comments (#) and directives (%).
+  return others.length + Number(/^\s*[^\s#%]/m.test(head!));
 }
 
 function holdsItself(value: unknown, within = new Set<unknown>(), seen = new Set<unknown>()): boolean {

@@ -1,7 +1,7 @@
-/** What a higher layer does to the lists of a lower one. */
+/** Layers of files, and what a higher layer does to the lists of a lower one. */
 import { describe, expect, test } from "bun:test";
 import { ConfigError } from "../../../actors/config/error.ts";
-import { merge, oneValue } from "../../../actors/config/layers.ts";
+import { merge, oneValue, parseLayer } from "../../../actors/config/layers.ts";
 
 const lower = { source: "file", values: { stages: [{ steps: 1 }, { steps: 2 }] } };
 
@@ -25,5 +25,24 @@ describe("a list", () => {
     expect(merge([lower, { source: "above", values: { stages: [{ epochs: 3 }] } }])).toEqual({
       stages: [{ epochs: 3 }],
     });
+  });
+});
+
+describe("a file", () => {
+  test.each([
+    ["seed: 1\n---\nactors: workers", 2],
+    ["seed: 1\n---\n", 2],
+    ["%YAML 1.2\n---\nseed: 1\n--- # two\nseed: 2\n---\nseed: 3", 3],
+  ])("%j has too many documents", (text, count) => {
+    const message = `mine.yaml: has ${count} documents, which a line --- begins; keep one`;
+    expect(() => parseLayer(text, "mine.yaml")).toThrow(new ConfigError(message));
+  });
+
+  test.each(["# mine\n---\nseed: 1\n", "seed: 1\n...\n"])("%j has one document", (text) => {
+    expect(parseLayer(text, "mine.yaml").values).toEqual({ seed: 1 });
+  });
+
+  test("may have such a line in a text", () => {
+    expect(parseLayer("a: |\n  ---\n  b\n", "mine.yaml").values).toEqual({ a: "---\nb\n" });
   });
 });
