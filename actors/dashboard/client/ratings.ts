@@ -49,7 +49,10 @@ export async function ratingForm({ summary, row }: EpisodeAnswer): Promise<HTMLE
     }
     save.disabled = false;
   });
-  await show();
+  // A damaged file of ratings does not hide the episode.
+  await show().catch((error: Error) => {
+    answer.textContent = visible(error.message);
+  });
   const box = make(
     "details",
     "rate",
@@ -59,7 +62,7 @@ export async function ratingForm({ summary, row }: EpisodeAnswer): Promise<HTMLE
     given,
     make("p", "note", download),
   );
-  box.open = given.childElementCount > 0;
+  box.open = given.childElementCount > 0 || answer.textContent !== "";
   return box;
 }
 
