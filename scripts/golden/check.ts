@@ -6,6 +6,7 @@
  * - Nothing is skipped: a vector that throws is one failed check, and the other vectors of its case still run.
  */
 import { z } from "zod";
+import { isTree } from "../../actors/config/layers.ts";
 import { messageOf, schemaFaults } from "../../actors/errors.ts";
 
 export interface Check {
@@ -23,6 +24,10 @@ export type Checks = Readonly<Record<string, (body: unknown, file: unknown) => C
 /** Vectors that `eachVector` checks one by one. */
 export const Vectors = z.array(z.unknown());
 export const Matrix = z.array(z.array(z.number()));
+
+/** Values row by row, as rows of this width. */
+export const matrixOf = (values: ArrayLike<number>, width: number): number[][] =>
+  Array.from({ length: values.length / width }, (_, row) => Array.from(values).slice(row * width, (row + 1) * width));
 
 /** The checks of one vector. A vector that throws is one failed check. */
 export function vectorChecks(name: string, run: () => Check[]): Check[] {
@@ -58,7 +63,7 @@ function same(expected: unknown, got: unknown, tolerance: number): boolean {
   if (Array.isArray(expected) && Array.isArray(got)) {
     return expected.length === got.length && expected.every((value, i) => same(value, got[i], tolerance));
   }
-  if (isRecord(expected) && isRecord(got)) {
+  if (isTree(expected) && isTree(got)) {
     const keys = Object.keys(expected);
     return (
       keys.length === Object.keys(got).length &&
@@ -66,10 +71,6 @@ function same(expected: unknown, got: unknown, tolerance: number): boolean {
     );
   }
   return Object.is(expected, got);
-}
-
-function isRecord(value: unknown): value is Record<string, unknown> {
-  return typeof value === "object" && value !== null && !Array.isArray(value);
 }
 
 /** One check per key of `expected`. */

@@ -11,7 +11,7 @@ import { overTokens, type Rows, whiten } from "../../model/learn/advantage/rows.
 import { type Aggregation, tokenWeights } from "../../model/learn/aggregation.ts";
 import { KL_ESTIMATORS, type KlEstimator } from "../../model/learn/kl.ts";
 import { klEstimate, policyLoss, valueLoss } from "../../model/learn/loss.ts";
-import { type Check, perKey, vectorChecks } from "./check.ts";
+import { type Check, matrixOf, perKey, vectorChecks } from "./check.ts";
 import { everyColumn, oncePerEpisode, turnsFromRewards } from "./ragen.ts";
 
 const unknown = (name: string): Check => ({ name, expected: "a vector this runner knows", got: "unknown" });
@@ -110,8 +110,6 @@ function lossCheck(over: "all" | "written", name: string, vector: unknown, { gae
 
 const flat = (rows: Matrix) => Float32Array.from(rows.flat());
 const rowsOf = (mask: Matrix): Rows => ({ width: mask[0]!.length, written: Uint8Array.from(mask.flat()) });
-const unflat = (values: ArrayLike<number>, width: number): Matrix =>
-  Array.from({ length: values.length / width }, (_, row) => Array.from(values).slice(row * width, (row + 1) * width));
 
 function biLevel({ rewards, values, mask, gamma, lam, high_level_gamma }: TokenVectors): Estimate {
   const rule: BiLevelGae = { gamma, lambda: lam, gammaTurn: high_level_gamma };
@@ -131,8 +129,8 @@ function tokenChecks(
 ): Check[] {
   const rows = rowsOf(vector.mask);
   const { advantages, returns } = run(vector);
-  const whitened = unflat(whiten(advantages, rows.written), rows.width);
-  const got: Record<string, unknown> = { returns: unflat(returns, rows.width), advantages_whitened: whitened };
+  const whitened = matrixOf(whiten(advantages, rows.written), rows.width);
+  const got: Record<string, unknown> = { returns: matrixOf(returns, rows.width), advantages_whitened: whitened };
   return keys
     .filter((key) => key === "returns" || key === "advantages_whitened")
     .map((key) => ({ name: `${name}: ${key}`, expected: vector[key as keyof TokenVectors], got: got[key] }));
@@ -146,7 +144,9 @@ function scoreChecks(name: string, vector: ScoreVectors): Check[] {
   const asked = norm_adv_by_std_in_grpo ? name : `${name}_no_std`;
   const got = estimate(asked, scores, rows, episode_ids ?? [...scores.keys()]);
   if (got === null) return [unknown(name)];
-  return [{ name, expected: advantages ?? advantage_per_row, got: advantages ? unflat(got, width) : Array.from(got) }];
+  return [
+    { name, expected: advantages ?? advantage_per_row, got: advantages ? matrixOf(got, width) : Array.from(got) },
+  ];
 }
 
 function estimate(name: string, scores: number[], rows: Rows, episodes: number[]): Float32Array | null {
@@ -206,7 +206,7 @@ function klCheck(name: string, expected: Matrix, { log_prob, old_log_prob }: Pol
   const estimator = KL_ESTIMATORS.find((one) => one === given) ?? KL_NAMES[given];
   if (estimator === undefined) return unknown(name);
   const got = tf.tidy(() => klEstimate(tf.tensor2d(log_prob), tf.tensor2d(old_log_prob), estimator).dataSync());
-  return { name, expected, got: unflat(got, expected[0]!.length) };
+  return { name, expected, got: matrixOf(got, expected[0]!.length) };
 }
 
 function valueChecks(name: string, vector: ValueVectors & Record<string, unknown>): Check[] {

@@ -7,9 +7,9 @@ import { SokobanConfig } from "../../../envs/sokoban/config.ts";
 import { SokobanGame } from "../../../envs/sokoban/game.ts";
 import { carvingSteps, generateBoard } from "../../../envs/sokoban/generate.ts";
 import { renderGrid } from "../../../envs/sokoban/render.ts";
-import { type Board, boardOf, PLAYER } from "../../../envs/sokoban/rules.ts";
+import { boardOf, PLAYER } from "../../../envs/sokoban/rules.ts";
 import { shortestPath } from "../../../envs/sokoban/solve.ts";
-import { type Check, eachVector, Matrix, Vectors } from "../check.ts";
+import { type Check, eachVector, Matrix, matrixOf, Vectors } from "../check.ts";
 
 const Seed = z.uint32();
 
@@ -72,18 +72,14 @@ export function seededBoards(body: unknown): Check[] {
     const player = board.state.indexOf(PLAYER);
     return [
       { name: at("observation"), expected: vector.observation, got: renderGrid(board, config.gridLookup) },
-      { name: at("room_fixed"), expected: vector.room_fixed, got: matrix(board, board.fixed) },
-      { name: at("room_state"), expected: vector.room_state, got: matrix(board, board.state) },
+      { name: at("room_fixed"), expected: vector.room_fixed, got: matrixOf(board.fixed, board.cols) },
+      { name: at("room_state"), expected: vector.room_state, got: matrixOf(board.state, board.cols) },
       { name: at("player"), expected: vector.player, got: [Math.floor(player / board.cols), player % board.cols] },
       { name: at("solution"), expected: vector.bfs_shortest_actions, got: shortestPath(board)?.map((a) => a + 1) },
       { name: at("reseed"), expected: vector.hash_reseed_used, got: reseeds > 0 },
       { name: at("num_gen_steps"), expected: vector.num_gen_steps, got: carvingSteps(board.rows, board.cols) },
     ];
   });
-}
-
-function matrix(board: Board, cells: Uint8Array): number[][] {
-  return Array.from({ length: board.rows }, (_, row) => [...cells.slice(row * board.cols, (row + 1) * board.cols)]);
 }
 
 const Layers = z.object({ room_fixed: Matrix, room_state: Matrix });

@@ -5,7 +5,7 @@ import { solveCube, TURNS, turns } from "../../../envs/rubik/cube.ts";
 import { RubikConfig, RubikGame } from "../../../envs/rubik/game.ts";
 import { parsePlacement } from "../../../envs/sudoku/action.ts";
 import { SudokuConfig, SudokuGame } from "../../../envs/sudoku/game.ts";
-import { type Check, eachVector, Matrix, Vectors, vectorChecks } from "../check.ts";
+import { type Check, eachVector, Matrix, matrixOf, Vectors, vectorChecks } from "../check.ts";
 
 const Slide = z.object({ grid: Matrix, action: z.number() }).loose();
 const X3 = z.object({
@@ -88,11 +88,9 @@ export function sudoku(body: unknown): Check[] {
   const { seed, initial_grid, solution, first_observation, trace, parse } = X5.parse(body);
   const size = initial_grid.length;
   const game = new SudokuGame(sudokuConfig(initial_grid, first_observation), { layout: seed, dynamics: seed });
-  const rows = (cells: readonly number[]) =>
-    Array.from({ length: size }, (_, row) => cells.slice(row * size, (row + 1) * size));
   return [
-    { name: "initial_grid", expected: initial_grid, got: rows(game.puzzle.initial) },
-    { name: "solution", expected: solution, got: rows(game.puzzle.solution) },
+    { name: "initial_grid", expected: initial_grid, got: matrixOf(game.puzzle.initial, size) },
+    { name: "solution", expected: solution, got: matrixOf(game.puzzle.solution, size) },
     { name: "first_observation", expected: first_observation, got: game.render() },
     ...trace.map((expected, i) => {
       const { reward, done, valid } = game.act(expected.action);
