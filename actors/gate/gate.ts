@@ -17,7 +17,7 @@
 import type { Server, ServerWebSocket } from "bun";
 import type { Clock } from "../clock.ts";
 import { describeError } from "../errors.ts";
-import { httpOf, isBroker } from "../transport/address.ts";
+import { httpOf, isBroker, noProxyHere } from "../transport/address.ts";
 import { reportSeldom } from "../transport/refusals.ts";
 import { PING, type SilenceWatch, watchSilence } from "../transport/silence.ts";
 import { GUEST_HEADER } from "../transport/socket.ts";
@@ -201,7 +201,8 @@ export class Gate {
     if (learner === null) return new Response("there is no learner now\n", { status: 503 });
     const headers = { Authorization: bearer(this.#options.actorsToken) };
     try {
-      const answer = await fetch(new URL(`${path}/file`, httpOf(learner)), { headers });
+      const file = new URL(`${path}/file`, httpOf(learner));
+      const answer = await fetch(file, { headers, ...noProxyHere(file) });
       if (!answer.ok) return new Response(await answer.text(), { status: answer.status });
       return serveFile((await answer.json()) as ServedFile, request);
     } catch (error) {

@@ -16,6 +16,7 @@ import { describeError, messageOf, schemaFaults } from "../errors.ts";
 import { makeLog } from "../log.ts";
 import { withLocalModules } from "../play/env-modules.ts";
 import { PROTOCOL_VERSION, type Tell } from "../protocol.ts";
+import { noProxyHere } from "../transport/address.ts";
 import { offering } from "../transport/offer.ts";
 import { parseAddress } from "../transport/socket-wire.ts";
 import type { ClientTls } from "../transport/tls.ts";
@@ -166,7 +167,7 @@ async function joinSettings(
 }
 
 async function askGate(url: string, token: string, tls: ClientTls): Promise<JoinSettings> {
-  const init = { headers: { Authorization: bearer(token) }, redirect: "error", tls } as const;
+  const init = { headers: { Authorization: bearer(token) }, redirect: "error", tls, ...noProxyHere(url) } as const;
   const answer = await fetch(url, { ...init, signal: AbortSignal.timeout(10_000) }).catch((error: unknown) => {
     const text = describeError(error);
     throw /certificate|TLS|SSL/i.test(text)

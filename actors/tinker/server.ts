@@ -14,7 +14,7 @@ import { parsedJson } from "../checkpoint/json.ts";
 import type { Clock } from "../clock.ts";
 import type { RunConfig } from "../config/config.ts";
 import { RunError } from "../errors.ts";
-import { isLoopback } from "../transport/address.ts";
+import { noProxyHere } from "../transport/address.ts";
 import { boundedText } from "../transport/bounded-text.ts";
 
 export interface ServerPorts {
@@ -72,12 +72,10 @@ const Future = z.object({ request_id: z.string() });
 
 export class ModelServer {
   readonly #options: ServerOptions;
-  readonly #isLocal: boolean;
   readonly #abort = new AbortController();
 
   constructor(options: ServerOptions) {
     this.#options = options;
-    this.#isLocal = isLoopback(new URL(options.url).hostname);
   }
 
   get url(): string {
@@ -157,8 +155,7 @@ export class ModelServer {
         method: body === null ? "GET" : "POST",
         ...(body === null ? {} : { body: JSON.stringify(body), headers: { "content-type": "application/json" } }),
         redirect: "manual",
-        // Otherwise Bun sends requests to this machine through HTTP_PROXY. Bun's types do not list `false`.
-        ...(this.#isLocal ? { proxy: false as never } : {}),
+        ...noProxyHere(this.url),
         signal: AbortSignal.any([late.signal, this.#abort.signal]),
       });
       const text = await boundedText(response, ANSWER_BYTES_MAX, tooLarge);

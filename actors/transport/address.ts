@@ -8,6 +8,10 @@
 export const isLoopback = (host: string): boolean =>
   ["localhost", "::1", "[::1]"].includes(host) || /^127(\.\d{1,3}){3}$/.test(host);
 
+/** For `fetch`: otherwise Bun sends requests to this machine through HTTP_PROXY. Bun's types do not list `false`. */
+export const noProxyHere = (url: string | URL): { proxy?: never } =>
+  isLoopback(new URL(url).hostname) ? { proxy: false as never } : {};
+
 /** Any free port of this machine. */
 export const ANY_PORT = "ws://127.0.0.1:0";
 

@@ -1,6 +1,7 @@
 /** Downloads a version from a URL of the run and hashes it on the way. After a broken connection the download continues where it broke. */
 import { type Clock, realClock } from "../clock.ts";
 import { describeError } from "../errors.ts";
+import { noProxyHere } from "../transport/address.ts";
 import type { ClientTls } from "../transport/tls.ts";
 import { bearer } from "../transport/token.ts";
 import { decodeHalf } from "./half.ts";
@@ -18,7 +19,7 @@ export interface Download {
 
 /** @param tls  for https:// addresses */
 export const downloading = (tls: ClientTls = {}): Download => ({
-  fetch: (url, init) => fetch(url, { ...init, tls }),
+  fetch: (url, init) => fetch(url, { ...init, ...noProxyHere(url), tls }),
   clock: realClock,
   silenceMsMax: 10_000,
   failuresMax: 4,

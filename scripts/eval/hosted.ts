@@ -18,7 +18,7 @@ import {
   tooSmallBudgets,
 } from "../../actors/play/envs-of-run.ts";
 import { ModelCard, type ServedCard } from "../../actors/policy/served-card.ts";
-import { isLoopback } from "../../actors/transport/address.ts";
+import { isLoopback, noProxyHere } from "../../actors/transport/address.ts";
 import { checkData } from "../../library/check-run.ts";
 import { checkBoards } from "../../library/policy.ts";
 import { type Flag, type FlagValues, type Override, UsageError } from "../cli/options.ts";
@@ -86,7 +86,8 @@ export async function hostedResults(
   const provider = PROVIDERS[providerName!]!;
   const baseUrl = addressOf(provider, flags["base-url"]);
   const key = keyOf(provider, baseUrl, flags);
-  const server = { provider, model: model!, baseUrl, key, fetch: (url: string, init: RequestInit) => fetch(url, init) };
+  const ask = (url: string, init: RequestInit) => fetch(url, { ...init, ...noProxyHere(url) });
+  const server = { provider, model: model!, baseUrl, key, fetch: ask };
   const card = baseUrl === provider.baseUrl ? null : await readServedCard(server);
   const config = hostedConfig(flags, overrides, card);
   const { episodes, firstSeed: seed, groupSize: samples } = config.validate;

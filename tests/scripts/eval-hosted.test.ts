@@ -59,7 +59,8 @@ const evaluate = (...args: string[]) =>
   command(
     ["eval", "--env", "Bandit", "--policy", "openai:tiny", "--base-url", `${server.url.origin}/v1`, ...args],
     undefined,
-    { MY_KEY: KEY, OPENAI_API_KEY: "sk-of-another-server" },
+    // Nothing is at the proxy: requests to this machine go past it.
+    { MY_KEY: KEY, OPENAI_API_KEY: "sk-of-another-server", HTTP_PROXY: "http://127.0.0.1:1" },
   );
 
 test("plays the env's own prompts, counts tokens and money, and keeps to the concurrency", async () => {

@@ -13,6 +13,8 @@ import { SocketTransport } from "../../../actors/transport/socket.ts";
 import type { ClientTls } from "../../../actors/transport/tls.ts";
 import { bearer } from "../../../actors/transport/token.ts";
 import type { Handler, Peer, Problem } from "../../../actors/transport/transport.ts";
+import { download, downloading } from "../../../actors/weights/download.ts";
+import { behindProxy } from "../../behind-proxy.ts";
 import { figure } from "../../figure.ts";
 import { removeTemporaryFolders, temporaryFolder } from "../../scripts/temporary.ts";
 import { FakeClock } from "../fake-clock.ts";
@@ -185,6 +187,14 @@ describe("through the gate", () => {
     expect((await fetch(`${http}/weights/supervisor`, noSampler)).status).toBe(403);
     // Where it lies is no business of a guest.
     expect((await fetch(`${http}/weights/3/file`, { headers })).status).toBe(404);
+  });
+
+  test("weights of this machine go past the proxy that the environment names", async () => {
+    const { http } = await stage();
+    await behindProxy(async () => {
+      const { bytes } = await download(`${http}/weights/3`, 10, SAMPLER, downloading());
+      expect(Buffer.from(bytes).toString()).toBe("0123456789");
+    });
   });
 
   test("no guest takes the name of an actor, or says hello under another name than the gate knows", async () => {

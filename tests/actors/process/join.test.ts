@@ -3,6 +3,7 @@ import { expect, test } from "bun:test";
 import type { RunConfig } from "../../../actors/config/config.ts";
 import { envServer } from "../../../actors/env-server/start.ts";
 import { join } from "../../../actors/process/join.ts";
+import { behindProxy } from "../../behind-proxy.ts";
 
 test.each([
   ["a page", () => new Response("<!doctype html><p>hello")],
@@ -22,6 +23,16 @@ test.each([
     `cannot join ws://127.0.0.1:${server.port}: the answer is not that of a Bunraku run`,
   );
   expect(said).toEqual([]);
+});
+
+test("a run on this machine is asked past the proxy that the environment names", async () => {
+  using server = Bun.serve({ hostname: "127.0.0.1", port: 0, fetch: () => new Response("a page") });
+  const address = `ws://127.0.0.1:${server.port}`;
+  const patience = { patienceMs: 0, adapt: (config: RunConfig) => config, say() {} };
+  await behindProxy(async () => {
+    const joined = join(envServer, { address, token: "a token of this test", tls: {}, ...patience });
+    await expect(joined).rejects.toThrow("the answer is not that of a Bunraku run");
+  });
 });
 
 test.each([
