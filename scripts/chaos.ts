@@ -2,14 +2,14 @@
  * `bun run chaos`: starts a real training run, kills its processes at seeded moments, and checks the run's promises. Exit code 0 only if
  * no episode was lost or trained twice, no update mixed policy versions, no process or file was left behind, and every actor recovered.
  */
-import { existsSync, mkdtempSync, rmSync } from "node:fs";
-import { tmpdir } from "node:os";
+import { existsSync, rmSync } from "node:fs";
 import { basename, join } from "node:path";
 import { HEARTBEAT_DEADLINE_MS } from "./chaos/chaos-run.ts";
 import { KINDS } from "./chaos/faults.ts";
 import { type ChaosResult, injectFaults, type Percentiles } from "./chaos/inject.ts";
 import { inspect, type Violations } from "./chaos/inspect.ts";
 import { RemoteGuests } from "./chaos/remote-guests.ts";
+import { makeTemporaryFolder } from "./cli/make-folder.ts";
 import { type Command, parseOptions, UsageError } from "./cli/options.ts";
 
 export const command = {
@@ -54,7 +54,7 @@ export async function main(args: string[]): Promise<number> {
     throw new UsageError(`--only takes one of ${KINDS.join(", ")}, got ${only}`);
   }
   if (runDir !== undefined && existsSync(runDir)) throw new UsageError(`${runDir} exists; choose another --run-dir`);
-  const scratch = mkdtempSync(join(tmpdir(), "bunraku-chaos-"));
+  const scratch = makeTemporaryFolder("bunraku-chaos-");
   // The folder's name is unique, because the run's files in shared memory carry it.
   const folder = runDir ?? join(scratch, basename(scratch));
   const say = (text: string) => console.error(text);

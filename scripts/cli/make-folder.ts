@@ -1,5 +1,7 @@
 /** Makes the folder that a command writes into. */
-import { mkdirSync } from "node:fs";
+import { mkdirSync, mkdtempSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
 import { messageOf } from "../../actors/errors.ts";
 import { UsageError } from "./options.ts";
 
@@ -9,5 +11,14 @@ export function makeFolder(path: string): void {
     mkdirSync(path, { recursive: true });
   } catch (error) {
     throw new UsageError(`cannot make the folder ${path}: ${messageOf(error)}; name another one`);
+  }
+}
+
+/** A new folder for temporary files. @param prefix  of its name. @throws {Error} if it cannot be made, for example where TMPDIR is missing */
+export function makeTemporaryFolder(prefix: string): string {
+  try {
+    return mkdtempSync(join(tmpdir(), prefix));
+  } catch (error) {
+    throw new Error(`cannot make a folder for temporary files: ${messageOf(error)}; set TMPDIR to a folder with room`);
   }
 }

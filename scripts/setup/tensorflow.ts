@@ -2,11 +2,11 @@
  * Downloads libtensorflow for engine tensorflow: TensorFlow's official archive or, if that fails, the library in the Python wheel.
  * Nothing is compiled.
  */
-import { copyFileSync, mkdirSync, mkdtempSync, readdirSync, renameSync, rmSync } from "node:fs";
-import { tmpdir } from "node:os";
+import { copyFileSync, mkdirSync, readdirSync, renameSync, rmSync } from "node:fs";
 import { join } from "node:path";
 import { messageOf } from "../../actors/errors.ts";
 import { findLibtensorflow, kernelsFolder, NO_KERNELS, placesOf } from "../../model/engine/tensorflow/find.ts";
+import { makeTemporaryFolder } from "../cli/make-folder.ts";
 import { run } from "./run.ts";
 
 export interface Sources {
@@ -119,7 +119,7 @@ function withProgress(response: Response, say: (text: string) => void): Response
 async function fromWheel({ python, gpu, folder, say }: Sources): Promise<void> {
   const name = gpu ? "tensorflow" : "tensorflow-cpu";
   if (Bun.which(python) === null) throw new Error(`${python} is missing; it downloads the wheel of ${name}`);
-  const temporary = mkdtempSync(join(tmpdir(), "bunraku-tensorflow-"));
+  const temporary = makeTemporaryFolder("bunraku-tensorflow-");
   try {
     say(`downloading the wheel of ${name} with pip`);
     await run([python, "-m", "pip", "download", "--no-deps", "--only-binary=:all:", "-d", temporary, name]);

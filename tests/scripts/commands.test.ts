@@ -192,6 +192,16 @@ describe("bun run doctor", () => {
   });
 });
 
+test("bun run chaos names the folder for temporary files that is missing", async () => {
+  const { code, err } = await command(["chaos"], root, { TMPDIR: "/nowhere" });
+  expect([code, err]).toEqual([
+    1,
+    expect.stringMatching(
+      /^error: cannot make a folder for temporary files: ENOENT: .*; set TMPDIR to a folder with room\n$/,
+    ),
+  ]);
+});
+
 test("bun run setup says that all packages are there", async () => {
   const { code, out } = await command(["setup"]);
   expect(code).toBe(0);
