@@ -35,7 +35,8 @@ interface TrainedWith {
 }
 
 export class Invariants {
-  #broken: string | null = null;
+  /** The invariant that was broken first; null if none. */
+  first: string | null = null;
   readonly #asks = new Set<OpenAsk>();
   #queues: Queue[] = [];
   #checks: { readonly life: Life; readonly check: () => void }[] = [];
@@ -48,13 +49,9 @@ export class Invariants {
   /** History of the newest policy. */
   lineage = new Map<string, string>();
 
-  get first(): string | null {
-    return this.#broken;
-  }
-
   /** @param invariant  number in docs/architecture.md; 0: anything else that must not happen */
   broken(invariant: number, text: string): void {
-    this.#broken ??= invariant === 0 ? text : `invariant ${invariant}: ${text}`;
+    this.first ??= invariant === 0 ? text : `invariant ${invariant}: ${text}`;
   }
 
   /** Records an ask. @returns a function to call when the answer arrives */

@@ -62,10 +62,6 @@ export class Network {
   nextAddress(life: Life): string {
     return `simulated://${life.name}:${++this.#ports}`;
   }
-
-  transport(life: Life): Transport {
-    return simulatedTransport(this, life);
-  }
 }
 
 /** One connection: two wires that break together. */
@@ -205,7 +201,7 @@ class WatchedPeer extends WirePeer {
   }
 }
 
-const simulatedTransport = (network: Network, life: Life): Transport => ({
+export const simulatedTransport = (network: Network, life: Life): Transport => ({
   async listen(address, handler): Promise<Listener> {
     const { listening } = network;
     const peers = new ListenerPeers(handler);

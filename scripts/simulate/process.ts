@@ -13,6 +13,7 @@ import type { ActorRole } from "../../actors/supervisor/roster.ts";
 import type { Exit, Spawner } from "../../actors/supervisor/spawner.ts";
 import type { Machine } from "./machine.ts";
 import { WatchedMeter } from "./meter.ts";
+import { simulatedTransport } from "./network.ts";
 import type { SimulatedProcess } from "./ports.ts";
 import { Life } from "./world.ts";
 
@@ -99,7 +100,7 @@ function begin(
     clock: life.clock,
     uniform: world.uniform,
     meter,
-    transport: network.transport(life),
+    transport: simulatedTransport(network, life),
     listen: network.nextAddress(life),
     rssBytes: () => 0,
     lastMessage: () => "",

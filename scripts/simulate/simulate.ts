@@ -18,7 +18,7 @@ import { SimulatedDisk } from "./disk.ts";
 import { type FaultKind, Faults, noFaults } from "./faults.ts";
 import { Invariants } from "./invariants.ts";
 import { type Defect, type Machine, STALENESS_MAX } from "./machine.ts";
-import { Network } from "./network.ts";
+import { Network, simulatedTransport } from "./network.ts";
 import { envServerPorts, learnerPorts, samplerPorts, sinkPorts } from "./ports.ts";
 import { simulatedSpawner } from "./process.ts";
 import { Life, World } from "./world.ts";
@@ -195,7 +195,7 @@ async function startSupervisor(
     ...CHILD_TIMES,
     ...config.supervisor,
     heartbeatMs: 200,
-    transport: network.transport(life),
+    transport: simulatedTransport(network, life),
     limits: { logLevel: "info", frameBytesMax: 1 << 20, queuedBytesMax: 4 << 20 },
     event(event) {
       const { kind, child } = event;

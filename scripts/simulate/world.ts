@@ -21,7 +21,8 @@ const TAIL_LINES = 40;
 export class World {
   readonly #key: readonly [number, number];
   readonly #trace = new Bun.CryptoHasher("sha256");
-  readonly #tail: string[] = [];
+  /** The last lines of the trace. */
+  readonly tail: string[] = [];
   /** Ordered by time; events of equal time in the order in which they were scheduled. */
   readonly #events: Event[] = [];
   #draws = 0;
@@ -63,8 +64,8 @@ export class World {
   note(what: string): void {
     const line = `${this.now.toFixed(3)} ${what}`;
     this.#trace.update(`${line}\n`);
-    this.#tail.push(line);
-    if (this.#tail.length > TAIL_LINES) this.#tail.shift();
+    this.tail.push(line);
+    if (this.tail.length > TAIL_LINES) this.tail.shift();
   }
 
   /** Runs the next event and the callbacks of the promises that it resolves. @returns false if there is no event */
@@ -89,11 +90,6 @@ export class World {
 
   get digest(): string {
     return this.#trace.copy().digest("hex");
-  }
-
-  /** The last lines of the trace. */
-  get tail(): readonly string[] {
-    return this.#tail;
   }
 }
 
