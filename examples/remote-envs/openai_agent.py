@@ -10,6 +10,7 @@ raises, or neither asks nor ends for seconds_max, fails the episode. Streaming i
 """
 
 import json
+import os
 import queue
 import re
 import threading
@@ -190,6 +191,8 @@ starting = threading.Lock()
 def endpoint():
     with starting:
         if not started:
+            for name in ("NO_PROXY", "no_proxy"):  # otherwise clients ask this port through HTTP_PROXY
+                os.environ[name] = ",".join(filter(None, [os.environ.get(name), "127.0.0.1"]))
             started.append(Endpoint(("127.0.0.1", 0), Handler))
             threading.Thread(target=started[0].serve_forever, daemon=True).start()
         return started[0]

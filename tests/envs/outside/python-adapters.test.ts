@@ -155,7 +155,8 @@ main({"sum": Sum}, "sums")
 test("an agent with an OpenAI client is an env: its calls are observations, tools included", async () => {
   const script = join(temporaryFolder(), "agent.py");
   writeFileSync(script, AGENT);
-  await using python = await startPython(script);
+  // Nothing is at the proxy: the agent's calls go past it.
+  await using python = await startPython(script, [], { HTTP_PROXY: "http://127.0.0.1:1" });
   const game = await opened(python.url);
   expect(game.render()).toStartWith('What is 3 + 1?\nTools:\nadd: Adds. {"type": "object"}\nTo call a tool, answer ');
   expect(await game.act('add {"a": 3, "b": 1}')).toMatchObject({ reward: 0, done: false });
