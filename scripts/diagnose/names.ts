@@ -111,14 +111,13 @@ export function seenIn(steps: Log["steps"], path: string, chosen: readonly strin
       const value = values.get(name);
       return value === undefined || (value >= 0 && value <= 1);
     });
-  const find = (patterns: readonly RegExp[] = []) =>
-    patterns.map((pattern) => names.find((name) => pattern.test(name))).find((name) => name !== undefined);
+  const find = (patterns: readonly RegExp[], fits = (_name: string) => true) =>
+    patterns.flatMap((pattern) => names.find((name) => pattern.test(name) && fits(name)) ?? [])[0];
   const columns: Record<string, string> = {};
   const opposites = new Set<string>();
   for (const { name, known, ifShare = [], opposite } of QUANTITIES) {
-    const share = ifShare.map((pattern) => names.find((one) => pattern.test(one) && isShare(one)));
-    const inverse = opposite && names.find((one) => opposite.test(one));
-    const found = given.get(name) ?? find(known) ?? share.find((one) => one !== undefined) ?? inverse;
+    const inverse = opposite && find([opposite]);
+    const found = given.get(name) ?? find(known) ?? find(ifShare, isShare) ?? inverse;
     if (found === undefined) continue;
     columns[name] = found;
     if (found === inverse && !given.has(name)) opposites.add(name);
