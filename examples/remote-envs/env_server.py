@@ -86,7 +86,7 @@ class EnvServer:
             try:
                 episode.env = maker(*seeds, body.get("options") or {})
                 answer = {**self.seen(episode), "actions": getattr(episode.env, "actions", None)}
-            except Exception as error:
+            except BaseException as error:  # also sys.exit, which would end this thread without an answer
                 self.forget(body["episode"])
                 with contextlib.suppress(Exception):  # the first fault is the one to report
                     release(episode)
@@ -109,7 +109,7 @@ class EnvServer:
                 episode.steps += 1
                 episode.done = bool(played["done"])
                 answer = {**played, **self.seen(episode)}
-            except Exception as error:
+            except BaseException as error:
                 episode.done = True
                 raise broken(error) from error
             episode.touched = self.clock()
@@ -122,7 +122,7 @@ class EnvServer:
             with episode.lock:
                 try:
                     release(episode)
-                except Exception as error:
+                except BaseException as error:
                     raise broken(error) from error
         return {}
 

@@ -323,6 +323,38 @@ except Refused as refused:
     expect(out).toBe("422 the env raised ValueError: no picture {}\n");
   });
 
+  test("answers for an env that ends by sys.exit, and plays the step no second time", () => {
+    const { out, err } = inPython(`
+import sys
+
+class Leaving(Guess):
+    def step(self, action):
+        print("plays", action)
+        sys.exit("a wrong argument")
+    def close(self):
+        sys.exit("a wrong close")
+
+def leave(*_):
+    sys.exit("no such board")
+
+server = EnvServer({"leaving": Leaving, "none": leave})
+e = {"episode": "e", "action": "1", "step": 0, "layoutSeed": 1, "dynamicsSeed": 1}
+for kind, env in (("open", "none"), ("open", "leaving"), ("step", ""), ("step", ""), ("close", "")):
+    try:
+        server.answer(kind, {**e, "env": env})
+    except Refused as refused:
+        print(refused.status, refused)
+`);
+    expect(err).toBe("");
+    expect(out.trimEnd().split("\n")).toEqual([
+      "422 the env raised SystemExit: no such board",
+      "plays 1",
+      "422 the env raised SystemExit: a wrong argument",
+      "409 episode e is over; cannot play step 0",
+      "422 the env raised SystemExit: a wrong close",
+    ]);
+  });
+
   test.each([
     ['float("nan")', "not JSON compliant"],
     ["object()", "Object of type object is not JSON serializable"],
