@@ -21,7 +21,7 @@ import {
   startPolicyThread,
 } from "../actors/policy/saved-policy.ts";
 import { servedCard } from "../actors/policy/served-card.ts";
-import { type Slot, Slots } from "../actors/policy/slots.ts";
+import { Slots } from "../actors/policy/slots.ts";
 import { withMethods } from "../actors/process/worker-rpc.ts";
 import type { PlayedOutcome } from "../actors/protocol.ts";
 import { type Evaluation, evaluatePlayer, type PlayerEpisode } from "../envs/analysis/evaluate.ts";
@@ -270,7 +270,7 @@ export class Policy {
 /** The methods for callers that together open more sequences than there are slots: `open` waits for a free one. */
 function sharing(policy: PolicyThread["methods"], count: number): PolicyThread["methods"] {
   const slots = new Slots(count, Number.POSITIVE_INFINITY);
-  const taken = new Map<string, Slot>();
+  const taken = new Map<string, () => void>();
   const { signal } = new AbortController();
   return withMethods(policy, {
     async open(sequence) {
@@ -284,7 +284,7 @@ function sharing(policy: PolicyThread["methods"], count: number): PolicyThread["
   });
 
   function release(sequence: string): void {
-    taken.get(sequence)?.free();
+    taken.get(sequence)?.();
     taken.delete(sequence);
   }
 }

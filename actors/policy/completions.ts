@@ -259,7 +259,7 @@ class Completions {
     const coins = { seed, episode: hash64(`choice ${index}`) };
     const begun = Promise.withResolvers<void>();
     const write = async () => {
-      const slot = await this.#slots.take(gone);
+      const free = await this.#slots.take(gone);
       try {
         await policy.open(sequence);
         try {
@@ -273,7 +273,7 @@ class Completions {
           await policy.close(sequence);
         }
       } finally {
-        slot.free();
+        free();
       }
     };
     const reply = write();

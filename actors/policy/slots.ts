@@ -1,15 +1,11 @@
 /** Slots for replies, and a queue in front of them, oldest first. A caller that checks `room` before `take` bounds the queue. */
 
-export interface Slot {
-  free(): void;
-}
-
 export class Slots {
   readonly slots: number;
   readonly queueMax: number;
   #taken = 0;
   /** Resolve functions of the replies that wait. */
-  #waiting: ((slot: Slot) => void)[] = [];
+  #waiting: ((free: () => void) => void)[] = [];
 
   constructor(slots: number, queueMax: number) {
     this.slots = slots;
@@ -29,11 +25,11 @@ export class Slots {
     return this.slots - this.#taken + this.queueMax - this.#waiting.length;
   }
 
-  /** Rejects if the client disconnects while it waits. @param gone  aborted when the client has disconnected */
-  async take(gone: AbortSignal): Promise<Slot> {
+  /** Rejects if the client disconnects while it waits. @param gone  aborted then @returns a function that frees the slot */
+  async take(gone: AbortSignal): Promise<() => void> {
     if (gone.aborted) throw disconnected();
     if (this.#taken < this.slots) return this.#given();
-    const { promise, resolve, reject } = Promise.withResolvers<Slot>();
+    const { promise, resolve, reject } = Promise.withResolvers<() => void>();
     this.#waiting.push(resolve);
     const leave = () => {
       this.#waiting = this.#waiting.filter((other) => other !== resolve);
@@ -43,13 +39,11 @@ export class Slots {
     return promise.finally(() => gone.removeEventListener("abort", leave));
   }
 
-  #given(): Slot {
+  #given(): () => void {
     this.#taken++;
-    return {
-      free: () => {
-        this.#taken--;
-        this.#waiting.shift()?.(this.#given());
-      },
+    return () => {
+      this.#taken--;
+      this.#waiting.shift()?.(this.#given());
     };
   }
 }
