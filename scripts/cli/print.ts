@@ -10,7 +10,7 @@ const RETRY_MS = 5;
 /** A line, as console.log takes it. @throws {Error} as `write` */
 export const print = (...values: unknown[]): void => write(`${format(...values)}\n`);
 
-/** Leaves out what nobody reads: the pipe or the terminal is closed. @throws {Error} if the text cannot be written whole */
+/** Drops the text if the reader has closed the pipe or the terminal. @throws {Error} if the text cannot be written whole */
 export function write(text: string): void {
   const bytes = Buffer.from(text);
   for (let at = 0; at < bytes.length; ) {
