@@ -52,22 +52,18 @@ export async function remoteRow(publisher: WeightsPublisher, version: number): P
   const tcp = bareTcp(bytes);
   const page = (address: string) => `${address.replace(/^ws/, "http")}/weights/${version}`;
   const ways = { tcpMs: `tcp://127.0.0.1:${tcp.port}`, httpMs: page(listener.address), gateMs: page(gate.address) };
-  const times: Record<string, number[]> = { tcpMs: [], httpMs: [], gateMs: [] };
+  const turns: Record<string, number>[] = [];
   for (let turn = 0; turn <= TURNS; turn++) {
-    for (const [name, url] of Object.entries(ways)) {
-      const pulled = await pull(url, message.byteLength, message.digest);
-      // The first turn warms the sender's code.
-      if (turn > 0) times[name]!.push(pulled);
-    }
+    const times: Record<string, number> = {};
+    for (const [name, url] of Object.entries(ways)) times[name] = await pull(url, message.byteLength, message.digest);
+    // The first turn warms the sender's code.
+    if (turn > 0) turns.push(times);
   }
   tcp.stop(true);
   await gate.close();
   await listener.close();
-  const [tcpMs, httpMs, gateMs] = ["tcpMs", "httpMs", "gateMs"].map((name) => median(times[name]!)) as [
-    number,
-    number,
-    number,
-  ];
+  const middle = (name: keyof typeof ways) => median(turns.map((times) => times[name]!));
+  const [tcpMs, httpMs, gateMs] = [middle("tcpMs"), middle("httpMs"), middle("gateMs")];
   return {
     megabytes: round(message.byteLength / 1e6),
     tcpMs: round(tcpMs),

@@ -158,31 +158,29 @@ class SamplerBench {
     const values = new Float32Array((megabytes * MEGABYTE) / 4).map((_, i) => Math.sin(i));
     const bytes = new Uint8Array(values.buffer);
     const target = new Uint8Array(bytes.length).fill(1);
-    const times = { ours: [] as number[], copy: [] as number[], freshCopy: [] as number[], hash: [] as number[] };
-    const stages: Record<Stage, number>[] = [];
+    const rounds: { copy: number; freshCopy: number; hash: number; ours: Record<Stage, number> }[] = [];
     for (let turn = 0; turn <= roundsOf(megabytes); turn++) {
       const copy = timed(() => target.set(bytes));
       const freshCopy = timed(() => void bytes.slice());
       const hash = timed(() => void new Bun.CryptoHasher("sha256").update(bytes).digest());
-      const published = await this.#publish(values);
-      const ours = published.last;
+      const ours = await this.#publish(values);
       // The first round warms the code of both sides.
-      if (turn === 0) continue;
-      stages.push(published);
-      for (const [name, ms] of Object.entries({ ours, copy, freshCopy, hash }))
-        times[name as keyof typeof times].push(ms);
+      if (turn > 0) rounds.push({ copy, freshCopy, hash, ours });
     }
-    const [ms, copy, freshCopy, hash] = [times.ours, times.copy, times.freshCopy, times.hash].map(median) as number[];
-    const stagesMs = STAGES.map((stage) => [stage, round(median(stages.map((one) => one[stage])))]);
+    const middle = (of: (one: (typeof rounds)[0]) => number) => median(rounds.map(of));
+    const [ms, hash] = [middle(({ ours }) => ours.last), middle(({ hash }) => hash)];
+    const reference = hash + middle(({ copy }) => copy);
+    const freshReference = hash + middle(({ freshCopy }) => freshCopy);
+    const stagesMs = STAGES.map((stage) => [stage, round(middle(({ ours }) => ours[stage]))]);
     return {
       stagesMs: Object.fromEntries(stagesMs) as Record<Stage, number>,
       megabytes,
-      ms: round(ms!),
-      referenceMs: round(copy! + hash!),
-      freshReferenceMs: round(freshCopy! + hash!),
-      ratio: round(ms! / (copy! + hash!), 2),
-      freshRatio: round(ms! / (freshCopy! + hash!), 2),
-      fiveHashesMs: round((hash! * (SAMPLERS + 1)) / Math.min(SAMPLERS + 1, availableParallelism())),
+      ms: round(ms),
+      referenceMs: round(reference),
+      freshReferenceMs: round(freshReference),
+      ratio: round(ms / reference, 2),
+      freshRatio: round(ms / freshReference, 2),
+      fiveHashesMs: round((hash * (SAMPLERS + 1)) / Math.min(SAMPLERS + 1, availableParallelism())),
     };
   }
 
