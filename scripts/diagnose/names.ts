@@ -105,7 +105,13 @@ export interface Seen {
 /** @param chosen  "QUANTITY=NAME" of the flag `--column`. @throws {UsageError} if one is unknown, or the log has nothing to judge by */
 export function seenIn(steps: Log["steps"], path: string, chosen: readonly string[]): Seen {
   const names = [...new Set([...steps.values()].flatMap((values) => [...values.keys()]))];
-  const given = new Map(chosen.map((text) => givenColumn(text, path, names)));
+  const given = new Map<string, string>();
+  for (const [quantity, name] of chosen.map((text) => givenColumn(text, path, names))) {
+    const other = given.get(quantity);
+    if (other !== undefined)
+      throw new UsageError(`--column names two columns for ${quantity}, "${other}" and "${name}"; leave one out`);
+    given.set(quantity, name);
+  }
   const isShare = (name: string) =>
     [...steps.values()].every((values) => {
       const value = values.get(name);

@@ -272,6 +272,12 @@ describe("the log of another trainer", () => {
       /near\.csv has no "entropi"; did you mean entropie\?/,
     ],
     [
+      "twice.csv",
+      "step,entropy,loss\n1,2,3\n",
+      ["--column", "entropy=entropy", "--column", "entropy=loss"],
+      /--column names two columns for entropy, "entropy" and "loss"; leave one out/,
+    ],
+    [
       "what.csv",
       "step,x\n1,2\n",
       ["--column", "entrop=x"],
