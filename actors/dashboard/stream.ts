@@ -4,13 +4,14 @@
  * - There is no queue: a slow reader gets larger messages, less often.
  * - The id of a message is the cursor after it, where a reader that reconnects (`Last-Event-ID`) continues.
  * - A cursor beyond the end of the record is of another record, which had this port or this folder before. Then all data is sent.
+ * - A run that stops writing is reported when it counts as stopped.
  * - Every metric value is sent. Of more than `EVENTS_MAX` events or `EPISODES_MAX` episodes at once, only the newest are sent.
  */
 import type { SSEStreamingApi } from "hono/streaming";
 import type { Clock } from "../clock.ts";
 import type { Cursor } from "../metrics-sink/records.ts";
 import type { Store } from "../metrics-sink/store.ts";
-import type { News } from "./answers.ts";
+import type { News, Overview } from "./answers.ts";
 import { overviewOf } from "./overview.ts";
 
 const POINTS_MAX = 5000;
@@ -43,9 +44,9 @@ export async function streamRun(
   stream: SSEStreamingApi,
   { store, clock, since, signal }: StreamOptions,
 ): Promise<void> {
-  let cursor = isBeyond(since, store.cursor()) ? START : since;
+  const cursor = isBeyond(since, store.cursor()) ? START : since;
   // Actor reports replace each other: a reader gets only the newest.
-  let actorsAtMs = 0;
+  let sent: Sent = { cursor, actorsAtMs: 0, phase: overviewOf(store)?.phase };
   let wake = () => {};
   const unsubscribe = store.subscribe(() => wake());
   const onAbort = () => wake();
@@ -59,10 +60,9 @@ export async function streamRun(
       const changed = new Promise<void>((resolve) => {
         wake = resolve;
       });
-      const next = await sendNews(stream, store, cursor, actorsAtMs);
+      const next = await sendNews(stream, store, sent);
       if (next !== null) {
-        cursor = next.cursor;
-        actorsAtMs = next.actorsAtMs;
+        sent = next;
         // More may be stored than one message holds.
         continue;
       }
@@ -79,21 +79,23 @@ export async function streamRun(
 interface Sent {
   readonly cursor: Cursor;
   readonly actorsAtMs: number;
+  /** Undefined before a run. */
+  readonly phase: Overview["phase"] | undefined;
 }
 
 /** Sends one round of news. @returns what was sent, or null if there was nothing new */
 async function sendNews(
   stream: SSEStreamingApi,
   store: Store,
-  cursor: Cursor,
-  actorsAtMs: number,
+  { cursor, actorsAtMs, phase }: Sent,
 ): Promise<Sent | null> {
   const points = store.points(cursor.points, POINTS_MAX);
   const events = store.events({ since: cursor.events, limit: EVENTS_MAX });
   const { rows: episodes } = store.episodes({}, { since: cursor.episodes, limit: EPISODES_MAX });
   const known = store.actors();
   const actors = known !== null && known.atMs > actorsAtMs ? known : null;
-  if (points.length + events.length + episodes.length === 0 && actors === null) return null;
+  const run = overviewOf(store);
+  if (points.length + events.length + episodes.length === 0 && actors === null && run?.phase === phase) return null;
   const next: Cursor = {
     points: points.at(-1)?.id ?? cursor.points,
     // Events and episodes are newest first.
@@ -101,12 +103,12 @@ async function sendNews(
     episodes: episodes[0]?.id ?? cursor.episodes,
   };
   const message: News = {
-    run: overviewOf(store)!,
+    run: run!,
     points: points.map(({ name, actor, step, value }) => [name, actor, step, value]),
     events,
     episodes,
     ...(actors !== null && { actors: { atMs: actors.atMs, actors: [...actors.actors] } }),
   };
   await stream.writeSSE({ event: "news", id: cursorText(next), data: JSON.stringify(message) });
-  return { cursor: next, actorsAtMs: actors?.atMs ?? actorsAtMs };
+  return { cursor: next, actorsAtMs: actors?.atMs ?? actorsAtMs, phase: run!.phase };
 }
