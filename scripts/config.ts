@@ -1,7 +1,7 @@
 /** `bun run config`: prints every key of the config that a run would have, with its value and meaning. Runs nothing. */
 import { describeConfig, runKeys, withoutSecrets } from "../actors/config/config.ts";
 import { table } from "./cli/markdown.ts";
-import { type Command, parseOptions } from "./cli/options.ts";
+import { type Command, parseOptions, UsageError } from "./cli/options.ts";
 import { chooseConfig, configFlags } from "./cli/presets.ts";
 
 export const command = {
@@ -21,13 +21,15 @@ export const command = {
 
 export async function main(args: string[]): Promise<number> {
   const options = parseOptions(command, args);
-  if (options.flags.markdown) {
+  const { markdown: asPage, json } = options.flags;
+  if (asPage && json) throw new UsageError("--json and --markdown print the keys in two forms; leave one out");
+  if (asPage) {
     console.log(markdown());
     return 0;
   }
   const config = chooseConfig(options);
   const lines = describeConfig(config).split("\n");
-  if (options.flags.json) {
+  if (json) {
     console.log(JSON.stringify(withoutSecrets(config)));
   } else {
     const width = Math.min(44, Math.max(...lines.map((line) => line.length)));

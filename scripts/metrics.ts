@@ -19,6 +19,8 @@ export async function main(args: string[]): Promise<number> {
   const { flags, words } = parseOptions(command, args);
   const [part = ""] = words;
   if (flags.markdown && part !== "") throw new UsageError(`--markdown prints all metrics; leave out ${part}`);
+  if (flags.markdown && flags.json)
+    throw new UsageError("--json and --markdown print the metrics in two forms; leave one out");
   const names = METRIC_NAMES.filter((name) => name.startsWith(part));
   if (names.length === 0) throw new UsageError(`no metric begins with ${part}; \`bun run metrics\` lists them`);
   const rows = names.map((name) => ({ name, ...metric(name) }));

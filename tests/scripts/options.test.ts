@@ -196,3 +196,9 @@ test("metrics are listed by the beginning of their names", async () => {
   const page = await commandHere(["metrics", "validate/", "--markdown"]);
   expect([page.code, page.err]).toEqual([2, "error: --markdown prints all metrics; leave out validate/\n"]);
 });
+
+test.each(["config", "metrics"])("%s prints either JSON or Markdown", async (name) => {
+  const { code, out, err } = await commandHere([name, "--json", "--markdown"]);
+  expect([code, out]).toEqual([2, ""]);
+  expect(err).toMatch(/^error: --json and --markdown print the (keys|metrics) in two forms; leave one out\n$/);
+});
