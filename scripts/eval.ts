@@ -125,7 +125,10 @@ function forEachEnv(options: Options): Options[] {
   const chosen = options.overrides.findLast(({ path }) => path === "env.tag");
   if (chosen === undefined) return [options];
   const others = options.overrides.filter((one) => one.path !== "env.tag");
-  return chosen.text.split(",").map((text) => {
+  const names = chosen.text.split(",");
+  const twice = names.find((name, i) => names.indexOf(name) !== i);
+  if (twice !== undefined) throw new UsageError(`${chosen.source} names ${twice} twice; leave one out`);
+  return names.map((text) => {
     const one = { ...chosen, text, source: chosen.source.replace(chosen.text, text) };
     return { ...options, overrides: [...others, one] };
   });

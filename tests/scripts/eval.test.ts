@@ -254,6 +254,10 @@ describe("refused with exit code 2 and one line", () => {
       ["--policy", "random", "--samples", "4294967296"],
       /256 episodes with 4294967296 samples each: an evaluation has at most 10000000 in all; lower one of them/,
     ],
+    [
+      ["--env", "Bandit,FrozenLake,Bandit", "--policy", "random"],
+      /FrozenLake,Bandit names Bandit twice; leave one out/,
+    ],
     [["--policy", "random", "--samples", "0"], /samples must be a whole number of at least 1, got 0/],
     [["--policy", "random", "--env.mix=[]"], /takes env.options and env.actionsMax only; leave it out/],
     [
