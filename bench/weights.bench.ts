@@ -15,7 +15,7 @@ import { welcoming } from "../actors/transport/handshake.ts";
 import { SocketTransport } from "../actors/transport/socket.ts";
 import type { Peer } from "../actors/transport/transport.ts";
 import { Acks } from "../actors/weights/acks.ts";
-import { isAlive, sweep, weightsFolder } from "../actors/weights/files.ts";
+import { sweep, weightsFolder } from "../actors/weights/files.ts";
 import { WeightsPublisher } from "../actors/weights/publisher.ts";
 import { median } from "../model/statistics.ts";
 import { type Comparison, numbersOf, round } from "./shared.ts";
@@ -114,7 +114,7 @@ class SamplerBench {
   private constructor(folder: string) {
     this.#folder = folder;
     const shared = weightsFolder(folder, (text) => console.log(text));
-    sweep(shared, isAlive);
+    sweep(shared);
     this.#publisher = new WeightsPublisher({ folder: shared, run: "bench", nameless: true });
   }
 

@@ -7,7 +7,7 @@ import type { RunConfig } from "../config/config.ts";
 import { learnerEngine, thisMachine } from "../engine/choice.ts";
 import { inThisThread, startThread } from "../process/worker-rpc.ts";
 import type { Report } from "../training/report.ts";
-import { isAlive, sweep, weightsFolder, weightsName } from "../weights/files.ts";
+import { sweep, weightsFolder, weightsName } from "../weights/files.ts";
 import { WeightsPublisher } from "../weights/publisher.ts";
 import type { Networks } from "./networks.ts";
 import { TicketBook, type TicketBookOptions } from "./tickets.ts";
@@ -81,7 +81,7 @@ function openWeights({ sampler }: RunConfig, { run, folder, host, log }: ActorCo
   const notice = (text: string) => log.warning("shared-memory", text);
   const shared = weightsFolder(folder, notice);
   const name = weightsName(run, folder);
-  for (const left of sweep(shared, isAlive, name)) log.info("sweep", `removed ${left}, left by a dead run`);
+  for (const left of sweep(shared, name)) log.info("sweep", `removed ${left}, left by a dead run`);
   return new WeightsPublisher({
     folder: shared,
     spareFolder: folder,

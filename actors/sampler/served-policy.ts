@@ -15,7 +15,7 @@ import type { ReplyRequest } from "../../model/decode/generate.ts";
 import { exportPeft } from "../policy/export.ts";
 import type { Thread } from "../process/worker-rpc.ts";
 import { type ModelServer, ServerError } from "../tinker/server.ts";
-import { isAlive, thisProcess } from "../weights/files.ts";
+import { isOfDead, ownerText, thisProcess } from "../weights/files.ts";
 import { announcedValues } from "../weights/load.ts";
 import type { PolicyMethods, PolicySettings } from "./policy.ts";
 import { serverPolicy } from "./server-policy.ts";
@@ -140,15 +140,12 @@ const FOLDER = /^bunraku-adapters-(\d+)\.(\d+)\.(\d+)-/;
 /** A new folder, named after this process. Folders of processes that ended without removing theirs are removed. */
 export function adaptersFolder(parent: string): string {
   for (const name of readdirSync(parent)) {
-    const [, namespace, pid, startTime] = FOLDER.exec(name) ?? [];
-    if (namespace === undefined) continue;
-    if (isAlive({ namespace: Number(namespace), pid: Number(pid), startTime: Number(startTime) })) continue;
+    if (!isOfDead(name, FOLDER)) continue;
     try {
       rmSync(join(parent, name), { recursive: true, force: true });
     } catch {
       // Another account's folder.
     }
   }
-  const { namespace, pid, startTime } = thisProcess();
-  return mkdtempSync(join(parent, `bunraku-adapters-${namespace}.${pid}.${startTime}-`));
+  return mkdtempSync(join(parent, `bunraku-adapters-${ownerText(thisProcess())}-`));
 }

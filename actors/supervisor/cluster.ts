@@ -17,7 +17,7 @@ import type { ActorView } from "../protocol.ts";
 import { RoutedTransport } from "../transport/routed.ts";
 import { type Problem, TRANSPORT_LIMITS } from "../transport/transport.ts";
 import { WorkerTransport } from "../transport/worker.ts";
-import { isAlive, sweep, weightsFolder, weightsName } from "../weights/files.ts";
+import { sweep, weightsFolder, weightsName } from "../weights/files.ts";
 import { AddressBook, actorsOf } from "./roster.ts";
 import { processSpawner, workerSpawner } from "./spawner.ts";
 import { CHILD_TIMES, type RunEnd, type SupervisorEvent } from "./supervision.ts";
@@ -135,8 +135,7 @@ export async function startCluster({ run, folder, config, event, output }: Clust
     ended: supervisor.ended.then(async (end) => {
       cancelTelling();
       await gate?.close(end.reason);
-      for (const place of new Set([weightsFolder(folder, () => {}), folder]))
-        sweep(place, isAlive, weightsName(run, folder));
+      for (const place of new Set([weightsFolder(folder, () => {}), folder])) sweep(place, weightsName(run, folder));
       return end;
     }),
     children: everyone,

@@ -23,13 +23,17 @@ const NAME = /^bunraku-.+-(\d+)\.(\d+)\.(\d+)-v\d+(\.part)?$/;
 /** No run name can lead to another folder. */
 const safe = (run: string) => run.replaceAll(/[^A-Za-z0-9_-]/g, "_");
 
-export function weightsPath(
-  folder: string,
-  run: string,
-  { namespace, pid, startTime }: Owner,
-  version: number,
-): string {
-  return join(folder, `bunraku-${safe(run)}-${namespace}.${pid}.${startTime}-v${version}`);
+export const weightsPath = (folder: string, run: string, owner: Owner, version: number): string =>
+  join(folder, `bunraku-${safe(run)}-${ownerText(owner)}-v${version}`);
+
+/** The part of a name that says whose it is. */
+export const ownerText = ({ namespace, pid, startTime }: Owner): string => `${namespace}.${pid}.${startTime}`;
+
+/** True if the owner in a name is known to be dead. @param form  of such names; its groups are the numbers of `ownerText` */
+export function isOfDead(name: string, form: RegExp): boolean {
+  const [, namespace, pid, startTime] = form.exec(name) ?? [];
+  if (namespace === undefined) return false;
+  return !isAlive({ namespace: Number(namespace), pid: Number(pid), startTime: Number(startTime) });
 }
 
 /** The file's name until its bytes are complete. */
@@ -60,14 +64,10 @@ export const weightsName = (run: string, runFolder: string): string =>
  * @param ended  `weightsName` of a run of this process whose learner has ended: the learner was a worker, and the process lives on
  * @returns their names
  */
-export function sweep(folder: string, isAlive: (owner: Owner) => boolean, ended: string | null = null): string[] {
+export function sweep(folder: string, ended: string | null = null): string[] {
   const endedFile = ended === null ? null : /^.*-v/.exec(weightsPath("", ended, thisProcess(), 0))![0];
-  const left = readdirSync(folder).filter((name) => {
-    if (endedFile !== null && name.startsWith(endedFile)) return true;
-    const [, namespace, pid, startTime] = NAME.exec(name) ?? [];
-    if (namespace === undefined) return false;
-    return !isAlive({ namespace: Number(namespace), pid: Number(pid), startTime: Number(startTime) });
-  });
+  const isEnded = (name: string) => endedFile !== null && name.startsWith(endedFile);
+  const left = readdirSync(folder).filter((name) => isEnded(name) || isOfDead(name, NAME));
   return left.filter((name) => {
     try {
       unlinkSync(join(folder, name));
