@@ -25,6 +25,7 @@ import {
   HEALTH_START,
   type HealthNotice,
   type HealthState,
+  healthAfterRollBack,
   MEASURED,
   type Measured,
   measuredOf,
@@ -141,7 +142,7 @@ interface LogFacts {
   readonly notFinite: number;
 }
 
-/** An update that was measured, or the validation after it. */
+/** An update that was measured, the validation after it, or a roll-back to it. */
 interface Point {
   readonly update: number;
   judge(before: HealthState, config: HealthConfig): Checkup;
@@ -159,6 +160,13 @@ const pointOf = (update: number, measured: Measured): Point => ({
   judge: (before, config) => checkup(before, measured, config),
 });
 
+/** The live run's detectors start again after a roll-back. */
+const rolledBack: Point["judge"] = (before) => {
+  const text = "the run was rolled back to this update; the detectors start again";
+  const state = healthAfterRollBack(HEALTH_START, before);
+  return { state, due: null, metrics: {}, notices: [{ good: true, kind: "health", text }] };
+};
+
 function logged(path: string, columns: readonly string[]): Updates {
   const { kind, steps, notFinite } = readLog(path);
   const { measured, ...seen } = seenIn(steps, path, columns);
@@ -169,6 +177,7 @@ function logged(path: string, columns: readonly string[]): Updates {
 function recorded(run: string): Updates {
   const values = [...readValues(run)].sort(([a], [b]) => a - b);
   const updates = values.filter(([, one]) => one["train/success"] !== undefined).map(([update]) => update);
+  let round = 0;
   const points = values.flatMap(([update, one]) => {
     const measured = measuredOf(one);
     const validation = lowestSuccess(one);
@@ -176,6 +185,9 @@ function recorded(run: string): Updates {
     // One after the last update ends nothing.
     if (validation !== undefined && update < (updates.at(-1) ?? 0))
       found.push({ update, judge: (before, config) => checkupOfValidation(before, validation, config) });
+    const { "health/rollbacks": rollbacks = round } = one;
+    if (rollbacks > round) found.push({ update, judge: rolledBack });
+    round = rollbacks;
     return found;
   });
   return { points, updates: updates.length, log: null };
@@ -229,7 +241,7 @@ function readValues(run: string): Map<number, MetricValues> {
   if (!hasRecord(run)) throw new UsageError(`no run in ${run}: there is no run.sqlite`);
   using store = recordOf(run);
   const envs = envNames(store.run()?.env ?? "").map((env) => partName("validate/success", "env", env));
-  return valuesByUpdate(seriesOf(store, [...MEASURED, "validate/success", ...envs]));
+  return valuesByUpdate(seriesOf(store, [...MEASURED, "validate/success", ...envs, "health/rollbacks"]));
 }
 
 function described({ run, updates, verdict, notices, earlyStops, log }: Diagnosis): string {

@@ -98,6 +98,19 @@ test("leaves out updates before a roll-back that were not repeated yet", async (
   expect(out).toBe(`${back}: healthy after 20 updates\n  healthy all the time\n`);
 });
 
+test("starts again after a roll-back, as the run itself did", async () => {
+  // A fourth of the spread is a sign, but not where the spread was as small right after the roll-back.
+  const path = record("back-once", (update) => (update > 20 ? 1 : 4));
+  const store = new Store({ path: join(path, "run.sqlite"), durability: "normal", wallClock: () => 2000 });
+  const points = [20, 21].map((step) => ({ name: "health/rollbacks", actor: "learner", step, value: 1 }));
+  const last = { name: "total/updates", actor: "learner", step: 40, value: 40 };
+  store.write({ points: [...points, last], events: [], episodes: [] });
+  store.close();
+  const { out } = await commandHere(["diagnose", path]);
+  const line = "  update 20: the run was rolled back to this update; the detectors start again\n";
+  expect(out).toBe(`${path}: healthy after 40 updates\n${line}`);
+});
+
 test("names a config that is damaged", async () => {
   const path = record("damaged", () => 1);
   writeFileSync(join(path, "config.json"), '{"health": {');
