@@ -7,7 +7,7 @@
 import { z } from "zod";
 import { messageOf, schemaFaults } from "../actors/errors.ts";
 import { type Command, parseOptions, UsageError } from "./cli/options.ts";
-import { type Check, type Checks, holds } from "./golden/check.ts";
+import { type Check, type Checks, holds, vectorChecks } from "./golden/check.ts";
 import { collapseChecks } from "./golden/collapse.ts";
 import { parsing, scoring, searchRewards } from "./golden/envs/answers.ts";
 import { frozenLakes, seededBoards, sokobanDynamics } from "./golden/envs/boards.ts";
@@ -108,13 +108,8 @@ function run(id: string, body: unknown, file: unknown): Check[] {
   if (check === undefined) {
     return [{ name: "(case)", expected: `one of ${Object.keys(checks).join(", ")}`, got: "an unknown id" }];
   }
-  try {
-    const found = check(body, file);
-    return found.length > 0 ? found : [{ name: "(case)", expected: "at least one vector", got: "none" }];
-  } catch (error) {
-    const reason = error instanceof z.ZodError ? schemaFaults(error, "case") : messageOf(error);
-    return [{ name: "(case)", expected: "a case that runs", got: reason }];
-  }
+  const found = vectorChecks("(case)", () => check(body, file), "case");
+  return found.length > 0 ? found : [{ name: "(case)", expected: "at least one vector", got: "none" }];
 }
 
 function shown(value: unknown): string {

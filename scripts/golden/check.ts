@@ -29,13 +29,13 @@ export const Matrix = z.array(z.array(z.number()));
 export const matrixOf = (values: ArrayLike<number>, width: number): number[][] =>
   Array.from({ length: values.length / width }, (_, row) => Array.from(values).slice(row * width, (row + 1) * width));
 
-/** The checks of one vector. A vector that throws is one failed check. */
-export function vectorChecks(name: string, run: () => Check[]): Check[] {
+/** The checks of one vector, or of a whole case. One that throws is one failed check. */
+export function vectorChecks(name: string, run: () => Check[], what: "vector" | "case" = "vector"): Check[] {
   try {
     return run();
   } catch (error) {
-    const reason = error instanceof z.ZodError ? schemaFaults(error, "vector") : messageOf(error);
-    return [{ name, expected: "a vector that runs", got: reason }];
+    const reason = error instanceof z.ZodError ? schemaFaults(error, what) : messageOf(error);
+    return [{ name, expected: `a ${what} that runs`, got: reason }];
   }
 }
 
