@@ -48,6 +48,21 @@ describe("rules", () => {
     expect(effects.map(({ reward }) => reward)).toEqual([0.9, -1.1]);
   });
 
+  test("a push from target to target neither earns nor costs", () => {
+    const { effects } = play("#######\n#OOXP_#\n#X____#\n#######", LEFT, LEFT);
+    expect(effects.map(({ reward }) => reward)).toEqual([0.9, -0.1]);
+  });
+
+  test("a board has a ring of walls", () => {
+    for (const picture of [
+      "#_##\n#XP#\n#O_#\n####",
+      "####\n#XP#\n#O_#\n##_#",
+      "####\n_XP#\n#O_#\n####",
+      "####\n#XP#\n#O__\n####",
+    ])
+      expect(() => drawn(picture)).toThrow(/^cell \([0-3], [0-3]\) must be a wall$/);
+  });
+
   test("a box against a wall, a box against a box and a wall do not move", () => {
     for (const [picture, action] of [
       ["#####\n#XPO#\n#####", LEFT],
