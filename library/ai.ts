@@ -27,7 +27,7 @@ import {
   warningsOf,
 } from "./ai-text.ts";
 import { defineEnv, type EnvDefinition, type PlayerOf } from "./env.ts";
-import type { Policy } from "./policy.ts";
+import type { Completion, Policy } from "./policy.ts";
 
 export type { AgentGame, AgentResult } from "../envs/outside/agent-game.ts";
 
@@ -234,17 +234,6 @@ const streamFrom = (parts: Iterable<StreamPart> | AsyncIterable<StreamPart>) =>
 function callNames(): () => string {
   let count = 0;
   return () => `call-${++count}`;
-}
-
-/** An answer of `Policy.complete`, or one piece of it. */
-interface Completion {
-  readonly error?: { readonly message: string };
-  readonly usage?: { readonly prompt_tokens: number; readonly completion_tokens: number };
-  readonly choices: readonly {
-    readonly message?: { readonly content: string };
-    readonly delta?: { readonly content?: string };
-    readonly finish_reason: string | null;
-  }[];
 }
 
 const tokensOf = (usage: Completion["usage"], finish: string | null) => ({

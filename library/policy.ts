@@ -107,6 +107,17 @@ export async function loadPolicy(folder: string, options: PolicyOptions = {}): P
   return new Policy(folder, config, saved, await startPolicyThread(saved, config, slots, notice), options);
 }
 
+/** An answer of `Policy.complete`, or one piece of it. */
+export interface Completion {
+  readonly error?: { readonly message: string };
+  readonly usage?: { readonly prompt_tokens: number; readonly completion_tokens: number };
+  readonly choices: readonly {
+    readonly message?: { readonly content: string };
+    readonly delta?: { readonly content?: string };
+    readonly finish_reason: string | null;
+  }[];
+}
+
 export class Policy {
   /** Config of its run. */
   readonly config: RunConfig;
@@ -167,12 +178,9 @@ export class Policy {
       }
     }
     const response = await this.complete({ messages, temperature, seed, max_tokens: tokensMax });
-    const answer = (await response.json()) as {
-      readonly error?: { readonly message: string };
-      readonly choices: readonly { readonly message: { readonly content: string } }[];
-    };
-    if (answer.error !== undefined) throw new Error(`no reply: ${answer.error.message}`);
-    return answer.choices[0]!.message.content;
+    const { error, choices } = (await response.json()) as Completion;
+    if (error !== undefined) throw new Error(`no reply: ${error.message}`);
+    return choices[0]!.message!.content;
   }
 
   /** Asks `fetch` for a chat completion of this policy. @param body  of the request, without the model's name */
