@@ -131,6 +131,7 @@ export function ggufTokenizer(
     types[id] = TOKEN_TYPES.normal;
   }
   for (const { id, content, special } of added) {
+    if (id >= vocabulary) continue;
     tokens[id] = content;
     types[id] = special ? TOKEN_TYPES.control : TOKEN_TYPES.userDefined;
   }

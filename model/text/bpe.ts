@@ -54,14 +54,16 @@ export function readBpe(json: unknown, settings: object, vocabulary: number, fil
   };
   const parsed = TokenizerFile.safeParse(json);
   if (!parsed.success) return refuse(faultsOf(parsed.error).slice(0, 300));
-  const { model, added_tokens: added } = parsed.data;
+  const { model } = parsed.data;
+  // Gemma 3's tokenizer has a special token for images, for which its models of text have no embedding.
+  const added = parsed.data.added_tokens.filter(({ id, special }) => id < vocabulary || !special);
   if (model.type !== undefined && model.type !== "BPE")
     return refuse(`its model is ${JSON.stringify(model.type)}; ${SUPPORTED}`);
-  checkPieces(parsed.data, vocabulary, refuse);
+  checkPieces({ model, added_tokens: added }, vocabulary, refuse);
   // The cleanup of spaces is for words of WordPiece: it would change what a policy wrote, "a , b" into "a, b".
   const options = { ...settings, clean_up_tokenization_spaces: false };
   // The library needs these parts, which older files lack.
-  const whole = { post_processor: null, added_tokens: [], ...withoutLeadingSpace(json as object, refuse) };
+  const whole = { post_processor: null, ...withoutLeadingSpace(json as object, refuse), added_tokens: added };
   const tokenizer = tried(
     () => new Tokenizer({ ...whole, model: { ...(json as { model: object }).model, type: "BPE" } }, options),
     refuse,

@@ -1,5 +1,5 @@
 import { expect, test } from "bun:test";
-import { ggufSettings } from "../../../model/checkpoint/gguf-model.ts";
+import { ggufSettings, ggufTokenizer } from "../../../model/checkpoint/gguf-model.ts";
 import type { ModelConfig } from "../../../model/policy/model-config.ts";
 import type { RopeScaling } from "../../../model/policy/rope.ts";
 import { tinyModel } from "../policy/tiny-policy.ts";
@@ -33,4 +33,12 @@ test.each<[RopeScaling, string]>([
   [{ ...yarn, truncate: false }, "yarn with other values"],
 ])("what llama.cpp would compute otherwise is refused: %p", (scaling, message) => {
   expect(() => settings(scaling)).toThrow(message);
+});
+
+test("a special token without an embedding is not written", () => {
+  const added_tokens = [{ id: 2, content: "<image>", special: true }];
+  const tokenizer = { model: { vocab: { a: 0, b: 1 }, merges: [] }, pre_tokenizer: null, added_tokens };
+  const special = { eos: 0, bos: null, pad: null, template: "" };
+  const written = ggufTokenizer(tokenizer, { ...tinyModel, vocabulary: 2 }, special);
+  expect(written.get("tokenizer.ggml.tokens")).toEqual({ texts: ["a", "b"] });
 });

@@ -21,6 +21,16 @@ test("a file without the parts that older files lack gives the same tokens", () 
   expect(readBpe(bare, {}, 512, "tokenizer.json").specials.size).toBe(0);
 });
 
+test("a special token that the model lacks, as Gemma 3's for images, is left out", () => {
+  const token = { ...json.added_tokens[0], id: 512, content: "<image_soft_token>" };
+  const read = (special: boolean) =>
+    readBpe({ ...json, added_tokens: [...json.added_tokens, { ...token, special }] }, {}, 512, "tokenizer.json");
+  const ids = read(true).encode("<image_soft_token>");
+  expect(Math.max(...ids)).toBeLessThan(512);
+  expect(read(true).specials.has(512)).toBeFalse();
+  expect(() => read(false)).toThrow('token "<image_soft_token>" has id 512, but config.json says vocab_size 512');
+});
+
 test.each<[string, object, string]>([
   ["no part for bytes", { pre_tokenizer: null }, 'it encodes "A b,  c\\né 🙂" as "Ab,c'],
   ["no decoder", { decoder: null }, 'as "A Ġb , Ġ Ġc Ċ Ã © Ġ ð Ł Ļ Ĥ"; only byte-level BPE'],
