@@ -17,6 +17,7 @@ const perActor = (unit: Unit, help: string) =>
   ({ unit, help, kind: "gauge", timed: true, perActor: true }) as const satisfies Metric;
 const perEnv = (unit: Unit, help: string) => ({ unit, help, kind: "gauge", parts: "env" }) as const satisfies Metric;
 const counter = (unit: Unit, help: string) => ({ unit, help, kind: "counter" }) as const satisfies Metric;
+const timedCounter = (unit: Unit, help: string) => ({ ...counter(unit, help), timed: true }) as const;
 
 export const METRICS = {
   "baseline/random": perEnv("share", "Validation success of a uniform-random player on the same boards."),
@@ -233,18 +234,15 @@ export const METRICS = {
   "total/tokens": counter("tokens", "Tokens written by the policy, validation included."),
   "total/actions": counter("actions", "Actions that envs executed, validation included."),
   "total/updates": counter("updates", "Updates made."),
-  "total/expired_tickets": {
-    ...counter("episodes", "Leases of tickets that ran out."),
-    timed: true,
-  },
-  "total/retried_tickets": {
-    ...counter("episodes", "Tickets reissued: the lease ran out, the sampler was lost, or the attempt failed."),
-    timed: true,
-  },
-  "total/ignored_outcomes": {
-    ...counter("episodes", "Outcomes ignored, because their ticket had ended, was unknown or was reissued."),
-    timed: true,
-  },
+  "total/expired_tickets": timedCounter("episodes", "Leases of tickets that ran out."),
+  "total/retried_tickets": timedCounter(
+    "episodes",
+    "Tickets reissued: the lease ran out, the sampler was lost, or the attempt failed.",
+  ),
+  "total/ignored_outcomes": timedCounter(
+    "episodes",
+    "Outcomes ignored, because their ticket had ended, was unknown or was reissued.",
+  ),
   "total/skipped_updates": counter(
     "updates",
     "Updates that trained on no episode, or left out a step because a gradient was not finite.",
@@ -288,10 +286,10 @@ export const METRICS = {
     "joules",
     "Energy of the machine's processor packages (RAPL) since the learner's process started, all programs included.",
   ),
-  "sink/dropped_messages": {
-    ...counter("messages", "Metrics and events dropped because the store could not be written."),
-    timed: true,
-  },
+  "sink/dropped_messages": timedCounter(
+    "messages",
+    "Metrics and events dropped because the store could not be written.",
+  ),
 } as const satisfies Record<string, Metric>;
 
 export type MetricName = keyof typeof METRICS;
