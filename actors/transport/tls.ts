@@ -1,5 +1,5 @@
 /** TLS certificates of the two ends of a connection, as PEM texts. */
-import { readFileSync } from "node:fs";
+import { readAtMost } from "../config/layer-file.ts";
 import { messageOf } from "../errors.ts";
 
 /** Certificates of the connecting end. */
@@ -19,14 +19,19 @@ export interface ServerTls {
   readonly clientCa: string | null;
 }
 
+/** The certificates of all known authorities have a quarter of it. */
+const PEM_BYTES_MAX = 2 ** 20;
+
 /** @param what  name of the setting, for the message. @throws {Error} in one line, if the file cannot be read or is no PEM text */
 export function readPem(file: string, what: string): string {
-  let text: string;
+  let text: string | null;
   try {
-    text = readFileSync(file, "utf8");
+    text = readAtMost(file, PEM_BYTES_MAX);
   } catch (error) {
     throw new Error(`cannot read ${what}: ${messageOf(error)}`);
   }
+  if (text === null)
+    throw new Error(`cannot use ${what}: ${file} has more than ${PEM_BYTES_MAX} bytes; name a file in PEM format`);
   if (!text.includes("-----BEGIN ")) throw new Error(`cannot use ${what}: ${file} is not in PEM format`);
   return text;
 }

@@ -38,6 +38,11 @@ describe.each(["sampler", "env-server"])("bun run %s", (name) => {
       2,
     ],
     ["--cert and --key need each other; give both, or neither", [...at, "--token-file", token, "--cert", token], 2],
+    [
+      "cannot use --ca: /dev/zero has more than 1048576 bytes; name a file in PEM format",
+      [...at, "--token-file", token, "--ca", "/dev/zero"],
+      1,
+    ],
     [`cannot use --ca: ${token} is not in PEM format`, [...at, "--token-file", token, "--ca", token], 1],
     [
       "--join: cannot use http://127.0.0.1:1: expected ws://HOST:PORT, or wss://HOST:PORT for TLS",
