@@ -5,7 +5,6 @@
  * - The command may be killed at any time, with its runs. The next call leaves finished runs as they are and goes on with the others. A run that
  *   still goes in another process counts as failed.
  */
-import { mkdirSync } from "node:fs";
 import { basename, join } from "node:path";
 import { writeWhole } from "../actors/checkpoint/whole.ts";
 import { runKeys } from "../actors/config/config.ts";
@@ -13,6 +12,7 @@ import { visible } from "../actors/dashboard/client/text.ts";
 import { oneLine } from "../actors/errors.ts";
 import { lockRun } from "../actors/supervisor/run-lock.ts";
 import { aligned } from "./cli/aligned.ts";
+import { makeFolder } from "./cli/make-folder.ts";
 import { type Command, parseOptions, UsageError } from "./cli/options.ts";
 import { runsFolder } from "./cli/presets.ts";
 import { progressBar } from "./cli/run-status.ts";
@@ -58,7 +58,7 @@ export async function main(args: string[]): Promise<number> {
   if (atOnce === 0) throw new UsageError("--at-once takes 1 or more, got 0");
   const sweep = await planSweep(file, out, overrides);
   for (const run of sweep.runs) checkFolder(run);
-  mkdirSync(out, { recursive: true });
+  makeFolder(out);
   const failed = onlyTable ? [] : await playSweep(sweep, out, atOnce);
   const table = sweepTable(sweep);
   await writeTables(out, table);

@@ -60,7 +60,11 @@ export async function writeLogs(path: string, logs: readonly RunLog[]): Promise<
     ...named("INT32", "update"),
     ...named("DOUBLE", ...METRICS),
   ];
-  await writeWhole(path, (pending) => writeParquet(pending, columns, rowsOf(logs)));
+  try {
+    await writeWhole(path, (pending) => writeParquet(pending, columns, rowsOf(logs)));
+  } catch (error) {
+    throw new Error(`cannot write --logs-to ${path}: ${messageOf(error)}; make room, or name another file`);
+  }
 }
 
 function* rowsOf(logs: readonly RunLog[]): Generator<Row> {

@@ -126,6 +126,15 @@ describe("what it refuses, in one line", () => {
     expect(existsSync(join(folder, "never"))).toBe(false);
   });
 
+  test("a folder that cannot be made", async () => {
+    const file = sweepFile({ presets: ["bandit"], seeds: [1] });
+    const { code, err } = await commandHere(["sweep", file, "--out", join(file, "inside"), "--table"]);
+    expect([code, err]).toEqual([
+      2,
+      expect.stringMatching(/^error: cannot make the folder .*inside: ENOTDIR: .*; name another one\n$/),
+    ]);
+  });
+
   test("a folder that holds a run with other settings", async () => {
     const out = join(folder, "other");
     const before = await planSweep(sweepFile({ presets: ["bandit"], seeds: [1] }), out, []);

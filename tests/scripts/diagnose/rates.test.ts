@@ -195,6 +195,10 @@ describe("the rates over many runs", () => {
     );
     const broken = { ...first, updates: [{ update: 0.5, values: {} }] };
     await expect(writeLogs(file, [broken])).rejects.toThrow("expected integer");
+    const inside = join(file, "inside");
+    await expect(writeLogs(inside, [first])).rejects.toThrow(
+      /^cannot write --logs-to .*inside: ENOTDIR: .*; make room, or name another file$/,
+    );
     expect(readLogs(file)).toEqual([first]);
   });
 
