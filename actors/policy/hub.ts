@@ -202,20 +202,16 @@ async function append(part: string, { url, file, size }: RemoteFile, hub: Hub): 
   const answer = await ask("GET", url, hub, from > 0 ? { range: `bytes=${from}-` } : {});
   if (!answer.ok || answer.body === null) throw new HubError(`cannot get ${file}: ${refusal(answer, hub)}`);
   // A server without ranges sends the whole file again.
-  const out = await open(part, constants.O_CREAT | constants.O_WRONLY);
+  await using out = await open(part, constants.O_CREAT | constants.O_WRONLY);
   let done = answer.status === 206 ? from : 0;
-  try {
-    for await (const chunk of answer.body) {
-      if (done + chunk.length > size) throw new HubError(`${file} is longer than the announced ${size} bytes`);
-      for (let at = 0; at < chunk.length; ) {
-        const { bytesWritten } = await out.write(chunk, at, chunk.length - at, done);
-        at += bytesWritten;
-        done += bytesWritten;
-      }
-      hub.progress(file, done, size);
+  for await (const chunk of answer.body) {
+    if (done + chunk.length > size) throw new HubError(`${file} is longer than the announced ${size} bytes`);
+    for (let at = 0; at < chunk.length; ) {
+      const { bytesWritten } = await out.write(chunk, at, chunk.length - at, done);
+      at += bytesWritten;
+      done += bytesWritten;
     }
-  } finally {
-    await out.close();
+    hub.progress(file, done, size);
   }
 }
 
