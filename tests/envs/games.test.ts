@@ -93,6 +93,22 @@ describe("Countdown", () => {
     const validation = keys("validation");
     expect([...keys("train")].filter((key) => validation.has(key))).toEqual([]);
   });
+
+  test("draws as many numbers as it may, numbers and targets from 1 to the largest", () => {
+    const drawn = Array.from({ length: 4000 }, (_, seed) =>
+      generateCountdown({ ...config, numberMax: 9, countMin: 2, countMax: 4 }, seed),
+    );
+    const found = (values: readonly number[]) => [...new Set(values)].sort((a, b) => a - b);
+    expect(found(drawn.map(({ nums }) => nums.length))).toEqual([2, 3, 4]);
+    const upToNine = [1, 2, 3, 4, 5, 6, 7, 8, 9];
+    expect(found(drawn.flatMap(({ nums }) => nums))).toEqual(upToNine);
+    expect(found(drawn.map(({ target }) => target))).toEqual(upToNine);
+  });
+
+  test("is answered with effect where the answer earns something", () => {
+    const effective = (answer: string) => new CountdownGame({ target: 3, nums: [1, 2] }, config).act(answer).effective;
+    expect(["1 + 2", "2 - 1", "3"].map(effective)).toEqual([true, true, false]);
+  });
 });
 
 test.each([

@@ -46,6 +46,20 @@ const ragenMock: Retriever = {
   ],
 };
 
+test("the best of several right answers counts, without the spaces around it", async () => {
+  const rules = envTag("SearchQA").config as unknown as SearchRules;
+  const question = { question: "Who?", answers: ["Ada Byron", " Lovelace ", "no"] };
+  const given = async (answer: string) => {
+    const { reward, success, extra } = await new SearchGame(question, [question], ragenMock, rules).act(
+      `finish[${answer}]`,
+    );
+    return [reward, success, extra];
+  };
+  expect(await given("lovelace")).toEqual([1, true, {}]);
+  expect(await given("Byron")).toEqual([2 / 3, true, {}]);
+  expect(await given("Babbage")).toEqual([0, false, { premature_stop: 1 }]);
+});
+
 describe("SearchQA, as RAGEN", () => {
   test.each(ragen.episodes)("plays episode %#", async ({ seed, config, opening, turns }) => {
     const options = Object.fromEntries(
