@@ -8,3 +8,5 @@ export const nonnegativeNumber = z.number().nonnegative();
 export const share = z.number().min(0).max(1);
 /** A share below 1. */
 export const partialShare = z.number().min(0).lt(1);
+/** A name or a path; null: none. */
+export const optionalText = z.string().min(1).nullable().default(null);

@@ -2,7 +2,7 @@
 import { z } from "zod";
 import { LEVELS } from "../log.ts";
 import { fitsHeader } from "../transport/token.ts";
-import { nonnegativeInt, positiveInt } from "./kinds.ts";
+import { nonnegativeInt, optionalText, positiveInt } from "./kinds.ts";
 
 const Token = z
   .string()
@@ -82,8 +82,6 @@ export const SupervisorConfig = z.strictObject({
 export const heartbeatMs = ({ heartbeatDeadlineMs }: z.infer<typeof SupervisorConfig>): number =>
   heartbeatDeadlineMs / 20;
 
-const File = z.string().min(1).nullable().default(null);
-
 export const JoinConfig = z.strictObject({
   listen: z
     .string()
@@ -96,9 +94,9 @@ export const JoinConfig = z.strictObject({
   ),
   samplerToken: Token.describe("Secret for lending samplers only; null: none"),
   envServerToken: Token.describe("Secret for lending env servers only; null: none"),
-  certFile: File.describe("PEM file with the certificate of join.listen; needed for wss://"),
-  keyFile: File.describe("PEM file with the private key of join.certFile; needed for wss://"),
-  clientCaFile: File.describe(
+  certFile: optionalText.describe("PEM file with the certificate of join.listen; needed for wss://"),
+  keyFile: optionalText.describe("PEM file with the private key of join.certFile; needed for wss://"),
+  clientCaFile: optionalText.describe(
     "PEM file of the authority that must have signed a guest's certificate; null: guests need none",
   ),
   connectionsMax: positiveInt.default(8192).describe("Most connections from other machines; further ones are refused"),

@@ -1,21 +1,15 @@
 /** Sections `model`, `warmStart` and `checkpoint`: the policy, what it learns first, and how it is saved. Shapes and defaults only. */
 import { z } from "zod";
 import { LORA_TARGETS } from "../../model/policy/lora.ts";
-import { nonnegativeInt, partialShare, positiveInt, positiveNumber, share } from "./kinds.ts";
+import { nonnegativeInt, optionalText, partialShare, positiveInt, positiveNumber, share } from "./kinds.ts";
 
 export const ModelConfig = z.strictObject({
-  path: z
-    .string()
-    .min(1)
-    .nullable()
-    .default(null)
-    .describe("Folder of a Hugging Face model to train; null: the built-in policy, whose shape the next keys set"),
-  checkpoint: z
-    .string()
-    .min(1)
-    .nullable()
-    .default(null)
-    .describe("Checkpoint of another run whose policy this run starts from, with a fresh optimizer; --from sets it"),
+  path: optionalText.describe(
+    "Folder of a Hugging Face model to train; null: the built-in policy, whose shape the next keys set",
+  ),
+  checkpoint: optionalText.describe(
+    "Checkpoint of another run whose policy this run starts from, with a fresh optimizer; --from sets it",
+  ),
   pretrainedOnly: z
     .boolean()
     .default(false)
