@@ -10,7 +10,7 @@ import { dynamicsSeed } from "../envs/seeds.ts";
 import { type EnvTag, openLocal } from "../envs/tag.ts";
 import { checkedTag } from "../library/policy.ts";
 import { envOverrides } from "./cli/env-choice.ts";
-import { type Command, parseOptions, UsageError } from "./cli/options.ts";
+import { type Command, expectOnly, parseOptions, UsageError } from "./cli/options.ts";
 
 const drawn = envTags().filter((name) => envTag(name).picture !== undefined);
 
@@ -44,10 +44,7 @@ export async function main(args: string[]): Promise<number> {
   const { seed = 123, policy, out = "board.png" } = flags;
   if (!out.endsWith(".png")) throw new UsageError(`--out ${out}: the file must end in .png`);
   if (seed >= 2 ** 32) throw new UsageError(`--seed must be below ${2 ** 32}, got ${seed}`);
-  for (const { path, source } of overrides) {
-    if (!/^env\.(tag|options|actionsMax)\b/.test(path))
-      throw new UsageError(`${source}: board takes env.options and env.actionsMax only; leave it out`);
-  }
+  expectOnly(/^env\.(tag|options|actionsMax)\b/, overrides, "board takes env.options and env.actionsMax only");
   const env = envOverrides(overrides);
   const tag = checkedTag(String(env["tag"] ?? "SimpleSokoban"), env["options"]);
   if (tag.picture === undefined) throw new UsageError(`${tag.tag} draws no pictures; use one of ${drawn.join(", ")}`);

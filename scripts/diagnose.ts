@@ -31,7 +31,7 @@ import {
   measuredOf,
 } from "../actors/training/health.ts";
 import { RAGEN_STOPS } from "../model/health/early-stop.ts";
-import { type Command, type Override, parseOptions, UsageError } from "./cli/options.ts";
+import { type Command, expectOnly, type Override, parseOptions, UsageError } from "./cli/options.ts";
 import { overrideLayer } from "./cli/presets.ts";
 import { readLog } from "./diagnose/logs.ts";
 import { seenIn } from "./diagnose/names.ts";
@@ -111,9 +111,7 @@ function checkFlags(flags: Flags, overrides: readonly Override[]): void {
     return;
   }
   if (flags.column !== undefined) throw new UsageError("--column is not read with --rates; leave it out");
-  const [first] = overrides;
-  if (first !== undefined)
-    throw new UsageError(`${first.source}: --rates takes no settings, it tries thresholds itself; leave it out`);
+  expectOnly(/^$/, overrides, "--rates takes no settings, it tries thresholds itself");
 }
 
 interface UpdateNotice extends HealthNotice {
@@ -221,8 +219,7 @@ function lowestSuccess(values: MetricValues): number | undefined {
 
 /** The run's health settings, or the defaults for an old run without them, with the flags on top. */
 function healthConfig(run: string, overrides: readonly Override[]): HealthConfig {
-  const fixed = overrides.find(({ path }) => !path.startsWith("health."));
-  if (fixed !== undefined) throw new UsageError(`${fixed.source}: diagnose takes keys of health only; leave it out`);
+  expectOnly(/^health\./, overrides, "diagnose takes keys of health only");
   const file = join(run, "config.json");
   const kept: Layer = { source: file, values: { health: {} } };
   if (existsSync(file)) {

@@ -23,7 +23,7 @@ import type { PlayerEpisode } from "../envs/analysis/evaluate.ts";
 import { envTags } from "../envs/registry.ts";
 import { checkedTag, evaluate, loadPolicy, type PlayerName } from "../library/policy.ts";
 import { envOverrides } from "./cli/env-choice.ts";
-import { type Command, parseOptions, UsageError } from "./cli/options.ts";
+import { type Command, expectOnly, parseOptions, UsageError } from "./cli/options.ts";
 import { say, warn } from "./cli/say.ts";
 import { acrossEnvs, type Evaluated } from "./eval/across.ts";
 import { hostedFlags, hostedResults, isHosted, usageLine } from "./eval/hosted.ts";
@@ -171,11 +171,8 @@ function expectPlayable(policy: string, { flags, overrides }: Options): void {
   if (foreign !== undefined)
     throw new UsageError(`--${foreign} is for hosted models, such as openai:MODEL, not for ${policy}; leave it out`);
   if (isPlayer(policy)) {
-    const other = overrides.find(({ path }) => !/^env\.(tag|options|actionsMax)\b/.test(path));
-    if (other !== undefined)
-      throw new UsageError(
-        `${other.source}: ${policy} writes no replies, and takes env.options and env.actionsMax only; leave it out`,
-      );
+    const why = `${policy} writes no replies, and takes env.options and env.actionsMax only`;
+    expectOnly(/^env\.(tag|options|actionsMax)\b/, overrides, why);
     const { tag = DEFAULTS.env, options } = envOverrides(overrides);
     checkedTag(String(tag), options);
     return;
@@ -190,9 +187,7 @@ function expectPlayable(policy: string, { flags, overrides }: Options): void {
     throw new UsageError(`${policy} has no checkpoint named ${checkpoint}; they are in ${checkpoints}`);
   if (temperature !== undefined && temperature < 0)
     throw new UsageError(`--temperature must be 0 or more, got ${temperature}`);
-  const other = overrides.find(({ path }) => !path.startsWith("env."));
-  if (other !== undefined)
-    throw new UsageError(`${other.source}: a run keeps its config, except for keys of env; leave it out`);
+  expectOnly(/^env\./, overrides, "a run keeps its config, except for keys of env");
   const { tag, options } = envOverrides(overrides);
   const config = readRunConfig(policy);
   if (tag !== undefined && !playedEnvs(config).some(({ name }) => name === tag))

@@ -13,7 +13,7 @@ import { dynamicsSeed } from "../envs/seeds.ts";
 import type { EnvTag } from "../envs/tag.ts";
 import { checkedTag } from "../library/policy.ts";
 import { envOverrides } from "./cli/env-choice.ts";
-import { type Command, parseOptions, UsageError } from "./cli/options.ts";
+import { type Command, expectOnly, parseOptions, UsageError } from "./cli/options.ts";
 import { chooseConfig } from "./cli/presets.ts";
 import { write } from "./cli/print.ts";
 
@@ -39,9 +39,7 @@ export async function main(args: string[]): Promise<number> {
   const [name] = words;
   if (name === undefined) throw new UsageError(`name the env to play: ${envTags().join(", ")}`);
   if (seed >= 2 ** 32) throw new UsageError(`--seed must be below ${2 ** 32}, got ${seed}`);
-  const other = overrides.find(({ path }) => !path.startsWith("env.") || path === "env.tag");
-  if (other !== undefined)
-    throw new UsageError(`${other.source}: play takes keys of env only, and the env as ENV; leave it out`);
+  expectOnly(/^env\.(?!tag$)/, overrides, "play takes keys of env only, and the env as ENV");
   checkedTag(name, envOverrides(overrides)["options"]);
   const config = chooseConfig({ flags: {}, overrides: [{ path: "env.tag", text: name, source: name }, ...overrides] });
   const tag = tagOf(config, name);

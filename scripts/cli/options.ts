@@ -104,6 +104,12 @@ export function parseOptions<const C extends Command>(command: C, args: readonly
   return { flags: flags as Parsed<C>["flags"], words, overrides };
 }
 
+/** @throws {UsageError} for the first setting whose path does not fit `taken`. @param why  it is refused */
+export function expectOnly(taken: RegExp, overrides: readonly Override[], why: string): void {
+  const other = overrides.find(({ path }) => !taken.test(path));
+  if (other !== undefined) throw new UsageError(`${other.source}: ${why}; leave it out`);
+}
+
 const NUMBERS = {
   number: { is: Number.isFinite, words: "number" },
   count: { is: (n: number) => Number.isSafeInteger(n) && n >= 0, words: "whole number, 0 or more" },
