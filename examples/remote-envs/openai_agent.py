@@ -158,16 +158,15 @@ class Handler(BaseHTTPRequestHandler):
             status, text = (410, "the episode is over") if episode is None else (413, f"a body has at most {BODY_BYTES_MAX} bytes")
             self.send(status, {"error": {"message": text}})
             return
-        body = json.loads(self.rfile.read(int(length)))
-        if path != "v1/chat/completions" or body.get("stream"):
-            self.send(400, {"error": {"message": "only chat completions without streaming are answered"}})
-        else:
-            self.answer(episode, body)
+        self.answer(episode, path, self.rfile.read(int(length)))
 
-    def answer(self, episode, body):
+    def answer(self, episode, path, data):
         try:
+            body = json.loads(data)
+            if path != "v1/chat/completions" or body.get("stream"):
+                raise ValueError("only chat completions without streaming are answered")
             answer = episode.complete(body)
-        except (KeyError, TypeError, ValueError) as error:
+        except (AttributeError, KeyError, TypeError, ValueError) as error:
             self.send(400, {"error": {"message": f"{type(error).__name__}: {error}"}})
             return
         self.send(*((410, {"error": {"message": "the episode is over"}}) if answer is None else (200, answer)))

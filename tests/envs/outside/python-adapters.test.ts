@@ -110,8 +110,9 @@ ADD = {"type": "function", "function": {"name": "add", "description": "Adds.", "
 
 def refusals(base_url):
     found = []
-    for url, length in ((base_url.replace("/v1", "x/v1"), "2"), (base_url, str(1 << 30))):
-        asked = urllib.request.Request(f"{url}/chat/completions", b"{}", {"Content-Length": length})
+    other, large = (base_url.replace("/v1", "x/v1"), b"{}", "2"), (base_url, b"{}", str(1 << 30))
+    for url, body, length in (other, large, (base_url, b"{", "1"), (base_url, b"[]", "2"), (base_url, b'{"stream": true}', "16")):
+        asked = urllib.request.Request(f"{url}/chat/completions", body, {"Content-Length": length})
         try:
             urllib.request.urlopen(asked)
         except urllib.error.HTTPError as error:
@@ -120,7 +121,7 @@ def refusals(base_url):
 
 def agent(base_url, number):
     if number == 0:
-        assert refusals(base_url) == [410, 413], refusals(base_url)
+        assert refusals(base_url) == [410, 413, 400, 400, 400], refusals(base_url)
     messages = [{"role": "user", "content": [{"type": "text", "text": f"What is {number} + 1?"}]}]
     while True:
         body = json.dumps({"model": "policy", "messages": messages, "tools": [ADD]}).encode()
