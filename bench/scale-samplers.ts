@@ -15,7 +15,20 @@ const outcome: Outcome = {
   status: "scored",
   stop: "success",
   success: true,
-  turns: [],
+  turns: [
+    {
+      observation: "",
+      reply: "",
+      actions: [],
+      reward: 1,
+      penalty: 0,
+      wellFormed: true,
+      effective: true,
+      valid: true,
+      cut: false,
+      dropped: 0,
+    },
+  ],
   finalObservation: "",
   extra: {},
   trajectory: {

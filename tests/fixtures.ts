@@ -58,7 +58,7 @@ export const anOutcome = (overrides: Partial<PlayedOutcome> = {}): PlayedOutcome
   stop: "over",
   success: false,
   trajectory: aTrajectory(),
-  turns: [],
+  turns: [aTurn()],
   finalObservation: "",
   extra: {},
   ...overrides,

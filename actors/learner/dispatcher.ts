@@ -7,11 +7,13 @@
  * - A sampler that connects again loses its earlier connection. If a late hello of a killed predecessor caused that, the sampler
  *   connects once more.
  * - An episode is taken once. A second delivery, or one after the lease expired, is answered and ignored.
- * - An invalid trajectory (lengths differ, a value is NaN, its weights were never published) is logged and its ticket reissued.
+ * - An invalid trajectory (lengths differ, a value is NaN, its weights were never published, its turns are not those played) is logged
+ *   and its ticket reissued.
  */
 
 import { trajectoryFault } from "../../model/trajectory.ts";
 import type { Clock } from "../clock.ts";
+import { plural } from "../number-text.ts";
 import type { FinishedTicket } from "../play/finished-ticket.ts";
 import type { Answer, Ask, Messages, Outcome, PolicyVersion, Tell, Ticket } from "../protocol.ts";
 import type { Hello, HostHandler } from "../transport/handshake.ts";
@@ -170,10 +172,12 @@ export class Dispatcher implements HostHandler {
 
   #usable(actor: string, episode: string, outcome: Outcome): Outcome {
     if (!("trajectory" in outcome)) return outcome;
-    const { version, digest } = outcome.trajectory;
+    const { version, digest, turns } = outcome.trajectory;
     const published = this.#options.acks.digestOf(version) === digest;
+    const count = outcome.turns.length;
+    const unequal = count === turns.length ? null : `it has ${plural(turns.length, "turn")}, and the episode ${count}`;
     const fault = published
-      ? trajectoryFault(outcome.trajectory, this.#options.vocabulary)
+      ? (unequal ?? trajectoryFault(outcome.trajectory, this.#options.vocabulary))
       : `version ${version} with digest ${digest.slice(0, 12)}… is not among the last published versions`;
     if (fault === null) return outcome;
     const detail = `${actor} sent an invalid trajectory of ${episode}: ${fault}; this attempt has failed`;

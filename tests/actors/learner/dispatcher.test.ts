@@ -279,6 +279,17 @@ describe("a bad trajectory", () => {
     figure("poison message", { deliveries: deliveries.length, used: 0, "others taken": 1, restarts: 0 });
   });
 
+  test("is one whose turns are not those that were played", async () => {
+    dispatcher.announce(weights(1));
+    const one = await hand().ready(4);
+    const all = dispatcher.play(someTickets(1));
+    await world.settle();
+    await send(one, 0, (outcome) => Object.assign(outcome, { turns: [] }));
+    await send(one, 1, () => {});
+    expect(await all).toMatchObject([{ ticket: { attempt: 1 }, outcome: { status: "scored" } }]);
+    expect(notices.at(-1)).toContain("s0 sent an invalid trajectory of e0: it has 1 turn, and the episode 0");
+  });
+
   test("is one with weights that were never published, and the ticket is played again", async () => {
     dispatcher.announce(weights(1));
     const one = await hand().ready(4);
