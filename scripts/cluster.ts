@@ -113,7 +113,11 @@ export async function main(args: string[], typed: readonly string[] = args): Pro
     throw error;
   });
   // The folder is locked now.
-  addStart(folder, began);
+  try {
+    addStart(folder, began);
+  } catch (error) {
+    view.note(`warning: this start is missing in ${join(folder, "starts.jsonl")}: ${messageOf(error)}`);
+  }
   const memory = new Memory();
   const sampling = setInterval(() => {
     const now = performance.now();
@@ -124,7 +128,7 @@ export async function main(args: string[], typed: readonly string[] = args): Pro
     .finally(() => {
       isRunning = false;
       clearInterval(sampling);
-      view.close();
+      view.clear();
     })
     .catch((error: unknown) => {
       throw new Error(`${messageOf(error)}; its log is ${join(folder, "log.jsonl")}`, { cause: error });

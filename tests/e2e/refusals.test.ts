@@ -1,6 +1,6 @@
 /** A refusal is one line that says what to do, with exit code 2 for wrong usage and 1 for the rest. */
 import { afterAll, beforeAll, describe, expect, test } from "bun:test";
-import { existsSync, mkdirSync, readdirSync, readFileSync, writeFileSync } from "node:fs";
+import { existsSync, mkdirSync, readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { jsonService } from "../envs/outside/json-service.ts";
 import { describeWhere } from "../needs.ts";
@@ -284,6 +284,24 @@ test(
       ),
     ]);
     expect(run.log.filter(({ kind }) => kind === "restarted")).toEqual([]);
+  },
+  LONG,
+);
+
+test(
+  "a start that cannot be recorded is a warning, and the run goes on",
+  async () => {
+    const folder = join(runs.folder, "no-starts");
+    const first = ["cluster", "--env", "Bandit", "--smoke", "--run-dir", folder, ANY_PORT, "--quiet"];
+    expect((await command(first)).code).toBe(0);
+    const starts = join(folder, "starts.jsonl");
+    rmSync(starts);
+    mkdirSync(starts);
+    const { code, err } = await command(["cluster", "--resume", folder, "--updates", "3", "--quiet"]);
+    expect({ code, err }).toEqual({
+      code: 0,
+      err: expect.stringMatching(new RegExp(`^warning: this start is missing in ${starts}: EISDIR: .*\n$`)),
+    });
   },
   LONG,
 );
