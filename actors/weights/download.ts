@@ -17,13 +17,18 @@ export interface Download {
   readonly pauseMs: number;
 }
 
-/** @param tls  for https:// addresses */
+/**
+ * A sampler tries twice. Together the tries outlast a cut network until the connection to the learner ends (`SILENCE_MS_MAX`): then
+ * these weights are no longer due, and the sampler connects again.
+ *
+ * @param tls  for https:// addresses
+ */
 export const downloading = (tls: ClientTls = {}): Download => ({
   fetch: (url, init) => fetch(url, { ...init, ...noProxyHere(url), tls }),
   clock: realClock,
   silenceMsMax: 10_000,
-  failuresMax: 4,
-  pauseMs: 200,
+  failuresMax: 8,
+  pauseMs: 1000,
 });
 
 /** An answer that a further try would not change. */

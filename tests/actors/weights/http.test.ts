@@ -6,6 +6,7 @@ import { join } from "node:path";
 import fc from "fast-check";
 import { realClock } from "../../../actors/clock.ts";
 import { SocketTransport } from "../../../actors/transport/socket.ts";
+import { SILENCE_MS_MAX } from "../../../actors/transport/socket-wire.ts";
 import { type Download, downloading } from "../../../actors/weights/download.ts";
 import { overHttp, serveWeights } from "../../../actors/weights/http.ts";
 import { loadWeights } from "../../../actors/weights/load.ts";
@@ -133,6 +134,25 @@ describe("a sampler of another host", () => {
       "given up after 1 try without a byte; the last: Error: nothing came for 5000 ms",
     );
     expect(clock.waitingMs).toEqual([]);
+  });
+
+  test("tries, twice, for longer than a connection lives on a cut network", async () => {
+    let waitedMs = 0;
+    const how = downloading();
+    const clock = {
+      now: () => waitedMs,
+      after(delayMs: number, run: () => void) {
+        // What watches for silence: here every connection fails at once.
+        if (delayMs === how.silenceMsMax) return () => {};
+        waitedMs += delayMs;
+        queueMicrotask(run);
+        return () => {};
+      },
+    };
+    const unreachable = () => Promise.reject(new Error("the network is unreachable"));
+    await expect(load("http://10.0.0.1", TOKEN, { ...how, clock, fetch: unreachable })).rejects.toThrow("unreachable");
+    // Silence is looked for four times in SILENCE_MS_MAX.
+    expect(2 * waitedMs).toBeGreaterThan(1.25 * SILENCE_MS_MAX);
   });
 
   test("takes its token to no other server", async () => {
