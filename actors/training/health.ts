@@ -78,6 +78,7 @@ export interface HealthNotice {
 
 export interface Checkup {
   readonly state: HealthState;
+  /** What the run must do; null if nothing. */
   readonly due: Due | null;
   readonly metrics: MetricValues;
   readonly notices: readonly HealthNotice[];

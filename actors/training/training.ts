@@ -170,8 +170,8 @@ export class Training {
       }),
     };
     const totals = totalMetrics(this.#progress);
-    const { due, health, metrics: healthMetrics } = judge(this.#context, this.#progress, { ...values, ...totals });
-    this.#advance({ kind: "judged", health, due });
+    const { due, state, metrics: healthMetrics } = judge(this.#context, this.#progress, { ...values, ...totals });
+    this.#advance({ kind: "judged", health: state, due });
     const all = { ...values, ...healthMetrics, ...totals };
     reporter.metrics(update, all);
     void acknowledged.then((ms) => reporter.metrics(update, { "weights/publish_ms": ms }));
@@ -185,8 +185,8 @@ export class Training {
     if (validated?.update === update) return validated;
     const { solved, played } = await this.#validation.ofUpdate(this.#progress);
     this.#advance(played, { kind: "validated", solved });
-    const { health, due, metrics } = judgeValidation(this.#context, this.#progress, solved, isLast);
-    this.#advance({ kind: "judged", health, due: due ?? this.#progress.due });
+    const { state, due, metrics } = judgeValidation(this.#context, this.#progress, solved, isLast);
+    this.#advance({ kind: "judged", health: state, due: due ?? this.#progress.due });
     if (due !== null) this.#context.reporter.metrics(update, metrics);
     return solved;
   }

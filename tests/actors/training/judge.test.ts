@@ -8,13 +8,13 @@ const context = { config, log: { line: () => {}, event: () => {} } };
 const judged = (solved: Solved, isLast = false) => judgeValidation(context, startOfRun(config), solved, isLast);
 
 test("of a mix, the env that is solved least is judged", () => {
-  expect(judged({ success: 0.5, envs: { Bandit: 1, Sokoban: 0 } }).health.stops.failed).toBe(1);
-  expect(judged({ success: 0.75, envs: { Bandit: 1, Sokoban: 0.5 } }).health.stops.failed).toBe(0);
+  expect(judged({ success: 0.5, envs: { Bandit: 1, Sokoban: 0 } }).state.stops.failed).toBe(1);
+  expect(judged({ success: 0.75, envs: { Bandit: 1, Sokoban: 0.5 } }).state.stops.failed).toBe(0);
 });
 
 test("the last validation of a run ends nothing, and counts if the run is prolonged", () => {
   const solved = { success: 1, envs: {} };
   expect(judged(solved).due).toMatchObject({ kind: "early-stop" });
   const last = judged(solved, true);
-  expect([last.due, last.metrics, last.health.stops.solved]).toEqual([null, {}, 1]);
+  expect([last.due, last.metrics, last.state.stops.solved]).toEqual([null, {}, 1]);
 });
