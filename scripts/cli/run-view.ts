@@ -130,19 +130,14 @@ export class RunView {
   crashed(error: unknown): void {
     const entry = { level: "error", actor: "supervisor", kind: "crash", text: describeError(error) };
     this.#log(JSON.stringify({ ...entry, stack: stackOf(error) }));
-    this.close();
+    this.clear();
   }
 
   /** Prints a line above the status lines. */
   note(text: string): void {
-    this.#clear();
+    this.clear();
     this.#options.write(`${visible(oneLine(text))}\n`);
     this.#draw();
-  }
-
-  /** Removes the status lines. */
-  close(): void {
-    this.#clear();
   }
 
   /** A log that cannot be written is one warning until it can be written again; the run continues. */
@@ -158,11 +153,12 @@ export class RunView {
   }
 
   #redraw(): void {
-    this.#clear();
+    this.clear();
     this.#draw();
   }
 
-  #clear(): void {
+  /** Removes the status lines. */
+  clear(): void {
     if (this.#statusLines === 0) return;
     const up = this.#statusLines > 1 ? `\u001b[${this.#statusLines - 1}A` : "";
     this.#options.write(`\r${up}\u001b[J`);
