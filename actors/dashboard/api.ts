@@ -9,7 +9,7 @@ import type { Store } from "../metrics-sink/store.ts";
 import { costsOf } from "../record/costs.ts";
 import { newestUpdate, seriesOf } from "../record/newest-update.ts";
 import * as answers from "./answers.ts";
-import { thin } from "./client/thin.ts";
+import { commonEnds, thin } from "./client/thin.ts";
 import { promptTexts, tokensByTurn } from "./episode-text.ts";
 import { overviewOf } from "./overview.ts";
 import { EpisodeId, EpisodesQuery, EventsQuery, MetricsQuery, NoQuery, OtherMetricsQuery } from "./queries.ts";
@@ -195,7 +195,8 @@ export const API: readonly ApiRoute[] = [
 ];
 
 function thinned(series: answers.Series, points: number | undefined): answers.Series {
-  const kept = points === undefined ? null : thin(series.steps, series.values, points);
+  const { steps, values } = series;
+  const kept = points === undefined ? null : thin(steps, values, points, commonEnds(steps.at(-1)!));
   if (kept === null) return series;
-  return { ...series, steps: kept.map((i) => series.steps[i]!), values: kept.map((i) => series.values[i]!) };
+  return { ...series, steps: kept.map((i) => steps[i]!), values: kept.map((i) => values[i]!) };
 }

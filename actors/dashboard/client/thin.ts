@@ -6,29 +6,42 @@
  */
 
 /**
+ * Ends for curves of unequal lengths: their stretches are equal, or parts of each other, so the curves keep common steps. A mean needs
+ * these.
+ */
+export const commonEnds = (last: number): [number, number] => [0, 2 ** Math.ceil(Math.log2(last + 1))];
+
+/**
  * @param steps   ascending
  * @param values  one for each step
  * @param most    points to keep at most; at least 4
+ * @param ends    of the steps that the stretches divide
  * @returns the ascending indices of the kept points; null if the curve is short enough
  */
-export function thin(steps: readonly number[], values: readonly number[], most: number): number[] | null {
+export function thin(
+  steps: readonly number[],
+  values: readonly number[],
+  most: number,
+  ends?: readonly [number, number],
+): number[] | null {
   const count = steps.length;
   if (count <= most) return null;
   const stretches = Math.floor(most / 4);
-  const [from, to] = [steps[0]!, steps[count - 1]!];
-  // Powers of two, from 0 on: curves of unequal lengths keep common steps, over which a mean of them can be drawn.
-  let width = 2 ** Math.floor(Math.log2((to - from) / stretches)) || 1;
-  while (Math.floor(to / width) - Math.floor(from / width) >= stretches) width *= 2;
+  const [from, to] = ends ?? [steps[0]!, steps[count - 1]!];
+  const width = (to - from) / stretches || 1;
   const kept: number[] = [];
-  for (let at = 0; at < count; ) {
-    const stretch = Math.floor(steps[at]! / width);
+  let at = 0;
+  for (let stretch = 0; stretch < stretches && at < count; stretch++) {
+    // Despite rounding, the last stretch ends with the curve.
+    const end = stretch === stretches - 1 ? Number.POSITIVE_INFINITY : from + (stretch + 1) * width;
     const first = at;
     let [low, high] = [at, at];
-    while (at < count && Math.floor(steps[at]! / width) === stretch) {
+    while (at < count && steps[at]! < end) {
       if (values[at]! < values[low]!) low = at;
       if (values[at]! > values[high]!) high = at;
       at++;
     }
+    if (at === first) continue;
     const inOrder = low < high ? [first, low, high, at - 1] : [first, high, low, at - 1];
     for (const index of inOrder) if (kept.at(-1) !== index) kept.push(index);
   }

@@ -109,6 +109,21 @@ describe("/api/metrics", () => {
     expect(series.map(({ steps }: { steps: number[] }) => steps)).toEqual([[1, 2], [40]]);
   });
 
+  test("keep common steps where their lengths differ, so that a mean of them has no gaps", async () => {
+    stage.startRun();
+    const names = ["train/entropy", "train/grad_norm", "train/success"] as const;
+    const points = names.flatMap((name, i) =>
+      Array.from({ length: 7000 + 1500 * i }, (_, at) => {
+        return { name, actor: "learner", step: at + 1, value: Math.sin((at + 1) * (i + 1)) };
+      }),
+    );
+    stage.store.write({ points, events: [], episodes: [] });
+    const { series } = await json(`/api/metrics?points=2000&names=${names}`);
+    const [first, ...others] = (series as { steps: number[] }[]).map(({ steps }) => new Set(steps));
+    const common = [...first!].filter((step) => others.every((steps) => steps.has(step)));
+    expect(Math.max(...common.slice(1).map((step, i) => step - common[i]!))).toBeLessThan(40);
+  });
+
   test("thins a long series to so many points, without losing its highest", async () => {
     stage.startRun();
     for (let step = 1; step <= 5000; step++) stage.run.metrics(step, { "train/entropy": step === 777 ? 9 : step % 7 });
