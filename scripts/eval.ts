@@ -104,9 +104,13 @@ export async function main(args: string[]): Promise<number> {
       for (const result of results) {
         const references = await referencesOf(result);
         const lines = result.lines.map((line) => `${JSON.stringify({ policy: who, env: result.name, ...line })}\n`);
-        if (file !== undefined) appendWhole(file, lines.join(""));
-        if (all.length > 0) console.log();
-        console.log(evaluationReport(who, result, references));
+        // Of the table and the file, a full disk under one leaves the other.
+        try {
+          if (file !== undefined) appendWhole(file, lines.join(""));
+        } finally {
+          if (all.length > 0) console.log();
+          console.log(evaluationReport(who, result, references));
+        }
         played.push([result.name, { ...evaluationData(result, references), ...(usage !== null && { usage }) }]);
         all.push({ policy: who, trained: trainedOn(who), result, references });
       }

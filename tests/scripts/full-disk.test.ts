@@ -11,13 +11,15 @@ afterAll(removeTemporaryFolders);
 /** SQLite's index of the log has as many. */
 const RECORD_KIB = 32;
 
-/** The exit code of a command that fails in one line, because no file may be larger. */
-async function codeWithin(kib: number, ...args: string[]) {
+/** A command that fails in one line, because no file may be larger. */
+async function within(kib: number, ...args: string[]) {
   const wrap = ["sh", "-c", `trap "" XFSZ; ulimit -f ${2 * kib}; exec "$@"`, "sh"];
-  const { code, err } = await new CommandProcess(args, { wrap }).ended;
-  expect(err).toMatch(/^error: cannot write .*: EFBIG: file too large.*; .*\n$/);
-  return code;
+  const ended = await new CommandProcess(args, { wrap }).ended;
+  expect(ended.err).toMatch(/^error: cannot write .*: EFBIG: file too large.*; .*\n$/);
+  return ended;
 }
+
+const codeWithin = async (kib: number, ...args: string[]) => (await within(kib, ...args)).code;
 
 test("board and curves keep the former picture, and leave no other file", async () => {
   const folder = temporaryFolder();
@@ -53,4 +55,19 @@ test("init and new-env leave no part of what they write", async () => {
   expect(await codeWithin(1, "new-env", join(folder, "maze.ts"))).toBe(2);
   expect([readdirSync(folder), readdirSync(join(folder, "envs"))]).toEqual([["envs", "package.json"], []]);
   expect(readFileSync(join(folder, "package.json"), "utf8")).toBe(manifest);
+});
+
+test("eval has its table where the file of episodes is full, and its episodes where standard output is", async () => {
+  const file = join(temporaryFolder(), "episodes.jsonl");
+  const args = ["eval", "--env", "Bandit", "--policy", "random", "--episodes", "16", "--results", file];
+  const { code, out } = await within(1, ...args);
+  expect([code, out.split("\n")[0], readFileSync(file, "utf8")]).toEqual([
+    1,
+    expect.stringContaining("Bandit, 16 boards"),
+    "",
+  ]);
+  const redirected = ["sh", "-c", 'exec "$@" > /dev/full', "sh"];
+  const { code: second, err } = await new CommandProcess(args, { wrap: redirected }).ended;
+  expect([second, err]).toEqual([1, expect.stringContaining("error: cannot write to standard output: ENOSPC")]);
+  expect(readFileSync(file, "utf8").trimEnd().split("\n")).toHaveLength(16);
 });
