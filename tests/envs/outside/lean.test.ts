@@ -5,8 +5,10 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { evaluatePlayer } from "../../../envs/analysis/evaluate.ts";
 import type { OutsideGame } from "../../../envs/env.ts";
+import { checkLean } from "../../../envs/lean/kimina.ts";
 import { readTheorem } from "../../../envs/lean/theorem.ts";
 import { wrapped } from "../../../envs/lean/wrap.ts";
+import type { JsonServer } from "../../../envs/outside/json-server.ts";
 import { envTag } from "../../../envs/registry.ts";
 import { PythonRandom } from "../../../envs/rng/mt19937.ts";
 import { expectNoWaitOnceClosed, jsonService } from "./json-service.ts";
@@ -154,4 +156,14 @@ describe("the tag", () => {
     expect(new Set(openings).size).toBe(1);
     expect(envTag("Lean").missing?.()).toMatch(/^Lean needs a file: .*minif2f and set env\.options\.dataPath to it$/);
   });
+});
+
+test.each([
+  ["one sorry that Lean lists and does not warn of", { sorries: [{}], messages: [] }, [false, false]],
+  ["an error, however its severity is written", { messages: [{ severity: "Error", data: "no" }] }, [false, false]],
+  ["unsolved goals", { messages: [{ severity: "error", data: "unsolved goals" }], sorries: [] }, [true, false]],
+  ["a warning", { messages: [{ severity: "warning", data: "unused variable" }], sorries: null }, [true, true]],
+])("%s decides what is accepted and proven", async (_, response, [accepted, proven]) => {
+  const server = { ask: async () => ({ results: [{ response }] }) } as unknown as JsonServer;
+  expect(await checkLean(server, "", 1, new AbortController().signal)).toMatchObject({ accepted, proven });
 });
