@@ -110,9 +110,30 @@ function withoutLeadingSpace(json: object, refuse: (why: string) => never): obje
   };
   const revived = ["normalizer", "pre_tokenizer", "decoder"].map((key) => {
     const part = (json as Record<string, unknown>)[key] ?? null;
-    return [key, JSON.parse(JSON.stringify(part), reviver)];
+    const left = JSON.parse(JSON.stringify(part), reviver);
+    return [key, key === "pre_tokenizer" ? tried(() => withPatterns(left), refuse) : left];
   });
   return { ...json, ...Object.fromEntries(revived) };
+}
+
+/** What is read of a pre-tokenizer. */
+interface PreTokenizer {
+  readonly type?: string;
+  readonly pretokenizers?: readonly PreTokenizer[];
+  readonly individual_digits?: boolean;
+  readonly use_regex?: boolean;
+}
+
+/** GPT-2's words. Source: encoder.py. */
+const WORDS = "'s|'t|'re|'ve|'m|'ll|'d| ?\\p{L}+| ?\\p{N}+| ?[^\\s\\p{L}\\p{N}]+|\\s+(?!\\S)|\\s+";
+
+/** The pre-tokenizer with patterns where the library has its own, which differ in digits and spaces beyond ASCII. */
+function withPatterns(part: PreTokenizer | null): object | null {
+  const split = (Regex: string) => ({ type: "Split", pattern: { Regex }, behavior: "Isolated", invert: false });
+  if (part?.type === "Sequence") return { ...part, pretokenizers: part.pretokenizers?.map(withPatterns) };
+  if (part?.type === "Digits") return split(part.individual_digits ? "\\p{N}" : "\\p{N}+");
+  if (part?.type !== "ByteLevel" || part.use_regex === false) return part;
+  return { type: "Sequence", pretokenizers: [split(WORDS), { ...part, use_regex: false }] };
 }
 
 function checkPieces(
