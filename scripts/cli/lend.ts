@@ -47,6 +47,8 @@ export async function lend(
   const tls = tlsOf(flags);
   checkAddress(address, tls);
   let joined: Joined | null = null;
+  const told = (code: number) => ({ run: joined?.run ?? null, actor: joined?.actor ?? null, code });
+  if (json) process.on("exit", (code) => console.log(JSON.stringify(told(code))));
   onStopSignal((signal) => {
     // Before it has joined there is nothing to leave.
     if (joined === null) process.exit(0);
@@ -65,8 +67,6 @@ export async function lend(
       if (stack !== undefined && process.argv.includes("--verbose")) say(stack);
     },
   });
-  const { run, actor } = joined;
-  if (json) process.on("exit", (code) => console.log(JSON.stringify({ run, actor, code })));
   return new Promise(() => {});
 }
 

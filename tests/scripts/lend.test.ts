@@ -2,7 +2,7 @@
 import { afterAll, describe, expect, test } from "bun:test";
 import { writeFileSync } from "node:fs";
 import { join } from "node:path";
-import { commandHere } from "./command.ts";
+import { commandHere, root } from "./command.ts";
 import { removeTemporaryFolders, temporaryFolder } from "./temporary.ts";
 
 afterAll(removeTemporaryFolders);
@@ -53,4 +53,16 @@ describe.each(["sampler", "env-server"])("bun run %s", (name) => {
   ])("%s", async (message, args, code) => {
     expect(await commandHere([name, ...args])).toEqual({ code, out: "", err: `error: ${message}\n` });
   });
+});
+
+test("a guest that is stopped before it has joined ends with 0, and with its JSON", async () => {
+  const args = ["sampler", "--join", "ws://127.0.0.1:1", "--token-file", token, "--json"];
+  const child = Bun.spawn([process.execPath, "scripts/run.ts", ...args], {
+    cwd: root,
+    stdio: ["ignore", "pipe", "pipe"],
+  });
+  // It tries to join.
+  await child.stderr.getReader().read();
+  child.kill("SIGINT");
+  expect([await child.exited, JSON.parse(await child.stdout.text())]).toEqual([0, { run: null, actor: null, code: 0 }]);
 });
