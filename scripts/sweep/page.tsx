@@ -88,17 +88,14 @@ const Table = ({ rows: [head, ...rows] }: { rows: readonly (readonly string[])[]
 /** One picture for at most `ENTRIES_MAX` groups: a picture has no more colors. */
 function picturesOf(sweep: Sweep, { runs }: SweepTable): string[] {
   const metrics = [...new Set([...METRICS, ...sweep.metrics])].filter((name) => !metric(name).perActor);
+  const drawn = [...metrics, ...Object.values(BASELINES)];
   const entries = sweep.groups.flatMap((label): Entry[] => {
-    const own = runs.filter(({ run }) => run.group === label).map(({ run }) => run);
-    const read = own.map(({ folder, seed }) =>
-      readRun(folder, `seed ${seed}`, [...metrics, ...Object.values(BASELINES)]),
-    );
+    const own = runs.filter(({ run }) => run.group === label);
+    const read = own.map(({ run }) => readRun(run.folder, `seed ${run.seed}`, drawn));
     return read.length === 0 ? [] : [{ label, isGroup: true, isDashed: false, runs: read }];
   });
-  const pictures = Array.from({ length: Math.ceil(entries.length / ENTRIES_MAX) }, (_, i) =>
-    entries.slice(i * ENTRIES_MAX, (i + 1) * ENTRIES_MAX),
-  );
-  return pictures.map((some) => picture(some, metrics, null));
+  const pictures = Map.groupBy(entries, (_, i) => Math.floor(i / ENTRIES_MAX));
+  return [...pictures.values()].map((some) => picture(some, metrics, null));
 }
 
 const quoted = (word: string) => (/^[\w.,:=/-]+$/.test(word) ? word : `'${word.replaceAll("'", "'\\''")}'`);
