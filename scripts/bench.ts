@@ -96,8 +96,7 @@ function findBenches(): string[] {
 }
 
 async function list(names: readonly string[]): Promise<number> {
-  if (names.length === 0) console.log("bench/ has no benchmarks");
-  const width = Math.max(0, ...names.map((name) => name.length));
+  const width = Math.max(...names.map((name) => name.length));
   for (const name of names) console.log(`  ${name.padEnd(width)}  ${(await load(name)).summary}`);
   return 0;
 }
