@@ -83,6 +83,8 @@ export class Store {
     try {
       opened = new Database(path, readOnly ? { readonly: true, strict: true } : { create: true, strict: true });
       this.#db = opened;
+      // A reader waits too: of a killed run's record, the first reader locks out the others while it recovers the log.
+      this.#db.run("PRAGMA busy_timeout = 5000");
       this.#db.run(readOnly ? "PRAGMA query_only = 1" : "PRAGMA journal_mode = WAL");
       // Without this check, rows in a damaged part of the file would be lost silently, or the run would fail in the middle.
       const found = readOnly ? "ok" : (this.#db.query("PRAGMA quick_check(1)").values()[0]![0] as string);
@@ -95,7 +97,6 @@ export class Store {
     }
     if (readOnly) return;
     this.#db.run(`PRAGMA synchronous = ${durability}`);
-    this.#db.run("PRAGMA busy_timeout = 5000");
     migrate(this.#db, path);
     if (bytesMax !== undefined) this.#db.run(`PRAGMA max_page_count = ${Math.floor(bytesMax / PAGE_BYTES)}`);
   }

@@ -247,6 +247,23 @@ describe("Store", () => {
     db.close();
   });
 
+  test("waits while another process holds the file, as one that recovers the log of a killed run", async () => {
+    open().close();
+    const holds = `
+      const db = new (require("bun:sqlite").Database)(process.argv[1]);
+      db.run("PRAGMA locking_mode = EXCLUSIVE");
+      db.run("BEGIN EXCLUSIVE");
+      console.log("held");
+      db.run("WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 2000000) SELECT count(*) FROM n");
+      db.close();`;
+    const child = Bun.spawn([process.execPath, "-e", holds, join(directory, "run.sqlite")], { stdout: "pipe" });
+    expect(new TextDecoder().decode((await child.stdout.getReader().read()).value)).toBe("held\n");
+    const reader = openRecorded();
+    expect(reader.run()).toBeNull();
+    reader.close();
+    expect(await child.exited).toBe(0);
+  });
+
   test("opened twice lets one read what the other writes", () => {
     const writer = open();
     const reader = open();
