@@ -165,6 +165,9 @@ export function readModelConfig(json: unknown, file: string): ModelConfig {
   const local = config.rope_parameters?.sliding_attention;
   const odd = config.layer_types?.find((kind) => !["full_attention", "sliding_attention"].includes(kind));
   if (odd !== undefined) refuse(`layer_types has ${odd}; supported are full_attention, sliding_attention`);
+  const typed = config.layer_types?.length ?? config.num_hidden_layers;
+  if (typed !== config.num_hidden_layers)
+    refuse(`layer_types has ${typed} entries, but num_hidden_layers says ${config.num_hidden_layers}; make them equal`);
   const kinds = Array.from({ length: config.num_hidden_layers }, (_, layer) => family.kindOf(config, layer));
   const slidingRope = local?.rope_type ?? "default";
   if (slidingRope !== "default")

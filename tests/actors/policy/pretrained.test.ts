@@ -267,12 +267,12 @@ describe("a folder that is broken", () => {
     ],
     [
       "a layer too many",
-      broken("qwen3", (at) => set(at("config.json"), { num_hidden_layers: 3 })),
+      broken("llama", (at) => set(at("config.json"), { num_hidden_layers: 3 })),
       /DIR: tensor model.layers.2.input_layernorm.weight \[8\] is in none of its 1 files/,
     ],
     [
       "a layer too few",
-      broken("qwen3", (at) => set(at("config.json"), { num_hidden_layers: 1 })),
+      broken("llama", (at) => set(at("config.json"), { num_hidden_layers: 1 })),
       /DIR\/model.safetensors: tensor model.layers.1.\S+ \[.*\] does not belong to the architecture in config.json/,
     ],
     [

@@ -172,6 +172,7 @@ test.each<[object, string]>([
     "rope_parameters and rope_scaling differ",
   ],
   [{ rope_parameters: { partial_rotary_factor: 0.5 } }, "partial_rotary_factor 0.5 is not supported; it must be 1"],
+  [{ layer_types: ["full_attention"] }, "layer_types has 1 entries, but num_hidden_layers says 2; make them equal"],
   [{ mlp_bias: true }, "mlp_bias true; biases"],
   [{ attention_bias: true }, "attention_bias true; biases"],
   [{ attn_logit_softcapping: 50 }, "attn_logit_softcapping 50; soft caps"],
