@@ -66,7 +66,12 @@ function take(lock: Database): void {
   lock.run("PRAGMA busy_timeout = 0");
   try {
     lock.run("BEGIN EXCLUSIVE");
-  } catch {
+  } catch (error) {
+    const { code, message } = error as Error & { code?: string };
+    if (code !== "SQLITE_BUSY")
+      throw new Error(
+        `cannot lock the install: ${lock.filename}: ${message}; make its folder writable, or delete the file, and run the command again`,
+      );
     console.error("another command is installing the dependencies; waiting for it …");
     lock.run(`PRAGMA busy_timeout = ${OTHER_INSTALL_MS_MAX}`);
     lock.run("BEGIN EXCLUSIVE");

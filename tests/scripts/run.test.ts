@@ -56,6 +56,18 @@ describe("a command of a project that was never installed", () => {
     expect([await waiting.stdout.text(), await waiting.exited]).toEqual(["good evening\n", 0]);
   });
 
+  test("names a lock that cannot be used", async () => {
+    const folder = await smallProject();
+    const lock = join(folder, "node_modules/.bunraku/lock.sqlite");
+    mkdirSync(join(lock, ".."), { recursive: true });
+    writeFileSync(lock, "garbage ".repeat(100));
+    expect(await command(["hello"], folder)).toEqual({
+      code: 1,
+      out: "",
+      err: `error: cannot lock the install: ${lock}: file is not a database; make its folder writable, or delete the file, and run the command again\n`,
+    });
+  });
+
   test("takes up again what was cut short: a changed lock file, or a missing stamp", async () => {
     const folder = await smallProject();
     await command(["hello"], folder);
