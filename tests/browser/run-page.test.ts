@@ -279,6 +279,18 @@ describeWhere(chromiumPath === null ? "no Chromium" : null, "the run's page", ()
   );
 
   test(
+    "adds the chart of a link when its metric has a value",
+    async () => {
+      await stage.open("?chart=total%2Fepisodes");
+      await stage.waitForCount("#added-1-title", 0);
+      for (const step of [1, 2]) stage.run.metrics(step, { "total/episodes": 128 * step });
+      await stage.waitForText("#added-1-title", "total/episodes");
+      await stage.waitForText("#added-1-legend", "256");
+    },
+    LONG,
+  );
+
+  test(
     "adds a chart of any metric, and draws all over minutes or tokens",
     async () => {
       await stage.trained(20);

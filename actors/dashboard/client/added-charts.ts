@@ -1,6 +1,6 @@
 /** Charts that a person adds to the page: any metric that the run has recorded. The page's address keeps them. */
 import type { MetricName } from "../../metrics/metrics.ts";
-import type { NamesAnswer } from "../answers.ts";
+import type { NamesAnswer, News } from "../answers.ts";
 import { read } from "./api.ts";
 import type { ChartList } from "./chart-list.ts";
 import { chartOf } from "./charts.ts";
@@ -21,7 +21,7 @@ export class AddedCharts {
     this.#changed = changed;
     this.#select.addEventListener("input", () => {
       this.#add(this.#select.value);
-      putInAddress("chart", this.#added);
+      putInAddress("chart", [...new Set([...inAddress("chart"), ...this.#added])]);
       this.#select.selectedIndex = 0;
       void this.#changed();
     });
@@ -33,6 +33,12 @@ export class AddedCharts {
   async show(): Promise<void> {
     await this.#list();
     for (const name of inAddress("chart")) this.#add(name);
+  }
+
+  /** Add those that had no value before these points. */
+  take(points: News["points"]): void {
+    const waiting = inAddress("chart").filter((name) => !this.#added.includes(name));
+    if (points.some(([name]) => waiting.includes(name))) void this.show().then(this.#changed);
   }
 
   async #list(): Promise<void> {

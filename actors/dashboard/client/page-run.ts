@@ -71,6 +71,7 @@ await start(
   ({ run, points, events, episodes }) => {
     showSuccess(run);
     charts.take(points);
+    added.take(points);
     byId("events").replaceChildren(...eventLines.add(events).map(eventRow));
     void showLatest(episodes);
     void showCosts();
