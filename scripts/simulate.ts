@@ -21,6 +21,8 @@ const LINE_EVERY = 20;
 export async function main(args: string[]): Promise<number> {
   const { seeds = 200, seed = 1, json = false } = parseOptions(command, args).flags;
   if (seeds === 0) throw new UsageError("--seeds takes 1 or more, got 0");
+  const last = Number.MAX_SAFE_INTEGER - seeds + 1;
+  if (seed > last) throw new UsageError(`--seed takes at most ${last} with ${seeds} seeds, got ${seed}`);
   const began = performance.now();
   const summary = await simulateSeeds(seed, seeds, (result) => {
     const done = result.seed - seed + 1;

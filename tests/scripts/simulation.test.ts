@@ -5,6 +5,7 @@ import type { Defect } from "../../scripts/simulate/machine.ts";
 import { simulateSeed, simulateSeeds, undisturbed } from "../../scripts/simulate/seeds.ts";
 import { simulate } from "../../scripts/simulate/simulate.ts";
 import { figure, ms } from "../figure.ts";
+import { commandHere } from "./command.ts";
 
 const LONG = 300_000;
 /** Of one test. */
@@ -141,4 +142,9 @@ describe("found is", () => {
     },
     LONG,
   );
+});
+
+test("seeds beyond the whole numbers of a double are refused, as counting them would not end", async () => {
+  const { code, err } = await commandHere(["simulate", "--seed", "9007199254740991", "--seeds", "3"]);
+  expect([code, err]).toEqual([2, "error: --seed takes at most 9007199254740989 with 3 seeds, got 9007199254740991\n"]);
 });
