@@ -15,7 +15,7 @@ import { PythonRandom } from "../../envs/rng/mt19937.ts";
 import { isSolved, SOLVED, solveCube, TURNS, turned, turns } from "../../envs/rubik/cube.ts";
 import type { RubikGame } from "../../envs/rubik/game.ts";
 import { answerScore } from "../../envs/search/answer.ts";
-import { SudokuConfig, SudokuGame } from "../../envs/sudoku/game.ts";
+import { blankCount, SudokuConfig, SudokuGame } from "../../envs/sudoku/game.ts";
 import { conflicts, generateSudoku, solutionCount } from "../../envs/sudoku/grid.ts";
 import { type Compat, openLocal } from "../../envs/tag.ts";
 
@@ -223,6 +223,33 @@ describe("the 2x2 cube", () => {
     }
   });
 
+  test("pays 1 for its solution and nothing for another turn, and ends there or after its last step", () => {
+    const open = (options: object, layout = 3) =>
+      openLocal(envTag("rubikscube", options), { layout, dynamics: 0 }) as RubikGame;
+    const first = open({ maxSteps: 3 });
+    expect(first.config.shippedBack).toBe(false);
+    const [solution] = solveCube(first.state, first.turns, 1)!;
+    // A turn that does not solve it, and its undoing.
+    const [away, back] = solution! < 2 ? [2, 3] : [0, 1];
+    const moved = { reward: 0, done: false, effective: true, valid: true, success: false };
+    const solved = { ...moved, reward: 1, done: true, success: true };
+    expect([away, back, solution!].map((turn) => first.act(turn))).toEqual([moved, moved, solved]);
+    expect(() => first.act(away)).toThrow("this cube is done");
+    const second = open({ maxSteps: 2 });
+    expect(second.act(away)).toEqual(moved);
+    expect(second.render()).toContain("Available Actions:");
+    expect(second.act(back)).toEqual({ ...moved, done: true });
+    expect(second.render()).toEndWith("=== Game Over: Max steps reached. ===");
+    expect(() => second.act(away)).toThrow("this cube is done");
+    // Turns of the scramble may undo each other; the game then begins solved, and goes on.
+    const layout = Array.from({ length: 200 }, (_, seed) => seed).find((seed) =>
+      isSolved(open({ scrambleDepth: 2 }, seed).state),
+    );
+    const begun = open({ scrambleDepth: 2 }, layout);
+    expect(begun.render()).toContain("Available Actions:");
+    expect([begun.act(away), begun.act(back)]).toEqual([moved, solved]);
+  });
+
   test("can at best be solved if the actions suffice", () => {
     const tag = envTag("rubikscube", { scrambleDepth: 2 });
     for (let layout = 0; layout < 10; layout++) {
@@ -329,6 +356,40 @@ describe("Sudoku", () => {
       }),
       { numRuns: 30 },
     );
+  });
+
+  test("pays 1 for the solution's number, half for another that fits, 10 more for the last, and takes .1 for a refused one", () => {
+    const config = SudokuConfig.parse({ gridSize: 4, difficulty: "hard", unique: false });
+    const placed = (value: number, cell: number) =>
+      `place ${value} at row ${Math.floor(cell / 4) + 1} col ${(cell % 4) + 1}`;
+    for (let layout = 0; layout < 20; layout++) {
+      const { puzzle } = new SudokuGame(config, { layout, dynamics: 0 });
+      for (let cell = 0; cell < 16; cell++) {
+        for (const value of [1, 2, 3, 4]) {
+          const game = new SudokuGame(config, { layout, dynamics: 0 });
+          const legal = puzzle.initial[cell] === 0 && conflicts(puzzle.initial, 4, cell, value).length === 0;
+          const reward = legal ? (value === puzzle.solution[cell] ? 1 : 0.5) : -0.1;
+          const valid = { effective: legal, valid: legal, done: false, success: false };
+          expect(game.act(placed(value, cell))).toEqual({ reward, ...valid });
+        }
+      }
+      const game = new SudokuGame(config, { layout, dynamics: 0 });
+      const rewards = [];
+      for (let hint = game.hint(); hint !== null; hint = game.hint()) {
+        expect(hint.value).toBe(puzzle.solution[hint.cell]!);
+        rewards.push(game.act(placed(hint.value, hint.cell)).reward);
+      }
+      // Of 16 cells a hard board blanks 60 %, rounded down.
+      expect(rewards).toEqual([1, 1, 1, 1, 1, 1, 1, 1, 11]);
+    }
+  });
+
+  test.each([
+    ["easy", 6],
+    ["medium", 8],
+    ["hard", 9],
+  ] as const)("blanks of a %s board of 16 cells %i", (difficulty, blanks) => {
+    expect(blankCount(SudokuConfig.parse({ gridSize: 4, difficulty }))).toBe(blanks);
   });
 
   test("ends for a player who only says nonsense, which RAGEN's does not", () => {
