@@ -83,6 +83,12 @@ describe("openEpisode", () => {
     expect(turn).toMatchObject({ observation: "0", actionsLeft: 5, ending: null, extra: {} });
   });
 
+  test("a turn without an action has no effect, is not valid and no success", () => {
+    const env = openEpisode(new Counter(), rules);
+    for (const reply of ["no form", say("Nine")])
+      expect(env.step(reply)).toMatchObject({ reward: 0, actions: [], effective: false, valid: false, success: false });
+  });
+
   test("takes no penalty for surplus actions, in a turn or in the budget", () => {
     const env = openEpisode(new Counter(), rules);
     expect(env.step(say("One", "One", "One", "jump"))).toMatchObject({ penalty: 0, actionsLeft: 2 });
