@@ -151,6 +151,10 @@ describe("visible", () => {
   });
 });
 
+test("a long text is cut between characters", () => {
+  expect(visible(`${"x".repeat(3999)}😀yz`)).toBe(`${"x".repeat(3999)} … and 4 more characters`);
+});
+
 describe("splitReply", () => {
   test("tells the thought from the answer", () => {
     expect(splitReply("<think>up\nthen left</think><answer> Up || Left </answer>")).toEqual({
