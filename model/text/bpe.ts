@@ -120,6 +120,7 @@ function withoutLeadingSpace(json: object, refuse: (why: string) => never): obje
 interface PreTokenizer {
   readonly type?: string;
   readonly pretokenizers?: readonly PreTokenizer[];
+  readonly behavior?: string;
   readonly individual_digits?: boolean;
   readonly use_regex?: boolean;
 }
@@ -127,10 +128,13 @@ interface PreTokenizer {
 /** GPT-2's words. Source: encoder.py. */
 const WORDS = "'s|'t|'re|'ve|'m|'ll|'d| ?\\p{L}+| ?\\p{N}+| ?[^\\s\\p{L}\\p{N}]+|\\s+(?!\\S)|\\s+";
 
-/** The pre-tokenizer with patterns where the library has its own, which differ in digits and spaces beyond ASCII. */
+const PUNCTUATION = "[!-/:-@\\[-`{-~\\p{P}]";
+
+/** The pre-tokenizer with patterns where the library has its own, which differ in digits and spaces beyond ASCII, and in `...`. */
 function withPatterns(part: PreTokenizer | null): object | null {
   const split = (Regex: string) => ({ type: "Split", pattern: { Regex }, behavior: "Isolated", invert: false });
   if (part?.type === "Sequence") return { ...part, pretokenizers: part.pretokenizers?.map(withPatterns) };
+  if (part?.type === "Punctuation" && part.behavior !== "Contiguous") return split(PUNCTUATION);
   if (part?.type === "Digits") return split(part.individual_digits ? "\\p{N}" : "\\p{N}+");
   if (part?.type !== "ByteLevel" || part.use_regex === false) return part;
   return { type: "Sequence", pretokenizers: [split(WORDS), { ...part, use_regex: false }] };

@@ -31,6 +31,15 @@ test("digits and spaces beyond ASCII are split as by Python's tokenizers", () =>
   expect(() => encoded({ type: "Sequence", pretokenizers: 5 }, "")).toThrow("cannot use tokenizer.json: ");
 });
 
+test.each([
+  ["Isolated", [64, 2, 2, 2, 2, 65]],
+  ["Contiguous", [64, 264, 65]],
+])("punctuation that is %p is split as by Python's tokenizers", (behavior, ids) => {
+  const bytes = { type: "ByteLevel", add_prefix_space: false, use_regex: false };
+  const pre_tokenizer = { type: "Sequence", pretokenizers: [{ type: "Punctuation", behavior }, bytes] };
+  expect(readBpe({ ...json, pre_tokenizer }, {}, 512, "tokenizer.json").encode("a####b")).toEqual(ids);
+});
+
 test("a special token that the model lacks, as Gemma 3's for images, is left out", () => {
   const token = { ...json.added_tokens[0], id: 512, content: "<image_soft_token>" };
   const read = (special: boolean) =>
