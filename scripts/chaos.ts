@@ -11,6 +11,7 @@ import { inspect, type Violations } from "./chaos/inspect.ts";
 import { RemoteGuests } from "./chaos/remote-guests.ts";
 import { makeTemporaryFolder } from "./cli/make-folder.ts";
 import { type Command, parseOptions, UsageError } from "./cli/options.ts";
+import { onStopSignal } from "./cli/stop-signals.ts";
 
 export const command = {
   name: "chaos",
@@ -60,6 +61,7 @@ export async function main(args: string[]): Promise<number> {
   const say = (text: string) => console.error(text);
   const guests = cutSeconds === undefined ? null : new RemoteGuests();
   const cutMs = 1000 * (cutSeconds ?? 0);
+  onStopSignal(() => process.exit(1));
   const result = await injectFaults({ folder, scratch, minutes, seed, say, guests, cutMs, only });
   const violations = inspect(folder, result);
   const { learnerStartsMs: _, pids: __, problems, ...numbers } = result;

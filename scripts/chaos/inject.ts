@@ -4,6 +4,7 @@
  * - The seed decides which fault comes when. Every kind of actor is killed (SIGKILL); env servers are also frozen (SIGSTOP).
  * - With remote guests, the network is cut before any other fault, and later at random like the other faults.
  */
+import { rmSync } from "node:fs";
 import { messageOf } from "../../actors/errors.ts";
 import { sequence } from "../../model/rng.ts";
 import { ChaosRun, STOP_MS_MAX } from "./chaos-run.ts";
@@ -60,12 +61,20 @@ export async function injectFaults(options: ChaosOptions): Promise<ChaosResult> 
   const run = new ChaosRun(folder, scratch, seed, guests);
   const faults: Fault[] = [];
   const problems: string[] = [];
+  const end = () => {
+    run.kill();
+    guests?.remove();
+    rmSync(scratch, { recursive: true, force: true, maxRetries: 3 });
+  };
+  // A signal ends this process, but would leave the run, its hosts and its files.
+  process.once("exit", end);
   try {
     await inject(run, options, faults);
   } catch (error) {
     problems.push(messageOf(error));
     run.kill();
   }
+  process.off("exit", end);
   guests?.remove();
   const groups = Map.groupBy(faults, ({ actor, fault, pid }) =>
     pid === null ? "guest cut off" : `${kindOf(actor)} ${fault}`,

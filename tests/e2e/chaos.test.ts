@@ -5,6 +5,7 @@ import { join } from "node:path";
 import { Store } from "../../actors/metrics-sink/store.ts";
 import type { EpisodeRow } from "../../actors/protocol.ts";
 import { inspect } from "../../scripts/chaos/inspect.ts";
+import { isAlive, LogTail } from "../../scripts/chaos/watch.ts";
 import { scored, ticket } from "../actors/sampler/stage.ts";
 import { figure, ms } from "../figure.ts";
 import { aDigest } from "../fixtures.ts";
@@ -31,6 +32,26 @@ test(
       "serving again": ms(result.recoveryMs.max),
       "lost, twice, mixed or left": 0,
     });
+  },
+  LONG,
+);
+
+test(
+  "a signal ends the run too",
+  async () => {
+    const folder = join(temporaryFolder(), "run");
+    const tail = new LogTail(join(folder, "log.jsonl"));
+    const chaos = Bun.spawn([process.execPath, "scripts/run.ts", "chaos", "--run-dir", folder], { stderr: "ignore" });
+    // Nothing tells a stranger of a line in a log, or of the end of a process.
+    while (!tail.entries.some(({ child }) => child === "learner")) {
+      await Bun.sleep(20);
+      tail.read();
+    }
+    const alive = () => tail.entries.filter(({ kind, pid }) => kind === "started" && isAlive(pid!));
+    chaos.kill("SIGTERM");
+    expect(await chaos.exited).toBe(1);
+    for (let i = 0; i < 250 && alive().length > 0; i++) await Bun.sleep(20);
+    expect(alive()).toEqual([]);
   },
   LONG,
 );
