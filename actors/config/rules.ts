@@ -157,7 +157,20 @@ function* mixRules(config: RunConfig): Generator<Fault> {
   }
 }
 
-function* rolloutRules({ rollout, prompt }: RunConfig): Generator<Fault> {
+/** Most episodes of an update or of a validation of one env; the learner holds them all in memory. */
+const EPISODES_MAX = 1_000_000;
+
+function* rolloutRules({ rollout, validate, prompt }: RunConfig): Generator<Fault> {
+  const updated = groupsPerUpdate({ rollout }) * rollout.groupSize;
+  const validated = validate.episodes * validate.groupSize;
+  const faults: [path: string, factor: string, count: number][] = [
+    ["rollout.groupSize", "rollout.groups", updated],
+    ["validate.groupSize", "validate.episodes", validated],
+  ];
+  for (const [path, factor, count] of faults) {
+    const text = `times ${factor} makes ${count} episodes; at most ${EPISODES_MAX} are allowed; lower one of them`;
+    if (count > EPISODES_MAX) yield { path, text };
+  }
   if (prompt.context === "single_turn" && prompt.layout === "ragen-v1") {
     yield {
       path: "prompt.context",

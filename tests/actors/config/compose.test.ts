@@ -25,3 +25,15 @@ test("a token that HTTP cannot send is refused", () => {
   for (const token of ["with a line\nbreak in it", "jenseits von ASCII: ü", " a space before it"])
     expect(() => withToken(token)).toThrow("join.token: takes letters, digits and signs of ASCII in one line");
 });
+
+test("an update and a validation have at most a million episodes", () => {
+  const composed = (values: Record<string, Record<string, number>>) => composeRunConfig([{ source: "file", values }]);
+  const apart = { validate: { episodes: 1_000_000, groupSize: 1, firstSeed: 100_000_000 } };
+  expect(composed({ ...apart, rollout: { groupSize: 62_500 } }).rollout.groupSize).toBe(62_500);
+  expect(() => composed({ ...apart, rollout: { groupSize: 62_501 } })).toThrow(
+    "rollout.groupSize: times rollout.groups makes 1000016 episodes; at most 1000000 are allowed; lower one of them",
+  );
+  expect(() => composed({ validate: { groupSize: 2 ** 32 } })).toThrow(
+    "validate.groupSize: times validate.episodes makes 1099511627776 episodes; at most 1000000 are allowed; lower one of them",
+  );
+});
