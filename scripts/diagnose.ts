@@ -202,7 +202,7 @@ function diagnose(run: string, config: HealthConfig, { points, updates, log }: U
     state = one.state;
     if (!over) notices.push(...one.notices.map((notice) => ({ update, ...notice })));
     over ||= one.due !== null && endsRun(one.due);
-    const all = judge(watched, { ...config, ladder: [], stopEarly: [...RAGEN_STOPS] });
+    const all = judge(watched, { ...config, stopEarly: [...RAGEN_STOPS] });
     watched = all.state;
     const [stop] = all.notices.filter(({ kind }) => kind === "early-stop");
     const known = ({ text }: UpdateNotice) => text.split(":")[0] === stop?.text.split(":")[0];

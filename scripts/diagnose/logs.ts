@@ -165,7 +165,7 @@ class LogBuilder {
     const step = isBlank(row[key]) ? Number.NaN : Number(row[key]);
     if (!Number.isFinite(step)) throw new Error(`its step ${JSON.stringify(row[key]) ?? "(none)"} is no number`);
     for (const [name, value] of Object.entries(row)) {
-      if (name === key || (typeof value !== "number" && typeof value !== "string") || value === "") continue;
+      if (name === key || (typeof value !== "number" && typeof value !== "string")) continue;
       if (typeof value === "number" || NUMBER.test(value)) this.add(step, name, Number(value));
     }
   }

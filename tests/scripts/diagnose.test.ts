@@ -48,6 +48,7 @@ test("says when a run fell, why, and what would have been done about it", async 
   expect(out).toMatch(/update \d+: warning: in-group reward std is \d\.\d+; at the start it was \d\.\d+/);
   expect(out).toMatch(/update \d+: intervention: stop \(rung 1 of 1\): the run ends here; collapsed: /);
   expect(out).toMatch(/RAGEN-2 would have stopped it at update \d+: reward_variance_collapse: /);
+  expect(out.match(/at update \d+: reward_variance_collapse/g)).toHaveLength(1);
   expect(out).toContain(`${healthy}: healthy after 40 updates\n  healthy all the time`);
   const { runs } = JSON.parse(out.trimEnd().split("\n").at(-1)!);
   expect(runs.map(({ verdict, updates }: { verdict: string; updates: number }) => [verdict, updates])).toEqual([
@@ -66,6 +67,7 @@ test("judges a validation over a mix by the env that is solved least, as the run
   const sound = record("sound", () => 1, { validated: validated(0.2) });
   const { out } = await commandHere(["diagnose", lame, sound]);
   expect(out).toMatch(/RAGEN-2 would have stopped it at update \d+: low_validation_success: /);
+  expect(out.split(sound)[1]).toStartWith(": healthy after 40 updates\n");
   expect(out.split(sound)[1]).not.toContain("low_validation_success");
 });
 
@@ -75,6 +77,49 @@ test("judges a validation after its update, also where the next one measured not
   db.run("DELETE FROM metrics WHERE name = 'train/success' AND step % 4 = 1");
   const { out } = await commandHere(["diagnose", stale]);
   expect(out).toMatch(/RAGEN-2 would have stopped it at update 16: low_validation_success: /);
+});
+
+test("a validation after the last update ends nothing, as the run itself was over", async () => {
+  const path = record("late", () => 1, { validated: { "validate/success": 0 } });
+  using db = new Database(join(path, "run.sqlite"));
+  // The fifth of five validations that solve nothing is at update 36.
+  db.run("DELETE FROM metrics WHERE name = 'validate/success' AND step < 20");
+  const stops = async () => (await commandHere(["diagnose", path])).out.match(/at update \d+: low_validation_success/);
+  expect(await stops()).toEqual(["at update 36: low_validation_success"]);
+  for (const by of [100, -96]) db.run(`UPDATE metrics SET step = step + ${by} WHERE name = 'validate/success'`);
+  expect(await stops()).toBeNull();
+});
+
+test("shows no verdict after the rung that would have ended the run, and all before it", async () => {
+  const path = record("back-again", (update) => (update > 10 && update < 25 ? 0 : 1));
+  const told = async (ladder: string) =>
+    (await commandHere(["diagnose", path, `--health.ladder=${ladder}`, "--health.settleUpdates=2"])).out
+      .split("\n")
+      .slice(1);
+  const full = await told("[]");
+  expect(full.filter((line) => /: (warning|collapsed|health)/.test(line)).at(-1)).toMatch(
+    /update \d+: health: healthy/,
+  );
+  const cut = (await told('["lower-step-size","stop"]')).filter((line) => !line.startsWith("  RAGEN-2"));
+  expect(cut.some((line) => line.includes("(rung 1 of 2)"))).toBe(true);
+  expect(cut.filter((line) => line !== "").at(-1)).toContain("stop (rung 2 of 2): the run ends here");
+});
+
+test("the early stops of the run's own config are shown once, as those of RAGEN-2", async () => {
+  const asked = ["diagnose", trapped, "--health.ladder=[]"];
+  const without = await commandHere(asked);
+  const own = await commandHere([...asked, '--health.stopEarly=["reward_variance_collapse"]']);
+  expect(own.out).toBe(without.out);
+});
+
+test("reads the config of an older version, and says of a run without updates that it cannot be judged", async () => {
+  const former = record("former", () => 1, { config: { health: { ladder: ["stop"], filterFactor: 0.5 } } });
+  const asleep = join(folder, "asleep");
+  mkdirSync(asleep);
+  new Store({ path: join(asleep, "run.sqlite"), durability: "normal", wallClock: () => 1000 }).close();
+  const { code, out } = await commandHere(["diagnose", former, asleep]);
+  expect(code).toBe(0);
+  expect(out).toEndWith(`  healthy all the time\n\n${asleep}: no update was recorded that could be judged\n`);
 });
 
 test("takes a share of kept groups that was not recorded for unknown, not for 0", async () => {
@@ -163,6 +208,8 @@ describe("the log of another trainer", () => {
       { step: 10 * point, eval_loss: 0.2 },
     ]);
     mkdirSync(join(folder, "checkpoint-400"));
+    // Of the model.
+    writeFileSync(join(folder, "checkpoint-400/config.json"), "{}");
     // Python writes NaN without quotes.
     const state = JSON.stringify({ global_step: 400, log_history }).replace('"NaN"', "NaN");
     const path = written("checkpoint-400/trainer_state.json", state);

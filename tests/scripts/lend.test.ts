@@ -11,6 +11,8 @@ const token = join(folder, "token");
 writeFileSync(token, "a-token-of-this-test\n");
 const twoLines = join(folder, "two-lines");
 writeFileSync(twoLines, "a-token-of-this\ntest\n");
+const pem = join(folder, "ca.pem");
+writeFileSync(pem, "-----BEGIN CERTIFICATE-----\n");
 const at = ["--join", "wss://127.0.0.1:1"];
 
 describe.each(["sampler", "env-server"])("bun run %s", (name) => {
@@ -38,6 +40,13 @@ describe.each(["sampler", "env-server"])("bun run %s", (name) => {
       2,
     ],
     ["--cert and --key need each other; give both, or neither", [...at, "--token-file", token, "--cert", token], 2],
+    ["--cert and --key need each other; give both, or neither", [...at, "--token-file", token, "--key", token], 2],
+    ["--patience takes seconds, 0 or more, got -1", [...at, "--token-file", token, "--patience=-1"], 2],
+    [
+      "--join: ws://127.0.0.1:1 does not use certificates; write wss://",
+      ["--join", "ws://127.0.0.1:1", "--token-file", token, "--ca", pem],
+      2,
+    ],
     [
       "cannot use --ca: /dev/zero has more than 1048576 bytes; name a file in PEM format",
       [...at, "--token-file", token, "--ca", "/dev/zero"],
@@ -53,6 +62,11 @@ describe.each(["sampler", "env-server"])("bun run %s", (name) => {
   ])("%s", async (message, args, code) => {
     expect(await commandHere([name, ...args])).toEqual({ code, out: "", err: `error: ${message}\n` });
   });
+});
+
+test("--token comes before BUNRAKU_TOKEN", async () => {
+  const { err } = await commandHere(["sampler", ...at, "--token", "två"], { BUNRAKU_TOKEN: "a-token-of-this-test" });
+  expect(err).toStartWith("error: --token: the token has a line break or characters beyond ASCII");
 });
 
 test("a guest that is stopped before it has joined ends with 0, and with its JSON", async () => {

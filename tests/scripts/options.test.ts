@@ -76,7 +76,20 @@ describe("what a run is made of", () => {
     const mine = file("mine.yaml", "learner: {updates: 7, gradClip: 2}\nseed: 5\n");
     const made = await config("--config", mine, "--updates", "9", "--seed=6", "--learner.updates=8", "--port", "0");
     expect(made.metrics.port).toBe(0);
+    expect((await config("--seed", "0", "--port", "65535")).metrics.port).toBe(65_535);
     expect([made.seed, made.learner.updates, made.learner.gradClip, made.env.tag]).toEqual([6, 8, 2, "SimpleSokoban"]);
+  });
+
+  test("a key that sets others never overrides a flag, also one before it", async () => {
+    const made = await config("--learner.aggregation=token-mean", "--learner.algorithm=dr-grpo");
+    expect(made.learner).toMatchObject({ estimator: "dr-grpo", aggregation: "token-mean" });
+    const served = await config(
+      "--model.lora.rank=8",
+      "--engine=tinker",
+      "--engine.url=http://127.0.0.1:1",
+      "--model=m",
+    );
+    expect(served.model.lora.rank).toBe(8);
   });
 
   test("values are of the type that their key has, not of the one they look like", async () => {
@@ -111,14 +124,19 @@ describe("what was typed wrong is refused in one line, with exit code 2", () => 
     [["--learningRate=1"], "config has no flag --learningRate; did you mean --learner.learningRate?"],
     [["--zzzzzzzzzz"], "config has no flag --zzzzzzzzzz; `--help` lists its flags"],
     [["--updates"], "--updates needs a value: write --updates N"],
+    [["--preset="], "--preset needs a value: write --preset NAME"],
     [["--preset", "--json"], "--preset needs a value: write --preset NAME"],
     [["--verbos"], "config has no flag --verbos; did you mean --verbose?"],
     [["--updates", "many"], '--updates takes a whole number, 0 or more, got "many"'],
     [["--updates=-1"], '--updates takes a whole number, 0 or more, got "-1"'],
+    [["--updates", "1.5"], '--updates takes a whole number, 0 or more, got "1.5"'],
+    [["--minutes", " "], '--minutes takes a number, got " "'],
     [["--port", "65536"], '--port takes a number from 0 to 65535, got "65536"'],
     [["--minutes", "soon"], '--minutes takes a number, got "soon"'],
     [["--json=yes"], '--json takes no value, got "yes"'],
     [["Bandit"], 'config does not understand "Bandit": it takes flags only'],
+    [["--", "--json"], 'config does not understand "--json": it takes flags only'],
+    [["--env=--json"], '--env --json: env.tag: unknown env tag "--json"; nearest: Lean, WebShop, Bandit'],
     [["--preset", "starpos"], 'no preset "starpos"; did you mean starpo-s?'],
     [["--learner.gamma"], "--learner.gamma needs a value: write --learner.gamma=VALUE"],
     [["--learner.gama=1"], "--learner.gama=1: unknown key learner.gama; did you mean learner.gamma?"],

@@ -1,6 +1,8 @@
 import { afterAll, describe, expect, test } from "bun:test";
+import { mkdirSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import type { MetricValues } from "../../../actors/metrics/metrics.ts";
+import { Store } from "../../../actors/metrics-sink/store.ts";
 import { sequence } from "../../../model/rng.ts";
 import { mean } from "../../../model/statistics.ts";
 import {
@@ -12,7 +14,7 @@ import {
   ragenStops,
 } from "../../../scripts/diagnose/detectors.ts";
 import { outcomeOf } from "../../../scripts/diagnose/outcome.ts";
-import { ratesReport } from "../../../scripts/diagnose/rates.ts";
+import { ratesReport, ratesText } from "../../../scripts/diagnose/rates.ts";
 import { type RunLog, readLogs, writeLogs } from "../../../scripts/diagnose/run-logs.ts";
 import { removeTemporaryFolders, temporaryFolder } from "../temporary.ts";
 
@@ -20,8 +22,8 @@ const repeat = <T>(count: number, value: T): T[] => Array.from({ length: count }
 
 describe("the outcome of a run", () => {
   test("is a collapse where success ends below half of its peak, from the update in which it fell", () => {
-    // Around index 30 the mean of 21 updates has 10 of .8 and 11 of 0: .381, below .4; around index 29 it has 11 of .8: .419.
-    const success = [...repeat(30, 0.8), ...repeat(30, 0)];
+    // Around index 30 the mean of 21 updates has 10 of 1 and 11 of 0: .476, below .5; around index 29 it has 11 of 1: .524.
+    const success = [...repeat(30, 1), ...repeat(30, 0)];
     expect(outcomeOf(success)).toEqual({ kind: "collapsed", onset: 30 });
   });
 
@@ -45,7 +47,14 @@ describe("the outcome of a run", () => {
 
   test("is unclear where success fell and came back, or ends between", () => {
     expect(outcomeOf([...repeat(20, 0.8), ...repeat(20, 0), ...repeat(20, 0.8)]).kind).toBe("unclear");
-    expect(outcomeOf([...repeat(20, 0.8), ...repeat(20, 0.5)]).kind).toBe("unclear");
+    // Of the peak these ends have .75 and .825; a healthy run has .8 or more.
+    expect([0.6, 0.66].map((end) => outcomeOf([...repeat(20, 0.8), ...repeat(20, end)]).kind)).toEqual([
+      "unclear",
+      "healthy",
+    ]);
+    // Falls of .08 and of .13, both below half.
+    expect(outcomeOf([...repeat(40, 0.15), ...repeat(40, 0.07)]).kind).toBe("unclear");
+    expect(outcomeOf([...repeat(40, 0.25), ...repeat(40, 0.12)]).kind).toBe("collapsed");
   });
 
   test("is unclear without updates, as of a run that ended in its warm start", () => {
@@ -84,12 +93,16 @@ describe("the first alarm", () => {
   test("of the entropy floor is the third update in a row below it", () => {
     const low = { ...learns, "train/entropy": 0.05 };
     expect(alarmOf(entropyFloor(0.1), [...repeat(10, learns), low, low, learns, low, low, low])).toBe(15);
+    expect(alarmOf(entropyFloor(0.05), repeat(10, low))).toBeNull();
   });
 
   test("of the gradient is the update above mean + 3 σ, from the twentieth on", () => {
     const updates = Array.from({ length: 30 }, (_, i) => ({ ...learns, "train/grad_norm": i % 2 === 0 ? 1 : 2 }));
-    expect(alarmOf(gradientThreeSigma, updates.with(5, { ...learns, "train/grad_norm": 9 }))).toBeNull();
-    expect(alarmOf(gradientThreeSigma, updates.with(25, { ...learns, "train/grad_norm": 9 }))).toBe(25);
+    const alarmAt = (index: number, norm: number) =>
+      alarmOf(gradientThreeSigma, updates.with(index, { ...learns, "train/grad_norm": norm }));
+    expect([alarmAt(5, 9), alarmAt(19, 9), alarmAt(20, 9), alarmAt(25, 9)]).toEqual([null, null, 20, 25]);
+    // Mean 1.48 and deviation .51 before it.
+    expect([alarmAt(25, 2.9), alarmAt(25, 3.1)]).toEqual([null, 25]);
   });
 
   test("of Bunraku comes when success and form fall, and of RAGEN-2's stops when no group has a spread", () => {
@@ -98,6 +111,8 @@ describe("the first alarm", () => {
     const alarm = alarmOf(bunraku(["collapsed"]), updates)!;
     expect(alarm).toBeGreaterThanOrEqual(20);
     expect(alarm).toBeLessThan(30);
+    // An update that trained on nothing is no point of the detector, and has an index.
+    expect(alarmOf(bunraku(["collapsed"]), [{}, ...updates])).toBe(alarm + 1);
     // Ten updates in a row below a tenth of the baseline.
     expect(alarmOf(ragenStops, updates)).toBe(29);
   });
@@ -160,6 +175,39 @@ describe("the rates over many runs", () => {
     expect(counts(2, "gradient above 3 σ")).toEqual([0, 3, 0, 3]);
   });
 
+  test("are of the thresholds that were chosen for each alarm, and of the chosen floor", () => {
+    // Replies that lose .3 of their form: a sign below a threshold of .3, and none at the default of .4.
+    const series = (success: number, entropy: number) =>
+      [...repeat(20, update(0.8, 0)), ...repeat(20, update(success, 0.3))].map((one) => ({
+        ...one,
+        "train/entropy": entropy,
+      }));
+    const [slips, mumbles] = [series(0, 0.04), series(0.8, 0.5)];
+    const report = ratesReport(
+      [1, 2].flatMap((seed) => [run("slips", "Bandit", seed, slips), run("mumbles", "Bandit", seed, mumbles)]),
+      { heldOut: null, alarms: null },
+    );
+    expect(report.chosen).toEqual({ runs: 2, collapsed: { validityFall: 0.1 }, warning: {}, floor: 0.05 });
+    const counts = report.parts[0]!.rates.map(({ alarm, caught, falseAlarms }) => [alarm, caught, falseAlarms]);
+    expect(counts.slice(0, 6)).toEqual([
+      ["collapsed, default thresholds", 0, 0],
+      ["warning or collapsed, default", 1, 0],
+      ["collapsed, chosen thresholds", 1, 0],
+      ["warning or collapsed, chosen", 1, 0],
+      ["RAGEN-2's early stops", 0, 0],
+      ["entropy below the chosen floor", 1, 0],
+    ]);
+    expect(ratesReport([run("slips", "Bandit", 12, slips)], { heldOut: null, alarms: null }).outcomes).toEqual([
+      { setting: "slips", healthy: 0, collapsed: 1, unclear: 0, onset: 21 },
+    ]);
+    const lines = ratesText(report)
+      .split("\n")
+      .map((line) => line.trim().split(/ {2,}/));
+    // Of one run: 0.025 to 1, and 0 to 0.975.
+    expect(lines).toContainEqual(["collapsed, chosen thresholds", "1/1", "0.03 to 1.00", "0/1", "0.00 to 0.97", "-4"]);
+    expect(lines).toContainEqual(["slips", "0", "2", "0", "21"]);
+  });
+
   test("are also given without the runs that collapse before a detector can know their start", () => {
     const breaks = run("breaks", "Bandit", 2, [update(0.8, 0), ...repeat(39, update(0, 1))]);
     const { parts } = ratesReport([run("falls", "Bandit", 2, falls), breaks], { heldOut: null, alarms: null });
@@ -167,6 +215,34 @@ describe("the rates over many runs", () => {
       [2, 2],
       [1, 1],
     ]);
+  });
+
+  test("are of the finished runs of a folder, by the updates that trained on something", () => {
+    const home = temporaryFolder();
+    const recorded = (name: string, isFinished: boolean) => {
+      mkdirSync(join(home, name));
+      if (isFinished) writeFileSync(join(home, name, "report.json"), "{}");
+      const store = new Store({ path: join(home, name, "run.sqlite"), durability: "normal", wallClock: () => 1000 });
+      store.startSession({ name, env: "Bandit", updates: 3, seed: 7 });
+      const points = [["train/success", 1, 0.5], ["train/entropy", 1, 2], ["train/entropy", 2, 1], ["train/success", 3, 0.25]] as const; // biome-ignore format: a row
+      store.write({
+        points: points.map(([name, step, value]) => ({ name, actor: "learner", step, value })),
+        events: [],
+        episodes: [],
+      });
+      store.close();
+    };
+    recorded("b-s7", true);
+    recorded("a-s7", true);
+    recorded("going-s7", false);
+    // What a failed copy leaves.
+    mkdirSync(join(home, "empty"));
+    writeFileSync(join(home, "empty", "report.json"), "{}");
+    const updates = [
+      { update: 1, values: { "train/success": 0.5, "train/entropy": 2 } },
+      { update: 3, values: { "train/success": 0.25 } },
+    ];
+    expect(readLogs(home)).toEqual(["a-s7", "b-s7"].map((run) => ({ run, env: "Bandit", seed: 7, updates })));
   });
 
   test("are the same of the Parquet file", async () => {
@@ -207,9 +283,10 @@ describe("the rates over many runs", () => {
     // Success falls below half at index 20; an alarm eleven updates later is no true one.
     const alarms = (onset: number) =>
       Object.fromEntries(logs.map(({ run }) => [run, /falls/.test(run) ? onset : null]));
-    await Bun.write(file, JSON.stringify({ late: alarms(31), early: alarms(10) }));
+    await Bun.write(file, JSON.stringify({ last: alarms(30), late: alarms(31), early: alarms(10) }));
     const { parts } = ratesReport(logs, { heldOut: null, alarms: file });
-    const [late, early] = parts[0]!.rates.slice(-2);
+    const [last, late, early] = parts[0]!.rates.slice(-3);
+    expect([last!.caught, last!.leads]).toEqual([2, [-10, -10]]);
     expect([late!.caught, late!.collapsed]).toEqual([0, 2]);
     expect([early!.caught, early!.leads]).toEqual([2, [10, 10]]);
     await Bun.write(file, JSON.stringify({ other: { elsewhere: 3 } }));
