@@ -262,7 +262,7 @@ function lineMarkup(
   const kept = keptOf(means);
   const hasBand = steps.some((_, i) => lows[i] !== highs[i]);
   const band = [...points(lows), ...points(highs).reverse()].join(" ");
-  const isDotted = kept.length === 1 || width / kept.length >= 12;
+  const isDotted = width / kept.length >= 12;
   return [
     ...(hasBand ? [element("polygon", { points: band, fill: color, "fill-opacity": "0.15" })] : []),
     element("polyline", {

@@ -1,7 +1,7 @@
 /** @jsxImportSource hono/jsx */
 /** A sweep as one page in one file: its table, curves, the settings that differ between groups, and its runs. It has no script. */
 import { raw } from "hono/html";
-import { type MetricName, metric } from "../../actors/metrics/metrics.ts";
+import type { MetricName } from "../../actors/metrics/metrics.ts";
 import { percent } from "../../actors/number-text.ts";
 import { differingSettings } from "../cli/settings-compared.ts";
 import { type Entry, readRun } from "../curves/entries.ts";
@@ -87,7 +87,7 @@ const Table = ({ rows: [head, ...rows] }: { rows: readonly (readonly string[])[]
 
 /** One picture for at most `ENTRIES_MAX` groups: a picture has no more colors. */
 function picturesOf(sweep: Sweep, { runs }: SweepTable): string[] {
-  const metrics = [...new Set([...METRICS, ...sweep.metrics])].filter((name) => !metric(name).perActor);
+  const metrics = [...new Set([...METRICS, ...sweep.metrics])];
   const drawn = [...metrics, ...Object.values(BASELINES)];
   const entries = sweep.groups.flatMap((label): Entry[] => {
     const own = runs.filter(({ run }) => run.group === label);

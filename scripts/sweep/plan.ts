@@ -82,8 +82,7 @@ export async function planSweep(file: string, out: string, over: readonly Overri
         { source: file, values: set },
         { source: file, values: own ?? {} },
       ]);
-      // A file may set a key by its path and in its section; the last counts.
-      const flags = [...new Map(valuesByPath(tree))].map(([path, value]): Override => {
+      const flags = valuesByPath(tree).map(([path, value]): Override => {
         // An option of an env may have any type: the text 12 would be a number.
         const isPlain = typeof value === "string" && !path.startsWith("env.options.");
         const text = isPlain ? value : JSON.stringify(value);

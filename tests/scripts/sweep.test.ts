@@ -99,6 +99,11 @@ describe("what it refuses, in one line", () => {
     ["an unknown key", { seeds: [1], sets: {} }, /sweep-\d+\.yaml: the sweep: Unrecognized key: "sets"/],
     ["no seeds", { presets: ["bandit"] }, /sweep-\d+\.yaml: seeds: /],
     ["a seed twice", { seeds: [1, 1] }, /seeds: names a seed twice/],
+    ["a preset twice", { seeds: [1], presets: ["bandit", "bandit"] }, /presets: names a preset twice/],
+    ["a metric twice", { seeds: [1], metrics: ["train/turns", "train/turns"] }, /metrics: names a metric twice/],
+    ["no variant", { seeds: [1], variants: {} }, /variants: has no variant; leave it out/],
+    ["a name of 49 characters", { seeds: [1], variants: { ["x".repeat(49)]: {} } }, /variants\.x{49}: /],
+    ["an env for pretrained models", { seeds: [1], set: { env: { tag: "SimpleSudoku" } } }, /pretrained/],
     ["an unknown preset", { seeds: [1], presets: ["bandits"] }, /no preset "bandits"; did you mean bandit\?/],
     [
       "an unknown metric",
@@ -124,6 +129,11 @@ describe("what it refuses, in one line", () => {
     expect({ code, out, lines: err.trimEnd().split("\n").length }).toEqual({ code: 2, out: "", lines: 1 });
     expect(err).toMatch(message);
     expect(existsSync(join(folder, "never"))).toBe(false);
+  });
+
+  test("no run at once", async () => {
+    const { code, err } = await commandHere(["sweep", sweepFile({ seeds: [1] }), "--at-once", "0"]);
+    expect([code, err]).toEqual([2, "error: --at-once takes 1 or more, got 0\n"]);
   });
 
   test("a folder that cannot be made", async () => {
@@ -175,13 +185,18 @@ function record(
 ): void {
   mkdirSync(run.folder, { recursive: true });
   writeFileSync(join(run.folder, "config.json"), JSON.stringify(run.config));
-  const success = { random: 0.2, taught: null, before: 0.3, after, best: 1, expert: null };
-  const report = { success, successAtOne: { taught: null, after: after - 0.1 }, updates: 4 };
+  const success = { random: 0.2, taught: 0.25, before: 0.3, after, best: 1, expert: null };
+  const report = { success, successAtOne: { taught: 0.15, after: after - 0.1 }, updates: 4 };
   writeFileSync(join(run.folder, "report.json"), JSON.stringify(report));
   let now = 0;
   const store = new Store({ path: join(run.folder, "run.sqlite"), durability: "normal", wallClock: () => now });
   store.startSession({ name: "run", env: "Bandit", updates: 4, seed: 1 });
-  now = 90_000;
+  // A session of 60 s, and a later one of 30 s.
+  now = 60_000;
+  store.write({ points: [], events: [], episodes: [] });
+  now = 100_000;
+  store.startSession({ name: "run", env: "Bandit", updates: 4, seed: 1 });
+  now = 130_000;
   const points = Object.entries({ "validate/success": after, ...metrics }).map(([name, value]) => {
     return { name, actor: "learner", step: 4, value };
   });
@@ -195,6 +210,7 @@ test("the table has the mean, the interval and n of every group and figure, as t
   const file = sweepFile({
     presets: ["bandit"],
     seeds: [1, 2, 3],
+    set: { learner: { betas: [0.8, 0.9] } },
     variants: { slow: {}, fast: { learner: { learningRate: 0.01 } } },
     metrics: ["train/entropy"],
   });
@@ -216,6 +232,14 @@ test("the table has the mean, the interval and n of every group and figure, as t
     "50.0 ± 24.8 %",
     "75.0 %",
   ]);
+  expect(["random", "taught", "taught T 1", "before", "best possible"].map((head) => cell(1, head))).toEqual([
+    "20.0 %",
+    "25.0 %",
+    "15.0 %",
+    "30.0 %",
+    "100.0 %",
+  ]);
+  expect(cell(1, "after minus slow")).toBe("–");
   expect(["well-formed", "minutes", "train/entropy"].map((head) => cell(1, head))).toEqual([
     "75.0 %",
     "1.5",
@@ -244,7 +268,9 @@ test("the table has the mean, the interval and n of every group and figure, as t
   expect(page).toContain("<td>60.0 ± 24.8 %</td>");
   expect(page).toContain("slow (3 seeds)");
   expect(page).toMatch(/<td>learner.learningRate<\/td><td>[\d.e-]+<\/td><td>0.01<\/td>/);
-  expect(page).toContain("bun run cluster --preset bandit --learner.learningRate=0.01 --metrics.port=0 --seed=1");
+  expect(page).toContain(
+    "bun run cluster --preset bandit &#39;--learner.betas=[0.8,0.9]&#39; --learner.learningRate=0.01 --metrics.port=0 --seed=1",
+  );
 });
 
 test("differences are paired by seed", async () => {
@@ -259,6 +285,29 @@ test("differences are paired by seed", async () => {
   for (const run of runs) record(run, (run.group === "a" ? [0.1, 0.4, 0.6] : [0.2, 0.6, 0.9])[run.seed - 1]!, {});
   const { out: text } = await commandHere(["sweep", file, "--out", out, "--table"]);
   expect(text).toMatch(/^b .* 20\.0 ± 24\.8 %$/m);
+  // No run measured it.
+  expect(text).not.toContain("well-formed");
+});
+
+test("of seeds that the first group lacks there is no difference", async () => {
+  const out = join(folder, "unpaired");
+  const file = sweepFile({ presets: ["bandit"], seeds: [1, 2], variants: { a: {}, b: { learner: { updates: 60 } } } });
+  const { runs } = await planSweep(file, out, []);
+  for (const run of runs) if (run.group === "b" || run.seed === 1) record(run, run.group === "a" ? 0.3 : 0.5, {});
+  const { out: text } = await commandHere(["sweep", file, "--out", out, "--table"]);
+  expect(text).toMatch(/^b .* 20\.0 %$/m);
+});
+
+test("more groups than colors have several pictures; a group without finished runs has no line", async () => {
+  const out = join(folder, "many");
+  const variants = Object.fromEntries(Array.from({ length: 10 }, (_, i) => [`v${i}`, { learner: { updates: i + 1 } }]));
+  const file = sweepFile({ presets: ["bandit"], seeds: [1], variants });
+  const { runs } = await planSweep(file, out, []);
+  for (const run of runs.slice(0, 9)) record(run, 0.5, {});
+  await commandHere(["sweep", file, "--out", out, "--table"]);
+  const page = readFileSync(join(out, "index.html"), "utf8");
+  const pictures = [...page.matchAll(/<svg .*?<\/svg>/gs)].map(([svg]) => svg.match(/v\d \(1 seed\)/g)?.length);
+  expect(pictures).toEqual([8, 1]);
 });
 
 describe("the files of configs/sweeps", async () => {
