@@ -22,12 +22,17 @@ let served = Number.POSITIVE_INFINITY;
 let card: object | null = null;
 const prompts: string[] = [];
 const keys: (string | null)[] = [];
+/** Paths of the requests, and the limits of the replies that they ask for. */
+const paths = new Set<string>();
+const limits = new Set<number | undefined>();
 const server = Bun.serve({
   port: 0,
   hostname: "127.0.0.1",
   async fetch(request) {
     if (request.method === "GET") return card === null ? new Response("", { status: 404 }) : Response.json(card);
-    const body = (await request.json()) as { messages: { content: string }[] };
+    const body = (await request.json()) as { messages: { content: string }[]; max_tokens?: number };
+    paths.add(new URL(request.url).pathname);
+    limits.add(body.max_tokens);
     keys.push(request.headers.get("authorization"));
     prompts.push(body.messages.map(({ content }) => content).join("\n"));
     const { promise, resolve } = Promise.withResolvers<void>();
@@ -52,6 +57,7 @@ beforeEach(() => {
   card = null;
   prompts.length = 0;
   keys.length = 0;
+  for (const seen of [paths, limits]) seen.clear();
 });
 
 const folder = temporaryFolder();
@@ -78,7 +84,24 @@ test("plays the env's own prompts, counts tokens and money, and keeps to the con
   });
   expect(out).toContain("12 requests, 0 of them retries · 1200 tokens sent, 120 answered · 0.0034 USD");
   expect(most).toBe(3);
+  expect([...limits]).toEqual([512]);
   expect(prompts[0]).toContain("Always output: <think> [Your thoughts] </think> <answer> [your answer] </answer>");
+});
+
+test("plays 256 boards from seed 123, each as often as asked; one price is no cost, and a slash ends no address", async () => {
+  const { out } = await evaluate(
+    "--json",
+    "--samples",
+    "2",
+    "--price-in",
+    "2",
+    "--base-url",
+    `${server.url.origin}/v1/`,
+  );
+  const asked = { episodes: 256, seed: 123, samples: 2, usage: { requests: 512, cost: null } };
+  expect(JSON.parse(out.trimEnd().split("\n").at(-1)!)).toMatchObject(asked);
+  expect(out).toContain(" · cost unknown (--price-in, --price-out)");
+  expect([...paths]).toEqual(["/v1/chat/completions"]);
 });
 
 test("shows the model its own words as it wrote them, a turn later: no thought is opened for it", async () => {
@@ -153,10 +176,20 @@ describe("a policy of bunraku serve", () => {
 
   test("gets the prompts that it was trained with, also where they equal a default", async () => {
     const prompt = { compat: "ragen-v2", layout: "compact" };
-    const trained = served({ env: { tag: "Bandit" }, prompt });
+    const env = { tag: "Bandit", turnsMax: 1, actionsMax: 1 };
+    const trained = served({ env, prompt, rollout: { replyTokensMax: 77 } });
     card = { bunraku: { ...trained, prompt: { ...trained.prompt, contextTurnsMax: 3 } } };
-    expect(await play()).toMatchObject({ code: 0 });
+    const file = join(folder, "served.jsonl");
+    expect(await play("--results", file)).toMatchObject({ code: 0 });
     expect(prompts[0]).not.toContain("Always output:");
+    // The server has the limit, unless the flag gives one.
+    expect([...limits]).toEqual([undefined]);
+    expect(JSON.parse(readFileSync(file, "utf8").split("\n")[0]!).settings).toMatchObject({ replyTokensMax: 77 });
+    expect(await play("--reply-tokens", "9")).toMatchObject({ code: 0 });
+    expect([...limits]).toEqual([undefined, 9]);
+    // Budgets are those of the env that it plays.
+    const { out } = await play("--env", "FrozenLake");
+    expect(out).toStartWith("FrozenLake, 1 board from seed 123, at most 10 actions each\n");
   });
 
   test("trained on several envs plays the one that is named, with its own settings", async () => {
@@ -181,6 +214,21 @@ describe("refused with exit code 2 and one line", () => {
     [["--policy", "anthropic:m"], /ANTHROPIC_API_KEY, which is not set/],
     [["--policy", "openai:m", "--base-url", "example"], /--base-url takes an address/],
     [["--policy", "openai:m", "--base-url", "https://me:pw@host/v1"], /host and path only/],
+    [["--policy", "openai:m", "--base-url", "https://host/v1?key=x"], /host and path only/],
+    [
+      ["--policy", "openai:m", "--base-url", "http://127.0.0.1:1", "--key-env", "NONE"],
+      /variable NONE, which is not set/,
+    ],
+    [
+      ["--policy", "openai:m", "--base-url", "http://127.0.0.1:1", "--key-env", "SPACED"],
+      /the key in SPACED has spaces/,
+    ],
+    [
+      ["--policy", "openai:m", "--base-url", "http://127.0.0.1:1", "--timeout-s", "0"],
+      /--timeout-s must be above 0, got 0/,
+    ],
+    [["--policy", "openai:m", "--base-url", "http://127.0.0.1:1", "--temperature=-1"], /must be 0 or more, got -1/],
+    [["--policy", "openai:m", "--base-url", "http://127.0.0.1:1", "--env.mix.0.tag=Bandit"], /except env\.mix, prompt/],
     [["--policy", "openai:m", "--base-url", "http://example.com/v1", "--key-env", "HOME"], /is not encrypted/],
     [
       ["--policy", "openai:m", "--base-url", "http://127.0.0.1:1", "--concurrency", "0"],
@@ -208,6 +256,7 @@ describe("refused with exit code 2 and one line", () => {
     const { code, out, err } = await command(["eval", ...args], undefined, {
       OPENAI_API_KEY: "",
       ANTHROPIC_API_KEY: "",
+      SPACED: "two words",
     });
     expect({ code, out, lines: err.trimEnd().split("\n").length }).toEqual({ code: 2, out: "", lines: 1 });
     expect(err).toMatch(told);

@@ -58,6 +58,9 @@ describe("a player", () => {
     const asked = ["eval", "--env", "Bandit", "--policy", "random", "--episodes", "4", "--results"];
     expect(await commandHere([...asked, file])).toMatchObject({ code: 0 });
     expect(readFileSync(file, "utf8").trimEnd().split("\n").length).toBe(4);
+    // An empty file holds no other evaluation.
+    writeFileSync(file, "");
+    expect(await commandHere([...asked, file])).toMatchObject({ code: 0 });
     const refused = await commandHere([...asked, join(file, "episodes.jsonl")]);
     expect(refused).toMatchObject({ code: 2, out: "" });
     expect(refused.err).toContain(`--results ${file}/episodes.jsonl cannot be written: `);
@@ -258,6 +261,7 @@ describe("refused with exit code 2 and one line", () => {
       ["--env", "Bandit,FrozenLake,Bandit", "--policy", "random"],
       /FrozenLake,Bandit names Bandit twice; leave one out/,
     ],
+    [["--policy", "random,optimal", "--temperature", "1"], /--temperature is for policies that sample; leave it out/],
     [["--policy", "random", "--samples", "0"], /samples must be a whole number of at least 1, got 0/],
     [["--policy", "random", "--env.mix=[]"], /takes env.options and env.actionsMax only; leave it out/],
     [

@@ -240,9 +240,26 @@ describe("refuses in one line", () => {
       ["--run", "r", "--to", "wandb-offline", "--out", "x"],
       "--to wandb-offline was removed; use --to tensorboard, and `wandb sync` the folder it writes",
     ],
+    [
+      ["--run", "r", "--to", "tensorboard", "--out", "x", "--purpose", "train"],
+      "--env, --purpose and --solved choose episodes, and tensorboard holds none; leave them out",
+    ],
+    [["--run", "r", "--to", "csv", "--out", "x", "--purpose", "test"], '--purpose takes train or validate, got "test"'],
+    [
+      ["--run", "r", "--to", "csv", "--out", "x", "--checkpoint", "u000001"],
+      "--checkpoint chooses a policy; name its run with --policy",
+    ],
+    [
+      ["--policy", "r", "--to", "hf", "--out", "x", "--solved"],
+      "--solved chooses episodes of a record; name the run with --run",
+    ],
+    [
+      ["--run", "r", "--policy", "r", "--to", "csv", "--out", "x"],
+      "name one source: --run RUN, --policy RUN or --model DIR",
+    ],
     [["--run", "r", "--tu", "csv"], "export has no flag --tu; did you mean --to?"],
   ])("%p", async (args, message) => {
-    const { code, err } = await command(["export", ...args]);
+    const { code, err } = await commandHere(["export", ...args]);
     expect(err).toBe(`error: ${message}\n`);
     expect(code).toBe(message.startsWith("no run") ? 1 : 2);
   });

@@ -1,0 +1,41 @@
+import { afterAll, expect, test } from "bun:test";
+import { readFileSync } from "node:fs";
+import { join } from "node:path";
+import { asyncBufferFromFile, parquetMetadataAsync } from "hyparquet";
+import { type Columns, TextFile, writeCsv, writeParquet } from "../../../scripts/export/tables.ts";
+import { removeTemporaryFolders, temporaryFolder } from "../temporary.ts";
+
+afterAll(removeTemporaryFolders);
+const folder = temporaryFolder();
+
+test("CSV as RFC 4180 has it: what would end a field is quoted, and an empty text is not a missing one", () => {
+  const columns: Columns = [["a", "STRING"], ["b", "BOOLEAN"], ["at", "TIMESTAMP"]]; // biome-ignore format: a row
+  const texts = ["plain", 'a "word"', "x,y", "x\ny", "x\ry", "", null];
+  const file = join(folder, "new", "a.csv");
+  writeCsv(file, columns, texts.map((a) => ({ a, b: a === null ? null : true, at: 1500 }))); // biome-ignore format: a row
+  const fields = ["plain", '"a ""word"""', '"x,y"', '"x\ny"', '"x\ry"', '""'];
+  const time = "1970-01-01T00:00:01.500Z";
+  expect(readFileSync(file, "utf8")).toBe(
+    `a,b,at\r\n${fields.map((field) => `${field},true,${time}\r\n`).join("")},,${time}\r\n`,
+  );
+  expect(() => writeCsv(file, columns, [])).toThrow("EEXIST");
+});
+
+test("a text larger than the buffer is written once", () => {
+  const file = new TextFile(join(folder, "long.txt"));
+  const parts = ["a", "b", "c"].map((char) => char.repeat(600_000));
+  for (const part of parts) file.write(part);
+  file.close();
+  expect(readFileSync(join(folder, "long.txt"), "utf8") === parts.join("")).toBe(true);
+});
+
+test("Parquet has row groups of 2000 rows, so that few rows are in memory", async () => {
+  const file = join(folder, "a.parquet");
+  await writeParquet(
+    file,
+    [["a", "INT32"]],
+    Array.from({ length: 4001 }, (_, a) => ({ a })),
+  );
+  const { row_groups } = await parquetMetadataAsync(await asyncBufferFromFile(file));
+  expect(row_groups.map(({ num_rows }) => Number(num_rows))).toEqual([2000, 2000, 1]);
+});
