@@ -202,7 +202,7 @@ export async function starpo(task: keyof typeof TASKS, seed: number) {
 
   async function train(say: (line: string) => void): Promise<{ random: number; start: number; end: number }> {
     const options = { episodes: VALIDATION.boards, seed: VALIDATION.firstSeed, actionsMax: rules.actionsMax };
-    const { success: random } = await evaluateRandom(tag, options);
+    const random = (await evaluateRandom(tag, options))!.success;
     await imitate(imitationSteps, say);
     const start = await validate("start");
     say(`random play solves ${percent(random)}; the policy that imitates ${percent(start)}`);

@@ -10,7 +10,8 @@ import { actionsAllowed, episodeRules, playedEnvs, tagOf } from "../play/envs-of
 import type { TrainingContext } from "./context.ts";
 
 export interface Baselines {
-  readonly random: number;
+  /** null if the env has no random player. */
+  readonly random: number | null;
   /** Success of perfect play; null if it is unknown. */
   readonly best: number | null;
   /** Success of the env's expert; null if it has none, or if the best possible is known. */
@@ -30,7 +31,7 @@ export async function measureBaselines(config: RunConfig): Promise<ReadonlyMap<s
     const tag = tagOf(config, name);
     const boards = { episodes, seed, actionsMax: actionsAllowed(episodeRules(config, name, tag)) };
     try {
-      const { success: random } = await evaluateRandom(tag, boards);
+      const random = (await evaluateRandom(tag, boards))?.success ?? null;
       measured.set(name, { random, best: bestPossible(tag, boards), expert: await expertSuccess(tag, boards) });
     } catch (error) {
       if (error instanceof Refused) throw new RunError(`${name} cannot be played: ${error.message}`, { cause: error });
@@ -48,7 +49,7 @@ export function meanBaselines(measured: ReadonlyMap<string, Baselines>): Baselin
     return numbers.length === all.length ? mean(numbers) : null;
   };
   return {
-    random: mean(all.map(({ random }) => random)),
+    random: known(all.map(({ random }) => random)),
     best: known(all.map(({ best }) => best)),
     expert: known(all.map(({ expert }) => expert)),
   };
@@ -60,7 +61,7 @@ export async function reportBaselines({ config, reporter, log }: Pick<TrainingCo
   const over = meanBaselines(measured);
   const report = ({ random, best, expert }: Baselines, named: (row: MetricName) => MetricName) => {
     reporter.metrics(0, {
-      [named("baseline/random")]: random,
+      ...(random === null ? {} : { [named("baseline/random")]: random }),
       ...(best === null ? {} : { [named("baseline/best")]: best }),
       ...(expert === null ? {} : { [named("baseline/expert")]: expert }),
     });
@@ -69,7 +70,7 @@ export async function reportBaselines({ config, reporter, log }: Pick<TrainingCo
   if (measured.size > 1) for (const [env, own] of measured) report(own, (row) => partName(row, "env", env));
   log.line(
     "baselines",
-    `random ${percent(over.random)}, best possible ${over.best === null ? "unknown" : percent(over.best)}` +
+    `random ${over.random === null ? "unknown" : percent(over.random)}, best possible ${over.best === null ? "unknown" : percent(over.best)}` +
       (over.expert === null ? "" : `, expert ${percent(over.expert)}`),
   );
   return measured;

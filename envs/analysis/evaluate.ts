@@ -2,7 +2,7 @@
  * Measures players on fixed boards, without a model: the baselines of every report. Knows no replies, turn limits or formats.
  */
 import type { Game, Uniform } from "../env.ts";
-import { Refused } from "../outside/json-server.ts";
+import { NoRandomPlayer, Refused } from "../outside/json-server.ts";
 import { Pcg64 } from "../rng/pcg64.ts";
 import { dynamicsSeed } from "../seeds.ts";
 import type { EnvTag, Player } from "../tag.ts";
@@ -149,14 +149,19 @@ async function play(
 /** Rounds of random play, so that the random baseline itself has little noise. */
 const RANDOM_ROUNDS = 16;
 
-/** The random baseline: means over several rounds; over one round if the env is external. */
+/** The random baseline: means over several rounds; over one round if the env is external. null if there is no random player. */
 export async function evaluateRandom(
   tag: EnvTag,
   options: EvaluationOptions,
-): Promise<Omit<Evaluation, "ci95" | "passAt">> {
+): Promise<Omit<Evaluation, "ci95" | "passAt"> | null> {
   const rounds: Evaluation[] = [];
-  for (let round = 0; round < (tag.external ? 1 : RANDOM_ROUNDS); round++) {
-    rounds.push(await evaluatePlayer(tag, tag.random, { ...options, round }));
+  try {
+    for (let round = 0; round < (tag.external ? 1 : RANDOM_ROUNDS); round++) {
+      rounds.push(await evaluatePlayer(tag, tag.random, { ...options, round }));
+    }
+  } catch (error) {
+    if (error instanceof NoRandomPlayer) return null;
+    throw error;
   }
   const mean = (of: (round: Evaluation) => number) => rounds.reduce((sum, round) => sum + of(round), 0) / rounds.length;
   return {

@@ -58,6 +58,9 @@ export interface ServerOptions {
 /** A final error: the same request would fail again. */
 export class Refused extends Error {}
 
+/** The server names no actions to choose from. */
+export class NoRandomPlayer extends Refused {}
+
 export class JsonServer {
   readonly #options: ServerOptions;
   readonly #base: string;

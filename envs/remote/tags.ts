@@ -1,7 +1,7 @@
 /** Remote: an env in any language, served over HTTP as docs/remote-envs.md describes. */
 import { z } from "zod";
 import { formatReply } from "../demonstrator.ts";
-import { JsonServer, serverOptions, serverUrl } from "../outside/json-server.ts";
+import { JsonServer, NoRandomPlayer, serverOptions, serverUrl } from "../outside/json-server.ts";
 import {
   type Demonstrator,
   defineTag,
@@ -48,7 +48,7 @@ export function remoteClient(config: ClientConfig, name = "the remote env server
 export const remoteRandom: Player = (game, _actionsLeft, uniform) => {
   const { admissible } = expectGame(game, RemoteGame);
   if (admissible === null || admissible.length === 0) {
-    throw new Error(
+    throw new NoRandomPlayer(
       "the remote server lists no actions, so there is no random player; see admissible in docs/remote-envs.md",
     );
   }

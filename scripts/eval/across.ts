@@ -33,7 +33,7 @@ export function acrossEnvs(all: readonly Evaluated[]): string {
   const success = [
     ["success", ...envs],
     ...[...titles].map(([policy, title]) => [title, ...envs.map((env) => cell(policy, env))]),
-    ["random", ...referenceRow(({ random }) => random.success)],
+    ["random", ...referenceRow(({ random }) => random?.success ?? null)],
     ["best possible", ...referenceRow(({ best }) => best)],
   ];
   const failed = all.flatMap(({ policy, result: { name, failures, episodes, samples } }) =>

@@ -29,7 +29,8 @@ export interface Result extends Evaluation {
 
 /** Reference values on the same boards. */
 export interface References {
-  readonly random: Omit<Evaluation, "ci95" | "passAt">;
+  /** null if the env has no random player. */
+  readonly random: Omit<Evaluation, "ci95" | "passAt"> | null;
   /** Success of the env's expert; null if it has none, or if the best possible is known. */
   readonly expert: number | null;
   /** null if unknown. */
@@ -52,7 +53,8 @@ export function evaluationReport(policy: string, result: Result, { random, exper
   const interval = `${(100 * ci95[0]).toFixed(1)} – ${percent(ci95[1])}`;
   const rows = [[policy, percent(success), interval, ...means(result), percent(formatErrors)]];
   // The random player's success is a mean over rounds, so it has no interval.
-  if (policy !== "random") rows.push(["random", percent(random.success), "", ...means(random)]);
+  if (policy !== "random")
+    rows.push(random === null ? ["random", "unknown"] : ["random", percent(random.success), "", ...means(random)]);
   if (policy !== "expert" && expert !== null) rows.push(["expert", percent(expert)]);
   rows.push(["best possible", best === null ? "unknown" : percent(best)]);
   const width = Math.max(...rows.map(([title]) => title!.length));
@@ -88,7 +90,7 @@ export function evaluationData(result: Result, { random, expert, best }: Referen
     samples,
     success,
     ci95,
-    random: random.success,
+    random: random?.success ?? null,
     expert,
     best,
     passAt: Object.fromEntries(result.passAt.map(({ k, share }) => [k, share])),
@@ -100,7 +102,7 @@ export function evaluationData(result: Result, { random, expert, best }: Referen
   };
 }
 
-const means = ({ meanReward, meanTurns, meanActions }: References["random"]): string[] =>
+const means = ({ meanReward, meanTurns, meanActions }: NonNullable<References["random"]>): string[] =>
   [meanReward, meanTurns, meanActions].map((value) => value.toFixed(2));
 
 const passLine = (passAt: Result["passAt"]) =>

@@ -5,6 +5,7 @@ import { join } from "node:path";
 import { composeRunConfig } from "../../actors/config/compose.ts";
 import type { Tree } from "../../actors/config/layers.ts";
 import { servedCard } from "../../actors/policy/served-card.ts";
+import { answersWithoutActions, jsonService } from "../envs/outside/json-service.ts";
 import { command } from "./command.ts";
 import { removeTemporaryFolders, temporaryFolder } from "./temporary.ts";
 
@@ -102,6 +103,15 @@ test("plays 256 boards from seed 123, each as often as asked; one price is no co
   expect(JSON.parse(out.trimEnd().split("\n").at(-1)!)).toMatchObject(asked);
   expect(out).toContain(" · cost unknown (--price-in, --price-out)");
   expect([...paths]).toEqual(["/v1/chat/completions"]);
+});
+
+test("plays a remote env that lists no actions, and has no random player to compare with", async () => {
+  await using remote = jsonService(answersWithoutActions);
+  const args = ["--env", "Remote", `--env.options.url=${remote.url}`, "--episodes", "3", "--json"];
+  const { code, out } = await evaluate(...args);
+  expect(code).toBe(0);
+  expect(out).toMatch(/^random +unknown$/m);
+  expect(JSON.parse(out.trimEnd().split("\n").at(-1)!)).toMatchObject({ success: 1, random: null });
 });
 
 test("shows the model its own words as it wrote them, a turn later: no thought is opened for it", async () => {

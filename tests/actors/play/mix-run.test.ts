@@ -105,7 +105,7 @@ describe("a run over a mix", () => {
       const { Bandit, Ice } = report.envs!;
       expect(report.success[key]!).toBeCloseTo((Bandit![key]! + Ice![key]!) / 2, 12);
     }
-    expect(values.get("baseline/random{env=Ice} 0")).toBe(report.envs!["Ice"]!.random);
+    expect(values.get("baseline/random{env=Ice} 0")).toBe(report.envs!["Ice"]!.random!);
   });
 
   test("is evaluated afterwards env by env, with the success of its last validation", async () => {

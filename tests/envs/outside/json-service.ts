@@ -37,6 +37,15 @@ export function jsonService(answer: (asked: Asked) => unknown): JsonService {
   };
 }
 
+/** A remote env that any action solves, and that lists no actions. */
+export const answersWithoutActions = ({ path }: Asked): object =>
+  ({
+    "/health": { protocol: 1, envs: ["any"] },
+    "/open": { observation: "Say a word." },
+    "/step": { observation: "Thanks.", reward: 1, done: true, success: true },
+    "/close": {},
+  })[path]!;
+
 /** That a game which waits for a server's answer waits no longer once it is closed. */
 export async function expectNoWaitOnceClosed(open: (url: string) => OutsideGame, action: string): Promise<void> {
   const asked = Promise.withResolvers<void>();

@@ -138,7 +138,7 @@ describe("the tag", () => {
       },
     ]);
     const { random, best, expert } = meanBaselines(await measureBaselines(config));
-    expect([best, expert, random < 0.5]).toEqual([null, 1, true]);
+    expect([best, expert, random! < 0.5]).toEqual([null, 1, true]);
     expect(await expertSuccess(remote(), { episodes: 1, seed: 1 })).toBeNull();
     expect(await expertSuccess(envTag("FrozenLake"), { episodes: 1, seed: 1 })).toBeNull();
   });
