@@ -1,10 +1,12 @@
 /** Refuses a run that cannot begin or cannot learn, before its folder is made. */
 import type { RunConfig } from "../actors/config/config.ts";
 import { ConfigError } from "../actors/config/error.ts";
+import { messageOf } from "../actors/errors.ts";
 import { envsText, envsWithRules } from "../actors/play/envs-of-run.ts";
+import { serverTls } from "../actors/transport/tls.ts";
 import type { EnvTag } from "../envs/tag.ts";
 
-/** @throws {ConfigError} if the built-in policy cannot learn this, or data or programs of an env are missing. */
+/** @throws {ConfigError} if the built-in policy cannot learn this, data or programs of an env are missing, or the gate has no certificate. */
 export function checkRun(config: RunConfig): void {
   const { path, checkpoint, pretrainedOnly } = config.model;
   if (pretrainedOnly && path === null && checkpoint === null) {
@@ -14,6 +16,16 @@ export function checkRun(config: RunConfig): void {
     );
   }
   checkData(config);
+  checkGate(config.join);
+}
+
+function checkGate(join: RunConfig["join"]): void {
+  if (join.listen?.startsWith("wss:") !== true) return;
+  try {
+    serverTls(join);
+  } catch (error) {
+    throw new ConfigError(messageOf(error), { cause: error });
+  }
 }
 
 /** @throws {ConfigError} if data or programs of one of the run's envs are missing. */

@@ -4,7 +4,7 @@ import { join } from "node:path";
 import { parsedJson, saveJson } from "../actors/checkpoint/json.ts";
 import { RunConfig } from "../actors/config/config.ts";
 import { ConfigError } from "../actors/config/error.ts";
-import { isTree, type Layer, merge, valuesByPath } from "../actors/config/layers.ts";
+import { isTree, type Layer, merge, valueAt, valuesByPath } from "../actors/config/layers.ts";
 import { brokenRules } from "../actors/config/rules.ts";
 import { messageOf } from "../actors/errors.ts";
 import { withLocalModules } from "../actors/play/env-modules.ts";
@@ -20,24 +20,33 @@ const CHANGEABLE = ["metrics.", "transport.", "join.", "engine.url"];
 const LENGTH = ["learner.updates", "learner.minutes"];
 
 /**
- * @param layers  of `CHANGEABLE` sections and of `LENGTH` only
+ * @param layers  of `CHANGEABLE` sections and of `LENGTH`; other settings as the run has them
  * @throws {ConfigError} if there is no run, a setting is fixed or invalid, or the run is finished and the settings do not prolong it
  */
 export function oldRun(folder: string, layers: readonly Layer[]): RunFolder {
   const file = join(folder, CONFIG_FILE);
   if (!existsSync(file)) throw new ConfigError(`no run in ${folder}: there is no ${CONFIG_FILE}`);
-  const set = layers.flatMap(({ source, values }) => valuesByPath(values).map(([path]) => ({ source, path })));
+  const kept = readRunConfig(folder);
+  const set = layers.flatMap(({ source, values }) =>
+    valuesByPath(values).map(([path, value]) => ({ source, path, value })),
+  );
   const changeable = (path: string) => LENGTH.includes(path) || CHANGEABLE.some((section) => path.startsWith(section));
-  const fixed = set.find(({ path }) => !changeable(path));
+  // The file that began the run may be given again.
+  const isKept = (path: string, value: unknown) => Bun.deepEquals(valueAt({ ...kept }, path), value);
+  const fixed = set.find(({ path, value }) => !changeable(path) && !isKept(path, value));
   if (fixed !== undefined) {
     throw new ConfigError(
       `${fixed.source}: a resumed run keeps its config, except for --updates, --minutes, metrics.*, transport.*, join.* and engine.url; leave ${fixed.path} out, or start a new run`,
     );
   }
-  const kept = { source: file, values: { ...readRunConfig(folder) } };
-  const config = resumable(file, [kept, ...layers]);
+  const config = resumable(file, [{ source: file, values: { ...kept } }, ...layers]);
   const [broken] = brokenRules(config);
-  if (broken !== undefined) throw new ConfigError(`${file}: ${broken.path}: ${broken.text}`);
+  if (broken !== undefined) {
+    const secrets = broken.text.includes("token")
+      ? `. ${CONFIG_FILE} holds no secrets: give the file of --config again`
+      : "";
+    throw new ConfigError(`${file}: ${broken.path}: ${broken.text}${secrets}`);
+  }
   const run = { folder, config };
   const isLonger = set.some(({ path }) => LENGTH.includes(path));
   if (existsSync(reportFile(run))) checkGrows(run, isLonger);

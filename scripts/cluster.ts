@@ -9,6 +9,7 @@ import { messageOf } from "../actors/errors.ts";
 import { envsText, tooSmallBudgets } from "../actors/play/envs-of-run.ts";
 import { hasRecord, recordedCosts } from "../actors/record/recorded-run.ts";
 import { addStart } from "../actors/record/starts.ts";
+import { lockRun } from "../actors/supervisor/run-lock.ts";
 import { checkRun } from "../library/check-run.ts";
 import { withModel } from "../library/chosen-model.ts";
 import { lengthenRun, oldRun } from "../library/old-run.ts";
@@ -16,7 +17,7 @@ import { startRun } from "../library/run.ts";
 import { newRun, type RunFolder } from "../library/run-folder.ts";
 import { Memory } from "./cli/memory.ts";
 import { type Command, type Override, type Parsed, parseOptions, UsageError } from "./cli/options.ts";
-import { chooseConfig, configFlags, overrideLayer, runsFolder } from "./cli/presets.ts";
+import { chooseConfig, configFlags, fileLayer, overrideLayer, runsFolder } from "./cli/presets.ts";
 import { resultTable } from "./cli/run-result.ts";
 import { thisStart } from "./cli/run-start.ts";
 import { RunView } from "./cli/run-view.ts";
@@ -43,7 +44,7 @@ export const command = {
     resume: {
       type: "text",
       value: "DIR",
-      text: "Continue the run in this folder, with its config; --updates N prolongs it",
+      text: "Continue the run in this folder, with its config; --updates N prolongs it, --config FILE gives secrets",
     },
     transport: {
       type: "text",
@@ -175,7 +176,12 @@ async function openRun(options: Parsed<typeof command>): Promise<RunFolder> {
     if (runDir !== undefined) throw new UsageError("--resume names the folder; leave --run-dir out");
     if (from !== undefined) throw new UsageError("--from starts a new run; leave --resume out");
     if (smoke) throw new UsageError("--smoke starts a new run; leave --resume out");
-    const run = oldRun(resume, overrides.map(overrideLayer));
+    const { preset, config: file } = options.flags;
+    if (preset !== undefined) throw new UsageError("a resumed run keeps its config; leave --preset out");
+    const layers = file === undefined ? [] : [fileLayer("--config", file)];
+    const run = oldRun(resume, [...layers, ...overrides.map(overrideLayer)]);
+    // A run in progress also has the port that `check` asks for.
+    lockRun(run.folder).release();
     if (!hasRecord(run.folder))
       warn(`${run.folder} has no run.sqlite: a new record starts, without the earlier episodes`);
     await check(run.config);

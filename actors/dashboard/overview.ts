@@ -16,8 +16,10 @@ const SILENT_MS = 60_000;
 /** The supervisor reports the actors every second; after this long without a report the run is not ready. */
 const NO_REPORT_MS = 10_000;
 
-/** Why the run is not ready: it needs a learner and a sampler that have started. Null: it is ready. */
+/** Why the run is not ready: it needs a store that can be written, and a learner and a sampler that have started. Null: it is ready. */
 export function notReadyReason(store: Store): string | null {
+  if (store.writeFault !== null)
+    return `cannot write run.sqlite: ${store.writeFault}; the run waits until the folder of the run can be written`;
   const run = store.run();
   if (run === null) return "no run yet";
   const report = store.actors();

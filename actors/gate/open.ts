@@ -18,7 +18,7 @@ import { actorsOf } from "../supervisor/roster.ts";
 import type { GuestEvent } from "../supervisor/supervision.ts";
 import { anyBeside, isBroker } from "../transport/address.ts";
 import { welcoming } from "../transport/handshake.ts";
-import { readPem, type ServerTls } from "../transport/tls.ts";
+import { serverTls } from "../transport/tls.ts";
 import { type Listener, type Problem, TRANSPORT_LIMITS, type Transport } from "../transport/transport.ts";
 import { Gate, GUEST_ROLES, type JoinToken } from "./gate.ts";
 
@@ -61,7 +61,7 @@ export async function openGate(listen: string, options: OpenGateOptions): Promis
   const { run, folder, config, transport, actorsToken, firstMessages, envServersChanged, event, report } = options;
   const { heartbeatDeadlineMs, progressDeadlineMs, logLevel } = config.supervisor;
   const beatMs = heartbeatMs(config.supervisor);
-  const tls = listen.startsWith("wss:") ? tlsOf(config.join) : null;
+  const tls = listen.startsWith("wss:") ? serverTls(config.join) : null;
   const { joinTokens, newToken } = joinTokensOf(config.join);
   const onBroker = isBroker(config.transport.listen);
   const guests = new Guests({
@@ -154,12 +154,4 @@ function joinTokensOf({ token, samplerToken, envServerToken }: RunConfig["join"]
   if (joinTokens.length > 0) return { joinTokens, newToken: null };
   const newToken = randomBytes(24).toString("base64url");
   return { joinTokens: [{ token: newToken, roles: GUEST_ROLES }], newToken };
-}
-
-function tlsOf({ certFile, keyFile, clientCaFile }: RunConfig["join"]): ServerTls {
-  return {
-    cert: readPem(certFile ?? "", "join.certFile"),
-    key: readPem(keyFile ?? "", "join.keyFile"),
-    clientCa: clientCaFile === null ? null : readPem(clientCaFile, "join.clientCaFile"),
-  };
 }

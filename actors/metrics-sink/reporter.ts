@@ -11,6 +11,7 @@
 import type { Clock } from "../clock.ts";
 import { schemaFaults } from "../errors.ts";
 import { type MetricName, metricValues } from "../metrics/metrics.ts";
+import { plural } from "../number-text.ts";
 import { type Answer, type Ask, type EpisodeRow, type Messages, schemas, type Tell } from "../protocol.ts";
 import { notTaken, refused } from "../transport/refusals.ts";
 import type { Handler, Peer } from "../transport/transport.ts";
@@ -53,6 +54,8 @@ export class Reporter implements Handler {
   #rows: WaitingRow[] = [];
   #storing: Promise<void> | null = null;
   #refused = false;
+  /** The reporter waits, and has said so. */
+  #waits = false;
   #lost = 0;
 
   constructor(options: ReporterOptions) {
@@ -90,7 +93,15 @@ export class Reporter implements Handler {
     if (this.#rows.length > 0) this.#storing ??= this.#store();
     const { rowsMax, frameBytesMax } = this.#options;
     const isFull = this.#rows.length > rowsMax || bytesOf(this.#rows) > FRAMES_WAITING * frameBytesMax;
-    if (isFull) await this.#storing;
+    if (!isFull) return;
+    if (this.#refused && !this.#waits) {
+      this.#waits = true;
+      this.#options.notice(
+        "warning",
+        `training waits until the sink can store ${plural(this.#rows.length, "episode")}`,
+      );
+    }
+    await this.#storing;
   }
 
   /** Waits until everything is stored or sent. @returns what is left after `withinMs` */
@@ -211,6 +222,7 @@ export class Reporter implements Handler {
       this.#options.notice("warning", `${answer.detail} The learner keeps its episodes until the sink can store them.`);
     if (!refused && this.#refused && answer?.type === "episodes.stored") {
       this.#options.notice("info", "episodes can be stored again");
+      this.#waits = false;
     }
     if (refused || answer?.type === "episodes.stored") this.#refused = refused;
   }

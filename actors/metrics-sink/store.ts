@@ -12,6 +12,7 @@
 import { Database, type Statement } from "bun:sqlite";
 import { join } from "node:path";
 import type { EpisodeSummary, Series, StoredEvent } from "../dashboard/answers.ts";
+import { messageOf } from "../errors.ts";
 import { LEVELS } from "../log.ts";
 import type { MetricName } from "../metrics/metrics.ts";
 import type { ActorView, EpisodeRow, PolicyVersion } from "../protocol.ts";
@@ -75,6 +76,7 @@ export class Store {
   readonly #wallClock: () => number;
   readonly #listeners = new Set<() => void>();
   #session = 0;
+  #writeFault: string | null = null;
 
   /** @throws {Error} if the file cannot be opened, is no database, or has a newer schema than this version. */
   constructor({ path, durability, wallClock, bytesMax, readOnly = false }: StoreOptions) {
@@ -118,6 +120,22 @@ export class Store {
   /** @throws {SQLiteError} if the disk is full or fails; then nothing of the batch is stored. */
   write(batch: WriteBatch): void {
     const atMs = this.#wallClock();
+    try {
+      this.#writeAll(batch, atMs);
+      this.#writeFault = null;
+    } catch (error) {
+      this.#writeFault = messageOf(error);
+      throw error;
+    }
+    for (const listener of this.#listeners) listener();
+  }
+
+  /** Why the last `write` of this process failed; null if it succeeded. */
+  get writeFault(): string | null {
+    return this.#writeFault;
+  }
+
+  #writeAll(batch: WriteBatch, atMs: number): void {
     this.#db.transaction(() => {
       for (const { name, actor, step, value } of batch.points) {
         this.#prepared(INSERTS.point).run({ name, actor, step, value, at_ms: atMs });
@@ -131,7 +149,6 @@ export class Store {
       if (batch.actors) this.#writeActors(batch.actors, atMs);
       this.#prepared("UPDATE runs SET seen_ms = $now WHERE id = $id").run({ now: atMs, id: this.#session });
     })();
-    for (const listener of this.#listeners) listener();
   }
 
   /** @param before  the newest episode of earlier batches */

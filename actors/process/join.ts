@@ -12,7 +12,7 @@ import type { ActorKind } from "../actor.ts";
 import { parsedJson } from "../checkpoint/json.ts";
 import { realClock } from "../clock.ts";
 import { RunConfig } from "../config/config.ts";
-import { describeError, messageOf, schemaFaults } from "../errors.ts";
+import { messageOf, schemaFaults } from "../errors.ts";
 import { makeLog } from "../log.ts";
 import { withLocalModules } from "../play/env-modules.ts";
 import { PROTOCOL_VERSION, type Tell } from "../protocol.ts";
@@ -108,9 +108,10 @@ export async function join(kind: ActorKind, options: JoinOptions): Promise<Joine
     unreachable(detail, attempt) {
       lostAtMs ??= realClock.now();
       const lostMs = realClock.now() - lostAtMs;
-      if (attempt === 1) say("warning", detail);
+      const text = detail.replace(/^Error: /, "");
+      if (attempt === 1) say("warning", text);
       if (lostMs < patienceMs && !detail.includes("the token")) return;
-      say("error", `${detail}; given up after ${Math.round(lostMs / 1000)} s`);
+      say("error", `${text}; given up after ${Math.round(lostMs / 1000)} s`);
       process.exit(1);
     },
   });
@@ -166,13 +167,27 @@ async function joinSettings(
   }
 }
 
+/** A fault of the connection, with what to do about it. A fault of the certificates stays however often the guest asks. */
+function joinFault(error: unknown, { protocol, host, hostname }: URL, { ca }: ClientTls): Error {
+  // Bun's advice is for programs.
+  const text = messageOf(error).replace(/ For more information, pass `verbose: true`.*$/, "");
+  if (text.includes("ALTNAME_INVALID")) {
+    const advice = "give --join a name or an address that the certificate names";
+    return new FinalJoinError(`the gate's certificate is not for ${hostname}; ${advice}`);
+  }
+  if (text.includes("EPROTO")) return new FinalJoinError(`${text} Without TLS the address begins with ws://`);
+  if (/certificate|TLS|SSL/i.test(text)) {
+    const advice = ca === undefined ? "--ca FILE names the CA certificate" : "--ca names the certificate of another CA";
+    return new FinalJoinError(`${text} (${advice})`);
+  }
+  const isClosed = protocol === "http:" && text.includes("ECONNRESET");
+  return new Error(isClosed ? `${text} If the gate uses TLS, write wss://${host}` : text);
+}
+
 async function askGate(url: string, token: string, tls: ClientTls): Promise<JoinSettings> {
   const init = { headers: { Authorization: bearer(token) }, redirect: "error", tls, ...noProxyHere(url) } as const;
   const answer = await fetch(url, { ...init, signal: AbortSignal.timeout(10_000) }).catch((error: unknown) => {
-    const text = describeError(error);
-    throw /certificate|TLS|SSL/i.test(text)
-      ? new FinalJoinError(`${text} (--ca FILE names the CA certificate)`)
-      : error;
+    throw joinFault(error, new URL(url), tls);
   });
   const text = await answer.text();
   const said = `${text.trim().slice(0, 200)} (HTTP ${answer.status})`.trim();

@@ -174,7 +174,9 @@ describe("a stranger", () => {
   test(
     "cannot resume a run that is running",
     async () => {
-      const { code, err } = await new RunProcess(run.folder, ["--resume", run.folder], {
+      // The port of the page is taken too, as where the second command has the flags of the first.
+      const flags = ["--resume", run.folder, "--port", new URL(address).port];
+      const { code, err } = await new RunProcess(run.folder, flags, {
         env: { BUNRAKU_TOKEN: TOKEN },
       }).ended;
       expect([code, err]).toEqual([1, expect.stringMatching(/^error: \S+ is in use by process \d+ \(since /)]);

@@ -73,6 +73,7 @@ const usage: [string[], string][] = [
     ["--from", join(finished, "checkpoints", "u000009")],
     `--from ${join(finished, "checkpoints", "u000009")}: there is no such checkpoint; name the run, for its newest, or another one`,
   ],
+  [["--resume", finished, "--preset", "quickstart"], "a resumed run keeps its config; leave --preset out"],
   [["--resume", there, "--run-dir", wanted], "--resume names the folder; leave --run-dir out"],
 ];
 
@@ -258,7 +259,7 @@ test(
     expect(code).toBe(1);
     const last = err.trimEnd().split("\n").at(-1)!;
     expect(last).toContain("32 of 32 episodes could not be played");
-    expect(last).toContain("the first prompt leaves no room for a reply in rollout.contextTokensMax (12)");
+    expect(last).toContain("leaves no room for a reply in rollout.contextTokensMax (12); raise it");
   },
   LONG,
 );

@@ -35,6 +35,16 @@ test("a model of the Hub is asked of the Hub, and no run is left if it is not th
   }
 });
 
+test("a gate without its certificate is refused before the folder of the run is made", async () => {
+  const folder = join(temporaryFolder(), "run");
+  const files = { certFile: join(folder, "none.pem"), keyFile: join(folder, "none.key") };
+  const gate = { listen: "wss://127.0.0.1:0", ...files };
+  expect(await messageOf(train({ actors: "processes", env: { tag: "Bandit" }, join: gate }, { folder }))).toContain(
+    `cannot read join.certFile: ENOENT: no such file or directory, open '${files.certFile}'`,
+  );
+  expect(existsSync(folder)).toBe(false);
+});
+
 test("an evaluation imports the modules that it names, and so does loadPolicy", async () => {
   const envs = [join(import.meta.dir, "../../library/template/envs/street.ts")];
   expect(await messageOf(evaluate("random", { tag: "Street" }))).toContain("Street");

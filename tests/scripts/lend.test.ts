@@ -52,7 +52,11 @@ describe.each(["sampler", "env-server"])("bun run %s", (name) => {
       [...at, "--token-file", token, "--ca", "/dev/zero"],
       1,
     ],
-    [`cannot use --ca: ${token} is not in PEM format`, [...at, "--token-file", token, "--ca", token], 1],
+    [
+      `cannot use --ca: ${token} is not in PEM format; name a file with a CERTIFICATE in PEM format`,
+      [...at, "--token-file", token, "--ca", token],
+      1,
+    ],
     [
       "--join: cannot use http://127.0.0.1:1: expected ws://HOST:PORT, or wss://HOST:PORT for TLS",
       ["--join", "http://127.0.0.1:1", "--token-file", token],

@@ -60,6 +60,19 @@ test("a resumed run keeps its config; its addresses and secrets may change", () 
   });
 });
 
+test("a resumed run takes the file that began it, with its secrets; of another file it names what differs", () => {
+  const folder = begun();
+  const { metrics, join: tokens, ...others } = JSON.parse(JSON.stringify(config));
+  const file = (values: Record<string, unknown>) => () => oldRun(folder, [{ source: "run.yaml", values }]).config;
+  expect(file({ ...others, metrics, join: tokens })()).toEqual(config);
+  expect(file({ rollout: { ...others.rollout, groups: others.rollout.groups + 1 } })).toThrow(
+    "run.yaml: a resumed run keeps its config, except for --updates, --minutes, metrics.*, transport.*, join.* and engine.url; leave rollout.groups out",
+  );
+  expect(file({ metrics: { host: "0.0.0.0" } })).toThrow(
+    "set metrics.token, or use 127.0.0.1. config.json holds no secrets: give the file of --config again",
+  );
+});
+
 describe("a finished run", () => {
   const finishedAfter = (updates: number, minutes = 2.5) => {
     const folder = begun();

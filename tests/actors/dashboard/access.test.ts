@@ -4,6 +4,7 @@ import { readFileSync } from "node:fs";
 import { join } from "node:path";
 import { realClock } from "../../../actors/clock.ts";
 import { serveDashboard } from "../../../actors/dashboard/serve.ts";
+import { Store } from "../../../actors/metrics-sink/store.ts";
 import { type ActorView, STARTING } from "../../../actors/protocol.ts";
 import { root } from "../../scripts/command.ts";
 import { actorView } from "../metrics-sink/fake-run.ts";
@@ -150,6 +151,23 @@ describe("probes", () => {
     stage.now += 1000;
     stage.startRun();
     expect(await probe("/readyz")).toEqual([503, "no actors yet"]);
+  });
+
+  test("is not ready while its record cannot be written, and says why", async () => {
+    stage.store.close();
+    stage.store = new Store({ path: ":memory:", durability: "normal", wallClock: () => stage.now, bytesMax: 400_000 });
+    stage.app = stage.appWith(null);
+    stage.startRun();
+    const rest = { points: [], episodes: [], actors: [learner, sampler] };
+    const event = { actor: "learner", level: "info", kind: "phase" } as const;
+    const write = (text: string) => () => stage.store.write({ ...rest, events: [{ ...event, text }] });
+    expect(write("x".repeat(1_000_000))).toThrow("database or disk is full");
+    expect(await probe("/readyz")).toEqual([
+      503,
+      "cannot write run.sqlite: database or disk is full; the run waits until the folder of the run can be written",
+    ]);
+    write("there is room")();
+    expect(await probe("/readyz")).toEqual([200, "ok"]);
   });
 
   test("those of docs/deploy/kubernetes.yaml ask for what is served, and fail when it says no", async () => {

@@ -174,9 +174,10 @@ describe("episodes", () => {
     expect([sink.rows, reporter.lost]).toEqual([["e0"], 0]);
   });
 
-  test("beyond what may wait make their reporter wait", async () => {
+  test("beyond what may wait make their reporter wait, which says so once", async () => {
     sink.full = true;
     await reporter.episodes(rows(10, "first"));
+    await settle();
     let done = false;
     const waiting = reporter.episodes(rows(1, "more")).then(() => {
       done = true;
@@ -187,6 +188,11 @@ describe("episodes", () => {
     await after(100);
     await waiting;
     expect(sink.rows.length).toBe(11);
+    expect(notices).toEqual([
+      "warning: the disk is full. The learner keeps its episodes until the sink can store them.",
+      "warning: training waits until the sink can store 11 episodes",
+      "info: episodes can be stored again",
+    ]);
   });
 });
 

@@ -1,9 +1,13 @@
 /** Joining at an address where no run answers, or another program does: one line, without waiting where that is of no use. */
-import { expect, test } from "bun:test";
+import { afterAll, expect, test } from "bun:test";
 import type { RunConfig } from "../../../actors/config/config.ts";
 import { envServer } from "../../../actors/env-server/start.ts";
 import { join } from "../../../actors/process/join.ts";
 import { behindProxy } from "../../behind-proxy.ts";
+import { removeTemporaryFolders, temporaryFolder } from "../../scripts/temporary.ts";
+import { certificates } from "../transport/certificates.ts";
+
+afterAll(removeTemporaryFolders);
 
 test.each([
   ["a page", () => new Response("<!doctype html><p>hello")],
@@ -44,4 +48,32 @@ test.each([
   const patience = { patienceMs: 0, adapt: (config: RunConfig) => config, say() {} };
   const joined = join(envServer, { address, token: "a token of this test", tls: {}, ...patience });
   await expect(joined).rejects.toThrow(new Error(`cannot join ${address}: ${reason}`));
+});
+
+test("a gate with TLS, or with a certificate that does not fit, is refused with what to do", async () => {
+  const pem = certificates(temporaryFolder());
+  const tls = { cert: pem.text("server.crt"), key: pem.text("server.key") };
+  const fetch = () => new Response("a page");
+  using secure = Bun.serve({ hostname: "127.0.0.2", port: 0, fetch, tls });
+  using plain = Bun.serve({ hostname: "127.0.0.2", port: 0, fetch });
+  const ca = pem.text("ca.crt");
+  const fault = async (address: string, authority?: string) => {
+    const certs = authority === undefined ? {} : { ca: authority };
+    const options = { patienceMs: 0, adapt: (config: RunConfig) => config, say() {} };
+    const joined = join(envServer, { address, token: "a token of this test", tls: certs, ...options });
+    const { message } = await joined.then(
+      () => new Error("joined"),
+      (error: Error) => error,
+    );
+    return message.slice(`cannot join ${address}: `.length);
+  };
+  const [there, noTls] = [`127.0.0.2:${secure.port}`, `127.0.0.2:${plain.port}`];
+  expect(await fault(`wss://${there}`, ca)).toBe(
+    "the gate's certificate is not for 127.0.0.2; give --join a name or an address that the certificate names",
+  );
+  expect(await fault(`wss://${there}`, pem.text("stranger.crt"))).toEndWith(
+    "(--ca names the certificate of another CA)",
+  );
+  expect(await fault(`ws://${there}`)).toEndWith(` closed unexpectedly. If the gate uses TLS, write wss://${there}`);
+  expect(await fault(`wss://${noTls}`, ca)).toEndWith("Without TLS the address begins with ws://");
 });
