@@ -22,6 +22,7 @@ import { resultTable } from "./cli/run-result.ts";
 import { thisStart } from "./cli/run-start.ts";
 import { RunView } from "./cli/run-view.ts";
 import { say, warn } from "./cli/say.ts";
+import { shellWord } from "./cli/shell-word.ts";
 import { smokeConfig, smokeText } from "./cli/smoke.ts";
 import { startFrom } from "./cli/start-from.ts";
 import { onStopSignal, type StopSignal } from "./cli/stop-signals.ts";
@@ -135,7 +136,7 @@ export async function main(args: string[], typed: readonly string[] = args): Pro
       throw new Error(`${messageOf(error)}; its log is ${join(folder, "log.jsonl")}`, { cause: error });
     });
   if (report === null) {
-    console.log(`stopped (${reason}); go on with: bun run cluster --resume ${folder}`);
+    console.log(`stopped (${reason}); go on with: bun run cluster --resume ${shellWord(folder)}`);
     if (json) console.log(JSON.stringify({ run: basename(folder), env: envsText(config), stopped: reason }));
     return 0;
   }

@@ -9,6 +9,7 @@ import { isPackage } from "./cli/install.ts";
 import { makeFolder } from "./cli/make-folder.ts";
 import { type Command, parseOptions, UsageError } from "./cli/options.ts";
 import { say } from "./cli/say.ts";
+import { shellWord } from "./cli/shell-word.ts";
 
 export const command = {
   name: "init",
@@ -66,7 +67,7 @@ export async function main(args: string[]): Promise<number> {
     );
   }
   if (!flags["no-install"]) await installIn(folder);
-  say(`next: cd ${folder}; bun test; bun run cluster`);
+  say(`next: cd ${shellWord(folder)}; bun test; bun run cluster`);
   return 0;
 }
 

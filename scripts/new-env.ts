@@ -7,6 +7,7 @@ import { envTags } from "../envs/registry.ts";
 import { makeFolder } from "./cli/make-folder.ts";
 import { type Command, parseOptions, UsageError } from "./cli/options.ts";
 import { say } from "./cli/say.ts";
+import { shellWord } from "./cli/shell-word.ts";
 
 export const command = {
   name: "new-env",
@@ -43,7 +44,9 @@ export async function main(args: string[]): Promise<number> {
     }
   }
   const path = `./${relative(process.cwd(), stem)}`;
-  say(`wrote ${path}.ts and its test; next: bun test ${path}.test.ts; bun run cluster --env ${path}.ts`);
+  say(
+    `wrote ${path}.ts and its test; next: bun test ${shellWord(`${path}.test.ts`)}; bun run cluster --env ${shellWord(`${path}.ts`)}`,
+  );
   return 0;
 }
 

@@ -6,6 +6,6 @@ import { overrideLayer } from "./presets.ts";
 /** The section `env` of the overrides. */
 export function envOverrides(overrides: readonly Override[]): Tree {
   const mixed = overrides.find(({ path }) => path.startsWith("env.mix"));
-  if (mixed !== undefined) throw new UsageError(`${mixed.source}: this command plays one env; name it with --env`);
+  if (mixed !== undefined) throw new UsageError(`${mixed.source}: this command plays one env; leave it out`);
   return (merge(overrides.map(overrideLayer))["env"] ?? {}) as Tree;
 }

@@ -4,6 +4,7 @@ import type { Costs } from "../../actors/record/costs.ts";
 import type { Report } from "../../actors/training/report.ts";
 import { amountText, COST_NAMES } from "./cost-texts.ts";
 import type { MemoryUse } from "./memory.ts";
+import { shellWord } from "./shell-word.ts";
 
 /** @param temperature  of validation. */
 export function resultTable(
@@ -35,7 +36,7 @@ export function resultTable(
     `${minutes.toFixed(1)} min of reinforcement, ${minutesInAll.toFixed(1)} min in all${tokensPerSecond === null ? "" : `; ${tokensPerSecond.toFixed(0)} tokens/s`}`,
     ...costLines(costs),
     ...memoryLines(memory),
-    `the run is in ${folder}; its page: bun run page ${folder}`,
+    `the run is in ${folder}; its page: bun run page ${shellWord(folder)}`,
   ].join("\n");
 }
 

@@ -5,6 +5,7 @@ import { join } from "node:path";
 import { SECRETS } from "../../actors/config/config.ts";
 import type { RunStart } from "../../actors/record/starts.ts";
 import packageFile from "../../package.json";
+import { shellWord } from "./shell-word.ts";
 
 const root = join(import.meta.dir, "../..");
 
@@ -20,11 +21,11 @@ export function thisStart(name: string, args: readonly string[], now: Date): Run
   };
 }
 
-/** An argument as a shell takes it. */
+/** An argument as a shell takes it, without a secret. */
 function shown(arg: string): string {
   const path = /^--([\w.]+)=/.exec(arg)?.[1];
   if (path !== undefined && SECRETS.has(path)) return `--${path}=HIDDEN`;
-  return /^[\w@%+=:,./-]+$/.test(arg) ? arg : `'${arg.replaceAll("'", `'\\''`)}'`;
+  return shellWord(arg);
 }
 
 /** The commit, with a + if tracked files have changed since; null without git, or if this folder is not the top of a repository. */

@@ -36,6 +36,7 @@ describe("a game by hand", () => {
     // A step costs 0.1, a box on its target earns 1 and the task 10.
     expect(told.reward).toBeCloseTo(11 - 0.1 * typed.length, 9);
     expect(out).toContain("10 actions left> ");
+    expect(out).not.toContain("(the actions are");
   });
 
   test("says what the actions are when none was meant, and takes an empty line as giving up", async () => {
@@ -59,13 +60,15 @@ describe("a game by hand", () => {
 
   test("takes the env's own options, and answers of any text", async () => {
     const lake = await play("Right\n", "FrozenLake", "--env.options.successRate=1", "--env.actionsMax=1", "--json");
-    expect(lake.told).toMatchObject({ ending: "actions", turns: 1, actions: 1 });
+    expect(lake.told).toMatchObject({ solved: false, ending: "actions", turns: 1, actions: 1 });
     expect((await play("1 + 1\n", "Countdown", "--json")).told).toMatchObject({ env: "Countdown", turns: 1 });
   });
 
   test.each([
     [["Sokobann"], /^error: unknown env tag "Sokobann"; nearest: \w/],
     [["Bandit", "--learner.updates=3"], /^error: --learner\.updates=3: play takes keys of env only/],
+    [["Bandit", "--env.mix=[]"], /^error: --env\.mix=\[\]: this command plays one env; leave it out\n$/],
+    [["Bandit", "--seed", "4294967296"], /^error: --seed must be below 4294967296, got 4294967296\n$/],
     [["Bandit", "--sed", "3"], /^error: play has no flag --sed; did you mean --seed\?\n$/],
     [[], /^error: name the env to play: /],
   ])("refuses %p in one line", async (args, message) => {

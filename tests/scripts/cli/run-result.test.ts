@@ -42,6 +42,7 @@ test("success of every policy, at the temperature of validation and at 1; time a
     "2.3 min of reinforcement, 9.8 min in all; 1235 tokens/s",
     "the run is in runs/a; its page: bun run page runs/a",
   ]);
+  expect(resultTable(report, 0.5, "my runs/a", [], costs({}, {}))).toEndWith("bun run page 'my runs/a'");
   const { expert: _, ...success } = report.success;
   const known = table({ success: { ...success, best: 1, expert: null }, tokensPerSecond: null });
   expect(known.some((line) => /^expert|tokens/.test(line))).toBe(false);
