@@ -35,12 +35,18 @@ describe("bun run board", () => {
     expect([width, height]).toEqual([columns * 200 - 8, rows * 200 - 8]);
   });
 
+  test("writes as many actions of a way as it may have", async () => {
+    expect((await command(["board", "--policy", "random", "--env.actionsMax=2", "--out", out])).code).toBe(0);
+    expect(decode(readFileSync(out), { checkCrc: true }).width).toBe(3 * 200 - 8);
+  });
+
   test.each([
     [["--env", "Bandit"], "Bandit draws no pictures; use one of SimpleSokoban, LargerSokoban"],
     [["--out", "board.jpg"], "--out board.jpg: the file must end in .png"],
     [["--policy", "best"], "--policy must be random or optimal, got best"],
     [["--seed", "4294967296"], "--seed must be below 4294967296"],
     [["--out", join(dirname(out), "folder.png")], "folder.png: EISDIR: illegal operation on a directory"],
+    [["--env.actionsMax=0"], "--env.actionsMax must be a whole number, 1 or more, got 0"],
     [["--env.actionsMax=-5", "--policy", "random"], "--env.actionsMax must be a whole number, 1 or more, got -5"],
     [["--learner.updates=3"], "board takes env.options and env.actionsMax only; leave it out"],
   ])("refuses %j in one line", async (args, message) => {

@@ -211,6 +211,8 @@ test("metrics are listed by the beginning of their names", async () => {
   });
   const none = await commandHere(["metrics", "vaildate/"]);
   expect([none.code, none.err]).toEqual([2, "error: no metric begins with vaildate/; `bun run metrics` lists them\n"]);
+  // train/turns has it elsewhere.
+  expect((await commandHere(["metrics", "turns"])).err).toContain("no metric begins with turns;");
   const page = await commandHere(["metrics", "validate/", "--markdown"]);
   expect([page.code, page.err]).toEqual([2, "error: --markdown prints all metrics; leave out validate/\n"]);
 });

@@ -53,9 +53,20 @@ describe("replay", () => {
   });
 
   test("says that the policy of long ago is gone, and replays the env", async () => {
-    const { code, told } = await replay("u1.g0.m0");
+    const { code, told, out } = await replay("u1.g0.m0", folder, "--show");
     expect([code, told.env, told.equal]).toEqual([0, "equal", true]);
+    expect(out).toMatch(/^--- turn 1\n[\s\S]*\n> .*\n {2}executed .*; reward .*, penalty .*\n--- (not )?solved \(/);
     expect(told.policy.skipped).toMatch(/^no checkpoint holds policy version \d+; its checkpoints are u\d+/);
+  });
+
+  test("knows the version of weights that no checkpoint holds from the other episodes", async () => {
+    const copy = join(home, "renumbered");
+    cpSync(folder, copy, { recursive: true });
+    using db = new Database(join(copy, "run.sqlite"));
+    db.run("UPDATE episodes SET version = version + 50 WHERE episode = 'u1.g0.m0'");
+    const { code, told } = await replay("u1.g0.m0", copy);
+    expect([code, told.env, told.policy.where]).toEqual([1, "equal", "trajectory.version"]);
+    expect(told.policy.recorded - told.policy.replayed).toBe(50);
   });
 
   test("does not replay the policy of turns that several versions wrote", async () => {
@@ -72,8 +83,18 @@ describe("replay", () => {
       err: "",
       told: { env: { where: "turns.0.reward", recorded: 0.625 }, policy: { where: "turns.0.reward" }, equal: false },
     });
-    const final = altered("bodies", "final_observation", (text: string) => `${text} altered`);
-    expect((await replay(LAST, final, "--env-only")).told).toMatchObject({
+    const final = altered("bodies", "final_observation", (text: string) => `${text} altered`.padEnd(900, "!"));
+    const { told, out } = await replay(LAST, final, "--env-only");
+    // A long value is cut where a person reads it.
+    expect(
+      Math.max(
+        ...out
+          .split("\n")
+          .slice(0, 3)
+          .map((line) => line.length),
+      ),
+    ).toBeLessThan(600);
+    expect(told).toMatchObject({
       env: { where: "finalObservation" },
       policy: { skipped: "--env-only" },
       equal: false,

@@ -1,7 +1,8 @@
 /** `setup tensorflow` puts the whole library in its place, or nothing. The server of `setup tinker` is started, or its end is noticed. */
 import { afterAll, expect, test } from "bun:test";
-import { chmodSync, existsSync, mkdirSync, readFileSync, writeFileSync } from "node:fs";
+import { chmodSync, existsSync, mkdirSync, readdirSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
+import { run } from "../../scripts/setup/run.ts";
 import { setUpTensorflow } from "../../scripts/setup/tensorflow.ts";
 import { startTinkerServer, tinkerPlaces } from "../../scripts/setup/tinker.ts";
 import { removeTemporaryFolders, temporaryFolder } from "./temporary.ts";
@@ -36,6 +37,68 @@ test.skipIf(!hasArchive)(
     expect(readFileSync(place).equals(library)).toBe(true);
   },
 );
+
+test.skipIf(!hasArchive)("a folder of the library that is left of another install is replaced", async () => {
+  const { folder, sources } = wheelSources(404);
+  mkdirSync(join(folder, "lib"));
+  writeFileSync(join(folder, "lib", "old"), "");
+  expect(await setUpTensorflow(sources, null)).toBe(join(folder, "lib", "libtensorflow_cc.so.2"));
+  expect(readdirSync(join(folder, "lib")).sort()).toEqual(["libtensorflow_cc.so.2", "libtensorflow_framework.so.2"]);
+  expect(readdirSync(folder)).toEqual(["lib"]);
+});
+
+/** Sources whose archive is answered with a status, and whose wheel a script writes in place of pip. */
+function wheelSources(status: number, python?: string) {
+  const asked: string[] = [];
+  const server = Bun.serve({
+    port: 0,
+    fetch(request) {
+      asked.push(new URL(request.url).pathname);
+      return new Response("", { status });
+    },
+  });
+  servers.push(server);
+  const folder = temporaryFolder();
+  const fake = join(temporaryFolder(), "python");
+  // python -m pip download … -d FOLDER NAME, and python -m zipfile -e WHEEL FOLDER
+  writeFileSync(
+    fake,
+    `#!/bin/sh
+if [ "$2" = pip ]; then touch "$7/a.whl"; else
+mkdir "$5/tensorflow"; cd "$5/tensorflow"; touch libtensorflow_cc.so.2 libtensorflow_framework.so.2 libother.so; fi\n`,
+  );
+  chmodSync(fake, 0o755);
+  const archives = server.url.href.slice(0, -1);
+  const said: string[] = [];
+  const sources = { archives, python: python ?? fake, gpu: true, folder, say: (text: string) => void said.push(text) };
+  return { asked, folder, sources, archives, said };
+}
+const servers: { stop(now: boolean): unknown }[] = [];
+afterAll(() => {
+  for (const server of servers) server.stop(true);
+});
+
+test.skipIf(!hasArchive)(
+  "first the archive for the GPU is asked for, then the wheel; a failure names both",
+  async () => {
+    const { asked, folder, sources, archives } = wheelSources(404, "no-such-python");
+    const path = "/2.18.0/libtensorflow-gpu-linux-x86_64.tar.gz";
+    await expect(setUpTensorflow(sources, null)).rejects.toThrow(
+      `cannot download libtensorflow: ${archives}${path} answers 404; no-such-python is missing; it downloads the wheel of tensorflow. Install`,
+    );
+    expect([asked, readdirSync(folder)]).toEqual([[path], []]);
+  },
+);
+
+test("a library that this machine has is taken", async () => {
+  const { asked, sources, said } = wheelSources(404);
+  expect(await setUpTensorflow(sources, "/lib/mine.so")).toBe("/lib/mine.so");
+  expect([asked, said]).toEqual([[], ["found; nothing to download"]]);
+});
+
+test("a program of a setup that fails is named with its last line", async () => {
+  await expect(run(["sh", "-c", "echo first >&2; echo last >&2; exit 3"])).rejects.toThrow(/ ended with 3: last$/);
+});
 
 test("a tinker server that a signal ends while it starts is not waited for", async () => {
   const folder = temporaryFolder();

@@ -31,6 +31,28 @@ test.each(choices)("%s %s", (flag, value) => {
   expect(warmStart.stages.reduce((sum, { steps, batch }) => sum + steps * batch, 0)).toBeLessThan(100);
 });
 
+test("is as small whatever the config asks for, and starts no actor that others lend", () => {
+  const settings = {
+    "learner.minutes": "0.001",
+    "learner.resampleRoundsMax": "3",
+    "sampler.count": "0",
+    "envServer.count": "0",
+    "validate.groupSize": "4",
+    "rollout.onlineK": "2",
+    "env.mix": '[{"tag":"Bandit","groups":29,"turnsMax":1},{"tag":"FrozenLake","groups":3}]',
+  };
+  const overrides = Object.entries(settings).map(([path, text]) => ({ path, text, source: path }));
+  const { env, learner, rollout, sampler, envServer, validate, warmStart } = smokeConfig(
+    chooseConfig({ flags: {}, overrides }),
+  );
+  expect([learner.minutes, learner.resampleRoundsMax, rollout.onlineK, validate.groupSize]).toEqual([null, 0, 1, 1]);
+  expect([sampler.count, envServer.count, warmStart.stages.map(({ warmUpSteps }) => warmUpSteps)]).toEqual([0, 0, [0]]);
+  expect(env.mix.map(({ tag, groups, turnsMax }) => [tag, groups, turnsMax])).toEqual([
+    ["Bandit", null, 1],
+    ["FrozenLake", null, 2],
+  ]);
+});
+
 test("cannot resume a run", async () => {
   const { code, err } = await command(["cluster", "--resume", "runs/a", "--smoke"]);
   expect([code, err]).toEqual([2, "error: --smoke starts a new run; leave --resume out\n"]);
