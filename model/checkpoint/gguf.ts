@@ -21,74 +21,46 @@ const TYPES = { u32: 4, i32: 5, f32: 6, bool: 7, text: 8, array: 9 } as const;
 /** ggml_type. */
 const F32 = 0;
 
-/** A growing buffer; numbers are little-endian. */
+/** Bytes to write; numbers are little-endian. */
 class Writer {
-  #bytes = new Uint8Array(2 ** 16);
-  #length = 0;
+  readonly #parts: NodeJS.TypedArray[] = [];
 
-  /** Appends `count` bytes. */
-  #take(count: number): DataView {
-    if (this.#length + count > this.#bytes.length) {
-      const larger = new Uint8Array(Math.max(2 * this.#bytes.length, this.#length + count));
-      larger.set(this.#bytes.subarray(0, this.#length));
-      this.#bytes = larger;
-    }
-    this.#length += count;
-    return new DataView(this.#bytes.buffer, this.#length - count, count);
+  #put(part: NodeJS.TypedArray): this {
+    this.#parts.push(part);
+    return this;
   }
 
   u32(value: number): this {
-    this.#take(4).setUint32(0, value, true);
-    return this;
-  }
-
-  i32(value: number): this {
-    this.#take(4).setInt32(0, value, true);
-    return this;
-  }
-
-  f32(value: number): this {
-    this.#take(4).setFloat32(0, value, true);
-    return this;
+    return this.#put(Uint32Array.of(value));
   }
 
   u64(value: number): this {
-    this.#take(8).setBigUint64(0, BigInt(value), true);
-    return this;
-  }
-
-  bool(value: boolean): this {
-    this.#take(1).setUint8(0, Number(value));
-    return this;
+    return this.#put(BigUint64Array.of(BigInt(value)));
   }
 
   text(value: string): this {
     const bytes = new TextEncoder().encode(value);
-    this.u64(bytes.length);
-    const { byteOffset } = this.#take(bytes.length);
-    this.#bytes.set(bytes, byteOffset);
-    return this;
+    return this.u64(bytes.length).#put(bytes);
   }
 
   value(value: GgufValue): this {
     if ("u32" in value) return this.u32(TYPES.u32).u32(value.u32);
-    if ("f32" in value) return this.u32(TYPES.f32).f32(value.f32);
-    if ("bool" in value) return this.u32(TYPES.bool).bool(value.bool);
+    if ("f32" in value) return this.u32(TYPES.f32).#put(Float32Array.of(value.f32));
+    if ("bool" in value) return this.u32(TYPES.bool).#put(Uint8Array.of(Number(value.bool)));
     if ("text" in value) return this.u32(TYPES.text).text(value.text);
     if ("texts" in value) {
       this.u32(TYPES.array).u32(TYPES.text).u64(value.texts.length);
       for (const item of value.texts) this.text(item);
       return this;
     }
-    this.u32(TYPES.array).u32(TYPES.i32).u64(value.i32s.length);
-    for (const item of value.i32s) this.i32(item);
-    return this;
+    return this.u32(TYPES.array).u32(TYPES.i32).u64(value.i32s.length).#put(Int32Array.from(value.i32s));
   }
 
   /** The bytes, padded with zeros to a multiple of the alignment. */
   aligned(): Uint8Array {
-    this.#take(-this.#length & (ALIGN_BYTES - 1));
-    return this.#bytes.subarray(0, this.#length);
+    const length = this.#parts.reduce((sum, { byteLength }) => sum + byteLength, 0);
+    const padding = new Uint8Array(-length & (ALIGN_BYTES - 1));
+    return Bun.concatArrayBuffers([...this.#parts, padding], Number.POSITIVE_INFINITY, true);
   }
 }
 

@@ -55,14 +55,7 @@ export function writeSafetensors(
   tensors: Iterable<readonly [string, NamedTensor]>,
   metadata: Readonly<Record<string, string>> = {},
 ): Uint8Array {
-  const parts = safetensorsParts(tensors, metadata);
-  const bytes = new Uint8Array(parts.reduce((sum, part) => sum + part.length, 0));
-  let offset = 0;
-  for (const part of parts) {
-    bytes.set(part, offset);
-    offset += part.length;
-  }
-  return bytes;
+  return Bun.concatArrayBuffers(safetensorsParts(tensors, metadata), Number.POSITIVE_INFINITY, true);
 }
 
 /**

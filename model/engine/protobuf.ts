@@ -6,13 +6,7 @@ const utf8 = new TextEncoder();
 
 /** One protobuf message under construction. */
 export class ProtobufMessage {
-  readonly #chunks: Uint8Array[] = [];
-  #length = 0;
-
-  #push(bytes: Uint8Array): void {
-    this.#chunks.push(bytes);
-    this.#length += bytes.length;
-  }
+  readonly #chunks: NodeJS.TypedArray[] = [];
 
   #varint(value: number | bigint): void {
     let rest = BigInt.asUintN(64, BigInt(value));
@@ -22,7 +16,7 @@ export class ProtobufMessage {
       rest >>= 7n;
     }
     bytes.push(Number(rest));
-    this.#push(Uint8Array.from(bytes));
+    this.#chunks.push(Uint8Array.from(bytes));
   }
 
   int(field: number, value: number | bigint): this {
@@ -33,20 +27,20 @@ export class ProtobufMessage {
 
   float(field: number, value: number): this {
     this.#varint((field << 3) | 5);
-    this.#push(new Uint8Array(Float32Array.of(value).buffer));
+    this.#chunks.push(Float32Array.of(value));
     return this;
   }
 
   double(field: number, value: number): this {
     this.#varint((field << 3) | 1);
-    this.#push(new Uint8Array(Float64Array.of(value).buffer));
+    this.#chunks.push(Float64Array.of(value));
     return this;
   }
 
   bytes(field: number, bytes: Uint8Array): this {
     this.#varint((field << 3) | 2);
     this.#varint(bytes.length);
-    this.#push(bytes);
+    this.#chunks.push(bytes);
     return this;
   }
 
@@ -59,13 +53,7 @@ export class ProtobufMessage {
   }
 
   finish(): Uint8Array {
-    const whole = new Uint8Array(this.#length);
-    let at = 0;
-    for (const chunk of this.#chunks) {
-      whole.set(chunk, at);
-      at += chunk.length;
-    }
-    return whole;
+    return Bun.concatArrayBuffers(this.#chunks, Number.POSITIVE_INFINITY, true);
   }
 }
 
