@@ -43,13 +43,7 @@ export function deviation(values: ArrayLike<number>, correction: 0 | 1 = 1): num
 
 /** Positions by key, keys in the order of their first appearance. */
 export function positionsBy<K>(keys: ArrayLike<K>): Map<K, number[]> {
-  const positions = new Map<K, number[]>();
-  for (let i = 0; i < keys.length; i++) {
-    const known = positions.get(keys[i]!);
-    if (known === undefined) positions.set(keys[i]!, [i]);
-    else known.push(i);
-  }
-  return positions;
+  return Map.groupBy(Array.from(keys).keys(), (i) => keys[i]!);
 }
 
 /** The middle value, or the mean of the two middle ones. @param values  at least one */

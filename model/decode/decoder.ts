@@ -284,9 +284,7 @@ export class Decoder {
   }
 
   #stepJob(compiled: DecodeFunction, from: number, rows: number): Job {
-    const job = this.#jobs.get(compiled) ?? this.#job(compiled, this.#cachesOf(from, rows));
-    this.#jobs.set(compiled, job);
-    return job;
+    return this.#jobs.getOrInsertComputed(compiled, () => this.#job(compiled, this.#cachesOf(from, rows)));
   }
 
   #job({ run, feeds, logits }: DecodeFunction, caches: Readonly<Record<string, DeviceArray>>): Job {
@@ -299,15 +297,12 @@ export class Decoder {
 
   /** The caches of the slots `from` to `from + rows - 1`. */
   #cachesOf(from: number, rows: number): Readonly<Record<string, DeviceArray>> {
-    const key = `${rows} from ${from}`;
-    const known = this.#views.get(key);
-    if (known !== undefined) return known;
-    const [start, size] = [from * this.#slotSize(), rows * this.#slotSize()];
-    const view = ([name, values]: [string, Float32Array]) =>
-      [name, this.#engine.array(this.#cacheSpec(rows), values.subarray(start, start + size))] as const;
-    const caches = Object.fromEntries([...this.#caches].map(view));
-    this.#views.set(key, caches);
-    return caches;
+    return this.#views.getOrInsertComputed(`${rows} from ${from}`, () => {
+      const [start, size] = [from * this.#slotSize(), rows * this.#slotSize()];
+      const view = ([name, values]: [string, Float32Array]) =>
+        [name, this.#engine.array(this.#cacheSpec(rows), values.subarray(start, start + size))] as const;
+      return Object.fromEntries([...this.#caches].map(view));
+    });
   }
 
   #cacheSpec(rows: number): Spec {
@@ -319,7 +314,7 @@ export class Decoder {
   }
 
   #appendFunction(rows: number, length: number): Promise<DecodeFunction> {
-    return this.#cached(`append ${rows} x ${length}`, async (name) => {
+    return this.#functions.getOrInsertComputed(`append ${rows} x ${length}`, async (name) => {
       const config = this.#config;
       const picks = Math.max(rows, ROWS_MIN);
       const feeds = { tokens: i32(rows, length), last: i32(rows), picks: i32(picks) };
@@ -339,7 +334,7 @@ export class Decoder {
     const config = this.#config;
     const feeds = { tokens: i32(rows, 1), last: i32(rows), total: i32() };
     const cache = this.#cacheSpec(rows);
-    return this.#cached(`step ${rows} from ${from}`, async () => {
+    return this.#functions.getOrInsertComputed(`step ${rows} from ${from}`, async () => {
       const build = (x: Readonly<Record<string, tf.Tensor>>, caches: Caches) =>
         stepStates(config, x, x["tokens"]!, x["last"]!, x["total"]!, caches);
       const run =
@@ -354,12 +349,6 @@ export class Decoder {
         logits: this.#engine.array(f32(rows, vocabulary), logits),
       };
     });
-  }
-
-  #cached(name: string, make: (name: string) => Promise<DecodeFunction>): Promise<DecodeFunction> {
-    const compiled = this.#functions.get(name) ?? make(name);
-    this.#functions.set(name, compiled);
-    return compiled;
   }
 
   /** @param names, cache  the caches' names, and the shape in which the function sees each */

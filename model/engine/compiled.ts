@@ -118,12 +118,9 @@ export function compiledEngine(options: CompiledOptions): CompiledEngine {
   const memory = options.memory ?? (device === "cuda" ? new TwinMemory(cudaMemory()) : hostMemory);
   const onCpu = new Map<string, number>();
   const calls = new WeakMap<Job, OrtCall>();
-  const callOf = (job: Job): OrtCall => {
-    // Every function of this engine is a `Compiled`.
-    const call = calls.get(job) ?? (job.run as Compiled).call(job.inputs, job.outputs);
-    calls.set(job, call);
-    return call;
-  };
+  // Every function of this engine is a `Compiled`.
+  const callOf = (job: Job): OrtCall =>
+    calls.getOrInsertComputed(job, ({ run, inputs, outputs }) => (run as Compiled).call(inputs, outputs));
   return {
     name: "compiled",
     device: described,

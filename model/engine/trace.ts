@@ -40,12 +40,11 @@ class Recorder {
     domain: Node["domain"] = "",
   ): string[] {
     const key = JSON.stringify([domain, op, inputs, attributes, outputCount]);
-    const earlier = this.#emitted.get(key);
-    if (earlier !== undefined) return earlier;
-    const outputs = Array.from({ length: outputCount }, () => `t${this.#count++}`);
-    this.#nodes.push({ op, domain, inputs, outputs, attributes });
-    this.#emitted.set(key, outputs);
-    return outputs;
+    return this.#emitted.getOrInsertComputed(key, () => {
+      const outputs = Array.from({ length: outputCount }, () => `t${this.#count++}`);
+      this.#nodes.push({ op, domain, inputs, outputs, attributes });
+      return outputs;
+    });
   }
 
   constant(shape: readonly number[], dtype: DType, values: Constant["values"]): string {

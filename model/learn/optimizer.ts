@@ -136,9 +136,7 @@ export class Optimizer {
       const names = [...others, ...gradients.map((_, index) => gradientName(index))];
       const inputs = Object.fromEntries(names.map((input) => [input, f32(...shape)]));
       const scalars = { scalars: f32(SCALARS) };
-      const known = compiled.get(key) ?? engine.compile(name, build, { ...inputs, ...scalars }, true);
-      compiled.set(key, known);
-      return known;
+      return compiled.getOrInsertComputed(key, () => engine.compile(name, build, { ...inputs, ...scalars }, true));
     };
     const norms = piecesOf([{ start: 0, size: length }], engine).map(async ({ start, size }) => ({
       start,

@@ -72,16 +72,10 @@ export class Tokenizer {
   /** In the order of their ids, which follow those of the bytes. */
   readonly literals = LITERALS;
   /** Literals by their first character, longest first. */
-  readonly #byFirst = new Map<string, { readonly text: string; readonly id: number }[]>();
-
-  constructor() {
-    LITERALS.forEach((text, i) => {
-      const first = text[0]!;
-      const known = this.#byFirst.get(first) ?? [];
-      this.#byFirst.set(first, [...known, { text, id: LITERALS_START + i }]);
-    });
-    for (const sharing of this.#byFirst.values()) sharing.sort((a, b) => b.text.length - a.text.length);
-  }
+  readonly #byFirst = Map.groupBy(
+    LITERALS.map((text, i) => ({ text, id: LITERALS_START + i })).sort((a, b) => b.text.length - a.text.length),
+    ({ text }) => text[0]!,
+  );
 
   id(special: Special): number {
     return SPECIALS.indexOf(special);
