@@ -16,6 +16,7 @@ import type { Dialogue } from "../../model/text/dialogue.ts";
 import { latestCheckpoint, loadCheckpoint, type Skipped, weightsElsewhere } from "../checkpoint/checkpoint.ts";
 import { RunConfig } from "../config/config.ts";
 import { upgraded } from "../config/former-keys.ts";
+import type { Tree } from "../config/layers.ts";
 import { samplerEngine, thisMachine } from "../engine/choice.ts";
 import { describeError } from "../errors.ts";
 import { type Remote, startThread } from "../process/worker-rpc.ts";
@@ -31,9 +32,13 @@ import { policyOf } from "./policy-of-run.ts";
 export function readRunConfig(folder: string): RunConfig {
   const file = join(folder, "config.json");
   if (!existsSync(file)) throw new Error(`no run in ${folder}: there is no config.json`);
+  let read: unknown;
   try {
-    return RunConfig.parse(upgraded(JSON.parse(readFileSync(file, "utf8"))));
+    read = JSON.parse(readFileSync(file, "utf8"));
+    return RunConfig.parse(upgraded(read as Tree));
   } catch (error) {
+    if (read !== null && typeof read === "object" && "model_type" in read)
+      throw new Error(`${folder} has a Hugging Face model, not a run; make a run: bun run cluster --model ${folder}`);
     const why = error instanceof z.ZodError ? faultsOf(error) : describeError(error);
     throw new Error(`cannot use the config of ${folder}, ${file}: ${why}`);
   }

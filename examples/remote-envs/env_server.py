@@ -200,6 +200,11 @@ class HttpServer(ThreadingHTTPServer):
     daemon_threads = True
     request_queue_size = 256
 
+    def handle_error(self, request, client_address):
+        """A client that leaves between two requests is no error."""
+        if not isinstance(sys.exc_info()[1], ConnectionError):
+            super().handle_error(request, client_address)
+
 
 def make_handler(server, token):
     class Handler(BaseHTTPRequestHandler):

@@ -132,8 +132,11 @@ function flagValue(name: string, flag: Flag, value: string | undefined): string 
 }
 
 function unknownFlag(command: Command, rawName: string, name: string): UsageError {
-  const near =
-    nearest(name, [...Object.keys(command.flags), "help", "verbose"]) ?? command.overrides?.nearest(name) ?? null;
+  const flags = [...Object.keys(command.flags), "help", "verbose"];
+  const key = command.overrides?.nearest(name) ?? null;
+  // A section, as `model`, is a key of its own name, which would be the flag that was typed.
+  const other = key === name ? null : key;
+  const near = nearest(name, flags) ?? flags.find((flag) => flag.startsWith(`${name}-`)) ?? other;
   const hint = near === null ? "; `--help` lists its flags" : didYouMean(`--${near}`);
   return new UsageError(`${command.name} has no flag ${rawName}${hint}`);
 }

@@ -277,6 +277,9 @@ describe("refused with exit code 2 and one line", () => {
     [["--policy", "random", "--env.actionsMax=0"], /env\.actionsMax: .*got 0/],
     [["--policy", "random", "--env", "FrozenLake", "--env.options.succesRate=1"], /succesRate/],
     [["--polcy", "random"], /did you mean --policy\?/],
+    [["--base", "http://127.0.0.1:1"], /did you mean --base-url\?/],
+    // `model` is a section of the config, and no flag of eval.
+    [["--model", "m"], /eval has no flag --model; `--help` lists its flags/],
   ])("%p", async (args, told) => {
     const { code, out, err } = await commandHere(["eval", ...args]);
     expect({ code, out, lines: err.trimEnd().split("\n").length }).toEqual({ code: 2, out: "", lines: 1 });

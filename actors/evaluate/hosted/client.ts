@@ -177,12 +177,20 @@ export class HostedClient {
       });
       const text = await boundedText(response, ANSWER_BYTES_MAX, tooLarge);
       if (!response.ok) return this.#refusal(response, text);
-      return provider.read(JSON.parse(text));
+      return provider.read(this.#parsed(text));
     } catch (error) {
       const detail = late ? `no answer in ${timeoutMs / 1000} s` : this.#cleaned(messageOf(error));
       return { detail, code: null, retry: true, retryAfterMs: null };
     } finally {
       cancel();
+    }
+  }
+
+  #parsed(text: string): unknown {
+    try {
+      return JSON.parse(text);
+    } catch {
+      throw new Error(`the answer is no JSON, so the address may be wrong: ${this.#cleaned(text)}`);
     }
   }
 

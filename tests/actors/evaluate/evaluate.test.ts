@@ -97,7 +97,7 @@ describe("the policy of a run", () => {
 
   test("is not called bad for an episode that could not be played", async () => {
     const small = { ...config, rollout: { ...config.rollout, contextTokensMax: 4, replyTokensMax: 2 } };
-    const refused = /^board \d+ of Bandit could not be played: the first prompt leaves no room/;
+    const refused = /^board \d+ of Bandit could not be played: the first prompt has \d+ tokens, which leaves no room/;
     await expect(evaluate(small)).rejects.toThrow(refused);
   });
 });
@@ -153,6 +153,8 @@ describe("the saved policy", () => {
     const other = copy();
     writeFileSync(join(other, "config.json"), JSON.stringify({ ...config, seed: "seven", extra: 1 }));
     expect(() => readRunConfig(other)).toThrow(/^cannot use the config of .*"extra".*number.*at seed$/);
+    writeFileSync(join(other, "config.json"), JSON.stringify({ model_type: "qwen2" }));
+    expect(() => readRunConfig(other)).toThrow(/has a Hugging Face model, not a run; .*: bun run cluster --model /);
     expect(() => readRunConfig(temporaryFolder())).toThrow(/^no run in .*: there is no config.json$/);
   });
 });

@@ -211,7 +211,7 @@ describe("the example server", () => {
   const examples = join(import.meta.dir, "../../../examples/remote-envs");
   /** Runs a script that knows the example server and its env, without HTTP. */
   const inPython = (script: string) => {
-    const head = "from env_server import EnvServer, Refused\nfrom guess import Guess\n";
+    const head = "from env_server import EnvServer, HttpServer, Refused\nfrom guess import Guess\n";
     const { stdout, stderr } = Bun.spawnSync([pythonHere()!, "-c", head + script], {
       cwd: examples,
       env: { ...process.env, PYTHONDONTWRITEBYTECODE: "1" },
@@ -301,6 +301,18 @@ print(list(server.episodes), server.step({"episode": "new", "step": 0, "action":
 `);
     expect(out).toBe("['new'] False\n");
     expect(err).toBe("warning: idle episode broken: close() raised OSError: the line is dead\n");
+  });
+
+  test("prints no stack of a client that leaves, and that of a fault", () => {
+    const { err } = inPython(`
+server = HttpServer(("127.0.0.1", 0), None)
+for error in (ConnectionResetError("gone"), ValueError("a fault")):
+    try:
+        raise error
+    except Exception:
+        server.handle_error(None, ("127.0.0.1", 1))
+`);
+    expect([err.includes("gone"), err.includes("ValueError: a fault")]).toEqual([false, true]);
   });
 
   test("reports why an episode does not open, not that its close raises too", () => {

@@ -181,6 +181,13 @@ describe("what fails in passing is tried again", () => {
     expect(warnings[0]).toContain("no answer in 5 s; trying again in 0.5 s");
   });
 
+  test("an answer that is no JSON is shown, without the key", async () => {
+    answers = [() => new Response(`<html>oops ${KEY}</html>`)];
+    await expect(clientOf({ triesMax: 1 }).complete(ask)).rejects.toThrow(
+      ": the answer is no JSON, so the address may be wrong: <html>oops (hidden)</html>",
+    );
+  });
+
   test("no server there", async () => {
     const client = clientOf({ baseUrl: "http://127.0.0.1:1/v1", triesMax: 2 });
     await expect(client.complete(ask)).rejects.toThrow(/^tiny at http:\/\/127\.0\.0\.1:1\/v1: .*\(2 tries\)$/);
