@@ -4,8 +4,12 @@
 export const percent = (share: number | null, digits = 1): string =>
   share === null ? "–" : `${(share * 100).toFixed(digits)} %`;
 
-export const timeLeft = (minutes: number): string =>
-  minutes < 1 ? "less than a minute left" : `about ${Math.round(minutes)} min left`;
+export function timeLeft(minutes: number): string {
+  if (minutes < 1) return "less than a minute left";
+  const hours = minutes / 60;
+  if (hours < 3) return `about ${Math.round(minutes)} min left`;
+  return hours < 72 ? `about ${Math.round(hours)} h left` : `about ${Math.round(hours / 24)} days left`;
+}
 
 export const whole = (value: number): string => Math.round(value).toLocaleString("en");
 

@@ -60,7 +60,8 @@ export const clientWire = (socket: WebSocket) => ({
 /** Cuts a reason to fit: a close frame holds 125 bytes, two of them for the code. */
 export function closeReason(reason: string): string {
   const bytes = new TextEncoder().encode(reason);
-  return bytes.byteLength <= 123 ? reason : new TextDecoder().decode(bytes.subarray(0, 120)).replace(/\uFFFD+$/, "");
+  if (bytes.byteLength <= 123) return reason;
+  return `${new TextDecoder().decode(bytes.subarray(0, 120)).replace(/\uFFFD+$/, "")}…`;
 }
 
 /** @throws {Error} if the address is not `ws://HOST:PORT`, or `wss://` for TLS. */

@@ -5,6 +5,8 @@ const bar = (full: number) => "█".repeat(full) + "░".repeat(24 - full);
 
 test("a bar is as full as its share, and says how long the rest takes", () => {
   expect(progressBar(0.25, "update 5/20", 3.4)).toBe(`${bar(6)} 25 % · update 5/20 · about 3 min left`);
+  const left = (minutes: number) => progressBar(0, "", minutes).split(" · ").at(-1);
+  expect([170, 300, 6712].map(left)).toEqual(["about 170 min left", "about 5 h left", "about 5 days left"]);
   expect(progressBar(0.999, "update 999/1000", null)).toBe(`${bar(24)} 99 % · update 999/1000`);
 });
 
