@@ -1,4 +1,5 @@
 /** `bun run env-server`: lends an env server to a run on another machine. It connects to the run and needs no open port. */
+import type { RunConfig } from "../actors/config/config.ts";
 import { envServer } from "../actors/env-server/start.ts";
 import { lend, lendFlags } from "./cli/lend.ts";
 import { type Command, parseOptions, UsageError } from "./cli/options.ts";
@@ -19,8 +20,11 @@ export async function main(args: string[]): Promise<number> {
   const { flags } = parseOptions(command, args);
   const { episodes } = flags;
   if (episodes === 0) throw new UsageError("--episodes takes 1 or more, got 0");
-  return lend(envServer, flags, (config) => ({
-    ...config,
-    envServer: { ...config.envServer, ...(episodes ? { episodesMax: episodes } : {}) },
-  }));
+  return lend(envServer, flags, (config) => adapted(config, flags));
+}
+
+/** The run's config with what the flags say of this machine. */
+export function adapted(config: RunConfig, { episodes }: { episodes?: number }): RunConfig {
+  const { envServer } = config;
+  return { ...config, envServer: { ...envServer, episodesMax: episodes ?? envServer.episodesMax } };
 }

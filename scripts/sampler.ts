@@ -1,4 +1,5 @@
 /** `bun run sampler`: lends a sampler to a run on another machine. It may leave at any time; other samplers then play its tickets. */
+import type { RunConfig } from "../actors/config/config.ts";
 import { sampler } from "../actors/sampler/start.ts";
 import { lend, lendFlags } from "./cli/lend.ts";
 import { type Command, parseOptions, UsageError } from "./cli/options.ts";
@@ -21,8 +22,11 @@ export async function main(args: string[]): Promise<number> {
   const { slots, threads } = flags;
   if (slots === 0) throw new UsageError("--slots takes 1 or more, got 0");
   if (threads === 0) throw new UsageError("--threads takes 1 or more, got 0");
-  return lend(sampler, flags, (config) => ({
-    ...config,
-    sampler: { ...config.sampler, ...(slots ? { slots } : {}), ...(threads ? { threads } : {}) },
-  }));
+  return lend(sampler, flags, (config) => adapted(config, flags));
+}
+
+/** The run's config with what the flags say of this machine. */
+export function adapted(config: RunConfig, { slots, threads }: { slots?: number; threads?: number }): RunConfig {
+  const { sampler } = config;
+  return { ...config, sampler: { ...sampler, slots: slots ?? sampler.slots, threads: threads ?? sampler.threads } };
 }

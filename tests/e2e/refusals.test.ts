@@ -74,6 +74,7 @@ const usage: [string[], string][] = [
     `--from ${join(finished, "checkpoints", "u000009")}: there is no such checkpoint; name the run, for its newest, or another one`,
   ],
   [["--resume", finished, "--preset", "quickstart"], "a resumed run keeps its config; leave --preset out"],
+  [["--resume", there, "--from", finished], "--from starts a new run; leave --resume out"],
   [["--resume", there, "--run-dir", wanted], "--resume names the folder; leave --run-dir out"],
 ];
 

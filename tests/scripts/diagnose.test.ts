@@ -105,6 +105,13 @@ test("shows no verdict after the rung that would have ended the run, and all bef
   expect(cut.filter((line) => line !== "").at(-1)).toContain("stop (rung 2 of 2): the run ends here");
 });
 
+test("an early stop that comes twice is shown where it came first", async () => {
+  const path = record("twice", (update) => ((update > 10 && update < 22) || update > 25 ? 0 : 1));
+  const { out } = await commandHere(["diagnose", path]);
+  // Ten updates without a spread: 11 to 20, and 26 to 35.
+  expect(out.match(/at update \d+: reward_variance_collapse/g)).toEqual(["at update 20: reward_variance_collapse"]);
+});
+
 test("the early stops of the run's own config are shown once, as those of RAGEN-2", async () => {
   const asked = ["diagnose", trapped, "--health.ladder=[]"];
   const without = await commandHere(asked);

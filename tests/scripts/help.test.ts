@@ -22,6 +22,11 @@ test("every promised command is there", () => {
   expect(PROMISED.filter((name) => !names.includes(name))).toEqual([]);
 });
 
+test("-h is --help", async () => {
+  const [short, long] = [await commandHere(["config", "-h"]), await commandHere(["config", "--help"])];
+  expect(short).toEqual(long);
+});
+
 test.each(["cluster", "page", "serve", "setup"])("%s, which listens, has --port", async (name) => {
   expect((await commandHere([name, "--help"])).out).toContain("\n  --port N ");
 });

@@ -4,7 +4,8 @@ import { fileBudgets } from "../../actors/config/preset-files.ts";
 import { tooSmallBudgets } from "../../actors/play/envs-of-run.ts";
 import { withReward } from "../../envs/custom-reward.ts";
 import { addEnvs, envTag, removeEnvs } from "../../envs/registry.ts";
-import { chooseConfig } from "../../scripts/cli/presets.ts";
+import { NO_PROJECT } from "../../library/project.ts";
+import { chooseConfig, inProject } from "../../scripts/cli/presets.ts";
 
 // Source: RAGEN-2 config/envs.yaml, _8_sudoku.yaml, _9_2048.yaml, _10_rubikscube.yaml.
 test.each([
@@ -54,6 +55,12 @@ test("an env with a reward of its own has the settings of the env that it plays"
 
 test("a tag without a file has no budgets of its own", () => {
   expect(fileBudgets("SimpleSokoban")).toEqual({});
+});
+
+test("a project's preset that has the name of a built-in one is refused", () => {
+  expect(() => inProject({ ...NO_PROJECT, presets: { mine: {}, bandit: {} } })).toThrow(
+    "bunraku.config.ts: presets.bandit: a built-in preset has this name; choose another",
+  );
 });
 
 const promptOf = (...flags: [path: string, text: string][]) =>

@@ -1,5 +1,5 @@
 import { afterAll, describe, expect, test } from "bun:test";
-import { appendFileSync, existsSync, mkdirSync, writeFileSync } from "node:fs";
+import { appendFileSync, existsSync, mkdirSync, rmSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { command } from "./command.ts";
 import { smallProject } from "./project.ts";
@@ -54,6 +54,30 @@ describe("a command of a project that was never installed", () => {
     holder.kill("SIGKILL");
     while (!(await reader.read()).done);
     expect([await waiting.stdout.text(), await waiting.exited]).toEqual(["good evening\n", 0]);
+  });
+
+  test("installs nothing after another install has ended well", async () => {
+    const folder = await smallProject();
+    await command(["hello"], folder);
+    rmSync(join(folder, "node_modules/.bunraku/installed"));
+    const hold =
+      "const { Database } = require('bun:sqlite'); const lock = new Database('node_modules/.bunraku/lock.sqlite');" +
+      "lock.run('BEGIN EXCLUSIVE'); console.log('held'); setInterval(() => lock, 1e6); process.on('SIGTERM', () => {" +
+      "const wanted = new Bun.CryptoHasher('sha256').update(require('fs').readFileSync('bun.lock')).digest('hex');" +
+      "require('fs').writeFileSync('node_modules/.bunraku/installed', wanted); process.exit(); });";
+    const holder = Bun.spawn([process.execPath, "-e", hold], { cwd: folder, stdio: ["ignore", "pipe", "inherit"] });
+    await holder.stdout.getReader().read();
+    const waiting = Bun.spawn([process.execPath, "scripts/run.ts", "hello"], {
+      cwd: folder,
+      stdio: ["ignore", "pipe", "pipe"],
+    });
+    const reader = waiting.stderr.getReader();
+    let said = new TextDecoder().decode((await reader.read()).value);
+    holder.kill("SIGTERM");
+    for (let part = await reader.read(); !part.done; part = await reader.read())
+      said += new TextDecoder().decode(part.value);
+    expect([await waiting.stdout.text(), await waiting.exited]).toEqual(["good evening\n", 0]);
+    expect(said).toBe("another command is installing the dependencies; waiting for it …\n");
   });
 
   test("names a lock that cannot be used", async () => {
@@ -136,6 +160,7 @@ describe("bun run COMMAND", async () => {
 
   test("suggests the nearest command", async () => {
     expect(await run("helo")).toEqual({ code: 2, out: "", err: 'error: no command "helo"; did you mean hello?\n' });
+    expect((await run("constructor")).err).toBe('error: no command "constructor"; `bun run help` lists them\n');
     expect((await run("part")).err).toBe('error: no command "part"; `bun run help` lists them\n');
   });
 
