@@ -6,6 +6,7 @@ import { closeSync, existsSync, mkdirSync, openSync, statSync } from "node:fs";
 import { dirname, join } from "node:path";
 import { checkpointsIn } from "../actors/checkpoint/checkpoint.ts";
 import { runKeys } from "../actors/config/config.ts";
+import type { Tree } from "../actors/config/layers.ts";
 import { messageOf } from "../actors/errors.ts";
 import { appendWhole } from "../actors/evaluate/append-whole.ts";
 import { entropyOf } from "../actors/evaluate/evaluate.ts";
@@ -24,6 +25,7 @@ import { envTags } from "../envs/registry.ts";
 import { checkedTag, evaluate, loadPolicy, type PlayerName } from "../library/policy.ts";
 import { envOverrides } from "./cli/env-choice.ts";
 import { type Command, expectOnly, parseOptions, UsageError } from "./cli/options.ts";
+import { projectEnv } from "./cli/presets.ts";
 import { say, warn } from "./cli/say.ts";
 import { acrossEnvs, type Evaluated } from "./eval/across.ts";
 import { hostedFlags, hostedResults, isHosted, usageLine } from "./eval/hosted.ts";
@@ -36,7 +38,7 @@ export const command = {
     env: {
       type: "text",
       value: "TAGS",
-      text: `Envs to play (the run's, or SimpleSokoban), with commas between several: ${envTags().join(", ")}`,
+      text: `Envs to play (the run's, the project's, or SimpleSokoban), with commas between several: ${envTags().join(", ")}`,
       key: "env.tag",
     },
     policy: {
@@ -177,8 +179,8 @@ function expectPlayable(policy: string, { flags, overrides }: Options): void {
   if (isPlayer(policy)) {
     const why = `${policy} writes no replies, and takes env.options and env.actionsMax only`;
     expectOnly(/^env\.(tag|options|actionsMax)\b/, overrides, why);
-    const { tag = DEFAULTS.env, options } = envOverrides(overrides);
-    checkedTag(String(tag), options);
+    const { tag, options } = playerEnv(flags.policy!, overrides);
+    checkedTag(tag, options);
     return;
   }
   if (!existsSync(join(policy, "config.json"))) {
@@ -205,9 +207,21 @@ async function resultsOf(policy: string, options: Options) {
   return { results, usage: null };
 }
 
+/** The env of a player: the chosen one, or else that of a run beside it, or else the project's. */
+function playerEnv(policies: string, overrides: Options["overrides"]): Tree & { readonly tag: string } {
+  const chosen = envOverrides(overrides);
+  const run = policies.split(",").find((who) => existsSync(join(who, "config.json")));
+  const usual: Tree = run === undefined ? projectEnv() : readRunConfig(run).env;
+  const isMix = Array.isArray(usual["mix"]) && usual["mix"].length > 0;
+  if (chosen["tag"] !== undefined || isMix) return { ...chosen, tag: String(chosen["tag"] ?? DEFAULTS.env) };
+  const { tag = DEFAULTS.env, options, actionsMax } = usual;
+  const kept = actionsMax === undefined ? {} : { actionsMax };
+  return { ...kept, ...chosen, tag: String(tag), options: { ...(options as Tree), ...(chosen["options"] as Tree) } };
+}
+
 async function playerResult(policy: PlayerName, { flags, overrides }: Options): Promise<Result> {
   const { episodes = DEFAULTS.episodes, seed = DEFAULTS.seed, samples = 1 } = flags;
-  const env = { tag: DEFAULTS.env, ...envOverrides(overrides) };
+  const env = playerEnv(flags.policy!, overrides);
   const lines: PlayerEpisode[] = [];
   const record = flags.results === undefined ? {} : { record: (episode: PlayerEpisode) => lines.push(episode) };
   const evaluation = await evaluate(policy, env, { episodes, seed, samples, ...record });

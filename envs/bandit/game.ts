@@ -106,7 +106,7 @@ export class BanditGame implements DiscreteGame {
     const reward = action === this.high ? this.#risky() : this.#config.loArmScore;
     this.#message = `${name}: ${Number.isInteger(reward) ? reward.toFixed(1) : reward} points`;
     const success = action === this.high;
-    const extra = success ? {} : { premature_stop: 1 };
+    const extra: Readonly<Record<string, number>> = success ? {} : { premature_stop: 1 };
     return { reward, done: true, effective: true, valid: true, success, message: this.#message, extra };
   }
 

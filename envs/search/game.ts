@@ -91,7 +91,7 @@ export class SearchGame implements OutsideGame {
     const { reward, success } = this.#judge(answer);
     const given = finish === null ? "Your answer (extracted)" : "Your answer";
     this.#observation = `${given}: ${answer}. Reward: ${pythonFixed(reward, 2)}`;
-    const extra = success ? {} : { premature_stop: 1 };
+    const extra: Readonly<Record<string, number>> = success ? {} : { premature_stop: 1 };
     return { reward, done: true, effective: true, valid: finish !== null, success, extra };
   }
 

@@ -7,7 +7,7 @@
 import { type RunConfig, runKeys } from "../../actors/config/config.ts";
 import { ConfigError } from "../../actors/config/error.ts";
 import { readLayer } from "../../actors/config/layer-file.ts";
-import { type Layer, oneValue } from "../../actors/config/layers.ts";
+import { type Layer, oneValue, type Tree } from "../../actors/config/layers.ts";
 import {
   composeWithEnvFile,
   DEFAULT_PRESET,
@@ -32,6 +32,9 @@ export function inProject(loaded: Project): void {
 
 /** Folder of new runs. */
 export const runsFolder = (): string => project.runsFolder;
+
+/** The section `env` of the project's runs; empty if the project sets none. */
+export const projectEnv = (): Tree => (project.run["env"] ?? {}) as Tree;
 
 /** Flags of the commands that take a run's config. */
 export const configFlags = {

@@ -8,6 +8,7 @@ import { Database } from "bun:sqlite";
 import { afterAll, expect, test } from "bun:test";
 import { existsSync, mkdirSync, readdirSync, readFileSync, symlinkSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
+import { RunConfig } from "../../actors/config/config.ts";
 import { readStarts } from "../../actors/record/starts.ts";
 import { commandHere, root } from "./command.ts";
 import { removeTemporaryFolders, temporaryFolder } from "./temporary.ts";
@@ -93,6 +94,41 @@ test(
   },
   LONG,
 );
+
+test("a player plays the env of the project, or of a run beside it", async () => {
+  const folder = await project();
+  const config = join(folder, "bunraku.config.ts");
+  writeFileSync(
+    config,
+    readFileSync(config, "utf8").replace('tag: "Street"', 'tag: "Street", options: { houses: 15 }'),
+  );
+  const table = async (...words: string[]) => {
+    const entry = [join(root, "library/bin.js"), "eval", "--episodes", "16", ...words];
+    const child = Bun.spawn([process.execPath, ...entry], { cwd: folder, stdio: ["ignore", "pipe", "pipe"] });
+    const [out, err, code] = await Promise.all([child.stdout.text(), child.stderr.text(), child.exited]);
+    return { code, err, out };
+  };
+  const { out, ...ended } = await table("--policy", "random");
+  expect(ended).toEqual({ code: 0, err: "" });
+  expect(out).toStartWith("Street, 16 boards from seed 123, at most 10 actions each");
+  expect((await table("--policy", "random", "--env", "Street", "--env.options.houses=15")).out).toBe(out);
+  const run = join(folder, "run");
+  mkdirSync(run);
+  const played = { tag: "Bandit", options: {}, actionsMax: 1, mix: [] };
+  const other = RunConfig.parse({ env: played, warmStart: { cacheDir: "cache" } });
+  writeFileSync(join(run, "config.json"), JSON.stringify(other));
+  // The run has no checkpoint, so only the players before it play.
+  expect((await table("--policy", `random,${run}`)).out).toStartWith("Bandit, 16 boards");
+}, 60_000);
+
+test("a compiler finds the types of a project of this clone", async () => {
+  const folder = await project();
+  symlinkSync(join(root, "node_modules/@types"), join(folder, "node_modules/@types"));
+  const tsc = [process.execPath, join(root, "node_modules/.bin/tsc"), "-p", folder];
+  const child = Bun.spawn(tsc, { cwd: folder, stdio: ["ignore", "pipe", "pipe"] });
+  const [out, code] = await Promise.all([child.stdout.text(), child.exited]);
+  expect({ code, out }).toEqual({ code: 0, out: "" });
+}, 120_000);
 
 test("init leaves what is there alone", async () => {
   const folder = await project();
