@@ -87,10 +87,12 @@ function* envFaults({ prompt, warmStart }: RunConfig, env: PlayedEnv, at: string
     if (warmStart.imitate === "random-play") {
       const { boards, plays } = warmStart;
       if (external !== true || boards * plays <= OUTSIDE_PLAYS_MAX) return;
-      const other = demonstrator === null ? "set warmStart.enabled to false" : "set it to demonstrator";
+      const other = demonstrator === null ? "give the env a demonstrator" : "set warmStart.imitate to demonstrator";
+      const most = Math.floor(OUTSIDE_PLAYS_MAX / plays);
+      const fewer = most > 0 ? `set warmStart.boards to ${most} or less` : "lower warmStart.plays";
       const text =
         `random play would open ${boards * plays} episodes (warmStart.boards x plays) of ${env.tag}, ` +
-        `which runs outside this process; at most ${OUTSIDE_PLAYS_MAX} are allowed; lower warmStart.boards, or ${other}`;
+        `which runs outside this process; at most ${OUTSIDE_PLAYS_MAX} are allowed; ${fewer}, or ${other}`;
       yield { path: "warmStart.imitate", text };
     } else if (demonstrator === null) {
       const text = `${env.tag} has no scripted player to imitate; set warmStart.imitate to random-play, or warmStart.enabled to false`;

@@ -128,7 +128,7 @@ export function withLocalModules<C extends Pick<RunConfig, "env">>(config: C): C
     const known = here.map((module) => `${module.path} (${short(module.digest)})`).join(", ") || "none";
     throw new TagError(
       `the run plays envs of ${path} with the digest ${short(digest)}; known here: ${known}. ` +
-        "Restore that version of the file and name it in the bunraku.config.ts of this folder",
+        "Restore that version of the file, and name it in the bunraku.config.ts of this folder, or in a program in the option `envs`",
     );
   });
   return { ...config, env: { ...config.env, modules: Object.fromEntries(modules) } };

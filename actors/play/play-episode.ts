@@ -75,7 +75,9 @@ export async function playEpisode(ticket: Ticket, context: PlayContext): Promise
     );
     const played = await playTurns(ticket, tokenPlayer(ticket, sequence, transcript, context), context);
     if (played.turns.length === 0) {
-      const detail = `the first prompt leaves no room for a reply in rollout.contextTokensMax (${rules.contextTokensMax})`;
+      const detail =
+        `the first prompt has ${transcript.refusedTokens} tokens, which leaves no room for a reply in ` +
+        `rollout.contextTokensMax (${rules.contextTokensMax}); raise it, or shorten the observation by the env's \`brief\``;
       return { status: "aborted", detail };
     }
     // Named one by one, so that no other field of `weights` replaces what was played.

@@ -77,6 +77,7 @@ export class Transcript {
   /** Tokens of the context: what the policy's sequence holds. */
   #context: number[] = [];
   #dropped = 0;
+  #refusedTokens = 0;
   readonly #tokens: number[] = [];
   readonly #written: number[] = [];
   readonly #logProbs: number[] = [];
@@ -97,6 +98,11 @@ export class Transcript {
     return this.#dropped;
   }
 
+  /** Length of the context with the prompt that had no room; 0 if every prompt had room. */
+  get refusedTokens(): number {
+    return this.#refusedTokens;
+  }
+
   /** Adds the prompt of the next turn. @returns null if the context has no room for it and one token of reply. */
   addPrompt(observation: string, actionsLeft: number): TurnPrompt | null {
     const { context, contextTurnsMax, contextTokensMax, replyTokensMax, overflow } = this.#rules;
@@ -110,7 +116,10 @@ export class Transcript {
       // Drop turns until a whole reply fits, so that old turns never cut a new reply short.
       const mayDrop = overflow === "drop" && from < turn;
       if (mayDrop && room < replyTokensMax) continue;
-      if (room < 1) return null;
+      if (room < 1) {
+        this.#refusedTokens = contextTokensMax - room;
+        return null;
+      }
       this.#dropped = Math.max(0, from - allowed);
       this.#from = from;
       const tokensMax = Math.min(replyTokensMax, room);

@@ -4,6 +4,7 @@ import { join } from "node:path";
 import { generateText, streamText } from "ai";
 import type { OutsideGame } from "../../envs/env.ts";
 import { agentEnv, bunraku } from "../../library/ai.ts";
+import type { Settings } from "../../library/config.ts";
 import type { Episode } from "../../library/index.ts";
 import { loadPolicy, type Policy } from "../../library/policy.ts";
 import { train } from "../../library/train.ts";
@@ -12,6 +13,7 @@ import { DOORS, openDoor } from "./doors.ts";
 
 Object.assign(globalThis, { AI_SDK_LOG_WARNINGS: false });
 
+const page = join(import.meta.dir, "../../docs/agents.md");
 const folder = join(temporaryFolder(), "doors");
 const updates: number[] = [];
 const episodes: Episode[] = [];
@@ -19,13 +21,18 @@ let policy: Policy;
 
 beforeAll(async () => {
   const stage = { name: "learn", babble: 0.1, noise: 0, steps: 120, batch: 16, learningRate: 1e-2, warmUpSteps: 10 };
+  // The page's settings, with a smaller policy and a shorter run.
+  const shown = /^```ts bunraku\.config\.ts\n(.*?)^```/ms.exec(await Bun.file(page).text())![1]!;
+  const file = join(temporaryFolder(), "bunraku.config.ts");
+  await Bun.write(file, shown.replace("bunraku/config", join(import.meta.dir, "../../library/config.ts")));
+  const { run: settings } = (await import(file)).default as { run: Settings };
   const run = await train(
     {
-      env: { tag: "Doors" },
-      rollout: { groups: 4, groupSize: 4, contextTokensMax: 1000, replyTokensMax: 48 },
+      ...settings,
+      rollout: { ...settings.rollout, groups: 4, groupSize: 4 },
       sampler: { count: 1, slots: 8 },
       model: { width: 32, layers: 1, heads: 2, kvHeads: 1, hidden: 64 },
-      warmStart: { imitate: "demonstrator", stages: [stage] },
+      warmStart: { ...settings.warmStart, stages: [stage] },
       learner: { updates: 2, filter: { strategy: "all" } },
       validate: { episodes: 16 },
       engine: { threads: 1 },
@@ -45,8 +52,8 @@ afterAll(() => {
 const messageOf = (failing: Promise<unknown>) => failing.then(String, ({ message }: Error) => message);
 
 test("the page shows this agent", async () => {
-  const page = await Bun.file(join(import.meta.dir, "../../docs/agents.md")).text();
-  const shown = /^```ts envs\/doors\.ts\n(.*?)^```/ms.exec(page)![1]!;
+  const text = await Bun.file(page).text();
+  const shown = /^```ts envs\/doors\.ts\n(.*?)^```/ms.exec(text)![1]!;
   const lines = (code: string) =>
     code
       .replaceAll(/"(?:\.\.\/\.\.\/library|bunraku)\/(\w+)(?:\.ts)?"/g, '"$1"')

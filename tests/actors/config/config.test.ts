@@ -211,11 +211,11 @@ describe("rules across keys", () => {
     ],
     [
       "env: {tag: Remote, options: {url: 'http://127.0.0.1:1'}}",
-      "warmStart.imitate: random play would open 600000 episodes (warmStart.boards x plays) of Remote, which runs outside this process; at most 20000 are allowed; lower warmStart.boards, or set warmStart.enabled to false",
+      "warmStart.imitate: random play would open 600000 episodes (warmStart.boards x plays) of Remote, which runs outside this process; at most 20000 are allowed; set warmStart.boards to 333 or less, or give the env a demonstrator",
     ],
     [
       "env: {tag: Remote, options: {expert: true}}",
-      "warmStart.imitate: random play would open 600000 episodes (warmStart.boards x plays) of Remote, which runs outside this process; at most 20000 are allowed; lower warmStart.boards, or set it to demonstrator",
+      "warmStart.imitate: random play would open 600000 episodes (warmStart.boards x plays) of Remote, which runs outside this process; at most 20000 are allowed; set warmStart.boards to 333 or less, or set warmStart.imitate to demonstrator",
     ],
     [
       "rollout: {replyTokensMax: 360}",

@@ -284,7 +284,8 @@ describe("the context's limit", () => {
 
   test("too small for the first prompt aborts the episode, which has nothing to learn from", async () => {
     const { play } = stage([LEFT], [], { contextTokensMax: 5 });
-    const detail = "the first prompt leaves no room for a reply in rollout.contextTokensMax (5)";
+    const detail =
+      "the first prompt has 6 tokens, which leaves no room for a reply in rollout.contextTokensMax (5); raise it, or shorten the observation by the env's `brief`";
     expect(await play()).toEqual({ status: "aborted", detail });
   });
 });

@@ -136,7 +136,9 @@ describe("a filter by", () => {
     expect(skipped).toStartWith("0 of 2 groups kept: top_p 0.9 (smallest) selects nothing from reward from -2");
     expect(
       filterGroups({ groups: [0, 0, 1, 1], rewards: [1, 1, 2, 2] }, { ...rule, metric: "reward_variance" }).reason,
-    ).toBe("0 of 2 groups kept: within every group all rewards are equal, so there is nothing to compare");
+    ).toBe(
+      "0 of 2 groups kept: within every group all rewards are equal, so there is nothing to compare; make a task that is solved harder, or give an unsolved one rewards for parts of it",
+    );
   });
 });
 
