@@ -4,7 +4,15 @@
  */
 import * as tf from "@tensorflow/tfjs-core";
 import type { KlTerm } from "./kl.ts";
-import { klEstimate, type PolicyRule, policyLoss, regularized, valueLoss } from "./loss.ts";
+import {
+  klEstimate,
+  type PolicyRule,
+  type PolicyTensors,
+  policyLoss,
+  regularized,
+  type ValueTensors,
+  valueLoss,
+} from "./loss.ts";
 
 /** The policy's scores of each written token, (B, W) each. */
 export interface TokenScores {
@@ -87,25 +95,16 @@ export function policyObjective(
     name: `policy ${JSON.stringify([rule, hasEntropyBonus, kl?.estimator, observes, holdsCovariant])}`,
     inputs,
     loss: ({ logProbs, entropies }, x) => {
-      const { oldLogProbs, advantages, weights, shares, sequenceShares } = x as Record<string, tf.Tensor>;
-      const policy = policyLoss(
-        {
-          logProbs,
-          oldLogProbs: oldLogProbs!,
-          advantages: advantages!,
-          weights: weights!,
-          shares: shares!,
-          ...(sequenceShares === undefined ? {} : { sequenceShares }),
-        },
-        rule,
-      );
-      const mean = (values: tf.Tensor) => tf.sum(tf.mul(values, shares!)) as tf.Scalar;
+      const given = x as Omit<PolicyTensors, "logProbs">;
+      const { oldLogProbs, shares } = given;
+      const policy = policyLoss({ ...given, logProbs }, rule);
+      const mean = (values: tf.Tensor) => tf.sum(tf.mul(values, shares)) as tf.Scalar;
       const divergence = kl === null ? null : klEstimate(logProbs, x["reference"]!, kl.estimator);
       const loss = regularized(policy.loss, {
         entropy: hasEntropyBonus ? { values: entropies, weights: x["entropyWeights"]! } : null,
         kl: divergence === null ? null : { values: divergence, weights: x["klWeights"]! },
         covariance: holdsCovariant
-          ? { values: klEstimate(logProbs, oldLogProbs!, "abs"), weights: x["covarianceWeights"]! }
+          ? { values: klEstimate(logProbs, oldLogProbs, "abs"), weights: x["covarianceWeights"]! }
           : null,
       });
       const observation = observes ? (tf.neg(tf.sum(tf.mul(logProbs, x["observationWeights"]!))) as tf.Scalar) : null;
@@ -120,7 +119,7 @@ export function policyObjective(
           entropy: mean(entropies),
           ...(divergence === null ? {} : { kl: mean(divergence) }),
           ...(observation === null ? {} : { observationLoss: observation }),
-          logProbGap: mean(tf.abs(tf.sub(logProbs, oldLogProbs!))),
+          logProbGap: mean(tf.abs(tf.sub(logProbs, oldLogProbs))),
         },
       };
     },
@@ -134,17 +133,7 @@ export function valueObjective(clip: number): Objective {
     name: `value ${clip}`,
     inputs: ["oldValues", "returns", "weights", "shares"],
     loss: ({ values }, x) => {
-      const { oldValues, returns, weights, shares } = x as Record<string, tf.Tensor>;
-      const { loss, clipShare } = valueLoss(
-        {
-          values,
-          oldValues: oldValues!,
-          returns: returns!,
-          weights: weights!,
-          shares: shares!,
-        },
-        clip,
-      );
+      const { loss, clipShare } = valueLoss({ ...(x as Omit<ValueTensors, "values">), values }, clip);
       return { loss, metrics: { valueLoss: loss, valueClip: clipShare } };
     },
   };
