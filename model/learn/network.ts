@@ -139,16 +139,16 @@ export class Network {
     temperature = 1,
   ): Promise<Record<string, number>> {
     const sums: Record<string, number> = {};
-    const add = ({ results }: LaneJob) => {
-      for (const [name, array] of Object.entries(results)) sums[name] = (sums[name] ?? 0) + (array.read()[0] as number);
-    };
     await this.#runAll(
       batches,
       (batch) => this.#gradientFunction(objective, batch, temperature),
       (batch, { inputs: arrays }) => {
         for (const name of objective.inputs) arrays[name]!.write(layRows(batch, inputs[name]!));
       },
-      (_, job) => add(job),
+      (_, { results }) => {
+        for (const [name, array] of Object.entries(results))
+          sums[name] = (sums[name] ?? 0) + (array.read()[0] as number);
+      },
     );
     return sums;
   }
@@ -234,7 +234,7 @@ export class Network {
       const batch = batches[i]!;
       const compiled = await compile(batch);
       const job = compiled.take(lane);
-      writeBatch(job.inputs, batch);
+      for (const name of ["tokens", "picks", "targets"] as const) job.inputs[name]!.write(batch[name]);
       write(batch, job);
       used.push({ batch, job, compiled });
       lists[lane]!.push(job.job);
@@ -310,9 +310,9 @@ export class Network {
     return this.#cached(`score ${head} ${shapeKey(batch, temperature)}`, (name) => {
       const shared = { inputs: this.#arraysOfHead(head, this.#parameterArrays), outputs: {} };
       const everyLane = new Array<Shared>(this.#lanes).fill(shared);
-      return this.#compile(name, batchSpecs(batch), everyLane, (x) => ({
-        ...this.#scores(head, x, x, { ...batch, temperature }),
-      }));
+      return this.#compile(name, batchSpecs(batch), everyLane, (x) =>
+        this.#scores(head, x, x, { ...batch, temperature }),
+      );
     });
   }
 
@@ -383,12 +383,6 @@ const batchSpecs = ({ rows, length, width }: MicroBatch): Record<string, Spec> =
   picks: i32(rows * width),
   targets: i32(rows * width),
 });
-
-function writeBatch(arrays: Readonly<Record<string, DeviceArray>>, batch: MicroBatch): void {
-  arrays["tokens"]!.write(batch.tokens);
-  arrays["picks"]!.write(batch.picks);
-  arrays["targets"]!.write(batch.targets);
-}
 
 /** The matrices of the layers, in the order of their memory, those of a stack of experts one by one; not the embedding and the output layers. */
 function hiddenMatrices({ experts }: ModelConfig, { flat, views }: Parameters): Matrix[] {
