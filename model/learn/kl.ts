@@ -42,20 +42,12 @@ export function klNumbers(
 const clip = (x: number, max: number) => Math.min(max, Math.max(-max, x));
 
 /**
- * (B, T) rewards with `- coefficient * KL` on written tokens: the penalty of PPO with KL in the reward.
+ * (B, T) `- coefficient * KL` on written tokens, 0 elsewhere: the penalty of PPO with KL in the reward.
  *
  * @param kl (B, T) by any estimator, as numbers.
  */
-export function klInReward(
-  rewards: Float32Array,
-  kl: Float32Array,
-  written: Uint8Array,
-  coefficient: number,
-): Float32Array {
-  if (kl.length !== rewards.length || written.length !== rewards.length) {
-    throw new RangeError(`rewards, kl and mask differ in length: ${rewards.length}, ${kl.length}, ${written.length}`);
-  }
-  return rewards.map((reward, i) => (written[i] ? reward - coefficient * kl[i]! : reward));
+export function klInReward(kl: Float32Array, written: Uint8Array, coefficient: number): Float32Array {
+  return kl.map((one, i) => (written[i] ? -coefficient * one : 0));
 }
 
 export type KlController =

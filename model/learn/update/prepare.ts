@@ -137,8 +137,7 @@ function advantagesOf(
     penalty === null
       ? null
       : rows.lay(sampled.map((row, i) => klNumbers(row, referenceLogProbs![i]!, penalty.estimator)));
-  const tokenExtras =
-    kl === null ? null : klInReward(new Float32Array(kl.length), kl, rows.written, penalty!.coefficient);
+  const tokenExtras = kl === null ? null : klInReward(kl, rows.written, penalty!.coefficient);
   const logProbs = estimator.kind === "tpo" ? sampled.map((tokens) => episodeLogProb(tokens, aggregation)) : null;
   const estimate = estimateAdvantages(
     {
