@@ -82,13 +82,7 @@ function forward(qkv: tf.Tensor, cos: tf.Tensor, sin: tf.Tensor, shape: Attentio
     return tf.softmax(tf.add(scores, causalMask(block, shape)), -1);
   });
   const mixed = weights.map((weight, i) => tf.matMul(weight, cut(values, 0, blocks[i]!.end)));
-  return {
-    out: toRows(fromBlocks(mixed, blocks, shape)),
-    queries,
-    keys,
-    values,
-    weights,
-  };
+  return { out: toRows(fromBlocks(mixed, blocks, shape)), queries, keys, values, weights };
 }
 
 /** @returns the gradient of `qkv`. */
@@ -121,24 +115,13 @@ function backward(dOut: tf.Tensor, forward: Forward, cos: tf.Tensor, sin: tf.Ten
         [0, length - blocks[i]!.end],
       ]),
     );
-    return tf.reshape(
-      tf.transpose(
-        padded.reduce((a, b) => tf.add(a, b)),
-        [0, 3, 1, 2],
-      ),
-      [batch, length, -1],
-    );
+    const sum = padded.reduce((a, b) => tf.add(a, b));
+    return tf.reshape(tf.transpose(sum, [0, 3, 1, 2]), [batch, length, -1]);
   };
   const scale = scoreScaleOf(shape);
-  const dQueries = toRows(
-    fromBlocks(
-      parts.map((part) => part.queries),
-      blocks,
-      shape,
-    ),
-  );
+  const dQueries = parts.map((part) => part.queries);
   // The gradient of a rotation is the rotation by minus the angle.
-  const dq = rotate(dQueries, tf.mul(cos, scale), tf.mul(sin, -scale));
+  const dq = rotate(toRows(fromBlocks(dQueries, blocks, shape)), tf.mul(cos, scale), tf.mul(sin, -scale));
   return tf.concat([dq, rotate(total("keys"), cos, tf.neg(sin)), total("values")], -1);
 }
 

@@ -121,9 +121,5 @@ function byDefinition(
   const mask = tf.tile(tf.reshape(tf.mul(unseen, -1e30), [batch, 1, added, capacity]), [1, 1, group, 1]);
   const mixed = tf.matMul(tf.softmax(tf.add(scores, mask), -1), nextValues);
   const byToken = tf.transpose(tf.reshape(mixed, [batch, heads, added, headWidth]), [0, 2, 1, 3]);
-  return {
-    out: tf.reshape(byToken, [batch, added, heads * headWidth]),
-    keys: nextKeys,
-    values: nextValues,
-  };
+  return { out: tf.reshape(byToken, [batch, added, heads * headWidth]), keys: nextKeys, values: nextValues };
 }

@@ -51,10 +51,8 @@ function body(config: ModelConfig, parameters: ParameterTensors, tokens: tf.Tens
     x = residual(x, rows, "self_attn.o_proj", "post_attention_layernorm");
     const wide = normed(x, outputNorms ? "pre_feedforward_layernorm" : "post_attention_layernorm");
     if (experts !== null) {
-      x = tf.add(
-        x,
-        mixture(experts, unit, (rest) => parameters[name(`mlp.${rest}.weight`)]!, wide),
-      );
+      const part = (rest: string) => parameters[name(`mlp.${rest}.weight`)]!;
+      x = tf.add(x, mixture(experts, unit, part, wide));
       continue;
     }
     const gated = unit(project(wide, "mlp.gate_proj"), project(wide, "mlp.up_proj"));

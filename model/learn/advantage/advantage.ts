@@ -85,15 +85,8 @@ export function estimateAdvantages(batch: AdvantageInputs, estimator: Estimator)
       if (logProbs === undefined) throw new RangeError("tpo needs the log-probability of each episode: pass logProbs");
       const targetProbabilities = tpoTarget(episodeRewards(batch), logProbs, groups);
       const before = groupPolicy(logProbs, groups);
-      return {
-        ...plain(
-          overTokens(
-            batch,
-            targetProbabilities.map((q, row) => q - before[row]!),
-          ),
-        ),
-        targetProbabilities,
-      };
+      const gaps = targetProbabilities.map((q, row) => q - before[row]!);
+      return { ...plain(overTokens(batch, gaps)), targetProbabilities };
     }
     case "reinforce++-baseline":
       return plain(whiten(overTokens(batch, drGrpo(episodeRewards(batch), batch.groups)), batch.written));
@@ -106,13 +99,8 @@ export function estimateAdvantages(batch: AdvantageInputs, estimator: Estimator)
         throw new RangeError("gigpo compares turns by the state they began in: pass anchors");
       const rewards = turnsWithExtras(batch).map((turns) => turns.rewards);
       const perTurn = gigpo(rewards, batch.anchors, batch.groups, estimator);
-      return plain(
-        overTurns(
-          batch,
-          batch.turns.map((turns) => turns.ends),
-          perTurn,
-        ),
-      );
+      const ends = batch.turns.map((turns) => turns.ends);
+      return plain(overTurns(batch, ends, perTurn));
     }
     case "hybrid": {
       const values = valuesOf(batch, kind);
