@@ -77,7 +77,9 @@ function recordedEpisode(run: RecordedRun, folder: string, name: string): Record
   const found = /^\d+$/.test(name) ? run.episode(Number(name)) : run.named(name);
   if (found !== null) return found;
   const near = nearest(name, run.newestNames());
-  throw new UsageError(`${folder} has recorded no episode ${name}${didYouMean(near)}`);
+  throw new UsageError(
+    `${folder} has recorded no episode ${name}${near === null ? `; the page lists the episodes: bun run page ${folder}` : didYouMean(near)}`,
+  );
 }
 
 /**

@@ -89,7 +89,9 @@ async function playSweep(sweep: Sweep, out: string, atOnce: number): Promise<Fai
     said: (run, line) => view.note(`${name(run)}: ${line}`),
     ended(run, reason) {
       if (reason !== null) failed.push({ run: run.folder, reason });
-      view.note(`${name(run)} ${reason === null ? "has finished" : `failed: ${reason}`}`);
+      view.note(
+        `${name(run)} ${reason === null ? `has finished (${sweep.runs.filter(isFinished).length} of ${sweep.runs.length} runs)` : `failed: ${reason}`}`,
+      );
     },
   });
   onStopSignal((signal) => {

@@ -20,6 +20,7 @@ import type { Tree } from "../config/layers.ts";
 import { samplerEngine, thisMachine } from "../engine/choice.ts";
 import { describeError } from "../errors.ts";
 import { type Remote, startThread } from "../process/worker-rpc.ts";
+import { runsWithin } from "../record/runs-within.ts";
 import type { PolicyMethods } from "../sampler/policy.ts";
 import type { Progress } from "../training/progress.ts";
 import { batchName } from "../training/tickets-to-play.ts";
@@ -31,7 +32,7 @@ import { policyOf } from "./policy-of-run.ts";
 /** The config of a recorded run. @throws {Error} in one line, if it cannot be read. */
 export function readRunConfig(folder: string): RunConfig {
   const file = join(folder, "config.json");
-  if (!existsSync(file)) throw new Error(`no run in ${folder}: there is no config.json`);
+  if (!existsSync(file)) throw new Error(`no run in ${folder}: there is no config.json${runsWithin(folder)}`);
   let read: unknown;
   try {
     read = JSON.parse(readFileSync(file, "utf8"));

@@ -8,6 +8,7 @@ import { recordOf, type Store } from "../metrics-sink/store.ts";
 import type { EpisodeRow, PolicyVersion } from "../protocol.ts";
 import { type Costs, costsOf } from "./costs.ts";
 import { latestOf, newestUpdate, seriesOf } from "./newest-update.ts";
+import { runsWithin } from "./runs-within.ts";
 
 /** Rows read at once. */
 const PAGE = 1000;
@@ -26,7 +27,7 @@ export class RecordedRun {
 
   /** @throws {Error} if there is no run in this folder. */
   constructor(folder: string) {
-    if (!hasRecord(folder)) throw new Error(`no run in ${folder}: there is no run.sqlite`);
+    if (!hasRecord(folder)) throw new Error(`no run in ${folder}: there is no run.sqlite${runsWithin(folder)}`);
     this.#store = recordOf(folder);
     try {
       const facts = this.#store.run();

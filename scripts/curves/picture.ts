@@ -179,13 +179,19 @@ function panelOf(name: MetricName, entries: readonly Entry[], box: Box): string 
   const notes: string[] = [];
   if (apart.length > 0)
     notes.push(`no mean of ${apart.join(", ")}: ${apart.length === 1 ? "its" : "their"} seeds share no ${stepName}`);
-  const missing = entries.flatMap(({ runs }) => runs.filter((run) => run.curve(name) === null));
-  if (missing.length > 0) notes.push(`not recorded by ${[...new Set(missing.map((run) => run.name))].join(", ")}`);
+  const missing = entries.flatMap(({ label, runs }) => {
+    const without = runs.filter((run) => run.curve(name) === null).map((run) => run.name);
+    return without.length === runs.length ? [label] : without;
+  });
+  if (missing.length > 0) notes.push(`not recorded by ${[...new Set(missing)].join(", ")}`);
   const baselines = name === SUCCESS ? baselinesOf(entries) : [];
   const charsMax = Math.floor((box.width - 2 * PAD) / 5.6);
   // Three lines fit. Notes, of which there are at most two, come before a second line of help.
   const texts = notes.map((note) => shortened(note, charsMax));
-  const head = [...wrapped(help, charsMax).slice(0, Math.min(2, 3 - texts.length)), ...texts];
+  const helpLines = wrapped(help, charsMax);
+  const shown = helpLines.slice(0, Math.min(2, 3 - texts.length));
+  if (shown.length < helpLines.length) shown.push(`${wrapped(shown.pop()!, charsMax - 2)[0]} …`);
+  const head = [...shown, ...texts];
   const at = { x: box.x + PAD, y: box.y + 27, class: "head" };
   return element(
     "g",

@@ -91,7 +91,7 @@ function picturesOf(sweep: Sweep, { runs }: SweepTable): string[] {
   const drawn = [...metrics, ...Object.values(BASELINES)];
   const entries = sweep.groups.flatMap((label): Entry[] => {
     const own = runs.filter(({ run }) => run.group === label);
-    const read = own.map(({ run }) => readRun(run.folder, `seed ${run.seed}`, drawn));
+    const read = own.map(({ run }) => readRun(run.folder, `${label} seed ${run.seed}`, drawn));
     return read.length === 0 ? [] : [{ label, isGroup: true, isDashed: false, runs: read }];
   });
   const pictures = Map.groupBy(entries, (_, i) => Math.floor(i / ENTRIES_MAX));

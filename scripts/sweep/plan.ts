@@ -24,11 +24,18 @@ const Name = z
   .regex(/^[A-Za-z0-9][A-Za-z0-9._-]*$/, "takes letters, digits, dots, dashes and underscores")
   .max(NAME_CHARACTERS_MAX);
 const Settings = z.record(z.string(), z.unknown());
-const distinct = (values: readonly unknown[]) => new Set(values).size === values.length;
+const repeated = (values: readonly unknown[]) => values.find((value, i) => values.indexOf(value) !== i);
+/** A list without repeats. @param what  the kind of an entry */
+const distinct = <T extends z.ZodType>(entry: T, what: string, params?: z.core.$ZodArrayParams) =>
+  z.array(entry, params).refine((values) => repeated(values) === undefined, {
+    error: ({ input }) => `names the ${what} ${repeated(input as unknown[])} twice; leave one out`,
+  });
 
 const SweepFile = z.strictObject({
-  presets: z.array(Name).min(1).refine(distinct, "names a preset twice").default([DEFAULT_PRESET]),
-  seeds: z.array(z.uint32()).min(1).refine(distinct, "names a seed twice"),
+  presets: distinct(Name, "preset").min(1).default([DEFAULT_PRESET]),
+  seeds: distinct(z.uint32(), "seed", {
+    error: ({ input }) => (input === undefined ? "the file has none; write seeds: [1, 2, 3]" : undefined),
+  }).min(1),
   /** Settings of every run, as a preset has them. */
   set: Settings.default({}),
   /** Settings by the variant's name; they override `set`. Without variants every preset is one group. */
@@ -37,7 +44,7 @@ const SweepFile = z.strictObject({
     .refine((variants) => Object.keys(variants).length > 0, "has no variant; leave it out")
     .default({ "": null }),
   /** Further metrics of the table, by their latest values. */
-  metrics: z.array(z.string()).refine(distinct, "names a metric twice").default([]),
+  metrics: distinct(z.string(), "metric").default([]),
 });
 
 /** Settings that a sweep gives its runs itself. */

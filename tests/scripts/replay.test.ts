@@ -157,6 +157,9 @@ describe("replay", () => {
       2,
       `error: ${folder} has recorded no episode end.t1.b99; did you mean end.t1.b9?`,
     ]);
+    expect((await replay("99999")).err).toBe(
+      `error: ${folder} has recorded no episode 99999; the page lists the episodes: bun run page ${folder}\n`,
+    );
     expect((await replay("1", join(home, "none"))).err).toStartWith(
       `error: no run in ${join(home, "none")}: there is no config.json`,
     );

@@ -97,10 +97,18 @@ test("a file is presets × variants × seeds, each as `bun run cluster` with fla
 describe("what it refuses, in one line", () => {
   test.each<[string, object, RegExp]>([
     ["an unknown key", { seeds: [1], sets: {} }, /sweep-\d+\.yaml: the sweep: Unrecognized key: "sets"/],
-    ["no seeds", { presets: ["bandit"] }, /sweep-\d+\.yaml: seeds: /],
-    ["a seed twice", { seeds: [1, 1] }, /seeds: names a seed twice/],
-    ["a preset twice", { seeds: [1], presets: ["bandit", "bandit"] }, /presets: names a preset twice/],
-    ["a metric twice", { seeds: [1], metrics: ["train/turns", "train/turns"] }, /metrics: names a metric twice/],
+    ["no seeds", { presets: ["bandit"] }, /yaml: seeds: the file has none; write seeds: \[1, 2, 3\]$/m],
+    ["a seed twice", { seeds: [1, 1] }, /seeds: names the seed 1 twice; leave one out/],
+    [
+      "a preset twice",
+      { seeds: [1], presets: ["bandit", "bandit"] },
+      /presets: names the preset bandit twice; leave one out/,
+    ],
+    [
+      "a metric twice",
+      { seeds: [1], metrics: ["train/turns", "train/turns"] },
+      /metrics: names the metric train\/turns twice; leave one out/,
+    ],
     ["no variant", { seeds: [1], variants: {} }, /variants: has no variant; leave it out/],
     ["a name of 49 characters", { seeds: [1], variants: { ["x".repeat(49)]: {} } }, /variants\.x{49}: /],
     ["an env for pretrained models", { seeds: [1], set: { env: { tag: "SimpleSudoku" } } }, /pretrained/],
@@ -273,6 +281,20 @@ test("the table has the mean, the interval and n of every group and figure, as t
   );
 });
 
+test("the page names the group that did not record a metric", async () => {
+  const out = join(folder, "unmeasured");
+  const file = sweepFile({
+    presets: ["bandit"],
+    seeds: [1, 2],
+    variants: { a: {}, b: { learner: { updates: 60 } } },
+    metrics: ["train/entropy"],
+  });
+  const { runs } = await planSweep(file, out, []);
+  for (const run of runs) record(run, 0.5, run.group === "a" ? {} : { "train/entropy": 1 });
+  await commandHere(["sweep", file, "--out", out, "--table"]);
+  expect(readFileSync(join(out, "index.html"), "utf8")).toContain(">not recorded by a<");
+});
+
 test("differences are paired by seed", async () => {
   const out = join(folder, "paired");
   const file = sweepFile({
@@ -377,7 +399,7 @@ test("after a kill the same command goes on: a finished run stays, a begun one i
   const { code, out: text, err } = await command(args);
   expect([code, err]).toEqual([
     0,
-    expect.stringMatching(/^1 of 2 runs had finished before\n(a-s2.*\n)*a-s2 has finished\n$/),
+    expect.stringMatching(/^1 of 2 runs had finished before\n(a-s2.*\n)*a-s2 has finished \(2 of 2 runs\)\n$/),
   ]);
   expect(text).toMatch(/^a +2\/2 /m);
   expect(statSync(join(first, "report.json")).mtimeMs).toBe(finishedMs);

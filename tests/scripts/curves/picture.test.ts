@@ -30,6 +30,23 @@ const textsWith = (svg: string, attribute: string) =>
 const drawn = (name: MetricName, pairs: readonly (readonly [number, number])[]) =>
   picture([entry("a", { [name]: pairs })], [name], null);
 
+describe("the texts of a panel", () => {
+  const notes = (...entries: readonly Entry[]) =>
+    textsWith(picture(entries, ["train/reward_mean"], null), 'class="note"');
+  const recorded = { "train/reward_mean": [[0, 1]] } as const;
+
+  test("name a group of which no run recorded the metric by its label, and of another group the runs", () => {
+    expect(notes(entry("a", {}, {}), entry("b", recorded, recorded))).toEqual(["not recorded by a"]);
+    expect(notes(entry("a", {}, recorded), entry("b", recorded))).toEqual(["not recorded by a0"]);
+  });
+
+  test("end with an ellipsis where the meaning of the metric is cut", () => {
+    const metrics = ["validate/success", "train/grad_norm", "train/entropy", "train/turns"] as const;
+    const help = textsWith(picture([entry("a", recorded)], metrics, null), 'class="help"');
+    expect(help.filter((text) => text.endsWith("…"))).toEqual(["before clipping, mean over minibatches …"]);
+  });
+});
+
 describe("the ticks of values", () => {
   const ticks = (low: number, high: number, name: MetricName = "train/reward_mean") =>
     textsWith(drawn(name, [[0, low], [1, high]]), 'text-anchor="end"').join(" "); // biome-ignore format: a row
