@@ -7,8 +7,10 @@ const root = join(import.meta.dir, "..");
 export const command = {
   name: "check",
   flags: {},
-  examples: ["bun run check", "bunx biome check --write   (fixes the format)"],
+  examples: ["bun run check", "bun x biome check --write   (mends the format)"],
 } as const satisfies Command;
+
+const FORMAT = "lint and format";
 
 const steps: readonly { readonly name: string; readonly run: readonly string[] }[] = [
   { name: "types", run: ["node_modules/typescript/bin/tsc", "--noEmit", "--pretty"] },
@@ -16,7 +18,7 @@ const steps: readonly { readonly name: string; readonly run: readonly string[] }
     name: "types of the page's scripts",
     run: ["node_modules/typescript/bin/tsc", "--noEmit", "--pretty", "-p", "actors/dashboard/client"],
   },
-  { name: "lint and format", run: ["node_modules/@biomejs/biome/bin/biome", "check", "--error-on-warnings"] },
+  { name: FORMAT, run: ["node_modules/@biomejs/biome/bin/biome", "check", "--error-on-warnings"] },
   { name: "folders", run: ["test", "--only-failures", "tests/tidy.test.ts"] },
 ];
 
@@ -33,6 +35,7 @@ export async function main(args: string[]): Promise<number> {
     failed.push(name);
     console.log(`${out}${err}`);
   }
-  if (failed.length > 0) console.error(`error: ${failed.join(", ")} failed, as shown above`);
+  const mend = failed.includes(FORMAT) ? "; `bun x biome check --write` mends the format" : "";
+  if (failed.length > 0) console.error(`error: ${failed.join(", ")} failed, as shown above${mend}`);
   return failed.length > 0 ? 1 : 0;
 }

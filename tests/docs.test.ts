@@ -18,6 +18,8 @@
 import { afterAll, describe, expect, test } from "bun:test";
 import { cpSync, existsSync, readdirSync, readFileSync, writeFileSync } from "node:fs";
 import { basename, dirname, join } from "node:path";
+import { ESTIMATORS, LOSSES } from "../actors/config/algorithms.ts";
+import { envTags, moduleOf as moduleOfEnv } from "../envs/registry.ts";
 import { COMMANDS } from "../scripts/cli/commands.ts";
 import { playRun, tinyConfig } from "./actors/supervisor/tiny-run.ts";
 import { command, commandHere, root } from "./scripts/command.ts";
@@ -337,6 +339,13 @@ describe("links and files", () => {
       expect(named.filter(({ there }) => !there)).toEqual([]);
     }
     expect(rows.length).toBeGreaterThan(25);
+  });
+
+  test("algorithms.md has a row for every estimator and loss, and the README counts the built-in tags", () => {
+    const rows = textOf("docs/algorithms.md");
+    expect([...ESTIMATORS, ...LOSSES].filter((name) => !rows.includes(`\n| \`${name}\` `))).toEqual([]);
+    const tags = envTags().filter((tag) => moduleOfEnv(tag) === null);
+    expect(textOf("README.md")).toContain(` ${tags.length} tags (games with their settings) `);
   });
 
   test("the log is short: what its newest figures replace moves to docs/log/", () => {

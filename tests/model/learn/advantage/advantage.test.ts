@@ -11,20 +11,22 @@ import { hybrid } from "../../../../model/learn/advantage/hybrid.ts";
 import { overTokens, tokenRewards, whiten } from "../../../../model/learn/advantage/rows.ts";
 import { randomRows } from "./rows.ts";
 
-const estimators: Estimator[] = [
-  { kind: "gae", gamma: 1, lambda: 1, rewardAt: "end" },
-  { kind: "bi-level-gae", gamma: 1, lambda: 0.95, gammaTurn: 0.95 },
-  { kind: "grpo" },
-  { kind: "dr-grpo" },
-  { kind: "rloo" },
-  { kind: "max-rl" },
-  { kind: "expert-iteration" },
-  { kind: "tpo" },
-  { kind: "reinforce++-baseline" },
-  { kind: "reinforce++", gamma: 1, rewardAt: "turns" },
-  { kind: "gigpo", gammaTurn: 0.95, normalize: "mean_std" },
-  { kind: "hybrid", gamma: 1, lambda: 1, rewardAt: "end" },
-];
+/** A new estimator has an entry here, so that it is tested as the others are. */
+const byKind: Readonly<Record<Estimator["kind"], Estimator>> = {
+  gae: { kind: "gae", gamma: 1, lambda: 1, rewardAt: "end" },
+  "bi-level-gae": { kind: "bi-level-gae", gamma: 1, lambda: 0.95, gammaTurn: 0.95 },
+  grpo: { kind: "grpo" },
+  "dr-grpo": { kind: "dr-grpo" },
+  rloo: { kind: "rloo" },
+  "max-rl": { kind: "max-rl" },
+  "expert-iteration": { kind: "expert-iteration" },
+  tpo: { kind: "tpo" },
+  "reinforce++-baseline": { kind: "reinforce++-baseline" },
+  "reinforce++": { kind: "reinforce++", gamma: 1, rewardAt: "turns" },
+  gigpo: { kind: "gigpo", gammaTurn: 0.95, normalize: "mean_std" },
+  hybrid: { kind: "hybrid", gamma: 1, lambda: 1, rewardAt: "end" },
+};
+const estimators: readonly Estimator[] = Object.values(byKind);
 
 /** Two trajectories of one group: two turns that earn 1 and 2, one turn that earns -1. */
 const batch: AdvantageInputs = {
