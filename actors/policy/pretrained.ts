@@ -35,7 +35,9 @@ export const TOKENIZER_FILES = [
 /** Everything but the weights. @throws {CheckpointFormatError} in one line, naming the file. */
 export function readPretrained(folder: string): { model: ModelConfig; dialogue: Dialogue } {
   if (!existsSync(folder))
-    throw new CheckpointFormatError(`cannot read a model from ${folder}: there is no such folder`);
+    throw new CheckpointFormatError(
+      `cannot read a model from ${folder}: there is no such folder; correct the path, or put the folder back`,
+    );
   const model = readModelConfig(readJson(folder, "config.json"), join(folder, "config.json"));
   return { model, dialogue: pretrainedDialogue(tokenizerFiles(folder), model.vocabulary) };
 }

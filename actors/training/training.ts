@@ -8,6 +8,7 @@
 
 import { CheckpointError } from "../checkpoint/checkpoint.ts";
 import { partName } from "../metrics/metrics.ts";
+import { plural } from "../number-text.ts";
 import { type Baselines, reportBaselines } from "./baselines.ts";
 import type { TrainingContext } from "./context.ts";
 import { endsRun, isWell } from "./health.ts";
@@ -100,6 +101,8 @@ export class Training {
       return;
     }
     reporter.event("info", "phase", "reinforcement");
+    // With a large model it takes minutes.
+    log.line("validate", `playing ${plural(config.validate.episodes, "validation board")} before the first update`);
     const before = await this.#validate(false);
     reporter.metrics(0, { "baseline/before": before.success });
     for (const [env, success] of Object.entries(before.envs)) {

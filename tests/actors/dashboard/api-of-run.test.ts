@@ -9,7 +9,7 @@ test("a run whose pretrained model is gone is shown without tokens", () => {
   const { dialogue, play } = apiContextOf(gone, "run", (text) => notices.push(text));
   expect([dialogue, play!.envs.length]).toEqual([null, 1]);
   expect(notices).toEqual([
-    "episodes are shown without their tokens: cannot read a model from /nowhere/model: there is no such folder",
+    "episodes are shown without their tokens: cannot read a model from /nowhere/model: there is no such folder; correct the path, or put the folder back",
   ]);
 });
 

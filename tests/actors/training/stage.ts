@@ -51,6 +51,7 @@ export class Stage {
   readonly saved: Progress[] = [];
   readonly warnings: string[] = [];
   readonly told: string[] = [];
+  readonly lines: string[] = [];
   readonly metrics = new Map<string, number>();
   /** Milliseconds that one batch takes to play. */
   playMs = 1000;
@@ -162,7 +163,7 @@ export class Stage {
         },
       },
       log: {
-        line: () => {},
+        line: (kind, text) => this.lines.push(`${kind}: ${text}`),
         event: (level, kind, text) => {
           if (level === "info") this.told.push(`${kind}: ${text}`);
           else this.warnings.push(`${kind}: ${text}`);

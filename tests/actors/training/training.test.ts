@@ -45,6 +45,7 @@ describe("a run", () => {
     const stage = new Stage();
     const report = await stage.training.run();
     expect(stage.calls).toEqual(WHOLE);
+    expect(stage.lines).toContain("validate: playing 3 validation boards before the first update");
     expect(report).toMatchObject({
       run: "run",
       env: "Bandit",
