@@ -7,7 +7,7 @@
 import type { DiscreteGame, Effect } from "../env.ts";
 import type { SokobanConfig } from "./config.ts";
 import { renderCoordinates, renderRow } from "./render.ts";
-import { BOX, BOX_ON_TARGET, type Board, cornered, SOKOBAN_ACTIONS, SokobanState } from "./rules.ts";
+import { type Board, boxesOf, cornered, SOKOBAN_ACTIONS, SokobanState } from "./rules.ts";
 import { shortestPath } from "./solve.ts";
 
 /** Boards up to this size are searched completely: some hundred thousand positions, mostly within milliseconds. */
@@ -56,8 +56,7 @@ export class SokobanGame implements DiscreteGame {
   /** True if no solution is left. On large boards, where a search could take minutes, it only finds boxes in corners. */
   isLost(): boolean {
     const { board } = this;
-    const boxes = board.state.filter((cell) => cell === BOX || cell === BOX_ON_TARGET).length;
-    const small = board.state.length <= SEARCHED_CELLS_MAX && boxes <= SEARCHED_BOXES_MAX;
+    const small = board.state.length <= SEARCHED_CELLS_MAX && boxesOf(board).length <= SEARCHED_BOXES_MAX;
     return small ? shortestPath(board) === null : cornered(board);
   }
 

@@ -4,7 +4,7 @@ import { noisyReply, type Plan } from "../demonstrator.ts";
 import type { Game, Uniform } from "../env.ts";
 import { type Demonstrator, expectGame, type Player, type Skill, uniformPlayer } from "../tag.ts";
 import { SokobanGame } from "./game.ts";
-import { BOX, BOX_ON_TARGET, type Board, deltas, PLAYER, SokobanState } from "./rules.ts";
+import { type Board, boxesOf, deltas, PLAYER, SokobanState } from "./rules.ts";
 import { shortestPath } from "./solve.ts";
 
 /** A solution that a player follows; `shadow` is the position after its first `taken` actions. */
@@ -71,9 +71,7 @@ function planPushes(game: SokobanGame, lengthMax: number): Plan | null {
 /** True for each action of the path that moves a box. */
 function whichPush(board: Board, path: readonly number[]): boolean[] {
   const steps = deltas(board.cols);
-  const boxes = new Set(
-    [...board.state.keys()].filter((cell) => board.state[cell] === BOX_ON_TARGET || board.state[cell] === BOX),
-  );
+  const boxes = new Set(boxesOf(board));
   let player = board.state.indexOf(PLAYER);
   return path.map((action) => {
     player += steps[action]!;

@@ -52,6 +52,10 @@ export function boardOf(fixed: readonly (readonly number[])[], state: readonly (
   return board;
 }
 
+/** Cells of the boxes, ascending. */
+export const boxesOf = ({ state }: Board): number[] =>
+  [...state.keys()].filter((cell) => state[cell] === BOX || state[cell] === BOX_ON_TARGET);
+
 /** Index steps of Up, Down, Left, Right. */
 export function deltas(cols: number): readonly [number, number, number, number] {
   return [-cols, cols, -1, 1];

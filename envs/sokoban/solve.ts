@@ -4,7 +4,7 @@
  * Source: RAGEN's get_shortest_action_path. Moves are tried in the order Up, Down, Left, Right; of equally short solutions
  * the first found counts.
  */
-import { BOX, BOX_ON_TARGET, type Board, deltas, PLAYER, TARGET, WALL } from "./rules.ts";
+import { type Board, boxesOf, deltas, PLAYER, TARGET, WALL } from "./rules.ts";
 
 /** RAGEN's MAX_DEPTH. */
 const DEPTH_MAX = 100;
@@ -34,10 +34,7 @@ class Search {
   constructor(board: Board) {
     this.#fixed = board.fixed;
     this.#deltas = deltas(board.cols);
-    this.#start = [board.state.indexOf(PLAYER)];
-    for (let cell = 0; cell < board.state.length; cell++) {
-      if (board.state[cell] === BOX || board.state[cell] === BOX_ON_TARGET) this.#start.push(cell);
-    }
+    this.#start = [board.state.indexOf(PLAYER), ...boxesOf(board)];
     this.#width = this.#start.length;
     this.#next = [...this.#start];
   }
