@@ -8,7 +8,7 @@
  * Source: RAGEN-2 ragen/env/lean/env.py.
  */
 import type { Effect, OutsideGame } from "../env.ts";
-import { errorMessage, type Verdict } from "./kimina.ts";
+import { rejected, type Verdict } from "./kimina.ts";
 import { proofCode, type Theorem } from "./theorem.ts";
 import { proofText } from "./view.ts";
 
@@ -62,7 +62,9 @@ export class LeanGame implements OutsideGame {
   async act(action: string): Promise<Effect> {
     if (this.#done) throw new Error("this proof is over; open a new one");
     const verdict =
-      action === "" ? EMPTY : await this.#check(this.#code([...this.#accepted(), action]), this.#closing.signal);
+      action === ""
+        ? rejected("Empty tactic is not allowed.")
+        : await this.#check(this.#code([...this.#accepted(), action]), this.#closing.signal);
     const { accepted, proven, timedOut } = verdict;
     this.#verdict = verdict;
     this.#log.push({ action, accepted });
@@ -87,10 +89,3 @@ export class LeanGame implements OutsideGame {
     return proofCode(this.#theorem, this.#rules.defaultImports, tactics);
   }
 }
-
-const EMPTY: Verdict = {
-  messages: [errorMessage("Empty tactic is not allowed.")],
-  accepted: false,
-  proven: false,
-  timedOut: false,
-};

@@ -53,12 +53,10 @@ export async function checkLean(
   const { error, response } = results[0]!;
   if (typeof error === "string") {
     if (!/timed out/i.test(error)) throw new Error(`the Lean server could not check the proof: ${error}`);
-    return { messages: [errorMessage(error)], accepted: false, proven: false, timedOut: true };
+    return { ...rejected(error), timedOut: true };
   }
   if (response === null || response === undefined) throw new Error("the Lean server sent a result without a response");
-  if ("message" in response) {
-    return { messages: [errorMessage(response.message)], accepted: false, proven: false, timedOut: false };
-  }
+  if ("message" in response) return rejected(response.message);
   const messages = response.messages ?? [];
   const errors = messages.filter(({ severity }) => severity.toLowerCase() === "error");
   const assumed = (response.sorries ?? []).length > 0 || messages.some(isAssumed);
@@ -76,4 +74,10 @@ export const isUnsolved = ({ data }: LeanMessage): boolean => /unsolved goals/i.
 /** True for Lean's warning of a declaration with a `sorry`. The server lists no `sorries` for `admit` and other tactics that make one. */
 const isAssumed = ({ data }: LeanMessage): boolean => /declaration uses ['`]sorry['`]/i.test(data);
 
-export const errorMessage = (data: string): LeanMessage => ({ severity: "error", data });
+/** The verdict on code that Lean did not check. */
+export const rejected = (reason: string): Verdict => ({
+  messages: [{ severity: "error", data: reason }],
+  accepted: false,
+  proven: false,
+  timedOut: false,
+});
