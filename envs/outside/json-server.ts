@@ -42,17 +42,12 @@ function isServerUrl(text: string): boolean {
   return /^https?:$/.test(protocol) && username + password === "" && !/[?#]/.test(text);
 }
 
-export interface ServerOptions {
+export interface ServerOptions extends Readonly<z.infer<z.ZodObject<typeof serverOptions>>> {
   /** For error messages: "the Lean server". */
   readonly name: string;
   /** For error messages: how to start or reach the server. */
   readonly help: string;
   readonly url: string;
-  readonly tokenVariable: string | null;
-  readonly timeoutMs: number;
-  readonly retriesMax: number;
-  readonly retryMs: number;
-  readonly answerBytesMax: number;
 }
 
 /** A final error: the same request would fail again. */
