@@ -75,7 +75,8 @@ function stateFromKey(key: number): Uint32Array {
   return s;
 }
 
-function checkSeed(seed: number): void {
+/** @throws {RangeError} unless the seed is a uint32 */
+export function checkSeed(seed: number): void {
   if (!Number.isInteger(seed) || seed < 0 || seed > 0xffffffff) {
     throw new RangeError(`seed must be an integer in [0, 4294967295], got ${seed}`);
   }

@@ -4,6 +4,7 @@
  *
  * Source: O'Neill, "PCG" (2014); numpy SeedSequence, PCG64 and Generator.integers (Lemire's method on 32 bits).
  */
+import { checkSeed } from "./mt19937.ts";
 
 /** 0x2360ed051fc65da44385df649fccf645 in eight 16-bit limbs, lowest first. */
 const M0 = 0xf645;
@@ -32,11 +33,7 @@ export class Pcg64 {
 
   /** @param entropy uint32 words; one word is numpy's `default_rng(seed)`. */
   constructor(...entropy: readonly [number, ...number[]]) {
-    for (const word of entropy) {
-      if (!Number.isInteger(word) || word < 0 || word > 0xffffffff) {
-        throw new RangeError(`seed must be an integer in [0, 4294967295], got ${word}`);
-      }
-    }
+    entropy.forEach(checkSeed);
     // 64-bit words, low half first: [state high, state low, sequence high, sequence low].
     const w = seedWords(entropy);
     this.#i0 = ((w[6]! << 1) | 1) >>> 0;
