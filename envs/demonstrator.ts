@@ -31,7 +31,10 @@ export function noisyReply(
   plan: () => Plan | null,
 ): string {
   const planned = uniform() < skill.babble ? null : plan();
-  if (planned === null) return formatRandom(game, randomActions(game, Math.min(babbleMax, actionsLeft), uniform));
+  if (planned === null) {
+    const names = namesOf(game, randomActions(game, Math.min(babbleMax, actionsLeft), uniform));
+    return formatReply(`try ${names[0]}`, names);
+  }
   const actions = planned.actions.map((action) => (uniform() < skill.noise ? randomAction(game, uniform) : action));
   return formatReply(planned.thought, namesOf(game, actions));
 }
@@ -47,12 +50,6 @@ function randomActions(game: DiscreteGame, lengthMax: number, uniform: Uniform):
     length++;
   }
   return Array.from({ length }, () => randomAction(game, uniform));
-}
-
-/** The reply of a random turn. Its thought names the first action. */
-function formatRandom(game: DiscreteGame, actions: readonly number[]): string {
-  const names = namesOf(game, actions);
-  return formatReply(`try ${names[0]}`, names);
 }
 
 const namesOf = (game: DiscreteGame, actions: readonly number[]) => actions.map((action) => game.actions[action]!);

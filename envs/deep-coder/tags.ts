@@ -69,8 +69,7 @@ function parts(config: DeepCoderConfig): Parts {
     wording: plainWording(INSTRUCTION, null, false),
     open({ layout }) {
       const problems = readProblems(dataPath!, problemsMax, splitOfSeed(split, layout));
-      const problem = problems[new PythonRandom(layout).randint(0, problems.length - 1)]!;
-      return new DeepCoderGame(problem, { wholeAnswer, stepsMax, limits, limit });
+      return new DeepCoderGame(new PythonRandom(layout).choice(problems), { wholeAnswer, stepsMax, limits, limit });
     },
     random: (_game, _actionsLeft, uniform) => randomProgram(uniform),
   };

@@ -40,7 +40,7 @@ function parts(instruction: string, source: Source): Parts {
     missing: () => missingFile(dataPath, source.tag, how),
     open({ layout }) {
       const all = questions(name, dataPath!, splitOfSeed(split, layout), ragen);
-      return new QuestionGame(all[new PythonRandom(layout).randint(0, all.length - 1)]!, judge, all);
+      return new QuestionGame(new PythonRandom(layout).choice(all), judge, all);
     },
     reasoning: questionScorer(),
     // "Incorrect" does not identify a state: the wrong answers before it may differ.
