@@ -4,6 +4,7 @@ import { raw } from "hono/html";
 import type { MetricName } from "../../actors/metrics/metrics.ts";
 import { percent } from "../../actors/number-text.ts";
 import { differingSettings } from "../cli/settings-compared.ts";
+import { shellWord } from "../cli/shell-word.ts";
 import { type Entry, readRun } from "../curves/entries.ts";
 import { BASELINES, ENTRIES_MAX, picture, SUCCESS } from "../curves/picture.ts";
 import type { Sweep } from "./plan.ts";
@@ -59,7 +60,7 @@ export function sweepPage(title: string, sweep: Sweep, table: SweepTable): strin
           ]}
         />
         <p>The first run of each group as a command:</p>
-        <pre>{first.map(({ flags }) => `bun run cluster ${flags.map(quoted).join(" ")}`).join("\n")}</pre>
+        <pre>{first.map(({ flags }) => `bun run cluster ${flags.map(shellWord).join(" ")}`).join("\n")}</pre>
       </body>
     </html>
   );
@@ -97,5 +98,3 @@ function picturesOf(sweep: Sweep, { runs }: SweepTable): string[] {
   const pictures = Map.groupBy(entries, (_, i) => Math.floor(i / ENTRIES_MAX));
   return [...pictures.values()].map((some) => picture(some, metrics, null));
 }
-
-const quoted = (word: string) => (/^[\w.,:=/-]+$/.test(word) ? word : `'${word.replaceAll("'", "'\\''")}'`);

@@ -1,8 +1,9 @@
 /** test, bench, check, doctor and setup, each as a process; the first three on a small project of their own. */
 import { afterAll, describe, expect, test } from "bun:test";
-import { symlinkSync } from "node:fs";
+import { readdirSync, symlinkSync } from "node:fs";
+import { totalmem } from "node:os";
 import { join } from "node:path";
-import { command, root } from "./command.ts";
+import { command, commandHere, root } from "./command.ts";
 import { smallProject } from "./project.ts";
 import { removeTemporaryFolders } from "./temporary.ts";
 
@@ -164,6 +165,14 @@ describe("bun run doctor", () => {
     const { code, report, state } = await doctor(["--port", "0"]);
     expect([code, report.ok]).toEqual([0, true]);
     expect(["bun", "packages", "engine compiled", "clock"].map(state)).toEqual(["ok", "ok", "ok", "ok"]);
+    // A run needs 4 GiB of memory and 2 GiB of disk; what is less is low.
+    const gib = (name: string) => Number.parseFloat(report.findings.find((finding) => finding.name === name)!.found);
+    expect(gib("memory")).toBeLessThanOrEqual(totalmem() / 2 ** 30 + 0.1);
+    expect([state("memory"), state("disk")]).toEqual([
+      gib("memory") >= 4 ? "ok" : "low",
+      gib("disk") >= 2 ? "ok" : "low",
+    ]);
+    expect(readdirSync(root).filter((name) => name.startsWith(".doctor-"))).toEqual([]);
   });
 
   test("ends with 1 if the page's port is in use, because a run would end with that error", async () => {
@@ -206,6 +215,13 @@ test("bun run setup says that all packages are there", async () => {
   const { code, out } = await command(["setup"]);
   expect(code).toBe(0);
   expect(out).toMatch(/^packages: all \d+ as bun\.lock has them; nothing to install\n$/);
+});
+
+test.each([
+  [["--port", "1"], "--port is the port of the tinker server; use it with setup tinker"],
+  [["tensorflov"], 'setup does not know "tensorflov"; it takes tensorflow or tinker'],
+])("bun run setup %j is refused", async (args, message) => {
+  expect(await commandHere(["setup", ...args])).toEqual({ code: 2, out: "", err: `error: ${message}\n` });
 });
 
 test("bun run setup tinker refuses a port that its server cannot have, before it installs anything", async () => {

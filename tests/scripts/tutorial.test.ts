@@ -5,7 +5,7 @@
  */
 
 import { Database } from "bun:sqlite";
-import { afterAll, expect, test } from "bun:test";
+import { afterAll, expect, spyOn, test } from "bun:test";
 import { existsSync, mkdirSync, readdirSync, readFileSync, symlinkSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { RunConfig } from "../../actors/config/config.ts";
@@ -134,6 +134,37 @@ test("init leaves what is there alone", async () => {
   const folder = await project();
   const { code, err } = await commandHere(["init", "--no-install", folder]);
   expect({ code, err }).toEqual({ code: 2, err: expect.stringContaining("exists already; name a new folder") });
+});
+
+test("init keeps what a folder has of its own: settings, commands, what git ignores", async () => {
+  const folder = join(temporaryFolder(), "_My Agent!");
+  mkdirSync(folder);
+  writeFileSync(join(folder, ".gitignore"), "mine\n");
+  const kept = { type: "commonjs", scripts: { eval: "mine" }, dependencies: { bunraku: "9.9.9" } };
+  writeFileSync(join(folder, "package.json"), JSON.stringify(kept));
+  let said = "";
+  const spy = spyOn(process.stderr, "write").mockImplementation((part) => {
+    said += part;
+    return true;
+  });
+  expect(await commandHere(["init", "--no-install", folder])).toMatchObject({ code: 0 });
+  spy.mockRestore();
+  expect(said).toBe(`next: cd '${folder}'; bun test; bun run cluster\n`);
+  expect(readFileSync(join(folder, ".gitignore"), "utf8")).toBe("mine\n");
+  const { name, type, scripts, dependencies } = JSON.parse(readFileSync(join(folder, "package.json"), "utf8"));
+  expect([name, type, scripts.eval, scripts.cluster]).toEqual(["my-agent-", "commonjs", "mine", "bunraku cluster"]);
+  expect(dependencies).toEqual({ bunraku: "9.9.9" });
+  const nameless = join(temporaryFolder(), "__");
+  await commandHere(["init", "--no-install", nameless]);
+  expect(JSON.parse(readFileSync(join(nameless, "package.json"), "utf8")).name).toBe("agent");
+  expect(readFileSync(join(nameless, ".gitignore"), "utf8")).toBe("node_modules/\nruns/\n");
+});
+
+test("new-env takes a name of 41 letters, and no longer one", async () => {
+  const folder = temporaryFolder();
+  const made = (letters: number) => commandHere(["new-env", join(folder, `${"a".repeat(letters)}.ts`)]);
+  expect(await made(41)).toMatchObject({ code: 0 });
+  expect((await made(42)).err).toContain("a tag has 2 to 41 letters and digits, this one 42; name another file");
 });
 
 test("init writes nothing beside a package.json that it cannot read", async () => {
