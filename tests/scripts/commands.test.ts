@@ -19,6 +19,10 @@ describe("bun run test", async () => {
       "tests/bad.test.ts": about(
         "test('three', () => expect(1).toBe(2)); test.skip('four (skipped: no fifth)', () => {});",
       ),
+      "tests/timings.json": JSON.stringify({
+        version: 1,
+        files: { "tests/good.test.ts": 1000, "tests/bad.test.ts": 1001, "tests/fallen.test.ts": 5000 },
+      }),
       "tests/fallen.test.ts": "throw new Error('before any test');",
     },
     ["scripts/test.ts"],
@@ -37,6 +41,15 @@ describe("bun run test", async () => {
     expect([one.code, lastLine(one.out)]).toEqual([0, "1 passed, 0 failed, 0 skipped"]);
     const fallen = await command(["test", "fallen"], folder);
     expect([fallen.code, lastLine(fallen.out)]).toEqual([1, "0 passed, 1 failed, 0 skipped"]);
+  });
+
+  test("--quick leaves out files that take more than a second, and takes no name", async () => {
+    const quick = await command(["test", "--quick"], folder);
+    expect(quick.out).toContain(
+      "--quick left out 2 files; `bun run test` runs them all\n2 passed, 0 failed, 0 skipped\n",
+    );
+    const { code, err } = await command(["test", "--quick", "good"], folder);
+    expect([code, err]).toEqual([2, 'error: --quick chooses the files itself; leave out --quick, or "good"\n']);
   });
 
   test("fails if nothing ran", async () => {
@@ -93,6 +106,7 @@ describe("bun run bench", async () => {
     const { out, err } = await bench("all", "--sum.a=4", "--falls.why=broken", "--json");
     expect(JSON.parse(lastLine(out)!).results).toEqual([expect.objectContaining({ sum: 6 })]);
     expect(err).toBe("error: broken\nerror: benchmark falls ended with 1; see above\n");
+    expect((await bench("sum", "sum", "--here")).err).toBe("error: --here takes one NAME, got 2\n");
     const message = "--falls.why=broken is an option of no benchmark that runs; these run: sum";
     expect(await bench("sum", "--falls.why=broken")).toEqual({ code: 2, out: "", err: `error: ${message}\n` });
   });
