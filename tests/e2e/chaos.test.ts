@@ -1,6 +1,6 @@
 /** `bun run chaos`: its result for a run that kept its promises, and for logs that show broken ones. */
 import { afterAll, describe, expect, test } from "bun:test";
-import { mkdirSync } from "node:fs";
+import { appendFileSync, mkdirSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { Store } from "../../actors/metrics-sink/store.ts";
 import type { EpisodeRow } from "../../actors/protocol.ts";
@@ -60,6 +60,7 @@ test.each([
   [["--minutes", "0.4"], "--minutes takes 0.5 or more, got 0.4"],
   [["--run-dir", "tests"], "tests exists; choose another --run-dir"],
   [["--cut-seconds", "4"], "--cut-seconds takes 5 or more, got 4"],
+  [["--only", "everyone"], "--only takes one of "],
 ])("a kill or cut that could not be judged is refused: %p", async (flags, refusal) => {
   const { code, err } = await commandHere(["chaos", ...flags]);
   expect([code, err]).toEqual([2, expect.stringContaining(refusal)]);
@@ -92,10 +93,14 @@ const whole: Trained[] = [1, 2].flatMap((update) =>
 );
 
 /** What `bun run chaos` finds in a log with these rows, of a run whose second learner began at 1000 ms. */
-async function found(trained: readonly Trained[], pids: readonly number[] = []): Promise<object> {
+async function found(
+  trained: readonly Trained[],
+  pids: readonly number[] = [],
+  checkpoint = "u000002",
+): Promise<object> {
   // Weights in shared memory are named by the run: no other test may have a run of that name.
   const folder = temporaryFolder();
-  mkdirSync(join(folder, "checkpoints"));
+  mkdirSync(join(folder, "checkpoints", checkpoint), { recursive: true });
   let now = 0;
   const store = new Store({ path: join(folder, "run.sqlite"), durability: "normal", wallClock: () => now });
   store.startSession({ name: "run", env: "FrozenLake", updates: 2, seed: 1 });
@@ -118,6 +123,7 @@ describe("in a log it finds", () => {
 
   test("an episode that is not there", async () => {
     expect(await found(whole.slice(1))).toEqual({ ...nothing, episodesLost: 1 });
+    expect(await found(whole.slice(0, -1))).toEqual({ ...nothing, episodesLost: 1 });
   });
 
   test("an episode that one learner trained on twice, or that two updates were made from", async () => {
@@ -133,7 +139,19 @@ describe("in a log it finds", () => {
     });
   });
 
-  test("a process that is left", async () => {
+  test("a process that is left, and a checkpoint that was not finished", async () => {
     expect(await found(whole, [process.pid])).toEqual({ ...nothing, orphans: 1 });
+    expect(await found(whole, [], ".u000002")).toEqual({ ...nothing, orphans: 1 });
+  });
+
+  test("the lines after half a line of a supervisor that was killed, and each line once", () => {
+    const path = join(temporaryFolder(), "log.jsonl");
+    const tail = new LogTail(path);
+    tail.read();
+    writeFileSync(path, '{"kind":"one"}\n{"kind":"ha{"kind":"two","text":"é"}\n{"kind":"th');
+    tail.read();
+    appendFileSync(path, 'ree"}\n');
+    tail.read();
+    expect(tail.entries).toEqual([{ kind: "one" }, { kind: "two", text: "é" }, { kind: "three" }]);
   });
 });

@@ -52,6 +52,7 @@ test("the highest success is that of its first update, and costs are those after
   ]);
   // 300 tokens for 25 points.
   expect(out).toMatch(/^tokens .*\n {2}per point +12 +–$/m);
+  expect(rows.get("env actions")).toEqual(["–", "–"]);
   // Neither run measured energy, or has an expert.
   expect(["joules", "expert"].filter((title) => rows.has(title))).toEqual([]);
   const { runs, differences } = JSON.parse(out.trimEnd().split("\n").at(-1)!);

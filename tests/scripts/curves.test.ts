@@ -325,6 +325,14 @@ describe("the file", () => {
     }
   });
 
+  test("may end in .SVG, and metrics may have spaces between them", async () => {
+    const out = join(folder, "LARGE.SVG");
+    const metrics = ["--metrics", "train/entropy, validate/success"];
+    const { code, out: said } = await commandHere(["curves", run, ...metrics, "--out", out]);
+    expect([code, said]).toEqual([0, `drew 2 metrics in ${out}\n`]);
+    expect(readFileSync(out, "utf8")).toStartWith("<svg ");
+  });
+
   test("that cannot be written is an error in one line", async () => {
     const { code, err } = await commandHere(["curves", run, "--out", join(run, "run.sqlite", "x.svg")]);
     expect(code).toBe(1);
