@@ -1,5 +1,6 @@
 /** Success of random, perfect and scripted play on the validation boards. */
 import { bestPossible, evaluateRandom, expertSuccess } from "../../envs/analysis/evaluate.ts";
+import { DataError } from "../../envs/data/rows.ts";
 import { Refused } from "../../envs/outside/json-server.ts";
 import { mean } from "../../model/statistics.ts";
 import type { RunConfig } from "../config/config.ts";
@@ -21,8 +22,8 @@ export interface Baselines {
 /**
  * By env, in the order of the mix.
  *
- * @throws {RunError} if an env's server refuses, because a restarted learner would be refused again. Other errors of the server
- *   may be temporary.
+ * @throws {RunError} if an env's server refuses, or a data file has other rows: a restarted learner would meet the same. Other
+ *   errors of the server may be temporary.
  */
 export async function measureBaselines(config: RunConfig): Promise<ReadonlyMap<string, Baselines>> {
   const { episodes, firstSeed: seed } = config.validate;
@@ -34,7 +35,8 @@ export async function measureBaselines(config: RunConfig): Promise<ReadonlyMap<s
       const random = (await evaluateRandom(tag, boards))?.success ?? null;
       measured.set(name, { random, best: bestPossible(tag, boards), expert: await expertSuccess(tag, boards) });
     } catch (error) {
-      if (error instanceof Refused) throw new RunError(`${name} cannot be played: ${error.message}`, { cause: error });
+      if (error instanceof Refused || error instanceof DataError)
+        throw new RunError(`${name} cannot be played: ${error.message}`, { cause: error });
       throw error;
     }
   }

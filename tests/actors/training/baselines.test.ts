@@ -1,7 +1,13 @@
-import { expect, test } from "bun:test";
+import { afterAll, expect, test } from "bun:test";
+import { writeFileSync } from "node:fs";
+import { join } from "node:path";
 import { composeRunConfig } from "../../../actors/config/compose.ts";
+import { RunError } from "../../../actors/errors.ts";
 import { meanBaselines, measureBaselines } from "../../../actors/training/baselines.ts";
 import { answersWithoutActions, jsonService } from "../../envs/outside/json-service.ts";
+import { removeTemporaryFolders, temporaryFolder } from "../../scripts/temporary.ts";
+
+afterAll(removeTemporaryFolders);
 
 test("baselines play as many actions as the turns of an episode hold", async () => {
   const best = async (turnsMax: number) => {
@@ -14,12 +20,23 @@ test("baselines play as many actions as the turns of an episode hold", async () 
   expect([await best(2), await best(3)]).toEqual([0, 1]);
 });
 
-test("an env without a random player has no random success, and each opened episode is closed", async () => {
+test("an env without a random player has no random success, and its episodes are opened once", async () => {
   await using server = jsonService(answersWithoutActions);
   const env = { tag: "Remote", options: { url: server.url } };
   const values = { env, validate: { episodes: 4 }, warmStart: { enabled: false } };
   const measured = await measureBaselines(composeRunConfig([{ source: "test", values }]));
   expect(meanBaselines(measured)).toEqual({ random: null, best: null, expert: null });
-  const count = (wanted: string) => server.asked.filter(({ path }) => path === wanted).length;
-  expect([count("/open") > 0, count("/close"), count("/step")]).toEqual([true, count("/open"), 0]);
+  const opened = server.asked.filter(({ path }) => path === "/open").map(({ body }) => body as { layoutSeed: number });
+  expect(new Set(opened.map(({ layoutSeed }) => layoutSeed)).size).toBe(opened.length);
+  expect(server.asked.some(({ path }) => path === "/step")).toBe(false);
+});
+
+test("a data file with other columns ends the run: a restarted learner would read the same file", async () => {
+  const file = join(temporaryFolder(), "other.jsonl");
+  writeFileSync(file, '{"question": "1 + 1?", "answer": "2"}\n');
+  const env = { tag: "MetamathQA", options: { dataPath: file } };
+  const config = composeRunConfig([{ source: "test", values: { env, warmStart: { enabled: false } } }]);
+  const error = await measureBaselines(config).catch((error: unknown) => error);
+  expect(error).toBeInstanceOf(RunError);
+  expect(String(error)).toContain(`MetamathQA cannot be played: ${file}, row 1: query: `);
 });
