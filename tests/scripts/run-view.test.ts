@@ -1,6 +1,6 @@
 /** What a run shows. tests/e2e/terminal.test.ts has a real terminal. */
 import { afterAll, expect, test } from "bun:test";
-import { mkdirSync, readFileSync, rmdirSync } from "node:fs";
+import { mkdirSync, readFileSync, rmdirSync, rmSync } from "node:fs";
 import { join } from "node:path";
 import type { SupervisorEvent } from "../../actors/supervisor/supervision.ts";
 import { RunView, type RunViewOptions } from "../../scripts/cli/run-view.ts";
@@ -110,6 +110,10 @@ test("a log that cannot be written is one warning, until it could be written aga
   rmdirSync(log);
   line("learner", "debug", "phase", "three");
   expect(readFileSync(log, "utf8")).toBe('{"level":"debug","kind":"phase","text":"three"}\n');
+  rmSync(log);
+  mkdirSync(log);
+  line("learner", "debug", "phase", "four");
+  expect(said()).toBe(2);
   const other = viewOf({ folder: join(folder, "none") });
   other.view.crashed(new Error("a stone"));
   expect(other.shown()).toContain("warning: lines are missing");

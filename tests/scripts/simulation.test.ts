@@ -144,6 +144,11 @@ describe("found is", () => {
   );
 });
 
+test("no seed is refused", async () => {
+  const { code, err } = await commandHere(["simulate", "--seeds", "0"]);
+  expect([code, err]).toEqual([2, "error: --seeds takes 1 or more, got 0\n"]);
+});
+
 test("seeds beyond the whole numbers of a double are refused, as counting them would not end", async () => {
   const { code, err } = await commandHere(["simulate", "--seed", "9007199254740991", "--seeds", "3"]);
   expect([code, err]).toEqual([2, "error: --seed takes at most 9007199254740989 with 3 seeds, got 9007199254740991\n"]);

@@ -330,6 +330,7 @@ test("more groups than colors have several pictures; a group without finished ru
   const page = readFileSync(join(out, "index.html"), "utf8");
   const pictures = [...page.matchAll(/<svg .*?<\/svg>/gs)].map(([svg]) => svg.match(/v\d \(1 seed\)/g)?.length);
   expect(pictures).toEqual([8, 1]);
+  expect(page).not.toContain("(0 seeds)");
 });
 
 describe("the files of configs/sweeps", async () => {
