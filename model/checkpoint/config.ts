@@ -318,31 +318,22 @@ export function writeModelConfig(model: ModelConfig, longest: number): Record<st
   };
 }
 
+type KeyOf<T> = T extends unknown ? keyof T : never;
+
+/** transformers' keys of a rope scaling. */
+const ROPE_KEYS: Readonly<Record<KeyOf<RopeScaling>, string>> = {
+  kind: "rope_type",
+  factor: "factor",
+  lowFrequencyFactor: "low_freq_factor",
+  highFrequencyFactor: "high_freq_factor",
+  originalLength: "original_max_position_embeddings",
+  betaFast: "beta_fast",
+  betaSlow: "beta_slow",
+  attentionFactor: "attention_factor",
+  truncate: "truncate",
+};
+
 function writeRopeScaling(scaling: RopeScaling | null): Record<string, unknown> {
-  switch (scaling?.kind) {
-    case undefined:
-      return { rope_type: "default" };
-    case "linear":
-      return { rope_type: "linear", factor: scaling.factor };
-    case "llama3":
-      return {
-        rope_type: "llama3",
-        factor: scaling.factor,
-        low_freq_factor: scaling.lowFrequencyFactor,
-        high_freq_factor: scaling.highFrequencyFactor,
-        original_max_position_embeddings: scaling.originalLength,
-      };
-    case "yarn":
-      return {
-        rope_type: "yarn",
-        factor: scaling.factor,
-        original_max_position_embeddings: scaling.originalLength,
-        beta_fast: scaling.betaFast,
-        beta_slow: scaling.betaSlow,
-        attention_factor: scaling.attentionFactor,
-        truncate: scaling.truncate,
-      };
-    default:
-      return scaling satisfies never;
-  }
+  const entries = Object.entries(scaling ?? { kind: "default" });
+  return Object.fromEntries(entries.map(([key, value]) => [ROPE_KEYS[key as keyof typeof ROPE_KEYS], value]));
 }
