@@ -33,33 +33,27 @@ export const isOfAttention = (target: Target): boolean => (ATTENTION_TARGETS as 
 const moduleName = (layer: number, target: Target) =>
   `model.layers.${layer}.${isOfAttention(target) ? "self_attn" : "mlp"}.${target}`;
 
-/** (out, in) of a matrix that can be adapted. */
-function matrixShape(target: Target, model: ModelSizes): readonly [out: number, inner: number] {
+/** (out, in) of each matrix that can be adapted. */
+function matrixShapes(model: ModelSizes): Readonly<Record<Target, readonly [out: number, inner: number]>> {
   const { width, heads, kvHeads, headWidth, hidden } = model;
-  switch (target) {
-    case "q_proj":
-      return [heads * headWidth, width];
-    case "k_proj":
-    case "v_proj":
-      return [kvHeads * headWidth, width];
-    case "o_proj":
-      return [width, heads * headWidth];
-    case "gate_proj":
-    case "up_proj":
-      return [hidden, width];
-    case "down_proj":
-      return [width, hidden];
-    default:
-      return target satisfies never;
-  }
+  return {
+    q_proj: [heads * headWidth, width],
+    k_proj: [kvHeads * headWidth, width],
+    v_proj: [kvHeads * headWidth, width],
+    o_proj: [width, heads * headWidth],
+    gate_proj: [hidden, width],
+    up_proj: [hidden, width],
+    down_proj: [width, hidden],
+  };
 }
 
 /** Names and shapes of all adapters: A (R, in) and B (out, R) of every target. */
 export function adapterShapes(model: ModelSizes, { rank, targets }: Lora): Map<string, readonly number[]> {
   const shapes = new Map<string, readonly number[]>();
+  const matrices = matrixShapes(model);
   for (let layer = 0; layer < model.layers; layer++) {
     for (const target of LORA_TARGETS.filter((target) => targets.includes(target))) {
-      const [out, inner] = matrixShape(target, model);
+      const [out, inner] = matrices[target];
       shapes.set(`${moduleName(layer, target)}.lora_A.weight`, [rank, inner]);
       shapes.set(`${moduleName(layer, target)}.lora_B.weight`, [out, rank]);
     }
