@@ -65,16 +65,7 @@ export function normalizeRewards(given: RewardsAndPenalties, { grouping, method 
 function keys({ rewards, groups, tags }: RewardsAndPenalties, grouping: Normalization["grouping"]): ArrayLike<unknown> {
   checkLength("groups", groups, rewards.length);
   checkLength("tags", tags, rewards.length);
-  switch (grouping) {
-    case "state":
-      return groups;
-    case "inductive":
-      return tags;
-    case "batch":
-      return Array.from(rewards, () => "batch");
-    default:
-      return grouping satisfies never;
-  }
+  return { state: groups, inductive: tags, batch: Array.from(rewards, () => "batch") }[grouping];
 }
 
 function scaleOf(count: number, spread: number, method: Exclude<Normalization["method"], "identity">): number {

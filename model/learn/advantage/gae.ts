@@ -56,10 +56,8 @@ export function gae(rows: Rows, rewards: Float32Array, values: Float32Array, { g
   return { advantages, returns };
 }
 
-export interface BiLevelGae {
-  /** Discount per token within a turn. */
-  readonly gamma: number;
-  readonly lambda: number;
+/** The discount per token is within a turn. */
+export interface BiLevelGae extends Gae {
   /** Discount per turn; RAGEN's high_level_gamma, 0.95. */
   readonly gammaTurn: number;
 }

@@ -63,16 +63,7 @@ export function softReweight(rewards: ArrayLike<number>, groups: ArrayLike<numbe
  */
 export function filterLossScale(scaling: "none" | "linear" | "sqrt", keptShare: number): number {
   if (!(keptShare >= 0 && keptShare <= 1)) throw new RangeError(`a kept share is from 0 to 1, got ${keptShare}`);
-  switch (scaling) {
-    case "none":
-      return 1;
-    case "linear":
-      return keptShare;
-    case "sqrt":
-      return Math.sqrt(keptShare);
-    default:
-      return scaling satisfies never;
-  }
+  return { none: 1, linear: keptShare, sqrt: Math.sqrt(keptShare) }[scaling];
 }
 
 /**
