@@ -24,6 +24,8 @@ const CRATE: Sprite = ["........", ".BBBBBB.", ".BbbbbB.", ".BbBBbB.", ".BbBBbB.
 const STORED: Sprite = CRATE.map((row) => row.replaceAll("B", "D").replaceAll("b", "d"));
 const MAN: Sprite = ["...hh...", "...hh...", ".pppppp.", ".pppppp.", "..pppp..", "..p..p..", "..l..l..", ".ll..ll."];
 
+const PIECES: Readonly<Record<number, Sprite>> = { [PLAYER]: MAN, [BOX]: CRATE, [BOX_ON_TARGET]: STORED };
+
 /** Picture pixels per sprite pixel; a cell is 32 pixels wide. */
 const SCALE = 4;
 
@@ -37,14 +39,6 @@ export function sokobanPicture(board: Board): Picture {
 function layersOf({ fixed, state }: Board, cell: number): Sprite[] {
   if (fixed[cell] === WALL) return [WALLS];
   const ground = fixed[cell] === TARGET ? [FLOOR, MARK] : [FLOOR];
-  switch (state[cell]) {
-    case PLAYER:
-      return [...ground, MAN];
-    case BOX:
-      return [...ground, CRATE];
-    case BOX_ON_TARGET:
-      return [...ground, STORED];
-    default:
-      return ground;
-  }
+  const piece = PIECES[state[cell]!];
+  return piece === undefined ? ground : [...ground, piece];
 }

@@ -69,7 +69,13 @@ export class SudokuGame implements LanguageGame {
     if (this.puzzle.initial[cell] !== 0) return this.#refuse(`Cannot modify initial cell at ${place}`);
     const units = conflicts(this.#grid, this.#config.gridSize, cell, value);
     if (units.length > 0) {
-      const named = units.map((unit) => this.#unitName(unit, row, col)).join(", ");
+      const boxSize = Math.sqrt(this.#config.gridSize);
+      const names: Record<Unit, string> = {
+        row: `row ${row + 1}`,
+        column: `column ${col + 1}`,
+        box: `box (${Math.floor(row / boxSize) + 1},${Math.floor(col / boxSize) + 1})`,
+      };
+      const named = units.map((unit) => names[unit]).join(", ");
       return this.#refuse(`Invalid placement: ${value} conflicts with ${named}${this.#validNumbers(cell, place)}`);
     }
     return this.#accept(cell, value, place);
@@ -101,20 +107,6 @@ export class SudokuGame implements LanguageGame {
     this.#steps++;
     this.#done = success || ((valid || this.#config.refusedEnd) && this.#steps >= this.#config.maxSteps);
     return { reward, done: this.#done, effective: valid, valid, success };
-  }
-
-  #unitName(unit: Unit, row: number, col: number): string {
-    const boxSize = Math.sqrt(this.#config.gridSize);
-    switch (unit) {
-      case "row":
-        return `row ${row + 1}`;
-      case "column":
-        return `column ${col + 1}`;
-      case "box":
-        return `box (${Math.floor(row / boxSize) + 1},${Math.floor(col / boxSize) + 1})`;
-      default:
-        return unit satisfies never;
-    }
   }
 
   /** The next cell to fill and its value: the solution's if it still fits, else the first that fits; null if none does. */

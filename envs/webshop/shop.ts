@@ -179,19 +179,14 @@ export class Visit {
 
   #subTexts(page: SubPage): readonly string[] {
     const { description, bullets, attributes, category, query, productCategory } = this.#product!;
-    switch (page) {
-      case "Description":
-        return [description];
-      case "Features":
-        // WebShop's template puts a space before each bullet, so an empty bullet is an empty field.
-        return bullets.map((bullet) => ` ${bullet}`);
-      case "Reviews":
-        // WebShop loads no reviews.
-        return [];
-      case "Attributes":
-        return [...attributes.map((attribute) => ` ${attribute}`), category, query, productCategory];
-      default:
-        return page satisfies never;
-    }
+    const texts: Record<SubPage, readonly string[]> = {
+      Description: [description],
+      // WebShop's template puts a space before each bullet, so an empty bullet is an empty field.
+      Features: bullets.map((bullet) => ` ${bullet}`),
+      // WebShop loads no reviews.
+      Reviews: [],
+      Attributes: [...attributes.map((attribute) => ` ${attribute}`), category, query, productCategory],
+    };
+    return texts[page];
   }
 }
