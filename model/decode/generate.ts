@@ -64,8 +64,7 @@ interface PendingReply {
   /** Called at the next token, and at the end. */
   readonly watchers: (() => void)[];
   ended: boolean;
-  readonly resolve: (reply: Reply) => void;
-  readonly reject: (error: unknown) => void;
+  readonly done: PromiseWithResolvers<Reply>;
 }
 
 export class Generator {
@@ -129,22 +128,20 @@ export class Generator {
       this.#decoder.truncate(sequence.slot, request.keep);
       sequence.unfed = null;
     }
-    return new Promise<Reply>((resolve, reject) => {
-      const reply: PendingReply = {
-        sequence,
-        request,
-        tokens: [],
-        logProbs: [],
-        choices: [],
-        watchers: [],
-        ended: false,
-        resolve,
-        reject,
-      };
-      sequence.pending = reply;
-      this.#waiting.push(reply);
-      if (!this.#running) void this.#run();
-    }).finally(() => {
+    const reply: PendingReply = {
+      sequence,
+      request,
+      tokens: [],
+      logProbs: [],
+      choices: [],
+      watchers: [],
+      ended: false,
+      done: Promise.withResolvers(),
+    };
+    sequence.pending = reply;
+    this.#waiting.push(reply);
+    if (!this.#running) void this.#run();
+    return reply.done.promise.finally(() => {
       sequence.pending = null;
     });
   }
@@ -280,14 +277,14 @@ export class Generator {
     this.#end(reply);
     sequence.unfed = tokens.at(-1)!;
     const choices = request.tops === undefined ? {} : { choices: reply.choices };
-    reply.resolve({ tokens, logProbs, cut: !stopped, ...choices });
+    reply.done.resolve({ tokens, logProbs, cut: !stopped, ...choices });
   }
 
   #fail(reply: PendingReply, error: unknown): void {
     this.#end(reply);
     // The cache may hold what made the logits not finite.
     this.#decoder.wipe(reply.sequence.slot);
-    reply.reject(error);
+    reply.done.reject(error);
   }
 
   #end(reply: PendingReply): void {
