@@ -4,7 +4,6 @@
  * Bytes in, bytes out: it knows no disk, no network and no model. It reads F32, F16 and BF16 as Float32Array, and writes F32.
  *
  * - It checks lengths, offsets and names before it copies a value.
- * - Every data byte belongs to exactly one tensor: no overlaps, no holes, no tail.
  * - Equal tensors and metadata, given in any order, give equal bytes.
  * - Arrays that it reads have their own memory.
  *

@@ -54,7 +54,6 @@ class Compiled implements CompiledFunction {
   readonly outputs: Readonly<Record<string, Spec>>;
   readonly #session: OrtSession;
   readonly #inputNames: readonly string[];
-  readonly #outputNames: readonly string[];
 
   constructor(name: string, build: TensorFunction, inputs: Readonly<Record<string, Spec>>, options: CompiledOptions) {
     const { graph, outputs } = trace(build, inputs, options.device);
@@ -64,11 +63,10 @@ class Compiled implements CompiledFunction {
     // onnxruntime drops an unused input, and then refuses a value for it.
     const read = new Set(graph.nodes.flatMap((node) => node.inputs));
     this.#inputNames = Object.keys(inputs).filter((key) => read.has(key));
-    this.#outputNames = Object.keys(outputs);
     this.#session = new OrtSession(
       encodeOnnx({ ...graph, inputs: graph.inputs.filter((port) => read.has(port.name)) }),
       this.#inputNames,
-      this.#outputNames.map((key) => `out.${key}`),
+      Object.keys(outputs).map((key) => `out.${key}`),
       options,
     );
   }
@@ -82,7 +80,7 @@ class Compiled implements CompiledFunction {
     checkArrays(`${this.#name}: outputs`, this.outputs, results);
     return this.#session.call(
       this.#inputNames.map((key) => tensorOf(given[key])),
-      this.#outputNames.map((key) => tensorOf(results[key])),
+      Object.keys(this.outputs).map((key) => tensorOf(results[key])),
     );
   }
 

@@ -393,12 +393,7 @@ function hiddenMatrices({ experts }: ModelConfig, { flat, views }: Parameters): 
       const size = values.length / count;
       const columns = shape.at(-1)!;
       const start = (values.byteOffset - flat.byteOffset) / values.BYTES_PER_ELEMENT;
-      return Array.from(
-        { length: count },
-        (_, i): Matrix => ({
-          start: start + i * size,
-          shape: [size / columns, columns],
-        }),
-      );
+      const each = [size / columns, columns] as const;
+      return Array.from({ length: count }, (_, i) => ({ start: start + i * size, shape: each }));
     });
 }

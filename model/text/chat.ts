@@ -6,7 +6,6 @@
  *
  * It knows tokens and text, not envs and not how a reply is sampled.
  *
- * - Append-only: each turn's prompt follows the tokens of the reply before it, and no text is encoded twice.
  * - Exactly one `<|im_end|>` stands between a reply and the next prompt: the policy writes it, or the prompt adds it if the reply
  *   was cut.
  * - A demonstration (`replyTokens`) has the tokens that sampling the same reply would give.
