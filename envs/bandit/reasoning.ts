@@ -21,10 +21,14 @@ const WORDS: readonly (readonly [word: RegExp, claim: keyof Arms, holds: boolean
   [/\b(?:safe|safer|stable|steady|certain|reliable)\b/i, "isRisky", false],
 ];
 
+/** The two names in shown order; none after a pull. */
+export const armsIn = (observation: string): string[] =>
+  /^1\. There are 2 arms, named (.+) and (.+)$/m.exec(observation)?.slice(1) ?? [];
+
 export const banditScorer =
   (arms: Arms): ReasoningScorer =>
   ({ thought, observation, actions }) => {
-    const names = /^1\. There are 2 arms, named (.+) and (.+)$/m.exec(observation)?.slice(1) ?? [];
+    const names = armsIn(observation);
     const claims = clausesOf(thought).flatMap((clause) => {
       if (isSupposed(clause)) return [];
       const denied = isDenied(clause);

@@ -14,7 +14,7 @@ import {
   uniformPlayer,
 } from "../tag.ts";
 import { BanditConfig, BanditGame, isRiskyArm } from "./game.ts";
-import { banditScorer } from "./reasoning.ts";
+import { armsIn, banditScorer } from "./reasoning.ts";
 
 const banditDemonstrator: Demonstrator = {
   reply(game: Game, _actionsLeft: number, skill: Skill, uniform: Uniform): string {
@@ -33,7 +33,8 @@ function parts(config: BanditConfig): Parts {
     // The observation contains the instructions.
     wording: plainWording("", null, false),
     open: (seeds) => new BanditGame(config, seeds),
-    brief,
+    // An observation after a pull is short already.
+    brief: (observation) => armsIn(observation).join(" ") || observation,
     random: uniformPlayer,
     optimal: (game) => expectGame(game, BanditGame).high,
     best: () => 1,
@@ -43,12 +44,6 @@ function parts(config: BanditConfig): Parts {
       isRisky: (name) => isRiskyArm(config, name),
     }),
   };
-}
-
-/** The two names in shown order. An observation after a pull is short already and stays as it is. */
-function brief(observation: string): string {
-  const named = /^1\. There are 2 arms, named (.+) and (.+)$/m.exec(observation);
-  return named === null ? observation : `${named[1]} ${named[2]}`;
 }
 
 /** @param split  the split of RAGEN-2's names for this tag, one pair a board; null: RAGEN-2 has no such tag */
