@@ -81,26 +81,22 @@ export class SearchGame implements OutsideGame {
   }
 
   #answer(action: string): Effect {
-    const done = ++this.#steps >= this.#rules.stepsMax;
+    const { stepsMax, correctReward, incorrectReward, f1Threshold } = this.#rules;
+    const done = ++this.#steps >= stepsMax;
     if (action === "") {
       this.#observation = `${INVALID}\n${ACTIONS}`;
       return { reward: 0, done, effective: false, valid: false, success: false };
     }
     const finish = /^finish\[(.*)\]$/s.exec(action);
     const answer = finish === null ? answerIn(action) : finish[1]!;
-    const { reward, success } = this.#judge(answer);
+    const score = Math.max(
+      ...this.question.answers.map((expected) => answerScore(answer, expected.trim(), f1Threshold)),
+    );
+    const success = score > 0;
+    const reward = success ? correctReward * score : incorrectReward;
     const given = finish === null ? "Your answer (extracted)" : "Your answer";
     this.#observation = `${given}: ${answer}. Reward: ${pythonFixed(reward, 2)}`;
     const extra: Readonly<Record<string, number>> = success ? {} : { premature_stop: 1 };
     return { reward, done: true, effective: true, valid: finish !== null, success, extra };
-  }
-
-  #judge(answer: string): { reward: number; success: boolean } {
-    const { correctReward, incorrectReward, f1Threshold } = this.#rules;
-    const score = Math.max(
-      ...this.question.answers.map((expected) => answerScore(answer, expected.trim(), f1Threshold)),
-    );
-    const reward = score > 0 ? correctReward * score : incorrectReward;
-    return { reward, success: score > 0 };
   }
 }

@@ -54,7 +54,7 @@ interface Group extends GroupScore {
  * @throws {RangeError} if there is no candidate, a list has the wrong length, or the rule's value is out of range.
  */
 export function filterGroups(candidates: Candidates, rule: FilterRule): Filtered {
-  const groups = scoreGroups(candidates, metricOf(rule));
+  const groups = scoreGroups(candidates, "metric" in rule ? rule.metric : "reward_variance");
   const selected = select(groups, rule);
   const kept = hasOnlyTies(groups, rule) ? [] : groups.filter((group) => selected.has(group));
   const average = (of: readonly Group[]) => mean(of.map((group) => group.rewardStd));
@@ -69,10 +69,6 @@ export function filterGroups(candidates: Candidates, rule: FilterRule): Filtered
       keptRewardStd: kept.length > 0 ? average(kept) : null,
     },
   };
-}
-
-function metricOf(rule: FilterRule): FilterMetric {
-  return rule.strategy === "all" || rule.strategy === "top_ratio" ? "reward_variance" : rule.metric;
 }
 
 function scoreGroups(candidates: Candidates, metric: FilterMetric): Group[] {
