@@ -83,7 +83,7 @@ export class MemoryTransport implements Transport {
     const options = this.#options;
     listeners.set(address, {
       token: options.token,
-      accept: (name, wire) => peers.add(new WirePeer(name, wire, peers.handler, options)),
+      accept: (name, wire) => new WirePeer(name, wire, peers.handler, options),
       refused: (detail) => options.report?.({ kind: "refused", peer: address, detail }),
     });
     return {

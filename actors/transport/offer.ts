@@ -6,8 +6,8 @@
  */
 import type { Clock } from "../clock.ts";
 import { describeError } from "../errors.ts";
-import type { Answer, Ask, Tell } from "../protocol.ts";
-import type { Handler, Listener, Peer, Transport } from "./transport.ts";
+import { ListenerPeers } from "./peers.ts";
+import type { Handler, Listener, Transport } from "./transport.ts";
 
 /** Number of samplers that can connect at once without waiting. */
 const SPARE = 4;
@@ -31,18 +31,17 @@ export const offering = (options: OfferOptions): Transport => ({
 
 class OfferedConnections {
   readonly #address: string;
-  readonly #handler: Handler;
   readonly #options: OfferOptions;
   /** Offers made or being made, and not used yet. */
   #spare = 0;
   #failures = 0;
   #closed = false;
   #cancelWait = () => {};
-  readonly #peers = new Set<Peer>();
+  readonly #peers: ListenerPeers;
 
   constructor(address: string, handler: Handler, options: OfferOptions) {
     this.#address = address;
-    this.#handler = handler;
+    this.#peers = new ListenerPeers(handler);
     this.#options = options;
   }
 
@@ -54,11 +53,11 @@ class OfferedConnections {
   close(): void {
     this.#closed = true;
     this.#cancelWait();
-    for (const peer of [...this.#peers]) peer.close("the listener closed");
+    this.#peers.closeAll();
   }
 
   async #offer(): Promise<void> {
-    const handler = this.#handler;
+    const { handler } = this.#peers;
     let used = false;
     const use = () => {
       if (used) return;
@@ -68,20 +67,16 @@ class OfferedConnections {
     };
     try {
       const peer = await this.#options.transport.connect(this.#address, {
-        opened: (opened) => {
-          this.#peers.add(opened);
-          handler.opened?.(opened);
-        },
-        told(from: Peer, message: Tell) {
+        ...handler,
+        told(from, message) {
           use();
           handler.told(from, message);
         },
-        asked(from: Peer, ask: Ask): Answer | Promise<Answer> {
+        asked(from, ask) {
           use();
           return handler.asked(from, ask);
         },
         closed: (from, reason) => {
-          this.#peers.delete(from);
           handler.closed?.(from, reason);
           if (!used) this.#lost();
         },

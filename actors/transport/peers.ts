@@ -1,15 +1,17 @@
 /** The peers of one listener: closing the listener closes them. */
-import type { WirePeer } from "./peer.ts";
 import type { Handler, Peer } from "./transport.ts";
 
 export class ListenerPeers {
   readonly #peers = new Set<Peer>();
-  /** The listener's handler. It also forgets peers that close. */
+  /** The listener's handler. It also lists the open peers. */
   readonly handler: Handler;
 
   constructor(handler: Handler) {
     this.handler = {
-      opened: (peer) => handler.opened?.(peer),
+      opened: (peer) => {
+        this.#peers.add(peer);
+        handler.opened?.(peer);
+      },
       told: (peer, message) => handler.told(peer, message),
       asked: (peer, message) => handler.asked(peer, message),
       closed: (peer, reason) => {
@@ -17,11 +19,6 @@ export class ListenerPeers {
         handler.closed?.(peer, reason);
       },
     };
-  }
-
-  add(peer: WirePeer): WirePeer {
-    this.#peers.add(peer);
-    return peer;
   }
 
   closeAll(): void {

@@ -131,7 +131,7 @@ export class SocketTransport implements Transport {
         drop ? socket.terminate() : socket.close(CLOSED_BY_US, closeReason(reason)),
     };
     const { guest } = socket.data;
-    const peer = peers.add(new WirePeer(socket.remoteAddress, wire, peers.handler, this.#options, guest));
+    const peer = new WirePeer(socket.remoteAddress, wire, peers.handler, this.#options, guest);
     socket.data.peer = peer;
     socket.data.watch = watchPeer(clock, silenceMsMax, peer, socket);
     peer.start();

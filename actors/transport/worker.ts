@@ -147,7 +147,6 @@ export class WorkerTransport implements Transport {
     }
     port.postMessage({ kind: "accepted" } satisfies Parcel);
     const { peer } = this.#open(port, `${address}#${++this.#connections}`, peers.handler, null);
-    peers.add(peer);
     peer.start();
   }
 

@@ -207,7 +207,7 @@ export const simulatedTransport = (network: Network, life: Life): Transport => (
     const peers = new ListenerPeers(handler);
     listening.set(address, {
       life,
-      accept: (name, wire) => peers.add(new WatchedPeer(name, wire, peers.handler, network, life)),
+      accept: (name, wire) => new WatchedPeer(name, wire, peers.handler, network, life),
     });
     const close = () => void listening.delete(address);
     life.onDeath.push(close);

@@ -83,7 +83,7 @@ export class NatsTransport implements Transport {
       }
       const wire = this.#wire(broker, url, [`${id}h`, `${id}g`], () => inbox, false);
       respond({ inbox: broker.inbox });
-      wire.attach(peers.add(new WirePeer(`${url.host}/${chosen}#${id}`, wire, peers.handler, this.#options)));
+      wire.attach(new WirePeer(`${url.host}/${chosen}#${id}`, wire, peers.handler, this.#options));
     });
     return {
       address: `${url.protocol}//${url.host}/${chosen}`,
