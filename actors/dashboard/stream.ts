@@ -57,9 +57,8 @@ export async function streamRun(
     await stream.write(": connected\n\n");
     while (!stream.aborted && !signal.aborted) {
       // Made before reading, so that a commit during the read wakes the next round.
-      const changed = new Promise<void>((resolve) => {
-        wake = resolve;
-      });
+      const changed = Promise.withResolvers<void>();
+      wake = changed.resolve;
       const next = await sendNews(stream, store, sent);
       if (next !== null) {
         sent = next;
@@ -67,7 +66,7 @@ export async function streamRun(
         continue;
       }
       const cancel = clock.after(KEEP_ALIVE_MS, () => void stream.write(": still here\n\n").then(wake));
-      await changed;
+      await changed.promise;
       cancel();
     }
   } finally {

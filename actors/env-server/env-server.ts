@@ -267,14 +267,10 @@ export class EnvServer implements HostHandler {
   }
 
   /** The promise's result, or an error of the env after `answerMsMax`. */
-  #inTime<T>(what: string, promise: Promise<T>): Promise<T> {
+  async #inTime<T>(what: string, promise: Promise<T>): Promise<T> {
     const { clock, answerMsMax } = this.#options;
-    return new Promise((resolve, reject) => {
-      const cancel = clock.after(answerMsMax, () => {
-        reject(new EpisodeError(`${what}: no answer in ${answerMsMax} ms (envServer.answerMsMax)`, "env"));
-      });
-      void promise.then(resolve, reject).finally(cancel);
-    });
+    if (await settlesIn(clock, answerMsMax, promise)) return promise;
+    throw new EpisodeError(`${what}: no answer in ${answerMsMax} ms (envServer.answerMsMax)`, "env");
   }
 
   #drop(key: string): void {

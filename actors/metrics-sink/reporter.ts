@@ -8,7 +8,7 @@
  * - An episode that can never be stored is reported, counted in `lost` and dropped, so that it does not hold up the others. Such an
  *   episode is invalid, is larger than a frame, is refused by the sink, or ends the connection repeatedly.
  */
-import type { Clock } from "../clock.ts";
+import { type Clock, settlesIn } from "../clock.ts";
 import { schemaFaults } from "../errors.ts";
 import { type MetricName, metricValues } from "../metrics/metrics.ts";
 import { plural } from "../number-text.ts";
@@ -105,21 +105,15 @@ export class Reporter implements Handler {
   }
 
   /** Waits until everything is stored or sent. @returns what is left after `withinMs` */
-  async drain(withinMs: number): Promise<{ readonly rows: number; readonly messages: number }> {
+  async drain(withinMs: number): Promise<Reporter["waiting"]> {
     const { clock } = this.#options;
-    const deadline = Promise.withResolvers<void>();
-    let late = false;
-    const cancel = clock.after(withinMs, () => {
-      late = true;
-      deadline.resolve();
-    });
+    const endMs = clock.now() + withinMs;
     this.#flush();
-    while (!late && this.#rows.length + this.#waiting.length > 0) {
-      await Promise.race([this.#storing ?? this.#pause(), deadline.promise]);
+    while (clock.now() < endMs && this.#rows.length + this.#waiting.length > 0) {
+      await settlesIn(clock, endMs - clock.now(), this.#storing ?? this.#pause());
       this.#flush();
     }
-    cancel();
-    return { rows: this.#rows.length, messages: this.#waiting.length };
+    return this.waiting;
   }
 
   opened(): void {

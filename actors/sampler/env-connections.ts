@@ -1,5 +1,5 @@
 /** A sampler's connections to the env servers of the roster. */
-import type { Clock } from "../clock.ts";
+import { type Clock, settlesIn } from "../clock.ts";
 import { EpisodeError } from "../errors.ts";
 import type { Messages } from "../protocol.ts";
 import type { Connection } from "../transport/reconnect.ts";
@@ -62,22 +62,15 @@ export class EnvServerConnections {
   }
 
   #changed(): void {
-    for (const wake of [...this.#waiting]) wake();
+    for (const wake of this.#waiting) wake();
   }
 
-  #change(episode: string): Promise<void> {
-    return new Promise((resolve, reject) => {
-      const { waitMsMax, clock } = this.#options;
-      const cancel = clock.after(waitMsMax, () => {
-        this.#waiting.delete(wake);
-        reject(new EpisodeError(`no env server for ${episode} in ${waitMsMax} ms`, "closed"));
-      });
-      const wake = () => {
-        cancel();
-        this.#waiting.delete(wake);
-        resolve();
-      };
-      this.#waiting.add(wake);
-    });
+  async #change(episode: string): Promise<void> {
+    const { waitMsMax, clock } = this.#options;
+    const { promise, resolve } = Promise.withResolvers<void>();
+    this.#waiting.add(resolve);
+    const isChanged = await settlesIn(clock, waitMsMax, promise);
+    this.#waiting.delete(resolve);
+    if (!isChanged) throw new EpisodeError(`no env server for ${episode} in ${waitMsMax} ms`, "closed");
   }
 }
