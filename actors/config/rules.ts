@@ -121,7 +121,7 @@ function* modelRules({ model, warmStart, engine }: RunConfig): Generator<Fault> 
     const text = "adapters need a pretrained model; set model.path, or set the rank to 0";
     yield { path: "model.lora.rank", text };
   }
-  if (width % heads !== 0 || (width / heads) % 2 !== 0) {
+  if ((width / heads) % 2 !== 0) {
     const text = `${heads} heads do not divide a width of ${width} into parts of even size, which rotary positions need; change one of them`;
     yield { path: "model.heads", text };
   }

@@ -35,6 +35,7 @@ describe("an algorithm's name", () => {
         loss: "reinforce",
         aggregation: "seq-mean-token-sum-norm",
         filter: { strategy: "all" },
+        entropyCoefficient: 0,
       },
     ],
     ["reinforce++", { estimator: "reinforce++", loss: "ppo" }],
@@ -57,8 +58,11 @@ describe("an algorithm's name", () => {
         kl: { coefficient: 0 },
       },
     ],
-    ["kl-cov", { estimator: "grpo", loss: "ppo", covariance: { treatment: "kl" } }],
-    ["clip-cov", { estimator: "grpo", loss: "ppo", covariance: { treatment: "clip" } }],
+    [
+      "kl-cov",
+      { estimator: "grpo", loss: "ppo", clipLow: 1, clipHigh: 1e9, dualClip: null, covariance: { treatment: "kl" } },
+    ],
+    ["clip-cov", { estimator: "grpo", loss: "ppo", clipLow: 0.2, clipHigh: 0.2, covariance: { treatment: "clip" } }],
     ["gspo", { estimator: "grpo", loss: "gspo", clipLow: 3e-4, clipHigh: 4e-4, aggregation: "seq-mean-token-mean" }],
     ["cispo", { estimator: "grpo", loss: "cispo", clipLow: 1, aggregation: "token-mean" }],
   ];

@@ -1,6 +1,9 @@
 /** Settings that other settings choose. */
 import { expect, test } from "bun:test";
 import { composeRunConfig } from "../../../actors/config/compose.ts";
+import { describeConfig, SECRETS, withoutSecrets } from "../../../actors/config/config.ts";
+import { oneValue } from "../../../actors/config/layers.ts";
+import { composeWithEnvFile } from "../../../actors/config/preset-files.ts";
 
 const layoutOf = (...prompts: object[]) =>
   composeRunConfig(prompts.map((prompt, i) => ({ source: `layer ${i}`, values: { prompt } }))).prompt.layout;
@@ -36,4 +39,39 @@ test("an update and a validation have at most a million episodes", () => {
   expect(() => composed({ validate: { groupSize: 2 ** 32 } })).toThrow(
     "validate.groupSize: times validate.episodes makes 1099511627776 episodes; at most 1000000 are allowed; lower one of them",
   );
+});
+
+test("no token is stored, shown, or repeated in an error", () => {
+  const paths = ["metrics.token", "transport.token", "join.token", "join.samplerToken", "join.envServerToken"];
+  expect([...SECRETS]).toEqual(paths);
+  const layers = paths.map((path, i) => oneValue("flag", path, `secret-that-is-long-${i}`));
+  const config = composeRunConfig(layers);
+  expect(JSON.stringify(withoutSecrets(config))).not.toContain("secret-that");
+  expect(describeConfig(config)).not.toContain("secret-that");
+  for (const path of paths) {
+    expect(describeConfig(config)).toContain(`${path} = "(hidden)"`);
+    expect(() => composeRunConfig([oneValue("flag", path, "short")])).toThrow(`${path}: Too small`);
+    expect(() => composeRunConfig([oneValue("flag", path, "short")])).not.toThrow('"short"');
+  }
+});
+
+test("a missing key of a mixed env is named, and a layer may not set the digests of modules", () => {
+  const composed = (env: Record<string, unknown>) => () => composeRunConfig([{ source: "file", values: { env } }]);
+  expect(composed({ mix: [{}] })).toThrow(
+    /^file: env\.mix\.0\.tag: Invalid input: expected string, received undefined$/,
+  );
+  expect(composed({ modules: {} })).toThrow(
+    "file: env.modules: commands fill it in; name the module in bunraku.config",
+  );
+});
+
+test("a chosen env has the budgets of its own file, unless the layer that chose it or a higher one sets others", () => {
+  const budgets = (...envs: Record<string, unknown>[]) => {
+    const { env } = composeWithEnvFile(envs.map((values, i) => ({ source: `layer ${i}`, values: { env: values } })));
+    return [env.turnsMax, env.actionsMax, env.actionsPerTurnMax];
+  };
+  const preset = { turnsMax: 7, actionsMax: 21, actionsPerTurnMax: 3 };
+  expect(budgets(preset, { tag: "Bandit" })).toEqual([1, 1, 1]);
+  expect(budgets({ tag: "Bandit" }, preset)).toEqual([7, 21, 3]);
+  expect(budgets({ ...preset, tag: "Bandit" })).toEqual([7, 21, 3]);
 });

@@ -1,7 +1,13 @@
 /** Layers of files, and what a higher layer does to the lists of a lower one. */
-import { describe, expect, test } from "bun:test";
+import { afterEach, describe, expect, test } from "bun:test";
+import { writeFileSync } from "node:fs";
+import { join } from "node:path";
 import { ConfigError } from "../../../actors/config/error.ts";
+import { readLayer } from "../../../actors/config/layer-file.ts";
 import { merge, oneValue, parseLayer } from "../../../actors/config/layers.ts";
+import { removeTemporaryFolders, temporaryFolder } from "../../scripts/temporary.ts";
+
+afterEach(removeTemporaryFolders);
 
 const lower = { source: "file", values: { stages: [{ steps: 1 }, { steps: 2 }] } };
 
@@ -45,4 +51,14 @@ describe("a file", () => {
   test("may have such a line in a text", () => {
     expect(parseLayer("a: |\n  ---\n  b\n", "mine.yaml").values).toEqual({ a: "---\nb\n" });
   });
+});
+
+test("a pipe is read to its end, which comes in several pieces", () => {
+  const folder = temporaryFolder();
+  const [file, pipe] = [join(folder, "mine.yaml"), join(folder, "pipe")];
+  // More than a pipe holds.
+  writeFileSync(file, `seed: 7\n# ${"x".repeat(200_000)}\nactors: workers\n`);
+  Bun.spawnSync(["mkfifo", pipe]);
+  Bun.spawn(["sh", "-c", 'cat "$0" > "$1"', file, pipe]);
+  expect(readLayer(pipe).values).toEqual({ seed: 7, actors: "workers" });
 });

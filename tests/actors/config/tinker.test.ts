@@ -23,6 +23,10 @@ test("the engine's name sets adapters and the server's loss; layers above it win
   expect(compose(small, { model: { lora: { rank: 8 } } }).model.lora.rank).toBe(8);
 });
 
+test("a preset may leave the model to its user", () => {
+  expect(compose(small, { model: { path: null, pretrainedOnly: true } }).engine.name).toBe("tinker");
+});
+
 test("a warm start of the server's model is allowed", () => {
   expect(compose(small, { warmStart: { enabled: true } }).warmStart.enabled).toBe(true);
 });
@@ -60,6 +64,8 @@ test.each([
     { learner: { algorithm: "kl-cov" } },
     "learner.covariance.treatment: the server's losses have no term for the log-ratio; set it to none or clip",
   ],
+  [{ health: { ladder: ["kl-cov"] } }, "learner.covariance.treatment: the server's losses have no term"],
+  [{ health: { ladder: ["raise-kl"] } }, "learner.kl.place: the server's losses have no KL term"],
   [
     { learner: { observationLoss: 0.1 } },
     "learner.observationLoss: the server's losses have no term for the env's tokens",
