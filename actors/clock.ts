@@ -15,6 +15,10 @@ export function settlesIn(clock: Clock, msMax: number, work: Promise<unknown>): 
   return promise.finally(cancel);
 }
 
+/** Resolves after `delayMs`. */
+export const pause = (clock: Clock, delayMs: number): Promise<void> =>
+  new Promise((resolve) => void clock.after(delayMs, resolve));
+
 /** 24.8 days. `setTimeout` runs a longer delay at once. */
 const TIMER_MS_MAX = 2 ** 31 - 1;
 

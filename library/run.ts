@@ -7,7 +7,7 @@
 import { existsSync, readFileSync } from "node:fs";
 import { basename, join, resolve } from "node:path";
 import { checkpointsIn } from "../actors/checkpoint/checkpoint.ts";
-import { realClock } from "../actors/clock.ts";
+import { pause, realClock } from "../actors/clock.ts";
 import type { RunConfig } from "../actors/config/config.ts";
 import type { MetricName } from "../actors/metrics/metrics.ts";
 import type { Cursor } from "../actors/metrics-sink/records.ts";
@@ -186,7 +186,7 @@ export class Run {
         await this.ended;
         throw new Error(`the run in ${this.folder} ended before its first checkpoint`);
       }
-      await pause();
+      await pause(realClock, POLL_MS);
     }
   }
 
@@ -216,7 +216,7 @@ export class Run {
         since = page.since;
         if (!isEmpty) continue;
         if (isOver) break;
-        await pause();
+        await pause(realClock, POLL_MS);
       }
       await this.ended;
     } finally {
@@ -315,5 +315,3 @@ function fromRecord<T>(folder: string, read: (store: Store) => T): T | null {
   using store = recordIn(folder);
   return store && read(store);
 }
-
-const pause = () => new Promise<void>((resume) => realClock.after(POLL_MS, resume));

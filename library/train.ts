@@ -1,5 +1,5 @@
 /** `train`: a run inside a program, from settings as in a YAML file. */
-import { realClock } from "../actors/clock.ts";
+import { pause, realClock } from "../actors/clock.ts";
 import type { RunConfig } from "../actors/config/config.ts";
 import { ConfigError } from "../actors/config/error.ts";
 import { type Layer, oneValue, type Tree } from "../actors/config/layers.ts";
@@ -59,7 +59,7 @@ export async function train(settings: Settings, options: TrainOptions = {}): Pro
   };
   run.ended.then(over, over);
   if (signal?.aborted) stop();
-  while (run.pageUrl === null && !isOver) await new Promise<void>((resume) => realClock.after(POLL_MS, resume));
+  while (run.pageUrl === null && !isOver) await pause(realClock, POLL_MS);
   if (run.pageUrl === null) await run.ended;
   return run;
 }

@@ -4,7 +4,7 @@
  * - After a read, the process has as much time for its other work as the read took.
  * - At most `READS_WAITING_MAX` reads wait; the next is refused at once.
  */
-import type { Clock } from "../clock.ts";
+import { type Clock, pause } from "../clock.ts";
 
 export const READS_WAITING_MAX = 16;
 
@@ -23,7 +23,7 @@ export class ReadQueue {
     if (this.#waiting >= READS_WAITING_MAX) return null;
     this.#waiting++;
     let tookMs = 0;
-    const pause = () => new Promise<void>((resolve) => void this.#clock.after(tookMs, resolve));
+    const rest = () => pause(this.#clock, tookMs);
     const answer = this.#free.then(() => {
       this.#waiting--;
       const start = this.#clock.now();
@@ -33,7 +33,7 @@ export class ReadQueue {
         tookMs = this.#clock.now() - start;
       }
     });
-    this.#free = answer.then(pause, pause);
+    this.#free = answer.then(rest, rest);
     return answer;
   }
 }

@@ -8,7 +8,7 @@
  * - An episode that can never be stored is reported, counted in `lost` and dropped, so that it does not hold up the others. Such an
  *   episode is invalid, is larger than a frame, is refused by the sink, or ends the connection repeatedly.
  */
-import { type Clock, settlesIn } from "../clock.ts";
+import { type Clock, pause, settlesIn } from "../clock.ts";
 import { schemaFaults } from "../errors.ts";
 import { type MetricName, metricValues } from "../metrics/metrics.ts";
 import { plural } from "../number-text.ts";
@@ -106,11 +106,11 @@ export class Reporter implements Handler {
 
   /** Waits until everything is stored or sent. @returns what is left after `withinMs` */
   async drain(withinMs: number): Promise<Reporter["waiting"]> {
-    const { clock } = this.#options;
+    const { clock, retryMs } = this.#options;
     const endMs = clock.now() + withinMs;
     this.#flush();
     while (clock.now() < endMs && this.#rows.length + this.#waiting.length > 0) {
-      await settlesIn(clock, endMs - clock.now(), this.#storing ?? this.#pause());
+      await settlesIn(clock, endMs - clock.now(), this.#storing ?? pause(clock, retryMs));
       this.#flush();
     }
     return this.waiting;
@@ -152,7 +152,7 @@ export class Reporter implements Handler {
   }
 
   async #store(): Promise<void> {
-    const { sink, askDeadlineMs } = this.#options;
+    const { sink, askDeadlineMs, clock, retryMs } = this.#options;
     let rowsMax = ROWS_AT_ONCE;
     let cuts = 0;
     while (this.#rows.length > 0) {
@@ -177,7 +177,7 @@ export class Reporter implements Handler {
       }
       if (fault !== null) continue;
       this.#noteAnswer(answer);
-      await this.#pause();
+      await pause(clock, retryMs);
     }
     this.#storing = null;
   }
@@ -219,10 +219,6 @@ export class Reporter implements Handler {
       this.#waits = false;
     }
     if (refused || answer?.type === "episodes.stored") this.#refused = refused;
-  }
-
-  #pause(): Promise<void> {
-    return new Promise((resolve) => void this.#options.clock.after(this.#options.retryMs, resolve));
   }
 }
 

@@ -10,7 +10,7 @@ import { hostname } from "node:os";
 import { z } from "zod";
 import type { ActorKind } from "../actor.ts";
 import { parsedJson } from "../checkpoint/json.ts";
-import { realClock } from "../clock.ts";
+import { pause, realClock } from "../clock.ts";
 import { RunConfig } from "../config/config.ts";
 import { messageOf, schemaFaults } from "../errors.ts";
 import { makeLog } from "../log.ts";
@@ -163,7 +163,7 @@ async function joinSettings(
       if (error instanceof FinalJoinError || realClock.now() - startedAtMs >= patienceMs) throw new Error(text);
       if (attempt === 1) say("warning", `${text}; trying for ${Math.round(patienceMs / 1000)} s`);
     }
-    await new Promise<void>((resume) => realClock.after(RETRY_MS, resume));
+    await pause(realClock, RETRY_MS);
   }
 }
 

@@ -11,7 +11,7 @@
  */
 import { z } from "zod";
 import { parsedJson } from "../checkpoint/json.ts";
-import type { Clock } from "../clock.ts";
+import { type Clock, pause } from "../clock.ts";
 import type { RunConfig } from "../config/config.ts";
 import { RunError } from "../errors.ts";
 import { noProxyHere } from "../transport/address.ts";
@@ -136,7 +136,7 @@ export class ModelServer {
       if (clock.now() + waitMs >= deadline)
         throw new ServerError(`${where}; no result in ${deadlineMs / 1000} s (engine.deadlineMs)`);
       if (tries === 1 && kind !== "pending") warn(`${where}; trying again`);
-      await new Promise<void>((go) => clock.after(waitMs, go));
+      await pause(clock, waitMs);
     }
   }
 

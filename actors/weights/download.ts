@@ -1,5 +1,5 @@
 /** Downloads a version from a URL of the run and hashes it on the way. After a broken connection the download continues where it broke. */
-import { type Clock, realClock } from "../clock.ts";
+import { type Clock, pause, realClock } from "../clock.ts";
 import { describeError } from "../errors.ts";
 import { noProxyHere } from "../transport/address.ts";
 import type { ClientTls } from "../transport/tls.ts";
@@ -67,7 +67,7 @@ export async function download(
           cause: error,
         });
       }
-      await new Promise<void>((resume) => how.clock.after(failures * how.pauseMs, resume));
+      await pause(how.clock, failures * how.pauseMs);
     }
   }
   return { bytes, digest: hasher.digest("hex") };

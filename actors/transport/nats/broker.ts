@@ -30,7 +30,7 @@ import {
   nanos,
   type TlsOptions,
 } from "@nats-io/transport-node";
-import { settlesIn } from "../../clock.ts";
+import { pause, settlesIn } from "../../clock.ts";
 import { describeError } from "../../errors.ts";
 import type { SocketOptions } from "../socket-wire.ts";
 import type { Stored } from "./wire.ts";
@@ -178,7 +178,7 @@ export class Broker {
           const detail = `${WORK} takes no finished episode: ${refusal}; it waits here and is sent again. See that the stream and the broker's disk have room.`;
           this.#report("refused", detail);
         }
-        await this.#wait(Math.min(RETRY_MS.max, RETRY_MS.first * 2 ** failures));
+        await pause(this.#options.clock, Math.min(RETRY_MS.max, RETRY_MS.first * 2 ** failures));
       }
     });
     this.#storing.set(to, stored);
@@ -197,10 +197,6 @@ export class Broker {
     } catch (error) {
       return describeError(error);
     }
-  }
-
-  #wait(ms: number): Promise<void> {
-    return new Promise((resolve) => void this.#options.clock.after(ms, resolve));
   }
 
   async close(): Promise<void> {
