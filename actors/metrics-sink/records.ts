@@ -1,5 +1,7 @@
 /** Types of what the store holds, and of its queries. */
-import type { ActorView, EpisodeRow, Messages, Outcome, StopReason, Ticket } from "../protocol.ts";
+import type { z } from "zod";
+import type { EpisodesQuery, EventsQuery } from "../dashboard/queries.ts";
+import type { ActorView, EpisodeRow, Messages } from "../protocol.ts";
 
 export interface Point {
   readonly name: string;
@@ -11,18 +13,8 @@ export interface StoredPoint extends Point {
   readonly id: number;
   readonly atMs: number;
 }
-export type EventLevel = Messages["event"]["level"];
-export interface EventFilter {
-  readonly kind?: string | undefined;
-  /** This level and worse. */
-  readonly level?: EventLevel | undefined;
-}
-export interface RunEvent {
-  readonly actor: string;
-  readonly level: EventLevel;
-  readonly kind: string;
-  readonly text: string;
-}
+export type EventFilter = Pick<z.output<typeof EventsQuery>, "kind" | "level">;
+export type RunEvent = Omit<Messages["event"], "type">;
 export interface WriteBatch {
   readonly points: readonly Point[];
   readonly events: readonly RunEvent[];
@@ -57,22 +49,7 @@ export interface Cursor {
   readonly events: number;
   readonly episodes: number;
 }
-export interface EpisodeFilter {
-  readonly env?: string | undefined;
-  readonly purpose?: Ticket["purpose"] | undefined;
-  readonly status?: Outcome["status"] | undefined;
-  readonly stop?: StopReason | undefined;
-  readonly success?: boolean | undefined;
-  /** An env error, or aborted. */
-  readonly failed?: boolean | undefined;
-  readonly layoutSeed?: number | undefined;
-  readonly version?: number | undefined;
-  /** Consecutive words of a reply or of a failure's reason; the last may be a prefix. */
-  readonly text?: string | undefined;
-  readonly update?: number | undefined;
-  readonly rewardMin?: number | undefined;
-  readonly rewardMax?: number | undefined;
-}
+export type EpisodeFilter = Omit<z.output<typeof EpisodesQuery>, "before" | "limit">;
 /** Newest first: at most `limit` rows with ids below `before` and above `since`. */
 export interface Page {
   readonly before?: number | undefined;
