@@ -60,7 +60,9 @@ export async function saveCheckpoint(folder: string, checkpoint: Checkpoint, dis
       () => "",
       () => `; ${pending} could not be removed`,
     );
-    throw new CheckpointError(`cannot save ${join(folder, base)}, ${byteCount} bytes: ${reason(error)}${left}`, error);
+    throw new CheckpointError(`cannot save ${join(folder, base)}, ${byteCount} bytes: ${reason(error)}${left}`, {
+      cause: error,
+    });
   }
 }
 
@@ -71,7 +73,7 @@ export async function loadCheckpoint(path: string, disk: Disk = realDisk): Promi
   try {
     return decodeCheckpoint(await readVerified(path, disk));
   } catch (error) {
-    throw new CheckpointError(`cannot load checkpoint ${path}: ${reason(error)}`, error);
+    throw new CheckpointError(`cannot load checkpoint ${path}: ${reason(error)}`, { cause: error });
   }
 }
 
@@ -126,13 +128,12 @@ export async function rollBackTo(folder: string, update: number, disk: Disk = re
   const names = await disk.list(folder);
   const all = newestFirst(names);
   const target = all.find((one) => one.update === update);
-  if (target === undefined)
-    throw new CheckpointError(`${folder} has no checkpoint of update ${update} to go back to`, null);
+  if (target === undefined) throw new CheckpointError(`${folder} has no checkpoint of update ${update} to go back to`);
   const path = join(folder, target.name);
   try {
     await readVerified(path, disk);
   } catch (error) {
-    throw new CheckpointError(`cannot go back to ${path}: ${reason(error)}`, error);
+    throw new CheckpointError(`cannot go back to ${path}: ${reason(error)}`, { cause: error });
   }
   const rounds = names.map((name) => Number(/^given-up-(\d+)-/.exec(name)?.[1] ?? 0));
   const round = Math.max(0, ...rounds) + 1;
@@ -142,7 +143,7 @@ export async function rollBackTo(folder: string, update: number, disk: Disk = re
     }
     await disk.syncFolder(folder);
   } catch (error) {
-    throw new CheckpointError(`cannot set aside the checkpoints after ${path}: ${reason(error)}`, error);
+    throw new CheckpointError(`cannot set aside the checkpoints after ${path}: ${reason(error)}`, { cause: error });
   }
   return path;
 }
@@ -193,8 +194,4 @@ function reason(error: unknown): string {
 /** A checkpoint that cannot be saved or loaded. */
 export class CheckpointError extends Error {
   override readonly name = "CheckpointError";
-
-  constructor(message: string, cause: unknown) {
-    super(message, { cause });
-  }
 }

@@ -378,7 +378,7 @@ describe("a run that is stopped", () => {
 });
 
 describe("a checkpoint that cannot be written", () => {
-  const full = new CheckpointError("cannot save u000003: the disk is full", null);
+  const full = new CheckpointError("cannot save u000003: the disk is full");
 
   test("on the way is a warning, and training continues", async () => {
     const stage = new Stage();
