@@ -242,7 +242,7 @@ export class Gate {
       ping: () => void socket.sendBinary(PING),
       silent: () => socket.terminate(),
     });
-    socket.data.withdraw = this.#offers.add(name, { use: (relay) => this.#use(socket, relay) });
+    socket.data.withdraw = this.#offers.add(name, (relay) => this.#use(socket, relay));
   }
 
   #dial(address: string, relay: Relay, guest: string): void {

@@ -7,10 +7,8 @@
 import type { Clock } from "../clock.ts";
 import type { Relay } from "./relay.ts";
 
-export interface Offer {
-  /** Makes the offered connection the other end of the relay. */
-  use(relay: Relay): void;
-}
+/** Makes the offered connection the other end of the relay. */
+export type Offer = (relay: Relay) => void;
 
 interface Waiting {
   readonly relay: Relay;
@@ -40,7 +38,7 @@ export class Offers {
       queue.waiting.delete(first);
       first.cancel();
       if (first.relay.closed) continue;
-      offer.use(first.relay);
+      offer(first.relay);
       this.#tidy(name, queue);
       return () => {};
     }
@@ -57,7 +55,7 @@ export class Offers {
     const [offer] = queue.offers;
     if (offer !== undefined) {
       queue.offers.delete(offer);
-      offer.use(relay);
+      offer(relay);
       this.#tidy(name, queue);
       return;
     }

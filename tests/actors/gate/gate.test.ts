@@ -374,7 +374,7 @@ test("an offer is used once, by the sampler that waited longest, and not by one 
   for (const one of [gone, first, second]) offers.take("far", one);
   gone.close("left");
   const used: Relay[] = [];
-  const offer = () => offers.add("far", { use: (one) => void used.push(one) });
+  const offer = () => offers.add("far", (one) => void used.push(one));
   offer();
   offer();
   const withdraw = offer();
