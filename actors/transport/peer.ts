@@ -260,8 +260,7 @@ export class WirePeer implements Peer {
   }
 
   #finish(reason: string): void {
-    for (const id of [...this.#asks.keys()]) {
-      const type = this.#asks.get(id)?.type ?? "";
+    for (const [id, { type }] of this.#asks) {
       const detail = `${this.name} closed before it answered ${type}: ${reason}`;
       this.#settle(id, { type: "failed", code: "closed", detail });
     }

@@ -6,6 +6,7 @@
  * - No inline script and no inline style: the content security policy forbids both.
  */
 import type { Child } from "hono/jsx";
+import { whole } from "../../number-text.ts";
 import type { Overview } from "../answers.ts";
 import { PageHead } from "./page-head.tsx";
 
@@ -53,9 +54,7 @@ const Head = ({ view }: PageProps) => (
       </div>
       <div>
         <dt>Tokens/s</dt>
-        <dd id="speed-now">
-          {view.tokensPerSecond === null ? "–" : Math.round(view.tokensPerSecond).toLocaleString("en")}
-        </dd>
+        <dd id="speed-now">{view.tokensPerSecond === null ? "–" : whole(view.tokensPerSecond)}</dd>
       </div>
       <div>
         <dt>Elapsed</dt>
