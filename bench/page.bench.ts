@@ -8,6 +8,9 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import type { Page } from "playwright-core";
 import { realClock } from "../actors/clock.ts";
+import type { ApiContext } from "../actors/dashboard/api.ts";
+import { Ratings } from "../actors/dashboard/ratings.ts";
+import { NearbyRuns } from "../actors/dashboard/runs.ts";
 import { serveDashboard } from "../actors/dashboard/serve.ts";
 import type { MetricName } from "../actors/metrics/metrics.ts";
 import { Store } from "../actors/metrics-sink/store.ts";
@@ -67,7 +70,15 @@ export async function run(options: Readonly<Record<string, string>>) {
   const { episodes } = numbersOf("page", { episodes: EPISODES }, options, []);
   const folder = mkdtempSync(join(tmpdir(), "bunraku-page-bench-"));
   const store = new Store({ path: join(folder, "run.sqlite"), durability: "normal", wallClock: Date.now });
-  const server = await serveDashboard({ store, host: "127.0.0.1", port: 0, token: null, clock: realClock });
+  const shown: ApiContext = {
+    store,
+    setup: () => ({ starts: [], settings: [] }),
+    play: { compat: "strict", envs: [] },
+    dialogue: null,
+    nearby: new NearbyRuns(folder, null),
+    ratings: new Ratings(join(folder, "ratings.jsonl")),
+  };
+  const server = await serveDashboard({ shown, host: "127.0.0.1", port: 0, token: null, clock: realClock });
   try {
     const started = performance.now();
     fill(store, episodes);

@@ -19,16 +19,16 @@ import { cursorText } from "./stream.ts";
 
 export interface ApiContext {
   readonly store: Store;
-  /** Reads how this run was started, and its config; null if unknown. @throws {Error} if the file cannot be read */
-  readonly setup: (() => answers.SetupAnswer) | null;
-  /** How this run plays episodes; null if unknown. */
-  readonly play: answers.PlayAnswer | null;
+  /** Reads how this run was started, and its config. @throws {Error} if the file cannot be read */
+  readonly setup: () => answers.SetupAnswer;
+  /** How this run plays episodes. */
+  readonly play: answers.PlayAnswer;
   /** Tokenizer and chat template of this run's policy; null if unknown. */
   readonly dialogue: Dialogue | null;
-  /** Runs to compare with; null if there are none. */
-  readonly nearby: NearbyRuns | null;
-  /** People's ratings; null if there is no folder for them. */
-  readonly ratings: Ratings | null;
+  /** Runs to compare with. */
+  readonly nearby: NearbyRuns;
+  /** People's ratings. */
+  readonly ratings: Ratings;
 }
 
 /** The request is valid, but there is no answer. */
@@ -152,34 +152,28 @@ export const API: readonly ApiRoute[] = [
     summary: "Settings of the envs and rules of play, for replaying an episode",
     query: NoQuery,
     answer: answers.PlayAnswer,
-    read({ play }) {
-      if (play === null) throw new NoAnswer(404, "the env settings of this run are unknown");
-      return play;
-    },
+    read: ({ play }) => play,
   }),
   route({
     path: "/api/setup",
     summary: "The run's config, and the command, commit and versions of each start",
     query: NoQuery,
     answer: answers.SetupAnswer,
-    read({ setup }) {
-      if (setup === null) throw new NoAnswer(404, "the config of this run is unknown");
-      return setup();
-    },
+    read: ({ setup }) => setup(),
   }),
   route({
     path: "/api/ratings",
     summary: "People's ratings of episodes and turns; a POST adds one",
     query: NoQuery,
     answer: answers.RatingsAnswer,
-    read: ({ ratings }) => ({ ratings: ratings?.list() ?? [] }),
+    read: ({ ratings }) => ({ ratings: ratings.list() }),
   }),
   route({
     path: "/api/runs",
     summary: "Other runs in the same parent folder",
     query: NoQuery,
     answer: answers.RunsAnswer,
-    read: ({ nearby }) => nearby?.list() ?? { settings: null, runs: [], unreadable: [] },
+    read: ({ nearby }) => nearby.list(),
   }),
   route({
     path: "/api/runs/{name}/metrics",
@@ -187,7 +181,7 @@ export const API: readonly ApiRoute[] = [
     query: OtherMetricsQuery,
     answer: answers.OtherMetricsAnswer,
     read({ nearby }, { names, points }, name) {
-      const series = nearby?.series(name, names) ?? null;
+      const series = nearby.series(name, names);
       if (series === null) throw new NoAnswer(404, `no run ${name} in the same parent folder; /api/runs lists them`);
       return { series: series.map((one) => thinned(one, points)) };
     },

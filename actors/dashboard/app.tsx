@@ -12,7 +12,6 @@
 import { type Context, Hono } from "hono";
 import { html } from "hono/html";
 import type { Clock } from "../clock.ts";
-import type { Store } from "../metrics-sink/store.ts";
 import { guard, sameSiteOnly, validHostOnly } from "./access.ts";
 import type { ApiContext } from "./api.ts";
 import type { Assets } from "./assets.ts";
@@ -23,6 +22,7 @@ import { RunsPage } from "./pages/runs.tsx";
 import { RATINGS_PATH } from "./rate.ts";
 import { ReadQueue } from "./read-queue.ts";
 import { busy, runRoutes } from "./run-routes.tsx";
+import type { NearbyRuns } from "./runs.ts";
 
 const HEADERS = {
   "Content-Security-Policy":
@@ -33,9 +33,9 @@ const HEADERS = {
   "Cross-Origin-Resource-Policy": "same-origin",
 };
 
-export interface DashboardOptions extends Omit<ApiContext, "store"> {
-  /** Store of the run that the page is about; null: the page lists the runs of a folder. */
-  readonly store: Store | null;
+export interface DashboardOptions {
+  /** The run that the page is about; or the runs of a folder, which the page lists. */
+  readonly shown: ApiContext | { readonly store: null; readonly nearby: NearbyRuns };
   readonly clock: Clock;
   /** null: everyone who reaches a loopback address may read. */
   readonly token: string | null;
@@ -44,8 +44,8 @@ export interface DashboardOptions extends Omit<ApiContext, "store"> {
   readonly signal: AbortSignal;
 }
 
-export function dashboardApp({ store, clock, token, assets, signal, ...context }: DashboardOptions): Hono {
-  const { nearby } = context;
+export function dashboardApp({ shown, clock, token, assets, signal }: DashboardOptions): Hono {
+  const { store, nearby } = shown;
   const app = new Hono();
   const reads = new ReadQueue(clock);
   const others = new OtherRuns(nearby, { clock, reads, signal });
@@ -77,10 +77,8 @@ export function dashboardApp({ store, clock, token, assets, signal, ...context }
     return c.req.header("If-None-Match") === asset.etag ? c.body(null, 304, headers) : c.body(asset.text, 200, headers);
   });
   const listRuns = async (c: Context) => {
-    const list = reads.run(() => nearby?.list() ?? { settings: null, runs: [], unreadable: [] });
-    return list === null
-      ? busy(c)
-      : c.html(html`<!doctype html>${<RunsPage {...(await list)} own={nearby?.own ?? null} />}`);
+    const list = reads.run(() => nearby.list());
+    return list === null ? busy(c) : c.html(html`<!doctype html>${<RunsPage {...(await list)} own={nearby.own} />}`);
   };
   app.get("/runs", sameSiteOnly, listRuns);
   app.get("/run/:name", (c) => c.redirect(`/run/${encodeURIComponent(c.req.param("name"))}/`));
@@ -92,8 +90,8 @@ export function dashboardApp({ store, clock, token, assets, signal, ...context }
     url.pathname = url.pathname.replace(/^\/run\/[^/]*/, "");
     return other.fetch(new Request(url.href, c.req.raw));
   });
-  if (store === null) app.get("/", listRuns);
-  else app.route("/", runRoutes({ context: { ...context, store }, clock, reads, signal }));
+  if (shown.store === null) app.get("/", listRuns);
+  else app.route("/", runRoutes({ context: shown, clock, reads, signal }));
   // For example, if the file of another run cannot be read.
   app.onError((error, c) => c.json({ error: error.message }, 500));
   app.notFound((c) => {

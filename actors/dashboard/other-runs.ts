@@ -23,11 +23,11 @@ interface OpenRun {
 }
 
 export class OtherRuns {
-  readonly #nearby: NearbyRuns | null;
+  readonly #nearby: NearbyRuns;
   readonly #shared: Omit<RunRoutesOptions, "context">;
   readonly #open = new Map<string, OpenRun>();
 
-  constructor(nearby: NearbyRuns | null, shared: Omit<RunRoutesOptions, "context">) {
+  constructor(nearby: NearbyRuns, shared: Omit<RunRoutesOptions, "context">) {
     this.#nearby = nearby;
     this.#shared = shared;
     shared.signal.addEventListener("abort", () => {
@@ -40,11 +40,11 @@ export class OtherRuns {
     const known = this.#open.get(name);
     if (known !== undefined && known.inode === this.#inodeOf(name)) return known.routes;
     this.#close(name);
-    const store = this.#nearby?.open(name) ?? null;
+    const store = this.#nearby.open(name);
     if (store === null) return null;
     const closing = new AbortController();
     try {
-      const folder = join(this.#nearby!.parent, name);
+      const folder = join(this.#nearby.parent, name);
       const context = { store, ...apiContextOf(readRunConfig(folder), folder) };
       const routes = new Hono().route("/", runRoutes({ ...this.#shared, context, signal: closing.signal }));
       routes.onError((error, c) => c.json({ error: error.message }, 500));
@@ -62,7 +62,7 @@ export class OtherRuns {
   }
 
   #inodeOf(name: string): number | undefined {
-    return statSync(join(this.#nearby!.parent, name, "run.sqlite"), { throwIfNoEntry: false })?.ino;
+    return statSync(join(this.#nearby.parent, name, "run.sqlite"), { throwIfNoEntry: false })?.ino;
   }
 
   #close(name: string): void {

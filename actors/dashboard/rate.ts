@@ -16,7 +16,6 @@ export const ratingLimit = bodyLimit({
 
 /** Accepts only JSON, which a form of another site cannot send. */
 export async function rate(c: Context, { store, ratings }: ApiContext): Promise<Response> {
-  if (ratings === null) return c.json({ error: "this page has no folder for ratings" }, 404);
   if (c.req.header("Content-Type")?.split(";")[0] !== "application/json")
     return c.json({ error: "a rating is sent as application/json" }, 415);
   const body = NewRating.safeParse(await c.req.json().catch(() => null));

@@ -1,20 +1,13 @@
 /** Serves the page of a run on a port. */
-import type { Clock } from "../clock.ts";
-import type { Store } from "../metrics-sink/store.ts";
 import { isLoopback } from "../transport/address.ts";
-import type { ApiContext } from "./api.ts";
-import { dashboardApp } from "./app.tsx";
+import { type DashboardOptions, dashboardApp } from "./app.tsx";
 import { loadAssets } from "./assets.ts";
 import { serveHttp } from "./port.ts";
 
-export interface ServeOptions extends Partial<Omit<ApiContext, "store">> {
-  /** null: there is no run of its own, only the list of `nearby` runs and the page of each. */
-  readonly store: Store | null;
+export interface ServeOptions extends Pick<DashboardOptions, "shown" | "token" | "clock"> {
   readonly host: string;
   /** 0: any free port. */
   readonly port: number;
-  readonly token: string | null;
-  readonly clock: Clock;
 }
 
 export interface Served {
@@ -33,8 +26,7 @@ export async function serveDashboard({ host, port, token, ...options }: ServeOpt
     );
   }
   const closing = new AbortController();
-  const unknown = { setup: null, play: null, dialogue: null, nearby: null, ratings: null };
-  const app = dashboardApp({ ...unknown, ...options, token, assets: await loadAssets(), signal: closing.signal });
+  const app = dashboardApp({ ...options, token, assets: await loadAssets(), signal: closing.signal });
   const server = serveHttp("the page", {
     hostname: host,
     port,

@@ -69,12 +69,7 @@ async function openStore(config: RunConfig, { run, folder, clock, log }: ActorCo
     durability: checkpoint.durability,
     wallClock: Date.now,
   });
-  const page = await serveDashboard({
-    store,
-    ...metrics,
-    clock,
-    ...apiContextOf(config, folder),
-  });
+  const page = await serveDashboard({ shown: { store, ...apiContextOf(config, folder) }, ...metrics, clock });
   store.startSession({ name: run, env: envsText(config), updates: learner.updates, seed });
   if (metrics.tensorboard) followStore(store, folder, (text) => log.error("tensorboard", text));
   log.info("page", page.url);

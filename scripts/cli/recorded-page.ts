@@ -17,12 +17,12 @@ type Place = Pick<ServeOptions, "host" | "port" | "token">;
 export async function serveRecorded(folder: string, place: Place): Promise<Served> {
   if (!hasRecord(folder)) {
     const nearby = new NearbyRuns(resolve(folder), null);
-    return serveDashboard({ ...place, store: null, clock: realClock, nearby });
+    return serveDashboard({ ...place, shown: { store: null, nearby }, clock: realClock });
   }
   const store = openRecord(folder);
   try {
     const context = apiContextOf(known(readRunConfig(folder)), folder, warn);
-    const page = await serveDashboard({ ...place, store, clock: realClock, ...context });
+    const page = await serveDashboard({ ...place, shown: { store, ...context }, clock: realClock });
     return {
       url: page.url,
       async stop() {

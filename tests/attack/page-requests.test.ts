@@ -18,7 +18,7 @@ afterEach(async () => {
   served = null;
 });
 const serve = async () => {
-  served = await serveDashboard({ ...stage, host: "127.0.0.1", port: 0, token: null, clock: realClock });
+  served = await serveDashboard({ shown: stage.context, host: "127.0.0.1", port: 0, token: null, clock: realClock });
   return served.url;
 };
 

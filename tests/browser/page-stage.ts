@@ -57,15 +57,18 @@ export class PageStage {
     this.#folder = mkdtempSync(join(tmpdir(), "bunraku-page-"));
     ({ store: this.store, sink: this.sink, run: this.run } = this.#begin("run-1", 3));
     this.served = await serveDashboard({
-      store: this.store,
+      shown: {
+        store: this.store,
+        setup: () => ({ starts: [], settings: [] }),
+        play,
+        dialogue: builtinDialogue(),
+        nearby: new NearbyRuns(this.#folder, "run-1"),
+        ratings: new Ratings(join(this.#folder, "ratings.jsonl")),
+      },
       host: "127.0.0.1",
       port: 0,
       token: null,
       clock: realClock,
-      play,
-      dialogue: builtinDialogue(),
-      nearby: new NearbyRuns(this.#folder, "run-1"),
-      ratings: new Ratings(join(this.#folder, "ratings.jsonl")),
     });
     await this.newPage();
   }

@@ -174,7 +174,8 @@ describe("probes", () => {
     const parts = Bun.YAML.parse(readFileSync(join(root, "docs/deploy/kubernetes.yaml"), "utf8")) as Part[];
     const [container] = parts.find(({ metadata }) => metadata.name === "bunraku-learner")!.spec.template!.spec
       .containers;
-    const served = await serveDashboard({ ...stage, host: "127.0.0.1", port: 0, token: TOKEN, clock: realClock });
+    const place = { host: "127.0.0.1", port: 0, token: TOKEN };
+    const served = await serveDashboard({ shown: stage.context, ...place, clock: realClock });
     const exitCode = ({ exec: { command } }: Probe) =>
       Bun.spawn(
         command.map((word) => word.replace("http://127.0.0.1:7001/", served.url)),
@@ -193,7 +194,7 @@ describe("probes", () => {
 
 describe("serveDashboard", () => {
   const serve = (host: string, port: number, token: string | null = null) =>
-    serveDashboard({ store: stage.store, host, port, token, clock: realClock });
+    serveDashboard({ shown: stage.context, host, port, token, clock: realClock });
 
   test("answers on a free port, and frees it", async () => {
     stage.startRun();

@@ -219,15 +219,10 @@ describe("other runs", () => {
     root = mkdtempSync(join(tmpdir(), "bunraku-runs-"));
     stage.startRun();
     stage.app = dashboardApp({
-      store: stage.store,
+      shown: { ...stage.context, nearby: new NearbyRuns(root, "this") },
       clock: realClock,
       signal: stage.closing.signal,
       token: null,
-      setup: null,
-      ratings: null,
-      play: null,
-      dialogue: null,
-      nearby: new NearbyRuns(root, "this"),
       assets: { get: () => Promise.resolve(null) },
     });
   });
