@@ -30,6 +30,7 @@ import {
   parseAddress,
   SILENCE_MS_MAX,
   serverLimits,
+  serverWire,
 } from "../transport/socket-wire.ts";
 import { type ServerTls, serverOptions } from "../transport/tls.ts";
 import { bearer, sameSecret } from "../transport/token.ts";
@@ -37,7 +38,7 @@ import type { Problem } from "../transport/transport.ts";
 import { type ServedFile, serveFile } from "../weights/http.ts";
 import { Door } from "./door.ts";
 import { Offers } from "./offers.ts";
-import { Relay, type RelayEnd, type Side } from "./relay.ts";
+import { Relay, type Side } from "./relay.ts";
 
 /** Roles that a guest may have. */
 export const GUEST_ROLES = ["sampler", "env-server"] as const;
@@ -232,7 +233,7 @@ export class Gate {
     data.watch?.stop();
     data.watch = null;
     data.relay = relay;
-    relay.attach(data.side, endOf(socket));
+    relay.attach(data.side, serverWire(socket));
   }
 
   #offered(name: string, socket: ServerWebSocket<SocketData>): void {
@@ -308,12 +309,3 @@ function upgrade(
     return undefined;
   return new Response("not a WebSocket upgrade\n", { status: 400 });
 }
-
-const endOf = (socket: ServerWebSocket<SocketData>): RelayEnd => ({
-  get queuedBytes() {
-    return socket.getBufferedAmount();
-  },
-  // sendBinary returns 0 for a dropped frame, and for a ping, which has no bytes.
-  send: (frame) => socket.sendBinary(frame as Uint8Array<ArrayBuffer>) !== 0 || frame.byteLength === 0,
-  close: (reason) => socket.close(CLOSED_BY_US, closeReason(reason)),
-});

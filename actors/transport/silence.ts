@@ -16,7 +16,7 @@ export interface SilenceOptions {
   /** Sends a ping. Called four times per `silenceMsMax`. */
   ping(): void;
   /** Called once, when nothing has arrived for `silenceMsMax`. */
-  silent(silentMs: number): void;
+  silent(reason: string): void;
 }
 
 /** A ping is an empty frame; no message is empty. */
@@ -34,7 +34,7 @@ export function watchSilence({ clock, silenceMsMax, ping, silent }: SilenceOptio
     if (now - roundAtMs > 2 * roundMs) heardAtMs = now;
     roundAtMs = now;
     if (now - heardAtMs > silenceMsMax) {
-      silent(now - heardAtMs);
+      silent(`nothing was heard for ${Math.round(now - heardAtMs)} ms (limit ${silenceMsMax} ms)`);
       return;
     }
     ping();

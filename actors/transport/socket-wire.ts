@@ -1,4 +1,5 @@
 /** What both ends of a WebSocket share: options, addresses, limits and closing. */
+import type { ServerWebSocket } from "bun";
 import type { Clock } from "../clock.ts";
 import type { WirePeer } from "./peer.ts";
 import { PING, type SilenceWatch, watchSilence } from "./silence.ts";
@@ -57,6 +58,17 @@ export const clientWire = (socket: WebSocket) => ({
     drop ? socket.terminate() : socket.close(CLOSED_BY_US, closeReason(reason)),
 });
 
+/** The same of a server's WebSocket. */
+export const serverWire = (socket: ServerWebSocket<unknown>) => ({
+  get queuedBytes(): number {
+    return socket.getBufferedAmount();
+  },
+  // sendBinary returns -1 for a queued frame, which queuedBytes counts, and 0 for a dropped one or for a ping, which has no bytes.
+  send: (frame: Uint8Array) => socket.sendBinary(frame as Uint8Array<ArrayBuffer>) !== 0 || frame.byteLength === 0,
+  close: (reason: string, drop = false) =>
+    drop ? socket.terminate() : socket.close(CLOSED_BY_US, closeReason(reason)),
+});
+
 /** Cuts a reason to fit: a close frame holds 125 bytes, two of them for the code. */
 export function closeReason(reason: string): string {
   const bytes = new TextEncoder().encode(reason);
@@ -84,8 +96,8 @@ export function watchPeer(
     clock,
     silenceMsMax,
     ping: () => socket.send(PING),
-    silent(silentMs) {
-      peer.lost(`nothing was heard for ${Math.round(silentMs)} ms (limit ${silenceMsMax} ms)`);
+    silent(reason) {
+      peer.lost(reason);
       socket.terminate();
     },
   });

@@ -17,12 +17,11 @@ import type { SilenceWatch } from "./silence.ts";
 import { dial, lostBy } from "./socket-client.ts";
 import {
   boundTo,
-  CLOSED_BY_US,
-  closeReason,
   parseAddress,
   SILENCE_MS_MAX,
   type SocketOptions,
   serverLimits,
+  serverWire,
   TOO_BIG,
   watchPeer,
 } from "./socket-wire.ts";
@@ -121,17 +120,8 @@ export class SocketTransport implements Transport {
 
   #open(socket: ServerWebSocket<Data>, peers: ListenerPeers): void {
     const { clock, silenceMsMax = SILENCE_MS_MAX } = this.#options;
-    const wire = {
-      get queuedBytes() {
-        return socket.getBufferedAmount();
-      },
-      // sendBinary returns -1 for a queued frame, which queuedBytes counts, and 0 for a dropped one.
-      send: (frame: Uint8Array<ArrayBuffer>) => socket.sendBinary(frame) !== 0,
-      close: (reason: string, drop: boolean) =>
-        drop ? socket.terminate() : socket.close(CLOSED_BY_US, closeReason(reason)),
-    };
     const { guest } = socket.data;
-    const peer = new WirePeer(socket.remoteAddress, wire, peers.handler, this.#options, guest);
+    const peer = new WirePeer(socket.remoteAddress, serverWire(socket), peers.handler, this.#options, guest);
     socket.data.peer = peer;
     socket.data.watch = watchPeer(clock, silenceMsMax, peer, socket);
     peer.start();

@@ -138,7 +138,7 @@ export class NatsWire implements Wire {
       clock,
       silenceMsMax,
       ping: () => this.#reportTaken(),
-      silent: (silentMs) => this.lose(`nothing was heard for ${Math.round(silentMs)} ms (limit ${silenceMsMax} ms)`),
+      silent: (reason) => this.lose(reason),
     });
     peer.start();
     this.#processHeld();
