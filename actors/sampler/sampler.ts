@@ -37,8 +37,7 @@ export interface SamplerOptions {
   readonly weightsBetween: "episodes" | "turns";
   readonly askDeadlineMs: number;
   readonly log: Log;
-  /** Left out in tests. */
-  readonly meter?: Meter;
+  readonly meter: Meter;
   /** Ends the process: the sampler cannot continue. */
   readonly fail: (error: unknown) => void;
 }
@@ -213,10 +212,7 @@ export class Sampler implements Handler {
           policy,
           weights,
           tag: envTag(ticket.env),
-          askEnv(ask) {
-            const answer = server.ask(ask, askDeadlineMs);
-            return meter?.during("time/env", answer) ?? answer;
-          },
+          askEnv: (ask) => meter.during("time/env", server.ask(ask, askDeadlineMs)),
           closeEnv: (close) => server.tell(close),
         });
       } catch (error) {

@@ -1,5 +1,6 @@
 /** Samplers and a fake learner: messages in memory, a clock that the test moves, a policy that the test controls. */
 import { EnvServer } from "../../../actors/env-server/env-server.ts";
+import { Meter } from "../../../actors/metrics/meter.ts";
 import type { Remote } from "../../../actors/process/worker-rpc.ts";
 import type { Messages, Outcome, Ticket } from "../../../actors/protocol.ts";
 import { EnvServerConnections } from "../../../actors/sampler/env-connections.ts";
@@ -175,6 +176,7 @@ export function startSampler(
     rules: somePlayRules({ Bandit: 1 }),
     envTag: () => tag,
     weightsBetween,
+    meter: new Meter(world.clock),
     log: { debug: quiet, info: quiet, warning: quiet, error: (kind, text) => void errors.push(`${kind}: ${text}`) },
     fail: (error) => void failures.push(error),
   });
