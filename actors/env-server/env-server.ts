@@ -20,7 +20,7 @@ import { describeError, EpisodeError, schemaFaults, within } from "../errors.ts"
 import type { OpenEpisode } from "../play/envs-of-run.ts";
 import { type Answer, type AnswerTo, type Ask, type EnvAsk, type Messages, schemas, type Tell } from "../protocol.ts";
 import type { Hello, HostHandler } from "../transport/handshake.ts";
-import { notTaken, refused } from "../transport/refusals.ts";
+import { failed, notTaken, refused } from "../transport/refusals.ts";
 import type { Peer } from "../transport/transport.ts";
 import { AnswerLimits } from "./answer-limits.ts";
 
@@ -342,5 +342,5 @@ const closedEarly = (label: string) => new EpisodeError(`${label} was closed bef
 /** The answer for the failure of one episode. @throws any other error, which is a bug */
 function failure(error: unknown): Messages["failed"] {
   if (!(error instanceof EpisodeError)) throw error;
-  return { type: "failed", code: error.boundary, detail: error.message.slice(0, DETAIL_CHARS_MAX) };
+  return failed(error.boundary, error.message.slice(0, DETAIL_CHARS_MAX));
 }

@@ -13,7 +13,7 @@ import type { Clock } from "../clock.ts";
 import { EVENT_KINDS, isMetricName, type MetricName } from "../metrics/metrics.ts";
 import type { ActorView, Answer, AnswerTo, Ask, Messages, Tell } from "../protocol.ts";
 import type { HostHandler } from "../transport/handshake.ts";
-import { notTaken, refused } from "../transport/refusals.ts";
+import { failed, notTaken, refused } from "../transport/refusals.ts";
 import type { Peer } from "../transport/transport.ts";
 import type { Point, RunEvent, WriteBatch } from "./records.ts";
 
@@ -205,9 +205,3 @@ export class MetricsSink implements HostHandler {
 
 /** Whether the values are at fault, and not the disk, a lock or memory. */
 const isRowFault = ({ code }: SQLiteError): boolean => /^SQLITE_(CONSTRAINT|TOOBIG|MISMATCH|RANGE)/.test(code ?? "");
-
-const failed = (code: Messages["failed"]["code"], detail: string): Messages["failed"] => ({
-  type: "failed",
-  code,
-  detail,
-});

@@ -15,6 +15,7 @@ import {
   type Role,
   type Tell,
 } from "../protocol.ts";
+import { failed } from "./refusals.ts";
 import type { Handler, Peer } from "./transport.ts";
 
 export type Hello = Messages["hello"];
@@ -86,15 +87,15 @@ export function welcoming(run: string, handler: HostHandler): Handler {
 
   function welcome(peer: Peer, hello: Hello): Answer {
     if (hello.protocol !== PROTOCOL_VERSION) {
-      return { type: "failed", code: "protocol", detail: otherVersion(hello.actor, hello.protocol, "this run speaks") };
+      return failed("protocol", otherVersion(hello.actor, hello.protocol, "this run speaks"));
     }
     if (peer.guest !== undefined && peer.guest !== hello.actor) {
-      return { type: "failed", code: "protocol", detail: `guest ${peer.guest} said hello as ${hello.actor}` };
+      return failed("protocol", `guest ${peer.guest} said hello as ${hello.actor}`);
     }
     const before = clients.get(peer)?.hello;
     if (before !== undefined && (before.actor !== hello.actor || before.role !== hello.role)) {
       const detail = `${hello.role} ${hello.actor} said hello on the connection of ${before.role} ${before.actor}`;
-      return { type: "failed", code: "protocol", detail };
+      return failed("protocol", detail);
     }
     const client = { hello, announced: false };
     clients.set(peer, client);

@@ -7,8 +7,9 @@
  * - `closed` is the last call to the handler for a peer.
  */
 import { describeError, stackOf } from "../errors.ts";
-import { type Answer, type AnswerTo, type Ask, answerTypes, type Messages, type Tell } from "../protocol.ts";
+import { type Answer, type AnswerTo, type Ask, answerTypes, type Tell } from "../protocol.ts";
 import { decodeFrame, type Envelope, encodeFrame, type Frame, FrameTooLargeError } from "./frame.ts";
+import { failed } from "./refusals.ts";
 import type { Handler, Peer, Problem, TransportOptions } from "./transport.ts";
 
 /** Asks that wait for their answer at once, in one direction. */
@@ -26,8 +27,6 @@ export interface Wire {
   /** @param drop  closes at once, without sending what is queued */
   close(reason: string, drop: boolean): void;
 }
-
-type Failed = Messages["failed"];
 
 interface OpenAsk {
   readonly type: Ask["type"];
@@ -71,19 +70,18 @@ export class WirePeer implements Peer {
     const { promise, resolve } = Promise.withResolvers<AnswerTo<A>>();
     // `#answered` checks the type of the answer; the compiler cannot follow that through a generic.
     const settle = (answer: Answer) => resolve(answer as AnswerTo<A>);
-    const fail = (code: Failed["code"], detail: string) => settle({ type: "failed", code, detail });
     if (this.#closed) {
-      fail("closed", `cannot ask ${message.type}: the connection to ${this.name} is closed`);
+      settle(failed("closed", `cannot ask ${message.type}: the connection to ${this.name} is closed`));
       return promise;
     }
     if (this.#asks.size >= ASKS_MAX) {
-      fail("capacity", `cannot ask ${message.type}: ${ASKS_MAX} asks to ${this.name} wait for their answer`);
+      settle(failed("capacity", `cannot ask ${message.type}: ${ASKS_MAX} asks to ${this.name} wait for their answer`));
       return promise;
     }
     const id = ++this.#lastId;
     const cancel = this.#options.clock.after(deadlineMs, () => {
       this.#asks.delete(id);
-      fail("deadline", `${this.name} did not answer ${message.type} within ${deadlineMs} ms`);
+      settle(failed("deadline", `${this.name} did not answer ${message.type} within ${deadlineMs} ms`));
     });
     this.#asks.set(id, {
       type: message.type,
@@ -93,7 +91,7 @@ export class WirePeer implements Peer {
       },
     });
     const problem = this.#send({ kind: "ask", id, body: message });
-    if (problem !== null) this.#settle(id, { type: "failed", code: "capacity", detail: problem });
+    if (problem !== null) this.#settle(id, failed("capacity", problem));
     return promise;
   }
 
@@ -159,7 +157,7 @@ export class WirePeer implements Peer {
   #answer(id: number, ask: Ask): void {
     if (this.#asksToAnswer >= ASKS_MAX) {
       const detail = `cannot take ${ask.type}: ${ASKS_MAX} asks of this connection wait already`;
-      this.#sendAnswer(id, { type: "failed", code: "capacity", detail });
+      this.#sendAnswer(id, failed("capacity", detail));
       return;
     }
     this.#guarded(ask.type, () => {
@@ -181,9 +179,7 @@ export class WirePeer implements Peer {
   #sendAnswer(id: number, body: Answer): void {
     if (this.#closed) return;
     const problem = this.#send({ kind: "answer", id, body });
-    if (problem !== null) {
-      this.#send({ kind: "answer", id, body: { type: "failed", code: "capacity", detail: problem } });
-    }
+    if (problem !== null) this.#send({ kind: "answer", id, body: failed("capacity", problem) });
   }
 
   #answered(id: number, answer: Answer): void {
@@ -200,7 +196,7 @@ export class WirePeer implements Peer {
     }
     const detail = `${this.name} answered ${type} with ${answer.type}; expected ${answerTypes[type]}`;
     this.#report("badAnswer", detail);
-    this.#settle(id, { type: "failed", code: "protocol", detail });
+    this.#settle(id, failed("protocol", detail));
   }
 
   #settle(id: number, answer: Answer): void {
@@ -262,7 +258,7 @@ export class WirePeer implements Peer {
   #finish(reason: string): void {
     for (const [id, { type }] of this.#asks) {
       const detail = `${this.name} closed before it answered ${type}: ${reason}`;
-      this.#settle(id, { type: "failed", code: "closed", detail });
+      this.#settle(id, failed("closed", detail));
     }
     // Deferred, so that closing a peer inside a loop over peers does not change the list.
     queueMicrotask(() => this.#guarded("closed", () => this.#handler.closed?.(this, reason)));

@@ -32,8 +32,11 @@ export const notTaken = <L extends keyof Links>(link: L, type: Exclude<Tell["typ
   new ProtocolError(`no message ${type} goes ${link}`);
 
 /** The answer to an ask that the actor does not take. As with `notTaken`, the compiler reports an ask without a handler. */
-export const refused = <L extends keyof Links>(link: L, type: Exclude<Ask["type"], Links[L]>): Messages["failed"] => ({
+export const refused = <L extends keyof Links>(link: L, type: Exclude<Ask["type"], Links[L]>): Messages["failed"] =>
+  failed("protocol", `no message ${type} goes ${link}`);
+
+export const failed = (code: Messages["failed"]["code"], detail: string): Messages["failed"] => ({
   type: "failed",
-  code: "protocol",
-  detail: `no message ${type} goes ${link}`,
+  code,
+  detail,
 });

@@ -1,6 +1,7 @@
 /** The transport of an actor's process: sockets or NATS, by the scheme of each address. */
 import { ANY_PORT, isBroker, parseNatsAddress } from "./address.ts";
 import type { NatsTransport } from "./nats/nats.ts";
+import { failed } from "./refusals.ts";
 import { SocketTransport } from "./socket.ts";
 import type { SocketOptions } from "./socket-wire.ts";
 import type { Handler, Listener, ListenOptions, Peer, Transport } from "./transport.ts";
@@ -51,5 +52,5 @@ export class RoutedTransport implements Transport {
 const refusePeers: Handler = {
   opened: (peer) => peer.close("messages go through the broker"),
   told() {},
-  asked: () => ({ type: "failed", code: "protocol", detail: "messages go through the broker" }),
+  asked: () => failed("protocol", "messages go through the broker"),
 };
