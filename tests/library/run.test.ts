@@ -130,7 +130,7 @@ function recordedRun(earlier: readonly number[]) {
       episodes: [],
     });
   };
-  const save = () => mkdirSync(join(folder, "checkpoints", "u3"), { recursive: true });
+  const save = () => mkdirSync(join(folder, "checkpoints", "u000003"), { recursive: true });
   for (const update of earlier) write(update);
   const { promise: ended, resolve } = Promise.withResolvers<{ ok: boolean; reason: string }>();
   const cluster = { ended, children: () => [], save, stop: () => ended };
@@ -141,14 +141,14 @@ function recordedRun(earlier: readonly number[]) {
 test("a save does not wait for the updates that a killed program made after its last checkpoint", async () => {
   const { run, store } = recordedRun([1, 2, 100]);
   using _ = store;
-  expect(await run.save()).toBe(join(run.folder, "checkpoints", "u3"));
+  expect(await run.save()).toBe(join(run.folder, "checkpoints", "u000003"));
 });
 
 test("a save does not wait for the updates that a roll-back gave up", async () => {
   const { run, store, write } = recordedRun([]);
   using _ = store;
   for (const update of [1, 2, 3, 4, 5, 3]) write(update);
-  expect(await run.save()).toBe(join(run.folder, "checkpoints", "u3"));
+  expect(await run.save()).toBe(join(run.folder, "checkpoints", "u000003"));
 });
 
 test("an update that trained on nothing has no success", async () => {
