@@ -26,6 +26,10 @@ export interface RunViewOptions {
 /** Kinds of frequent lines. A terminal shows them in its status lines; elsewhere only one in this many is printed. */
 const FREQUENT: Readonly<Record<string, number>> = { update: 10, warm: 5 };
 
+/** Warnings of one kind that are all printed, and the distance of those that are printed later. */
+const WARNINGS_SHOWN = 3;
+const REPEATED = 10;
+
 /** The default gate. Its address goes to the log only. */
 const DEFAULT_GATE = "ws://127.0.0.1:0";
 
@@ -66,11 +70,19 @@ export class RunView {
       this.pageUrl = text;
       this.#status.page = visible(text);
     }
-    if (level === "warning" || level === "error") this.note(`${level}: ${actor}: ${text}`);
+    if (level === "error") this.note(`error: ${actor}: ${text}`);
+    else if (level === "warning") this.#warn(`${actor}: ${text}`);
     else if (level === "debug" || this.#options.quiet) return;
     else if (kind in FREQUENT) this.#showFrequent(kind, text);
     else if (kind === "page") this.note(`page: ${text}`);
     else if (actor === "learner") this.note(text);
+  }
+
+  /** The log has every warning. Of those that differ in their numbers only, one in `REPEATED` is printed after the first few. */
+  #warn(text: string): void {
+    const count = this.#count(text.replaceAll(/\d+/g, "#"));
+    if (count < WARNINGS_SHOWN) this.note(`warning: ${text}`);
+    else if ((count + 1) % REPEATED === 0) this.note(`warning: ${text} (${count + 1} such warnings so far)`);
   }
 
   #showFrequent(kind: string, text: string): void {
@@ -79,9 +91,15 @@ export class RunView {
       this.#redraw();
       return;
     }
-    const count = this.#counts.get(kind) ?? 0;
-    this.#counts.set(kind, count + 1);
+    const count = this.#count(kind);
     if (count % FREQUENT[kind]! === 0) this.#options.write(`${visible(text)}\n`);
+  }
+
+  /** @returns how many such lines came before */
+  #count(line: string): number {
+    const count = this.#counts.get(line) ?? 0;
+    this.#counts.set(line, count + 1);
+    return count;
   }
 
   event(event: SupervisorEvent): void {

@@ -80,6 +80,24 @@ test("lines of the learner, the page and warnings of all actors are shown; with 
   expect(show(false)).toBe(`reinforcement begins\npage: http://127.0.0.1:7/\n${warnings}`);
 });
 
+test("of warnings that differ in their numbers only, the first three and every tenth are lines", () => {
+  const { line, shown, folder } = viewOf();
+  for (let update = 1; update <= 25; update++) {
+    line("learner", "warning", "filter", `update ${update}: 0 of 8 groups kept`);
+    if (update === 5) line("learner", "warning", "filter", "another one");
+  }
+  expect(shown().split("\n")).toEqual([
+    "warning: learner: update 1: 0 of 8 groups kept",
+    "warning: learner: update 2: 0 of 8 groups kept",
+    "warning: learner: update 3: 0 of 8 groups kept",
+    "warning: learner: another one",
+    "warning: learner: update 10: 0 of 8 groups kept (10 such warnings so far)",
+    "warning: learner: update 20: 0 of 8 groups kept (20 such warnings so far)",
+    "",
+  ]);
+  expect(readFileSync(join(folder, "log.jsonl"), "utf8").trim().split("\n")).toHaveLength(26);
+});
+
 test("on a terminal the lines at the foot are removed before a line, and are as narrow as the terminal", () => {
   const { view, line, shown } = viewOf({ terminal: true });
   // An empty foot, then one line, then two: 39 characters fit 40 columns without a break.
