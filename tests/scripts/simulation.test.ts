@@ -89,16 +89,10 @@ test.each([
   LONG,
 );
 
-test.each([
-  [5097, "checkpoint"],
-  [6381, "episodes"],
-])(
-  "a run that failed for a full disk is no fault, also if there is room again before its end: seed %i, %s",
-  async (seed) => {
-    const { broken, parameters } = await simulateSeed(seed);
-    expect([broken, parameters]).toEqual([null, null]);
-  },
-);
+test("a run that failed for a full disk is no fault, also if there is room again before its end", async () => {
+  const { broken, parameters } = await simulateSeed(6381);
+  expect([broken, parameters]).toEqual([null, null]);
+});
 
 test(
   "a run whose episodes cannot be stored fails, and names their number",
