@@ -87,9 +87,25 @@ test("the processor time of actors that share a process is stored once; that of 
   const load = { "process/cpu_seconds": 3 };
   const [first, second] = ["sampler-0", "sampler-1"].map((name) => actorView(name, { pid: 40, load }));
   const guest = actorView("sampler-2", { guest: true, pid: 40, load });
-  sink.takeActors([first!, second!, guest]);
+  sink.takeActors([guest, first!, second!]);
   sink.flush();
   expect(store.series(["process/cpu_seconds"], 0).map(({ actor }) => actor)).toEqual(["sampler-0", "sampler-2"]);
+});
+
+test("of an actor without a heartbeat yet no memory is stored; of a resumed run, the update is the one it reached", () => {
+  sink = new MetricsSink({ store, actor: "metrics-sink", clock, flushMs: 250, queuedMax: 1000, updates: 40 });
+  sink.takeActors([actorView("sampler-0", { rssBytes: 0 }), actorView("sampler-1", { rssBytes: 5 })]);
+  sink.flush();
+  expect(store.latest()).toEqual([{ name: "process/rss_bytes", actor: "sampler-1", step: 40, value: 5 }]);
+});
+
+test("a report of actors is stored once, also if none of them measures anything", () => {
+  let commits = 0;
+  store.subscribe(() => commits++);
+  sink.takeActors([actorView("sampler-0", { pid: null })]);
+  sink.flush();
+  sink.flush();
+  expect([commits, store.actors()?.actors.length]).toEqual([1, 1]);
 });
 
 describe("metrics", () => {
@@ -292,7 +308,8 @@ describe("a full disk", () => {
       },
     };
     sink = new MetricsSink({ store: disk, actor: "metrics-sink", clock, flushMs: 250, queuedMax: 5 });
-    for (let step = 0; step < 12; step++) tellMetrics({ "train/success": 1 }, step);
+    for (let step = 0; step < 10; step++) tellMetrics({ "train/success": 1 }, step);
+    tellMetrics({ "train/success": 1, "train/entropy": 1 }, 10);
     clock.advance(250);
     expect(sink.doing()).toBe("0 episodes stored, store not writable, 7 messages dropped");
     full = false;
@@ -302,7 +319,27 @@ describe("a full disk", () => {
     expect(store.events({ limit: 1 })[0]!.text).toBe(
       "7 metrics and events were dropped while the store could not be written",
     );
-    expect(sink.doing()).toBe("0 episodes stored");
+    sink.flush();
+    expect(store.events({ limit: 9 }).length).toBe(1);
+    askEpisodes([playedRow(), playedRow({ episode: "e2" })]);
+    askEpisodes([playedRow({ episode: "e3" })]);
+    expect(sink.doing()).toBe("3 episodes stored");
+  });
+
+  test("beside a wrong row: the row is at fault only if the rest can be stored", () => {
+    let isFull = true;
+    const disk = {
+      write(batch: Parameters<Store["write"]>[0]) {
+        const wrong = { name: "train/success", actor: "learner", step: 1, value: null as unknown as number };
+        if (batch.episodes.length > 0) store.write({ ...batch, points: [wrong] });
+        if (isFull) throw fullDiskError();
+      },
+    };
+    sink = new MetricsSink({ store: disk, actor: "metrics-sink", clock, flushMs: 250, queuedMax: 5 });
+    tellMetrics({ "train/success": 1 });
+    expect(askEpisodes([playedRow()])).toMatchObject({ type: "failed", code: "capacity" });
+    isFull = false;
+    expect(askEpisodes([playedRow()])).toMatchObject({ type: "failed", code: "protocol" });
   });
 
   test("is not tried again when the sink is closed: its store is closed too", () => {

@@ -13,6 +13,9 @@ class FakeSink {
   away = false;
   queuedBytes = 0;
   full = false;
+  closed = false;
+  /** Why a message with these episodes is not stored; null: it is. */
+  refusal: (names: readonly string[]) => Extract<Answer, { type: "failed" }>["code"] | null = () => null;
   asks = 0;
   /** Rows of each message. */
   readonly sizes: number[] = [];
@@ -22,7 +25,7 @@ class FakeSink {
       ? null
       : ({
           name: "sink",
-          closed: false,
+          closed: this.closed,
           queuedBytes: this.queuedBytes,
           close: () => {},
           tell: (message: Tell) => void this.told.push(message),
@@ -34,6 +37,8 @@ class FakeSink {
     if (message.type !== "episodes") throw new Error("not what a reporter asks");
     this.sizes.push(message.rows.length);
     if (this.full) return { type: "failed", code: "capacity", detail: "the disk is full." };
+    const code = this.refusal(message.rows.map(({ ticket }) => ticket.episode));
+    if (code !== null) return { type: "failed", code, detail: "not these." };
     this.rows.push(...message.rows.map(({ ticket }) => ticket.episode));
     return { type: "episodes.stored", count: message.rows.length };
   }
@@ -91,10 +96,25 @@ describe("metrics and events", () => {
   test("wait while the sink is behind, and no later one overtakes them", () => {
     sink.queuedBytes = 2 ** 21;
     for (const step of [1, 2]) note(step);
+    expect(steps()).toEqual([]);
     sink.queuedBytes = 0;
     reporter.opened();
     note(3);
     expect(steps()).toEqual([1, 2, 3]);
+  });
+
+  test("wait while a closed connection to the sink is still known", () => {
+    sink.closed = true;
+    note(1);
+    expect([steps(), reporter.waiting.messages]).toEqual([[], 1]);
+    sink.closed = false;
+    note(2);
+    expect(steps()).toEqual([1, 2]);
+  });
+
+  test("that are long are cut to what a message may hold", () => {
+    reporter.event("info", "phase", "x".repeat(5000));
+    expect(sink.told).toMatchObject([{ text: "x".repeat(4096) }]);
   });
 
   test("that are too many drop the oldest, which the next one that gets through tells", () => {
@@ -238,4 +258,73 @@ describe("draining", () => {
     for (let i = 0; i < 12; i++) await after(100);
     expect(await drained).toEqual({ rows: 2, messages: 1 });
   });
+});
+
+describe("an episode that can never be stored", () => {
+  test("is found by halves without a pause and lost alone; then messages grow again", async () => {
+    sink.refusal = (names) => (names.includes("e0") ? "protocol" : null);
+    await reporter.episodes(rows(128).map((row) => ({ ...row, outcome: { status: "aborted", detail: "x" } as const })));
+    await settle();
+    await settle();
+    expect(sink.sizes).toEqual([128, 64, 32, 16, 8, 4, 2, 1, 1, 2, 4, 8, 16, 32, 64]);
+    expect([sink.rows.length, reporter.lost]).toEqual([127, 1]);
+    expect(notices).toEqual(["warning: episode e0 cannot be stored and is lost: not these."]);
+  });
+
+  test("is one larger than a frame, even if the sink only says that it has no room", async () => {
+    const [small, large] = rows(2);
+    const finalObservation = "x".repeat(1_000_000);
+    sink.refusal = (names) => (names.includes("e1") ? "capacity" : null);
+    await reporter.episodes([
+      small!,
+      { ...large!, outcome: { ...large!.outcome, finalObservation } as EpisodeRow["outcome"] },
+    ]);
+    await settle();
+    expect([sink.rows, reporter.lost]).toEqual([["e0"], 1]);
+  });
+
+  test("is one that ends the connection 11 times while it is alone", async () => {
+    sink.refusal = () => "closed";
+    await reporter.episodes(rows(2));
+    // Two are cut once together, then each alone.
+    for (let i = 0; i < 11; i++) await after(100);
+    expect([sink.asks, reporter.lost]).toEqual([12, 1]);
+    expect(notices).toEqual(["warning: episode e0 cannot be stored and is lost: it ended the connection 11 times"]);
+    for (let i = 0; i < 10; i++) await after(100);
+    expect(reporter.lost).toBe(1);
+    await after(100);
+    expect(reporter.lost).toBe(2);
+  });
+
+  test("is none whose cuts, with those of one that was stored before, are as many", async () => {
+    const cuts: Record<string, number> = { e0: 6, e1: 6 };
+    sink.refusal = (names) => (names.length > 1 || cuts[names[0]!]!-- > 0 ? "closed" : null);
+    await reporter.episodes(rows(2));
+    for (let i = 0; i < 15; i++) await after(100);
+    expect([sink.rows, reporter.lost]).toEqual([["e0", "e1"], 0]);
+  });
+
+  test("has a notice each up to 20; more are only counted", async () => {
+    sink.refusal = () => "protocol";
+    await reporter.episodes(rows(25));
+    await settle();
+    expect([notices.length, reporter.lost]).toEqual([20, 25]);
+  });
+});
+
+test("a late or closed sink is no refusal, which would have a notice", async () => {
+  sink.refusal = () => (sink.asks % 2 === 0 ? "deadline" : "closed");
+  await reporter.episodes(rows(3));
+  for (let i = 0; i < 6; i++) await after(100);
+  expect(notices).toEqual([]);
+});
+
+test("all metrics are shown to who watches too", () => {
+  const seen: unknown[] = [];
+  sink.away = true;
+  const watch = (step: number, values: object) => void seen.push([step, values]);
+  const options = { actor: "learner", sink: sink.peer, clock, frameBytesMax: 1 << 20, waitingMax: 1, rowsMax: 1 };
+  const watched = new Reporter({ ...options, askDeadlineMs: 1000, retryMs: 100, notice() {}, watch });
+  for (const step of [1, 2]) watched.metrics(step, { "train/success": 0.5 });
+  expect(seen).toEqual([1, 2].map((step) => [step, { "train/success": 0.5 }]));
 });

@@ -5,6 +5,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { overviewOf } from "../../../actors/dashboard/overview.ts";
 import { Store } from "../../../actors/metrics-sink/store.ts";
+import type { EpisodeRow } from "../../../actors/protocol.ts";
 import { actorView, playedRow } from "./fake-run.ts";
 import { openFilesIn } from "./open-files.ts";
 
@@ -75,7 +76,8 @@ describe("Store", () => {
     const seen: number[] = [];
     let before: number | undefined;
     do {
-      const { rows, next } = store.episodes({}, { before, limit: 10 });
+      const { rows, next } = store.episodes({}, { before, limit: 5 });
+      expect(rows.length).toBe(5);
       seen.push(...rows.map(({ id }) => id));
       before = next ?? undefined;
     } while (before !== undefined);
@@ -86,6 +88,8 @@ describe("Store", () => {
     expect(versions({ purpose: "validate" })).toEqual([20, 15, 10, 5, 0]);
     expect(versions({ purpose: "validate", success: false })).toEqual([15, 5]);
     expect(versions({ rewardMin: 5, version: 4 })).toEqual([4]);
+    const reward = -0.1 + 10.9;
+    expect(versions({ rewardMin: reward, rewardMax: reward, version: 4 })).toEqual([4]);
     expect(versions({ rewardMax: 5, version: 4 })).toEqual([]);
     expect(versions({ env: "Bandit" })).toEqual([]);
     expect(versions({ stop: "turns", update: 3, status: "scored" }).length).toBe(10);
@@ -197,10 +201,10 @@ describe("Store", () => {
     open().close();
     const path = join(directory, "run.sqlite");
     const db = new Database(path);
-    db.run("PRAGMA user_version = 99");
+    db.run("PRAGMA user_version = 7");
     db.close();
     expect(() => open()).toThrow(
-      `cannot read ${path}: it has schema 99, and this version of Bunraku reads up to 6. Use the version that wrote it, or a newer one.`,
+      `cannot read ${path}: it has schema 7, and this version of Bunraku reads up to 6. Use the version that wrote it, or a newer one.`,
     );
   });
 
@@ -247,7 +251,11 @@ describe("Store", () => {
     expect(recorded.episode(1)!.row.ticket.episode).toBe("old");
     recorded.close();
     expect(db.query("PRAGMA user_version").values()).toEqual([[4]]);
+    db.run("PRAGMA user_version = 3");
     db.close();
+    const tooOld = openRecorded();
+    expect(tooOld.isCurrent).toBe(false);
+    tooOld.close();
   });
 
   test("waits while another process holds the file, as one that recovers the log of a killed run", async () => {
@@ -275,4 +283,113 @@ describe("Store", () => {
     writer.close();
     reader.close();
   });
+
+  test("knows that the session that it writes is alive, however long nothing was written", () => {
+    const store = open();
+    store.startSession(facts);
+    now += 100_000;
+    expect(store.run()).toMatchObject({ seenMs: 1_100_000, silentMs: 0 });
+    store.close();
+  });
+
+  test("gives back all that an episode may have, and only what it has", () => {
+    const store = open();
+    const row = playedRow({ actionsPerTurnMax: 2, dynamicsSeed: 8, topK: 3 });
+    const outcome = row.outcome as Extract<EpisodeRow["outcome"], { trajectory: unknown }>;
+    // Arrays that begin within their buffers.
+    const trajectory = {
+      ...outcome.trajectory,
+      tokens: Int32Array.of(99, 1, 5, 9, 12, 4, 2).subarray(1),
+      envDigest: "cd".repeat(32),
+    };
+    const whole = { ...row, outcome: { ...outcome, trajectory }, tokenAdvantages: Float32Array.of(0.5, -1, 2) };
+    store.write({ ...nothing, episodes: [whole, playedRow({ episode: "e2" }, false)] });
+    expect(store.episode(1)!.row).toEqual({
+      ...whole,
+      outcome: { ...outcome, trajectory: { ...trajectory, tokens: Int32Array.of(1, 5, 9, 12, 4, 2) } },
+    });
+    expect(store.episode(1)!.summary).toMatchObject({ advantage: 0.5, update: 3, success: true });
+    expect(store.episode(2)!.row).toEqual(playedRow({ episode: "e2" }, false));
+    expect(store.episode(2)!.summary).toMatchObject({ success: false, layoutSeed: 10_000, atMs: now });
+    store.close();
+  });
+});
+
+describe("an episode that is stored again", () => {
+  /** Batches of copies of one episode. @returns what is kept: id, attempt and update of each, oldest first */
+  function kept(...batches: readonly (readonly EpisodeRow[])[]) {
+    const store = open();
+    for (const episodes of batches) store.write({ ...nothing, episodes });
+    const { rows } = store.episodes({}, { limit: 9 });
+    const db = new Database(join(directory, "run.sqlite"), { readonly: true });
+    const counts = ["bodies", "words"].map((table) => db.query(`SELECT count(*) AS n FROM ${table}`).get());
+    expect(counts).toEqual([{ n: rows.length }, { n: rows.length }]);
+    db.close();
+    store.close();
+    return rows.reverse().map(({ id, attempt, update }) => [id, attempt, update]);
+  }
+  const row = playedRow();
+  const other = playedRow({}, true, "another thought");
+  const attempt = (number: number, update: number | null = 3) => ({
+    ...playedRow({ attempt: number }, true, `try ${number}`),
+    update,
+  });
+
+  test("with the same content, by another sampler or under another number of equal weights, is ignored", () => {
+    const outcome = row.outcome as Extract<EpisodeRow["outcome"], { trajectory: unknown }>;
+    const turns = outcome.trajectory.turns.map((turn) => ({ ...turn, version: 9 }));
+    const again = { ...row, sampler: "sampler/9", ticket: { ...row.ticket, version: 9 } };
+    const trajectory = { ...outcome.trajectory, version: 9, turns };
+    expect(kept([row], [row], [{ ...again, outcome: { ...outcome, trajectory } }])).toEqual([[1, 0, 3]]);
+  });
+
+  test("with another content, or at another attempt, replaces the earlier one", () => {
+    expect(kept([row], [other])).toEqual([[2, 0, 3]]);
+  });
+
+  test("in one batch replaces a copy of its own attempt only", () => {
+    expect(kept([row, other])).toEqual([[2, 0, 3]]);
+  });
+
+  test.each([
+    [
+      "in one batch both stay",
+      [[attempt(0), attempt(1)]],
+      [
+        [1, 0, 3],
+        [2, 1, 3],
+      ],
+    ],
+    ["in two batches the later one stays", [[attempt(0)], [attempt(1)]], [[2, 1, 3]]],
+    ["the later one stays if it is in no update yet", [[attempt(0)], [attempt(1, null)]], [[2, 1, null]]],
+    ["the later one stays if the first was in no update", [[attempt(0, null)], [attempt(1)]], [[2, 1, 3]]],
+    [
+      "trained on by two updates both stay",
+      [[attempt(0, 3)], [attempt(1, 4)]],
+      [
+        [1, 0, 3],
+        [2, 1, 4],
+      ],
+    ],
+  ])("of two attempts %s", (_, batches, ids) => {
+    expect(kept(...batches)).toEqual(ids);
+  });
+
+  test("is found by its name at the newest attempt that was played", () => {
+    const store = open();
+    const failed = { ...attempt(2), outcome: { status: "aborted", detail: "no time" } as const };
+    store.write({ ...nothing, episodes: [attempt(0), attempt(1), failed] });
+    expect([store.episodeNamed("e1"), store.episodeNamed("e9")]).toEqual([2, null]);
+    store.close();
+  });
+});
+
+test("versions that share a number or a digest with an episode are those of the other episodes", () => {
+  const store = open();
+  store.write({ ...nothing, episodes: [4, 5, 5].map((version, i) => playedRow({ episode: `e${i}`, version })) });
+  const digest = "ab".repeat(32);
+  expect(store.versionsSharing(1, { version: 4, digest: "ee" })).toEqual([]);
+  expect(store.versionsSharing(2, { version: 5, digest: "ee" })).toEqual([{ version: 5, digest }]);
+  expect(store.versionsSharing(2, { version: 9, digest })).toEqual([4, 5].map((version) => ({ version, digest })));
+  store.close();
 });
