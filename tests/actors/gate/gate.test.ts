@@ -2,10 +2,9 @@
 import { afterEach, describe, expect, test } from "bun:test";
 import { writeFileSync } from "node:fs";
 import { join } from "node:path";
+import type { ServerWebSocket } from "bun";
 import { realClock } from "../../../actors/clock.ts";
 import { Gate, type GateOptions } from "../../../actors/gate/gate.ts";
-import { Offers } from "../../../actors/gate/offers.ts";
-import { Relay, type RelayEnd } from "../../../actors/gate/relay.ts";
 import type { Tell } from "../../../actors/protocol.ts";
 import { sayHello, welcoming } from "../../../actors/transport/handshake.ts";
 import { offering } from "../../../actors/transport/offer.ts";
@@ -171,6 +170,12 @@ describe("a token", () => {
     expect(
       await Promise.all(["", "etc/passwd", "actors/learner", "join?role=learner", "weights/..%2f"].map(status)),
     ).toEqual([404, 404, 400, 400, 404]);
+    expect(await status("actors/learner/x?as=g")).toBe(404);
+    const headers = { Authorization: bearer(BOTH) };
+    for (const name of ["a%2Fb", "x".repeat(65)]) {
+      const answer = await fetch(`${http}/actors/learner?as=${name}`, { headers });
+      expect(await answer.text()).toBe("say who you are: ?as=NAME\n");
+    }
   });
 });
 
@@ -277,6 +282,146 @@ describe("through the gate", () => {
   });
 });
 
+/** A connection without a transport: the frames that it reads, and the reason for its end. */
+async function raw(address: string, token: string) {
+  const socket = new WebSocket(address, { headers: { Authorization: bearer(token) } });
+  socket.binaryType = "arraybuffer";
+  const frames: unknown[] = [];
+  const waiting = [Promise.withResolvers<unknown>()];
+  socket.onmessage = ({ data }) => {
+    frames.push(data instanceof ArrayBuffer ? [...new Uint8Array(data)] : data);
+    waiting.at(-1)!.resolve(frames.at(-1));
+    waiting.push(Promise.withResolvers());
+  };
+  const ended = Promise.withResolvers<string>();
+  socket.onclose = ({ reason }) => ended.resolve(reason);
+  await new Promise<void>((resolve, reject) => {
+    socket.onopen = () => resolve();
+    socket.onerror = () => reject(new Error("refused"));
+  });
+  ends.push(() => socket.terminate());
+  return { socket, closed: ended.promise, next: () => waiting.at(-1)!.promise };
+}
+
+describe("the two ends of a connection", () => {
+  /** A gate, and an actor that the guest g is connected to. */
+  async function connected() {
+    const opened = Promise.withResolvers<ServerWebSocket<undefined>>();
+    const ended = Promise.withResolvers<string>();
+    const server = Bun.serve<undefined>({
+      port: 0,
+      hostname: "127.0.0.1",
+      fetch: (request, server) => (server.upgrade(request) ? undefined : new Response("no")),
+      websocket: {
+        open: (socket) => opened.resolve(socket),
+        message: (socket, message) => void socket.send(message),
+        close: (_socket, _code, reason) => ended.resolve(reason),
+      },
+    });
+    ends.push(() => server.stop(true));
+    const { gate } = await stage({ find: () => `ws://127.0.0.1:${server.port}` });
+    const end = await raw(`${gate.address}/actors/learner?as=g`, BOTH);
+    return { gate, end, actor: await opened.promise, actorEnded: ended.promise };
+  }
+
+  test("pass frames, and pings, which are empty", async () => {
+    const { end } = await connected();
+    for (const frame of [[1, 2], [], [3]]) {
+      const echo = end.next();
+      end.socket.send(Uint8Array.from(frame));
+      expect(await echo).toEqual(frame);
+    }
+  });
+
+  test("hear of each other's end", async () => {
+    const first = await connected();
+    first.end.socket.close(4000, "I leave");
+    expect(await first.actorEnded).toBe("I leave");
+    const second = await connected();
+    second.actor.close(4000, "restarting");
+    expect(await second.end.closed).toBe("restarting");
+  });
+
+  test("are closed by text, which no actor sends", async () => {
+    const first = await connected();
+    first.end.socket.send("hello");
+    expect([await first.end.closed, await first.actorEnded]).toEqual(Array(2).fill("text, expected bytes"));
+    const second = await connected();
+    second.actor.send("hello");
+    expect([await second.end.closed, await second.actorEnded]).toEqual(Array(2).fill("text, expected bytes"));
+  });
+
+  test("leave their place when they end", async () => {
+    const { gate } = await stage({ connectionsMax: 1 });
+    for (let i = 0; i < 3; i++) {
+      const { socket, closed } = await raw(`${gate.address}/actors/learner?as=g`, BOTH);
+      gate.cut("g", `round ${i}`);
+      expect(await closed).toBe(`round ${i}`);
+      socket.terminate();
+    }
+  });
+
+  test("are closed with the reason if the actor cannot be reached", async () => {
+    const reasonAt = async (changed: Partial<GateOptions>, name: string) => {
+      const { gate } = await stage(changed);
+      return (await raw(`${gate.address}/actors/${name}?as=g`, BOTH)).closed;
+    };
+    expect(await reasonAt({}, "sampler-0")).toBe("sampler-0 cannot be reached now");
+    expect(await reasonAt({ find: () => "nats://127.0.0.1:4222" }, "learner")).toBe(
+      "learner is reached through the broker; the roster has its address",
+    );
+  });
+
+  test("are closed if the actor takes the connection and never answers", async () => {
+    const { promise: knocked, resolve } = Promise.withResolvers<void>();
+    const deaf = Bun.listen({ hostname: "127.0.0.1", port: 0, socket: { data: () => resolve() } });
+    ends.push(() => deaf.stop(true));
+    const clock = new FakeClock();
+    const { gate } = await stage({ clock, find: () => `ws://127.0.0.1:${deaf.port}` });
+    const { closed } = await raw(`${gate.address}/actors/learner?as=g`, BOTH);
+    await knocked;
+    clock.advance(10_000);
+    expect(await closed).not.toBe("");
+  });
+});
+
+describe("an env server's offer", () => {
+  test("is taken by an actor of this machine with the actors' token only", async () => {
+    const { gate } = await stage();
+    await expect(raw(gate.urlOf("far"), BOTH)).rejects.toThrow("refused");
+  });
+
+  test("that has ended is given to no sampler; the next one is", async () => {
+    const { gate } = await stage();
+    const first = await raw(`${gate.address}/offer/far`, ENV);
+    gate.cut("far", "too old");
+    expect(await first.closed).toBe("too old");
+    const sampler = await raw(`${gate.address}/actors/far?as=g`, SAMPLER);
+    const second = await raw(`${gate.address}/offer/far`, ENV);
+    const read = second.next();
+    sampler.socket.send(Uint8Array.of(7));
+    expect(await read).toEqual([7]);
+  });
+
+  test("is pinged while it waits, ends when it is silent, and is only passed on once a sampler has it", async () => {
+    const clock = new FakeClock();
+    const { gate } = await stage({ clock });
+    const [silent, taken] = [await raw(`${gate.address}/offer/a`, ENV), await raw(`${gate.address}/offer/b`, ENV)];
+    const pings = [silent.next(), taken.next()];
+    clock.advance(7500);
+    expect(await Promise.all(pings)).toEqual([[], []]);
+    const read = taken.next();
+    const sampler = await raw(`${gate.address}/actors/b?as=g`, SAMPLER);
+    sampler.socket.send(Uint8Array.of(1));
+    expect(await read).toEqual([1]);
+    clock.advance(7500 * 4);
+    await silent.closed;
+    const more = taken.next();
+    sampler.socket.send(Uint8Array.of(2));
+    expect(await more).toEqual([2]);
+  });
+});
+
 describe("TLS", () => {
   const open = async (mutual: boolean) => {
     const pem = certificates(temporaryFolder());
@@ -306,80 +451,4 @@ describe("TLS", () => {
     expect(await connect({ ca })).toContain("CERTIFICATE_REQUIRED");
     expect(await connect(own("stranger"))).not.toBe("learner");
   });
-});
-
-describe("a relay", () => {
-  function end(queuedBytes = 0) {
-    const sent: Uint8Array[] = [];
-    const closed: string[] = [];
-    const it: RelayEnd = {
-      queuedBytes,
-      send: (frame) => sent.push(frame) > 0,
-      close: (reason) => void closed.push(reason),
-    };
-    return { it, sent, closed };
-  }
-
-  test("holds frames until the other end is connected, in order, up to queuedBytesMax", () => {
-    const relay = new Relay(8);
-    const [left, right] = [end(), end()];
-    relay.attach(0, left.it);
-    const frame = Uint8Array.of(1, 2, 3);
-    relay.frame(0, frame);
-    frame.fill(9);
-    relay.frame(0, Uint8Array.of(4));
-    relay.attach(1, right.it);
-    relay.frame(1, Uint8Array.of(5));
-    expect([right.sent, left.sent]).toEqual([[Uint8Array.of(1, 2, 3), Uint8Array.of(4)], [Uint8Array.of(5)]]);
-
-    const full = new Relay(8);
-    full.attach(0, left.it);
-    for (let i = 0; i < 4; i++) full.frame(0, new Uint8Array(3));
-    expect([left.closed, full.closed]).toEqual([
-      ["one end is not connected yet: 9 bytes wait for it, queuedBytesMax is 8"],
-      true,
-    ]);
-  });
-
-  test("is closed when an end reads too slowly, or drops a frame", () => {
-    for (const [slow, reason] of [
-      [end(6), "one end reads too slowly: 9 bytes wait for it, queuedBytesMax is 8"],
-      [
-        { ...end(), it: { ...end().it, send: () => false } },
-        "a frame was dropped: the socket of one end is closing, or full",
-      ],
-    ] as const) {
-      const [fast, relay] = [end(), new Relay(8)];
-      relay.attach(0, fast.it);
-      relay.attach(1, slow.it);
-      relay.frame(0, new Uint8Array(3));
-      expect(fast.closed).toEqual([reason]);
-    }
-  });
-
-  test("that is closed closes an end that comes too late", () => {
-    const relay = new Relay(8);
-    relay.close("enough");
-    const late = end();
-    relay.attach(1, late.it);
-    expect(late.closed).toEqual(["this connection was closed before its second end came"]);
-  });
-});
-
-test("an offer is used once, by the sampler that waited longest, and not by one that has gone", () => {
-  const clock = new FakeClock();
-  const offers = new Offers(clock, 1000);
-  const relay = () => new Relay(8);
-  const [gone, first, second] = [relay(), relay(), relay()];
-  for (const one of [gone, first, second]) offers.take("far", one);
-  gone.close("left");
-  const used: Relay[] = [];
-  const offer = () => offers.add("far", (one) => void used.push(one));
-  offer();
-  offer();
-  const withdraw = offer();
-  withdraw();
-  offer();
-  offers.take("far", gone);
-  expect(used).toEqual([first, second, gone]);
 });
