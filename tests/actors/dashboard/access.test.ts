@@ -68,7 +68,21 @@ describe("safety", () => {
     for (const host of ["localhost:7001", "127.0.0.1:7001", "[::1]:7001"]) {
       expect((await stage.app.request(`http://${host}/api/run`)).status).toBe(200);
     }
-    expect((await stage.app.request("http://evil.example:7001/api/run")).status).toBe(403);
+    for (const host of ["evil.example", "127.evil.example", "127.0.0.1.evil.example", "localhost.evil.example"]) {
+      expect((await stage.app.request(`http://${host}:7001/api/run`)).status).toBe(403);
+    }
+  });
+
+  test("a page of another site or port reads neither the API nor the list of runs", async () => {
+    stage.startRun();
+    for (const path of ["/api/run", "/metrics", "/runs"]) {
+      const status = async (headers: Record<string, string>) =>
+        (await stage.app.request(`http://127.0.0.1:7001${path}`, { headers })).status;
+      for (const site of ["cross-site", "same-site"]) expect(await status({ "Sec-Fetch-Site": site })).toBe(403);
+      for (const site of ["same-origin", "none"]) expect(await status({ "Sec-Fetch-Site": site })).toBe(200);
+      expect(await status({ Origin: "http://127.0.0.1:7002" })).toBe(403);
+      expect(await status({ Origin: "http://127.0.0.1:7001" })).toBe(200);
+    }
   });
 });
 
@@ -106,6 +120,11 @@ describe("with a token", () => {
     const again = await stage.app.request(`http://host.example:7001/?token=${TOKEN}&x=1`, { headers });
     expect([again.status, again.headers.get("Location")]).toEqual([303, "/?x=1"]);
     expect((await stage.app.request("/?token=wrong")).status).toBe(401);
+    // Two runs of one host have two cookies, and the way on stays on this host.
+    expect(cookie).toStartWith("bunraku_7001=");
+    const other = await stage.app.request(`http://host.example:7002//evil.example/?token=${TOKEN}`);
+    expect(other.headers.get("Set-Cookie")).toStartWith("bunraku_7002=");
+    expect(other.headers.get("Location")).toBe("/evil.example/");
     expect((await stage.app.request("/", { headers: { Cookie: `bunraku_80=${TOKEN}` } })).status).toBe(401);
   });
 });

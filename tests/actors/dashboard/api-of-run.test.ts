@@ -21,3 +21,10 @@ test("an env that has other options than at the time of the run is shown without
   expect([dialogue !== null, play!.envs]).toEqual([true, []]);
   expect(notices).toEqual([expect.stringMatching(/^episodes of Bandit are shown without replay: .*"former"/)]);
 });
+
+test("symbols have the kinds that their env's legend says", () => {
+  const symbols = (tag: string) => apiContextOf(configOf({ env: { tag } }), "run").play!.envs[0]!.symbols;
+  const sokoban = { "#": "wall", _: "floor", O: "target", X: "box", P: "player", "√": "done", S: "player" } as const;
+  expect(symbols("SimpleSokoban")).toEqual(sokoban);
+  expect(symbols("FrozenLake")).toEqual({ P: "player", _: "floor", O: "wall", G: "target", X: "player", "√": "done" });
+});

@@ -1,9 +1,11 @@
 /** The API as it describes itself, other runs, and thinned series. */
+import { Database } from "bun:sqlite";
 import { afterEach, beforeEach, describe, expect, test } from "bun:test";
 import { mkdirSync, mkdtempSync, readFileSync, rmSync, symlinkSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { realClock } from "../../../actors/clock.ts";
+import type { RunsAnswer } from "../../../actors/dashboard/answers.ts";
 import { API } from "../../../actors/dashboard/api.ts";
 import { dashboardApp } from "../../../actors/dashboard/app.tsx";
 import { NearbyRuns } from "../../../actors/dashboard/runs.ts";
@@ -11,6 +13,7 @@ import { Store } from "../../../actors/metrics-sink/store.ts";
 import { Tokenizer } from "../../../model/text/tokenizer.ts";
 import { actorView, playedRow } from "../metrics-sink/fake-run.ts";
 import { recordedRow } from "../record/recorded-episode.ts";
+import { configOf } from "../training/stage.ts";
 import { setStage } from "./stage.ts";
 
 const stage = setStage();
@@ -283,6 +286,40 @@ describe("other runs", () => {
     expect((await stage.app.request("/run/old/api/run", { headers: { "Sec-Fetch-Site": "cross-site" } })).status).toBe(
       403,
     );
+  });
+
+  test("have equal digests of settings if only seed, addresses and supervision differ", async () => {
+    const configs: Record<string, Record<string, object>> = {
+      this: {},
+      seed: {},
+      address: { metrics: { port: 0 }, join: { listen: null }, transport: { listen: "ws://127.0.0.1:1" } },
+      supervision: { supervisor: { restartsMax: 1 } },
+      learner: { learner: { learningRate: 0.5 } },
+    };
+    for (const [name, values] of Object.entries(configs)) {
+      record(name, 0.5, 100);
+      writeFileSync(join(root, name, "config.json"), JSON.stringify({ ...configOf(values), seed: name.length }));
+    }
+    const { settings, runs } = (await json("/api/runs")) as unknown as RunsAnswer;
+    expect(settings).toMatch(/^[0-9a-f]{16}$/);
+    const equal = runs.filter((run) => run.settings === settings).map(({ name }) => name);
+    expect(equal.sort()).toEqual(["address", "seed", "supervision"]);
+    expect(runs.length).toBe(4);
+  });
+
+  test("that an older version recorded without what the page needs have no page", async () => {
+    record("old", 0.5, 100);
+    const db = new Database(join(root, "old", "run.sqlite"));
+    db.run("PRAGMA user_version = 3");
+    db.close();
+    const answer = await stage.app.request("/run/old/api/run");
+    expect([answer.status, await answer.text()]).toEqual([500, expect.stringContaining("use that version")]);
+  });
+
+  test("with blanks in their names have addresses", async () => {
+    const answer = await stage.app.request("/run/a%20b");
+    expect(answer.headers.get("Location")).toBe("/run/a%20b/");
+    expect((await stage.app.request("/run/a/b/api/ratings", { method: "POST" })).status).toBe(405);
   });
 
   test("are read anew where a run was removed and another one has its name", async () => {

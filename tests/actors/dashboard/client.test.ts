@@ -3,8 +3,8 @@ import fc from "fast-check";
 import { apiContextOf } from "../../../actors/dashboard/api-of-run.ts";
 import { PLACES } from "../../../actors/dashboard/client/charts.ts";
 import { align, bandOf, Curve, smoothed, takePoints } from "../../../actors/dashboard/client/curve.ts";
-import { blocksOf, splitReply, visible } from "../../../actors/dashboard/client/text.ts";
-import { thin } from "../../../actors/dashboard/client/thin.ts";
+import { blocksOf, bytes, splitReply, visible } from "../../../actors/dashboard/client/text.ts";
+import { commonEnds, thin } from "../../../actors/dashboard/client/thin.ts";
 import { configOf } from "../training/stage.ts";
 
 const curveOf = (entries: readonly (readonly [number, number])[]) => {
@@ -236,4 +236,50 @@ test("over minutes and tokens a step stands where its update ended; what was bef
   expect(over("minutes").steps).toEqual([0, 0.5, 0.5, 2]);
   expect(over("tokens").steps).toEqual([0, 100, 250, 300]);
   expect(over("tokens").values).toEqual([10, 11, 12, 14]);
+});
+
+test("a text of 4000 characters is whole, and a longer one is cut", () => {
+  expect(visible("x".repeat(4000))).toBe("x".repeat(4000));
+  expect(visible("x".repeat(4002))).toBe(`${"x".repeat(4000)} … and 2 more characters`);
+});
+
+test("bytes have three digits at least where they have a unit", () => {
+  const texts = [0, 999, 999.6, 1234, 99_400, 99_500, 999_600, 5e12].map(bytes);
+  expect(texts).toEqual(["0 B", "999 B", "1.0 kB", "1.2 kB", "99.4 kB", "100 kB", "1.0 MB", "5000 GB"]);
+});
+
+describe("a grid", () => {
+  const kinds = (text: string) => blocksOf(text).map(({ kind }) => kind);
+
+  test("of lower-case words, or of lines that are too long, is no board", () => {
+    expect(kinds("abc\nabc\nabc")).toEqual(["text"]);
+    expect(kinds(Array(3).fill("#".repeat(81)).join("\n"))).toEqual(["text"]);
+    expect(kinds(Array(3).fill("#".repeat(80)).join("\n"))).toEqual(["board"]);
+  });
+
+  test("of another width is another board, and a cell may be a picture", () => {
+    expect(kinds("###\n###\n###\n####\n####\n####")).toEqual(["board", "board"]);
+    expect(blocksOf("🧱 🧱 🧱\n🧱 P 🧱\n🧱 🧱 🧱")[0]).toMatchObject({
+      rows: [0, 1, 2].map((row) => ["🧱", row === 1 ? "P" : "🧱", "🧱"]),
+    });
+  });
+});
+
+test("stretches of curves of unequal lengths end at powers of two beyond the last step", () => {
+  expect([0, 6, 7, 8, 200].map((last) => commonEnds(last)[1])).toEqual([1, 8, 8, 16, 256]);
+});
+
+test("over another axis points stand in its order, also where a repeated update is later than higher steps", () => {
+  const minutes: Record<number, number | null> = { 1: 1, 2: 9, 3: 3, 4: null };
+  const { steps, values } = new Curve([1, 2, 3, 4], [10, 20, 30, 40]).over((step) => minutes[step]!);
+  expect([steps, values]).toEqual([
+    [1, 3, 9],
+    [10, 30, 20],
+  ]);
+});
+
+test("a roll-back that makes no update yet ends the curves too", () => {
+  const curves = new Map([["train/success", new Curve([1, 2, 3], [0.1, 0.2, 0.3])]]);
+  expect(takePoints(curves, [["health/rollbacks", "learner", 1, 1]])).toContain("train/success");
+  expect(curves.get("train/success")!.steps).toEqual([1]);
 });

@@ -1,7 +1,7 @@
 import { describe, expect, test } from "bun:test";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import type { EpisodeSummary, Overview, Series } from "../../../actors/dashboard/answers.ts";
+import type { EpisodeSummary, NamesAnswer, Overview, Series } from "../../../actors/dashboard/answers.ts";
 import { prometheusName } from "../../../actors/dashboard/prometheus.ts";
 import { METRIC_NAMES, partName } from "../../../actors/metrics/metrics.ts";
 import type { PlayedOutcome } from "../../../actors/protocol.ts";
@@ -69,6 +69,33 @@ describe("the sentence on top of the page", () => {
 });
 
 describe("/api/run", () => {
+  test("counts the time of all sessions, and none after the end", async () => {
+    stage.startRun();
+    stage.now += 5000;
+    stage.run.metrics(1, { "total/updates": 1 });
+    stage.sink.flush();
+    stage.now += 3_600_000;
+    stage.startRun();
+    stage.now += 700;
+    stage.run.event("finished", "120 updates made");
+    stage.sink.flush();
+    stage.now += 9_000_000;
+    expect((await json("/api/run")).aliveMs).toBe(5700);
+  });
+
+  test("says how long the warm start takes, and no less than 0 updates to go", async () => {
+    stage.startRun();
+    stage.run.metrics(10, { "warm/stage": 1, "warm/progress": 0.5, "warm/left_s": 240, "speed/left_s": 60 });
+    stage.sink.flush();
+    expect(await statusOf()).toBe("Waiting for the first update: warm start, stage 1, 50 %, about 4 min left");
+    stage.run.metrics(125, { "total/updates": 125 });
+    stage.sink.flush();
+    expect(await json("/api/run")).toMatchObject({
+      progress: 1,
+      status: "Training: 0 updates to go, about 1 min left",
+    });
+  });
+
   test("has null, never 0, for what was not measured", async () => {
     stage.startRun();
     const { success, update, tokensPerSecond, engine } = await json("/api/run");
@@ -95,6 +122,22 @@ describe("/api/run", () => {
       expert: null,
     });
   });
+});
+
+test("charts can show what the run has recorded, but for what each actor reports", async () => {
+  stage.startRun();
+  stage.run.metrics(1, { "train/success": 0.5, "process/rss_bytes": 5, "queue/playing": 1 });
+  stage.sink.flush();
+  const { metrics } = (await (await stage.app.request("/api/names")).json()) as NamesAnswer;
+  expect(metrics.map(({ name }) => name)).toEqual(["train/success"]);
+});
+
+test("the costs leave out the updates that a roll-back gave up", async () => {
+  stage.startRun();
+  for (const step of [1, 2, 3]) stage.run.metrics(step, { "total/tokens": step * 100, "total/updates": step });
+  stage.run.metrics(1, { "health/rollbacks": 1 });
+  stage.sink.flush();
+  expect(await json("/api/costs")).toMatchObject({ total: { tokens: 100 } });
 });
 
 describe("/api/metrics", () => {
@@ -191,6 +234,14 @@ describe("/metrics", () => {
     expect(await (await stage.app.request("/metrics")).text()).toBe(text);
   });
 
+  test("leaves out what a later version recorded", async () => {
+    stage.startRun();
+    const points = ["of/later", "train/success"].map((name) => ({ name, actor: "learner", step: 1, value: 0.5 }));
+    stage.store.write({ points, events: [], episodes: [] });
+    const answer = await stage.app.request("/metrics");
+    expect([answer.status, await answer.text()]).toEqual([200, expect.not.stringContaining("later")]);
+  });
+
   test("has no samples of an actor that is gone", async () => {
     stage.startRun();
     const guest = actorView("sampler-2", { guest: true, pid: null, rssBytes: 3 });
@@ -284,6 +335,23 @@ describe("/api/stream", () => {
       expect([answer.status, answer.headers.get("Content-Type")]).toEqual([200, "text/event-stream"]);
     }
     expect((await stage.app.request("/api/stream")).status).toBe(200);
+  });
+
+  test("has 64 readers at most; one that leaves makes room", async () => {
+    stage.startRun();
+    const readers = await Promise.all(Array.from({ length: 64 }, () => stage.app.request("/api/stream")));
+    expect(readers.map(({ status }) => status)).toEqual(Array(64).fill(200));
+    expect(await read(await stage.app.request("/api/stream"))).toMatchObject({ error: "64 of 64 streams are open" });
+    await readers[0]!.body!.cancel();
+    let next = await stage.app.request("/api/stream");
+    // The stream learns of it at its next write.
+    while (next.status !== 200) {
+      stage.run.event("phase", "hello");
+      stage.sink.flush();
+      await new Promise(setImmediate);
+      next = await stage.app.request("/api/stream");
+    }
+    expect(next.status).toBe(200);
   });
 
   test("ends when the page is closed down", async () => {

@@ -1,6 +1,6 @@
 /** Ratings: who may give them, what is refused, and where they lie. */
 import { afterAll, describe, expect, test } from "bun:test";
-import { appendFileSync, readFileSync, symlinkSync, writeFileSync } from "node:fs";
+import { appendFileSync, readFileSync, statSync, symlinkSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { Ratings } from "../../../actors/dashboard/ratings.ts";
 import { removeTemporaryFolders, temporaryFolder } from "../../scripts/temporary.ts";
@@ -43,6 +43,7 @@ describe("a rating", () => {
 
   test.each([
     ["no score and no note", { id: 1 }, 400],
+    ["a blank note", { id: 1, note: " \n" }, 400],
     ["a score of 6", { id: 1, score: 6 }, 400],
     ["a key that is none", { id: 1, score: 3, path: "/etc/passwd" }, 400],
     ["an episode that is none", { id: 9, score: 3 }, 404],
@@ -99,4 +100,19 @@ describe("the file", () => {
     expect(() => new Ratings(join(folder, "link")).add(rating)).toThrow();
     expect(readFileSync(join(folder, "other"), "utf8")).toBe("");
   });
+});
+
+test("a rating may name its charset, only its owner can read the file, and a full file takes no more", async () => {
+  const { path, send } = await ratedPage();
+  const headers = { "Content-Type": "application/json; charset=utf-8" };
+  expect((await send({ id: 1, score: 2 }, headers)).status).toBe(201);
+  expect(statSync(path).mode & 0o777).toBe(0o600);
+  const line = readFileSync(path, "utf8");
+  appendFileSync(path, line.repeat(9998));
+  expect((await send({ id: 1, score: 3 })).status).toBe(201);
+  const answer = await send({ id: 1, score: 4 });
+  expect([answer.status, await answer.json()]).toEqual([
+    507,
+    { error: `${path} has 10000 ratings, the most allowed; move it elsewhere` },
+  ]);
 });

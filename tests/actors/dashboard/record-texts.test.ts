@@ -43,6 +43,13 @@ describe("actors", () => {
   });
 });
 
+test("shares of an actor's time fill a bar at most once, and one that reports none has no bar", () => {
+  const shares = (load: Record<string, number>) => timeShares(actorView("learner", { load }), false);
+  expect(shares({ "time/update": 0.75, "time/save": 0.5 }).map(({ share }) => share)).toEqual([0.75, 0.5, 0]);
+  expect(shares({ "time/update": 0.25 })).toMatchObject([{ share: 0.25 }, { text: "idle", share: 0.75 }]);
+  expect(shares({ "queue/playing": 3 })).toEqual([]);
+});
+
 describe("repeated warnings", () => {
   const eventOf = (id: number, text: string, level: StoredEvent["level"] = "warning"): StoredEvent => ({
     id,
