@@ -13,7 +13,7 @@ const tokenizer = new Tokenizer();
 const tag = envTag("SimpleSokoban", {});
 
 /** The chats of an episode in which the agent walks one way each turn, or says nothing that can be read; and its contexts as text. */
-function exported(prompt: object, moves: readonly string[]) {
+function exported(prompt: object, moves: readonly string[], contextTokensMax = 10_000) {
   const layers = [{ source: "test", values: { prompt, env: { think: false }, warmStart: { enabled: false } } }];
   const config = composeRunConfig(layers);
   const rules = {
@@ -21,7 +21,7 @@ function exported(prompt: object, moves: readonly string[]) {
     compat: config.prompt.compat !== "strict",
     think: false,
     replyTokensMax: 40,
-    contextTokensMax: 10_000,
+    contextTokensMax,
   };
   const transcript = new Transcript(tag, builtinDialogue(tokenizer), rules);
   const turns = moves.map((move, turn) => {
@@ -64,6 +64,15 @@ test("a context of two turns: earlier turns are shown, and not learnt again", ()
 test("a context of the present turn: each turn is a chat, with nothing before it", () => {
   const alone = ALL.map((move, turn) => [asked(turn), replied(move)]);
   expect(chats({ context: "limited_multi_turn", contextTurnsMax: 1 }, ALL)).toEqual(alone);
+});
+
+test("a context that is full drops its oldest turn, which a new chat then lacks", () => {
+  // Room for a turn, the next prompt and a reply of 40 tokens; not for two turns more.
+  const { chats: found } = exported({ overflow: "drop" }, ALL, 65);
+  expect(found).toEqual([
+    [asked(0), replied("Up"), asked(1), replied("Down")],
+    [asked(1), again("Down"), asked(2), replied("Left")],
+  ]);
 });
 
 test("a limit that no episode reaches changes nothing", () => {

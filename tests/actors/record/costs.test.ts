@@ -60,7 +60,9 @@ describe("costsOf", () => {
   test("what was not measured is null, and so is a share of a gain that there was not", () => {
     expect(costs(run).total.joules).toBeNull();
     const lost = costs({ ...run, "validate/success": [["learner", [0, 3], [0.2, 0.1]]] });
-    expect(lost.perPoint).toEqual({ tokens: null, actions: null, cpuSeconds: null, joules: null });
+    const none = costs({ ...run, "validate/success": [["learner", [0, 3], [0.2, 0.2]]] });
+    for (const { perPoint } of [lost, none])
+      expect(perPoint).toEqual({ tokens: null, actions: null, cpuSeconds: null, joules: null });
     expect(costsOf(() => [], Number.POSITIVE_INFINITY)).toMatchObject({ points: null, total: { tokens: null } });
   });
 });

@@ -2,8 +2,10 @@ import { afterAll, expect, test } from "bun:test";
 import { join } from "node:path";
 import { overviewOf } from "../../../actors/dashboard/overview.ts";
 import { Store } from "../../../actors/metrics-sink/store.ts";
+import { latestOf, seriesOf } from "../../../actors/record/newest-update.ts";
 import { RecordedRun } from "../../../actors/record/recorded-run.ts";
 import { removeTemporaryFolders, temporaryFolder } from "../../scripts/temporary.ts";
+import { playedRow } from "../metrics-sink/fake-run.ts";
 import { openFilesIn } from "../metrics-sink/open-files.ts";
 
 afterAll(removeTemporaryFolders);
@@ -40,5 +42,46 @@ test("curves and latest values have no updates that a roll-back gave up, and the
   // Back to the start.
   write(0, { "health/rollbacks": 3 });
   expect(overviewOf(store)).toMatchObject({ update: null, success: { now: 0.5, nowUpdate: 0 } });
+  store.close();
+});
+
+test("a record of more rows than are read at once is read whole, oldest first", () => {
+  const folder = temporaryFolder();
+  const store = new Store({ path: join(folder, "run.sqlite"), durability: "normal", wallClock: () => 0 });
+  store.startSession({ name: "run", env: "Bandit", updates: 9, seed: 1 });
+  const counts = Array.from({ length: 2000 }, (_, i) => i + 1);
+  const failed = { status: "aborted", detail: "x" } as const;
+  store.write({
+    points: counts.map((step) => ({ name: "train/success", actor: "learner", step, value: 0.5 })),
+    events: counts.map((i) => ({ actor: "learner", level: "info", kind: "phase", text: `${i}` })),
+    episodes: counts.map((i) => ({ ...playedRow({ episode: `e${i}` }), outcome: failed })),
+  });
+  store.close();
+  using run = new RecordedRun(folder);
+  expect([...run.points()].map(({ step }) => step)).toEqual(counts);
+  expect(run.events().map(({ text }) => Number(text))).toEqual(counts);
+  expect([...run.episodes({})].map(({ row }) => Number(row.ticket.episode.slice(1)))).toEqual(counts);
+});
+
+test("the latest value of an actor is its own, kept after a roll-back; of the run, none is left where none was before", () => {
+  const folder = temporaryFolder();
+  const store = new Store({ path: join(folder, "run.sqlite"), durability: "normal", wallClock: () => 0 });
+  store.startSession({ name: "run", env: "Bandit", updates: 9, seed: 1 });
+  const write = (name: string, actor: string, step: number, value: number) =>
+    store.write({ points: [{ name, actor, step, value }], events: [], episodes: [] });
+  write("validate/success", "other", 1, 0.125);
+  write("validate/success", "learner", 1, 0.25);
+  write("validate/success", "learner", 3, 0.75);
+  write("train/entropy", "learner", 3, 2);
+  write("process/rss_bytes", "sampler-0", 3, 7);
+  write("total/updates", "learner", 3, 3);
+  write("health/rollbacks", "learner", 1, 1);
+  expect(latestOf(store).map(({ name, actor, step, value }) => [name, actor, step, value])).toEqual([
+    ["health/rollbacks", "learner", 1, 1],
+    ["process/rss_bytes", "sampler-0", 3, 7],
+    ["validate/success", "learner", 1, 0.25],
+    ["validate/success", "other", 1, 0.125],
+  ]);
+  expect(seriesOf(store, ["train/entropy"])).toEqual([]);
   store.close();
 });

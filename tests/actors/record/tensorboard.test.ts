@@ -1,5 +1,8 @@
 /** The bytes of event files, worked out by hand, and read again; tests/scripts/export-records.test.ts lets TensorBoard itself read some. */
-import { describe, expect, test } from "bun:test";
+import { afterEach, describe, expect, test } from "bun:test";
+import { readFileSync, statSync } from "node:fs";
+import { join } from "node:path";
+import { EventFiles } from "../../../actors/record/event-files.ts";
 import {
   crc32c,
   eventFileName,
@@ -8,6 +11,8 @@ import {
   scalarsOf,
   tfRecord,
 } from "../../../actors/record/tensorboard.ts";
+import { ProtobufMessage } from "../../../model/engine/protobuf.ts";
+import { removeTemporaryFolders, temporaryFolder } from "../../scripts/temporary.ts";
 
 const hex = (bytes: Uint8Array) => Buffer.from(bytes).toString("hex");
 
@@ -68,5 +73,59 @@ describe("an event file that is read", () => {
     const wrong = Buffer.from(bytes);
     wrong[60]! ^= 1;
     expect(() => [...scalarsOf(wrong)]).toThrow("record at byte 40");
+  });
+});
+
+test("a file that is cut anywhere gives the records before the cut, and nothing that is no float", () => {
+  const [first, second] = [scalarEvent(0, 1, [["a", 0.5]]), scalarEvent(0, 2, [["a", 0.25]])];
+  const file = Buffer.concat([first, second]);
+  for (let length = 0; length < file.length; length++) {
+    const steps = [...scalarsOf(file.subarray(0, length))].map(({ step }) => step);
+    expect(steps).toEqual(length < first.length ? [] : [1]);
+  }
+  const tensorEvent = (type: number, content: string) => {
+    const tensor = new ProtobufMessage().int(1, type).text(4, content);
+    const value = new ProtobufMessage().text(1, "a").message(8, tensor);
+    return tfRecord(new ProtobufMessage().int(2, 3).message(5, new ProtobufMessage().message(1, value)).finish());
+  };
+  expect([...scalarsOf(tensorEvent(1, "\0\0\0?"))]).toEqual([{ step: 3, tag: "a", value: 0.5 }]);
+  expect([...scalarsOf(tensorEvent(7, "\0\0\0?"))]).toEqual([]);
+  expect([...scalarsOf(tensorEvent(1, "\0\0\0?\0\0\0?"))]).toEqual([]);
+});
+
+describe("event files", () => {
+  afterEach(removeTemporaryFolders);
+  const point = (step: number, changed: object = {}) => ({
+    ...{ name: "train/success", actor: "learner", step, value: step / 4, atMs: 0 },
+    ...changed,
+  });
+  const read = (...path: string[]) => [...scalarsOf(readFileSync(join(...path)))].map(({ step, tag }) => [step, tag]);
+
+  test("have each point once: the run's at the top, an actor's own in its folder", () => {
+    const folder = temporaryFolder();
+    const files = new EventFiles(folder, 1500);
+    for (const step of [1, 2]) files.add(point(step));
+    files.add(point(1, { name: "process/rss_bytes", actor: "sampler-0" }));
+    files.flush();
+    files.add(point(3));
+    files.flush();
+    const name = eventFileName(1500);
+    expect(read(folder, name)).toEqual([1, 2, 3].map((step) => [step, "train/success"]));
+    expect(read(folder, "sampler-0", name)).toEqual([[1, "process/rss_bytes"]]);
+    expect([files.fileCount, files.pointCount]).toEqual([2, 4]);
+  });
+
+  test("of an earlier export are not written over", () => {
+    const folder = temporaryFolder();
+    new EventFiles(folder, 1500).add(point(1));
+    expect(() => new EventFiles(folder, 1500).add(point(1))).toThrow("EEXIST");
+  });
+
+  test("are written by the MiB, not held in memory", () => {
+    const folder = temporaryFolder();
+    const files = new EventFiles(folder, 1500);
+    const bytes = scalarEvent(0, 1, [["train/success", 0.25]]).length;
+    for (let i = 0; i * bytes <= 2 ** 20; i++) files.add(point(1));
+    expect(statSync(join(folder, eventFileName(1500))).size).toBeGreaterThan(2 ** 20);
   });
 });
