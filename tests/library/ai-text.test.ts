@@ -55,6 +55,7 @@ test("an answer is text, or calls of tools that the call has", () => {
     toolCall("1", '{"a": "||"}'),
     toolCall("2", '{"a": 2}'),
   ] as never);
+  expect(made('add {"a": "}||{"} || add')).toEqual([toolCall("1", '{"a": "}||{"}'), toolCall("2", "{}")] as never);
   // The agent's error reaches the policy.
   expect(made("add {a}")).toEqual([toolCall("1", "{a}")] as never);
   for (const text of ["2", 'sub {"a": 1}', 'add {"a": 1} || 2', "add 1 and 1", ""]) {
@@ -75,5 +76,6 @@ test("while a reply is written, its thought and its answer only grow", () => {
   }
   expect(replyParts(reply, true)).toEqual({ thought: " so\n<b", answer: "1 < 2" });
   expect(replyParts("<think>cut", true)).toEqual({ thought: "cut", answer: "" });
+  expect(replyParts("<think>a</think> plain", false)).toEqual({ thought: "a", answer: "" });
   expect(replyParts("<think>a</think> plain", true)).toEqual({ thought: "a", answer: "plain" });
 });

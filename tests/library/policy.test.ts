@@ -53,3 +53,15 @@ test("a policy of the folder that a program runs in has the folder's name", asyn
   using policy = await loadPolicy(`${folder}/.`);
   expect(policy.name).toBe("mine");
 });
+
+test("another env is played with its own budgets, not the one turn of Bandit, and the run's own with the run's", async () => {
+  using policy = await loadPolicy(folder);
+  const budgets = (env: Tree) => {
+    const { turnsMax, actionsMax, actionsPerTurnMax } = policy.evaluated({ env }).env;
+    return [turnsMax, actionsMax, actionsPerTurnMax];
+  };
+  expect(budgets({ tag: "SimpleSokoban" })).toEqual([5, 10, 5]);
+  expect(budgets({ tag: "SimpleSokoban", turnsMax: 3 })).toEqual([3, 10, 5]);
+  expect(budgets({})).toEqual([1, 1, 1]);
+  expect(budgets({ tag: "BanditRev" })).toEqual([1, 1, 1]);
+});

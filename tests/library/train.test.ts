@@ -2,7 +2,7 @@
 import { afterAll, expect, test } from "bun:test";
 import { existsSync } from "node:fs";
 import { join } from "node:path";
-import { evaluate, loadPolicy } from "../../library/policy.ts";
+import { checkBoards, evaluate, loadPolicy } from "../../library/policy.ts";
 import { train } from "../../library/train.ts";
 import { removeTemporaryFolders, temporaryFolder } from "../scripts/temporary.ts";
 
@@ -64,9 +64,46 @@ test.each([
   [{ episodes: 1.5 }, "episodes must be a whole number of at least 1, got 1.5"],
   [{ samples: Number.NaN }, "samples must be a whole number of at least 1, got NaN"],
   [{ seed: -1 }, "seed must be a whole number of at least 0, got -1"],
+  [
+    { seed: 4294967295, episodes: 2 },
+    "seed 4294967295: the last of 2 boards would have a seed above 4294967295; start at 4294967294 or lower",
+  ],
+  [
+    { episodes: 5_000_001, samples: 2 },
+    "5000001 episodes with 2 samples each: an evaluation has at most 10000000 in all; lower one of them",
+  ],
 ])("an evaluation on the boards %j is refused", async (boards, message) => {
   expect(await messageOf(evaluate("random", { tag: "Bandit" }, boards))).toBe(message);
 });
+
+test("an evaluation may take the last board, and as many episodes as memory holds", async () => {
+  expect((await evaluate("random", { tag: "Bandit" }, { seed: 4294967295, episodes: 1 })).actionsMax).toBe(1);
+  expect(() => checkBoards(5_000_000, 0, 2)).not.toThrow();
+});
+
+test("an evaluation has the budget of the env's own file, unless it names one", async () => {
+  const actionsMax = async (env: { tag: string; actionsMax?: number }) =>
+    (await evaluate("random", env, { episodes: 1 })).actionsMax;
+  expect(await actionsMax({ tag: "Bandit" })).toBe(1);
+  expect(await actionsMax({ tag: "Bandit", actionsMax: 2 })).toBe(2);
+});
+
+test("a player that the env lacks is refused with those that it has", async () => {
+  const refused = (tag: string, options: object) => messageOf(evaluate("optimal", { tag, options }));
+  expect(await refused("game_2048", {})).toBe("game_2048 has no optimal player; use random");
+  const street = join(import.meta.dir, "../../library/template/envs/street.ts");
+  const expert = messageOf(evaluate("expert", { tag: "Street" }, { envs: [street] }));
+  expect(await expert).toBe("Street has no expert player; use random");
+});
+
+test.each([-1, Number.POSITIVE_INFINITY, Number.NaN])(
+  "a policy with the temperature %p is refused",
+  async (temperature) => {
+    const text = `temperature must be a finite number of at least 0, got ${temperature}`;
+    expect(await messageOf(loadPolicy("runs/none", { temperature }))).toBe(text);
+    expect(await messageOf(loadPolicy("runs/none", { temperature: 0 }))).toContain("runs/none");
+  },
+);
 
 test.each([
   [{ slots: 0 }, "slots must be a whole number of at least 1, got 0"],
