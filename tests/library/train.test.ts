@@ -2,6 +2,10 @@
 import { afterAll, expect, test } from "bun:test";
 import { existsSync } from "node:fs";
 import { join } from "node:path";
+import { RunConfig } from "../../actors/config/config.ts";
+import { ConfigError } from "../../actors/config/error.ts";
+import { envTag } from "../../envs/registry.ts";
+import { checkPresent, checkRun } from "../../library/check-run.ts";
 import { checkBoards, evaluate, loadPolicy } from "../../library/policy.ts";
 import { train } from "../../library/train.ts";
 import { removeTemporaryFolders, temporaryFolder } from "../scripts/temporary.ts";
@@ -110,4 +114,24 @@ test.each([
   [{ queueMax: -1 }, "queueMax must be a whole number of at least 0, got -1"],
 ])("a policy with %j is refused: its replies would wait for ever, or fail", async (options, message) => {
   expect(await messageOf(loadPolicy("runs/none", options))).toBe(message);
+});
+
+test("a run whose signal was aborted before begins nothing", async () => {
+  const folder = join(temporaryFolder(), "run");
+  const signal = AbortSignal.abort(new Error("not today"));
+  expect(await messageOf(train({ env: { tag: "Bandit" } }, { folder, signal }))).toBe("not today");
+  expect(existsSync(folder)).toBe(false);
+});
+
+test("a config that needs a pretrained model takes a policy of another run instead", () => {
+  const config = RunConfig.parse({ model: { pretrainedOnly: true } });
+  expect(() => checkRun(config)).toThrow("this config needs a pretrained model: the built-in policy cannot learn");
+  for (const model of [{ path: "m" }, { checkpoint: "runs/a/checkpoints/u000001" }])
+    expect(() => checkRun({ ...config, model: { ...config.model, ...model } })).not.toThrow();
+});
+
+test("an env whose data are missing is refused with how to get them", () => {
+  const tag = { ...envTag("Bandit"), missing: () => "no data here; run `bun run setup`" };
+  expect(() => checkPresent(tag)).toThrow(new ConfigError("no data here; run `bun run setup`"));
+  expect(() => checkPresent(envTag("Bandit"))).not.toThrow();
 });

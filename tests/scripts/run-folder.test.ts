@@ -1,9 +1,10 @@
 /** The folder of a run: what it holds, and what is refused before any process starts. */
 import { afterAll, describe, expect, test } from "bun:test";
 import { appendFileSync, existsSync, readdirSync, readFileSync, statSync, writeFileSync } from "node:fs";
-import { join } from "node:path";
+import { basename, join } from "node:path";
 import { ConfigError } from "../../actors/config/error.ts";
 import { addStart, readStarts } from "../../actors/record/starts.ts";
+import { lockRun } from "../../actors/supervisor/run-lock.ts";
 import { lengthenRun, oldRun } from "../../library/old-run.ts";
 import { newRun } from "../../library/run-folder.ts";
 
@@ -34,6 +35,15 @@ test("a folder that exists is refused for a new run, and stays as it was", () =>
   const before = statSync(join(folder, "config.json")).mtimeMs;
   expect(() => newRun(config, folder)).toThrow(`${folder} exists; choose another --run-dir, or resume it`);
   expect(statSync(join(folder, "config.json")).mtimeMs).toBe(before);
+});
+
+test("a run has a name of at most 64 characters; without one it gets the day, its env and the first free number", () => {
+  const parent = temporaryFolder();
+  expect(basename(newRun(config, join(parent, "x".repeat(64))).folder).length).toBe(64);
+  expect(() => newRun(config, join(parent, "x".repeat(65)))).toThrow("at most 64 characters");
+  const names = [1, 2].map(() => basename(newRun(config, undefined, parent).folder));
+  const [, day, env] = /^(\d{4}-\d\d-\d\d)-([a-z]+)-1$/.exec(names[0]!)!;
+  expect(names[1]).toBe(`${day}-${env}-2`);
 });
 
 test("a folder that cannot be made is refused in one line, as where a file has its name", () => {
@@ -100,6 +110,18 @@ describe("a finished run", () => {
     }
     const limited = [flag("learner.updates", "9"), flag("learner.minutes", "2")];
     expect(() => oldRun(folder, limited)).toThrow("give --updates N above 6 and --minutes M above 2.5, or start");
+    const equal = [flag("learner.updates", "9"), flag("learner.minutes", "2.5")];
+    expect(() => oldRun(folder, equal)).toThrow("--minutes M above 2.5");
+    expect(oldRun(folder, [equal[0]!, flag("learner.minutes", "2.6")]).config.learner.minutes).toBe(2.6);
+  });
+
+  test("that ended early is not continued unless its length is given again", () => {
+    const folder = finishedAfter(config.learner.updates - 1);
+    expect(() => oldRun(folder, [])).toThrow("is finished");
+    const length = flag("learner.updates", `${config.learner.updates}`);
+    const run = oldRun(folder, [length]);
+    lengthenRun(run);
+    lockRun(folder).release();
   });
 
   test.each(["", '{\n  "run": ', "{}"])("with the damaged report %j is refused with the name of its file", (text) => {

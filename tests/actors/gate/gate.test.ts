@@ -172,6 +172,7 @@ describe("a token", () => {
     ).toEqual([404, 404, 400, 400, 404]);
     expect(await status("actors/learner/x?as=g")).toBe(404);
     const headers = { Authorization: bearer(BOTH) };
+    expect((await fetch(`${http}/join?role=sampler`, { method: "POST", body: "x", headers })).status).toBe(413);
     for (const name of ["a%2Fb", "x".repeat(65)]) {
       const answer = await fetch(`${http}/actors/learner?as=${name}`, { headers });
       expect(await answer.text()).toBe("say who you are: ?as=NAME\n");
