@@ -86,10 +86,12 @@ describe("actors", () => {
 test("the processor time of actors that share a process is stored once; that of a guest is its own", () => {
   const load = { "process/cpu_seconds": 3 };
   const [first, second] = ["sampler-0", "sampler-1"].map((name) => actorView(name, { pid: 40, load }));
-  const guest = actorView("sampler-2", { guest: true, pid: 40, load });
-  sink.takeActors([guest, first!, second!]);
+  // Its process has a number of another machine.
+  const [early, late] = ["sampler-2", "sampler-3"].map((name) => actorView(name, { guest: true, pid: 40, load }));
+  sink.takeActors([early!, first!, second!, late!]);
   sink.flush();
-  expect(store.series(["process/cpu_seconds"], 0).map(({ actor }) => actor)).toEqual(["sampler-0", "sampler-2"]);
+  const known = store.series(["process/cpu_seconds"], 0).map(({ actor }) => actor);
+  expect(known).toEqual(["sampler-0", "sampler-2", "sampler-3"]);
 });
 
 test("of an actor without a heartbeat yet no memory is stored; of a resumed run, the update is the one it reached", () => {
