@@ -96,7 +96,11 @@ test("a file that is cut anywhere gives the records before the cut, and nothing 
 describe("event files", () => {
   afterEach(removeTemporaryFolders);
   const point = (step: number, changed: object = {}) => ({
-    ...{ name: "train/success", actor: "learner", step, value: step / 4, atMs: 0 },
+    name: "train/success",
+    actor: "learner",
+    step,
+    value: step / 4,
+    atMs: 0,
     ...changed,
   });
   const read = (...path: string[]) => [...scalarsOf(readFileSync(join(...path)))].map(({ step, tag }) => [step, tag]);
