@@ -27,6 +27,8 @@ import { layFrozen, layParameters, parameterArrays } from "../policy/parameters.
 import { appendStates, type Caches, type Decoded, logits, stepStates } from "../policy/transformer.ts";
 
 const ROWS_MIN = 4;
+/** Places of a cache are a multiple of this. Keys lie in blocks of so many tokens, whose values may be interleaved. */
+const PLACES_STEP = 16;
 /** Most sequences that an append computes at once: enough rows for fast products, few enough for a short graph. */
 const APPEND_ROWS_MAX = 16;
 /** Most tokens that an append computes at once, of all its sequences; attention scores take this many times the capacity. */
@@ -86,7 +88,7 @@ export class Decoder {
     this.#lanes = lanesFor(engine, parameters, frozen);
     this.#config = config;
     this.#capacity = capacity;
-    this.#places = roundUp(capacity + appendStep(capacity), 8);
+    this.#places = roundUp(capacity + appendStep(capacity), PLACES_STEP);
     this.#lengths = new Int32Array(stepRows(slots));
     this.#frozen = parameterArrays(engine, layFrozen(config, frozen));
     const rows = this.#lengths.length;
@@ -140,7 +142,7 @@ export class Decoder {
 
   /** Exchanges the sequences of two slots. */
   swap(a: number, b: number): void {
-    const used = Math.max(this.#lengths[a]!, this.#lengths[b]!) * this.#config.headWidth;
+    const used = roundUp(Math.max(this.#lengths[a]!, this.#lengths[b]!), PLACES_STEP) * this.#config.headWidth;
     const kept = new Float32Array(used);
     for (const cache of this.#caches.values()) {
       for (const [inA, inB] of this.#heads(a, b)) {
@@ -207,7 +209,7 @@ export class Decoder {
 
   /** Copies the sequence of a slot into an empty one. */
   #copy(from: number, to: number): void {
-    const used = this.#lengths[from]! * this.#config.headWidth;
+    const used = roundUp(this.#lengths[from]!, PLACES_STEP) * this.#config.headWidth;
     for (const cache of this.#caches.values()) {
       for (const [start, target] of this.#heads(from, to)) cache.copyWithin(target, start, start + used);
     }

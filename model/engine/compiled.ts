@@ -18,6 +18,9 @@ import "./lowerings.ts";
 import { cudaMemory } from "./cuda.ts";
 import { type DeviceOptions, deviceInWords } from "./device.ts";
 import { type ArrayMemory, hostMemory, TwinMemory } from "./memory.ts";
+import type { VectorWidth } from "./native/assembler.ts";
+import { machineVectorWidth } from "./native/machine.ts";
+import "./native/lowerings.ts";
 import { encodeOnnx } from "./onnx.ts";
 import { type OrtCall, OrtSession, OrtTensor, runCalls } from "./onnxruntime.ts";
 import { trace } from "./trace.ts";
@@ -55,8 +58,10 @@ class Compiled implements CompiledFunction {
   readonly #session: OrtSession;
   readonly #inputNames: readonly string[];
 
-  constructor(name: string, build: TensorFunction, inputs: Readonly<Record<string, Spec>>, options: CompiledOptions) {
-    const { graph, outputs } = trace(build, inputs, options.device);
+  constructor(name: string, build: TensorFunction, inputs: Readonly<Record<string, Spec>>, options: GraphOptions) {
+    // Our operators compute on one thread.
+    const vectorWidth = options.threads === 1 && (options.device ?? "cpu") === "cpu" ? options.vectorWidth : null;
+    const { graph, outputs } = trace(build, inputs, vectorWidth === null ? options.device : "x64");
     this.#name = name;
     this.#inputs = inputs;
     this.outputs = outputs;
@@ -67,7 +72,11 @@ class Compiled implements CompiledFunction {
       encodeOnnx({ ...graph, inputs: graph.inputs.filter((port) => read.has(port.name)) }),
       this.#inputNames,
       Object.keys(outputs).map((key) => `out.${key}`),
-      options,
+      {
+        ...options,
+        vectorWidth,
+        operators: new Map(graph.nodes.flatMap(({ op, machine }) => (machine === undefined ? [] : [[op, machine]]))),
+      },
     );
   }
 
@@ -93,6 +102,8 @@ class Compiled implements CompiledFunction {
   }
 }
 
+type GraphOptions = CompiledOptions & { readonly vectorWidth: VectorWidth | null };
+
 const tensorOf = (array: DeviceArray | undefined): OrtTensor => (array as OrtArray).tensor;
 
 export interface CompiledOptions extends DeviceOptions {
@@ -100,6 +111,8 @@ export interface CompiledOptions extends DeviceOptions {
   readonly device?: Device;
   /** Memory of the engine's arrays, which the device must be able to read. Default: for cuda the GPU's, else the host's. */
   readonly memory?: ArrayMemory;
+  /** Floats in a vector of our operators, which only functions on one thread use; null for none. Default: the most that this CPU has. */
+  readonly vectorWidth?: VectorWidth | null;
 }
 
 export interface CompiledEngine extends Engine {
@@ -113,6 +126,7 @@ export function compiledEngine(options: CompiledOptions): CompiledEngine {
   if (!Number.isInteger(threads) || threads < 1)
     throw new RangeError(`engine threads must be at least 1, got ${threads}`);
   const described = deviceInWords(device, options);
+  const vectorWidth = options.vectorWidth === undefined ? machineVectorWidth() : options.vectorWidth;
   const memory = options.memory ?? (device === "cuda" ? new TwinMemory(cudaMemory()) : hostMemory);
   const onCpu = new Map<string, number>();
   const calls = new WeakMap<Job, OrtCall>();
@@ -135,7 +149,7 @@ export function compiledEngine(options: CompiledOptions): CompiledEngine {
     valuesPerPiece: device === "cpu" ? 2 ** 15 : 2 ** 24,
 
     async compile(name, build, inputs, inLane = false) {
-      const compiled = new Compiled(name, build, inputs, { ...options, threads: inLane ? 1 : threads });
+      const compiled = new Compiled(name, build, inputs, { ...options, vectorWidth, threads: inLane ? 1 : threads });
       for (const operator of compiled.onCpu) onCpu.set(operator, (onCpu.get(operator) ?? 0) + 1);
       return compiled;
     },

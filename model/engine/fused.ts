@@ -3,7 +3,7 @@
  * Source: github.com/microsoft/onnxruntime, docs/ContribOperators.md.
  */
 import type { AttentionShape } from "../policy/ops.ts";
-import { type Lowering, lower } from "./trace.ts";
+import { type Kernel, type Lowering, lower, type Target } from "./trace.ts";
 
 const MICROSOFT = "com.microsoft";
 
@@ -14,7 +14,7 @@ lower<{ epsilon: number }>("RmsNorm", ({ x, gain }, { epsilon }, to) => {
   const [y, fusedInverse] = recorder.emit(
     "SimplifiedLayerNormalization",
     inputs,
-    to.device === "webgpu" ? 1 : 2,
+    to.target === "webgpu" ? 1 : 2,
     attributes,
   );
   const inverse = fusedInverse ?? inverseByDefinition();
@@ -40,13 +40,17 @@ lower("Rotate", ({ x, cos, sin }, _, to) => {
   return to.tensor(to.recorder.emit("RotaryEmbedding", inputs, 1, {}, MICROSOFT)[0]!, x!.shape);
 });
 
-/** onnxruntime's attention over a cache. On CUDA it does not take 32-bit floats, so there the definition runs. */
-function cachedAttention(
+/** What computes attention over caches. @returns names of the result and of the written caches */
+export type AttendCached = (
   to: Lowering,
-  [qkv, keys, values, last, total, cos, sin]: readonly string[],
-  { heads, kvHeads, scoreScale, window }: AttentionShape,
-): string[] {
-  const inputs = [qkv!, "", "", keys!, values!, last!, total!, cos!, sin!];
+  inputs: Readonly<Record<"qkv" | "keys" | "values" | "last" | "total" | "cos" | "sin", string>>,
+  sizes: { readonly rows: number; readonly added: number; readonly capacity: number },
+  shape: AttentionShape,
+) => string[];
+
+/** onnxruntime's attention over a cache. On CUDA it does not take 32-bit floats, so there the definition runs. */
+const groupQueryAttention: AttendCached = (to, { qkv, keys, values, last, total, cos, sin }, _, shape) => {
+  const { heads, kvHeads, scoreScale, window } = shape;
   const attributes = {
     num_heads: heads,
     kv_num_heads: kvHeads,
@@ -55,46 +59,76 @@ function cachedAttention(
     scale: { float: scoreScale ?? 0 },
     local_window_size: window ?? -1,
   };
+  const inputs = [qkv, "", "", keys, values, last, total, cos, sin];
   return to.recorder.emit("GroupQueryAttention", inputs, 3, attributes, MICROSOFT);
-}
-lower<AttentionShape>(
-  "CachedAttention",
-  ({ qkv, keys, values, last, total, cos, sin }, shape, to) => {
-    const inputs = [qkv!, keys!, values!, last!, total!, cos!, sin!].map(to.name);
-    const [out, nextKeys, nextValues] = cachedAttention(to, inputs, shape);
+};
+
+/** Registers the kernel of one new token for each row. */
+export function lowerStep(attend: AttendCached, targets: readonly Target[]): void {
+  const kernel: Kernel<AttentionShape> = ({ qkv, keys, values, last, total, cos, sin }, shape, to) => {
+    const name = to.name;
+    const [rows, , capacity] = keys!.shape as [number, number, number, number];
+    const [out, nextKeys, nextValues] = attend(
+      to,
+      {
+        qkv: name(qkv!),
+        keys: name(keys!),
+        values: name(values!),
+        last: name(last!),
+        total: name(total!),
+        cos: name(cos!),
+        sin: name(sin!),
+      },
+      { rows, added: 1, capacity },
+      shape,
+    );
     return [
       to.tensor(out!, qkv!.shape.with(2, shape.heads * shape.headWidth)),
       to.tensor(nextKeys!, keys!.shape),
       to.tensor(nextValues!, values!.shape),
     ];
-  },
-  ["cpu", "webgpu"],
-);
+  };
+  lower("CachedAttention", kernel, targets);
+}
 
 /**
- * A node for each row: the operator takes several new tokens behind a cache for a batch of one only. A GPU computes all rows at once,
- * by definition.
+ * Registers the kernel of several new tokens for each row, as a node for each row: onnxruntime's operator takes several new tokens behind
+ * a cache for a batch of one only, and rows have caches of their own. A GPU computes all rows at once, by definition.
  */
-lower<AttentionShape>(
-  "CachedAppend",
-  ({ qkv, last, cos, sin, ...caches }, shape, to) => {
-    const { recorder } = to;
-    const rows = qkv!.shape[0]!;
+export function lowerAppend(attend: AttendCached, targets: readonly Target[]): void {
+  const kernel: Kernel<AttentionShape> = ({ qkv, last, cos, sin, ...caches }, shape, to) => {
+    const { recorder, name } = to;
+    const [rows, added] = qkv!.shape as [number, number, number];
     const ones = recorder.ints(new Array<number>(rows).fill(1));
-    const each = (name: string) => recorder.emit("Split", [name, ones], rows, { axis: 0 });
+    const each = (of: string) => recorder.emit("Split", [of, ones], rows, { axis: 0 });
     const one = recorder.constant([], "int32", Int32Array.of(1));
-    const [lasts, totals] = [each(to.name(last!)), each(recorder.emit("Add", [to.name(last!), one])[0]!)];
-    const [tables, cacheShape] = [[cos!, sin!].map(to.name), caches["keys.0"]!.shape];
-    const results = each(to.name(qkv!)).map((own, row) => {
-      const [keys, values] = [caches[`keys.${row}`]!, caches[`values.${row}`]!].map(to.name);
-      return cachedAttention(to, [own, keys!, values!, lasts[row]!, totals[row]!, ...tables], shape);
-    });
+    const [lasts, totals] = [each(name(last!)), each(recorder.emit("Add", [name(last!), one])[0]!)];
+    const cacheShape = caches["keys.0"]!.shape;
+    const results = each(name(qkv!)).map((own, row) =>
+      attend(
+        to,
+        {
+          qkv: own,
+          keys: name(caches[`keys.${row}`]!),
+          values: name(caches[`values.${row}`]!),
+          last: lasts[row]!,
+          total: totals[row]!,
+          cos: name(cos!),
+          sin: name(sin!),
+        },
+        { rows: 1, added, capacity: cacheShape[2]! },
+        shape,
+      ),
+    );
     const column = (index: number) => results.map((result) => result[index]!);
     const [out] = recorder.emit("Concat", column(0), 1, { axis: 0 });
     return [
       to.tensor(out!, qkv!.shape.with(2, shape.heads * shape.headWidth)),
-      ...[...column(1), ...column(2)].map((name) => to.tensor(name, cacheShape)),
+      ...[...column(1), ...column(2)].map((result) => to.tensor(result, cacheShape)),
     ];
-  },
-  ["cpu"],
-);
+  };
+  lower("CachedAppend", kernel, targets);
+}
+
+lowerStep(groupQueryAttention, ["cpu", "webgpu"]);
+lowerAppend(groupQueryAttention, ["cpu"]);

@@ -3,6 +3,8 @@
  * Knows no tfjs and no runtime: trace.ts builds it, onnx.ts writes it, compiled.ts runs it.
  */
 
+import type { MachineOperator } from "./native/operator.ts";
+
 export type DType = "float32" | "int32" | "int64" | "bool";
 export type TypedArray = Float32Array | Int32Array | BigInt64Array | Uint8Array;
 
@@ -11,12 +13,14 @@ export type Attribute = number | readonly number[] | string | { readonly float: 
 
 export interface Node {
   readonly op: string;
-  /** "" is ONNX, "com.microsoft" onnxruntime's fused operators. */
-  readonly domain: "" | "com.microsoft";
+  /** "" is ONNX, "com.microsoft" onnxruntime's fused operators, "bunraku" our own. */
+  readonly domain: "" | "com.microsoft" | "bunraku";
   /** Value names; "" for an absent optional input. */
   readonly inputs: readonly string[];
   readonly outputs: readonly string[];
   readonly attributes: Readonly<Record<string, Attribute>>;
+  /** What an operator of ours computes. */
+  readonly machine?: MachineOperator;
 }
 
 export interface Constant {

@@ -74,7 +74,7 @@ function transpose(to: Lowering, x: Info, perm: readonly number[]): Info {
 lower<tf.TransposeAttrs>("Transpose", ({ x }, { perm }, to) => transpose(to, x!, perm));
 
 lower<tf.BatchMatMulAttrs>("BatchMatMul", (inputs, { transposeA, transposeB }, to) => {
-  const turnB = transposeB && to.device === "webgpu";
+  const turnB = transposeB && to.target === "webgpu";
   const b = turnB ? transpose(to, inputs["b"]!, swapLast(inputs["b"]!)) : inputs["b"]!;
   const rowsB = transposeB && !turnB;
   // A separate transpose: on several threads, onnxruntime's product with a transposed left factor is a sixth slower.

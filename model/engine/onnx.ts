@@ -6,7 +6,8 @@ import type { Attribute, Constant, DType, Graph, Node, Port } from "./graph.ts";
 import { ProtobufMessage } from "./protobuf.ts";
 
 const OPSET = 21;
-const MICROSOFT_OPSET = 1;
+/** Of all domains but ONNX's. */
+const OTHER_OPSET = 1;
 const IR_VERSION = 10;
 
 /** TensorProto.DataType. */
@@ -55,18 +56,27 @@ function portProto({ name, shape, dtype }: Port): ProtobufMessage {
 
 /** ModelProto: ir_version 1, producer_name 2, graph 7, opset_import 8 {domain 1, version 2}. */
 export function encodeOnnx(graph: Graph): Uint8Array {
-  // GraphProto: node 1, name 2, initializer 5, input 11, output 12.
+  // GraphProto: node 1, name 2, initializer 5, input 11, output 12, value_info 13.
   const message = new ProtobufMessage();
   for (const node of graph.nodes) message.message(1, nodeProto(node));
   message.text(2, "bunraku");
   for (const [name, constant] of graph.constants) message.message(5, tensorProto(name, constant));
   for (const port of graph.inputs) message.message(11, portProto(port));
   for (const port of graph.outputs) message.message(12, portProto(port));
+  // onnxruntime cannot infer these shapes, and fuses only nodes whose shapes it knows.
+  const named = new Set(graph.outputs.map(({ name }) => name));
+  for (const { outputs, machine } of graph.nodes) {
+    for (const [i, shape] of (machine?.outputs ?? []).entries()) {
+      const port = { name: outputs[i]!, shape, dtype: "float32" } as const;
+      if (!named.has(port.name)) message.message(13, portProto(port));
+    }
+  }
   return new ProtobufMessage()
     .int(1, IR_VERSION)
     .text(2, "bunraku")
     .message(7, message)
     .message(8, new ProtobufMessage().text(1, "").int(2, OPSET))
-    .message(8, new ProtobufMessage().text(1, "com.microsoft").int(2, MICROSOFT_OPSET))
+    .message(8, new ProtobufMessage().text(1, "com.microsoft").int(2, OTHER_OPSET))
+    .message(8, new ProtobufMessage().text(1, "bunraku").int(2, OTHER_OPSET))
     .finish();
 }

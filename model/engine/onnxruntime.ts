@@ -12,6 +12,8 @@ import { dirname, join } from "node:path";
 import type { Device, ElementType, Spec } from "./engine.ts";
 import { sizeOf } from "./graph.ts";
 import { Lanes, type RunArguments } from "./lanes.ts";
+import type { VectorWidth } from "./native/assembler.ts";
+import { type MachineOperator, makeOperator, type Registered } from "./native/operator.ts";
 import { setNativeVariable } from "./native-environment.ts";
 
 /** Version of the function table; later libraries support it too. */
@@ -30,12 +32,16 @@ const FUNCTIONS = {
   setLogSeverity: [22, ["ptr", "i32"], "ptr"],
   setOptimizationLevel: [23, ["ptr", "i32"], "ptr"],
   setThreads: [24, ["ptr", "i32"], "ptr"],
+  createDomain: [26, ["ptr", "ptr"], "ptr"],
+  addOperator: [27, ["ptr", "ptr"], "ptr"],
+  addDomain: [28, ["ptr", "ptr"], "ptr"],
   createTensor: [49, ["ptr", "ptr", "u64", "ptr", "u64", "i32", "ptr"], "ptr"],
   createMemoryInfo: [68, ["ptr", "i32", "i32", "i32", "ptr"], "ptr"],
   releaseStatus: [93, ["ptr"], "void"],
   releaseSession: [95, ["ptr"], "void"],
   releaseValue: [96, ["ptr"], "void"],
   releaseSessionOptions: [100, ["ptr"], "void"],
+  releaseDomain: [101, ["ptr"], "void"],
   registerAllocator: [144, ["ptr", "ptr", "ptr"], "ptr"],
   addSessionConfigEntry: [130, ["ptr", "ptr", "ptr"], "ptr"],
   appendCuda: [204, ["ptr", "ptr"], "ptr"],
@@ -76,6 +82,10 @@ interface Runtime {
   readonly env: Pointer;
   readonly memories: Readonly<Record<OrtMemory, Pointer>>;
   readonly lanes: Lanes;
+  /** Address of the OrtApi table. */
+  readonly table: Pointer;
+  /** Operators of ours, by the names of their nodes. */
+  readonly operators: Map<string, Registered>;
 }
 
 const zeroEnded = (text: string) => new TextEncoder().encode(`${text}\0`);
@@ -134,7 +144,7 @@ function runtime(): Runtime {
   const registered = api.registerAllocator(env.pointer, memories.cpu, null);
   if (registered !== null) api.releaseStatus(registered);
   const lanes = new Lanes(read.ptr(table, RUN * 8));
-  loaded = { api, env: env.pointer, memories, lanes };
+  loaded = { api, env: env.pointer, memories, lanes, table, operators: new Map() };
   return loaded;
 }
 
@@ -174,6 +184,10 @@ interface SessionOptions {
   /** Default: the CPU. */
   readonly device?: Device;
   readonly threads: number;
+  /** Operators of ours that the model uses, by the names of their nodes. */
+  readonly operators?: ReadonlyMap<string, MachineOperator>;
+  /** Floats in a vector of our operators. */
+  readonly vectorWidth?: VectorWidth | null;
 }
 
 /** Lets a GPU compute the nodes that it can. @throws {Error} if the GPU or its provider is missing */
@@ -202,6 +216,25 @@ function appendProvider(api: Api, settings: Pointer, device: Exclude<Device, "cp
   }
 }
 
+/** Lets a session use operators of ours. @returns their domain, which must outlive the session */
+function addOperators(
+  settings: Pointer,
+  { operators = new Map(), vectorWidth = null }: SessionOptions,
+): Pointer | null {
+  if (vectorWidth === null || operators.size === 0) return null;
+  const { api, table, operators: known } = runtime();
+  const domain = new Out();
+  check(api, api.createDomain(zeroEnded("bunraku"), domain.cell));
+  for (const [name, operator] of operators) {
+    const { address } = known.getOrInsertComputed(`${name} ${vectorWidth}`, () =>
+      makeOperator(name, operator, vectorWidth, table),
+    );
+    check(api, api.addOperator(domain.pointer, address));
+  }
+  check(api, api.addDomain(settings, domain.pointer));
+  return domain.pointer;
+}
+
 /** The operator of each node that runs on the CPU. */
 function nodesOnCpu(api: Api, session: Pointer): string[] {
   const [list, count, text] = [new Out(), new Out(), new Out()];
@@ -222,6 +255,7 @@ function nodesOnCpu(api: Api, session: Pointer): string[] {
 /** One compiled graph. */
 export class OrtSession {
   #handle: Pointer | null;
+  readonly #domain: Pointer | null;
   readonly #inputNames: readonly Uint8Array[];
   readonly #outputNames: readonly Uint8Array[];
   readonly #inputNamePointers: BigUint64Array;
@@ -251,6 +285,7 @@ export class OrtSession {
       check(api, api.addSessionConfigEntry(settings, zeroEnded(name), zeroEnded(value)));
     }
     const session = new Out();
+    this.#domain = addOperators(settings, options);
     const device = options.device ?? "cpu";
     try {
       if (device !== "cpu") appendProvider(api, settings, device);
@@ -292,7 +327,9 @@ export class OrtSession {
   }
 
   release(): void {
-    if (this.#handle !== null) runtime().api.releaseSession(this.#handle);
+    if (this.#handle === null) return;
+    runtime().api.releaseSession(this.#handle);
+    if (this.#domain !== null) runtime().api.releaseDomain(this.#domain);
     this.#handle = null;
   }
 }

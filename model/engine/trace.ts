@@ -14,6 +14,7 @@ import {
   prune,
   type TypedArray,
 } from "./graph.ts";
+import type { MachineOperator } from "./native/operator.ts";
 
 /** A tensor of the traced graph. tfjs' bool is int32 here, because its kernels do arithmetic on it. */
 interface Recorded {
@@ -45,6 +46,14 @@ class Recorder {
       this.#nodes.push({ op, domain, inputs, outputs, attributes });
       return outputs;
     });
+  }
+
+  /** Adds a node of an operator of ours. @param kind  its name, and the sizes in which it differs from others of that name */
+  emitMachine(kind: readonly [string, object], inputs: readonly string[], machine: MachineOperator): string[] {
+    const op = [kind[0], ...Object.values(kind[1])].join("_");
+    const outputs = machine.outputs.map(() => `t${this.#count++}`);
+    this.#nodes.push({ op, domain: "bunraku", inputs, outputs, attributes: {}, machine });
+    return outputs;
   }
 
   constant(shape: readonly number[], dtype: DType, values: Constant["values"]): string {
@@ -147,16 +156,19 @@ class TraceBackend extends tf.KernelBackend {
   override dispose(): void {}
 }
 
-/** A backend for each device, because devices differ in their operators. */
-const DEVICES = ["cpu", "webgpu", "cuda"] as const satisfies Device[];
-const backendName = (device: Device) => `trace for ${device}`;
-for (const device of DEVICES) tf.registerBackend(backendName(device), () => new TraceBackend());
+/** What a graph is for: a device, or a CPU that runs our machine code. */
+export type Target = Device | "x64";
+
+/** A backend for each target, because targets differ in their operators. */
+const TARGETS = ["cpu", "x64", "webgpu", "cuda"] as const satisfies Target[];
+const backendName = (target: Target) => `trace for ${target}`;
+for (const target of TARGETS) tf.registerBackend(backendName(target), () => new TraceBackend());
 const backend = () => tf.engine().backend as TraceBackend;
 
 /** What the lowering of a kernel can use. */
 export interface Lowering {
   readonly recorder: Recorder;
-  readonly device: Device;
+  readonly target: Target;
   name(tensor: tf.TensorInfo): string;
   tensor(name: string, shape: readonly number[], dtype?: tf.DataType): tf.TensorInfo;
 }
@@ -171,18 +183,18 @@ export type Kernel<A> = (
 /**
  * Registers how a tfjs kernel becomes ONNX nodes, its "lowering".
  *
- * @param devices  that have this kernel; on the others a fused kernel runs by its definition.
+ * @param targets  that have this kernel; on the others a fused kernel runs by its definition.
  */
-export function lower<A = object>(kernelName: string, kernel: Kernel<A>, devices: readonly Device[] = DEVICES): void {
-  for (const device of devices) {
+export function lower<A = object>(kernelName: string, kernel: Kernel<A>, targets: readonly Target[] = TARGETS): void {
+  for (const target of targets) {
     tf.registerKernel({
       kernelName,
-      backendName: backendName(device),
+      backendName: backendName(target),
       kernelFunc: ({ inputs, attrs }) => {
         const { recorder } = backend();
         const to: Lowering = {
           recorder,
-          device,
+          target,
           name: (tensor) => backend().nameOf(tensor),
           tensor: (name, shape, dtype = "float32") => backend().tensor(name, shape, dtype),
         };
@@ -193,17 +205,17 @@ export function lower<A = object>(kernelName: string, kernel: Kernel<A>, devices
 }
 
 /**
- * Records the graph of `build` for a device.
+ * Records the graph of `build`.
  *
  * @returns the graph; its inputs are named as in `inputs`, its outputs `out.NAME` for each key of the result.
  */
 export function trace(
   build: TensorFunction,
   inputs: Readonly<Record<string, Spec>>,
-  device: Device = "cpu",
+  target: Target = "cpu",
 ): { graph: Graph; outputs: Record<string, Spec> } {
   const before = tf.engine().backendName;
-  void tf.engine().setBackend(backendName(device)); // All backends are synchronous.
+  void tf.engine().setBackend(backendName(target)); // All backends are synchronous.
   const traced = backend();
   traced.recorder = new Recorder();
   const ports = Object.entries(inputs).map(([name, spec]) => ({ name, ...spec }));

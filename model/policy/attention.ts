@@ -9,7 +9,7 @@
  *   has D columns.
  */
 import * as tf from "@tensorflow/tfjs-core";
-import { type AttentionShape, rotate, scoreScaleOf } from "./ops.ts";
+import { type AttentionShape, fused, rotate, scoreScaleOf } from "./ops.ts";
 
 /** Queries that are computed together. */
 const BLOCK = 128;
@@ -33,15 +33,22 @@ interface Forward {
   readonly weights: readonly tf.Tensor[];
 }
 
-type Saved = [
-  out: tf.Tensor,
-  queries: tf.Tensor,
-  keys: tf.Tensor,
-  values: tf.Tensor,
-  cos: tf.Tensor,
-  sin: tf.Tensor,
-  ...weights: tf.Tensor[],
-];
+/** What the forward pass of the kernel, or of the definition, saves besides its arguments and `out`. */
+type SavedByKernel = [statistics: tf.Tensor];
+type SavedByDefinition = [queries: tf.Tensor, keys: tf.Tensor, values: tf.Tensor, ...weights: tf.Tensor[]];
+
+/** Most tokens of a kernel, whose stack holds the scores of four queries. */
+const KERNEL_TOKENS_MAX = 4096;
+
+/** The kernel's name, or one that no backend has where the kernel does not take these shapes. */
+function kernelFor(
+  name: "Attention" | "AttentionGradient",
+  length: number,
+  { headWidth, window }: AttentionShape,
+): string {
+  const takes = length % 4 === 0 && length <= KERNEL_TOKENS_MAX && headWidth % 16 === 0 && (window ?? null) === null;
+  return takes ? name : `${name} by definition`;
+}
 
 /**
  * Causal self-attention with grouped key/value heads and rotary positions 0 … T-1.
@@ -53,15 +60,25 @@ type Saved = [
  * @returns (B, T, H · D)
  */
 export function attention(qkv: tf.Tensor, cos: tf.Tensor, sin: tf.Tensor, shape: AttentionShape): tf.Tensor {
+  const length = qkv.shape[1]!;
   return tf.customGrad((...args) => {
     const save = args.pop() as unknown as tf.GradSaveFunc;
-    const { out, queries, keys, values, weights } = forward(args[0] as tf.Tensor, cos, sin, shape);
-    save([out, queries, keys, values, cos, sin, ...weights]);
+    const [qkv] = args as [tf.Tensor];
+    const [out, ...rest] = fused(kernelFor("Attention", length, shape), { qkv, cos, sin }, shape, () => {
+      const { out, queries, keys, values, weights } = forward(qkv, cos, sin, shape);
+      return [out, queries, keys, values, ...weights];
+    });
+    save([qkv, cos, sin, out!, ...rest]);
     return {
-      value: out,
+      value: out!,
       gradFunc: (dOut: tf.Tensor, saved: tf.Tensor[]) => {
-        const [out, queries, keys, values, cos, sin, ...weights] = saved as Saved;
-        return [backward(dOut, { out, queries, keys, values, weights }, cos, sin, shape)];
+        const [qkv, cos, sin, out, ...rest] = saved as [tf.Tensor, tf.Tensor, tf.Tensor, tf.Tensor, ...tf.Tensor[]];
+        const [statistics] = rest as SavedByKernel;
+        const inputs = { qkv, cos, sin, out, dOut, statistics };
+        return fused(kernelFor("AttentionGradient", length, shape), inputs, shape, () => {
+          const [queries, keys, values, ...weights] = rest as SavedByDefinition;
+          return [backward(dOut, { out, queries, keys, values, weights }, cos, sin, shape)];
+        });
       },
     };
   })(qkv);

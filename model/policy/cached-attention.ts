@@ -24,9 +24,9 @@ export interface Rotary {
   readonly sin: tf.Tensor;
 }
 
-/** onnxruntime's attention takes head widths that are multiples of 16; for others the definition runs. */
-const kernelFor = (name: string, { headWidth }: AttentionShape) =>
-  headWidth % 16 === 0 ? name : `${name} by definition`;
+/** The kernels take head widths and capacities that are multiples of 16; for others the definition runs. */
+const kernelFor = (name: string, { headWidth }: AttentionShape, { shape }: tf.Tensor) =>
+  headWidth % 16 === 0 && shape[2]! % 16 === 0 ? name : `${name} by definition`;
 
 /**
  * One new token for each row.
@@ -46,7 +46,7 @@ export function stepAttention(
   shape: AttentionShape,
 ): CachedAttention {
   const inputs = { qkv, keys, values, last, total, ...rotary };
-  const results = fused(kernelFor("CachedAttention", shape), inputs, shape, () => {
+  const results = fused(kernelFor("CachedAttention", shape, keys), inputs, shape, () => {
     const result = byDefinition(qkv, keys, values, last, rotary, shape);
     return [result.out, result.keys, result.values];
   });
@@ -72,7 +72,7 @@ export function appendAttention(
   const rows = keys.length;
   const named = (name: string, caches: readonly tf.Tensor[]) => caches.map((cache, row) => [`${name}.${row}`, cache]);
   const caches = Object.fromEntries(named("keys", keys).concat(named("values", values)));
-  const results = fused(kernelFor("CachedAppend", shape), { qkv, last, ...rotary, ...caches }, shape, () => {
+  const results = fused(kernelFor("CachedAppend", shape, keys[0]!), { qkv, last, ...rotary, ...caches }, shape, () => {
     const together = (caches: readonly tf.Tensor[]) => tf.concat([...caches], 0);
     const result = byDefinition(qkv, together(keys), together(values), last, rotary, shape);
     return [result.out, ...tf.split(result.keys, rows), ...tf.split(result.values, rows)];

@@ -20,6 +20,10 @@ export function fused(
   return Array.isArray(result) ? result : [result];
 }
 
+/** The name of a kernel of rows, or one that no backend has: the kernels take rows of whole vectors. */
+const kernelOfRows = (name: string, { shape }: tf.Tensor) =>
+  shape.at(-1)! % 16 === 0 ? name : `${name} by definition`;
+
 /**
  * `x · weightᵀ + addend`.
  *
@@ -65,14 +69,16 @@ export function rmsNorm(x: tf.Tensor, gain: tf.Tensor, epsilon: number): tf.Tens
       value: y!,
       gradFunc: (dy: tf.Tensor, saved: tf.Tensor[]) => {
         const [x, gain, inverse] = saved as [tf.Tensor, tf.Tensor, tf.Tensor];
-        // dx = (dy · gain - x · mean(dy · x · gain) · inverse²) · inverse. A product with a column or a row computes each sum
-        // without an intermediate tensor.
-        const product = tf.mul(dy, x);
-        const column = tf.reshape(tf.div(gain, gain.size), [-1, 1]);
-        const along = tf.mul(tf.matMul(product, column), tf.square(inverse));
-        const dx = tf.mul(tf.sub(tf.mul(dy, gain), tf.mul(x, along)), inverse);
-        const dGain = tf.matMul(tf.reshape(inverse, [1, -1]), product);
-        return [dx, tf.reshape(dGain, gain.shape)];
+        return fused(kernelOfRows("RmsNormGradient", x), { x, gain, inverse, dy }, {}, () => {
+          // dx = (dy · gain - x · mean(dy · x · gain) · inverse²) · inverse. A product with a column or a row computes each sum
+          // without an intermediate tensor.
+          const product = tf.mul(dy, x);
+          const column = tf.reshape(tf.div(gain, gain.size), [-1, 1]);
+          const along = tf.mul(tf.matMul(product, column), tf.square(inverse));
+          const dx = tf.mul(tf.sub(tf.mul(dy, gain), tf.mul(x, along)), inverse);
+          const dGain = tf.matMul(tf.reshape(inverse, [1, -1]), product);
+          return [dx, tf.reshape(dGain, gain.shape)];
+        });
       },
     };
   })(x, gain);
@@ -86,16 +92,22 @@ export function swiglu(gate: tf.Tensor, up: tf.Tensor): tf.Tensor {
   return tf.customGrad((...args) => {
     const save = args.pop() as unknown as tf.GradSaveFunc;
     const [gate, up] = args as [tf.Tensor, tf.Tensor];
-    const s = tf.sigmoid(gate);
-    const silu = tf.mul(gate, s);
-    save([gate, up, s, silu]);
+    const [y, ...rest] = fused(kernelOfRows("Swiglu", gate), { gate, up }, {}, () => {
+      const s = tf.sigmoid(gate);
+      const silu = tf.mul(gate, s);
+      return [tf.mul(silu, up), s, silu];
+    });
+    save([gate, up, ...rest]);
     return {
-      value: tf.mul(silu, up),
+      value: y!,
       gradFunc: (dy: tf.Tensor, saved: tf.Tensor[]) => {
-        const [gate, up, s, silu] = saved as [tf.Tensor, tf.Tensor, tf.Tensor, tf.Tensor];
-        // silu'(x) = s + s · (x - silu(x)), s = sigmoid(x)
-        const slope = tf.add(s, tf.mul(s, tf.sub(gate, silu)));
-        return [tf.mul(tf.mul(dy, up), slope), tf.mul(dy, silu)];
+        const [gate, up, ...rest] = saved as [tf.Tensor, tf.Tensor, ...tf.Tensor[]];
+        return fused(kernelOfRows("SwigluGradient", gate), { gate, up, dy }, {}, () => {
+          const [s, silu] = rest as [tf.Tensor, tf.Tensor];
+          // silu'(x) = s + s · (x - silu(x)), s = sigmoid(x)
+          const slope = tf.add(s, tf.mul(s, tf.sub(gate, silu)));
+          return [tf.mul(tf.mul(dy, up), slope), tf.mul(dy, silu)];
+        });
       },
     };
   })(gate, up);

@@ -290,7 +290,7 @@ describe("an invalid request", () => {
   });
 
   test.each([
-    [1_000_000, 40, "7.2 GB"],
+    [1_000_000, 40, "8.2 GB"],
     [4, 40_000_000, "20.5 GB"],
   ])("is refused: %p slots of %p tokens, which no array holds", (slots, capacity, size) => {
     const text = `cannot decode in ${slots} slots of ${capacity} tokens: they need an array of ${size}, and an array has less`;

@@ -9,6 +9,7 @@ export const libtensorflow = findLibtensorflow(placesOf(process.env));
 
 export const engines: [string, Engine][] = [
   ["compiled", compiledEngine({ threads: 1 })],
+  ["compiled, without machine code", compiledEngine({ threads: 1, vectorWidth: null })],
   ["eager", eagerEngine()],
 ];
 if (libtensorflow !== null) {

@@ -1,0 +1,343 @@
+/**
+ * An assembler for x64: it appends instructions to a buffer of bytes. Vectors have 8 floats (AVX2) or 16 (AVX-512); both widths have the
+ * same methods, so a kernel is written once. It knows no operators and no onnxruntime.
+ *
+ * - A general register is the number of its encoding: 0 is rax, 4 is rsp. A vector register is its number: 0 to 15, with AVX-512 to 31.
+ * - An address always has 32 bits of offset, and a jump 32 bits of distance: longer code, but one form of each.
+ *
+ * Source: Intel 64 manual, volume 2, chapter 2 (VEX: 2.3, EVEX: 2.7) and the opcode of each instruction.
+ */
+
+export const [RAX, RCX, RDX, RBX, RSP, RBP, RSI, RDI, R8, R9, R10, R11, R12, R13, R14, R15] = [
+  0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15,
+] as const;
+
+/** Floats in a vector register. */
+export type VectorWidth = 8 | 16;
+
+/** A place in memory: `[base + index · scale + offset]`, in bytes. */
+export interface Address {
+  readonly base: number;
+  readonly offset: number;
+  readonly index?: number;
+  readonly scale?: 1 | 2 | 4 | 8;
+}
+
+export const at = (base: number, offset = 0): Address => ({ base, offset });
+export const atIndex = (base: number, index: number, scale: 1 | 2 | 4 | 8, offset = 0): Address => ({
+  base,
+  index,
+  scale,
+  offset,
+});
+
+/** A place in the code. */
+export interface Label {
+  place: number | null;
+  /** Where jumps to this label keep their distance. */
+  readonly jumps: number[];
+}
+
+/** Jump if the last comparison found the first operand …; the code is that of the instruction jcc. */
+const CONDITIONS = { below: 0x2, equal: 0x4, notEqual: 0x5, less: 0xc, atLeast: 0xd, atMost: 0xe, more: 0xf } as const;
+export type Condition = keyof typeof CONDITIONS;
+
+/** Opcode, map (1: 0F, 2: 0F38, 3: 0F3A) and prefix (0: none, 1: 66, 2: F3, 3: F2) of vector instructions. */
+const VECTOR = {
+  load: [0x10, 1, 0],
+  store: [0x11, 1, 0],
+  storeFloat: [0x11, 1, 2],
+  add: [0x58, 1, 0],
+  multiply: [0x59, 1, 0],
+  subtract: [0x5c, 1, 0],
+  minimum: [0x5d, 1, 0],
+  divide: [0x5e, 1, 0],
+  maximum: [0x5f, 1, 0],
+  squareRoot: [0x51, 1, 0],
+  xor: [0xef, 1, 1],
+  addInts: [0xfe, 1, 1],
+  shiftInts: [0x72, 1, 1],
+  toInts: [0x5b, 1, 1],
+  broadcast: [0x18, 2, 1],
+  multiplyAdd: [0xb8, 2, 1],
+  timesPlus: [0xa8, 2, 1],
+  negativeMultiplyAdd: [0xbc, 2, 1],
+  round: [0x08, 3, 1],
+  permute: [0x04, 3, 1],
+  upper128: [0x19, 3, 1],
+  upper256: [0x1b, 3, 1],
+} as const satisfies Record<string, readonly [opcode: number, map: number, prefix: number]>;
+type VectorInstruction = keyof typeof VECTOR;
+
+/** Bits of a vector instruction's length field. */
+const LENGTH = { 4: 0, 8: 1, 16: 2 } as const;
+
+export class Assembler {
+  readonly vectorWidth: VectorWidth;
+  #bytes = new Uint8Array(4096);
+  #size = 0;
+
+  constructor(vectorWidth: VectorWidth) {
+    this.vectorWidth = vectorWidth;
+  }
+
+  /** The code so far. @throws {Error} if a jump has no target */
+  finish(): Uint8Array {
+    return this.#bytes.slice(0, this.#size);
+  }
+
+  #emit(...bytes: readonly number[]): void {
+    if (this.#size + bytes.length > this.#bytes.length) {
+      const larger = new Uint8Array(2 * this.#bytes.length);
+      larger.set(this.#bytes);
+      this.#bytes = larger;
+    }
+    for (const byte of bytes) this.#bytes[this.#size++] = byte;
+  }
+
+  #emit32(value: number): void {
+    this.#emit(value & 255, (value >> 8) & 255, (value >> 16) & 255, (value >> 24) & 255);
+  }
+
+  /** The ModRM byte and what follows it. @param register  of the operand that is not `operand` */
+  #operand(register: number, operand: number | Address): void {
+    const field = (register & 7) << 3;
+    if (typeof operand === "number") {
+      this.#emit(0xc0 | field | (operand & 7));
+      return;
+    }
+    const { base, index, scale = 1, offset } = operand;
+    if (index !== undefined) this.#emit(0x84 | field, (Math.log2(scale) << 6) | ((index & 7) << 3) | (base & 7));
+    else if ((base & 7) === RSP) this.#emit(0x84 | field, 0x24);
+    else this.#emit(0x80 | field | (base & 7));
+    this.#emit32(offset);
+  }
+
+  /** A 64-bit instruction of general registers. */
+  #general(opcode: readonly number[], register: number, operand: number | Address): void {
+    const [base, index] = typeof operand === "number" ? [operand, 0] : [operand.base, operand.index ?? 0];
+    this.#emit(0x48 | ((register >> 3) << 2) | ((index >> 3) << 1) | (base >> 3), ...opcode);
+    this.#operand(register, operand);
+  }
+
+  /** `register` = an integer or an address. */
+  constant(register: number, value: number | bigint): void {
+    this.#emit(0x48 | (register >> 3), 0xb8 | (register & 7));
+    const bits = BigInt.asUintN(64, BigInt(value));
+    this.#emit32(Number(bits & 0xffffffffn) | 0);
+    this.#emit32(Number(bits >> 32n) | 0);
+  }
+
+  move(to: number, from: number | Address): void {
+    this.#general([0x8b], to, from);
+  }
+  store(to: Address, from: number): void {
+    this.#general([0x89], from, to);
+  }
+  /** `to` = the signed 32-bit integer at `from`. */
+  loadInt32(to: number, from: Address): void {
+    this.#general([0x63], to, from);
+  }
+  /** The low 32 bits. */
+  load32(to: number, from: Address): void {
+    this.#emit(0x40 | ((to >> 3) << 2) | (((from.index ?? 0) >> 3) << 1) | (from.base >> 3), 0x8b);
+    this.#operand(to, from);
+  }
+  store32(to: Address, from: number): void {
+    this.#emit(0x40 | ((from >> 3) << 2) | (((to.index ?? 0) >> 3) << 1) | (to.base >> 3), 0x89);
+    this.#operand(from, to);
+  }
+  addressOf(to: number, from: Address): void {
+    this.#general([0x8d], to, from);
+  }
+  add(to: number, value: number): void {
+    this.#general([0x81], 0, to);
+    this.#emit32(value);
+  }
+  /** `add` of a number that the returned function sets. */
+  addLater(to: number): (value: number) => void {
+    this.add(to, 0);
+    const place = this.#size - 4;
+    return (value) => new DataView(this.#bytes.buffer).setInt32(place, value, true);
+  }
+  addRegister(to: number, from: number): void {
+    this.#general([0x03], to, from);
+  }
+  /** `to` += the 64-bit integer at `from` */
+  addFrom(to: number, from: Address): void {
+    this.#general([0x03], to, from);
+  }
+  subtractRegister(to: number, from: number): void {
+    this.#general([0x2b], to, from);
+  }
+  and(to: number, value: number): void {
+    this.#general([0x81], 4, to);
+    this.#emit32(value);
+  }
+  /** `to` = `from` · `factor` */
+  multiply(to: number, from: number, factor: number): void {
+    this.#general([0x69], to, from);
+    this.#emit32(factor);
+  }
+  shiftRight(to: number, bits: number): void {
+    this.#general([0xc1], 5, to);
+    this.#emit(bits);
+  }
+  compare(a: number, b: number): void {
+    this.#general([0x3b], a, b);
+  }
+  /** Compares with the 64-bit integer at `b`. */
+  compareFrom(a: number, b: Address): void {
+    this.#general([0x3b], a, b);
+  }
+  subtractFrom(to: number, from: Address): void {
+    this.#general([0x2b], to, from);
+  }
+  compareTo(a: number, value: number): void {
+    this.#general([0x81], 7, a);
+    this.#emit32(value);
+  }
+
+  label(): Label {
+    return { place: null, jumps: [] };
+  }
+  /** The label is here. */
+  place(label: Label): void {
+    label.place = this.#size;
+    for (const jump of label.jumps) this.#setDistance(jump, this.#size);
+  }
+  jump(label: Label): void {
+    this.#emit(0xe9);
+    this.#distance(label);
+  }
+  jumpIf(condition: Condition, label: Label): void {
+    this.#emit(0x0f, 0x80 | CONDITIONS[condition]);
+    this.#distance(label);
+  }
+  #distance(label: Label): void {
+    label.jumps.push(this.#size);
+    this.#emit32(0);
+    if (label.place !== null) this.#setDistance(this.#size - 4, label.place);
+  }
+  #setDistance(jump: number, target: number): void {
+    new DataView(this.#bytes.buffer).setInt32(jump, target - jump - 4, true);
+  }
+  call(register: number): void {
+    this.#emit(0x40 | (register >> 3), 0xff, 0xd0 | (register & 7));
+  }
+  push(register: number): void {
+    this.#emit(0x40 | (register >> 3), 0x50 | (register & 7));
+  }
+  pop(register: number): void {
+    this.#emit(0x40 | (register >> 3), 0x58 | (register & 7));
+  }
+  return(): void {
+    this.#emit(0xc3);
+  }
+  /** Copies rcx bytes from rsi to rdi. */
+  copyBytes(): void {
+    this.#emit(0xf3, 0xa4);
+  }
+
+  /** `to` = an operation of `a` and `operand`; `a` is 0 where the instruction has one source. */
+  #vector(name: VectorInstruction, to: number, a: number, operand: number | Address, vectorWidth: 4 | 8 | 16): void {
+    const [opcode, map, prefix] = VECTOR[name];
+    const [base, index] = typeof operand === "number" ? [operand, operand >> 1] : [operand.base, operand.index ?? 0];
+    const not = (value: number, bit: number) => (~value >> bit) & 1;
+    if (vectorWidth === 16) {
+      // The third bit of an index, or the fourth of a register, which is at the same place of `operand >> 1`.
+      const p0 = (not(to, 3) << 7) | (not(index, 3) << 6) | (not(base, 3) << 5) | (not(to, 4) << 4) | map;
+      this.#emit(0x62, p0, ((~a & 15) << 3) | 4 | prefix, (LENGTH[vectorWidth] << 5) | (not(a, 4) << 3), opcode);
+    } else {
+      const byIndex = typeof operand === "number" ? 1 : not(index, 3);
+      const p1 = (not(to, 3) << 7) | (byIndex << 6) | (not(base, 3) << 5) | map;
+      this.#emit(0xc4, p1, ((~a & 15) << 3) | (LENGTH[vectorWidth] << 2) | prefix, opcode);
+    }
+    this.#operand(to, operand);
+  }
+
+  loadVector(to: number, from: Address, vectorWidth: 8 | 16 = this.vectorWidth): void {
+    this.#vector("load", to, 0, from, vectorWidth);
+  }
+  storeVector(to: Address, from: number, vectorWidth: 8 | 16 = this.vectorWidth): void {
+    this.#vector("store", from, 0, to, vectorWidth);
+  }
+  /** The first float. */
+  storeFloat(to: Address, from: number): void {
+    this.#vector("storeFloat", from, 0, to, 4);
+  }
+  /** Each float of `to` = the float at `from`, or the first of a register. */
+  broadcast(to: number, from: number | Address, vectorWidth: 8 | 16 = this.vectorWidth): void {
+    this.#vector("broadcast", to, 0, from, vectorWidth);
+  }
+  /** `to` += `a` · `b` */
+  multiplyAdd(to: number, a: number, b: number | Address, vectorWidth: 8 | 16 = this.vectorWidth): void {
+    this.#vector("multiplyAdd", to, a, b, vectorWidth);
+  }
+  /** `to` = `to` · `a` + `b` */
+  timesPlus(to: number, a: number, b: number | Address): void {
+    this.#vector("timesPlus", to, a, b, this.vectorWidth);
+  }
+  /** `to` -= `a` · `b` */
+  negativeMultiplyAdd(to: number, a: number, b: number | Address, vectorWidth: 8 | 16 = this.vectorWidth): void {
+    this.#vector("negativeMultiplyAdd", to, a, b, vectorWidth);
+  }
+  /** `to` = `a` OPERATION `b` */
+  vector(
+    operation: "add" | "multiply" | "subtract" | "minimum" | "divide" | "maximum" | "addInts",
+    to: number,
+    a: number,
+    b: number | Address,
+    vectorWidth: 4 | 8 | 16 = this.vectorWidth,
+  ): void {
+    this.#vector(operation, to, a, b, vectorWidth);
+  }
+  zero(to: number): void {
+    this.#vector("xor", to, to, to, this.vectorWidth);
+  }
+  /** Rounds each float to the nearest integer. */
+  roundVector(to: number, from: number): void {
+    this.#vector("round", to, 0, from, this.vectorWidth);
+    this.#emit(0);
+  }
+  /** Each float to a 32-bit integer. */
+  toInts(to: number, from: number): void {
+    this.#vector("toInts", to, 0, from, this.vectorWidth);
+  }
+  /** Each 32-bit integer · 2^bits. */
+  shiftInts(to: number, from: number, bits: number): void {
+    this.#vector("shiftInts", 6, to, from, this.vectorWidth);
+    this.#emit(bits);
+  }
+  /** Each float of `to` = `operation` over all floats of `from`; `spare` is overwritten. Registers 0 to 15 only. */
+  reduce(operation: "add" | "maximum", to: number, from: number, spare: number): void {
+    let source = from;
+    const halve = (vectorWidth: 4 | 8, upper: () => void) => {
+      upper();
+      this.#vector(operation, to, source, spare, vectorWidth);
+      source = to;
+    };
+    if (this.vectorWidth === 16) {
+      halve(8, () => {
+        this.#vector("upper256", from, 0, spare, 16);
+        this.#emit(1);
+      });
+    }
+    halve(4, () => {
+      this.#vector("upper128", source, 0, spare, 8);
+      this.#emit(1);
+    });
+    // Neighbours two apart, then one apart.
+    for (const order of [0b01_00_11_10, 0b10_11_00_01]) {
+      halve(4, () => {
+        this.#vector("permute", spare, 0, source, 4);
+        this.#emit(order);
+      });
+    }
+    this.broadcast(to, to);
+  }
+  /** Ends the use of wide registers, which would slow down other code. */
+  clearUpper(): void {
+    this.#emit(0xc5, 0xf8, 0x77);
+  }
+}

@@ -1,0 +1,358 @@
+/**
+ * The kernel of attention over a cache (policy/cached-attention.ts), for one or more new tokens of each row.
+ *
+ * B rows, S new tokens of a row, H query heads, K key/value heads, G = H / K, D head width, C capacity in tokens.
+ *
+ * - A cache of keys has blocks of 16 tokens, and in each block (D, 16): so a vector holds one dimension of neighbouring tokens, and a
+ *   score needs no sum across a vector. A cache of values has (C, D).
+ * - A token's result depends on its own sequence only, and not on how the sequence was split into runs.
+ */
+import { sizeOf } from "../graph.ts";
+import {
+  type Address,
+  type Assembler,
+  at,
+  atIndex,
+  R8,
+  R9,
+  R10,
+  R12,
+  R13,
+  R14,
+  R15,
+  RAX,
+  RBX,
+  RCX,
+  RDI,
+  RDX,
+  RSI,
+  RSP,
+} from "./assembler.ts";
+import { exponential, exponentialTable } from "./exponential.ts";
+import { checkMultiple, FLOAT, floatBits, type Kernel } from "./kernel.ts";
+import type { MachineOperator } from "./operator.ts";
+
+export interface CachedShape {
+  readonly rows: number;
+  readonly added: number;
+  readonly heads: number;
+  readonly kvHeads: number;
+  /** A multiple of 16. */
+  readonly headWidth: number;
+  /** A multiple of 16. */
+  readonly capacity: number;
+  readonly scale: number;
+  readonly window: number | null;
+}
+
+/** Tokens in a block of keys. */
+export const KEY_BLOCK = 16;
+/** Blocks that a pass over the keys takes at once. */
+const BLOCKS_AT_ONCE = 4;
+/** Most floats of a value that a pass over the values sums at once. */
+const VALUE_CHUNK = 64;
+/** Registers of sums in a pass. */
+const SUMS = 8;
+/** Score of a token that the query does not see. */
+const HIDDEN = -1e30;
+
+const [SUM, MAXIMUM, TOTAL, FACTOR] = [0, 9, 10, 11];
+const SPARE = [12, 13, 14] as const;
+
+/** Inputs: qkv, keys, values, last, cos, sin. Outputs: out, keys, values. */
+export function cachedAttentionOperator(shape: CachedShape): MachineOperator {
+  const { rows, added, heads, kvHeads, headWidth, capacity } = shape;
+  checkMultiple("headWidth", headWidth, 16);
+  checkMultiple("capacity", capacity, KEY_BLOCK);
+  const cache = [rows, kvHeads, capacity, headWidth];
+  return {
+    inputs: ["float32", "float32", "float32", "int32", "float32", "float32"],
+    outputs: [[rows, added, heads * headWidth], cache, cache],
+    write(kernel) {
+      for (const index of [1, 2]) {
+        copyUnlessSame(kernel.code, kernel.inputs[index]!, kernel.outputs[index]!, FLOAT * sizeOf(cache));
+      }
+      new CachedAttention(kernel, shape).write();
+    },
+  };
+}
+
+/** An in-place update has one memory for input and output. */
+function copyUnlessSame(code: Assembler, from: Address, to: Address, bytes: number): void {
+  const same = code.label();
+  code.move(RSI, from);
+  code.move(RDI, to);
+  code.compare(RSI, RDI);
+  code.jumpIf("equal", same);
+  code.constant(RCX, bytes);
+  code.copyBytes();
+  code.place(same);
+}
+
+/** Writes the code of one kernel. r12 and r13 hold the addresses of a head's keys and values, rbx the position of the new token. */
+class CachedAttention {
+  readonly #kernel: Kernel;
+  readonly #code: Assembler;
+  readonly #shape: CachedShape;
+  /** Addresses of the new token's parts in qkv, and of its result. */
+  readonly #query: Address;
+  readonly #key: Address;
+  readonly #value: Address;
+  readonly #out: Address;
+  /** A rotated query or key, (D). */
+  readonly #rotated: Address;
+  /** Scores of the blocks that a query sees. */
+  readonly #scores: Address;
+
+  constructor(kernel: Kernel, shape: CachedShape) {
+    this.#kernel = kernel;
+    this.#code = kernel.code;
+    this.#shape = shape;
+    [this.#query, this.#key, this.#value, this.#out] = [kernel.word(), kernel.word(), kernel.word(), kernel.word()];
+    this.#rotated = at(RSP, kernel.memory(FLOAT * shape.headWidth));
+    this.#scores = at(RSP, kernel.memory(FLOAT * shape.capacity));
+  }
+
+  write(): void {
+    const kernel = this.#kernel;
+    const code = this.#code;
+    const { rows, added, heads, kvHeads, headWidth, capacity } = this.#shape;
+    const [qkv, , , lasts, cos, sin] = kernel.inputs as [Address, Address, Address, Address, Address, Address];
+    const group = heads / kvHeads;
+    const head = FLOAT * headWidth;
+    const token = (heads + 2 * kvHeads) * head;
+    const [last, first] = [kernel.word(), kernel.word()];
+    code.move(R12, kernel.outputs[1]!);
+    code.move(R13, kernel.outputs[2]!);
+    kernel.set(last, lasts);
+    kernel.set(this.#out, kernel.outputs[0]!);
+    for (const [part, start] of [
+      [this.#query, 0],
+      [this.#key, heads * head],
+      [this.#value, (heads + kvHeads) * head],
+    ] as const) {
+      kernel.set(part, qkv);
+      kernel.advance(part, start);
+    }
+    const advanceAll = (query: number, out: number, keyAndValue: number) => {
+      kernel.advance(this.#query, query);
+      kernel.advance(this.#out, out);
+      kernel.advance(this.#key, keyAndValue);
+      kernel.advance(this.#value, keyAndValue);
+    };
+    kernel.loop(rows, 1, () => {
+      code.move(RAX, last);
+      code.loadInt32(RBX, at(RAX));
+      code.add(RBX, 1 - added);
+      code.store(first, RBX);
+      kernel.advance(last, 4);
+      kernel.loop(kvHeads, 1, () => {
+        code.move(RBX, first);
+        kernel.loop(added, 1, () => {
+          for (const [register, table] of [
+            [R14, cos],
+            [R15, sin],
+          ] as const) {
+            code.multiply(register, RBX, head / 2);
+            code.addFrom(register, table);
+          }
+          this.#writeCache();
+          kernel.loop(group, 1, () => {
+            this.#attend();
+            kernel.advance(this.#query, head);
+            kernel.advance(this.#out, head);
+          });
+          code.add(RBX, 1);
+          advanceAll(token - group * head, (heads - group) * head, token);
+        });
+        code.add(R12, capacity * head);
+        code.add(R13, capacity * head);
+        advanceAll(group * head - added * token, (group - added * heads) * head, head - added * token);
+      });
+      advanceAll(added * token - heads * head, (added - 1) * heads * head, added * token - kvHeads * head);
+    });
+  }
+
+  /** Writes the new token's rotated key and its value into the caches. */
+  #writeCache(): void {
+    const code = this.#code;
+    const { headWidth } = this.#shape;
+    code.move(RAX, this.#key);
+    this.#kernel.rotate(this.#rotated, headWidth);
+    code.move(RDX, RBX);
+    code.and(RDX, -KEY_BLOCK);
+    code.multiply(RDX, RDX, FLOAT * headWidth);
+    code.move(RCX, RBX);
+    code.and(RCX, KEY_BLOCK - 1);
+    code.addressOf(RDX, atIndex(RDX, RCX, FLOAT));
+    code.addRegister(RDX, R12);
+    for (let i = 0; i < headWidth; i++) {
+      code.load32(RCX, at(RSP, this.#rotated.offset + FLOAT * i));
+      code.store32(at(RDX, FLOAT * KEY_BLOCK * i), RCX);
+    }
+    code.move(RAX, this.#value);
+    code.multiply(RDX, RBX, FLOAT * headWidth);
+    code.addRegister(RDX, R13);
+    for (let i = 0; i < headWidth; i += 8) {
+      code.loadVector(SUM, at(RAX, FLOAT * i), 8);
+      code.storeVector(at(RDX, FLOAT * i), SUM, 8);
+    }
+  }
+
+  /** Attention of one query head: r8 is the first token that it sees, r9 the first of that token's block, r10 the number of blocks. */
+  #attend(): void {
+    const code = this.#code;
+    const { headWidth, scale, window } = this.#shape;
+    code.move(RAX, this.#query);
+    this.#kernel.rotate(this.#rotated, headWidth, { scale });
+    code.constant(R8, 0);
+    if (window !== null) {
+      const all = code.label();
+      code.move(RAX, RBX);
+      code.add(RAX, 1 - window);
+      code.jumpIf("less", all);
+      code.move(R8, RAX);
+      code.place(all);
+    }
+    code.move(R9, R8);
+    code.and(R9, -KEY_BLOCK);
+    code.move(R10, RBX);
+    code.subtractRegister(R10, R9);
+    code.shiftRight(R10, Math.log2(KEY_BLOCK));
+    code.add(R10, 1);
+    this.#score();
+    this.#softmax();
+    this.#mix();
+  }
+
+  /** The scores of the blocks' tokens, with those that the query does not see hidden. */
+  #score(): void {
+    const code = this.#code;
+    const { headWidth, window } = this.#shape;
+    code.multiply(RDX, R9, FLOAT * headWidth);
+    code.addRegister(RDX, R12);
+    code.addressOf(RSI, this.#scores);
+    code.move(RCX, R10);
+    for (const count of [BLOCKS_AT_ONCE, 1]) this.#kernel.whileAtLeast(RCX, count, () => this.#blocks(count));
+
+    code.constant(RDX, floatBits(HIDDEN));
+    const hide = (from: number, end: number) => {
+      const [again, hidden] = [code.label(), code.label()];
+      code.place(again);
+      code.compare(from, end);
+      code.jumpIf("atLeast", hidden);
+      code.store32(atIndex(RSP, from, FLOAT, this.#scores.offset), RDX);
+      code.add(from, 1);
+      code.jump(again);
+      code.place(hidden);
+    };
+    code.multiply(RCX, R10, KEY_BLOCK);
+    code.move(RAX, RBX);
+    code.add(RAX, 1);
+    code.subtractRegister(RAX, R9);
+    hide(RAX, RCX);
+    if (window === null) return;
+    code.constant(RAX, 0);
+    code.move(RCX, R8);
+    code.subtractRegister(RCX, R9);
+    hide(RAX, RCX);
+  }
+
+  /** Scores of some blocks from rdx on, to rsi; counts them in rcx. */
+  #blocks(count: number): void {
+    const code = this.#code;
+    const { headWidth } = this.#shape;
+    const vectors = (count * KEY_BLOCK) / code.vectorWidth;
+    const perBlock = KEY_BLOCK / code.vectorWidth;
+    const query = SUMS;
+    for (let i = 0; i < vectors; i++) code.zero(SUM + i);
+    for (let d = 0; d < headWidth; d++) {
+      code.broadcast(query, at(RSP, this.#rotated.offset + FLOAT * d));
+      for (let i = 0; i < vectors; i++) {
+        const block = Math.floor(i / perBlock);
+        const floats = (block * headWidth + d) * KEY_BLOCK + (i % perBlock) * code.vectorWidth;
+        code.multiplyAdd(SUM + i, query, at(RDX, FLOAT * floats));
+      }
+    }
+    for (let i = 0; i < vectors; i++) code.storeVector(at(RSI, FLOAT * code.vectorWidth * i), SUM + i);
+    code.add(RDX, FLOAT * count * KEY_BLOCK * headWidth);
+    code.add(RSI, FLOAT * count * KEY_BLOCK);
+    code.add(RCX, -count);
+  }
+
+  /** Runs code for each vector of scores, whose address is in rsi. */
+  #eachScore(body: (place: Address) => void): void {
+    const code = this.#code;
+    const bytes = FLOAT * KEY_BLOCK;
+    code.addressOf(RSI, this.#scores);
+    code.move(RCX, R10);
+    const again = code.label();
+    code.place(again);
+    for (let i = 0; i < KEY_BLOCK; i += code.vectorWidth) body(at(RSI, FLOAT * i));
+    code.add(RSI, bytes);
+    code.add(RCX, -1);
+    code.jumpIf("more", again);
+  }
+
+  /** Replaces each score by e^(score - maximum); FACTOR = 1 / their sum. */
+  #softmax(): void {
+    const code = this.#code;
+    const [x] = [SUM];
+    code.loadVector(MAXIMUM, this.#scores);
+    this.#eachScore((place) => code.vector("maximum", MAXIMUM, MAXIMUM, place));
+    code.reduce("maximum", MAXIMUM, MAXIMUM, x);
+    code.constant(RAX, exponentialTable());
+    code.zero(TOTAL);
+    this.#eachScore((place) => {
+      code.loadVector(x, place);
+      code.vector("subtract", x, x, MAXIMUM);
+      exponential(code, x, RAX, SPARE);
+      code.vector("add", TOTAL, TOTAL, x);
+      code.storeVector(place, x);
+    });
+    code.reduce("add", TOTAL, TOTAL, x);
+    this.#kernel.number(FACTOR, 1);
+    code.vector("divide", FACTOR, FACTOR, TOTAL);
+  }
+
+  /** The sum of the values, weighted by the scores. */
+  #mix(): void {
+    const code = this.#code;
+    const { headWidth } = this.#shape;
+    for (let chunk = 0; chunk < headWidth; chunk += VALUE_CHUNK) {
+      const width = Math.min(VALUE_CHUNK, headWidth - chunk);
+      const vectors = width / code.vectorWidth;
+      const tokens = Math.max(1, Math.floor(SUMS / vectors));
+      const sum = (token: number, i: number) => SUM + token * vectors + i;
+      const weight = SUMS;
+      code.multiply(RDX, R8, FLOAT * headWidth);
+      code.addRegister(RDX, R13);
+      code.move(RSI, R8);
+      code.subtractRegister(RSI, R9);
+      code.addressOf(RSI, atIndex(RSP, RSI, FLOAT, this.#scores.offset));
+      code.move(RCX, RBX);
+      code.subtractRegister(RCX, R8);
+      code.add(RCX, 1);
+      for (let i = 0; i < tokens * vectors; i++) code.zero(SUM + i);
+      const add = (count: number) => {
+        for (let token = 0; token < count; token++) {
+          code.broadcast(weight, at(RSI, FLOAT * token));
+          for (let i = 0; i < vectors; i++) {
+            const value = FLOAT * (token * headWidth + chunk + i * code.vectorWidth);
+            code.multiplyAdd(sum(token, i), weight, at(RDX, value));
+          }
+        }
+        code.add(RDX, FLOAT * count * headWidth);
+        code.add(RSI, FLOAT * count);
+        code.add(RCX, -count);
+      };
+      for (const count of tokens === 1 ? [1] : [tokens, 1]) this.#kernel.whileAtLeast(RCX, count, () => add(count));
+      code.move(RAX, this.#out);
+      for (let i = 0; i < vectors; i++) {
+        for (let token = 1; token < tokens; token++) code.vector("add", sum(0, i), sum(0, i), sum(token, i));
+        code.vector("multiply", sum(0, i), sum(0, i), FACTOR);
+        code.storeVector(at(RAX, FLOAT * (chunk + i * code.vectorWidth)), sum(0, i));
+      }
+    }
+  }
+}
