@@ -47,37 +47,48 @@ export async function run(options: Readonly<Record<string, string>>) {
   const size = { batch, prompt, tokens, threads };
   const device = deviceOf(options);
   const args = [...peerArguments(numbers), ...flagsOf(size), ...peerDevice(device), "--rounds", "1"];
-  const ours = new Ours(numbers, device);
+  const [ours, oursHalf] = [new Ours(numbers, device), new Ours(numbers, device, true)];
   await ours.round();
-  const speeds: { ours: number; outside: number; loop: number; generate: number }[] = [];
+  await oursHalf.round();
+  const speeds: { ours: number; half: number; outside: number; loop: number; generate: number }[] = [];
   for (let turn = 0; turn < numbers.rounds; turn++) {
     const { tokensPerSecond, outside } = await ours.round();
+    const { tokensPerSecond: half } = await oursHalf.round();
     const peer = await runPeer<PeerReport>(python, "decode.py", args);
-    speeds.push({ ours: tokensPerSecond, outside, ...peer.tokensPerSecond });
+    speeds.push({ ours: tokensPerSecond, half, outside, ...peer.tokensPerSecond });
     console.log(
-      `turn ${turn + 1}: ours ${round(tokensPerSecond, 0)} tokens/s, ${round(outside * 100)} % outside the engine; ` +
+      `turn ${turn + 1}: ours ${round(tokensPerSecond, 0)} tokens/s, ${round(half, 0)} with caches in half precision, ` +
+        `${round(outside * 100)} % outside the engine; ` +
         `torch ${peer.torch} loop ${peer.tokensPerSecond.loop}, transformers generate ${peer.tokensPerSecond.generate}`,
     );
   }
   const middle = (name: keyof (typeof speeds)[0]) => median(speeds.map((speed) => speed[name]));
-  const ratio = (peer: "loop" | "generate") => round(middle("ours") / middle(peer), 2);
-  const beside = (peer: "loop" | "generate", name: string, goal: number): Comparison => ({
-    what: `decode, batch ${batch}, ${threads === 1 ? "one thread" : `${threads} threads`}`,
-    ours: `${round(middle("ours"), 0)} tokens/s`,
-    beside: `${name} ${round(middle(peer), 0)}`,
-    speed: ratio(peer),
+  const ratio = (own: "ours" | "half", peer: "loop" | "generate") => round(middle(own) / middle(peer), 2);
+  const beside = (own: "ours" | "half", peer: "loop" | "generate", goal: number): Comparison => ({
+    what: `decode, batch ${batch}, ${threads === 1 ? "one thread" : `${threads} threads`}${own === "half" ? ", half caches" : ""}`,
+    ours: `${round(middle(own), 0)} tokens/s`,
+    beside: `${peer === "loop" ? "PyTorch loop" : "transformers' generate"} ${round(middle(peer), 0)}`,
+    speed: ratio(own, peer),
     goal,
   });
   return {
     name: "decode",
-    comparisons: [beside("generate", "transformers' generate", 3), beside("loop", "PyTorch loop", 2)],
+    comparisons: [
+      beside("ours", "generate", 3),
+      beside("ours", "loop", 2),
+      beside("half", "generate", 3),
+      beside("half", "loop", 2),
+    ],
     tokensPerSecond: round(middle("ours"), 0),
     tokensPerSecondPerCore: round(middle("ours") / threads, 0),
+    halfTokensPerSecond: round(middle("half"), 0),
     outsideShare: round(middle("outside"), 3),
     peerLoop: round(middle("loop"), 0),
     peerGenerate: round(middle("generate"), 0),
-    ratioToLoop: ratio("loop"),
-    ratioToGenerate: ratio("generate"),
+    ratioToLoop: ratio("ours", "loop"),
+    ratioToGenerate: ratio("ours", "generate"),
+    halfRatioToLoop: ratio("half", "loop"),
+    halfRatioToGenerate: ratio("half", "generate"),
   };
 }
 
@@ -89,13 +100,14 @@ class Ours {
   #engineMs = 0;
   #rounds = 0;
 
-  constructor(numbers: Numbers, device: Device) {
+  constructor(numbers: Numbers, device: Device, halfCaches = false) {
     const { batch, prompt, tokens, threads, vocabulary } = numbers;
     const config = referenceModel(numbers);
     const parameters = layParameters(config);
     initialize(parameters, sequence(1, "reference weights"));
     const engine = this.#timed(compiledEngine({ threads, device }));
-    const decoder = new Decoder(engine, config, parameters.flat, { slots: batch, capacity: prompt + tokens });
+    const options = { slots: batch, capacity: prompt + tokens, halfCaches };
+    const decoder = new Decoder(engine, config, parameters.flat, options);
     const uniform = sequence(2, "reference prompts");
     const token = () => Math.floor(uniform() * vocabulary);
     this.#numbers = numbers;

@@ -119,12 +119,14 @@ export async function startSavedPolicy(
   notice: (text: string) => void,
 ): Promise<{ version: number; digest: string; validation: string }> {
   const capacity = config.rollout.contextTokensMax;
+  const half = config.sampler.precision === "half";
   await policy.start({
     base: config.model.path,
     model,
     engine: samplerEngine(config, thisMachine),
     slots,
     capacity,
+    halfCaches: half,
     token: "",
     guest: null,
   });
@@ -134,7 +136,7 @@ export async function startSavedPolicy(
     spareFolder: tmpdir(),
     // Policies that are loaded at once may have checkpoints of the same name.
     run: `eval-${basename(path)}-${crypto.randomUUID()}`,
-    half: config.sampler.precision === "half",
+    half,
     notice,
   });
   try {

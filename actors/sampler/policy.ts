@@ -18,6 +18,8 @@ export interface PolicySettings {
   readonly slots: number;
   /** Tokens of one sequence. */
   readonly capacity: number;
+  /** Keep keys and values in half precision where the engine can. */
+  readonly halfCaches: boolean;
   /** Bearer token for weights over HTTP. */
   readonly token: string;
   /** null on the learner's machine, where weights are in shared memory. */
@@ -58,11 +60,12 @@ export function policyMethods() {
 }
 
 /** Reads the base model, if there is one. */
-async function decoderOptions({ model, base, slots, capacity }: PolicySettings): Promise<DecoderOptions> {
-  if (model.lora === null) return { slots, capacity };
+async function decoderOptions(settings: PolicySettings): Promise<DecoderOptions> {
+  const { model, base, slots, capacity, halfCaches } = settings;
+  if (model.lora === null) return { slots, capacity, halfCaches };
   const whole = layParameters(baseOf(model));
   await loadPretrained(base!, baseOf(model), whole);
-  return { slots, capacity, frozen: whole.flat };
+  return { slots, capacity, halfCaches, frozen: whole.flat };
 }
 
 export type PolicyMethods = ReturnType<typeof policyMethods>;

@@ -113,6 +113,7 @@ async function startPolicy(
     engine: samplerEngine(config, thisMachine, guest !== null),
     slots: config.sampler.slots,
     capacity: config.rollout.contextTokensMax,
+    halfCaches: config.sampler.precision === "half",
   });
   return thread;
 }

@@ -24,11 +24,18 @@ import {
 import { roundUp, sizeOf } from "../engine/graph.ts";
 import { frozenShapes, type ModelConfig, parameterShapes } from "../policy/model-config.ts";
 import { layFrozen, layParameters, parameterArrays } from "../policy/parameters.ts";
-import { appendStates, type Caches, type Decoded, logits, stepStates } from "../policy/transformer.ts";
+import {
+  appendStates,
+  type CacheLayout,
+  type Caches,
+  type Decoded,
+  logits,
+  stepStates,
+} from "../policy/transformer.ts";
 
 const ROWS_MIN = 4;
-/** Places of a cache are a multiple of this. Keys lie in blocks of so many tokens, whose values may be interleaved. */
-const PLACES_STEP = 16;
+/** A cache has room for a multiple of so many tokens. Keys lie in blocks of so many, in which an engine may interleave them. */
+const TOKENS_STEP = 16;
 /** Most sequences that an append computes at once: enough rows for fast products, few enough for a short graph. */
 const APPEND_ROWS_MAX = 16;
 /** Most tokens that an append computes at once, of all its sequences; attention scores take this many times the capacity. */
@@ -41,6 +48,11 @@ export interface DecoderOptions {
   readonly capacity: number;
   /** Parameters of `baseOf(config)`, which adapters do not change; needed if the config has adapters. */
   readonly frozen?: Float32Array;
+  /**
+   * Keep the caches in 16-bit floats if the engine reads them: a step reads half as much memory, and logits change by a thousandth.
+   * Default: false.
+   */
+  readonly halfCaches?: boolean;
 }
 
 /** A function compiled for one shape, and its own arrays: small inputs by name, logits. */
@@ -63,8 +75,8 @@ export class Decoder {
   readonly #lanes: number;
   readonly #config: ModelConfig;
   readonly #capacity: number;
-  /** Places of a slot's cache: the capacity, and more for the writes of padding. */
-  readonly #places: number;
+  /** Its capacity is the decoder's, and more for the writes of padding. */
+  readonly #layout: CacheLayout;
   readonly #caches: ReadonlyMap<string, Float32Array>;
   /** Parts of the caches, by their slots. */
   readonly #views = new Map<string, Readonly<Record<string, DeviceArray>>>();
@@ -82,13 +94,16 @@ export class Decoder {
     engine: Engine,
     config: ModelConfig,
     parameters: Float32Array,
-    { slots, capacity, frozen = new Float32Array(0) }: DecoderOptions,
+    { slots, capacity, frozen = new Float32Array(0), halfCaches = false }: DecoderOptions,
   ) {
     this.#engine = engine;
     this.#lanes = lanesFor(engine, parameters, frozen);
     this.#config = config;
     this.#capacity = capacity;
-    this.#places = roundUp(capacity + appendStep(capacity), PLACES_STEP);
+    this.#layout = {
+      capacity: roundUp(capacity + appendStep(capacity), TOKENS_STEP),
+      half: halfCaches && config.headWidth % 16 === 0 && engine.readsHalfCaches(this.#lanes > 1),
+    };
     this.#lengths = new Int32Array(stepRows(slots));
     this.#frozen = parameterArrays(engine, layFrozen(config, frozen));
     const rows = this.#lengths.length;
@@ -142,7 +157,7 @@ export class Decoder {
 
   /** Exchanges the sequences of two slots. */
   swap(a: number, b: number): void {
-    const used = roundUp(Math.max(this.#lengths[a]!, this.#lengths[b]!), PLACES_STEP) * this.#config.headWidth;
+    const used = this.#floatsOf(Math.max(this.#lengths[a]!, this.#lengths[b]!));
     const kept = new Float32Array(used);
     for (const cache of this.#caches.values()) {
       for (const [inA, inB] of this.#heads(a, b)) {
@@ -209,7 +224,7 @@ export class Decoder {
 
   /** Copies the sequence of a slot into an empty one. */
   #copy(from: number, to: number): void {
-    const used = roundUp(this.#lengths[from]!, PLACES_STEP) * this.#config.headWidth;
+    const used = this.#floatsOf(this.#lengths[from]!);
     for (const cache of this.#caches.values()) {
       for (const [start, target] of this.#heads(from, to)) cache.copyWithin(target, start, start + used);
     }
@@ -218,7 +233,7 @@ export class Decoder {
 
   /** Where the heads of two slots begin in a cache. */
   #heads(a: number, b: number): [inA: number, inB: number][] {
-    const size = this.#places * this.#config.headWidth;
+    const size = this.#floatsOf(this.#layout.capacity);
     return Array.from({ length: this.#config.kvHeads }, (_, head) => [
       a * this.#slotSize() + head * size,
       b * this.#slotSize() + head * size,
@@ -308,11 +323,18 @@ export class Decoder {
   }
 
   #cacheSpec(rows: number): Spec {
-    return f32(rows, this.#config.kvHeads, this.#places, this.#config.headWidth);
+    const { capacity, half } = this.#layout;
+    return f32(rows, this.#config.kvHeads, half ? capacity / 2 : capacity, this.#config.headWidth);
   }
 
   #slotSize(): number {
-    return this.#config.kvHeads * this.#places * this.#config.headWidth;
+    return this.#config.kvHeads * this.#floatsOf(this.#layout.capacity);
+  }
+
+  /** Floats of an array that hold this many tokens of a head, in whole blocks. */
+  #floatsOf(tokens: number): number {
+    const numbers = roundUp(tokens, TOKENS_STEP) * this.#config.headWidth;
+    return this.#layout.half ? numbers / 2 : numbers;
   }
 
   #appendFunction(rows: number, length: number): Promise<DecodeFunction> {
@@ -324,7 +346,7 @@ export class Decoder {
         Array.from({ length: rows }, (_, row) => `${key}.${row}`),
       );
       const run = await this.#compile(name, feeds, names, this.#cacheSpec(1), (x, caches) => {
-        const { states, caches: next } = appendStates(config, x, x["tokens"]!, x["last"]!, caches);
+        const { states, caches: next } = appendStates(config, x, x["tokens"]!, x["last"]!, caches, this.#layout);
         return { states: tf.gather(states, x["picks"]!), caches: next };
       });
       return { run, feeds: this.#arrays(feeds), logits: this.#engine.array(f32(picks, config.vocabulary)) };
@@ -338,7 +360,7 @@ export class Decoder {
     const cache = this.#cacheSpec(rows);
     return this.#functions.getOrInsertComputed(`step ${rows} from ${from}`, async () => {
       const build = (x: Readonly<Record<string, tf.Tensor>>, caches: Caches) =>
-        stepStates(config, x, x["tokens"]!, x["last"]!, x["total"]!, caches);
+        stepStates(config, x, x["tokens"]!, x["last"]!, x["total"]!, caches, this.#layout);
       const run =
         from === 0
           ? await this.#compile(`step ${rows}`, feeds, [...this.#caches.keys()], cache, build)

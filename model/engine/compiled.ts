@@ -59,8 +59,7 @@ class Compiled implements CompiledFunction {
   readonly #inputNames: readonly string[];
 
   constructor(name: string, build: TensorFunction, inputs: Readonly<Record<string, Spec>>, options: GraphOptions) {
-    // Our operators compute on one thread.
-    const vectorWidth = options.threads === 1 && (options.device ?? "cpu") === "cpu" ? options.vectorWidth : null;
+    const vectorWidth = runsMachineCode(options) ? options.vectorWidth : null;
     const { graph, outputs } = trace(build, inputs, vectorWidth === null ? options.device : "x64");
     this.#name = name;
     this.#inputs = inputs;
@@ -102,6 +101,10 @@ class Compiled implements CompiledFunction {
   }
 }
 
+/** Operators of ours compute on one thread of a CPU. */
+const runsMachineCode = ({ threads, device = "cpu", vectorWidth }: GraphOptions): boolean =>
+  threads === 1 && device === "cpu" && vectorWidth !== null;
+
 type GraphOptions = CompiledOptions & { readonly vectorWidth: VectorWidth | null };
 
 const tensorOf = (array: DeviceArray | undefined): OrtTensor => (array as OrtArray).tensor;
@@ -137,6 +140,7 @@ export function compiledEngine(options: CompiledOptions): CompiledEngine {
     name: "compiled",
     device: described,
     runsReadHostMemory: memory === hostMemory,
+    readsHalfCaches: (inLane) => runsMachineCode({ ...options, vectorWidth, threads: inLane ? 1 : threads }),
     onCpu,
 
     array: (spec, backing) => new OrtArray(spec, memoryFor(spec, backing), memory, device),

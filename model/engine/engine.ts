@@ -64,6 +64,8 @@ export interface Engine {
   release(values: TypedArray): void;
   /** The largest number of functions that can run in parallel. */
   readonly lanesMax: number;
+  /** True if functions read caches of 16-bit floats (`AttentionShape.halfCaches`). @param inLane  as in `compile` */
+  readsHalfCaches(inLane: boolean): boolean;
   /** Best number of values to process at once in a long vector: it fits a core's cache, or a GPU's spare memory. */
   readonly valuesPerPiece: number;
   /** @param inLane  the function runs on one thread, in parallel with others. */

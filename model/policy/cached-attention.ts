@@ -25,8 +25,10 @@ export interface Rotary {
 }
 
 /** The kernels take head widths and capacities that are multiples of 16; for others the definition runs. */
-const kernelFor = (name: string, { headWidth }: AttentionShape, { shape }: tf.Tensor) =>
-  headWidth % 16 === 0 && shape[2]! % 16 === 0 ? name : `${name} by definition`;
+function kernelFor(name: string, { headWidth, halfCaches = false }: AttentionShape, { shape }: tf.Tensor): string {
+  const capacity = halfCaches ? 2 * shape[2]! : shape[2]!;
+  return headWidth % 16 === 0 && capacity % 16 === 0 ? name : `${name} by definition`;
+}
 
 /**
  * One new token for each row.
@@ -89,7 +91,9 @@ function byDefinition(
   { cos, sin }: Rotary,
   shape: AttentionShape,
 ): CachedAttention {
-  const { heads, kvHeads, headWidth, window = null } = shape;
+  const { heads, kvHeads, headWidth, window = null, halfCaches = false } = shape;
+  if (halfCaches)
+    throw new TypeError("only machine code reads caches of 16-bit floats, for heads of 16, 32, … numbers");
   const [batch, added] = qkv.shape as [number, number];
   const capacity = keys.shape[2]!;
   const widths = [heads * headWidth, kvHeads * headWidth, kvHeads * headWidth];

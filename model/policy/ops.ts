@@ -178,6 +178,8 @@ export interface AttentionShape {
   readonly headWidth: number;
   /** Factor of the scores; 1 / sqrt(D) by default. */
   readonly scoreScale?: number | null;
+  /** Cached keys and values are 16-bit floats, two in each float of a cache's array. Only machine code reads such caches. */
+  readonly halfCaches?: boolean;
   /** Tokens that a token sees, itself included; all before it by default. */
   readonly window?: number | null;
 }

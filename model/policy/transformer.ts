@@ -171,6 +171,14 @@ export function hiddenStates(config: ModelConfig, parameters: ParameterTensors, 
   });
 }
 
+/** How a cache holds its tokens. */
+export interface CacheLayout {
+  /** Most tokens of a sequence, and of its padding. */
+  readonly capacity: number;
+  /** 16-bit floats. */
+  readonly half: boolean;
+}
+
 /** Keys and values of every layer: `keys.0`, `values.0`, …; of each row too if rows have caches of their own: `keys.0.0`, … */
 export type Caches = Readonly<Record<string, tf.Tensor>>;
 
@@ -187,7 +195,7 @@ export interface Decoded {
  * @param tokens  (B, 1) int32
  * @param last    (B) int32, index of each row's token in its sequence
  * @param total   () int32, largest `last` + 1
- * @param caches  (B, K, capacity, D) of each layer
+ * @param caches  (B, K, capacity, D) of each layer; half of the capacity if `layout.half`
  */
 export function stepStates(
   config: ModelConfig,
@@ -196,9 +204,9 @@ export function stepStates(
   last: tf.Tensor,
   total: tf.Tensor,
   caches: Caches,
+  layout: CacheLayout,
 ): Decoded {
-  const capacity = caches["keys.0"]!.shape[2]!;
-  return decode(config, parameters, tokens, capacity, (qkv, layer, { shape, ...rotary }) => {
+  return decode(config, parameters, tokens, layout, (qkv, layer, { shape, ...rotary }) => {
     const [ofKeys, ofValues] = [`keys.${layer}`, `values.${layer}`];
     const { out, keys, values } = stepAttention(qkv, caches[ofKeys]!, caches[ofValues]!, last, total, rotary, shape);
     return { out, caches: { [ofKeys]: keys, [ofValues]: values } };
@@ -210,7 +218,7 @@ export function stepStates(
  *
  * @param tokens  (B, S) int32
  * @param last    (B) int32, index in its sequence of each row's last new token
- * @param caches  (1, K, capacity, D) of each layer and row
+ * @param caches  (1, K, capacity, D) of each layer and row; half of the capacity if `layout.half`
  */
 export function appendStates(
   config: ModelConfig,
@@ -218,10 +226,10 @@ export function appendStates(
   tokens: tf.Tensor,
   last: tf.Tensor,
   caches: Caches,
+  layout: CacheLayout,
 ): Decoded {
-  const capacity = caches["keys.0.0"]!.shape[2]!;
   const rows = [...Array(tokens.shape[0]!).keys()];
-  return decode(config, parameters, tokens, capacity, (qkv, layer, { shape, ...rotary }) => {
+  return decode(config, parameters, tokens, layout, (qkv, layer, { shape, ...rotary }) => {
     const of = (name: "keys" | "values") => rows.map((row) => caches[`${name}.${layer}.${row}`]!);
     const { out, keys, values } = appendAttention(qkv, of("keys"), of("values"), last, rotary, shape);
     const next = rows.flatMap((row) => [
@@ -238,13 +246,14 @@ function decode(
   config: ModelConfig,
   parameters: ParameterTensors,
   tokens: tf.Tensor,
-  capacity: number,
+  { capacity, half }: CacheLayout,
   attend: AttendCached,
 ): Decoded {
   const of = attentions(config, capacity);
   const caches: Record<string, tf.Tensor> = {};
   const states = body(config, parameters, tokens, (qkv, layer) => {
-    const attended = attend(qkv, layer, of(layer));
+    const { shape, ...tables } = of(layer);
+    const attended = attend(qkv, layer, { ...tables, shape: { ...shape, halfCaches: half } });
     Object.assign(caches, attended.caches);
     return attended.out;
   });

@@ -62,6 +62,8 @@ const VECTOR = {
   multiplyAdd: [0xb8, 2, 1],
   timesPlus: [0xa8, 2, 1],
   negativeMultiplyAdd: [0xbc, 2, 1],
+  fromHalf: [0x13, 2, 1],
+  toHalf: [0x1d, 3, 1],
   round: [0x08, 3, 1],
   permute: [0x04, 3, 1],
   upper128: [0x19, 3, 1],
@@ -146,6 +148,13 @@ export class Assembler {
   store32(to: Address, from: number): void {
     this.#emit(0x40 | ((from >> 3) << 2) | (((to.index ?? 0) >> 3) << 1) | (to.base >> 3), 0x89);
     this.#operand(from, to);
+  }
+  load16(to: number, from: Address): void {
+    this.#general([0x0f, 0xb7], to, from);
+  }
+  store16(to: Address, from: number): void {
+    this.#emit(0x66);
+    this.store32(to, from);
   }
   addressOf(to: number, from: Address): void {
     this.#general([0x8d], to, from);
@@ -265,6 +274,15 @@ export class Assembler {
   /** The first float. */
   storeFloat(to: Address, from: number): void {
     this.#vector("storeFloat", from, 0, to, 4);
+  }
+  /** Floats from 16-bit floats. */
+  loadHalf(to: number, from: Address): void {
+    this.#vector("fromHalf", to, 0, from, this.vectorWidth);
+  }
+  /** Eight floats as 16-bit floats, rounded to the nearest. */
+  storeHalf(to: Address, from: number): void {
+    this.#vector("toHalf", from, 0, to, 8);
+    this.#emit(0);
   }
   /** Each float of `to` = the float at `from`, or the first of a register. */
   broadcast(to: number, from: number | Address, vectorWidth: 8 | 16 = this.vectorWidth): void {

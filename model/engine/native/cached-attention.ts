@@ -5,6 +5,7 @@
  *
  * - A cache of keys has blocks of 16 tokens, and in each block (D, 16): so a vector holds one dimension of neighbouring tokens, and a
  *   score needs no sum across a vector. A cache of values has (C, D).
+ * - Caches may hold 16-bit floats. Their arrays then hold two of them in each float: they have half of the places.
  * - A token's result depends on its own sequence only, and not on how the sequence was split into runs.
  */
 import { sizeOf } from "../graph.ts";
@@ -42,6 +43,8 @@ export interface CachedShape {
   /** A multiple of 16. */
   readonly capacity: number;
   readonly scale: number;
+  /** Caches hold 16-bit floats. */
+  readonly half: boolean;
   readonly window: number | null;
 }
 
@@ -64,7 +67,7 @@ export function cachedAttentionOperator(shape: CachedShape): MachineOperator {
   const { rows, added, heads, kvHeads, headWidth, capacity } = shape;
   checkMultiple("headWidth", headWidth, 16);
   checkMultiple("capacity", capacity, KEY_BLOCK);
-  const cache = [rows, kvHeads, capacity, headWidth];
+  const cache = [rows, kvHeads, shape.half ? capacity / 2 : capacity, headWidth];
   return {
     inputs: ["float32", "float32", "float32", "int32", "float32", "float32"],
     outputs: [[rows, added, heads * headWidth], cache, cache],
@@ -99,6 +102,8 @@ class CachedAttention {
   readonly #key: Address;
   readonly #value: Address;
   readonly #out: Address;
+  /** Bytes of a number in a cache. */
+  readonly #number: 2 | 4;
   /** A rotated query or key, (D). */
   readonly #rotated: Address;
   /** Scores of the blocks that a query sees. */
@@ -108,6 +113,7 @@ class CachedAttention {
     this.#kernel = kernel;
     this.#code = kernel.code;
     this.#shape = shape;
+    this.#number = shape.half ? 2 : FLOAT;
     [this.#query, this.#key, this.#value, this.#out] = [kernel.word(), kernel.word(), kernel.word(), kernel.word()];
     this.#rotated = at(RSP, kernel.memory(FLOAT * shape.headWidth));
     this.#scores = at(RSP, kernel.memory(FLOAT * shape.capacity));
@@ -165,8 +171,8 @@ class CachedAttention {
           code.add(RBX, 1);
           advanceAll(token - group * head, (heads - group) * head, token);
         });
-        code.add(R12, capacity * head);
-        code.add(R13, capacity * head);
+        code.add(R12, capacity * headWidth * this.#number);
+        code.add(R13, capacity * headWidth * this.#number);
         advanceAll(group * head - added * token, (group - added * heads) * head, head - added * token);
       });
       advanceAll(added * token - heads * head, (added - 1) * heads * head, added * token - kvHeads * head);
@@ -176,26 +182,44 @@ class CachedAttention {
   /** Writes the new token's rotated key and its value into the caches. */
   #writeCache(): void {
     const code = this.#code;
-    const { headWidth } = this.#shape;
+    const { headWidth, half } = this.#shape;
+    const size = this.#number;
+    const rotated = this.#rotated;
     code.move(RAX, this.#key);
-    this.#kernel.rotate(this.#rotated, headWidth);
+    this.#kernel.rotate(rotated, headWidth);
+    if (half) this.#copyToCache(rotated, rotated);
     code.move(RDX, RBX);
     code.and(RDX, -KEY_BLOCK);
-    code.multiply(RDX, RDX, FLOAT * headWidth);
+    code.multiply(RDX, RDX, size * headWidth);
     code.move(RCX, RBX);
     code.and(RCX, KEY_BLOCK - 1);
-    code.addressOf(RDX, atIndex(RDX, RCX, FLOAT));
+    code.addressOf(RDX, atIndex(RDX, RCX, size));
     code.addRegister(RDX, R12);
     for (let i = 0; i < headWidth; i++) {
-      code.load32(RCX, at(RSP, this.#rotated.offset + FLOAT * i));
-      code.store32(at(RDX, FLOAT * KEY_BLOCK * i), RCX);
+      const [from, to] = [at(RSP, rotated.offset + size * i), at(RDX, size * KEY_BLOCK * i)];
+      if (half) {
+        code.load16(RCX, from);
+        code.store16(to, RCX);
+      } else {
+        code.load32(RCX, from);
+        code.store32(to, RCX);
+      }
     }
     code.move(RAX, this.#value);
-    code.multiply(RDX, RBX, FLOAT * headWidth);
+    code.multiply(RDX, RBX, size * headWidth);
     code.addRegister(RDX, R13);
+    this.#copyToCache(at(RDX), at(RAX));
+  }
+
+  /** Copies a head, (D), in the precision of the caches. `to` may be `from`. */
+  #copyToCache(to: Address, from: Address): void {
+    const code = this.#code;
+    const { headWidth, half } = this.#shape;
     for (let i = 0; i < headWidth; i += 8) {
-      code.loadVector(SUM, at(RAX, FLOAT * i), 8);
-      code.storeVector(at(RDX, FLOAT * i), SUM, 8);
+      code.loadVector(SUM, { ...from, offset: from.offset + FLOAT * i }, 8);
+      const place = { ...to, offset: to.offset + this.#number * i };
+      if (half) code.storeHalf(place, SUM);
+      else code.storeVector(place, SUM, 8);
     }
   }
 
@@ -229,7 +253,7 @@ class CachedAttention {
   #score(): void {
     const code = this.#code;
     const { headWidth, window } = this.#shape;
-    code.multiply(RDX, R9, FLOAT * headWidth);
+    code.multiply(RDX, R9, this.#number * headWidth);
     code.addRegister(RDX, R12);
     code.addressOf(RSI, this.#scores);
     code.move(RCX, R10);
@@ -271,13 +295,21 @@ class CachedAttention {
       for (let i = 0; i < vectors; i++) {
         const block = Math.floor(i / perBlock);
         const floats = (block * headWidth + d) * KEY_BLOCK + (i % perBlock) * code.vectorWidth;
-        code.multiplyAdd(SUM + i, query, at(RDX, FLOAT * floats));
+        this.#addProduct(SUM + i, query, at(RDX, this.#number * floats));
       }
     }
     for (let i = 0; i < vectors; i++) code.storeVector(at(RSI, FLOAT * code.vectorWidth * i), SUM + i);
-    code.add(RDX, FLOAT * count * KEY_BLOCK * headWidth);
+    code.add(RDX, this.#number * count * KEY_BLOCK * headWidth);
     code.add(RSI, FLOAT * count * KEY_BLOCK);
     code.add(RCX, -count);
+  }
+
+  /** `sum` += `factor` · a vector of a cache */
+  #addProduct(sum: number, factor: number, cached: Address): void {
+    if (!this.#shape.half) return this.#code.multiplyAdd(sum, factor, cached);
+    const [vector] = SPARE;
+    this.#code.loadHalf(vector, cached);
+    this.#code.multiplyAdd(sum, factor, vector);
   }
 
   /** Runs code for each vector of scores, whose address is in rsi. */
@@ -325,7 +357,7 @@ class CachedAttention {
       const tokens = Math.max(1, Math.floor(SUMS / vectors));
       const sum = (token: number, i: number) => SUM + token * vectors + i;
       const weight = SUMS;
-      code.multiply(RDX, R8, FLOAT * headWidth);
+      code.multiply(RDX, R8, this.#number * headWidth);
       code.addRegister(RDX, R13);
       code.move(RSI, R8);
       code.subtractRegister(RSI, R9);
@@ -338,11 +370,11 @@ class CachedAttention {
         for (let token = 0; token < count; token++) {
           code.broadcast(weight, at(RSI, FLOAT * token));
           for (let i = 0; i < vectors; i++) {
-            const value = FLOAT * (token * headWidth + chunk + i * code.vectorWidth);
-            code.multiplyAdd(sum(token, i), weight, at(RDX, value));
+            const value = token * headWidth + chunk + i * code.vectorWidth;
+            this.#addProduct(sum(token, i), weight, at(RDX, this.#number * value));
           }
         }
-        code.add(RDX, FLOAT * count * headWidth);
+        code.add(RDX, this.#number * count * headWidth);
         code.add(RSI, FLOAT * count);
         code.add(RCX, -count);
       };

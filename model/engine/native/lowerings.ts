@@ -10,8 +10,9 @@ import type { MachineOperator } from "./operator.ts";
 import { type RowsShape, rmsNormGradientOperator, swigluGradientOperator, swigluOperator } from "./rows.ts";
 
 const attendCached: AttendCached = (to, { qkv, keys, values, last, cos, sin }, sizes, shape) => {
-  const { heads, kvHeads, headWidth, window = null } = shape;
-  const all = { ...sizes, heads, kvHeads, headWidth, scale: scoreScaleOf(shape), window };
+  const { heads, kvHeads, headWidth, window = null, halfCaches: half = false } = shape;
+  const capacity = half ? 2 * sizes.capacity : sizes.capacity;
+  const all = { ...sizes, capacity, half, heads, kvHeads, headWidth, scale: scoreScaleOf(shape), window };
   return to.recorder.emitMachine(
     ["CachedAttention", all],
     [qkv, keys, values, last, cos, sin],

@@ -13,8 +13,8 @@ const [MAP_PRIVATE, MAP_ANONYMOUS] = [2, 0x20];
 const PAGE_BYTES = 4096;
 
 const NEEDED = {
-  16: ["avx512f", "avx512dq", "avx512vl", "avx2", "fma"],
-  8: ["avx2", "fma"],
+  16: ["avx512f", "avx512dq", "avx512vl", "avx2", "fma", "f16c"],
+  8: ["avx2", "fma", "f16c"],
 } as const satisfies Record<VectorWidth, readonly string[]>;
 
 /** The widest vectors for which this machine can run our code; null if it can run none. */
