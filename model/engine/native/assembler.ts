@@ -243,6 +243,11 @@ export class Assembler {
   return(): void {
     this.#emit(0xc3);
   }
+  /** Starts to load a line of memory into the second cache (prefetcht1). Any address will do. */
+  prefetch(address: Address): void {
+    this.#emit(0x40 | (((address.index ?? 0) >> 3) << 1) | (address.base >> 3), 0x0f, 0x18);
+    this.#operand(2, address);
+  }
   /** Copies rcx bytes from rsi to rdi. */
   copyBytes(): void {
     this.#emit(0xf3, 0xa4);

@@ -56,6 +56,8 @@ const BLOCKS_AT_ONCE = 4;
 const VALUE_CHUNK = 64;
 /** Registers of sums in a pass. */
 const SUMS = 8;
+/** Bytes that a prefetch loads. */
+const LINE = 64;
 /** Score of a token that the query does not see. */
 const HIDDEN = -1e30;
 
@@ -299,9 +301,17 @@ class CachedAttention {
       }
     }
     for (let i = 0; i < vectors; i++) code.storeVector(at(RSI, FLOAT * code.vectorWidth * i), SUM + i);
+    this.#prefetchNextHead(count * KEY_BLOCK);
     code.add(RDX, this.#number * count * KEY_BLOCK * headWidth);
     code.add(RSI, FLOAT * count * KEY_BLOCK);
     code.add(RCX, -count);
+  }
+
+  /** Prefetches what the next head, or the next row, has in the place of so many tokens from rdx on. */
+  #prefetchNextHead(tokens: number): void {
+    const { headWidth, capacity } = this.#shape;
+    const token = this.#number * headWidth;
+    for (let i = 0; i < tokens * token; i += LINE) this.#code.prefetch(at(RDX, capacity * token + i));
   }
 
   /** `sum` += `factor` · a vector of a cache */
@@ -374,6 +384,7 @@ class CachedAttention {
             this.#addProduct(sum(token, i), weight, at(RDX, this.#number * value));
           }
         }
+        this.#prefetchNextHead(count);
         code.add(RDX, this.#number * count * headWidth);
         code.add(RSI, FLOAT * count);
         code.add(RCX, -count);
