@@ -19,7 +19,7 @@ import { cudaMemory } from "./cuda.ts";
 import { type DeviceOptions, deviceInWords } from "./device.ts";
 import { type ArrayMemory, hostMemory, TwinMemory } from "./memory.ts";
 import type { VectorWidth } from "./native/assembler.ts";
-import { machineVectorWidth } from "./native/machine.ts";
+import { instructionsOf, machineVectorWidth } from "./native/machine.ts";
 import "./native/lowerings.ts";
 import { encodeOnnx } from "./onnx.ts";
 import { type OrtCall, OrtSession, OrtTensor, runCalls } from "./onnxruntime.ts";
@@ -128,8 +128,9 @@ export function compiledEngine(options: CompiledOptions): CompiledEngine {
   const { threads, device = "cpu" } = options;
   if (!Number.isInteger(threads) || threads < 1)
     throw new RangeError(`engine threads must be at least 1, got ${threads}`);
-  const described = deviceInWords(device, options);
   const vectorWidth = options.vectorWidth === undefined ? machineVectorWidth() : options.vectorWidth;
+  const code = device === "cpu" && vectorWidth !== null ? `, machine code for ${instructionsOf(vectorWidth)}` : "";
+  const described = deviceInWords(device, options) + code;
   const memory = options.memory ?? (device === "cuda" ? new TwinMemory(cudaMemory()) : hostMemory);
   const onCpu = new Map<string, number>();
   const calls = new WeakMap<Job, OrtCall>();

@@ -17,15 +17,36 @@ const NEEDED = {
   8: ["avx2", "fma", "f16c"],
 } as const satisfies Record<VectorWidth, readonly string[]>;
 
-/** The widest vectors for which this machine can run our code; null if it can run none. */
-export function machineVectorWidth(cpu = cpuFlags()): VectorWidth | null {
+/** The widest vectors for which a CPU can run our code, by its flags; null if it can run none. */
+export function vectorWidthOf(flags: ReadonlySet<string>): VectorWidth | null {
   const widths = [16, 8] as const;
-  return widths.find((vectorWidth) => NEEDED[vectorWidth].every((flag) => cpu.has(flag))) ?? null;
+  return widths.find((vectorWidth) => NEEDED[vectorWidth].every((flag) => flags.has(flag))) ?? null;
 }
 
-/** What the CPU and the kernel support, by Linux's names; empty on other systems. */
+let known: VectorWidth | null | undefined;
+
+/** The vector width of this machine; null if its CPU or its system runs no code of ours. */
+export function machineVectorWidth(): VectorWidth | null {
+  known ??= allowsCode() ? vectorWidthOf(cpuFlags()) : null;
+  return known;
+}
+
+/** False where a hardened system lets no process execute what it wrote. */
+function allowsCode(): boolean {
+  if (process.platform !== "linux" || process.arch !== "x64") return false;
+  try {
+    executable(Uint8Array.of(0xc3)); // ret
+    return true;
+  } catch {
+    return false;
+  }
+}
+
+/** The instructions in words. */
+export const instructionsOf = (vectorWidth: VectorWidth): string => (vectorWidth === 16 ? "AVX-512" : "AVX2");
+
+/** What the CPU and Linux support, by Linux's names. */
 function cpuFlags(): ReadonlySet<string> {
-  if (process.platform !== "linux" || process.arch !== "x64") return new Set();
   const flags = /^flags\s*:(.*)$/m.exec(readFileSync("/proc/cpuinfo", "utf8"))?.[1] ?? "";
   return new Set(flags.trim().split(" "));
 }

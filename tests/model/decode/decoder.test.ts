@@ -4,6 +4,7 @@ import fc from "fast-check";
 import { Decoder } from "../../../model/decode/decoder.ts";
 import { compiledEngine } from "../../../model/engine/compiled.ts";
 import { f32, i32 } from "../../../model/engine/engine.ts";
+import { machineVectorWidth } from "../../../model/engine/native/machine.ts";
 import { ModelConfig, parameterShapes } from "../../../model/policy/model-config.ts";
 import { parameterArrays } from "../../../model/policy/parameters.ts";
 import { hiddenStates, logits } from "../../../model/policy/transformer.ts";
@@ -78,7 +79,13 @@ async function whole(config: ModelConfig, sequence: readonly number[]): Promise<
   return out.read() as Float32Array;
 }
 
-describe.each(models)("a decoder with %s", (_, config) => {
+describe.each([
+  ...models.map(([name, config]) => [name, config, false, 1e-5] as const),
+  ["wide heads, and caches in half precision where machine code runs", wide, true, 5e-3] as const,
+])("a decoder with %s", (_, config, halfCaches, tolerance) => {
+  const make = (config: ModelConfig, slots = 8, capacity = 40, on = engine) =>
+    new Decoder(on, config, parametersOf(config).flat, { slots, capacity, halfCaches });
+
   test("gives after each token the logits of the whole sequence", async () => {
     const sequence = tokens(3, 30);
     const expected = await whole(config, sequence);
@@ -87,7 +94,7 @@ describe.each(models)("a decoder with %s", (_, config) => {
     for (const token of sequence.slice(11, 20)) said.push(row(await decoder.step(Int32Array.of(-1, -1, token)), 2));
     said.push(await decoder.append([2], [sequence.slice(20)]));
     const places = [10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 29];
-    for (const [i, place] of places.entries()) expect(farthest(said[i]!, row(expected, place))).toBeLessThan(1e-5);
+    for (const [i, place] of places.entries()) expect(farthest(said[i]!, row(expected, place))).toBeLessThan(tolerance);
     await expect(decoder.length(2)).toBe(30);
     await expect(decoder.room(2)).toBe(10);
   });
@@ -98,7 +105,7 @@ describe.each(models)("a decoder with %s", (_, config) => {
     const pieces = make(config);
     await pieces.append([0], [sequence.slice(0, 1)]);
     await pieces.append([0], [sequence.slice(1, 10)]);
-    expect(farthest(await pieces.append([0], [sequence.slice(10)]), once)).toBeLessThan(1e-5);
+    expect(farthest(await pieces.append([0], [sequence.slice(10)]), once)).toBeLessThan(tolerance);
   });
 
   test("gives a sequence the same bits in any slot and batch", async () => {
@@ -149,7 +156,7 @@ describe.each(models)("a decoder with %s", (_, config) => {
       return said;
     };
     const alone = await grow(make(config, 8, 260), []);
-    for (const [i, end] of ends.entries()) expect(farthest(alone[i]!, row(expected, end - 1))).toBeLessThan(1e-5);
+    for (const [i, end] of ends.entries()) expect(farthest(alone[i]!, row(expected, end - 1))).toBeLessThan(tolerance);
     const beside = await grow(make(config, 8, 260), [0, 1, 2, 3, 7]);
     expect(beside.map(bits)).toEqual(alone.map(bits));
   });
@@ -201,6 +208,14 @@ describe.each(models)("a decoder with %s", (_, config) => {
     decoder.clear(0);
     expect(bits(await decoder.append([0], [tokens(1, 5)]))).toEqual(bits(fresh));
   });
+});
+
+test.if(machineVectorWidth() !== null)("caches in half precision change logits a little", async () => {
+  const full = await make(wide).append([0], [tokens(3, 30)]);
+  const options = { slots: 8, capacity: 40, halfCaches: true };
+  const half = await new Decoder(engine, wide, parametersOf(wide).flat, options).append([0], [tokens(3, 30)]);
+  expect(farthest(half, full)).toBeLessThan(5e-3);
+  expect(farthest(half, full)).toBeGreaterThan(1e-5);
 });
 
 test("first prompts whose tokens have the same digits are two prompts", async () => {
