@@ -316,10 +316,9 @@ class CachedAttention {
 
   /** `sum` += `factor` · a vector of a cache */
   #addProduct(sum: number, factor: number, cached: Address): void {
-    if (!this.#shape.half) return this.#code.multiplyAdd(sum, factor, cached);
     const [vector] = SPARE;
-    this.#code.loadHalf(vector, cached);
-    this.#code.multiplyAdd(sum, factor, vector);
+    if (this.#shape.half) this.#code.loadHalf(vector, cached);
+    this.#code.multiplyAdd(sum, factor, this.#shape.half ? vector : cached);
   }
 
   /** Runs code for each vector of scores, whose address is in rsi. */

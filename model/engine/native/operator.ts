@@ -8,7 +8,6 @@
  * Source: OrtCustomOp in onnxruntime/core/session/onnxruntime_c_api.h; System V ABI for x64 (rdi, rsi, rdx, rcx; rax is the result).
  */
 import { type Pointer, ptr, read } from "bun:ffi";
-import type { ElementType } from "../engine.ts";
 import {
   Assembler,
   at,
@@ -30,8 +29,10 @@ import {
 import { Kernel } from "./kernel.ts";
 import { executable } from "./machine.ts";
 
+type InputType = "float32" | "int32";
+
 export interface MachineOperator {
-  readonly inputs: readonly ElementType[];
+  readonly inputs: readonly InputType[];
   /** Shapes of the results, all of them float32. */
   readonly outputs: readonly (readonly number[])[];
   /** Writes the kernel. It may use every register except rsp. */
@@ -41,7 +42,7 @@ export interface MachineOperator {
 const API_VERSION = 24;
 const POINTER_BYTES = 8;
 const LINE_BYTES = 64;
-const ELEMENT_TYPES = { float32: 1, int32: 6 } as const satisfies Record<ElementType, number>;
+const ELEMENT_TYPES = { float32: 1, int32: 6 } as const satisfies Record<InputType, number>;
 
 /** Places of functions in the OrtApi table. */
 const API = { getInput: 90, getOutput: 91, dataOf: 51 } as const;
