@@ -49,7 +49,7 @@ export type AttendCached = (
 ) => string[];
 
 /** onnxruntime's attention over a cache. On CUDA it does not take 32-bit floats, so there the definition runs. */
-const groupQueryAttention: AttendCached = (to, { qkv, keys, values, last, total, cos, sin }, _, shape) => {
+export const groupQueryAttention: AttendCached = (to, { qkv, keys, values, last, total, cos, sin }, _, shape) => {
   const { heads, kvHeads, scoreScale, window } = shape;
   const attributes = {
     num_heads: heads,

@@ -1,7 +1,7 @@
 /** The model's fused kernels as machine code, in nodes that onnxruntime runs. */
 import type * as tf from "@tensorflow/tfjs-core";
 import { type AttentionShape, scoreScaleOf } from "../../policy/ops.ts";
-import { type AttendCached, lowerAppend, lowerStep } from "../fused.ts";
+import { type AttendCached, groupQueryAttention, lowerAppend, lowerStep } from "../fused.ts";
 import { sizeOf } from "../graph.ts";
 import { lower } from "../trace.ts";
 import { attentionOperator } from "./attention.ts";
@@ -11,9 +11,17 @@ import { cachedAttentionOperator } from "./cached-attention.ts";
 import type { MachineOperator } from "./operator.ts";
 import { type RowsShape, rmsNormGradientOperator, swigluGradientOperator, swigluOperator } from "./rows.ts";
 
-const attendCached: AttendCached = (to, { qkv, keys, values, last, cos, sin }, sizes, shape) => {
+/** Most tokens of a cache, whose scores the kernel keeps on the stack. */
+const CACHED_TOKENS_MAX = 2 ** 17;
+
+const attendCached: AttendCached = (to, inputs, sizes, shape) => {
+  const { qkv, keys, values, last, cos, sin } = inputs;
   const { heads, kvHeads, headWidth, window = null, halfCaches: half = false } = shape;
   const capacity = half ? 2 * sizes.capacity : sizes.capacity;
+  if (capacity > CACHED_TOKENS_MAX) {
+    if (!half) return groupQueryAttention(to, inputs, sizes, shape);
+    throw new RangeError(`caches in half precision take at most ${CACHED_TOKENS_MAX} tokens, got ${capacity}`);
+  }
   const all = { ...sizes, capacity, half, heads, kvHeads, headWidth, scale: scoreScaleOf(shape), window };
   return to.recorder.emitMachine(
     ["CachedAttention", all],
