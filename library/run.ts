@@ -73,17 +73,13 @@ export async function startRun({ folder, config, event = () => {}, output = () =
   const lock = lockRun(folder);
   try {
     const before = fromRecord(folder, (store) => store.cursor()) ?? { points: 0, events: 0, episodes: 0 };
-    const start = config.actors === "one-thread" ? await oneThread() : startCluster;
-    const cluster = await start({ run: basename(resolve(folder)), folder, config, event, output });
+    const cluster = await startCluster({ run: basename(resolve(folder)), folder, config, event, output });
     return new Run({ folder, config }, cluster, before, () => lock.release());
   } catch (error) {
     lock.release();
     throw error;
   }
 }
-
-/** Imported on demand, because the module loads every actor into this process. */
-const oneThread = async () => (await import("../actors/supervisor/one-thread.ts")).startOneThread;
 
 export class Run {
   readonly folder: string;

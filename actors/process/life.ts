@@ -43,6 +43,13 @@ interface ProcessPorts {
   readonly lastMessage: () => string;
   /** Ends the process. `error` is why, if it failed. */
   exit(code: number, error?: unknown): void;
+  /** True where the actor's thread goes on after `exit`: first the actor stops, also after a failure or during its start. */
+  readonly sharesThread?: boolean;
+}
+
+/** What differs between the processes, workers and threads of this machine. */
+interface Place extends Pick<ProcessPorts, "clock" | "listen" | "exit" | "sharesThread"> {
+  readonly transport: (options: SocketOptions) => Transport;
 }
 
 interface LiveOptions extends ProcessPorts {
@@ -80,38 +87,13 @@ const EARLY_MAX = 256;
 const tooManyEarly = `the actor has not started, and ${EARLY_MAX} messages of the supervisor wait, the most allowed; its log says what its start waits for`;
 
 export function runActorLife(options: LifeOptions): ActorLife {
-  const { token, frameBytesMax, queuedBytesMax, supervisor } = options.actorSettings;
-  const meter = new Meter(realClock);
-  meter.depth("process/cpu_seconds", cpuSeconds);
-  if (options.role === "learner") meter.depth("machine/energy_joules", energyReader(POWER_FILES));
-  let lastMessage = "";
-  const transportOptions = {
-    clock: realClock,
-    token,
-    frameBytesMax,
-    queuedBytesMax,
-    ...(options.tls === undefined ? {} : { tls: options.tls }),
-    report: ({ kind, detail, ...where }: Problem) => options.log.warning(`peer.${kind}`, detail, where),
-    received: (type: Message["type"]) => {
-      // Ignore `welcome`, so that "last message" stays informative.
-      if (type !== "welcome") lastMessage = type;
-    },
-    passed: (direction: "sent" | "received", bytes: number) =>
-      meter.count(`speed/${direction}_bytes_per_second`, bytes),
-  } satisfies SocketOptions;
+  const { actor, supervisor } = options.actorSettings;
   const isWorker = !Bun.isMainThread;
-  const transport = isWorker
-    ? new WorkerTransport({ ...transportOptions, port: mainThread })
-    : new RoutedTransport(transportOptions);
-  const life = live({
-    ...options,
+  const life = lifeAt(options, {
     clock: realClock,
-    uniform: Math.random,
-    meter,
-    transport,
-    listen: isWorker ? `worker:${options.actorSettings.actor}` : anyBeside(supervisor),
-    rssBytes: () => process.memoryUsage.rss(),
-    lastMessage: () => lastMessage,
+    transport: (socketOptions) =>
+      isWorker ? new WorkerTransport({ ...socketOptions, port: mainThread }) : new RoutedTransport(socketOptions),
+    listen: isWorker ? `worker:${actor}` : anyBeside(supervisor),
     exit: (code) => process.exit(code),
   });
   // scripts/run.ts listens to these events too, in a process that joins a run. `fail` comes first: its exit code counts.
@@ -119,18 +101,52 @@ export function runActorLife(options: LifeOptions): ActorLife {
   return life;
 }
 
+/** The life of an actor on this machine. */
+export function lifeAt(options: LifeOptions, { transport, ...place }: Place): ActorLife {
+  const { token, frameBytesMax, queuedBytesMax } = options.actorSettings;
+  const meter = new Meter(place.clock);
+  meter.depth("process/cpu_seconds", cpuSeconds);
+  if (options.role === "learner") meter.depth("machine/energy_joules", energyReader(POWER_FILES));
+  let lastMessage = "";
+  return live({
+    ...options,
+    ...place,
+    uniform: Math.random,
+    meter,
+    transport: transport({
+      clock: place.clock,
+      token,
+      frameBytesMax,
+      queuedBytesMax,
+      ...(options.tls === undefined ? {} : { tls: options.tls }),
+      report: ({ kind, detail, ...where }: Problem) => options.log.warning(`peer.${kind}`, detail, where),
+      received(type: Message["type"]) {
+        // Ignore `welcome`, so that "last message" stays informative.
+        if (type !== "welcome") lastMessage = type;
+      },
+      passed: (direction, bytes) => meter.count(`speed/${direction}_bytes_per_second`, bytes),
+    }),
+    rssBytes: () => process.memoryUsage.rss(),
+    lastMessage: () => lastMessage,
+  });
+}
+
 /** The life of a process, on a real or a simulated machine. */
 export function live(options: LiveOptions): ActorLife {
   const { actorSettings, role, log, clock, uniform, meter, transport, listen } = options;
   const { actor, run, token, heartbeatMs } = actorSettings;
+  const begun = Promise.withResolvers<void>();
   let running: Running | null = null;
   let leaving = false;
+  let stopped = false;
 
   async function leave(reason: string): Promise<void> {
     if (leaving) return;
     leaving = true;
     log.info("stop", reason);
     try {
+      if (options.sharesThread) await begun.promise;
+      stopped = true;
       await running?.stop(reason);
       supervisor.close(reason);
       options.exit(0);
@@ -141,7 +157,17 @@ export function live(options: LiveOptions): ActorLife {
 
   function fail(error: unknown): void {
     log.error("crash", describeError(error), { stack: stackOf(error) });
-    options.exit(error instanceof RunError ? RUN_ERROR_CODE : 1, error);
+    const exit = () => options.exit(error instanceof RunError ? RUN_ERROR_CODE : 1, error);
+    if (options.sharesThread) void stopFailed().then(exit);
+    else exit();
+  }
+
+  /** Stops the rest of a failed actor. */
+  async function stopFailed(): Promise<void> {
+    await begun.promise;
+    if (stopped) return;
+    stopped = true;
+    await running?.stop("the actor has failed").catch(() => {});
   }
 
   const early: Order[] = [];
@@ -221,7 +247,7 @@ export function live(options: LiveOptions): ActorLife {
 
   return {
     // In a worker, an error of the module's own `await` reaches no handler.
-    started: start().catch(fail),
+    started: start().catch(fail).finally(begun.resolve),
     leave,
     fail,
     get isSupervised() {

@@ -1,8 +1,8 @@
 /**
- * A run on one machine: the supervisor and its actors, each a process or a Bun worker of this process. Knows which actors to start
- * and their addresses, not what they do. After the run no weights are left in shared memory, even if a learner was killed.
+ * A run on one machine: the supervisor and its actors, each a process or a Bun worker of this process, or all on one thread. Knows which
+ * actors to start and their addresses, not what they do. After the run no weights are left in shared memory, even if a learner was killed.
  *
- * - With workers all actors end with this process, and no guest can join. A crash of native code or a lack of memory ends the process
+ * - Without processes all actors end with this process, and no guest can join. A crash of native code or a lack of memory ends the process
  *   and so the run. When a learner or sampler is replaced, the memory of its engine is not freed.
  */
 
@@ -15,11 +15,11 @@ import { type OpenGate, openGate } from "../gate/open.ts";
 import type { RunActorSettings } from "../process/run-actor.ts";
 import type { ActorView } from "../protocol.ts";
 import { RoutedTransport } from "../transport/routed.ts";
-import { type Problem, TRANSPORT_LIMITS } from "../transport/transport.ts";
+import { type Problem, TRANSPORT_LIMITS, type Transport, type TransportOptions } from "../transport/transport.ts";
 import { WorkerTransport } from "../transport/worker.ts";
 import { sweep, weightsFolder, weightsName } from "../weights/files.ts";
 import { AddressBook, actorsOf } from "./roster.ts";
-import { processSpawner, workerSpawner } from "./spawner.ts";
+import { processSpawner, type Spawner, workerSpawner } from "./spawner.ts";
 import { CHILD_TIMES, type RunEnd, type SupervisorEvent } from "./supervision.ts";
 import { Supervisor } from "./supervisor.ts";
 
@@ -41,10 +41,11 @@ export interface Cluster {
 }
 
 /** Interval of the message `actors` to the metrics sink. */
-export const ACTORS_EVERY_MS = 1000;
+const ACTORS_EVERY_MS = 1000;
 
 export async function startCluster({ run, folder, config, event, output }: ClusterOptions): Promise<Cluster> {
   const { supervisor: limits, transport: wire } = config;
+  const hasProcesses = config.actors === "processes";
   const token = wire.token ?? randomBytes(24).toString("base64url");
   const addresses = new AddressBook();
   const report = ({ kind, peer, detail, stack }: Problem) =>
@@ -58,14 +59,13 @@ export async function startCluster({ run, folder, config, event, output }: Clust
         stack,
       }),
     );
-  const transportOptions = { clock: realClock, token, ...TRANSPORT_LIMITS, report };
-  const threads = config.actors === "workers" ? new WorkerTransport(transportOptions) : null;
-  const transport = threads ?? new RoutedTransport(transportOptions);
+  const options = { clock: realClock, token, ...TRANSPORT_LIMITS, report };
+  const { transport, spawner, scheme } = await childrenOf(config.actors, options);
   const supervisor: Supervisor = new Supervisor({
     run,
     token,
     clock: realClock,
-    spawner: threads === null ? processSpawner : workerSpawner((worker) => threads.attach(worker)),
+    spawner,
     ...CHILD_TIMES,
     ...limits,
     heartbeatMs: heartbeatMs(limits),
@@ -89,7 +89,7 @@ export async function startCluster({ run, folder, config, event, output }: Clust
 
   const roster = () => addresses.roster(gate?.envServers);
 
-  if (threads === null && config.join.listen !== null) {
+  if (hasProcesses && config.join.listen !== null) {
     gate = await openGate(config.join.listen, {
       run,
       folder,
@@ -109,7 +109,7 @@ export async function startCluster({ run, folder, config, event, output }: Clust
     event({ kind: "open", child: "gate", address: gate.address, tokenFile: gate.tokenFile });
   }
   try {
-    await supervisor.listen(threads === null ? wire.listen : "worker:supervisor");
+    await supervisor.listen(hasProcesses ? wire.listen : `${scheme}:supervisor`);
   } catch (error) {
     // An open gate would keep this process alive.
     await gate?.close("the supervisor cannot listen");
@@ -145,4 +145,21 @@ export async function startCluster({ run, folder, config, event, output }: Clust
       return supervisor.stop(reason);
     },
   };
+}
+
+/** How children are started and reached. */
+async function childrenOf(
+  actors: RunConfig["actors"],
+  options: TransportOptions,
+): Promise<{ transport: Transport; spawner: Spawner; scheme: string }> {
+  if (actors === "processes") {
+    return { transport: new RoutedTransport(options), spawner: processSpawner, scheme: "ws" };
+  }
+  if (actors === "workers") {
+    const transport = new WorkerTransport(options);
+    return { transport, spawner: workerSpawner((worker) => transport.attach(worker)), scheme: "worker" };
+  }
+  // Imported on demand, because the module loads every actor into this process.
+  const { oneThread } = await import("./one-thread.ts");
+  return { ...oneThread(options), scheme: "memory" };
 }

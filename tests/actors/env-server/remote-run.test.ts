@@ -12,14 +12,13 @@ import { evaluatePolicy } from "../../../actors/evaluate/evaluate.ts";
 import { savedPolicy, startSavedPolicy } from "../../../actors/policy/saved-policy.ts";
 import { inThisThread } from "../../../actors/process/worker-rpc.ts";
 import { policyMethods } from "../../../actors/sampler/policy.ts";
-import { startOneThread } from "../../../actors/supervisor/one-thread.ts";
 import type { DiscreteGame } from "../../../envs/env.ts";
 import { envTag } from "../../../envs/registry.ts";
 import type { RemoteAsk } from "../../../envs/remote/protocol.ts";
 import { openLocal } from "../../../envs/tag.ts";
 import { type Asked, jsonService } from "../../envs/outside/json-service.ts";
 import { removeTemporaryFolders, temporaryFolder } from "../../scripts/temporary.ts";
-import { playRun, tinyConfig } from "../supervisor/tiny-run.ts";
+import { playRun, startOneThread, tinyConfig } from "../supervisor/tiny-run.ts";
 
 const folder = join(temporaryFolder(), "run");
 const config = tinyConfig(folder, { samplers: 1, updates: 1 });

@@ -11,11 +11,10 @@ import { savedPolicy, startSavedPolicy } from "../../../actors/policy/saved-poli
 import { inThisThread } from "../../../actors/process/worker-rpc.ts";
 import { policyMethods } from "../../../actors/sampler/policy.ts";
 import { startCluster } from "../../../actors/supervisor/cluster.ts";
-import { startOneThread } from "../../../actors/supervisor/one-thread.ts";
 import { groupEnvs, type Scores } from "../../../actors/training/curriculum.ts";
 import type { Report } from "../../../actors/training/report.ts";
 import { removeTemporaryFolders, temporaryFolder } from "../../scripts/temporary.ts";
-import { playRun, stopRunAt, tinyLayer } from "../supervisor/tiny-run.ts";
+import { playRun, startOneThread, stopRunAt, tinyLayer } from "../supervisor/tiny-run.ts";
 
 afterAll(removeTemporaryFolders);
 

@@ -11,11 +11,10 @@ import { RunConfig } from "../../../actors/config/config.ts";
 import { merge } from "../../../actors/config/layers.ts";
 import { isTimeIndependent } from "../../../actors/metrics/metrics.ts";
 import { type Cluster, startCluster } from "../../../actors/supervisor/cluster.ts";
-import { startOneThread } from "../../../actors/supervisor/one-thread.ts";
 import { overrideLayer } from "../../../scripts/cli/presets.ts";
 import { startFrom } from "../../../scripts/cli/start-from.ts";
 import { removeTemporaryFolders, temporaryFolder } from "../../scripts/temporary.ts";
-import { learnt, playRun, stopRunAt, type TinyChoices, tinyConfig } from "./tiny-run.ts";
+import { learnt, playRun, startOneThread, stopRunAt, type TinyChoices, tinyConfig } from "./tiny-run.ts";
 
 afterAll(removeTemporaryFolders);
 
@@ -172,7 +171,7 @@ describe("stopping", () => {
     const { cluster, lines } = await start(startOneThread, { samplers: 1, port: taken.port });
     const end = await cluster.ended;
     expect(end.ok).toBe(false);
-    expect(end.reason).toContain(`metrics-sink failed (Error: cannot serve the page on 127.0.0.1:${taken.port}`);
+    expect(end.reason).toContain(`metrics-sink exit code 3 (Error: cannot serve the page on 127.0.0.1:${taken.port}`);
     expect(lines.some((line) => line.includes('"level":"error"') && line.includes("the port is in use"))).toBe(true);
   }, 300_000);
 });

@@ -5,7 +5,7 @@ import { latestCheckpoint } from "../../../actors/checkpoint/checkpoint.ts";
 import { composeRunConfig } from "../../../actors/config/compose.ts";
 import type { RunConfig } from "../../../actors/config/config.ts";
 import type { Layer } from "../../../actors/config/layers.ts";
-import { startOneThread } from "../../../actors/supervisor/one-thread.ts";
+import { type ClusterOptions, startCluster } from "../../../actors/supervisor/cluster.ts";
 import type { RunEnd } from "../../../actors/supervisor/supervision.ts";
 
 /** Settings of a short run. @param folder  the run's; it also caches the warm start, so that no run uses another's */
@@ -57,6 +57,10 @@ export function tinyConfig(folder: string, { samplers, updates = 3, port = 0 }: 
     },
   ]);
 }
+
+/** A run with all actors on this thread, whatever its config says. */
+export const startOneThread = (options: ClusterOptions) =>
+  startCluster({ ...options, config: { ...options.config, actors: "one-thread" } });
 
 /**
  * A run in `folder`, to its end. A run that the folder holds already is resumed.

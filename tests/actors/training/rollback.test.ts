@@ -8,9 +8,8 @@ import { loadCheckpoint } from "../../../actors/checkpoint/checkpoint.ts";
 import type { RunConfig } from "../../../actors/config/config.ts";
 import { HealthConfig } from "../../../actors/config/health.ts";
 import type { MetricName } from "../../../actors/metrics/metrics.ts";
-import { startOneThread } from "../../../actors/supervisor/one-thread.ts";
 import type { Progress } from "../../../actors/training/progress.ts";
-import { tinyConfig } from "../supervisor/tiny-run.ts";
+import { startOneThread, tinyConfig } from "../supervisor/tiny-run.ts";
 
 const folder = mkdtempSync(join(tmpdir(), "bunraku-rollback-"));
 afterAll(() => rmSync(folder, { recursive: true }));
