@@ -1,6 +1,6 @@
 /** Entry of the learner's process. */
 
-import { runActor } from "../process/run-actor.ts";
+import { runActor } from "../process/boot.ts";
 import { learner } from "./start.ts";
 
 await runActor(learner);

@@ -8,23 +8,55 @@
  *   order. SIGTERM may reach all processes too (timeout, systemd), so while the supervisor is connected the actor waits
  *   `STOP_WAIT_MS` for its `stop`.
  */
+import { dlopen } from "bun:ffi";
 import { writeSync } from "node:fs";
 import { z } from "zod";
-import type { Running } from "../actor.ts";
+import type { ActorKind, Running } from "../actor.ts";
 import { realClock } from "../clock.ts";
+import { RunConfig } from "../config/config.ts";
 import { describeError, schemaFaults } from "../errors.ts";
 import { makeLog } from "../log.ts";
+import { importModules } from "../play/env-modules.ts";
 import type { Role } from "../protocol.ts";
-import { dieWithParent } from "./die-with-parent.ts";
 import { type LifeContext, runActorLife } from "./life.ts";
-import { receivedSettings, sendToMain } from "./main-thread.ts";
 import { ActorSettings } from "./settings.ts";
 
-export interface BootOptions<S> {
+interface BootOptions<S> {
   readonly role: Role;
   readonly settingsSchema: z.ZodType<S>;
   readonly start: (settings: S, context: LifeContext) => Running | Promise<Running>;
 }
+
+/** From the main thread to a worker: the settings, as one line of JSON. The first message that a worker gets. */
+export interface SettingsMessage {
+  readonly kind: "settings";
+  readonly line: string;
+}
+
+/** From a worker: a log line, or the exit code of a worker that exits by itself. A termination gives a `close` event only. */
+export type ChildMessage =
+  | { readonly kind: "line"; readonly line: string }
+  | { readonly kind: "exit"; readonly code: number };
+
+const settingsSchema = z.strictObject({ config: RunConfig, folder: z.string() });
+export type RunActorSettings = z.infer<typeof settingsSchema>;
+
+/** Runs an actor of a cluster. */
+export function runActor(kind: ActorKind): Promise<void> {
+  return boot({
+    role: kind.role,
+    settingsSchema,
+    async start({ config, folder }, context) {
+      await importModules(config);
+      const host = Bun.isMainThread ? "process" : "worker";
+      return kind.start(config, { ...context, folder, host, guest: null });
+    },
+  });
+}
+
+declare const self: Worker;
+
+const sendToMain = (message: ChildMessage): void => self.postMessage(message);
 
 /** After SIGTERM, time for the supervisor's `stop` to arrive. */
 const STOP_WAIT_MS = 3000;
@@ -56,6 +88,29 @@ export async function boot<S>({ role, settingsSchema, start }: BootOptions<S>): 
     });
   }
   await life.started;
+}
+
+/** Makes the kernel kill this process when its parent ends, even if this process is stopped or in an endless loop. */
+function dieWithParent(): void {
+  if (process.platform !== "linux") return;
+  // linux/prctl.h
+  const PR_SET_PDEATHSIG = 1;
+  const SIGKILL = 9;
+  try {
+    const libc = dlopen("libc.so.6", { prctl: { args: ["i32", "u64", "u64", "u64", "u64"], returns: "i32" } });
+    libc.symbols.prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0);
+  } catch {
+    // Another C library than glibc.
+  }
+}
+
+/** The settings that the main thread sends. Call it before the first `await` of the worker, so that the message is not missed. */
+function receivedSettings(): Promise<string> {
+  const { promise, resolve } = Promise.withResolvers<string>();
+  self.addEventListener("message", ({ data }: MessageEvent<SettingsMessage>) => {
+    if (data.kind === "settings") resolve(data.line);
+  });
+  return promise;
 }
 
 /** @returns the first line of standard input. At the end of the input the supervisor has ended, and this process exits */

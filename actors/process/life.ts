@@ -21,8 +21,6 @@ import { refused } from "../transport/refusals.ts";
 import { RoutedTransport } from "../transport/routed.ts";
 import type { SocketOptions } from "../transport/socket-wire.ts";
 import type { Problem, Transport } from "../transport/transport.ts";
-import { WorkerTransport } from "../transport/worker.ts";
-import { mainThread } from "./main-thread.ts";
 import type { ActorSettings } from "./settings.ts";
 
 /** The part of an actor's context that does not depend on how its process was started. */
@@ -87,13 +85,10 @@ const EARLY_MAX = 256;
 const tooManyEarly = `the actor has not started, and ${EARLY_MAX} messages of the supervisor wait, the most allowed; its log says what its start waits for`;
 
 export function runActorLife(options: LifeOptions): ActorLife {
-  const { actor, supervisor } = options.actorSettings;
-  const isWorker = !Bun.isMainThread;
   const life = lifeAt(options, {
     clock: realClock,
-    transport: (socketOptions) =>
-      isWorker ? new WorkerTransport({ ...socketOptions, port: mainThread }) : new RoutedTransport(socketOptions),
-    listen: isWorker ? `worker:${actor}` : anyBeside(supervisor),
+    transport: (socketOptions) => new RoutedTransport(socketOptions),
+    listen: anyBeside(options.actorSettings.supervisor),
     exit: (code) => process.exit(code),
   });
   // scripts/run.ts listens to these events too, in a process that joins a run. `fail` comes first: its exit code counts.

@@ -12,14 +12,13 @@ import { realClock } from "../clock.ts";
 import type { RunConfig } from "../config/config.ts";
 import { heartbeatMs } from "../config/machine.ts";
 import { type OpenGate, openGate } from "../gate/open.ts";
-import type { RunActorSettings } from "../process/run-actor.ts";
+import type { RunActorSettings } from "../process/boot.ts";
 import type { ActorView } from "../protocol.ts";
 import { RoutedTransport } from "../transport/routed.ts";
-import { type Problem, TRANSPORT_LIMITS, type Transport, type TransportOptions } from "../transport/transport.ts";
-import { WorkerTransport } from "../transport/worker.ts";
+import { type Problem, TRANSPORT_LIMITS } from "../transport/transport.ts";
 import { sweep, weightsFolder, weightsName } from "../weights/files.ts";
 import { AddressBook, actorsOf } from "./roster.ts";
-import { processSpawner, type Spawner, workerSpawner } from "./spawner.ts";
+import { processSpawner, workerSpawner } from "./spawner.ts";
 import { CHILD_TIMES, type RunEnd, type SupervisorEvent } from "./supervision.ts";
 import { Supervisor } from "./supervisor.ts";
 
@@ -45,7 +44,7 @@ const ACTORS_EVERY_MS = 1000;
 
 export async function startCluster({ run, folder, config, event, output }: ClusterOptions): Promise<Cluster> {
   const { supervisor: limits, transport: wire } = config;
-  const hasProcesses = config.actors === "processes";
+  const isOneThread = config.actors === "one-thread";
   const token = wire.token ?? randomBytes(24).toString("base64url");
   const addresses = new AddressBook();
   const report = ({ kind, peer, detail, stack }: Problem) =>
@@ -60,7 +59,13 @@ export async function startCluster({ run, folder, config, event, output }: Clust
       }),
     );
   const options = { clock: realClock, token, ...TRANSPORT_LIMITS, report };
-  const { transport, spawner, scheme } = await childrenOf(config.actors, options);
+  // Imported on demand, because the module loads every actor into this process.
+  const { transport, spawner } = isOneThread
+    ? (await import("./one-thread.ts")).oneThread(options)
+    : {
+        transport: new RoutedTransport(options),
+        spawner: config.actors === "workers" ? workerSpawner : processSpawner,
+      };
   const supervisor: Supervisor = new Supervisor({
     run,
     token,
@@ -89,7 +94,7 @@ export async function startCluster({ run, folder, config, event, output }: Clust
 
   const roster = () => addresses.roster(gate?.envServers);
 
-  if (hasProcesses && config.join.listen !== null) {
+  if (config.actors === "processes" && config.join.listen !== null) {
     gate = await openGate(config.join.listen, {
       run,
       folder,
@@ -109,7 +114,7 @@ export async function startCluster({ run, folder, config, event, output }: Clust
     event({ kind: "open", child: "gate", address: gate.address, tokenFile: gate.tokenFile });
   }
   try {
-    await supervisor.listen(hasProcesses ? wire.listen : `${scheme}:supervisor`);
+    await supervisor.listen(isOneThread ? "memory:supervisor" : wire.listen);
   } catch (error) {
     // An open gate would keep this process alive.
     await gate?.close("the supervisor cannot listen");
@@ -145,21 +150,4 @@ export async function startCluster({ run, folder, config, event, output }: Clust
       return supervisor.stop(reason);
     },
   };
-}
-
-/** How children are started and reached. */
-async function childrenOf(
-  actors: RunConfig["actors"],
-  options: TransportOptions,
-): Promise<{ transport: Transport; spawner: Spawner; scheme: string }> {
-  if (actors === "processes") {
-    return { transport: new RoutedTransport(options), spawner: processSpawner, scheme: "ws" };
-  }
-  if (actors === "workers") {
-    const transport = new WorkerTransport(options);
-    return { transport, spawner: workerSpawner((worker) => transport.attach(worker)), scheme: "worker" };
-  }
-  // Imported on demand, because the module loads every actor into this process.
-  const { oneThread } = await import("./one-thread.ts");
-  return { ...oneThread(options), scheme: "memory" };
 }

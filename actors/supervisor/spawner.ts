@@ -1,8 +1,8 @@
 /** How the supervisor starts its children: as processes, or as Bun workers of this process. Tests use a fake. */
 
 import { realClock } from "../clock.ts";
+import type { ChildMessage, SettingsMessage } from "../process/boot.ts";
 import { linesOf } from "../process/lines.ts";
-import type { ChildMessage, SettingsMessage } from "../process/main-thread.ts";
 
 export interface Exit {
   /** null if a signal ended the child. */
@@ -68,13 +68,10 @@ const TERMINATE_MS_MAX = 5000;
 /**
  * A worker that loops in JavaScript ends at once when it is killed. One that hangs in native code cannot be ended: after
  * `TERMINATE_MS_MAX` it counts as ended, and its thread stays until this process ends.
- *
- * @param attach  connects the worker's transport
  */
-export const workerSpawner = (attach: (worker: Worker) => void): Spawner => ({
+export const workerSpawner: Spawner = {
   spawn(entry, settingsLine, output) {
     const worker = new Worker(entry);
-    attach(worker);
     const { promise: exited, resolve } = Promise.withResolvers<Exit>();
     let exit: Exit = { code: null, signal: "SIGKILL" };
     worker.onmessage = ({ data }: MessageEvent<ChildMessage>) => {
@@ -103,7 +100,7 @@ export const workerSpawner = (attach: (worker: Worker) => void): Spawner => ({
       },
     };
   },
-});
+};
 
 const STUCK_TEXT =
   "this thread hangs in native code and stays until the process ends; with actors: processes it could be killed";

@@ -1,6 +1,6 @@
 /**
- * How actors reach each other. Actors see a `Peer`, never a socket. The memory, worker, socket and NATS transports pass one conformance
- * suite (tests/actors/transport/transport.test.ts).
+ * How actors reach each other. Actors see a `Peer`, never a socket. The memory, socket and NATS transports pass one conformance suite
+ * (tests/actors/transport/transport.test.ts).
  *
  * 1. Messages of one peer arrive in the order they were sent.
  * 2. Every ask gets exactly one answer: the other end's, or `failed` with code "deadline", "closed", "capacity" or "protocol".

@@ -3,7 +3,7 @@ import { expect, test } from "bun:test";
 import { join } from "node:path";
 import { realClock } from "../../../actors/clock.ts";
 import { RunConfig } from "../../../actors/config/config.ts";
-import type { RunActorSettings } from "../../../actors/process/run-actor.ts";
+import type { RunActorSettings } from "../../../actors/process/boot.ts";
 import { sayHello } from "../../../actors/transport/handshake.ts";
 import { SocketTransport } from "../../../actors/transport/socket.ts";
 import { realSupervisor } from "../supervisor/stage-supervisor.ts";

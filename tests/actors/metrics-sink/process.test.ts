@@ -6,7 +6,7 @@ import { join } from "node:path";
 import { realClock } from "../../../actors/clock.ts";
 import { RunConfig } from "../../../actors/config/config.ts";
 import { Store } from "../../../actors/metrics-sink/store.ts";
-import type { RunActorSettings } from "../../../actors/process/run-actor.ts";
+import type { RunActorSettings } from "../../../actors/process/boot.ts";
 import { processSpawner, type SpawnedChild } from "../../../actors/supervisor/spawner.ts";
 import { type Hello, sayHello, welcoming } from "../../../actors/transport/handshake.ts";
 import { SocketTransport } from "../../../actors/transport/socket.ts";

@@ -5,7 +5,6 @@ import { processSpawner, workerSpawner } from "../../../actors/supervisor/spawne
 import type { ChildSpec, SupervisorEvent, SupervisorOptions } from "../../../actors/supervisor/supervision.ts";
 import { Supervisor } from "../../../actors/supervisor/supervisor.ts";
 import { SocketTransport } from "../../../actors/transport/socket.ts";
-import { WorkerTransport } from "../../../actors/transport/worker.ts";
 
 export type EventOf<K extends SupervisorEvent["kind"]> = Extract<SupervisorEvent, { kind: K }>;
 
@@ -57,17 +56,13 @@ export async function realSupervisor(overrides: Partial<SupervisorOptions> = {})
     output: (_, line) => lines.push(line),
     ...overrides,
   });
-  await supervisor.listen(overrides.transport instanceof WorkerTransport ? "worker:supervisor" : "ws://127.0.0.1:0");
+  await supervisor.listen("ws://127.0.0.1:0");
   return { supervisor, events, lines };
 }
 
 /** The same with children that are workers. */
-export function workerSupervisor(overrides: Partial<SupervisorOptions> = {}) {
-  const limits = { frameBytesMax: 1 << 20, queuedBytesMax: 1 << 22 };
-  const transport = new WorkerTransport({ clock: realClock, token: "a-token-for-tests", ...limits });
-  const spawner = workerSpawner((worker) => transport.attach(worker));
-  return realSupervisor({ transport, spawner, ...overrides });
-}
+export const workerSupervisor = (overrides: Partial<SupervisorOptions> = {}) =>
+  realSupervisor({ spawner: workerSpawner, ...overrides });
 
 export const testActor = (name: string, settings: unknown, spec: Partial<ChildSpec> = {}): ChildSpec => ({
   name,

@@ -28,7 +28,7 @@ describe("a supervisor of workers", () => {
     async () => {
       const { supervisor, events, lines } = await start();
       supervisor.start(testActor("child", { behaviour: "good", note: "a-token-for-tests" }));
-      expect((await events.next("ready", "child")).url).toBe("worker:child");
+      expect((await events.next("ready", "child")).url).toMatch(/^ws:\/\/127\.0\.0\.1:\d+$/);
       await supervisor.stop("enough");
       expect(lines.map((line) => JSON.parse(line).text)).toEqual(["(hidden)", "enough", "enough"]);
       expect(events.of("exited", "child")).toMatchObject([{ pid: process.pid, code: 0, signal: null, asked: true }]);
@@ -45,7 +45,7 @@ describe("a supervisor of workers", () => {
       supervisor.start(testActor("child", null, { settings }));
       expect((await events.next("silent", "child")).doing).toBe("busy");
       expect(await events.next("exited", "child")).toMatchObject({ code: null, signal: "SIGKILL", asked: false });
-      expect((await events.next("ready", "child", 2)).url).toBe("worker:child");
+      await events.next("ready", "child", 2);
     },
     LONG,
   );

@@ -1,19 +1,20 @@
-/** The same in a Bun worker. */
+/** The same in a Bun worker, which posts its address. */
 import { realClock } from "../../../actors/clock.ts";
-import type { Port } from "../../../actors/transport/worker.ts";
-import { WorkerTransport } from "../../../actors/transport/worker.ts";
+import { SocketTransport } from "../../../actors/transport/socket.ts";
 
-const transport = new WorkerTransport({
+declare const self: Worker;
+
+const transport = new SocketTransport({
   clock: realClock,
   token: "a-token-for-tests",
   frameBytesMax: 1 << 20,
   queuedBytesMax: 4 << 20,
-  port: globalThis as unknown as Port,
 });
-await transport.listen("worker:echo", {
+const { address } = await transport.listen("ws://127.0.0.1:0", {
   told() {},
   asked(_, ask) {
     if (ask.type !== "env.open") return new Promise(() => {});
     return { type: "env.opened", episode: ask.episode, observation: "from another thread", actionsLeft: 1 };
   },
 });
+self.postMessage(address);

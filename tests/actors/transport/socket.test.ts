@@ -1,4 +1,4 @@
-/** What only sockets and workers can do wrong: other processes and threads, HTTP on the port, who may bind where. */
+/** What only sockets can do wrong: other processes and threads, HTTP on the port, who may bind where. */
 import { afterEach, describe, expect, test } from "bun:test";
 import { join } from "node:path";
 import { realClock } from "../../../actors/clock.ts";
@@ -6,7 +6,6 @@ import type { Messages } from "../../../actors/protocol.ts";
 import { watchSilence } from "../../../actors/transport/silence.ts";
 import { SocketTransport } from "../../../actors/transport/socket.ts";
 import type { Handler, Problem } from "../../../actors/transport/transport.ts";
-import { WorkerTransport } from "../../../actors/transport/worker.ts";
 import { figure } from "../../figure.ts";
 import { FakeClock } from "../fake-clock.ts";
 import { TOKEN } from "./stage.ts";
@@ -166,32 +165,16 @@ describe("watchSilence", () => {
 });
 
 test("a worker answers from its own thread, and everything that waits fails when it ends", async () => {
-  const transport = new WorkerTransport(limits);
-  const start = async () => {
-    const worker = new Worker(join(import.meta.dir, "echo-worker.ts"));
-    transport.attach(worker);
-    const { promise: listening, resolve } = Promise.withResolvers<void>();
-    worker.addEventListener("message", ({ data }) => void (data.kind === "listens" && resolve()));
-    await listening;
-    return worker;
-  };
-  const worker = await start();
-  const { promise: gone, resolve } = Promise.withResolvers<void>();
-  worker.addEventListener("close", () => resolve());
+  const worker = new Worker(join(import.meta.dir, "echo-worker.ts"));
+  const address = await new Promise<string>((resolve) => {
+    worker.onmessage = ({ data }) => resolve(data);
+  });
   const handler = closing();
-  const peer = await transport.connect("worker:echo", handler);
+  const peer = await new SocketTransport(limits).connect(address, handler);
   expect(await peer.ask(open, 10_000)).toMatchObject({ observation: "from another thread" });
   const waiting = peer.ask(step, 60_000);
   worker.terminate();
   expect(await waiting).toMatchObject({ type: "failed", code: "closed" });
-  expect(await handler.reason).toBe("the thread at the other end has ended");
-  await gone;
-  await expect(transport.connect("worker:echo", idle)).rejects.toThrow(
-    "cannot connect to worker:echo: nothing listens",
-  );
-
-  const replacement = await start();
-  const again = await transport.connect("worker:echo", idle);
-  expect(await again.ask(open, 10_000)).toMatchObject({ observation: "from another thread" });
-  replacement.terminate();
+  expect(await handler.reason).toBe("Server closed");
+  await expect(new SocketTransport(limits).connect(address, idle)).rejects.toThrow("nothing answers there");
 });

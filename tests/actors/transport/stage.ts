@@ -7,7 +7,6 @@ import { decodeParcel, encodeParcel } from "../../../actors/transport/nats/wire.
 import { SocketTransport } from "../../../actors/transport/socket.ts";
 import { bearer } from "../../../actors/transport/token.ts";
 import type { Problem, Transport, TransportOptions } from "../../../actors/transport/transport.ts";
-import { WorkerTransport } from "../../../actors/transport/worker.ts";
 
 export const TOKEN = "a-token-for-tests";
 
@@ -83,36 +82,6 @@ function socketStage(wanted: StageOptions): Stage {
   };
 }
 
-function workerStage(wanted: StageOptions): Stage {
-  const problems: Problem[] = [];
-  const { host, guest } = optionsOf(wanted, problems);
-  const { port1, port2 } = new MessageChannel();
-  const main = new WorkerTransport(host);
-  main.attach(port1);
-  return {
-    host: main,
-    guest: new WorkerTransport({ ...guest, port: port2 }),
-    address: "worker:host",
-    problems,
-    raw(address) {
-      const { promise, resolve } = Promise.withResolvers<RawConnection>();
-      const { promise: closed, resolve: close } = Promise.withResolvers<string>();
-      const { port1: near, port2: far } = new MessageChannel();
-      near.onmessage = ({ data }) => {
-        if (data.kind === "closed") close(data.reason);
-        if (data.kind !== "accepted") return;
-        resolve({ send: (frame) => near.postMessage({ kind: "frame", frame }), closed });
-      };
-      port2.postMessage({ kind: "connect", address, token: host.token, port: far }, [far]);
-      return promise;
-    },
-    end() {
-      port1.close();
-      port2.close();
-    },
-  };
-}
-
 /** @param broker  nats://HOST:PORT */
 export const natsStage =
   (broker: string) =>
@@ -153,4 +122,4 @@ export const natsStage =
     };
   };
 
-export const stages = { memory: memoryStage, worker: workerStage, socket: socketStage };
+export const stages = { memory: memoryStage, socket: socketStage };
