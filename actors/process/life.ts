@@ -13,14 +13,14 @@ import { describeError, RUN_ERROR_CODE, RunError, stackOf } from "../errors.ts";
 import type { Log } from "../log.ts";
 import { energyReader, POWER_FILES } from "../metrics/energy.ts";
 import { cpuSeconds, Meter } from "../metrics/meter.ts";
-import { type Message, type Role, STARTING, type Tell } from "../protocol.ts";
+import { type Role, STARTING, type Tell } from "../protocol.ts";
 import { anyBeside } from "../transport/address.ts";
 import { helloOf } from "../transport/handshake.ts";
 import { connectForever, HELLO_DEADLINE_MS } from "../transport/reconnect.ts";
 import { refused } from "../transport/refusals.ts";
 import { RoutedTransport } from "../transport/routed.ts";
 import type { SocketOptions } from "../transport/socket-wire.ts";
-import type { Problem, Transport } from "../transport/transport.ts";
+import type { Transport } from "../transport/transport.ts";
 import type { ActorSettings } from "./settings.ts";
 
 /** The part of an actor's context that does not depend on how its process was started. */
@@ -45,10 +45,8 @@ interface ProcessPorts {
   readonly sharesThread?: boolean;
 }
 
-/** What differs between the processes, workers and threads of this machine. */
-interface Place extends Pick<ProcessPorts, "clock" | "listen" | "exit" | "sharesThread"> {
-  readonly transport: (options: SocketOptions) => Transport;
-}
+/** What differs between the processes and threads of this machine. */
+type Place = Pick<ProcessPorts, "clock" | "exit" | "sharesThread">;
 
 interface LiveOptions extends ProcessPorts {
   readonly actorSettings: Omit<ActorSettings, "settings">;
@@ -84,46 +82,42 @@ const EARLY_MAX = 256;
 
 const tooManyEarly = `the actor has not started, and ${EARLY_MAX} messages of the supervisor wait, the most allowed; its log says what its start waits for`;
 
-export function runActorLife(options: LifeOptions): ActorLife {
-  const life = lifeAt(options, {
-    clock: realClock,
-    transport: (socketOptions) => new RoutedTransport(socketOptions),
-    listen: anyBeside(options.actorSettings.supervisor),
-    exit: (code) => process.exit(code),
-  });
-  // scripts/run.ts listens to these events too, in a process that joins a run. `fail` comes first: its exit code counts.
-  for (const kind of ["uncaughtException", "unhandledRejection"]) process.prependListener(kind, life.fail);
-  return life;
-}
-
-/** The life of an actor on this machine. */
-export function lifeAt(options: LifeOptions, { transport, ...place }: Place): ActorLife {
-  const { token, frameBytesMax, queuedBytesMax } = options.actorSettings;
-  const meter = new Meter(place.clock);
+/** @param place  default: this process or worker, which ends with the actor */
+export function runActorLife(options: LifeOptions, place?: Place): ActorLife {
+  const { token, frameBytesMax, queuedBytesMax, supervisor } = options.actorSettings;
+  const { clock, ...end } = place ?? { clock: realClock, exit: (code: number) => process.exit(code) };
+  const meter = new Meter(clock);
   meter.depth("process/cpu_seconds", cpuSeconds);
   if (options.role === "learner") meter.depth("machine/energy_joules", energyReader(POWER_FILES));
   let lastMessage = "";
-  return live({
+  const transport = new RoutedTransport({
+    clock,
+    token,
+    frameBytesMax,
+    queuedBytesMax,
+    ...(options.tls === undefined ? {} : { tls: options.tls }),
+    report: ({ kind, detail, ...where }) => options.log.warning(`peer.${kind}`, detail, where),
+    received(type) {
+      // Ignore `welcome`, so that "last message" stays informative.
+      if (type !== "welcome") lastMessage = type;
+    },
+    passed: (direction, bytes) => meter.count(`speed/${direction}_bytes_per_second`, bytes),
+  });
+  const life = live({
     ...options,
-    ...place,
+    ...end,
+    clock,
     uniform: Math.random,
     meter,
-    transport: transport({
-      clock: place.clock,
-      token,
-      frameBytesMax,
-      queuedBytesMax,
-      ...(options.tls === undefined ? {} : { tls: options.tls }),
-      report: ({ kind, detail, ...where }: Problem) => options.log.warning(`peer.${kind}`, detail, where),
-      received(type: Message["type"]) {
-        // Ignore `welcome`, so that "last message" stays informative.
-        if (type !== "welcome") lastMessage = type;
-      },
-      passed: (direction, bytes) => meter.count(`speed/${direction}_bytes_per_second`, bytes),
-    }),
+    transport,
+    listen: anyBeside(supervisor),
     rssBytes: () => process.memoryUsage.rss(),
     lastMessage: () => lastMessage,
   });
+  if (place !== undefined) return life;
+  // scripts/run.ts listens to these events too, in a process that joins a run. `fail` comes first: its exit code counts.
+  for (const kind of ["uncaughtException", "unhandledRejection"]) process.prependListener(kind, life.fail);
+  return life;
 }
 
 /** The life of a process, on a real or a simulated machine. */

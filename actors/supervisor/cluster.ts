@@ -18,7 +18,7 @@ import { RoutedTransport } from "../transport/routed.ts";
 import { type Problem, TRANSPORT_LIMITS } from "../transport/transport.ts";
 import { sweep, weightsFolder, weightsName } from "../weights/files.ts";
 import { AddressBook, actorsOf } from "./roster.ts";
-import { processSpawner, workerSpawner } from "./spawner.ts";
+import { processSpawner, type Spawner, workerSpawner } from "./spawner.ts";
 import { CHILD_TIMES, type RunEnd, type SupervisorEvent } from "./supervision.ts";
 import { Supervisor } from "./supervisor.ts";
 
@@ -44,7 +44,6 @@ const ACTORS_EVERY_MS = 1000;
 
 export async function startCluster({ run, folder, config, event, output }: ClusterOptions): Promise<Cluster> {
   const { supervisor: limits, transport: wire } = config;
-  const isOneThread = config.actors === "one-thread";
   const token = wire.token ?? randomBytes(24).toString("base64url");
   const addresses = new AddressBook();
   const report = ({ kind, peer, detail, stack }: Problem) =>
@@ -58,19 +57,12 @@ export async function startCluster({ run, folder, config, event, output }: Clust
         stack,
       }),
     );
-  const options = { clock: realClock, token, ...TRANSPORT_LIMITS, report };
-  // Imported on demand, because the module loads every actor into this process.
-  const { transport, spawner } = isOneThread
-    ? (await import("./one-thread.ts")).oneThread(options)
-    : {
-        transport: new RoutedTransport(options),
-        spawner: config.actors === "workers" ? workerSpawner : processSpawner,
-      };
+  const transport = new RoutedTransport({ clock: realClock, token, ...TRANSPORT_LIMITS, report });
   const supervisor: Supervisor = new Supervisor({
     run,
     token,
     clock: realClock,
-    spawner,
+    spawner: await spawnerOf(config.actors),
     ...CHILD_TIMES,
     ...limits,
     heartbeatMs: heartbeatMs(limits),
@@ -114,7 +106,7 @@ export async function startCluster({ run, folder, config, event, output }: Clust
     event({ kind: "open", child: "gate", address: gate.address, tokenFile: gate.tokenFile });
   }
   try {
-    await supervisor.listen(isOneThread ? "memory:supervisor" : wire.listen);
+    await supervisor.listen(wire.listen);
   } catch (error) {
     // An open gate would keep this process alive.
     await gate?.close("the supervisor cannot listen");
@@ -150,4 +142,10 @@ export async function startCluster({ run, folder, config, event, output }: Clust
       return supervisor.stop(reason);
     },
   };
+}
+
+async function spawnerOf(actors: RunConfig["actors"]): Promise<Spawner> {
+  // Imported on demand, because the module loads every actor into this process.
+  if (actors === "one-thread") return (await import("./one-thread.ts")).oneThreadSpawner;
+  return actors === "workers" ? workerSpawner : processSpawner;
 }

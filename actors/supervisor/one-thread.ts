@@ -1,7 +1,6 @@
 /**
- * The children of a run on one thread, without processes, threads or sockets between them, for tests and debuggers.
+ * Starts the children of a run on this thread, for tests and debuggers. They talk over sockets, as processes do.
  *
- * - Messages are packed, copied and checked as between processes.
  * - A failed child is not started again, because what is left of it shares the thread: the run ends.
  * - No timer of a child outlives the child.
  */
@@ -14,11 +13,9 @@ import { learner } from "../learner/start.ts";
 import { makeLog } from "../log.ts";
 import { metricsSink } from "../metrics-sink/start.ts";
 import type { RunActorSettings } from "../process/boot.ts";
-import { lifeAt } from "../process/life.ts";
+import { runActorLife } from "../process/life.ts";
 import { ActorSettings } from "../process/settings.ts";
 import { sampler } from "../sampler/start.ts";
-import { MemoryNetwork, MemoryTransport } from "../transport/memory.ts";
-import type { Transport, TransportOptions } from "../transport/transport.ts";
 import type { ActorRole } from "./roster.ts";
 import type { Exit, Spawner } from "./spawner.ts";
 
@@ -29,46 +26,39 @@ const KINDS: Readonly<Record<ActorRole, ActorKind>> = {
   sampler,
 };
 
-/** @param options  of the supervisor's transport */
-export function oneThread(options: TransportOptions): { transport: Transport; spawner: Spawner } {
-  const network = new MemoryNetwork();
-  const spawner: Spawner = {
-    spawn(entry, settingsLine, output) {
-      const { settings, ...actorSettings } = ActorSettings.parse(JSON.parse(settingsLine));
-      const { config, folder } = settings as RunActorSettings;
-      const { actor, logLevel: level, token } = actorSettings;
-      const kind = KINDS[basename(dirname(entry)) as ActorRole];
-      const time = stoppableClock(realClock);
-      const { promise: exited, resolve } = Promise.withResolvers<Exit>();
-      const end = (exit: Exit) => {
-        time.stop();
-        resolve(exit);
-      };
-      const write = (line: string) => output(line.trimEnd());
-      const life = lifeAt(
-        {
-          actorSettings,
-          role: kind.role,
-          log: makeLog({ actor, level, secrets: [token], write, date: () => new Date() }),
-          start: (context) => kind.start(config, { ...context, folder, host: "one-thread", guest: null }),
-        },
-        {
-          clock: time.clock,
-          transport: (memoryOptions) => new MemoryTransport(network, memoryOptions),
-          listen: `memory:${actor}`,
-          exit: (code) => end({ code: code === 0 ? 0 : RUN_ERROR_CODE, signal: null }),
-          sharesThread: true,
-        },
-      );
-      return {
-        pid: process.pid,
-        exited,
-        kill: (signal) => (signal === "SIGTERM" ? void life.leave(signal) : end({ code: null, signal })),
-      };
-    },
-  };
-  return { transport: new MemoryTransport(network, options), spawner };
-}
+export const oneThreadSpawner: Spawner = {
+  spawn(entry, settingsLine, output) {
+    const { settings, ...actorSettings } = ActorSettings.parse(JSON.parse(settingsLine));
+    const { config, folder } = settings as RunActorSettings;
+    const { actor, logLevel: level, token } = actorSettings;
+    const kind = KINDS[basename(dirname(entry)) as ActorRole];
+    const time = stoppableClock(realClock);
+    const { promise: exited, resolve } = Promise.withResolvers<Exit>();
+    const end = (exit: Exit) => {
+      time.stop();
+      resolve(exit);
+    };
+    const write = (line: string) => output(line.trimEnd());
+    const life = runActorLife(
+      {
+        actorSettings,
+        role: kind.role,
+        log: makeLog({ actor, level, secrets: [token], write, date: () => new Date() }),
+        start: (context) => kind.start(config, { ...context, folder, host: "one-thread", guest: null }),
+      },
+      {
+        clock: time.clock,
+        exit: (code) => end({ code: code === 0 ? 0 : RUN_ERROR_CODE, signal: null }),
+        sharesThread: true,
+      },
+    );
+    return {
+      pid: process.pid,
+      exited,
+      kill: (signal) => (signal === "SIGTERM" ? void life.leave(signal) : end({ code: null, signal })),
+    };
+  },
+};
 
 /** A clock whose timers end with the child: an actor may leave timers behind, which otherwise end with its process. */
 function stoppableClock({ now, after }: Clock): { readonly clock: Clock; stop(): void } {

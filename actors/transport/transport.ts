@@ -1,10 +1,10 @@
 /**
- * How actors reach each other. Actors see a `Peer`, never a socket. The memory, socket and NATS transports pass one conformance suite
+ * How actors reach each other. Actors see a `Peer`, never a socket. The socket and NATS transports pass one conformance suite
  * (tests/actors/transport/transport.test.ts).
  *
  * 1. Messages of one peer arrive in the order they were sent.
  * 2. Every ask gets exactly one answer: the other end's, or `failed` with code "deadline", "closed", "capacity" or "protocol".
- * 3. Messages are serialized, also in memory: no two actors share an object.
+ * 3. Messages are serialized, also on one thread: no two actors share an object.
  * 4. Queues are bounded: with more than `queuedBytesMax` waiting to be sent, the transport closes the peer with a reason. The
  *    sender sees `queuedBytes` grow before that.
  * 5. `parseMessage` checks every message. A bad frame closes its peer only, and is reported.
@@ -40,7 +40,7 @@ export interface Handler {
 }
 
 export interface Listener {
-  /** What `connect` takes: "memory:NAME", "ws://127.0.0.1:41234", "nats://127.0.0.1:4222/NAME". */
+  /** What `connect` takes: "ws://127.0.0.1:41234", "nats://127.0.0.1:4222/NAME". */
   readonly address: string;
   close(): Promise<void>;
 }

@@ -5,9 +5,9 @@ import { MetricsSink } from "../../actors/metrics-sink/metrics-sink.ts";
 import { Reporter } from "../../actors/metrics-sink/reporter.ts";
 import { Store } from "../../actors/metrics-sink/store.ts";
 import type { Answer, EpisodeRow } from "../../actors/protocol.ts";
-import { MemoryNetwork, MemoryTransport } from "../../actors/transport/memory.ts";
 import type { Handler, Listener, Peer } from "../../actors/transport/transport.ts";
 import { playedRow, silentPeer } from "../actors/metrics-sink/fake-run.ts";
+import { MemoryNetwork, MemoryTransport } from "../actors/transport/memory.ts";
 import { aTurn } from "../fixtures.ts";
 
 const FRAME_BYTES_MAX = 1 << 20;

@@ -3,9 +3,9 @@ import fc from "fast-check";
 import { type EnvAnswer, EnvServer } from "../../../actors/env-server/env-server.ts";
 import type { EnvAsk, Messages } from "../../../actors/protocol.ts";
 import { sayHello, welcoming } from "../../../actors/transport/handshake.ts";
-import { MemoryNetwork, MemoryTransport } from "../../../actors/transport/memory.ts";
 import type { Env, Seeds, Turn } from "../../../envs/env.ts";
 import { FakeClock } from "../fake-clock.ts";
+import { MemoryNetwork, MemoryTransport } from "../transport/memory.ts";
 
 /** What an env with a bug returns in place of its turn, by reply. */
 const BAD_TURNS: Readonly<Record<string, Partial<Turn>>> = {

@@ -7,8 +7,8 @@ import { MetricsSink } from "../../../actors/metrics-sink/metrics-sink.ts";
 import { Store } from "../../../actors/metrics-sink/store.ts";
 import type { EpisodeRow } from "../../../actors/protocol.ts";
 import { sayHello, welcoming } from "../../../actors/transport/handshake.ts";
-import { MemoryNetwork, MemoryTransport } from "../../../actors/transport/memory.ts";
 import { FakeClock } from "../fake-clock.ts";
+import { MemoryNetwork, MemoryTransport } from "../transport/memory.ts";
 import { actorView, playedRow, silentPeer, ticketOf } from "./fake-run.ts";
 
 let directory: string;

@@ -2,9 +2,9 @@ import { expect, test } from "bun:test";
 import { Meter } from "../../../actors/metrics/meter.ts";
 import { live } from "../../../actors/process/life.ts";
 import { welcoming } from "../../../actors/transport/handshake.ts";
-import { MemoryNetwork, MemoryTransport } from "../../../actors/transport/memory.ts";
 import { TRANSPORT_LIMITS } from "../../../actors/transport/transport.ts";
 import { FakeClock } from "../fake-clock.ts";
+import { MemoryNetwork, MemoryTransport } from "../transport/memory.ts";
 
 test("time in which the process was suspended is no time of its computation", async () => {
   const clock = new FakeClock();

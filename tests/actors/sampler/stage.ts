@@ -7,7 +7,6 @@ import { EnvServerConnections } from "../../../actors/sampler/env-connections.ts
 import type { PolicyMethods } from "../../../actors/sampler/policy.ts";
 import { Sampler } from "../../../actors/sampler/sampler.ts";
 import { welcoming } from "../../../actors/transport/handshake.ts";
-import { MemoryNetwork, MemoryTransport } from "../../../actors/transport/memory.ts";
 import { type Connection, connectForever } from "../../../actors/transport/reconnect.ts";
 import type { Handler, Listener, Peer } from "../../../actors/transport/transport.ts";
 import { openEpisode } from "../../../envs/episode.ts";
@@ -18,6 +17,7 @@ import { builtinDialogue } from "../../../model/text/chat.ts";
 import { Tokenizer } from "../../../model/text/tokenizer.ts";
 import { aDigest, anOutcome, aTicket, aTrajectory, somePlayRules } from "../../fixtures.ts";
 import { FakeClock } from "../fake-clock.ts";
+import { MemoryNetwork, MemoryTransport } from "../transport/memory.ts";
 
 export const RUN = "run";
 export const LEASE_MS = 1000;

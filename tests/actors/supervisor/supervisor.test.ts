@@ -6,9 +6,9 @@ import { RestartLimit } from "../../../actors/supervisor/restart-limit.ts";
 import type { Exit, SpawnedChild, Spawner } from "../../../actors/supervisor/spawner.ts";
 import type { ChildSpec, SupervisorOptions } from "../../../actors/supervisor/supervision.ts";
 import { Supervisor } from "../../../actors/supervisor/supervisor.ts";
-import { MemoryNetwork, MemoryTransport } from "../../../actors/transport/memory.ts";
 import type { Peer, Transport } from "../../../actors/transport/transport.ts";
 import { FakeClock } from "../fake-clock.ts";
+import { MemoryNetwork, MemoryTransport } from "../transport/memory.ts";
 import { Events } from "./stage-supervisor.ts";
 
 /** A process that does what the test makes it do. SIGKILL always ends it. */

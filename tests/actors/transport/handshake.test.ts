@@ -3,10 +3,10 @@ import { describe, expect, test } from "bun:test";
 import { realClock } from "../../../actors/clock.ts";
 import { type Message, type Messages, PROTOCOL_VERSION, type Tell } from "../../../actors/protocol.ts";
 import { type HostHandler, helloOf, type Identity, sayHello, welcoming } from "../../../actors/transport/handshake.ts";
-import { MemoryNetwork, MemoryTransport } from "../../../actors/transport/memory.ts";
 import { connectForever } from "../../../actors/transport/reconnect.ts";
 import type { Handler, Peer, Transport } from "../../../actors/transport/transport.ts";
 import { FakeClock } from "../fake-clock.ts";
+import { MemoryNetwork, MemoryTransport } from "./memory.ts";
 
 const me: Identity = { actor: "sampler-1", role: "sampler", url: null };
 const idle: Handler = { told() {}, asked: () => ({ type: "failed", code: "protocol", detail: "" }) };

@@ -1,12 +1,12 @@
 /** Two ends of every kind of transport, for tests that must hold on all of them. */
 import { connect } from "@nats-io/transport-node";
 import { realClock } from "../../../actors/clock.ts";
-import { MemoryNetwork, MemoryTransport } from "../../../actors/transport/memory.ts";
 import { NatsTransport, parcelKey, proofOf } from "../../../actors/transport/nats/nats.ts";
 import { decodeParcel, encodeParcel } from "../../../actors/transport/nats/wire.ts";
 import { SocketTransport } from "../../../actors/transport/socket.ts";
 import { bearer } from "../../../actors/transport/token.ts";
 import type { Problem, Transport, TransportOptions } from "../../../actors/transport/transport.ts";
+import { MemoryNetwork, MemoryTransport } from "./memory.ts";
 
 export const TOKEN = "a-token-for-tests";
 

@@ -4,11 +4,18 @@
  * - A network delivers messages in the order they were sent, in a later turn of the event loop.
  * - `queuedBytes` counts the bytes not yet delivered.
  */
-import type { Frame } from "./frame.ts";
-import { type Wire, WirePeer } from "./peer.ts";
-import { ListenerPeers } from "./peers.ts";
-import { sameSecret } from "./token.ts";
-import type { Handler, Listener, ListenOptions, Peer, Transport, TransportOptions } from "./transport.ts";
+import type { Frame } from "../../../actors/transport/frame.ts";
+import { type Wire, WirePeer } from "../../../actors/transport/peer.ts";
+import { ListenerPeers } from "../../../actors/transport/peers.ts";
+import { sameSecret } from "../../../actors/transport/token.ts";
+import type {
+  Handler,
+  Listener,
+  ListenOptions,
+  Peer,
+  Transport,
+  TransportOptions,
+} from "../../../actors/transport/transport.ts";
 
 interface MemoryListener {
   readonly token: string;
