@@ -5,15 +5,34 @@
  * The counts of the footer must agree: rows of the groups, values of the columns, bytes of the file.
  */
 import { closeSync, fstatSync, openSync, readSync } from "node:fs";
+import { brotliDecompressSync, gunzipSync, zstdDecompressSync } from "node:zlib";
 import { parquetMetadata, parquetSchema } from "hyparquet";
 import { assembleNested } from "hyparquet/src/assemble.js";
+import { parquetHeader, readColumn } from "hyparquet/src/column.js";
 import { DEFAULT_PARSERS } from "hyparquet/src/convert.js";
 import { getTreePath, isFlatColumn } from "hyparquet/src/schema.js";
-import type { ColumnMetaData, DecodedArray, FileMetaData, RowGroup, SchemaTree } from "hyparquet/src/types.js";
-import { checkRange, decodeColumn } from "./parquet-pages.ts";
+import type {
+  ColumnMetaData,
+  Compressors,
+  DecodedArray,
+  FileMetaData,
+  RowGroup,
+  SchemaTree,
+} from "hyparquet/src/types.js";
+import { flatten } from "hyparquet/src/utils.js";
 
 /** The last bytes of the file: four hold the length of the metadata, four the magic number. */
 const FOOTER_BYTES = 8;
+
+/** The largest number of values of a page: hyparquet allocates an array of them. */
+const PAGE_VALUES_MAX = 2 ** 24;
+
+/** The page codecs of published data sets, beside snappy, which hyparquet decodes. */
+const compressors: Compressors = {
+  GZIP: (page, length) => gunzipSync(page, { maxOutputLength: length }),
+  BROTLI: (page, length) => brotliDecompressSync(page, { maxOutputLength: length }),
+  ZSTD: (page, length) => zstdDecompressSync(page, { maxOutputLength: length }),
+};
 
 export interface Column {
   readonly name: string;
@@ -82,14 +101,42 @@ function readGroup(file: number, group: RowGroup, schema: SchemaTree, name: stri
   for (const { meta_data: meta } of group.columns) {
     if (meta?.path_in_schema[0] !== name) continue;
     const schemaPath = getTreePath(schema, meta.path_in_schema);
-    const chunk = new Uint8Array(read(file, startOf(meta), Number(meta.total_compressed_size)));
-    parts.set(meta.path_in_schema.join("."), decodeColumn(chunk, meta, schemaPath));
+    const view = new DataView(read(file, startOf(meta), Number(meta.total_compressed_size)));
+    checkPages(view, Number(meta.num_values));
+    const { path_in_schema: pathInSchema, type, codec } = meta;
+    const element = schemaPath.at(-1)!.element;
+    const decoder = { pathInSchema, type, codec, schemaPath, element, parsers: DEFAULT_PARSERS, compressors };
+    const select = { groupStart: 0, groupRows: rows, selectStart: 0, selectEnd: rows };
+    parts.set(pathInSchema.join("."), flatten(readColumn({ view, offset: 0 }, select, decoder).data));
   }
   const tree = schema.children.find(({ element }) => element.name === name)!;
   if (tree.children.length > 0) assembleNested(parts, tree, DEFAULT_PARSERS);
   const values = parts.get(name);
   checkRange(`rows of ${name}`, values?.length, rows, rows);
   return values!;
+}
+
+/** Checks what the heads of a column's pages declare: hyparquet would loop for hours at a damaged number of values. */
+function checkPages(view: DataView<ArrayBuffer>, valueCount: number): void {
+  const reader = { view, offset: 0 };
+  for (let seen = 0; seen < valueCount; ) {
+    const header = parquetHeader(reader);
+    checkRange("bytes of a page", header.compressed_page_size, 0, view.byteLength - reader.offset);
+    reader.offset += header.compressed_page_size;
+    if (header.dictionary_page_header !== undefined) {
+      checkRange("values of a dictionary", header.dictionary_page_header.num_values, 0, PAGE_VALUES_MAX);
+      continue;
+    }
+    const v2 = header.data_page_header_v2;
+    const { num_values: values = -1 } = header.data_page_header ?? v2 ?? {};
+    checkRange("values of a page", values, 0, Math.min(PAGE_VALUES_MAX, valueCount - seen));
+    seen += values;
+    if (v2 === undefined) continue;
+    checkRange("nulls of a page", v2.num_nulls, 0, values);
+    const { repetition_levels_byte_length: repetition, definition_levels_byte_length: definition } = v2;
+    checkRange("bytes of repetition levels", repetition, 0, header.compressed_page_size);
+    checkRange("bytes of definition levels", definition, 0, header.compressed_page_size - repetition);
+  }
 }
 
 function read(file: number, start: number, length: number): ArrayBuffer {
@@ -101,4 +148,10 @@ function read(file: number, start: number, length: number): ArrayBuffer {
     filled += count;
   }
   return bytes.buffer;
+}
+
+/** @throws {Error} if the file declares a count that cannot be true */
+function checkRange(what: string, value: number | undefined, min: number, max: number): void {
+  if (value !== undefined && value >= min && value <= max) return;
+  throw new Error(`is damaged: ${what}: ${value}, allowed ${min === max ? min : `${min} to ${max}`}`);
 }

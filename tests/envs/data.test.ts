@@ -2,14 +2,11 @@ import { describe, expect, test } from "bun:test";
 import { mkdtempSync, truncateSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { crc32 } from "node:zlib";
 import fc from "fast-check";
-import type { ColumnMetaData, SchemaTree } from "hyparquet/src/types.js";
 import { fileWriter, parquetWrite } from "hyparquet-writer";
 import { z } from "zod";
 import { cached } from "../../envs/data/cached.ts";
 import { jsonElements, jsonEntries } from "../../envs/data/json-parts.ts";
-import { decodeColumn } from "../../envs/data/parquet-pages.ts";
 import { missingFile, readRows } from "../../envs/data/rows.ts";
 import { itemsOfSplit, splitOfItem, splitOfSeed } from "../../envs/data/split.ts";
 
@@ -155,41 +152,7 @@ describe("a damaged parquet file", () => {
     expect(cases).toBe(2 * Bun.file(path).size);
     expect(refused).toBeGreaterThan(cases / 10);
   });
-
-  test("is found by the checksum of a page, where there is one", () => {
-    const schemaPath: SchemaTree[] = [
-      { count: 2, element: { name: "root" }, children: [], path: [] },
-      { count: 1, element: { name: "n", type: "INT32", repetition_type: "REQUIRED" }, children: [], path: ["n"] },
-    ];
-    const values = new Uint8Array(Int32Array.of(7, 8, 9).buffer);
-    const page = (data: Uint8Array) => {
-      const crc = crc32(values) | 0;
-      // Thrift's compact protocol: type, sizes, checksum, and a struct of the number of values and three encodings.
-      const sizes = [0x15, ...zigzag(0), 0x15, ...zigzag(values.length), 0x15, ...zigzag(values.length)];
-      const plain = [0x1c, 0x15, ...zigzag(3), 0x15, ...zigzag(0), 0x15, ...zigzag(3), 0x15, ...zigzag(3), 0];
-      return Uint8Array.of(...sizes, 0x15, ...zigzag(crc), ...plain, 0, ...data);
-    };
-    const meta = {
-      path_in_schema: ["n"],
-      type: "INT32",
-      codec: "UNCOMPRESSED",
-      num_values: 3n,
-    } as unknown as ColumnMetaData;
-    expect([...decodeColumn(page(values), meta, schemaPath)]).toEqual([7, 8, 9]);
-    for (let i = 0; i < values.length; i++) {
-      const damaged = values.with(i, values[i]! ^ 1);
-      expect(() => decodeColumn(page(damaged), meta, schemaPath)).toThrow("a page differs from its checksum");
-    }
-  });
 });
-
-/** A signed number as Thrift's compact protocol writes it. */
-function zigzag(value: number): number[] {
-  const bytes: number[] = [];
-  let rest = ((value << 1) ^ (value >> 31)) >>> 0;
-  for (; rest > 0x7f; rest >>>= 7) bytes.push((rest & 0x7f) | 0x80);
-  return [...bytes, rest];
-}
 
 describe("members of a large JSON file", () => {
   const spaces = fc.constantFrom("", " ", "\n\t", "\r\n  ");
