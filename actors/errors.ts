@@ -93,3 +93,13 @@ export const RUN_ERROR_CODE = 3;
 export class RunError extends Error {
   override readonly name = "RunError";
 }
+
+/** A config that cannot be run. The message has one line per fault, each with the file or flag that set it. */
+export class ConfigError extends Error {
+  override readonly name = "ConfigError";
+}
+
+/** Weights that cannot be written or fetched. */
+export class WeightsError extends Error {
+  override readonly name = "WeightsError";
+}

@@ -1,7 +1,6 @@
 /** Refuses a run that cannot begin or cannot learn, before its folder is made. */
 import type { RunConfig } from "../actors/config/config.ts";
-import { ConfigError } from "../actors/config/error.ts";
-import { messageOf } from "../actors/errors.ts";
+import { ConfigError, messageOf } from "../actors/errors.ts";
 import { envsText, envsWithRules } from "../actors/play/envs-of-run.ts";
 import { serverTls } from "../actors/transport/tls.ts";
 import type { EnvTag } from "../envs/tag.ts";

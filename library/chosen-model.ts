@@ -3,8 +3,7 @@ import { homedir } from "node:os";
 import { resolve } from "node:path";
 import type { RunConfig } from "../actors/config/config.ts";
 import { type Hub, hubCache, hubModel, isHubName, parseHubName } from "../actors/policy/hub.ts";
-import { policyOf } from "../actors/policy/policy-of-run.ts";
-import { checkPretrained } from "../actors/policy/pretrained.ts";
+import { checkPretrained, policyOf } from "../actors/policy/pretrained.ts";
 import { baseOf } from "../model/policy/model-config.ts";
 
 /**

@@ -5,8 +5,7 @@
 import { existsSync } from "node:fs";
 import { join } from "node:path";
 import { z } from "zod";
-import { ConfigError } from "../actors/config/error.ts";
-import { messageOf, placeOf, schemaFaults } from "../actors/errors.ts";
+import { ConfigError, messageOf, placeOf, schemaFaults } from "../actors/errors.ts";
 import { importEnvs } from "../actors/play/env-modules.ts";
 import { tagsOf } from "../envs/registry.ts";
 import type { BunrakuConfig } from "./config.ts";

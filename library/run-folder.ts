@@ -7,8 +7,7 @@ import { existsSync, mkdirSync, rmSync } from "node:fs";
 import { basename, dirname, join } from "node:path";
 import { saveJson } from "../actors/checkpoint/json.ts";
 import { type RunConfig, withoutSecrets } from "../actors/config/config.ts";
-import { ConfigError } from "../actors/config/error.ts";
-import { messageOf } from "../actors/errors.ts";
+import { ConfigError, messageOf } from "../actors/errors.ts";
 import { shortText } from "../actors/play/envs-of-run.ts";
 
 export interface RunFolder {

@@ -1,10 +1,10 @@
 /** `train`: a run inside a program, from settings as in a YAML file. */
 import { pause, realClock } from "../actors/clock.ts";
 import type { RunConfig } from "../actors/config/config.ts";
-import { ConfigError } from "../actors/config/error.ts";
 import { type Layer, oneValue, type Tree } from "../actors/config/layers.ts";
 import { composeWithEnvFile, DEFAULT_PRESET, PRETRAINED_PRESET, presetLayer } from "../actors/config/preset-files.ts";
 import { checkPort } from "../actors/dashboard/port.ts";
+import { ConfigError } from "../actors/errors.ts";
 import { importEnvs } from "../actors/play/env-modules.ts";
 import type { ClusterOptions } from "../actors/supervisor/cluster.ts";
 import { checkRun } from "./check-run.ts";

@@ -1,6 +1,6 @@
 /** `bun run board`: draws a board as a PNG, or the positions of a player's episode as a strip, for envs that draw pictures. */
 import { encode } from "fast-png";
-import { writeWhole } from "../actors/checkpoint/whole.ts";
+import { writeWhole } from "../actors/checkpoint/disk.ts";
 import { runKeys } from "../actors/config/config.ts";
 import { messageOf } from "../actors/errors.ts";
 import { filmStrip, type Picture } from "../envs/picture.ts";

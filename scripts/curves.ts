@@ -2,7 +2,7 @@
  * `bun run curves`: draws metrics of recorded runs as SVG or PNG. One panel for each metric, one line for each run. A group of runs is
  * one line, their mean, with a band from the lowest to the highest run.
  */
-import { writeWhole } from "../actors/checkpoint/whole.ts";
+import { writeWhole } from "../actors/checkpoint/disk.ts";
 import { isMetricName, METRIC_NAMES, type MetricName, metric } from "../actors/metrics/metrics.ts";
 import { plural } from "../actors/number-text.ts";
 import { didYouMean, nearest } from "../envs/text/nearest.ts";

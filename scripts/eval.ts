@@ -5,10 +5,10 @@
 import { closeSync, existsSync, mkdirSync, openSync, statSync } from "node:fs";
 import { dirname, join } from "node:path";
 import { checkpointsIn } from "../actors/checkpoint/checkpoint.ts";
+import { appendWhole } from "../actors/checkpoint/disk.ts";
 import { runKeys } from "../actors/config/config.ts";
 import type { Tree } from "../actors/config/layers.ts";
 import { messageOf } from "../actors/errors.ts";
-import { appendWhole } from "../actors/evaluate/append-whole.ts";
 import { entropyOf } from "../actors/evaluate/evaluate.ts";
 import {
   actionsAllowed,

@@ -10,7 +10,7 @@ import { messageOf } from "../actors/errors.ts";
 import { type Difference, type Replay, replayEnv, replayWhole, weightsDifference } from "../actors/evaluate/replay.ts";
 import { plural } from "../actors/number-text.ts";
 import { withLocalModules } from "../actors/play/env-modules.ts";
-import { policyOf } from "../actors/policy/policy-of-run.ts";
+import { policyOf } from "../actors/policy/pretrained.ts";
 import {
   publishedDigest,
   readRunConfig,

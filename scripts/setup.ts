@@ -6,7 +6,7 @@
 import { rmSync } from "node:fs";
 import { join, relative } from "node:path";
 import { freePort } from "../actors/dashboard/port.ts";
-import { nvidiaGpus } from "../actors/engine/nvidia.ts";
+import { nvidiaGpus } from "../actors/engine/choice.ts";
 import { install, isPackage } from "./cli/install.ts";
 import { type Command, parseOptions, UsageError } from "./cli/options.ts";
 import { stopSignal } from "./cli/stop-signals.ts";

@@ -6,7 +6,7 @@
  *   still goes in another process counts as failed.
  */
 import { basename, join } from "node:path";
-import { writeWhole } from "../actors/checkpoint/whole.ts";
+import { writeWhole } from "../actors/checkpoint/disk.ts";
 import { runKeys } from "../actors/config/config.ts";
 import { visible } from "../actors/dashboard/client/text.ts";
 import { oneLine } from "../actors/errors.ts";

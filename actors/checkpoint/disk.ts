@@ -1,5 +1,8 @@
-/** The disk operations that checkpoints use. Tests and simulations replace them. */
+/** The disk operations of checkpoints, which tests and simulations replace, and files that are written whole or not at all. */
+import { appendFileSync, renameSync, rmSync, statSync, truncateSync } from "node:fs";
 import { mkdir, open, readdir, readFile, rename, rm } from "node:fs/promises";
+import { resolve } from "node:path";
+import { messageOf } from "../errors.ts";
 
 export interface Disk {
   /** Names in a folder; empty if the folder is missing. */
@@ -57,3 +60,37 @@ export const realDisk: Disk = {
   rename,
   remove: (path) => rm(path, { recursive: true, force: true }),
 };
+
+/**
+ * Writes beside `path` and renames. A former file stays until then. On an error nothing is left; a kill leaves `PATH.RANDOM.writing`.
+ *
+ * @param write  writes `pending`, which no other writer of the same path has
+ */
+export async function writeWhole(path: string, write: (pending: string) => unknown): Promise<void> {
+  // Resolved without a slash at its end, behind which the pending folder would be inside.
+  const pending = `${resolve(path)}.${crypto.randomUUID().slice(0, 8)}.writing`;
+  try {
+    await write(pending);
+    renameSync(pending, path);
+  } catch (error) {
+    rmSync(pending, { recursive: true, force: true });
+    throw error;
+  }
+}
+
+/** Adds text to a file of results. */
+export type Append = (file: string, text: string) => void;
+
+/** @throws {Error} if the text cannot be written whole; then nothing of it is left in the file */
+export function appendWhole(file: string, text: string, append: Append = appendFileSync): void {
+  const { size } = statSync(file);
+  try {
+    append(file, text);
+  } catch (error) {
+    truncateSync(file, size);
+    const cause = messageOf(error);
+    throw new Error(
+      `cannot write to ${file}: ${cause}; the file keeps what it had. Make room, and run the command again`,
+    );
+  }
+}

@@ -7,10 +7,10 @@
  */
 import type { z } from "zod";
 import { didYouMean, nearest } from "../../envs/text/nearest.ts";
+import { ConfigError } from "../errors.ts";
 import { modulesOf } from "../play/env-modules.ts";
 import { ALGORITHMS } from "./algorithms.ts";
 import { RunConfig, runKeys, SECRETS } from "./config.ts";
-import { ConfigError } from "./error.ts";
 import { type Layer, lastToSet, merge, type Tree, valueAt } from "./layers.ts";
 import { brokenRules } from "./rules.ts";
 import { TINKER_SETTINGS } from "./tinker.ts";

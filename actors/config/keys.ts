@@ -5,7 +5,7 @@
 import { z } from "zod";
 import { didYouMean, nearest } from "../../envs/text/nearest.ts";
 import { parsedJson } from "../checkpoint/json.ts";
-import { ConfigError } from "./error.ts";
+import { ConfigError } from "../errors.ts";
 import { formerKeyText } from "./former-keys.ts";
 import { isTree } from "./layers.ts";
 

@@ -1,6 +1,6 @@
 /** Reads a YAML file of settings, which may be a pipe. */
 import { closeSync, openSync, readSync } from "node:fs";
-import { ConfigError } from "./error.ts";
+import { ConfigError } from "../errors.ts";
 import { type Layer, parseLayer } from "./layers.ts";
 
 /** A preset has about 2,000 bytes. */

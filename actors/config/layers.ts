@@ -2,7 +2,7 @@
  * Layers of settings: presets, files, flags. Knows no particular key.
  * Mappings merge key by key; lists and values of a higher layer replace those of a lower one.
  */
-import { ConfigError } from "./error.ts";
+import { ConfigError } from "../errors.ts";
 
 export type Tree = { [key: string]: unknown };
 

@@ -1,7 +1,7 @@
 /** Sections `engine`, `metrics`, `supervisor`, `join` and `transport`: where and how a run computes. Shapes and defaults only. */
 import { z } from "zod";
 import { LEVELS } from "../log.ts";
-import { fitsHeader } from "../transport/token.ts";
+import { fitsHeader } from "../transport/address.ts";
 import { nonnegativeInt, optionalText, positiveInt } from "./kinds.ts";
 
 const Token = z

@@ -4,9 +4,9 @@ import { basename, join } from "node:path";
 import { envTag, moduleOf, playedBy } from "../../envs/registry.ts";
 import { TagError } from "../../envs/tag.ts";
 import { didYouMean, nearest } from "../../envs/text/nearest.ts";
+import { ConfigError } from "../errors.ts";
 import { composeRunConfig } from "./compose.ts";
 import type { RunConfig } from "./config.ts";
-import { ConfigError } from "./error.ts";
 import { type Layer, lastToSet, merge, parseLayer, type Tree } from "./layers.ts";
 
 /** Keys of `env` that belong to a tag and not to a run. */

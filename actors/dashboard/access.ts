@@ -9,8 +9,7 @@
 import { createHash } from "node:crypto";
 import type { Context, MiddlewareHandler } from "hono";
 import { getCookie, setCookie } from "hono/cookie";
-import { isLoopback } from "../transport/address.ts";
-import { sameSecret } from "../transport/token.ts";
+import { isLoopback, sameSecret } from "../transport/address.ts";
 
 export function guard(token: string | null): MiddlewareHandler {
   if (token === null) return loopbackOnly;

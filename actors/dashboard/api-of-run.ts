@@ -5,7 +5,7 @@ import { type Legend, TagError } from "../../envs/tag.ts";
 import { CheckpointFormatError } from "../../model/checkpoint/config.ts";
 import { type RunConfig, runKeys, shownValue } from "../config/config.ts";
 import { episodeRules, playedEnvs, tagOf } from "../play/envs-of-run.ts";
-import { policyOf } from "../policy/policy-of-run.ts";
+import { policyOf } from "../policy/pretrained.ts";
 import { readStarts } from "../record/starts.ts";
 import type { CellKind, PlayAnswer, SetupAnswer } from "./answers.ts";
 import type { ApiContext } from "./api.ts";

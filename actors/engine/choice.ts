@@ -18,7 +18,6 @@ import { deviceInWords } from "../../model/engine/device.ts";
 import { findLibtensorflow, PLACES_IN_WORDS, type Places, placesOf } from "../../model/engine/tensorflow/find.ts";
 import type { RunConfig } from "../config/config.ts";
 import { RunError } from "../errors.ts";
-import { nvidiaGpus } from "./nvidia.ts";
 import type { EngineSettings } from "./start-engine.ts";
 
 type CompiledSettings = Extract<EngineSettings, { name: "compiled" }>;
@@ -120,4 +119,30 @@ export function samplerEngine(
   if (guest) return own;
   if (device === "webgpu") return checked({ ...own, device, softwareAdapter }, { expectDevice });
   return name === "compiled" && device === "cuda" ? checked({ ...own, device }, { expectDevice }) : own;
+}
+
+/** The NVIDIA GPUs of this machine, as nvidia-smi lists them. */
+interface NvidiaGpu {
+  readonly name: string;
+  /** As "143771 MiB". */
+  readonly memory: string;
+  readonly driver: string;
+}
+
+const TIMEOUT_MS = 10_000;
+
+/** Empty if nvidia-smi is missing or fails. */
+export function nvidiaGpus(): NvidiaGpu[] {
+  const program = Bun.which("nvidia-smi");
+  if (program === null) return [];
+  const query = ["--query-gpu=name,memory.total,driver_version", "--format=csv,noheader"];
+  const asked = Bun.spawnSync([program, ...query], { timeout: TIMEOUT_MS });
+  if (asked.exitCode !== 0) return [];
+  const lines = asked.stdout.toString().split("\n");
+  return lines
+    .filter((line) => line.trim() !== "")
+    .map((line) => {
+      const [name = "", memory = "", driver = ""] = line.split(",").map((part) => part.trim());
+      return { name, memory, driver };
+    });
 }

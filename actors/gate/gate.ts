@@ -17,7 +17,7 @@
 import type { Server, ServerWebSocket } from "bun";
 import type { Clock } from "../clock.ts";
 import { describeError } from "../errors.ts";
-import { httpOf, isBroker, noProxyHere } from "../transport/address.ts";
+import { bearer, httpOf, isBroker, noProxyHere, sameSecret } from "../transport/address.ts";
 import { reportSeldom } from "../transport/refusals.ts";
 import { PING, type SilenceWatch, watchSilence } from "../transport/silence.ts";
 import { GUEST_HEADER } from "../transport/socket.ts";
@@ -33,12 +33,10 @@ import {
   serverWire,
 } from "../transport/socket-wire.ts";
 import { type ServerTls, serverOptions } from "../transport/tls.ts";
-import { bearer, sameSecret } from "../transport/token.ts";
 import type { Problem } from "../transport/transport.ts";
 import { type ServedFile, serveFile } from "../weights/http.ts";
 import { Door } from "./door.ts";
-import { Offers } from "./offers.ts";
-import { Relay, type Side } from "./relay.ts";
+import { Offers, Relay, type Side } from "./relay.ts";
 
 /** Roles that a guest may have. */
 export const GUEST_ROLES = ["sampler", "env-server"] as const;

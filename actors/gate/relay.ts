@@ -5,6 +5,7 @@
  * - The relay holds frames for an end that is not connected yet. With more than `queuedBytesMax` held or unsent, it closes both ends.
  * - The actors at the ends ping each other, so the relay does not check for silence.
  */
+import type { Clock } from "../clock.ts";
 
 /** One socket. */
 export interface RelayEnd {
@@ -74,5 +75,82 @@ export class Relay {
 
   #overflow(why: string, bytes: number): string {
     return `${why}: ${bytes} bytes wait for it, queuedBytesMax is ${this.#queuedBytesMax}`;
+  }
+}
+
+/** Makes the offered connection the other end of the relay. */
+type Offer = (relay: Relay) => void;
+
+interface Waiting {
+  readonly relay: Relay;
+  readonly cancel: () => void;
+}
+
+/** The offers of one env server, and the samplers that wait for them. */
+interface Queue {
+  readonly offers: Set<Offer>;
+  readonly waiting: Set<Waiting>;
+}
+
+/**
+ * Connections that env servers of other machines make in advance, each for one sampler: a machine behind a firewall takes no
+ * connections, so it connects to the gate and waits. An offer is used once. A sampler that finds none waits for the next, at most
+ * `waitMsMax`. Knows no sockets.
+ */
+export class Offers {
+  readonly #clock: Clock;
+  readonly #waitMsMax: number;
+  readonly #queues = new Map<string, Queue>();
+
+  constructor(clock: Clock, waitMsMax: number) {
+    this.#clock = clock;
+    this.#waitMsMax = waitMsMax;
+  }
+
+  /** @returns a function that withdraws the offer; call it when the offer's connection ends unused */
+  add(name: string, offer: Offer): () => void {
+    const queue = this.#queue(name);
+    for (const first of queue.waiting) {
+      queue.waiting.delete(first);
+      first.cancel();
+      if (first.relay.closed) continue;
+      offer(first.relay);
+      this.#tidy(name, queue);
+      return () => {};
+    }
+    queue.offers.add(offer);
+    return () => {
+      queue.offers.delete(offer);
+      this.#tidy(name, queue);
+    };
+  }
+
+  /** Connects a sampler's relay to an offer, now or when one comes. */
+  take(name: string, relay: Relay): void {
+    const queue = this.#queue(name);
+    const [offer] = queue.offers;
+    if (offer !== undefined) {
+      queue.offers.delete(offer);
+      offer(relay);
+      this.#tidy(name, queue);
+      return;
+    }
+    const cancel = this.#clock.after(this.#waitMsMax, () => {
+      queue.waiting.delete(waiting);
+      relay.close(`${name} offered no connection within ${this.#waitMsMax} ms`);
+      this.#tidy(name, queue);
+    });
+    const waiting = { relay, cancel };
+    queue.waiting.add(waiting);
+  }
+
+  #queue(name: string): Queue {
+    const queue = this.#queues.get(name) ?? { offers: new Set(), waiting: new Set() };
+    this.#queues.set(name, queue);
+    return queue;
+  }
+
+  #tidy(name: string, queue: Queue): void {
+    if (queue.offers.size + queue.waiting.size === 0) this.#queues.delete(name);
   }
 }

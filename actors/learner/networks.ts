@@ -9,8 +9,7 @@ import { sequence, type Uniform } from "../../model/rng.ts";
 import { type Checkpoint, loadCheckpoint, type NetworkMemory, weightsElsewhere } from "../checkpoint/checkpoint.ts";
 import type { RunConfig } from "../config/config.ts";
 import { messageOf, RunError } from "../errors.ts";
-import { policyOf } from "../policy/policy-of-run.ts";
-import { beside, loadPretrained, shareBody } from "../policy/pretrained.ts";
+import { beside, loadPretrained, policyOf, shareBody } from "../policy/pretrained.ts";
 import { needsCritic } from "../training/update-settings.ts";
 
 export interface LearnerMemory {

@@ -1,5 +1,4 @@
 /** The learner as one actor of a run: trainer thread, dispatcher, weights, checkpoints, and the training that uses them. */
-
 import { join } from "node:path";
 import { layParameters } from "../../model/policy/parameters.ts";
 import type { ActorContext, ActorKind, Running } from "../actor.ts";
@@ -12,7 +11,7 @@ import { Reporter } from "../metrics-sink/reporter.ts";
 import { percent, plural } from "../number-text.ts";
 import { envsWithRules } from "../play/envs-of-run.ts";
 import { rulesOf } from "../play/play-episode.ts";
-import { policyOf } from "../policy/policy-of-run.ts";
+import { policyOf } from "../policy/pretrained.ts";
 import { connectByRoster } from "../supervisor/roster.ts";
 import type { RunLog } from "../training/context.ts";
 import { checkCollapse } from "../training/measure-collapse.ts";

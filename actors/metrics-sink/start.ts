@@ -6,7 +6,7 @@ import { apiContextOf } from "../dashboard/api-of-run.ts";
 import { serveDashboard } from "../dashboard/serve.ts";
 import { describeError } from "../errors.ts";
 import { envsText } from "../play/envs-of-run.ts";
-import { EventFiles } from "../record/event-files.ts";
+import { EventFiles } from "../record/tensorboard.ts";
 import { welcoming } from "../transport/handshake.ts";
 import { notTaken } from "../transport/refusals.ts";
 import { MetricsSink } from "./metrics-sink.ts";

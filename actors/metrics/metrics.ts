@@ -7,8 +7,7 @@
  * - The step of a metric is the update it belongs to; for `warm/…`, the step of the warm start, counted over all stages.
  * - A later value for the same name, actor and step replaces the earlier one (a resumed run repeats updates).
  */
-import { COLLAPSE_METRICS } from "./collapse-rows.ts";
-import { GRADIENT_METRICS } from "./gradient-rows.ts";
+import { COLLAPSE_METRICS, GRADIENT_METRICS } from "./collapse-rows.ts";
 import type { Metric, Part, Unit } from "./metric.ts";
 
 const gauge = (unit: Unit, help: string) => ({ unit, help, kind: "gauge" }) as const satisfies Metric;

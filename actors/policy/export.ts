@@ -19,8 +19,7 @@ import { layParameters, type Parameters } from "../../model/policy/parameters.ts
 import { chatTemplate } from "../../model/text/chat-template.ts";
 import type { Dialogue } from "../../model/text/dialogue.ts";
 import { Tokenizer } from "../../model/text/tokenizer.ts";
-import { realDisk } from "../checkpoint/disk.ts";
-import { writeWhole } from "../checkpoint/whole.ts";
+import { realDisk, writeWhole } from "../checkpoint/disk.ts";
 import { loadPretrained, readJson, TOKENIZER_FILES, tokenizerFiles } from "./pretrained.ts";
 
 export interface Exportable {

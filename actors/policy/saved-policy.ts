@@ -4,7 +4,6 @@
  *
  * - A checkpoint of another network shape or tokenizer is refused before anything is computed.
  */
-
 import { existsSync, readFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { basename, join } from "node:path";
@@ -20,14 +19,14 @@ import type { Tree } from "../config/layers.ts";
 import { samplerEngine, thisMachine } from "../engine/choice.ts";
 import { describeError } from "../errors.ts";
 import { type Remote, startThread } from "../process/worker-rpc.ts";
-import { runsWithin } from "../record/runs-within.ts";
+import { runsWithin } from "../record/recorded-run.ts";
 import type { PolicyMethods } from "../sampler/policy.ts";
 import type { Progress } from "../training/progress.ts";
 import { batchName } from "../training/tickets-to-play.ts";
 import { weightsFolder } from "../weights/files.ts";
 import { roundToHalf } from "../weights/half.ts";
 import { WeightsPublisher } from "../weights/publisher.ts";
-import { policyOf } from "./policy-of-run.ts";
+import { policyOf } from "./pretrained.ts";
 
 /** The config of a recorded run. @throws {Error} in one line, if it cannot be read. */
 export function readRunConfig(folder: string): RunConfig {

@@ -1,5 +1,5 @@
 /** Reads the record of a run, oldest first, a page at a time. The run may still be going. */
-import { existsSync } from "node:fs";
+import { existsSync, readdirSync } from "node:fs";
 import { join } from "node:path";
 import type { EpisodeSummary, Series, StoredEvent } from "../dashboard/answers.ts";
 import type { MetricName } from "../metrics/metrics.ts";
@@ -8,7 +8,6 @@ import { recordOf, type Store } from "../metrics-sink/store.ts";
 import type { EpisodeRow, PolicyVersion } from "../protocol.ts";
 import { type Costs, costsOf } from "./costs.ts";
 import { latestOf, newestUpdate, seriesOf } from "./newest-update.ts";
-import { runsWithin } from "./runs-within.ts";
 
 /** Rows read at once. */
 const PAGE = 1000;
@@ -127,4 +126,12 @@ function backwards<T extends { readonly id: number }, K = T>(
     if (page.length < PAGE) return all.reverse();
     before = page.at(-1)!.id;
   }
+}
+
+/** @returns the end of a message; empty if no run is in the folder */
+export function runsWithin(folder: string): string {
+  const names = existsSync(folder) ? readdirSync(folder, { withFileTypes: true }) : [];
+  const runs = names.filter((entry) => entry.isDirectory() && existsSync(join(folder, entry.name, "config.json")));
+  const first = runs.map(({ name }) => name).sort()[0];
+  return first === undefined ? "" : `; the folder holds runs: name one, such as ${join(folder, first)}`;
 }

@@ -5,7 +5,11 @@
  * Source: tensorflow/core/util/event.proto, framework/summary.proto and lib/io/record_writer.h; CRC-32C of RFC 3720, appendix B.4,
  * masked as in lib/hash/crc32c.h.
  */
+import { appendFileSync, mkdirSync, writeFileSync } from "node:fs";
+import { dirname, join } from "node:path";
 import { fieldsOf, ProtobufMessage } from "../../model/engine/protobuf.ts";
+import { isMetricName, metric } from "../metrics/metrics.ts";
+import type { StoredPoint } from "../metrics-sink/records.ts";
 
 /** A file name that `tensorboard --logdir` recognizes. @param startedMs  milliseconds since the epoch */
 export const eventFileName = (startedMs: number): string =>
@@ -110,4 +114,53 @@ function floatOf(tensor: number | Uint8Array | undefined): Uint8Array | null {
   const { 1: type, 4: content, 5: floats } = Object.fromEntries(fieldsOf(tensor));
   const value = content ?? floats;
   return type === 1 && value instanceof Uint8Array && value.length === 4 ? value : null;
+}
+
+/** Bytes buffered before a flush. */
+const WAITING_BYTES_MAX = 1 << 20;
+
+/** Writes metrics as TensorBoard event files: the run's at the top of the folder, an actor's own in a folder named after the actor. */
+export class EventFiles {
+  readonly #folder: string;
+  readonly #name: string;
+  /** Events to append, by path. */
+  readonly #waiting = new Map<string, Uint8Array[]>();
+  #waitingBytes = 0;
+  pointCount = 0;
+
+  /** @param startedMs  start of the session, in milliseconds since the epoch; names the files */
+  constructor(folder: string, startedMs: number) {
+    this.#folder = folder;
+    this.#name = eventFileName(startedMs);
+  }
+
+  get fileCount(): number {
+    return this.#waiting.size;
+  }
+
+  /** @throws {Error} if a file exists or cannot be written */
+  add({ name, actor, step, value, atMs }: Omit<StoredPoint, "id">): void {
+    const isPerActor = isMetricName(name) && metric(name).perActor === true;
+    const path = join(this.#folder, isPerActor ? actor : "", this.#name);
+    let waiting = this.#waiting.get(path);
+    if (waiting === undefined) {
+      mkdirSync(dirname(path), { recursive: true });
+      writeFileSync(path, fileHead(atMs), { flag: "wx" });
+      waiting = [];
+      this.#waiting.set(path, waiting);
+    }
+    const event = scalarEvent(atMs, step, [[name, value]]);
+    waiting.push(event);
+    this.pointCount++;
+    this.#waitingBytes += event.length;
+    if (this.#waitingBytes > WAITING_BYTES_MAX) this.flush();
+  }
+
+  /** Writes everything that was added. */
+  flush(): void {
+    for (const [path, waiting] of this.#waiting) {
+      if (waiting.length > 0) appendFileSync(path, Buffer.concat(waiting.splice(0)));
+    }
+    this.#waitingBytes = 0;
+  }
 }

@@ -7,7 +7,7 @@ import { samplerEngine, thisMachine } from "../engine/choice.ts";
 import type { Meter } from "../metrics/meter.ts";
 import { tagOf } from "../play/envs-of-run.ts";
 import { rulesOf } from "../play/play-episode.ts";
-import { policyOf } from "../policy/policy-of-run.ts";
+import { policyOf } from "../policy/pretrained.ts";
 import { inThisThread, type Remote, startThread, type Thread, withMethods } from "../process/worker-rpc.ts";
 import { connectByRoster } from "../supervisor/roster.ts";
 import { tinkerPolicy } from "../tinker/policy.ts";

@@ -3,8 +3,7 @@ import { z } from "zod";
 import type { Thread } from "../process/worker-rpc.ts";
 import type { PolicyMethods } from "../sampler/policy.ts";
 import { serverPolicy } from "../sampler/server-policy.ts";
-import type { ModelServer } from "./server.ts";
-import { digestOf } from "./version.ts";
+import { digestOf, type ModelServer } from "./server.ts";
 
 const Sampled = z.object({
   sequences: z

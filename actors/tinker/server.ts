@@ -14,6 +14,7 @@ import { parsedJson } from "../checkpoint/json.ts";
 import { type Clock, pause } from "../clock.ts";
 import type { RunConfig } from "../config/config.ts";
 import { RunError } from "../errors.ts";
+import type { Messages } from "../protocol.ts";
 import { noProxyHere } from "../transport/address.ts";
 import { boundedText } from "../transport/bounded-text.ts";
 
@@ -202,3 +203,15 @@ function reasonIn(text: string): string {
 }
 
 const tooLarge = () => new ServerError(`answers more than ${ANSWER_BYTES_MAX} bytes`);
+
+/** The message for samplers. Its digest is that of the name, because the server never shows the bytes. */
+export const servedVersion = (version: number, name: string): Messages["weights"] => ({
+  type: "weights",
+  version,
+  digest: digestOf(name),
+  byteLength: 0,
+  location: { kind: "server", name },
+});
+
+/** sha256 in hex. */
+export const digestOf = (name: string): string => new Bun.CryptoHasher("sha256").update(name).digest("hex");

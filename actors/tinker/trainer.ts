@@ -18,9 +18,8 @@ import { settlesIn } from "../clock.ts";
 import type { RunConfig } from "../config/config.ts";
 import { RunError } from "../errors.ts";
 import type { StartedTrainer } from "../learner/trainer.ts";
-import { type ModelServer, openServer, type ServerPorts } from "./server.ts";
+import { type ModelServer, openServer, type ServerPorts, servedVersion } from "./server.ts";
 import { TrainedModel } from "./trained-model.ts";
-import { servedVersion } from "./version.ts";
 
 const HEARTBEAT_MS = 10_000;
 /** Time to unload the models when the learner leaves. */

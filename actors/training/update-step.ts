@@ -5,29 +5,31 @@
  * - An update that trains on nothing, or leaves out a step, is counted as skipped. After `BROKEN_UPDATES_MAX` updates in a row without
  *   a finite gradient the run fails.
  */
-import type { UpdateResult, UpdateSettings } from "../../model/learn/update/types.ts";
+import type { TrainingEpisode, UpdateResult, UpdateSettings } from "../../model/learn/update/types.ts";
+import type { RunConfig } from "../config/config.ts";
 import { RunError } from "../errors.ts";
 import type { MetricValues } from "../metrics/metrics.ts";
 import { plural } from "../number-text.ts";
-import { groupsPerUpdate, tagOf } from "../play/envs-of-run.ts";
+import { boardsPerUpdate, groupsPerUpdate, tagOf } from "../play/envs-of-run.ts";
 import {
   type FinishedTicket,
   type PlayedTicket,
   playedOf,
   playedTotals,
   unplayedError,
+  unplayedText,
 } from "../play/finished-ticket.ts";
-import type { EpisodeRow } from "../protocol.ts";
+import type { EpisodeRow, Ticket } from "../protocol.ts";
 import { behaviorMetrics } from "./behavior.ts";
 import type { TrainingContext } from "./context.ts";
 import { curriculumMetrics, groupEnvs, scoresAfter } from "./curriculum.ts";
 import type { Interruption } from "./interruption.ts";
-import { intervened } from "./interventions.ts";
+import { type Control, intervened } from "./interventions.ts";
 import { measureCollapse } from "./measure-collapse.ts";
-import { measureGradients } from "./measure-gradients.ts";
 import { advance, type Progress } from "./progress.ts";
-import { replacementCount } from "./resampling.ts";
 import { endCounts, rolloutMetrics } from "./rollout-metrics.ts";
+import { replacementCount } from "./rollout-queue.ts";
+import { trainingTickets } from "./tickets-to-play.ts";
 import { episodeRows, trainedRows, trainerInput } from "./trained-episodes.ts";
 import { hasBrokenGradient, lagShares, mixedShare, trainerMetrics } from "./update-metrics.ts";
 import { steeredEntropy, steeredKl, updateSettings } from "./update-settings.ts";
@@ -174,4 +176,55 @@ export class UpdateStep {
       `${this.#brokenInARow} updates in a row had no finite gradient; update ${update + 1}: ${result.skipped}; start a new run with a lower learner.learningRate`,
     );
   }
+}
+
+type Context = Pick<TrainingContext, "config" | "dispatcher" | "trainer" | "log">;
+
+/**
+ * Gradient analysis: when the policy's gradients are measured (model/health/gradient-analysis.ts), and on which episodes. These are the
+ * update's own, or groups played for the analysis alone, because an update may have too few groups for the six buckets.
+ *
+ * - Episodes played for the analysis enter no loss, no count and no record. Their boards come again in later updates.
+ *
+ * Source: RAGEN-2, trainer.gradient_analysis_every and gradient_analysis_env_groups (its experiments: 50 and 128).
+ */
+interface Moment {
+  /** From 0. */
+  readonly update: number;
+  readonly version: number;
+  /** How often the run was rolled back, and the factor of a turn's actions. */
+  readonly control: Pick<Control, "round" | "actions">;
+  /** Env of each group of the update. */
+  readonly envs: readonly string[];
+}
+
+/** @param own  the update's episodes. @returns no values if this update is not measured */
+export async function measureGradients(
+  context: Context,
+  moment: Moment,
+  own: readonly TrainingEpisode[],
+  settings: UpdateSettings,
+): Promise<MetricValues> {
+  const { everyUpdates, split, groups } = context.config.learner.gradientAnalysis;
+  if (everyUpdates === 0 || moment.update % everyUpdates !== 0) return {};
+  const played = groups === 0 ? own : await playApart(context, moment);
+  return played.length === 0 ? {} : trainerMetrics(await context.trainer.analyzeGradients(played, settings, split));
+}
+
+async function playApart({ config, dispatcher, log }: Context, moment: Moment): Promise<TrainingEpisode[]> {
+  const finished = await dispatcher.play(analysisTickets(config, moment));
+  const played = playedOf(finished);
+  if (played.length < finished.length)
+    log.event("warning", "gradients", `update ${moment.update + 1}: ${unplayedText(finished)}`);
+  return trainerInput(played);
+}
+
+/** Groups numbered after all that the update may have, in the proportions of the update's envs. */
+function analysisTickets(config: RunConfig, { update, version, control: { round, actions }, envs }: Moment): Ticket[] {
+  const first = boardsPerUpdate(config);
+  const wanted = Array.from({ length: config.learner.gradientAnalysis.groups }, (_, i) => ({
+    group: first + i,
+    env: envs[i % envs.length]!,
+  }));
+  return trainingTickets(config, update, version, round, wanted, actions);
 }

@@ -5,9 +5,9 @@ import { type PlayedTicket, playedOf, playedTotals, unplayedError } from "../pla
 import { behaviorMetrics } from "./behavior.ts";
 import type { TrainingContext } from "./context.ts";
 import type { Interruption } from "./interruption.ts";
-import type { PlayTime } from "./play-time.ts";
 import type { Progress, ProgressEvent, Solved } from "./progress.ts";
 import { rolloutMetrics } from "./rollout-metrics.ts";
+import type { PlayTime } from "./rollout-queue.ts";
 import { batchName, validationTickets } from "./tickets-to-play.ts";
 import { episodeRows } from "./trained-episodes.ts";
 

@@ -16,7 +16,7 @@ import type { Sequence } from "../../model/learn/batch.ts";
 import type { ModelConfig } from "../../model/policy/model-config.ts";
 import { initialize, type Parameters } from "../../model/policy/parameters.ts";
 import { sequence } from "../../model/rng.ts";
-import { writeWhole } from "../checkpoint/whole.ts";
+import { writeWhole } from "../checkpoint/disk.ts";
 import type { RunConfig } from "../config/config.ts";
 import { WARM_START_FIRST_SEED } from "../config/model.ts";
 import { describeError } from "../errors.ts";

@@ -6,7 +6,7 @@
  */
 import type { Clock } from "../clock.ts";
 import { describeError } from "../errors.ts";
-import { ListenerPeers } from "./peers.ts";
+import { ListenerPeers } from "./peer.ts";
 import type { Handler, Listener, Transport } from "./transport.ts";
 
 /** Number of samplers that can connect at once without waiting. */

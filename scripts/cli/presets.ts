@@ -5,7 +5,6 @@
  * are set once more right below the layer that chose env.tag, so they override a lower preset's.
  */
 import { type RunConfig, runKeys } from "../../actors/config/config.ts";
-import { ConfigError } from "../../actors/config/error.ts";
 import { readLayer } from "../../actors/config/layer-file.ts";
 import { type Layer, oneValue, type Tree } from "../../actors/config/layers.ts";
 import {
@@ -15,7 +14,7 @@ import {
   presetFiles,
   presetLayer,
 } from "../../actors/config/preset-files.ts";
-import { messageOf } from "../../actors/errors.ts";
+import { ConfigError, messageOf } from "../../actors/errors.ts";
 import { NO_PROJECT, PROJECT_FILE, type Project } from "../../library/project.ts";
 import { type Flag, type Override, UsageError } from "./options.ts";
 

@@ -1,7 +1,7 @@
 /** Tokens in files: those that clients of a command must send, and that of the run which a guest joins. */
 import { readAtMost } from "../../actors/config/layer-file.ts";
 import { messageOf } from "../../actors/errors.ts";
-import { fitsHeader } from "../../actors/transport/token.ts";
+import { fitsHeader } from "../../actors/transport/address.ts";
 import { UsageError } from "./options.ts";
 
 const TOKEN_LENGTH_MIN = 16;

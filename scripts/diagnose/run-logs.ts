@@ -1,7 +1,7 @@
 /** Logs of many runs, from a folder of runs or from one Parquet file, which has one row for each update. */
 import { existsSync, readdirSync, statSync } from "node:fs";
 import { join } from "node:path";
-import { writeWhole } from "../../actors/checkpoint/whole.ts";
+import { writeWhole } from "../../actors/checkpoint/disk.ts";
 import type { Series } from "../../actors/dashboard/answers.ts";
 import { messageOf } from "../../actors/errors.ts";
 import type { MetricName, MetricValues } from "../../actors/metrics/metrics.ts";

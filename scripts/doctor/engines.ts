@@ -1,5 +1,5 @@
 /** Checks which compute engines and devices a run can use, by letting each compute a known result. */
-import { nvidiaGpus } from "../../actors/engine/nvidia.ts";
+import { nvidiaGpus } from "../../actors/engine/choice.ts";
 import { messageOf } from "../../actors/errors.ts";
 import type { Engine } from "../../model/engine/engine.ts";
 import type { Finding } from "./finding.ts";

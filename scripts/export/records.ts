@@ -12,8 +12,8 @@ import { limitOf } from "../../actors/play/play-turns.ts";
 import { whole } from "../../actors/policy/export.ts";
 import { readRunConfig } from "../../actors/policy/saved-policy.ts";
 import { chatsOf } from "../../actors/record/chat-lines.ts";
-import { EventFiles } from "../../actors/record/event-files.ts";
 import { RecordedRun } from "../../actors/record/recorded-run.ts";
+import { EventFiles } from "../../actors/record/tensorboard.ts";
 import { UsageError } from "../cli/options.ts";
 import { type Columns, named, type Row, TextFile, writeCsv, writeParquet } from "./tables.ts";
 

@@ -7,8 +7,7 @@
  */
 import type { AnswerTo, Ask, Tell } from "../../actors/protocol.ts";
 import type { Envelope, Frame } from "../../actors/transport/frame.ts";
-import { type Wire, WirePeer } from "../../actors/transport/peer.ts";
-import { ListenerPeers } from "../../actors/transport/peers.ts";
+import { ListenerPeers, type Wire, WirePeer } from "../../actors/transport/peer.ts";
 import type { Handler, Listener, Peer, Problem, Transport } from "../../actors/transport/transport.ts";
 import { GrantWitness } from "./grant-witness.ts";
 import type { Invariants } from "./invariants.ts";

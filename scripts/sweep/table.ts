@@ -4,7 +4,7 @@
  */
 import { existsSync, readFileSync } from "node:fs";
 import { join } from "node:path";
-import { writeWhole } from "../../actors/checkpoint/whole.ts";
+import { writeWhole } from "../../actors/checkpoint/disk.ts";
 import { type MetricName, metric } from "../../actors/metrics/metrics.ts";
 import { RecordedRun } from "../../actors/record/recorded-run.ts";
 import type { Report } from "../../actors/training/report.ts";

@@ -3,7 +3,7 @@ import { afterAll, expect, test } from "bun:test";
 import { existsSync } from "node:fs";
 import { join } from "node:path";
 import { RunConfig } from "../../actors/config/config.ts";
-import { ConfigError } from "../../actors/config/error.ts";
+import { ConfigError } from "../../actors/errors.ts";
 import { envTag } from "../../envs/registry.ts";
 import { checkPresent, checkRun } from "../../library/check-run.ts";
 import { checkBoards, evaluate, loadPolicy } from "../../library/policy.ts";

@@ -2,7 +2,7 @@
 import { afterAll, describe, expect, test } from "bun:test";
 import { appendFileSync, existsSync, readdirSync, readFileSync, statSync, writeFileSync } from "node:fs";
 import { basename, join } from "node:path";
-import { ConfigError } from "../../actors/config/error.ts";
+import { ConfigError } from "../../actors/errors.ts";
 import { addStart, readStarts } from "../../actors/record/starts.ts";
 import { lockRun } from "../../actors/supervisor/run-lock.ts";
 import { lengthenRun, oldRun } from "../../library/old-run.ts";

@@ -8,9 +8,9 @@
 import { existsSync, readFileSync, truncateSync, writeFileSync } from "node:fs";
 import { isDeepStrictEqual } from "node:util";
 import { z } from "zod";
+import { type Append, appendWhole } from "../../checkpoint/disk.ts";
 import { parsedJson } from "../../checkpoint/json.ts";
 import { StopReason, TurnRecord } from "../../protocol.ts";
-import { type Append, appendWhole } from "../append-whole.ts";
 
 const Count = z.number().int().nonnegative();
 

@@ -3,9 +3,9 @@ import { describe, expect, test } from "bun:test";
 import { ALGORITHM_NAMES } from "../../../actors/config/algorithms.ts";
 import { composeRunConfig } from "../../../actors/config/compose.ts";
 import { type RunConfig, runKeys } from "../../../actors/config/config.ts";
-import { ConfigError } from "../../../actors/config/error.ts";
 import type { Key } from "../../../actors/config/keys.ts";
 import { type Layer, oneValue, parseLayer } from "../../../actors/config/layers.ts";
+import { ConfigError } from "../../../actors/errors.ts";
 import { updateSettings } from "../../../actors/training/update-settings.ts";
 
 const layer = (yaml: string, source = "mine.yaml") => parseLayer(yaml, source);

@@ -2,10 +2,10 @@ import { describe, expect, test } from "bun:test";
 import fc from "fast-check";
 import { composeRunConfig } from "../../../actors/config/compose.ts";
 import { describeConfig, RunConfig, runKeys, withoutSecrets } from "../../../actors/config/config.ts";
-import { ConfigError } from "../../../actors/config/error.ts";
 import { FORMER_KEYS, upgraded } from "../../../actors/config/former-keys.ts";
 import { readLayer } from "../../../actors/config/layer-file.ts";
 import { type Layer, lastToSet, merge, oneValue, parseLayer } from "../../../actors/config/layers.ts";
+import { ConfigError } from "../../../actors/errors.ts";
 import { filterRule } from "../../../actors/training/update-settings.ts";
 import type { FilterRule } from "../../../model/learn/filter/filter.ts";
 

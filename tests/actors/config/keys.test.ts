@@ -1,7 +1,7 @@
 /** Values of keys from text, as flags give them, and what a mistyped key may mean. */
 import { expect, test } from "bun:test";
 import { runKeys } from "../../../actors/config/config.ts";
-import { ConfigError } from "../../../actors/config/error.ts";
+import { ConfigError } from "../../../actors/errors.ts";
 
 test.each([
   ["learner.updates", "12", 12],

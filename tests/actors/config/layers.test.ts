@@ -2,9 +2,9 @@
 import { afterEach, describe, expect, test } from "bun:test";
 import { writeFileSync } from "node:fs";
 import { join } from "node:path";
-import { ConfigError } from "../../../actors/config/error.ts";
 import { readLayer } from "../../../actors/config/layer-file.ts";
 import { merge, oneValue, parseLayer } from "../../../actors/config/layers.ts";
+import { ConfigError } from "../../../actors/errors.ts";
 import { removeTemporaryFolders, temporaryFolder } from "../../scripts/temporary.ts";
 
 afterEach(removeTemporaryFolders);

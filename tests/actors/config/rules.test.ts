@@ -2,10 +2,10 @@
 import { expect, test } from "bun:test";
 import { composeRunConfig } from "../../../actors/config/compose.ts";
 import { RunConfig } from "../../../actors/config/config.ts";
-import { ConfigError } from "../../../actors/config/error.ts";
 import { parseLayer } from "../../../actors/config/layers.ts";
 import { heartbeatMs } from "../../../actors/config/machine.ts";
 import { askDeadlineMs } from "../../../actors/config/rollout.ts";
+import { ConfigError } from "../../../actors/errors.ts";
 
 /** The faults of a config, without the file's name. */
 function faults(yaml: string): string[] {

@@ -1,7 +1,7 @@
 import { afterAll, expect, test } from "bun:test";
 import { appendFileSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
-import { appendWhole } from "../../../actors/evaluate/append-whole.ts";
+import { appendWhole } from "../../../actors/checkpoint/disk.ts";
 import { removeTemporaryFolders, temporaryFolder } from "../../scripts/temporary.ts";
 
 afterAll(removeTemporaryFolders);

@@ -1,7 +1,6 @@
 /** Which sampler gets which offer of an env server. */
 import { expect, test } from "bun:test";
-import { Offers } from "../../../actors/gate/offers.ts";
-import { Relay } from "../../../actors/gate/relay.ts";
+import { Offers, Relay } from "../../../actors/gate/relay.ts";
 import { FakeClock } from "../fake-clock.ts";
 
 test("an offer is used once, by the sampler that waited longest, and not by one that has gone", () => {

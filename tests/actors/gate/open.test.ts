@@ -5,8 +5,8 @@ import { join } from "node:path";
 import { realClock } from "../../../actors/clock.ts";
 import { RunConfig } from "../../../actors/config/config.ts";
 import { openGate } from "../../../actors/gate/open.ts";
+import { bearer } from "../../../actors/transport/address.ts";
 import { RoutedTransport } from "../../../actors/transport/routed.ts";
-import { bearer } from "../../../actors/transport/token.ts";
 import { TRANSPORT_LIMITS } from "../../../actors/transport/transport.ts";
 import { removeTemporaryFolders, temporaryFolder } from "../../scripts/temporary.ts";
 

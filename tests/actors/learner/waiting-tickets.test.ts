@@ -1,7 +1,7 @@
 /** Waiting tickets, compared with a plain list that is sorted every time. */
 import { expect, test } from "bun:test";
 import fc from "fast-check";
-import { type Waiting, WaitingTickets } from "../../../actors/learner/waiting-tickets.ts";
+import { type Waiting, WaitingTickets } from "../../../actors/learner/tickets.ts";
 import { aTicket } from "../../fixtures.ts";
 
 const entry = (serial: number, version: number, exact: boolean): Waiting => ({

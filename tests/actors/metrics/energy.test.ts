@@ -1,5 +1,5 @@
 import { expect, test } from "bun:test";
-import { energyReader } from "../../../actors/metrics/energy.ts";
+import { energyReader } from "../../../actors/metrics/meter.ts";
 
 const root = "/sys/class/powercap";
 /** A machine of two packages; a part of one, and a zone of another kind. */

@@ -7,8 +7,7 @@ import { cpSync, mkdtempSync, readFileSync, rmSync, symlinkSync, truncateSync, w
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { RunConfig } from "../../../actors/config/config.ts";
-import { policyOf } from "../../../actors/policy/policy-of-run.ts";
-import { checkPretrained, loadPretrained, readPretrained } from "../../../actors/policy/pretrained.ts";
+import { checkPretrained, loadPretrained, policyOf, readPretrained } from "../../../actors/policy/pretrained.ts";
 import { lossOnOf } from "../../../actors/training/update-settings.ts";
 import { readSafetensors } from "../../../model/checkpoint/safetensors.ts";
 import { Decoder } from "../../../model/decode/decoder.ts";

@@ -2,9 +2,9 @@
 import { afterEach, describe, expect, test } from "bun:test";
 import { readFileSync, statSync } from "node:fs";
 import { join } from "node:path";
-import { EventFiles } from "../../../actors/record/event-files.ts";
 import {
   crc32c,
+  EventFiles,
   eventFileName,
   fileHead,
   scalarEvent,

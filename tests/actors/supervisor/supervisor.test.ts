@@ -2,10 +2,9 @@
 import { describe, expect, test } from "bun:test";
 import { ActorSettings } from "../../../actors/process/settings.ts";
 import { PROTOCOL_VERSION, STARTING, type Tell } from "../../../actors/protocol.ts";
-import { RestartLimit } from "../../../actors/supervisor/restart-limit.ts";
 import type { Exit, SpawnedChild, Spawner } from "../../../actors/supervisor/spawner.ts";
 import type { ChildSpec, SupervisorOptions } from "../../../actors/supervisor/supervision.ts";
-import { Supervisor } from "../../../actors/supervisor/supervisor.ts";
+import { RestartLimit, Supervisor } from "../../../actors/supervisor/supervisor.ts";
 import type { Peer, Transport } from "../../../actors/transport/transport.ts";
 import { FakeClock } from "../fake-clock.ts";
 import { MemoryNetwork, MemoryTransport } from "../transport/memory.ts";

@@ -2,8 +2,7 @@
 import { afterAll, expect, test } from "bun:test";
 import { realClock } from "../../../actors/clock.ts";
 import { tinkerPolicy } from "../../../actors/tinker/policy.ts";
-import { ModelServer } from "../../../actors/tinker/server.ts";
-import { servedVersion } from "../../../actors/tinker/version.ts";
+import { ModelServer, servedVersion } from "../../../actors/tinker/server.ts";
 import type { ReplyRequest } from "../../../model/decode/generate.ts";
 
 // biome-ignore lint/suspicious/noExplicitAny: JSON of the code under test

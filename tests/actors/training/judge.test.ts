@@ -1,6 +1,6 @@
 import { expect, test } from "bun:test";
-import { judgeValidation } from "../../../actors/training/judge.ts";
 import { type Solved, startOfRun } from "../../../actors/training/progress.ts";
+import { judgeValidation } from "../../../actors/training/training.ts";
 import { configOf } from "./stage.ts";
 
 const config = configOf({ health: { stopEarly: ["solved"], stops: { solvedValidations: 1 } } });

@@ -8,7 +8,7 @@ import { RunError } from "../../../actors/errors.ts";
 import { Meter } from "../../../actors/metrics/meter.ts";
 import { envsWithRules } from "../../../actors/play/envs-of-run.ts";
 import { rulesOf } from "../../../actors/play/play-episode.ts";
-import { policyOf } from "../../../actors/policy/policy-of-run.ts";
+import { policyOf } from "../../../actors/policy/pretrained.ts";
 import type { DemonstratedEnv } from "../../../actors/training/demonstrations.ts";
 import { type WarmStartContext, warmStart } from "../../../actors/training/warm-start.ts";
 import type { EnvTag } from "../../../envs/tag.ts";

@@ -4,10 +4,9 @@
  * - A network delivers messages in the order they were sent, in a later turn of the event loop.
  * - `queuedBytes` counts the bytes not yet delivered.
  */
+import { sameSecret } from "../../../actors/transport/address.ts";
 import type { Frame } from "../../../actors/transport/frame.ts";
-import { type Wire, WirePeer } from "../../../actors/transport/peer.ts";
-import { ListenerPeers } from "../../../actors/transport/peers.ts";
-import { sameSecret } from "../../../actors/transport/token.ts";
+import { ListenerPeers, type Wire, WirePeer } from "../../../actors/transport/peer.ts";
 import type {
   Handler,
   Listener,

@@ -1,10 +1,10 @@
 /** Two ends of every kind of transport, for tests that must hold on all of them. */
 import { connect } from "@nats-io/transport-node";
 import { realClock } from "../../../actors/clock.ts";
+import { bearer } from "../../../actors/transport/address.ts";
 import { NatsTransport, parcelKey, proofOf } from "../../../actors/transport/nats/nats.ts";
 import { decodeParcel, encodeParcel } from "../../../actors/transport/nats/wire.ts";
 import { SocketTransport } from "../../../actors/transport/socket.ts";
-import { bearer } from "../../../actors/transport/token.ts";
 import type { Problem, Transport, TransportOptions } from "../../../actors/transport/transport.ts";
 import { MemoryNetwork, MemoryTransport } from "./memory.ts";
 

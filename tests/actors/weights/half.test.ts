@@ -1,10 +1,9 @@
 /** Half precision gives back every published bit from half of the bytes, however they arrive. */
 import { afterEach, beforeEach, describe, expect, test } from "bun:test";
 import fc from "fast-check";
-import { downloading } from "../../../actors/weights/download.ts";
 import { decodeHalf, encodeHalf, roundToHalf } from "../../../actors/weights/half.ts";
 import { overHttp, serveWeights } from "../../../actors/weights/http.ts";
-import { loadWeights } from "../../../actors/weights/load.ts";
+import { downloading, loadWeights } from "../../../actors/weights/load.ts";
 import { WeightsPublisher } from "../../../actors/weights/publisher.ts";
 import { removeTemporaryFolders, temporaryFolder } from "../../scripts/temporary.ts";
 

@@ -4,9 +4,8 @@
  */
 import { afterAll, expect, test } from "bun:test";
 import { readFileSync, writeFileSync } from "node:fs";
-import { type Download, downloading } from "../../../actors/weights/download.ts";
-import { WeightsError } from "../../../actors/weights/error.ts";
-import { loadWeights } from "../../../actors/weights/load.ts";
+import { WeightsError } from "../../../actors/errors.ts";
+import { type Download, downloading, loadWeights } from "../../../actors/weights/load.ts";
 import { type Published, WeightsPublisher } from "../../../actors/weights/publisher.ts";
 import { sequence } from "../../../model/rng.ts";
 import { figure } from "../../figure.ts";

@@ -1,7 +1,7 @@
 import { afterAll, expect, test } from "bun:test";
 import { mkdirSync, readdirSync, renameSync, truncateSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
-import { EventFiles } from "../../../actors/record/event-files.ts";
+import { EventFiles } from "../../../actors/record/tensorboard.ts";
 import { readLog } from "../../../scripts/diagnose/logs.ts";
 import { removeTemporaryFolders, temporaryFolder } from "../temporary.ts";
 

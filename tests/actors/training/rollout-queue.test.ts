@@ -2,7 +2,7 @@ import { expect, test } from "bun:test";
 import { composeRunConfig } from "../../../actors/config/compose.ts";
 import type { FinishedTicket } from "../../../actors/play/finished-ticket.ts";
 import type { Ticket } from "../../../actors/protocol.ts";
-import { playUpdate } from "../../../actors/training/resampling.ts";
+import { playUpdate } from "../../../actors/training/rollout-queue.ts";
 
 const config = composeRunConfig([
   {

@@ -3,8 +3,8 @@ import { describe, expect, test } from "bun:test";
 import { composeRunConfig } from "../../../actors/config/compose.ts";
 import type { Outcome, Ticket } from "../../../actors/protocol.ts";
 import { CONTROL_START } from "../../../actors/training/interventions.ts";
-import { measureGradients } from "../../../actors/training/measure-gradients.ts";
 import { updateSettings } from "../../../actors/training/update-settings.ts";
+import { measureGradients } from "../../../actors/training/update-step.ts";
 import type { TrainingEpisode } from "../../../model/learn/update/types.ts";
 
 /** Update 5 (from 0) of a run of 2 groups of 4, whose groups may be replaced once. */

@@ -1,7 +1,7 @@
 import { afterAll, expect, test } from "bun:test";
 import { readdirSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
-import { writeWhole } from "../../../actors/checkpoint/whole.ts";
+import { writeWhole } from "../../../actors/checkpoint/disk.ts";
 import { removeTemporaryFolders, temporaryFolder } from "../../scripts/temporary.ts";
 
 afterAll(removeTemporaryFolders);
