@@ -2,8 +2,12 @@
 import { homedir } from "node:os";
 import { resolve } from "node:path";
 import type { RunConfig } from "../actors/config/config.ts";
+import { ConfigError, messageOf } from "../actors/errors.ts";
+import { envsText, envsWithRules } from "../actors/play/envs-of-run.ts";
 import { type Hub, hubCache, hubModel, isHubName, parseHubName } from "../actors/policy/hub.ts";
 import { checkPretrained, policyOf } from "../actors/policy/pretrained.ts";
+import { serverTls } from "../actors/transport/tls.ts";
+import type { EnvTag } from "../envs/tag.ts";
 import { baseOf } from "../model/policy/model-config.ts";
 
 /**
@@ -52,4 +56,37 @@ function download(model: string, notice: (line: string) => void, needs: Needs): 
     },
   };
   return hubModel(parseHubName(model), hub, needs);
+}
+
+/** @throws {ConfigError} if the built-in policy cannot learn this, data or programs of an env are missing, or the gate has no certificate. */
+export function checkRun(config: RunConfig): void {
+  const { path, checkpoint, pretrainedOnly } = config.model;
+  if (pretrainedOnly && path === null && checkpoint === null) {
+    const text = `this config needs a pretrained model: the built-in policy cannot learn ${envsText(config)}`;
+    throw new ConfigError(
+      `${text}; set model.path (--model DIR; docs/models.md) or model.checkpoint (--from RUN), or model.pretrainedOnly to false`,
+    );
+  }
+  checkData(config);
+  checkGate(config.join);
+}
+
+function checkGate(join: RunConfig["join"]): void {
+  if (join.listen?.startsWith("wss:") !== true) return;
+  try {
+    serverTls(join);
+  } catch (error) {
+    throw new ConfigError(messageOf(error), { cause: error });
+  }
+}
+
+/** @throws {ConfigError} if data or programs of one of the run's envs are missing. */
+export function checkData(config: RunConfig): void {
+  for (const { tag } of envsWithRules(config)) checkPresent(tag);
+}
+
+/** @throws {ConfigError} if data or programs of the env are missing. */
+export function checkPresent(tag: EnvTag): void {
+  const missing = tag.missing?.() ?? null;
+  if (missing !== null) throw new ConfigError(missing);
 }

@@ -20,15 +20,15 @@ import {
   savedPolicy,
   startPolicyThread,
 } from "../actors/policy/saved-policy.ts";
+import { Slots } from "../actors/policy/serve-counts.ts";
 import { servedCard } from "../actors/policy/served-card.ts";
-import { Slots } from "../actors/policy/slots.ts";
 import { withMethods } from "../actors/process/worker-rpc.ts";
 import type { PlayedOutcome } from "../actors/protocol.ts";
 import { type Evaluation, evaluatePlayer, type PlayerEpisode } from "../envs/analysis/evaluate.ts";
 import { envTag } from "../envs/registry.ts";
 import { type Compat, type EnvTag, TagError } from "../envs/tag.ts";
 import type { Message } from "../model/text/dialogue.ts";
-import { checkData, checkPresent } from "./check-run.ts";
+import { checkData, checkPresent } from "./chosen-model.ts";
 
 export interface PolicyOptions {
   /** Modules of the run's envs, as in `train`; modules that the program has imported can be left out. */

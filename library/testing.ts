@@ -1,6 +1,6 @@
 /** `bunraku/testing`: the tests that every env passes. A test file awaits `checkEnv`, and `bun test` runs it. */
 import { describe, expect, test } from "bun:test";
-import { STUBBED } from "../actors/dashboard/bundle.ts";
+import { STUBBED } from "../actors/dashboard/assets.ts";
 import { AnswerLimits } from "../actors/env-server/answer-limits.ts";
 import { importEnvs, sourcesOf } from "../actors/play/env-modules.ts";
 import { bestPossible, evaluatePlayer } from "../envs/analysis/evaluate.ts";

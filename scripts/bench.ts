@@ -10,8 +10,8 @@ import { messageOf } from "../actors/errors.ts";
 import { linesOf } from "../actors/process/lines.ts";
 import type { Comparison } from "../bench/shared.ts";
 import { didYouMean, nearest } from "../envs/text/nearest.ts";
-import { aligned } from "./cli/aligned.ts";
 import { type Command, parseOptions, UsageError } from "./cli/options.ts";
+import { aligned } from "./cli/texts.ts";
 
 const root = join(import.meta.dir, "..");
 

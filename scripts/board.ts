@@ -9,8 +9,8 @@ import { Pcg64 } from "../envs/rng/pcg64.ts";
 import { dynamicsSeed } from "../envs/seeds.ts";
 import { type EnvTag, openLocal } from "../envs/tag.ts";
 import { checkedTag } from "../library/policy.ts";
-import { envOverrides } from "./cli/env-choice.ts";
 import { type Command, expectOnly, parseOptions, UsageError } from "./cli/options.ts";
+import { envOverrides } from "./cli/presets.ts";
 
 const drawn = envTags().filter((name) => envTag(name).picture !== undefined);
 

@@ -10,22 +10,20 @@ import { envsText, tooSmallBudgets } from "../actors/play/envs-of-run.ts";
 import { hasRecord, recordedCosts } from "../actors/record/recorded-run.ts";
 import { addStart } from "../actors/record/starts.ts";
 import { lockRun } from "../actors/supervisor/run-lock.ts";
-import { checkRun } from "../library/check-run.ts";
-import { withModel } from "../library/chosen-model.ts";
+import { checkRun, withModel } from "../library/chosen-model.ts";
 import { lengthenRun, oldRun } from "../library/old-run.ts";
 import { startRun } from "../library/run.ts";
 import { newRun, type RunFolder } from "../library/run-folder.ts";
 import { Memory } from "./cli/memory.ts";
 import { type Command, type Override, type Parsed, parseOptions, UsageError } from "./cli/options.ts";
 import { chooseConfig, configFlags, fileLayer, overrideLayer, runsFolder } from "./cli/presets.ts";
-import { resultTable } from "./cli/run-result.ts";
-import { thisStart } from "./cli/run-start.ts";
+import { say, warn } from "./cli/print.ts";
+import { resultTable, thisStart } from "./cli/run-result.ts";
 import { RunView } from "./cli/run-view.ts";
-import { say, warn } from "./cli/say.ts";
-import { shellWord } from "./cli/shell-word.ts";
 import { smokeConfig, smokeText } from "./cli/smoke.ts";
 import { startFrom } from "./cli/start-from.ts";
 import { onStopSignal, type StopSignal } from "./cli/stop-signals.ts";
+import { shellWord } from "./cli/texts.ts";
 
 export const command = {
   name: "cluster",

@@ -1,15 +1,14 @@
 /** `bun run compare`: prints the numbers of recorded runs side by side, and the settings that differ. A run may still be going. */
 import { resolve } from "node:path";
 import type { RunConfig } from "../actors/config/config.ts";
+import { differingSettings } from "../actors/config/layers.ts";
 import type { MetricName } from "../actors/metrics/metrics.ts";
 import { percent, whole } from "../actors/number-text.ts";
 import { readRunConfig } from "../actors/policy/saved-policy.ts";
 import type { Costs } from "../actors/record/costs.ts";
 import { RecordedRun } from "../actors/record/recorded-run.ts";
-import { alignedWithin } from "./cli/aligned.ts";
-import { amountText, COST_NAMES } from "./cli/cost-texts.ts";
 import { type Command, parseOptions, UsageError } from "./cli/options.ts";
-import { differingSettings } from "./cli/settings-compared.ts";
+import { alignedWithin, amountText, COST_NAMES } from "./cli/texts.ts";
 
 export const command = {
   name: "compare",

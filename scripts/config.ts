@@ -1,8 +1,8 @@
 /** `bun run config`: prints every key of the config that a run would have, with its value and meaning. Runs nothing. */
 import { describeConfig, runKeys, withoutSecrets } from "../actors/config/config.ts";
-import { table } from "./cli/markdown.ts";
 import { type Command, parseOptions, UsageError } from "./cli/options.ts";
 import { chooseConfig, configFlags } from "./cli/presets.ts";
+import { table } from "./cli/texts.ts";
 
 export const command = {
   name: "config",

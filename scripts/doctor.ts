@@ -3,18 +3,23 @@ import { join } from "node:path";
 import { RunConfig } from "../actors/config/config.ts";
 import { type Command, parseOptions } from "./cli/options.ts";
 import { runsFolder } from "./cli/presets.ts";
-import { compiledFinding, deviceFinding, eagerFinding, libtensorflowFinding, nvidiaFinding } from "./doctor/engines.ts";
-import type { Finding } from "./doctor/finding.ts";
 import {
+  bunFinding,
   clockFinding,
+  compiledFinding,
   cpuFinding,
+  deviceFinding,
   diskFinding,
+  eagerFinding,
+  type Finding,
+  libtensorflowFinding,
   memoryFinding,
+  nvidiaFinding,
+  packagesFinding,
   portFinding,
   sandboxFinding,
   sharedMemoryFinding,
-} from "./doctor/machine.ts";
-import { bunFinding, packagesFinding } from "./doctor/project.ts";
+} from "./doctor/findings.ts";
 
 const root = join(import.meta.dir, "..");
 const DEFAULT_PORT = RunConfig.parse({}).metrics.port;

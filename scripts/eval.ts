@@ -23,14 +23,19 @@ import { readRunConfig } from "../actors/policy/saved-policy.ts";
 import type { PlayerEpisode } from "../envs/analysis/evaluate.ts";
 import { envTags } from "../envs/registry.ts";
 import { checkedTag, evaluate, loadPolicy, type PlayerName } from "../library/policy.ts";
-import { envOverrides } from "./cli/env-choice.ts";
 import { type Command, expectOnly, parseOptions, UsageError } from "./cli/options.ts";
-import { projectEnv } from "./cli/presets.ts";
-import { say, warn } from "./cli/say.ts";
-import { acrossEnvs, type Evaluated } from "./eval/across.ts";
+import { envOverrides, projectEnv } from "./cli/presets.ts";
+import { say, warn } from "./cli/print.ts";
 import { hostedFlags, hostedResults, isHosted, usageLine } from "./eval/hosted.ts";
-import { progressLine } from "./eval/progress.ts";
-import { evaluationData, evaluationReport, type Result, referencesOf } from "./eval/report.ts";
+import {
+  acrossEnvs,
+  type Evaluated,
+  evaluationData,
+  evaluationReport,
+  progressLine,
+  type Result,
+  referencesOf,
+} from "./eval/report.ts";
 
 export const command = {
   name: "eval",

@@ -11,7 +11,7 @@ import { modelFolder } from "../library/chosen-model.ts";
 import { baseOf } from "../model/policy/model-config.ts";
 import { layParameters, parameterCount } from "../model/policy/parameters.ts";
 import { type Command, parseOptions, UsageError } from "./cli/options.ts";
-import { say, warn } from "./cli/say.ts";
+import { say, warn } from "./cli/print.ts";
 import { type Counts, exportChats, exportCsv, exportParquet, exportTensorboard } from "./export/records.ts";
 
 const FORMATS = { hf: exportHuggingFace, gguf: exportGguf, peft: exportPeft } as const;

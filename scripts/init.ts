@@ -8,8 +8,8 @@ import { messageOf } from "../actors/errors.ts";
 import { isPackage } from "./cli/install.ts";
 import { makeFolder } from "./cli/make-folder.ts";
 import { type Command, parseOptions, UsageError } from "./cli/options.ts";
-import { say } from "./cli/say.ts";
-import { shellWord } from "./cli/shell-word.ts";
+import { say } from "./cli/print.ts";
+import { shellWord } from "./cli/texts.ts";
 
 export const command = {
   name: "init",

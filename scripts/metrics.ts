@@ -2,8 +2,8 @@
 import { prometheusName } from "../actors/dashboard/prometheus.ts";
 import type { Metric } from "../actors/metrics/metric.ts";
 import { METRIC_NAMES, type MetricName, metric } from "../actors/metrics/metrics.ts";
-import { table } from "./cli/markdown.ts";
 import { type Command, parseOptions, UsageError } from "./cli/options.ts";
+import { table } from "./cli/texts.ts";
 
 export const command = {
   name: "metrics",

@@ -6,8 +6,8 @@ import { messageOf } from "../actors/errors.ts";
 import { envTags } from "../envs/registry.ts";
 import { makeFolder } from "./cli/make-folder.ts";
 import { type Command, parseOptions, UsageError } from "./cli/options.ts";
-import { say } from "./cli/say.ts";
-import { shellWord } from "./cli/shell-word.ts";
+import { say } from "./cli/print.ts";
+import { shellWord } from "./cli/texts.ts";
 
 export const command = {
   name: "new-env",

@@ -1,7 +1,6 @@
 /**
  * `bun run play`: plays an env by hand in the terminal, under a policy's rules. A turn is a line of actions with || between them.
  */
-
 import { runKeys } from "../actors/config/config.ts";
 import { visible } from "../actors/dashboard/client/text.ts";
 import { plural } from "../actors/number-text.ts";
@@ -12,9 +11,8 @@ import { envTags } from "../envs/registry.ts";
 import { dynamicsSeed } from "../envs/seeds.ts";
 import type { EnvTag } from "../envs/tag.ts";
 import { checkedTag } from "../library/policy.ts";
-import { envOverrides } from "./cli/env-choice.ts";
 import { type Command, expectOnly, parseOptions, UsageError } from "./cli/options.ts";
-import { chooseConfig } from "./cli/presets.ts";
+import { chooseConfig, envOverrides } from "./cli/presets.ts";
 import { write } from "./cli/print.ts";
 
 export const command = {

@@ -22,7 +22,7 @@ import type { PolicyVersion } from "../actors/protocol.ts";
 import { type RecordedEpisode, RecordedRun } from "../actors/record/recorded-run.ts";
 import { didYouMean, nearest } from "../envs/text/nearest.ts";
 import { type Command, parseOptions, UsageError } from "./cli/options.ts";
-import { warn } from "./cli/say.ts";
+import { warn } from "./cli/print.ts";
 
 export const command = {
   name: "replay",

@@ -7,7 +7,7 @@ import { readRunConfig } from "../actors/policy/saved-policy.ts";
 import { isLoopback } from "../actors/transport/address.ts";
 import { loadPolicy, QUEUE_MAX, SLOTS } from "../library/policy.ts";
 import { type Command, parseOptions, UsageError } from "./cli/options.ts";
-import { warn } from "./cli/say.ts";
+import { warn } from "./cli/print.ts";
 import { stopSignal } from "./cli/stop-signals.ts";
 import { tokenIn } from "./cli/token-file.ts";
 

@@ -10,7 +10,7 @@ import { nvidiaGpus } from "../actors/engine/choice.ts";
 import { install, isPackage } from "./cli/install.ts";
 import { type Command, parseOptions, UsageError } from "./cli/options.ts";
 import { stopSignal } from "./cli/stop-signals.ts";
-import { packagesFinding } from "./doctor/project.ts";
+import { packagesFinding } from "./doctor/findings.ts";
 import { officialSources, setUpTensorflow } from "./setup/tensorflow.ts";
 import { setUpTinker, startTinkerServer, tinkerPlaces } from "./setup/tinker.ts";
 

@@ -2,6 +2,8 @@
  * Layers of settings: presets, files, flags. Knows no particular key.
  * Mappings merge key by key; lists and values of a higher layer replace those of a lower one.
  */
+import { closeSync, openSync, readSync } from "node:fs";
+import { isDeepStrictEqual } from "node:util";
 import { ConfigError } from "../errors.ts";
 
 export type Tree = { [key: string]: unknown };
@@ -145,4 +147,45 @@ export function valuesByPath(tree: object): [path: string, value: unknown][] {
 
 export function isTree(value: unknown): value is Tree {
   return typeof value === "object" && value !== null && !Array.isArray(value);
+}
+
+/** A preset has about 2,000 bytes. */
+const FILE_BYTES_MAX = 1 << 18;
+
+/**
+ * @throws {ConfigError} naming the file, if it is too large, not YAML or not a mapping
+ * @throws {Error} of the system, if the file cannot be read
+ */
+export function readLayer(file: string): Layer {
+  const text = readAtMost(file, FILE_BYTES_MAX);
+  if (text === null)
+    throw new ConfigError(
+      `${file}: a config has at most ${FILE_BYTES_MAX / 2 ** 10} KiB, and this file has more; name another file`,
+    );
+  return parseLayer(text, file);
+}
+
+/** The text of a file, which may be a pipe or have no end; null if it has more bytes. @throws {Error} of the system */
+export function readAtMost(file: string, bytesMax: number): string | null {
+  const bytes = Buffer.alloc(bytesMax + 1);
+  const opened = openSync(file, "r");
+  let length = 0;
+  try {
+    while (length < bytes.length) {
+      const read = readSync(opened, bytes, length, bytes.length - length, null);
+      if (read === 0) break;
+      length += read;
+    }
+  } finally {
+    closeSync(opened);
+  }
+  return length > bytesMax ? null : bytes.toString("utf8", 0, length);
+}
+
+/** By path, the value in each config; only where they differ. Null: the config lacks the key. */
+export function differingSettings(configs: readonly object[]): Record<string, unknown[]> {
+  const settings = configs.map((config) => new Map(valuesByPath(config)));
+  const paths = new Set(settings.flatMap((one) => [...one.keys()]));
+  const rows = [...paths].map((path) => [path, settings.map((one) => one.get(path) ?? null)] as const);
+  return Object.fromEntries(rows.filter(([, values]) => values.some((value) => !isDeepStrictEqual(value, values[0]))));
 }

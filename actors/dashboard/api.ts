@@ -6,11 +6,12 @@ import type { z } from "zod";
 import type { Dialogue } from "../../model/text/dialogue.ts";
 import { isMetricName, metric } from "../metrics/metrics.ts";
 import type { Store } from "../metrics-sink/store.ts";
+import type { EpisodeRow } from "../protocol.ts";
 import { costsOf } from "../record/costs.ts";
 import { newestUpdate, seriesOf } from "../record/newest-update.ts";
+import type { WrittenToken } from "./answers.ts";
 import * as answers from "./answers.ts";
 import { commonEnds, thin } from "./client/thin.ts";
-import { promptTexts, tokensByTurn } from "./episode-text.ts";
 import { overviewOf } from "./overview.ts";
 import { EpisodeId, EpisodesQuery, EventsQuery, MetricsQuery, NoQuery, OtherMetricsQuery } from "./queries.ts";
 import type { Ratings } from "./ratings.ts";
@@ -194,3 +195,49 @@ function thinned(series: answers.Series, points: number | undefined): answers.Se
   if (kept === null) return series;
   return { ...series, steps: kept.map((i) => steps[i]!), values: kept.map((i) => values[i]!) };
 }
+
+/** `replyText` is for whole replies and puts a prefix before the text. The tokens here are no whole reply, so the prefix is cut off. */
+const PREFIX = "<answer>";
+
+/** Written tokens, one list for each turn; null if the episode was not played. */
+function tokensByTurn(
+  { outcome, advantage, tokenAdvantages }: EpisodeRow,
+  dialogue: Dialogue,
+): WrittenToken[][] | null {
+  if (!("trajectory" in outcome)) return null;
+  const { tokens, written, logProbs, turns } = outcome.trajectory;
+  let at = 0;
+  let count = 0;
+  return turns.map(({ end }) => {
+    const list: WrittenToken[] = [];
+    for (; at <= end; at++) {
+      if (written[at] !== 1) continue;
+      const own = tokenAdvantages?.[count++] ?? advantage;
+      list.push({ text: textOf(dialogue, tokens[at]!), logProb: logProbs[at]!, advantage: own });
+    }
+    return list;
+  });
+}
+
+/**
+ * The prompt text before each reply, with the marks of the chat template: the new part of the context, or all of it if the context is
+ * new. Null if the episode was not played.
+ */
+function promptTexts({ outcome }: EpisodeRow, dialogue: Dialogue): string[] | null {
+  if (!("trajectory" in outcome)) return null;
+  const { tokens, written, turns } = outcome.trajectory;
+  return turns.map(({ end }, turn) => {
+    const start = turn === 0 ? 0 : turns[turn - 1]!.end + 1;
+    const prompt = tokens.subarray(start, end + 1).filter((_, i) => written[start + i] !== 1);
+    return textOfTokens(dialogue, prompt);
+  });
+}
+
+/** A token that ends a reply has no text and is shown as a mark. */
+function textOf(dialogue: Dialogue, token: number): string {
+  if (dialogue.stops.includes(token)) return "⏎";
+  return textOfTokens(dialogue, [token]);
+}
+
+const textOfTokens = (dialogue: Dialogue, tokens: Parameters<Dialogue["replyText"]>[0]): string =>
+  dialogue.replyText(tokens, PREFIX).slice(PREFIX.length);

@@ -5,10 +5,8 @@
  *   is exactly the number that the run reported.
  * - An episode that could not be played is an error: a share of fewer boards cannot be compared with a share of all boards.
  */
-
-import { boardInterval, type Evaluation } from "../../envs/analysis/evaluate.ts";
+import { boardInterval, type Evaluation, passCurve } from "../../envs/analysis/evaluate.ts";
 import type { Failure } from "../../envs/analysis/failure.ts";
-import { passCurve } from "../../envs/analysis/pass-at-k.ts";
 import type { EnvTag } from "../../envs/tag.ts";
 import type { Dialogue } from "../../model/text/dialogue.ts";
 import { writtenTokens } from "../../model/trajectory.ts";

@@ -23,8 +23,7 @@ import type { Remote } from "../process/worker-rpc.ts";
 import type { PolicyMethods } from "../sampler/policy.ts";
 import { bearer, isLoopback, sameSecret } from "../transport/address.ts";
 import { type Asked, askedOf, RequestError, type RequestForm } from "./completion-request.ts";
-import { ServeCounts } from "./serve-counts.ts";
-import { Slots } from "./slots.ts";
+import { ServeCounts, Slots } from "./serve-counts.ts";
 
 export interface CompletionsOptions {
   /** With weights loaded. */

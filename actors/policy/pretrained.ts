@@ -10,7 +10,7 @@ import { join } from "node:path";
 import { z } from "zod";
 import { CheckpointFormatError, readModelConfig } from "../../model/checkpoint/config.ts";
 import { findTensors, readTensors } from "../../model/checkpoint/hugging-face.ts";
-import { SafetensorsSource } from "../../model/checkpoint/safetensors-source.ts";
+import { SafetensorsSource } from "../../model/checkpoint/safetensors-contents.ts";
 import { ATTENTION_TARGETS, isOfAttention, type Lora } from "../../model/policy/lora.ts";
 import { ModelConfig } from "../../model/policy/model-config.ts";
 import { type Parameters, parameterCount } from "../../model/policy/parameters.ts";

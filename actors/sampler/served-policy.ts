@@ -17,8 +17,7 @@ import type { Thread } from "../process/worker-rpc.ts";
 import { type ModelServer, ServerError } from "../tinker/server.ts";
 import { isOfDead, ownerText, thisProcess } from "../weights/files.ts";
 import { announcedValues } from "../weights/load.ts";
-import type { PolicyMethods, PolicySettings } from "./policy.ts";
-import { serverPolicy } from "./server-policy.ts";
+import { type PolicyMethods, type PolicySettings, serverPolicy } from "./policy.ts";
 
 interface Written {
   readonly tokens: number[];

@@ -1,8 +1,7 @@
 /** The sampler's policy of engine tinker. Each reply is a request of its own; the server can batch those of all episodes in play. */
 import { z } from "zod";
 import type { Thread } from "../process/worker-rpc.ts";
-import type { PolicyMethods } from "../sampler/policy.ts";
-import { serverPolicy } from "../sampler/server-policy.ts";
+import { type PolicyMethods, serverPolicy } from "../sampler/policy.ts";
 import { digestOf, type ModelServer } from "./server.ts";
 
 const Sampled = z.object({

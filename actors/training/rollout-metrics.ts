@@ -1,6 +1,5 @@
 /** Metrics of what an update or a validation played. Pure. */
-
-import { passCurve } from "../../envs/analysis/pass-at-k.ts";
+import { passCurve } from "../../envs/analysis/evaluate.ts";
 import { repetition, rewardSpread } from "../../model/health/diagnostics.ts";
 import { mean } from "../../model/statistics.ts";
 import { rawReward, type Trajectory, writtenTokens } from "../../model/trajectory.ts";

@@ -1,7 +1,7 @@
 /** TLS certificates of the two ends of a connection, as PEM texts. */
 import { createPrivateKey, X509Certificate } from "node:crypto";
 import type { RunConfig } from "../config/config.ts";
-import { readAtMost } from "../config/layer-file.ts";
+import { readAtMost } from "../config/layers.ts";
 import { messageOf } from "../errors.ts";
 
 /** Certificates of the connecting end. */

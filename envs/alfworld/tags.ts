@@ -1,11 +1,11 @@
 /** Alfworld and AlfworldOOD, through examples/remote-envs/alfworld_env.py. Source: RAGEN-2 config/envs.yaml. */
 import { z } from "zod";
 import { splitOfSeed } from "../data/split.ts";
+import type { Effect, OutsideGame } from "../env.ts";
 import { serverUrl } from "../outside/json-server.ts";
 import { RemoteGame } from "../remote/game.ts";
 import { remoteClient, remoteExpert, remoteOptions, remoteRandom } from "../remote/tags.ts";
 import { defineTag, expectGame, type Parts, type Player, plainWording, type TagSource } from "../tag.ts";
-import { AlfworldGame } from "./game.ts";
 
 const AlfworldConfig = z.strictObject({
   ...remoteOptions,
@@ -68,3 +68,43 @@ export const alfworldTags: readonly TagSource[] = [
   alfworld("Alfworld", {}),
   alfworld("AlfworldOOD", { validationGames: "eval_out_of_distribution" }),
 ];
+
+/**
+ * A household task of ALFWorld on a remote env server. Adds the list of admissible actions and RAGEN's reward.
+ * Source: RAGEN-2 ragen/env/alfworld/env.py.
+ */
+class AlfworldGame implements OutsideGame {
+  readonly kind = "outside";
+  /** The game takes any text; only `admissible` actions are valid. */
+  readonly actions = null;
+  readonly remote: RemoteGame;
+  readonly #score: number;
+
+  /** @param score  the reward for solving the task; all other rewards are 0. */
+  constructor(remote: RemoteGame, score: number) {
+    this.remote = remote;
+    this.#score = score;
+  }
+
+  start(): Promise<void> {
+    return this.remote.start();
+  }
+
+  get admissible(): readonly string[] {
+    return this.remote.admissible ?? [];
+  }
+
+  render(): string {
+    return `${this.remote.render()}\n\nAdmissible actions: [${this.admissible.join(", ")}]`;
+  }
+
+  async act(action: string): Promise<Effect> {
+    const valid = this.admissible.includes(action);
+    const { success, done } = await this.remote.act(action);
+    return { reward: success ? this.#score : 0, done, effective: true, valid, success };
+  }
+
+  close(): Promise<void> {
+    return this.remote.close();
+  }
+}

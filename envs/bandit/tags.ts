@@ -1,5 +1,4 @@
 /** The Bandit tags. Source: RAGEN config/envs.yaml. */
-
 import { formatReply } from "../demonstrator.ts";
 import type { Game, Uniform } from "../env.ts";
 import {
@@ -13,8 +12,7 @@ import {
   type TagSource,
   uniformPlayer,
 } from "../tag.ts";
-import { BanditConfig, BanditGame, isRiskyArm } from "./game.ts";
-import { armsIn, banditScorer } from "./reasoning.ts";
+import { armsIn, BanditConfig, BanditGame, banditScorer, isRiskyArm } from "./game.ts";
 
 const banditDemonstrator: Demonstrator = {
   reply(game: Game, _actionsLeft: number, skill: Skill, uniform: Uniform): string {

@@ -1,10 +1,35 @@
 /** The Countdown tag. Source: RAGEN config/envs.yaml. */
-import { missingFile } from "../data/rows.ts";
-import { splitOfSeed } from "../data/split.ts";
+import { z } from "zod";
+import { cached } from "../data/cached.ts";
+import { missingFile, readRows } from "../data/rows.ts";
+import { itemsOfSplit, type Split, splitOfSeed } from "../data/split.ts";
 import type { Uniform } from "../env.ts";
 import { defineTag, expectGame, plainWording, type TagSource } from "../tag.ts";
-import { COUNTDOWN_HOME, countdownInstances } from "./data-set.ts";
-import { type Countdown, CountdownConfig, CountdownGame, generateCountdown, signedSolution } from "./game.ts";
+import {
+  type Countdown,
+  CountdownConfig,
+  CountdownGame,
+  generateCountdown,
+  instanceText,
+  signedSolution,
+} from "./game.ts";
+
+/** Reads Countdown instances from a file as RAGEN does: it takes the first rows, and keeps those that + and - alone can solve. */
+const COUNTDOWN_HOME = "https://huggingface.co/datasets/Jiayi-Pan/Countdown-Tasks-3to4";
+
+const Row = z.object({ target: z.int(), nums: z.array(z.int().nonnegative()).min(1).max(6) });
+
+const cache = cached<readonly Countdown[]>(4);
+
+/** @throws {DataError} if the file is invalid or has no instance of the split. */
+function countdownInstances(path: string, instancesMax: number, split: Split | "all"): readonly Countdown[] {
+  return cache(`${path} ${instancesMax} ${split}`, () => {
+    const solvable = readRows(path, Row)
+      .take(instancesMax)
+      .filter((instance) => signedSolution(instance) !== null);
+    return itemsOfSplit(solvable, split, instanceText, path);
+  });
+}
 
 const INSTRUCTION =
   "You are solving the Countdown puzzle. You should use the num list to create an equation that equals the target. Example answer format: <think> To find an equation using [3, 5, 2] to get 4. Let's check 2 + 5 = 7, 7 - 3 = 4. So the answer is 2 + 5 - 3 = 4. </think><answer>2 + 5 - 3</answer>";

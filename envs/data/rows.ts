@@ -7,8 +7,7 @@
 import { closeSync, existsSync, openSync, readSync, statSync } from "node:fs";
 import { extname } from "node:path";
 import type { z } from "zod";
-import { digitsOf, exactJson } from "./exact-json.ts";
-import { jsonElements } from "./json-parts.ts";
+import { digitsOf, exactJson, jsonElements } from "./json-parts.ts";
 import { parquetRows } from "./parquet.ts";
 
 /** A data file that is missing or invalid. */

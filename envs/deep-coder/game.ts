@@ -8,7 +8,7 @@
  * Source: RAGEN ragen/env/deepcoder/env.py.
  */
 import type { Effect, OutsideGame } from "../env.ts";
-import type { Limiter } from "../outside/limiter.ts";
+import type { Limiter } from "../outside/json-server.ts";
 import { type Problem, taskOf } from "./problem.ts";
 import { type RunningSandbox, runSandboxed, type SandboxLimits, type SandboxRun } from "./sandbox.ts";
 import { verdict } from "./verdict.ts";

@@ -6,7 +6,7 @@
  */
 import { z } from "zod";
 import { cached } from "../data/cached.ts";
-import { exactJson } from "../data/exact-json.ts";
+import { exactJson } from "../data/json-parts.ts";
 import { readRows } from "../data/rows.ts";
 import { itemsOfSplit, type Split } from "../data/split.ts";
 import type { SandboxTask } from "./sandbox.ts";

@@ -3,7 +3,7 @@ import { z } from "zod";
 import { missingFile } from "../data/rows.ts";
 import { SplitChoice, splitOfSeed } from "../data/split.ts";
 import type { Uniform } from "../env.ts";
-import { limiter } from "../outside/limiter.ts";
+import { limiter } from "../outside/json-server.ts";
 import { PythonRandom } from "../rng/mt19937.ts";
 import { defineTag, type Parts, plainWording, type TagSource } from "../tag.ts";
 import { DeepCoderGame } from "./game.ts";

@@ -9,7 +9,7 @@
  * - RAGEN compares `str(result)` of a called function; here equal JSON counts as well.
  */
 import { z } from "zod";
-import { exactJson } from "../data/exact-json.ts";
+import { exactJson } from "../data/json-parts.ts";
 import { joinedLines, type Problem, type Test } from "./problem.ts";
 import type { SandboxRun } from "./sandbox.ts";
 

@@ -4,7 +4,7 @@ import { cached } from "../data/cached.ts";
 import { defineTag, legendOf, type Parts, type TagSource, uniformPlayer } from "../tag.ts";
 import { FROZEN_LAKE_ACTIONS, FrozenLakeConfig, FrozenLakeGame, LAKE_MEANINGS } from "./game.ts";
 import { generateLake, type Lake } from "./map.ts";
-import { bestFrozenLake, frozenLakeDemonstrator, optimalFrozenLake } from "./players.ts";
+import { bestFrozenLake, frozenLakeDemonstrator, optimalFrozenLake } from "./plan.ts";
 
 const INSTRUCTION =
   "You are solving the FrozenLake puzzle. Forbid the whole and go to the target. You may move to the unintended direction due to the slippery ice. Example answer format: <think>To forbid the hole and go to the target, I should go left then go up.</think><answer>Left || Up</answer>";

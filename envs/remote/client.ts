@@ -3,8 +3,7 @@
  *
  * - Before the first episode it checks that the server speaks this protocol and has the env.
  */
-import { type JsonServer, Refused } from "../outside/json-server.ts";
-import { limiter } from "../outside/limiter.ts";
+import { type JsonServer, limiter, Refused } from "../outside/json-server.ts";
 import { type AnswerOf, answerSchemas, Health, type RemoteAsk } from "./protocol.ts";
 
 export interface ClientOptions {

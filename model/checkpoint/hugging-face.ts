@@ -7,7 +7,7 @@ import { type ModelConfig, parameterShapes } from "../policy/model-config.ts";
 import type { Parameters } from "../policy/parameters.ts";
 import { CheckpointFormatError } from "./config.ts";
 import { checkTensors, type NamedTensor, type Safetensors } from "./safetensors.ts";
-import type { SafetensorsSource } from "./safetensors-source.ts";
+import type { SafetensorsSource } from "./safetensors-contents.ts";
 
 /** Hugging Face's names and shapes, in the order of `parameterShapes`. */
 export function huggingFaceShapes(config: ModelConfig): ReadonlyMap<string, readonly number[]> {

@@ -6,7 +6,7 @@ import { type Joined, join } from "../../actors/process/join.ts";
 import { parseAddress } from "../../actors/transport/socket-wire.ts";
 import { type ClientTls, readPem } from "../../actors/transport/tls.ts";
 import { type Flag, type FlagValues, UsageError } from "./options.ts";
-import { say, warn } from "./say.ts";
+import { say, warn } from "./print.ts";
 import { onStopSignal } from "./stop-signals.ts";
 import { readToken, sendable } from "./token-file.ts";
 

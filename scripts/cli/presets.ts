@@ -5,8 +5,7 @@
  * are set once more right below the layer that chose env.tag, so they override a lower preset's.
  */
 import { type RunConfig, runKeys } from "../../actors/config/config.ts";
-import { readLayer } from "../../actors/config/layer-file.ts";
-import { type Layer, oneValue, type Tree } from "../../actors/config/layers.ts";
+import { type Layer, merge, oneValue, readLayer, type Tree } from "../../actors/config/layers.ts";
 import {
   composeWithEnvFile,
   DEFAULT_PRESET,
@@ -119,4 +118,11 @@ export function overrideLayer({ path, text, source }: Override): Layer {
   } catch (error) {
     throw error instanceof ConfigError ? new UsageError(`${source}: ${error.message}`) : error;
   }
+}
+
+/** The section `env` of the overrides. */
+export function envOverrides(overrides: readonly Override[]): Tree {
+  const mixed = overrides.find(({ path }) => path.startsWith("env.mix"));
+  if (mixed !== undefined) throw new UsageError(`${mixed.source}: this command plays one env; leave it out`);
+  return (merge(overrides.map(overrideLayer))["env"] ?? {}) as Tree;
 }

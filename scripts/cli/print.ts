@@ -1,6 +1,7 @@
 /** Standard output of the commands. Bun's own console.log loses what a full disk does not take, and says nothing. */
 import { fstatSync, writeSync } from "node:fs";
 import { format } from "node:util";
+import { visible } from "../../actors/dashboard/client/text.ts";
 import { messageOf } from "../../actors/errors.ts";
 
 const STDOUT = 1;
@@ -27,3 +28,10 @@ export function write(text: string): void {
     }
   }
 }
+
+/** Prints a line. It may quote a model, an env or a server, so control characters are made visible. */
+export function say(text: string): void {
+  process.stderr.write(`${visible(text)}\n`);
+}
+
+export const warn = (text: string): void => say(`warning: ${text}`);

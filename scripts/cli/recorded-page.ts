@@ -9,7 +9,7 @@ import { messageOf } from "../../actors/errors.ts";
 import { withLocalModules } from "../../actors/play/env-modules.ts";
 import { readRunConfig } from "../../actors/policy/saved-policy.ts";
 import { hasRecord } from "../../actors/record/recorded-run.ts";
-import { warn } from "./say.ts";
+import { warn } from "./print.ts";
 
 type Place = Pick<ServeOptions, "host" | "port" | "token">;
 

@@ -1,5 +1,5 @@
 /** Tokens in files: those that clients of a command must send, and that of the run which a guest joins. */
-import { readAtMost } from "../../actors/config/layer-file.ts";
+import { readAtMost } from "../../actors/config/layers.ts";
 import { messageOf } from "../../actors/errors.ts";
 import { fitsHeader } from "../../actors/transport/address.ts";
 import { UsageError } from "./options.ts";

@@ -13,8 +13,8 @@ import { messageOf } from "../../actors/errors.ts";
 import { TRAP_RULE, type TrapRule } from "../../model/health/echo-trap/echo-trap.ts";
 import { shareOf } from "../../model/interval.ts";
 import { median } from "../../model/statistics.ts";
-import { aligned } from "../cli/aligned.ts";
 import { UsageError } from "../cli/options.ts";
+import { aligned } from "../cli/texts.ts";
 import {
   bunraku,
   type Detector,
@@ -22,9 +22,10 @@ import {
   gradientThreeSigma,
   type LoggedUpdate,
   loggedUpdate,
+  type Outcome,
+  outcomeOf,
   ragenStops,
 } from "./detectors.ts";
-import { type Outcome, outcomeOf } from "./outcome.ts";
 import type { RunLog } from "./run-logs.ts";
 
 /** An alarm so many updates after the onset still counts as true. */

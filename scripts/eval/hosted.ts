@@ -1,5 +1,4 @@
 /** The part of `bun run eval` for hosted models: `openai:MODEL` and `anthropic:MODEL`. */
-
 import { realClock } from "../../actors/clock.ts";
 import { composeRunConfig } from "../../actors/config/compose.ts";
 import type { RunConfig } from "../../actors/config/config.ts";
@@ -19,13 +18,12 @@ import {
 } from "../../actors/play/envs-of-run.ts";
 import { ModelCard, type ServedCard } from "../../actors/policy/served-card.ts";
 import { isLoopback, noProxyHere } from "../../actors/transport/address.ts";
-import { checkData } from "../../library/check-run.ts";
+import { checkData } from "../../library/chosen-model.ts";
 import { checkBoards } from "../../library/policy.ts";
 import { type Flag, type FlagValues, type Override, UsageError } from "../cli/options.ts";
 import { overrideLayer } from "../cli/presets.ts";
-import { say, warn } from "../cli/say.ts";
-import { progressLine } from "./progress.ts";
-import type { Result } from "./report.ts";
+import { say, warn } from "../cli/print.ts";
+import { progressLine, type Result } from "./report.ts";
 
 /** Default limit of a reply, in tokens. */
 const REPLY_TOKENS_MAX = 512;

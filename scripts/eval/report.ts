@@ -3,8 +3,9 @@ import { percent, plural } from "../../actors/number-text.ts";
 import type { StopReason } from "../../actors/protocol.ts";
 import type { Thoughts } from "../../actors/training/behavior.ts";
 import { bestPossible, type Evaluation, evaluateRandom, expertSuccess } from "../../envs/analysis/evaluate.ts";
-import type { Failure } from "../../envs/analysis/failure.ts";
+import { FAILURES, type Failure } from "../../envs/analysis/failure.ts";
 import type { EnvTag } from "../../envs/tag.ts";
+import { aligned } from "../cli/texts.ts";
 
 /** What was played, and how well. */
 export interface Result extends Evaluation {
@@ -137,4 +138,58 @@ function countLine<K extends string>(
   const keys = Object.keys(names) as K[];
   const parts = keys.map((key) => `${names[key]} ${counts[key]} (${percent(counts[key] / episodes)})`);
   return `${what}: ${parts.join(" · ")}`;
+}
+
+/** The tables of several evaluations: each policy on each env, and why its episodes failed there. */
+export interface Evaluated {
+  readonly policy: string;
+  /** The envs that the policy was trained on; null for players and hosted models. */
+  readonly trained: string | null;
+  readonly result: Result;
+  readonly references: References;
+}
+
+/**
+ * A row for each policy and a column for each env; then a row of failures for each policy and env. Where policies played an env with other
+ * options or boards, its references have several values, in the order of the policies.
+ */
+export function acrossEnvs(all: readonly Evaluated[]): string {
+  const titles = new Map(
+    all.map(({ policy, trained }) => [policy, trained === null ? policy : `${policy} (trained on ${trained})`]),
+  );
+  const envs = [...new Set(all.map(({ result }) => result.name))];
+  const cell = (policy: string, env: string) => {
+    const found = all.find((one) => one.policy === policy && one.result.name === env);
+    return found === undefined ? "" : percent(found.result.success);
+  };
+  const referenceRow = (of: (one: References) => number | null) =>
+    envs.map((env) => {
+      const values = all.filter(({ result }) => result.name === env).map(({ references }) => of(references));
+      return [...new Set(values.map((value) => (value === null ? "unknown" : percent(value))))].join(" / ");
+    });
+  const success = [
+    ["success", ...envs],
+    ...[...titles].map(([policy, title]) => [title, ...envs.map((env) => cell(policy, env))]),
+    ["random", ...referenceRow(({ random }) => random?.success ?? null)],
+    ["best possible", ...referenceRow(({ best }) => best)],
+  ];
+  const failed = all.flatMap(({ policy, result: { name, failures, episodes, samples } }) =>
+    failures === null
+      ? []
+      : [[`${policy} on ${name}`, ...FAILURES.map((one) => percent(failures[one] / (episodes * samples)))]],
+  );
+  const names = FAILURES.map((one) => FAILED[one]);
+  const tables = failed.length === 0 ? [success] : [success, [["failed, of all episodes", ...names], ...failed]];
+  return tables.map(aligned).join("\n\n");
+}
+
+/** On a terminal one line that is redrawn; elsewhere at most four lines. */
+export function progressLine(episodes: number): (played: number, solved: number) => void {
+  const terminal = process.stderr.isTTY === true;
+  const step = Math.ceil(episodes / 4);
+  return (played, solved) => {
+    const text = `played ${played} of ${episodes}, ${solved} solved`;
+    if (terminal) process.stderr.write(played === episodes ? "\r\u001b[2K" : `\r${text}`);
+    else if (played % step === 0 || played === episodes) process.stderr.write(`${text}\n`);
+  };
 }

@@ -4,9 +4,8 @@
  */
 import * as tf from "@tensorflow/tfjs-core";
 import "@tensorflow/tfjs-backend-cpu";
-import { type BiLevelGae, biLevelGae, type Estimate, gae } from "../../model/learn/advantage/gae.ts";
+import { type BiLevelGae, biLevelGae, discountedReturns, type Estimate, gae } from "../../model/learn/advantage/gae.ts";
 import { drGrpo, grpo, rloo } from "../../model/learn/advantage/group.ts";
-import { discountedReturns } from "../../model/learn/advantage/reinforce.ts";
 import { overTokens, type Rows, whiten } from "../../model/learn/advantage/rows.ts";
 import { type Aggregation, tokenWeights } from "../../model/learn/aggregation.ts";
 import { KL_ESTIMATORS, type KlEstimator } from "../../model/learn/kl.ts";

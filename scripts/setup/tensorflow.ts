@@ -7,7 +7,6 @@ import { join } from "node:path";
 import { messageOf } from "../../actors/errors.ts";
 import { findLibtensorflow, kernelsFolder, NO_KERNELS, placesOf } from "../../model/engine/tensorflow/find.ts";
 import { makeTemporaryFolder } from "../cli/make-folder.ts";
-import { run } from "./run.ts";
 
 export interface Sources {
   /** URL of TensorFlow's releases. */
@@ -133,4 +132,12 @@ async function fromWheel({ python, gpu, folder, say }: Sources): Promise<void> {
   } finally {
     rmSync(temporary, { recursive: true, force: true });
   }
+}
+
+/** @throws {Error} with the program's last line of standard error, if it fails. */
+export async function run(argv: readonly string[]): Promise<void> {
+  const child = Bun.spawn([...argv], { stdio: ["ignore", "ignore", "pipe"] });
+  const [text, code] = await Promise.all([child.stderr.text(), child.exited]);
+  if (code !== 0)
+    throw new Error(`${argv.slice(0, 4).join(" ")} ended with ${code}: ${text.trim().split("\n").at(-1)}`);
 }

@@ -10,7 +10,7 @@
 import { type ChildProcess, spawn } from "node:child_process";
 import { chmodSync, existsSync, mkdirSync, openSync, writeFileSync } from "node:fs";
 import { delimiter, join } from "node:path";
-import { run } from "./run.ts";
+import { run } from "./tensorflow.ts";
 import { writeTinyModel } from "./tiny-model.ts";
 
 const SKYRL_TX = "skyrl-tx==0.3.0";

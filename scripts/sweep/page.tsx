@@ -1,10 +1,10 @@
 /** @jsxImportSource hono/jsx */
 /** A sweep as one page in one file: its table, curves, the settings that differ between groups, and its runs. It has no script. */
 import { raw } from "hono/html";
+import { differingSettings } from "../../actors/config/layers.ts";
 import type { MetricName } from "../../actors/metrics/metrics.ts";
 import { percent } from "../../actors/number-text.ts";
-import { differingSettings } from "../cli/settings-compared.ts";
-import { shellWord } from "../cli/shell-word.ts";
+import { shellWord } from "../cli/texts.ts";
 import { type Entry, readRun } from "../curves/entries.ts";
 import { BASELINES, ENTRIES_MAX, picture, SUCCESS } from "../curves/picture.ts";
 import type { Sweep } from "./plan.ts";

@@ -12,11 +12,10 @@ import { DEFAULT_PRESET } from "../../actors/config/preset-files.ts";
 import { schemaFaults } from "../../actors/errors.ts";
 import { isMetricName, METRIC_NAMES, type MetricName, metric } from "../../actors/metrics/metrics.ts";
 import { didYouMean, nearest } from "../../envs/text/nearest.ts";
-import { checkRun } from "../../library/check-run.ts";
-import { withModel } from "../../library/chosen-model.ts";
+import { checkRun, withModel } from "../../library/chosen-model.ts";
 import { type Override, UsageError } from "../cli/options.ts";
 import { chooseConfig, fileLayer } from "../cli/presets.ts";
-import { say } from "../cli/say.ts";
+import { say } from "../cli/print.ts";
 
 const NAME_CHARACTERS_MAX = 48;
 const Name = z

@@ -8,7 +8,7 @@ import { readProblems, taskOf, wholeProgram } from "../../envs/deep-coder/proble
 import { runSandboxed, type SandboxLimits, sandboxLack } from "../../envs/deep-coder/sandbox.ts";
 import { verdict } from "../../envs/deep-coder/verdict.ts";
 import { openEpisode } from "../../envs/episode.ts";
-import { limiter } from "../../envs/outside/limiter.ts";
+import { limiter } from "../../envs/outside/json-server.ts";
 import { envTag } from "../../envs/registry.ts";
 import { describeWhere } from "../needs.ts";
 

@@ -2,8 +2,7 @@ import { describe, expect, test } from "bun:test";
 import fc from "fast-check";
 import { FrozenLakeConfig, FrozenLakeGame } from "../../envs/frozen-lake/game.ts";
 import { generateLake, type Lake, moved } from "../../envs/frozen-lake/map.ts";
-import { planLake, randomSuccess } from "../../envs/frozen-lake/plan.ts";
-import { frozenLakeDemonstrator } from "../../envs/frozen-lake/players.ts";
+import { frozenLakeDemonstrator, planLake, randomSuccess } from "../../envs/frozen-lake/plan.ts";
 import { envTag } from "../../envs/registry.ts";
 import { openLocal } from "../../envs/tag.ts";
 

@@ -1,8 +1,7 @@
 import { describe, expect, test } from "bun:test";
 import fc from "fast-check";
-import { NumpyLegacyRandom, PythonRandom } from "../../envs/rng/mt19937.ts";
+import { NumpyLegacyRandom, nextSeed, PythonRandom } from "../../envs/rng/mt19937.ts";
 import { Pcg64 } from "../../envs/rng/pcg64.ts";
-import { nextSeed } from "../../envs/rng/python-hash.ts";
 
 const times = <T>(count: number, draw: () => T): T[] => Array.from({ length: count }, draw);
 

@@ -5,7 +5,7 @@ import { join } from "node:path";
 import { RunConfig } from "../../actors/config/config.ts";
 import { ConfigError } from "../../actors/errors.ts";
 import { envTag } from "../../envs/registry.ts";
-import { checkPresent, checkRun } from "../../library/check-run.ts";
+import { checkPresent, checkRun } from "../../library/chosen-model.ts";
 import { checkBoards, evaluate, loadPolicy } from "../../library/policy.ts";
 import { train } from "../../library/train.ts";
 import { removeTemporaryFolders, temporaryFolder } from "../scripts/temporary.ts";

@@ -70,7 +70,7 @@ describe("bun run bench", async () => {
       "bench/falls.bench.ts":
         "export const summary = 'falls'; export async function run({ why = 'no engine' }) { throw new Error(why); }",
     },
-    ["scripts/bench.ts", "scripts/cli/aligned.ts", "actors/process/lines.ts", "actors/errors.ts"],
+    ["scripts/bench.ts", "scripts/cli/texts.ts", "actors/process/lines.ts", "actors/errors.ts"],
   );
   await command(["hello"], folder);
   const bench = (...args: string[]) => command(["bench", ...args], folder);

@@ -9,7 +9,7 @@ import { lengthenRun, oldRun } from "../../library/old-run.ts";
 import { newRun } from "../../library/run-folder.ts";
 
 import { overrideLayer } from "../../scripts/cli/presets.ts";
-import { thisStart } from "../../scripts/cli/run-start.ts";
+import { thisStart } from "../../scripts/cli/run-result.ts";
 import { configOf } from "../actors/training/stage.ts";
 import { removeTemporaryFolders, temporaryFolder } from "./temporary.ts";
 

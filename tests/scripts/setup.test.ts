@@ -2,8 +2,7 @@
 import { afterAll, expect, test } from "bun:test";
 import { chmodSync, existsSync, mkdirSync, readdirSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
-import { run } from "../../scripts/setup/run.ts";
-import { setUpTensorflow } from "../../scripts/setup/tensorflow.ts";
+import { run, setUpTensorflow } from "../../scripts/setup/tensorflow.ts";
 import { startTinkerServer, tinkerPlaces } from "../../scripts/setup/tinker.ts";
 import { removeTemporaryFolders, temporaryFolder } from "./temporary.ts";
 

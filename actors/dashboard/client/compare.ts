@@ -2,11 +2,11 @@
  * Chooses the runs that are drawn beside this one, and keeps the choice in the page's address. With "seeds", the line of a chosen run is
  * the mean and band over all runs of the folder with its settings but any seed. One more such line is drawn for this run's settings.
  */
-
 import { percent } from "../../number-text.ts";
 import { read } from "./api.ts";
 import type { ChartList, Comparison } from "./chart-list.ts";
-import { byId, inAddress, make, putInAddress } from "./dom.ts";
+import type { XAxis } from "./charts.ts";
+import { byId, inAddress, make, put, putInAddress } from "./dom.ts";
 import { visible } from "./text.ts";
 
 const COLORS = ["--run-1", "--run-2", "--run-3", "--run-4", "--run-5"];
@@ -108,4 +108,19 @@ export class Compare {
     putInAddress("with", this.#chosen);
     void this.show();
   }
+}
+
+/** @returns the compared runs, which are not drawn yet */
+export function chartTools(charts: ChartList): Compare {
+  const form = byId<HTMLFormElement>("tools");
+  form.addEventListener("submit", (event) => event.preventDefault());
+  form.addEventListener("input", ({ target }) => {
+    const { name, checked, value } = target as HTMLInputElement;
+    if (name === "log") charts.look({ isLogarithmic: checked });
+    if (name === "axis") charts.look({ xAxis: value as XAxis });
+    if (name !== "smoothing") return;
+    put(byId("smoothing-now"), Number(value).toFixed(2));
+    charts.look({ smoothing: Number(value) });
+  });
+  return new Compare(charts);
 }

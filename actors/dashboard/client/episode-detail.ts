@@ -1,11 +1,10 @@
 /** One episode turn by turn, as elements. All text of a model or an env goes through `visible` into text nodes. */
-
 import { plural } from "../../number-text.ts";
 import type { EpisodeAnswer, EpisodeSummary, WrittenToken } from "../answers.ts";
+import { read } from "./api.ts";
 import { observationOf, type Symbols } from "./board.ts";
-import { make } from "./dom.ts";
+import { make, selectOf } from "./dom.ts";
 import { signed, splitReply, visible } from "./text.ts";
-import { tokensOf } from "./tokens.ts";
 
 type Turn = Extract<EpisodeAnswer["row"]["outcome"], { turns: unknown }>["turns"][number];
 
@@ -87,4 +86,105 @@ export function detailOf(episode: EpisodeAnswer, symbols: Symbols, ...between: r
     turnOf(turn, i, seen(turn.observation), prompts?.[i] ?? null, written?.[i] ?? null),
   );
   return [head, ...between, make("ol", "turns", ...turns, turnRow("End", seen(outcome.finalObservation), []))];
+}
+
+/** Color levels; the style sheet has a rule for each. */
+const LEVELS = 5;
+/** Advantage of the strongest color. */
+const ADVANTAGE_MAX = 2;
+
+/** From 0 for a probability above 67 % to `LEVELS` for one below 2.7 %. */
+const surpriseLevel = (logProb: number) => Math.min(LEVELS, Math.floor((-logProb * LEVELS) / 4 + 0.5));
+
+/** From -`LEVELS` to `LEVELS`. */
+const advantageLevel = (advantage: number) =>
+  Math.sign(advantage) * Math.min(LEVELS, Math.ceil((Math.abs(advantage) * LEVELS) / ADVANTAGE_MAX));
+
+function tokenOf({ text, logProb, advantage }: WrittenToken): HTMLElement {
+  const token = make("span", "token", visible(text));
+  const probability = `${(100 * Math.exp(logProb)).toFixed(1)} %, log-probability ${logProb.toFixed(3)}`;
+  token.title = advantage === null ? probability : `${probability}; advantage ${signed(advantage)}`;
+  token.dataset["surprise"] = String(surpriseLevel(logProb));
+  token.dataset["advantage"] = String(advantage === null ? 0 : advantageLevel(advantage));
+  return token;
+}
+
+/**
+ * The tokens of a reply, colored by log-probability or by advantage. Color is never the only sign: each token has its numbers as a
+ * title, and unlikely tokens are underlined.
+ */
+const tokensOf = (tokens: readonly WrittenToken[]): HTMLElement => make("p", "tokens", ...tokens.map(tokenOf));
+
+const WHOLE = "the whole episode";
+
+/** The form for one episode, and below the form the episode's ratings. */
+export async function ratingForm({ summary, row }: EpisodeAnswer): Promise<HTMLElement> {
+  const turns = "turns" in row.outcome ? row.outcome.turns.length : 0;
+  const turn = selectOf([WHOLE, ...turnNames(turns)]);
+  const score = selectOf(["no score", "1", "2", "3", "4", "5"]);
+  const note = make("textarea", "");
+  note.maxLength = 2000;
+  note.rows = 2;
+  const answer = make("p", "note", "");
+  answer.setAttribute("role", "status");
+  const given = make("ul", "ratings");
+  const show = async () => given.replaceChildren(...(await ratingsOf(summary.id)));
+  const download = make("a", "", "Download all ratings");
+  download.href = "api/ratings";
+  download.download = "ratings.json";
+  const save = make("button", "", "Save");
+  const form = make(
+    "form",
+    "rating",
+    make("label", "", "Rate ", turn),
+    make("label", "", " from 1, bad, to 5, good: ", score),
+    make("label", "", "Note ", note),
+    save,
+  );
+  form.addEventListener("submit", async (event) => {
+    event.preventDefault();
+    save.disabled = true;
+    const body = JSON.stringify({
+      id: summary.id,
+      turn: turn.selectedIndex === 0 ? null : turn.selectedIndex,
+      score: score.selectedIndex === 0 ? null : score.selectedIndex,
+      note: note.value,
+    });
+    const headers = { "Content-Type": "application/json" };
+    try {
+      const response = await fetch("api/ratings", { method: "POST", headers, body });
+      answer.textContent = response.ok ? "saved" : visible(((await response.json()) as { error: string }).error);
+      await show();
+    } catch (error) {
+      answer.textContent = visible((error as Error).message);
+    }
+    save.disabled = false;
+  });
+  // A damaged file of ratings does not hide the episode.
+  await show().catch((error: Error) => {
+    answer.textContent = visible(error.message);
+  });
+  const box = make(
+    "details",
+    "rate",
+    make("summary", "", "Rate this episode"),
+    form,
+    answer,
+    given,
+    make("p", "note", download),
+  );
+  box.open = given.childElementCount > 0 || answer.textContent !== "";
+  return box;
+}
+
+const turnNames = (count: number) => Array.from({ length: count }, (_, i) => `turn ${i + 1}`);
+
+async function ratingsOf(id: number): Promise<HTMLElement[]> {
+  const { ratings } = await read("api/ratings");
+  return ratings
+    .filter((rating) => rating.id === id)
+    .map(({ turn, score, note }) => {
+      const where = turn === null ? WHOLE : `turn ${turn}`;
+      return make("li", "", visible(`${where}: ${score === null ? "" : `${score} of 5`} ${note}`));
+    });
 }

@@ -2,8 +2,8 @@
 import type { News, StoredEvent } from "../answers.ts";
 import { read } from "./api.ts";
 import { ChartList, latestPoints } from "./chart-list.ts";
-import { chartTools } from "./chart-tools.ts";
 import { ALARMS_CHARTS, VERDICTS } from "./charts.ts";
+import { chartTools } from "./compare.ts";
 import { byId, eventRow, put } from "./dom.ts";
 import { EventLines } from "./event-lines.ts";
 import { start } from "./live.ts";

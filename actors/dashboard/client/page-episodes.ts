@@ -1,15 +1,101 @@
 /** The page about episodes: the list, and the open episode with its replay. */
-import type { EpisodeAnswer } from "../answers.ts";
+import { plural } from "../../number-text.ts";
+import type { EpisodeAnswer, EpisodeSummary, EpisodesAnswer } from "../answers.ts";
 import { read } from "./api.ts";
 import { symbolsOf } from "./board.ts";
-import { byId, make, selectOf } from "./dom.ts";
-import { detailOf } from "./episode-detail.ts";
+import { button, byId, make, put, selectOf } from "./dom.ts";
+import { detailOf, ratingForm } from "./episode-detail.ts";
 import { EpisodeList } from "./episode-list.ts";
-import { GroupTable } from "./group-table.ts";
 import { hasModifier, isTyping, start } from "./live.ts";
 import { Player, type ReplayCode } from "./player.ts";
-import { ratingForm } from "./ratings.ts";
-import { visible } from "./text.ts";
+import { signed, visible } from "./text.ts";
+
+/** The episodes played for one update, its batch, as a table: a row for each group, a column for each member, rewards in the cells. */
+class GroupTable {
+  readonly #section = byId("groups");
+  readonly #open: (id: number) => void;
+  #shown = "";
+
+  /** @param open  shows the episode of this id */
+  constructor(open: (id: number) => void) {
+    this.#open = open;
+  }
+
+  /** Show the batch of this episode; hide the table for a validation episode. */
+  async show(one: EpisodeSummary): Promise<void> {
+    this.#section.hidden = one.purpose !== "train";
+    if (this.#section.hidden) return;
+    const shown = `${batchOf(one)} ${one.version}`;
+    if (shown !== this.#shown) {
+      this.#shown = shown;
+      const rows = await episodesOf(one);
+      if (shown !== this.#shown) return;
+      put(byId("groups-title"), `Groups of ${visible(batchOf(one))}, reward of each member`);
+      byId("groups-table").replaceChildren(this.#tableOf(rows));
+    }
+    for (const cell of this.#section.querySelectorAll<HTMLElement>("button"))
+      cell.setAttribute("aria-pressed", String(cell.dataset["id"] === String(one.id)));
+  }
+
+  #tableOf(rows: readonly EpisodeSummary[]): HTMLTableElement {
+    const groups = [...Map.groupBy(rows, ({ group }) => group)].sort(([a], [b]) => a - b);
+    const members = [...new Set(rows.map(({ member }) => member))].sort((a, b) => a - b);
+    const head = make(
+      "tr",
+      "",
+      ...["group", "board", "mean ± std", ...members.map((member) => `${member}`)].map((text) => make("th", "", text)),
+    );
+    const body = groups.map(([group, episodes]) => {
+      const isTrained = episodes.some(({ advantage }) => advantage !== null);
+      const env = visible(episodes[0]!.env);
+      return make(
+        "tr",
+        "",
+        make("th", "", isTrained ? `${group}` : `${group} (not trained on)`),
+        make("td", "", `${env} ${episodes[0]!.layoutSeed}`),
+        make("td", "", spreadOf(episodes)),
+        ...members.map((member) => this.#cellOf(episodes.find((episode) => episode.member === member))),
+      );
+    });
+    return make("table", "", make("thead", "", head), make("tbody", "", ...body));
+  }
+
+  #cellOf(episode: EpisodeSummary | undefined): HTMLTableCellElement {
+    if (episode === undefined) return make("td", "");
+    const { id, reward, success, status } = episode;
+    const cell = button(reward === null ? visible(status) : signed(reward), () => this.#open(id));
+    cell.className = success === true ? "chip good" : "chip";
+    cell.dataset["id"] = String(id);
+    return make("td", "", cell);
+  }
+}
+
+/** "u12" of "u12.g0.m3". */
+const batchOf = ({ episode }: EpisodeSummary): string => episode.split(".")[0]!;
+
+/** Episodes of the same batch that the same policy version played. */
+async function episodesOf(one: EpisodeSummary): Promise<EpisodeSummary[]> {
+  const found: EpisodeSummary[] = [];
+  let before: number | null = null;
+  do {
+    const query: Record<string, string | number> = { purpose: "train", limit: PAGE_ROWS };
+    if (one.version !== null) query["version"] = one.version;
+    if (before !== null) query["before"] = before;
+    const { rows, next }: EpisodesAnswer = await read("api/episodes", query);
+    found.push(...rows.filter((row) => batchOf(row) === batchOf(one)));
+    before = next;
+  } while (before !== null && found.length < TABLE_ROWS_MAX);
+  return found;
+}
+
+/** Mean and sample standard deviation of the rewards. */
+function spreadOf(episodes: readonly EpisodeSummary[]): string {
+  const rewards = episodes.flatMap(({ reward }) => reward ?? []);
+  const mean = rewards.reduce((sum, reward) => sum + reward, 0) / rewards.length;
+  const squares = rewards.reduce((sum, reward) => sum + (reward - mean) ** 2, 0);
+  if (rewards.length < 2) return plural(rewards.length, "reward");
+  return `${signed(mean)} ± ${Math.sqrt(squares / (rewards.length - 1)).toFixed(2)}`;
+}
 
 const detail = byId("episode");
 const list = new EpisodeList(open);
@@ -79,3 +165,7 @@ await start(
   () => list.load(),
   ({ episodes }) => list.take(episodes),
 );
+
+/** Episodes of one request, and of one table. */
+const PAGE_ROWS = 200;
+const TABLE_ROWS_MAX = 4000;

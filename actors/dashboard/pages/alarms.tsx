@@ -1,7 +1,6 @@
 /** @jsxImportSource hono/jsx */
 /** The page about alarms: the Echo Trap detector's verdict with its reasons and signs, beside those of other runs, and the interventions. */
-import { ChartFrame, EventsFrame, type PageProps, Shell } from "./shell.tsx";
-import { Tools } from "./tools.tsx";
+import { ChartFrame, EventsFrame, type PageProps, Shell, Tools } from "./shell.tsx";
 
 const CHARTS = [
   { id: "success", title: "Success", note: "share of training episodes" },

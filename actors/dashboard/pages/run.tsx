@@ -1,11 +1,8 @@
 /** @jsxImportSource hono/jsx */
 /** The page about the run: success beside its baselines, charts of training, events, and the latest episode. */
-
 import { percent } from "../../number-text.ts";
 import type { Overview } from "../answers.ts";
-import { Costs } from "./costs.tsx";
-import { ChartFrame, EventsFrame, type PageProps, Shell } from "./shell.tsx";
-import { Tools } from "./tools.tsx";
+import { ChartFrame, EventsFrame, type PageProps, Shell, Tools } from "./shell.tsx";
 
 const NUMBERS = [
   ["random", "Random", "uniform-random player"],
@@ -88,4 +85,28 @@ export const RunPage = ({ view }: PageProps) => (
       <Latest />
     </div>
   </Shell>
+);
+
+/** What the run has cost; the page's script fills it. */
+const Costs = () => (
+  <section class="card" id="costs-card" aria-labelledby="costs-title" hidden>
+    <header class="card-head">
+      <h2 id="costs-title">Costs</h2>
+      <p class="note">a point is one percentage point of validation success gained since the first update</p>
+    </header>
+    <div class="times" id="time-spent" />
+    <div class="table costs">
+      <table>
+        <thead>
+          <tr>
+            <td />
+            <th>in all</th>
+            <th>after the warm start</th>
+            <th>per point</th>
+          </tr>
+        </thead>
+        <tbody id="costs" />
+      </table>
+    </div>
+  </section>
 );

@@ -2,7 +2,7 @@
 /** The list of runs in a folder, each with a link to its page. Needs no script. */
 import { percent } from "../../number-text.ts";
 import type { OtherRun, RunsAnswer } from "../answers.ts";
-import { PageHead } from "./page-head.tsx";
+import { PageHead } from "./shell.tsx";
 
 const STATES: Readonly<Record<OtherRun["phase"], string>> = {
   waiting: "starting",

@@ -8,7 +8,6 @@
 import type { Child } from "hono/jsx";
 import { whole } from "../../number-text.ts";
 import type { Overview } from "../answers.ts";
-import { PageHead } from "./page-head.tsx";
 
 export interface PageProps {
   readonly view: Overview;
@@ -171,4 +170,95 @@ export const EventsFrame = ({ title }: { title: string }) => (
     </header>
     <ol class="list events" id="events" aria-label={title} />
   </section>
+);
+
+interface PageHeadProps {
+  readonly title: string;
+  /** Style sheets besides style.css. */
+  readonly styles?: readonly string[];
+  readonly children?: Child;
+}
+
+/** The <head> of every page. */
+export const PageHead = ({ title, styles = [], children }: PageHeadProps) => (
+  <head>
+    <meta charset="utf-8" />
+    <meta name="viewport" content="width=device-width, initial-scale=1" />
+    <meta name="color-scheme" content="light dark" />
+    <title>{title}</title>
+    <link rel="icon" href="/assets/icon.svg" type="image/svg+xml" />
+    {["style.css", ...styles].map((name) => (
+      <link rel="stylesheet" href={`/assets/${name}`} />
+    ))}
+    {children}
+  </head>
+);
+
+interface NoticeProps {
+  readonly title: string;
+  /** Reload every two seconds. */
+  readonly reloads?: boolean;
+  readonly children: Child;
+}
+
+/** Pages for a run that has not started, and for an unknown path. */
+const Notice = ({ title, reloads = false, children }: NoticeProps) => (
+  <html lang="en">
+    <PageHead title="Bunraku">{reloads && <meta http-equiv="refresh" content="2" />}</PageHead>
+    <body>
+      <main class="nothing">
+        <h1>{title}</h1>
+        <p>{children}</p>
+      </main>
+    </body>
+  </html>
+);
+
+export const EmptyPage = () => (
+  <Notice title="No run here yet" reloads>
+    The run is starting. This page reloads every two seconds.
+  </Notice>
+);
+
+export const MissingPage = ({ path }: { path: string }) => (
+  <Notice title="Page not found">
+    There is no page {path}. <a href="/">Go to the first page</a>
+  </Notice>
+);
+
+/** Settings of all charts, and the choice of runs to compare with. */
+export const Tools = ({ canAddCharts = false }: { canAddCharts?: boolean }) => (
+  <form class="tools" id="tools" aria-label="Chart settings">
+    <label>
+      Smoothing <input type="range" name="smoothing" min="0" max="0.99" step="0.01" value="0" />
+      <output id="smoothing-now">0.00</output>
+    </label>
+    <label>
+      <input type="checkbox" name="log" /> Logarithmic axis
+    </label>
+    <label>
+      Over{" "}
+      <select name="axis">
+        <option value="update">updates</option>
+        <option value="minutes">minutes of reinforcement</option>
+        <option value="tokens">tokens written</option>
+      </select>
+    </label>
+    <label>
+      <input type="checkbox" name="seeds" /> Mean and band of seeds
+    </label>
+    {canAddCharts && (
+      <select name="add" aria-label="Add a chart">
+        <option>Add a chart…</option>
+      </select>
+    )}
+    <details id="compare">
+      <summary>Compare runs</summary>
+      <div class="drop card">
+        <p class="note">Runs in the same parent folder. Choose up to 5.</p>
+        <ul id="compare-list" />
+      </div>
+    </details>
+    <ul class="chosen" id="compared" aria-label="Compared runs" />
+  </form>
 );

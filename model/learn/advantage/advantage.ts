@@ -4,11 +4,10 @@
  * - Pass all episodes of the update: whitening and the mix of `hybrid` look at all rows.
  * - Group ids and turn ends come from the episodes; nothing is inferred from rewards or positions.
  */
-import { biLevelGae, type Estimate, gae } from "./gae.ts";
+import { biLevelGae, discountedReturns, type Estimate, gae } from "./gae.ts";
 import { type Gigpo, gigpo } from "./gigpo.ts";
 import { drGrpo, expertIteration, grpo, maxRl, rloo } from "./group.ts";
 import { hybrid } from "./hybrid.ts";
-import { discountedReturns } from "./reinforce.ts";
 import { checkLength, overTokens, overTurns, type Rows, rowCount, type Turns, tokenRewards, whiten } from "./rows.ts";
 import { groupPolicy, tpoTarget } from "./tpo.ts";
 

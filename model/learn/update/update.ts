@@ -12,14 +12,13 @@
 import { rewardSpread } from "../../health/diagnostics.ts";
 import { isConstant, isConstantSum, mean, positionsBy } from "../../statistics.ts";
 import { rawReward, trajectoryFault, writtenTokens } from "../../trajectory.ts";
-import { type MicroBatch, microBatches } from "../batch.ts";
+import type { Aggregation } from "../aggregation.ts";
+import { type MicroBatch, microBatches, type Sequence } from "../batch.ts";
 import { type Filtered, type FilterRule, filterGroups } from "../filter/filter.ts";
 import type { Network, TrainedPolicy } from "../network.ts";
 import { policyObjective, type TokenInputs, valueObjective } from "../objective.ts";
 import { joinByEpisode, samplesOf } from "../sequences.ts";
-import { type MinibatchMetrics, meansOf } from "./means.ts";
 import { minibatchOf, sampleInputs } from "./minibatch.ts";
-import { withObservations } from "./observations.ts";
 import { type PreparedUpdate, prepare } from "./prepare.ts";
 import { scoreEpisodes } from "./score.ts";
 import { advantagesTowards } from "./towards-target.ts";
@@ -196,4 +195,79 @@ async function trainCritic(
   const { applied, gradientNorm } = await critic.step(settings.optimizer);
   const skipped = applied ? null : `the norm of the critic's gradient is ${gradientNorm}; no step was taken`;
   return { skipped, metrics: { ...metrics, criticGradNorm: gradientNorm } };
+}
+
+/** What one minibatch measured. */
+interface MinibatchMetrics {
+  readonly values: Readonly<Record<string, number>>;
+  /** Written tokens. */
+  readonly tokens: number;
+  readonly episodes: number;
+}
+
+const NORMS: ReadonlySet<string> = new Set(["gradNorm", "criticGradNorm"]);
+const LOSSES: ReadonlySet<string> = new Set(["policyLoss", "valueLoss"]);
+
+/**
+ * Means over the update: of norms over minibatches, of losses over what the aggregation takes a mean of, of all other numbers over
+ * written tokens. A minibatch whose number is not finite is left out of this number's mean, unless no minibatch has a finite one.
+ */
+export function meansOf(minibatches: readonly MinibatchMetrics[], aggregation: Aggregation): Record<string, number> {
+  const names = new Set(minibatches.flatMap(({ values }) => Object.keys(values)));
+  const meanOf = (name: string) => {
+    const finite = minibatches.filter(({ values }) => Number.isFinite(values[name]));
+    const counted = finite.length > 0 ? finite : minibatches;
+    const weights = counted.map(({ tokens, episodes }) => {
+      if (NORMS.has(name)) return 1;
+      return LOSSES.has(name) && aggregation !== "token-mean" ? episodes : tokens;
+    });
+    const all = weights.reduce((sum, weight) => sum + weight, 0);
+    // The share first, so that the mean of one minibatch is exactly its value.
+    return counted.reduce((sum, { values }, i) => sum + values[name]! * (weights[i]! / all), 0);
+  };
+  return Object.fromEntries([...names].map((name) => [name, meanOf(name)]));
+}
+
+/**
+ * The env's tokens as targets beside the policy's own: those after the first reply of a context. The forward pass reads them
+ * already. A context's first prompt is no target: no action of the policy led to it.
+ *
+ * Source: ECHO, https://arxiv.org/abs/2605.24517.
+ */
+interface WithObservations {
+  readonly sequences: readonly Sequence[];
+  readonly inputs: TokenInputs;
+  /** Number of the env's tokens among the targets. */
+  readonly observed: number;
+}
+
+/**
+ * Widens sequences and inputs by the env's tokens. At these tokens every input is 0, and `observationWeights` is
+ * coefficient / observed. So the term is the coefficient times the mean cross-entropy of the env's tokens in the minibatch.
+ *
+ * @param inputs [sequence][written token]
+ */
+export function withObservations(
+  sequences: readonly Sequence[],
+  inputs: TokenInputs,
+  coefficient: number,
+): WithObservations {
+  const wide = sequences.map(({ tokens, written }) => ({
+    tokens,
+    written: Int32Array.from({ length: tokens.length - written[0]! }, (_, i) => written[0]! + i),
+  }));
+  const observed = wide.reduce((sum, { written }, i) => sum + written.length - sequences[i]!.written.length, 0);
+  const spread = (values: ArrayLike<number>, i: number, elsewhere: number) => {
+    const laid = new Float32Array(wide[i]!.written.length).fill(elsewhere);
+    const { written } = sequences[i]!;
+    for (const [at, position] of written.entries()) laid[position - written[0]!] = values[at]!;
+    return laid;
+  };
+  const widened = Object.entries(inputs).map(
+    ([name, values]) => [name, values.map((row, i) => spread(row, i, 0))] as const,
+  );
+  const weights = sequences.map(({ written }, i) =>
+    spread(new Float32Array(written.length), i, coefficient / Math.max(1, observed)),
+  );
+  return { sequences: wide, inputs: { ...Object.fromEntries(widened), observationWeights: weights }, observed };
 }

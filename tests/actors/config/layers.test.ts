@@ -2,8 +2,7 @@
 import { afterEach, describe, expect, test } from "bun:test";
 import { writeFileSync } from "node:fs";
 import { join } from "node:path";
-import { readLayer } from "../../../actors/config/layer-file.ts";
-import { merge, oneValue, parseLayer } from "../../../actors/config/layers.ts";
+import { merge, oneValue, parseLayer, readLayer } from "../../../actors/config/layers.ts";
 import { ConfigError } from "../../../actors/errors.ts";
 import { removeTemporaryFolders, temporaryFolder } from "../../scripts/temporary.ts";
 

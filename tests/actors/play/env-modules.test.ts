@@ -2,7 +2,7 @@ import { afterAll, describe, expect, test } from "bun:test";
 import { mkdirSync, symlinkSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { composeRunConfig } from "../../../actors/config/compose.ts";
-import { bundleReplayCode } from "../../../actors/dashboard/bundle.ts";
+import { bundleReplayCode } from "../../../actors/dashboard/assets.ts";
 import { within } from "../../../actors/errors.ts";
 import { digestOf, importEnvs, importModules, withLocalModules } from "../../../actors/play/env-modules.ts";
 import type { LanguageGame } from "../../../envs/env.ts";

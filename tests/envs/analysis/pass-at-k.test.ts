@@ -1,7 +1,7 @@
 /** pass@k against numbers worked by hand, and against drawing every choice of k tries. */
 import { describe, expect, test } from "bun:test";
 import fc from "fast-check";
-import { passAtK, passCurve } from "../../../envs/analysis/pass-at-k.ts";
+import { passAtK, passCurve } from "../../../envs/analysis/evaluate.ts";
 
 describe("passAtK", () => {
   test("matches estimates worked by hand", () => {

@@ -7,7 +7,7 @@ import { evaluatePlayer } from "../../../envs/analysis/evaluate.ts";
 import type { OutsideGame } from "../../../envs/env.ts";
 import { checkLean } from "../../../envs/lean/kimina.ts";
 import { readTheorem } from "../../../envs/lean/theorem.ts";
-import { wrapped } from "../../../envs/lean/wrap.ts";
+import { wrapped } from "../../../envs/lean/view.ts";
 import type { JsonServer } from "../../../envs/outside/json-server.ts";
 import { envTag } from "../../../envs/registry.ts";
 import { PythonRandom } from "../../../envs/rng/mt19937.ts";

@@ -7,7 +7,7 @@ import {
   readSafetensors,
   writeSafetensors,
 } from "../../../model/checkpoint/safetensors.ts";
-import { type ByteSource, SafetensorsSource } from "../../../model/checkpoint/safetensors-source.ts";
+import { type ByteSource, SafetensorsSource } from "../../../model/checkpoint/safetensors-contents.ts";
 
 const golden = join(import.meta.dir, "../../golden/model");
 

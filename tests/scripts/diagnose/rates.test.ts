@@ -11,9 +11,9 @@ import {
   entropyFloor,
   gradientThreeSigma,
   loggedUpdate,
+  outcomeOf,
   ragenStops,
 } from "../../../scripts/diagnose/detectors.ts";
-import { outcomeOf } from "../../../scripts/diagnose/outcome.ts";
 import { ratesReport, ratesText } from "../../../scripts/diagnose/rates.ts";
 import { type RunLog, readLogs, writeLogs } from "../../../scripts/diagnose/run-logs.ts";
 import { removeTemporaryFolders, temporaryFolder } from "../temporary.ts";

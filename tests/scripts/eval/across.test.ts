@@ -1,6 +1,6 @@
 import { expect, test } from "bun:test";
 import { envTag } from "../../../envs/registry.ts";
-import { acrossEnvs, type Evaluated } from "../../../scripts/eval/across.ts";
+import { acrossEnvs, type Evaluated } from "../../../scripts/eval/report.ts";
 
 const evaluated = (policy: string, best: number, random: number): Evaluated => {
   const means = { success: 0.4, meanReward: 0, meanTurns: 1, meanActions: 1, formatErrors: 0 };

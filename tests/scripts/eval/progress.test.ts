@@ -1,5 +1,5 @@
 import { expect, spyOn, test } from "bun:test";
-import { progressLine } from "../../../scripts/eval/progress.ts";
+import { progressLine } from "../../../scripts/eval/report.ts";
 
 test("where there is no terminal, at most four lines say how far it is, the last one at the end", () => {
   const written = (episodes: number) => {

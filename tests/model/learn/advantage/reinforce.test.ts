@@ -1,6 +1,6 @@
 import { describe, expect, test } from "bun:test";
 import fc from "fast-check";
-import { discountedReturns } from "../../../../model/learn/advantage/reinforce.ts";
+import { discountedReturns } from "../../../../model/learn/advantage/gae.ts";
 import { tokenRewards } from "../../../../model/learn/advantage/rows.ts";
 import { near, randomRows, writtenColumns } from "./rows.ts";
 

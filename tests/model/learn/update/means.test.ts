@@ -1,6 +1,5 @@
 import { describe, expect, test } from "bun:test";
-import { meansOf } from "../../../../model/learn/update/means.ts";
-import { update } from "../../../../model/learn/update/update.ts";
+import { meansOf, update } from "../../../../model/learn/update/update.ts";
 import { networks, play, rewards, settings, start } from "./stage.ts";
 
 describe("meansOf", () => {

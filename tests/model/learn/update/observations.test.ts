@@ -1,6 +1,5 @@
 import { describe, expect, test } from "bun:test";
-import { withObservations } from "../../../../model/learn/update/observations.ts";
-import { update } from "../../../../model/learn/update/update.ts";
+import { update, withObservations } from "../../../../model/learn/update/update.ts";
 import { networks, play, rewards, settings, start } from "./stage.ts";
 
 // A prompt of 2 tokens, a reply, an observation of 2, a reply, an observation of 1.

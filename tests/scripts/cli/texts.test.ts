@@ -1,5 +1,5 @@
 import { expect, test } from "bun:test";
-import { aligned, alignedWithin } from "../../../scripts/cli/aligned.ts";
+import { aligned, alignedWithin } from "../../../scripts/cli/texts.ts";
 
 const rows = [
   ["", "one", "two", "three"],
