@@ -2,26 +2,29 @@
  * `bun run cluster`: trains an agent. Shows progress, serves the run's page, and prints
  * the success before and after reinforcement.
  */
-import { basename, join } from "node:path";
+import { existsSync } from "node:fs";
+import { basename, dirname, join, resolve } from "node:path";
+import { latestCheckpoint } from "../actors/checkpoint/checkpoint.ts";
 import { type RunConfig, runKeys } from "../actors/config/config.ts";
+import { valuesByPath } from "../actors/config/layers.ts";
 import { checkPort } from "../actors/dashboard/port.ts";
 import { messageOf } from "../actors/errors.ts";
+import { plural } from "../actors/number-text.ts";
 import { envsText, tooSmallBudgets } from "../actors/play/envs-of-run.ts";
+import { readRunConfig } from "../actors/policy/saved-policy.ts";
 import { hasRecord, recordedCosts } from "../actors/record/recorded-run.ts";
 import { addStart } from "../actors/record/starts.ts";
 import { lockRun } from "../actors/supervisor/run-lock.ts";
 import { checkRun, withModel } from "../library/chosen-model.ts";
 import { lengthenRun, oldRun } from "../library/old-run.ts";
 import { startRun } from "../library/run.ts";
-import { newRun, type RunFolder } from "../library/run-folder.ts";
+import { CONFIG_FILE, newRun, type RunFolder } from "../library/run-folder.ts";
 import { Memory } from "./cli/memory.ts";
 import { type Command, type Override, type Parsed, parseOptions, UsageError } from "./cli/options.ts";
 import { chooseConfig, configFlags, fileLayer, overrideLayer, runsFolder } from "./cli/presets.ts";
 import { say, warn } from "./cli/print.ts";
 import { resultTable, thisStart } from "./cli/run-result.ts";
 import { RunView } from "./cli/run-view.ts";
-import { smokeConfig, smokeText } from "./cli/smoke.ts";
-import { startFrom } from "./cli/start-from.ts";
 import { onStopSignal, type StopSignal } from "./cli/stop-signals.ts";
 import { shellWord } from "./cli/texts.ts";
 
@@ -204,4 +207,102 @@ async function check(config: RunConfig): Promise<void> {
       "the built-in policy starts from random weights, because warmStart.enabled is false: it writes noise at first",
     );
   await checkPort(config.metrics.host, config.metrics.port);
+}
+
+const UPDATES = 2;
+const TURNS = 2;
+const REPLY_TOKENS = 16;
+const WARM_START_STEPS = 4;
+
+/**
+ * `--smoke`: the smallest run of a config. It goes through everything that the run would (warm start, rollouts, updates, validation,
+ * checkpoint) within about a minute, and learns nothing.
+ */
+export function smokeConfig(config: RunConfig): RunConfig {
+  const { env, rollout, sampler, envServer, warmStart, learner, validate } = config;
+  const envs = Math.max(1, env.mix.length);
+  return {
+    ...config,
+    env: {
+      ...env,
+      turnsMax: Math.min(env.turnsMax, TURNS),
+      mix: env.mix.map((one) => ({ ...one, groups: null, turnsMax: Math.min(one.turnsMax ?? TURNS, TURNS) })),
+    },
+    rollout: {
+      ...rollout,
+      groups: Math.max(2, envs),
+      groupSize: Math.min(rollout.groupSize, 2),
+      onlineK: 1,
+      curriculum: { ...rollout.curriculum, by: "none" },
+      // Shorter replies could not imitate the demonstrations.
+      replyTokensMax: warmStart.enabled ? rollout.replyTokensMax : Math.min(rollout.replyTokensMax, REPLY_TOKENS),
+    },
+    sampler: { ...sampler, count: Math.min(sampler.count, 1), slots: Math.min(sampler.slots, 4) },
+    envServer: { ...envServer, count: Math.min(envServer.count, 1) },
+    warmStart: {
+      ...warmStart,
+      boards: Math.min(warmStart.boards, 16),
+      stages: warmStart.stages.map((stage) => ({
+        ...stage,
+        steps: Math.min(stage.steps, WARM_START_STEPS),
+        batch: Math.min(stage.batch, 4),
+        warmUpSteps: 0,
+      })),
+    },
+    learner: {
+      ...learner,
+      updates: UPDATES,
+      minutes: null,
+      minibatch: null,
+      resampleRoundsMax: 0,
+      filter: { ...learner.filter, strategy: "all" },
+    },
+    validate: { ...validate, episodes: 2, groupSize: 1 },
+  };
+}
+
+/** What a smoke run does, in one line. @param config  of `smokeConfig` */
+export function smokeText({ env, rollout, learner }: RunConfig): string {
+  const { groups, groupSize, replyTokensMax } = rollout;
+  const episodes = `${plural(groups, "group")} of ${plural(groupSize, "episode")}`;
+  const limits = `${plural(env.turnsMax, "turn")} and ${plural(replyTokensMax, "token")} a reply`;
+  return `smoke run: ${plural(learner.updates, "update")} of ${episodes}, at most ${limits}; it shows that the config works, and learns nothing`;
+}
+
+/**
+ * The settings of a run that starts from the policy of another run.
+ *
+ * @param from       a run's folder, or one of its checkpoints
+ * @param overrides  settings of the new run; one that contradicts the policy is refused
+ */
+export async function startFrom(from: string, overrides: readonly Override[]): Promise<Override[]> {
+  const isCheckpoint = basename(dirname(resolve(from))) === "checkpoints";
+  const folder = isCheckpoint ? dirname(dirname(resolve(from))) : resolve(from);
+  if (!existsSync(join(folder, CONFIG_FILE))) {
+    throw new UsageError(`--from ${from}: no run in ${folder}; name a run's folder, or a checkpoint in it`);
+  }
+  const { model, env, prompt } = readRunConfig(folder);
+  const checkpoint = isCheckpoint ? resolve(from) : (await latestCheckpoint(join(folder, "checkpoints"))).found;
+  if (checkpoint === null)
+    throw new UsageError(`--from ${from}: the run has no intact checkpoint yet; wait for one, or name another run`);
+  if (!existsSync(checkpoint))
+    throw new UsageError(`--from ${from}: there is no such checkpoint; name the run, for its newest, or another one`);
+  const { path, width, layers, heads, kvHeads, hidden, lora } = model;
+  const adapters = lora.rank > 0 ? { lora: { rank: lora.rank, alpha: lora.alpha, targets: lora.targets } } : {};
+  const shape = path === null ? { width, layers, heads, kvHeads, hidden } : { path, ...adapters };
+  const settings = {
+    warmStart: { enabled: false },
+    env: { think: env.think },
+    prompt: { compat: prompt.compat, layout: prompt.layout },
+    model: { checkpoint, ...shape },
+  };
+  const fixed = valuesByPath(settings).map(([path, value]) => {
+    return { path, text: typeof value === "string" ? value : JSON.stringify(value), source: `--from ${from}` };
+  });
+  for (const { path, text, source } of overrides) {
+    const its = fixed.find((one) => one.path === path);
+    if (its === undefined || its.text === text) continue;
+    throw new UsageError(`${source}: the policy of ${from} needs ${path} ${its.text}; leave it out`);
+  }
+  return fixed;
 }

@@ -3,7 +3,7 @@
  * The simulation is in simulate/.
  */
 import { type Command, parseOptions, UsageError } from "./cli/options.ts";
-import { simulateSeeds } from "./simulate/seeds.ts";
+import { simulateSeeds } from "./simulate/simulate.ts";
 
 export const command = {
   name: "simulate",

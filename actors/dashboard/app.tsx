@@ -9,19 +9,24 @@
  *
  * - Only /healthz and /readyz answer without the token.
  */
+
+import { statSync } from "node:fs";
+import { join } from "node:path";
 import { type Context, Hono } from "hono";
 import { html } from "hono/html";
 import type { Clock } from "../clock.ts";
+import { readRunConfig } from "../policy/saved-policy.ts";
+import { isLoopback } from "../transport/address.ts";
 import { guard, sameSiteOnly, validHostOnly } from "./access.ts";
 import type { ApiContext } from "./api.ts";
-import type { Assets } from "./assets.ts";
-import { OtherRuns } from "./other-runs.ts";
+import { apiContextOf } from "./api-of-run.ts";
+import { type Assets, loadAssets } from "./assets.ts";
 import { notReadyReason } from "./overview.ts";
 import { RunsPage } from "./pages/runs.tsx";
 import { MissingPage } from "./pages/shell.tsx";
+import { serveHttp } from "./port.ts";
 import { RATINGS_PATH } from "./rate.ts";
-import { ReadQueue } from "./read-queue.ts";
-import { busy, runRoutes } from "./run-routes.tsx";
+import { busy, ReadQueue, type RunRoutesOptions, runRoutes } from "./run-routes.tsx";
 import type { NearbyRuns } from "./runs.ts";
 
 const HEADERS = {
@@ -100,4 +105,109 @@ export function dashboardApp({ shown, clock, token, assets, signal }: DashboardO
     return c.json({ error: `nothing at ${c.req.path}; see / and /api/openapi.json` }, 404);
   });
   return app;
+}
+
+const RUNS_OPEN_MAX = 8;
+
+interface OpenRun {
+  readonly routes: Hono;
+  /** Number of its file on the disk; no other file has it while the run is open. */
+  readonly inode: number | undefined;
+  close(): void;
+}
+
+/**
+ * The pages of the other runs of a folder, under /run/NAME/. The first request for a run opens it, read-only.
+ *
+ * - At most `RUNS_OPEN_MAX` runs are open. Opening one more closes the run that was opened first.
+ * - A run whose file is gone, or another one, is closed: a run of the same name may have been recorded in its place.
+ */
+class OtherRuns {
+  readonly #nearby: NearbyRuns;
+  readonly #shared: Omit<RunRoutesOptions, "context">;
+  readonly #open = new Map<string, OpenRun>();
+
+  constructor(nearby: NearbyRuns, shared: Omit<RunRoutesOptions, "context">) {
+    this.#nearby = nearby;
+    this.#shared = shared;
+    shared.signal.addEventListener("abort", () => {
+      for (const name of [...this.#open.keys()]) this.#close(name);
+    });
+  }
+
+  /** Null if there is no such run. @throws {Error} if the run cannot be read */
+  routesOf(name: string): Hono | null {
+    const known = this.#open.get(name);
+    if (known !== undefined && known.inode === this.#inodeOf(name)) return known.routes;
+    this.#close(name);
+    const store = this.#nearby.open(name);
+    if (store === null) return null;
+    const closing = new AbortController();
+    try {
+      const folder = join(this.#nearby.parent, name);
+      const context = { store, ...apiContextOf(readRunConfig(folder), folder) };
+      const routes = new Hono().route("/", runRoutes({ ...this.#shared, context, signal: closing.signal }));
+      routes.onError((error, c) => c.json({ error: error.message }, 500));
+      const close = () => {
+        closing.abort();
+        store.close();
+      };
+      for (const first of [...this.#open.keys()].slice(0, this.#open.size + 1 - RUNS_OPEN_MAX)) this.#close(first);
+      this.#open.set(name, { routes, inode: this.#inodeOf(name), close });
+      return routes;
+    } catch (error) {
+      store.close();
+      throw error;
+    }
+  }
+
+  #inodeOf(name: string): number | undefined {
+    return statSync(join(this.#nearby.parent, name, "run.sqlite"), { throwIfNoEntry: false })?.ino;
+  }
+
+  #close(name: string): void {
+    this.#open.get(name)?.close();
+    this.#open.delete(name);
+  }
+}
+
+/** Serves the page of a run on a port. */
+export interface ServeOptions extends Pick<DashboardOptions, "shown" | "token" | "clock"> {
+  readonly host: string;
+  /** 0: any free port. */
+  readonly port: number;
+}
+
+export interface Served {
+  /** Address to open; with a token, `?token=` must be added. */
+  readonly url: string;
+  /** Ends the live streams and frees the port. */
+  stop(): Promise<void>;
+}
+
+/** @throws {Error} if the port is in use, the host is unknown, or other machines could read the page without a token. */
+export async function serveDashboard({ host, port, token, ...options }: ServeOptions): Promise<Served> {
+  if (token === null && !isLoopback(host)) {
+    throw new Error(
+      `cannot serve the page on ${host}: other machines could read it without a token. ` +
+        "Set --metrics.token=SECRET, or use --metrics.host=127.0.0.1.",
+    );
+  }
+  const closing = new AbortController();
+  const app = dashboardApp({ ...options, token, assets: await loadAssets(), signal: closing.signal });
+  const server = serveHttp("the page", {
+    hostname: host,
+    port,
+    // Longer than the streams' keep-alive, so that streams of a quiet run stay open.
+    idleTimeout: 60,
+    fetch: (request) => app.fetch(request),
+  });
+  const urlHost = host.includes(":") ? `[${host}]` : host;
+  return {
+    url: `http://${urlHost}:${server.port}/`,
+    async stop() {
+      closing.abort();
+      await server.stop(true);
+    },
+  };
 }

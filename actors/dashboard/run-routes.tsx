@@ -6,10 +6,11 @@
 import { type Context, Hono } from "hono";
 import { html } from "hono/html";
 import { streamSSE } from "hono/streaming";
-import type { Clock } from "../clock.ts";
+import { z } from "zod";
+import { type Clock, pause } from "../clock.ts";
 import { sameSiteOnly } from "./access.ts";
+import { ErrorAnswer } from "./answers.ts";
 import { API, type ApiContext, type ApiRoute, NoAnswer } from "./api.ts";
-import { openApiOf } from "./openapi.ts";
 import { overviewOf } from "./overview.ts";
 import { ActorsPage } from "./pages/actors.tsx";
 import { AlarmsPage } from "./pages/alarms.tsx";
@@ -20,7 +21,6 @@ import { EmptyPage } from "./pages/shell.tsx";
 import { Exposition } from "./prometheus.ts";
 import { CursorText, emptyParameter, faults } from "./queries.ts";
 import { RATINGS_PATH, rate, ratingLimit } from "./rate.ts";
-import { READS_WAITING_MAX, type ReadQueue } from "./read-queue.ts";
 import { cursorText, parseCursor, streamRun } from "./stream.ts";
 
 /** Most live streams that are open at once; a browser tab holds one. */
@@ -36,8 +36,6 @@ const PAGES = {
   "/alarms": AlarmsPage,
   "/settings": SettingsPage,
 };
-
-const description = openApiOf(API);
 
 export interface RunRoutesOptions {
   readonly context: ApiContext;
@@ -109,3 +107,115 @@ export function busy(c: Context): Response {
 /** Typed arrays become JSON lists; by default they would become objects with a key for each index. */
 const plainArrays = (_key: string, value: unknown) =>
   value instanceof Int32Array || value instanceof Float32Array || value instanceof Uint8Array ? [...value] : value;
+
+type Json = Record<string, unknown>;
+
+/** Typed arrays are sent as lists of numbers. */
+const schemaOf = (schema: z.ZodType, io: "input" | "output"): Json =>
+  z.toJSONSchema(schema, {
+    io,
+    unrepresentable: "any",
+    override({ zodSchema, jsonSchema }) {
+      if (zodSchema._zod.def.type === "custom") Object.assign(jsonSchema, { type: "array", items: { type: "number" } });
+    },
+  }) as Json;
+
+const answers = (description: string, schema: z.ZodType) => ({
+  description,
+  content: { "application/json": { schema: schemaOf(schema, "output") } },
+});
+
+function operationOf({ path, summary, query, answer }: ApiRoute): Json {
+  const inPath = [...path.matchAll(/\{(\w+)\}/g)].map(([, name]) => ({
+    name,
+    in: "path",
+    required: true,
+    schema: { type: "string" },
+  }));
+  const { properties = {}, required = [] } = schemaOf(query, "input") as {
+    properties?: Record<string, Json>;
+    required?: string[];
+  };
+  const inQuery = Object.entries(properties).map(([name, { description, ...schema }]) => ({
+    name,
+    in: "query",
+    required: required.includes(name),
+    schema,
+    ...(description === undefined ? {} : { description }),
+  }));
+  return {
+    summary,
+    parameters: [...inPath, ...inQuery],
+    responses: {
+      200: answers("The answer", answer),
+      ...(inQuery.length > 0 && { 400: answers("A parameter is invalid; the error names it", ErrorAnswer) }),
+      ...(inPath.length > 0 && { 404: answers("Not found", ErrorAnswer) }),
+      503: answers("The run has not started yet, or too many requests wait (Retry-After)", ErrorAnswer),
+    },
+  };
+}
+
+const STREAM = {
+  summary: "New data as it is stored: server-sent events `news`, whose ids are cursors",
+  parameters: [{ name: "since", in: "query", required: false, schema: { type: "string" } }],
+  responses: { 200: { description: "Ends when either side disconnects", content: { "text/event-stream": {} } } },
+};
+
+/** Describes the API in OpenAPI 3.1, from the schemas of its routes. Pure. */
+function openApiOf(routes: readonly ApiRoute[]): Json {
+  return {
+    openapi: "3.1.0",
+    info: {
+      title: "Bunraku: one run",
+      version: "1",
+      description:
+        "Read-only, except POST /api/ratings. Its body: the episode's id, a turn (null: the whole episode), a score from 1 to 5, a note. With metrics.token set, requests need it as a bearer token.",
+    },
+    components: { securitySchemes: { token: { type: "http", scheme: "bearer" } } },
+    security: [{}, { token: [] }],
+    paths: {
+      ...Object.fromEntries(routes.map((route) => [route.path, { get: operationOf(route) }])),
+      "/api/stream": { get: STREAM },
+    },
+  };
+}
+
+const description = openApiOf(API);
+
+export const READS_WAITING_MAX = 16;
+
+/**
+ * Runs reads of the store one at a time. A read blocks its process, which also stores the run's episodes and sends heartbeats.
+ *
+ * - After a read, the process has as much time for its other work as the read took.
+ * - At most `READS_WAITING_MAX` reads wait; the next is refused at once.
+ */
+export class ReadQueue {
+  readonly #clock: Clock;
+  #waiting = 0;
+  /** Resolves when the next read may begin. */
+  #free: Promise<unknown> = Promise.resolve();
+
+  constructor(clock: Clock) {
+    this.#clock = clock;
+  }
+
+  /** @returns the answer of `read`; null without calling it if too many reads wait */
+  run<T>(read: () => T): Promise<T> | null {
+    if (this.#waiting >= READS_WAITING_MAX) return null;
+    this.#waiting++;
+    let tookMs = 0;
+    const rest = () => pause(this.#clock, tookMs);
+    const answer = this.#free.then(() => {
+      this.#waiting--;
+      const start = this.#clock.now();
+      try {
+        return read();
+      } finally {
+        tookMs = this.#clock.now() - start;
+      }
+    });
+    this.#free = answer.then(rest, rest);
+    return answer;
+  }
+}

@@ -21,9 +21,8 @@ import {
 } from "../play/finished-ticket.ts";
 import type { EpisodeRow, Ticket } from "../protocol.ts";
 import { behaviorMetrics } from "./behavior.ts";
-import type { TrainingContext } from "./context.ts";
+import type { Interruption, TrainingContext } from "./context.ts";
 import { curriculumMetrics, groupEnvs, scoresAfter } from "./curriculum.ts";
-import type { Interruption } from "./interruption.ts";
 import { type Control, intervened } from "./interventions.ts";
 import { measureCollapse } from "./measure-collapse.ts";
 import { advance, type Progress } from "./progress.ts";

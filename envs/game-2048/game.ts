@@ -10,6 +10,7 @@
 import { z } from "zod";
 import type { DiscreteGame, Effect, Seeds } from "../env.ts";
 import { Pcg64 } from "../rng/pcg64.ts";
+import { defineTag, plainWording, type TagSource, uniformPlayer } from "../tag.ts";
 
 export const ACTIONS_2048 = ["Up", "Right", "Down", "Left"] as const;
 
@@ -149,4 +150,33 @@ function withTile(grid: Grid, random: Pcg64, twoProb: number): Grid {
   const [row, col] = empty[random.integers(empty.length)]!;
   const tile = random.random() < twoProb ? 2 : 4;
   return grid.map((line, r) => (r === row ? line.map((old, c) => (c === col ? tile : old)) : line));
+}
+
+const instruction = (size: number) =>
+  `You are playing the 2048 game on a ${size}x${size} grid. Merge equal tiles by sliding Up, Right, Down, or Left.\nIf a move is invalid (no tiles move), a small penalty is applied. Respond with a single action.\nExample: <answer>Up</answer>\n`;
+
+/** The 2048 tag. Source: RAGEN-2 config/envs.yaml. */
+export const game2048Tags: readonly TagSource[] = [
+  defineTag({
+    tag: "game_2048",
+    type: "game_2048",
+    schema: Config2048,
+    compatDefaults: { sharedStream: true, hideInvalidScore: true },
+    actionsMax: 700,
+    replyWordsHint: 8192,
+    parts: (config) => ({
+      wording: plainWording(instruction(config.size), ACTIONS_2048, false),
+      open: (seeds) => new Game2048(config, seeds),
+      brief,
+      actionsMin: MOVES_MIN,
+      random: uniformPlayer,
+    }),
+  }),
+];
+
+/** The rows and the score; the rows determine the possible moves. */
+function brief(observation: string): string {
+  const rows = [...observation.matchAll(/^Row \d+: \[(.*)\]$/gm)].map((match) => match[1]!.replaceAll(", ", " "));
+  const score = /^Current Score: (.*)$/m.exec(observation)!;
+  return `${rows.join("\n")}\n${score[1]}`;
 }

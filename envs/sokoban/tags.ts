@@ -5,8 +5,8 @@ import { defineTag, expectGame, legendOf, type Parts, type TagSource, uniformPla
 import { SokobanConfig, SYMBOL_MEANINGS } from "./config.ts";
 import { SokobanGame } from "./game.ts";
 import { generateBoard } from "./generate.ts";
-import { sokobanPicture } from "./picture.ts";
 import { bestSokoban, optimalSokoban, sokobanDemonstrator } from "./players.ts";
+import { sokobanPicture } from "./render.ts";
 import { type Board, SOKOBAN_ACTIONS } from "./rules.ts";
 
 const LINES = [

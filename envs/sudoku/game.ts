@@ -8,9 +8,8 @@
  */
 import { z } from "zod";
 import type { Effect, LanguageGame, Seeds } from "../env.ts";
-import { parsePlacement } from "./action.ts";
+import { asciiDigits } from "../text/numbers.ts";
 import { candidatesOf, conflicts, generateSudoku, type Puzzle, type Unit } from "./grid.ts";
-import { renderSudoku } from "./render.ts";
 
 export const SudokuConfig = z.strictObject({
   gridSize: z.union([z.literal(4), z.literal(9), z.literal(16)]).default(9),
@@ -119,4 +118,96 @@ export class SudokuGame implements LanguageGame {
     }
     return null;
   }
+}
+
+/** Valid numbers are shown if at most this many cells are empty. */
+const HINTED_CELLS_MAX = 10;
+
+/** Renders a Sudoku board in RAGEN-2's `with_feedback` form. Knows no rules. */
+function renderSudoku(
+  puzzle: Puzzle,
+  grid: readonly number[],
+  feedback: string | null,
+  steps: number,
+  stepsMax: number,
+): string {
+  const { size, initial } = puzzle;
+  const rule = "=".repeat(50);
+  const given = initial.filter((value) => value !== 0).length;
+  const filled = grid.filter((value) => value !== 0).length;
+  return [
+    rule,
+    "SUDOKU PUZZLE",
+    rule,
+    ...board(puzzle, grid),
+    "",
+    "Legend: [N]=initial cell, N=user-placed, *N*=conflict, .=empty",
+    "",
+    ...(feedback === null ? [] : [feedback, ""]),
+    ...hints(grid, size),
+    `Progress: ${filled}/${grid.length} cells filled (${given} initial, ${filled - given} placed)`,
+    `Steps: ${steps}/${stepsMax}`,
+  ].join("\n");
+}
+
+function board({ size, initial }: Puzzle, grid: readonly number[]): string[] {
+  const boxSize = Math.sqrt(size);
+  const lines: string[] = [];
+  for (let row = 0; row < size; row++) {
+    if (row > 0 && row % boxSize === 0) lines.push("-".repeat(3 * size + boxSize - 1));
+    let line = "";
+    for (let col = 0; col < size; col++) {
+      const cell = row * size + col;
+      if (col > 0 && col % boxSize === 0) line += "| ";
+      line += initial[cell] !== 0 ? `[${initial[cell]}]` : grid[cell] === 0 ? " . " : ` ${grid[cell]} `;
+    }
+    lines.push(line.trimEnd());
+  }
+  return lines;
+}
+
+function hints(grid: readonly number[], size: number): string[] {
+  const empty = [...grid.keys()].filter((cell) => grid[cell] === 0);
+  if (empty.length === 0 || empty.length > HINTED_CELLS_MAX) return [];
+  const lines = empty.flatMap((cell) => {
+    const valid = candidatesOf(grid, size, cell).join(", ");
+    return valid === "" ? [] : [`  - (${Math.floor(cell / size) + 1},${(cell % size) + 1}): [${valid}]`];
+  });
+  return ["💡 VALID NUMBERS FOR EMPTY CELLS:", ...lines, ""];
+}
+
+/** A zero-based cell and its new value. */
+interface Placement {
+  readonly row: number;
+  readonly col: number;
+  readonly value: number;
+}
+
+const FORMS = [
+  /place\s+(\d+)\s+at\s+row\s+(\d+)\s+col\s+(\d+)/,
+  /place\s+(\d+)\s+at\s+\((\d+),\s*(\d+)\)/,
+  /place\s+(\d+)\s+at\s+(\d+),\s*(\d+)/,
+  /(\d+)\s+at\s+(\d+),\s*(\d+)/,
+  /\((\d+),\s*(\d+),\s*(\d+)\)/,
+  /(\d+),\s*(\d+),\s*(\d+)/,
+];
+
+/** @returns the placement, or the error in RAGEN-2's words. */
+export function parsePlacement(action: string, size: number): Placement | string {
+  const text = action.trim().toLowerCase();
+  const match = FORMS.map((form) => form.exec(asciiDigits(text))).find((found) => found !== null);
+  if (match === undefined || match === null) {
+    return `Could not parse action: '${text}'. Expected format: 'place 5 at row 2 col 3' or '2,3,5'`;
+  }
+  const numbers = match.slice(1).map(Number) as [number, number, number];
+  const valueFirst = /place|at/.test(text);
+  const [row, col, value] = valueFirst ? [numbers[1], numbers[2], numbers[0]] : numbers;
+  for (const [name, number] of [
+    ["Row", row],
+    ["Column", col],
+    ["Number", value],
+  ] as const) {
+    if (number < 1 || number > size) return `${name} ${number} is out of range (1-${size})`;
+  }
+  return { row: row - 1, col: col - 1, value };
 }

@@ -9,8 +9,7 @@ import { Catalogue } from "./catalogue.ts";
 import { readShop, type ShopFiles } from "./files.ts";
 import { ACTIONS_HEADING, ADVICE, JOINED_ADVICE, WebShopGame } from "./game.ts";
 import { madeUpProducts } from "./made-up.ts";
-import { bestPurchase, expertShopper, randomShopper } from "./players.ts";
-import { shopScorer } from "./reasoning.ts";
+import { bestPurchase, expertShopper, randomShopper, shopScorer } from "./players.ts";
 
 const WebShopConfig = z.strictObject({
   /** Folder with WebShop's files (items_shuffle_1000.json and others); null generates a catalogue. */

@@ -7,8 +7,7 @@
  */
 import { microBatches } from "../learn/batch.ts";
 import { policyObjective, type TokenInputs } from "../learn/objective.ts";
-import { type Minibatch, minibatchOf, sampleInputs } from "../learn/update/minibatch.ts";
-import { prepare } from "../learn/update/prepare.ts";
+import { type Minibatch, minibatchOf, prepare, sampleInputs } from "../learn/update/prepare.ts";
 import { scoreEpisodes } from "../learn/update/score.ts";
 import type { TrainingEpisode, UpdateNetworks, UpdateSettings } from "../learn/update/types.ts";
 import { deviation, mean, positionsBy } from "../statistics.ts";

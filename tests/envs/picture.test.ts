@@ -1,6 +1,6 @@
 import { describe, expect, test } from "bun:test";
 import { drawBoard, filmStrip, type Picture } from "../../envs/picture.ts";
-import { sokobanPicture } from "../../envs/sokoban/picture.ts";
+import { sokobanPicture } from "../../envs/sokoban/render.ts";
 import { boardOf } from "../../envs/sokoban/rules.ts";
 
 const pixel = ({ width, rgb }: Picture, x: number, y: number) => [

@@ -4,7 +4,7 @@ import { dirname, join } from "node:path";
 import { decode } from "fast-png";
 import { envTag } from "../../envs/registry.ts";
 import type { SokobanGame } from "../../envs/sokoban/game.ts";
-import { sokobanPicture } from "../../envs/sokoban/picture.ts";
+import { sokobanPicture } from "../../envs/sokoban/render.ts";
 import { command, commandHere } from "./command.ts";
 import { removeTemporaryFolders, temporaryFolder } from "./temporary.ts";
 

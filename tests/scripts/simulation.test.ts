@@ -2,8 +2,7 @@
 import { afterAll, describe, expect, test } from "bun:test";
 import { FAULT_KINDS } from "../../scripts/simulate/faults.ts";
 import type { Defect } from "../../scripts/simulate/machine.ts";
-import { simulateSeed, simulateSeeds, undisturbed } from "../../scripts/simulate/seeds.ts";
-import { simulate } from "../../scripts/simulate/simulate.ts";
+import { simulate, simulateSeed, simulateSeeds, undisturbed } from "../../scripts/simulate/simulate.ts";
 import { figure, ms } from "../figure.ts";
 import { commandHere } from "./command.ts";
 

@@ -6,7 +6,7 @@ import { RunConfig } from "../../actors/config/config.ts";
 import { presetFiles } from "../../actors/config/preset-files.ts";
 import { brokenRules } from "../../actors/config/rules.ts";
 import { chooseConfig } from "../../scripts/cli/presets.ts";
-import { smokeConfig, smokeText } from "../../scripts/cli/smoke.ts";
+import { smokeConfig, smokeText } from "../../scripts/cluster.ts";
 import { command, root } from "./command.ts";
 
 const tags = readdirSync(join(root, "configs/env")).map((file) => file.replace(".yaml", ""));

@@ -13,7 +13,7 @@ import { mean } from "../../statistics.ts";
 import { rawReward, type Trajectory } from "../../trajectory.ts";
 import { type Advantages, estimateAdvantages, NEEDS_CRITIC } from "../advantage/advantage.ts";
 import { rowFactors } from "../advantage/scaling.ts";
-import { importanceWeights, rowLengths } from "../aggregation.ts";
+import { importanceWeights, rowLengths, tokenWeights } from "../aggregation.ts";
 import { microBatches } from "../batch.ts";
 import { covariances, holdBack } from "../covariance.ts";
 import { klInReward, klNumbers } from "../kl.ts";
@@ -21,7 +21,7 @@ import { lossMask } from "../loss-mask.ts";
 import type { TrainedPolicy } from "../network.ts";
 import type { TokenInputs } from "../objective.ts";
 import { normalizeTurns } from "../reward.ts";
-import { type EpisodeRows, episodeRows, joinByEpisode, type Samples, samplesOf } from "../sequences.ts";
+import { type EpisodeRows, episodeRows, joinByEpisode, type Samples, samplesOf, splitBySample } from "../sequences.ts";
 import type { ScoredEpisode } from "./score.ts";
 import { episodeLogProb, type TargetPolicy } from "./towards-target.ts";
 import type { UpdateNetworks, UpdateSettings } from "./types.ts";
@@ -189,5 +189,36 @@ async function advantageFactors(
       importanceCapped: mean(written.map((i) => Number(ratios[i] === Math.fround(importance.cap)))),
       logProbGap: mean(written.map((i) => Math.abs(learner[i]! - sampler[i]!))),
     },
+  };
+}
+
+/** The inputs and weights of one gradient, for every written token of some of the prepared episodes. */
+export type Minibatch = Pick<PreparedUpdate, "samples" | "inputs">;
+
+/** The episodes at these indices. */
+export function minibatchOf({ samples, inputs }: PreparedUpdate, indices: readonly number[]): Minibatch {
+  const chosen = Object.entries(inputs).map(([name, values]) => [name, indices.map((i) => values[i]!)] as const);
+  return { samples: indices.map((i) => samples[i]!), inputs: Object.fromEntries(chosen) };
+}
+
+/** [sample][written token] each. The weights are normalized over the episodes of the whole minibatch. */
+export function sampleInputs({ samples, inputs }: Minibatch, settings: UpdateSettings): TokenInputs {
+  const { aggregation, policy, writtenTokensMax } = settings;
+  const rows = episodeRows(samples);
+  const bySample = (laid: Float32Array) => splitBySample(samples, rows.split(laid));
+  // Times the number of episodes, because verl's seq-mean-token-sum-norm is a sum over rows and Bunraku's a mean.
+  const weights = tokenWeights(rows, aggregation, writtenTokensMax * samples.length);
+  const times = (coefficient: number) => bySample(weights.map((weight) => weight * coefficient));
+  const { covarianceFactors, ...perToken } = inputs;
+  const factors = covarianceFactors === undefined ? null : rows.lay(covarianceFactors);
+  return {
+    ...Object.fromEntries(Object.entries(perToken).map(([name, values]) => [name, splitBySample(samples, values)])),
+    ...(factors === null ? {} : { covarianceWeights: bySample(weights.map((weight, i) => weight * factors[i]!)) }),
+    weights: bySample(weights),
+    entropyWeights: times(policy.entropyCoefficient),
+    klWeights: times(policy.kl?.coefficient ?? 0),
+    shares: bySample(tokenWeights(rows, "token-mean")),
+    // gspo's ratio is that of one context: the network sees no more of an episode at once.
+    sequenceShares: samples.flat().map(({ written }) => new Float32Array(written.length).fill(1 / written.length)),
   };
 }

@@ -18,8 +18,7 @@ import { type Filtered, type FilterRule, filterGroups } from "../filter/filter.t
 import type { Network, TrainedPolicy } from "../network.ts";
 import { policyObjective, type TokenInputs, valueObjective } from "../objective.ts";
 import { joinByEpisode, samplesOf } from "../sequences.ts";
-import { minibatchOf, sampleInputs } from "./minibatch.ts";
-import { type PreparedUpdate, prepare } from "./prepare.ts";
+import { minibatchOf, type PreparedUpdate, prepare, sampleInputs } from "./prepare.ts";
 import { scoreEpisodes } from "./score.ts";
 import { advantagesTowards } from "./towards-target.ts";
 import type { CriticSettings, TrainingEpisode, UpdateNetworks, UpdateResult, UpdateSettings } from "./types.ts";

@@ -12,7 +12,7 @@ import { merge } from "../../../actors/config/layers.ts";
 import { isTimeIndependent } from "../../../actors/metrics/metrics.ts";
 import { type Cluster, startCluster } from "../../../actors/supervisor/cluster.ts";
 import { overrideLayer } from "../../../scripts/cli/presets.ts";
-import { startFrom } from "../../../scripts/cli/start-from.ts";
+import { startFrom } from "../../../scripts/cluster.ts";
 import { removeTemporaryFolders, temporaryFolder } from "../../scripts/temporary.ts";
 import { learnt, playRun, startOneThread, stopRunAt, type TinyChoices, tinyConfig } from "./tiny-run.ts";
 

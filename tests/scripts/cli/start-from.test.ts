@@ -1,7 +1,7 @@
 import { afterAll, expect, test } from "bun:test";
 import { mkdirSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
-import { startFrom } from "../../../scripts/cli/start-from.ts";
+import { startFrom } from "../../../scripts/cluster.ts";
 import { configOf } from "../../actors/training/stage.ts";
 import { removeTemporaryFolders, temporaryFolder } from "../temporary.ts";
 

@@ -1,6 +1,6 @@
 /** Reads one at a time, with pauses; more than may wait are refused. */
 import { expect, test } from "bun:test";
-import { ReadQueue } from "../../../actors/dashboard/read-queue.ts";
+import { ReadQueue } from "../../../actors/dashboard/run-routes.tsx";
 import { FakeClock } from "../fake-clock.ts";
 
 const settle = async () => {

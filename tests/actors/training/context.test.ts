@@ -1,6 +1,6 @@
 /** A request to stop ends every wait, and a finished wait keeps nothing in memory. */
 import { describe, expect, test } from "bun:test";
-import { Interruption, Stopped } from "../../../actors/training/interruption.ts";
+import { Interruption, Stopped } from "../../../actors/training/context.ts";
 
 describe("an interruption", () => {
   test("lets results and errors through until it comes", async () => {
