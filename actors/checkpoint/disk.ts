@@ -78,10 +78,9 @@ export async function writeWhole(path: string, write: (pending: string) => unkno
   }
 }
 
-/** Adds text to a file of results. */
 export type Append = (file: string, text: string) => void;
 
-/** @throws {Error} if the text cannot be written whole; then nothing of it is left in the file */
+/** Adds text to a file of results. @throws {Error} if the text cannot be written whole; then nothing of it is left in the file */
 export function appendWhole(file: string, text: string, append: Append = appendFileSync): void {
   const { size } = statSync(file);
   try {

@@ -171,7 +171,6 @@ class OtherRuns {
   }
 }
 
-/** Serves the page of a run on a port. */
 export interface ServeOptions extends Pick<DashboardOptions, "shown" | "token" | "clock"> {
   readonly host: string;
   /** 0: any free port. */
@@ -185,7 +184,11 @@ export interface Served {
   stop(): Promise<void>;
 }
 
-/** @throws {Error} if the port is in use, the host is unknown, or other machines could read the page without a token. */
+/**
+ * Serves the page of a run on a port.
+ *
+ * @throws {Error} if the port is in use, the host is unknown, or other machines could read the page without a token.
+ */
 export async function serveDashboard({ host, port, token, ...options }: ServeOptions): Promise<Served> {
   if (token === null && !isLoopback(host)) {
     throw new Error(

@@ -121,7 +121,6 @@ export function samplerEngine(
   return name === "compiled" && device === "cuda" ? checked({ ...own, device }, { expectDevice }) : own;
 }
 
-/** The NVIDIA GPUs of this machine, as nvidia-smi lists them. */
 interface NvidiaGpu {
   readonly name: string;
   /** As "143771 MiB". */
@@ -131,7 +130,7 @@ interface NvidiaGpu {
 
 const TIMEOUT_MS = 10_000;
 
-/** Empty if nvidia-smi is missing or fails. */
+/** The NVIDIA GPUs of this machine, as nvidia-smi lists them. Empty if nvidia-smi is missing or fails. */
 export function nvidiaGpus(): NvidiaGpu[] {
   const program = Bun.which("nvidia-smi");
   if (program === null) return [];

@@ -196,10 +196,6 @@ function aborted({ entry, sampler }: Lease, why: string): Outcome {
   return { status: "aborted", detail: `episode ${episode}, attempt ${attempt + 1}, by ${sampler}: ${why}` };
 }
 
-/**
- * Tickets without a lease; the oldest is taken first. They are grouped by the policy versions that may play them. There are few such groups
- * at a time, so the search for the oldest ticket does not slow down with the number of tickets.
- */
 export interface Waiting {
   /** Order of issue. */
   readonly serial: number;
@@ -213,6 +209,10 @@ interface Kind<T> {
   readonly entries: T[];
 }
 
+/**
+ * Tickets without a lease; the oldest is taken first. They are grouped by the policy versions that may play them. There are few such groups
+ * at a time, so the search for the oldest ticket does not slow down with the number of tickets.
+ */
 export class WaitingTickets<T extends Waiting> {
   readonly #kinds = new Map<string, Kind<T>>();
 

@@ -116,12 +116,6 @@ export class Meter {
   }
 }
 
-/**
- * Energy of the machine's processor packages, from Linux's power capping interface (RAPL). It covers every program on the machine.
- *
- * Source: https://docs.kernel.org/power/powercap/powercap.html: energy_uj counts microjoules and begins again at 0 after
- * max_energy_range_uj.
- */
 interface PowerFiles {
   /** Names in a folder; empty if it cannot be read. */
   readonly names: (folder: string) => readonly string[];
@@ -145,7 +139,14 @@ function unlessAbsent<T>(read: () => T): T | null {
 
 const ROOT = "/sys/class/powercap";
 
-/** @returns a function that gives the joules since `energyReader` was called; null on a machine that does not report them */
+/**
+ * Energy of the machine's processor packages, from Linux's power capping interface (RAPL). It covers every program on the machine.
+ *
+ * Source: https://docs.kernel.org/power/powercap/powercap.html: energy_uj counts microjoules and begins again at 0 after
+ * max_energy_range_uj.
+ *
+ * @returns a function that gives the joules since `energyReader` was called; null on a machine that does not report them
+ */
 export function energyReader({ names, text }: PowerFiles): () => number | null {
   const number = (path: string) => {
     const found = text(path)?.trim() ?? "";

@@ -1,6 +1,5 @@
 /**
- * Encodes and reads TensorBoard event files: a sequence of `Event` messages, each a TFRecord. Scalars only.
- * Knows no disk, no clock and no run.
+ * Encodes, writes and reads TensorBoard event files: a sequence of `Event` messages, each a TFRecord. Scalars only.
  *
  * Source: tensorflow/core/util/event.proto, framework/summary.proto and lib/io/record_writer.h; CRC-32C of RFC 3720, appendix B.4,
  * masked as in lib/hash/crc32c.h.

@@ -72,11 +72,6 @@ async function decoderOptions(settings: PolicySettings): Promise<DecoderOptions>
 
 export type PolicyMethods = ReturnType<typeof policyMethods>;
 
-/**
- * The sampler's policy where a server writes the replies. It keeps the tokens of each open sequence, because a request sends them all.
- * The seed of a reply is the coin of its first token: equal weights and coins make equal requests. The server decides whether equal
- * requests give equal tokens.
- */
 export interface ReplyServer {
   /** "vllm, http://127.0.0.1:8000" */
   readonly name: string;
@@ -86,6 +81,11 @@ export interface ReplyServer {
   readonly stop: () => void;
 }
 
+/**
+ * The sampler's policy where a server writes the replies. It keeps the tokens of each open sequence, because a request sends them all.
+ * The seed of a reply is the coin of its first token: equal weights and coins make equal requests. The server decides whether equal
+ * requests give equal tokens.
+ */
 export function serverPolicy({ name, load, write, stop }: ReplyServer): Thread<PolicyMethods> {
   const sequences = new Map<string, readonly number[]>();
   const methods: Remote<PolicyMethods> = {

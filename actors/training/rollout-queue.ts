@@ -51,12 +51,12 @@ export class RolloutQueue {
   }
 }
 
-/** How long rollouts take, and how many tokens they write per second. Time in which rollouts overlap counts once. */
 export interface Rollout {
   readonly finished: readonly FinishedTicket[];
   readonly ms: number;
 }
 
+/** How long rollouts take, and how many tokens they write per second. Time in which rollouts overlap counts once. */
 export class PlayTime {
   readonly #context: Pick<TrainingContext, "clock" | "meter">;
   /** Of all rollouts so far. */

@@ -179,14 +179,6 @@ export class UpdateStep {
 
 type Context = Pick<TrainingContext, "config" | "dispatcher" | "trainer" | "log">;
 
-/**
- * Gradient analysis: when the policy's gradients are measured (model/health/gradient-analysis.ts), and on which episodes. These are the
- * update's own, or groups played for the analysis alone, because an update may have too few groups for the six buckets.
- *
- * - Episodes played for the analysis enter no loss, no count and no record. Their boards come again in later updates.
- *
- * Source: RAGEN-2, trainer.gradient_analysis_every and gradient_analysis_env_groups (its experiments: 50 and 128).
- */
 interface Moment {
   /** From 0. */
   readonly update: number;
@@ -197,7 +189,16 @@ interface Moment {
   readonly envs: readonly string[];
 }
 
-/** @param own  the update's episodes. @returns no values if this update is not measured */
+/**
+ * Gradient analysis: when the policy's gradients are measured (model/health/gradient-analysis.ts), and on which episodes. These are the
+ * update's own, or groups played for the analysis alone, because an update may have too few groups for the six buckets.
+ *
+ * - Episodes played for the analysis enter no loss, no count and no record. Their boards come again in later updates.
+ *
+ * Source: RAGEN-2, trainer.gradient_analysis_every and gradient_analysis_env_groups (its experiments: 50 and 128).
+ *
+ * @param own  the update's episodes. @returns no values if this update is not measured
+ */
 export async function measureGradients(
   context: Context,
   moment: Moment,

@@ -43,8 +43,6 @@ export function parseNatsAddress(address: string): NatsAddress {
   return { url, name: name === "" ? null : name };
 }
 
-/* How actors present and compare the shared secret of a run. */
-
 /** Compares in a time that reveals neither where two secrets differ nor how long they are. */
 export function sameSecret(a: string, b: string): boolean {
   const digest = (text: string) => createHash("sha256").update(text).digest();

@@ -92,7 +92,6 @@ function mapped(path: string, byteOffset: number, byteLength: number): Uint8Arra
   return (Bun.mmap(path, { shared: false }) as Uint8Array<ArrayBuffer>).subarray(byteOffset, byteOffset + byteLength);
 }
 
-/** Downloads a version from a URL of the run and hashes it on the way. After a broken connection the download continues where it broke. */
 export interface Download {
   readonly fetch: (url: string, init: RequestInit) => Promise<Response>;
   readonly clock: Clock;
@@ -122,6 +121,8 @@ export const downloading = (tls: ClientTls = {}): Download => ({
 class Refused extends Error {}
 
 /**
+ * Downloads a version from a URL of the run and hashes it on the way. After a broken connection the download continues where it broke.
+ *
  * @returns exactly `byteLength` bytes and their sha256 (hex).
  * @throws {Error} with the reason, if the download fails.
  */

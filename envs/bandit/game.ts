@@ -121,10 +121,6 @@ function capitalized(name: string): string {
   return name[0]!.toUpperCase() + name.slice(1);
 }
 
-/**
- * Scores thoughts about a bandit: compares what they say of an arm with its true rewards, and the choice that they announce with
- * the arm that is pulled. "Dragon pays more on average, so I pull Dragon" has two claims.
- */
 interface Arms {
   /** True for the arm that pays more on average. */
   readonly paysMore: (name: string) => boolean;
@@ -146,6 +142,10 @@ const WORDS: readonly (readonly [word: RegExp, claim: keyof Arms, holds: boolean
 export const armsIn = (observation: string): string[] =>
   /^1\. There are 2 arms, named (.+) and (.+)$/m.exec(observation)?.slice(1) ?? [];
 
+/**
+ * Scores thoughts about a bandit: compares what they say of an arm with its true rewards, and the choice that they announce with
+ * the arm that is pulled. "Dragon pays more on average, so I pull Dragon" has two claims.
+ */
 export const banditScorer =
   (arms: Arms): ReasoningScorer =>
   ({ thought, observation, actions }) => {

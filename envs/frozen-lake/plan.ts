@@ -1,5 +1,5 @@
 /**
- * Optimal play on a frozen lake by value iteration over the true dynamics. Knows no game in play.
+ * Optimal play on a frozen lake by value iteration over the true dynamics, and the players that use it.
  *
  * - value(n, cell) is the highest probability of reaching the goal within n actions. Of equal actions the one that needs the fewest
  *   actions counts, then the first.
@@ -93,7 +93,7 @@ function planOf(game: FrozenLakeGame): LakePlan {
   return plan;
 }
 
-/** Players of FrozenLake: value iteration, and a demonstrator whose thought names its first step. They see the whole lake. */
+/** Value iteration. The player sees the whole lake. */
 export const optimalFrozenLake: Player = (game, actionsLeft) => {
   const lake = expectGame(game, FrozenLakeGame);
   return planOf(lake).action(actionsLeft, lake.player);

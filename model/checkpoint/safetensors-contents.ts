@@ -183,14 +183,6 @@ const FLOAT16 = new Int32Array(
   Float32Array.from(new Float16Array(Uint16Array.from({ length: 2 ** 16 }, (_, bits) => bits).buffer)).buffer,
 );
 
-/**
- * Reads a safetensors file tensor by tensor into existing memory, so a checkpoint of gigabytes needs no second copy. The file is
- * an argument: the reader knows no disk.
- *
- * - It checks the whole header before it reads a value.
- * - It needs no buffer: half precision is read into the end of the destination and widened there.
- * - Several reads run in parallel, because page faults of new memory cost the reader more time than the copy.
- */
 export interface ByteSource {
   /** For error texts. */
   readonly name: string;
@@ -203,6 +195,14 @@ export interface ByteSource {
 const READ_BYTES = 2 ** 23;
 const READS = 4;
 
+/**
+ * Reads a safetensors file tensor by tensor into existing memory, so a checkpoint of gigabytes needs no second copy. The file is
+ * an argument: the reader knows no disk.
+ *
+ * - It checks the whole header before it reads a value.
+ * - It needs no buffer: half precision is read into the end of the destination and widened there.
+ * - Several reads run in parallel, because page faults of new memory cost the reader more time than the copy.
+ */
 export class SafetensorsSource {
   readonly file: string;
   /** Tensors by name. */

@@ -29,7 +29,6 @@ const SHARED_BYTES_MIN = 128 * 2 ** 20;
 
 const SIMD = ["avx2", "fma", "avx512f", "avx512_bf16", "amx_bf16", "asimd", "sve"];
 
-/** Checks the machine: cores, memory, disk, shared memory, the page's port, the clock, the sandbox. */
 export function cpuFinding(): Finding {
   const all = cpus();
   const simd = simdFlags();
@@ -142,7 +141,6 @@ interface Package {
 
 const readPackage = (folder: string) => JSON.parse(readFileSync(join(folder, "package.json"), "utf8")) as Package;
 
-/** Checks Bun's version, and the installed packages against the lock file. */
 export function bunFinding(root: string): Finding {
   const needed = readPackage(root).engines?.bun ?? "*";
   const good = Bun.semver.satisfies(Bun.version, needed);
@@ -185,7 +183,6 @@ function installedVersion(folder: string, name: string): string | null {
 /** [[1 2] [3 4]] times [[5 6] [7 8]]. */
 const PRODUCT = [19, 22, 43, 50];
 
-/** Checks which compute engines and devices a run can use, by letting each compute a known result. */
 export async function compiledFinding(): Promise<Finding> {
   const name = "engine compiled";
   try {

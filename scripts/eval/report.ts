@@ -140,7 +140,6 @@ function countLine<K extends string>(
   return `${what}: ${parts.join(" · ")}`;
 }
 
-/** The tables of several evaluations: each policy on each env, and why its episodes failed there. */
 export interface Evaluated {
   readonly policy: string;
   /** The envs that the policy was trained on; null for players and hosted models. */

@@ -187,13 +187,13 @@ const MOVES = ["Left", "Down", "Right", "Up"].map((move) =>
   builtinDialogue(tokenizer).replyTokens(`<think>${move}</think><answer>${move}</answer>`, "<think>"),
 );
 
+const digestOf = (values: Float32Array): string =>
+  new Bun.CryptoHasher("sha256").update(new Uint8Array(values.slice().buffer)).digest("hex");
+
 /**
  * The model of a simulated run: a few numbers that every episode changes, and a player whose moves follow from these numbers and the
  * episode's coins. It is trivial, but depends on the same inputs as the real model.
  */
-const digestOf = (values: Float32Array): string =>
-  new Bun.CryptoHasher("sha256").update(new Uint8Array(values.slice().buffer)).digest("hex");
-
 class SimulatedPolicy {
   readonly #life: Life;
   readonly #machine: Machine;

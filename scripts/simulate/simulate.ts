@@ -220,7 +220,6 @@ async function startSupervisor(
   return supervisor;
 }
 
-/** Many simulated runs: one for each seed, in sync mode for even seeds and in async mode for odd ones. */
 interface Summary {
   /** Seeds whose run broke an invariant, with the last events. */
   readonly failed: readonly { readonly seed: number; readonly broken: string; readonly tail: readonly string[] }[];
@@ -252,7 +251,11 @@ export function undisturbed(): Promise<Result> {
   return reference;
 }
 
-/** @param tell  called after each seed */
+/**
+ * Many simulated runs: one for each seed, in sync mode for even seeds and in async mode for odd ones.
+ *
+ * @param tell  called after each seed
+ */
 export async function simulateSeeds(
   first: number,
   count: number,

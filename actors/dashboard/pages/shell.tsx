@@ -201,7 +201,7 @@ interface NoticeProps {
   readonly children: Child;
 }
 
-/** Pages for a run that has not started, and for an unknown path. */
+/** A page of one message: for a run that has not started, and for an unknown path. */
 const Notice = ({ title, reloads = false, children }: NoticeProps) => (
   <html lang="en">
     <PageHead title="Bunraku">{reloads && <meta http-equiv="refresh" content="2" />}</PageHead>

@@ -227,12 +227,6 @@ export function meansOf(minibatches: readonly MinibatchMetrics[], aggregation: A
   return Object.fromEntries([...names].map((name) => [name, meanOf(name)]));
 }
 
-/**
- * The env's tokens as targets beside the policy's own: those after the first reply of a context. The forward pass reads them
- * already. A context's first prompt is no target: no action of the policy led to it.
- *
- * Source: ECHO, https://arxiv.org/abs/2605.24517.
- */
 interface WithObservations {
   readonly sequences: readonly Sequence[];
   readonly inputs: TokenInputs;
@@ -241,6 +235,11 @@ interface WithObservations {
 }
 
 /**
+ * The env's tokens as targets beside the policy's own: those after the first reply of a context. The forward pass reads them
+ * already. A context's first prompt is no target: no action of the policy led to it.
+ *
+ * Source: ECHO, https://arxiv.org/abs/2605.24517.
+ *
  * Widens sequences and inputs by the env's tokens. At these tokens every input is 0, and `observationWeights` is
  * coefficient / observed. So the term is the coefficient times the mean cross-entropy of the env's tokens in the minibatch.
  *
