@@ -16,15 +16,13 @@ import { type Context, Hono } from "hono";
 import { html } from "hono/html";
 import type { Clock } from "../clock.ts";
 import { readRunConfig } from "../policy/saved-policy.ts";
-import { isLoopback } from "../transport/address.ts";
 import { guard, sameSiteOnly, validHostOnly } from "./access.ts";
 import type { ApiContext } from "./api.ts";
 import { apiContextOf } from "./api-of-run.ts";
-import { type Assets, loadAssets } from "./assets.ts";
+import type { Assets } from "./assets.ts";
 import { notReadyReason } from "./overview.ts";
 import { RunsPage } from "./pages/runs.tsx";
 import { MissingPage } from "./pages/shell.tsx";
-import { serveHttp } from "./port.ts";
 import { RATINGS_PATH } from "./rate.ts";
 import { busy, ReadQueue, type RunRoutesOptions, runRoutes } from "./run-routes.tsx";
 import type { NearbyRuns } from "./runs.ts";
@@ -169,48 +167,4 @@ class OtherRuns {
     this.#open.get(name)?.close();
     this.#open.delete(name);
   }
-}
-
-export interface ServeOptions extends Pick<DashboardOptions, "shown" | "token" | "clock"> {
-  readonly host: string;
-  /** 0: any free port. */
-  readonly port: number;
-}
-
-export interface Served {
-  /** Address to open; with a token, `?token=` must be added. */
-  readonly url: string;
-  /** Ends the live streams and frees the port. */
-  stop(): Promise<void>;
-}
-
-/**
- * Serves the page of a run on a port.
- *
- * @throws {Error} if the port is in use, the host is unknown, or other machines could read the page without a token.
- */
-export async function serveDashboard({ host, port, token, ...options }: ServeOptions): Promise<Served> {
-  if (token === null && !isLoopback(host)) {
-    throw new Error(
-      `cannot serve the page on ${host}: other machines could read it without a token. ` +
-        "Set --metrics.token=SECRET, or use --metrics.host=127.0.0.1.",
-    );
-  }
-  const closing = new AbortController();
-  const app = dashboardApp({ ...options, token, assets: await loadAssets(), signal: closing.signal });
-  const server = serveHttp("the page", {
-    hostname: host,
-    port,
-    // Longer than the streams' keep-alive, so that streams of a quiet run stay open.
-    idleTimeout: 60,
-    fetch: (request) => app.fetch(request),
-  });
-  const urlHost = host.includes(":") ? `[${host}]` : host;
-  return {
-    url: `http://${urlHost}:${server.port}/`,
-    async stop() {
-      closing.abort();
-      await server.stop(true);
-    },
-  };
 }

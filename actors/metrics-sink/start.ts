@@ -3,7 +3,7 @@ import { join } from "node:path";
 import type { ActorContext, ActorKind, Running } from "../actor.ts";
 import type { RunConfig } from "../config/config.ts";
 import { apiContextOf } from "../dashboard/api-of-run.ts";
-import { serveDashboard } from "../dashboard/app.tsx";
+import { serveDashboard } from "../dashboard/serve.ts";
 import { describeError } from "../errors.ts";
 import { envsText } from "../play/envs-of-run.ts";
 import { EventFiles } from "../record/tensorboard.ts";

@@ -2,8 +2,8 @@
 import { afterEach, describe, expect, test } from "bun:test";
 import { connect } from "node:net";
 import { realClock } from "../../actors/clock.ts";
-import { type Served, serveDashboard } from "../../actors/dashboard/app.tsx";
 import { READS_WAITING_MAX } from "../../actors/dashboard/run-routes.tsx";
+import { type Served, serveDashboard } from "../../actors/dashboard/serve.ts";
 import { partName } from "../../actors/metrics/metrics.ts";
 import { setStage } from "../actors/dashboard/stage.ts";
 

@@ -3,7 +3,7 @@ import { beforeEach, describe, expect, test } from "bun:test";
 import { readFileSync } from "node:fs";
 import { join } from "node:path";
 import { realClock } from "../../../actors/clock.ts";
-import { serveDashboard } from "../../../actors/dashboard/app.tsx";
+import { serveDashboard } from "../../../actors/dashboard/serve.ts";
 import { Store } from "../../../actors/metrics-sink/store.ts";
 import { type ActorView, STARTING } from "../../../actors/protocol.ts";
 import { root } from "../../scripts/command.ts";
