@@ -20,8 +20,9 @@ export function exponential(code: Assembler, x: number, table: number, spare: re
     code.broadcast(number, at(table, 4 * index));
     return number;
   };
-  code.vector("maximum", x, x, numberAt(0));
-  code.vector("minimum", x, x, numberAt(5));
+  // x is the second operand, which both instructions return where either is NaN: e^NaN is NaN.
+  code.vector("maximum", x, numberAt(0), x);
+  code.vector("minimum", x, numberAt(5), x);
   code.vector("multiply", n, x, numberAt(1));
   code.roundVector(n, n);
   code.negativeMultiplyAdd(x, n, numberAt(2));
