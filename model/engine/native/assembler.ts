@@ -78,6 +78,8 @@ export class Assembler {
   readonly vectorWidth: VectorWidth;
   #bytes = new Uint8Array(4096);
   #size = 0;
+  /** Labels that a jump names and that have no place yet. */
+  readonly #open = new Set<Label>();
 
   constructor(vectorWidth: VectorWidth) {
     this.vectorWidth = vectorWidth;
@@ -85,6 +87,7 @@ export class Assembler {
 
   /** The code so far. @throws {Error} if a jump has no target */
   finish(): Uint8Array {
+    if (this.#open.size > 0) throw new Error(`machine code: ${this.#open.size} labels of jumps have no place`);
     return this.#bytes.slice(0, this.#size);
   }
 
@@ -213,6 +216,7 @@ export class Assembler {
   /** The label is here. */
   place(label: Label): void {
     label.place = this.#size;
+    this.#open.delete(label);
     for (const jump of label.jumps) this.#setDistance(jump, this.#size);
   }
   jump(label: Label): void {
@@ -226,7 +230,8 @@ export class Assembler {
   #distance(label: Label): void {
     label.jumps.push(this.#size);
     this.#emit32(0);
-    if (label.place !== null) this.#setDistance(this.#size - 4, label.place);
+    if (label.place === null) this.#open.add(label);
+    else this.#setDistance(this.#size - 4, label.place);
   }
   #setDistance(jump: number, target: number): void {
     new DataView(this.#bytes.buffer).setInt32(jump, target - jump - 4, true);
