@@ -2,7 +2,7 @@
  * The model's fused kernels as onnxruntime operators.
  * Source: github.com/microsoft/onnxruntime, docs/ContribOperators.md.
  */
-import type { AttentionShape } from "../policy/ops.ts";
+import { type AttentionShape, halfCachesUnread } from "../policy/ops.ts";
 import { type Kernel, type Lowering, lower, type Target } from "./trace.ts";
 
 const MICROSOFT = "com.microsoft";
@@ -50,7 +50,8 @@ export type AttendCached = (
 
 /** onnxruntime's attention over a cache. On CUDA it does not take 32-bit floats, so there the definition runs. */
 export const groupQueryAttention: AttendCached = (to, { qkv, keys, values, last, total, cos, sin }, _, shape) => {
-  const { heads, kvHeads, scoreScale, window } = shape;
+  const { heads, kvHeads, scoreScale, window, halfCaches = false } = shape;
+  if (halfCaches) throw halfCachesUnread();
   const attributes = {
     num_heads: heads,
     kv_num_heads: kvHeads,

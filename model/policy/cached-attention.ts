@@ -8,7 +8,7 @@
  * - Caches are written in place if the engine's output array is the input array.
  */
 import * as tf from "@tensorflow/tfjs-core";
-import { type AttentionShape, fused, rotate, scoreScaleOf } from "./ops.ts";
+import { type AttentionShape, fused, halfCachesUnread, rotate, scoreScaleOf } from "./ops.ts";
 
 export interface CachedAttention<Caches = tf.Tensor> {
   /** (B, S, H · D) */
@@ -92,8 +92,7 @@ function byDefinition(
   shape: AttentionShape,
 ): CachedAttention {
   const { heads, kvHeads, headWidth, window = null, halfCaches = false } = shape;
-  if (halfCaches)
-    throw new TypeError("only machine code reads caches of 16-bit floats, for heads of 16, 32, … numbers");
+  if (halfCaches) throw halfCachesUnread();
   const [batch, added] = qkv.shape as [number, number];
   const capacity = keys.shape[2]!;
   const widths = [heads * headWidth, kvHeads * headWidth, kvHeads * headWidth];

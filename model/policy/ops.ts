@@ -184,6 +184,10 @@ export interface AttentionShape {
   readonly window?: number | null;
 }
 
+/** Why attention over a cache that is no machine code does not run. */
+export const halfCachesUnread = () =>
+  new TypeError("only machine code reads caches of 16-bit floats, for heads of 16, 32, … numbers");
+
 /** Factor of the attention scores. */
 export const scoreScaleOf = ({ scoreScale, headWidth }: AttentionShape): number =>
   scoreScale ?? 1 / Math.sqrt(headWidth);
