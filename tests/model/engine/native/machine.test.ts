@@ -1,0 +1,82 @@
+/** Which machines run machine code of ours, and memory for it. */
+import { read } from "bun:ffi";
+import { expect, test } from "bun:test";
+import { Assembler, RAX } from "../../../../model/engine/native/assembler.ts";
+import {
+  executable,
+  instructionsOf,
+  machineVectorWidth,
+  vectorWidthOf,
+} from "../../../../model/engine/native/machine.ts";
+import { describeWhere } from "../../../needs.ts";
+import { callable, lackOf } from "./machine-code.ts";
+
+const avx2 = ["fpu", "avx", "avx2", "fma", "f16c"];
+const avx512 = [...avx2, "avx512f", "avx512dq", "avx512vl"];
+
+test.each([
+  [[], null],
+  [avx2.filter((flag) => flag !== "avx2"), null],
+  [avx2.filter((flag) => flag !== "fma"), null],
+  [avx2.filter((flag) => flag !== "f16c"), null],
+  [avx2, 8],
+  [avx512, 16],
+  [avx512.filter((flag) => flag !== "avx512f"), 8],
+  [avx512.filter((flag) => flag !== "avx512dq"), 8],
+  [avx512.filter((flag) => flag !== "avx512vl"), 8],
+  [avx512.filter((flag) => flag !== "avx2"), null],
+  [avx512.filter((flag) => flag !== "fma"), null],
+  [avx512.filter((flag) => flag !== "f16c"), null],
+] as [string[], 8 | 16 | null][])("a CPU with the flags %p runs vectors of %p floats", (flags, vectorWidth) => {
+  expect(vectorWidthOf(new Set(flags))).toBe(vectorWidth);
+});
+
+test("the words for vectors of 8 and 16 floats name the instructions", () => {
+  expect(([8, 16] as const).map(instructionsOf)).toEqual(["AVX2", "AVX-512"]);
+});
+
+test("this CPU's flags are those that Linux lists, and other systems run none", async () => {
+  const isOurs = process.platform === "linux" && process.arch === "x64";
+  const lines = isOurs ? (await Bun.file("/proc/cpuinfo").text()).split("\n") : [];
+  const flags = lines.find((line) => line.startsWith("flags"))?.split(/[ \t:]+/) ?? [];
+  expect(machineVectorWidth()).toBe(vectorWidthOf(new Set(flags)));
+});
+
+describeWhere(lackOf(8), "executable memory", () => {
+  const returning = (value: number) => {
+    const code = new Assembler(8);
+    code.constant(RAX, value);
+    code.return();
+    return code.finish();
+  };
+
+  test("holds each piece of code at an address of its own, for good", () => {
+    const functions = [1, 2, 3].map((value) => callable(returning(value)));
+    Bun.gc(true);
+    expect(functions.map((run) => run())).toEqual([1n, 2n, 3n]);
+  });
+
+  test("is not writable, and holds the code's bytes", async () => {
+    const code = returning(77);
+    const place = executable(code);
+    expect(Array.from(code, (_, i) => read.u8(place, i))).toEqual([...code]);
+    const lines = (await Bun.file("/proc/self/maps").text()).split("\n");
+    const mapping = lines.find((line) => {
+      const [start, end] = line
+        .split(" ")[0]!
+        .split("-")
+        .map((part) => Number.parseInt(part, 16));
+      return start! <= place && place < end!;
+    });
+    expect(mapping!.split(" ")[1]).toBe("r-xp");
+  });
+
+  test("takes code of any length up to whole pages, and longer", () => {
+    for (const length of [4095, 4096, 4097, 20_000]) {
+      const code = new Uint8Array(length).fill(0x90);
+      const end = returning(length);
+      code.set(end, length - end.length);
+      expect(callable(code)()).toBe(BigInt(length));
+    }
+  });
+});
