@@ -1,0 +1,310 @@
+/** Which functions run kernels of ours, and that these functions equal their definitions in onnxruntime, tfjs and a decoder. */
+import { describe, expect, test } from "bun:test";
+import * as tf from "@tensorflow/tfjs-core";
+import { Decoder } from "../../../../model/decode/decoder.ts";
+import { compiledEngine } from "../../../../model/engine/compiled.ts";
+import { eagerEngine } from "../../../../model/engine/eager.ts";
+import { type Engine, f32, i32, type Spec, type TensorFunction } from "../../../../model/engine/engine.ts";
+import type { VectorWidth } from "../../../../model/engine/native/assembler.ts";
+import { type Target, trace } from "../../../../model/engine/trace.ts";
+import { attention } from "../../../../model/policy/attention.ts";
+import { appendAttention, stepAttention } from "../../../../model/policy/cached-attention.ts";
+import { ModelConfig } from "../../../../model/policy/model-config.ts";
+import { type AttentionShape, rmsNorm, swiglu } from "../../../../model/policy/ops.ts";
+import { farthest } from "../../farthest.ts";
+import { randomValues } from "../../policy/gradient-check.ts";
+import { tinyParameters } from "../../policy/tiny-policy.ts";
+import { bitsOf, describeWidths } from "./machine-code.ts";
+
+type Specs = Readonly<Record<string, Spec>>;
+interface Case {
+  readonly build: TensorFunction;
+  readonly specs: Specs;
+}
+
+/** A function's result and the gradients of its first inputs, for a gradient of the result that is `dy`. */
+const withGradients = (names: readonly string[], of: (x: Readonly<Record<string, tf.Tensor>>) => tf.Tensor) => {
+  const build: TensorFunction = (x) => {
+    let y: tf.Tensor | undefined;
+    const weighed = (...moved: tf.Tensor[]) => {
+      y = tf.keep(of({ ...x, ...Object.fromEntries(names.map((name, i) => [name, moved[i]!])) }));
+      return tf.sum(tf.mul(y, x["dy"]!)) as tf.Scalar;
+    };
+    const { grads } = tf.valueAndGrads(weighed)(names.map((name) => x[name]!));
+    return { y: y!, ...Object.fromEntries(names.map((name, i) => [`d ${name}`, grads[i]!])) };
+  };
+  return build;
+};
+
+function attentionCase(tokens: number, shape: AttentionShape, rows = 2): Case {
+  const { heads, kvHeads, headWidth } = shape;
+  const half = headWidth / 2;
+  return {
+    build: withGradients(["qkv"], ({ qkv, cos, sin }) => attention(qkv!, cos!, sin!, shape)),
+    specs: {
+      qkv: f32(rows, tokens, (heads + 2 * kvHeads) * headWidth),
+      cos: f32(tokens, half),
+      sin: f32(tokens, half),
+      dy: f32(rows, tokens, heads * headWidth),
+    },
+  };
+}
+const swigluCase = (width: number): Case => ({
+  build: withGradients(["gate", "up"], ({ gate, up }) => swiglu(gate!, up!)),
+  specs: { gate: f32(3, width), up: f32(3, width), dy: f32(3, width) },
+});
+const rmsNormCase = (width: number): Case => ({
+  build: withGradients(["x", "gain"], ({ x, gain }) => rmsNorm(x!, gain!, 1e-3)),
+  specs: { x: f32(5, width), gain: f32(width), dy: f32(5, width) },
+});
+
+function stepCase(capacity: number, shape: AttentionShape, rows = 3): Case {
+  const { heads, kvHeads, headWidth } = shape;
+  const cache = f32(rows, kvHeads, capacity, headWidth);
+  return {
+    build: ({ qkv, keys, values, last, total, cos, sin }) => ({
+      y: stepAttention(qkv!, keys!, values!, last!, total!, { cos: cos!, sin: sin! }, shape).out,
+    }),
+    specs: {
+      qkv: f32(rows, 1, (heads + 2 * kvHeads) * headWidth),
+      keys: cache,
+      values: cache,
+      last: i32(rows),
+      total: i32(),
+      cos: f32(capacity, headWidth / 2),
+      sin: f32(capacity, headWidth / 2),
+    },
+  };
+}
+
+function appendCase(capacity: number, shape: AttentionShape): Case {
+  const { kvHeads, headWidth } = shape;
+  const { keys: _, values: __, total: ___, ...specs } = stepCase(capacity, shape, 2).specs;
+  const [rows, , size] = specs["qkv"]!.shape;
+  const cache = f32(1, kvHeads, capacity, headWidth);
+  return {
+    build: ({ qkv, last, cos, sin, k0, k1, v0, v1 }) => ({
+      y: appendAttention(qkv!, [k0!, k1!], [v0!, v1!], last!, { cos: cos!, sin: sin! }, shape).out,
+    }),
+    specs: { ...specs, qkv: f32(rows!, 3, size!), k0: cache, k1: cache, v0: cache, v1: cache },
+  };
+}
+
+const heads = { heads: 4, kvHeads: 2, headWidth: 16 };
+const taken: [string, Case, operators: string[]][] = [
+  ["attention", attentionCase(12, heads), ["Attention", "AttentionGradient"]],
+  ["SwiGLU", swigluCase(48), ["Swiglu", "SwigluGradient"]],
+  ["RMSNorm", rmsNormCase(48), ["RmsNormGradient"]],
+  ["a step over a cache", stepCase(32, heads), ["CachedAttention"]],
+  ["a step in a window", stepCase(32, { ...heads, window: 3, scoreScale: 0.7 }), ["CachedAttention"]],
+  ["an append to caches", appendCase(32, heads), ["CachedAttention", "CachedAttention"]],
+];
+const notTaken: [string, Case][] = [
+  ["attention of 6 tokens", attentionCase(6, heads)],
+  ["attention of heads of 8", attentionCase(12, { ...heads, headWidth: 8 })],
+  ["attention of heads of 24", attentionCase(12, { ...heads, headWidth: 24 })],
+  ["attention in a window", attentionCase(12, { ...heads, window: 5 })],
+  ["SwiGLU of 24", swigluCase(24)],
+  ["RMSNorm of 24", rmsNormCase(24)],
+  ["a step of heads of 8", stepCase(32, { ...heads, headWidth: 8 })],
+  ["a step over a cache of 24", stepCase(24, heads)],
+  ["an append to heads of 8", appendCase(32, { ...heads, headWidth: 8 })],
+  ["an append to caches of 24", appendCase(24, heads)],
+];
+
+/** Names of our operators in a traced function, without their sizes. */
+const ours = ({ build, specs }: Case, target: Target) =>
+  trace(build, specs, target)
+    .graph.nodes.filter(({ domain }) => domain === "bunraku")
+    .map(({ op }) => op.split("_")[0]!);
+
+/** What an engine computes of values that depend on the names of the inputs only. */
+async function evaluated(engine: Engine, { build, specs }: Case): Promise<Record<string, Float32Array>> {
+  const run = await engine.compile("evaluated", build, specs);
+  const inputs = Object.fromEntries(
+    Object.entries(specs).map(([name, spec]) => {
+      const size = spec.shape.reduce((a, b) => a * b, 1);
+      // Sequences of 8, 9, … tokens; a cache of keys holds nothing that is far from 0.
+      const values = spec.dtype === "int32" ? Int32Array.from({ length: size }, (_, i) => 7 + i) : random(size, name);
+      return [name, engine.array(spec, name.startsWith("k") ? new Float32Array(size) : values)];
+    }),
+  );
+  const outputs = Object.fromEntries(Object.entries(run.outputs).map(([name, spec]) => [name, engine.array(spec)]));
+  await run.run(inputs, outputs);
+  await run.dispose();
+  return Object.fromEntries(Object.entries(outputs).map(([name, array]) => [name, array.read() as Float32Array]));
+}
+const random = (size: number, name: string) => Float32Array.from(randomValues(size, name));
+
+describe("a traced function", () => {
+  test.each(taken)("of %s has nodes of ours for a CPU with machine code, and for nothing else", (_, of, operators) => {
+    expect(ours(of, "x64")).toEqual(operators);
+    for (const target of ["cpu", "webgpu", "cuda"] as const) expect(ours(of, target)).toEqual([]);
+  });
+
+  test.each(notTaken)("of %s, whose sizes our kernel does not take, has no node of ours", (_, of) => {
+    expect(ours(of, "x64")).toEqual([]);
+  });
+
+  test("of attention has a node of ours up to 4096 tokens, whose scores fit on the stack", () => {
+    const one = { heads: 1, kvHeads: 1, headWidth: 16 };
+    const build: TensorFunction = ({ qkv, cos, sin }) => ({ y: attention(qkv!, cos!, sin!, one) });
+    const specs = (tokens: number) => ({ qkv: f32(1, tokens, 48), cos: f32(tokens, 8), sin: f32(tokens, 8) });
+    expect(ours({ build, specs: specs(4096) }, "x64")).toEqual(["Attention"]);
+    expect(ours({ build, specs: specs(4100) }, "x64")).toEqual([]);
+  });
+
+  test("of a cache has a node of ours up to 131,072 tokens, and refuses more of 16-bit floats", () => {
+    const one = { heads: 1, kvHeads: 1, headWidth: 16 };
+    const most = 2 ** 17;
+    const operators = ({ build, specs }: Case) => trace(build, specs, "x64").graph.nodes.map(({ op }) => op);
+    expect(ours(stepCase(most, one, 1), "x64")).toEqual(["CachedAttention"]);
+    expect(operators(stepCase(most + 16, one, 1))).toContain("GroupQueryAttention");
+    const half = { ...one, halfCaches: true };
+    expect(ours(stepCase(most / 2, half, 1), "x64")).toEqual(["CachedAttention"]);
+    expect(() => ours(stepCase(most / 2 + 8, half, 1), "x64")).toThrow(
+      new RangeError("caches in half precision take at most 131072 tokens, got 131088"),
+    );
+  });
+
+  test.each(["cpu", "webgpu", "cuda", "x64"] as const)(
+    "for %s refuses caches of 16-bit floats that it cannot read",
+    (target) => {
+      const half = { ...heads, headWidth: target === "x64" ? 8 : 16, halfCaches: true };
+      for (const of of [stepCase(32, half), appendCase(32, half)]) expect(() => ours(of, target)).toThrow(TypeError);
+    },
+  );
+
+  test("names operators of different sizes differently, and those of equal sizes equally", () => {
+    const names = (of: Case) => trace(of.build, of.specs, "x64").graph.nodes.map(({ op }) => op);
+    const [four, eight] = [attentionCase(4, heads), attentionCase(8, heads)].map(names);
+    expect(names(attentionCase(4, heads))).toEqual(four!);
+    expect(four!.filter((op) => op.startsWith("Attention") && eight!.includes(op))).toEqual([]);
+    const scaled = names(attentionCase(4, { ...heads, scoreScale: 0.3 }));
+    expect(four!.filter((op) => op.startsWith("Attention") && scaled.includes(op))).toEqual([]);
+  });
+});
+
+const eager = eagerEngine();
+const expectedOf = new Map<Case, Promise<Record<string, Float32Array>>>();
+const definition = (of: Case) => expectedOf.getOrInsertComputed(of, () => evaluated(eager, of));
+
+describeWidths("a compiled function", (vectorWidth) => {
+  const engine = compiledEngine({ threads: 1, vectorWidth });
+  const plain = compiledEngine({ threads: 1, vectorWidth: null });
+
+  test.each(taken)("of %s equals its definition", async (_, of) => {
+    const [found, expected] = [await evaluated(engine, of), await definition(of)];
+    expect(Object.keys(found)).toEqual(Object.keys(expected));
+    for (const [name, values] of Object.entries(expected)) expect(farthest(found[name]!, values)).toBeLessThan(1e-5);
+  });
+
+  test.each(notTaken.filter((_, i) => i % 3 === 0))("of %s runs by its definition", async (_, of) => {
+    const [found, expected] = [await evaluated(engine, of), await definition(of)];
+    for (const [name, values] of Object.entries(expected)) expect(farthest(found[name]!, values)).toBeLessThan(1e-5);
+  });
+
+  test("runs our kernels on one thread only, as their bits show", async () => {
+    const of = swigluCase(1024);
+    const bits = async (on: Engine) => bitsOf((await evaluated(on, of))["y"]!);
+    const without = await bits(plain);
+    expect(await bits(engine)).not.toEqual(without);
+    expect(await bits(compiledEngine({ threads: 2, vectorWidth }))).toEqual(without);
+  });
+
+  test("runs our kernels in a lane of an engine with several threads", async () => {
+    const { build, specs } = swigluCase(1024);
+    const several = compiledEngine({ threads: 2, vectorWidth });
+    const inLane: Engine = { ...several, compile: (name, build, inputs) => several.compile(name, build, inputs, true) };
+    const [found, expected] = [await evaluated(inLane, { build, specs }), await evaluated(engine, { build, specs })];
+    expect(bitsOf(found["y"]!)).toEqual(bitsOf(expected["y"]!));
+  });
+
+  test("has room on the stack of each lane for the scores of 131,072 tokens", async () => {
+    const several = compiledEngine({ threads: 2, vectorWidth });
+    const { build, specs } = stepCase(2 ** 17, { heads: 1, kvHeads: 1, headWidth: 16 }, 1);
+    const run = await several.compile("long", build, specs, true);
+    const job = () => {
+      const inputs = Object.fromEntries(Object.entries(specs).map(([name, spec]) => [name, several.array(spec)]));
+      inputs["last"]!.write(Int32Array.of(2 ** 17 - 1));
+      inputs["values"]!.write(new Float32Array(2 ** 21).map((_, i) => (i < 2 ** 20 ? i % 16 : -1)));
+      return { run, inputs, outputs: { y: several.array(run.outputs["y"]!) } };
+    };
+    const jobs = [job(), job()];
+    await several.runLanes(jobs.map((each) => [each]));
+    // All keys are 0, so the result is the mean of all values; the new token's value is 0.
+    for (const { outputs } of jobs)
+      expect(
+        farthest(
+          outputs.y.read(),
+          Array.from({ length: 16 }, (_, d) => (d - 1) / 2),
+        ),
+      ).toBeLessThan(1e-4);
+    await run.dispose();
+  });
+
+  decoderTests(vectorWidth);
+});
+
+function decoderTests(vectorWidth: VectorWidth): void {
+  const config = ModelConfig.parse({
+    vocabulary: 24,
+    width: 32,
+    layers: 1,
+    heads: 4,
+    kvHeads: 2,
+    headWidth: 16,
+    hidden: 32,
+  });
+  const make = (halfCaches = false) =>
+    new Decoder(compiledEngine({ threads: 1, vectorWidth }), config, tinyParameters(config, 1, 10).flat, {
+      slots: 4,
+      capacity: 70,
+      halfCaches,
+    });
+  const tokens = (seed: number, count: number) =>
+    Array.from({ length: count }, (_, i) => (seed * 7 + i * i * 5 + i) % 24);
+  const row = (values: Float32Array, index: number) => bitsOf(values.slice(index * 24, (index + 1) * 24));
+  const others = { 0: 17, 1: 35, 3: 50 } as const;
+
+  test.each([
+    ["32", false],
+    ["16", true],
+  ] as const)("of a decoder of %s-bit caches moves slots of 17, 35 and 50 tokens with their bits", async (_, half) => {
+    const [moved, still] = [make(half), make(half)];
+    for (const decoder of [moved, still])
+      for (const [slot, length] of Object.entries(others))
+        await decoder.append([Number(slot)], [tokens(length, length)]);
+    moved.swap(0, 3);
+    moved.swap(1, 2);
+    const [after, expected] = [
+      await moved.step(Int32Array.of(3, -1, 1, 0)),
+      await still.step(Int32Array.of(0, 1, -1, 3)),
+    ];
+    for (const [from, to] of [
+      [0, 3],
+      [1, 2],
+      [3, 0],
+    ] as const)
+      expect(row(after, to)).toEqual(row(expected, from));
+  });
+
+  test.each([
+    ["32", false],
+    ["16", true],
+  ] as const)("of a decoder of %s-bit caches copies prompts of 19 and 33 tokens with their bits", async (_, half) => {
+    for (const length of [19, 33]) {
+      const [copied, alone] = [make(half), make(half)];
+      const prompt = tokens(2, length);
+      await copied.append([3, 0, 1], [prompt, prompt, prompt]);
+      await alone.append([0], [prompt]);
+      for (const token of [5, 6]) {
+        const [after, expected] = [
+          await copied.step(Int32Array.of(token, token, -1, token)),
+          await alone.step(Int32Array.of(token)),
+        ];
+        for (const slot of [0, 1, 3]) expect(row(after, slot)).toEqual(row(expected, 0));
+      }
+    }
+  });
+}
