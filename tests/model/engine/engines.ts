@@ -2,6 +2,7 @@
 import { compiledEngine } from "../../../model/engine/compiled.ts";
 import { eagerEngine } from "../../../model/engine/eager.ts";
 import type { Engine } from "../../../model/engine/engine.ts";
+import { machineVectorWidth } from "../../../model/engine/native/machine.ts";
 import { findLibtensorflow, placesOf } from "../../../model/engine/tensorflow/find.ts";
 import { tensorflowEngine } from "../../../model/engine/tensorflow.ts";
 
@@ -12,6 +13,7 @@ export const engines: [string, Engine][] = [
   ["compiled, without machine code", compiledEngine({ threads: 1, vectorWidth: null })],
   ["eager", eagerEngine()],
 ];
+if (machineVectorWidth() === 16) engines.push(["compiled, AVX2", compiledEngine({ threads: 1, vectorWidth: 8 })]);
 if (libtensorflow !== null) {
   engines.push(["tensorflow", tensorflowEngine(libtensorflow, { threads: 2, device: "cpu" })]);
 }
