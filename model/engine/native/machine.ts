@@ -27,7 +27,7 @@ let known: VectorWidth | null | undefined;
 
 /** The vector width of this machine; null if its CPU or its system runs no code of ours. */
 export function machineVectorWidth(): VectorWidth | null {
-  known ??= allowsCode() ? vectorWidthOf(cpuFlags()) : null;
+  if (known === undefined) known = allowsCode() ? vectorWidthOf(cpuFlags()) : null;
   return known;
 }
 
