@@ -10,7 +10,7 @@ import { didYouMean, nearest } from "../../envs/text/nearest.ts";
 import { ConfigError } from "../errors.ts";
 import { modulesOf } from "../play/env-modules.ts";
 import { ALGORITHMS } from "./algorithms.ts";
-import { RunConfig, runKeys, SECRETS } from "./config.ts";
+import { RunConfig, runKeys, SECRETS, UNCOMPILED } from "./config.ts";
 import { type Layer, lastToSet, merge, type Tree, valueAt } from "./layers.ts";
 import { brokenRules } from "./rules.ts";
 import { TINKER_SETTINGS } from "./tinker.ts";
@@ -22,8 +22,8 @@ import { unreadKeys } from "./unread.ts";
  */
 export function composeRunConfig(given: readonly Layer[]): RunConfig {
   const layers = withChoices(given);
-  const defaults: Layer = { source: "defaults", values: RunConfig.parse({}) };
-  const parsed = RunConfig.safeParse(merge([defaults, ...layers]), { reportInput: true });
+  const defaults: Layer = { source: "defaults", values: RunConfig.parse({}, UNCOMPILED) };
+  const parsed = RunConfig.safeParse(merge([defaults, ...layers]), { ...UNCOMPILED, reportInput: true });
   if (!parsed.success)
     throw new ConfigError(parsed.error.issues.flatMap((issue) => faultLines(issue, layers)).join("\n"));
   const config = parsed.data;

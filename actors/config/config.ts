@@ -39,6 +39,9 @@ export const RunConfig = z.strictObject({
 });
 export type RunConfig = z.infer<typeof RunConfig>;
 
+/** How settings are parsed: a process parses them once or twice, and zod by default compiles a function for each section first. */
+export const UNCOMPILED = { jitless: true } as const;
+
 /** All keys with type, default and description. */
 export const runKeys = new Keys(RunConfig);
 

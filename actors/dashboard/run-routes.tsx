@@ -18,7 +18,7 @@ import { EpisodesPage } from "./pages/episodes.tsx";
 import { RunPage } from "./pages/run.tsx";
 import { SettingsPage } from "./pages/settings.tsx";
 import { EmptyPage } from "./pages/shell.tsx";
-import { Exposition } from "./prometheus.ts";
+import type { Exposition } from "./prometheus.ts";
 import { CursorText, emptyParameter, faults } from "./queries.ts";
 import { RATINGS_PATH, rate, ratingLimit } from "./rate.ts";
 import { cursorText, parseCursor, streamRun } from "./stream.ts";
@@ -48,7 +48,7 @@ export interface RunRoutesOptions {
 export function runRoutes({ context, clock, reads, signal }: RunRoutesOptions): Hono {
   const { store } = context;
   const app = new Hono();
-  const exposition = new Exposition(store);
+  let exposition: Promise<Exposition> | null = null;
   let streams = 0;
   app.use("/api/*", sameSiteOnly);
   app.use("/metrics", sameSiteOnly);
@@ -58,12 +58,20 @@ export function runRoutes({ context, clock, reads, signal }: RunRoutesOptions): 
       return c.html(html`<!doctype html>${view === null ? <EmptyPage /> : <Shown view={view} />}`);
     });
   }
-  app.get("/metrics", async (c) => c.text(await exposition.text(), 200, { "Content-Type": exposition.contentType }));
+  app.get("/metrics", async (c) => {
+    // Most runs have no reader of metrics, and prom-client is the largest module of the page.
+    exposition ??= import("./prometheus.ts").then(({ Exposition }) => new Exposition(store));
+    const metrics = await exposition;
+    return c.text(await metrics.text(), 200, { "Content-Type": metrics.contentType });
+  });
   for (const route of API) {
     app.get(route.path.replace(/\{(\w+)\}/, ":$1"), (c) => answer(c, route, context, reads));
   }
   app.post(RATINGS_PATH, ratingLimit, (c) => rate(c, context));
-  app.get("/api/openapi.json", (c) => c.json(description));
+  app.get("/api/openapi.json", (c) => {
+    description ??= openApiOf(API);
+    return c.json(description);
+  });
   app.get("/api/stream", (c) => {
     const since = c.req.header("Last-Event-ID") ?? c.req.query("since") ?? cursorText(store.cursor());
     const parsed = CursorText.safeParse(since);
@@ -180,7 +188,8 @@ function openApiOf(routes: readonly ApiRoute[]): Json {
   };
 }
 
-const description = openApiOf(API);
+/** Made at the first request. */
+let description: Json | null = null;
 
 export const READS_WAITING_MAX = 16;
 

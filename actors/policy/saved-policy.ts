@@ -13,7 +13,7 @@ import { faultsOf } from "../../model/checkpoint/config.ts";
 import type { ModelConfig } from "../../model/policy/model-config.ts";
 import type { Dialogue } from "../../model/text/dialogue.ts";
 import { latestCheckpoint, loadCheckpoint, type Skipped, weightsElsewhere } from "../checkpoint/checkpoint.ts";
-import { RunConfig } from "../config/config.ts";
+import { RunConfig, UNCOMPILED } from "../config/config.ts";
 import { upgraded } from "../config/former-keys.ts";
 import type { Tree } from "../config/layers.ts";
 import { samplerEngine, thisMachine } from "../engine/choice.ts";
@@ -35,7 +35,7 @@ export function readRunConfig(folder: string): RunConfig {
   let read: unknown;
   try {
     read = JSON.parse(readFileSync(file, "utf8"));
-    return RunConfig.parse(upgraded(read as Tree));
+    return RunConfig.parse(upgraded(read as Tree), UNCOMPILED);
   } catch (error) {
     if (read !== null && typeof read === "object" && "model_type" in read)
       throw new Error(`${folder} has a Hugging Face model, not a run; make a run: bun run cluster --model ${folder}`);

@@ -13,7 +13,7 @@ import { writeSync } from "node:fs";
 import { z } from "zod";
 import type { ActorKind, Running } from "../actor.ts";
 import { realClock } from "../clock.ts";
-import { RunConfig } from "../config/config.ts";
+import { RunConfig, UNCOMPILED } from "../config/config.ts";
 import { describeError, schemaFaults } from "../errors.ts";
 import { makeLog } from "../log.ts";
 import { importModules } from "../play/env-modules.ts";
@@ -140,8 +140,8 @@ async function readSettings<S>(
 ): Promise<{ actorSettings: ActorSettings; settings: S }> {
   try {
     const line = await (Bun.isMainThread ? firstLine() : receivedSettings());
-    const actorSettings = ActorSettings.parse(JSON.parse(line));
-    return { actorSettings, settings: schema.parse(actorSettings.settings) };
+    const actorSettings = ActorSettings.parse(JSON.parse(line), UNCOMPILED);
+    return { actorSettings, settings: schema.parse(actorSettings.settings, UNCOMPILED) };
   } catch (error) {
     const why = error instanceof z.ZodError ? schemaFaults(error, "settings") : describeError(error);
     writeLine(`${JSON.stringify({ level: "error", actor: role, kind: "boot", text: `cannot start: ${why}` })}\n`);

@@ -8,7 +8,6 @@ import { closeSync, existsSync, openSync, readSync, statSync } from "node:fs";
 import { extname } from "node:path";
 import type { z } from "zod";
 import { digitsOf, exactJson, jsonElements } from "./json-parts.ts";
-import { parquetRows } from "./parquet.ts";
 
 /** A data file that is missing or invalid. */
 export class DataError extends Error {
@@ -53,12 +52,15 @@ export function* readRows<S extends z.ZodObject>(path: string, schema: S): Gener
   }
 }
 
+/** Loads the decoders at the first parquet file: every process imports every env, and few read such a file. */
+const parquetReader = () => require("./parquet.ts") as typeof import("./parquet.ts");
+
 function rowsOf(path: string, schema: z.ZodObject): Iterable<unknown> {
   switch (extname(path)) {
     case ".parquet": {
       const mayLack = (name: string) => (schema.shape[name] as z.ZodType).safeParse(undefined).success;
       const columns = Object.keys(schema.shape).map((name) => ({ name, optional: mayLack(name) }));
-      return withoutBigints(parquetRows(path, columns));
+      return withoutBigints(parquetReader().parquetRows(path, columns));
     }
     case ".jsonl":
       return jsonLines(path);
