@@ -113,9 +113,13 @@ describe("a run on one thread", () => {
 });
 
 describe("stopping", () => {
+  let whole: Run;
+  beforeAll(async () => {
+    whole = await start(startOneThread, { samplers: 1, updates: 6 });
+    expect(await whole.cluster.ended).toEqual({ ok: true, reason: "learner finished" });
+  }, 300_000);
+
   test("saves what was learnt, and going on leads to where it would have been", async () => {
-    const whole = await start(startOneThread, { samplers: 1, updates: 6 });
-    await whole.cluster.ended;
     const folder = join(temporaryFolder(), "run");
     const config = tinyConfig(folder, { samplers: 1, updates: 6 });
     expect(await stopRunAt(folder, config, "update 2/6")).toEqual({ ok: true, reason: "enough" });
@@ -127,8 +131,6 @@ describe("stopping", () => {
   }, 300_000);
 
   test("is no end: a finished run with more updates learns what a run of that length learns", async () => {
-    const whole = await start(startOneThread, { samplers: 1, updates: 6 });
-    await whole.cluster.ended;
     const { folder, cluster } = await start(startOneThread, { samplers: 1, updates: 3 });
     expect(await cluster.ended).toEqual({ ok: true, reason: "learner finished" });
     const longer = await start(startOneThread, { samplers: 1, updates: 6 }, folder);
