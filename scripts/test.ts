@@ -4,7 +4,8 @@
  *
  * `--quick` leaves out the folders of tests with processes or browsers and the files that take long, and says how many it left out.
  */
-import { availableParallelism } from "node:os";
+import { mkdtempSync, rmSync } from "node:fs";
+import { availableParallelism, tmpdir } from "node:os";
 import { join } from "node:path";
 import { type Command, UsageError } from "./cli/options.ts";
 
@@ -40,13 +41,20 @@ export async function main(args: string[]): Promise<number> {
     throw new UsageError(`--quick chooses the files itself; leave out --quick, or "${word}"`);
   const { files, leftOut } = quick ? await quickFiles() : { files: [], leftOut: 0 };
   const parallel = [`--parallel=${FILES_AT_ONCE}`, `--timings=${TIMINGS}`];
+  // Files of whole runs find in it the warm starts that others made.
+  const warmStarts = mkdtempSync(join(tmpdir(), "bunraku-warm-starts-"));
   const child = Bun.spawn([process.execPath, "test", `--timeout=${HANG_MS}`, ...parallel, ...files, ...rest], {
     cwd: root,
     stdio: ["inherit", "inherit", "pipe"],
-    env: { ...process.env, ...(process.stderr.isTTY ? { FORCE_COLOR: "1" } : {}) },
+    env: {
+      ...process.env,
+      BUNRAKU_TEST_WARM_STARTS: warmStarts,
+      ...(process.stderr.isTTY ? { FORCE_COLOR: "1" } : {}),
+    },
   });
   const { counts, lacking } = await passOn(child.stderr);
   const code = await child.exited;
+  rmSync(warmStarts, { recursive: true, force: true });
   if (!counts.has("pass") && !counts.has("fail"))
     throw new Error(`no test ran: \`bun test\` ended with ${code} (see above)`);
   for (const [lack, names] of lacking) console.log(`not tested here: ${lack} (${names.size} tests)`);

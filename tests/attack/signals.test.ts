@@ -12,7 +12,7 @@ import { figure } from "../figure.ts";
 import { CommandProcess, type StartOptions } from "../scripts/command.ts";
 import { removeTemporaryFolders } from "../scripts/temporary.ts";
 
-const runs = new Runs();
+const runs = new Runs("shared");
 afterAll(removeTemporaryFolders);
 
 /** Little to play: what counts is how the run ends. */

@@ -10,7 +10,7 @@ import { describeWhere } from "../needs.ts";
 import { removeTemporaryFolders } from "../scripts/temporary.ts";
 import { LONG, learnt, RunProcess, Runs, timeIndependentMetrics } from "./run-process.ts";
 
-const runs = new Runs();
+const runs = new Runs("shared");
 afterAll(removeTemporaryFolders);
 
 const TOKEN = "a-token-of-this-test";

@@ -8,7 +8,7 @@ import type { Ended } from "../scripts/command.ts";
 import { removeTemporaryFolders } from "../scripts/temporary.ts";
 import { expectNothingLeft, expectSameLearnt, LONG, RunProcess, Runs, timeIndependentMetrics } from "./run-process.ts";
 
-const runs = new Runs();
+const runs = new Runs("own");
 afterAll(removeTemporaryFolders);
 
 interface Seen {

@@ -20,7 +20,7 @@ import {
   updated,
 } from "./run-process.ts";
 
-const runs = new Runs();
+const runs = new Runs("shared");
 afterAll(removeTemporaryFolders);
 
 const learner = { updates: 14, filter: { strategy: "all" } };

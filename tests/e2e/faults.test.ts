@@ -10,7 +10,7 @@ import type { Ended } from "../scripts/command.ts";
 import { removeTemporaryFolders } from "../scripts/temporary.ts";
 import { exited, expectNothingLeft, expectSameLearnt, LONG, RunProcess, Runs, ready, updated } from "./run-process.ts";
 
-const runs = new Runs();
+const runs = new Runs("shared");
 afterAll(removeTemporaryFolders);
 
 /** A run that is killed after its fifth has at least 20 to make after it was resumed. */

@@ -7,7 +7,7 @@ import { describeWhere } from "../needs.ts";
 import { removeTemporaryFolders } from "../scripts/temporary.ts";
 import { expectNothingLeft, expectSameLearnt, LONG, RunProcess, Runs } from "./run-process.ts";
 
-const runs = new Runs();
+const runs = new Runs("shared");
 const TOKEN = "a-token-of-this-test";
 const hosts = Hosts.build(3);
 afterAll(() => {

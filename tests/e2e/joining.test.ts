@@ -10,7 +10,7 @@ import { certificates } from "../actors/transport/certificates.ts";
 import { removeTemporaryFolders } from "../scripts/temporary.ts";
 import { expectNothingLeft, expectSameLearnt, LONG, RunProcess, Runs } from "./run-process.ts";
 
-const runs = new Runs();
+const runs = new Runs("shared");
 afterAll(removeTemporaryFolders);
 
 const TOKEN = "a-token-of-this-test";

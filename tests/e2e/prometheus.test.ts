@@ -14,7 +14,7 @@ const promtool = Bun.which("promtool");
 const there = prometheus !== null && promtool !== null;
 
 const TOKEN = "a-token-that-prometheus-sends";
-const runs = new Runs();
+const runs = new Runs("shared");
 
 interface Sample {
   readonly metric: Readonly<Record<string, string>>;

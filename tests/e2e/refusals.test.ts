@@ -8,7 +8,7 @@ import { CommandProcess, command, commandHere, root } from "../scripts/command.t
 import { removeTemporaryFolders, temporaryFolder } from "../scripts/temporary.ts";
 import { LONG, RunProcess, Runs } from "./run-process.ts";
 
-const runs = new Runs();
+const runs = new Runs("shared");
 const place = temporaryFolder();
 const there = join(place, "there");
 const wanted = join(place, "wanted");

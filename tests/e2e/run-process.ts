@@ -33,10 +33,19 @@ const warmStart = {
   ],
 };
 
+/** Where `bun run test` has the warm starts that its files share; a file that runs by itself makes its own. */
+const SHARED = process.env["BUNRAKU_TEST_WARM_STARTS"];
+
 /** Folder of a test file's runs; they share their warm starts. */
 export class Runs {
   readonly folder = temporaryFolder();
+  readonly #warmStarts: string;
   #count = 0;
+
+  /** @param warmStarts  "shared" for a file whose tests begin after the warm start: another file may have made it */
+  constructor(warmStarts: "own" | "shared") {
+    this.#warmStarts = (warmStarts === "shared" ? SHARED : undefined) ?? join(this.folder, "warm-start");
+  }
 
   /** `--config` and `--run-dir` of a new run; `changed` goes over the tiny config, section by section. */
   fresh(changed: Record<string, object> = {}): { folder: string; args: string[] } {
@@ -44,7 +53,7 @@ export class Runs {
     const name = `${basename(this.folder)}-r${++this.#count}`;
     const sections: Record<string, object> = {
       ...TINY,
-      warmStart: { ...warmStart, cacheDir: join(this.folder, "warm-start") },
+      warmStart: { ...warmStart, cacheDir: this.#warmStarts },
     };
     for (const [section, values] of Object.entries(changed)) sections[section] = { ...sections[section], ...values };
     const config = join(this.folder, `${name}.yaml`);

@@ -7,7 +7,7 @@ import { COLUMNS, onTerminal } from "../scripts/command.ts";
 import { removeTemporaryFolders } from "../scripts/temporary.ts";
 import { LONG, RunProcess, Runs } from "./run-process.ts";
 
-const runs = new Runs();
+const runs = new Runs("own");
 afterAll(removeTemporaryFolders);
 
 async function trained(args: readonly string[]): Promise<string> {

@@ -10,7 +10,7 @@ import { removeTemporaryFolders } from "../scripts/temporary.ts";
 import { exited, LONG, RunProcess, Runs, timeIndependentMetrics, updated } from "./run-process.ts";
 
 const server = new BigramServer(new Tokenizer().size);
-const runs = new Runs();
+const runs = new Runs("own");
 afterAll(async () => {
   await server.stop();
   removeTemporaryFolders();
