@@ -39,7 +39,7 @@ export interface Label {
 }
 
 /** Jump if the last comparison found the first operand …; the code is that of the instruction jcc. */
-const CONDITIONS = { below: 0x2, equal: 0x4, notEqual: 0x5, less: 0xc, atLeast: 0xd, atMost: 0xe, more: 0xf } as const;
+const CONDITIONS = { equal: 0x4, notEqual: 0x5, less: 0xc, atLeast: 0xd, atMost: 0xe, more: 0xf } as const;
 export type Condition = keyof typeof CONDITIONS;
 
 /** Opcode, map (1: 0F, 2: 0F38, 3: 0F3A) and prefix (0: none, 1: 66, 2: F3, 3: F2) of vector instructions. */

@@ -49,7 +49,7 @@ export interface CachedShape {
 }
 
 /** Tokens in a block of keys. */
-export const KEY_BLOCK = 16;
+const KEY_BLOCK = 16;
 /** Blocks that a pass over the keys takes at once. */
 const BLOCKS_AT_ONCE = 4;
 /** Most floats of a value that a pass over the values sums at once. */

@@ -221,7 +221,6 @@ describeWhere(lackOf(8), "the assembler of general registers", () => {
   );
 
   const conditions: [Condition, (a: bigint, b: bigint) => boolean][] = [
-    ["below", (a, b) => BigInt.asUintN(64, a) < BigInt.asUintN(64, b)],
     ["equal", (a, b) => a === b],
     ["notEqual", (a, b) => a !== b],
     ["less", (a, b) => a < b],
