@@ -3,6 +3,7 @@
  * same methods, so a kernel is written once. It knows no operators and no onnxruntime.
  *
  * - A general register is the number of its encoding: 0 is rax, 4 is rsp. A vector register is its number: 0 to 15, with AVX-512 to 31.
+ * - `add`, `subtract` and `compare` take a register or 64 bits of memory; with `…Constant` a number of at most 32 bits.
  * - An address always has 32 bits of offset, and a jump 32 bits of distance: longer code, but one form of each.
  *
  * Source: Intel 64 manual, volume 2, chapter 2 (VEX: 2.3, EVEX: 2.7) and the opcode of each instruction.
@@ -31,22 +32,29 @@ export const atIndex = (base: number, index: number, scale: 1 | 2 | 4 | 8, offse
   offset,
 });
 
-/** A place in the code. */
+/** A point in the code that jumps go to. */
 export interface Label {
+  /** Bytes of code before it; null until `Assembler.place`. */
   place: number | null;
-  /** Where jumps to this label keep their distance. */
+  /** Bytes of code before the distance field of each jump to it. */
   readonly jumps: number[];
 }
 
-/** Jump if the last comparison found the first operand …; the code is that of the instruction jcc. */
+/**
+ * Jump if the last comparison found its first operand equal to the second, less, and so on. After an addition, `addConstant` or `add`, the
+ * first operand is the sum and the second is 0. The numbers are the condition codes of jcc.
+ */
 const CONDITIONS = { equal: 0x4, notEqual: 0x5, less: 0xc, atLeast: 0xd, atMost: 0xe, more: 0xf } as const;
 export type Condition = keyof typeof CONDITIONS;
 
-/** Opcode, map (1: 0F, 2: 0F38, 3: 0F3A) and prefix (0: none, 1: 66, 2: F3, 3: F2) of vector instructions. */
+/**
+ * Opcode, map (1: 0F, 2: 0F38, 3: 0F3A) and prefix (0: none, 1: 66, 2: F3, 3: F2) of vector instructions. Comments have Intel's names where
+ * ours differ much.
+ */
 const VECTOR = {
   load: [0x10, 1, 0],
   store: [0x11, 1, 0],
-  storeFloat: [0x11, 1, 2],
+  storeFloat: [0x11, 1, 2], // vmovss
   add: [0x58, 1, 0],
   multiply: [0x59, 1, 0],
   subtract: [0x5c, 1, 0],
@@ -56,29 +64,29 @@ const VECTOR = {
   squareRoot: [0x51, 1, 0],
   xor: [0xef, 1, 1],
   addInts: [0xfe, 1, 1],
-  shiftInts: [0x72, 1, 1],
-  toInts: [0x5b, 1, 1],
+  shiftInts: [0x72, 1, 1], // vpslld
+  toInts: [0x5b, 1, 1], // vcvtps2dq
   broadcast: [0x18, 2, 1],
-  multiplyAdd: [0xb8, 2, 1],
-  timesPlus: [0xa8, 2, 1],
-  negativeMultiplyAdd: [0xbc, 2, 1],
-  fromHalf: [0x13, 2, 1],
-  toHalf: [0x1d, 3, 1],
+  multiplyAdd: [0xb8, 2, 1], // vfmadd231ps
+  timesPlus: [0xa8, 2, 1], // vfmadd213ps
+  negativeMultiplyAdd: [0xbc, 2, 1], // vfnmadd231ps
+  fromHalf: [0x13, 2, 1], // vcvtph2ps
+  toHalf: [0x1d, 3, 1], // vcvtps2ph
   round: [0x08, 3, 1],
-  permute: [0x04, 3, 1],
-  upper128: [0x19, 3, 1],
-  upper256: [0x1b, 3, 1],
+  permute: [0x04, 3, 1], // vpermilps
+  upper128: [0x19, 3, 1], // vextractf128
+  upper256: [0x1b, 3, 1], // vextractf32x8
 } as const satisfies Record<string, readonly [opcode: number, map: number, prefix: number]>;
 type VectorInstruction = keyof typeof VECTOR;
 
-/** Bits of a vector instruction's length field. */
+/** The length field of a vector instruction, by its floats. */
 const LENGTH = { 4: 0, 8: 1, 16: 2 } as const;
 
 export class Assembler {
   readonly vectorWidth: VectorWidth;
   #bytes = new Uint8Array(4096);
   #size = 0;
-  /** Labels that a jump names and that have no place yet. */
+  /** Labels that jumps go to and that are not placed yet. */
   readonly #open = new Set<Label>();
 
   constructor(vectorWidth: VectorWidth) {
@@ -104,7 +112,7 @@ export class Assembler {
     this.#emit(value & 255, (value >> 8) & 255, (value >> 16) & 255, (value >> 24) & 255);
   }
 
-  /** The ModRM byte and what follows it. @param register  of the operand that is not `operand` */
+  /** The ModRM byte and what follows it: both operands of an instruction, of which one is always a register. */
   #operand(register: number, operand: number | Address): void {
     const field = (register & 7) << 3;
     if (typeof operand === "number") {
@@ -143,77 +151,71 @@ export class Assembler {
   loadInt32(to: number, from: Address): void {
     this.#general([0x63], to, from);
   }
-  /** The low 32 bits. */
+  /** `to` = the unsigned 32-bit integer at `from`. */
   load32(to: number, from: Address): void {
     this.#emit(0x40 | ((to >> 3) << 2) | (((from.index ?? 0) >> 3) << 1) | (from.base >> 3), 0x8b);
     this.#operand(to, from);
   }
+  /** Stores the low 32 bits. */
   store32(to: Address, from: number): void {
     this.#emit(0x40 | ((from >> 3) << 2) | (((to.index ?? 0) >> 3) << 1) | (to.base >> 3), 0x89);
     this.#operand(from, to);
   }
+  /** `to` = the unsigned 16-bit integer at `from`. */
   load16(to: number, from: Address): void {
     this.#general([0x0f, 0xb7], to, from);
   }
+  /** Stores the low 16 bits. */
   store16(to: Address, from: number): void {
     this.#emit(0x66);
     this.store32(to, from);
   }
+  /** `to` = the address itself, not what it holds. */
   addressOf(to: number, from: Address): void {
     this.#general([0x8d], to, from);
   }
-  add(to: number, value: number): void {
+  add(to: number, from: number | Address): void {
+    this.#general([0x03], to, from);
+  }
+  subtract(to: number, from: number | Address): void {
+    this.#general([0x2b], to, from);
+  }
+  compare(a: number, b: number | Address): void {
+    this.#general([0x3b], a, b);
+  }
+
+  addConstant(to: number, value: number): void {
     this.#general([0x81], 0, to);
     this.#emit32(value);
   }
-  /** `add` of a number that the returned function sets. */
-  addLater(to: number): (value: number) => void {
-    this.add(to, 0);
+  /** `addConstant` of a value that the returned function sets. */
+  addConstantLater(to: number): (value: number) => void {
+    this.addConstant(to, 0);
     const place = this.#size - 4;
     return (value) => new DataView(this.#bytes.buffer).setInt32(place, value, true);
   }
-  addRegister(to: number, from: number): void {
-    this.#general([0x03], to, from);
-  }
-  /** `to` += the 64-bit integer at `from` */
-  addFrom(to: number, from: Address): void {
-    this.#general([0x03], to, from);
-  }
-  subtractRegister(to: number, from: number): void {
-    this.#general([0x2b], to, from);
-  }
-  and(to: number, value: number): void {
+  andConstant(to: number, value: number): void {
     this.#general([0x81], 4, to);
     this.#emit32(value);
   }
   /** `to` = `from` · `factor` */
-  multiply(to: number, from: number, factor: number): void {
+  multiplyConstant(to: number, from: number, factor: number): void {
     this.#general([0x69], to, from);
     this.#emit32(factor);
+  }
+  compareConstant(a: number, value: number): void {
+    this.#general([0x81], 7, a);
+    this.#emit32(value);
   }
   shiftRight(to: number, bits: number): void {
     this.#general([0xc1], 5, to);
     this.#emit(bits);
   }
-  compare(a: number, b: number): void {
-    this.#general([0x3b], a, b);
-  }
-  /** Compares with the 64-bit integer at `b`. */
-  compareFrom(a: number, b: Address): void {
-    this.#general([0x3b], a, b);
-  }
-  subtractFrom(to: number, from: Address): void {
-    this.#general([0x2b], to, from);
-  }
-  compareTo(a: number, value: number): void {
-    this.#general([0x81], 7, a);
-    this.#emit32(value);
-  }
 
   label(): Label {
     return { place: null, jumps: [] };
   }
-  /** The label is here. */
+  /** Ties the label to this point of the code. */
   place(label: Label): void {
     label.place = this.#size;
     this.#open.delete(label);
@@ -258,13 +260,16 @@ export class Assembler {
     this.#emit(0xf3, 0xa4);
   }
 
-  /** `to` = an operation of `a` and `operand`; `a` is 0 where the instruction has one source. */
+  /**
+   * `to` = an operation of `a` and `operand`; `a` is 0 where the instruction has one source. A store passes its source as `to`. AVX-512 is
+   * encoded with EVEX, all else with VEX, which reaches the registers 0 to 15 only.
+   */
   #vector(name: VectorInstruction, to: number, a: number, operand: number | Address, vectorWidth: 4 | 8 | 16): void {
     const [opcode, map, prefix] = VECTOR[name];
     const [base, index] = typeof operand === "number" ? [operand, operand >> 1] : [operand.base, operand.index ?? 0];
     const not = (value: number, bit: number) => (~value >> bit) & 1;
     if (vectorWidth === 16) {
-      // The third bit of an index, or the fourth of a register, which is at the same place of `operand >> 1`.
+      // EVEX.X holds bit 3 of an index register, or bit 4 of a vector register: `index` has either as its bit 3.
       const p0 = (not(to, 3) << 7) | (not(index, 3) << 6) | (not(base, 3) << 5) | (not(to, 4) << 4) | map;
       this.#emit(0x62, p0, ((~a & 15) << 3) | 4 | prefix, (LENGTH[vectorWidth] << 5) | (not(a, 4) << 3), opcode);
     } else {
@@ -337,11 +342,15 @@ export class Assembler {
     this.#vector("shiftInts", 6, to, from, this.vectorWidth);
     this.#emit(bits);
   }
-  /** Each float of `to` = `operation` over all floats of `from`; `spare` is overwritten. Registers 0 to 15 only. */
+  /**
+   * Each float of `to` = `operation` over all floats of `from`; `spare` is overwritten. Registers 0 to 15 only, because its steps are
+   * encoded with VEX.
+   */
   reduce(operation: "add" | "maximum", to: number, from: number, spare: number): void {
     let source = from;
-    const halve = (vectorWidth: 4 | 8, upper: () => void) => {
-      upper();
+    /** Combines the floats of `source` with the floats that `fillSpare` puts beside them. */
+    const halve = (vectorWidth: 4 | 8, fillSpare: () => void) => {
+      fillSpare();
       this.#vector(operation, to, source, spare, vectorWidth);
       source = to;
     };
@@ -364,7 +373,7 @@ export class Assembler {
     }
     this.broadcast(to, to);
   }
-  /** Ends the use of wide registers, which would slow down other code. */
+  /** Clears all but the first four floats of every register (vzeroupper): otherwise other code's SSE instructions would be slow. */
   clearUpper(): void {
     this.#emit(0xc5, 0xf8, 0x77);
   }

@@ -180,9 +180,9 @@ class Backward extends AttentionKernel {
         this.zeroSums(vectors);
         this.locate(RDI, part.dScores, inBlock, padded);
         code.move(R8, part.keys);
-        if (from > 0) code.add(R8, FLOAT * from);
+        if (from > 0) code.addConstant(R8, FLOAT * from);
         code.move(RCX, position);
-        code.add(RCX, TILE);
+        code.addConstant(RCX, TILE);
         this.product(vectors, { register: RDI, row: padded, step: FLOAT }, { register: R8, row: 0, step: head });
         for (let row = 0; row < TILE; row++)
           for (let j = 0; j < vectors; j++)
@@ -214,16 +214,16 @@ class Backward extends AttentionKernel {
         // The block's first query that sees one of these keys.
         code.move(RDX, first);
         code.move(RCX, blockEnd);
-        code.subtractRegister(RCX, RDX);
-        code.subtractFrom(RDX, block);
-        code.multiply(RDI, RDX, padded);
-        code.addFrom(RDI, factor);
+        code.subtract(RCX, RDX);
+        code.subtract(RDX, block);
+        code.multiplyConstant(RDI, RDX, padded);
+        code.add(RDI, factor);
         code.move(RAX, keys);
         code.addressOf(RDI, atIndex(RDI, RAX, FLOAT));
         code.move(R8, rowsAt === dOut ? first : RDX);
-        code.multiply(R8, R8, rowStep);
-        code.addFrom(R8, rowsAt);
-        if (from > 0) code.add(R8, FLOAT * from);
+        code.multiplyConstant(R8, R8, rowStep);
+        code.add(R8, rowsAt);
+        if (from > 0) code.addConstant(R8, FLOAT * from);
         this.product(vectors, { register: RDI, row: FLOAT, step: padded }, { register: R8, row: 0, step: rowStep });
         for (let row = 0; row < TILE; row++)
           for (let j = 0; j < vectors; j++) code.storeVector(places(row, j), this.sum(row, j, vectors));
@@ -239,8 +239,8 @@ class Backward extends AttentionKernel {
           kernel.loop(tokens, BLOCK, (block) => {
             const whole = code.label();
             code.move(RAX, block);
-            code.add(RAX, BLOCK);
-            code.compareTo(RAX, tokens);
+            code.addConstant(RAX, BLOCK);
+            code.compareConstant(RAX, tokens);
             code.jumpIf("atMost", whole);
             code.constant(RAX, tokens);
             code.place(whole);
@@ -255,7 +255,7 @@ class Backward extends AttentionKernel {
             computeDQueries(position, inBlock);
             kernel.advance(inBlock, TILE);
             kernel.advance(position, TILE);
-            code.compareFrom(RAX, blockEnd);
+            code.compare(RAX, blockEnd);
             code.jumpIf("less", nextTile);
 
             kernel.set(position, 0);
@@ -264,7 +264,7 @@ class Backward extends AttentionKernel {
             // The first query of the block that sees these keys.
             const later = code.label();
             code.move(RAX, position);
-            code.compareFrom(RAX, block);
+            code.compare(RAX, block);
             code.jumpIf("atLeast", later);
             code.move(RAX, block);
             code.place(later);
@@ -272,7 +272,7 @@ class Backward extends AttentionKernel {
             accumulate(part.dKeys, part.dScores, [part.queries, head], [block, position]);
             accumulate(part.dValues, part.weights, [dOut, outToken], [block, position]);
             kernel.advance(position, TILE);
-            code.compareFrom(RAX, blockEnd);
+            code.compare(RAX, blockEnd);
             code.jumpIf("less", nextKeys);
           });
           kernel.advance(query, head);

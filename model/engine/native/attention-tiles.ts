@@ -70,9 +70,9 @@ export class AttentionKernel {
   /** `register` = `base` + `index` · `bytes` + `offset` */
   protected locate(register: number, base: Address, index: Address, bytes: number, offset = 0): void {
     this.code.move(register, index);
-    this.code.multiply(register, register, bytes);
-    this.code.addFrom(register, base);
-    if (offset !== 0) this.code.add(register, offset);
+    this.code.multiplyConstant(register, register, bytes);
+    this.code.add(register, base);
+    if (offset !== 0) this.code.addConstant(register, offset);
   }
 
   /** Sets r14 and r15 to the angles of the token at `position` + `ahead`. */
@@ -117,9 +117,9 @@ export class AttentionKernel {
         for (let j = 0; j < vectors; j++) code.multiplyAdd(this.sum(row, j, vectors), broadcast, first + j);
       }
     }
-    code.add(a.register, 4 * a.step);
-    code.add(b.register, 4 * b.step);
-    code.add(RCX, -4);
+    code.addConstant(a.register, 4 * a.step);
+    code.addConstant(b.register, 4 * b.step);
+    code.addConstant(RCX, -4);
     code.jumpIf("more", again);
   }
 
@@ -133,8 +133,8 @@ export class AttentionKernel {
       const keys = vectors * code.vectorWidth;
       kernel.whileAtLeast(RBX, keys, () => {
         body(vectors);
-        code.add(R11, keys);
-        code.add(RBX, -keys);
+        code.addConstant(R11, keys);
+        code.addConstant(RBX, -keys);
       });
     }
   }
@@ -142,9 +142,9 @@ export class AttentionKernel {
   /** Sets r10 to the end of the keys that the tile of queries at `position` sees, rounded up. */
   protected setKeyEnd(position: Address): void {
     this.code.move(R10, position);
-    this.code.add(R10, TILE - 1);
-    this.code.and(R10, -KEYS);
-    this.code.add(R10, KEYS);
+    this.code.addConstant(R10, TILE - 1);
+    this.code.andConstant(R10, -KEYS);
+    this.code.addConstant(R10, KEYS);
   }
 
   /** Stores a number over those keys before r10 that a query of the tile at `position` does not see. @param rows  (4, P) */
@@ -153,13 +153,13 @@ export class AttentionKernel {
     code.constant(RDX, floatBits(value));
     for (let row = 0; row < TILE; row++) {
       code.move(RAX, position);
-      code.add(RAX, row + 1);
+      code.addConstant(RAX, row + 1);
       const [again, done] = [code.label(), code.label()];
       code.place(again);
       code.compare(RAX, R10);
       code.jumpIf("atLeast", done);
       code.store32({ ...rows, index: RAX, scale: 4, offset: rows.offset + row * this.sizes.padded }, RDX);
-      code.add(RAX, 1);
+      code.addConstant(RAX, 1);
       code.jump(again);
       code.place(done);
     }

@@ -78,9 +78,9 @@ class Forward extends AttentionKernel {
               this.zeroSums(vectors);
               code.addressOf(RDI, weights);
               code.move(R8, value!);
-              if (from > 0) code.add(R8, FLOAT * from);
+              if (from > 0) code.addConstant(R8, FLOAT * from);
               code.move(RCX, position);
-              code.add(RCX, TILE);
+              code.addConstant(RCX, TILE);
               this.product(vectors, { register: RDI, row: padded, step: FLOAT }, { register: R8, row: 0, step: token });
               this.locate(RSI, out!, position, outToken);
               this.locate(RDX, statistics!, position, 2 * FLOAT);
@@ -119,8 +119,8 @@ class Forward extends AttentionKernel {
       const again = code.label();
       code.place(again);
       body(at(RSI));
-      code.add(RSI, this.sizes.vector);
-      code.add(RCX, -code.vectorWidth);
+      code.addConstant(RSI, this.sizes.vector);
+      code.addConstant(RCX, -code.vectorWidth);
       code.jumpIf("more", again);
     };
     code.loadVector(largest, scores);

@@ -151,7 +151,7 @@ class CachedAttention {
     kernel.loop(rows, 1, () => {
       code.move(RAX, last);
       code.loadInt32(RBX, at(RAX));
-      code.add(RBX, 1 - added);
+      code.addConstant(RBX, 1 - added);
       code.store(first, RBX);
       kernel.advance(last, 4);
       kernel.loop(kvHeads, 1, () => {
@@ -161,8 +161,8 @@ class CachedAttention {
             [R14, cos],
             [R15, sin],
           ] as const) {
-            code.multiply(register, RBX, head / 2);
-            code.addFrom(register, table);
+            code.multiplyConstant(register, RBX, head / 2);
+            code.add(register, table);
           }
           this.#writeCache();
           kernel.loop(group, 1, () => {
@@ -170,11 +170,11 @@ class CachedAttention {
             kernel.advance(this.#query, head);
             kernel.advance(this.#out, head);
           });
-          code.add(RBX, 1);
+          code.addConstant(RBX, 1);
           advanceAll(token - group * head, (heads - group) * head, token);
         });
-        code.add(R12, capacity * headWidth * this.#number);
-        code.add(R13, capacity * headWidth * this.#number);
+        code.addConstant(R12, capacity * headWidth * this.#number);
+        code.addConstant(R13, capacity * headWidth * this.#number);
         advanceAll(group * head - added * token, (group - added * heads) * head, head - added * token);
       });
       advanceAll(added * token - heads * head, (added - 1) * heads * head, added * token - kvHeads * head);
@@ -191,12 +191,12 @@ class CachedAttention {
     this.#kernel.rotate(rotated, headWidth);
     if (half) this.#copyToCache(rotated, rotated);
     code.move(RDX, RBX);
-    code.and(RDX, -KEY_BLOCK);
-    code.multiply(RDX, RDX, size * headWidth);
+    code.andConstant(RDX, -KEY_BLOCK);
+    code.multiplyConstant(RDX, RDX, size * headWidth);
     code.move(RCX, RBX);
-    code.and(RCX, KEY_BLOCK - 1);
+    code.andConstant(RCX, KEY_BLOCK - 1);
     code.addressOf(RDX, atIndex(RDX, RCX, size));
-    code.addRegister(RDX, R12);
+    code.add(RDX, R12);
     for (let i = 0; i < headWidth; i++) {
       const [from, to] = [at(RSP, rotated.offset + size * i), at(RDX, size * KEY_BLOCK * i)];
       if (half) {
@@ -208,8 +208,8 @@ class CachedAttention {
       }
     }
     code.move(RAX, this.#value);
-    code.multiply(RDX, RBX, size * headWidth);
-    code.addRegister(RDX, R13);
+    code.multiplyConstant(RDX, RBX, size * headWidth);
+    code.add(RDX, R13);
     this.#copyToCache(at(RDX), at(RAX));
   }
 
@@ -235,17 +235,17 @@ class CachedAttention {
     if (window !== null) {
       const all = code.label();
       code.move(RAX, RBX);
-      code.add(RAX, 1 - window);
+      code.addConstant(RAX, 1 - window);
       code.jumpIf("less", all);
       code.move(R8, RAX);
       code.place(all);
     }
     code.move(R9, R8);
-    code.and(R9, -KEY_BLOCK);
+    code.andConstant(R9, -KEY_BLOCK);
     code.move(R10, RBX);
-    code.subtractRegister(R10, R9);
+    code.subtract(R10, R9);
     code.shiftRight(R10, Math.log2(KEY_BLOCK));
-    code.add(R10, 1);
+    code.addConstant(R10, 1);
     this.#score();
     this.#softmax();
     this.#mix();
@@ -255,8 +255,8 @@ class CachedAttention {
   #score(): void {
     const code = this.#code;
     const { headWidth, window } = this.#shape;
-    code.multiply(RDX, R9, this.#number * headWidth);
-    code.addRegister(RDX, R12);
+    code.multiplyConstant(RDX, R9, this.#number * headWidth);
+    code.add(RDX, R12);
     code.addressOf(RSI, this.#scores);
     code.move(RCX, R10);
     for (const count of [BLOCKS_AT_ONCE, 1]) this.#kernel.whileAtLeast(RCX, count, () => this.#blocks(count));
@@ -268,19 +268,19 @@ class CachedAttention {
       code.compare(from, end);
       code.jumpIf("atLeast", hidden);
       code.store32(atIndex(RSP, from, FLOAT, this.#scores.offset), RDX);
-      code.add(from, 1);
+      code.addConstant(from, 1);
       code.jump(again);
       code.place(hidden);
     };
-    code.multiply(RCX, R10, KEY_BLOCK);
+    code.multiplyConstant(RCX, R10, KEY_BLOCK);
     code.move(RAX, RBX);
-    code.add(RAX, 1);
-    code.subtractRegister(RAX, R9);
+    code.addConstant(RAX, 1);
+    code.subtract(RAX, R9);
     hide(RAX, RCX);
     if (window === null) return;
     code.constant(RAX, 0);
     code.move(RCX, R8);
-    code.subtractRegister(RCX, R9);
+    code.subtract(RCX, R9);
     hide(RAX, RCX);
   }
 
@@ -302,9 +302,9 @@ class CachedAttention {
     }
     for (let i = 0; i < vectors; i++) code.storeVector(at(RSI, FLOAT * code.vectorWidth * i), SUM + i);
     this.#prefetchNextHead(count * KEY_BLOCK);
-    code.add(RDX, this.#number * count * KEY_BLOCK * headWidth);
-    code.add(RSI, FLOAT * count * KEY_BLOCK);
-    code.add(RCX, -count);
+    code.addConstant(RDX, this.#number * count * KEY_BLOCK * headWidth);
+    code.addConstant(RSI, FLOAT * count * KEY_BLOCK);
+    code.addConstant(RCX, -count);
   }
 
   /** Prefetches what the next head, or the next row, has in the place of so many tokens from rdx on. */
@@ -330,8 +330,8 @@ class CachedAttention {
     const again = code.label();
     code.place(again);
     for (let i = 0; i < KEY_BLOCK; i += code.vectorWidth) body(at(RSI, FLOAT * i));
-    code.add(RSI, bytes);
-    code.add(RCX, -1);
+    code.addConstant(RSI, bytes);
+    code.addConstant(RCX, -1);
     code.jumpIf("more", again);
   }
 
@@ -366,14 +366,14 @@ class CachedAttention {
       const tokens = Math.max(1, Math.floor(SUMS / vectors));
       const sum = (token: number, i: number) => SUM + token * vectors + i;
       const weight = SUMS;
-      code.multiply(RDX, R8, this.#number * headWidth);
-      code.addRegister(RDX, R13);
+      code.multiplyConstant(RDX, R8, this.#number * headWidth);
+      code.add(RDX, R13);
       code.move(RSI, R8);
-      code.subtractRegister(RSI, R9);
+      code.subtract(RSI, R9);
       code.addressOf(RSI, atIndex(RSP, RSI, FLOAT, this.#scores.offset));
       code.move(RCX, RBX);
-      code.subtractRegister(RCX, R8);
-      code.add(RCX, 1);
+      code.subtract(RCX, R8);
+      code.addConstant(RCX, 1);
       for (let i = 0; i < tokens * vectors; i++) code.zero(SUM + i);
       const add = (count: number) => {
         for (let token = 0; token < count; token++) {
@@ -384,9 +384,9 @@ class CachedAttention {
           }
         }
         this.#prefetchNextHead(count);
-        code.add(RDX, this.#number * count * headWidth);
-        code.add(RSI, FLOAT * count);
-        code.add(RCX, -count);
+        code.addConstant(RDX, this.#number * count * headWidth);
+        code.addConstant(RSI, FLOAT * count);
+        code.addConstant(RCX, -count);
       };
       for (const count of tokens === 1 ? [1] : [tokens, 1]) this.#kernel.whileAtLeast(RCX, count, () => add(count));
       code.move(RAX, this.#out);

@@ -52,7 +52,7 @@ export class Kernel {
   advance(variable: Address, bytes: number): void {
     if (bytes === 0) return;
     this.code.move(RAX, variable);
-    this.code.add(RAX, bytes);
+    this.code.addConstant(RAX, bytes);
     this.code.store(variable, RAX);
   }
 
@@ -64,7 +64,7 @@ export class Kernel {
     this.code.place(again);
     body(variable);
     this.advance(variable, step);
-    this.code.compareTo(RAX, end);
+    this.code.compareConstant(RAX, end);
     this.code.jumpIf("less", again);
   }
 
@@ -73,7 +73,7 @@ export class Kernel {
     const { code } = this;
     const [again, done] = [code.label(), code.label()];
     code.place(again);
-    code.compareTo(register, step);
+    code.compareConstant(register, step);
     code.jumpIf("less", done);
     body();
     code.jump(again);

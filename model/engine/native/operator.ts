@@ -174,14 +174,14 @@ function computing(
 
   for (const register of SAVED) code.push(register);
   code.move(RBP, RSP);
-  const setFrame = code.addLater(RSP);
-  code.and(RSP, -LINE_BYTES);
+  const setFrame = code.addConstantLater(RSP);
+  code.andConstant(RSP, -LINE_BYTES);
   // The context.
   code.move(RBX, RSI);
   const call = (index: number) => {
     code.constant(RAX, read.ptr(api, index * POINTER_BYTES));
     code.call(RAX);
-    code.compareTo(RAX, 0);
+    code.compareConstant(RAX, 0);
     code.jumpIf("notEqual", end);
   };
   for (let tensor = 0; tensor < tensors; tensor++) {

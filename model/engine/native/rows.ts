@@ -31,8 +31,8 @@ function eachVector({ code }: Kernel, registers: readonly number[], floats: numb
   const again = code.label();
   code.place(again);
   body();
-  for (const register of registers) code.add(register, FLOAT * code.vectorWidth);
-  code.add(RCX, -code.vectorWidth);
+  for (const register of registers) code.addConstant(register, FLOAT * code.vectorWidth);
+  code.addConstant(RCX, -code.vectorWidth);
   code.jumpIf("more", again);
 }
 
@@ -149,7 +149,7 @@ export function rmsNormGradientOperator({ rows, width }: RowsShape): MachineOper
           code.multiplyAdd(5, d, sum);
           code.storeVector(at(place), 5);
         });
-        code.add(inverse, FLOAT);
+        code.addConstant(inverse, FLOAT);
       });
     },
   };

@@ -88,7 +88,7 @@ function pointAt(code: Assembler, base: number, index: number | undefined, kind:
   }
   if (base === RSP) {
     code.constant(index, target - offset);
-    code.subtractRegister(index, RSP);
+    code.subtract(index, RSP);
     return atIndex(base, index, 1, offset);
   }
   const scale = ([4, 8, 1, 2] as const)[kind % 4]!;

@@ -65,7 +65,7 @@ function pointAt(code: Assembler, { base, index, kind }: (typeof forms)[number],
   }
   if (base === RSP) {
     code.constant(index, target - offset);
-    code.subtractRegister(index, RSP);
+    code.subtract(index, RSP);
     return atIndex(base, index, 1, offset);
   }
   if (base === index) {
@@ -103,10 +103,14 @@ describeWhere(lackOf(8), "the assembler of general registers", () => {
 
   test.each([
     ["move", (code, to, from) => code.move(to, from), (_, b) => b],
-    ["addRegister", (code, to, from) => code.addRegister(to, from), (a, b) => a + b],
-    ["subtractRegister", (code, to, from) => code.subtractRegister(to, from), (a, b) => a - b],
-    ["multiply", (code, to, from) => code.multiply(to, from, 1_000_003), (_, b) => b * 1_000_003n],
-    ["multiply by a negative number", (code, to, from) => code.multiply(to, from, -3), (_, b) => b * -3n],
+    ["add", (code, to, from) => code.add(to, from), (a, b) => a + b],
+    ["subtract", (code, to, from) => code.subtract(to, from), (a, b) => a - b],
+    ["multiplyConstant", (code, to, from) => code.multiplyConstant(to, from, 1_000_003), (_, b) => b * 1_000_003n],
+    [
+      "multiplyConstant by a negative number",
+      (code, to, from) => code.multiplyConstant(to, from, -3),
+      (_, b) => b * -3n,
+    ],
   ] as [string, (code: Assembler, to: number, from: number) => void, (a: bigint, b: bigint) => bigint][])(
     "%s takes every pair of registers, and changes only its target",
     (_, write, expected) => {
@@ -131,11 +135,11 @@ describeWhere(lackOf(8), "the assembler of general registers", () => {
   );
 
   test.each([
-    ["add", (code, to) => code.add(to, 0x1234_5678), A + 0x1234_5678n],
-    ["add of a negative number", (code, to) => code.add(to, -1000), A - 1000n],
-    ["addLater", (code, to) => code.addLater(to)(-123_456), A - 123_456n],
-    ["and", (code, to) => code.and(to, 0x7fff_0ff0), A & 0x7fff_0ff0n],
-    ["and with a negative number", (code, to) => code.and(to, -64), A & -64n],
+    ["addConstant", (code, to) => code.addConstant(to, 0x1234_5678), A + 0x1234_5678n],
+    ["addConstant of a negative number", (code, to) => code.addConstant(to, -1000), A - 1000n],
+    ["addConstantLater", (code, to) => code.addConstantLater(to)(-123_456), A - 123_456n],
+    ["andConstant", (code, to) => code.andConstant(to, 0x7fff_0ff0), A & 0x7fff_0ff0n],
+    ["andConstant with a negative number", (code, to) => code.andConstant(to, -64), A & -64n],
     ["shiftRight", (code, to) => code.shiftRight(to, 5), A >> 5n],
   ] as [string, (code: Assembler, to: number) => void, bigint][])("%s takes every register", (_, write, expected) => {
     const found = saved((code, save) => {
@@ -180,8 +184,8 @@ describeWhere(lackOf(8), "the assembler of general registers", () => {
   );
 
   test.each([
-    ["addFrom", (code, to, from) => code.addFrom(to, from), (a, b) => a + b],
-    ["subtractFrom", (code, to, from) => code.subtractFrom(to, from), (a, b) => a - b],
+    ["add of memory", (code, to, from) => code.add(to, from), (a, b) => a + b],
+    ["subtract of memory", (code, to, from) => code.subtract(to, from), (a, b) => a - b],
   ] as [string, (code: Assembler, to: number, from: Address) => void, (a: bigint, b: bigint) => bigint][])(
     "%s reads every form of an address",
     (_, write, expected) => {
@@ -250,11 +254,11 @@ describeWhere(lackOf(8), "the assembler of general registers", () => {
         code.compare(left, right);
         branch();
         code.constant(right, addressOf(memory));
-        code.compareFrom(left, at(right, 8 * i));
+        code.compare(left, at(right, 8 * i));
         branch();
         const isShort = b === BigInt.asIntN(32, b);
         code.constant(right, b);
-        if (isShort) code.compareTo(left, Number(b));
+        if (isShort) code.compareConstant(left, Number(b));
         else code.compare(left, right);
         branch();
       }
@@ -270,7 +274,7 @@ describeWhere(lackOf(8), "the assembler of general registers", () => {
         const base = register === R12 ? R13 : R12;
         code.constant(base, addressOf(memory));
         code.constant(register, 77);
-        for (const compare of [() => code.compareTo(register, 77), () => code.compareFrom(register, at(base))]) {
+        for (const compare of [() => code.compareConstant(register, 77), () => code.compare(register, at(base))]) {
           const label = code.label();
           compare();
           code.jumpIf("equal", label);
@@ -289,12 +293,12 @@ describeWhere(lackOf(8), "the assembler of general registers", () => {
       const [again, end] = [code.label(), code.label()];
       code.constant(RBX, 0);
       code.constant(RDI, 5);
-      const add = code.addLater(RBX);
+      const add = code.addConstantLater(RBX);
       code.place(again);
-      for (let i = 0; i < 3000; i++) code.add(RBX, 1);
-      code.add(RDI, -1);
+      for (let i = 0; i < 3000; i++) code.addConstant(RBX, 1);
+      code.addConstant(RDI, -1);
       code.jumpIf("equal", end);
-      code.compareTo(RBX, 10_000);
+      code.compareConstant(RBX, 10_000);
       code.jumpIf("more", end);
       code.jump(again);
       for (let i = 0; i < 3000; i++) code.constant(RBX, 0);
@@ -312,12 +316,12 @@ describeWhere(lackOf(8), "the assembler of general registers", () => {
       code.constant(RSI, 1);
       code.jump(second);
       code.place(first);
-      code.multiply(RSI, RSI, 10);
-      code.add(RSI, 3);
+      code.multiplyConstant(RSI, RSI, 10);
+      code.addConstant(RSI, 3);
       code.jump(done);
       code.place(second);
-      code.multiply(RSI, RSI, 10);
-      code.add(RSI, 2);
+      code.multiplyConstant(RSI, RSI, 10);
+      code.addConstant(RSI, 2);
       code.jump(first);
       code.place(done);
       save(RSI);
@@ -350,7 +354,7 @@ describeWhere(lackOf(8), "the assembler of general registers", () => {
 
   test("call runs the function at each register's address and comes back", () => {
     const add = new Assembler(8);
-    add.add(R10, 7);
+    add.addConstant(R10, 7);
     add.return();
     const registers = REGISTERS.filter((register) => register !== R10);
     const found = saved((code, save) => {

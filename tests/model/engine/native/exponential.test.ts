@@ -23,9 +23,9 @@ function exponentials(
     code.loadVector(x, at(RSI));
     exponential(code, x, RBX, spare);
     code.storeVector(at(RDI), x);
-    code.add(RSI, 4 * vectorWidth);
-    code.add(RDI, 4 * vectorWidth);
-    code.add(RCX, -1);
+    code.addConstant(RSI, 4 * vectorWidth);
+    code.addConstant(RDI, 4 * vectorWidth);
+    code.addConstant(RCX, -1);
     code.jumpIf("more", again);
     code.constant(RAX, 0);
   })(addressOf(values), addressOf(results));

@@ -204,15 +204,15 @@ function compileKernel({ inputs, outputs, write }: MachineOperator, vectorWidth:
   return machineFunction(vectorWidth, (code) => {
     const cell = at(RSP, 8 * tensors);
     code.move(RAX, RSP);
-    const setFrame = code.addLater(RSP);
-    code.and(RSP, -64);
+    const setFrame = code.addConstantLater(RSP);
+    code.andConstant(RSP, -64);
     code.constant(RDX, floatBits(garbage));
     code.constant(RCX, 0);
-    const setFloats = code.addLater(RCX);
+    const setFloats = code.addConstantLater(RCX);
     const again = code.label();
     code.place(again);
     code.store32(atIndex(RSP, RCX, 4, -4), RDX);
-    code.add(RCX, -1);
+    code.addConstant(RCX, -1);
     code.jumpIf("more", again);
     code.store(cell, RAX);
     for (let i = 0; i < tensors; i++) {

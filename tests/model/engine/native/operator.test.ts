@@ -37,12 +37,12 @@ const code = (write: (code: Assembler) => void): number => {
 /** Counts the calls, and keeps all bits of rsp that a call must leave 0. */
 function note(code: Assembler): void {
   code.move(RAX, at(RDI, 8 * WORD.calls));
-  code.add(RAX, 1);
+  code.addConstant(RAX, 1);
   code.store(at(RDI, 8 * WORD.calls), RAX);
   // A call pushes 8 bytes.
   code.addressOf(RAX, at(RSP, 8));
-  code.and(RAX, 15);
-  code.addFrom(RAX, at(RDI, 8 * WORD.stack));
+  code.andConstant(RAX, 15);
+  code.add(RAX, at(RDI, 8 * WORD.stack));
   code.store(at(RDI, 8 * WORD.stack), RAX);
 }
 
@@ -62,7 +62,7 @@ function apiTable(): BigInt64Array<ArrayBuffer> {
       note(code);
       code.move(RAX, atIndex(RDI, RSI, 8, 8 * WORD.outputs));
       code.store(at(R8), RAX);
-      code.addRegister(RSI, RSI);
+      code.add(RSI, RSI);
       code.store(atIndex(RDI, RSI, 8, 8 * WORD.dims), RDX);
       code.store(atIndex(RDI, RSI, 8, 8 * WORD.dims + 8), RCX);
       code.move(RAX, at(RDI, 8 * WORD.outputStatus));
@@ -158,9 +158,9 @@ describeWidths("an operator", (vectorWidth) => {
       code.constant(RDI, 1);
       code.move(RSI, argument(0));
       code.constant(RAX, compute);
-      code.add(RSP, -shift);
+      code.addConstant(RSP, -shift);
       code.call(RAX);
-      code.add(RSP, shift);
+      code.addConstant(RSP, shift);
       code.move(RCX, argument(1));
       for (const [i, register] of SAVED.entries()) code.store(at(RCX, 8 * i), register);
       code.move(RCX, argument(2));
