@@ -7,10 +7,32 @@
  * - The kernels compute four queries at a time over the keys that these queries see, so they need no mask and no (T, T) memory.
  * - A product has one factor whose rows are vectors and one whose numbers are broadcast. So keys and values are also kept transposed,
  *   (D, P), where their tokens must be the vector.
+ *
+ * Registers, between the methods that set and read them:
+ *
+ * - r10: the end of the keys that a tile of queries sees, a multiple of 16. In `eachKeyTile`, r11 is the first key of the tile of keys, and
+ *   rbx the number of keys left.
+ * - r14, r15: addresses of the cosines and sines of one token.
+ * - vectors 0 to 4 · V - 1: the sums of a tile of V vectors, V for each of four rows. The vectors after them hold factors.
  */
 import { roundUp } from "../graph.ts";
-import { type Address, type Assembler, at, R10, R11, R14, R15, RAX, RBX, RCX, RDX } from "./assembler.ts";
-import { checkMultiple, FLOAT, floatBits, type Kernel } from "./kernel.ts";
+import {
+  type Address,
+  type Assembler,
+  at,
+  atIndex,
+  R8,
+  R10,
+  R11,
+  R14,
+  R15,
+  RAX,
+  RBX,
+  RCX,
+  RDI,
+  RDX,
+} from "./assembler.ts";
+import { checkMultiple, FLOAT_BYTES, floatBits, type Kernel, shifted } from "./kernel.ts";
 
 export interface WholeShape {
   readonly rows: number;
@@ -23,48 +45,63 @@ export interface WholeShape {
   readonly scale: number;
 }
 
-/** Queries, or keys, of a tile. */
+/** Rows of a tile: queries, or keys whose gradients are summed. */
 export const TILE = 4;
-/** Keys are padded to a multiple of this. */
-export const KEYS = 16;
+/** Keys are padded to a multiple of this, the widest vector. */
+export const KEY_PADDING = 16;
 
 export function checkShape({ tokens, headWidth }: WholeShape): void {
   checkMultiple("number of tokens", tokens, TILE);
   checkMultiple("headWidth", headWidth, 16);
 }
 
-/** A factor of a product: the register of its address, and the bytes from one row, or one step of the sum, to the next. */
-interface Factor {
+/** The left factor of a product: the register of its address, and the bytes from one row, or one step of the sum, to the next. */
+interface LeftFactor {
   readonly register: number;
   readonly row: number;
   readonly step: number;
 }
+/** The right factor: in each step, neighbouring vectors. */
+type RightFactor = Omit<LeftFactor, "row">;
 
-/** What the kernels of attention and of its gradient share. */
-export class AttentionKernel {
+/** Writes what the kernels of attention and of its gradient share. */
+export class TileWriter {
   protected readonly kernel: Kernel;
   protected readonly code: Assembler;
   protected readonly shape: WholeShape;
-  /** Bytes of parts of the tensors; `group` is G. */
-  protected readonly sizes: Readonly<Record<"vector" | "head" | "token" | "outToken" | "padded" | "group", number>>;
-  /** Most vectors of keys in a tile. */
-  protected readonly keyVectors: number;
+  /** Bytes of a vector, of a head (D), of a token in qkv and in `out`, and of a row of padded keys (P). */
+  protected readonly sizes: Readonly<Record<"vector" | "head" | "token" | "outToken" | "padded", number>>;
+  /** Most vectors in a row of a tile. With four rows the sums and factors fit the registers: 21 of 32, or 11 of 16. */
+  protected readonly vectorsMax: number;
 
   constructor(kernel: Kernel, shape: WholeShape) {
     this.kernel = kernel;
     this.code = kernel.code;
     this.shape = shape;
     const { tokens, heads, kvHeads, headWidth } = shape;
-    const head = FLOAT * headWidth;
+    const head = FLOAT_BYTES * headWidth;
     this.sizes = {
-      vector: FLOAT * this.code.vectorWidth,
+      vector: FLOAT_BYTES * this.code.vectorWidth,
       head,
       token: (heads + 2 * kvHeads) * head,
       outToken: heads * head,
-      padded: FLOAT * roundUp(tokens, KEYS),
-      group: heads / kvHeads,
+      padded: FLOAT_BYTES * roundUp(tokens, KEY_PADDING),
     };
-    this.keyVectors = this.code.vectorWidth === 16 ? 4 : 2;
+    this.vectorsMax = this.code.vectorWidth === 16 ? 4 : 2;
+  }
+
+  /** Sets three variables to the first query, key and value of a tensor with the shape of qkv. */
+  protected setToParts(tensor: Address, query: Address, key: Address, value: Address): void {
+    const { kernel } = this;
+    const { heads, kvHeads } = this.shape;
+    for (const [variable, before] of [
+      [query, 0],
+      [key, heads],
+      [value, heads + kvHeads],
+    ] as const) {
+      kernel.set(variable, tensor);
+      kernel.advance(variable, before * this.sizes.head);
+    }
   }
 
   /** `register` = `base` + `index` · `bytes` + `offset` */
@@ -76,23 +113,24 @@ export class AttentionKernel {
   }
 
   /** Sets r14 and r15 to the angles of the token at `position` + `ahead`. */
-  protected angles(position: Address, ahead = 0): void {
+  protected setAngles(position: Address, ahead = 0): void {
     const half = this.sizes.head / 2;
     this.locate(R14, this.kernel.inputs[1]!, position, half, ahead * half);
     this.locate(R15, this.kernel.inputs[2]!, position, half, ahead * half);
   }
 
-  /** Writes (D) at `from` as a column of the (D, P) matrix, to the addresses rdx, rdx + P, … Overwrites rcx. */
+  /** Writes (D) at `from` as a column of a (D, P) matrix. rdx is the address of the column's first float. Overwrites rcx. */
   protected writeColumn(from: Address): void {
     for (let d = 0; d < this.shape.headWidth; d++) {
-      this.code.load32(RCX, { ...from, offset: from.offset + FLOAT * d });
+      this.code.load32(RCX, shifted(from, FLOAT_BYTES * d));
       this.code.store32(at(RDX, d * this.sizes.padded), RCX);
     }
   }
 
-  /** Register of a sum. */
-  protected sum(row: number, vector: number, vectors: number): number {
-    return row * vectors + vector;
+  /** Runs `body` for each sum of a tile: its row, its vector in the row, and its register. */
+  protected eachSum(vectors: number, body: (row: number, vector: number, sum: number) => void): void {
+    for (let row = 0; row < TILE; row++)
+      for (let vector = 0; vector < vectors; vector++) body(row, vector, row * vectors + vector);
   }
 
   protected zeroSums(vectors: number): void {
@@ -100,21 +138,21 @@ export class AttentionKernel {
   }
 
   /**
-   * Adds a product to the sums of a tile, (4, vectors): `sum[row] += Σ a[row][step] · b[step]`. The number of steps is in rcx, a
-   * multiple of 4. Moves the registers of both factors.
+   * Adds a product to the sums of a tile, (4, vectors): `sum[row] += Σ a[row][step] · b[step]`. rcx is the number of steps, a multiple
+   * of 4. Overwrites rcx and the vectors after the sums, and moves the registers of both factors.
    */
-  protected product(vectors: number, a: Factor, b: Factor): void {
+  protected addProduct(vectors: number, a: LeftFactor, b: RightFactor): void {
     const code = this.code;
     const first = TILE * vectors;
-    const broadcast = first + vectors;
+    const left = first + vectors;
     const again = code.label();
     code.place(again);
     for (let step = 0; step < 4; step++) {
       for (let j = 0; j < vectors; j++)
         code.loadVector(first + j, at(b.register, step * b.step + j * this.sizes.vector));
       for (let row = 0; row < TILE; row++) {
-        code.broadcast(broadcast, at(a.register, row * a.row + step * a.step));
-        for (let j = 0; j < vectors; j++) code.multiplyAdd(this.sum(row, j, vectors), broadcast, first + j);
+        code.broadcast(left, at(a.register, row * a.row + step * a.step));
+        for (let j = 0; j < vectors; j++) code.multiplyAdd(row * vectors + j, left, first + j);
       }
     }
     code.addConstant(a.register, 4 * a.step);
@@ -123,13 +161,48 @@ export class AttentionKernel {
     code.jumpIf("more", again);
   }
 
-  /** Runs `body` for the vectors of the keys before r10, of which r11 is the first: with several vectors at once, then with one or two. */
+  /**
+   * Adds to the sums: a tile of queries, or of their gradients, · a tile of keys, or of values. r11 is the tile's first key. Overwrites rcx
+   * and r8.
+   *
+   * @param queries     (4, D)
+   * @param transposed  the variable with the address of the keys, (D, P)
+   */
+  protected addKeyScores(vectors: number, queries: LeftFactor, transposed: Address): void {
+    const { code } = this;
+    code.move(R8, transposed);
+    code.addressOf(R8, atIndex(R8, R11, FLOAT_BYTES));
+    code.constant(RCX, this.shape.headWidth);
+    this.addProduct(vectors, queries, { register: R8, step: this.sizes.padded });
+  }
+
+  /**
+   * Adds to the sums: a tile's number for each query and key, (4, P) at rdi, · the rows of the keys before the tile's end. Overwrites rcx
+   * and r8, and moves rdi.
+   *
+   * @param rows  the variable with the address of the first key's row
+   * @param from  the first float of a row that is summed
+   */
+  protected addKeyRows(vectors: number, position: Address, rows: Address, from: number, rowBytes: number): void {
+    const { code } = this;
+    code.move(R8, rows);
+    if (from > 0) code.addConstant(R8, FLOAT_BYTES * from);
+    code.move(RCX, position);
+    code.addConstant(RCX, TILE);
+    const left = { register: RDI, row: this.sizes.padded, step: FLOAT_BYTES };
+    this.addProduct(vectors, left, { register: R8, step: rowBytes });
+  }
+
+  /**
+   * Runs `body` for each tile of the keys before r10: tiles of the most vectors, then tiles of 16 keys. r11 is the tile's first key.
+   * `body` keeps r10, r11 and rbx.
+   */
   protected eachKeyTile(body: (vectors: number) => void): void {
     const { code, kernel } = this;
-    const least = KEYS / code.vectorWidth;
+    const least = KEY_PADDING / code.vectorWidth;
     code.constant(R11, 0);
     code.move(RBX, R10);
-    for (const vectors of new Set([this.keyVectors, least])) {
+    for (const vectors of new Set([this.vectorsMax, least])) {
       const keys = vectors * code.vectorWidth;
       kernel.whileAtLeast(RBX, keys, () => {
         body(vectors);
@@ -139,36 +212,33 @@ export class AttentionKernel {
     }
   }
 
-  /** Sets r10 to the end of the keys that the tile of queries at `position` sees, rounded up. */
+  /** Sets r10 to the end of the keys that the tile of queries at `position` sees, rounded up to a multiple of 16. */
   protected setKeyEnd(position: Address): void {
     this.code.move(R10, position);
     this.code.addConstant(R10, TILE - 1);
-    this.code.andConstant(R10, -KEYS);
-    this.code.addConstant(R10, KEYS);
+    this.code.andConstant(R10, -KEY_PADDING);
+    this.code.addConstant(R10, KEY_PADDING);
   }
 
-  /** Stores a number over those keys before r10 that a query of the tile at `position` does not see. @param rows  (4, P) */
+  /**
+   * Stores a number for each key before r10 that a query of the tile at `position` does not see. Overwrites rax and rdx.
+   *
+   * @param rows  (4, P): a number for each query and key
+   */
   protected hide(position: Address, rows: Address, value: number): void {
-    const code = this.code;
+    const { code, kernel } = this;
     code.constant(RDX, floatBits(value));
     for (let row = 0; row < TILE; row++) {
       code.move(RAX, position);
       code.addConstant(RAX, row + 1);
-      const [again, done] = [code.label(), code.label()];
-      code.place(again);
-      code.compare(RAX, R10);
-      code.jumpIf("atLeast", done);
-      code.store32({ ...rows, index: RAX, scale: 4, offset: rows.offset + row * this.sizes.padded }, RDX);
-      code.addConstant(RAX, 1);
-      code.jump(again);
-      code.place(done);
+      kernel.fill(shifted(rows, row * this.sizes.padded), RAX, R10, RDX);
     }
   }
 
-  /** The parts of a head that a tile sums at once: the first float of each, and the number of vectors. */
+  /** The parts of a head that a tile sums at once: the first float of each part, and its vectors. */
   protected headParts(): { from: number; vectors: number }[] {
     const { headWidth } = this.shape;
-    const widest = this.keyVectors * this.code.vectorWidth;
+    const widest = this.vectorsMax * this.code.vectorWidth;
     return Array.from({ length: Math.ceil(headWidth / widest) }, (_, i) => {
       const from = i * widest;
       return { from, vectors: Math.min(widest, headWidth - from) / this.code.vectorWidth };

@@ -1,13 +1,10 @@
 /** The kernel of causal self-attention over whole sequences (policy/attention.ts has the definition; attention-tiles.ts the letters). */
 import { roundUp } from "../graph.ts";
-import { type Address, at, atIndex, R8, R10, R11, RAX, RCX, RDI, RDX, RSI, RSP } from "./assembler.ts";
-import { AttentionKernel, checkShape, KEYS, TILE, type WholeShape } from "./attention-tiles.ts";
-import { exponential, exponentialTable } from "./exponential.ts";
-import { FLOAT } from "./kernel.ts";
+import { type Address, at, atIndex, R10, R11, RAX, RCX, RDI, RDX, RSI, RSP } from "./assembler.ts";
+import { checkShape, KEY_PADDING, TILE, TileWriter, type WholeShape } from "./attention-tiles.ts";
+import { FLOAT_BYTES, shifted } from "./kernel.ts";
 import type { MachineOperator } from "./operator.ts";
-
-/** Score of a token that the query does not see. */
-const HIDDEN = -1e30;
+import { HIDDEN_SCORE, INVERSE_SUM, LARGEST, softmax } from "./softmax.ts";
 
 /** Inputs: qkv, cos, sin. Outputs: out; the largest score and 1 / the sum of exponentials of each query, (B, H, T, 2); scratch. */
 export function attentionOperator(shape: WholeShape): MachineOperator {
@@ -15,130 +12,136 @@ export function attentionOperator(shape: WholeShape): MachineOperator {
   checkShape(shape);
   return {
     inputs: ["float32", "float32", "float32"],
-    outputs: [[rows, tokens, heads * headWidth], [rows, heads, tokens, 2], [headWidth * roundUp(tokens, KEYS)]],
-    write: (kernel) => new Forward(kernel, shape).write(),
+    outputs: [[rows, tokens, heads * headWidth], [rows, heads, tokens, 2], [headWidth * roundUp(tokens, KEY_PADDING)]],
+    write: (kernel) => new AttentionWriter(kernel, shape).write(),
   };
 }
 
-class Forward extends AttentionKernel {
+class AttentionWriter extends TileWriter {
+  /** Variables: addresses of the current head's part of the row's first token. */
+  readonly #query = this.kernel.word();
+  readonly #key = this.kernel.word();
+  readonly #value = this.kernel.word();
+  readonly #out = this.kernel.word();
+  /** Variable: address of the current head's statistics, (T, 2). */
+  readonly #statistics = this.kernel.word();
+  /** Variable: address of the scratch, which holds the current head's keys transposed, (D, P). */
+  readonly #keysTransposed = this.kernel.outputs[2]!;
+  /** A rotated key, (D). */
+  readonly #rotatedKey = this.kernel.memory(this.sizes.head);
+  /** The rotated queries of a tile, (4, D), and their scores, later weights, (4, P). */
+  readonly #queries = this.kernel.memory(TILE * this.sizes.head);
+  readonly #weights = this.kernel.memory(TILE * this.sizes.padded);
+
   write(): void {
-    const { kernel, code, shape, sizes } = this;
-    const { rows, tokens, kvHeads, heads, headWidth } = shape;
-    const { head, token, outToken, padded, group } = sizes;
-    const [query, key, value, out, statistics] = Array.from({ length: 5 }, () => kernel.word()) as Address[];
-    const transposed = kernel.outputs[2]!;
-    const rotated = at(RSP, kernel.memory(head));
-    const queries = at(RSP, kernel.memory(TILE * head));
-    const weights = at(RSP, kernel.memory(TILE * padded));
-    kernel.set(query!, kernel.inputs[0]!);
-    for (const [part, start] of [
-      [key!, heads * head],
-      [value!, (heads + kvHeads) * head],
-    ] as const) {
-      kernel.set(part, kernel.inputs[0]!);
-      kernel.advance(part, start);
-    }
-    kernel.set(out!, kernel.outputs[0]!);
-    kernel.set(statistics!, kernel.outputs[1]!);
+    const { kernel, sizes } = this;
+    const { rows, tokens, kvHeads, heads } = this.shape;
+    const { head, token, outToken } = sizes;
+    this.setToParts(kernel.inputs[0]!, this.#query, this.#key, this.#value);
+    kernel.set(this.#out, kernel.outputs[0]!);
+    kernel.set(this.#statistics, kernel.outputs[1]!);
     kernel.loop(rows, 1, () => {
       kernel.loop(kvHeads, 1, () => {
-        kernel.loop(tokens, 1, (t) => {
-          this.locate(RAX, key!, t, token);
-          this.angles(t);
-          kernel.rotate(rotated, headWidth);
-          this.locate(RDX, transposed, t, FLOAT);
-          this.writeColumn(rotated);
-        });
-        kernel.loop(group, 1, () => {
+        this.#transposeKeys();
+        kernel.loop(heads / kvHeads, 1, () => {
           kernel.loop(tokens, TILE, (position) => {
-            for (let row = 0; row < TILE; row++) {
-              this.locate(RAX, query!, position, token, row * token);
-              this.angles(position, row);
-              kernel.rotate(at(RSP, queries.offset + row * head), headWidth, { scale: shape.scale });
-            }
-            this.setKeyEnd(position);
-            this.eachKeyTile((vectors) => {
-              this.zeroSums(vectors);
-              code.addressOf(RDI, queries);
-              code.move(R8, transposed);
-              code.addressOf(R8, atIndex(R8, R11, FLOAT));
-              code.constant(RCX, headWidth);
-              this.product(vectors, { register: RDI, row: head, step: FLOAT }, { register: R8, row: 0, step: padded });
-              for (let row = 0; row < TILE; row++)
-                for (let j = 0; j < vectors; j++) {
-                  const place = weights.offset + row * padded + j * sizes.vector;
-                  code.storeVector(atIndex(RSP, R11, FLOAT, place), this.sum(row, j, vectors));
-                }
-            });
-            this.hide(position, weights, HIDDEN);
-            this.locate(RDX, statistics!, position, 2 * FLOAT);
-            for (let row = 0; row < TILE; row++)
-              this.#softmax(at(RSP, weights.offset + row * padded), at(RDX, row * 2 * FLOAT));
-            for (const { from, vectors } of this.headParts()) {
-              this.zeroSums(vectors);
-              code.addressOf(RDI, weights);
-              code.move(R8, value!);
-              if (from > 0) code.addConstant(R8, FLOAT * from);
-              code.move(RCX, position);
-              code.addConstant(RCX, TILE);
-              this.product(vectors, { register: RDI, row: padded, step: FLOAT }, { register: R8, row: 0, step: token });
-              this.locate(RSI, out!, position, outToken);
-              this.locate(RDX, statistics!, position, 2 * FLOAT);
-              const factor = TILE * vectors;
-              for (let row = 0; row < TILE; row++) {
-                code.broadcast(factor, at(RDX, row * 2 * FLOAT + FLOAT));
-                for (let j = 0; j < vectors; j++) {
-                  const sum = this.sum(row, j, vectors);
-                  code.vector("multiply", sum, sum, factor);
-                  code.storeVector(at(RSI, row * outToken + FLOAT * from + j * sizes.vector), sum);
-                }
-              }
-            }
+            this.#rotateQueries(position);
+            this.#score(position);
+            this.#softmaxes(position);
+            this.#mix(position);
           });
-          kernel.advance(query!, head);
-          kernel.advance(out!, head);
-          kernel.advance(statistics!, 2 * FLOAT * tokens);
+          kernel.advance(this.#query, head);
+          kernel.advance(this.#out, head);
+          kernel.advance(this.#statistics, 2 * FLOAT_BYTES * tokens);
         });
-        kernel.advance(key!, head);
-        kernel.advance(value!, head);
+        kernel.advance(this.#key, head);
+        kernel.advance(this.#value, head);
       });
-      kernel.advance(query!, tokens * token - heads * head);
-      kernel.advance(out!, (tokens - 1) * outToken);
-      kernel.advance(key!, tokens * token - kvHeads * head);
-      kernel.advance(value!, tokens * token - kvHeads * head);
+      kernel.advance(this.#query, tokens * token - heads * head);
+      kernel.advance(this.#out, (tokens - 1) * outToken);
+      kernel.advance(this.#key, tokens * token - kvHeads * head);
+      kernel.advance(this.#value, tokens * token - kvHeads * head);
     });
   }
 
-  /** Replaces the scores of a query by e^(score - largest), and stores the largest and 1 / the sum. r10 is the number of scores. */
-  #softmax(scores: Address, statistics: Address): void {
-    const { code, kernel } = this;
-    const [x, largest, total, one] = [0, 9, 10, 11];
-    const each = (body: (place: Address) => void) => {
-      code.addressOf(RSI, scores);
-      code.move(RCX, R10);
-      const again = code.label();
-      code.place(again);
-      body(at(RSI));
-      code.addConstant(RSI, this.sizes.vector);
-      code.addConstant(RCX, -code.vectorWidth);
-      code.jumpIf("more", again);
-    };
-    code.loadVector(largest, scores);
-    each((place) => code.vector("maximum", largest, largest, place));
-    code.reduce("maximum", largest, largest, x);
-    code.constant(RAX, exponentialTable());
-    code.zero(total);
-    each((place) => {
-      code.loadVector(x, place);
-      code.vector("subtract", x, x, largest);
-      exponential(code, x, RAX, [12, 13, 14]);
-      code.vector("add", total, total, x);
-      code.storeVector(place, x);
+  #transposeKeys(): void {
+    const { kernel } = this;
+    kernel.loop(this.shape.tokens, 1, (t) => {
+      this.locate(RAX, this.#key, t, this.sizes.token);
+      this.setAngles(t);
+      kernel.rotate(this.#rotatedKey, this.shape.headWidth);
+      this.locate(RDX, this.#keysTransposed, t, FLOAT_BYTES);
+      this.writeColumn(this.#rotatedKey);
     });
-    code.reduce("add", total, total, x);
-    kernel.number(one, 1);
-    code.vector("divide", one, one, total);
-    code.storeFloat(statistics, largest);
-    code.storeFloat({ ...statistics, offset: statistics.offset + FLOAT }, one);
+  }
+
+  #rotateQueries(position: Address): void {
+    const { headWidth, scale } = this.shape;
+    const { head, token } = this.sizes;
+    for (let row = 0; row < TILE; row++) {
+      this.locate(RAX, this.#query, position, token, row * token);
+      this.setAngles(position, row);
+      this.kernel.rotate(shifted(this.#queries, row * head), headWidth, { scale });
+    }
+  }
+
+  /** The scores of the tile's queries. Sets r10 to their number in a row. */
+  #score(position: Address): void {
+    const { code, sizes } = this;
+    this.setKeyEnd(position);
+    this.eachKeyTile((vectors) => {
+      this.zeroSums(vectors);
+      code.addressOf(RDI, this.#queries);
+      this.addKeyScores(vectors, { register: RDI, row: sizes.head, step: FLOAT_BYTES }, this.#keysTransposed);
+      this.eachSum(vectors, (row, vector, sum) => {
+        const offset = this.#weights.offset + row * sizes.padded + vector * sizes.vector;
+        code.storeVector(atIndex(RSP, R11, FLOAT_BYTES, offset), sum);
+      });
+    });
+    this.hide(position, this.#weights, HIDDEN_SCORE);
+  }
+
+  /** Replaces the scores of each query by e^(score - largest), and stores the largest and 1 / the sum. r10 is the number of scores. */
+  #softmaxes(position: Address): void {
+    const { code } = this;
+    this.locate(RDX, this.#statistics, position, 2 * FLOAT_BYTES);
+    for (let row = 0; row < TILE; row++) {
+      const scores = shifted(this.#weights, row * this.sizes.padded);
+      softmax(this.kernel, scores, (body) => this.#eachVector(scores, body));
+      code.storeFloat(at(RDX, row * 2 * FLOAT_BYTES), LARGEST);
+      code.storeFloat(at(RDX, row * 2 * FLOAT_BYTES + FLOAT_BYTES), INVERSE_SUM);
+    }
+  }
+
+  /** Runs `body` for each vector of a query's scores. r10 is the number of scores. Overwrites rcx and rsi. */
+  #eachVector(scores: Address, body: (vector: Address) => void): void {
+    const { code } = this;
+    code.addressOf(RSI, scores);
+    code.move(RCX, R10);
+    const again = code.label();
+    code.place(again);
+    body(at(RSI));
+    code.addConstant(RSI, this.sizes.vector);
+    code.addConstant(RCX, -code.vectorWidth);
+    code.jumpIf("more", again);
+  }
+
+  /** Writes the results of the tile's queries: the sums of the values, weighted. */
+  #mix(position: Address): void {
+    const { code, sizes } = this;
+    const { token, outToken } = sizes;
+    for (const { from, vectors } of this.headParts()) {
+      this.zeroSums(vectors);
+      code.addressOf(RDI, this.#weights);
+      this.addKeyRows(vectors, position, this.#value, from, token);
+      this.locate(RSI, this.#out, position, outToken);
+      this.locate(RDX, this.#statistics, position, 2 * FLOAT_BYTES);
+      const inverseSum = TILE * vectors;
+      this.eachSum(vectors, (row, vector, sum) => {
+        if (vector === 0) code.broadcast(inverseSum, at(RDX, row * 2 * FLOAT_BYTES + FLOAT_BYTES));
+        code.vector("multiply", sum, sum, inverseSum);
+        code.storeVector(at(RSI, row * outToken + FLOAT_BYTES * from + vector * sizes.vector), sum);
+      });
+    }
   }
 }

@@ -5,7 +5,7 @@
  *
  * - A cache of keys has blocks of 16 tokens, and in each block (D, 16): so a vector holds one dimension of neighbouring tokens, and a
  *   score needs no sum across a vector. A cache of values has (C, D).
- * - Caches may hold 16-bit floats. Their arrays then hold two of them in each float: they have half of the places.
+ * - Caches may hold 16-bit floats. The graph knows no such type: to onnxruntime the caches are 32-bit floats, half as many tokens long.
  * - A token's result depends on its own sequence only, and not on how the sequence was split into runs.
  */
 import { sizeOf } from "../graph.ts";
@@ -29,9 +29,9 @@ import {
   RSI,
   RSP,
 } from "./assembler.ts";
-import { exponential, exponentialTable } from "./exponential.ts";
-import { checkMultiple, FLOAT, floatBits, type Kernel } from "./kernel.ts";
+import { CACHE_LINE_BYTES, checkMultiple, FLOAT_BYTES, floatBits, type Kernel, shifted } from "./kernel.ts";
 import type { MachineOperator } from "./operator.ts";
+import { HIDDEN_SCORE, INVERSE_SUM, softmax } from "./softmax.ts";
 
 export interface CachedShape {
   readonly rows: number;
@@ -48,21 +48,19 @@ export interface CachedShape {
   readonly window: number | null;
 }
 
+const INT32_BYTES = 4;
 /** Tokens in a block of keys. */
 const KEY_BLOCK = 16;
 /** Blocks that a pass over the keys takes at once. */
 const BLOCKS_AT_ONCE = 4;
 /** Most floats of a value that a pass over the values sums at once. */
 const VALUE_CHUNK = 64;
-/** Registers of sums in a pass. */
+/** Most sums of a pass, in the vectors 0 to 7. */
 const SUMS = 8;
-/** Bytes that a prefetch loads. */
-const LINE = 64;
-/** Score of a token that the query does not see. */
-const HIDDEN = -1e30;
-
-const [SUM, MAXIMUM, TOTAL, FACTOR] = [0, 9, 10, 11];
-const SPARE = [12, 13, 14] as const;
+/** Vector with the factor of a pass in each float: a number of the query, or the weight of a token. */
+const FACTOR = 8;
+/** Vector with floats of a cache that holds 16-bit floats. */
+const CACHED = 12;
 
 /** Inputs: qkv, keys, values, last, cos, sin. Outputs: out, keys, values. */
 export function cachedAttentionOperator(shape: CachedShape): MachineOperator {
@@ -75,9 +73,9 @@ export function cachedAttentionOperator(shape: CachedShape): MachineOperator {
     outputs: [[rows, added, heads * headWidth], cache, cache],
     write(kernel) {
       for (const index of [1, 2]) {
-        copyUnlessSame(kernel.code, kernel.inputs[index]!, kernel.outputs[index]!, FLOAT * sizeOf(cache));
+        copyUnlessSame(kernel.code, kernel.inputs[index]!, kernel.outputs[index]!, FLOAT_BYTES * sizeOf(cache));
       }
-      new CachedAttention(kernel, shape).write();
+      new CachedAttentionWriter(kernel, shape).write();
     },
   };
 }
@@ -94,31 +92,39 @@ function copyUnlessSame(code: Assembler, from: Address, to: Address, bytes: numb
   code.place(same);
 }
 
-/** Writes the code of one kernel. r12 and r13 hold the addresses of a head's keys and values, rbx the position of the new token. */
-class CachedAttention {
+/**
+ * Writes the kernel. Registers, between the methods that set and read them:
+ *
+ * - rbx: position of the new token. r12, r13: addresses of its key/value head's keys and values in the caches. r14, r15: addresses of its
+ *   cosines and sines.
+ * - r8: the first token that the query sees. r9: the first token of that token's block. r10: the number of blocks that the query sees.
+ * - In a pass over a cache: rdx is the address of the next tokens in the cache, rsi that of their scores, rcx the number of blocks or tokens
+ *   left.
+ */
+class CachedAttentionWriter {
   readonly #kernel: Kernel;
   readonly #code: Assembler;
   readonly #shape: CachedShape;
-  /** Addresses of the new token's parts in qkv, and of its result. */
+  /** Variables: addresses of the current head's part of the new token, in qkv and in the result. */
   readonly #query: Address;
   readonly #key: Address;
   readonly #value: Address;
   readonly #out: Address;
-  /** Bytes of a number in a cache. */
-  readonly #number: 2 | 4;
-  /** A rotated query or key, (D). */
+  /** Bytes of a float in a cache. */
+  readonly #cacheFloatBytes: 2 | 4;
+  /** The rotated query or key, (D). */
   readonly #rotated: Address;
-  /** Scores of the blocks that a query sees. */
+  /** A number for each token of the blocks that the query sees: its score, later its weight. */
   readonly #scores: Address;
 
   constructor(kernel: Kernel, shape: CachedShape) {
     this.#kernel = kernel;
     this.#code = kernel.code;
     this.#shape = shape;
-    this.#number = shape.half ? 2 : FLOAT;
+    this.#cacheFloatBytes = shape.half ? 2 : FLOAT_BYTES;
     [this.#query, this.#key, this.#value, this.#out] = [kernel.word(), kernel.word(), kernel.word(), kernel.word()];
-    this.#rotated = at(RSP, kernel.memory(FLOAT * shape.headWidth));
-    this.#scores = at(RSP, kernel.memory(FLOAT * shape.capacity));
+    this.#rotated = kernel.memory(FLOAT_BYTES * shape.headWidth);
+    this.#scores = kernel.memory(FLOAT_BYTES * shape.capacity);
   }
 
   write(): void {
@@ -127,8 +133,9 @@ class CachedAttention {
     const { rows, added, heads, kvHeads, headWidth, capacity } = this.#shape;
     const [qkv, , , lasts, cos, sin] = kernel.inputs as [Address, Address, Address, Address, Address, Address];
     const group = heads / kvHeads;
-    const head = FLOAT * headWidth;
+    const head = FLOAT_BYTES * headWidth;
     const token = (heads + 2 * kvHeads) * head;
+    /** Variables: address of the row's last position, and the position of its first new token. */
     const [last, first] = [kernel.word(), kernel.word()];
     code.move(R12, kernel.outputs[1]!);
     code.move(R13, kernel.outputs[2]!);
@@ -142,28 +149,16 @@ class CachedAttention {
       kernel.set(part, qkv);
       kernel.advance(part, start);
     }
-    const advanceAll = (query: number, out: number, keyAndValue: number) => {
-      kernel.advance(this.#query, query);
-      kernel.advance(this.#out, out);
-      kernel.advance(this.#key, keyAndValue);
-      kernel.advance(this.#value, keyAndValue);
-    };
     kernel.loop(rows, 1, () => {
       code.move(RAX, last);
       code.loadInt32(RBX, at(RAX));
       code.addConstant(RBX, 1 - added);
       code.store(first, RBX);
-      kernel.advance(last, 4);
+      kernel.advance(last, INT32_BYTES);
       kernel.loop(kvHeads, 1, () => {
         code.move(RBX, first);
         kernel.loop(added, 1, () => {
-          for (const [register, table] of [
-            [R14, cos],
-            [R15, sin],
-          ] as const) {
-            code.multiplyConstant(register, RBX, head / 2);
-            code.add(register, table);
-          }
+          this.#setAngles(cos, sin);
           this.#writeCache();
           kernel.loop(group, 1, () => {
             this.#attend();
@@ -171,21 +166,41 @@ class CachedAttention {
             kernel.advance(this.#out, head);
           });
           code.addConstant(RBX, 1);
-          advanceAll(token - group * head, (heads - group) * head, token);
+          this.#advanceAll(token - group * head, (heads - group) * head, token);
         });
-        code.addConstant(R12, capacity * headWidth * this.#number);
-        code.addConstant(R13, capacity * headWidth * this.#number);
-        advanceAll(group * head - added * token, (group - added * heads) * head, head - added * token);
+        code.addConstant(R12, capacity * headWidth * this.#cacheFloatBytes);
+        code.addConstant(R13, capacity * headWidth * this.#cacheFloatBytes);
+        this.#advanceAll(group * head - added * token, (group - added * heads) * head, head - added * token);
       });
-      advanceAll(added * token - heads * head, (added - 1) * heads * head, added * token - kvHeads * head);
+      this.#advanceAll(added * token - heads * head, (added - 1) * heads * head, added * token - kvHeads * head);
     });
+  }
+
+  #advanceAll(query: number, out: number, keyAndValue: number): void {
+    const kernel = this.#kernel;
+    kernel.advance(this.#query, query);
+    kernel.advance(this.#out, out);
+    kernel.advance(this.#key, keyAndValue);
+    kernel.advance(this.#value, keyAndValue);
+  }
+
+  /** Sets r14 and r15. */
+  #setAngles(cos: Address, sin: Address): void {
+    const half = (FLOAT_BYTES * this.#shape.headWidth) / 2;
+    for (const [register, table] of [
+      [R14, cos],
+      [R15, sin],
+    ] as const) {
+      this.#code.multiplyConstant(register, RBX, half);
+      this.#code.add(register, table);
+    }
   }
 
   /** Writes the new token's rotated key and its value into the caches. */
   #writeCache(): void {
     const code = this.#code;
     const { headWidth, half } = this.#shape;
-    const size = this.#number;
+    const size = this.#cacheFloatBytes;
     const rotated = this.#rotated;
     code.move(RAX, this.#key);
     this.#kernel.rotate(rotated, headWidth);
@@ -218,19 +233,29 @@ class CachedAttention {
     const code = this.#code;
     const { headWidth, half } = this.#shape;
     for (let i = 0; i < headWidth; i += 8) {
-      code.loadVector(SUM, { ...from, offset: from.offset + FLOAT * i }, 8);
-      const place = { ...to, offset: to.offset + this.#number * i };
-      if (half) code.storeHalf(place, SUM);
-      else code.storeVector(place, SUM, 8);
+      const place = shifted(to, this.#cacheFloatBytes * i);
+      code.loadVector(0, shifted(from, FLOAT_BYTES * i), 8);
+      if (half) code.storeHalf(place, 0);
+      else code.storeVector(place, 0, 8);
     }
   }
 
-  /** Attention of one query head: r8 is the first token that it sees, r9 the first of that token's block, r10 the number of blocks. */
+  /** Attention of one query head. */
   #attend(): void {
     const code = this.#code;
-    const { headWidth, scale, window } = this.#shape;
+    const { headWidth, scale } = this.#shape;
     code.move(RAX, this.#query);
     this.#kernel.rotate(this.#rotated, headWidth, { scale });
+    this.#setBlocks();
+    this.#score();
+    softmax(this.#kernel, this.#scores, (body) => this.#eachScore(body));
+    this.#mix();
+  }
+
+  /** Sets r8, r9 and r10. */
+  #setBlocks(): void {
+    const code = this.#code;
+    const { window } = this.#shape;
     code.constant(R8, 0);
     if (window !== null) {
       const all = code.label();
@@ -246,155 +271,138 @@ class CachedAttention {
     code.subtract(R10, R9);
     code.shiftRight(R10, Math.log2(KEY_BLOCK));
     code.addConstant(R10, 1);
-    this.#score();
-    this.#softmax();
-    this.#mix();
   }
 
-  /** The scores of the blocks' tokens, with those that the query does not see hidden. */
+  /** The scores of the blocks' tokens. Those of tokens that the query does not see are `HIDDEN_SCORE`. */
   #score(): void {
     const code = this.#code;
-    const { headWidth, window } = this.#shape;
-    code.multiplyConstant(RDX, R9, this.#number * headWidth);
+    const { headWidth } = this.#shape;
+    code.multiplyConstant(RDX, R9, this.#cacheFloatBytes * headWidth);
     code.add(RDX, R12);
     code.addressOf(RSI, this.#scores);
     code.move(RCX, R10);
-    for (const count of [BLOCKS_AT_ONCE, 1]) this.#kernel.whileAtLeast(RCX, count, () => this.#blocks(count));
+    for (const count of [BLOCKS_AT_ONCE, 1]) this.#kernel.whileAtLeast(RCX, count, () => this.#scoreBlocks(count));
 
-    code.constant(RDX, floatBits(HIDDEN));
-    const hide = (from: number, end: number) => {
-      const [again, hidden] = [code.label(), code.label()];
-      code.place(again);
-      code.compare(from, end);
-      code.jumpIf("atLeast", hidden);
-      code.store32(atIndex(RSP, from, FLOAT, this.#scores.offset), RDX);
-      code.addConstant(from, 1);
-      code.jump(again);
-      code.place(hidden);
-    };
+    this.#hide();
+  }
+
+  /** Hides the tokens after the new token, and those before the window. */
+  #hide(): void {
+    const kernel = this.#kernel;
+    const code = this.#code;
+    code.constant(RDX, floatBits(HIDDEN_SCORE));
     code.multiplyConstant(RCX, R10, KEY_BLOCK);
     code.move(RAX, RBX);
     code.addConstant(RAX, 1);
     code.subtract(RAX, R9);
-    hide(RAX, RCX);
-    if (window === null) return;
+    kernel.fill(this.#scores, RAX, RCX, RDX);
+    if (this.#shape.window === null) return;
     code.constant(RAX, 0);
     code.move(RCX, R8);
     code.subtract(RCX, R9);
-    hide(RAX, RCX);
+    kernel.fill(this.#scores, RAX, RCX, RDX);
   }
 
-  /** Scores of some blocks from rdx on, to rsi; counts them in rcx. */
-  #blocks(count: number): void {
+  /** Stores the scores of the next `count` blocks, and moves rdx, rsi and rcx behind them. */
+  #scoreBlocks(count: number): void {
     const code = this.#code;
     const { headWidth } = this.#shape;
     const vectors = (count * KEY_BLOCK) / code.vectorWidth;
     const perBlock = KEY_BLOCK / code.vectorWidth;
-    const query = SUMS;
-    for (let i = 0; i < vectors; i++) code.zero(SUM + i);
+    for (let i = 0; i < vectors; i++) code.zero(i);
     for (let d = 0; d < headWidth; d++) {
-      code.broadcast(query, at(RSP, this.#rotated.offset + FLOAT * d));
+      code.broadcast(FACTOR, at(RSP, this.#rotated.offset + FLOAT_BYTES * d));
       for (let i = 0; i < vectors; i++) {
         const block = Math.floor(i / perBlock);
         const floats = (block * headWidth + d) * KEY_BLOCK + (i % perBlock) * code.vectorWidth;
-        this.#addProduct(SUM + i, query, at(RDX, this.#number * floats));
+        this.#addProduct(i, at(RDX, this.#cacheFloatBytes * floats));
       }
     }
-    for (let i = 0; i < vectors; i++) code.storeVector(at(RSI, FLOAT * code.vectorWidth * i), SUM + i);
+    for (let i = 0; i < vectors; i++) code.storeVector(at(RSI, FLOAT_BYTES * code.vectorWidth * i), i);
     this.#prefetchNextHead(count * KEY_BLOCK);
-    code.addConstant(RDX, this.#number * count * KEY_BLOCK * headWidth);
-    code.addConstant(RSI, FLOAT * count * KEY_BLOCK);
+    code.addConstant(RDX, this.#cacheFloatBytes * count * KEY_BLOCK * headWidth);
+    code.addConstant(RSI, FLOAT_BYTES * count * KEY_BLOCK);
     code.addConstant(RCX, -count);
   }
 
-  /** Prefetches what the next head, or the next row, has in the place of so many tokens from rdx on. */
+  /** Prefetches what the next head, or the first head of the next row, has in place of the next `tokens` tokens. */
   #prefetchNextHead(tokens: number): void {
     const { headWidth, capacity } = this.#shape;
-    const token = this.#number * headWidth;
-    for (let i = 0; i < tokens * token; i += LINE) this.#code.prefetch(at(RDX, capacity * token + i));
+    const token = this.#cacheFloatBytes * headWidth;
+    for (let i = 0; i < tokens * token; i += CACHE_LINE_BYTES) this.#code.prefetch(at(RDX, capacity * token + i));
   }
 
-  /** `sum` += `factor` · a vector of a cache */
-  #addProduct(sum: number, factor: number, cached: Address): void {
-    const [vector] = SPARE;
-    if (this.#shape.half) this.#code.loadHalf(vector, cached);
-    this.#code.multiplyAdd(sum, factor, this.#shape.half ? vector : cached);
+  /** `sum` += the pass's factor · a vector of a cache */
+  #addProduct(sum: number, cached: Address): void {
+    if (this.#shape.half) this.#code.loadHalf(CACHED, cached);
+    this.#code.multiplyAdd(sum, FACTOR, this.#shape.half ? CACHED : cached);
   }
 
-  /** Runs code for each vector of scores, whose address is in rsi. */
+  /** Runs `body` for each vector of scores. Overwrites rcx and rsi. */
   #eachScore(body: (place: Address) => void): void {
     const code = this.#code;
-    const bytes = FLOAT * KEY_BLOCK;
+    const bytes = FLOAT_BYTES * KEY_BLOCK;
     code.addressOf(RSI, this.#scores);
     code.move(RCX, R10);
     const again = code.label();
     code.place(again);
-    for (let i = 0; i < KEY_BLOCK; i += code.vectorWidth) body(at(RSI, FLOAT * i));
+    for (let i = 0; i < KEY_BLOCK; i += code.vectorWidth) body(at(RSI, FLOAT_BYTES * i));
     code.addConstant(RSI, bytes);
     code.addConstant(RCX, -1);
     code.jumpIf("more", again);
   }
 
-  /** Replaces each score by e^(score - maximum); FACTOR = 1 / their sum. */
-  #softmax(): void {
-    const code = this.#code;
-    const [x] = [SUM];
-    code.loadVector(MAXIMUM, this.#scores);
-    this.#eachScore((place) => code.vector("maximum", MAXIMUM, MAXIMUM, place));
-    code.reduce("maximum", MAXIMUM, MAXIMUM, x);
-    code.constant(RAX, exponentialTable());
-    code.zero(TOTAL);
-    this.#eachScore((place) => {
-      code.loadVector(x, place);
-      code.vector("subtract", x, x, MAXIMUM);
-      exponential(code, x, RAX, SPARE);
-      code.vector("add", TOTAL, TOTAL, x);
-      code.storeVector(place, x);
-    });
-    code.reduce("add", TOTAL, TOTAL, x);
-    this.#kernel.number(FACTOR, 1);
-    code.vector("divide", FACTOR, FACTOR, TOTAL);
+  /** Writes the head's result: the sum of the values, weighted. */
+  #mix(): void {
+    const { headWidth } = this.#shape;
+    for (let chunk = 0; chunk < headWidth; chunk += VALUE_CHUNK)
+      this.#mixChunk(chunk, Math.min(VALUE_CHUNK, headWidth - chunk));
   }
 
-  /** The sum of the values, weighted by the scores. */
-  #mix(): void {
+  /**
+   * The floats of the result from `chunk` on. Where the sums of one token leave registers free, a pass takes several tokens at once, with
+   * sums for each: then fewer products wait for an earlier sum.
+   */
+  #mixChunk(chunk: number, width: number): void {
     const code = this.#code;
     const { headWidth } = this.#shape;
-    for (let chunk = 0; chunk < headWidth; chunk += VALUE_CHUNK) {
-      const width = Math.min(VALUE_CHUNK, headWidth - chunk);
-      const vectors = width / code.vectorWidth;
-      const tokens = Math.max(1, Math.floor(SUMS / vectors));
-      const sum = (token: number, i: number) => SUM + token * vectors + i;
-      const weight = SUMS;
-      code.multiplyConstant(RDX, R8, this.#number * headWidth);
-      code.add(RDX, R13);
-      code.move(RSI, R8);
-      code.subtract(RSI, R9);
-      code.addressOf(RSI, atIndex(RSP, RSI, FLOAT, this.#scores.offset));
-      code.move(RCX, RBX);
-      code.subtract(RCX, R8);
-      code.addConstant(RCX, 1);
-      for (let i = 0; i < tokens * vectors; i++) code.zero(SUM + i);
-      const add = (count: number) => {
-        for (let token = 0; token < count; token++) {
-          code.broadcast(weight, at(RSI, FLOAT * token));
-          for (let i = 0; i < vectors; i++) {
-            const value = token * headWidth + chunk + i * code.vectorWidth;
-            this.#addProduct(sum(token, i), weight, at(RDX, this.#number * value));
-          }
+    const vectors = width / code.vectorWidth;
+    const tokens = Math.max(1, Math.floor(SUMS / vectors));
+    const sum = (token: number, i: number) => token * vectors + i;
+    this.#startAtFirstValue();
+    for (let i = 0; i < tokens * vectors; i++) code.zero(i);
+    const add = (count: number) => {
+      for (let token = 0; token < count; token++) {
+        code.broadcast(FACTOR, at(RSI, FLOAT_BYTES * token));
+        for (let i = 0; i < vectors; i++) {
+          const value = token * headWidth + chunk + i * code.vectorWidth;
+          this.#addProduct(sum(token, i), at(RDX, this.#cacheFloatBytes * value));
         }
-        this.#prefetchNextHead(count);
-        code.addConstant(RDX, this.#number * count * headWidth);
-        code.addConstant(RSI, FLOAT * count);
-        code.addConstant(RCX, -count);
-      };
-      for (const count of tokens === 1 ? [1] : [tokens, 1]) this.#kernel.whileAtLeast(RCX, count, () => add(count));
-      code.move(RAX, this.#out);
-      for (let i = 0; i < vectors; i++) {
-        for (let token = 1; token < tokens; token++) code.vector("add", sum(0, i), sum(0, i), sum(token, i));
-        code.vector("multiply", sum(0, i), sum(0, i), FACTOR);
-        code.storeVector(at(RAX, FLOAT * (chunk + i * code.vectorWidth)), sum(0, i));
       }
+      this.#prefetchNextHead(count);
+      code.addConstant(RDX, this.#cacheFloatBytes * count * headWidth);
+      code.addConstant(RSI, FLOAT_BYTES * count);
+      code.addConstant(RCX, -count);
+    };
+    for (const count of tokens === 1 ? [1] : [tokens, 1]) this.#kernel.whileAtLeast(RCX, count, () => add(count));
+    code.move(RAX, this.#out);
+    for (let i = 0; i < vectors; i++) {
+      for (let token = 1; token < tokens; token++) code.vector("add", sum(0, i), sum(0, i), sum(token, i));
+      code.vector("multiply", sum(0, i), sum(0, i), INVERSE_SUM);
+      code.storeVector(at(RAX, FLOAT_BYTES * (chunk + i * code.vectorWidth)), sum(0, i));
     }
+  }
+
+  /** Sets rdx, rsi and rcx for a pass over the values of the tokens that the query sees. */
+  #startAtFirstValue(): void {
+    const code = this.#code;
+    code.multiplyConstant(RDX, R8, this.#cacheFloatBytes * this.#shape.headWidth);
+    code.add(RDX, R13);
+    code.move(RSI, R8);
+    code.subtract(RSI, R9);
+    code.addressOf(RSI, atIndex(RSP, RSI, FLOAT_BYTES, this.#scores.offset));
+    code.move(RCX, RBX);
+    code.subtract(RCX, R8);
+    code.addConstant(RCX, 1);
   }
 }

@@ -1,18 +1,25 @@
-/** What kernels are written with: places for their tensors and variables, loops, and the pieces of code that several kernels share. */
+/**
+ * What kernels are written with: memory on the stack, loops, and the pieces of code that several kernels share.
+ *
+ * - rsp never moves while a kernel runs. So a variable, and the address of a tensor, is 64 bits at a fixed offset from rsp.
+ * - A kernel may use every other register. The methods here overwrite rax, rcx and the vectors that their comments name.
+ */
+import { roundUp } from "../graph.ts";
 import { type Address, type Assembler, at, R14, R15, RAX, RCX, RSP } from "./assembler.ts";
 
-export const FLOAT = 4;
-const WORD = 8;
-const LINE = 64;
+export const FLOAT_BYTES = 4;
+export const WORD_BYTES = 8;
+export const CACHE_LINE_BYTES = 64;
 
-/** The code of one kernel. rsp never moves while it runs, so a variable is an address relative to rsp. */
+/** The code of one kernel, while it is written. */
 export class Kernel {
   readonly code: Assembler;
-  /** Addresses of the tensors. */
+  /** The variables that hold the addresses of the tensors. */
   readonly inputs: readonly Address[];
   readonly outputs: readonly Address[];
   #frame: number;
-  readonly #number: Address;
+  /** What `broadcastNumber` broadcasts. */
+  readonly #scalar: Address;
 
   /** @param frame  bytes above rsp that are in use */
   constructor(code: Assembler, inputs: readonly Address[], outputs: readonly Address[], frame: number) {
@@ -20,7 +27,7 @@ export class Kernel {
     this.inputs = inputs;
     this.outputs = outputs;
     this.#frame = frame;
-    this.#number = this.word();
+    this.#scalar = this.word();
   }
 
   /** Bytes above rsp that the kernel uses. */
@@ -28,35 +35,35 @@ export class Kernel {
     return this.#frame;
   }
 
-  /** A variable of 64 bits. */
+  /** A new variable of 64 bits. */
   word(): Address {
-    this.#frame += WORD;
-    return at(RSP, this.#frame - WORD);
+    this.#frame += WORD_BYTES;
+    return at(RSP, this.#frame - WORD_BYTES);
   }
 
-  /** Memory that begins at a cache line. @returns its offset from rsp */
-  memory(bytes: number): number {
-    const start = Math.ceil(this.#frame / LINE) * LINE;
+  /** New memory that begins at a cache line. */
+  memory(bytes: number): Address {
+    const start = roundUp(this.#frame, CACHE_LINE_BYTES);
     this.#frame = start + bytes;
-    return start;
+    return at(RSP, start);
   }
 
-  /** Overwrites rax. */
+  /** `variable` = a variable or a number. Overwrites rax. */
   set(variable: Address, value: Address | number): void {
     if (typeof value === "number") this.code.constant(RAX, value);
     else this.code.move(RAX, value);
     this.code.store(variable, RAX);
   }
 
-  /** Adds a number of bytes to a variable. Overwrites rax. */
-  advance(variable: Address, bytes: number): void {
-    if (bytes === 0) return;
+  /** Adds a number to a variable, and leaves the sum in rax. Adds no code for 0. */
+  advance(variable: Address, step: number): void {
+    if (step === 0) return;
     this.code.move(RAX, variable);
-    this.code.addConstant(RAX, bytes);
+    this.code.addConstant(RAX, step);
     this.code.store(variable, RAX);
   }
 
-  /** Runs `body` for the values 0, step, … below `end` of a variable. `body` may use every register. */
+  /** Runs `body` for each value 0, step, … below `end` of a new variable, at least once. `body` may use every register. Overwrites rax. */
   loop(end: number, step: number, body: (variable: Address) => void): void {
     const variable = this.word();
     const again = this.code.label();
@@ -68,7 +75,7 @@ export class Kernel {
     this.code.jumpIf("less", again);
   }
 
-  /** Repeats `body` while the register is at least `step`, which `body` subtracts from it. */
+  /** Repeats `body` while the register is at least `step`. `body` subtracts `step` from the register. */
   whileAtLeast(register: number, step: number, body: () => void): void {
     const { code } = this;
     const [again, done] = [code.label(), code.label()];
@@ -81,27 +88,39 @@ export class Kernel {
   }
 
   /** Each float of a vector = a number. Overwrites rcx. */
-  number(to: number, value: number, vectorWidth = this.code.vectorWidth): void {
+  broadcastNumber(to: number, value: number, vectorWidth = this.code.vectorWidth): void {
     this.code.constant(RCX, floatBits(value));
-    this.code.store32(this.#number, RCX);
-    this.code.broadcast(to, this.#number, vectorWidth);
+    this.code.store32(this.#scalar, RCX);
+    this.code.broadcast(to, this.#scalar, vectorWidth);
+  }
+
+  /** Stores the 32 bits of `value` at the places `from` up to `end` of an array of floats. Leaves `from` at `end`. Arguments are registers. */
+  fill(array: Address, from: number, end: number, value: number): void {
+    const { code } = this;
+    const [again, done] = [code.label(), code.label()];
+    code.place(again);
+    code.compare(from, end);
+    code.jumpIf("atLeast", done);
+    code.store32({ ...array, index: from, scale: FLOAT_BYTES }, value);
+    code.addConstant(from, 1);
+    code.jump(again);
+    code.place(done);
   }
 
   /**
    * Rotates a head: (D) at rax to (D) at `to`, times `scale`, by the angles at r14 (cosines) and r15 (sines); `sign` -1 rotates back.
-   * Overwrites rcx and the vectors 0 to 5. Half a head is a multiple of 8 floats.
+   * Overwrites rcx and the vectors 0 to 5. Half a head is a multiple of 8 floats, so vectors have 8 on every CPU.
    */
   rotate(to: Address, headWidth: number, { scale = 1, sign = 1 }: { scale?: number; sign?: 1 | -1 } = {}): void {
     const { code } = this;
     const half = headWidth / 2;
     const [a, b, low, high, sin, factor] = [0, 1, 2, 3, 4, 5];
-    if (scale !== 1) this.number(factor, scale, 8);
-    const shifted = (floats: number): Address => ({ ...to, offset: to.offset + FLOAT * floats });
+    if (scale !== 1) this.broadcastNumber(factor, scale, 8);
     for (let i = 0; i < half; i += 8) {
-      code.loadVector(a, at(RAX, FLOAT * i), 8);
-      code.loadVector(b, at(RAX, FLOAT * (half + i)), 8);
-      code.loadVector(sin, at(R15, FLOAT * i), 8);
-      const cos = at(R14, FLOAT * i);
+      code.loadVector(a, at(RAX, FLOAT_BYTES * i), 8);
+      code.loadVector(b, at(RAX, FLOAT_BYTES * (half + i)), 8);
+      code.loadVector(sin, at(R15, FLOAT_BYTES * i), 8);
+      const cos = at(R14, FLOAT_BYTES * i);
       code.vector("multiply", low, a, cos, 8);
       code.vector("multiply", high, b, cos, 8);
       if (sign === 1) {
@@ -112,11 +131,14 @@ export class Kernel {
         code.negativeMultiplyAdd(high, a, sin, 8);
       }
       if (scale !== 1) for (const part of [low, high]) code.vector("multiply", part, part, factor, 8);
-      code.storeVector(shifted(i), low, 8);
-      code.storeVector(shifted(half + i), high, 8);
+      code.storeVector(shifted(to, FLOAT_BYTES * i), low, 8);
+      code.storeVector(shifted(to, FLOAT_BYTES * (half + i)), high, 8);
     }
   }
 }
+
+/** The address so many bytes behind another. */
+export const shifted = (address: Address, bytes: number): Address => ({ ...address, offset: address.offset + bytes });
 
 /** @throws {RangeError} if a kernel does not take this size: it would read and write other memory */
 export function checkMultiple(what: string, size: number, of: number): void {

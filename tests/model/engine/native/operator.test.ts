@@ -14,6 +14,7 @@ import {
   RSI,
   RSP,
 } from "../../../../model/engine/native/assembler.ts";
+import { shifted } from "../../../../model/engine/native/kernel.ts";
 import { executable } from "../../../../model/engine/native/machine.ts";
 import { type MachineOperator, makeOperator } from "../../../../model/engine/native/operator.ts";
 import { addressOf, argument, describeWidths, floats, longs, machineFunction, SAVED } from "./machine-code.ts";
@@ -98,18 +99,18 @@ const operator: MachineOperator = {
     const memory = kernel.memory(5000);
     const word = kernel.word();
     for (const each of words) kernel.set(each, 99);
-    kernel.number(2, 3);
-    for (let offset = 0; offset < 5000; offset += 4) code.storeFloat(at(RSP, memory + offset), 2);
+    kernel.broadcastNumber(2, 3);
+    for (let offset = 0; offset < 5000; offset += 4) code.storeFloat(shifted(memory, offset), 2);
     // The memory begins at a cache line: its address is the result's second number.
-    code.addressOf(RCX, at(RSP, memory));
+    code.addressOf(RCX, memory);
     kernel.set(word, 5);
     kernel.advance(word, 2);
     code.move(RAX, kernel.inputs[0]!);
     code.move(RDX, kernel.outputs[0]!);
     code.loadVector(0, at(RAX), 8);
-    for (const offset of [0, 4960]) code.storeVector(at(RSP, memory + offset), 0, 8);
+    for (const offset of [0, 4960]) code.storeVector(shifted(memory, offset), 0, 8);
     for (const offset of [0, 4960]) {
-      code.loadVector(1, at(RSP, memory + offset), 8);
+      code.loadVector(1, shifted(memory, offset), 8);
       code.storeVector(at(RDX, offset === 0 ? 0 : 32), 1, 8);
     }
     code.move(RAX, kernel.inputs[1]!);

@@ -1,0 +1,37 @@
+/** The softmax of one query's scores, which the kernels of attention share. */
+import { type Address, RAX } from "./assembler.ts";
+import { exponential, exponentialTable } from "./exponential.ts";
+import type { Kernel } from "./kernel.ts";
+
+/** Score of a token that the query does not see. */
+export const HIDDEN_SCORE = -1e30;
+
+/** Vectors of the largest score and of 1 / the sum of exponentials, each in every float. */
+export const [LARGEST, INVERSE_SUM] = [9, 11] as const;
+
+/**
+ * Replaces each score by e^(score - largest). Overwrites rax, rcx, and the vectors 0 and 9 to 14, of which `LARGEST` and `INVERSE_SUM`
+ * are results.
+ *
+ * @param first  vector of the scores
+ * @param each   writes a loop over all vectors of the scores; the loop may use neither rax nor a vector
+ */
+export function softmax(kernel: Kernel, first: Address, each: (body: (scores: Address) => void) => void): void {
+  const { code } = kernel;
+  const [x, sum] = [0, 10];
+  code.loadVector(LARGEST, first);
+  each((scores) => code.vector("maximum", LARGEST, LARGEST, scores));
+  code.reduce("maximum", LARGEST, LARGEST, x);
+  code.constant(RAX, exponentialTable());
+  code.zero(sum);
+  each((scores) => {
+    code.loadVector(x, scores);
+    code.vector("subtract", x, x, LARGEST);
+    exponential(code, x, RAX, [12, 13, 14]);
+    code.vector("add", sum, sum, x);
+    code.storeVector(scores, x);
+  });
+  code.reduce("add", sum, sum, x);
+  kernel.broadcastNumber(INVERSE_SUM, 1);
+  code.vector("divide", INVERSE_SUM, INVERSE_SUM, sum);
+}
