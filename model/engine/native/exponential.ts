@@ -7,33 +7,43 @@ import { type Assembler, at } from "./assembler.ts";
 
 /** x is kept in these bounds, where e^x is a normal number. */
 const [LEAST, MOST] = [-87.3, 88.3];
+/** The two parts of ln 2. */
+const [LN2_HIGH, LN2_LOW] = [0.693359375, -2.1219444e-4];
+/** Coefficients of y in e^r = 1 + r + r² · y, from that of r⁵ to that of 1. */
 const POLYNOMIAL = [1.98756915e-4, 1.3981999507e-3, 8.3334519073e-3, 4.1665795894e-2, 1.6666665459e-1, 5.0000001201e-1];
-const { buffer: TABLE } = Float32Array.of(LEAST, Math.LOG2E, 0.693359375, -2.1219444e-4, 1, MOST, ...POLYNOMIAL);
+const { buffer: TABLE } = Float32Array.of(LEAST, Math.LOG2E, LN2_HIGH, LN2_LOW, 1, MOST, ...POLYNOMIAL);
+/** Places in the table. */
+const PLACE = { least: 0, log2e: 1, ln2High: 2, ln2Low: 3, one: 4, most: 5, polynomial: 6 } as const;
+/** Bits of a float's fraction, below its exponent. */
+const FRACTION_BITS = 23;
 
-/** Address of the numbers that `exponential` reads. (A constant would not keep them in memory; this function does.) */
+/** Address of the numbers that `exponential` reads. The numbers stay in memory because this function refers to them; an address would not. */
 export const exponentialTable = (): number => ptr(TABLE);
 
-/** `x` = e^x. @param table  register that holds `exponentialTable()`. @param spare  vector registers that are overwritten */
+/** Vector `x` = e^x. @param table  register that holds `exponentialTable()`. @param spare  vectors that are overwritten */
 export function exponential(code: Assembler, x: number, table: number, spare: readonly [number, number, number]): void {
-  const [n, y, number] = spare;
-  const numberAt = (index: number) => {
-    code.broadcast(number, at(table, 4 * index));
-    return number;
+  const [n, y, scratch] = spare;
+  /** A vector with a number of the table in each float. */
+  const fromTable = (place: number) => {
+    code.broadcast(scratch, at(table, 4 * place));
+    return scratch;
   };
   // x is the second operand, which both instructions return where either is NaN: e^NaN is NaN.
-  code.vector("maximum", x, numberAt(0), x);
-  code.vector("minimum", x, numberAt(5), x);
-  code.vector("multiply", n, x, numberAt(1));
+  code.vector("maximum", x, fromTable(PLACE.least), x);
+  code.vector("minimum", x, fromTable(PLACE.most), x);
+  code.vector("multiply", n, x, fromTable(PLACE.log2e));
   code.roundVector(n, n);
-  code.negativeMultiplyAdd(x, n, numberAt(2));
-  code.negativeMultiplyAdd(x, n, numberAt(3));
-  code.broadcast(y, at(table, 4 * 6));
-  for (let i = 1; i < POLYNOMIAL.length; i++) code.timesPlus(y, x, numberAt(6 + i));
+  // From here on x is r.
+  code.negativeMultiplyAdd(x, n, fromTable(PLACE.ln2High));
+  code.negativeMultiplyAdd(x, n, fromTable(PLACE.ln2Low));
+  code.broadcast(y, at(table, 4 * PLACE.polynomial));
+  for (let i = 1; i < POLYNOMIAL.length; i++) code.timesPlus(y, x, fromTable(PLACE.polynomial + i));
   // e^r = 1 + r + r² · y
-  code.vector("multiply", number, x, x);
-  code.timesPlus(y, number, x);
-  code.vector("add", x, y, numberAt(4));
+  code.vector("multiply", scratch, x, x);
+  code.timesPlus(y, scratch, x);
+  code.vector("add", x, y, fromTable(PLACE.one));
+  // 2^n · e^r: n is added to the exponent of each float.
   code.toInts(n, n);
-  code.shiftInts(n, n, 23);
+  code.shiftInts(n, n, FRACTION_BITS);
   code.vector("addInts", x, x, n);
 }

@@ -6,7 +6,7 @@
  */
 import { type Assembler, at, R8, R9, R10, R11, R12, R13, RAX, RBX, RCX, RDI, RDX, RSI } from "./assembler.ts";
 import { exponential, exponentialTable } from "./exponential.ts";
-import { checkMultiple, FLOAT, type Kernel } from "./kernel.ts";
+import { checkMultiple, FLOAT_BYTES, type Kernel } from "./kernel.ts";
 import type { MachineOperator } from "./operator.ts";
 
 export interface RowsShape {
@@ -14,10 +14,18 @@ export interface RowsShape {
   readonly width: number;
 }
 
+/** Vectors of constants, which `setConstants` sets, and vectors that `sigmoid` overwrites. */
 const [ONE, ZERO] = [15, 14];
 const SPARE = [11, 12, 13] as const;
 
-/** `to` = 1 / (1 + e^-x). The registers 11 to 13 are overwritten; rax holds the table of the exponential. */
+/** Sets what `sigmoid` reads. Overwrites rcx. */
+function setConstants(kernel: Kernel): void {
+  kernel.broadcastNumber(ONE, 1);
+  kernel.code.zero(ZERO);
+  kernel.code.constant(RAX, exponentialTable());
+}
+
+/** Vector `to` = 1 / (1 + e^-x) of the vector `x`. rax holds the table of the exponential. */
 function sigmoid(code: Assembler, to: number, x: number): void {
   code.vector("subtract", to, ZERO, x);
   exponential(code, to, RAX, SPARE);
@@ -25,13 +33,13 @@ function sigmoid(code: Assembler, to: number, x: number): void {
   code.vector("divide", to, ONE, to);
 }
 
-/** Runs `body` for each vector of some tensors of equal size, at the addresses in `registers`. */
-function eachVector({ code }: Kernel, registers: readonly number[], floats: number, body: () => void): void {
+/** Runs `body` for each vector of some arrays of equal size. Moves their addresses, which are in `registers`. Overwrites rcx. */
+function eachVector(code: Assembler, registers: readonly number[], floats: number, body: () => void): void {
   code.constant(RCX, floats);
   const again = code.label();
   code.place(again);
   body();
-  for (const register of registers) code.addConstant(register, FLOAT * code.vectorWidth);
+  for (const register of registers) code.addConstant(register, FLOAT_BYTES * code.vectorWidth);
   code.addConstant(RCX, -code.vectorWidth);
   code.jumpIf("more", again);
 }
@@ -48,10 +56,8 @@ export function swigluOperator({ rows, width }: RowsShape): MachineOperator {
       code.move(gate, kernel.inputs[0]!);
       code.move(up, kernel.inputs[1]!);
       code.move(out, kernel.outputs[0]!);
-      kernel.number(ONE, 1);
-      code.zero(ZERO);
-      code.constant(RAX, exponentialTable());
-      eachVector(kernel, [gate, up, out], rows * width, () => {
+      setConstants(kernel);
+      eachVector(code, [gate, up, out], rows * width, () => {
         const [x, s] = [0, 1];
         code.loadVector(x, at(gate));
         sigmoid(code, s, x);
@@ -77,10 +83,8 @@ export function swigluGradientOperator({ rows, width }: RowsShape): MachineOpera
       const [gate, up, dy, dGate, dUp] = [RSI, RDI, RDX, R8, R9];
       for (const [i, register] of [gate, up, dy].entries()) code.move(register, kernel.inputs[i]!);
       for (const [i, register] of [dGate, dUp].entries()) code.move(register, kernel.outputs[i]!);
-      kernel.number(ONE, 1);
-      code.zero(ZERO);
-      code.constant(RAX, exponentialTable());
-      eachVector(kernel, [gate, up, dy, dGate, dUp], rows * width, () => {
+      setConstants(kernel);
+      eachVector(code, [gate, up, dy, dGate, dUp], rows * width, () => {
         const [x, s, silu, d, slope] = [0, 1, 2, 3, 4];
         code.loadVector(x, at(gate));
         sigmoid(code, s, x);
@@ -108,48 +112,51 @@ export function rmsNormGradientOperator({ rows, width }: RowsShape): MachineOper
     outputs: [[rows, width], [width]],
     write(kernel) {
       const { code } = kernel;
-      const [x, gain, inverse, dy, dx, dGain, place] = [RSI, RDI, RBX, RDX, R8, R12, R13];
-      const [product, sum, along, factor, spare] = [0, 1, 2, 3, 4];
+      // General registers: addresses. The last two walk through dGain and gain, which each row reads from the start.
+      const [x, gain, inverse, dy, dx, dGain, dGainAt, gainAt] = [RSI, RDI, RBX, RDX, R8, R12, R13, R10];
+      // Vectors. `along` is mean(dy · gain · x) · inverse², the part of the gradient along x.
+      const [product, sum, along, inverseWidth, spare, result] = [0, 1, 2, 3, 4, 5];
       for (const [i, register] of [x, gain, inverse, dy].entries()) code.move(register, kernel.inputs[i]!);
       code.move(dx, kernel.outputs[0]!);
       code.move(dGain, kernel.outputs[1]!);
-      code.move(place, dGain);
+      code.move(dGainAt, dGain);
       code.zero(sum);
-      eachVector(kernel, [place], width, () => code.storeVector(at(place), sum));
-      kernel.number(factor, 1 / width);
+      eachVector(code, [dGainAt], width, () => code.storeVector(at(dGainAt), sum));
+      kernel.broadcastNumber(inverseWidth, 1 / width);
       kernel.loop(rows, 1, () => {
-        // along = mean(dy · gain · x) · inverse²
-        code.move(R9, x);
-        code.move(R10, gain);
-        code.move(R11, dy);
+        const [xAt, dyAt] = [R9, R11];
+        code.move(xAt, x);
+        code.move(gainAt, gain);
+        code.move(dyAt, dy);
         code.zero(sum);
-        eachVector(kernel, [R9, R10, R11], width, () => {
-          code.loadVector(product, at(R11));
-          code.vector("multiply", product, product, at(R10));
-          code.multiplyAdd(sum, product, at(R9));
+        eachVector(code, [xAt, gainAt, dyAt], width, () => {
+          code.loadVector(product, at(dyAt));
+          code.vector("multiply", product, product, at(gainAt));
+          code.multiplyAdd(sum, product, at(xAt));
         });
         code.reduce("add", along, sum, spare);
-        code.vector("multiply", along, along, factor);
-        code.broadcast(sum, at(inverse));
-        code.vector("multiply", along, along, sum);
-        code.vector("multiply", along, along, sum);
+        code.vector("multiply", along, along, inverseWidth);
+        const inverses = sum;
+        code.broadcast(inverses, at(inverse));
+        code.vector("multiply", along, along, inverses);
+        code.vector("multiply", along, along, inverses);
         // dx = (dy · gain - x · along) · inverse; dGain += dy · x · inverse
-        code.move(R10, gain);
-        code.move(place, dGain);
-        eachVector(kernel, [x, R10, dy, dx, place], width, () => {
+        code.move(gainAt, gain);
+        code.move(dGainAt, dGain);
+        eachVector(code, [x, gainAt, dy, dx, dGainAt], width, () => {
           const [own, d] = [product, spare];
           code.loadVector(own, at(x));
           code.loadVector(d, at(dy));
-          code.vector("multiply", 5, d, at(R10));
-          code.negativeMultiplyAdd(5, own, along);
-          code.vector("multiply", 5, 5, sum);
-          code.storeVector(at(dx), 5);
+          code.vector("multiply", result, d, at(gainAt));
+          code.negativeMultiplyAdd(result, own, along);
+          code.vector("multiply", result, result, inverses);
+          code.storeVector(at(dx), result);
           code.vector("multiply", d, d, own);
-          code.loadVector(5, at(place));
-          code.multiplyAdd(5, d, sum);
-          code.storeVector(at(place), 5);
+          code.loadVector(result, at(dGainAt));
+          code.multiplyAdd(result, d, inverses);
+          code.storeVector(at(dGainAt), result);
         });
-        code.addConstant(inverse, FLOAT);
+        code.addConstant(inverse, FLOAT_BYTES);
       });
     },
   };
