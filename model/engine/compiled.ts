@@ -74,7 +74,7 @@ class Compiled implements CompiledFunction {
       {
         ...options,
         vectorWidth,
-        operators: new Map(graph.nodes.flatMap(({ op, machine }) => (machine === undefined ? [] : [[op, machine]]))),
+        operators: new Map(graph.nodes.flatMap(({ op, machineCode }) => (machineCode ? [[op, machineCode]] : []))),
       },
     );
   }
@@ -101,7 +101,7 @@ class Compiled implements CompiledFunction {
   }
 }
 
-/** Operators of ours compute on one thread of a CPU. */
+/** Machine code computes on one thread of a CPU. */
 const runsMachineCode = ({ threads, device = "cpu", vectorWidth }: GraphOptions): boolean =>
   threads === 1 && device === "cpu" && vectorWidth !== null;
 
@@ -114,7 +114,7 @@ export interface CompiledOptions extends DeviceOptions {
   readonly device?: Device;
   /** Memory of the engine's arrays, which the device must be able to read. Default: for cuda the GPU's, else the host's. */
   readonly memory?: ArrayMemory;
-  /** Floats in a vector of our operators, which only functions on one thread use; null for none. Default: the most that this CPU has. */
+  /** Floats in a vector of machine code, which only functions on one thread run; null for none. Default: the most that this CPU has. */
   readonly vectorWidth?: VectorWidth | null;
 }
 

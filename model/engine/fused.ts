@@ -3,7 +3,7 @@
  * Source: github.com/microsoft/onnxruntime, docs/ContribOperators.md.
  */
 import { type AttentionShape, halfCachesUnread } from "../policy/ops.ts";
-import { type Kernel, type Lowering, lower, type Target } from "./trace.ts";
+import { type Lowering, type LoweringContext, lower, type Target } from "./trace.ts";
 
 const MICROSOFT = "com.microsoft";
 
@@ -40,9 +40,9 @@ lower("Rotate", ({ x, cos, sin }, _, to) => {
   return to.tensor(to.recorder.emit("RotaryEmbedding", inputs, 1, {}, MICROSOFT)[0]!, x!.shape);
 });
 
-/** What computes attention over caches. @returns names of the result and of the written caches */
+/** Adds the node of attention over caches. @returns the names of the result, of the written keys and of the written values */
 export type AttendCached = (
-  to: Lowering,
+  to: LoweringContext,
   inputs: Readonly<Record<"qkv" | "keys" | "values" | "last" | "total" | "cos" | "sin", string>>,
   sizes: { readonly rows: number; readonly added: number; readonly capacity: number },
   shape: AttentionShape,
@@ -64,9 +64,9 @@ export const groupQueryAttention: AttendCached = (to, { qkv, keys, values, last,
   return to.recorder.emit("GroupQueryAttention", inputs, 3, attributes, MICROSOFT);
 };
 
-/** Registers the kernel of one new token for each row. */
+/** Registers the lowering of attention with one new token for each row. */
 export function lowerStep(attend: AttendCached, targets: readonly Target[]): void {
-  const kernel: Kernel<AttentionShape> = ({ qkv, keys, values, last, total, cos, sin }, shape, to) => {
+  const lowering: Lowering<AttentionShape> = ({ qkv, keys, values, last, total, cos, sin }, shape, to) => {
     const name = to.name;
     const [rows, , capacity] = keys!.shape as [number, number, number, number];
     const [out, nextKeys, nextValues] = attend(
@@ -89,15 +89,16 @@ export function lowerStep(attend: AttendCached, targets: readonly Target[]): voi
       to.tensor(nextValues!, values!.shape),
     ];
   };
-  lower("CachedAttention", kernel, targets);
+  lower("CachedAttention", lowering, targets);
 }
 
 /**
- * Registers the kernel of several new tokens for each row, as a node for each row: onnxruntime's operator takes several new tokens behind
- * a cache for a batch of one only, and rows have caches of their own. A GPU computes all rows at once, by definition.
+ * Registers the lowering of attention with several new tokens for each row, as a node for each row: onnxruntime's operator takes several
+ * new tokens behind a cache for a batch of one only, and rows have caches of their own. A GPU computes all rows at once: there the
+ * definition runs.
  */
 export function lowerAppend(attend: AttendCached, targets: readonly Target[]): void {
-  const kernel: Kernel<AttentionShape> = ({ qkv, last, cos, sin, ...caches }, shape, to) => {
+  const lowering: Lowering<AttentionShape> = ({ qkv, last, cos, sin, ...caches }, shape, to) => {
     const { recorder, name } = to;
     const [rows, added] = qkv!.shape as [number, number, number];
     const ones = recorder.ints(new Array<number>(rows).fill(1));
@@ -128,7 +129,7 @@ export function lowerAppend(attend: AttendCached, targets: readonly Target[]): v
       ...[...column(1), ...column(2)].map((result) => to.tensor(result, cacheShape)),
     ];
   };
-  lower("CachedAppend", kernel, targets);
+  lower("CachedAppend", lowering, targets);
 }
 
 lowerStep(groupQueryAttention, ["cpu", "webgpu"]);

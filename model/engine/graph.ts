@@ -3,7 +3,7 @@
  * Knows no tfjs and no runtime: trace.ts builds it, onnx.ts writes it, compiled.ts runs it.
  */
 
-import type { MachineOperator } from "./native/operator.ts";
+import type { MachineCodeOperator } from "./native/operator.ts";
 
 export type DType = "float32" | "int32" | "int64" | "bool";
 export type TypedArray = Float32Array | Int32Array | BigInt64Array | Uint8Array;
@@ -19,8 +19,8 @@ export interface Node {
   readonly inputs: readonly string[];
   readonly outputs: readonly string[];
   readonly attributes: Readonly<Record<string, Attribute>>;
-  /** What an operator of ours computes. */
-  readonly machine?: MachineOperator;
+  /** The operator of domain "bunraku", whose kernel is machine code. */
+  readonly machineCode?: MachineCodeOperator;
 }
 
 export interface Constant {
@@ -42,6 +42,7 @@ export interface Graph {
   readonly constants: ReadonlyMap<string, Constant>;
 }
 
+/** The least multiple that is not below `value`. */
 export const roundUp = (value: number, multiple: number): number => Math.ceil(value / multiple) * multiple;
 
 /** Number of values in a tensor. */

@@ -1,7 +1,7 @@
 /** Turns each tfjs kernel that the model uses into ONNX nodes. fused.ts has the model's own kernels. */
 import * as tf from "@tensorflow/tfjs-core";
 import { sizeOf } from "./graph.ts";
-import { type Lowering, lower } from "./trace.ts";
+import { type LoweringContext, lower } from "./trace.ts";
 
 type Info = tf.TensorInfo;
 
@@ -44,7 +44,7 @@ lower<tf.ClipByValueAttrs>("ClipByValue", ({ x }, { clipValueMin, clipValueMax }
 lower("Identity", ({ x }, _, to) => to.tensor(to.name(x!), x!.shape, x!.dtype));
 
 /** ONNX type codes: 1 float32, 6 int32, 7 int64, 9 bool. */
-function cast(to: Lowering, name: string, code: number): string {
+function cast(to: LoweringContext, name: string, code: number): string {
   return to.recorder.emit("Cast", [name], 1, { to: code })[0]!;
 }
 lower<tf.CastAttrs>("Cast", ({ x }, { dtype }, to) => {
@@ -53,7 +53,7 @@ lower<tf.CastAttrs>("Cast", ({ x }, { dtype }, to) => {
   return to.tensor(same ? to.name(x!) : cast(to, to.name(x!), real(dtype)), x!.shape, dtype);
 });
 
-function reshape(to: Lowering, x: Info, shape: readonly number[]): Info {
+function reshape(to: LoweringContext, x: Info, shape: readonly number[]): Info {
   // Always a new tensor: tfjs' autodiff distinguishes tensors by identity.
   if (shape.join() === x.shape.join()) return to.tensor(to.name(x), shape, x.dtype);
   return to.tensor(to.recorder.emit("Reshape", [to.name(x), to.recorder.ints(shape)])[0]!, shape, x.dtype);
@@ -67,7 +67,7 @@ lower<tf.ExpandDimsAttrs>("ExpandDims", ({ input }, { dim }, to) => {
   return reshape(to, input!, shape);
 });
 
-function transpose(to: Lowering, x: Info, perm: readonly number[]): Info {
+function transpose(to: LoweringContext, x: Info, perm: readonly number[]): Info {
   const shape = perm.map((axis) => x.shape[axis]!);
   return to.tensor(to.recorder.emit("Transpose", [to.name(x)], 1, { perm })[0]!, shape, x.dtype);
 }

@@ -63,10 +63,10 @@ export function encodeOnnx(graph: Graph): Uint8Array {
   for (const [name, constant] of graph.constants) message.message(5, tensorProto(name, constant));
   for (const port of graph.inputs) message.message(11, portProto(port));
   for (const port of graph.outputs) message.message(12, portProto(port));
-  // onnxruntime cannot infer these shapes, and fuses only nodes whose shapes it knows.
+  // onnxruntime cannot infer the shapes of our operators' results, and fuses only nodes whose shapes it knows.
   const named = new Set(graph.outputs.map(({ name }) => name));
-  for (const { outputs, machine } of graph.nodes) {
-    for (const [i, shape] of (machine?.outputs ?? []).entries()) {
+  for (const { outputs, machineCode } of graph.nodes) {
+    for (const [i, shape] of (machineCode?.outputs ?? []).entries()) {
       const port = { name: outputs[i]!, shape, dtype: "float32" } as const;
       if (!named.has(port.name)) message.message(13, portProto(port));
     }

@@ -9,15 +9,18 @@
  */
 import { CFunction, CString, dlopen, type FFITypeOrString, type Pointer, ptr, read } from "bun:ffi";
 import { dirname, join } from "node:path";
-import type { Device, ElementType, Spec } from "./engine.ts";
+import type { Device, Spec } from "./engine.ts";
 import { sizeOf } from "./graph.ts";
 import { Lanes, type RunArguments } from "./lanes.ts";
 import type { VectorWidth } from "./native/assembler.ts";
-import { type MachineOperator, makeOperator, type Registered } from "./native/operator.ts";
+import {
+  API_VERSION,
+  type CustomOp,
+  ELEMENT_TYPES,
+  type MachineCodeOperator,
+  makeOperator,
+} from "./native/operator.ts";
 import { setNativeVariable } from "./native-environment.ts";
-
-/** Version of the function table; later libraries support it too. */
-const API_VERSION = 24;
 
 /** Index of `Run` in the OrtApi table; lanes call it. */
 const RUN = 9;
@@ -62,7 +65,6 @@ type Api = Record<keyof typeof FUNCTIONS, ApiFunction>;
 const LOG_ERRORS = 3;
 /** GraphOptimizationLevel: everything. */
 const OPTIMIZE_ALL = 99;
-const ELEMENT_TYPES = { float32: 1, int32: 6 } as const satisfies Record<ElementType, number>;
 
 const VALUE_BYTES = 4;
 
@@ -84,8 +86,8 @@ interface Runtime {
   readonly lanes: Lanes;
   /** Address of the OrtApi table. */
   readonly table: Pointer;
-  /** Operators of ours, by the names of their nodes. */
-  readonly operators: Map<string, Registered>;
+  /** Operators of machine code that were made, by their names and vector widths. */
+  readonly operators: Map<string, CustomOp>;
 }
 
 const zeroEnded = (text: string) => new TextEncoder().encode(`${text}\0`);
@@ -184,9 +186,9 @@ interface SessionOptions {
   /** Default: the CPU. */
   readonly device?: Device;
   readonly threads: number;
-  /** Operators of ours that the model uses, by the names of their nodes. */
-  readonly operators?: ReadonlyMap<string, MachineOperator>;
-  /** Floats in a vector of our operators. */
+  /** Operators of machine code that the model uses, by their names. */
+  readonly operators?: ReadonlyMap<string, MachineCodeOperator>;
+  /** Floats in a vector of machine code; null for no machine code. */
   readonly vectorWidth?: VectorWidth | null;
 }
 
@@ -216,17 +218,17 @@ function appendProvider(api: Api, settings: Pointer, device: Exclude<Device, "cp
   }
 }
 
-/** Lets a session use operators of ours. @returns their domain, which must outlive the session */
+/** Lets a session use operators of machine code. @returns their domain, which must outlive the session */
 function addOperators(
   settings: Pointer,
   { operators = new Map(), vectorWidth = null }: SessionOptions,
 ): Pointer | null {
   if (vectorWidth === null || operators.size === 0) return null;
-  const { api, table, operators: known } = runtime();
+  const { api, table, operators: made } = runtime();
   const domain = new Out();
   check(api, api.createDomain(zeroEnded("bunraku"), domain.cell));
   for (const [name, operator] of operators) {
-    const { address } = known.getOrInsertComputed(`${name} ${vectorWidth}`, () =>
+    const { address } = made.getOrInsertComputed(`${name} ${vectorWidth}`, () =>
       makeOperator(name, operator, vectorWidth, table),
     );
     check(api, api.addOperator(domain.pointer, address));

@@ -14,7 +14,7 @@ import {
   prune,
   type TypedArray,
 } from "./graph.ts";
-import type { MachineOperator } from "./native/operator.ts";
+import type { MachineCodeOperator } from "./native/operator.ts";
 
 /** A tensor of the traced graph. tfjs' bool is int32 here, because its kernels do arithmetic on it. */
 interface Recorded {
@@ -48,11 +48,11 @@ class Recorder {
     });
   }
 
-  /** Adds a node of an operator of ours. @param kind  its name, and the sizes in which it differs from others of that name */
-  emitMachine(kind: readonly [string, object], inputs: readonly string[], machine: MachineOperator): string[] {
-    const op = [kind[0], ...Object.values(kind[1])].join("_");
-    const outputs = machine.outputs.map(() => `t${this.#count++}`);
-    this.#nodes.push({ op, domain: "bunraku", inputs, outputs, attributes: {}, machine });
+  /** Adds a node of machine code. @param sizes  in which its kernel differs from others of that name */
+  emitMachineCode(name: string, sizes: object, inputs: readonly string[], machineCode: MachineCodeOperator): string[] {
+    const op = [name, ...Object.values(sizes)].join("_");
+    const outputs = machineCode.outputs.map(() => `t${this.#count++}`);
+    this.#nodes.push({ op, domain: "bunraku", inputs, outputs, attributes: {}, machineCode });
     return outputs;
   }
 
@@ -165,40 +165,44 @@ const backendName = (target: Target) => `trace for ${target}`;
 for (const target of TARGETS) tf.registerBackend(backendName(target), () => new TraceBackend());
 const backend = () => tf.engine().backend as TraceBackend;
 
-/** What the lowering of a kernel can use. */
-export interface Lowering {
+/** What a lowering can use. */
+export interface LoweringContext {
   readonly recorder: Recorder;
   readonly target: Target;
   name(tensor: tf.TensorInfo): string;
   tensor(name: string, shape: readonly number[], dtype?: tf.DataType): tf.TensorInfo;
 }
 
-/** `A` is the kernel's attributes, as tfjs declares them (`tf.SliceAttrs` and so on). */
-export type Kernel<A> = (
+/** Turns a call of a tfjs kernel into ONNX nodes. `A` is the kernel's attributes, as tfjs declares them (`tf.SliceAttrs` and so on). */
+export type Lowering<A> = (
   inputs: Readonly<Record<string, tf.TensorInfo>>,
   attributes: A,
-  to: Lowering,
+  to: LoweringContext,
 ) => tf.TensorInfo | tf.TensorInfo[];
 
 /**
- * Registers how a tfjs kernel becomes ONNX nodes, its "lowering".
+ * Registers the lowering of a tfjs kernel.
  *
- * @param targets  that have this kernel; on the others a fused kernel runs by its definition.
+ * @param targets  that have this kernel; on the others `fused` (policy/ops.ts) runs the kernel's definition.
  */
-export function lower<A = object>(kernelName: string, kernel: Kernel<A>, targets: readonly Target[] = TARGETS): void {
+export function lower<A = object>(
+  kernelName: string,
+  lowering: Lowering<A>,
+  targets: readonly Target[] = TARGETS,
+): void {
   for (const target of targets) {
     tf.registerKernel({
       kernelName,
       backendName: backendName(target),
       kernelFunc: ({ inputs, attrs }) => {
         const { recorder } = backend();
-        const to: Lowering = {
+        const to: LoweringContext = {
           recorder,
           target,
           name: (tensor) => backend().nameOf(tensor),
           tensor: (name, shape, dtype = "float32") => backend().tensor(name, shape, dtype),
         };
-        return kernel(inputs as Record<string, tf.TensorInfo>, attrs as A, to);
+        return lowering(inputs as Record<string, tf.TensorInfo>, attrs as A, to);
       },
     });
   }

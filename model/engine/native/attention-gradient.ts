@@ -14,13 +14,13 @@ import { type Address, at, atIndex, R8, R11, RAX, RCX, RDI, RDX, RSI } from "./a
 import { checkShape, KEY_PADDING, TILE, TileWriter, type WholeShape } from "./attention-tiles.ts";
 import { exponential, exponentialTable } from "./exponential.ts";
 import { CACHE_LINE_BYTES, FLOAT_BYTES, shifted } from "./kernel.ts";
-import type { MachineOperator } from "./operator.ts";
+import type { MachineCodeOperator } from "./operator.ts";
 
 /** Queries whose weights are in memory at once. */
 const QUERY_BLOCK = 64;
 
 /** Inputs: qkv, cos, sin, out, the gradient of out, the second output of `attentionOperator`. Outputs: the gradient of qkv; scratch. */
-export function attentionGradientOperator(shape: WholeShape): MachineOperator {
+export function attentionGradientOperator(shape: WholeShape): MachineCodeOperator {
   const { rows, tokens, heads, kvHeads, headWidth } = shape;
   checkShape(shape);
   return {

@@ -3,11 +3,11 @@ import { roundUp } from "../graph.ts";
 import { type Address, at, atIndex, R10, R11, RAX, RCX, RDI, RDX, RSI, RSP } from "./assembler.ts";
 import { checkShape, KEY_PADDING, TILE, TileWriter, type WholeShape } from "./attention-tiles.ts";
 import { FLOAT_BYTES, shifted } from "./kernel.ts";
-import type { MachineOperator } from "./operator.ts";
+import type { MachineCodeOperator } from "./operator.ts";
 import { HIDDEN_SCORE, INVERSE_SUM, LARGEST, softmax } from "./softmax.ts";
 
 /** Inputs: qkv, cos, sin. Outputs: out; the largest score and 1 / the sum of exponentials of each query, (B, H, T, 2); scratch. */
-export function attentionOperator(shape: WholeShape): MachineOperator {
+export function attentionOperator(shape: WholeShape): MachineCodeOperator {
   const { rows, tokens, heads, headWidth } = shape;
   checkShape(shape);
   return {

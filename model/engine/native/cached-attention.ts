@@ -30,7 +30,7 @@ import {
   RSP,
 } from "./assembler.ts";
 import { CACHE_LINE_BYTES, checkMultiple, FLOAT_BYTES, floatBits, type Kernel, shifted } from "./kernel.ts";
-import type { MachineOperator } from "./operator.ts";
+import type { MachineCodeOperator } from "./operator.ts";
 import { HIDDEN_SCORE, INVERSE_SUM, softmax } from "./softmax.ts";
 
 export interface CachedShape {
@@ -63,7 +63,7 @@ const FACTOR = 8;
 const CACHED = 12;
 
 /** Inputs: qkv, keys, values, last, cos, sin. Outputs: out, keys, values. */
-export function cachedAttentionOperator(shape: CachedShape): MachineOperator {
+export function cachedAttentionOperator(shape: CachedShape): MachineCodeOperator {
   const { rows, added, heads, kvHeads, headWidth, capacity } = shape;
   checkMultiple("headWidth", headWidth, 16);
   checkMultiple("capacity", capacity, KEY_BLOCK);

@@ -17,7 +17,7 @@ const PLACE = { least: 0, log2e: 1, ln2High: 2, ln2Low: 3, one: 4, most: 5, poly
 /** Bits of a float's fraction, below its exponent. */
 const FRACTION_BITS = 23;
 
-/** Address of the numbers that `exponential` reads. The numbers stay in memory because this function refers to them; an address would not. */
+/** Address of the numbers that `exponential` reads. A function keeps the numbers in memory; a constant with the address would not. */
 export const exponentialTable = (): number => ptr(TABLE);
 
 /** Vector `x` = e^x. @param table  register that holds `exponentialTable()`. @param spare  vectors that are overwritten */

@@ -4,12 +4,14 @@
  * - rsp never moves while a kernel runs. So a variable, and the address of a tensor, is 64 bits at a fixed offset from rsp.
  * - A kernel may use every other register. The methods here overwrite rax, rcx and the vectors that their comments name.
  */
-import { roundUp } from "../graph.ts";
 import { type Address, type Assembler, at, R14, R15, RAX, RCX, RSP } from "./assembler.ts";
 
 export const FLOAT_BYTES = 4;
 export const WORD_BYTES = 8;
 export const CACHE_LINE_BYTES = 64;
+
+/** Bytes, rounded up to whole cache lines. */
+export const wholeCacheLines = (bytes: number): number => Math.ceil(bytes / CACHE_LINE_BYTES) * CACHE_LINE_BYTES;
 
 /** The code of one kernel, while it is written. */
 export class Kernel {
@@ -43,7 +45,7 @@ export class Kernel {
 
   /** New memory that begins at a cache line. */
   memory(bytes: number): Address {
-    const start = roundUp(this.#frame, CACHE_LINE_BYTES);
+    const start = wholeCacheLines(this.#frame);
     this.#frame = start + bytes;
     return at(RSP, start);
   }

@@ -1,4 +1,4 @@
-/** The model's fused kernels as machine code, in nodes that onnxruntime runs. */
+/** The model's fused kernels as nodes whose operators are machine code. */
 import type * as tf from "@tensorflow/tfjs-core";
 import { type AttentionShape, scoreScaleOf } from "../../policy/ops.ts";
 import { type AttendCached, groupQueryAttention, lowerAppend, lowerStep } from "../fused.ts";
@@ -8,7 +8,7 @@ import { attentionOperator } from "./attention.ts";
 import { attentionGradientOperator } from "./attention-gradient.ts";
 import type { WholeShape } from "./attention-tiles.ts";
 import { cachedAttentionOperator } from "./cached-attention.ts";
-import type { MachineOperator } from "./operator.ts";
+import type { MachineCodeOperator } from "./operator.ts";
 import { type RowsShape, rmsNormGradientOperator, swigluGradientOperator, swigluOperator } from "./rows.ts";
 
 /** Most tokens of a cache, whose scores the kernel keeps on the stack. */
@@ -23,11 +23,8 @@ const attendCached: AttendCached = (to, inputs, sizes, shape) => {
     throw new RangeError(`caches in half precision take at most ${CACHED_TOKENS_MAX} tokens, got ${capacity}`);
   }
   const all = { ...sizes, capacity, half, heads, kvHeads, headWidth, scale: scoreScaleOf(shape), window };
-  return to.recorder.emitMachine(
-    ["CachedAttention", all],
-    [qkv, keys, values, last, cos, sin],
-    cachedAttentionOperator(all),
-  );
+  const operator = cachedAttentionOperator(all);
+  return to.recorder.emitMachineCode("CachedAttention", all, [qkv, keys, values, last, cos, sin], operator);
 };
 lowerStep(attendCached, ["x64"]);
 lowerAppend(attendCached, ["x64"]);
@@ -42,7 +39,8 @@ lower<AttentionShape>(
   ({ qkv, cos, sin }, shape, to) => {
     const whole = wholeShape(qkv!.shape, shape);
     const operator = attentionOperator(whole);
-    const [out, statistics] = to.recorder.emitMachine(["Attention", whole], [qkv!, cos!, sin!].map(to.name), operator);
+    const inputs = [qkv!, cos!, sin!].map(to.name);
+    const [out, statistics] = to.recorder.emitMachineCode("Attention", whole, inputs, operator);
     return [to.tensor(out!, operator.outputs[0]!), to.tensor(statistics!, operator.outputs[1]!)];
   },
   ["x64"],
@@ -53,7 +51,8 @@ lower<AttentionShape>(
   ({ qkv, cos, sin, out, dOut, statistics }, shape, to) => {
     const whole = wholeShape(qkv!.shape, shape);
     const inputs = [qkv!, cos!, sin!, out!, dOut!, statistics!].map(to.name);
-    const [dQkv] = to.recorder.emitMachine(["AttentionGradient", whole], inputs, attentionGradientOperator(whole));
+    const operator = attentionGradientOperator(whole);
+    const [dQkv] = to.recorder.emitMachineCode("AttentionGradient", whole, inputs, operator);
     return to.tensor(dQkv!, qkv!.shape);
   },
   ["x64"],
@@ -64,11 +63,11 @@ const rowsShape = (tensor: tf.TensorInfo): RowsShape => ({
   width: tensor.shape.at(-1)!,
 });
 
-/** Registers a kernel of rows. Its results have the shapes that `shapes` lists, by the names of inputs. */
+/** Registers the lowering of a kernel of rows. @param results  for each result, the input that has the result's shape */
 function lowerRows(
   name: string,
   inputs: readonly string[],
-  makeOperator: (shape: RowsShape) => MachineOperator,
+  operatorFor: (shape: RowsShape) => MachineCodeOperator,
   results: readonly string[],
 ): void {
   lower(
@@ -77,7 +76,7 @@ function lowerRows(
       const shape = rowsShape(given[inputs[0]!]!);
       const names = inputs.map((input) => to.name(given[input]!));
       return to.recorder
-        .emitMachine([name, shape], names, makeOperator(shape))
+        .emitMachineCode(name, shape, names, operatorFor(shape))
         .map((result, i) => to.tensor(result, given[results[i]!]!.shape));
     },
     ["x64"],

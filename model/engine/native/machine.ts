@@ -12,12 +12,13 @@ const [PROT_READ, PROT_WRITE, PROT_EXEC] = [1, 2, 4];
 const [MAP_PRIVATE, MAP_ANONYMOUS] = [2, 0x20];
 const PAGE_BYTES = 4096;
 
+/** CPU flags, by Linux's names, that machine code with vectors of each width needs. */
 const NEEDED = {
   16: ["avx512f", "avx512dq", "avx512vl", "avx2", "fma", "f16c"],
   8: ["avx2", "fma", "f16c"],
 } as const satisfies Record<VectorWidth, readonly string[]>;
 
-/** The widest vectors for which a CPU can run our code, by its flags; null if it can run none. */
+/** The widest vectors that a CPU with these flags has; null if our code does not run on the CPU. */
 export function vectorWidthOf(flags: ReadonlySet<string>): VectorWidth | null {
   const widths = [16, 8] as const;
   return widths.find((vectorWidth) => NEEDED[vectorWidth].every((flag) => flags.has(flag))) ?? null;
@@ -35,17 +36,18 @@ export function machineVectorWidth(): VectorWidth | null {
 function allowsCode(): boolean {
   if (process.platform !== "linux" || process.arch !== "x64") return false;
   try {
-    executable(Uint8Array.of(0xc3)); // ret
+    // The instruction ret.
+    executable(Uint8Array.of(0xc3));
     return true;
   } catch {
     return false;
   }
 }
 
-/** The instructions in words. */
+/** The name of the vector instructions, for a reader. */
 export const instructionsOf = (vectorWidth: VectorWidth): string => (vectorWidth === 16 ? "AVX-512" : "AVX2");
 
-/** What the CPU and Linux support, by Linux's names. */
+/** The flags of what both the CPU and Linux support. */
 function cpuFlags(): ReadonlySet<string> {
   const flags = /^flags\s*:(.*)$/m.exec(readFileSync("/proc/cpuinfo", "utf8"))?.[1] ?? "";
   return new Set(flags.trim().split(" "));

@@ -1,16 +1,19 @@
 /**
- * Operators of onnxruntime whose kernels are machine code of ours. onnxruntime takes a table of functions for each operator; here every
+ * Operators of onnxruntime whose kernels are our machine code. onnxruntime takes a table of functions for each operator. Here every
  * function of the table is machine code, so a run calls no JavaScript.
  *
  * - An operator is made for one set of shapes, so its kernel contains them as constants.
  * - A kernel runs on one thread.
  *
- * Source: OrtCustomOp in onnxruntime/core/session/onnxruntime_c_api.h; System V ABI for x64 (rdi, rsi, rdx, rcx; rax is the result).
+ * Source: OrtCustomOp in onnxruntime/core/session/onnxruntime_c_api.h; System V ABI for x64. Arguments are in rdi, rsi, rdx, rcx and r8, the
+ * result is in rax, and a function restores rbx, rbp, rsp and r12 to r15.
  */
 import { type Pointer, ptr, read } from "bun:ffi";
 import {
+  type Address,
   Assembler,
   at,
+  type Label,
   R8,
   R12,
   R13,
@@ -26,28 +29,26 @@ import {
   RSP,
   type VectorWidth,
 } from "./assembler.ts";
-import { Kernel } from "./kernel.ts";
+import { CACHE_LINE_BYTES, Kernel, WORD_BYTES, wholeCacheLines } from "./kernel.ts";
 import { executable } from "./machine.ts";
 
-type InputType = "float32" | "int32";
-
-export interface MachineOperator {
-  readonly inputs: readonly InputType[];
+export interface MachineCodeOperator {
+  readonly inputs: readonly (keyof typeof ELEMENT_TYPES)[];
   /** Shapes of the results, all of them float32. */
   readonly outputs: readonly (readonly number[])[];
   /** Writes the kernel. It may use every register except rsp. */
   write(kernel: Kernel): void;
 }
 
-const API_VERSION = 24;
-const POINTER_BYTES = 8;
-const LINE_BYTES = 64;
-const ELEMENT_TYPES = { float32: 1, int32: 6 } as const satisfies Record<InputType, number>;
+/** Version of the OrtApi table and of OrtCustomOp. Later libraries support it too. */
+export const API_VERSION = 24;
+/** Numbers of ONNXTensorElementDataType. */
+export const ELEMENT_TYPES = { float32: 1, int32: 6 } as const;
 
-/** Places of functions in the OrtApi table. */
+/** Indexes in the OrtApi table of KernelContext_GetInput, KernelContext_GetOutput and GetTensorMutableData. */
 const API = { getInput: 90, getOutput: 91, dataOf: 51 } as const;
 
-/** Words of OrtCustomOp; the first is its version, the others are functions. */
+/** Indexes of the words of OrtCustomOp that are set here. The first word is the version, the others are functions. */
 const TABLE = {
   name: 2,
   provider: 3,
@@ -65,14 +66,19 @@ const TABLE = {
   endVersion: 21,
 } as const;
 const TABLE_WORDS = 26;
+/** Least and most version of an operator that nodes may ask for. */
+const [START_VERSION, END_VERSION] = [1, 2 ** 31 - 1];
 
-/** OrtCustomOpInputOutputCharacteristic: required. OrtMemTypeDefault. */
-const [REQUIRED, DEFAULT_MEMORY] = [0, 0];
+/** INPUT_OUTPUT_REQUIRED of OrtCustomOpInputOutputCharacteristic. */
+const REQUIRED = 0;
+/** OrtMemTypeDefault. */
+const DEFAULT_MEMORY = 0;
 
-/** What must stay in memory while onnxruntime knows an operator. */
-export interface Registered {
+/** An operator for onnxruntime. */
+export interface CustomOp {
   /** Address of the OrtCustomOp. */
   readonly address: Pointer;
+  /** What must stay in memory while onnxruntime knows the operator. */
   readonly alive: readonly unknown[];
 }
 
@@ -83,18 +89,18 @@ export interface Registered {
  */
 export function makeOperator(
   name: string,
-  operator: MachineOperator,
+  operator: MachineCodeOperator,
   vectorWidth: VectorWidth,
   api: Pointer,
-): Registered {
+): CustomOp {
   const text = new TextEncoder().encode(`${name}\0`);
   const table = new BigUint64Array(TABLE_WORDS);
   const types = Int32Array.from(operator.inputs, (type) => ELEMENT_TYPES[type]);
   const functions: [word: number, code: Uint8Array][] = [];
-  const returns = (word: number, value: number | bigint) => functions.push([word, returning(value)]);
+  const returns = (word: number, value: number | bigint) => functions.push([word, constantFunction(value)]);
   returns(TABLE.name, address(text));
   returns(TABLE.provider, 0);
-  functions.push([TABLE.inputType, lookingUp(address(types))]);
+  functions.push([TABLE.inputType, lookUpFunction(address(types))]);
   returns(TABLE.inputCount, operator.inputs.length);
   returns(TABLE.outputType, ELEMENT_TYPES.float32);
   returns(TABLE.outputCount, operator.outputs.length);
@@ -102,11 +108,11 @@ export function makeOperator(
   returns(TABLE.inputCharacteristic, REQUIRED);
   returns(TABLE.outputCharacteristic, REQUIRED);
   returns(TABLE.inputMemory, DEFAULT_MEMORY);
-  functions.push([TABLE.create, creating()]);
+  functions.push([TABLE.create, createFunction()]);
   const dims = operator.outputs.map((shape) => BigInt64Array.from(shape, BigInt));
-  functions.push([TABLE.compute, computing(operator, vectorWidth, dims, api)]);
-  returns(TABLE.startVersion, 1);
-  returns(TABLE.endVersion, 2 ** 31 - 1);
+  functions.push([TABLE.compute, computeFunction(operator, vectorWidth, dims, api)]);
+  returns(TABLE.startVersion, START_VERSION);
+  returns(TABLE.endVersion, END_VERSION);
 
   const parts = functions.map(([, code]) => code);
   const start = executable(Bun.concatArrayBuffers(parts, Number.POSITIVE_INFINITY, true));
@@ -123,15 +129,15 @@ export function makeOperator(
 const address = ({ buffer, byteOffset }: NodeJS.TypedArray): bigint => BigInt(ptr(buffer, byteOffset));
 
 /** A function that returns a constant. */
-function returning(value: number | bigint): Uint8Array {
+function constantFunction(value: number | bigint): Uint8Array {
   const code = new Assembler(8);
   code.constant(RAX, value);
   code.return();
   return code.finish();
 }
 
-/** A function of an operator and an index that returns the index's entry in a table of 32-bit integers. */
-function lookingUp(table: bigint): Uint8Array {
+/** A function of an operator and an index, which returns the index's entry in a table of 32-bit integers. */
+function lookUpFunction(table: bigint): Uint8Array {
   const code = new Assembler(8);
   code.constant(RAX, table);
   code.loadInt32(RAX, { base: RAX, index: RSI, scale: 4, offset: 0 });
@@ -139,8 +145,8 @@ function lookingUp(table: bigint): Uint8Array {
   return code.finish();
 }
 
-/** CreateKernelV2: a kernel has no state, so any address but 0 names it. */
-function creating(): Uint8Array {
+/** CreateKernelV2 writes the address of a kernel's state to rcx. Our kernels have no state, so any address but 0 will do. */
+function createFunction(): Uint8Array {
   const code = new Assembler(8);
   code.constant(RAX, 1);
   code.store(at(RCX), RAX);
@@ -149,11 +155,16 @@ function creating(): Uint8Array {
   return code.finish();
 }
 
+/** What a function restores, besides rsp. */
 const SAVED = [RBP, RBX, R12, R13, R14, R15];
 
-/** KernelComputeV2: asks for the addresses of all tensors, then runs the kernel. */
-function computing(
-  operator: MachineOperator,
+/**
+ * KernelComputeV2 (operator, context; a status is the result): asks for the addresses of all tensors, then runs the kernel.
+ *
+ * The words from rsp on: the tensors' addresses, inputs first; the cell; what the kernel uses. rbp is the value of rsp after the pushes.
+ */
+function computeFunction(
+  operator: MachineCodeOperator,
   vectorWidth: VectorWidth,
   dims: readonly BigInt64Array[],
   api: Pointer,
@@ -161,47 +172,21 @@ function computing(
   const code = new Assembler(vectorWidth);
   const { inputs, outputs } = operator;
   const tensors = inputs.length + outputs.length;
-  const place = (word: number) => at(RSP, POINTER_BYTES * word);
-  /** The value that a function of the API writes. */
-  const cell = place(tensors);
+  const word = (index: number) => at(RSP, WORD_BYTES * index);
+  const cell = word(tensors);
   const kernel = new Kernel(
     code,
-    inputs.map((_, i) => place(i)),
-    outputs.map((_, i) => place(inputs.length + i)),
-    POINTER_BYTES * (tensors + 1),
+    inputs.map((_, i) => word(i)),
+    outputs.map((_, i) => word(inputs.length + i)),
+    WORD_BYTES * (tensors + 1),
   );
   const end = code.label();
 
   for (const register of SAVED) code.push(register);
   code.move(RBP, RSP);
   const setFrame = code.addConstantLater(RSP);
-  code.andConstant(RSP, -LINE_BYTES);
-  // The context.
-  code.move(RBX, RSI);
-  const call = (index: number) => {
-    code.constant(RAX, read.ptr(api, index * POINTER_BYTES));
-    code.call(RAX);
-    code.compareConstant(RAX, 0);
-    code.jumpIf("notEqual", end);
-  };
-  for (let tensor = 0; tensor < tensors; tensor++) {
-    const output = tensor - inputs.length;
-    code.move(RDI, RBX);
-    code.constant(RSI, output < 0 ? tensor : output);
-    if (output < 0) {
-      code.addressOf(RDX, cell);
-      call(API.getInput);
-    } else {
-      const shape = dims[output]!;
-      code.constant(RDX, address(shape));
-      code.constant(RCX, shape.length);
-      code.addressOf(R8, cell);
-      call(API.getOutput);
-    }
-    code.move(RDI, cell);
-    code.addressOf(RSI, place(tensor));
-    call(API.dataOf);
-  }
+  code.andConstant(RSP, -CACHE_LINE_BYTES);
+  askForTensors(kernel, dims, cell, api, end);
   // The kernel may use rbp, so its value waits in the cell.
   code.store(cell, RBP);
   operator.write(kernel);
@@ -212,6 +197,51 @@ function computing(
   code.move(RSP, RBP);
   for (const register of SAVED.toReversed()) code.pop(register);
   code.return();
-  setFrame(-Math.ceil(kernel.frame / LINE_BYTES) * LINE_BYTES);
+  setFrame(-wholeCacheLines(kernel.frame));
   return code.finish();
+}
+
+/**
+ * Stores the addresses of all tensors in the kernel's words. rsi is the context, which rbx keeps over the calls.
+ *
+ * @param cell   that a function of the API writes an OrtValue to
+ * @param error  where a status that is not null, in rax, ends the function
+ */
+function askForTensors(
+  { code, inputs, outputs }: Kernel,
+  dims: readonly BigInt64Array[],
+  cell: Address,
+  api: Pointer,
+  error: Label,
+): void {
+  const call = (index: number) => {
+    code.constant(RAX, read.ptr(api, index * WORD_BYTES));
+    code.call(RAX);
+    code.compareConstant(RAX, 0);
+    code.jumpIf("notEqual", error);
+  };
+  /** Stores the address of the cell's tensor. */
+  const storeAddress = (variable: Address) => {
+    code.move(RDI, cell);
+    code.addressOf(RSI, variable);
+    call(API.dataOf);
+  };
+  code.move(RBX, RSI);
+  for (const [i, variable] of inputs.entries()) {
+    code.move(RDI, RBX);
+    code.constant(RSI, i);
+    code.addressOf(RDX, cell);
+    call(API.getInput);
+    storeAddress(variable);
+  }
+  for (const [i, variable] of outputs.entries()) {
+    const shape = dims[i]!;
+    code.move(RDI, RBX);
+    code.constant(RSI, i);
+    code.constant(RDX, address(shape));
+    code.constant(RCX, shape.length);
+    code.addressOf(R8, cell);
+    call(API.getOutput);
+    storeAddress(variable);
+  }
 }

@@ -7,7 +7,7 @@
 import { type Assembler, at, R8, R9, R10, R11, R12, R13, RAX, RBX, RCX, RDI, RDX, RSI } from "./assembler.ts";
 import { exponential, exponentialTable } from "./exponential.ts";
 import { checkMultiple, FLOAT_BYTES, type Kernel } from "./kernel.ts";
-import type { MachineOperator } from "./operator.ts";
+import type { MachineCodeOperator } from "./operator.ts";
 
 export interface RowsShape {
   readonly rows: number;
@@ -45,7 +45,7 @@ function eachVector(code: Assembler, registers: readonly number[], floats: numbe
 }
 
 /** Inputs: gate, up. Output: silu(gate) · up. */
-export function swigluOperator({ rows, width }: RowsShape): MachineOperator {
+export function swigluOperator({ rows, width }: RowsShape): MachineCodeOperator {
   checkMultiple("width", width, 16);
   return {
     inputs: ["float32", "float32"],
@@ -70,7 +70,7 @@ export function swigluOperator({ rows, width }: RowsShape): MachineOperator {
 }
 
 /** Inputs: gate, up, the gradient of the result. Outputs: the gradients of gate and up. */
-export function swigluGradientOperator({ rows, width }: RowsShape): MachineOperator {
+export function swigluGradientOperator({ rows, width }: RowsShape): MachineCodeOperator {
   checkMultiple("width", width, 16);
   return {
     inputs: ["float32", "float32", "float32"],
@@ -105,7 +105,7 @@ export function swigluGradientOperator({ rows, width }: RowsShape): MachineOpera
 }
 
 /** Inputs: x, gain, 1 / the root mean square of each row, the gradient of the result. Outputs: the gradients of x and gain. */
-export function rmsNormGradientOperator({ rows, width }: RowsShape): MachineOperator {
+export function rmsNormGradientOperator({ rows, width }: RowsShape): MachineCodeOperator {
   checkMultiple("width", width, 16);
   return {
     inputs: ["float32", "float32", "float32", "float32"],

@@ -27,7 +27,7 @@ import {
 } from "../../../../model/engine/native/assembler.ts";
 import { floatBits, Kernel } from "../../../../model/engine/native/kernel.ts";
 import { executable, machineVectorWidth } from "../../../../model/engine/native/machine.ts";
-import type { MachineOperator } from "../../../../model/engine/native/operator.ts";
+import type { MachineCodeOperator } from "../../../../model/engine/native/operator.ts";
 import { describeWhere } from "../../../needs.ts";
 
 type Floats = Float32Array<ArrayBuffer>;
@@ -149,7 +149,7 @@ export class TestKernel {
 
   /** @param inputs  initial values, which also say how long the tensors are */
   constructor(
-    operator: MachineOperator,
+    operator: MachineCodeOperator,
     vectorWidth: VectorWidth,
     inputs: readonly (Float32Array | Int32Array)[],
     { garbage = Number.NaN, same = [] }: KernelOptions = {},
@@ -199,7 +199,7 @@ export class TestKernel {
 }
 
 /** A function of the address of a table of tensors, inputs first. */
-function compileKernel({ inputs, outputs, write }: MachineOperator, vectorWidth: VectorWidth, garbage: number) {
+function compileKernel({ inputs, outputs, write }: MachineCodeOperator, vectorWidth: VectorWidth, garbage: number) {
   const tensors = inputs.length + outputs.length;
   return machineFunction(vectorWidth, (code) => {
     const cell = at(RSP, 8 * tensors);
@@ -232,7 +232,7 @@ function compileKernel({ inputs, outputs, write }: MachineOperator, vectorWidth:
 
 /** Runs a kernel once. @returns copies of its results */
 export function runKernel(
-  operator: MachineOperator,
+  operator: MachineCodeOperator,
   vectorWidth: VectorWidth,
   inputs: readonly (Float32Array | Int32Array)[],
   options: KernelOptions = {},

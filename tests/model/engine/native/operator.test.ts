@@ -16,7 +16,7 @@ import {
 } from "../../../../model/engine/native/assembler.ts";
 import { shifted } from "../../../../model/engine/native/kernel.ts";
 import { executable } from "../../../../model/engine/native/machine.ts";
-import { type MachineOperator, makeOperator } from "../../../../model/engine/native/operator.ts";
+import { type MachineCodeOperator, makeOperator } from "../../../../model/engine/native/operator.ts";
 import { addressOf, argument, describeWidths, floats, longs, machineFunction, SAVED } from "./machine-code.ts";
 
 /** Indexes in the OrtApi table of KernelContext_GetInput, KernelContext_GetOutput and GetTensorMutableData. */
@@ -87,7 +87,7 @@ function overwrite(code: Assembler): void {
 }
 
 /** Two inputs and two results; the kernel overwrites every register but rsp, and uses more than a page of stack. */
-const operator: MachineOperator = {
+const operator: MachineCodeOperator = {
   inputs: ["float32", "int32"],
   outputs: [
     [2, 8],
