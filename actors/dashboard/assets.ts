@@ -1,5 +1,5 @@
 /**
- * The page's files: styles, scripts, and uPlot from its package. Nothing is loaded from elsewhere.
+ * The page's files: styles, scripts, uPlot from its package, and the bundle of the envs. Nothing is loaded from elsewhere.
  *
  * - Scripts are served under their own names with their types removed; there is no build step.
  * - A script may import the SHARED files of actors/. They import nothing, and are served beside the scripts.

@@ -1,7 +1,7 @@
 /** @jsxImportSource hono/jsx */
 /**
- * The pages and the API of one run. They read the store and change nothing; only a POST adds a rating (rate.ts).
- * Text of a model is sent as JSON or escaped, never as HTML.
+ * The pages and the API of one run, with the API's description in OpenAPI. They read the store, one read at a time (`ReadQueue`), and
+ * change nothing; only a POST adds a rating (rate.ts). Text of a model is sent as JSON or escaped, never as HTML.
  */
 import { type Context, Hono } from "hono";
 import { html } from "hono/html";

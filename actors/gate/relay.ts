@@ -1,9 +1,10 @@
 /**
- * Joins two sockets: sends each frame of one end to the other end without reading it. Knows no message and no access token.
+ * How the gate joins two connections. A `Relay` sends each frame of one end to the other end without reading it. `Offers` are the
+ * connections that env servers of other machines make in advance. Knows no message and no access token.
  *
  * - `close` closes both ends with one reason; the gate calls it when an end closes.
- * - The relay holds frames for an end that is not connected yet. With more than `queuedBytesMax` held or unsent, it closes both ends.
- * - The actors at the ends ping each other, so the relay does not check for silence.
+ * - A relay holds frames for an end that is not connected yet. With more than `queuedBytesMax` held or unsent, it closes both ends.
+ * - The actors at the ends ping each other, so a relay does not check for silence.
  */
 import type { Clock } from "../clock.ts";
 

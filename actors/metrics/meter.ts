@@ -1,6 +1,6 @@
 /**
- * Measures one actor: rates, shares of its time, and depths of its queues. Every report on the actor has them.
- * Knows no actor and no message.
+ * Measures one actor (`Meter`): rates, shares of its time, and depths of its queues, which every report on the actor has. Measures the
+ * machine too: `energyReader` counts joules. Knows no actor and no message.
  *
  * - Rates and shares cover at least the last `WINDOW_MS`, or the time since the start if that is shorter.
  * - When several activities overlap, the time counts for the first of them in `precedence`, so the shares of one actor never

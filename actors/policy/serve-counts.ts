@@ -1,4 +1,4 @@
-/** What a served policy has done, in Prometheus' text format. */
+/** What a served policy does: its slots for replies, and its counts in Prometheus' text format. */
 
 export class ServeCounts {
   readonly #slots: Pick<Slots, "taken" | "waiting" | "slots">;

@@ -1,4 +1,7 @@
-/** The sampler's computation: one policy and its open sequences. It runs in a worker thread, or in the actor's thread (`one-thread`). */
+/**
+ * The sampler's computation: one policy and its open sequences, in a worker thread or in the actor's thread (`one-thread`); or a server
+ * that writes the replies.
+ */
 import { Decoder, type DecoderOptions } from "../../model/decode/decoder.ts";
 import { Generator, type Reply, type ReplyRequest } from "../../model/decode/generate.ts";
 import type { Engine } from "../../model/engine/engine.ts";

@@ -1,5 +1,5 @@
 /**
- * Starts the children of a run on this thread, for tests and debuggers. They talk over sockets, as processes do.
+ * Starts the children of a run on this thread, for tests and debuggers. The children exchange messages over sockets, as processes do.
  *
  * - A failed child is not started again, because what is left of it shares the thread: the run ends.
  * - No timer of a child outlives the child.

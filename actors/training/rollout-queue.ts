@@ -1,6 +1,7 @@
 /**
- * The rollouts of coming updates. In sync mode each is played when its update begins; in async mode up to `stalenessMax` updates
- * ahead, so that samplers play while the trainer computes.
+ * The rollouts of coming updates: when they are played (`RolloutQueue`), how long they take (`PlayTime`), and on which boards
+ * (`playUpdate`). In sync mode the rollout of an update is played when the update begins; in async mode up to `stalenessMax` updates ahead,
+ * so that samplers play while the trainer computes.
  */
 import { isConstantSum } from "../../model/statistics.ts";
 import { rawReward, writtenTokens } from "../../model/trajectory.ts";
@@ -88,13 +89,13 @@ export class PlayTime {
 }
 
 /**
- * Plays all episodes of an update. Dynamic sampling: groups whose episodes all earned the same reward are replaced by groups on new
- * boards, for a few rounds. The episodes' outcomes alone decide which, so equal seeds give equal runs. Replaced groups are returned too.
- * They count in the metrics of play and enter no loss (UpdateSettings.dropConstant).
+ * Plays all episodes of an update. Dynamic sampling replaces groups whose episodes all earned the same reward by groups on new boards, for
+ * a few rounds. The episodes' outcomes alone decide which groups are replaced, so equal seeds give equal runs. The replaced groups are
+ * returned too: they count in the metrics of play, and enter no loss (`UpdateSettings.dropConstant`).
  *
  * Source: DAPO, https://arxiv.org/abs/2503.14476, section 3.2.
  *
- * @param oldest  oldest policy version that may play them
+ * @param oldest  oldest policy version that may play the episodes
  * @param envs    env of each group
  */
 export async function playUpdate(

@@ -2,6 +2,9 @@
  * A run from its first weights to its report: warm start, then updates with validations and checkpoints between them.
  * It knows neither samplers nor tensors: the dispatcher sends tickets to samplers, the trainer computes updates.
  *
+ * `Saving` decides when a checkpoint is written. `judge` and `judgeValidation` give the numbers of an update or a validation to the run's
+ * health (model/health/), and log what it finds.
+ *
  * - In sync mode an update is a function of config and seed alone, not of time or of the samplers.
  * - A checkpoint holds all that the next update depends on.
  */

@@ -1,5 +1,6 @@
 /**
- * One update: from the episodes played for it to new parameters, metrics and rows of the trajectory log.
+ * One update: from the episodes played for it to new parameters, metrics and rows of the trajectory log. In some updates it also measures
+ * the policy's gradients (`measureGradients`).
  *
  * - Episodes that lag more than `learner.stalenessMax` updates are not trained on.
  * - An update that trains on nothing, or leaves out a step, is counted as skipped. After `BROKEN_UPDATES_MAX` updates in a row without
@@ -190,8 +191,8 @@ interface Moment {
 }
 
 /**
- * Gradient analysis: when the policy's gradients are measured (model/health/gradient-analysis.ts), and on which episodes. These are the
- * update's own, or groups played for the analysis alone, because an update may have too few groups for the six buckets.
+ * Gradient analysis: measures the policy's gradients (model/health/gradient-analysis.ts) every few updates. The episodes are the update's
+ * own, or groups played for the analysis alone, because an update may have too few groups for the six buckets.
  *
  * - Episodes played for the analysis enter no loss, no count and no record. Their boards come again in later updates.
  *

@@ -1,5 +1,5 @@
 /**
- * Transport between processes: one WebSocket per peer, one binary message per frame.
+ * Transport between actors, which may be processes, workers or on one thread: one WebSocket per peer, one binary message per frame.
  *
  * - The token is in the Authorization header. The listener compares it before it reads any payload, for plain HTTP too. It refuses
  *   WebSockets of browser pages (an Origin header).

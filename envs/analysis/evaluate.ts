@@ -1,5 +1,6 @@
 /**
- * Measures players on fixed boards, without a model: the baselines of every report. Knows no replies, turn limits or formats.
+ * Measures players on fixed boards, without a model: the baselines of every report, their intervals, and pass@k. Knows no replies, turn
+ * limits or formats.
  */
 import type { Game, Uniform } from "../env.ts";
 import { NoRandomPlayer, Refused } from "../outside/json-server.ts";

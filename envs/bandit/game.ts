@@ -1,5 +1,6 @@
 /**
- * A bandit with two named arms: one pays little for sure, the other much with some probability. One pull ends the game.
+ * A bandit with two named arms: one pays little for sure, the other much with some probability. One pull ends the game. `banditScorer`
+ * checks what a thought says about the arms.
  *
  * - The layout seed decides the names and their order, the dynamics seed the payout.
  * - `sharedStream` is RAGEN v1's behavior: one stream for both, so all members of a group get the same payout.
@@ -143,8 +144,8 @@ export const armsIn = (observation: string): string[] =>
   /^1\. There are 2 arms, named (.+) and (.+)$/m.exec(observation)?.slice(1) ?? [];
 
 /**
- * Scores thoughts about a bandit: compares what they say of an arm with its true rewards, and the choice that they announce with
- * the arm that is pulled. "Dragon pays more on average, so I pull Dragon" has two claims.
+ * Scores thoughts about a bandit: compares what a thought says of an arm with the arm's true rewards, and the choice that the thought
+ * announces with the arm that is pulled. "Dragon pays more on average, so I pull Dragon" has two claims.
  */
 export const banditScorer =
   (arms: Arms): ReasoningScorer =>

@@ -1,5 +1,5 @@
 /**
- * 2048. The layout seed decides the first two tiles, the dynamics seed the later ones.
+ * 2048: its game and its tag. The layout seed decides the first two tiles, the dynamics seed the later ones.
  *
  * - `sharedStream` is RAGEN's behavior: one stream for both.
  * - A move that changes nothing earns `invalidScore`, as the prompt says. RAGEN computes this score and drops it

@@ -1,4 +1,7 @@
-/** The observation of a proof: the statement, the code, the last steps, Lean's messages. Source: RAGEN-2. */
+/**
+ * The observation of a proof: the statement, the code, the last steps, Lean's messages; long lines are wrapped as Python's `textwrap`
+ * wraps them. Source: RAGEN-2.
+ */
 import { isUnsolved, type LeanMessage } from "./kimina.ts";
 import { linesOf } from "./theorem.ts";
 

@@ -1,6 +1,7 @@
 /**
  * The Mersenne Twister as CPython's `random` and numpy's legacy `RandomState` use it, so that RAGEN's seeds give RAGEN's
- * boards. Policies sample with the counter-based generator of model/rng.ts instead.
+ * boards. `nextSeed` is the seed that RAGEN tries after a seed that failed. Policies sample with the counter-based generator of model/rng.ts
+ * instead.
  *
  * - Every method consumes as many 32-bit outputs as its Python counterpart.
  *

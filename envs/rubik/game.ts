@@ -1,4 +1,4 @@
-/** The 2x2 cube. The layout seed decides the scramble; the dynamics are deterministic. Source: RAGEN-2 rubikscube. */
+/** The 2x2 cube: its game and its tag. The layout seed decides the scramble; the dynamics are deterministic. Source: RAGEN-2 rubikscube. */
 import { z } from "zod";
 import type { DiscreteGame, Effect, Seeds } from "../env.ts";
 import { Pcg64 } from "../rng/pcg64.ts";

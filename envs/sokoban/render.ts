@@ -1,5 +1,5 @@
 /**
- * Renders boards as a grid of symbols or as coordinates. Knows no rules.
+ * Renders boards as a grid of symbols, as coordinates or as a picture. Knows no rules.
  * Source: RAGEN ragen/env/sokoban/env.py (render), whose coordinates omit the walls too.
  */
 import { drawBoard, type Palette, type Picture, type Sprite } from "../picture.ts";

@@ -1,5 +1,6 @@
 /**
- * Sudoku. The layout seed decides the puzzle; the dynamics are deterministic.
+ * Sudoku: the game, its observations, and how an action's words are read. The layout seed decides the puzzle; the dynamics are
+ * deterministic.
  *
  * - Every action is a step, and the game ends after `maxSteps`. RAGEN-2 checks this limit only after a legal placement
  *   (`refusedEnd: false`), so a game of invalid actions never ends.
@@ -123,7 +124,7 @@ export class SudokuGame implements LanguageGame {
 /** Valid numbers are shown if at most this many cells are empty. */
 const HINTED_CELLS_MAX = 10;
 
-/** Renders a Sudoku board in RAGEN-2's `with_feedback` form. Knows no rules. */
+/** Renders a Sudoku board in RAGEN-2's `with_feedback` form. */
 function renderSudoku(
   puzzle: Puzzle,
   grid: readonly number[],

@@ -1,4 +1,4 @@
-/** The players of WebShop. */
+/** The players of WebShop, and the scorer of thoughts about a shop. */
 import { clausesOf, isDenied, type ReasoningScorer, shareOf } from "../analysis/reasoning.ts";
 import type { Game, Uniform } from "../env.ts";
 import { expectGame, type Player } from "../tag.ts";

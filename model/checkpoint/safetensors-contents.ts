@@ -1,5 +1,6 @@
 /**
- * Reads the header of a safetensors file, which has the place of each tensor, and widens half precision.
+ * Reads a safetensors file: its header, which has the place of each tensor (`readContents`), and its tensors (`SafetensorsSource`). Half
+ * precision is widened to 32 bits.
  *
  * - Every data byte belongs to exactly one tensor: no overlaps, no holes, no tail.
  *

@@ -1,4 +1,7 @@
-/** The detectors of a collapse. Each reads the log of a run and answers with the index of the update of its first alarm, or null. */
+/**
+ * The detectors of a collapse, and what happened to a run (`outcomeOf`). A detector reads the log of a run and answers with the index of the
+ * update of its first alarm, or null.
+ */
 import { HealthConfig } from "../../actors/config/health.ts";
 import type { MetricName, MetricValues } from "../../actors/metrics/metrics.ts";
 import { checkup, HEALTH_START, type Measured, measuredOf } from "../../actors/training/health.ts";

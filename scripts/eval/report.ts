@@ -1,4 +1,7 @@
-/** The tables of `bun run eval`: a player, chance and the best possible on the same boards. */
+/**
+ * What `bun run eval` prints: a player beside chance and the best possible on the same boards, one table for several policies and envs, and
+ * the progress.
+ */
 import { percent, plural } from "../../actors/number-text.ts";
 import type { StopReason } from "../../actors/protocol.ts";
 import type { Thoughts } from "../../actors/training/behavior.ts";

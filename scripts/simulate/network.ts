@@ -1,5 +1,5 @@
 /**
- * A simulated network: real frames and peers, on connections with delays.
+ * A simulated network: real frames and peers, on connections with delays. A witness watches which tickets the learner sends (invariant 5).
  *
  * - As with TCP, messages of one connection arrive in order, and a broken connection has delivered the earliest of them.
  * - Messages of different connections overtake each other. The two ends of a cut connection notice at different times.

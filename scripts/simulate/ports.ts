@@ -1,4 +1,4 @@
-/** Simulated ports of one process: what replaces the disk, the computing threads, shared memory and the store. */
+/** Simulated ports of one process: what replaces the disk, the computing threads, shared memory, the store and the policy. */
 import type { RunConfig } from "../../actors/config/config.ts";
 import type { EnvServerPorts } from "../../actors/env-server/start.ts";
 import type { Networks } from "../../actors/learner/networks.ts";

@@ -1,5 +1,5 @@
 /**
- * A whole run in one thread, decided by one seed. The actors are assembled by their own start functions; clock, network, disk,
+ * A whole run in one thread, decided by one seed (`simulate`), and many of them (`simulateSeeds`). The actors are assembled by their own start functions; clock, network, disk,
  * processes and the policy's arithmetic are simulated. Processes are killed and frozen, connections cut and stalled, the disk
  * fills up, bytes change. After every event the invariants are checked.
  */

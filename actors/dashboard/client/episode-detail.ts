@@ -1,4 +1,7 @@
-/** One episode turn by turn, as elements. All text of a model or an env goes through `visible` into text nodes. */
+/**
+ * One episode as elements: its turns, the tokens of its replies in color, and the form for its ratings. All text of a model or an env goes
+ * through `visible` into text nodes.
+ */
 import { plural } from "../../number-text.ts";
 import type { EpisodeAnswer, EpisodeSummary, WrittenToken } from "../answers.ts";
 import { read } from "./api.ts";

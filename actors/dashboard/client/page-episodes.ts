@@ -1,4 +1,4 @@
-/** The page about episodes: the list, and the open episode with its replay. */
+/** The page about episodes: the list, the table of an update's groups, and the open episode with its replay. */
 import { plural } from "../../number-text.ts";
 import type { EpisodeAnswer, EpisodeSummary, EpisodesAnswer } from "../answers.ts";
 import { read } from "./api.ts";

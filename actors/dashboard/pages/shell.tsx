@@ -1,7 +1,8 @@
 /** @jsxImportSource hono/jsx */
 /**
- * The parts that the pages of a run share: header, links to the other pages, and the run's status. The server renders the frames and most
- * values; scripts fill the frames. Knows no store. hono/jsx escapes all text.
+ * The parts that the pages of a run share: header, links to the other pages, the run's status, frames of charts and events, and the
+ * settings of charts. Also the pages of one message. The server renders the frames and most values; scripts fill the frames. Knows no
+ * store. hono/jsx escapes all text.
  *
  * - No inline script and no inline style: the content security policy forbids both.
  */

@@ -1,5 +1,5 @@
 /**
- * Generalized advantage estimation over tokens, and over turns and tokens (bi-level). Whitening is in rows.ts.
+ * Generalized advantage estimation over tokens, and over turns and tokens (bi-level); also discounted returns. Whitening is in rows.ts.
  *
  * - Turn ends are given, never inferred: a turn that earned 0 is still a turn.
  * - The next state of a written token is that of the next written token. Values of observations and padding change no advantage,

@@ -235,13 +235,12 @@ interface WithObservations {
 }
 
 /**
- * The env's tokens as targets beside the policy's own: those after the first reply of a context. The forward pass reads them
- * already. A context's first prompt is no target: no action of the policy led to it.
+ * Widens sequences and inputs by the env's tokens after the first reply of a context: targets beside the policy's own, which the forward
+ * pass reads anyway. A context's first prompt is no target, because no action of the policy led to it. At the env's tokens every input is 0,
+ * and `observationWeights` is coefficient / observed. So the loss's term is the coefficient times the mean cross-entropy of the env's
+ * tokens in the minibatch.
  *
  * Source: ECHO, https://arxiv.org/abs/2605.24517.
- *
- * Widens sequences and inputs by the env's tokens. At these tokens every input is 0, and `observationWeights` is
- * coefficient / observed. So the term is the coefficient times the mean cross-entropy of the env's tokens in the minibatch.
  *
  * @param inputs [sequence][written token]
  */
