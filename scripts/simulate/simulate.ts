@@ -1,7 +1,7 @@
 /**
- * A whole run in one thread, decided by one seed (`simulate`), and many of them (`simulateSeeds`). The actors are assembled by their own start functions; clock, network, disk,
- * processes and the policy's arithmetic are simulated. Processes are killed and frozen, connections cut and stalled, the disk
- * fills up, bytes change. After every event the invariants are checked.
+ * A whole run in one thread, decided by one seed (`simulate`), and many of them (`simulateSeeds`). The actors are assembled by their own
+ * start functions; clock, network, disk, processes and the policy's arithmetic are simulated. Processes are killed and frozen, connections
+ * cut and stalled, the disk fills up, bytes change. After every event the invariants are checked.
  */
 import { composeRunConfig } from "../../actors/config/compose.ts";
 import type { RunConfig } from "../../actors/config/config.ts";

@@ -2,7 +2,7 @@
  * What the kernels of causal self-attention over whole sequences and of its gradient share: products of tiles, and which keys a tile of
  * queries sees.
  *
- * B rows, T tokens, H query heads, K key/value heads, G = H / K, D head width, P = T rounded up to whole vectors.
+ * B rows, T tokens, H query heads, K key/value heads, G = H / K, D head width, P = T rounded up to a multiple of 16.
  *
  * - The kernels compute four queries at a time over the keys that these queries see, so they need no mask and no (T, T) memory.
  * - A product has one factor whose rows are vectors and one whose numbers are broadcast. So keys and values are also kept transposed,
@@ -104,7 +104,7 @@ export class TileWriter {
     }
   }
 
-  /** `register` = `base` + `index` · `bytes` + `offset` */
+  /** `register` = `base` + `index` · `bytes` + `offset`; `base` and `index` are variables. */
   protected locate(register: number, base: Address, index: Address, bytes: number, offset = 0): void {
     this.code.move(register, index);
     this.code.multiplyConstant(register, register, bytes);

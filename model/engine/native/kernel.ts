@@ -96,7 +96,7 @@ export class Kernel {
     this.code.broadcast(to, this.#scalar, vectorWidth);
   }
 
-  /** Stores the 32 bits of `value` at the places `from` up to `end` of an array of floats. Leaves `from` at `end`. Arguments are registers. */
+  /** Stores the low 32 bits of `value` at the indexes `from` to `end` - 1 of an array of floats. All three are registers; `from` moves. */
   fill(array: Address, from: number, end: number, value: number): void {
     const { code } = this;
     const [again, done] = [code.label(), code.label()];
