@@ -72,7 +72,7 @@ export const SamplerConfig = z.strictObject({
     .enum(["full", "half"])
     .default("full")
     .describe(
-      "half: samplers use weights in half precision, and other machines download half the bytes; on a CPU with machine code samplers keep keys and values in half precision too, and write replies about 1.5 times as fast",
+      "half: samplers use weights in half precision, and other machines download half the bytes; on a CPU with machine code samplers keep keys and values in half precision too, and write replies about 1.3 times as fast",
     ),
   weightsBetween: z
     .enum(["episodes", "turns"])
