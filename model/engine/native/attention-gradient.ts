@@ -127,8 +127,8 @@ class AttentionGradientWriter extends TileWriter {
       kernel.set(this.#scratch[name as ScratchArray], scratch!);
       kernel.advance(this.#scratch[name as ScratchArray], offset);
     }
-    this.setToParts(qkv!, this.#query, this.#key, this.#value);
-    this.setToParts(dQkv!, this.#dQuery, this.#dKey, this.#dValue);
+    this.kernel.setToParts(qkv!, this.shape, [this.#query, this.#key, this.#value]);
+    this.kernel.setToParts(dQkv!, this.shape, [this.#dQuery, this.#dKey, this.#dValue]);
     kernel.set(this.#out, out!);
     kernel.set(this.#dOut, dOut!);
     kernel.set(this.#statistics, statistics!);

@@ -90,20 +90,6 @@ export class TileWriter {
     this.vectorsMax = this.code.vectorWidth === 16 ? 4 : 2;
   }
 
-  /** Sets three variables to the first query, key and value of a tensor with the shape of qkv. */
-  protected setToParts(tensor: Address, query: Address, key: Address, value: Address): void {
-    const { kernel } = this;
-    const { heads, kvHeads } = this.shape;
-    for (const [variable, before] of [
-      [query, 0],
-      [key, heads],
-      [value, heads + kvHeads],
-    ] as const) {
-      kernel.set(variable, tensor);
-      kernel.advance(variable, before * this.sizes.head);
-    }
-  }
-
   /** `register` = `base` + `index` · `bytes` + `offset`; `base` and `index` are variables. */
   protected locate(register: number, base: Address, index: Address, bytes: number, offset = 0): void {
     this.code.move(register, index);

@@ -37,7 +37,7 @@ class AttentionWriter extends TileWriter {
     const { kernel, sizes } = this;
     const { rows, tokens, kvHeads, heads } = this.shape;
     const { head, token, outToken } = sizes;
-    this.setToParts(kernel.inputs[0]!, this.#query, this.#key, this.#value);
+    this.kernel.setToParts(kernel.inputs[0]!, this.shape, [this.#query, this.#key, this.#value]);
     kernel.set(this.#out, kernel.outputs[0]!);
     kernel.set(this.#statistics, kernel.outputs[1]!);
     kernel.loop(rows, 1, () => {

@@ -141,14 +141,7 @@ class CachedAttentionWriter {
     code.move(R13, kernel.outputs[2]!);
     kernel.set(last, lasts);
     kernel.set(this.#out, kernel.outputs[0]!);
-    for (const [part, start] of [
-      [this.#query, 0],
-      [this.#key, heads * head],
-      [this.#value, (heads + kvHeads) * head],
-    ] as const) {
-      kernel.set(part, qkv);
-      kernel.advance(part, start);
-    }
+    kernel.setToParts(qkv, this.#shape, [this.#query, this.#key, this.#value]);
     kernel.loop(rows, 1, () => {
       code.move(RAX, last);
       code.loadInt32(RBX, at(RAX));

@@ -65,6 +65,22 @@ export class Kernel {
     this.code.store(variable, RAX);
   }
 
+  /** Sets three variables to the first query, key and value of a tensor (…, (H + 2K) · D). Overwrites rax. */
+  setToParts(
+    tensor: Address,
+    { heads, kvHeads, headWidth }: { readonly heads: number; readonly kvHeads: number; readonly headWidth: number },
+    [query, key, value]: readonly [Address, Address, Address],
+  ): void {
+    for (const [variable, headsBefore] of [
+      [query, 0],
+      [key, heads],
+      [value, heads + kvHeads],
+    ] as const) {
+      this.set(variable, tensor);
+      this.advance(variable, FLOAT_BYTES * headWidth * headsBefore);
+    }
+  }
+
   /** Runs `body` for each value 0, step, … below `end` of a new variable, at least once. `body` may use every register. Overwrites rax. */
   loop(end: number, step: number, body: (variable: Address) => void): void {
     const variable = this.word();

@@ -2,7 +2,6 @@
  * Machine code in memory that this process may execute. The memory is writable while code is written and executable afterwards, never
  * both. Code stays until the process ends. Only Linux on x64 with AVX2 has machine code here; elsewhere onnxruntime's operators run.
  */
-
 import { dlopen, type Pointer, toArrayBuffer } from "bun:ffi";
 import { readFileSync } from "node:fs";
 import type { VectorWidth } from "./assembler.ts";
