@@ -1,6 +1,6 @@
 /**
- * Runs machine code without onnxruntime: small functions, and kernels whose tensors end where memory ends. A tensor lies between guards:
- * before it are NaNs that must stay, behind it is a page that nobody may touch, so a kernel that reads or writes there ends the process.
+ * Runs machine code without onnxruntime: small functions, and kernels whose tensors end where memory ends. A tensor lies between guards.
+ * NaNs before it must stay. The page behind it allows no access, so a kernel that reads or writes there ends the process.
  */
 
 import { CFunction, dlopen, type Pointer, ptr, toArrayBuffer } from "bun:ffi";
@@ -192,7 +192,7 @@ export class TestKernel {
     return this.#outputs.map((output) => output.floats);
   }
 
-  /** Afterwards nobody may read the results. */
+  /** Unmaps the tensors' memory. Do not read the results afterwards. */
   free(): void {
     for (const tensor of new Set([...this.#inputs, ...this.#outputs])) tensor.free();
   }

@@ -1,6 +1,7 @@
 /** The kernels of SwiGLU, of its gradient and of RMSNorm's gradient against float64. */
 import { describe, expect, test } from "bun:test";
 import {
+  type RowsShape,
   rmsNormGradientOperator,
   swigluGradientOperator,
   swigluOperator,
@@ -31,46 +32,8 @@ const gap = (found: Float32Array, expected: ArrayLike<number>) => {
 };
 
 describeWidths("the kernels of rows", (vectorWidth) => {
-  test.each(sizes)("SwiGLU of %p rows of %p is what float64 says", (rows, width) => {
-    const [gate, up] = [random(rows * width, "gate").map((x) => 4 * x), random(rows * width, "up")];
-    const [y] = runKernel(swigluOperator({ rows, width }), vectorWidth, [gate, up]);
-    expect(
-      gap(
-        y!,
-        Float64Array.from(gate, (x, i) => x * sigmoid(x) * up[i]!),
-      ),
-    ).toBeLessThan(1e-6);
-  });
-
-  test.each(sizes)("SwiGLU's gradient of %p rows of %p is what float64 says", (rows, width) => {
-    const [gate, up, dy] = [random(rows * width, "gate"), random(rows * width, "up"), random(rows * width, "dy")];
-    const [dGate, dUp] = runKernel(swigluGradientOperator({ rows, width }), vectorWidth, [gate, up, dy]);
-    const slope = (x: number) => sigmoid(x) * (1 + x * (1 - sigmoid(x)));
-    expect(
-      gap(
-        dGate!,
-        Float64Array.from(gate, (x, i) => dy[i]! * up[i]! * slope(x)),
-      ),
-    ).toBeLessThan(1e-6);
-    expect(
-      gap(
-        dUp!,
-        Float64Array.from(gate, (x, i) => dy[i]! * x * sigmoid(x)),
-      ),
-    ).toBeLessThan(1e-6);
-  });
-
-  test("extreme gates give their limits", () => {
-    const shape = { rows: 1, width: 16 };
-    const gate = Float32Array.from(EXTREME);
-    const [up, dy] = [random(16, "up"), random(16, "dy")];
-    const [y] = runKernel(swigluOperator(shape), vectorWidth, [gate, up]);
-    expect(
-      gap(
-        y!,
-        Float64Array.from(gate, (x, i) => x * sigmoid(x) * up[i]!),
-      ),
-    ).toBeLessThan(1e-6);
+  /** Expects of SwiGLU's gradient what float64 says. */
+  const expectGradients = (shape: RowsShape, gate: Float32Array, up: Float32Array, dy: Float32Array) => {
     const [dGate, dUp] = runKernel(swigluGradientOperator(shape), vectorWidth, [gate, up, dy]);
     const slope = (x: number) => sigmoid(x) + x * sigmoid(x) * (1 - sigmoid(x));
     expect(
@@ -85,6 +48,36 @@ describeWidths("the kernels of rows", (vectorWidth) => {
         Float64Array.from(gate, (x, i) => dy[i]! * x * sigmoid(x)),
       ),
     ).toBeLessThan(1e-6);
+  };
+
+  test.each(sizes)("SwiGLU of %p rows of %p is what float64 says", (rows, width) => {
+    const [gate, up] = [random(rows * width, "gate").map((x) => 4 * x), random(rows * width, "up")];
+    const [y] = runKernel(swigluOperator({ rows, width }), vectorWidth, [gate, up]);
+    expect(
+      gap(
+        y!,
+        Float64Array.from(gate, (x, i) => x * sigmoid(x) * up[i]!),
+      ),
+    ).toBeLessThan(1e-6);
+  });
+
+  test.each(sizes)("SwiGLU's gradient of %p rows of %p is what float64 says", (rows, width) => {
+    const [gate, up, dy] = [random(rows * width, "gate"), random(rows * width, "up"), random(rows * width, "dy")];
+    expectGradients({ rows, width }, gate, up, dy);
+  });
+
+  test("extreme gates give their limits", () => {
+    const shape = { rows: 1, width: 16 };
+    const gate = Float32Array.from(EXTREME);
+    const [up, dy] = [random(16, "up"), random(16, "dy")];
+    const [y] = runKernel(swigluOperator(shape), vectorWidth, [gate, up]);
+    expect(
+      gap(
+        y!,
+        Float64Array.from(gate, (x, i) => x * sigmoid(x) * up[i]!),
+      ),
+    ).toBeLessThan(1e-6);
+    expectGradients(shape, gate, up, dy);
     // 10^4 · sigmoid(-10^4) is below the smallest float.
     expect(Math.abs(y![11]!)).toBeLessThan(1e-30);
   });
