@@ -49,7 +49,7 @@ export interface DecoderOptions {
   /** Parameters of `baseOf(config)`, which adapters do not change; needed if the config has adapters. */
   readonly frozen?: Float32Array;
   /**
-   * Keep the caches in 16-bit floats if the engine reads them: a step reads half as much memory, and logits change by a thousandth.
+   * Keep the caches in 16-bit floats if the engine reads them: a step reads half as much memory, and logits change by a few 1e-4.
    * Default: false.
    */
   readonly halfCaches?: boolean;

@@ -59,7 +59,7 @@ class Compiled implements CompiledFunction {
   readonly #inputNames: readonly string[];
 
   constructor(name: string, build: TensorFunction, inputs: Readonly<Record<string, Spec>>, options: GraphOptions) {
-    const vectorWidth = runsMachineCode(options) ? options.vectorWidth : null;
+    const vectorWidth = codeWidth(options);
     const { graph, outputs } = trace(build, inputs, vectorWidth === null ? options.device : "x64");
     this.#name = name;
     this.#inputs = inputs;
@@ -101,9 +101,9 @@ class Compiled implements CompiledFunction {
   }
 }
 
-/** Machine code computes on one thread of a CPU. */
-const runsMachineCode = ({ threads, device = "cpu", vectorWidth }: GraphOptions): boolean =>
-  threads === 1 && device === "cpu" && vectorWidth !== null;
+/** Floats in a vector of a graph's machine code; null if the graph has none, because machine code computes on one thread of a CPU. */
+const codeWidth = ({ threads, device = "cpu", vectorWidth }: GraphOptions): VectorWidth | null =>
+  threads === 1 && device === "cpu" ? vectorWidth : null;
 
 type GraphOptions = CompiledOptions & { readonly vectorWidth: VectorWidth | null };
 
@@ -141,7 +141,7 @@ export function compiledEngine(options: CompiledOptions): CompiledEngine {
     name: "compiled",
     device: described,
     runsReadHostMemory: memory === hostMemory,
-    readsHalfCaches: (inLane) => runsMachineCode({ ...options, vectorWidth, threads: inLane ? 1 : threads }),
+    readsHalfCaches: (inLane) => codeWidth({ ...options, vectorWidth, threads: inLane ? 1 : threads }) !== null,
     onCpu,
 
     array: (spec, backing) => new OrtArray(spec, memoryFor(spec, backing), memory, device),
