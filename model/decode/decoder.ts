@@ -26,6 +26,7 @@ import { frozenShapes, type ModelConfig, parameterShapes } from "../policy/model
 import { layFrozen, layParameters, parameterArrays } from "../policy/parameters.ts";
 import {
   appendStates,
+  appendStatesToSlots,
   type CacheLayout,
   type Caches,
   type Decoded,
@@ -36,10 +37,14 @@ import {
 const ROWS_MIN = 4;
 /** A cache has room for a multiple of so many tokens. Keys lie in blocks of so many, in which an engine may interleave them. */
 const TOKENS_STEP = 16;
-/** Most sequences that an append computes at once: enough rows for fast products, few enough for a short graph. */
-const APPEND_ROWS_MAX = 16;
-/** Most tokens that an append computes at once, of all its sequences; attention scores take this many times the capacity. */
-const APPEND_TOKENS_MAX = 512;
+/**
+ * Most sequences and tokens that an append computes at once. Rows with caches of their own: enough rows for fast products, few enough for
+ * a short graph. Attention scores take as many times the capacity as there are tokens.
+ */
+const APPEND_MOST = { rows: 16, tokens: 512 };
+const APPEND_TO_SLOTS_MOST = { rows: 64, tokens: 2048 };
+/** Most tokens of a sequence that an append computes at once. */
+const PIECE_TOKENS_MAX = 512;
 
 export interface DecoderOptions {
   /** Sequences open at once. */
@@ -87,7 +92,9 @@ export class Decoder {
   readonly #frozen: Readonly<Record<string, DeviceArray>>;
   /** (slots, V) of the last step. */
   readonly #logits: Float32Array;
-  #parameters: { readonly flat: Float32Array; readonly arrays: Readonly<Record<string, DeviceArray>> };
+  #parameters: Readonly<Record<string, DeviceArray>>;
+  /** null if the engine computes with the caller's parameters in place. */
+  readonly #deviceParameters: Float32Array | null;
 
   /** @throws {RangeError} if slots or capacity are more than an array can hold */
   constructor(
@@ -109,20 +116,26 @@ export class Decoder {
     const rows = this.#lengths.length;
     const held = `${slots} slots of ${capacity} tokens`;
     this.#logits = zeros(rows * config.vocabulary, held);
-    this.#parameters = this.#layOut(parameters);
+    this.#deviceParameters = engine.runsReadHostMemory ? null : parameters.slice();
+    this.#parameters = this.#layOut(this.#deviceParameters ?? parameters);
     const names = Array.from({ length: config.layers }, (_, layer) => [`keys.${layer}`, `values.${layer}`]).flat();
     this.#caches = new Map(names.map((name) => [name, zeros(rows * this.#slotSize(), held)]));
   }
 
   /** Call this while no step is computed. Open sequences keep the caches that the older parameters computed. */
   setParameters(parameters: Float32Array): void {
-    this.#jobs.clear();
-    this.#engine.release(this.#parameters.flat);
-    this.#parameters = this.#layOut(parameters);
+    if (this.#deviceParameters === null) {
+      this.#jobs.clear();
+      this.#parameters = this.#layOut(parameters);
+      return;
+    }
+    // The addresses on the device stay, because a recorded graph of kernels holds them.
+    this.#deviceParameters.set(parameters);
+    this.#engine.toDevice(this.#deviceParameters);
   }
 
-  #layOut(flat: Float32Array) {
-    return { flat, arrays: parameterArrays(this.#engine, layParameters(this.#config, flat)) };
+  #layOut(flat: Float32Array): Readonly<Record<string, DeviceArray>> {
+    return parameterArrays(this.#engine, layParameters(this.#config, flat));
   }
 
   /** Tokens in a slot's cache. */
@@ -192,7 +205,11 @@ export class Decoder {
     for (const pieces of roundsOf(whole)) {
       // Pieces run together if their lengths are equal after rounding up.
       for (const [length, group] of Map.groupBy(pieces, ({ added }) => appendLength(added.length))) {
-        for (const batch of batchesOf(group, length)) {
+        for (const batch of batchesOf(
+          group,
+          length,
+          this.#engine.appendsToSlots ? APPEND_TO_SLOTS_MOST : APPEND_MOST,
+        )) {
           const logits = await this.#appendBatch(batch, length);
           for (const [row, { index }] of batch.entries())
             all.set(logits.subarray(row * vocabulary, (row + 1) * vocabulary), index * vocabulary);
@@ -266,7 +283,7 @@ export class Decoder {
       }),
     );
     for (const { compiled } of parts) compiled.feeds["total"]!.write(Int32Array.of(total));
-    await this.#engine.runLanes(parts.map(({ compiled, from, rows }) => [this.#stepJob(compiled, from, rows)]));
+    await this.#engine.runLanes(parts.map(({ compiled, from, rows }) => [this.#jobInSlots(compiled, from, rows)]));
     this.#engine.toHost(this.#logits);
     for (const [slot, token] of tokens.entries()) if (token >= 0) this.#lengths[slot]! += 1;
     return this.#logits.subarray(0, tokens.length * this.#config.vocabulary);
@@ -287,27 +304,29 @@ export class Decoder {
     const compiled = await this.#appendFunction(pieces.length, length);
     const of = (name: string) => new Int32Array(sizeOf(compiled.feeds[name]!.shape));
     const fed = { tokens: of("tokens"), last: of("last"), picks: of("picks") };
-    const caches: Record<string, DeviceArray> = {};
     for (const [row, { slot, added }] of pieces.entries()) {
       fed.tokens.set(added, row * length);
       fed.last[row] = this.#lengths[slot]! + length - 1;
       fed.picks[row] = row * length + added.length - 1;
-      for (const [name, array] of Object.entries(this.#cachesOf(slot, 1))) caches[`${name}.${row}`] = array;
     }
     for (const [name, values] of Object.entries(fed)) compiled.feeds[name]!.write(values);
-    await this.#engine.runLanes([[this.#job(compiled, caches)]]);
+    compiled.feeds["slots"]?.write(Int32Array.from(pieces, ({ slot }) => slot));
+    const job = this.#engine.appendsToSlots
+      ? this.#jobInSlots(compiled, 0, this.#lengths.length)
+      : this.#job(compiled, this.#cachesOfEach(pieces));
+    await this.#engine.runLanes([[job]]);
     for (const { slot, added } of pieces) this.#lengths[slot]! += added.length;
     return compiled.logits.read() as Float32Array;
   }
 
-  #stepJob(compiled: DecodeFunction, from: number, rows: number): Job {
+  #jobInSlots(compiled: DecodeFunction, from: number, rows: number): Job {
     return this.#jobs.getOrInsertComputed(compiled, () => this.#job(compiled, this.#cachesOf(from, rows)));
   }
 
   #job({ run, feeds, logits }: DecodeFunction, caches: Readonly<Record<string, DeviceArray>>): Job {
     return {
       run,
-      inputs: { ...this.#frozen, ...this.#parameters.arrays, ...caches, ...feeds },
+      inputs: { ...this.#frozen, ...this.#parameters, ...caches, ...feeds },
       outputs: { ...caches, logits },
     };
   }
@@ -320,6 +339,14 @@ export class Decoder {
         [name, this.#engine.array(this.#cacheSpec(rows), values.subarray(start, start + size))] as const;
       return Object.fromEntries([...this.#caches].map(view));
     });
+  }
+
+  /** The caches of each piece's slot. */
+  #cachesOfEach(pieces: readonly Piece[]): Readonly<Record<string, DeviceArray>> {
+    const named = pieces.flatMap(({ slot }, row) =>
+      Object.entries(this.#cachesOf(slot, 1)).map(([name, array]) => [`${name}.${row}`, array] as const),
+    );
+    return Object.fromEntries(named);
   }
 
   #cacheSpec(rows: number): Spec {
@@ -341,12 +368,18 @@ export class Decoder {
     return this.#functions.getOrInsertComputed(`append ${rows} x ${length}`, async (name) => {
       const config = this.#config;
       const picks = Math.max(rows, ROWS_MIN);
-      const feeds = { tokens: i32(rows, length), last: i32(rows), picks: i32(picks) };
-      const names = [...this.#caches.keys()].flatMap((key) =>
-        Array.from({ length: rows }, (_, row) => `${key}.${row}`),
-      );
-      const run = await this.#compile(name, feeds, names, this.#cacheSpec(1), (x, caches) => {
-        const { states, caches: next } = appendStates(config, x, x["tokens"]!, x["last"]!, caches, this.#layout);
+      const toSlots = this.#engine.appendsToSlots;
+      const feeds: Record<string, Spec> = { tokens: i32(rows, length), last: i32(rows), picks: i32(picks) };
+      if (toSlots) feeds["slots"] = i32(rows);
+      const layers = [...this.#caches.keys()];
+      const ofEachRow = (key: string) => Array.from({ length: rows }, (_, row) => `${key}.${row}`);
+      const names = toSlots ? layers : layers.flatMap(ofEachRow);
+      const cache = this.#cacheSpec(toSlots ? this.#lengths.length : 1);
+      const run = await this.#compile(name, feeds, names, cache, (x, caches) => {
+        const [tokens, last] = [x["tokens"]!, x["last"]!];
+        const { states, caches: next } = toSlots
+          ? appendStatesToSlots(config, x, tokens, last, x["slots"]!, caches, this.#layout)
+          : appendStates(config, x, tokens, last, caches, this.#layout);
         return { states: tf.gather(states, x["picks"]!), caches: next };
       });
       return { run, feeds: this.#arrays(feeds), logits: this.#engine.array(f32(picks, config.vocabulary)) };
@@ -429,18 +462,18 @@ function partsOf(rows: number, lanes: number): { from: number; rows: number }[] 
 
 /** Splits long pieces. Round i has the i-th part of each piece that has so many. */
 function roundsOf(pieces: readonly Piece[]): Piece[][] {
-  const rounds = Math.ceil(Math.max(0, ...pieces.map(({ added }) => added.length)) / APPEND_TOKENS_MAX);
+  const rounds = Math.ceil(Math.max(0, ...pieces.map(({ added }) => added.length)) / PIECE_TOKENS_MAX);
   return Array.from({ length: rounds }, (_, round) => {
-    const begin = round * APPEND_TOKENS_MAX;
+    const begin = round * PIECE_TOKENS_MAX;
     return pieces
       .filter(({ added }) => added.length > begin)
-      .map((piece) => ({ ...piece, added: piece.added.slice(begin, begin + APPEND_TOKENS_MAX) }));
+      .map((piece) => ({ ...piece, added: piece.added.slice(begin, begin + PIECE_TOKENS_MAX) }));
   });
 }
 
-/** Splits pieces of `length` tokens into batches of 16, 8, 4, 2 and 1 rows: few shapes are compiled, and no row is padding. */
-function batchesOf(group: readonly Piece[], length: number): Piece[][] {
-  const most = Math.min(APPEND_ROWS_MAX, 2 ** Math.floor(Math.log2(APPEND_TOKENS_MAX / length)));
+/** Splits pieces of `length` tokens into batches of `most.rows` rows, half as many, … and 1: few shapes are compiled, and no row is padding. */
+function batchesOf(group: readonly Piece[], length: number, { rows, tokens }: typeof APPEND_MOST): Piece[][] {
+  const most = Math.min(rows, 2 ** Math.floor(Math.log2(tokens / length)));
   const batches: Piece[][] = [];
   for (let rows = most, from = 0; from < group.length; rows /= 2) {
     for (; from + rows <= group.length; from += rows) batches.push(group.slice(from, from + rows));

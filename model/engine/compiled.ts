@@ -22,7 +22,7 @@ import type { VectorWidth } from "./native/assembler.ts";
 import { instructionsOf, machineVectorWidth } from "./native/machine.ts";
 import "./native/lowerings.ts";
 import { encodeOnnx } from "./onnx.ts";
-import { type OrtCall, OrtSession, OrtTensor, runCalls } from "./onnxruntime.ts";
+import { type OrtCall, OrtSession, OrtTensor, record, runCalls } from "./onnxruntime.ts";
 import { trace } from "./trace.ts";
 
 class OrtArray implements DeviceArray {
@@ -48,6 +48,11 @@ class OrtArray implements DeviceArray {
   write(values: Float32Array | Int32Array): void {
     this.#values.set(values);
     this.#memory.toDevice(this.#values);
+  }
+
+  /** Copies the values. @returns a function that writes them back */
+  keep(): () => void {
+    return this.#memory.keep(this.#values);
   }
 }
 
@@ -114,6 +119,10 @@ export interface CompiledOptions extends DeviceOptions {
   readonly device?: Device;
   /** Memory of the engine's arrays, which the device must be able to read. Default: for cuda the GPU's, else the host's. */
   readonly memory?: ArrayMemory;
+  /**
+   * Record the kernels of a job at its second run: onnxruntime's CUDA provider then starts all of them at once. Default: true for cuda.
+   */
+  readonly records?: boolean;
   /** Floats in a vector of machine code, which only functions on one thread run; null for none. Default: the most that this CPU has. */
   readonly vectorWidth?: VectorWidth | null;
 }
@@ -133,10 +142,21 @@ export function compiledEngine(options: CompiledOptions): CompiledEngine {
   const described = deviceInWords(device, options) + code;
   const memory = options.memory ?? (device === "cuda" ? new TwinMemory(cudaMemory()) : hostMemory);
   const onCpu = new Map<string, number>();
-  const calls = new WeakMap<Job, OrtCall>();
-  // Every function of this engine is a `Compiled`.
-  const callOf = (job: Job): OrtCall =>
-    calls.getOrInsertComputed(job, ({ run, inputs, outputs }) => (run as Compiled).call(inputs, outputs));
+  const records = options.records ?? device === "cuda";
+  const calls = new WeakMap<Job, { call: OrtCall; runs: number }>();
+  function callOf(job: Job): OrtCall {
+    // Every function of this engine is a `Compiled`, and every array an `OrtArray`.
+    const known = calls.getOrInsertComputed(job, ({ run, inputs, outputs }) => {
+      return { call: (run as Compiled).call(inputs, outputs), runs: 0 };
+    });
+    // Recording takes as long as several runs, so a job that runs once is not recorded.
+    if (++known.runs === 2 && known.call.session.records) {
+      const written = Object.values(job.outputs).map((array) => (array as OrtArray).keep());
+      known.call = record(known.call);
+      for (const restore of written) restore();
+    }
+    return known.call;
+  }
   return {
     name: "compiled",
     device: described,
@@ -151,10 +171,12 @@ export function compiledEngine(options: CompiledOptions): CompiledEngine {
 
     // A GPU runs one graph at a time.
     lanesMax: device === "cpu" ? threads : 1,
+    appendsToSlots: device !== "cpu",
     valuesPerPiece: device === "cpu" ? 2 ** 15 : 2 ** 24,
 
     async compile(name, build, inputs, inLane = false) {
-      const compiled = new Compiled(name, build, inputs, { ...options, vectorWidth, threads: inLane ? 1 : threads });
+      const own = { ...options, records, vectorWidth, threads: inLane ? 1 : threads };
+      const compiled = new Compiled(name, build, inputs, own);
       for (const operator of compiled.onCpu) onCpu.set(operator, (onCpu.get(operator) ?? 0) + 1);
       return compiled;
     },

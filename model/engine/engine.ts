@@ -66,6 +66,8 @@ export interface Engine {
   readonly lanesMax: number;
   /** True if functions read caches of 16-bit floats (`AttentionShape.halfCaches`). @param inLane  as in `compile` */
   readsHalfCaches(inLane: boolean): boolean;
+  /** True if several new tokens are appended to slots of common caches, as a GPU does fast; false if each row has caches of its own. */
+  readonly appendsToSlots: boolean;
   /** Best number of values to process at once in a long vector: it fits a core's cache, or a GPU's spare memory. */
   readonly valuesPerPiece: number;
   /** @param inLane  the function runs on one thread, in parallel with others. */

@@ -9,9 +9,9 @@
 import { CFunction, type Pointer } from "bun:ffi";
 import { subnormalsAsZero } from "./subnormals.ts";
 
-/** Arguments of a call of onnxruntime's `Run`: session, input names, inputs, their count, output names, outputs, their count. */
-export type RunArguments = readonly [bigint, bigint, bigint, bigint, bigint, bigint, bigint];
-export const RUN_ARGUMENT_COUNT = 7;
+/** Arguments of a call of onnxruntime's `Run`: session, options or 0, input names, inputs, their count, output names, outputs, their count. */
+export type RunArguments = readonly [bigint, bigint, bigint, bigint, bigint, bigint, bigint, bigint];
+export const RUN_ARGUMENT_COUNT = 8;
 
 /** Most calls of a round; more take several rounds. */
 const CALLS_MAX = 256;
@@ -36,14 +36,14 @@ export interface LaneMemory {
 export function runner(run: number): (calls: Iterable<RunArguments>) => Pointer | null {
   const args = ["ptr", "ptr", "ptr", "ptr", "u64", "ptr", "u64", "ptr"] as const;
   const runCall = CFunction({ ptr: run as Pointer, args, returns: "ptr" });
-  const address = (word: bigint) => Number(word) as Pointer;
+  const address = (word: bigint) => (Number(word) || null) as Pointer;
   const flushed = subnormalsAsZero();
   return (calls) =>
     flushed(() => {
-      for (const [session, inputNames, inputs, inputCount, outputNames, outputs, outputCount] of calls) {
+      for (const [session, options, inputNames, inputs, inputCount, outputNames, outputs, outputCount] of calls) {
         const status: Pointer | null = runCall(
           address(session),
-          null,
+          address(options),
           address(inputNames),
           address(inputs),
           inputCount,

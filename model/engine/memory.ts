@@ -6,6 +6,8 @@ import type { TypedArray } from "./graph.ts";
 export interface ArrayMemory extends Pick<Engine, "toDevice" | "toHost" | "release"> {
   /** Address of the array over these values. @throws {Error} if there are no values, or no memory for them. */
   addressOf(values: TypedArray): Pointer;
+  /** Copies what is in the array over these values. @returns a function that writes it back */
+  keep(values: TypedArray): () => void;
 }
 
 /** Arrays are the host's memory. */
@@ -14,6 +16,10 @@ export const hostMemory: ArrayMemory = {
     // Keep this check: reading `buffer` moves a small array to its final memory, and a pointer taken before that becomes invalid.
     if (values.buffer.byteLength === 0) throw new RangeError("a tensor needs at least one value");
     return ptr(values);
+  },
+  keep(values) {
+    const kept = values.slice();
+    return () => values.set(kept as never);
   },
   toDevice() {},
   toHost() {},
@@ -56,6 +62,12 @@ export class TwinMemory implements ArrayMemory {
     this.#collected.register(buffer, twin, buffer);
     this.#device.send(twin, ptr(new Uint8Array(buffer)), buffer.byteLength);
     return twin;
+  }
+
+  keep(values: TypedArray): () => void {
+    const [twin, kept] = [this.addressOf(values), new Uint8Array(values.byteLength)];
+    this.#device.fetch(ptr(kept), twin, kept.byteLength);
+    return () => this.#device.send(twin, ptr(kept), kept.byteLength);
   }
 
   toDevice(values: TypedArray): void {

@@ -38,15 +38,18 @@ const FUNCTIONS = {
   createDomain: [26, ["ptr", "ptr"], "ptr"],
   addOperator: [27, ["ptr", "ptr"], "ptr"],
   addDomain: [28, ["ptr", "ptr"], "ptr"],
+  createRunOptions: [39, ["ptr"], "ptr"],
   createTensor: [49, ["ptr", "ptr", "u64", "ptr", "u64", "i32", "ptr"], "ptr"],
   createMemoryInfo: [68, ["ptr", "i32", "i32", "i32", "ptr"], "ptr"],
   releaseStatus: [93, ["ptr"], "void"],
   releaseSession: [95, ["ptr"], "void"],
   releaseValue: [96, ["ptr"], "void"],
+  releaseRunOptions: [97, ["ptr"], "void"],
   releaseSessionOptions: [100, ["ptr"], "void"],
   releaseDomain: [101, ["ptr"], "void"],
   registerAllocator: [144, ["ptr", "ptr", "ptr"], "ptr"],
   addSessionConfigEntry: [130, ["ptr", "ptr", "ptr"], "ptr"],
+  addRunConfigEntry: [165, ["ptr", "ptr", "ptr"], "ptr"],
   appendCuda: [204, ["ptr", "ptr"], "ptr"],
   createCudaOptions: [205, ["ptr"], "ptr"],
   updateCudaOptions: [206, ["ptr", "ptr", "ptr", "u64"], "ptr"],
@@ -186,14 +189,16 @@ interface SessionOptions {
   /** Default: the CPU. */
   readonly device?: Device;
   readonly threads: number;
+  /** Let `record` work if all nodes run on the GPU. Default: false. */
+  readonly records?: boolean;
   /** Operators of machine code that the model uses, by their names. */
   readonly operators?: ReadonlyMap<string, MachineCodeOperator>;
   /** Floats in a vector of machine code; null for no machine code. */
   readonly vectorWidth?: VectorWidth | null;
 }
 
-/** Lets a GPU compute the nodes that it can. @throws {Error} if the GPU or its provider is missing */
-function appendProvider(api: Api, settings: Pointer, device: Exclude<Device, "cpu">): void {
+/** Lets a GPU compute the nodes that it can. @param records  runs may be recorded. @throws {Error} if the GPU or its provider is missing */
+function appendProvider(api: Api, settings: Pointer, device: Exclude<Device, "cpu">, records: boolean): void {
   check(api, api.addSessionConfigEntry(settings, zeroEnded(RECORD_ASSIGNMENT), zeroEnded("1")));
   if (device === "webgpu") {
     try {
@@ -210,8 +215,9 @@ function appendProvider(api: Api, settings: Pointer, device: Exclude<Device, "cp
   check(api, api.createCudaOptions(options.cell));
   try {
     // TF32 would round the factors of products to 10 bits of mantissa.
-    const [key, value] = [zeroEnded("use_tf32"), zeroEnded("0")];
-    check(api, api.updateCudaOptions(options.pointer, pointers([key]), pointers([value]), 1));
+    const chosen = { use_tf32: "0", enable_cuda_graph: records ? "1" : "0" };
+    const [keys, values] = [Object.keys(chosen).map(zeroEnded), Object.values(chosen).map(zeroEnded)];
+    check(api, api.updateCudaOptions(options.pointer, pointers(keys), pointers(values), keys.length));
     check(api, api.appendCuda(settings, options.pointer));
   } finally {
     api.releaseCudaOptions(options.pointer);
@@ -254,6 +260,48 @@ function nodesOnCpu(api: Api, session: Pointer): string[] {
   });
 }
 
+interface Opened {
+  readonly session: Pointer;
+  /** Of its operators of machine code; must outlive the session. */
+  readonly domain: Pointer | null;
+  readonly records: boolean;
+}
+
+/** onnxruntime's error for a model of which a GPU cannot compute every node. */
+const CANNOT_RECORD = "graph capture";
+
+/** @throws {Error} if onnxruntime refuses the model. */
+function open(model: Uint8Array, options: SessionOptions): Opened {
+  const { api, env } = runtime();
+  const { device = "cpu", threads, records = false } = options;
+  const [made, session] = [new Out(), new Out()];
+  check(api, api.createSessionOptions(made.cell));
+  const settings = made.pointer;
+  try {
+    check(api, api.setThreads(settings, threads));
+    check(api, api.setLogSeverity(settings, LOG_ERRORS));
+    // Otherwise a second run allocates all its memory in one new piece, beside the pieces that the first run left in the arena.
+    check(api, api.disableMemPattern(settings));
+    check(api, api.setOptimizationLevel(settings, OPTIMIZE_ALL));
+    const entries = {
+      // Spinning threads would take time from other actors on the same cores.
+      "session.intra_op.allow_spinning": "0",
+      "session.use_env_allocators": "1",
+      // On several threads a separate transpose is faster than one inside the product (lowerings.ts); on one it is not.
+      ...(threads > 1 && { "optimization.disable_specified_optimizers": "MatmulTransposeFusion" }),
+    };
+    for (const [name, value] of Object.entries(entries)) {
+      check(api, api.addSessionConfigEntry(settings, zeroEnded(name), zeroEnded(value)));
+    }
+    const domain = addOperators(settings, options);
+    if (device !== "cpu") appendProvider(api, settings, device, records);
+    check(api, api.createSessionFromArray(env, model, model.byteLength, settings, session.cell));
+    return { session: session.pointer, domain, records };
+  } finally {
+    api.releaseSessionOptions(settings);
+  }
+}
+
 /** One compiled graph. */
 export class OrtSession {
   #handle: Pointer | null;
@@ -265,38 +313,24 @@ export class OrtSession {
   /** On a GPU: the operator of each node that runs on the CPU instead. */
   readonly onCpu: readonly string[];
 
+  /** True if `OrtCall.record` works: a GPU computes all nodes. */
+  readonly records: boolean;
+
   /** @throws {Error} if onnxruntime refuses the model. */
   constructor(model: Uint8Array, inputs: readonly string[], outputs: readonly string[], options: SessionOptions) {
-    const { api, env } = runtime();
-    const made = new Out();
-    check(api, api.createSessionOptions(made.cell));
-    const settings = made.pointer;
-    check(api, api.setThreads(settings, options.threads));
-    check(api, api.setLogSeverity(settings, LOG_ERRORS));
-    // Otherwise a second run allocates all its memory in one new piece, beside the pieces that the first run left in the arena.
-    check(api, api.disableMemPattern(settings));
-    check(api, api.setOptimizationLevel(settings, OPTIMIZE_ALL));
-    const entries = {
-      // Spinning threads would take time from other actors on the same cores.
-      "session.intra_op.allow_spinning": "0",
-      "session.use_env_allocators": "1",
-      // On several threads a separate transpose is faster than one inside the product (lowerings.ts); on one it is not.
-      ...(options.threads > 1 && { "optimization.disable_specified_optimizers": "MatmulTransposeFusion" }),
-    };
-    for (const [name, value] of Object.entries(entries)) {
-      check(api, api.addSessionConfigEntry(settings, zeroEnded(name), zeroEnded(value)));
-    }
-    const session = new Out();
-    this.#domain = addOperators(settings, options);
-    const device = options.device ?? "cpu";
+    const { api } = runtime();
+    const { device = "cpu", records = false } = options;
+    let opened: Opened;
     try {
-      if (device !== "cpu") appendProvider(api, settings, device);
-      check(api, api.createSessionFromArray(env, model, model.byteLength, settings, session.cell));
-    } finally {
-      api.releaseSessionOptions(settings);
+      opened = open(model, options);
+    } catch (error) {
+      if (!records || !(error as Error).message.includes(CANNOT_RECORD)) throw error;
+      opened = open(model, { ...options, records: false });
     }
-    this.#handle = session.pointer;
-    this.onCpu = device === "cpu" ? [] : nodesOnCpu(api, session.pointer);
+    this.#handle = opened.session;
+    this.#domain = opened.domain;
+    this.records = opened.records;
+    this.onCpu = device === "cpu" ? [] : nodesOnCpu(api, opened.session);
     this.#inputNames = inputs.map(zeroEnded);
     this.#outputNames = outputs.map(zeroEnded);
     this.#inputNamePointers = pointers(this.#inputNames);
@@ -312,13 +346,14 @@ export class OrtSession {
       session: this,
       runArguments: [
         BigInt(this.#handle!),
+        this.records ? BigInt(runOptions(NOT_RECORDED)) : 0n,
         addressOf(this.#inputNamePointers),
         addressOf(given),
         BigInt(inputs.length),
         addressOf(this.#outputNamePointers),
         addressOf(results),
         BigInt(outputs.length),
-      ] as unknown as RunArguments,
+      ] satisfies RunArguments,
       alive: [inputs, outputs, given, results],
     };
   }
@@ -342,6 +377,38 @@ export interface OrtCall {
   readonly runArguments: RunArguments;
   /** Keeps alive the memory that the arguments point at. */
   readonly alive: readonly unknown[];
+}
+
+/** Setting of a run: the number under which a session records kernels, or finds recorded ones. */
+const RECORDING = "gpu_graph_id";
+const NOT_RECORDED = -1;
+let recordings = 0;
+
+/** By number. They stay until the process ends: some hundred bytes each. */
+const optionsOfRuns = new Map<number, Pointer>();
+
+function runOptions(recording: number): Pointer {
+  return optionsOfRuns.getOrInsertComputed(recording, () => {
+    const { api } = runtime();
+    const made = new Out();
+    check(api, api.createRunOptions(made.cell));
+    check(api, api.addRunConfigEntry(made.pointer, zeroEnded(RECORDING), zeroEnded(`${recording}`)));
+    return made.pointer;
+  });
+}
+
+/**
+ * The same call with the kernels that it starts recorded (a CUDA graph), so that a run starts all of them at once. onnxruntime runs the
+ * call here, twice or more often: keep what it writes, and restore it.
+ */
+export function record(call: OrtCall): OrtCall {
+  const [session, , ...others] = call.runArguments;
+  const recorded = {
+    ...call,
+    runArguments: [session, BigInt(runOptions(++recordings)), ...others] satisfies RunArguments,
+  };
+  runCalls([[recorded]]);
+  return recorded;
 }
 
 /**

@@ -82,7 +82,31 @@ export function appendAttention(
   return { out: results[0]!, keys: results.slice(1, 1 + rows), values: results.slice(1 + rows) };
 }
 
-/** Any number of new tokens for each row; the arguments are those of `appendAttention`, with caches as in `stepAttention`. */
+/**
+ * Several new tokens for each row, where rows have slots of common caches: a few large kernels for a GPU.
+ *
+ * @param qkv          (B, S, (H + 2K) · D)
+ * @param keys, values (N, K, C, D); keys are rotated
+ * @param last         (B) int32: the index in its sequence of each row's last new token
+ * @param slots        (B) int32: the slot of each row, from 0 to N - 1, each different
+ */
+export function appendToSlots(
+  qkv: tf.Tensor,
+  keys: tf.Tensor,
+  values: tf.Tensor,
+  last: tf.Tensor,
+  slots: tf.Tensor,
+  rotary: Rotary,
+  shape: AttentionShape,
+): CachedAttention {
+  return byDefinition(qkv, keys, values, last, rotary, shape, slots);
+}
+
+/**
+ * Any number of new tokens for each row; the arguments are those of `appendToSlots`.
+ *
+ * @param slots  null: row i has slot i, and there are no other slots
+ */
 function byDefinition(
   qkv: tf.Tensor,
   keys: tf.Tensor,
@@ -90,6 +114,7 @@ function byDefinition(
   last: tf.Tensor,
   { cos, sin }: Rotary,
   shape: AttentionShape,
+  slots: tf.Tensor | null = null,
 ): CachedAttention {
   const { heads, kvHeads, headWidth, window = null, halfCaches = false } = shape;
   if (halfCaches) throw halfCachesUnread();
@@ -101,7 +126,11 @@ function byDefinition(
   const positions = tf.add(tf.reshape(last, [batch, 1]), tf.range(1 - added, 1, 1, "int32"));
   const [c, s] = [tf.gather(cos, positions), tf.gather(sin, positions)];
   // (row, head, position) as one row number of the cache, for each (row, token, head) in the order of the projections.
-  const owner = tf.reshape(tf.range(0, batch * kvHeads, 1, "int32"), [batch, 1, kvHeads]);
+  const firstHeads = tf.mul(slots ?? tf.range(0, batch, 1, "int32"), tf.scalar(kvHeads, "int32"));
+  const owner = tf.add(
+    tf.reshape(firstHeads, [batch, 1, 1]),
+    tf.reshape(tf.range(0, kvHeads, 1, "int32"), [1, 1, kvHeads]),
+  );
   const places = tf.add(tf.mul(owner, tf.scalar(capacity, "int32")), tf.reshape(positions, [batch, added, 1]));
   const write = (cache: tf.Tensor, fresh: tf.Tensor) => {
     const flat = tf.reshape(cache, [-1, headWidth]);
@@ -113,7 +142,8 @@ function byDefinition(
   const group = heads / kvHeads;
   const byHead = tf.transpose(tf.reshape(rotate(q, c, s), [batch, added, heads, headWidth]), [0, 2, 1, 3]);
   const queries = tf.reshape(byHead, [batch, kvHeads, group * added, headWidth]);
-  const scores = tf.mul(tf.matMul(queries, nextKeys, false, true), scoreScaleOf(shape));
+  const ofRows = (cache: tf.Tensor) => (slots === null ? cache : tf.gather(cache, slots));
+  const scores = tf.mul(tf.matMul(queries, ofRows(nextKeys), false, true), scoreScaleOf(shape));
   const columns = tf.reshape(tf.range(0, capacity, 1, "int32"), [1, 1, capacity]);
   const rows = tf.reshape(positions, [batch, added, 1]);
   const later = tf.cast(tf.greater(columns, rows), "float32");
@@ -122,7 +152,7 @@ function byDefinition(
       ? later
       : tf.add(later, tf.cast(tf.lessEqual(columns, tf.sub(rows, tf.scalar(window, "int32"))), "float32"));
   const mask = tf.tile(tf.reshape(tf.mul(unseen, -1e30), [batch, 1, added, capacity]), [1, 1, group, 1]);
-  const mixed = tf.matMul(tf.softmax(tf.add(scores, mask), -1), nextValues);
+  const mixed = tf.matMul(tf.softmax(tf.add(scores, mask), -1), ofRows(nextValues));
   const byToken = tf.transpose(tf.reshape(mixed, [batch, heads, added, headWidth]), [0, 2, 1, 3]);
   return { out: tf.reshape(byToken, [batch, added, heads * headWidth]), keys: nextKeys, values: nextValues };
 }

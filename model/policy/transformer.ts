@@ -10,7 +10,7 @@
  */
 import * as tf from "@tensorflow/tfjs-core";
 import { attention } from "./attention.ts";
-import { appendAttention, type Rotary, stepAttention } from "./cached-attention.ts";
+import { appendAttention, appendToSlots, type Rotary, stepAttention } from "./cached-attention.ts";
 import type { Lora } from "./lora.ts";
 import { type Experts, type LayerKind, layerName, type ModelConfig, VALUE_HEAD } from "./model-config.ts";
 import { type AttentionShape, expertWeights, geglu, linear, rmsNorm, swiglu } from "./ops.ts";
@@ -237,6 +237,30 @@ export function appendStates(
       [`values.${layer}.${row}`, values[row]!],
     ]);
     return { out, caches: Object.fromEntries(next) };
+  });
+}
+
+/**
+ * Hidden states of several new tokens per row, where rows have slots of common caches.
+ *
+ * @param tokens  (B, S) int32
+ * @param last    (B) int32, index in its sequence of each row's last new token
+ * @param slots   (B) int32, the slot of each row, each different
+ * @param caches  (slots, K, capacity, D) of each layer
+ */
+export function appendStatesToSlots(
+  config: ModelConfig,
+  parameters: ParameterTensors,
+  tokens: tf.Tensor,
+  last: tf.Tensor,
+  slots: tf.Tensor,
+  caches: Caches,
+  layout: CacheLayout,
+): Decoded {
+  return decode(config, parameters, tokens, layout, (qkv, layer, { shape, ...rotary }) => {
+    const [ofKeys, ofValues] = [`keys.${layer}`, `values.${layer}`];
+    const { out, keys, values } = appendToSlots(qkv, caches[ofKeys]!, caches[ofValues]!, last, slots, rotary, shape);
+    return { out, caches: { [ofKeys]: keys, [ofValues]: values } };
   });
 }
 

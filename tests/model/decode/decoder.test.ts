@@ -269,6 +269,31 @@ describe("an append of many tokens", () => {
   });
 });
 
+test.each(models)(
+  "with %s, appends to slots of common caches, as on a GPU, equal appends to own caches",
+  async (_, config) => {
+    // Machine code interleaves keys in a cache, which the definition does not read.
+    const inSlots = { ...compiledEngine({ threads: 1, vectorWidth: null }), appendsToSlots: true };
+    const decoders = [make(config, 24), make(config, 24, 40, inSlots)];
+    /** 20 slots in mixed order, of which two appends take most. */
+    const slots = Array.from({ length: 20 }, (_, i) => (i * 7) % 23);
+    const run = async (decoder: Decoder) => {
+      const first = await decoder.append(
+        slots,
+        slots.map((slot) => tokens(slot, 3 + (slot % 11))),
+      );
+      const second = await decoder.append(
+        slots.slice(4),
+        slots.slice(4).map((slot) => tokens(slot + 1, 1 + (slot % 5))),
+      );
+      const last = await decoder.step(Int32Array.from({ length: 24 }, (_, slot) => (slots.includes(slot) ? slot : -1)));
+      return [...first, ...second, ...slots.flatMap((slot) => [...row(last, slot)])];
+    };
+    const [expected, got] = await Promise.all(decoders.map(run));
+    expect(farthest(got!, expected!)).toBeLessThan(1e-5);
+  },
+);
+
 describe("a decoder's parameters", () => {
   test("can be exchanged", async () => {
     const decoder = make(wide);

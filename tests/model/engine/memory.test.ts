@@ -1,6 +1,7 @@
 /**
  * Arrays in a device's own memory, as on a GPU. The device here is a second piece of host memory, which onnxruntime can read: a
- * missing copy between the two gives wrong numbers.
+ * missing copy between the two gives wrong numbers. Runs are recorded as on CUDA. The CPU only repeats the run then, so a result that
+ * is not restored is wrong too.
  */
 import { dlopen, type Pointer } from "bun:ffi";
 import { describe, expect, test } from "bun:test";
@@ -39,7 +40,7 @@ function device() {
     fetch: (to, from, bytes) => void libc.memcpy(to, from, bytes),
   });
   const taken = () => sizes.values().reduce((sum, bytes) => sum + bytes, 0);
-  return { engine: compiledEngine({ threads: 1, memory }), taken };
+  return { engine: compiledEngine({ threads: 1, memory, records: true }), taken };
 }
 
 const host = compiledEngine({ threads: 1 });

@@ -159,9 +159,15 @@ describeWhere(typeof started === "string" ? started : null, "on a WebGPU adapter
         hidden: 24,
       });
       const decode = async (engine: Engine) => {
-        const decoder = new Decoder(engine, model, tinyParameters(model, 1, 10).flat, { slots: 2, capacity: 40 });
+        const decoder = new Decoder(engine, model, tinyParameters(model, 1, 10).flat, { slots: 20, capacity: 40 });
         const rows = (logits: Float32Array) => [0, 1].map((row) => logits.slice(row * 24, (row + 1) * 24));
         const best = (logits: Float32Array) => logits.indexOf(Math.max(...logits));
+        // WebGPU bounds the arrays that a kernel reads and writes, often at 16.
+        const others = Array.from({ length: 18 }, (_, i) => i + 2);
+        await decoder.append(
+          others,
+          others.map((slot) => [slot, 1]),
+        );
         let logits = rows(await decoder.append([0, 1], [[1, 2, 3], [4]]));
         const said: number[][] = [];
         for (let i = 0; i < 20; i++) {
