@@ -5,6 +5,7 @@ import { type Disk, realDisk } from "../checkpoint/disk.ts";
 import { saveJson } from "../checkpoint/json.ts";
 import type { RunConfig } from "../config/config.ts";
 import { learnerEngine, thisMachine } from "../engine/choice.ts";
+import type { EngineSettings } from "../engine/start-engine.ts";
 import { inThisThread, startThread } from "../process/worker-rpc.ts";
 import type { Report } from "../training/report.ts";
 import { sweep, weightsFolder, weightsName } from "../weights/files.ts";
@@ -66,8 +67,11 @@ async function startTrainer(
     frozen,
     ...networks,
   });
-  return { ...thread, engine };
+  return { ...thread, engine, onGpu: isGpu(chosen.engine) };
 }
+
+const isGpu = (engine: EngineSettings) =>
+  "device" in engine && engine.device !== undefined && ["cuda", "webgpu"].includes(engine.device);
 
 /** In sync mode samplers and learner take turns, so the learner may use every core; in async mode those the samplers leave. */
 function learnerThreads({ engine, learner: { mode }, sampler }: RunConfig): number {

@@ -18,7 +18,7 @@ import { checkCollapse } from "../training/measure-collapse.ts";
 import { earlierReportName, type Report } from "../training/report.ts";
 import { Training } from "../training/training.ts";
 import { lossOnOf } from "../training/update-settings.ts";
-import { warmStart } from "../training/warm-start.ts";
+import { sizedForGpu, warmStart } from "../training/warm-start.ts";
 import { welcoming } from "../transport/handshake.ts";
 import { notTaken } from "../transport/refusals.ts";
 import { TRANSPORT_LIMITS } from "../transport/transport.ts";
@@ -70,6 +70,7 @@ async function startLearner(
   const prolonged = saved !== null && (await ports.disk.list(folder)).includes(earlierReportName(saved.update));
   const networks = await startingNetworks(config, model, saved);
   const trainer = await ports.startTrainer(config, context, networks);
+  const trainingConfig = trainer.onGpu ? sizedForGpu(config) : config;
   const checkpoints = new LearnerCheckpoints({
     ...folders,
     disk: ports.disk,
@@ -122,7 +123,7 @@ async function startLearner(
   const { engine, methods, publish = (version: number) => weights.publish(version, parameters) } = trainer;
   const training = new Training({
     run,
-    config,
+    config: trainingConfig,
     clock,
     processStartedAtMs,
     engine,
@@ -145,7 +146,7 @@ async function startLearner(
       const laid = config.engine.name === "tinker" ? null : layParameters(model, parameters);
       return warmStart({
         ...hooks,
-        config,
+        config: trainingConfig,
         model,
         parameters: laid,
         trainer: methods,

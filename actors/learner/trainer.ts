@@ -117,6 +117,8 @@ export type TrainerMethods = ReturnType<typeof trainerMethods>;
 export interface StartedTrainer extends Thread<TrainerMethods> {
   /** "compiled, cpu, 2 threads" */
   readonly engine: string;
+  /** True if a GPU of this machine trains; false by default. */
+  readonly onGpu?: boolean;
   /** Publishes a policy that a server keeps; left out where the policy's parameters are in the networks' memory. */
   readonly publish?: (version: number) => Promise<Published>;
   stop(): void | Promise<void>;

@@ -328,6 +328,7 @@ export class Decoder {
       run,
       inputs: { ...this.#frozen, ...this.#parameters, ...caches, ...feeds },
       outputs: { ...caches, logits },
+      repeatable: true,
     };
   }
 

@@ -50,6 +50,10 @@ class OrtArray implements DeviceArray {
     this.#memory.toDevice(this.#values);
   }
 
+  get byteLength(): number {
+    return this.#values.byteLength;
+  }
+
   /** Copies the values. @returns a function that writes them back */
   keep(): () => void {
     return this.#memory.keep(this.#values);
@@ -106,6 +110,19 @@ class Compiled implements CompiledFunction {
   }
 }
 
+/** A job that writes more is not recorded: keeping that takes long, and the job starts few kernels in relation to its work. */
+const KEPT_BYTES_MAX = 2 ** 28;
+
+/** The job's call with its kernels recorded. The job's arrays stay as they are. */
+function recorded({ outputs, repeatable = false }: Job, call: OrtCall): OrtCall {
+  const written = repeatable ? [] : Object.values(outputs).map((array) => array as OrtArray);
+  if (written.reduce((sum, { byteLength }) => sum + byteLength, 0) > KEPT_BYTES_MAX) return call;
+  const restores = written.map((array) => array.keep());
+  const made = record(call);
+  for (const restore of restores) restore();
+  return made;
+}
+
 /** Floats in a vector of a graph's machine code; null if the graph has none, because machine code computes on one thread of a CPU. */
 const codeWidth = ({ threads, device = "cpu", vectorWidth }: GraphOptions): VectorWidth | null =>
   threads === 1 && device === "cpu" ? vectorWidth : null;
@@ -150,11 +167,7 @@ export function compiledEngine(options: CompiledOptions): CompiledEngine {
       return { call: (run as Compiled).call(inputs, outputs), runs: 0 };
     });
     // Recording takes as long as several runs, so a job that runs once is not recorded.
-    if (++known.runs === 2 && known.call.session.records) {
-      const written = Object.values(job.outputs).map((array) => (array as OrtArray).keep());
-      known.call = record(known.call);
-      for (const restore of written) restore();
-    }
+    if (++known.runs === 2 && known.call.session.records) known.call = recorded(job, known.call);
     return known.call;
   }
   return {

@@ -46,6 +46,8 @@ export interface Job {
   readonly run: CompiledFunction;
   readonly inputs: Readonly<Record<string, DeviceArray>>;
   readonly outputs: Readonly<Record<string, DeviceArray>>;
+  /** True if a second run right after the first writes the same values, though outputs are inputs too. Default: false. */
+  readonly repeatable?: boolean;
 }
 
 export interface Engine {
