@@ -1,16 +1,18 @@
 /**
  * `bun run setup`: in a clone, installs the dependencies, as every command does by itself; in an installed package, only checks them. `setup
- * tensorflow` also downloads libtensorflow, unless this machine has one; `setup tinker` also installs a server of Tinker's protocol, and
- * runs it until a stop signal or its end.
+ * cuda` also downloads what engine compiled needs for an NVIDIA GPU; `setup tensorflow` also downloads libtensorflow, unless this machine
+ * has one; `setup tinker` also installs a server of Tinker's protocol, and runs it until a stop signal or its end.
  */
 import { rmSync } from "node:fs";
 import { join, relative } from "node:path";
 import { freePort } from "../actors/dashboard/port.ts";
 import { nvidiaGpus } from "../actors/engine/choice.ts";
+import { DriverError, expectCudaProvider } from "../model/engine/cuda.ts";
 import { install, isPackage } from "./cli/install.ts";
 import { type Command, parseOptions, UsageError } from "./cli/options.ts";
 import { stopSignal } from "./cli/stop-signals.ts";
 import { packagesFinding } from "./doctor/findings.ts";
+import { CUDA_WHEELS, cudaLack, setUpCuda } from "./setup/cuda.ts";
 import { officialSources, setUpTensorflow } from "./setup/tensorflow.ts";
 import { setUpTinker, startTinkerServer, tinkerPlaces } from "./setup/tinker.ts";
 
@@ -19,23 +21,31 @@ const root = join(import.meta.dir, "..");
 export const command = {
   name: "setup",
   words: {
-    show: "[tensorflow|tinker]",
-    text: "tensorflow: download libtensorflow, for an NVIDIA GPU if there is one; tinker: install and run a server for --engine tinker",
+    show: "[cuda|tensorflow|tinker]",
+    text: "cuda: download onnxruntime's libraries for an NVIDIA GPU; tensorflow: download libtensorflow, for an NVIDIA GPU if there is one; tinker: install and run a server for --engine tinker",
     max: 1,
   },
   flags: {
     again: { type: "switch", text: "Install again, even if the packages match the lock file" },
     port: { type: "port", value: "N", text: "tinker: port of the server (8801); 0 for any free one" },
   },
-  examples: ["bun run setup", "bun run setup --again", "bun run setup tensorflow", "bun run setup tinker"],
+  examples: [
+    "bun run setup",
+    "bun run setup --again",
+    "bun run setup cuda",
+    "bun run setup tensorflow",
+    "bun run setup tinker",
+  ],
 } as const satisfies Command;
 
 export async function main(args: string[]): Promise<number> {
   const { flags, words } = parseOptions(command, args);
   const [what] = words;
-  if (what !== undefined && what !== "tensorflow" && what !== "tinker") {
-    throw new UsageError(`setup does not know "${what}"; it takes tensorflow or tinker`);
+  if (what !== undefined && what !== "cuda" && what !== "tensorflow" && what !== "tinker") {
+    throw new UsageError(`setup does not know "${what}"; it takes cuda, tensorflow or tinker`);
   }
+  const lack = what === "cuda" ? cudaLack() : null;
+  if (lack !== null) throw new UsageError(lack);
   if (flags.port !== undefined && what !== "tinker")
     throw new UsageError("--port is the port of the tinker server; use it with setup tinker");
   if (flags.again) {
@@ -49,10 +59,26 @@ export async function main(args: string[]): Promise<number> {
   console.log(`packages: ${packages.found}; ${packages.means}`);
   if (what === undefined) return 0;
   if (what === "tinker") return serveTinker(flags.port ?? 8801);
+  if (what === "cuda") {
+    await setUpCuda(CUDA_WHEELS, "python3", (text) => console.error(`cuda: ${text}`));
+    console.log(`cuda: ${cudaState()}`);
+    return 0;
+  }
   const gpu = nvidiaGpus().length > 0;
   const path = await setUpTensorflow(officialSources(gpu, (text) => console.error(`tensorflow: ${text}`)));
   console.log(`tensorflow: ${path}`);
   return 0;
+}
+
+/** Whether the GPU can be used. @throws {Error} if a library does not load */
+function cudaState(): string {
+  try {
+    expectCudaProvider();
+  } catch (error) {
+    if (error instanceof DriverError) return `installed; ${error.message}`;
+    throw error;
+  }
+  return "installed, and the driver is new enough; bun run doctor checks the GPU";
 }
 
 /** Runs the server until a stop signal, or until the server ends. */

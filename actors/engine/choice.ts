@@ -7,13 +7,12 @@
  * | compiled    | the CPU   | onnxruntime's CUDA provider          | the adapter |
  * | tensorflow  | auto: the GPU if TensorFlow finds one, else the CPU; cpu: the CPU | the GPU | refused |
  * | eager       | the CPU   | refused                              | refused     |
- * | auto        | below     | tensorflow if installed, else compiled | compiled  |
+ * | auto        | below     | compiled if it can, else tensorflow  | compiled    |
  *
  * Engine tinker computes at its server: see ../tinker/.
  *
- * `auto` on device cpu: compiled. On device auto: the NVIDIA GPU if tensorflow or, second, compiled can use it; else compiled on the CPU.
+ * `auto` on device cpu: compiled. On device auto: the NVIDIA GPU if compiled or, second, tensorflow can use it; else compiled on the CPU.
  */
-import { HOW_TO_GET_CUDA, hasCudaProvider } from "../../model/engine/cuda.ts";
 import { deviceInWords } from "../../model/engine/device.ts";
 import { findLibtensorflow, PLACES_IN_WORDS, type Places, placesOf } from "../../model/engine/tensorflow/find.ts";
 import type { RunConfig } from "../config/config.ts";
@@ -27,8 +26,6 @@ export interface Machine {
   /** Name of the first NVIDIA GPU; null if there is none. */
   readonly gpu: () => string | null;
   readonly places: Places;
-  /** Whether onnxruntime's CUDA provider is installed. */
-  readonly cudaProvider: () => boolean;
   /** @throws {Error} in one line, if engine compiled cannot compute on the device that it is set to. */
   readonly expectDevice: (settings: CompiledSettings) => void;
 }
@@ -36,7 +33,6 @@ export interface Machine {
 export const thisMachine: Machine = {
   gpu: () => nvidiaGpus()[0]?.name ?? null,
   places: placesOf(process.env),
-  cudaProvider: () => hasCudaProvider(),
   expectDevice: (settings) => void deviceInWords(settings.device ?? "cpu", settings),
 };
 
@@ -73,11 +69,12 @@ export function learnerEngine({ engine }: RunConfig, threads: number, machine: M
   const gpu = device === "auto" ? machine.gpu() : null;
   if (device === "cpu" || (device === "auto" && gpu === null)) return { engine: cpu, reason: null };
   const reason = gpu === null ? null : `the learner computes on ${gpu}`;
+  const cuda = { ...cpu, device: "cuda" } as const;
+  const lack = lackOf(cuda, machine);
+  if (lack === null) return { engine: cuda, reason };
   const library = libraryOf(machine);
   if (library !== null) return { engine: { name: "tensorflow", threads, library, device: "cuda" }, reason };
-  if (machine.cudaProvider()) return compiled({ ...cpu, device: "cuda" }, reason);
-  const lack = `neither libtensorflow (${GET_TENSORFLOW}) nor onnxruntime's CUDA libraries (${HOW_TO_GET_CUDA}) were found`;
-  if (gpu === null) throw new RunError(`device cuda: ${lack}`);
+  if (gpu === null) throw new RunError(lack);
   return { engine: cpu, reason: `${gpu} is not used: ${lack}` };
 }
 
@@ -90,13 +87,20 @@ function libraryOf({ places }: Pick<Machine, "places">): string | null {
   }
 }
 
-/** The same settings. @throws {RunError} if their device is missing; a restart would not help. */
-function checked(settings: CompiledSettings, { expectDevice }: Pick<Machine, "expectDevice">): CompiledSettings {
+/** Why engine compiled cannot compute on the device that it is set to; null if it can. */
+function lackOf(settings: CompiledSettings, { expectDevice }: Pick<Machine, "expectDevice">): string | null {
   try {
     expectDevice(settings);
+    return null;
   } catch (error) {
-    throw new RunError((error as Error).message);
+    return (error as Error).message;
   }
+}
+
+/** The same settings. @throws {RunError} if their device is missing; a restart would not help. */
+function checked(settings: CompiledSettings, machine: Pick<Machine, "expectDevice">): CompiledSettings {
+  const lack = lackOf(settings, machine);
+  if (lack !== null) throw new RunError(lack);
   return settings;
 }
 

@@ -1,7 +1,11 @@
 /**
- * NVIDIA GPUs for onnxruntime: its CUDA provider (two libraries that onnxruntime-node's post-install script downloads), and the
- * memory of the first GPU (through the CUDA runtime that the provider is linked to).
- * Source: CUDA Runtime API, "Memory Management".
+ * NVIDIA GPUs for onnxruntime: its CUDA provider, NVIDIA's libraries that the provider needs, and the memory of the first GPU (through
+ * NVIDIA's runtime library). `bun run setup cuda` gets all of them. The driver is the machine's.
+ *
+ * - The machine's own libraries of NVIDIA are preferred to those of `setup cuda`.
+ * - A library that is loaded by its path is found by its name from then on, so no LD_LIBRARY_PATH is needed.
+ * - Only onnxruntime loads the provider: its constructors crash in a process in which onnxruntime has not prepared them.
+ * Source: CUDA Runtime API, "Memory Management"; CUDA Driver API, "Version Management".
  */
 import { CString, dlopen, type Pointer, ptr } from "bun:ffi";
 import { existsSync } from "node:fs";
@@ -9,60 +13,97 @@ import { join } from "node:path";
 import type { DeviceMemory } from "./memory.ts";
 import { libraryFolder } from "./onnxruntime.ts";
 
-/** Each library with one of its functions. */
-const FILES = {
-  "libonnxruntime_providers_shared.so": "Provider_GetHost",
-  "libonnxruntime_providers_cuda.so": "GetProvider",
+export const PROVIDER = ["libonnxruntime_providers_shared.so", "libonnxruntime_providers_cuda.so"];
+
+const RUNTIME = "libcudart.so.13";
+/** NVIDIA's libraries that the provider needs, each with one of its functions. A library needs only those before it. */
+export const NVIDIA = {
+  [RUNTIME]: "cudaRuntimeGetVersion",
+  "libcublasLt.so.13": "cublasLtGetVersion",
+  "libcublas.so.13": "cublasGetVersion_v2",
+  "libcurand.so.10": "curandGetVersion",
 };
 
-export const HOW_TO_GET_CUDA = "on Linux x64, get them with: bun node_modules/onnxruntime-node/script/install.js";
+/** The driver's library, and the oldest version of CUDA that it may be made for, as the driver gives it: 13.0. */
+const DRIVER = { library: "libcuda.so.1", cudaMin: 13_000 };
+const INSTALL_DRIVER = "install R580 or newer";
 
-/** True if the libraries exist; `expectCudaProvider` checks that they load. */
-export const hasCudaProvider = (folder = libraryFolder()): boolean =>
-  Object.keys(FILES).every((file) => existsSync(join(folder, file)));
+const HOW_TO_GET_CUDA = "on Linux x64 with NVIDIA's driver R580 or newer, get it with: bun run setup cuda";
 
-/** @throws {Error} naming what is missing. */
-export function expectCudaProvider(folder = libraryFolder()): void {
-  const missing = Object.keys(FILES).filter((file) => !existsSync(join(folder, file)));
+/** Where `setup cuda` puts NVIDIA's libraries. */
+export const nvidiaFolder = join(import.meta.dir, "../../node_modules/.bunraku/cuda");
+
+/** The driver is missing or too old; the libraries are there. */
+export class DriverError extends Error {
+  override readonly name = "DriverError";
+}
+
+/**
+ * Loads what the provider needs; onnxruntime loads the provider.
+ *
+ * @throws {DriverError} if nothing but the driver is wrong.
+ * @throws {Error} naming what is missing.
+ */
+export function expectCudaProvider(folder = libraryFolder(), nvidia = nvidiaFolder): void {
+  const missing = PROVIDER.filter((file) => !existsSync(join(folder, file)));
   if (missing.length > 0) {
     throw new Error(
       `onnxruntime's CUDA provider is not installed: ${missing.join(" and ")} ${missing.length > 1 ? "are" : "is"} not in ${folder}; ${HOW_TO_GET_CUDA}`,
     );
   }
-  // onnxruntime's own message does not name the library that failed to load.
-  for (const [file, symbol] of Object.entries(FILES)) {
-    try {
-      dlopen(join(folder, file), { [symbol]: { args: [], returns: "ptr" } });
-    } catch (error) {
-      throw new Error(
-        `onnxruntime's CUDA provider does not load: ${(error as Error).message}; it needs CUDA and cuDNN`,
-      );
-    }
+  loadNvidia(nvidia);
+  const version = new Int32Array(1);
+  try {
+    const { symbols } = dlopen(DRIVER.library, { cuDriverGetVersion: { args: ["ptr"], returns: "i32" } });
+    symbols.cuDriverGetVersion(ptr(version));
+  } catch (cause) {
+    throw new DriverError(`NVIDIA's driver is missing: ${DRIVER.library} does not load; ${INSTALL_DRIVER}`, { cause });
+  }
+  if (version[0]! < DRIVER.cudaMin) {
+    const made = `${Math.floor(version[0]! / 1000)}.${Math.floor((version[0]! % 1000) / 10)}`;
+    throw new DriverError(
+      `NVIDIA's driver is for CUDA ${made}, and onnxruntime's CUDA provider for CUDA 13; ${INSTALL_DRIVER}`,
+    );
   }
 }
 
-/** The runtime library of each CUDA release that the provider is built for. */
-const RUNTIMES = ["libcudart.so.13", "libcudart.so.12"] as const;
+/** Loads NVIDIA's libraries: the machine's or, where it has none, those of a folder. @throws {Error} naming one that does not load */
+function loadNvidia(folder: string): void {
+  for (const [name, symbol] of Object.entries(NVIDIA)) {
+    if (loadError(name, symbol) === null) continue;
+    const error = loadError(join(folder, name), symbol);
+    if (error !== null)
+      throw new Error(`onnxruntime's CUDA provider needs ${name}, which does not load (${error}); ${HOW_TO_GET_CUDA}`);
+  }
+}
+
+/** True if the machine has these libraries of NVIDIA. */
+export const machineHasNvidia = (names: readonly string[]): boolean =>
+  Object.entries(NVIDIA).every(([name, symbol]) => !names.includes(name) || loadError(name, symbol) === null);
+
+/** Loads a library. @returns why that fails; null if it does not */
+function loadError(library: string, symbol: string): string | null {
+  try {
+    dlopen(library, { [symbol]: { args: ["ptr"], returns: "i32" } });
+    return null;
+  } catch (error) {
+    return (error as Error).message;
+  }
+}
 
 /** cudaMemcpyKind. */
 const TO_DEVICE = 1;
 const TO_HOST = 2;
 
 function loadRuntime() {
-  for (const name of RUNTIMES) {
-    try {
-      return dlopen(name, {
-        cudaMalloc: { args: ["ptr", "u64"], returns: "i32" },
-        cudaFree: { args: ["ptr"], returns: "i32" },
-        cudaMemcpy: { args: ["ptr", "ptr", "u64", "i32"], returns: "i32" },
-        cudaDeviceSynchronize: { args: [], returns: "i32" },
-        cudaGetErrorString: { args: ["i32"], returns: "ptr" },
-      }).symbols;
-    } catch {
-      // Try the next one.
-    }
-  }
-  throw new Error(`device cuda: neither ${RUNTIMES.join(" nor ")} loads; install CUDA`);
+  loadNvidia(nvidiaFolder);
+  return dlopen(RUNTIME, {
+    cudaMalloc: { args: ["ptr", "u64"], returns: "i32" },
+    cudaFree: { args: ["ptr"], returns: "i32" },
+    cudaMemcpy: { args: ["ptr", "ptr", "u64", "i32"], returns: "i32" },
+    cudaDeviceSynchronize: { args: [], returns: "i32" },
+    cudaGetErrorString: { args: ["i32"], returns: "ptr" },
+  }).symbols;
 }
 
 /** @throws {Error} if the CUDA runtime does not load. */

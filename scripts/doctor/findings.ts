@@ -261,7 +261,7 @@ export async function libtensorflowFinding(): Promise<Finding> {
   try {
     const path = findLibtensorflow(placesOf(process.env));
     if (path === null) {
-      const means = "engine compiled does not need it; for an NVIDIA GPU get it: bun run setup tensorflow";
+      const means = "engine compiled does not need it; for engine tensorflow get it: bun run setup tensorflow";
       return { name, state: "absent", found: `no libtensorflow in ${PLACES_IN_WORDS}`, means };
     }
     const { tensorflowEngine } = await import("../../model/engine/tensorflow.ts");

@@ -2,11 +2,11 @@
  * Downloads libtensorflow for engine tensorflow: TensorFlow's official archive or, if that fails, the library in the Python wheel.
  * Nothing is compiled.
  */
-import { copyFileSync, mkdirSync, readdirSync, renameSync, rmSync } from "node:fs";
+import { mkdirSync, readdirSync, renameSync, rmSync } from "node:fs";
 import { join } from "node:path";
 import { messageOf } from "../../actors/errors.ts";
 import { findLibtensorflow, kernelsFolder, NO_KERNELS, placesOf } from "../../model/engine/tensorflow/find.ts";
-import { makeTemporaryFolder } from "../cli/make-folder.ts";
+import { run, unpackWheel } from "./wheel.ts";
 
 export interface Sources {
   /** URL of TensorFlow's releases. */
@@ -117,27 +117,10 @@ function withProgress(response: Response, say: (text: string) => void): Response
 
 async function fromWheel({ python, gpu, folder, say }: Sources): Promise<void> {
   const name = gpu ? "tensorflow" : "tensorflow-cpu";
-  if (Bun.which(python) === null) throw new Error(`${python} is missing; it downloads the wheel of ${name}`);
-  const temporary = makeTemporaryFolder("bunraku-tensorflow-");
-  try {
-    say(`downloading the wheel of ${name} with pip`);
-    await run([python, "-m", "pip", "download", "--no-deps", "--only-binary=:all:", "-d", temporary, name]);
-    const wheel = readdirSync(temporary).find((file) => file.endsWith(".whl"));
-    if (wheel === undefined) throw new Error(`pip downloaded no wheel of ${name}`);
-    await run([python, "-m", "zipfile", "-e", join(temporary, wheel), temporary]);
-    const package_ = join(temporary, "tensorflow");
-    const libraries = readdirSync(package_).filter((file) => /^libtensorflow_(cc|framework)\./.test(file));
-    mkdirSync(join(folder, "lib"), { recursive: true });
-    for (const file of libraries) copyFileSync(join(package_, file), join(folder, "lib", file));
-  } finally {
-    rmSync(temporary, { recursive: true, force: true });
-  }
-}
-
-/** @throws {Error} with the program's last line of standard error, if it fails. */
-export async function run(argv: readonly string[]): Promise<void> {
-  const child = Bun.spawn([...argv], { stdio: ["ignore", "ignore", "pipe"] });
-  const [text, code] = await Promise.all([child.stderr.text(), child.exited]);
-  if (code !== 0)
-    throw new Error(`${argv.slice(0, 4).join(" ")} ended with ${code}: ${text.trim().split("\n").at(-1)}`);
+  say(`downloading the wheel of ${name} with pip`);
+  await unpackWheel(python, { name }, folder);
+  const unpacked = join(folder, "tensorflow");
+  const libraries = readdirSync(unpacked).filter((file) => /^libtensorflow_(cc|framework)\./.test(file));
+  mkdirSync(join(folder, "lib"), { recursive: true });
+  for (const file of libraries) renameSync(join(unpacked, file), join(folder, "lib", file));
 }

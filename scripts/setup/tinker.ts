@@ -10,8 +10,8 @@
 import { type ChildProcess, spawn } from "node:child_process";
 import { chmodSync, existsSync, mkdirSync, openSync, writeFileSync } from "node:fs";
 import { delimiter, join } from "node:path";
-import { run } from "./tensorflow.ts";
 import { writeTinyModel } from "./tiny-model.ts";
+import { run } from "./wheel.ts";
 
 const SKYRL_TX = "skyrl-tx==0.3.0";
 /** What skyrl-tx's server and jax engine import. */

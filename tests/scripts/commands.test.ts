@@ -233,7 +233,7 @@ test("bun run setup says that all packages are there", async () => {
 
 test.each([
   [["--port", "1"], "--port is the port of the tinker server; use it with setup tinker"],
-  [["tensorflov"], 'setup does not know "tensorflov"; it takes tensorflow or tinker'],
+  [["tensorflov"], 'setup does not know "tensorflov"; it takes cuda, tensorflow or tinker'],
 ])("bun run setup %j is refused", async (args, message) => {
   expect(await commandHere(["setup", ...args])).toEqual({ code: 2, out: "", err: `error: ${message}\n` });
 });

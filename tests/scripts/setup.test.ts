@@ -2,8 +2,9 @@
 import { afterAll, expect, test } from "bun:test";
 import { chmodSync, existsSync, mkdirSync, readdirSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
-import { run, setUpTensorflow } from "../../scripts/setup/tensorflow.ts";
+import { setUpTensorflow } from "../../scripts/setup/tensorflow.ts";
 import { startTinkerServer, tinkerPlaces } from "../../scripts/setup/tinker.ts";
+import { run } from "../../scripts/setup/wheel.ts";
 import { removeTemporaryFolders, temporaryFolder } from "./temporary.ts";
 
 afterAll(removeTemporaryFolders);

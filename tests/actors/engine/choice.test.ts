@@ -16,21 +16,30 @@ writeFileSync(library, "");
 const machine = (gpu: string | null, named: string | undefined, cuda = false): Machine => ({
   gpu: () => gpu,
   places: { named, own: undefined, home: undefined, pythonRoots: [] },
-  cudaProvider: () => cuda,
-  expectDevice: () => {},
+  expectDevice({ device }) {
+    if (device === "cuda" && !cuda) throw new Error(LACK);
+  },
 });
+const LACK = "onnxruntime's CUDA provider is not installed";
 /** No libtensorflow, whatever this machine has: a Python environment without one. */
-const nowhere = (gpu: string | null, cuda = false): Machine => ({ ...machine(gpu, library, cuda), places: bare });
+const nowhere = (gpu: string | null): Machine => ({ ...machine(gpu, library), places: bare });
 const bare = { named: undefined, own: join(folder, "none"), home: undefined, pythonRoots: [] };
 const config = (engine: object) => RunConfig.parse({ engine });
 const H200 = "NVIDIA H200";
-const here = machine(H200, library);
+const here = machine(H200, library, true);
 
 describe("the learner's engine", () => {
-  test("is the GPU's where there is one and a libtensorflow, and says so", () => {
+  test("is compiled on the GPU where onnxruntime's CUDA provider loads, else tensorflow, and says so", () => {
+    const compiled = { name: "compiled", threads: 2, device: "cuda" } as const;
+    const reason = "the learner computes on NVIDIA H200";
+    expect(learnerEngine(config({}), 2, machine(H200, library, true))).toEqual({ engine: compiled, reason });
+    expect(learnerEngine(config({ device: "cuda" }), 2, machine(H200, library, true))).toEqual({
+      engine: compiled,
+      reason: null,
+    });
     expect(learnerEngine(config({}), 2, machine(H200, library))).toEqual({
       engine: { name: "tensorflow", threads: 2, library, device: "cuda" },
-      reason: "the learner computes on NVIDIA H200",
+      reason,
     });
   });
 
@@ -67,23 +76,12 @@ describe("the learner's engine", () => {
 
   // A machine with a libtensorflow in the system's folders cannot test this.
   describe.skipIf(findLibtensorflow(bare) !== null)("without a libtensorflow", () => {
-    test("is onnxruntime's CUDA provider where that is installed", () => {
-      const cuda = { name: "compiled", threads: 2, device: "cuda" } as const;
-      const reason = "the learner computes on NVIDIA H200";
-      expect(learnerEngine(config({}), 2, nowhere(H200, true))).toEqual({ engine: cuda, reason });
-      expect(learnerEngine(config({ device: "cuda" }), 2, nowhere(H200, true))).toEqual({ engine: cuda, reason: null });
-    });
-
-    test("with nothing installed for it, a GPU is left alone with a word, and refused if it was asked for", () => {
-      const lack =
-        "neither libtensorflow (get one: bun run setup tensorflow) nor onnxruntime's CUDA libraries (on Linux x64, get them with: bun node_modules/onnxruntime-node/script/install.js) were found";
+    test("without the provider a GPU is left alone with a word, and refused if it was asked for", () => {
       expect(learnerEngine(config({}), 2, nowhere(H200))).toEqual({
         engine: { name: "compiled", threads: 2 },
-        reason: `NVIDIA H200 is not used: ${lack}`,
+        reason: `NVIDIA H200 is not used: ${LACK}`,
       });
-      expect(() => learnerEngine(config({ device: "cuda" }), 2, nowhere(H200))).toThrow(
-        new RunError(`device cuda: ${lack}`),
-      );
+      expect(() => learnerEngine(config({ device: "cuda" }), 2, nowhere(H200))).toThrow(new RunError(LACK));
       expect(() => learnerEngine(config({ name: "tensorflow" }), 2, nowhere(H200))).toThrow(
         /^engine tensorflow needs libtensorflow, which is not in .*; get one: bun run setup tensorflow$/,
       );

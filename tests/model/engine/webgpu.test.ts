@@ -3,13 +3,9 @@
  * or later); the errors without one are tested everywhere.
  */
 import { describe, expect, test } from "bun:test";
-import { mkdtempSync, writeFileSync } from "node:fs";
-import { tmpdir } from "node:os";
-import { join } from "node:path";
 import * as tf from "@tensorflow/tfjs-core";
 import { Decoder } from "../../../model/decode/decoder.ts";
 import { type CompiledEngine, compiledEngine } from "../../../model/engine/compiled.ts";
-import { expectCudaProvider, hasCudaProvider } from "../../../model/engine/cuda.ts";
 import { deviceCheck } from "../../../model/engine/device-check.ts";
 import { type Engine, f32 } from "../../../model/engine/engine.ts";
 import { type Adapter, webgpuAdapter } from "../../../model/engine/vulkan.ts";
@@ -47,26 +43,6 @@ describe("the adapter", () => {
 
   test("that is not there is missed", () => {
     expect(() => webgpuAdapter([], true)).toThrow(new Error("device webgpu: Vulkan lists no GPU; install its driver"));
-  });
-});
-
-describe("onnxruntime's CUDA provider", () => {
-  const folder = mkdtempSync(join(tmpdir(), "bunraku-cuda-"));
-  const [shared, cuda] = ["libonnxruntime_providers_shared.so", "libonnxruntime_providers_cuda.so"];
-
-  test("that is not installed: one line says what is missing, and how to get it", () => {
-    expect(hasCudaProvider(folder)).toBe(false);
-    expect(() => expectCudaProvider(folder)).toThrow(
-      new Error(
-        `onnxruntime's CUDA provider is not installed: ${shared} and ${cuda} are not in ${folder}; on Linux x64, get them with: bun node_modules/onnxruntime-node/script/install.js`,
-      ),
-    );
-  });
-
-  test("that does not load: one line with the system's own words", () => {
-    for (const file of [shared, cuda]) writeFileSync(join(folder, file), "not a library");
-    expect(hasCudaProvider(folder)).toBe(true);
-    expect(() => expectCudaProvider(folder)).toThrow(/^onnxruntime's CUDA provider does not load: .*providers_shared/);
   });
 });
 
