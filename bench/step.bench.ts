@@ -53,6 +53,8 @@ const DEFAULTS = {
   rank: 0,
 };
 type Numbers = { readonly [K in keyof typeof DEFAULTS]: number };
+/** Default of a GPU's `microBatchTokens`, as in a run. */
+const GPU_MICRO_TOKENS = 4096;
 
 /** The same settings as in bench/peers/step.py. */
 const ADAMW = { learningRate: 1e-3, beta1: 0.9, beta2: 0.99, epsilon: 1e-8, weightDecay: 0.01, clipNorm: 1 };
@@ -77,12 +79,14 @@ interface PeerReport {
 }
 
 export async function run(options: Readonly<Record<string, string>>) {
-  const numbers = numbersOf("step", DEFAULTS, options, DEVICE_OPTIONS);
+  const device = deviceOf(options);
+  const defaults = device === "cpu" ? DEFAULTS : { ...DEFAULTS, microBatchTokens: GPU_MICRO_TOKENS };
+  const numbers = numbersOf("step", defaults, options, DEVICE_OPTIONS);
   const python = pythonOf(options);
   await checkPython(python, ["torch", "numpy", "safetensors"]);
   const folder = await mkdtemp(join(tmpdir(), "bunraku-step-"));
   try {
-    return await compare(numbers, deviceOf(options), python, folder);
+    return await compare(numbers, device, python, folder);
   } finally {
     await rm(folder, { recursive: true, force: true });
   }

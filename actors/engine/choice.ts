@@ -105,8 +105,8 @@ function checked(settings: CompiledSettings, machine: Pick<Machine, "expectDevic
 }
 
 /**
- * A sampler's engine. Many samplers share a host, and the learner uses its GPU: samplers compute on the CPU unless the config names device
- * webgpu, or engine compiled and device cuda.
+ * A sampler's engine. Many samplers share a host, and the learner uses its GPU: samplers compute on the CPU unless the config names engine
+ * compiled and device cuda. They never use webgpu, which copies the caches in every step: an H200 decodes a twentieth of what one core does.
  *
  * @param guest  the sampler is on another machine; its devices are not the config's
  * @throws {RunError} if the device that the config names is missing.
@@ -116,12 +116,11 @@ export function samplerEngine(
   { expectDevice }: Pick<Machine, "expectDevice">,
   guest = false,
 ): EngineSettings {
-  const { name, device, softwareAdapter } = engine;
+  const { name, device } = engine;
   if (name === "tinker") throw new RunError(AT_SERVER);
   if (name === "eager") return { name, threads };
   const own = { name: "compiled", threads } as const;
   if (guest) return own;
-  if (device === "webgpu") return checked({ ...own, device, softwareAdapter }, { expectDevice });
   return name === "compiled" && device === "cuda" ? checked({ ...own, device }, { expectDevice }) : own;
 }
 
