@@ -47,13 +47,15 @@ export async function run(options: Readonly<Record<string, string>>) {
   const size = { batch, prompt, tokens, threads };
   const device = deviceOf(options);
   const args = [...peerArguments(numbers), ...flagsOf(size), ...peerDevice(device), "--rounds", "1"];
-  const [ours, oursHalf] = [new Ours(numbers, device), new Ours(numbers, device, true)];
+  const ours = new Ours(numbers, device);
+  // Only machine code, which computes on a CPU, has caches in half precision.
+  const oursHalf = device === "cpu" ? new Ours(numbers, device, true) : ours;
   await ours.round();
   await oursHalf.round();
   const speeds: { ours: number; half: number; outside: number; loop: number; generate: number }[] = [];
   for (let turn = 0; turn < numbers.rounds; turn++) {
     const { tokensPerSecond, outside } = await ours.round();
-    const { tokensPerSecond: half } = await oursHalf.round();
+    const { tokensPerSecond: half } = oursHalf === ours ? { tokensPerSecond } : await oursHalf.round();
     const peer = await runPeer<PeerReport>(python, "decode.py", args);
     speeds.push({ ours: tokensPerSecond, half, outside, ...peer.tokensPerSecond });
     console.log(
@@ -64,8 +66,9 @@ export async function run(options: Readonly<Record<string, string>>) {
   }
   const middle = (name: keyof (typeof speeds)[0]) => median(speeds.map((speed) => speed[name]));
   const ratio = (own: "ours" | "half", peer: "loop" | "generate") => round(middle(own) / middle(peer), 2);
+  const where = device === "cpu" ? (threads === 1 ? "one thread" : `${threads} threads`) : device;
   const beside = (own: "ours" | "half", peer: "loop" | "generate", goal: number): Comparison => ({
-    what: `decode, batch ${batch}, ${threads === 1 ? "one thread" : `${threads} threads`}${own === "half" ? ", half caches" : ""}`,
+    what: `decode, batch ${batch}, ${where}${own === "half" ? ", half caches" : ""}`,
     ours: `${round(middle(own), 0)} tokens/s`,
     beside: `${peer === "loop" ? "PyTorch loop" : "transformers' generate"} ${round(middle(peer), 0)}`,
     speed: ratio(own, peer),
@@ -76,8 +79,7 @@ export async function run(options: Readonly<Record<string, string>>) {
     comparisons: [
       beside("ours", "generate", 3),
       beside("ours", "loop", 2),
-      beside("half", "generate", 3),
-      beside("half", "loop", 2),
+      ...(oursHalf === ours ? [] : [beside("half", "generate", 3), beside("half", "loop", 2)]),
     ],
     tokensPerSecond: round(middle("ours"), 0),
     tokensPerSecondPerCore: round(middle("ours") / threads, 0),

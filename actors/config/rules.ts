@@ -347,7 +347,7 @@ function* healthRules({ health, env }: RunConfig): Generator<Fault> {
   }
 }
 
-function* engineRules({ name, device, softwareAdapter }: RunConfig["engine"]): Generator<Fault> {
+function* engineRules({ name, device, softwareAdapter, tf32 }: RunConfig["engine"]): Generator<Fault> {
   if (name === "eager" && (device === "cuda" || device === "webgpu")) {
     yield {
       path: "engine.device",
@@ -363,6 +363,10 @@ function* engineRules({ name, device, softwareAdapter }: RunConfig["engine"]): G
       path: "engine.softwareAdapter",
       text: "only engine.device webgpu reads it; set engine.device to webgpu, or leave it out",
     };
+  }
+  if (tf32 && !(name === "compiled" && device === "cuda")) {
+    const text = "only engine compiled on device cuda reads it; set engine.name and engine.device so, or leave it out";
+    yield { path: "engine.tf32", text };
   }
 }
 

@@ -195,6 +195,7 @@ const table: readonly Unread[] = [
     keys: [
       "engine.device",
       "engine.softwareAdapter",
+      "engine.tf32",
       "engine.threads",
       "sampler.threads",
       "sampler.precision",

@@ -51,7 +51,7 @@ const GET_TENSORFLOW = "get one: bun run setup tensorflow";
  * @throws {RunError} if the config names an engine or device that is not installed.
  */
 export function learnerEngine({ engine }: RunConfig, threads: number, machine: Machine): Choice {
-  const { name, device, softwareAdapter } = engine;
+  const { name, device, softwareAdapter, tf32 } = engine;
   if (name === "tinker") throw new RunError(AT_SERVER);
   const cpu = { name: "compiled", threads } as const;
   if (name === "eager") return { engine: { name, threads }, reason: null };
@@ -60,7 +60,7 @@ export function learnerEngine({ engine }: RunConfig, threads: number, machine: M
     reason,
   });
   if (device === "webgpu") return compiled({ ...cpu, device, softwareAdapter }, null);
-  if (name === "compiled") return compiled(device === "cuda" ? { ...cpu, device } : cpu, null);
+  if (name === "compiled") return compiled(device === "cuda" ? { ...cpu, device, tf32 } : cpu, null);
   if (name === "tensorflow") {
     const library = libraryOf(machine);
     if (library !== null) return { engine: { name, threads, library, device }, reason: null };
@@ -116,12 +116,12 @@ export function samplerEngine(
   { expectDevice }: Pick<Machine, "expectDevice">,
   guest = false,
 ): EngineSettings {
-  const { name, device } = engine;
+  const { name, device, tf32 } = engine;
   if (name === "tinker") throw new RunError(AT_SERVER);
   if (name === "eager") return { name, threads };
   const own = { name: "compiled", threads } as const;
   if (guest) return own;
-  return name === "compiled" && device === "cuda" ? checked({ ...own, device }, { expectDevice }) : own;
+  return name === "compiled" && device === "cuda" ? checked({ ...own, device, tf32 }, { expectDevice }) : own;
 }
 
 interface NvidiaGpu {

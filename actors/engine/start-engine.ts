@@ -4,7 +4,7 @@ import type { Engine } from "../../model/engine/engine.ts";
 import { selfCheck } from "../../model/engine/self-check.ts";
 
 export type EngineSettings =
-  | ({ readonly name: "compiled" } & Pick<CompiledOptions, "threads" | "device" | "softwareAdapter">)
+  | ({ readonly name: "compiled" } & Pick<CompiledOptions, "threads" | "device" | "softwareAdapter" | "tf32">)
   | { readonly name: "eager"; readonly threads: number }
   | {
       readonly name: "tensorflow";
@@ -20,7 +20,7 @@ export async function startEngine(settings: EngineSettings): Promise<Engine> {
     const engine = compiledEngine(settings);
     await selfCheck(engine);
     const { deviceCheck } = await import("../../model/engine/device-check.ts");
-    return { ...engine, device: `${engine.device}; ${await deviceCheck(engine)}` };
+    return { ...engine, device: `${engine.device}; ${await deviceCheck(engine, settings.tf32)}` };
   }
   const engine = await makeEngine(settings);
   await selfCheck(engine);

@@ -111,7 +111,7 @@ class Compiled implements CompiledFunction {
 }
 
 /** A job that writes more is not recorded: keeping that takes long, and the job starts few kernels in relation to its work. */
-const KEPT_BYTES_MAX = 2 ** 28;
+const KEPT_BYTES_MAX = 2 ** 26;
 
 /** The job's call with its kernels recorded. The job's arrays stay as they are. */
 function recorded({ outputs, repeatable = false }: Job, call: OrtCall): OrtCall {

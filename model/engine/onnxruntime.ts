@@ -191,14 +191,20 @@ interface SessionOptions {
   readonly threads: number;
   /** Let `record` work if all nodes run on the GPU. Default: false. */
   readonly records?: boolean;
+  /** On cuda, round the factors of products to 10 bits of mantissa. Default: false. */
+  readonly tf32?: boolean;
   /** Operators of machine code that the model uses, by their names. */
   readonly operators?: ReadonlyMap<string, MachineCodeOperator>;
   /** Floats in a vector of machine code; null for no machine code. */
   readonly vectorWidth?: VectorWidth | null;
 }
 
-/** Lets a GPU compute the nodes that it can. @param records  runs may be recorded. @throws {Error} if the GPU or its provider is missing */
-function appendProvider(api: Api, settings: Pointer, device: Exclude<Device, "cpu">, records: boolean): void {
+/** Lets a GPU compute the nodes that it can. @throws {Error} if the GPU or its provider is missing */
+function appendProvider(
+  api: Api,
+  settings: Pointer,
+  { device, records = false, tf32 = false }: Pick<SessionOptions, "device" | "records" | "tf32">,
+): void {
   check(api, api.addSessionConfigEntry(settings, zeroEnded(RECORD_ASSIGNMENT), zeroEnded("1")));
   if (device === "webgpu") {
     try {
@@ -214,8 +220,7 @@ function appendProvider(api: Api, settings: Pointer, device: Exclude<Device, "cp
   const options = new Out();
   check(api, api.createCudaOptions(options.cell));
   try {
-    // TF32 would round the factors of products to 10 bits of mantissa.
-    const chosen = { use_tf32: "0", enable_cuda_graph: records ? "1" : "0" };
+    const chosen = { use_tf32: tf32 ? "1" : "0", enable_cuda_graph: records ? "1" : "0" };
     const [keys, values] = [Object.keys(chosen).map(zeroEnded), Object.values(chosen).map(zeroEnded)];
     check(api, api.updateCudaOptions(options.pointer, pointers(keys), pointers(values), keys.length));
     check(api, api.appendCuda(settings, options.pointer));
@@ -294,7 +299,7 @@ function open(model: Uint8Array, options: SessionOptions): Opened {
       check(api, api.addSessionConfigEntry(settings, zeroEnded(name), zeroEnded(value)));
     }
     const domain = addOperators(settings, options);
-    if (device !== "cpu") appendProvider(api, settings, device, records);
+    if (device !== "cpu") appendProvider(api, settings, options);
     check(api, api.createSessionFromArray(env, model, model.byteLength, settings, session.cell));
     return { session: session.pointer, domain, records };
   } finally {

@@ -70,7 +70,12 @@ describe("the learner's engine", () => {
       ...webgpu,
       softwareAdapter: true,
     });
-    expect(asked({ name: "compiled", device: "cuda" })).toEqual({ name: "compiled", threads: 2, device: "cuda" });
+    expect(asked({ name: "compiled", device: "cuda", tf32: true })).toEqual({
+      name: "compiled",
+      threads: 2,
+      device: "cuda",
+      tf32: true,
+    });
     expect(asked({ name: "compiled" })).toEqual({ name: "compiled", threads: 2 });
   });
 
@@ -104,8 +109,8 @@ test("samplers compute on the CPU: the learner owns the GPU", () => {
 });
 
 test("with engine.name compiled and device cuda, samplers of this machine use the GPU too", () => {
-  const asked = config({ name: "compiled", device: "cuda" });
-  expect(samplerEngine(asked, here)).toEqual({ name: "compiled", threads: 1, device: "cuda" });
+  const asked = config({ name: "compiled", device: "cuda", tf32: true });
+  expect(samplerEngine(asked, here)).toEqual({ name: "compiled", threads: 1, device: "cuda", tf32: true });
   expect(samplerEngine(asked, here, true)).toEqual({ name: "compiled", threads: 1 });
 });
 

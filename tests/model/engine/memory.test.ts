@@ -8,6 +8,7 @@ import { describe, expect, test } from "bun:test";
 import { trainerMethods } from "../../../actors/learner/trainer.ts";
 import { Decoder } from "../../../model/decode/decoder.ts";
 import { compiledEngine } from "../../../model/engine/compiled.ts";
+import { deviceCheck } from "../../../model/engine/device-check.ts";
 import { type Engine, f32 } from "../../../model/engine/engine.ts";
 import { TwinMemory } from "../../../model/engine/memory.ts";
 import { microBatches } from "../../../model/learn/batch.ts";
@@ -62,6 +63,10 @@ describe("a twin", () => {
     expect(taken()).toBe(0);
     engine.release(all);
   });
+});
+
+test("the check of a GPU at start-up passes, with recorded runs", async () => {
+  expect(await deviceCheck(device().engine)).toBe("no operator falls back to the CPU");
 });
 
 const sequences = [
