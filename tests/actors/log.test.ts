@@ -1,5 +1,5 @@
 import { expect, test } from "bun:test";
-import { type Level, makeLog } from "../../../actors/log.ts";
+import { type Level, makeLog } from "../../actors/log.ts";
 
 function lines(level: Level, secrets: string[] = []) {
   const written: string[] = [];

@@ -3,12 +3,12 @@ import { describe, expect, test } from "bun:test";
 import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { dirname, join } from "node:path";
-import type { PlayAnswer } from "../../../actors/dashboard/answers.ts";
-import { bundleReplayCode } from "../../../actors/dashboard/assets.ts";
-import { replay, takeOver } from "../../../actors/dashboard/client/replay-code.ts";
-import type { EpisodeRow, PlayedOutcome } from "../../../actors/protocol.ts";
-import { play } from "../metrics-sink/fake-run.ts";
-import { recordedRow } from "../record/recorded-episode.ts";
+import type { PlayAnswer } from "../../../../actors/dashboard/answers.ts";
+import { bundleReplayCode } from "../../../../actors/dashboard/assets.ts";
+import { replay, takeOver } from "../../../../actors/dashboard/client/replay-code.ts";
+import type { EpisodeRow, PlayedOutcome } from "../../../../actors/protocol.ts";
+import { play } from "../../metrics-sink/fake-run.ts";
+import { recordedRow } from "../../record/recorded-episode.ts";
 
 const recorded = ({ outcome }: EpisodeRow) => outcome as PlayedOutcome;
 

@@ -2,10 +2,10 @@
 import { afterAll, expect, test } from "bun:test";
 import { mkdirSync, readFileSync, rmdirSync, rmSync } from "node:fs";
 import { join } from "node:path";
-import type { SupervisorEvent } from "../../actors/supervisor/supervision.ts";
-import { RunView, type RunViewOptions } from "../../scripts/cli/run-view.ts";
-import { configOf } from "../actors/training/stage.ts";
-import { removeTemporaryFolders, temporaryFolder } from "./temporary.ts";
+import type { SupervisorEvent } from "../../../actors/supervisor/supervision.ts";
+import { RunView, type RunViewOptions } from "../../../scripts/cli/run-view.ts";
+import { configOf } from "../../actors/training/stage.ts";
+import { removeTemporaryFolders, temporaryFolder } from "../temporary.ts";
 
 afterAll(removeTemporaryFolders);
 

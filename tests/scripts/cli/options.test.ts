@@ -2,9 +2,9 @@
 import { afterAll, describe, expect, test } from "bun:test";
 import { readdirSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
-import { RunConfig } from "../../actors/config/config.ts";
-import { commandHere, root } from "./command.ts";
-import { removeTemporaryFolders, temporaryFolder } from "./temporary.ts";
+import { RunConfig } from "../../../actors/config/config.ts";
+import { commandHere, root } from "../command.ts";
+import { removeTemporaryFolders, temporaryFolder } from "../temporary.ts";
 
 afterAll(removeTemporaryFolders);
 

@@ -1,11 +1,11 @@
 /** Budgets of the tags that bring a file of their own: training and `eval` play the same. */
 import { expect, test } from "bun:test";
-import { fileBudgets } from "../../actors/config/preset-files.ts";
-import { tooSmallBudgets } from "../../actors/play/envs-of-run.ts";
-import { withReward } from "../../envs/custom-reward.ts";
-import { addEnvs, envTag, removeEnvs } from "../../envs/registry.ts";
-import { NO_PROJECT } from "../../library/project.ts";
-import { chooseConfig, inProject } from "../../scripts/cli/presets.ts";
+import { fileBudgets } from "../../../actors/config/preset-files.ts";
+import { tooSmallBudgets } from "../../../actors/play/envs-of-run.ts";
+import { withReward } from "../../../envs/custom-reward.ts";
+import { addEnvs, envTag, removeEnvs } from "../../../envs/registry.ts";
+import { NO_PROJECT } from "../../../library/project.ts";
+import { chooseConfig, inProject } from "../../../scripts/cli/presets.ts";
 
 // Source: RAGEN-2 config/envs.yaml, _8_sudoku.yaml, _9_2048.yaml, _10_rubikscube.yaml.
 test.each([

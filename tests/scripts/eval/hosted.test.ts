@@ -2,12 +2,12 @@
 import { afterAll, beforeEach, describe, expect, setDefaultTimeout, test } from "bun:test";
 import { appendFileSync, readFileSync } from "node:fs";
 import { join } from "node:path";
-import { composeRunConfig } from "../../actors/config/compose.ts";
-import type { Tree } from "../../actors/config/layers.ts";
-import { servedCard } from "../../actors/policy/served-card.ts";
-import { answersWithoutActions, jsonService } from "../envs/outside/json-service.ts";
-import { command } from "./command.ts";
-import { removeTemporaryFolders, temporaryFolder } from "./temporary.ts";
+import { composeRunConfig } from "../../../actors/config/compose.ts";
+import type { Tree } from "../../../actors/config/layers.ts";
+import { servedCard } from "../../../actors/policy/served-card.ts";
+import { answersWithoutActions, jsonService } from "../../envs/outside/json-service.ts";
+import { command } from "../command.ts";
+import { removeTemporaryFolders, temporaryFolder } from "../temporary.ts";
 
 setDefaultTimeout(60_000);
 const KEY = "sk-never-shown-0123456789";

@@ -2,8 +2,8 @@
 import { afterAll, describe, expect, test } from "bun:test";
 import { writeFileSync } from "node:fs";
 import { join } from "node:path";
-import { commandHere, root } from "./command.ts";
-import { removeTemporaryFolders, temporaryFolder } from "./temporary.ts";
+import { commandHere, root } from "../command.ts";
+import { removeTemporaryFolders, temporaryFolder } from "../temporary.ts";
 
 afterAll(removeTemporaryFolders);
 const folder = temporaryFolder();

@@ -11,7 +11,7 @@ import { newRun } from "../../library/run-folder.ts";
 import { overrideLayer } from "../../scripts/cli/presets.ts";
 import { thisStart } from "../../scripts/cli/run-result.ts";
 import { configOf } from "../actors/training/stage.ts";
-import { removeTemporaryFolders, temporaryFolder } from "./temporary.ts";
+import { removeTemporaryFolders, temporaryFolder } from "../scripts/temporary.ts";
 
 afterAll(removeTemporaryFolders);
 

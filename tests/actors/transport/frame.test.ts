@@ -1,9 +1,9 @@
 /** Frames: decoding gives back the encoded message, and refuses anything else. */
 import { expect, test } from "bun:test";
 import fc from "fast-check";
-import { ProtocolError, parseMessage } from "../../actors/protocol.ts";
-import { decodeFrame, type Envelope, encodeFrame } from "../../actors/transport/frame.ts";
-import { figure } from "../figure.ts";
+import { ProtocolError, parseMessage } from "../../../actors/protocol.ts";
+import { decodeFrame, type Envelope, encodeFrame } from "../../../actors/transport/frame.ts";
+import { figure } from "../../figure.ts";
 
 const BYTES_MAX = 1 << 20;
 // Minus zero travels as zero.
