@@ -5,7 +5,6 @@
  *
  * Budget: the built-in policy (2 MB) under 50 ms; 100 MB and more within twice the time of a copy and one hash, measured alternately.
  * `fiveHashesMs` is the least time if each of the five processes computed the sha256 on the cores of this machine.
- * A sampler of another host downloads at half the speed of a bare TCP copy with a hash, or faster: see weights-remote.ts.
  */
 import { mkdtemp, rm } from "node:fs/promises";
 import { availableParallelism, tmpdir } from "node:os";
@@ -19,7 +18,6 @@ import { sweep, weightsFolder } from "../actors/weights/files.ts";
 import { WeightsPublisher } from "../actors/weights/publisher.ts";
 import { median } from "../model/statistics.ts";
 import { type Comparison, numbersOf, round } from "./shared.ts";
-import { type RemoteRow, remoteRow } from "./weights-remote.ts";
 
 export const summary = "publish to last acknowledgement of 4 samplers, beside a copy and one hash of the same bytes";
 
@@ -54,7 +52,6 @@ export async function run(options: Readonly<Record<string, string>>) {
   const bench = await SamplerBench.open();
   try {
     const rows: Row[] = [];
-    const remote: RemoteRow[] = [];
     for (const size of sizes) {
       const row = await bench.measure(size);
       rows.push(row);
@@ -66,34 +63,17 @@ export async function run(options: Readonly<Record<string, string>>) {
       console.log(
         `  written and hashed after ${at.published} ms, announced ${at.announced}, acknowledged first ${at.first}, last ${at.last}`,
       );
-      const pulled = await bench.pull();
-      remote.push(pulled);
-      console.log(
-        `  to another host: ${pulled.httpMs} ms, through the gate ${pulled.gateMs} ms; bare TCP with a hash ${pulled.tcpMs} ms ` +
-          `(${pulled.ofTcp} of its speed)`,
-      );
     }
-    const comparisons = [
-      ...rows.map(
-        ({ megabytes, ms, referenceMs }): Comparison => ({
-          what: `weights of ${megabytes} MB to ${SAMPLERS} samplers`,
-          ours: `${ms} ms`,
-          beside: `a copy and one hash ${referenceMs} ms`,
-          speed: round(referenceMs / ms, 2),
-          goal: 0.5,
-        }),
-      ),
-      ...remote.map(
-        ({ megabytes, httpMs, gateMs, tcpMs, ofTcp }): Comparison => ({
-          what: `weights of ${megabytes} MB to another host`,
-          ours: `${Math.max(httpMs, gateMs)} ms`,
-          beside: `bare TCP with a hash ${tcpMs} ms`,
-          speed: ofTcp,
-          goal: 0.5,
-        }),
-      ),
-    ];
-    return { name: "weights", comparisons, builtInMs: rows[0]!.ms, cores: availableParallelism(), rows, remote };
+    const comparisons = rows.map(
+      ({ megabytes, ms, referenceMs }): Comparison => ({
+        what: `weights of ${megabytes} MB to ${SAMPLERS} samplers`,
+        ours: `${ms} ms`,
+        beside: `a copy and one hash ${referenceMs} ms`,
+        speed: round(referenceMs / ms, 2),
+        goal: 0.5,
+      }),
+    );
+    return { name: "weights", comparisons, builtInMs: rows[0]!.ms, cores: availableParallelism(), rows };
   } finally {
     await bench.close();
   }
@@ -182,11 +162,6 @@ class SamplerBench {
       freshRatio: round(ms / freshReference, 2),
       fiveHashesMs: round((hash * (SAMPLERS + 1)) / Math.min(SAMPLERS + 1, availableParallelism())),
     };
-  }
-
-  /** Measures how another host gets the newest version. */
-  pull(): Promise<RemoteRow> {
-    return remoteRow(this.#publisher, this.#version - 1);
   }
 
   /** @returns milliseconds until each stage was over */
