@@ -22,9 +22,7 @@ export interface ChaosResult {
   readonly updates: number;
   /** When each learner started, in milliseconds since the epoch. */
   readonly learnerStartsMs: readonly number[];
-  /** All processes of the run. */
   readonly pids: readonly number[];
-  /** Errors of the run. */
   readonly problems: readonly string[];
 }
 

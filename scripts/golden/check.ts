@@ -73,7 +73,6 @@ function same(expected: unknown, got: unknown, tolerance: number): boolean {
   return Object.is(expected, got);
 }
 
-/** One check per key of `expected`. */
 export function perKey(
   prefix: string,
   expected: Readonly<Record<string, unknown>>,
