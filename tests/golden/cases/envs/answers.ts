@@ -1,10 +1,10 @@
 /** Golden cases H4, H5 and X6: rewards of answers, and parsing of replies. */
 import { z } from "zod";
-import { BanditConfig, BanditGame } from "../../../envs/bandit/game.ts";
-import { CountdownConfig, CountdownGame, signedSolution } from "../../../envs/countdown/game.ts";
-import { metaMathLabel, QuestionGame } from "../../../envs/questions/game.ts";
-import { answerScore } from "../../../envs/search/answer.ts";
-import { parseReply } from "../../../envs/text/answer.ts";
+import { BanditConfig, BanditGame } from "../../../../envs/bandit/game.ts";
+import { CountdownConfig, CountdownGame, signedSolution } from "../../../../envs/countdown/game.ts";
+import { metaMathLabel, QuestionGame } from "../../../../envs/questions/game.ts";
+import { answerScore } from "../../../../envs/search/answer.ts";
+import { parseReply } from "../../../../envs/text/answer.ts";
 import { type Check, eachVector, Vectors } from "../check.ts";
 
 const Pull = z.object({ observation: z.string(), reward: z.number(), done: z.boolean(), success: z.boolean() });

@@ -1,7 +1,7 @@
 /** Golden case H9: reward normalization and rollout filters. An unknown rule throws. */
 import { z } from "zod";
-import { type Candidates, FILTER_METRICS, filterGroups } from "../../model/learn/filter/filter.ts";
-import { type Normalization, normalizeRewards } from "../../model/learn/reward.ts";
+import { type Candidates, FILTER_METRICS, filterGroups } from "../../../model/learn/filter/filter.ts";
+import { type Normalization, normalizeRewards } from "../../../model/learn/reward.ts";
 import { type Check, eachVector, perKey, vectorChecks } from "./check.ts";
 import { filterAsRagen } from "./ragen.ts";
 

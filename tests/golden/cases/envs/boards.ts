@@ -1,14 +1,14 @@
 /** Golden cases H1, H2 and H3: boards from seeds, their rules and their text. */
 import { z } from "zod";
-import type { Effect } from "../../../envs/env.ts";
-import { FrozenLakeConfig, FrozenLakeGame } from "../../../envs/frozen-lake/game.ts";
-import { generateLake, type Lake } from "../../../envs/frozen-lake/map.ts";
-import { SokobanConfig } from "../../../envs/sokoban/config.ts";
-import { SokobanGame } from "../../../envs/sokoban/game.ts";
-import { carvingSteps, generateBoard } from "../../../envs/sokoban/generate.ts";
-import { renderGrid } from "../../../envs/sokoban/render.ts";
-import { boardOf, PLAYER } from "../../../envs/sokoban/rules.ts";
-import { shortestPath } from "../../../envs/sokoban/solve.ts";
+import type { Effect } from "../../../../envs/env.ts";
+import { FrozenLakeConfig, FrozenLakeGame } from "../../../../envs/frozen-lake/game.ts";
+import { generateLake, type Lake } from "../../../../envs/frozen-lake/map.ts";
+import { SokobanConfig } from "../../../../envs/sokoban/config.ts";
+import { SokobanGame } from "../../../../envs/sokoban/game.ts";
+import { carvingSteps, generateBoard } from "../../../../envs/sokoban/generate.ts";
+import { renderGrid } from "../../../../envs/sokoban/render.ts";
+import { boardOf, PLAYER } from "../../../../envs/sokoban/rules.ts";
+import { shortestPath } from "../../../../envs/sokoban/solve.ts";
 import { type Check, eachVector, Matrix, matrixOf, Vectors } from "../check.ts";
 
 const Seed = z.uint32();

@@ -4,12 +4,18 @@
  */
 import * as tf from "@tensorflow/tfjs-core";
 import "@tensorflow/tfjs-backend-cpu";
-import { type BiLevelGae, biLevelGae, discountedReturns, type Estimate, gae } from "../../model/learn/advantage/gae.ts";
-import { drGrpo, grpo, rloo } from "../../model/learn/advantage/group.ts";
-import { overTokens, type Rows, whiten } from "../../model/learn/advantage/rows.ts";
-import { type Aggregation, tokenWeights } from "../../model/learn/aggregation.ts";
-import { KL_ESTIMATORS, type KlEstimator } from "../../model/learn/kl.ts";
-import { klEstimate, policyLoss, valueLoss } from "../../model/learn/loss.ts";
+import {
+  type BiLevelGae,
+  biLevelGae,
+  discountedReturns,
+  type Estimate,
+  gae,
+} from "../../../model/learn/advantage/gae.ts";
+import { drGrpo, grpo, rloo } from "../../../model/learn/advantage/group.ts";
+import { overTokens, type Rows, whiten } from "../../../model/learn/advantage/rows.ts";
+import { type Aggregation, tokenWeights } from "../../../model/learn/aggregation.ts";
+import { KL_ESTIMATORS, type KlEstimator } from "../../../model/learn/kl.ts";
+import { klEstimate, policyLoss, valueLoss } from "../../../model/learn/loss.ts";
 import { type Check, matrixOf, perKey, vectorChecks } from "./check.ts";
 import { everyColumn, oncePerEpisode, turnsFromRewards } from "./ragen.ts";
 

@@ -1,15 +1,15 @@
 /** Golden case H7: several episodes side by side, from seeds to metrics. */
 
 import { z } from "zod";
-import { composeRunConfig } from "../../../actors/config/compose.ts";
-import type { RunConfig } from "../../../actors/config/config.ts";
-import { trainingTickets, validationTickets } from "../../../actors/training/tickets-to-play.ts";
-import type { EpisodeRules, Game, LocalEnv, Turn } from "../../../envs/env.ts";
-import { openEpisode } from "../../../envs/episode.ts";
-import { envTag } from "../../../envs/registry.ts";
-import { SokobanGame } from "../../../envs/sokoban/game.ts";
-import { shortestPath } from "../../../envs/sokoban/solve.ts";
-import { openLocal } from "../../../envs/tag.ts";
+import { composeRunConfig } from "../../../../actors/config/compose.ts";
+import type { RunConfig } from "../../../../actors/config/config.ts";
+import { trainingTickets, validationTickets } from "../../../../actors/training/tickets-to-play.ts";
+import type { EpisodeRules, Game, LocalEnv, Turn } from "../../../../envs/env.ts";
+import { openEpisode } from "../../../../envs/episode.ts";
+import { envTag } from "../../../../envs/registry.ts";
+import { SokobanGame } from "../../../../envs/sokoban/game.ts";
+import { shortestPath } from "../../../../envs/sokoban/solve.ts";
+import { openLocal } from "../../../../envs/tag.ts";
 import type { Check } from "../check.ts";
 
 const Id = z.object({ env_id: z.number() });

@@ -1,5 +1,5 @@
 /** Golden extra X2: collapse metrics over several calls. */
-import { collapseMetrics, isCollapseStep, type MarginalSpread } from "../../model/health/mutual-information.ts";
+import { collapseMetrics, isCollapseStep, type MarginalSpread } from "../../../model/health/mutual-information.ts";
 import { type Check, perKey, vectorChecks } from "./check.ts";
 
 type Matrix = number[][];

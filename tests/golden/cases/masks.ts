@@ -5,10 +5,10 @@
  * The case has no inputs of its own. Its inputs are H6's update messages in ChatML, through a toy tokenizer.
  */
 
-import type { EnvTag } from "../../envs/tag.ts";
-import type { Message } from "../../envs/text/prompt.ts";
-import { lossMask } from "../../model/learn/loss-mask.ts";
-import { normalizeRewards } from "../../model/learn/reward.ts";
+import type { EnvTag } from "../../../envs/tag.ts";
+import type { Message } from "../../../envs/text/prompt.ts";
+import { lossMask } from "../../../model/learn/loss-mask.ts";
+import { normalizeRewards } from "../../../model/learn/reward.ts";
 import { type Check, vectorChecks } from "./check.ts";
 import { actionsIn, chatml, tagOf } from "./envs/prompts.ts";
 

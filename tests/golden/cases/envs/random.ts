@@ -1,15 +1,15 @@
 /** Golden cases X0 and X1: random streams, and statistics over whole sets of boards. */
 import { z } from "zod";
-import type { Game } from "../../../envs/env.ts";
-import { generateLake } from "../../../envs/frozen-lake/map.ts";
-import { planLake, randomSuccess } from "../../../envs/frozen-lake/plan.ts";
-import { envTag } from "../../../envs/registry.ts";
-import { NumpyLegacyRandom, PythonRandom } from "../../../envs/rng/mt19937.ts";
-import { Pcg64 } from "../../../envs/rng/pcg64.ts";
-import { SokobanConfig } from "../../../envs/sokoban/config.ts";
-import { generateBoard } from "../../../envs/sokoban/generate.ts";
-import { shortestPath } from "../../../envs/sokoban/solve.ts";
-import type { EnvTag } from "../../../envs/tag.ts";
+import type { Game } from "../../../../envs/env.ts";
+import { generateLake } from "../../../../envs/frozen-lake/map.ts";
+import { planLake, randomSuccess } from "../../../../envs/frozen-lake/plan.ts";
+import { envTag } from "../../../../envs/registry.ts";
+import { NumpyLegacyRandom, PythonRandom } from "../../../../envs/rng/mt19937.ts";
+import { Pcg64 } from "../../../../envs/rng/pcg64.ts";
+import { SokobanConfig } from "../../../../envs/sokoban/config.ts";
+import { generateBoard } from "../../../../envs/sokoban/generate.ts";
+import { shortestPath } from "../../../../envs/sokoban/solve.ts";
+import type { EnvTag } from "../../../../envs/tag.ts";
 import { type Check, vectorChecks } from "../check.ts";
 
 /** RAGEN's first layout seeds of training and of validation. */

@@ -5,12 +5,12 @@
  * project computes the rest.
  */
 import { z } from "zod";
-import { envTag, envTags } from "../../../envs/registry.ts";
-import type { EnvTag } from "../../../envs/tag.ts";
-import { alfworldMemory } from "../../../envs/text/alfworld-memory.ts";
-import { parseReply } from "../../../envs/text/answer.ts";
-import { type AnsweredTurn, type ContextMode, contextMessages, type History } from "../../../envs/text/context.ts";
-import type { Message } from "../../../envs/text/prompt.ts";
+import { envTag, envTags } from "../../../../envs/registry.ts";
+import type { EnvTag } from "../../../../envs/tag.ts";
+import { alfworldMemory } from "../../../../envs/text/alfworld-memory.ts";
+import { parseReply } from "../../../../envs/text/answer.ts";
+import { type AnsweredTurn, type ContextMode, contextMessages, type History } from "../../../../envs/text/context.ts";
+import type { Message } from "../../../../envs/text/prompt.ts";
 import { type Check, eachVector, Vectors } from "../check.ts";
 
 const Dialogue = z.array(z.object({ role: z.enum(["system", "user", "assistant"]), content: z.string() }));

@@ -1,9 +1,9 @@
 /** Golden cases X3, X4 and X5: 2048, the cube, Sudoku. */
 import { z } from "zod";
-import { Config2048, Game2048, logReward, slide } from "../../../envs/game-2048/game.ts";
-import { solveCube, TURNS, turns } from "../../../envs/rubik/cube.ts";
-import { RubikConfig, RubikGame } from "../../../envs/rubik/game.ts";
-import { parsePlacement, SudokuConfig, SudokuGame } from "../../../envs/sudoku/game.ts";
+import { Config2048, Game2048, logReward, slide } from "../../../../envs/game-2048/game.ts";
+import { solveCube, TURNS, turns } from "../../../../envs/rubik/cube.ts";
+import { RubikConfig, RubikGame } from "../../../../envs/rubik/game.ts";
+import { parsePlacement, SudokuConfig, SudokuGame } from "../../../../envs/sudoku/game.ts";
 import { type Check, eachVector, Matrix, matrixOf, Vectors, vectorChecks } from "../check.ts";
 
 const Slide = z.object({ grid: Matrix, action: z.number() }).loose();

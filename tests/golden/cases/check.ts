@@ -6,8 +6,8 @@
  * - Nothing is skipped: a vector that throws is one failed check, and the other vectors of its case still run.
  */
 import { z } from "zod";
-import { isTree } from "../../actors/config/layers.ts";
-import { messageOf, schemaFaults } from "../../actors/errors.ts";
+import { isTree } from "../../../actors/config/layers.ts";
+import { messageOf, schemaFaults } from "../../../actors/errors.ts";
 
 export interface Check {
   /** Where in the case: "vectors[3] seed 123: observation". */

@@ -1,5 +1,5 @@
 import { expect, test } from "bun:test";
-import { holds, matrixOf } from "../../../scripts/golden/check.ts";
+import { holds, matrixOf } from "./check.ts";
 
 test.each<[unknown, unknown, boolean]>([
   [1, 1.000009, true],
