@@ -12,7 +12,7 @@ import type { ApiContext } from "../actors/dashboard/api.ts";
 import { Ratings } from "../actors/dashboard/ratings.ts";
 import { NearbyRuns } from "../actors/dashboard/runs.ts";
 import { serveDashboard } from "../actors/dashboard/serve.ts";
-import type { MetricName } from "../actors/metrics/metrics.ts";
+import { METRIC_NAMES } from "../actors/metrics/metrics.ts";
 import { Store } from "../actors/metrics-sink/store.ts";
 import type { EpisodeRow } from "../actors/protocol.ts";
 import { Pcg64 } from "../envs/rng/pcg64.ts";
@@ -26,28 +26,7 @@ const UPDATES = 2500;
 const ROUNDS = 5;
 
 /** 20 metrics, most of which the page draws: 50,000 points. */
-const METRICS: readonly MetricName[] = [
-  "validate/success",
-  "train/success",
-  "train/reward_mean",
-  "train/in_group_std",
-  "train/entropy",
-  "train/grad_norm",
-  "train/reply_tokens",
-  "train/think_tokens",
-  "train/format_errors",
-  "train/effective",
-  "loss/ratio_kl",
-  "loss/kl",
-  "loss/clip_fraction_high",
-  "loss/clip_fraction_low",
-  "train/kept_groups",
-  "train/zero_std_groups",
-  "speed/tokens_per_second",
-  "warm/loss",
-  "total/updates",
-  "train/turns",
-];
+const METRICS = METRIC_NAMES.filter((name) => /^(validate\/success|train\/.*)$/.test(name)).slice(0, 20);
 
 /** Queries of the page, including the slowest. */
 const QUERIES: Readonly<Record<string, string>> = {
