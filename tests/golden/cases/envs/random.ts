@@ -2,7 +2,7 @@
 import { z } from "zod";
 import type { Game } from "../../../../envs/env.ts";
 import { generateLake } from "../../../../envs/frozen-lake/map.ts";
-import { planLake, randomSuccess } from "../../../../envs/frozen-lake/plan.ts";
+import { planLake } from "../../../../envs/frozen-lake/plan.ts";
 import { envTag } from "../../../../envs/registry.ts";
 import { NumpyLegacyRandom, PythonRandom } from "../../../../envs/rng/mt19937.ts";
 import { Pcg64 } from "../../../../envs/rng/pcg64.ts";
@@ -10,6 +10,7 @@ import { SokobanConfig } from "../../../../envs/sokoban/config.ts";
 import { generateBoard } from "../../../../envs/sokoban/generate.ts";
 import { shortestPath } from "../../../../envs/sokoban/solve.ts";
 import type { EnvTag } from "../../../../envs/tag.ts";
+import { randomSuccess } from "../../../envs/random-lake.ts";
 import { type Check, vectorChecks } from "../check.ts";
 
 /** RAGEN's first layout seeds of training and of validation. */
@@ -96,7 +97,7 @@ export function statistics(body: unknown): Check[] {
     {
       name: "frozenlake_v2_random_10",
       expected: expected.frozenlake_v2_random_10,
-      got: lakeMean(0.9, (lake) => randomSuccess(lake, { isSlippery: true, successRate: 0.8 }, 10)),
+      got: lakeMean(0.9, (lake) => randomSuccess(lake, 10)),
       tolerance: ROUNDED,
     },
     ...Object.entries(expected.hash_reseed_counts).flatMap(([name, value]) =>
@@ -149,9 +150,7 @@ const ERRORS_MAX = 4;
 function randomBudgets(name: string, budgets: Readonly<Record<string, number>>): Check[] {
   if (name === "FrozenLake_v1") {
     return Object.entries(budgets).map(([budget, expected]) => {
-      const got = lakeMean(0.8, (lake) =>
-        randomSuccess(lake, { isSlippery: true, successRate: 1 / 3 }, Number(budget)),
-      );
+      const got = lakeMean(0.8, (lake) => randomSuccess(lake, Number(budget)));
       return { name: `random ${name} ${budget}`, expected, got, tolerance: ROUNDED };
     });
   }
