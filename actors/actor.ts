@@ -46,7 +46,6 @@ export interface ActorContext {
 /** A message of the supervisor. `stop` does not reach the actor: see `Running.stop`. */
 export type Order = Exclude<Tell, Messages["stop"]>;
 
-/** A started actor. */
 export interface Running {
   /** Where others connect; null if it does not listen. */
   readonly url: string | null;

@@ -15,7 +15,6 @@ export function settlesIn(clock: Clock, msMax: number, work: Promise<unknown>): 
   return promise.finally(cancel);
 }
 
-/** Resolves after `delayMs`. */
 export const pause = (clock: Clock, delayMs: number): Promise<void> =>
   new Promise((resolve) => void clock.after(delayMs, resolve));
 

@@ -8,7 +8,6 @@ import { fileURLToPath } from "node:url";
 /** Where an episode failed. */
 export type Boundary = "env" | "policy" | "protocol" | "capacity" | "closed";
 
-/** The failure of one episode. */
 export class EpisodeError extends Error {
   override readonly name = "EpisodeError";
   readonly boundary: Boundary;
@@ -99,7 +98,6 @@ export class ConfigError extends Error {
   override readonly name = "ConfigError";
 }
 
-/** Weights that cannot be written or fetched. */
 export class WeightsError extends Error {
   override readonly name = "WeightsError";
 }

@@ -22,7 +22,6 @@ export interface LogOptions {
   readonly secrets: readonly string[];
   /** Takes one line with its newline. */
   readonly write: (line: string) => void;
-  /** Time of day. */
   readonly date: () => Date;
 }
 

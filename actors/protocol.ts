@@ -81,7 +81,6 @@ const WeightsLocation = z.discriminatedUnion("kind", [
   z.strictObject({ kind: z.literal("server"), name: z.string().min(1).max(4096) }),
 ]);
 
-/** One turn as text. */
 export const TurnRecord = z.strictObject({
   observation: z.string(),
   reply: z.string(),
@@ -322,7 +321,6 @@ export const schemas = {
   }),
 } as const;
 
-/** The answer to each ask. */
 export const answerTypes = {
   hello: "welcome",
   "env.open": "env.opened",

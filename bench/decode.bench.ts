@@ -65,13 +65,12 @@ export async function run(options: Readonly<Record<string, string>>) {
     );
   }
   const middle = (name: keyof (typeof speeds)[0]) => median(speeds.map((speed) => speed[name]));
-  const ratio = (own: "ours" | "half", peer: "loop" | "generate") => round(middle(own) / middle(peer), 2);
   const where = device === "cpu" ? (threads === 1 ? "one thread" : `${threads} threads`) : device;
   const beside = (own: "ours" | "half", peer: "loop" | "generate", goal: number): Comparison => ({
     what: `decode, batch ${batch}, ${where}${own === "half" ? ", half caches" : ""}`,
     ours: `${round(middle(own), 0)} tokens/s`,
     beside: `${peer === "loop" ? "PyTorch loop" : "transformers' generate"} ${round(middle(peer), 0)}`,
-    speed: ratio(own, peer),
+    speed: round(middle(own) / middle(peer), 2),
     goal,
   });
   return {
@@ -87,10 +86,6 @@ export async function run(options: Readonly<Record<string, string>>) {
     outsideShare: round(middle("outside"), 3),
     peerLoop: round(middle("loop"), 0),
     peerGenerate: round(middle("generate"), 0),
-    ratioToLoop: ratio("ours", "loop"),
-    ratioToGenerate: ratio("ours", "generate"),
-    halfRatioToLoop: ratio("half", "loop"),
-    halfRatioToGenerate: ratio("half", "generate"),
   };
 }
 

@@ -12,12 +12,13 @@ import type { ApiContext } from "../actors/dashboard/api.ts";
 import { Ratings } from "../actors/dashboard/ratings.ts";
 import { NearbyRuns } from "../actors/dashboard/runs.ts";
 import { serveDashboard } from "../actors/dashboard/serve.ts";
-import type { MetricName } from "../actors/metrics/metrics.ts";
+import { METRIC_NAMES } from "../actors/metrics/metrics.ts";
 import { Store } from "../actors/metrics-sink/store.ts";
 import type { EpisodeRow } from "../actors/protocol.ts";
 import { Pcg64 } from "../envs/rng/pcg64.ts";
 import { median } from "../model/statistics.ts";
 import { chromiumPath, launch } from "./chromium.ts";
+import { madeUpOutcome, madeUpTicket } from "./made-up-episode.ts";
 import { type Comparison, numbersOf, round } from "./shared.ts";
 
 const EPISODES = 100_000;
@@ -26,28 +27,7 @@ const UPDATES = 2500;
 const ROUNDS = 5;
 
 /** 20 metrics, most of which the page draws: 50,000 points. */
-const METRICS: readonly MetricName[] = [
-  "validate/success",
-  "train/success",
-  "train/reward_mean",
-  "train/in_group_std",
-  "train/entropy",
-  "train/grad_norm",
-  "train/reply_tokens",
-  "train/think_tokens",
-  "train/format_errors",
-  "train/effective",
-  "loss/ratio_kl",
-  "loss/kl",
-  "loss/clip_fraction_high",
-  "loss/clip_fraction_low",
-  "train/kept_groups",
-  "train/zero_std_groups",
-  "speed/tokens_per_second",
-  "warm/loss",
-  "total/updates",
-  "train/turns",
-];
+const METRICS = METRIC_NAMES.filter((name) => /^(validate\/success|train\/.*)$/.test(name)).slice(0, 20);
 
 /** Queries of the page, including the slowest. */
 const QUERIES: Readonly<Record<string, string>> = {
@@ -132,48 +112,26 @@ function rowOf(index: number, random: Pcg64): EpisodeRow {
     reply: `<think>${word()} ${word()} ${word()}${rare}</think><answer>${word()}</answer>`,
     actions: ["Up"],
     reward: -0.1,
-    penalty: 0,
-    wellFormed: true,
-    effective: true,
-    valid: true,
-    cut: false,
-    dropped: 0,
   }));
-  const tokens = 180;
-  const env = index % 10 === 0 ? "FrozenLake" : "SimpleSokoban";
+  const version = Math.floor(index / 40);
+  const outcome = madeUpOutcome(180, version, turns);
+  const earned = { end: 179, reward: success ? 10 + random.random() : -0.3, penalty: 0 };
   return {
-    ticket: {
+    ticket: madeUpTicket({
       episode: `e${index}`,
       purpose: index % 4 === 0 ? "validate" : "train",
-      group: 0,
-      member: 0,
-      env,
+      env: index % 10 === 0 ? "FrozenLake" : "SimpleSokoban",
       layoutSeed: 20_000 + (index % 1000),
       dynamicsSeed: index,
-      temperature: 1,
-      topP: 1,
-      topK: 0,
-      version: Math.floor(index / 40),
-      exact: true,
-      attempt: 0,
-    },
+      version,
+    }),
     sampler: "sampler-0",
     outcome: {
-      status: "scored",
+      ...outcome,
       stop: success ? "success" : "over",
       success,
-      trajectory: {
-        tokens: new Int32Array(tokens),
-        written: new Uint8Array(tokens).fill(1, tokens / 2),
-        logProbs: new Float32Array(tokens),
-        contexts: [0],
-        turns: [{ end: tokens - 1, reward: success ? 10 + random.random() : -0.3, penalty: 0 }],
-        version: Math.floor(index / 40),
-        digest: "ab".repeat(32),
-      },
-      turns,
+      trajectory: { ...outcome.trajectory, turns: [earned] },
       finalObservation: BOARD,
-      extra: {},
     },
     update: null,
     advantage: null,

@@ -5,10 +5,10 @@
 import { realClock } from "../actors/clock.ts";
 import { Dispatcher } from "../actors/learner/dispatcher.ts";
 import { TicketBook } from "../actors/learner/tickets.ts";
-import type { Ticket } from "../actors/protocol.ts";
 import { welcoming } from "../actors/transport/handshake.ts";
 import { RoutedTransport } from "../actors/transport/routed.ts";
 import { Acks } from "../actors/weights/acks.ts";
+import { madeUpTicket } from "./made-up-episode.ts";
 
 const LEASE_MS = 60_000;
 /** More tickets than samplers, so that no sampler waits for the end of a batch. */
@@ -46,24 +46,7 @@ dispatcher.announce({
 });
 
 let issued = 0;
-function ticket(): Ticket {
-  const episode = `e${issued++}`;
-  return {
-    episode,
-    purpose: "train",
-    group: 0,
-    member: 0,
-    env: "Bandit",
-    layoutSeed: 1,
-    dynamicsSeed: 2,
-    temperature: 1,
-    topP: 1,
-    topK: 0,
-    version: 1,
-    exact: true,
-    attempt: 0,
-  };
-}
+const ticket = () => madeUpTicket({ episode: `e${issued++}` });
 async function playBatches(): Promise<never> {
   for (;;) await dispatcher.play(Array.from({ length: BATCH }, ticket));
 }

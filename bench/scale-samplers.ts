@@ -3,44 +3,14 @@
  * episode of 64 tokens. Prints one JSON line. Arguments: address, number of samplers, milliseconds per episode, seconds to measure.
  */
 import { realClock } from "../actors/clock.ts";
-import type { Messages, Outcome } from "../actors/protocol.ts";
+import type { Messages } from "../actors/protocol.ts";
 import { sayHello } from "../actors/transport/handshake.ts";
 import { RoutedTransport } from "../actors/transport/routed.ts";
+import { madeUpOutcome } from "./made-up-episode.ts";
 
 const [address = "", count = "", episodeMs = "", seconds = ""] = process.argv.slice(2);
 const WARM_MS = 1000;
-const TOKENS = 64;
-
-const outcome: Outcome = {
-  status: "scored",
-  stop: "success",
-  success: true,
-  turns: [
-    {
-      observation: "",
-      reply: "",
-      actions: [],
-      reward: 1,
-      penalty: 0,
-      wellFormed: true,
-      effective: true,
-      valid: true,
-      cut: false,
-      dropped: 0,
-    },
-  ],
-  finalObservation: "",
-  extra: {},
-  trajectory: {
-    tokens: new Int32Array(TOKENS).fill(7),
-    written: new Uint8Array(TOKENS).fill(1, 32),
-    logProbs: new Float32Array(TOKENS).fill(-0.5, 32),
-    contexts: [0],
-    turns: [{ end: TOKENS - 1, reward: 1, penalty: 0 }],
-    version: 1,
-    digest: "ab".repeat(32),
-  },
-};
+const outcome = madeUpOutcome(64, 1, [{}]);
 
 let measuring = false;
 let tickets = 0;

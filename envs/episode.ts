@@ -32,13 +32,11 @@ async function openOutside(game: OutsideGame, rules: EpisodeRules): Promise<Env>
   }
 }
 
-/** An action that the game knows. */
 interface KnownAction {
   readonly name: string;
   act(): Effect | Promise<Effect>;
 }
 
-/** A turn that is being executed. */
 interface TurnInProgress {
   readonly known: readonly KnownAction[];
   readonly wellFormed: boolean;

@@ -71,12 +71,10 @@ export function neededModules(tag: string): EnvModule[] {
   return module === null ? others : [module, ...others];
 }
 
-/** Every module whose envs are known here. */
 export const envModules = (): EnvModule[] => [
   ...new Set([...known.values()].flatMap(({ module }) => (module === null ? [] : [module]))),
 ];
 
-/** Tags of the module's envs. */
 export const tagsOf = (module: EnvModule): string[] => envTags().filter((tag) => moduleOf(tag) === module);
 
 /** Adds the envs of a module. @throws {TagError} if one of its tags is taken, or one of its envs would play its own games */

@@ -4,11 +4,9 @@
  */
 import { existsSync, rmSync } from "node:fs";
 import { basename, join } from "node:path";
-import { HEARTBEAT_DEADLINE_MS } from "./chaos/chaos-run.ts";
 import { KINDS } from "./chaos/faults.ts";
 import { type ChaosResult, injectFaults, type Percentiles } from "./chaos/inject.ts";
 import { inspect, type Violations } from "./chaos/inspect.ts";
-import { RemoteGuests } from "./chaos/remote-guests.ts";
 import { makeTemporaryFolder } from "./cli/make-folder.ts";
 import { type Command, parseOptions, UsageError } from "./cli/options.ts";
 import { onStopSignal } from "./cli/stop-signals.ts";
@@ -18,11 +16,6 @@ export const command = {
   flags: {
     minutes: { type: "number", value: "M", text: "Kill a process every 5 to 20 s for M minutes (2)" },
     seed: { type: "count", value: "S", text: "Seed of the run and of the kills (1)" },
-    "cut-seconds": {
-      type: "number",
-      value: "S",
-      text: "Add two guests in network namespaces, which needs root, and cut their network for S seconds (5 or more)",
-    },
     only: { type: "text", value: "ACTOR", text: `Kill only this kind of actor, at the same rate: ${KINDS.join(", ")}` },
     "run-dir": {
       type: "text",
@@ -31,26 +24,16 @@ export const command = {
     },
     json: { type: "switch", text: "End standard output with one JSON object" },
   },
-  examples: [
-    "bun run chaos",
-    "bun run chaos --minutes 30 --seed 7 --json",
-    "bun run chaos --cut-seconds 30",
-    "bun run chaos --run-dir runs/chaos-1",
-  ],
+  examples: ["bun run chaos", "bun run chaos --minutes 30 --seed 7 --json", "bun run chaos --run-dir runs/chaos-1"],
 } as const satisfies Command;
 
 /** A shorter run may end before the first kill. */
 const MINUTES_MIN = 0.5;
-/** A shorter cut is a pause that nothing notices, so it has no recovery. */
-const CUT_SECONDS_MIN = HEARTBEAT_DEADLINE_MS / 1000 + 1;
 
 export async function main(args: string[]): Promise<number> {
   const { flags } = parseOptions(command, args);
-  const { minutes = 2, seed = 1, json = false, "run-dir": runDir, "cut-seconds": cutSeconds, only = null } = flags;
+  const { minutes = 2, seed = 1, json = false, "run-dir": runDir, only = null } = flags;
   if (minutes < MINUTES_MIN) throw new UsageError(`--minutes takes ${MINUTES_MIN} or more, got ${minutes}`);
-  if (cutSeconds !== undefined && cutSeconds < CUT_SECONDS_MIN) {
-    throw new UsageError(`--cut-seconds takes ${CUT_SECONDS_MIN} or more, got ${cutSeconds}`);
-  }
   if (only !== null && !KINDS.includes(only)) {
     throw new UsageError(`--only takes one of ${KINDS.join(", ")}, got ${only}`);
   }
@@ -59,10 +42,8 @@ export async function main(args: string[]): Promise<number> {
   // The folder's name is unique, because the run's files in shared memory carry it.
   const folder = runDir ?? join(scratch, basename(scratch));
   const say = (text: string) => console.error(text);
-  const guests = cutSeconds === undefined ? null : new RemoteGuests();
-  const cutMs = 1000 * (cutSeconds ?? 0);
   onStopSignal(() => process.exit(1));
-  const result = await injectFaults({ folder, scratch, minutes, seed, say, guests, cutMs, only });
+  const result = await injectFaults({ folder, scratch, minutes, seed, say, only });
   const violations = inspect(folder, result);
   const { learnerStartsMs: _, pids: __, problems, ...numbers } = result;
   const counts = [...Object.values(violations), result.unrecovered, problems.length];

@@ -1,44 +1,14 @@
 /**
- * `bun run golden FILE`: runs every case of a file of golden vectors through the project's code. golden/ has the checks of each
- * case.
+ * `bun run golden FILE`: runs every case of a file of golden vectors through the project's code. tests/golden/cases
+ * has the checks of each case.
  *
  * - Nothing is skipped: an unknown case, and one that throws, is a failure.
  */
 import { z } from "zod";
 import { messageOf, schemaFaults } from "../actors/errors.ts";
+import { casesById } from "../tests/golden/cases/cases.ts";
+import { type Check, holds, vectorChecks } from "../tests/golden/cases/check.ts";
 import { type Command, parseOptions, UsageError } from "./cli/options.ts";
-import { type Check, type Checks, holds, vectorChecks } from "./golden/check.ts";
-import { collapseChecks } from "./golden/collapse.ts";
-import { parsing, scoring, searchRewards } from "./golden/envs/answers.ts";
-import { frozenLakes, seededBoards, sokobanDynamics } from "./golden/envs/boards.ts";
-import { game2048, rubik, sudoku } from "./golden/envs/games.ts";
-import { environmentManager } from "./golden/envs/manager.ts";
-import { alfworldMemories, prompts } from "./golden/envs/prompts.ts";
-import { statistics, streams } from "./golden/envs/random.ts";
-import { lossChecks } from "./golden/losses.ts";
-import { maskChecks } from "./golden/masks.ts";
-import { rewardChecks } from "./golden/rewards.ts";
-
-const checks: Checks = {
-  H1: seededBoards,
-  H2: sokobanDynamics,
-  H3: frozenLakes,
-  H4: scoring,
-  H5: parsing,
-  H6: prompts,
-  H7: environmentManager,
-  H8: maskChecks,
-  H9: rewardChecks,
-  H10: lossChecks,
-  X0: streams,
-  X1: statistics,
-  X2: collapseChecks,
-  X3: game2048,
-  X4: rubik,
-  X5: sudoku,
-  X6: searchRewards,
-  X7: alfworldMemories,
-};
 
 export const command = {
   name: "golden",
@@ -104,9 +74,9 @@ function casesOf({ cases, extras }: z.infer<typeof GoldenFile>): { id: string; b
 
 /** The checks of one case. An unknown case, or one that throws, is one failed check. */
 function run(id: string, body: unknown, file: unknown): Check[] {
-  const check = Object.hasOwn(checks, id) ? checks[id] : undefined;
+  const check = Object.hasOwn(casesById, id) ? casesById[id] : undefined;
   if (check === undefined) {
-    return [{ name: "(case)", expected: `one of ${Object.keys(checks).join(", ")}`, got: "an unknown id" }];
+    return [{ name: "(case)", expected: `one of ${Object.keys(casesById).join(", ")}`, got: "an unknown id" }];
   }
   const found = vectorChecks("(case)", () => check(body, file), "case");
   return found.length > 0 ? found : [{ name: "(case)", expected: "at least one vector", got: "none" }];

@@ -8,10 +8,10 @@
  *   it does not take. Keys of the config (`--section.key=value`), presets and tags are checked by `config`. Only parsed are, and tested
  *   where it says:
  *   - what never ends by itself: `serve`, `page`, `play`, `sampler`, `env-server` (scripts/serve, browser/live-run, scripts/play, e2e/joining);
- *   - what takes minutes: `sweep`, `chaos`, `simulate`, `bench`, `test`, `check`, `setup` (scripts/sweep, e2e/chaos, scripts/simulation,
+ *   - what takes minutes: `sweep`, `chaos`, `simulate`, `bench`, `test`, `check`, `setup` (scripts/sweep, e2e/chaos, scripts/simulate,
  *     scripts/commands);
  *   - what needs a model, a data set or a server from elsewhere: `cluster --model`, `cluster --device`, `cluster --env Remote`, `eval` of such envs and of hosted
- *     models (e2e/pretrained, model/engine/webgpu, envs/, scripts/eval-hosted, which bring small ones of their own).
+ *     models (e2e/pretrained, model/engine/webgpu, envs/, scripts/eval/hosted, which bring small ones of their own).
  * - A flag that stands alone is one of a command's page of help.
  * - Pages that write files (tutorial.md, new-env.md) are followed step by step in scripts/tutorial.
  */

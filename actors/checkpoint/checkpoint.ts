@@ -190,7 +190,6 @@ function reason(error: unknown): string {
   return error.name === "Error" ? error.message : describeError(error);
 }
 
-/** A checkpoint that cannot be saved or loaded. */
 export class CheckpointError extends Error {
   override readonly name = "CheckpointError";
 }

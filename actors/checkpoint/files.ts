@@ -48,7 +48,6 @@ const StateFile = z.strictObject({
   criticHead: CriticHead.default("value"),
   /** Left out where the parameters are in this folder. */
   served: z.string().min(1).nullable().default(null),
-  /** Optimizer steps. */
   steps: z.strictObject({ policy: Steps, critic: Steps.nullable() }),
   state: z.unknown(),
 });

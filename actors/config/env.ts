@@ -4,7 +4,6 @@ import { COMPATS } from "../../envs/tag.ts";
 import { CONTEXT_MODES } from "../../envs/text/context.ts";
 import { nonnegativeNumber, positiveInt } from "./kinds.ts";
 
-/** One env of a mix. */
 const MixedEnv = z.strictObject({
   tag: z.string().min(1).describe("Tag of the env"),
   name: z

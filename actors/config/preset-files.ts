@@ -18,7 +18,6 @@ export const DEFAULT_PRESET = "quickstart";
 /** The default preset of a run with a pretrained model. */
 export const PRETRAINED_PRESET = "pretrained";
 
-/** Names of the presets of configs/. */
 export const presetFiles = (): string[] => yamlNames(root);
 
 /** @param names  all presets, for the error. @throws {ConfigError} if there is no preset of this name */

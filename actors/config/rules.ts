@@ -21,7 +21,6 @@ export interface Fault {
   readonly text: string;
 }
 
-/** An error for every rule that a config breaks. */
 export function brokenRules(config: RunConfig): Fault[] {
   return [
     ...envRules(config),
@@ -184,7 +183,6 @@ function* rolloutRules({ rollout, validate, prompt }: RunConfig): Generator<Faul
   yield { path: "rollout.replyTokensMax", text };
 }
 
-/** Whether an estimator compares the episodes of a group. */
 const COMPARES_EPISODES: Readonly<Record<RunConfig["learner"]["estimator"], boolean>> = {
   grpo: true,
   "dr-grpo": true,

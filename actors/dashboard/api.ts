@@ -28,7 +28,6 @@ export interface ApiContext {
   readonly dialogue: Dialogue | null;
   /** Runs to compare with. */
   readonly nearby: NearbyRuns;
-  /** People's ratings. */
   readonly ratings: Ratings;
 }
 

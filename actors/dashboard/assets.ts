@@ -31,7 +31,6 @@ const TYPES: Readonly<Record<string, string>> = {
   ".js": "text/javascript; charset=utf-8",
   ".ts": "text/javascript; charset=utf-8",
 };
-/** Name of the bundle. */
 const REPLAY_CODE = "replay-code.js";
 
 export interface Asset {

@@ -29,7 +29,6 @@ export const Rating = z.strictObject({
 });
 export type Rating = z.infer<typeof Rating>;
 
-/** The file has `RATINGS_MAX` ratings already. */
 export class TooManyRatings extends Error {
   override readonly name = "TooManyRatings";
 }

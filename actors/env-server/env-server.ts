@@ -31,11 +31,9 @@ type MaybePromise<T> = T | Promise<T>;
 export interface EnvServerOptions {
   /** How to open episodes of an env. @throws {Error} if the run plays no env of this name */
   readonly find: (tag: string) => OpenEpisode;
-  /** Open episodes allowed at once. */
   readonly episodesMax: number;
   /** An episode without a step for this long is closed. */
   readonly idleMs: number;
-  /** Time for an env to answer. */
   readonly answerMsMax: number;
   readonly clock: Clock;
   /** Called when an env fails to close: no ask waits for that, so no answer can report it. */

@@ -9,7 +9,6 @@ import { EnvServer } from "./env-server.ts";
 
 /** What the env server gets from its machine. The simulator replaces it. */
 export interface EnvServerPorts {
-  /** How to open episodes of one env. */
   episodeOpener(config: RunConfig, env: string): OpenEpisode;
 }
 

@@ -25,9 +25,7 @@ import { validationTickets } from "../training/tickets-to-play.ts";
 export interface PolicyEvaluation extends Evaluation {
   /** Share of turns with a malformed reply. */
   readonly formatErrors: number;
-  /** Episodes by stop reason. */
   readonly stops: Readonly<Record<StopReason, number>>;
-  /** Failed episodes by cause. */
   readonly failures: Readonly<Record<Failure, number>>;
   /** null if the thoughts contain nothing that can be checked. */
   readonly thoughts: Thoughts | null;
@@ -53,7 +51,6 @@ export interface EvaluationOptions {
   readonly clock: Clock;
   /** Called with problems that do not change the result. */
   readonly warn: (text: string) => void;
-  /** Called after each episode. */
   readonly progress?: (played: number, solved: number) => void;
 }
 
@@ -111,7 +108,6 @@ async function playOne(
   throw new Error(`board ${ticket.layoutSeed} of ${ticket.env} could not be played: ${outcome.detail}`);
 }
 
-/** The result of one env. */
 export function summary(played: readonly PlayedTicket[], tag: EnvTag): PolicyEvaluation {
   const metrics = rolloutMetrics("validate", played);
   const boards = [...Map.groupBy(played, ({ ticket }) => ticket.group).values()];

@@ -95,7 +95,6 @@ export class Door {
     socket.terminate();
   }
 
-  /** Opens the server's side. */
   async #open(client: Client, first: Uint8Array): Promise<void> {
     const server: End = { socket: null, other: client, unsent: [first], otherClosed: false, cancel() {} };
     client.other = server;

@@ -38,7 +38,6 @@ import { type ServedFile, serveFile } from "../weights/http.ts";
 import { Door } from "./door.ts";
 import { Offers, Relay, type Side } from "./relay.ts";
 
-/** Roles that a guest may have. */
 export const GUEST_ROLES = ["sampler", "env-server"] as const;
 export type GuestRole = (typeof GUEST_ROLES)[number];
 
@@ -71,7 +70,6 @@ export interface GateOptions {
   readonly report: (problem: Problem) => void;
 }
 
-/** The state of one socket. */
 interface SocketData {
   /** The guest that the socket belongs to; "" for an actor of this machine. */
   readonly guest: string;
@@ -79,7 +77,6 @@ interface SocketData {
   relay: Relay | null;
   watch: SilenceWatch | null;
   withdraw: () => void;
-  /** Called when the socket is open. */
   readonly opened: (socket: ServerWebSocket<SocketData>) => void;
 }
 

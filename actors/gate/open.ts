@@ -33,7 +33,6 @@ export interface OpenGateOptions {
   readonly find: (name: string) => string | null;
   /** Messages for a guest that has joined. */
   readonly firstMessages: () => readonly Tell[];
-  /** An env server has joined or left. */
   readonly envServersChanged: () => void;
   readonly event: (event: GuestEvent) => void;
   readonly report: (problem: Problem) => void;

@@ -45,7 +45,6 @@ export interface LearnerCheckpointsOptions {
   readonly saved: Checkpoint | null;
   /** True if the run was finished at `saved`, and is prolonged: what ended it then does not end it again. */
   readonly prolonged: boolean;
-  /** Called with a warning. */
   readonly notice: (text: string) => void;
 }
 

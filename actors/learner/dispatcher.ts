@@ -27,7 +27,6 @@ export interface DispatcherOptions {
   readonly acks: Acks;
   readonly leaseMs: number;
   readonly clock: Clock;
-  /** Number of tokens in the policy's vocabulary. */
   readonly vocabulary: number;
   /** A line for the log and the page. */
   readonly notice: (level: "info" | "warning" | "error", kind: string, text: string) => void;
@@ -38,7 +37,6 @@ export type TicketCounts = Readonly<TicketBook["counts"]>;
 
 interface ConnectedSampler {
   readonly peer: Peer;
-  /** Episodes that it plays at once. */
   slots: number;
 }
 

@@ -19,7 +19,6 @@ export interface LearnerMemory {
   readonly critic: { readonly model: ModelConfig; readonly memory: NetworkMemory } | null;
 }
 
-/** Networks as the learner starts with them. */
 export interface Networks extends LearnerMemory {
   readonly model: ModelConfig;
   /** Parameters of the model that adapters belong to, which training does not change; null without adapters. */

@@ -15,7 +15,6 @@ import type { Outcome, Ticket } from "../protocol.ts";
 
 export interface TicketBookOptions {
   readonly clock: Clock;
-  /** Length of a lease. */
   readonly leaseMs: number;
   /** At least 1. */
   readonly attemptsMax: number;

@@ -13,7 +13,6 @@ const bytesOf = (array: Int32Array | Float32Array | Uint8Array): Uint8Array =>
 /** A copy: a view of 4-byte numbers needs an aligned buffer. */
 const aligned = (bytes: Cell): ArrayBuffer => (bytes as Uint8Array).slice().buffer as ArrayBuffer;
 
-/** Columns of table episodes. */
 export function episodeColumns({ ticket, sampler, outcome, update, advantage }: EpisodeRow): Columns {
   const played = "trajectory" in outcome ? outcome : null;
   const trajectory = played?.trajectory ?? null;
@@ -48,7 +47,6 @@ export function episodeColumns({ ticket, sampler, outcome, update, advantage }: 
   };
 }
 
-/** Columns of table bodies. */
 export function bodyColumns({ outcome, tokenAdvantages }: EpisodeRow): Columns {
   const played = "trajectory" in outcome ? outcome : null;
   const trajectory = played?.trajectory ?? null;

@@ -38,9 +38,7 @@ export class MetricsSink implements HostHandler {
   readonly #unknownNames = new Set<string>();
   #cancelFlush: (() => void) | null = null;
   #stepLast = 0;
-  /** Updates made so far. */
   #update: number;
-  /** The last write failed. */
   #failing = false;
   #dropped = 0;
   #droppedStored = 0;

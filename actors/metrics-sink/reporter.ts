@@ -23,10 +23,8 @@ export interface ReporterOptions {
   readonly clock: Clock;
   readonly waitingMax: number;
   readonly rowsMax: number;
-  /** Largest message that the transport sends. */
   readonly frameBytesMax: number;
   readonly askDeadlineMs: number;
-  /** Wait before a retry. */
   readonly retryMs: number;
   /** Reports what cannot be sent through the sink. */
   readonly notice: (level: "info" | "warning", text: string) => void;

@@ -14,7 +14,6 @@ import { Store } from "./store.ts";
 
 /** Metrics and events wait at most this long before they are written. */
 const FLUSH_MS = 200;
-/** Points read at once. */
 const PAGE = 1000;
 
 /** The store that the sink fills, and the page that shows it. */

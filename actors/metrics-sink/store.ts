@@ -224,7 +224,6 @@ export class Store {
     return this.#select(SELECTS.points).all({ since, limit }) as StoredPoint[];
   }
 
-  /** The latest value of every metric and actor. */
   latest(): Point[] {
     return this.#select(SELECTS.latest).all() as Point[];
   }
@@ -253,7 +252,6 @@ export class Store {
     }) as StoredEvent[];
   }
 
-  /** The newest event of one kind, or null. */
   lastEvent(kind: string): StoredEvent | null {
     return this.#select(SELECTS.lastEvent).get({ kind }) as StoredEvent | null;
   }
@@ -289,7 +287,6 @@ export class Store {
     return columns && { summary: summaryOf(columns), row: fromColumns(columns) };
   }
 
-  /** Id of the episode of this name, or null. */
   episodeNamed(episode: string): number | null {
     return (this.#select(SELECTS.named).get({ episode }) as { id: number } | null)?.id ?? null;
   }

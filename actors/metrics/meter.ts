@@ -123,7 +123,6 @@ interface PowerFiles {
   readonly text: (path: string) => string | null;
 }
 
-/** The files of this machine. */
 export const POWER_FILES: PowerFiles = {
   names: (folder) => unlessAbsent(() => readdirSync(folder)) ?? [],
   text: (path) => unlessAbsent(() => readFileSync(path, "utf8")),

@@ -117,7 +117,6 @@ export function episodeOpener(config: PlaySettings, name: string): OpenEpisode {
     openEpisode(tag.open(seeds), { ...rules, actionsPerTurnMax });
 }
 
-/** Every env of the run with its rules. */
 export const envsWithRules = (config: PlaySettings): { tag: EnvTag; rules: EpisodeRules }[] =>
   playedEnvs(config).map(({ name }) => {
     const tag = tagOf(config, name);

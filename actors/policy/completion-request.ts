@@ -13,7 +13,6 @@ export class RequestError extends Error {
   override readonly name = "RequestError";
   readonly status: 400 | 401 | 403 | 404 | 413 | 415 | 429;
   readonly code: string;
-  /** Name of the field. */
   readonly param: string | null;
 
   constructor(status: RequestError["status"], code: string, message: string, param: string | null = null) {

@@ -144,7 +144,6 @@ async function jsonOf(c: Context): Promise<unknown> {
   }
 }
 
-/** The answer to one request. */
 interface Completion {
   readonly id: string;
   readonly created: number;
@@ -163,7 +162,6 @@ interface Choice {
   /** How many of these tokens hold the text. */
   held(tokens: readonly number[]): number;
   written(from: number): Promise<readonly number[]>;
-  /** The text of one token. */
   tokenText(token: number): string;
 }
 

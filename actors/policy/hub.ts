@@ -136,7 +136,6 @@ function refusal({ status }: Response, { token, endpoint }: Hub): string {
   return `${endpoint} refuses access (${status}); ${advice}`;
 }
 
-/** Downloads a file into the snapshot. */
 async function download(repository: string, commit: string, file: string, folder: string, hub: Hub): Promise<void> {
   const link = join(folder, "snapshots", commit, file);
   if (existsSync(link)) return;

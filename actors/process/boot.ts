@@ -41,7 +41,6 @@ export type ChildMessage =
 const settingsSchema = z.strictObject({ config: RunConfig, folder: z.string() });
 export type RunActorSettings = z.infer<typeof settingsSchema>;
 
-/** Runs an actor of a cluster. */
 export function runActor(kind: ActorKind): Promise<void> {
   return boot({
     role: kind.role,

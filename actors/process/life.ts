@@ -33,7 +33,6 @@ interface ProcessPorts {
   readonly meter: Meter;
   /** Reaches the supervisor and, unless `wrap` replaces it, the other actors. */
   readonly transport: Transport;
-  /** Where the actor listens. */
   readonly listen: string;
   readonly rssBytes: () => number;
   /** The type of the last message that arrived. */
@@ -72,7 +71,6 @@ export interface ActorLife {
   leave(reason: string): Promise<void>;
   /** Exits with the code of this error. */
   fail(error: unknown): void;
-  /** Whether the supervisor is connected. */
   readonly isSupervised: boolean;
 }
 
@@ -150,7 +148,6 @@ export function live(options: LiveOptions): ActorLife {
     else exit();
   }
 
-  /** Stops the rest of a failed actor. */
   async function stopFailed(): Promise<void> {
     await begun.promise;
     if (stopped) return;

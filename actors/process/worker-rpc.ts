@@ -117,7 +117,6 @@ function uncaught(printed: string): Error {
   return error;
 }
 
-/** The object with some of its methods replaced. */
 export function withMethods<M extends Methods>(remote: Remote<M>, replaced: Partial<Remote<M>>): Remote<M> {
   return new Proxy(remote, { get: (from, name: string) => replaced[name] ?? from[name] });
 }

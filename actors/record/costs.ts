@@ -16,7 +16,6 @@ import { upTo } from "./newest-update.ts";
 export type Costs = z.infer<typeof CostsAnswer>;
 type Amounts = Costs["total"];
 
-/** The metric of each amount. */
 const METRIC_OF: Readonly<Record<keyof Amounts, MetricName>> = {
   tokens: "total/tokens",
   actions: "total/actions",
@@ -24,7 +23,6 @@ const METRIC_OF: Readonly<Record<keyof Amounts, MetricName>> = {
   joules: "machine/energy_joules",
 };
 
-/** The metric of each part of the learner's time. */
 const SECONDS_OF: Readonly<Record<keyof Costs["seconds"], MetricName>> = {
   rollout: "speed/rollout_s",
   update: "speed/update_s",

@@ -9,10 +9,8 @@ import type { EpisodeRow, PolicyVersion } from "../protocol.ts";
 import { type Costs, costsOf } from "./costs.ts";
 import { latestOf, newestUpdate, seriesOf } from "./newest-update.ts";
 
-/** Rows read at once. */
 const PAGE = 1000;
 
-/** Whether the folder is a run with a record. */
 export const hasRecord = (folder: string): boolean => existsSync(join(folder, "run.sqlite"));
 
 export interface RecordedEpisode {
@@ -89,7 +87,6 @@ export class RecordedRun {
     return id === null ? null : this.#store.episode(id);
   }
 
-  /** Names of the newest episodes. */
   newestNames(): string[] {
     return this.#store.episodes({}, { limit: PAGE }).rows.map(({ episode }) => episode);
   }

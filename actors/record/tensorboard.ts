@@ -155,7 +155,6 @@ export class EventFiles {
     if (this.#waitingBytes > WAITING_BYTES_MAX) this.flush();
   }
 
-  /** Writes everything that was added. */
   flush(): void {
     for (const [path, waiting] of this.#waiting) {
       if (waiting.length > 0) appendFileSync(path, Buffer.concat(waiting.splice(0)));

@@ -24,7 +24,6 @@ interface Written {
   readonly logProbs: number[];
 }
 
-/** The API of an inference server. */
 interface Api {
   readonly load: string;
   readonly unload: string;

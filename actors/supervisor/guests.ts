@@ -17,7 +17,6 @@ export interface GuestsOptions extends HeartbeatLimits {
   readonly clock: Clock;
   /** Messages for a guest that has joined. */
   readonly firstMessages: () => readonly Tell[];
-  /** An env server has joined or left. */
   readonly envServersChanged: () => void;
   /** Ends all connections of a guest. */
   readonly cut: (name: string, reason: string) => void;

@@ -6,7 +6,6 @@ import type { Clock } from "../clock.ts";
 import { type ActorView, type Messages, STARTING, type Tell } from "../protocol.ts";
 import { notTaken } from "../transport/refusals.ts";
 
-/** The heartbeats of one actor. */
 export interface Watched {
   /** When the actor was started or last heard, or when this process woke after a suspension. */
   heardAtMs: number;
@@ -14,7 +13,6 @@ export interface Watched {
   heartbeat: Messages["heartbeat"] | null;
 }
 
-/** What is wrong with an actor. */
 export interface HeartbeatFault {
   readonly kind: "silent" | "stuck";
   /** silent: how long the actor was silent. stuck: how long its computation has given no result. */

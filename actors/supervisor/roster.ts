@@ -18,7 +18,6 @@ export function actorsOf({ envServer, sampler }: RunConfig): readonly { role: Ac
   ];
 }
 
-/** The addresses of started actors. */
 export class AddressBook {
   readonly #known = new Map<string, { readonly role: Role; readonly url: string }>();
 

@@ -61,7 +61,6 @@ export interface SupervisorOptions extends HeartbeatLimits {
   readonly firstMessages?: () => readonly Tell[];
 }
 
-/** How a run ended. */
 export interface RunEnd {
   readonly ok: boolean;
   readonly reason: string;

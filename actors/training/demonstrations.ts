@@ -29,7 +29,6 @@ export interface DemonstrationOptions {
 }
 
 export interface DemonstrationSource {
-  /** Number of demonstrations of one board. */
   readonly perBoard: number;
   /** Plays the demonstrations of one board. @param draw  draws the seeds of a board */
   play(
@@ -40,7 +39,6 @@ export interface DemonstrationSource {
   ): Promise<readonly Sequence[]>;
 }
 
-/** Episodes of the env's demonstrator. */
 export const fromDemonstrator = (skill: Skill): DemonstrationSource => ({
   perBoard: 1,
   play: (env, draw, uniform, options) => demonstrate(env.tag.open(draw()), env, skill, uniform, options),

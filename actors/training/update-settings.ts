@@ -27,14 +27,12 @@ const KL_HORIZON = 10_000;
 
 export const needsCritic = ({ estimator }: LearnerConfig): boolean => NEEDS_CRITIC.has(estimator);
 
-/** True if the critic has a network of its own. */
 const hasOwnCritic = (learner: LearnerConfig) => needsCritic(learner) && learner.critic.backbone === "separate";
 
 /** What may differ from the config as a run goes on, besides what `intervened` changes. */
 export interface Adapted {
   readonly klCoefficient: number;
   readonly entropyCoefficient: number;
-  /** Treatment of covariance. */
   readonly covariance: LearnerConfig["covariance"]["treatment"];
 }
 

@@ -67,7 +67,6 @@ export interface WarmStartHooks {
 
 export interface WarmStartResult {
   readonly taught: Taught;
-  /** True if the cache had it. */
   readonly cached: boolean;
 }
 
@@ -77,7 +76,6 @@ export interface WarmStartProgress {
   readonly name: string;
   readonly step: number;
   readonly steps: number;
-  /** Steps over all stages so far. */
   readonly stepOverall: number;
   /** Mean over the steps since the last report of their cross-entropy per written token, in nats. */
   readonly loss: number;

@@ -13,7 +13,6 @@ export const isLoopback = (host: string): boolean =>
 export const noProxyHere = (url: string | URL): { proxy?: never } =>
   isLoopback(new URL(url).hostname) ? { proxy: false as never } : {};
 
-/** Any free port of this machine. */
 export const ANY_PORT = "ws://127.0.0.1:0";
 
 /** Whether messages to this address go through a NATS broker. */
@@ -27,7 +26,6 @@ export const httpOf = (address: string): string =>
   isBroker(address) ? `http://${new URL(address).searchParams.get("http")}` : address.replace(/^ws/, "http");
 
 export interface NatsAddress {
-  /** The broker. */
   readonly url: URL;
   /** The listener at the broker; null: the address names none. */
   readonly name: string | null;
@@ -52,5 +50,4 @@ export function sameSecret(a: string, b: string): boolean {
 /** True for printable ASCII without spaces around it: other texts do not pass through an HTTP header unchanged. */
 export const fitsHeader = (token: string): boolean => token === token.trim() && /^[ -~]+$/.test(token);
 
-/** Value of the Authorization header. */
 export const bearer = (token: string): string => `Bearer ${token}`.trim();

@@ -9,7 +9,6 @@ import type { TransportOptions } from "./transport.ts";
 export interface SocketOptions extends TransportOptions {
   /** A connection on which nothing arrives for this long is closed. */
   readonly silenceMsMax?: number;
-  /** Time to connect. */
   readonly connectMsMax?: number;
   /** For connecting to wss:// addresses. */
   readonly tls?: ClientTls;

@@ -45,7 +45,6 @@ export interface Listener {
   close(): Promise<void>;
 }
 
-/** Something that went wrong with one peer. */
 export interface Problem {
   readonly kind: /** A frame is no message of the protocol. The peer is closed. */
     | "badFrame"
@@ -72,7 +71,6 @@ export const TRANSPORT_LIMITS = { frameBytesMax: 64 * 2 ** 20, queuedBytesMax: 2
 
 export interface TransportOptions {
   readonly clock: Clock;
-  /** Shared secret. */
   readonly token: string;
   readonly frameBytesMax: number;
   /** At least frameBytesMax. */

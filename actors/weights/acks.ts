@@ -26,7 +26,6 @@ export class Acks {
   readonly #held = new Map<string, Held>();
   #waits: Wait[] = [];
 
-  /** Samplers that hold some version. */
   get holders(): number {
     return [...this.#held.values()].filter((held) => typeof held === "number").length;
   }

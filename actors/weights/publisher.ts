@@ -139,7 +139,6 @@ export class WeightsPublisher {
   }
 }
 
-/** What a file holds. */
 interface Written {
   /** sha256 in hex. */
   readonly digest: string;

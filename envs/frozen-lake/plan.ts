@@ -53,18 +53,6 @@ export function planLake(lake: Lake, ice: Ice): LakePlan {
   };
 }
 
-/** Probability that uniformly random actions reach the goal from the start within `horizon` actions. */
-export function randomSuccess(lake: Lake, ice: Ice, horizon: number): number {
-  const step = outcomes(lake, ice);
-  let value = atGoal(lake);
-  for (let n = 0; n < horizon; n++) {
-    value = value.map((kept, cell) =>
-      ends(lake, cell) ? kept : [0, 1, 2, 3].reduce((sum, action) => sum + step(value, cell, action) / 4, 0),
-    );
-  }
-  return value[lake.start]!;
-}
-
 function ends(lake: Lake, cell: number): boolean {
   return cell === lake.goal || lake.holes[cell] === 1;
 }

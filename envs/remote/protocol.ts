@@ -87,8 +87,6 @@ export const Close = z.object({ episode: Episode });
 export const Closed = z.object({});
 export const Failed = z.object({ error: z.string().describe("The error in one line") });
 
-export const remoteSchemas = { Health, Open, Opened, Step, Stepped, Close, Closed, Failed } as const;
-
 /** A request to the server. */
 export type RemoteAsk =
   | ({ readonly ask: "open" } & z.infer<typeof Open>)

@@ -13,7 +13,6 @@ export const TURNS = ["U", "U'", "D", "D'", "L", "L'", "R", "R'", "F", "F'", "B"
 type Pair = readonly [number, number];
 
 interface Spin {
-  /** The face that is turned. */
   readonly face: number;
   /** Pairs of stickers around the face; each takes the stickers of the next pair, the last those of the first. */
   readonly ring: readonly [Pair, Pair, Pair, Pair];
@@ -63,7 +62,6 @@ export function turned(state: readonly number[], turn: readonly number[]): numbe
 /** The color of each sticker: 0 to 5, its face on the solved cube. */
 export const SOLVED: readonly number[] = Array.from({ length: 24 }, (_, i) => Math.floor(i / 4));
 
-/** True if every face has one color. */
 export function isSolved(state: readonly number[]): boolean {
   return state.every((color, i) => color === state[i - (i % 4)]);
 }

@@ -20,10 +20,6 @@ export function renderRow(board: Board, row: number, lookup: readonly string[]):
   return text;
 }
 
-export function renderGrid(board: Board, lookup: readonly string[]): string {
-  return Array.from({ length: board.rows }, (_, row) => renderRow(board, row, lookup)).join("\n");
-}
-
 const NAMES: readonly (readonly [number, string])[] = [
   [BOX, "Boxes"],
   [BOX_ON_TARGET, "Boxes on target"],

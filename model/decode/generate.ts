@@ -43,18 +43,14 @@ export interface Reply {
   readonly choices?: readonly TokenChoice[];
 }
 
-/** An open sequence. */
 interface Sequence {
   readonly name: string;
-  /** Its slot in the decoder. */
   slot: number;
   /** The last token of a reply, which is not in the cache yet. It goes in front of the next prompt. */
   unfed: number | null;
-  /** The reply in progress. */
   pending: PendingReply | null;
 }
 
-/** A reply in progress. */
 interface PendingReply {
   readonly sequence: Sequence;
   readonly request: ReplyRequest;

@@ -40,7 +40,6 @@ export interface StopState {
 
 export const STOP_START: StopState = { baseline: [], collapsed: 0, failed: 0, empty: 0, solved: 0 };
 
-/** Measurements of one update. */
 export interface StopPoint {
   /** Share of played episodes solved. */
   readonly success: number;

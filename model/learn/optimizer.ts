@@ -37,7 +37,6 @@ export interface OptimizerState {
   readonly moment: Float32Array;
   /** AdamW's second moment; 0 where Muon moves. */
   readonly variance: Float32Array;
-  /** Steps taken. */
   step: number;
 }
 

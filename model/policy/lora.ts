@@ -5,7 +5,6 @@
  */
 import { z } from "zod";
 
-/** Matrices of the attention. */
 export const ATTENTION_TARGETS = ["q_proj", "k_proj", "v_proj", "o_proj"] as const;
 /** Every matrix of a layer: what peft calls all-linear. */
 export const LORA_TARGETS = [...ATTENTION_TARGETS, "gate_proj", "up_proj", "down_proj"] as const;

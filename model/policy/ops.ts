@@ -188,7 +188,6 @@ export interface AttentionShape {
 export const halfCachesUnread = () =>
   new TypeError("only machine code reads caches of 16-bit floats, for heads of 16, 32, … numbers");
 
-/** Factor of the attention scores. */
 export const scoreScaleOf = ({ scoreScale, headWidth }: AttentionShape): number =>
   scoreScale ?? 1 / Math.sqrt(headWidth);
 

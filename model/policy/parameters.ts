@@ -14,7 +14,6 @@ export interface Parameters {
   readonly views: ReadonlyMap<string, { readonly shape: readonly number[]; readonly values: Float32Array }>;
 }
 
-/** Number of parameters. */
 export function parameterCount(config: ModelConfig): number {
   return parameterShapes(config)
     .values()

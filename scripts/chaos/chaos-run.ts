@@ -1,18 +1,17 @@
 /** A tiny training run as processes, observed through its log and its process ids. Its supervisor is a child of this process. */
 import { writeFileSync } from "node:fs";
 import { join } from "node:path";
-import type { RemoteGuests } from "./remote-guests.ts";
 import { type LogEntry, LogTail } from "./watch.ts";
 
 export const GROUPS = 4;
 export const GROUP_SIZE = 4;
 export const SAMPLERS = 2;
 export const ENV_SERVERS = 2;
-export const STOP_MS_MAX = 20_000;
+const STOP_MS_MAX = 20_000;
 const POLL_MS = 20;
 
 /** The supervisor replaces an actor that is silent for longer. */
-export const HEARTBEAT_DEADLINE_MS = 4000;
+const HEARTBEAT_DEADLINE_MS = 4000;
 
 /** A policy of one layer on small lakes. The run continues until it is stopped. */
 const config = (seed: number, warmStarts: string) => ({
@@ -49,7 +48,6 @@ export class ChaosRun {
   readonly #folder: string;
   readonly #configFile: string;
   readonly #tail: LogTail;
-  readonly #guests: RemoteGuests | null;
   readonly #supervisors: number[] = [];
   /** When each learner started, in milliseconds since the epoch. */
   readonly learnerStartsMs: number[] = [];
@@ -59,9 +57,8 @@ export class ChaosRun {
   #updates = 0;
 
   /** @param scratch  folder for the config and the warm start, outside of the run's folder */
-  constructor(folder: string, scratch: string, seed: number, guests: RemoteGuests | null) {
+  constructor(folder: string, scratch: string, seed: number) {
     this.#folder = folder;
-    this.#guests = guests;
     this.#configFile = join(scratch, "config.json");
     this.#tail = new LogTail(join(folder, "log.jsonl"));
     writeFileSync(this.#configFile, JSON.stringify(config(seed, join(scratch, "warm-start"))));
@@ -70,10 +67,8 @@ export class ChaosRun {
   start(resume: boolean): void {
     const how = resume ? ["--resume", this.#folder] : ["--config", this.#configFile, "--run-dir", this.#folder];
     const entry = join(import.meta.dir, "..", "run.ts");
-    const { wrap = [], flags = [], env = {} } = this.#guests ?? {};
-    this.#child = Bun.spawn([...wrap, process.execPath, entry, "cluster", "--quiet", ...how, ...flags], {
+    this.#child = Bun.spawn([process.execPath, entry, "cluster", "--quiet", ...how], {
       stdio: ["ignore", "ignore", "pipe"],
-      env: { ...process.env, ...env },
     });
     this.#stderr = this.#child.stderr.text();
     this.#supervisors.push(this.#child.pid);

@@ -4,16 +4,12 @@ import { isAlive, type LogEntry } from "./watch.ts";
 
 export interface Target {
   readonly actor: string;
-  /** "cut": the network to the actor's host. */
-  readonly fault: "SIGKILL" | "SIGSTOP" | "cut";
+  readonly fault: "SIGKILL" | "SIGSTOP";
 }
 
 export interface Fault extends Target {
-  /** null for an actor on another host. */
-  readonly pid: number | null;
+  readonly pid: number;
   readonly atMs: number;
-  /** From when the recovery is measured: the end of a cut, else `atMs`. */
-  recoversFromMs: number;
   /** Lines in the log at `atMs`. */
   readonly line: number;
   /** Milliseconds until the supervisor noticed; after a fault of the supervisor, until its last actor had ended. */
@@ -21,8 +17,6 @@ export interface Fault extends Target {
   /** Milliseconds until the actor served again; after a fault of learner or supervisor, until the next update. */
   recoveredMs: number | null;
 }
-
-export const NETWORK: Target = { actor: "network", fault: "cut" };
 
 const numbered = (kind: string, count: number, fault: Target["fault"]): Target[] =>
   Array.from({ length: count }, (_, i) => ({ actor: `${kind}-${i}`, fault }));
@@ -42,32 +36,19 @@ export const TARGETS: readonly Target[] = [
 export const kindOf = (actor: string): string => actor.replace(/-\d+$/, "");
 export const KINDS: readonly string[] = [...new Set(TARGETS.map(({ actor }) => kindOf(actor)))];
 
-export function newFault(run: ChaosRun, target: Target, pid: number | null): Fault {
-  const atMs = performance.now();
-  return { ...target, pid, atMs, recoversFromMs: atMs, line: run.log.length, noticedMs: null, recoveredMs: null };
+export function newFault(run: ChaosRun, target: Target, pid: number): Fault {
+  return { ...target, pid, atMs: performance.now(), line: run.log.length, noticedMs: null, recoveredMs: null };
 }
 
 /** Reads the log for the faults that have not recovered yet. */
 export function observe(run: ChaosRun, faults: readonly Fault[]): void {
   for (const fault of faults) {
-    if (fault.recoveredMs !== null) continue;
-    const since = run.log.slice(fault.line);
-    if (fault.pid === null) observeGuest(fault, since);
-    else observeProcess(fault, fault.pid, since, faults);
+    if (fault.recoveredMs === null) observeOne(fault, run.log.slice(fault.line), faults);
   }
 }
 
-function observeGuest(fault: Fault, since: readonly LogEntry[]): void {
-  const left = since.findIndex(({ kind, child }) => kind === "left" && child === fault.actor);
-  if (left === -1) return;
-  const now = performance.now();
-  fault.noticedMs ??= now - fault.atMs;
-  const isBack = since.slice(left).some(({ kind, child }) => kind === "joined" && child === fault.actor);
-  if (isBack) fault.recoveredMs = now - fault.recoversFromMs;
-}
-
-function observeProcess(fault: Fault, pid: number, since: readonly LogEntry[], faults: readonly Fault[]): void {
-  const { actor, atMs } = fault;
+function observeOne(fault: Fault, since: readonly LogEntry[], faults: readonly Fault[]): void {
+  const { actor, pid, atMs } = fault;
   const now = performance.now();
   const isNotice = (entry: LogEntry) =>
     fault.fault === "SIGSTOP"

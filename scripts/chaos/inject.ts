@@ -2,14 +2,12 @@
  * Starts a tiny training run, injects faults, and measures how soon the run noticed each and recovered.
  *
  * - The seed decides which fault comes when. Every kind of actor is killed (SIGKILL); env servers are also frozen (SIGSTOP).
- * - With remote guests, the network is cut before any other fault, and later at random like the other faults.
  */
 import { rmSync } from "node:fs";
 import { messageOf } from "../../actors/errors.ts";
 import { sequence } from "../../model/rng.ts";
-import { ChaosRun, STOP_MS_MAX } from "./chaos-run.ts";
-import { type Fault, kindOf, NETWORK, newFault, observe, TARGETS } from "./faults.ts";
-import type { RemoteGuests } from "./remote-guests.ts";
+import { ChaosRun } from "./chaos-run.ts";
+import { type Fault, kindOf, newFault, observe, TARGETS, type Target } from "./faults.ts";
 import { isAlive } from "./watch.ts";
 
 export interface ChaosResult {
@@ -24,9 +22,7 @@ export interface ChaosResult {
   readonly updates: number;
   /** When each learner started, in milliseconds since the epoch. */
   readonly learnerStartsMs: readonly number[];
-  /** All processes of the run and its guests. */
   readonly pids: readonly number[];
-  /** Errors of the run or its guests. */
   readonly problems: readonly string[];
 }
 
@@ -44,9 +40,6 @@ export interface ChaosOptions {
   readonly minutes: number;
   readonly seed: number;
   readonly say: (text: string) => void;
-  /** Guests whose network is cut. */
-  readonly guests: RemoteGuests | null;
-  readonly cutMs: number;
   /** The only kind of actor that is killed; null for all kinds. */
   readonly only: string | null;
 }
@@ -57,16 +50,15 @@ const RECOVERY_MS_MAX = 60_000;
 const WARM_START_MS_MAX = 300_000;
 
 export async function injectFaults(options: ChaosOptions): Promise<ChaosResult> {
-  const { folder, scratch, seed, guests } = options;
-  const run = new ChaosRun(folder, scratch, seed, guests);
+  const { folder, scratch, seed } = options;
+  const run = new ChaosRun(folder, scratch, seed);
   const faults: Fault[] = [];
   const problems: string[] = [];
   const end = () => {
     run.kill();
-    guests?.remove();
     rmSync(scratch, { recursive: true, force: true, maxRetries: 3 });
   };
-  // A signal ends this process, but would leave the run, its hosts and its files.
+  // A signal ends this process, but would leave the run and its files.
   process.once("exit", end);
   try {
     await inject(run, options, faults);
@@ -75,10 +67,7 @@ export async function injectFaults(options: ChaosOptions): Promise<ChaosResult> 
     run.kill();
   }
   process.off("exit", end);
-  guests?.remove();
-  const groups = Map.groupBy(faults, ({ actor, fault, pid }) =>
-    pid === null ? "guest cut off" : `${kindOf(actor)} ${fault}`,
-  );
+  const groups = Map.groupBy(faults, ({ actor, fault }) => `${kindOf(actor)} ${fault}`);
   const ofEach = <T>(of: (faults: readonly Fault[]) => T) =>
     Object.fromEntries([...groups].map(([name, those]) => [name, of(those)]));
   const noticed = (those: readonly Fault[]) => percentiles(those.map(({ noticedMs }) => noticedMs));
@@ -88,7 +77,7 @@ export async function injectFaults(options: ChaosOptions): Promise<ChaosResult> 
     problems,
     updates: run.updates,
     learnerStartsMs: run.learnerStartsMs,
-    pids: [...run.pids, ...(guests?.pids ?? [])],
+    pids: run.pids,
     detectionMs: noticed(faults),
     recoveryMs: recovered(faults),
     longestMs: ofEach((those) => ({ noticed: noticed(those).max, recovered: recovered(those).max })),
@@ -98,26 +87,11 @@ export async function injectFaults(options: ChaosOptions): Promise<ChaosResult> 
 
 /** Adds each fault to `faults` at once, so that the caller knows them if this throws. */
 async function inject(run: ChaosRun, options: ChaosOptions, faults: Fault[]): Promise<void> {
-  const { minutes, seed, say, guests, cutMs, only } = options;
+  const { minutes, seed, say, only } = options;
   const look = () => observe(run, faults);
-  const targets = [...TARGETS, ...(guests === null ? [] : [NETWORK])].filter(
-    ({ actor }) => only === null || kindOf(actor) === only,
-  );
-  const cut = async (guests: RemoteGuests) => {
-    say(`network cut for ${cutMs} ms (update ${run.updates})`);
-    const cuts = guests.names.map((actor) => newFault(run, { actor, fault: "cut" }, null));
-    faults.push(...cuts);
-    guests.cut();
-    await run.wait(cutMs, look);
-    guests.heal();
-    for (const fault of cuts) fault.recoversFromMs = performance.now();
-  };
-
+  const targets = TARGETS.filter(({ actor }) => only === null || kindOf(actor) === only);
   run.start(false);
-  await run.until(() => run.log.some(({ kind }) => kind === "open"), WARM_START_MS_MAX, "the opening of the gate");
-  await guests?.join();
   await run.until(() => run.updates >= 1, WARM_START_MS_MAX, "the first update");
-  if (guests !== null) await cut(guests);
   const draw = sequence(seed, "chaos");
   const endsAtMs = performance.now() + minutes * 60_000;
   for (;;) {
@@ -125,8 +99,7 @@ async function inject(run: ChaosRun, options: ChaosOptions, faults: Fault[]): Pr
     const target = targets[Math.floor(draw() * targets.length)]!;
     if (performance.now() + pauseMs > endsAtMs) break;
     await run.wait(pauseMs, look);
-    if (target.fault === "cut") await cut(guests!);
-    else await kill(run, target.actor, target.fault, faults, say);
+    await kill(run, target, faults, say);
   }
   const allRecovered = () => {
     look();
@@ -134,19 +107,13 @@ async function inject(run: ChaosRun, options: ChaosOptions, faults: Fault[]): Pr
   };
   await run.until(allRecovered, RECOVERY_MS_MAX, "the recovery of every actor");
   await run.stop();
-  await guests?.ended(STOP_MS_MAX);
 }
 
-async function kill(
-  run: ChaosRun,
-  actor: string,
-  signal: "SIGKILL" | "SIGSTOP",
-  faults: Fault[],
-  say: (text: string) => void,
-): Promise<void> {
+async function kill(run: ChaosRun, target: Target, faults: Fault[], say: (text: string) => void): Promise<void> {
+  const { actor, fault: signal } = target;
   const pid = run.pid(actor);
   if (pid === null || !isAlive(pid)) return;
-  const fault = newFault(run, { actor, fault: signal }, pid);
+  const fault = newFault(run, target, pid);
   process.kill(pid, signal);
   faults.push(fault);
   say(`${signal} ${actor} (update ${run.updates})`);

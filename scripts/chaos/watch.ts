@@ -2,7 +2,6 @@
 import { closeSync, existsSync, openSync, readdirSync, readSync } from "node:fs";
 import { runningSince } from "../../actors/weights/files.ts";
 
-/** A line of a run's log. */
 export interface LogEntry {
   readonly kind: string;
   readonly text?: string;

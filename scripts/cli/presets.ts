@@ -28,7 +28,6 @@ export function inProject(loaded: Project): void {
   project = loaded;
 }
 
-/** Folder of new runs. */
 export const runsFolder = (): string => project.runsFolder;
 
 /** The section `env` of the project's runs; empty if the project sets none. */
@@ -84,7 +83,6 @@ export function chooseConfig({ flags, overrides }: ConfigChoice): RunConfig {
   return composeWithEnvFile([...layers, ...ordered.map(overrideLayer)]);
 }
 
-/** Values of --preset. */
 export function presetNames(): string[] {
   return [...Object.keys(project.presets), ...presetFiles()];
 }
@@ -120,7 +118,6 @@ export function overrideLayer({ path, text, source }: Override): Layer {
   }
 }
 
-/** The section `env` of the overrides. */
 export function envOverrides(overrides: readonly Override[]): Tree {
   const mixed = overrides.find(({ path }) => path.startsWith("env.mix"));
   if (mixed !== undefined) throw new UsageError(`${mixed.source}: this command plays one env; leave it out`);

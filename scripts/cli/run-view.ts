@@ -175,7 +175,6 @@ export class RunView {
     this.#draw();
   }
 
-  /** Removes the status lines. */
   clear(): void {
     if (this.#statusLines === 0) return;
     const up = this.#statusLines > 1 ? `\u001b[${this.#statusLines - 1}A` : "";

@@ -10,7 +10,6 @@ import { FAILURES, type Failure } from "../../envs/analysis/failure.ts";
 import type { EnvTag } from "../../envs/tag.ts";
 import { aligned } from "../cli/texts.ts";
 
-/** What was played, and how well. */
 export interface Result extends Evaluation {
   /** The env's name in the run: its tag, unless a mix names it. */
   readonly name: string;
@@ -83,7 +82,6 @@ export function evaluationReport(policy: string, result: Result, { random, exper
   ].join("\n");
 }
 
-/** The report as data. */
 export function evaluationData(result: Result, { random, expert, best }: References) {
   const { tag, episodes, seed, samples, success, ci95, meanReward, meanTurns, meanActions, formatErrors } = result;
   const { failures, thoughts, entropy } = result;

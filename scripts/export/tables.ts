@@ -8,7 +8,6 @@ export type Columns = readonly (readonly [name: string, type: BasicType])[];
 /** A TIMESTAMP is a number of milliseconds since the epoch. */
 export type Row = Readonly<Record<string, string | number | boolean | null>>;
 
-/** Columns of one type. */
 export function named(type: BasicType, ...names: string[]): (readonly [string, BasicType])[] {
   return names.map((name) => [name, type] as const);
 }

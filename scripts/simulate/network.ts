@@ -17,7 +17,6 @@ const QUEUED_BYTES_MAX = 4 << 20;
 /** Both ends of a cut connection notice within this time. */
 const NOTICE_MS = 3000;
 
-/** What listens at an address. */
 interface Listening {
   readonly life: Life;
   accept(name: string, wire: SimulatedWire): WirePeer;
@@ -93,7 +92,6 @@ class SimulatedWire implements Wire {
   readonly #network: Network;
   readonly #link: Link;
   readonly #life: Life;
-  /** The other end. */
   #far: { readonly peer: WirePeer; readonly life: Life } | null = null;
   #near: WirePeer | null = null;
   #arrivesAtMs = 0;

@@ -245,7 +245,6 @@ export async function simulateSeed(seed: number): Promise<Result> {
 }
 
 let reference: Promise<Result> | null = null;
-/** The result of a run without faults. */
 export function undisturbed(): Promise<Result> {
   reference ??= simulate({ seed: 0, faults: false, mode: "sync" });
   return reference;

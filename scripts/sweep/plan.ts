@@ -70,7 +70,6 @@ export interface Sweep {
   readonly runs: readonly PlannedRun[];
 }
 
-/** The file's name without its extension. */
 export const sweepName = (file: string): string => basename(file).replace(/\.ya?ml$/, "");
 
 /**

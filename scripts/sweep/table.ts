@@ -63,7 +63,6 @@ const latestOf = (name: MetricName): Figure => ({
   of: ({ latest }) => latest.get(name) ?? null,
 });
 
-/** The figures of one finished run, by name. */
 export interface RunFigures {
   readonly run: PlannedRun;
   readonly figures: Readonly<Record<string, number | null>>;
@@ -89,7 +88,6 @@ export interface SweepTable {
 
 export const isFinished = (run: PlannedRun): boolean => existsSync(reportFile(run));
 
-/** The table of the finished runs. */
 export function sweepTable(sweep: Sweep): SweepTable {
   const figures = [...FIGURES, ...sweep.metrics.map(latestOf)];
   const runs = sweep.runs.filter(isFinished).map((run) => ({ run, figures: measure(run, figures) }));

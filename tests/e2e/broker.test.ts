@@ -5,9 +5,9 @@
 import { afterAll, expect, test } from "bun:test";
 import { join } from "node:path";
 import { natsServer, startBroker } from "../../bench/broker.ts";
-import { Guest } from "../../scripts/chaos/guest.ts";
 import { describeWhere } from "../needs.ts";
 import { removeTemporaryFolders } from "../scripts/temporary.ts";
+import { Guest } from "./guest.ts";
 import { LONG, learnt, RunProcess, Runs, timeIndependentMetrics } from "./run-process.ts";
 
 const runs = new Runs("shared");

@@ -1,10 +1,10 @@
-/** Several hosts with addresses of their own, joined to a run, cut off and healed; in `bun run chaos --cut-seconds 30` for longer. */
+/** Several hosts with addresses of their own, joined to a run, cut off and healed. */
 import { afterAll, beforeAll, expect, test } from "bun:test";
-import { Guest } from "../../scripts/chaos/guest.ts";
-import { Hosts } from "../../scripts/chaos/namespaces.ts";
 import { figure, ms } from "../figure.ts";
 import { describeWhere } from "../needs.ts";
 import { removeTemporaryFolders } from "../scripts/temporary.ts";
+import { Guest } from "./guest.ts";
+import { Hosts } from "./namespaces.ts";
 import { expectNothingLeft, expectSameLearnt, LONG, RunProcess, Runs } from "./run-process.ts";
 
 const runs = new Runs("shared");

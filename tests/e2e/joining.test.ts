@@ -5,9 +5,9 @@
 import { afterAll, beforeAll, describe, expect, test } from "bun:test";
 import { existsSync, mkdirSync, readdirSync, readFileSync, statSync, writeFileSync } from "node:fs";
 import { basename, join } from "node:path";
-import { Guest } from "../../scripts/chaos/guest.ts";
 import { certificates } from "../actors/transport/certificates.ts";
 import { removeTemporaryFolders } from "../scripts/temporary.ts";
+import { Guest } from "./guest.ts";
 import { expectNothingLeft, expectSameLearnt, LONG, RunProcess, Runs } from "./run-process.ts";
 
 const runs = new Runs("shared");

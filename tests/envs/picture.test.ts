@@ -1,7 +1,7 @@
 import { describe, expect, test } from "bun:test";
 import { drawBoard, filmStrip, type Picture } from "../../envs/picture.ts";
 import { sokobanPicture } from "../../envs/sokoban/render.ts";
-import { boardOf } from "../../envs/sokoban/rules.ts";
+import { boardOf } from "./sokoban-boards.ts";
 
 const pixel = ({ width, rgb }: Picture, x: number, y: number) => [
   ...rgb.subarray(3 * (y * width + x), 3 * (y * width + x) + 3),

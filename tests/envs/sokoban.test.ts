@@ -4,10 +4,11 @@ import { envTag } from "../../envs/registry.ts";
 import { SokobanConfig } from "../../envs/sokoban/config.ts";
 import { SokobanGame } from "../../envs/sokoban/game.ts";
 import { generateBoard } from "../../envs/sokoban/generate.ts";
-import { renderCoordinates, renderGrid } from "../../envs/sokoban/render.ts";
-import { type Board, boardOf } from "../../envs/sokoban/rules.ts";
+import { renderCoordinates } from "../../envs/sokoban/render.ts";
+import type { Board } from "../../envs/sokoban/rules.ts";
 import { shortestPath } from "../../envs/sokoban/solve.ts";
 import { openLocal } from "../../envs/tag.ts";
+import { boardOf, renderGrid } from "./sokoban-boards.ts";
 
 const SYMBOLS = SokobanConfig.parse({}).gridLookup;
 const simple = SokobanConfig.parse({ numBoxes: 1 });

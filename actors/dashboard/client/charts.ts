@@ -10,7 +10,6 @@ export interface LineSpec {
   readonly width: number;
   /** Draw 1 - value. */
   readonly isComplement?: boolean;
-  /** Draw a dot at each value. */
   readonly hasDots?: boolean;
 }
 
@@ -23,7 +22,6 @@ export interface ChartSpec {
   readonly tick?: (value: number) => string;
   /** Fixed ends of the axis. */
   readonly range?: readonly [number, number];
-  /** The axis starts at 0. */
   readonly from0?: boolean;
   /** Steps are those of the warm start, so hovering is not shared with the charts of updates. */
   readonly isWarmStart?: boolean;
@@ -108,7 +106,6 @@ export const RUN_CHARTS: ChartTable = {
   warm: { lines: [line("warm/loss")], format: digits(3), from0: true, isWarmStart: true },
 };
 
-/** A chart of any metric. */
 export const chartOf = (name: MetricName): ChartSpec => ({
   lines: [line(name)],
   format: (value) => value.toLocaleString("en", { maximumSignificantDigits: 4 }),

@@ -35,14 +35,12 @@ export function button(text: string, onClick: () => void, title: string = text):
   return element;
 }
 
-/** A select with one option per text. */
 export function selectOf(texts: readonly string[], onChange = (_index: number): void => {}): HTMLSelectElement {
   const select = make("select", "", ...texts.map((text) => make("option", "", text)));
   select.addEventListener("change", () => onChange(select.selectedIndex));
   return select;
 }
 
-/** One row of a list of events. */
 export function eventRow({ event, count }: EventLine): HTMLLIElement {
   const { id, atMs, actor, level, kind, text } = event;
   const time = make("time", "", new Date(atMs).toLocaleTimeString("en-GB"));

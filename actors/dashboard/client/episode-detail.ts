@@ -91,7 +91,7 @@ export function detailOf(episode: EpisodeAnswer, symbols: Symbols, ...between: r
   return [head, ...between, make("ol", "turns", ...turns, turnRow("End", seen(outcome.finalObservation), []))];
 }
 
-/** Color levels; the style sheet has a rule for each. */
+/** Color levels: the style sheet multiplies a level by a share of the color. */
 const LEVELS = 5;
 /** Advantage of the strongest color. */
 const ADVANTAGE_MAX = 2;
@@ -99,16 +99,17 @@ const ADVANTAGE_MAX = 2;
 /** From 0 for a probability above 67 % to `LEVELS` for one below 2.7 %. */
 const surpriseLevel = (logProb: number) => Math.min(LEVELS, Math.floor((-logProb * LEVELS) / 4 + 0.5));
 
-/** From -`LEVELS` to `LEVELS`. */
-const advantageLevel = (advantage: number) =>
-  Math.sign(advantage) * Math.min(LEVELS, Math.ceil((Math.abs(advantage) * LEVELS) / ADVANTAGE_MAX));
-
 function tokenOf({ text, logProb, advantage }: WrittenToken): HTMLElement {
   const token = make("span", "token", visible(text));
   const probability = `${(100 * Math.exp(logProb)).toFixed(1)} %, log-probability ${logProb.toFixed(3)}`;
   token.title = advantage === null ? probability : `${probability}; advantage ${signed(advantage)}`;
-  token.dataset["surprise"] = String(surpriseLevel(logProb));
-  token.dataset["advantage"] = String(advantage === null ? 0 : advantageLevel(advantage));
+  const surprise = surpriseLevel(logProb);
+  const strength = Math.min(LEVELS, Math.ceil((Math.abs(advantage ?? 0) * LEVELS) / ADVANTAGE_MAX));
+  token.style.setProperty("--surprise", String(surprise));
+  token.style.setProperty("--advantage", String(strength));
+  token.classList.toggle("unlikely", surprise === LEVELS - 1);
+  token.classList.toggle("surprising", surprise === LEVELS);
+  token.classList.toggle("worse", (advantage ?? 0) < 0);
   return token;
 }
 

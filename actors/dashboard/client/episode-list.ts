@@ -74,7 +74,6 @@ export class EpisodeList {
     }
   }
 
-  /** Take new episodes of the run. */
   take(episodes: readonly EpisodeSummary[]): void {
     if (episodes.length === 0) return;
     this.#newCount += episodes.length;

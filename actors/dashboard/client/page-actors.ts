@@ -33,7 +33,6 @@ const CHIPS = { running: "good", starting: "plain", ended: "plain", silent: "bad
 
 type Texts = readonly (readonly [name: string, text: (value: number) => string])[];
 
-/** Texts of the metrics that the actor reports. */
 const textsOf = (texts: Texts, { load }: Actor): string[] =>
   texts.flatMap(([name, text]) => (load[name] === undefined ? [] : [text(load[name])]));
 

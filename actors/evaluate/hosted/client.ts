@@ -38,7 +38,6 @@ export interface ClientOptions {
 
 export interface Usage {
   readonly requests: number;
-  /** Requests that were retries. */
   readonly retries: number;
   readonly inputTokens: number;
   readonly outputTokens: number;

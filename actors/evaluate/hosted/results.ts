@@ -34,7 +34,6 @@ export type HostedEpisode = z.infer<typeof HostedEpisode>;
 /** Everything that an episode depends on. JSON. */
 export type HostedSettings = Readonly<Record<string, unknown>>;
 
-/** Results that cannot be continued. */
 export class ResultsError extends Error {
   override readonly name = "ResultsError";
 }
@@ -42,7 +41,6 @@ export class ResultsError extends Error {
 export class Results {
   readonly #file: string | null;
   readonly #append: Append | undefined;
-  /** By index. */
   readonly episodes = new Map<number, HostedEpisode>();
 
   private constructor(file: string | null, append?: Append) {

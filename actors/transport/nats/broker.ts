@@ -61,7 +61,6 @@ export interface BrokerOptions extends Pick<SocketOptions, "clock" | "token" | "
   readonly connectMsMax: number;
 }
 
-/** One end of a connection. */
 export interface ConnectionEnd {
   take(parcel: Uint8Array, stored: Stored | null): void;
   lose(reason: string): void;
@@ -135,7 +134,6 @@ export class Broker {
     return this.#listeners === 0 && this.ends.size === 0;
   }
 
-  /** The largest parcel that the broker takes. */
   get parcelBytesMax(): number {
     // Headers count too.
     return (this.connection.info?.max_payload ?? 2 ** 20) - 512;

@@ -22,7 +22,6 @@ import { NatsWire } from "./wire.ts";
 /** Shorter than a socket's: behind a broker only silence shows that the other process has died. */
 const SILENCE_MS_MAX = 10_000;
 
-/** A request to connect. */
 const Dial = z.strictObject({ inbox: z.uuid(), id: z.uuid(), proof: z.string().max(100) });
 /** The listener's inbox, or why it refuses. */
 const DialAnswer = z.union([z.strictObject({ inbox: z.uuid() }), z.strictObject({ refused: z.string().max(1000) })]);

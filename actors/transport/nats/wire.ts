@@ -48,7 +48,6 @@ export interface Stored {
 
 export interface NatsWireOptions extends Pick<TransportOptions, "clock" | "frameBytesMax" | "queuedBytesMax"> {
   readonly silenceMsMax: number;
-  /** The largest parcel. */
   readonly parcelBytesMax: number;
   publish(parcel: Uint8Array): void;
   /** Like `publish`, but the broker keeps the parcel until the other end acknowledges it; null: this end stores nothing. */

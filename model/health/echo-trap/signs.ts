@@ -15,7 +15,6 @@ export type SignKind =
   | "validity"
   | "likelihood";
 
-/** A sign that is present. */
 export interface Sign {
   readonly kind: SignKind;
   /** The measurement, and what it is compared with. */

@@ -79,7 +79,6 @@ export interface TrainingEpisode {
   readonly success: boolean;
 }
 
-/** The networks of an update. */
 export interface UpdateNetworks<Policy extends TrainedPolicy = Network> {
   readonly policy: Policy;
   /** For estimators with a critic; the policy itself if critic and policy share a backbone. */

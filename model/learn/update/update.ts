@@ -196,7 +196,6 @@ async function trainCritic(
   return { skipped, metrics: { ...metrics, criticGradNorm: gradientNorm } };
 }
 
-/** What one minibatch measured. */
 interface MinibatchMetrics {
   readonly values: Readonly<Record<string, number>>;
   /** Written tokens. */

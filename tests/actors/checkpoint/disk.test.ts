@@ -1,7 +1,7 @@
 import { afterAll, expect, test } from "bun:test";
-import { readdirSync, readFileSync, writeFileSync } from "node:fs";
+import { appendFileSync, readdirSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
-import { writeWhole } from "../../../actors/checkpoint/disk.ts";
+import { appendWhole, writeWhole } from "../../../actors/checkpoint/disk.ts";
 import { removeTemporaryFolders, temporaryFolder } from "../../scripts/temporary.ts";
 
 afterAll(removeTemporaryFolders);
@@ -22,4 +22,19 @@ test("replaces a file at its end; one that cannot be written whole leaves the fo
   expect([readdirSync(folder), readFileSync(file, "utf8")]).toEqual([["file"], "second"]);
   const pending = expect.stringMatching(/^file\.[0-9a-f]{8}\.writing$/);
   expect(during).toEqual([[pending], ["file", pending], ["file", pending]]);
+});
+
+test("episodes that a full disk cuts off leave no half line, and the error names the file", () => {
+  const file = join(temporaryFolder(), "episodes.jsonl");
+  writeFileSync(file, '{"one": 1}\n');
+  const untilFull = (path: string, text: string) => {
+    appendFileSync(path, text.slice(0, 5));
+    throw new Error("ENOSPC: no space left on device, write");
+  };
+  expect(() => appendWhole(file, '{"two": 2}\n', untilFull)).toThrow(
+    `cannot write to ${file}: ENOSPC: no space left on device, write; the file keeps what it had. Make room`,
+  );
+  expect(readFileSync(file, "utf8")).toBe('{"one": 1}\n');
+  appendWhole(file, '{"two": 2}\n');
+  expect(readFileSync(file, "utf8")).toBe('{"one": 1}\n{"two": 2}\n');
 });

@@ -1,6 +1,6 @@
 /** What an actor measures of itself, on a clock that the test moves. */
 import { beforeEach, describe, expect, test } from "bun:test";
-import { Meter } from "../../../actors/metrics/meter.ts";
+import { energyReader, Meter } from "../../../actors/metrics/meter.ts";
 import { FakeClock } from "../fake-clock.ts";
 
 let clock: FakeClock;
@@ -67,4 +67,35 @@ describe("Meter", () => {
     waiting = 0;
     expect(meter.read()).toEqual({ "queue/waiting": 0 });
   });
+});
+
+const root = "/sys/class/powercap";
+/** A machine of two packages; a part of one, and a zone of another kind. */
+function machine() {
+  const files: Record<string, string> = {
+    [`${root}/intel-rapl:0/energy_uj`]: "1000000\n",
+    [`${root}/intel-rapl:0/max_energy_range_uj`]: "9000000\n",
+    [`${root}/intel-rapl:1/energy_uj`]: "8000000\n",
+    [`${root}/intel-rapl:1/max_energy_range_uj`]: "9000000\n",
+    [`${root}/intel-rapl:0:0/energy_uj`]: "1\n",
+    [`${root}/intel-rapl:0:0/max_energy_range_uj`]: "9\n",
+  };
+  const names = () => ["dtpm", "intel-rapl", "intel-rapl:0", "intel-rapl:0:0", "intel-rapl:1"];
+  return { files, reader: { names, text: (path: string) => files[path] ?? null } };
+}
+
+test("energy: adds the packages' energy up, also where a counter begins again, worked by hand", () => {
+  const { files, reader } = machine();
+  const joules = energyReader(reader);
+  expect(joules()).toBe(0);
+  files[`${root}/intel-rapl:0/energy_uj`] = "3000000\n";
+  // From 8 over the range of 9 to 0.5.
+  files[`${root}/intel-rapl:1/energy_uj`] = "500000\n";
+  expect(joules()).toBeCloseTo(2 + 1.5, 9);
+});
+
+test("energy: is null, never 0, where the machine does not report it", () => {
+  expect(energyReader({ names: () => [], text: () => null })()).toBeNull();
+  const { reader } = machine();
+  expect(energyReader({ ...reader, text: () => null })()).toBeNull();
 });

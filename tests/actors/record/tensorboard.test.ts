@@ -1,4 +1,4 @@
-/** The bytes of event files, worked out by hand, and read again; tests/scripts/export-records.test.ts lets TensorBoard itself read some. */
+/** The bytes of event files, worked out by hand, and read again; tests/scripts/export/records.test.ts lets TensorBoard itself read some. */
 import { afterEach, describe, expect, test } from "bun:test";
 import { readFileSync, statSync } from "node:fs";
 import { join } from "node:path";

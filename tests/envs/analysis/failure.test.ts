@@ -10,8 +10,8 @@ import { QuestionGame } from "../../../envs/questions/game.ts";
 import { envTag } from "../../../envs/registry.ts";
 import { SokobanConfig } from "../../../envs/sokoban/config.ts";
 import { SokobanGame } from "../../../envs/sokoban/game.ts";
-import { boardOf } from "../../../envs/sokoban/rules.ts";
 import type { EnvTag } from "../../../envs/tag.ts";
+import { boardOf } from "../sokoban-boards.ts";
 
 const BUDGETS = { turnsMax: 5, actionsMax: 10, actionsPerTurnMax: 5, formatPenalty: -0.1, think: false };
 

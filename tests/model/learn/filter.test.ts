@@ -1,7 +1,7 @@
 import { describe, expect, test } from "bun:test";
 import fc from "fast-check";
 import { type Candidates, FILTER_METRICS, type FilterRule, filterGroups } from "../../../model/learn/filter/filter.ts";
-import { filterAsRagen } from "../../../scripts/golden/ragen.ts";
+import { filterAsRagen } from "../../golden/cases/ragen.ts";
 
 /** Groups by their rewards: [[0, 2], [1, 1]] is group 0 and group 1. */
 const groupsOf = (rewards: number[][]): Candidates => ({

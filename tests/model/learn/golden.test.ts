@@ -15,7 +15,7 @@ import { type Aggregation, tokenWeights } from "../../../model/learn/aggregation
 import { type FilterRule, filterGroups } from "../../../model/learn/filter/filter.ts";
 import { klEstimate, policyLoss } from "../../../model/learn/loss.ts";
 import { normalizeRewards } from "../../../model/learn/reward.ts";
-import { everyColumn, oncePerEpisode, turnsFromRewards } from "../../../scripts/golden/ragen.ts";
+import { everyColumn, oncePerEpisode, turnsFromRewards } from "../../golden/cases/ragen.ts";
 
 await tf.setBackend("cpu");
 

@@ -1,4 +1,4 @@
-/** The file of an evaluation's episodes on a disk that is full for a while. tests/scripts/eval-hosted.test.ts continues evaluations. */
+/** The file of an evaluation's episodes on a disk that is full for a while. tests/scripts/eval/hosted.test.ts continues evaluations. */
 import { afterAll, expect, test } from "bun:test";
 import { appendFileSync } from "node:fs";
 import { join } from "node:path";

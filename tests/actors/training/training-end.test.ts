@@ -1,0 +1,47 @@
+import { expect, test } from "bun:test";
+import { type Solved, startOfRun } from "../../../actors/training/progress.ts";
+import { judgeValidation } from "../../../actors/training/training.ts";
+import { configOf, Stage } from "./stage.ts";
+
+const config = configOf({ health: { stopEarly: ["solved"], stops: { solvedValidations: 1 } } });
+const context = { config, log: { line: () => {}, event: () => {} } };
+const judged = (solved: Solved, isLast = false) => judgeValidation(context, startOfRun(config), solved, isLast);
+
+test("of a mix, the env that is solved least is judged", () => {
+  expect(judged({ success: 0.5, envs: { Bandit: 1, Sokoban: 0 } }).state.stops.failed).toBe(1);
+  expect(judged({ success: 0.75, envs: { Bandit: 1, Sokoban: 0.5 } }).state.stops.failed).toBe(0);
+});
+
+test("the last validation of a run ends nothing, and counts if the run is prolonged", () => {
+  const solved = { success: 1, envs: {} };
+  expect(judged(solved).due).toMatchObject({ kind: "early-stop" });
+  const last = judged(solved, true);
+  expect([last.due, last.metrics, last.state.stops.solved]).toEqual([null, {}, 1]);
+});
+
+test("the last checkpoint waits for the episodes as long as the supervisor may take to replace the sink", async () => {
+  const stage = new Stage();
+  const storing = new Map<string, boolean>();
+  stage.saving = ({ update }) => void storing.set(`save ${update}`, stage.storing);
+  const { outcome } = stage;
+  stage.outcome = (ticket) => {
+    // From the last validation on, the sink hangs for 12 s.
+    if (ticket.episode.startsWith("v6.") && stage.storing) {
+      stage.storing = false;
+      stage.clock.after(12_000, () => {
+        stage.storing = true;
+      });
+    }
+    return outcome(ticket);
+  };
+  const run = stage.training.run();
+  let hasEnded = false;
+  void run.then(() => {
+    hasEnded = true;
+  });
+  while (!hasEnded) {
+    await new Promise(setImmediate);
+    stage.clock.advance(100);
+  }
+  expect(storing.get("save 6")).toBe(true);
+});
