@@ -14,14 +14,13 @@ function shown(board: Board, cell: number): number {
   return code === PLAYER && board.fixed[cell] === TARGET ? PLAYER_ON_TARGET : code;
 }
 
-export function renderRow(board: Board, row: number, lookup: readonly string[]): string {
-  let text = "";
-  for (let cell = row * board.cols; cell < (row + 1) * board.cols; cell++) text += lookup[shown(board, cell)]!;
-  return text;
-}
-
 export function renderGrid(board: Board, lookup: readonly string[]): string {
-  return Array.from({ length: board.rows }, (_, row) => renderRow(board, row, lookup)).join("\n");
+  let text = "";
+  for (let cell = 0; cell < board.rows * board.cols; cell++) {
+    if (cell > 0 && cell % board.cols === 0) text += "\n";
+    text += lookup[shown(board, cell)]!;
+  }
+  return text;
 }
 
 const NAMES: readonly (readonly [number, string])[] = [
