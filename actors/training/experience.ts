@@ -19,8 +19,8 @@ export type Action = number | string;
 interface Outcomes {
   count: number;
   reward: number;
-  /** How often each state followed. No state follows the end of a game. */
-  readonly next: Map<number, number>;
+  /** How often each state followed, in the order of the first times. No state follows the end of a game. */
+  readonly next: { readonly state: number; times: number }[];
 }
 
 /** Values closer than this are equal; the first action wins, so equal boards have equal plans. */
@@ -70,8 +70,11 @@ export class Experience {
       const acted = act(game, action);
       const effect = acted instanceof Promise ? await acted : acted;
       const tried = this.#outcomes[state]!;
-      const outcomes = tried.get(action) ?? { count: 0, reward: 0, next: new Map<number, number>() };
-      tried.set(action, outcomes);
+      let outcomes = tried.get(action);
+      if (outcomes === undefined) {
+        outcomes = { count: 0, reward: 0, next: [] };
+        tried.set(action, outcomes);
+      }
       outcomes.count++;
       outcomes.reward += effect.reward;
       if (effect.done) {
@@ -79,7 +82,7 @@ export class Experience {
         return;
       }
       state = this.#add(this.#describe(game));
-      outcomes.next.set(state, (outcomes.next.get(state) ?? 0) + 1);
+      addTo(outcomes.next, state);
     }
   }
 
@@ -106,7 +109,7 @@ export class Experience {
       const after = new Map<number, number>();
       for (const [state, share] of reached) {
         const { count: plays, next } = this.#outcomes[state]!.get(action)!;
-        for (const [to, times] of next) after.set(to, (after.get(to) ?? 0) + (share * times) / plays);
+        for (const { state: to, times } of next) after.set(to, (after.get(to) ?? 0) + (share * times) / plays);
       }
       reached = [...after];
     }
@@ -159,10 +162,20 @@ export class Experience {
   }
 }
 
+function addTo(next: Outcomes["next"], state: number): void {
+  for (const followed of next) {
+    if (followed.state === state) {
+      followed.times++;
+      return;
+    }
+  }
+  next.push({ state, times: 1 });
+}
+
 function returnOf({ count, reward, next }: Outcomes, values: Float64Array): number {
   let sum = reward;
   // A state that came after the last `learn` has no value yet, and counts as 0.
-  for (const [state, times] of next) sum += times * DISCOUNT * (values[state] ?? 0);
+  for (const { state, times } of next) sum += times * DISCOUNT * (values[state] ?? 0);
   return sum / count;
 }
 

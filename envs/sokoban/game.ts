@@ -2,11 +2,11 @@
  * Sokoban: push all boxes onto targets.
  *
  * - The layout seed decides the board; the dynamics are deterministic.
- * - `act` re-renders only the rows that it changed.
+ * - Games of one board draw a position once. Random plays meet the same positions many times.
  */
 import type { DiscreteGame, Effect } from "../env.ts";
 import type { SokobanConfig } from "./config.ts";
-import { renderCoordinates, renderRow } from "./render.ts";
+import { renderCoordinates, renderGrid } from "./render.ts";
 import { type Board, boxesOf, cornered, SOKOBAN_ACTIONS, SokobanState } from "./rules.ts";
 import { shortestPath } from "./solve.ts";
 
@@ -14,20 +14,25 @@ import { shortestPath } from "./solve.ts";
 const SEARCHED_CELLS_MAX = 100;
 const SEARCHED_BOXES_MAX = 2;
 
+/** Texts that the games of one board keep before they discard them all. */
+const TEXTS_MAX = 100_000;
+
 export class SokobanGame implements DiscreteGame {
   readonly kind = "discrete";
   readonly actions = SOKOBAN_ACTIONS;
   readonly #state: SokobanState;
   readonly #config: SokobanConfig;
-  readonly #rows: string[];
-  /** The rows in one text; null after a change. */
-  #grid: string | null = null;
+  readonly #texts: Map<number, string>;
 
-  /** Takes ownership of the board. */
-  constructor(board: Board, config: SokobanConfig) {
+  /**
+   * Takes ownership of the board.
+   *
+   * @param texts  observations by position, of games with the same walls, targets and config
+   */
+  constructor(board: Board, config: SokobanConfig, texts = new Map<number, string>()) {
     this.#config = config;
     this.#state = new SokobanState(board, config.maxSteps);
-    this.#rows = Array.from({ length: board.rows }, (_, row) => renderRow(board, row, config.gridLookup));
+    this.#texts = texts;
   }
 
   /** The current position. `act` changes it in place. */
@@ -36,21 +41,29 @@ export class SokobanGame implements DiscreteGame {
   }
 
   render(): string {
-    switch (this.#config.observationFormat) {
-      case "grid":
-        return this.#renderGrid();
-      case "coord":
-        return renderCoordinates(this.board);
-      case "grid_coord":
-        return `Coordinates: \n${renderCoordinates(this.board)}\nGrid Map: \n${this.#renderGrid()}`;
-      default:
-        return this.#config.observationFormat satisfies never;
+    const { position } = this.#state;
+    let text = this.#texts.get(position);
+    if (text === undefined) {
+      if (this.#texts.size === TEXTS_MAX) this.#texts.clear();
+      text = this.#draw();
+      this.#texts.set(position, text);
     }
+    return text;
   }
 
-  #renderGrid(): string {
-    this.#grid ??= this.#rows.join("\n");
-    return this.#grid;
+  #draw(): string {
+    const { board } = this;
+    const { gridLookup, observationFormat } = this.#config;
+    switch (observationFormat) {
+      case "grid":
+        return renderGrid(board, gridLookup);
+      case "coord":
+        return renderCoordinates(board);
+      case "grid_coord":
+        return `Coordinates: \n${renderCoordinates(board)}\nGrid Map: \n${renderGrid(board, gridLookup)}`;
+      default:
+        return observationFormat satisfies never;
+    }
   }
 
   /** True if no solution is left. On large boards, where a search could take minutes, it only finds boxes in corners. */
@@ -61,26 +74,6 @@ export class SokobanGame implements DiscreteGame {
   }
 
   act(action: number): Effect {
-    const before = this.#rowOfPlayer();
-    const effect = this.#state.act(action);
-    if (effect.effective) {
-      this.#grid = null;
-      const after = this.#rowOfPlayer();
-      this.#draw(before);
-      if (after !== before) {
-        this.#draw(after);
-        // A box pushed up or down lies one row beyond the player.
-        this.#draw(2 * after - before);
-      }
-    }
-    return effect;
-  }
-
-  #rowOfPlayer(): number {
-    return Math.floor(this.#state.player / this.board.cols);
-  }
-
-  #draw(row: number): void {
-    this.#rows[row] = renderRow(this.board, row, this.#config.gridLookup);
+    return this.#state.act(action);
   }
 }

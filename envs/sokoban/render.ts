@@ -14,9 +14,12 @@ function shown(board: Board, cell: number): number {
   return code === PLAYER && board.fixed[cell] === TARGET ? PLAYER_ON_TARGET : code;
 }
 
-export function renderRow(board: Board, row: number, lookup: readonly string[]): string {
+export function renderGrid(board: Board, lookup: readonly string[]): string {
   let text = "";
-  for (let cell = row * board.cols; cell < (row + 1) * board.cols; cell++) text += lookup[shown(board, cell)]!;
+  for (let cell = 0; cell < board.rows * board.cols; cell++) {
+    if (cell > 0 && cell % board.cols === 0) text += "\n";
+    text += lookup[shown(board, cell)]!;
+  }
   return text;
 }
 

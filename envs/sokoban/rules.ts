@@ -57,6 +57,8 @@ export class SokobanState {
   readonly #boxCount: number;
   readonly #stepsMax: number;
   #player: number;
+  /** The boxes' part of `position`. */
+  #boxes: number;
   #steps = 0;
   #onTarget: number;
   /** Starts at 0 as in RAGEN; generated boards start without boxes on targets. */
@@ -69,19 +71,22 @@ export class SokobanState {
     this.#stepsMax = stepsMax;
     this.#deltas = deltas(board.cols);
     this.#player = board.state.indexOf(PLAYER);
+    this.#boxes = positionOfBoxes(board);
     let boxes = 0;
     let onTarget = 0;
-    for (const cell of board.state) {
-      if (cell === BOX || cell === BOX_ON_TARGET) boxes++;
-      if (cell === BOX_ON_TARGET) onTarget++;
+    // An index: random plays open thousands of games a second, and an iterator takes longer than all else here.
+    for (let cell = 0; cell < board.state.length; cell++) {
+      const code = board.state[cell];
+      if (code === BOX || code === BOX_ON_TARGET) boxes++;
+      if (code === BOX_ON_TARGET) onTarget++;
     }
     this.#boxCount = boxes;
     this.#onTarget = onTarget;
   }
 
-  /** Cell index of the player. */
-  get player(): number {
-    return this.#player;
+  /** Cells of the boxes and the player as one number. It is exact for a board of at most 256 cells and 5 boxes. */
+  get position(): number {
+    return this.#boxes + this.#player;
   }
 
   /** @throws {Error} if the game is over. */
@@ -118,6 +123,17 @@ export class SokobanState {
     state[this.#player] = fixed[this.#player]!;
     state[next] = PLAYER;
     this.#player = next;
+    if (ahead >= BOX_ON_TARGET) this.#boxes = positionOfBoxes(this.board);
     return true;
   }
+}
+
+/** Ascending cells of the boxes, then 0 for the player, as the digits of a number in base rows * cols. */
+function positionOfBoxes({ rows, cols, state }: Board): number {
+  const cells = rows * cols;
+  let position = 0;
+  for (let cell = 0; cell < cells; cell++) {
+    if (state[cell] === BOX || state[cell] === BOX_ON_TARGET) position = (position + cell) * cells;
+  }
+  return position;
 }

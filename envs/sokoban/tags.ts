@@ -36,7 +36,7 @@ function parts(config: SokobanConfig, coordinates: boolean): Parts {
   const [rows, cols] = config.dimRoom;
   // The episodes of a group and the random plays of a board open the same board many times, and making it takes ten times as long as
   // playing it.
-  const boards = cached<Board>(1);
+  const boards = cached<{ readonly board: Board; readonly texts: Map<number, string> }>(1);
   const plain = { v1: LINES.join(""), v2: `${LINES.join("\n")}\n` };
   const coord = (cell: string) => ({ v1: coordLines(cell).trimEnd(), v2: coordLines(cell) });
   const shipped = coordinates ? coord("(5, 5)") : plain;
@@ -52,8 +52,9 @@ function parts(config: SokobanConfig, coordinates: boolean): Parts {
       integerRewards: false,
     },
     open: ({ layout }) => {
-      const board = boards(String(layout), () => generateBoard(config, layout).board);
-      return new SokobanGame({ ...board, state: board.state.slice() }, config);
+      const make = () => ({ board: generateBoard(config, layout).board, texts: new Map<number, string>() });
+      const { board, texts } = boards(String(layout), make);
+      return new SokobanGame({ ...board, state: board.state.slice() }, config, texts);
     },
     brief: (observation) => brief(config, observation),
     random: uniformPlayer,

@@ -1,5 +1,4 @@
-/** Boards of Sokoban from cell codes, and as text. */
-import { renderRow } from "../../envs/sokoban/render.ts";
+/** Boards of Sokoban from cell codes. */
 import { BOX, BOX_ON_TARGET, type Board, PLAYER, TARGET, WALL } from "../../envs/sokoban/rules.ts";
 
 /**
@@ -26,8 +25,4 @@ export function boardOf(fixed: readonly (readonly number[])[], state: readonly (
     if (onRing && board.fixed[cell] !== WALL) throw new RangeError(`cell (${row}, ${cell % cols}) must be a wall`);
   }
   return board;
-}
-
-export function renderGrid(board: Board, lookup: readonly string[]): string {
-  return Array.from({ length: board.rows }, (_, row) => renderRow(board, row, lookup)).join("\n");
 }

@@ -4,11 +4,11 @@ import { envTag } from "../../envs/registry.ts";
 import { SokobanConfig } from "../../envs/sokoban/config.ts";
 import { SokobanGame } from "../../envs/sokoban/game.ts";
 import { generateBoard } from "../../envs/sokoban/generate.ts";
-import { renderCoordinates } from "../../envs/sokoban/render.ts";
-import type { Board } from "../../envs/sokoban/rules.ts";
+import { renderCoordinates, renderGrid } from "../../envs/sokoban/render.ts";
+import { type Board, SokobanState } from "../../envs/sokoban/rules.ts";
 import { shortestPath } from "../../envs/sokoban/solve.ts";
 import { openLocal } from "../../envs/tag.ts";
-import { boardOf, renderGrid } from "./sokoban-boards.ts";
+import { boardOf } from "./sokoban-boards.ts";
 
 const SYMBOLS = SokobanConfig.parse({}).gridLookup;
 const simple = SokobanConfig.parse({ numBoxes: 1 });
@@ -175,6 +175,59 @@ function bruteForce(seed: number): number {
   }
   return Number.POSITIVE_INFINITY;
 }
+
+describe("games of one board", () => {
+  test.each(["SimpleSokoban", "LargerSokoban", "SokobanDifferentGridVocab", "CoordSokoban"])(
+    "of %s show what a game of its own shows, whatever was played before",
+    (name) => {
+      const tag = envTag(name);
+      const config = SokobanConfig.parse(tag.config);
+      fc.assert(
+        fc.property(seeds, fc.array(moves, { minLength: 2, maxLength: 6 }), (layout, plays) => {
+          for (const actions of plays) {
+            const game = openLocal(tag, { layout, dynamics: 0 }) as SokobanGame;
+            for (const action of actions) {
+              const own = new SokobanGame(game.board, config);
+              expect(game.render()).toBe(own.render());
+              if (game.act(action).done) break;
+            }
+          }
+        }),
+        { numRuns: 30 },
+      );
+    },
+  );
+
+  test("draw a position only once", () => {
+    const texts = new Map<number, string>();
+    const open = () => new SokobanGame(drawn("######\n#PX_O#\n######"), simple, texts);
+    open().render();
+    for (const position of texts.keys()) texts.set(position, "drawn before");
+    expect(open().render()).toBe("drawn before");
+  });
+
+  test("keep at most 100,000 texts", () => {
+    const texts = new Map(Array.from({ length: 100_000 }, (_, i) => [-1 - i, "old"]));
+    const game = new SokobanGame(drawn("######\n#PX_O#\n######"), simple, texts);
+    expect(game.render()).toBe("######\n#PX_O#\n######");
+    expect(texts.size).toBe(1);
+  });
+
+  test("tell apart positions of the largest board with the most boxes", () => {
+    const floor = "_".repeat(10);
+    const lines = (...last: string[]) =>
+      drawn(
+        ["#".repeat(16), `#OOOO${floor}#`, ...Array(11).fill(`#____${floor}#`), ...last, "#".repeat(16)].join("\n"),
+      );
+    const positions = [
+      lines(`#${floor}__P_#`, "#_________XX_XX#"),
+      lines(`#${floor}___P#`, "#_________XX_XX#"),
+      lines(`#${floor}__P_#`, "#________X__XXX#"),
+    ].map((board) => new SokobanState(board, 100).position);
+    expect(new Set(positions).size).toBe(3);
+    expect(Math.max(...positions)).toBeLessThan(2 ** 53);
+  });
+});
 
 test("coordinates name every target, and only what there is", () => {
   expect(renderCoordinates(drawn("#####\n#√S_#\n#X__#\n#####"))).toBe(

@@ -6,9 +6,10 @@ import { generateLake, type Lake } from "../../../../envs/frozen-lake/map.ts";
 import { SokobanConfig } from "../../../../envs/sokoban/config.ts";
 import { SokobanGame } from "../../../../envs/sokoban/game.ts";
 import { carvingSteps, generateBoard } from "../../../../envs/sokoban/generate.ts";
+import { renderGrid } from "../../../../envs/sokoban/render.ts";
 import { PLAYER } from "../../../../envs/sokoban/rules.ts";
 import { shortestPath } from "../../../../envs/sokoban/solve.ts";
-import { boardOf, renderGrid } from "../../../envs/sokoban-boards.ts";
+import { boardOf } from "../../../envs/sokoban-boards.ts";
 import { type Check, eachVector, Matrix, matrixOf, Vectors } from "../check.ts";
 
 const Seed = z.uint32();
