@@ -31,7 +31,7 @@ afterAll(() => run.close());
 
 async function exported(to: string, ...flags: string[]) {
   const out = join(home, `${to}${flags.join("")}`);
-  const ended = await command(["export", "--run", folder, "--to", to, "--out", out, "--json", ...flags]);
+  const ended = await commandHere(["export", "--run", folder, "--to", to, "--out", out, "--json", ...flags]);
   expect(ended).toMatchObject({ code: 0, err: "" });
   return { out, told: JSON.parse(ended.out.trimEnd().split("\n").at(-1)!) };
 }
