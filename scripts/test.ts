@@ -30,6 +30,12 @@ const TIMINGS = "tests/timings.json";
 const QUICK_MS_MAX = 1000;
 const SLOW_FOLDERS = /^tests\/(attack|e2e|browser|scripts|golden|examples)\//;
 
+/**
+ * How much later than by default JavaScript is compiled to machine code. Most processes of the tests end within seconds, and in so short
+ * a time compiling costs more than the compiled code saves.
+ */
+const JIT_POLICY_SCALE = "4";
+
 const root = join(import.meta.dir, "..");
 
 export async function main(args: string[]): Promise<number> {
@@ -48,6 +54,7 @@ export async function main(args: string[]): Promise<number> {
     stdio: ["inherit", "inherit", "pipe"],
     env: {
       ...process.env,
+      BUN_JSC_jitPolicyScale: JIT_POLICY_SCALE,
       BUNRAKU_TEST_WARM_STARTS: warmStarts,
       ...(process.stderr.isTTY ? { FORCE_COLOR: "1" } : {}),
     },

@@ -165,7 +165,7 @@ const titled = (commands: readonly (readonly string[])[]) => commands.map((words
 describe("commands", async () => {
   const folder = temporaryFolder();
   const recorded = join(folder, "recorded");
-  await playRun(recorded, tinyConfig(recorded, { samplers: 1 }));
+  await playRun(recorded, tinyConfig(recorded, { samplers: 1, warmStart: "shared" }));
   const other = join(folder, "other");
   cpSync(recorded, other, { recursive: true });
   afterAll(removeTemporaryFolders);

@@ -93,10 +93,10 @@ test(
   LONG,
 );
 
-/** A run to its end. */
+/** A run to its end, on one thread: its actors do not have the command's standard error. */
 function whole(options: StartOptions): RunProcess {
   const { folder, args } = runs.fresh({ ...small, learner: { updates: 3, filter: { strategy: "all" } } });
-  return new RunProcess(folder, [...args, "--samplers", "1"], options);
+  return new RunProcess(folder, [...args, "--samplers", "1", "--actors=one-thread"], options);
 }
 
 test.skipIf(!existsSync("/dev/full"))(

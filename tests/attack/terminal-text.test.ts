@@ -117,7 +117,7 @@ test(
   async () => {
     const folder = join(temporaryFolder(), "run");
     mkdirSync(folder);
-    const config = tinyConfig(folder, { samplers: 1, updates: 1 });
+    const config = tinyConfig(folder, { samplers: 1, updates: 1, warmStart: "shared" });
     writeFileSync(join(folder, "config.json"), JSON.stringify(config));
     const run = await startOneThread({ run: "run", folder, config, event: () => {}, output: () => {} });
     expect((await run.ended).ok).toBe(true);

@@ -34,6 +34,8 @@ const small = [
   "--sampler.count=1",
   "--sampler.slots=8",
 ];
+/** For a run whose actors need no processes; a run with processes has to learn the same. */
+const ONE_THREAD = "--actors=one-thread";
 const start = (name: string, model: string, ...more: string[]) =>
   new RunProcess(join(home, name), [
     "--model",
@@ -68,7 +70,7 @@ test(
     const moved = policy.parameters.reduce((most, value, i) => Math.max(most, Math.abs(value - before.flat[i]!)), 0);
     expect(moved).toBeGreaterThan(1e-3);
 
-    const stopped = start("stopped", "qwen2", "--updates", "3");
+    const stopped = start("stopped", "qwen2", "--updates", "3", ONE_THREAD);
     await stopped.updated(1);
     stopped.kill("SIGTERM");
     expect((await stopped.ended).code).toBe(0);
@@ -105,6 +107,7 @@ test.each(["qwen3", "llama"])(
     const { code, out } = await start(
       name,
       name,
+      ONE_THREAD,
       "--updates",
       "1",
       "--json",
@@ -139,7 +142,7 @@ test(
       ([name, { values }]) => name.includes("lora_B") && values.some((value) => value !== 0),
     );
     expect(moved).toHaveLength(4);
-    const stopped = start("lora-stopped", "qwen2", "--updates", "2", ...lora, "--learner.algorithm=ppo");
+    const stopped = start("lora-stopped", "qwen2", "--updates", "2", ...lora, "--learner.algorithm=ppo", ONE_THREAD);
     await stopped.updated(1);
     stopped.kill("SIGTERM");
     expect((await stopped.ended).code).toBe(0);

@@ -188,7 +188,7 @@ describe("an unexpected error is one line, and its stack is in the run's log", (
       const folder = join(runs.folder, "no-store");
       // A folder where SQLite wants its journal.
       mkdirSync(join(folder, "run.sqlite-wal"), { recursive: true });
-      const { out } = await command(["config", "--json", "--supervisor.restartsMax=0", ANY_PORT]);
+      const { out } = await commandHere(["config", "--json", "--supervisor.restartsMax=0", ANY_PORT]);
       writeFileSync(join(folder, "config.json"), out);
       const { code, err } = await command(["cluster", "--resume", folder]);
       const crash = `Error: cannot open ${join(folder, "run.sqlite")}: disk I/O error`;

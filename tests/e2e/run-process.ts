@@ -7,7 +7,7 @@ import { latestCheckpoint } from "../../actors/checkpoint/checkpoint.ts";
 import { isTimeIndependent } from "../../actors/metrics/metrics.ts";
 import { isAlive, type LogEntry, LogTail, weightFiles } from "../../scripts/chaos/watch.ts";
 import { CommandProcess, type Ended, type StartOptions } from "../scripts/command.ts";
-import { temporaryFolder } from "../scripts/temporary.ts";
+import { sharedWarmStarts, temporaryFolder } from "../scripts/temporary.ts";
 
 /** Time for one test; a run takes a few seconds of it on an idle machine. */
 export const LONG = 300_000;
@@ -33,9 +33,6 @@ const warmStart = {
   ],
 };
 
-/** Where `bun run test` has the warm starts that its files share; a file that runs by itself makes its own. */
-const SHARED = process.env["BUNRAKU_TEST_WARM_STARTS"];
-
 /** Folder of a test file's runs; they share their warm starts. */
 export class Runs {
   readonly folder = temporaryFolder();
@@ -44,7 +41,7 @@ export class Runs {
 
   /** @param warmStarts  "shared" for a file whose tests begin after the warm start: another file may have made it */
   constructor(warmStarts: "own" | "shared") {
-    this.#warmStarts = (warmStarts === "shared" ? SHARED : undefined) ?? join(this.folder, "warm-start");
+    this.#warmStarts = warmStarts === "shared" ? sharedWarmStarts(this.folder) : join(this.folder, "warm-start");
   }
 
   /** `--config` and `--run-dir` of a new run; `changed` goes over the tiny config, section by section. */

@@ -29,14 +29,14 @@ describe("bun run board", () => {
     for (let done = false; !done; actions++) {
       done = game.act(Number(envTag("SimpleSokoban").optimal!(game, 10 - actions, () => 0))).done;
     }
-    expect((await command(["board", "--policy", "optimal", "--out", out])).code).toBe(0);
+    expect((await commandHere(["board", "--policy", "optimal", "--out", out])).code).toBe(0);
     const { width, height } = decode(readFileSync(out), { checkCrc: true });
     const [columns, rows] = [Math.min(5, actions + 1), Math.ceil((actions + 1) / 5)];
     expect([width, height]).toEqual([columns * 200 - 8, rows * 200 - 8]);
   });
 
   test("writes as many actions of a way as it may have", async () => {
-    expect((await command(["board", "--policy", "random", "--env.actionsMax=2", "--out", out])).code).toBe(0);
+    expect((await commandHere(["board", "--policy", "random", "--env.actionsMax=2", "--out", out])).code).toBe(0);
     expect(decode(readFileSync(out), { checkCrc: true }).width).toBe(3 * 200 - 8);
   });
 

@@ -1,4 +1,4 @@
-/** `bun run curves` as a process: what it draws of recorded runs, read back from the SVG, and everything it refuses. */
+/** `bun run curves`: what it draws of recorded runs, read back from the SVG, and everything it refuses. */
 import { afterAll, describe, expect, setDefaultTimeout, test } from "bun:test";
 import { mkdirSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
@@ -33,7 +33,7 @@ function record(name: string, values: Values, env = "Bandit"): string {
 let pictures = 0;
 async function draw(...args: string[]): Promise<string> {
   const out = join(folder, `picture-${pictures++}.svg`);
-  const { code, err } = await command(["curves", ...args, "--out", out]);
+  const { code, err } = await commandHere(["curves", ...args, "--out", out]);
   expect([code, err]).toEqual([0, ""]);
   return readFileSync(out, "utf8");
 }
@@ -341,7 +341,7 @@ describe("the file", () => {
 
   test("as PNG needs a Chromium, and without one says what to do", async () => {
     const away = { BUNRAKU_CHROMIUM: join(folder, "no-chromium") };
-    const { code, err } = await command(["curves", run, "--out", join(folder, "x.png")], undefined, away);
+    const { code, err } = await commandHere(["curves", run, "--out", join(folder, "x.png")], away);
     expect(code).toBe(2);
     expect(err).toMatch(/^error: cannot write a PNG: no Chromium at .*no-chromium; .*write an \.svg.*\n$/);
   });
@@ -412,7 +412,7 @@ describe("what it refuses, in one line", () => {
   });
 
   test("a file that is no database", async () => {
-    const { code, err } = await command(["curves", broken, ...out]);
+    const { code, err } = await commandHere(["curves", broken, ...out]);
     expect(code).toBe(1);
     expect(err).toMatch(/^error: cannot open .*run\.sqlite: .+\n$/);
   });

@@ -1,15 +1,18 @@
-/** `bun run eval` as a process: players beside their published levels, a run's policy, and everything it refuses. */
+/** `bun run eval`: players beside their published levels, a run's policy, and everything it refuses. */
 import { afterAll, beforeAll, describe, expect, test } from "bun:test";
 import { cpSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { playRun, tinyConfig } from "../actors/supervisor/tiny-run.ts";
-import { command, commandHere } from "./command.ts";
+import { command, commandHere, type Ended } from "./command.ts";
 import { removeTemporaryFolders, temporaryFolder } from "./temporary.ts";
 
 afterAll(removeTemporaryFolders);
 
-async function evaluate(...args: string[]) {
-  const { code, out, err } = await command(["eval", ...args, "--json"]);
+const evaluate = (...args: string[]) => evaluateBy(commandHere, args);
+const evaluateInProcess = (...args: string[]) => evaluateBy(command, args);
+
+async function evaluateBy(how: (args: readonly string[]) => Promise<Ended>, args: readonly string[]) {
+  const { code, out, err } = await how(["eval", ...args, "--json"]);
   expect({ code, err: code === 0 ? "" : err }).toEqual({ code: 0, err: "" });
   return { table: out, result: JSON.parse(out.trimEnd().split("\n").at(-1)!) };
 }
@@ -48,7 +51,7 @@ describe("a player", () => {
 
   test("does the same again from the same seed, and something else from another", async () => {
     const first = await evaluate("--env", "FrozenLake", "--policy", "random", "--seed", "7");
-    expect(await evaluate("--env", "FrozenLake", "--policy", "random", "--seed", "7")).toEqual(first);
+    expect(await evaluateInProcess("--env", "FrozenLake", "--policy", "random", "--seed", "7")).toEqual(first);
     const other = await evaluate("--env", "FrozenLake", "--policy", "random", "--seed", "8");
     expect(other.table).not.toBe(first.table);
   });
@@ -93,7 +96,7 @@ describe("a run's policy", () => {
   let folder: string;
   beforeAll(async () => {
     folder = join(temporaryFolder(), "run");
-    await playRun(folder, tinyConfig(folder, { samplers: 1 }));
+    await playRun(folder, tinyConfig(folder, { samplers: 1, warmStart: "shared" }));
   }, 300_000);
 
   test("plays the run's env on its validation boards: its own last validation, with why episodes stopped", async () => {
@@ -110,7 +113,7 @@ describe("a run's policy", () => {
     const args = ["--policy", folder, "--env", "BanditTest", "--episodes", "40", "--seed", "9", "--temperature", "1"];
     const first = await evaluate(...args, "--checkpoint", "u000003");
     expect(first.result).toMatchObject({ env: "BanditTest", episodes: 40, seed: 9 });
-    expect(await evaluate(...args)).toEqual(first);
+    expect(await evaluateInProcess(...args)).toEqual(first);
   });
 
   test("plays another env with that env's own budgets", async () => {
@@ -134,7 +137,7 @@ describe("a run's policy", () => {
     expect(alone.result.passAt).toEqual({ 1: alone.result.success });
   });
 
-  const refused = (...args: string[]) => command(["eval", "--policy", folder, ...args]);
+  const refused = (...args: string[]) => commandHere(["eval", "--policy", folder, ...args]);
   test("of a run over a mix plays each of its envs, with a table for each, or the one that is chosen", async () => {
     const mixed = join(temporaryFolder(), "mixed");
     cpSync(folder, mixed, { recursive: true });

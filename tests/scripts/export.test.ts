@@ -25,7 +25,7 @@ import { Tokenizer } from "../../model/text/tokenizer.ts";
 import { farthest } from "../model/farthest.ts";
 import { tinyModel } from "../model/policy/tiny-policy.ts";
 import { describeWhere, lackOfPython, pythonHere, testWhere } from "../needs.ts";
-import { command, commandHere } from "./command.ts";
+import { commandHere } from "./command.ts";
 import { removeTemporaryFolders, temporaryFolder } from "./temporary.ts";
 
 const python = pythonHere();
@@ -68,7 +68,7 @@ async function fakeRun(folder: string, values: Tree, change: (value: number) => 
 
 async function exported(to: string, ...source: string[]): Promise<string> {
   const out = join(home, `${crypto.randomUUID()}.${to}`);
-  const ended = await command(["export", ...source, "--to", to, "--out", out]);
+  const ended = await commandHere(["export", ...source, "--to", to, "--out", out]);
   expect(ended).toMatchObject({ code: 0, err: "" });
   return out;
 }

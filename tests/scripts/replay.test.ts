@@ -5,7 +5,7 @@ import { cpSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { firstDifference, weightsDifference } from "../../actors/evaluate/replay.ts";
 import { playRun, tinyConfig } from "../actors/supervisor/tiny-run.ts";
-import { command, commandHere } from "./command.ts";
+import { commandHere } from "./command.ts";
 import { removeTemporaryFolders, temporaryFolder } from "./temporary.ts";
 
 afterAll(removeTemporaryFolders);
@@ -17,7 +17,7 @@ beforeAll(async () => {
 }, 300_000);
 
 async function replay(episode: string, run = folder, ...flags: string[]) {
-  const { code, out, err } = await command(["replay", episode, "--run", run, "--json", ...flags]);
+  const { code, out, err } = await commandHere(["replay", episode, "--run", run, "--json", ...flags]);
   return { code, err, out, told: out === "" ? null : JSON.parse(out.trimEnd().split("\n").at(-1)!) };
 }
 
@@ -205,7 +205,7 @@ test("compare: last values, the highest success, and the settings that differ", 
     join(other, "config.json"),
     JSON.stringify({ ...config, seed: 9, learner: { ...config.learner, learningRate: 0.5, minutes: 90 } }),
   );
-  const { code, out } = await command(["compare", folder, other, "--json"]);
+  const { code, out } = await commandHere(["compare", folder, other, "--json"]);
   expect(code).toBe(0);
   const told = JSON.parse(out.trimEnd().split("\n").at(-1)!);
   const point = new Database(join(folder, "run.sqlite"))

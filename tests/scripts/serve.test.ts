@@ -54,7 +54,7 @@ const metricsOf = async (app: { request(url: string): Response | Promise<Respons
 let server: Awaited<ReturnType<typeof serve>>;
 let client: OpenAI;
 beforeAll(async () => {
-  await playRun(folder, tinyConfig(folder, { samplers: 1 }));
+  await playRun(folder, tinyConfig(folder, { samplers: 1, warmStart: "shared" }));
   writeFileSync(secret, "a secret of many letters\n");
   server = await serve("--token-file", secret);
   client = new OpenAI({ baseURL: server.url, apiKey: "a secret of many letters", maxRetries: 0 });
@@ -227,7 +227,9 @@ describe("serve's own example", () => {
   }, 300_000);
 
   test("evaluates a served policy of SimpleSokoban in the form that it was trained in: as eval of the run", async () => {
-    const example = (await command(["serve", "--help"])).out.split("\n").find((line) => line.includes("bun run eval"));
+    const example = (await commandHere(["serve", "--help"])).out
+      .split("\n")
+      .find((line) => line.includes("bun run eval"));
     const { child, url } = await serveRun(sokoban);
     try {
       const words = example!.trim().replace("openai:a", "openai:sokoban").replace("http://127.0.0.1:8000/v1", url);
@@ -236,7 +238,7 @@ describe("serve's own example", () => {
       // More requests at once than slots: they wait.
       const served = await command([...args, ...same, "--concurrency", "24"]);
       expect(served).toMatchObject({ code: 0 });
-      const own = await command(["eval", "--policy", sokoban, ...same]);
+      const own = await commandHere(["eval", "--policy", sokoban, ...same]);
       const numbers = ({ out }: { out: string }) => {
         const { policy: _, usage, ...rest } = JSON.parse(out.trimEnd().split("\n").at(-1)!);
         return { rest, retries: usage?.retries ?? 0 };

@@ -15,3 +15,10 @@ export function temporaryFolder(): string {
   made.push(folder);
   return folder;
 }
+
+/**
+ * Where runs find the warm starts that others made: those of every test file under `bun run test`, otherwise those in `folder`. For tests
+ * that begin after the warm start.
+ */
+export const sharedWarmStarts = (folder: string): string =>
+  process.env["BUNRAKU_TEST_WARM_STARTS"] ?? join(folder, "warm-start");

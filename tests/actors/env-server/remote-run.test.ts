@@ -21,7 +21,7 @@ import { removeTemporaryFolders, temporaryFolder } from "../../scripts/temporary
 import { playRun, startOneThread, tinyConfig } from "../supervisor/tiny-run.ts";
 
 const folder = join(temporaryFolder(), "run");
-const config = tinyConfig(folder, { samplers: 1, updates: 1 });
+const config = tinyConfig(folder, { samplers: 1, updates: 1, warmStart: "shared" });
 afterAll(removeTemporaryFolders);
 beforeAll(async () => {
   await playRun(folder, config);

@@ -19,7 +19,7 @@ let folder: string;
 let config: RunConfig;
 beforeAll(async () => {
   folder = join(temporaryFolder(), "run");
-  config = tinyConfig(folder, { samplers: 2 });
+  config = tinyConfig(folder, { samplers: 2, warmStart: "shared" });
   await playRun(folder, config);
 }, 300_000);
 

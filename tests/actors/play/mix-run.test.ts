@@ -18,9 +18,9 @@ import { playRun, startOneThread, stopRunAt, tinyLayer } from "../supervisor/tin
 
 afterAll(removeTemporaryFolders);
 
-const mixedConfig = (folder: string): RunConfig =>
+const mixedConfig = (folder: string, warmStarts?: string): RunConfig =>
   composeRunConfig([
-    tinyLayer(folder),
+    tinyLayer(folder, warmStarts),
     {
       source: "test",
       values: {
@@ -131,7 +131,7 @@ describe("a run over a mix", () => {
 
   test("stopped in the middle and resumed, deals out the same groups and learns the same", async () => {
     const other = join(temporaryFolder(), "run");
-    const config = mixedConfig(other);
+    const config = mixedConfig(other, mixedConfig(folder).warmStart.cacheDir);
     expect(await stopRunAt(other, config, "update 2/4")).toEqual({ ok: true, reason: "enough" });
     await playRun(other, config);
     expect([...valuesOf(other)].filter(lasting).sort()).toEqual([...values].filter(lasting).sort());

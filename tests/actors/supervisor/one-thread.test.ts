@@ -115,31 +115,31 @@ describe("a run on one thread", () => {
 describe("stopping", () => {
   let whole: Run;
   beforeAll(async () => {
-    whole = await start(startOneThread, { samplers: 1, updates: 6 });
+    whole = await start(startOneThread, { samplers: 1, updates: 6, warmStart: "shared" });
     expect(await whole.cluster.ended).toEqual({ ok: true, reason: "learner finished" });
   }, 300_000);
 
   test("saves what was learnt, and going on leads to where it would have been", async () => {
     const folder = join(temporaryFolder(), "run");
-    const config = tinyConfig(folder, { samplers: 1, updates: 6 });
+    const config = tinyConfig(folder, { samplers: 1, updates: 6, warmStart: "shared" });
     expect(await stopRunAt(folder, config, "update 2/6")).toEqual({ ok: true, reason: "enough" });
     const { found } = await latestCheckpoint(join(folder, "checkpoints"));
     expect(found).not.toBeNull();
-    const resumed = await start(startOneThread, { samplers: 1, updates: 6 }, folder);
+    const resumed = await start(startOneThread, { samplers: 1, updates: 6, warmStart: "shared" }, folder);
     expect(await resumed.cluster.ended).toEqual({ ok: true, reason: "learner finished" });
     expect(await learnt(folder)).toBe(await learnt(whole.folder));
   }, 300_000);
 
   test("is no end: a finished run with more updates learns what a run of that length learns", async () => {
-    const { folder, cluster } = await start(startOneThread, { samplers: 1, updates: 3 });
+    const { folder, cluster } = await start(startOneThread, { samplers: 1, updates: 3, warmStart: "shared" });
     expect(await cluster.ended).toEqual({ ok: true, reason: "learner finished" });
-    const longer = await start(startOneThread, { samplers: 1, updates: 6 }, folder);
+    const longer = await start(startOneThread, { samplers: 1, updates: 6, warmStart: "shared" }, folder);
     expect(await longer.cluster.ended).toEqual({ ok: true, reason: "learner finished" });
     expect(await learnt(folder)).toBe(await learnt(whole.folder));
   }, 300_000);
 
   test("leaves a policy that another run starts from", async () => {
-    const first = await start(startOneThread, { samplers: 1, updates: 3 });
+    const first = await start(startOneThread, { samplers: 1, updates: 3, warmStart: "shared" });
     expect(await first.cluster.ended).toEqual({ ok: true, reason: "learner finished" });
     const folder = join(temporaryFolder(), "run");
     writeFileSync(join(first.folder, "config.json"), JSON.stringify(tinyConfig(first.folder, { samplers: 1 })));

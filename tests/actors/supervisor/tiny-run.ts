@@ -7,9 +7,10 @@ import type { RunConfig } from "../../../actors/config/config.ts";
 import type { Layer } from "../../../actors/config/layers.ts";
 import { type ClusterOptions, startCluster } from "../../../actors/supervisor/cluster.ts";
 import type { RunEnd } from "../../../actors/supervisor/supervision.ts";
+import { sharedWarmStarts } from "../../scripts/temporary.ts";
 
 /** Settings of a short run. @param folder  the run's; it also caches the warm start, so that no run uses another's */
-export const tinyLayer = (folder: string): Layer => ({
+export const tinyLayer = (folder: string, cacheDir = join(folder, "warm-start")): Layer => ({
   source: "test",
   values: {
     rollout: { groups: 4, groupSize: 4 },
@@ -17,7 +18,7 @@ export const tinyLayer = (folder: string): Layer => ({
     model: { width: 32, layers: 1, heads: 2, kvHeads: 1, hidden: 64 },
     warmStart: {
       boards: 100,
-      cacheDir: join(folder, "warm-start"),
+      cacheDir,
       stages: [{ name: "learn", babble: 0.5, noise: 0, steps: 120, batch: 16, learningRate: 1e-2, warmUpSteps: 10 }],
     },
     learner: { filter: { strategy: "all" } },
@@ -30,14 +31,17 @@ export interface TinyChoices {
   readonly samplers: number;
   /** 3 if left out. */
   readonly updates?: number;
+  /** "shared" for a test that begins after the warm start: another run may have made it. "own" if left out. */
+  readonly warmStart?: "own" | "shared";
   /** Of the page; any free one if left out. */
   readonly port?: number;
 }
 
 /** A few updates on the bandit, after just enough lessons that the policy plays well-formed turns, right and wrong ones. */
-export function tinyConfig(folder: string, { samplers, updates = 3, port = 0 }: TinyChoices): RunConfig {
+export function tinyConfig(folder: string, choices: TinyChoices): RunConfig {
+  const { samplers, updates = 3, warmStart = "own", port = 0 } = choices;
   return composeRunConfig([
-    tinyLayer(folder),
+    warmStart === "shared" ? tinyLayer(folder, sharedWarmStarts(folder)) : tinyLayer(folder),
     {
       source: "test",
       values: {

@@ -80,11 +80,11 @@ test(
   "a run whose workers are killed, one of each kind, learns the same",
   async () => {
     const undisturbed = join(temporaryFolder(), "run");
-    await playRun(undisturbed, tinyConfig(undisturbed, { samplers: 1, updates: 4 }));
+    await playRun(undisturbed, tinyConfig(undisturbed, { samplers: 1, updates: 4, warmStart: "shared" }));
 
     const folder = join(temporaryFolder(), "run");
     mkdirSync(folder);
-    const config = tinyConfig(folder, { samplers: 1, updates: 4 });
+    const config = tinyConfig(folder, { samplers: 1, updates: 4, warmStart: "shared" });
     const { checkpoint, ...rest } = config;
     const workers = new Map<string, Worker>();
     const OriginalWorker = Worker;

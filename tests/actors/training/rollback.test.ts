@@ -16,7 +16,7 @@ afterAll(() => rmSync(folder, { recursive: true }));
 
 /** Every update counts as collapsed once the start is over: a share of constant groups of 0 is already too much. */
 function trappedConfig(at: string): RunConfig {
-  const config = tinyConfig(at, { samplers: 1, updates: 6 });
+  const config = tinyConfig(at, { samplers: 1, updates: 6, warmStart: "shared" });
   const health = HealthConfig.parse({
     ladder: ["roll-back", "lower-step-size"],
     settleUpdates: 2,

@@ -33,7 +33,7 @@ afterAll(() => run.close());
 
 async function exported(to: string, ...flags: string[]) {
   const out = join(home, `${to}${flags.join("")}`);
-  const ended = await command(["export", "--run", folder, "--to", to, "--out", out, "--json", ...flags]);
+  const ended = await commandHere(["export", "--run", folder, "--to", to, "--out", out, "--json", ...flags]);
   expect(ended).toMatchObject({ code: 0, err: "" });
   return { out, told: JSON.parse(ended.out.trimEnd().split("\n").at(-1)!) };
 }
@@ -145,7 +145,7 @@ test("of a run that has measured nothing yet: tables without rows, and a folder 
 
 test("to a folder whose name ends with a slash", async () => {
   const out = join(home, "slash");
-  expect(await command(["export", "--run", folder, "--to", "csv", "--out", `${out}/`])).toMatchObject({ code: 0 });
+  expect(await commandHere(["export", "--run", folder, "--to", "csv", "--out", `${out}/`])).toMatchObject({ code: 0 });
   expect(readdirSync(out).toSorted()).toEqual(["episodes.csv", "events.csv", "metrics.csv"]);
 });
 
