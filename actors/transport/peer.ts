@@ -22,6 +22,8 @@ const BAD_FRAME_TEXT_MAX = 1000;
 export interface Wire {
   /** As in `Peer`. */
   readonly queuedBytes: number;
+  /** True while the connection closes: a frame would be dropped, and `lost` follows with the reason. */
+  readonly closing?: boolean;
   /** Takes ownership of the frame. @returns false if the frame was dropped: the connection must end */
   send(frame: Frame, envelope: Envelope): boolean;
   /** @param drop  closes at once, without sending what is queued */
@@ -208,6 +210,7 @@ export class WirePeer implements Peer {
   /** Ends the connection if its other end reads too slowly. @returns why the message is too large to be sent, or null */
   #send(envelope: Envelope): string | null {
     const { frameBytesMax, queuedBytesMax } = this.#options;
+    if (this.#wire.closing) return null;
     let frame: Frame;
     try {
       frame = encodeFrame(envelope, frameBytesMax);
@@ -220,7 +223,7 @@ export class WirePeer implements Peer {
     if (isFull || !this.#wire.send(frame, envelope)) {
       const detail = isFull
         ? `${this.name} reads too slowly: ${bytes} bytes wait for it, queuedBytesMax is ${queuedBytesMax}`
-        : `a frame for ${this.name} was dropped: its socket is closing, or full`;
+        : `a frame for ${this.name} was dropped: its socket is full`;
       this.#report("overflow", detail);
       this.#end(detail, true);
       return null;

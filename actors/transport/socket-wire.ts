@@ -47,6 +47,9 @@ export const clientWire = (socket: WebSocket) => ({
   get queuedBytes(): number {
     return socket.bufferedAmount;
   },
+  get closing(): boolean {
+    return socket.readyState !== WebSocket.OPEN;
+  },
   /** @returns false if the frame was dropped */
   send(frame: Uint8Array): boolean {
     if (socket.readyState !== WebSocket.OPEN) return false;
@@ -61,6 +64,9 @@ export const clientWire = (socket: WebSocket) => ({
 export const serverWire = (socket: ServerWebSocket<unknown>) => ({
   get queuedBytes(): number {
     return socket.getBufferedAmount();
+  },
+  get closing(): boolean {
+    return socket.readyState !== WebSocket.OPEN;
   },
   // sendBinary returns -1 for a queued frame, which queuedBytes counts, and 0 for a dropped one or for a ping, which has no bytes.
   send: (frame: Uint8Array) => socket.sendBinary(frame as Uint8Array<ArrayBuffer>) !== 0 || frame.byteLength === 0,

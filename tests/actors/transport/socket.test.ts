@@ -75,6 +75,24 @@ describe("a socket to another process", () => {
   });
 });
 
+test("what is sent while the other end closes the connection fails with its reason, and is no overflow", async () => {
+  const problems: Problem[] = [];
+  const listener = await new SocketTransport(limits).listen("ws://127.0.0.1:0", idle);
+  const handler = closing();
+  const report = (problem: Problem) => void problems.push(problem);
+  const peer = await new SocketTransport({ ...limits, report }).connect(listener.address, handler);
+  void listener.close();
+  const answers: Promise<unknown>[] = [];
+  // The client's thread is the listener's, so its socket closes in several turns of the event loop.
+  while (!peer.closed) {
+    answers.push(peer.ask(open, 10_000));
+    await new Promise(setImmediate);
+  }
+  expect(await handler.reason).toBe("the listener closed");
+  for (const answer of await Promise.all(answers)) expect(answer).toMatchObject({ type: "failed", code: "closed" });
+  expect(problems).toEqual([]);
+});
+
 describe("a listening socket", () => {
   const listen = async (address: string, overrides = {}, fetch?: (request: Request) => Response) => {
     const transport = new SocketTransport({ ...limits, ...overrides });
