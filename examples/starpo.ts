@@ -3,7 +3,7 @@
  * multi-turn env. The update equals that of model/learn/update/update.ts with the aggregation token-mean, bit for bit
  * (tests/examples/starpo.test.ts).
  *
- *   bun examples/starpo.ts                   Bandit, half a minute
+ *   bun examples/starpo.ts                   Bandit, under a minute
  *   bun examples/starpo.ts SimpleSokoban     about five minutes
  *
  *   playGroups()  a rollout: P boards, and on each N episodes of several turns (play)
@@ -114,6 +114,7 @@ export async function starpo(task: keyof typeof TASKS, seed: number) {
       // Five turns fit into contextTokensMax, so `addPrompt` never returns null.
       const { prompt, tokensMax } = transcript.addPrompt(observation, env.actionsLeft)!;
       const settings = { temperature, topP: 1, topK: 0 };
+      // They decide the random numbers that choose tokens.
       const coins = { seed, episode: hash64(name) };
       const reply = await generator.reply(name, { prompt, tokensMax, settings, coins, stops: dialogue.stops });
       const turn = env.step(transcript.text(reply.tokens));
