@@ -35,11 +35,11 @@ import {
 } from "../policy/transformer.ts";
 
 const ROWS_MIN = 4;
-/** A cache has room for a multiple of so many tokens. Keys lie in blocks of so many, in which an engine may interleave them. */
+/** A cache's capacity is a multiple of this number of tokens. An engine may interleave the keys of a block of so many tokens. */
 const TOKENS_STEP = 16;
 /**
- * Most sequences and tokens that an append computes at once. Rows with caches of their own: enough rows for fast products, few enough for
- * a short graph. Attention scores take as many times the capacity as there are tokens.
+ * Most sequences (rows) and tokens that an append computes at once. With a cache for each row, more rows make the graph
+ * longer and its products faster. The memory of the attention scores is proportional to tokens times capacity.
  */
 const APPEND_MOST = { rows: 16, tokens: 512 };
 const APPEND_TO_SLOTS_MOST = { rows: 64, tokens: 2048 };
@@ -154,8 +154,8 @@ export class Decoder {
   }
 
   /**
-   * Empties a slot and its cache. A number that is not finite would stay behind the slot's next sequence, and attention by definition
-   * multiplies what lies there by 0, which does not hide such a number.
+   * Empties a slot and sets its cache to 0. Otherwise a number that is not finite could stay in the cache after the end of the slot's next
+   * sequence. Attention multiplies that part of the cache by 0, and 0 times such a number is NaN.
    */
   wipe(slot: number): void {
     this.clear(slot);
@@ -163,7 +163,7 @@ export class Decoder {
     for (const cache of Object.values(this.#cachesOf(slot, 1))) cache.write(zeros);
   }
 
-  /** False where caches lie in a device's memory, which the host would have to copy whole. */
+  /** True if sequences can move between slots. False if the caches are in a device's memory: the host would copy each cache whole. */
   get canMove(): boolean {
     return this.#engine.runsReadHostMemory;
   }
@@ -193,8 +193,8 @@ export class Decoder {
    * Append tokens to several sequences, each in a slot of its own.
    *
    * @returns (n, V) logits after the last token of each, in memory of their own.
-   * @throws {RangeError} if a sequence gets no tokens or more than fit into the capacity, or two are in one slot; then nothing
-   * changed.
+   * @throws {RangeError} if a sequence gets no tokens or more than fit into the capacity, or if two sequences are in one slot. After the
+   * error all sequences are unchanged.
    */
   async append(slots: readonly number[], tokens: readonly (readonly number[])[]): Promise<Float32Array> {
     this.#checkAppend(slots, tokens);
@@ -262,7 +262,7 @@ export class Decoder {
    *
    * @param tokens  (rows) the token for each slot; a negative one leaves the slot unchanged.
    * @returns (rows, V) logits, valid for rows that got a token; the next call overwrites them.
-   * @throws {RangeError} if a sequence is full; then nothing changed.
+   * @throws {RangeError} if a sequence is full. After the error all sequences are unchanged.
    */
   async step(tokens: Int32Array): Promise<Float32Array> {
     if (tokens.length > this.#lengths.length)
@@ -461,7 +461,7 @@ function partsOf(rows: number, lanes: number): { from: number; rows: number }[] 
   return parts;
 }
 
-/** Splits long pieces. Round i has the i-th part of each piece that has so many. */
+/** Splits long pieces into parts. Round i has the i-th part of each piece that has at least i parts. */
 function roundsOf(pieces: readonly Piece[]): Piece[][] {
   const rounds = Math.ceil(Math.max(0, ...pieces.map(({ added }) => added.length)) / PIECE_TOKENS_MAX);
   return Array.from({ length: rounds }, (_, round) => {

@@ -1,5 +1,5 @@
 /**
- * The compiled engine: onnxruntime runs a traced graph. A run blocks its JavaScript thread, so actors run it in a worker.
+ * The compiled engine: onnxruntime runs a traced graph. Running a graph blocks its JavaScript thread, so actors run the engine in a worker.
  */
 import {
   type CompiledFunction,
@@ -110,10 +110,10 @@ class Compiled implements CompiledFunction {
   }
 }
 
-/** A job that writes more is not recorded: keeping that takes long, and the job starts few kernels in relation to its work. */
+/** A job whose outputs have more bytes is not recorded: copying them would take longer than recorded kernels save. */
 const KEPT_BYTES_MAX = 2 ** 26;
 
-/** The job's call with its kernels recorded. The job's arrays stay as they are. */
+/** Records the kernels of the job's call. The job's arrays have the same values afterwards. */
 function recorded({ outputs, repeatable = false }: Job, call: OrtCall): OrtCall {
   const written = repeatable ? [] : Object.values(outputs).map((array) => array as OrtArray);
   if (written.reduce((sum, { byteLength }) => sum + byteLength, 0) > KEPT_BYTES_MAX) return call;
@@ -140,7 +140,7 @@ export interface CompiledOptions extends DeviceOptions {
    * Record the kernels of a job at its second run: onnxruntime's CUDA provider then starts all of them at once. Default: true for cuda.
    */
   readonly records?: boolean;
-  /** Floats in a vector of machine code, which only functions on one thread run; null for none. Default: the most that this CPU has. */
+  /** Floats in a vector of machine code; null for no machine code. Functions on several threads have none. Default: this CPU's most. */
   readonly vectorWidth?: VectorWidth | null;
 }
 

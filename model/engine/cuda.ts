@@ -1,8 +1,8 @@
 /**
  * NVIDIA GPUs for onnxruntime: its CUDA provider, NVIDIA's libraries that the provider needs, and the memory of the first GPU (through
- * NVIDIA's runtime library). `bun run setup cuda` gets all of them. The driver is the machine's.
+ * NVIDIA's runtime library). `bun run setup cuda` gets provider and libraries. The machine must have NVIDIA's driver.
  *
- * - The machine's own libraries of NVIDIA are preferred to those of `setup cuda`.
+ * - A library of NVIDIA that the machine has is loaded in place of that of `setup cuda`.
  * - A library that is loaded by its path is found by its name from then on, so no LD_LIBRARY_PATH is needed.
  * - Only onnxruntime loads the provider: its constructors crash in a process in which onnxruntime has not prepared them.
  * Source: CUDA Runtime API, "Memory Management"; CUDA Driver API, "Version Management".
@@ -24,7 +24,7 @@ export const NVIDIA = {
   "libcurand.so.10": "curandGetVersion",
 };
 
-/** The driver's library, and the oldest version of CUDA that it may be made for, as the driver gives it: 13.0. */
+/** The driver's library, and the least version of CUDA that the driver must support: 13.0, in the form of cuDriverGetVersion. */
 const DRIVER = { library: "libcuda.so.1", cudaMin: 13_000 };
 const INSTALL_DRIVER = "install R580 or newer";
 
@@ -81,7 +81,7 @@ function loadNvidia(folder: string): void {
 export const machineHasNvidia = (names: readonly string[]): boolean =>
   Object.entries(NVIDIA).every(([name, symbol]) => !names.includes(name) || loadError(name, symbol) === null);
 
-/** Loads a library. @returns why that fails; null if it does not */
+/** Loads a library. @returns why that fails; null if it is loaded */
 function loadError(library: string, symbol: string): string | null {
   try {
     dlopen(library, { [symbol]: { args: ["ptr"], returns: "i32" } });

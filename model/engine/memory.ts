@@ -4,9 +4,9 @@ import type { Engine } from "./engine.ts";
 import type { TypedArray } from "./graph.ts";
 
 export interface ArrayMemory extends Pick<Engine, "toDevice" | "toHost" | "release"> {
-  /** Address of the array over these values. @throws {Error} if there are no values, or no memory for them. */
+  /** Address of these values where the engine computes with them. @throws {Error} if there are no values, or no memory for them. */
   addressOf(values: TypedArray): Pointer;
-  /** Copies what is in the array over these values. @returns a function that writes it back */
+  /** Copies these values from where the engine computes with them. @returns a function that writes the copy back */
   keep(values: TypedArray): () => void;
 }
 

@@ -130,7 +130,7 @@ let loaded: Runtime | undefined;
 /** Loads the library at its first use in this thread. @throws {Error} naming the file if that fails */
 function runtime(): Runtime {
   if (loaded !== undefined) return loaded;
-  // onnxruntime 1.30 reports usage to its vendor and writes a device id, events and a log to disk. It reads this once, at loading.
+  // onnxruntime 1.30 reports usage to its vendor and writes a device id, events and a log to disk. It reads the variable once, at loading.
   setNativeVariable("ORT_DISABLE_TELEMETRY", "1");
   const { symbols } = dlopen(libraryPath(), { OrtGetApiBase: { args: [], returns: "ptr" } });
   const getApi = CFunction({ ptr: read.ptr(symbols.OrtGetApiBase()!, 0) as Pointer, args: ["u32"], returns: "ptr" });
@@ -267,12 +267,12 @@ function nodesOnCpu(api: Api, session: Pointer): string[] {
 
 interface Opened {
   readonly session: Pointer;
-  /** Of its operators of machine code; must outlive the session. */
+  /** Domain of the session's operators of machine code; must outlive the session. */
   readonly domain: Pointer | null;
   readonly records: boolean;
 }
 
-/** onnxruntime's error for a model of which a GPU cannot compute every node. */
+/** Part of onnxruntime's error for a model of which a GPU cannot compute every node. */
 const CANNOT_RECORD = "graph capture";
 
 /** @throws {Error} if onnxruntime refuses the model. */
@@ -318,7 +318,7 @@ export class OrtSession {
   /** On a GPU: the operator of each node that runs on the CPU instead. */
   readonly onCpu: readonly string[];
 
-  /** True if `OrtCall.record` works: a GPU computes all nodes. */
+  /** True if `record` works for the calls of this session: a GPU computes all nodes. */
   readonly records: boolean;
 
   /** @throws {Error} if onnxruntime refuses the model. */
@@ -389,7 +389,7 @@ const RECORDING = "gpu_graph_id";
 const NOT_RECORDED = -1;
 let recordings = 0;
 
-/** By number. They stay until the process ends: some hundred bytes each. */
+/** Options of a run by the number of its recording. They stay until the process ends: some hundred bytes each. */
 const optionsOfRuns = new Map<number, Pointer>();
 
 function runOptions(recording: number): Pointer {
@@ -403,8 +403,8 @@ function runOptions(recording: number): Pointer {
 }
 
 /**
- * The same call with the kernels that it starts recorded (a CUDA graph), so that a run starts all of them at once. onnxruntime runs the
- * call here, twice or more often: keep what it writes, and restore it.
+ * Records the kernels that a call starts, as a CUDA graph. The returned call starts all of them at once. While recording, onnxruntime runs
+ * the call at least twice, so the caller must copy the call's outputs first and restore them afterwards.
  */
 export function record(call: OrtCall): OrtCall {
   const [session, , ...others] = call.runArguments;

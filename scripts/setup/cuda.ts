@@ -17,13 +17,13 @@ export interface CudaWheel extends Wheel {
   readonly libraries: Readonly<Record<string, number>>;
   /** Target folder. */
   readonly folder: string;
-  /** True if libraries with these names that the machine has are as good. */
+  /** True if the machine's own libraries of these names may take the place of the wheel's. */
   readonly machineMayHave: boolean;
 }
 
-/** There is a wheel of the provider for each Python. The provider does not use Python, so one wheel serves all. */
+/** There is a wheel of the provider for each version of Python. The provider does not use Python, so one wheel serves all versions. */
 const PYTHON = ["--implementation", "cp", "--python-version", "3.12"];
-/** glibc 2.28 and what it is compatible with. */
+/** Wheels for glibc 2.28 or older. */
 const PLATFORMS = ["manylinux_2_28_x86_64", "manylinux_2_27_x86_64", "manylinux2014_x86_64"];
 const options = [...PYTHON, ...PLATFORMS.flatMap((platform) => ["--platform", platform])];
 const nvidia = { options, inside: "nvidia/cu13/lib", folder: nvidiaFolder, machineMayHave: true };
@@ -73,17 +73,17 @@ export function cudaLack(platform: string = process.platform, arch: string = pro
  * Downloads what is missing.
  *
  * @param python  a Python with pip
- * @param hasMachine  whether the machine has libraries with these names
+ * @param machineHas  whether the machine has libraries with these names
  * @throws {Error} in one line.
  */
 export async function setUpCuda(
   wheels: readonly CudaWheel[],
   python: string,
   say: (text: string) => void,
-  hasMachine: (names: readonly string[]) => boolean = machineHasNvidia,
+  machineHas: (names: readonly string[]) => boolean = machineHasNvidia,
 ): Promise<void> {
   const missing = wheels.filter((wheel) => {
-    return !isThere(wheel) && !(wheel.machineMayHave && hasMachine(Object.keys(wheel.libraries)));
+    return !isThere(wheel) && !(wheel.machineMayHave && machineHas(Object.keys(wheel.libraries)));
   });
   if (missing.length === 0) say("found; nothing to download");
   for (const [i, wheel] of missing.entries()) {
@@ -97,7 +97,7 @@ const isThere = ({ folder, libraries }: CudaWheel): boolean =>
     return statSync(join(folder, file), { throwIfNoEntry: false })?.size === bytes;
   });
 
-/** A library in its place counts as whole, so it is put there by a rename. */
+/** A file in the target folder counts as complete, so only a rename puts a library there. */
 async function get(wheel: CudaWheel, python: string): Promise<void> {
   const { folder, inside, libraries, name } = wheel;
   const pending = join(folder, ".writing");

@@ -50,7 +50,7 @@ export async function setUpTensorflow(
     sources.say("found; nothing to download");
     return found;
   }
-  // A library in its place counts as whole, so it is put there by a rename.
+  // A file in the target folder counts as complete, so only a rename puts a library there.
   const pending = join(sources.folder, ".writing");
   const lib = join(sources.folder, "lib");
   const failures: string[] = [];

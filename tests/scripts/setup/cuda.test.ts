@@ -87,10 +87,10 @@ function makeWheel(name: string, file: string, machineMayHave: boolean): CudaWhe
 async function setUp(
   wheels: readonly CudaWheel[],
   python = withFakePip(),
-  hasMachine = () => false,
+  machineHas = () => false,
 ): Promise<string[]> {
   const said: string[] = [];
-  await setUpCuda(wheels, python, (text) => void said.push(text), hasMachine);
+  await setUpCuda(wheels, python, (text) => void said.push(text), machineHas);
   return said;
 }
 
