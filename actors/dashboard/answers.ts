@@ -1,4 +1,4 @@
-/** Schemas of the API's answers, from which types and the description in /api/openapi.json are made; and the messages of its stream. */
+/** Schemas of the answers of the page's API, and the messages of its stream. The types and /api/openapi.json are made from the schemas. */
 import { z } from "zod";
 import { COMPATS } from "../../envs/tag.ts";
 import { ActorView, schemas } from "../protocol.ts";
@@ -7,6 +7,8 @@ import { Rating } from "./ratings.ts";
 
 const Count = z.number().int().nonnegative();
 const Share = z.number().nullable();
+/** null: not measured. */
+const Amount = z.number().nullable();
 const EpisodeRow = schemas.episodes.shape.rows.element;
 const Ticket = EpisodeRow.shape.ticket;
 const Outcome = EpisodeRow.shape.outcome;
@@ -208,24 +210,24 @@ export const RatingsAnswer = z.strictObject({ ratings: z.array(Rating).describe(
 export type RatingsAnswer = z.infer<typeof RatingsAnswer>;
 
 const Amounts = z.strictObject({
-  tokens: Share.describe("Written by the policy, validation included"),
-  actions: Share.describe("Executed by envs, validation included"),
-  cpuSeconds: Share.describe("Of the processes of all actors"),
-  joules: Share.describe("Of the machine's processor packages; null where the machine does not report it"),
+  tokens: Amount.describe("Written by the policy, validation included"),
+  actions: Amount.describe("Executed by envs, validation included"),
+  cpuSeconds: Amount.describe("Of the processes of all actors"),
+  joules: Amount.describe("Of the machine's processor packages; null where the machine does not report it"),
 });
 export const CostsAnswer = z.strictObject({
   total: Amounts.describe("Since the start of the run"),
   reinforcement: Amounts.describe("Since the first update"),
-  points: Share.describe(
+  points: Amount.describe(
     "Percentage points of validation success gained since the first update; null before two validations",
   ),
   perPoint: Amounts.describe("Reinforcement's costs for each point; null without a gain"),
   seconds: z
     .strictObject({
-      rollout: Share.describe("From the first ticket of an update to its last outcome"),
-      update: Share.describe("From the last outcome of an update to its new weights"),
-      validation: Share,
-      checkpoints: Share,
+      rollout: Amount.describe("From the first ticket of an update to its last outcome"),
+      update: Amount.describe("From the last outcome of an update to its new weights"),
+      validation: Amount,
+      checkpoints: Amount,
     })
     .describe("Seconds of reinforcement by what they were for; null where they were not measured"),
 });

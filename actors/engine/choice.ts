@@ -1,6 +1,6 @@
 /**
- * Chooses the engine and device of learner and samplers. The table is the learner's. What the config names is never replaced; `auto`
- * reports whether it uses an NVIDIA GPU that it found.
+ * Chooses the engine and device of learner and samplers. An engine or device that the config names is never replaced;
+ * `auto` reports whether it uses an NVIDIA GPU that it found. Where the learner computes, by engine.name (rows) and engine.device (columns):
  *
  * | engine.name | auto, cpu | cuda                                 | webgpu      |
  * | ----------- | --------- | ------------------------------------ | ----------- |
@@ -36,7 +36,7 @@ export const thisMachine: Machine = {
   expectDevice: (settings) => void deviceInWords(settings.device ?? "cpu", settings),
 };
 
-/** An engine, and the reason for the log, if there is one. */
+/** An engine, and a text for the log: which GPU is used, or why it is not. null: nothing to log. */
 export interface Choice {
   readonly engine: EngineSettings;
   readonly reason: string | null;
@@ -105,8 +105,9 @@ function checked(settings: CompiledSettings, machine: Pick<Machine, "expectDevic
 }
 
 /**
- * A sampler's engine. Many samplers share a host, and the learner uses its GPU: samplers compute on the CPU unless the config names engine
- * compiled and device cuda. They never use webgpu, which copies the caches in every step: an H200 decodes a twentieth of what one core does.
+ * A sampler's engine. Many samplers share a host, and the learner may use the host's GPU. So samplers compute on the CPU, unless the config
+ * names engine compiled and device cuda. They never use webgpu, which copies the caches in every step: there an H200 decodes a twentieth of
+ * what one core decodes.
  *
  * @param guest  the sampler is on another machine; its devices are not the config's
  * @throws {RunError} if the device that the config names is missing.

@@ -64,7 +64,7 @@ const PARAMETERS_MAX = 2 ** 30 - 2 ** 20;
 export async function checkPretrained(folder: string, model = readPretrained(folder).model): Promise<void> {
   const count = parameterCount(model);
   if (count > PARAMETERS_MAX) {
-    const text = `it has ${millions(count)} million parameters, and this program holds at most ${millions(PARAMETERS_MAX)} million, 4 GiB in float32`;
+    const text = `it has ${millions(count)} million parameters, and Bunraku holds at most ${millions(PARAMETERS_MAX)} million, 4 GiB in float32`;
     throw new CheckpointFormatError(
       `cannot use the model of ${folder}: ${text}; choose a smaller one, or a server that trains it (--engine tinker)`,
     );
@@ -84,7 +84,7 @@ export function beside(policy: Parameters, critic: Parameters): Parameters {
   return { flat: critic.flat, views: new Map([...critic.views].filter(([name]) => !policy.views.has(name))) };
 }
 
-/** Copies the policy's parameters into the critic, where it has the same. */
+/** Copies to the critic the parameters that policy and critic both have. */
 export function shareBody(policy: Parameters, critic: Parameters): void {
   for (const [name, { values }] of critic.views) {
     const known = policy.views.get(name);

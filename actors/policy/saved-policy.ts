@@ -49,7 +49,7 @@ export interface SavedPolicy {
   readonly path: string;
   /** Updates before the checkpoint. */
   readonly update: number;
-  /** Version that these weights were published as when the checkpoint was saved. */
+  /** Policy version under which the run had published these weights. */
   readonly publishedVersion: number;
   /** Name of the run's own validation of this policy. */
   readonly validation: string;
@@ -109,7 +109,7 @@ export function publishedDigest({ parameters }: SavedPolicy, config: RunConfig):
   return new Bun.CryptoHasher("sha256").update(published).digest("hex");
 }
 
-/** Loads a saved policy. @returns what its trajectories name: version (its update) and digest; and the validation's name */
+/** Loads a saved policy. @returns the version (the policy's update) and digest that its trajectories name, and the validation's name */
 export async function startSavedPolicy(
   { path, update, validation, model, parameters }: SavedPolicy,
   config: RunConfig,
@@ -141,7 +141,7 @@ export async function startSavedPolicy(
   try {
     return { version: update, validation, digest: await policy.load(await publisher.publish(update, parameters)) };
   } finally {
-    // Mapped weights stay valid.
+    // The policy has mapped the file, and a mapping stays valid after the file is deleted.
     publisher.close();
   }
 }

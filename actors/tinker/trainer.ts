@@ -7,7 +7,7 @@
  * - skyrl-tx keeps one set of weights per model, and samples every version from that set. In async mode samplers still play older
  *   versions while newer ones are published. So `stalenessMax + 1` more models hold the versions in turn: a version is overwritten only
  *   when its episodes are too old to train on.
- * - Every name at the server is used once, so a save never meets what an earlier save left.
+ * - Every name at the server is used once, so no save finds a checkpoint of an earlier save under its name.
  */
 import { z } from "zod";
 import { crossScores } from "../../model/health/cross-score.ts";
@@ -45,7 +45,7 @@ export async function startTinkerTrainer(
     Session,
   );
   let steps = saved?.steps ?? 0;
-  let names = 0;
+  let saveCount = 0;
   let cancelBeat = () => {};
   const made: TrainedModel[] = [];
   const create = async () => {
@@ -69,7 +69,7 @@ export async function startTinkerTrainer(
     server.result("load_weights", { model_id: into.id, path, type: "load_weights" }, Done, true);
   /** @returns the name of the saved weights at the server */
   const save = async (how: "save_weights" | "save_weights_for_sampler", name: string, from = model) => {
-    const body = { model_id: from.id, path: `${name}-${names++}`, type: how };
+    const body = { model_id: from.id, path: `${name}-${saveCount++}`, type: how };
     // A second request of this name would be refused as taken.
     return (await server.result(how, body, Saved, false)).path;
   };

@@ -59,7 +59,7 @@ export interface WarmStartHooks {
   /** Lets the policy play a few boards. @returns the share that it solves; null if none could be played */
   readonly sample: (stepOverall: number) => Promise<number | null>;
   readonly progress: (progress: WarmStartProgress) => void;
-  /** The first step is done. That step takes longest: demonstrations are drawn before it, and the engine compiles in it. */
+  /** Called after the first step. That step takes longest: demonstrations are drawn before it, and the engine compiles in it. */
   readonly begun: () => void;
   /** Throws when the run must end. */
   readonly checkStop: () => void;
@@ -77,7 +77,7 @@ export interface WarmStartProgress {
   readonly step: number;
   readonly steps: number;
   readonly stepOverall: number;
-  /** Mean over the steps since the last report of their cross-entropy per written token, in nats. */
+  /** Cross-entropy per written token in nats: the mean over the steps since the last report. */
   readonly loss: number;
 }
 
@@ -95,7 +95,7 @@ export async function warmStart(context: WarmStartContext): Promise<WarmStartRes
   const file = join(config.warmStart.cacheDir, `${digest}.safetensors`);
   const known = await readCached(file, context);
   if (known !== null) {
-    // A device has the weights from before the cache was read.
+    // This also copies the weights to the trainer's device, which has those from before the cache was read.
     await trainer.resetOptimizer();
     return { taught: known, cached: true };
   }
@@ -209,9 +209,9 @@ function learningRate(stage: RunConfig["warmStart"]["stages"][number], step: num
   return peak * (1 - (1 - finalFraction) * done);
 }
 
-/** The cache of a CPU's core holds the activations of so many tokens of a small model. */
+/** Of a small model, a core's cache holds the activations of this number of tokens. */
 const MICRO_TOKENS_MAX = 512;
-/** A GPU takes about as long for fewer tokens. */
+/** With fewer tokens a GPU takes about as long for a micro-batch. */
 const GPU_MICRO_TOKENS_MAX = 4096;
 
 /** The config with the micro-batches that a GPU computes fast, unless it names their size. */

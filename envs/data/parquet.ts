@@ -2,7 +2,8 @@
  * Reads rows of a parquet file synchronously. Decodes only the requested columns, one row group at a time. Knows no data
  * set.
  *
- * The counts of the footer must agree: rows of the groups, values of the columns, bytes of the file.
+ * - The counts of the footer must agree: rows of the groups, values of the columns, bytes of the file.
+ * - An error says what is wrong with the file; the caller puts the file's name before it ("FILE: is damaged").
  */
 import { closeSync, fstatSync, openSync, readSync } from "node:fs";
 import { brotliDecompressSync, gunzipSync, zstdDecompressSync } from "node:zlib";

@@ -71,7 +71,7 @@ interface Family {
   readonly kindOf: (config: HuggingFaceConfig, layer: number) => LayerKind;
 }
 
-/** The kind that layer_types gives a layer; without layer_types, the layers for which `isSliding` holds slide. */
+/** The kind that layer_types gives a layer. Without layer_types, a layer is sliding if `isSliding` returns true. */
 const typedOr = (isSliding: (config: HuggingFaceConfig, layer: number) => boolean): Family["kindOf"] => {
   return (config, layer) => {
     const sliding = config.layer_types?.[layer] ?? (isSliding(config, layer) ? "sliding_attention" : "");

@@ -1,6 +1,6 @@
 /**
- * RAGEN-2's collapse metrics: does the reasoning depend on the prompt? They come from a matrix of log-probabilities of each
- * reasoning under its own prompt and under the others (cross-score.ts).
+ * RAGEN-2's collapse metrics: does a thought, which RAGEN-2 calls a reasoning, depend on its prompt? They come from a
+ * matrix of log-probabilities of each reasoning under its own prompt and under the others (cross-score.ts).
  *
  * - Columns are distinct prompts (`pairUp`).
  * - Entropy and information are in nats.
