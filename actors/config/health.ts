@@ -1,4 +1,4 @@
-/** Section `health`: how a run is watched, and what it does when it goes wrong. Shapes and defaults; the rules are in model/health/. */
+/** Section `health`: the detector of a collapse, interventions and early stops. Shapes and defaults; the rules are in model/health/. */
 import { z } from "zod";
 import { RAGEN_STOPS, STOP_RULE, STOPS } from "../../model/health/early-stop.ts";
 import { TRAP_RULE } from "../../model/health/echo-trap/echo-trap.ts";
@@ -26,7 +26,9 @@ export const TREATMENT_OF_RUNG = { "clip-cov": "clip", "kl-cov": "kl" } as const
 const TrapConfig = z.strictObject({
   startUpdates: positiveInt
     .default(TRAP_RULE.startUpdates)
-    .describe("First updates, whose mean is a metric's start; success, form and repetition take one"),
+    .describe(
+      "Number of first updates whose mean is a metric's start; the start of success, form and repetition is the first update",
+    ),
   patience: positiveInt
     .default(TRAP_RULE.patience)
     .describe("Updates in a row that a sign must last; a gradient spike counts at once"),
@@ -38,7 +40,7 @@ const TrapConfig = z.strictObject({
     ),
   spreadShare: share
     .default(TRAP_RULE.spreadShare)
-    .describe("A sign: the reward's in-group std is below this share of that at the start"),
+    .describe("A sign: the reward's in-group std is below this share of its start"),
   constantGroups: share
     .default(TRAP_RULE.constantGroups)
     .describe("A sign of collapse: in this share of the groups, all episodes earned the same"),
@@ -75,7 +77,10 @@ export const HealthConfig = z.strictObject({
     .array(z.enum(RUNGS))
     .default([])
     .describe(`Interventions against the Echo Trap, taken one after another: ${RUNGS.join(", ")}; empty: none`),
-  interveneAt: z.enum(["warning", "collapsed"]).default("collapsed").describe("Mildest verdict with an intervention"),
+  interveneAt: z
+    .enum(["warning", "collapsed"])
+    .default("collapsed")
+    .describe("Mildest verdict at which the learner intervenes"),
   settleUpdates: positiveInt.default(5).describe("Updates between two interventions"),
   stopEarly: z
     .array(z.enum(STOPS))

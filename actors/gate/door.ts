@@ -1,6 +1,6 @@
 /**
- * The outer port of the gate. It counts a connection before it reads any byte. Bun.serve cannot: it shows a connection only once its
- * request is complete. The door passes the bytes of each connection to the gate's server on loopback, without looking at them.
+ * The door is the port of the gate that other machines connect to. The door counts a connection before it reads a byte. Bun.serve cannot,
+ * because it shows a connection only when the request is complete. The door passes the bytes of each connection to the gate's server on loopback, without looking at them.
  *
  * - A connection is a stranger until the gate has seen a valid token on it. One address has at most `strangersMax` strangers, and there
  *   are at most `connectionsMax + strangersMax` connections; the next is closed at once. A stranger is closed after `strangerMs`.
@@ -31,7 +31,7 @@ interface End {
   unsent: Uint8Array[];
   /** The other end is closed: this one closes when `unsent` is empty. */
   otherClosed: boolean;
-  /** Cancels the timer of `strangerMs`. It closes a client that shows no token, or an end that does not take its last bytes. */
+  /** Cancels the timer of `strangerMs`. The timer closes a client that shows no token, or an end that does not take its last bytes. */
   cancel: () => void;
 }
 

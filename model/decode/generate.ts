@@ -114,8 +114,8 @@ export class Generator {
   /**
    * Append the prompt to a sequence and write a reply to it. One at a time per sequence.
    *
-   * @throws {RangeError} if the request is invalid, or does not fit into the rest of its slot; then nothing changed.
-   * @throws {Error} if the engine failed; then close the sequence.
+   * @throws {RangeError} if the request is invalid, or does not fit into the rest of its slot. After this error the sequence is unchanged.
+   * @throws {Error} if the engine failed. After this error, close the sequence.
    */
   reply(name: string, request: ReplyRequest): Promise<Reply> {
     const sequence = this.#sequence(name);
