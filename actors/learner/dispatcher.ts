@@ -47,6 +47,8 @@ export class Dispatcher implements HostHandler {
   #leaving = false;
   /** When tickets were last issued, granted or finished. */
   #activeAtMs: number;
+  /** The tickets that were issued last. */
+  #newest = { batch: 0, tickets: 0 };
 
   constructor(options: DispatcherOptions) {
     this.#options = options;
@@ -69,6 +71,7 @@ export class Dispatcher implements HostHandler {
   /** Issues the tickets. Resolves when all have ended, in the order of the tickets. */
   play(tickets: readonly Ticket[]): Promise<readonly FinishedTicket[]> {
     const finished = this.#options.tickets.issue([...tickets]);
+    this.#newest = { batch: this.#newest.batch + 1, tickets: tickets.length };
     this.#noteActivity();
     this.grant();
     return finished;
@@ -76,8 +79,18 @@ export class Dispatcher implements HostHandler {
 
   /** Milliseconds without activity while tickets are open; 0 without open tickets. */
   get stalledMs(): number {
-    const { tickets, clock } = this.#options;
-    return tickets.waiting + tickets.leasedInAll === 0 ? 0 : clock.now() - this.#activeAtMs;
+    return this.#open === 0 ? 0 : this.#options.clock.now() - this.#activeAtMs;
+  }
+
+  get #open(): number {
+    const { tickets } = this.#options;
+    return tickets.waiting + tickets.leasedInAll;
+  }
+
+  /** How many of the tickets that were issued last have ended; null if none is open, or older ones are. */
+  get playing(): { readonly batch: number; readonly tickets: number; readonly ended: number } | null {
+    const ended = this.#newest.tickets - this.#open;
+    return this.#open === 0 || ended < 0 ? null : { ...this.#newest, ended };
   }
 
   /** For people: how many tickets wait, and what each sampler does. */

@@ -2,6 +2,7 @@
 import { join } from "node:path";
 import { layParameters } from "../../model/policy/parameters.ts";
 import type { ActorContext, ActorKind, Running } from "../actor.ts";
+import type { Clock } from "../clock.ts";
 import type { RunConfig } from "../config/config.ts";
 import { askDeadlineMs } from "../config/rollout.ts";
 import { RunError } from "../errors.ts";
@@ -158,6 +159,7 @@ async function startLearner(
     },
   });
   watchProgress(config, context, dispatcher, runLog);
+  showPlay(clock, dispatcher, runLog);
 
   const running = training.run().then(async (report) => {
     if (report === null) return;
@@ -257,6 +259,23 @@ function connectReporter(config: RunConfig, context: ActorContext, ports: Learne
     me: () => ({ actor, role: "learner", url: null }),
   });
   return { reporter, sink };
+}
+
+/** A batch of episodes that is played for at least this long shows its progress, this often. */
+const SHOW_PLAY_MS = 20_000;
+
+/** Logs how many episodes of a rollout or a validation are played, if they take long. */
+export function showPlay(clock: Clock, dispatcher: Pick<Dispatcher, "playing">, log: Pick<RunLog, "line">): void {
+  let before: number | null = null;
+  function show(): void {
+    const { playing } = dispatcher;
+    if (playing !== null && playing.batch === before) {
+      log.line("play", `${playing.ended} of ${plural(playing.tickets, "episode")} played`);
+    }
+    before = playing?.batch ?? null;
+    clock.after(SHOW_PLAY_MS, show);
+  }
+  clock.after(SHOW_PLAY_MS, show);
 }
 
 /** While this process lives, checks that open tickets are played. */

@@ -328,8 +328,14 @@ test("the dispatcher reports how long its tickets were idle, and why", async () 
   await world.after(200);
   expect(dispatcher.stalledMs).toBe(200);
   expect(dispatcher.state).toBe("2 tickets wait; s0 plays 1, s1 is quarantined, s2 has not loaded its weights");
+  expect(dispatcher.playing).toMatchObject({ tickets: 3, ended: 0 });
+  const { batch } = dispatcher.playing!;
   await one.finish("e0");
   expect(dispatcher.stalledMs).toBe(0);
+  expect(dispatcher.playing).toEqual({ batch, tickets: 3, ended: 1 });
+  // While older tickets are open, the newest ones cannot be counted.
+  void dispatcher.play([{ ...someTickets(1)[0]!, episode: "later" }]);
+  expect(dispatcher.playing).toBeNull();
 });
 
 test("only samplers are taken in, and only asked what concerns them", async () => {

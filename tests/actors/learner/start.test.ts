@@ -1,7 +1,7 @@
 /** A learner whose tickets are not played: a warning while no sampler is there, the end of the process if samplers are. */
 import { expect, test } from "bun:test";
 import { RunError } from "../../../actors/errors.ts";
-import { drainLog, finishRun, watchProgress } from "../../../actors/learner/start.ts";
+import { drainLog, finishRun, showPlay, watchProgress } from "../../../actors/learner/start.ts";
 import { FakeClock } from "../fake-clock.ts";
 import { configOf } from "../training/stage.ts";
 
@@ -50,6 +50,27 @@ test("without a sampler it warns and waits, as one may come back", () => {
   clock.advance(progressDeadlineMs);
   expect(failures).toEqual([]);
   expect(warnings).toEqual([expect.stringMatching(/^warning stalled: nothing was played for 10000 ms/)]);
+});
+
+test("episodes that take long are counted every 20 s, from the second time that they are seen", () => {
+  const clock = new FakeClock();
+  const lines: string[] = [];
+  let playing: { batch: number; tickets: number; ended: number } | null = { batch: 1, tickets: 256, ended: 3 };
+  const dispatcher = {
+    get playing() {
+      return playing;
+    },
+  };
+  showPlay(clock, dispatcher, { line: (kind, text) => lines.push(`${kind}: ${text}`) });
+  clock.advance(20_000);
+  expect(lines).toEqual([]);
+  playing = { batch: 1, tickets: 256, ended: 120 };
+  clock.advance(20_000);
+  playing = { batch: 2, tickets: 64, ended: 1 };
+  clock.advance(20_000);
+  playing = null;
+  clock.advance(20_000);
+  expect(lines).toEqual(["play: 120 of 256 episodes played"]);
 });
 
 test("a log that lacks episodes ends the run with an error that counts them", async () => {
