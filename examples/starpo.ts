@@ -4,7 +4,7 @@
  * (tests/examples/starpo.test.ts).
  *
  *   bun examples/starpo.ts                   Bandit, under a minute
- *   bun examples/starpo.ts SimpleSokoban     about five minutes
+ *   bun examples/starpo.ts SimpleSokoban     about two minutes
  *
  *   playGroups()  a rollout: P boards, and on each N episodes of several turns (play)
  *   update()      rewards → filter groups → advantages → loss → one optimizer step → new weights
