@@ -23,7 +23,7 @@ export const command = {
 /** A test that runs longer counts as hung, and fails. */
 const HANG_MS = 300_000;
 /** More than there are cores, because a file that waits for processes leaves its core idle. */
-const FILES_AT_ONCE = availableParallelism() + 3;
+const FILES_AT_ONCE = availableParallelism() + 2;
 /** Durations of the files, in milliseconds, as `bun test --update-timings` writes them. The slowest start first. */
 const TIMINGS = "tests/timings.json";
 /** `--quick` leaves out a file that takes longer. */
