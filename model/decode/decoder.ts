@@ -202,14 +202,11 @@ export class Decoder {
     const all = new Float32Array(slots.length * vocabulary);
     const { computed, copied } = this.#distinct(slots, tokens);
     const whole = computed.map((index) => ({ index, slot: slots[index]!, added: tokens[index]! }));
+    const most = this.#engine.appendsToSlots ? APPEND_TO_SLOTS_MOST : APPEND_MOST;
     for (const pieces of roundsOf(whole)) {
       // Pieces run together if their lengths are equal after rounding up.
       for (const [length, group] of Map.groupBy(pieces, ({ added }) => appendLength(added.length))) {
-        for (const batch of batchesOf(
-          group,
-          length,
-          this.#engine.appendsToSlots ? APPEND_TO_SLOTS_MOST : APPEND_MOST,
-        )) {
+        for (const batch of batchesOf(group, length, most)) {
           const logits = await this.#appendBatch(batch, length);
           for (const [row, { index }] of batch.entries())
             all.set(logits.subarray(row * vocabulary, (row + 1) * vocabulary), index * vocabulary);
