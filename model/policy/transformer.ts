@@ -10,7 +10,13 @@
  */
 import * as tf from "@tensorflow/tfjs-core";
 import { attention } from "./attention.ts";
-import { appendAttention, appendToSlots, type Rotary, stepAttention } from "./cached-attention.ts";
+import {
+  appendAttention,
+  appendToSlots,
+  type CachedAttention,
+  type Rotary,
+  stepAttention,
+} from "./cached-attention.ts";
 import type { Lora } from "./lora.ts";
 import { type Experts, type LayerKind, layerName, type ModelConfig, VALUE_HEAD } from "./model-config.ts";
 import { type AttentionShape, expertWeights, geglu, linear, rmsNorm, swiglu } from "./ops.ts";
@@ -207,9 +213,9 @@ export function stepStates(
   layout: CacheLayout,
 ): Decoded {
   return decode(config, parameters, tokens, layout, (qkv, layer, { shape, ...rotary }) => {
-    const [ofKeys, ofValues] = [`keys.${layer}`, `values.${layer}`];
-    const { out, keys, values } = stepAttention(qkv, caches[ofKeys]!, caches[ofValues]!, last, total, rotary, shape);
-    return { out, caches: { [ofKeys]: keys, [ofValues]: values } };
+    return withCommonCaches(caches, layer, (keys, values) => {
+      return stepAttention(qkv, keys, values, last, total, rotary, shape);
+    });
   });
 }
 
@@ -258,13 +264,29 @@ export function appendStatesToSlots(
   layout: CacheLayout,
 ): Decoded {
   return decode(config, parameters, tokens, layout, (qkv, layer, { shape, ...rotary }) => {
-    const [ofKeys, ofValues] = [`keys.${layer}`, `values.${layer}`];
-    const { out, keys, values } = appendToSlots(qkv, caches[ofKeys]!, caches[ofValues]!, last, slots, rotary, shape);
-    return { out, caches: { [ofKeys]: keys, [ofValues]: values } };
+    return withCommonCaches(caches, layer, (keys, values) => {
+      return appendToSlots(qkv, keys, values, last, slots, rotary, shape);
+    });
   });
 }
 
-type AttendCached = (qkv: tf.Tensor, layer: number, of: LayerAttention) => { out: tf.Tensor; caches: Caches };
+interface Attended {
+  readonly out: tf.Tensor;
+  readonly caches: Caches;
+}
+
+type AttendCached = (qkv: tf.Tensor, layer: number, of: LayerAttention) => Attended;
+
+/** Attention over caches in which all rows of a layer lie. */
+function withCommonCaches(
+  caches: Caches,
+  layer: number,
+  attend: (keys: tf.Tensor, values: tf.Tensor) => CachedAttention,
+): Attended {
+  const [ofKeys, ofValues] = [`keys.${layer}`, `values.${layer}`];
+  const { out, keys, values } = attend(caches[ofKeys]!, caches[ofValues]!);
+  return { out, caches: { [ofKeys]: keys, [ofValues]: values } };
+}
 
 function decode(
   config: ModelConfig,
