@@ -16,7 +16,7 @@ import { huggingFaceViews } from "../model/checkpoint/hugging-face.ts";
 import { safetensorsParts, writeSafetensors } from "../model/checkpoint/safetensors.ts";
 import { compiledEngine } from "../model/engine/compiled.ts";
 import type { Device } from "../model/engine/engine.ts";
-import { type MicroBatch, microBatches } from "../model/learn/batch.ts";
+import { MICRO_TOKENS_MAX, type MicroBatch, microBatches } from "../model/learn/batch.ts";
 import { Network } from "../model/learn/network.ts";
 import type { Objective } from "../model/learn/objective.ts";
 import { LORA_TARGETS } from "../model/policy/lora.ts";
@@ -53,8 +53,6 @@ const DEFAULTS = {
   rank: 0,
 };
 type Numbers = { readonly [K in keyof typeof DEFAULTS]: number };
-/** Default of a GPU's `microBatchTokens`, as in a run. */
-const GPU_MICRO_TOKENS = 4096;
 
 /** The same settings as in bench/peers/step.py. */
 const ADAMW = { learningRate: 1e-3, beta1: 0.9, beta2: 0.99, epsilon: 1e-8, weightDecay: 0.01, clipNorm: 1 };
@@ -80,7 +78,7 @@ interface PeerReport {
 
 export async function run(options: Readonly<Record<string, string>>) {
   const device = deviceOf(options);
-  const defaults = device === "cpu" ? DEFAULTS : { ...DEFAULTS, microBatchTokens: GPU_MICRO_TOKENS };
+  const defaults = device === "cpu" ? DEFAULTS : { ...DEFAULTS, microBatchTokens: MICRO_TOKENS_MAX.gpu };
   const numbers = numbersOf("step", defaults, options, DEVICE_OPTIONS);
   const python = pythonOf(options);
   await checkPython(python, ["torch", "numpy", "safetensors"]);

@@ -71,7 +71,7 @@ async function startTrainer(
 }
 
 const isGpu = (engine: EngineSettings) =>
-  "device" in engine && engine.device !== undefined && ["cuda", "webgpu"].includes(engine.device);
+  "device" in engine && (engine.device === "cuda" || engine.device === "webgpu");
 
 /** In sync mode samplers and learner take turns, so the learner may use every core; in async mode those the samplers leave. */
 function learnerThreads({ engine, learner: { mode }, sampler }: RunConfig): number {

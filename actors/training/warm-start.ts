@@ -12,7 +12,7 @@ import { z } from "zod";
 import type { Skill } from "../../envs/tag.ts";
 import { huggingFaceViews, readHuggingFace } from "../../model/checkpoint/hugging-face.ts";
 import { readSafetensors, writeSafetensors } from "../../model/checkpoint/safetensors.ts";
-import type { Sequence } from "../../model/learn/batch.ts";
+import { MICRO_TOKENS_MAX, type Sequence } from "../../model/learn/batch.ts";
 import type { ModelConfig } from "../../model/policy/model-config.ts";
 import { initialize, type Parameters } from "../../model/policy/parameters.ts";
 import { sequence } from "../../model/rng.ts";
@@ -209,20 +209,15 @@ function learningRate(stage: RunConfig["warmStart"]["stages"][number], step: num
   return peak * (1 - (1 - finalFraction) * done);
 }
 
-/** Of a small model, a core's cache holds the activations of this number of tokens. */
-const MICRO_TOKENS_MAX = 512;
-/** With fewer tokens a GPU takes about as long for a micro-batch. */
-const GPU_MICRO_TOKENS_MAX = 4096;
-
 /** The config with the micro-batches that a GPU computes fast, unless it names their size. */
 export const sizedForGpu = (config: RunConfig): RunConfig => ({
   ...config,
-  learner: { ...config.learner, microTokensMax: config.learner.microTokensMax ?? GPU_MICRO_TOKENS_MAX },
+  learner: { ...config.learner, microTokensMax: config.learner.microTokensMax ?? MICRO_TOKENS_MAX.gpu },
 });
 
 /** Multiples keep the number of different tensor shapes small. */
 export const limitsOf = ({ microTokensMax }: RunConfig["learner"]) => ({
-  tokensMax: microTokensMax ?? MICRO_TOKENS_MAX,
+  tokensMax: microTokensMax ?? MICRO_TOKENS_MAX.cpu,
   lengthMultiple: 16,
   widthMultiple: 16,
 });
