@@ -52,7 +52,7 @@ export const clientWire = (socket: WebSocket) => ({
   },
   /** @returns false if the frame was dropped */
   send(frame: Uint8Array): boolean {
-    if (socket.readyState !== WebSocket.OPEN) return false;
+    if (this.closing) return false;
     socket.send(frame as Uint8Array<ArrayBuffer>);
     return true;
   },
