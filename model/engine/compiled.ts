@@ -115,7 +115,7 @@ const KEPT_BYTES_MAX = 2 ** 26;
 
 /** Records the kernels of the job's call. The job's arrays have the same values afterwards. */
 function recorded({ outputs, repeatable = false }: Job, call: OrtCall): OrtCall {
-  const written = repeatable ? [] : Object.values(outputs).map((array) => array as OrtArray);
+  const written = repeatable ? [] : (Object.values(outputs) as OrtArray[]);
   if (written.reduce((sum, { byteLength }) => sum + byteLength, 0) > KEPT_BYTES_MAX) return call;
   const restores = written.map((array) => array.keep());
   const made = record(call);

@@ -44,7 +44,6 @@ const FUNCTIONS = {
   releaseStatus: [93, ["ptr"], "void"],
   releaseSession: [95, ["ptr"], "void"],
   releaseValue: [96, ["ptr"], "void"],
-  releaseRunOptions: [97, ["ptr"], "void"],
   releaseSessionOptions: [100, ["ptr"], "void"],
   releaseDomain: [101, ["ptr"], "void"],
   registerAllocator: [144, ["ptr", "ptr", "ptr"], "ptr"],
@@ -351,7 +350,7 @@ export class OrtSession {
       session: this,
       runArguments: [
         BigInt(this.#handle!),
-        this.records ? BigInt(runOptions(NOT_RECORDED)) : 0n,
+        this.records ? BigInt(notRecordedOptions()) : 0n,
         addressOf(this.#inputNamePointers),
         addressOf(given),
         BigInt(inputs.length),
@@ -389,17 +388,21 @@ const RECORDING = "gpu_graph_id";
 const NOT_RECORDED = -1;
 let recordings = 0;
 
-/** Options of a run by the number of its recording. They stay until the process ends: some hundred bytes each. */
-const optionsOfRuns = new Map<number, Pointer>();
+let notRecorded: Pointer | undefined;
 
+/** Options of every run that is not recorded. */
+function notRecordedOptions(): Pointer {
+  notRecorded ??= runOptions(NOT_RECORDED);
+  return notRecorded;
+}
+
+/** Makes options of a run. They stay until the process ends: some hundred bytes. */
 function runOptions(recording: number): Pointer {
-  return optionsOfRuns.getOrInsertComputed(recording, () => {
-    const { api } = runtime();
-    const made = new Out();
-    check(api, api.createRunOptions(made.cell));
-    check(api, api.addRunConfigEntry(made.pointer, zeroEnded(RECORDING), zeroEnded(`${recording}`)));
-    return made.pointer;
-  });
+  const { api } = runtime();
+  const made = new Out();
+  check(api, api.createRunOptions(made.cell));
+  check(api, api.addRunConfigEntry(made.pointer, zeroEnded(RECORDING), zeroEnded(`${recording}`)));
+  return made.pointer;
 }
 
 /**
