@@ -49,22 +49,22 @@ export async function run(options: Readonly<Record<string, string>>) {
   const args = [...peerArguments(numbers), ...flagsOf(size), ...peerDevice(device), "--rounds", "1"];
   const ours = new Ours(numbers, device);
   // Only machine code, which computes on a CPU, has caches in half precision.
-  const oursHalf = device === "cpu" ? new Ours(numbers, device, true) : ours;
+  const oursHalf = device === "cpu" ? new Ours(numbers, device, true) : null;
   await ours.round();
-  await oursHalf.round();
-  const speeds: { ours: number; half: number; outside: number; loop: number; generate: number }[] = [];
+  await oursHalf?.round();
+  const speeds: { ours: number; half: number | null; outside: number; loop: number; generate: number }[] = [];
   for (let turn = 0; turn < numbers.rounds; turn++) {
     const { tokensPerSecond, outside } = await ours.round();
-    const { tokensPerSecond: half } = oursHalf === ours ? { tokensPerSecond } : await oursHalf.round();
+    const half = (await oursHalf?.round())?.tokensPerSecond ?? null;
     const peer = await runPeer<PeerReport>(python, "decode.py", args);
     speeds.push({ ours: tokensPerSecond, half, outside, ...peer.tokensPerSecond });
     console.log(
-      `turn ${turn + 1}: ours ${round(tokensPerSecond, 0)} tokens/s, ${round(half, 0)} with caches in half precision, ` +
-        `${round(outside * 100)} % outside the engine; ` +
+      `turn ${turn + 1}: ours ${round(tokensPerSecond, 0)} tokens/s, ` +
+        `${half === null ? "" : `${round(half, 0)} with caches in half precision, `}${round(outside * 100)} % outside the engine; ` +
         `torch ${peer.torch} loop ${peer.tokensPerSecond.loop}, transformers generate ${peer.tokensPerSecond.generate}`,
     );
   }
-  const middle = (name: keyof (typeof speeds)[0]) => median(speeds.map((speed) => speed[name]));
+  const middle = (name: keyof (typeof speeds)[0]) => median(speeds.map((speed) => speed[name]!));
   const where = device === "cpu" ? (threads === 1 ? "one thread" : `${threads} threads`) : device;
   const beside = (own: "ours" | "half", peer: "loop" | "generate", goal: number): Comparison => ({
     what: `decode, batch ${batch}, ${where}${own === "half" ? ", half caches" : ""}`,
@@ -78,11 +78,11 @@ export async function run(options: Readonly<Record<string, string>>) {
     comparisons: [
       beside("ours", "generate", 3),
       beside("ours", "loop", 2),
-      ...(oursHalf === ours ? [] : [beside("half", "generate", 3), beside("half", "loop", 2)]),
+      ...(oursHalf === null ? [] : [beside("half", "generate", 3), beside("half", "loop", 2)]),
     ],
     tokensPerSecond: round(middle("ours"), 0),
     tokensPerSecondPerCore: round(middle("ours") / threads, 0),
-    halfTokensPerSecond: round(middle("half"), 0),
+    ...(oursHalf !== null && { halfTokensPerSecond: round(middle("half"), 0) }),
     outsideShare: round(middle("outside"), 3),
     peerLoop: round(middle("loop"), 0),
     peerGenerate: round(middle("generate"), 0),
