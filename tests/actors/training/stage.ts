@@ -172,4 +172,16 @@ export class Stage {
       processStartedAtMs: 0,
     });
   }
+
+  /** Runs the training while its clock advances. */
+  async runWithClock(): Promise<void> {
+    let hasEnded = false;
+    void this.training.run().then(() => {
+      hasEnded = true;
+    });
+    while (!hasEnded) {
+      await new Promise(setImmediate);
+      this.clock.advance(100);
+    }
+  }
 }

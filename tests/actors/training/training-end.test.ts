@@ -34,14 +34,6 @@ test("the last checkpoint waits for the episodes as long as the supervisor may t
     }
     return outcome(ticket);
   };
-  const run = stage.training.run();
-  let hasEnded = false;
-  void run.then(() => {
-    hasEnded = true;
-  });
-  while (!hasEnded) {
-    await new Promise(setImmediate);
-    stage.clock.advance(100);
-  }
+  await stage.runWithClock();
   expect(storing.get("save 6")).toBe(true);
 });

@@ -199,15 +199,7 @@ test("health is judged in a run without groups too", async () => {
 test("a checkpoint waits until the episodes of its updates are stored; only the last one does not", async () => {
   const stage = new Stage();
   stage.storing = false;
-  const run = stage.training.run();
-  let hasEnded = false;
-  void run.then(() => {
-    hasEnded = true;
-  });
-  while (!hasEnded) {
-    await new Promise(setImmediate);
-    stage.clock.advance(100);
-  }
+  await stage.runWithClock();
   expect(stage.calls.filter((call) => call.startsWith("save"))).toEqual(["save 6"]);
   expect(stage.warnings).toContain(
     "checkpoint: the checkpoint of update 3 is left out; not stored yet: 18 episodes before it",
