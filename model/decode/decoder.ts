@@ -67,6 +67,15 @@ interface DecodeFunction {
   readonly logits: DeviceArray;
 }
 
+/** What a function of the decoder reads besides the parameters. */
+interface DecodeShape {
+  readonly feeds: Readonly<Record<string, Spec>>;
+  /** The caches' names, and the shape in which the function sees each. */
+  readonly names: readonly string[];
+  readonly cache: Spec;
+  readonly fewRows?: boolean;
+}
+
 /** Tokens to append to a slot. */
 interface Piece {
   /** Index among the arguments of `append`. */
@@ -373,7 +382,7 @@ export class Decoder {
       const ofEachRow = (key: string) => Array.from({ length: rows }, (_, row) => `${key}.${row}`);
       const names = toSlots ? layers : layers.flatMap(ofEachRow);
       const cache = this.#cacheSpec(toSlots ? this.#lengths.length : 1);
-      const run = await this.#compile(name, feeds, names, cache, (x, caches) => {
+      const run = await this.#compile(name, { feeds, names, cache }, (x, caches) => {
         const [tokens, last] = [x["tokens"]!, x["last"]!];
         const { states, caches: next } = toSlots
           ? appendStatesToSlots(config, x, tokens, last, x["slots"]!, caches, this.#layout)
@@ -394,7 +403,7 @@ export class Decoder {
         stepStates(config, x, x["tokens"]!, x["last"]!, x["total"]!, caches, this.#layout);
       const run =
         from === 0
-          ? await this.#compile(`step ${rows}`, feeds, [...this.#caches.keys()], cache, build)
+          ? await this.#compile(`step ${rows}`, { feeds, names: [...this.#caches.keys()], cache, fewRows: true }, build)
           : (await this.#stepFunction(rows, 0)).run;
       const { vocabulary } = config;
       const logits = this.#logits.subarray(from * vocabulary, (from + rows) * vocabulary);
@@ -406,12 +415,9 @@ export class Decoder {
     });
   }
 
-  /** @param names, cache  the caches' names, and the shape in which the function sees each */
   #compile(
     name: string,
-    feeds: Readonly<Record<string, Spec>>,
-    names: readonly string[],
-    cache: Spec,
+    { feeds, names, cache, fewRows = false }: DecodeShape,
     build: (x: Readonly<Record<string, tf.Tensor>>, caches: Caches) => Decoded,
   ): Promise<CompiledFunction> {
     const config = this.#config;
@@ -428,7 +434,7 @@ export class Decoder {
       const { states, caches } = build(x, Object.fromEntries(names.map((key) => [key, x[key]!])));
       return { logits: logits(config, x, states), ...caches };
     };
-    return this.#engine.compile(`decode: ${name}`, decode, specs, this.#lanes > 1);
+    return this.#engine.compile(`decode: ${name}`, decode, specs, { inLane: this.#lanes > 1, fewRows });
   }
 
   #arrays(specs: Readonly<Record<string, Spec>>): Record<string, DeviceArray> {

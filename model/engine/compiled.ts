@@ -18,8 +18,7 @@ import "./lowerings.ts";
 import { cudaMemory } from "./cuda.ts";
 import { type DeviceOptions, deviceInWords } from "./device.ts";
 import { type ArrayMemory, hostMemory, TwinMemory } from "./memory.ts";
-import type { VectorWidth } from "./native/assembler.ts";
-import { instructionsOf, machineVectorWidth } from "./native/machine.ts";
+import { type Instructions, machineInstructions, vectorWidthOf } from "./native/machine.ts";
 import "./native/lowerings.ts";
 import { encodeOnnx } from "./onnx.ts";
 import { type OrtCall, OrtSession, OrtTensor, record, runCalls } from "./onnxruntime.ts";
@@ -68,8 +67,8 @@ class Compiled implements CompiledFunction {
   readonly #inputNames: readonly string[];
 
   constructor(name: string, build: TensorFunction, inputs: Readonly<Record<string, Spec>>, options: GraphOptions) {
-    const vectorWidth = codeWidth(options);
-    const { graph, outputs } = trace(build, inputs, vectorWidth === null ? options.device : "x64");
+    const instructions = instructionsFor(options);
+    const { graph, outputs } = trace(build, inputs, instructions ?? options.device);
     this.#name = name;
     this.#inputs = inputs;
     this.outputs = outputs;
@@ -82,7 +81,7 @@ class Compiled implements CompiledFunction {
       Object.keys(outputs).map((key) => `out.${key}`),
       {
         ...options,
-        vectorWidth,
+        vectorWidth: instructions && vectorWidthOf(instructions),
         operators: new Map(graph.nodes.flatMap(({ op, machineCode }) => (machineCode ? [[op, machineCode]] : []))),
       },
     );
@@ -123,11 +122,11 @@ function recorded({ outputs, repeatable = false }: Job, call: OrtCall): OrtCall 
   return made;
 }
 
-/** Floats in a vector of a graph's machine code; null if the graph has none, because machine code computes on one thread of a CPU. */
-const codeWidth = ({ threads, device = "cpu", vectorWidth }: GraphOptions): VectorWidth | null =>
-  threads === 1 && device === "cpu" ? vectorWidth : null;
+/** Instructions of a graph's machine code; null if the graph has none, because machine code computes on one thread of a CPU. */
+const instructionsFor = ({ threads, device = "cpu", instructions }: GraphOptions): Instructions | null =>
+  threads === 1 && device === "cpu" ? instructions : null;
 
-type GraphOptions = CompiledOptions & { readonly vectorWidth: VectorWidth | null };
+type GraphOptions = CompiledOptions & { readonly instructions: Instructions | null };
 
 const tensorOf = (array: DeviceArray | undefined): OrtTensor => (array as OrtArray).tensor;
 
@@ -140,8 +139,8 @@ export interface CompiledOptions extends DeviceOptions {
    * Record the kernels of a job at its second run: onnxruntime's CUDA provider then starts all of them at once. Default: true for cuda.
    */
   readonly records?: boolean;
-  /** Floats in a vector of machine code; null for no machine code. Functions on several threads have none. Default: this CPU's most. */
-  readonly vectorWidth?: VectorWidth | null;
+  /** Instructions of machine code; null for no machine code. Functions on several threads have none. Default: this CPU's fastest. */
+  readonly instructions?: Instructions | null;
 }
 
 export interface CompiledEngine extends Engine {
@@ -154,8 +153,8 @@ export function compiledEngine(options: CompiledOptions): CompiledEngine {
   const { threads, device = "cpu" } = options;
   if (!Number.isInteger(threads) || threads < 1)
     throw new RangeError(`engine threads must be at least 1, got ${threads}`);
-  const vectorWidth = options.vectorWidth === undefined ? machineVectorWidth() : options.vectorWidth;
-  const code = device === "cpu" && vectorWidth !== null ? `, machine code for ${instructionsOf(vectorWidth)}` : "";
+  const instructions = options.instructions === undefined ? machineInstructions() : options.instructions;
+  const code = device === "cpu" && instructions !== null ? `, machine code for ${instructions}` : "";
   const described = deviceInWords(device, options) + code;
   const memory = options.memory ?? (device === "cuda" ? new TwinMemory(cudaMemory()) : hostMemory);
   const onCpu = new Map<string, number>();
@@ -174,7 +173,7 @@ export function compiledEngine(options: CompiledOptions): CompiledEngine {
     name: "compiled",
     device: described,
     runsReadHostMemory: memory === hostMemory,
-    readsHalfCaches: (inLane) => codeWidth({ ...options, vectorWidth, threads: inLane ? 1 : threads }) !== null,
+    readsHalfCaches: (inLane) => instructionsFor({ ...options, instructions, threads: inLane ? 1 : threads }) !== null,
     onCpu,
 
     array: (spec, backing) => new OrtArray(spec, memoryFor(spec, backing), memory, device),
@@ -187,8 +186,14 @@ export function compiledEngine(options: CompiledOptions): CompiledEngine {
     appendsToSlots: device !== "cpu",
     valuesPerPiece: device === "cpu" ? 2 ** 15 : 2 ** 24,
 
-    async compile(name, build, inputs, inLane = false) {
-      const own = { ...options, records, vectorWidth, threads: inLane ? 1 : threads };
+    async compile(name, build, inputs, { inLane = false, fewRows = false } = {}) {
+      // A tile's product needs both factors packed.
+      const own = {
+        ...options,
+        records,
+        instructions: fewRows && instructions === "AMX" ? "AVX-512" : instructions,
+        threads: inLane ? 1 : threads,
+      };
       const compiled = new Compiled(name, build, inputs, own);
       for (const operator of compiled.onCpu) onCpu.set(operator, (onCpu.get(operator) ?? 0) + 1);
       return compiled;

@@ -50,6 +50,13 @@ export interface Job {
   readonly repeatable?: boolean;
 }
 
+export interface CompileOptions {
+  /** The function runs on one thread, in parallel with others. Default: false. */
+  readonly inLane?: boolean;
+  /** Products of matrices have so few rows that preparing their other factor does not pay. Default: false. */
+  readonly fewRows?: boolean;
+}
+
 export interface Engine {
   readonly name: "compiled" | "eager" | "tensorflow";
   /** In words: "cpu, 2 threads". */
@@ -66,18 +73,17 @@ export interface Engine {
   release(values: TypedArray): void;
   /** The largest number of functions that can run in parallel. */
   readonly lanesMax: number;
-  /** True if functions read caches of 16-bit floats (`AttentionShape.halfCaches`). @param inLane  as in `compile` */
+  /** True if functions read caches of 16-bit floats (`AttentionShape.halfCaches`). @param inLane  as in `CompileOptions` */
   readsHalfCaches(inLane: boolean): boolean;
   /** True if several new tokens are appended to slots of common caches, as a GPU does fast; false if each row has caches of its own. */
   readonly appendsToSlots: boolean;
   /** Best number of values to process at once in a long vector: it fits a core's cache, or a GPU's spare memory. */
   readonly valuesPerPiece: number;
-  /** @param inLane  the function runs on one thread, in parallel with others. */
   compile(
     name: string,
     build: TensorFunction,
     inputs: Readonly<Record<string, Spec>>,
-    inLane?: boolean,
+    options?: CompileOptions,
   ): Promise<CompiledFunction>;
   /** Runs at most `lanesMax` lists in parallel, each in order. No list may write what another one reads or writes. */
   runLanes(lists: readonly (readonly Job[])[]): Promise<void>;

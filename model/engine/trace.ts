@@ -14,6 +14,7 @@ import {
   prune,
   type TypedArray,
 } from "./graph.ts";
+import type { Instructions } from "./native/machine.ts";
 import type { MachineCodeOperator } from "./native/operator.ts";
 
 /** A tensor of the traced graph. tfjs' bool is int32 here, because its kernels do arithmetic on it. */
@@ -157,10 +158,15 @@ class TraceBackend extends tf.KernelBackend {
 }
 
 /** What a graph is for: a device, or a CPU that runs our machine code. */
-export type Target = Device | "x64";
+export type Target = Device | Instructions;
+
+/** The targets whose products of matrices onnxruntime computes. */
+export const WITHOUT_TILES = ["cpu", "webgpu", "cuda", "AVX2", "AVX-512"] as const satisfies Target[];
+/** The targets whose graphs have machine code. */
+export const MACHINE_CODE = ["AVX2", "AVX-512", "AMX"] as const satisfies Target[];
 
 /** A backend for each target, because targets differ in their operators. */
-const TARGETS = ["cpu", "x64", "webgpu", "cuda"] as const satisfies Target[];
+const TARGETS = [...WITHOUT_TILES, "AMX"] as const satisfies Target[];
 const backendName = (target: Target) => `trace for ${target}`;
 for (const target of TARGETS) tf.registerBackend(backendName(target), () => new TraceBackend());
 const backend = () => tf.engine().backend as TraceBackend;

@@ -339,7 +339,12 @@ export class Network {
     shared: readonly Shared[],
     build: (x: Readonly<Record<string, tf.Tensor>>) => Record<string, tf.Tensor>,
   ): Promise<Compiled> {
-    const run = await this.#engine.compile(name, build, { ...given, ...shared[0]!.inputs }, this.#lanes > 1);
+    const run = await this.#engine.compile(
+      name,
+      build,
+      { ...given, ...shared[0]!.inputs },
+      { inLane: this.#lanes > 1 },
+    );
     const arrays = (specs: readonly [string, Spec][]) =>
       Object.fromEntries(specs.map(([key, spec]) => [key, this.#engine.array(spec)]));
     const results = Object.entries(run.outputs).filter(([key]) => !(key in shared[0]!.outputs));

@@ -135,7 +135,9 @@ export class Optimizer {
       const names = [...others, ...gradients.map((_, index) => gradientName(index))];
       const inputs = Object.fromEntries(names.map((input) => [input, f32(...shape)]));
       const scalars = { scalars: f32(SCALARS) };
-      return compiled.getOrInsertComputed(key, () => engine.compile(name, build, { ...inputs, ...scalars }, true));
+      return compiled.getOrInsertComputed(key, () =>
+        engine.compile(name, build, { ...inputs, ...scalars }, { inLane: true }),
+      );
     };
     const norms = piecesOf([{ start: 0, size: length }], engine).map(async ({ start, size }) => ({
       start,

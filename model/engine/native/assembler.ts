@@ -63,8 +63,10 @@ const VECTOR = {
   maximum: [0x5f, 1, 0],
   squareRoot: [0x51, 1, 0],
   xor: [0xef, 1, 1],
+  and: [0xdb, 1, 1],
+  or: [0xeb, 1, 1],
   addInts: [0xfe, 1, 1],
-  shiftInts: [0x72, 1, 1], // vpslld
+  shiftInts: [0x72, 1, 1], // vpslld, vpsrld
   toInts: [0x5b, 1, 1], // vcvtps2dq
   broadcast: [0x18, 2, 1],
   multiplyAdd: [0xb8, 2, 1], // vfmadd231ps
@@ -76,6 +78,15 @@ const VECTOR = {
   permute: [0x04, 3, 1], // vpermilps
   upper128: [0x19, 3, 1], // vextractf128
   upper256: [0x1b, 3, 1], // vextractf32x8
+  interleaveLow: [0x14, 1, 0], // vunpcklps
+  interleaveHigh: [0x15, 1, 0], // vunpckhps
+  pickFloats: [0xc6, 1, 0], // vshufps
+  pickLanes: [0x23, 3, 1], // vshuff32x4
+  configureTiles: [0x49, 2, 0], // ldtilecfg, tilerelease
+  zeroTile: [0x49, 2, 3],
+  loadTile: [0x4b, 2, 3],
+  storeTile: [0x4b, 2, 2],
+  multiplyTiles: [0x5c, 2, 2], // tdpbf16ps
 } as const satisfies Record<string, readonly [opcode: number, map: number, prefix: number]>;
 type VectorInstruction = keyof typeof VECTOR;
 
@@ -252,8 +263,15 @@ export class Assembler {
   }
   /** Starts to load a line of memory into the second cache (prefetcht1). Any address will do. */
   prefetch(address: Address): void {
-    this.#emit(0x40 | (((address.index ?? 0) >> 3) << 1) | (address.base >> 3), 0x0f, 0x18);
-    this.#operand(2, address);
+    this.#prefetch(0x18, 2, address);
+  }
+  /** Starts to load a line of memory into the first cache, for storing (prefetchw). Any address will do. */
+  prefetchForWriting(address: Address): void {
+    this.#prefetch(0x0d, 1, address);
+  }
+  #prefetch(opcode: number, kind: number, address: Address): void {
+    this.#emit(0x40 | (((address.index ?? 0) >> 3) << 1) | (address.base >> 3), 0x0f, opcode);
+    this.#operand(kind, address);
   }
   /** Copies rcx bytes from rsi to rdi. */
   copyBytes(): void {
@@ -317,7 +335,18 @@ export class Assembler {
   }
   /** `to` = `a` OPERATION `b` */
   vector(
-    operation: "add" | "multiply" | "subtract" | "minimum" | "divide" | "maximum" | "addInts",
+    operation:
+      | "add"
+      | "multiply"
+      | "subtract"
+      | "minimum"
+      | "divide"
+      | "maximum"
+      | "addInts"
+      | "and"
+      | "or"
+      | "interleaveLow"
+      | "interleaveHigh",
     to: number,
     a: number,
     b: number | Address,
@@ -341,6 +370,19 @@ export class Assembler {
   shiftInts(to: number, from: number, bits: number): void {
     this.#vector("shiftInts", 6, to, from, this.vectorWidth);
     this.#emit(bits);
+  }
+  /** Each 32-bit integer, unsigned, / 2^bits. */
+  shiftIntsRight(to: number, from: number, bits: number): void {
+    this.#vector("shiftInts", 2, to, from, this.vectorWidth);
+    this.#emit(bits);
+  }
+  /**
+   * `to` = floats of `a` and `b` in each 128 bits (`pickFloats`), or whole 128 bits of both (`pickLanes`). `order` has two bits for each of the
+   * four that are picked; the first two come from `a`.
+   */
+  pick(operation: "pickFloats" | "pickLanes", to: number, a: number, b: number, order: number): void {
+    this.#vector(operation, to, a, b, this.vectorWidth);
+    this.#emit(order);
   }
   /**
    * Each float of `to` = `operation` over all floats of `from`; `spare` is overwritten. Registers 0 to 15 only, because its steps are
@@ -372,6 +414,31 @@ export class Assembler {
       });
     }
     this.broadcast(to, to);
+  }
+  /** Sets the rows and columns of all tiles, as the 64 bytes at `from` say. Every tile is 0 afterwards. */
+  configureTiles(from: Address): void {
+    this.#vector("configureTiles", 0, 0, from, 4);
+  }
+  /** Frees the tiles: a thread without tiles has less state to save. */
+  releaseTiles(): void {
+    this.#vector("configureTiles", 0, 0, 0, 4);
+  }
+  zeroTile(tile: number): void {
+    this.#vector("zeroTile", tile, 0, 0, 4);
+  }
+  /** @param from  the first row. Its index register holds the bytes from one row to the next */
+  loadTile(tile: number, from: Address): void {
+    this.#vector("loadTile", tile, 0, from, 4);
+  }
+  storeTile(to: Address, tile: number): void {
+    this.#vector("storeTile", tile, 0, to, 4);
+  }
+  /**
+   * Tile `to` += tile `a` · tile `b`: `to[m][n] += Σ a[m][2k] · b[k][2n] + a[m][2k + 1] · b[k][2n + 1]`, where `to` has 32-bit floats, `a` and `b`
+   * have bfloat16.
+   */
+  multiplyTiles(to: number, a: number, b: number): void {
+    this.#vector("multiplyTiles", to, b, a, 4);
   }
   /** Clears all but the first four floats of every register (vzeroupper): otherwise other code's SSE instructions would be slow. */
   clearUpper(): void {

@@ -1,14 +1,16 @@
 /** The model's fused kernels as nodes whose operators are machine code. */
 import type * as tf from "@tensorflow/tfjs-core";
 import { type AttentionShape, scoreScaleOf } from "../../policy/ops.ts";
-import { type AttendCached, groupQueryAttention, lowerAppend, lowerStep } from "../fused.ts";
+import { type AttendCached, groupQueryAttention, linear, lowerAppend, lowerStep } from "../fused.ts";
 import { sizeOf } from "../graph.ts";
-import { lower } from "../trace.ts";
+import { add, matMul } from "../lowerings.ts";
+import { type LoweringContext, lower, MACHINE_CODE } from "../trace.ts";
 import { attentionOperator } from "./attention.ts";
 import { attentionGradientOperator } from "./attention-gradient.ts";
 import type { WholeShape } from "./attention-tiles.ts";
 import { cachedAttentionOperator } from "./cached-attention.ts";
 import type { MachineCodeOperator } from "./operator.ts";
+import { type ProductShape, productOperator } from "./product.ts";
 import { type RowsShape, rmsNormGradientOperator, swigluGradientOperator, swigluOperator } from "./rows.ts";
 
 /** Most tokens of a cache, whose scores the kernel keeps on the stack. */
@@ -26,8 +28,8 @@ const attendCached: AttendCached = (to, inputs, sizes, shape) => {
   const operator = cachedAttentionOperator(all);
   return to.recorder.emitMachineCode("CachedAttention", all, [qkv, keys, values, last, cos, sin], operator);
 };
-lowerStep(attendCached, ["x64"]);
-lowerAppend(attendCached, ["x64"]);
+lowerStep(attendCached, MACHINE_CODE);
+lowerAppend(attendCached, MACHINE_CODE);
 
 function wholeShape([rows, tokens]: readonly number[], shape: AttentionShape): WholeShape {
   const { heads, kvHeads, headWidth } = shape;
@@ -43,7 +45,7 @@ lower<AttentionShape>(
     const [out, statistics] = to.recorder.emitMachineCode("Attention", whole, inputs, operator);
     return [to.tensor(out!, operator.outputs[0]!), to.tensor(statistics!, operator.outputs[1]!)];
   },
-  ["x64"],
+  MACHINE_CODE,
 );
 
 lower<AttentionShape>(
@@ -55,7 +57,7 @@ lower<AttentionShape>(
     const [dQkv] = to.recorder.emitMachineCode("AttentionGradient", whole, inputs, operator);
     return to.tensor(dQkv!, qkv!.shape);
   },
-  ["x64"],
+  MACHINE_CODE,
 );
 
 const rowsShape = (tensor: tf.TensorInfo): RowsShape => ({
@@ -79,9 +81,65 @@ function lowerRows(
         .emitMachineCode(name, shape, names, operatorFor(shape))
         .map((result, i) => to.tensor(result, given[results[i]!]!.shape));
     },
-    ["x64"],
+    MACHINE_CODE,
   );
 }
 lowerRows("Swiglu", ["gate", "up"], swigluOperator, ["gate"]);
 lowerRows("SwigluGradient", ["gate", "up", "dy"], swigluGradientOperator, ["gate", "up"]);
 lowerRows("RmsNormGradient", ["x", "gain", "inverse", "dy"], rmsNormGradientOperator, ["x", "gain"]);
+
+/** Factors whose product was traced, by the product's data: an addition becomes a part of the product. */
+const traced = new WeakMap<tf.DataId, { factors: readonly tf.TensorInfo[]; turned: Turned }>();
+type Turned = Pick<ProductShape, "transposeA" | "transposeB">;
+
+/** Adds the node of a product and an addend, for any number of rows of the left factor. @returns null if the kernel does not take the shapes */
+function product(
+  to: LoweringContext,
+  factors: readonly tf.TensorInfo[],
+  turned: Turned,
+  addend: tf.TensorInfo | null = null,
+): tf.TensorInfo | null {
+  const [a, b] = factors.map(({ shape }) => shape);
+  if (a!.length !== 2 || b!.length !== 2) return null;
+  const [rows, depth] = turned.transposeA ? [a![1]!, a![0]!] : [a![0]!, a![1]!];
+  const columns = turned.transposeB ? b![0]! : b![1]!;
+  const multiples = [depth, columns, turned.transposeA ? rows : 0];
+  if (multiples.some((size) => size % 16 !== 0)) return null;
+  const kind = addend === null ? "none" : addend.shape.length === 1 ? "bias" : "matrix";
+  const shape: ProductShape = { rows, depth, columns, ...turned, addend: kind };
+  const inputs = [...factors, ...(addend ? [addend] : [])].map(to.name);
+  const [name] = to.recorder.emitMachineCode("Product", shape, inputs, productOperator(shape));
+  const made = to.tensor(name!, [rows, columns]);
+  if (addend === null) traced.set(made.dataId, { factors, turned });
+  return made;
+}
+
+lower<tf.BatchMatMulAttrs>(
+  "BatchMatMul",
+  (inputs, attributes, to) => {
+    const { transposeA, transposeB } = attributes;
+    return product(to, [inputs["a"]!, inputs["b"]!], { transposeA, transposeB }) ?? matMul(inputs, attributes, to);
+  },
+  ["AMX"],
+);
+lower(
+  "Linear",
+  (inputs, attributes, to) => {
+    const { x, weight, addend } = inputs;
+    const turned = { transposeA: false, transposeB: true };
+    return product(to, [x!, weight!], turned, addend) ?? linear(inputs, attributes, to);
+  },
+  ["AMX"],
+);
+lower(
+  "Add",
+  (inputs, attributes, to) => {
+    const [a, b] = [inputs["a"]!, inputs["b"]!];
+    const sum = ({ dataId, shape }: tf.TensorInfo, other: tf.TensorInfo) => {
+      const known = other.shape.join() === shape.join() ? traced.get(dataId) : undefined;
+      return known && product(to, known.factors, known.turned, other);
+    };
+    return sum(b, a) ?? sum(a, b) ?? add(inputs, attributes, to);
+  },
+  ["AMX"],
+);

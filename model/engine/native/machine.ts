@@ -11,24 +11,42 @@ const [PROT_READ, PROT_WRITE, PROT_EXEC] = [1, 2, 4];
 const [MAP_PRIVATE, MAP_ANONYMOUS] = [2, 0x20];
 const PAGE_BYTES = 4096;
 
-/** CPU flags, by Linux's names, that machine code with vectors of each width needs. */
-const NEEDED = {
-  16: ["avx512f", "avx512dq", "avx512vl", "avx2", "fma", "f16c"],
-  8: ["avx2", "fma", "f16c"],
-} as const satisfies Record<VectorWidth, readonly string[]>;
+/** Instructions that machine code is written with. AMX are AVX-512 and tiles. */
+export type Instructions = "AVX2" | "AVX-512" | "AMX";
 
-/** The widest vectors that a CPU with these flags has; null if our code does not run on the CPU. */
-export function vectorWidthOf(flags: ReadonlySet<string>): VectorWidth | null {
-  const widths = [16, 8] as const;
-  return widths.find((vectorWidth) => NEEDED[vectorWidth].every((flag) => flags.has(flag))) ?? null;
+const AVX2 = ["avx2", "fma", "f16c"];
+const AVX512 = [...AVX2, "avx512f", "avx512dq", "avx512vl"];
+/** CPU flags, by Linux's names, that each of them needs; the fastest first. */
+const NEEDED: readonly (readonly [Instructions, readonly string[]])[] = [
+  ["AMX", [...AVX512, "amx_tile", "amx_bf16"]],
+  ["AVX-512", AVX512],
+  ["AVX2", AVX2],
+];
+
+/** The fastest instructions of a CPU with these flags; null if our code does not run on the CPU. */
+export function instructionsOf(flags: ReadonlySet<string>): Instructions | null {
+  return NEEDED.find(([, needed]) => needed.every((flag) => flags.has(flag)))?.[0] ?? null;
 }
 
-let known: VectorWidth | null | undefined;
+/** Floats in a vector. */
+export const vectorWidthOf = (instructions: Instructions): VectorWidth => (instructions === "AVX2" ? 8 : 16);
 
-/** The vector width of this machine; null if its CPU or its system runs no code of ours. */
-export function machineVectorWidth(): VectorWidth | null {
-  if (known === undefined) known = allowsCode() ? vectorWidthOf(cpuFlags()) : null;
+let known: Instructions | null | undefined;
+
+/** The instructions of this machine; null if its CPU or its system runs no code of ours. */
+export function machineInstructions(): Instructions | null {
+  if (known === undefined) known = allowsCode() ? instructionsOf(cpuFlags()) : null;
+  if (known === "AMX" && !allowsTiles()) known = "AVX-512";
   return known;
+}
+
+/** From asm/prctl.h of Linux: numbers of the system call and of its request, and the number of the tiles' state. */
+const [SYS_ARCH_PRCTL, ARCH_REQ_XCOMP_PERM, XTILE_DATA] = [158n, 0x1023n, 18n];
+
+/** Asks Linux to let this process use tiles. False if Linux refuses. */
+function allowsTiles(): boolean {
+  const { syscall } = dlopen("libc.so.6", { syscall: { args: ["i64", "i64", "i64"], returns: "i64" } }).symbols;
+  return Number(syscall(SYS_ARCH_PRCTL, ARCH_REQ_XCOMP_PERM, XTILE_DATA)) === 0;
 }
 
 /** False where a hardened system lets no process execute what it wrote. */
@@ -42,9 +60,6 @@ function allowsCode(): boolean {
     return false;
   }
 }
-
-/** The name of the vector instructions, for a reader. */
-export const instructionsOf = (vectorWidth: VectorWidth): string => (vectorWidth === 16 ? "AVX-512" : "AVX2");
 
 /** The flags of what both the CPU and Linux support. */
 function cpuFlags(): ReadonlySet<string> {

@@ -4,7 +4,7 @@ import fc from "fast-check";
 import { Decoder } from "../../../model/decode/decoder.ts";
 import { compiledEngine } from "../../../model/engine/compiled.ts";
 import { f32, i32 } from "../../../model/engine/engine.ts";
-import { machineVectorWidth } from "../../../model/engine/native/machine.ts";
+import { machineInstructions } from "../../../model/engine/native/machine.ts";
 import { ModelConfig, parameterShapes } from "../../../model/policy/model-config.ts";
 import { parameterArrays } from "../../../model/policy/parameters.ts";
 import { hiddenStates, logits } from "../../../model/policy/transformer.ts";
@@ -210,7 +210,7 @@ describe.each([
   });
 });
 
-test.if(machineVectorWidth() !== null)("caches in half precision change logits a little", async () => {
+test.if(machineInstructions() !== null)("caches in half precision change logits a little", async () => {
   const full = await make(wide).append([0], [tokens(3, 30)]);
   const options = { slots: 8, capacity: 40, halfCaches: true };
   const half = await new Decoder(engine, wide, parametersOf(wide).flat, options).append([0], [tokens(3, 30)]);
@@ -273,7 +273,7 @@ test.each(models)(
   "with %s, appends to slots of common caches, as on a GPU, equal appends to own caches",
   async (_, config) => {
     // Machine code interleaves keys in a cache, which the definition does not read.
-    const inSlots = { ...compiledEngine({ threads: 1, vectorWidth: null }), appendsToSlots: true };
+    const inSlots = { ...compiledEngine({ threads: 1, instructions: null }), appendsToSlots: true };
     const decoders = [make(config, 24), make(config, 24, 40, inSlots)];
     /** 20 slots in mixed order, of which two appends take most. */
     const slots = Array.from({ length: 20 }, (_, i) => (i * 7) % 23);

@@ -261,7 +261,8 @@ describe("lanes", () => {
     ({ table, row }: Readonly<Record<string, tf.Tensor>>) => ({
       sum: tf.sum(tf.gather(tf.mul(table!, count), row!)),
     });
-  const compile = (count: number) => engine.compile(`pick ${count}`, pick(count), { table: f32(4), row: i32(2) }, true);
+  const compile = (count: number) =>
+    engine.compile(`pick ${count}`, pick(count), { table: f32(4), row: i32(2) }, { inLane: true });
   const job = async (count: number, rows: readonly number[]) => ({
     run: await compile(count),
     inputs: {
@@ -293,7 +294,12 @@ describe("lanes", () => {
     "take subnormal numbers as zero, while JavaScript keeps its own arithmetic",
     async () => {
       const [small, product] = [1e-30, 1e-40];
-      const square = await engine.compile("small", ({ x }) => ({ y: tf.mul(x!, 1e-10) }), { x: f32(1) }, true);
+      const square = await engine.compile(
+        "small",
+        ({ x }) => ({ y: tf.mul(x!, 1e-10) }),
+        { x: f32(1) },
+        { inLane: true },
+      );
       const one = () => ({
         run: square,
         inputs: { x: engine.array(f32(1), Float32Array.of(small)) },

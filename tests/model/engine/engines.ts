@@ -2,7 +2,7 @@
 import { compiledEngine } from "../../../model/engine/compiled.ts";
 import { eagerEngine } from "../../../model/engine/eager.ts";
 import type { Engine } from "../../../model/engine/engine.ts";
-import { machineVectorWidth } from "../../../model/engine/native/machine.ts";
+import { machineInstructions } from "../../../model/engine/native/machine.ts";
 import { findLibtensorflow, placesOf } from "../../../model/engine/tensorflow/find.ts";
 import { tensorflowEngine } from "../../../model/engine/tensorflow.ts";
 
@@ -10,10 +10,13 @@ export const libtensorflow = findLibtensorflow(placesOf(process.env));
 
 export const engines: [string, Engine][] = [
   ["compiled", compiledEngine({ threads: 1 })],
-  ["compiled, without machine code", compiledEngine({ threads: 1, vectorWidth: null })],
+  ["compiled, without machine code", compiledEngine({ threads: 1, instructions: null })],
   ["eager", eagerEngine()],
 ];
-if (machineVectorWidth() === 16) engines.push(["compiled, AVX2", compiledEngine({ threads: 1, vectorWidth: 8 })]);
+const most = machineInstructions();
+if (most === "AMX") engines.push(["compiled, AVX-512", compiledEngine({ threads: 1, instructions: "AVX-512" })]);
+if (most !== null && most !== "AVX2")
+  engines.push(["compiled, AVX2", compiledEngine({ threads: 1, instructions: "AVX2" })]);
 if (libtensorflow !== null) {
   engines.push(["tensorflow", tensorflowEngine(libtensorflow, { threads: 2, device: "cpu" })]);
 }

@@ -68,6 +68,8 @@ const three: [string, Write, Expected][] = [
   ["minimum", (code, to, a, b) => code.vector("minimum", to, a, b), (_, a, b) => Math.min(a, b)],
   ["maximum", (code, to, a, b) => code.vector("maximum", to, a, b), (_, a, b) => Math.max(a, b)],
   ["addInts", (code, to, a, b) => code.vector("addInts", to, a, b), (_, a, b) => fromBits((asBits(a) + asBits(b)) | 0)],
+  ["and", (code, to, a, b) => code.vector("and", to, a, b), (_, a, b) => fromBits(asBits(a) & asBits(b))],
+  ["or", (code, to, a, b) => code.vector("or", to, a, b), (_, a, b) => fromBits(asBits(a) | asBits(b))],
   ["multiplyAdd", (code, to, a, b) => code.multiplyAdd(to, a, b), (to, a, b) => to + a * b],
   ["timesPlus", (code, to, a, b) => code.timesPlus(to, a, b), (to, a, b) => to * a + b],
   ["negativeMultiplyAdd", (code, to, a, b) => code.negativeMultiplyAdd(to, a, b), (to, a, b) => to - a * b],
@@ -263,6 +265,45 @@ describeWidths("the assembler of vectors", (vectorWidth) => {
       expect([triple, bitsOf(found[i]!)]).toEqual([triple, wanted]);
     }
   });
+
+  test.each([1, 16])("shiftIntsRight divides unsigned integers by 2 to the power of %p", (bits) => {
+    const found = rowsOf(results(vectorWidth, triples, (code, to, a) => code.shiftIntsRight(to, a, bits)));
+    for (const [i, triple] of triples.entries()) {
+      const wanted = Int32Array.from(lanes, (lane) => asBits(held(triple, lane)[1]) >>> bits);
+      expect([triple, bitsOf(found[i]!)]).toEqual([triple, wanted]);
+    }
+  });
+
+  test.each([
+    // Places in the 128 bits of a (0 to 3) and of b (4 to 7).
+    ["interleaveLow", [0, 4, 1, 5], (code, to, a, b) => code.vector("interleaveLow", to, a, b)],
+    ["interleaveHigh", [2, 6, 3, 7], (code, to, a, b) => code.vector("interleaveHigh", to, a, b)],
+    ["pickFloats", [1, 3, 6, 4], (code, to, a, b) => code.pick("pickFloats", to, a, b as number, 0b00_10_11_01)],
+  ] satisfies [string, number[], Write][])("%s combines the floats of each 128 bits", (_, places, write) => {
+    const found = rowsOf(results(vectorWidth, triples, write));
+    for (const [i, triple] of triples.entries()) {
+      const wanted = Float32Array.from(lanes, (lane) => {
+        const place = places[lane % 4]!;
+        return held(triple, lane - (lane % 4) + (place % 4))[place < 4 ? 1 : 2];
+      });
+      expect([triple, found[i]!]).toEqual([triple, wanted]);
+    }
+  });
+
+  if (vectorWidth === 16) {
+    test("pickLanes combines whole 128 bits", () => {
+      const found = rowsOf(
+        results(16, triples, (code, to, a, b) => code.pick("pickLanes", to, a, b as number, 0b01_00_11_10)),
+      );
+      for (const [i, triple] of triples.entries()) {
+        const wanted = Float32Array.from(lanes, (lane) => {
+          const from = [2, 3, 0, 1][Math.floor(lane / 4)]!;
+          return held(triple, 4 * from + (lane % 4))[lane < 8 ? 1 : 2];
+        });
+        expect([triple, found[i]!]).toEqual([triple, wanted]);
+      }
+    });
+  }
 
   test.each([
     ["add", (a: number, b: number) => a + b],

@@ -368,17 +368,20 @@ describeWhere(lackOf(8), "the assembler of general registers", () => {
     expect(found).toEqual([BigInt(7 * registers.length)]);
   });
 
-  test("prefetch takes every form of an address, also where no memory is, and changes no register", () => {
-    const found = saved((code, save) => {
-      for (const form of forms) {
-        const place = pointAt(code, form, 64);
-        code.constant(free(form), A);
-        code.prefetch(place);
-        save(free(form));
-      }
-    });
-    expect(found).toEqual(forms.map(() => A));
-  });
+  test.each(["prefetch", "prefetchForWriting"] as const)(
+    "%s takes every form of an address, also where no memory is, and changes no register",
+    (prefetch) => {
+      const found = saved((code, save) => {
+        for (const form of forms) {
+          const place = pointAt(code, form, 64);
+          code.constant(free(form), A);
+          code[prefetch](place);
+          save(free(form));
+        }
+      });
+      expect(found).toEqual(forms.map(() => A));
+    },
+  );
 
   test("copyBytes copies exactly rcx bytes from rsi to rdi", () => {
     const source = new Uint8Array(new ArrayBuffer(300)).map((_, i) => i % 251);

@@ -5,16 +5,16 @@ import { Decoder } from "../../../../model/decode/decoder.ts";
 import { compiledEngine } from "../../../../model/engine/compiled.ts";
 import { eagerEngine } from "../../../../model/engine/eager.ts";
 import { type Engine, f32, i32, type Spec, type TensorFunction } from "../../../../model/engine/engine.ts";
-import type { VectorWidth } from "../../../../model/engine/native/assembler.ts";
-import { type Target, trace } from "../../../../model/engine/trace.ts";
+import type { Instructions } from "../../../../model/engine/native/machine.ts";
+import { MACHINE_CODE, type Target, trace, WITHOUT_TILES } from "../../../../model/engine/trace.ts";
 import { attention } from "../../../../model/policy/attention.ts";
 import { appendAttention, stepAttention } from "../../../../model/policy/cached-attention.ts";
 import { ModelConfig } from "../../../../model/policy/model-config.ts";
-import { type AttentionShape, rmsNorm, swiglu } from "../../../../model/policy/ops.ts";
+import { type AttentionShape, linear, rmsNorm, swiglu } from "../../../../model/policy/ops.ts";
 import { farthest } from "../../farthest.ts";
 import { randomValues } from "../../policy/gradient-check.ts";
 import { tinyParameters } from "../../policy/tiny-policy.ts";
-import { bitsOf, describeWidths } from "./machine-code.ts";
+import { bitsOf, describeTiles, describeWidths, expectSameBits } from "./machine-code.ts";
 
 type Specs = Readonly<Record<string, Spec>>;
 interface Case {
@@ -136,47 +136,131 @@ async function evaluated(engine: Engine, { build, specs }: Case): Promise<Record
 }
 const random = (size: number, name: string) => Float32Array.from(randomValues(size, name));
 
+const turned = [
+  [false, false],
+  [false, true],
+  [true, false],
+  [true, true],
+] as const;
+
+function productCase(rows: number, depth: number, columns: number, [transposeA, transposeB] = [false, false]): Case {
+  return {
+    build: ({ a, b }) => ({ y: tf.matMul(a!, b!, transposeA, transposeB) }),
+    specs: {
+      a: transposeA ? f32(depth, rows) : f32(rows, depth),
+      b: transposeB ? f32(columns, depth) : f32(depth, columns),
+    },
+  };
+}
+
+/** `linear` and its gradients, each of which is a product with an addend: gradients are added to those of other rows. */
+function linearCase(addend: Spec): Case {
+  const of = withGradients(["x", "weight"], ({ x, weight, addend }) => linear(x!, weight!, addend!));
+  return {
+    build: (given) => {
+      const { y, ...gradients } = of(given);
+      const sums = Object.entries(gradients).map(([name, d]) => [name, tf.add(given[`earlier ${name}`]!, d)]);
+      return { y: y!, ...Object.fromEntries(sums) };
+    },
+    specs: {
+      x: f32(144, 32),
+      weight: f32(128, 32),
+      addend,
+      dy: f32(144, 128),
+      "earlier d x": f32(144, 32),
+      "earlier d weight": f32(128, 32),
+    },
+  };
+}
+
+describe("a traced product of matrices", () => {
+  const all = (of: Case, target: Target) => trace(of.build, of.specs, target).graph.nodes.map(({ op }) => op);
+
+  test.each(turned)(
+    "is a node of ours on a CPU with tiles, with its factors transposed or not (%p, %p)",
+    (left, right) => {
+      const product = productCase(128, 48, 32, [left, right]);
+      expect(all(product, "AMX")).toEqual([`Product_128_48_32_${left}_${right}_none`]);
+      for (const target of WITHOUT_TILES) expect(ours(product, target)).toEqual([]);
+    },
+  );
+
+  test.each([
+    ["steps that are no multiple of 16", productCase(128, 40, 32)],
+    ["columns that are no multiple of 16", productCase(128, 48, 24)],
+    ["columns of its left factor that are no multiple of 16", productCase(129, 48, 32, [true, false])],
+    ["a batch", { build: ({ a, b }) => ({ y: tf.matMul(a!, b!) }), specs: { a: f32(2, 128, 48), b: f32(2, 48, 32) } }],
+  ] satisfies [string, Case][])("with %s runs by onnxruntime", (_, of) => {
+    expect(ours(of, "AMX")).toEqual([]);
+  });
+
+  test.each([
+    ["a bias", f32(128), "bias"],
+    ["a matrix", f32(144, 128), "matrix"],
+  ] as const)("contains the addition of %s, and the sum with an earlier gradient", (_, addend, kind) => {
+    const nodes = all(linearCase(addend), "AMX").filter((op) => /^(Product|Add)/.test(op));
+    expect(nodes).toEqual([
+      `Product_144_32_128_false_true_${kind}`,
+      "Product_144_128_32_false_false_matrix",
+      "Product_128_144_32_true_false_matrix",
+    ]);
+  });
+
+  test.each([1, 4, 127])(
+    "is a node of ours with %p rows: a row's result does not depend on the number of rows",
+    (rows) => {
+      expect(ours(productCase(rows, 48, 32), "AMX")).toEqual(["Product"]);
+    },
+  );
+
+  test("adds nothing that has another shape", () => {
+    const build: TensorFunction = ({ a, b, row }) => ({ y: tf.add(tf.matMul(a!, b!), row!) });
+    const nodes = all({ build, specs: { a: f32(128, 16), b: f32(16, 32), row: f32(32) } }, "AMX");
+    expect(nodes).toEqual(["Product_128_16_32_false_false_none", "Add"]);
+  });
+});
+
 describe("a traced function", () => {
   test.each(taken)("of %s has nodes of ours for a CPU with machine code, and for nothing else", (_, of, operators) => {
-    expect(ours(of, "x64")).toEqual(operators);
+    for (const target of MACHINE_CODE) expect(ours(of, target)).toEqual(operators);
     for (const target of ["cpu", "webgpu", "cuda"] as const) expect(ours(of, target)).toEqual([]);
   });
 
   test.each(notTaken)("of %s, whose sizes our kernel does not take, has no node of ours", (_, of) => {
-    expect(ours(of, "x64")).toEqual([]);
+    expect(ours(of, "AVX2")).toEqual([]);
   });
 
   test("of attention has a node of ours up to 4096 tokens, whose scores fit on the stack", () => {
     const one = { heads: 1, kvHeads: 1, headWidth: 16 };
     const build: TensorFunction = ({ qkv, cos, sin }) => ({ y: attention(qkv!, cos!, sin!, one) });
     const specs = (tokens: number) => ({ qkv: f32(1, tokens, 48), cos: f32(tokens, 8), sin: f32(tokens, 8) });
-    expect(ours({ build, specs: specs(4096) }, "x64")).toEqual(["Attention"]);
-    expect(ours({ build, specs: specs(4100) }, "x64")).toEqual([]);
+    expect(ours({ build, specs: specs(4096) }, "AVX2")).toEqual(["Attention"]);
+    expect(ours({ build, specs: specs(4100) }, "AVX2")).toEqual([]);
   });
 
   test("of a cache has a node of ours up to 131,072 tokens, and refuses more of 16-bit floats", () => {
     const one = { heads: 1, kvHeads: 1, headWidth: 16 };
     const most = 2 ** 17;
-    const operators = ({ build, specs }: Case) => trace(build, specs, "x64").graph.nodes.map(({ op }) => op);
-    expect(ours(stepCase(most, one, 1), "x64")).toEqual(["CachedAttention"]);
+    const operators = ({ build, specs }: Case) => trace(build, specs, "AVX2").graph.nodes.map(({ op }) => op);
+    expect(ours(stepCase(most, one, 1), "AVX2")).toEqual(["CachedAttention"]);
     expect(operators(stepCase(most + 16, one, 1))).toContain("GroupQueryAttention");
     const half = { ...one, halfCaches: true };
-    expect(ours(stepCase(most / 2, half, 1), "x64")).toEqual(["CachedAttention"]);
-    expect(() => ours(stepCase(most / 2 + 8, half, 1), "x64")).toThrow(
+    expect(ours(stepCase(most / 2, half, 1), "AVX2")).toEqual(["CachedAttention"]);
+    expect(() => ours(stepCase(most / 2 + 8, half, 1), "AVX2")).toThrow(
       new RangeError("caches in half precision take at most 131072 tokens, got 131088"),
     );
   });
 
-  test.each(["cpu", "webgpu", "cuda", "x64"] as const)(
+  test.each(["cpu", "webgpu", "cuda", "AVX2"] as const)(
     "for %s refuses caches of 16-bit floats that it cannot read",
     (target) => {
-      const half = { ...heads, headWidth: target === "x64" ? 8 : 16, halfCaches: true };
+      const half = { ...heads, headWidth: target === "AVX2" ? 8 : 16, halfCaches: true };
       for (const of of [stepCase(32, half), appendCase(32, half)]) expect(() => ours(of, target)).toThrow(TypeError);
     },
   );
 
   test("names operators of different sizes differently, and those of equal sizes equally", () => {
-    const names = (of: Case) => trace(of.build, of.specs, "x64").graph.nodes.map(({ op }) => op);
+    const names = (of: Case) => trace(of.build, of.specs, "AVX2").graph.nodes.map(({ op }) => op);
     const [four, eight] = [attentionCase(4, heads), attentionCase(8, heads)].map(names);
     expect(names(attentionCase(4, heads))).toEqual(four!);
     expect(four!.filter((op) => op.startsWith("Attention") && eight!.includes(op))).toEqual([]);
@@ -190,8 +274,9 @@ const expectedOf = new Map<Case, Promise<Record<string, Float32Array>>>();
 const definition = (of: Case) => expectedOf.getOrInsertComputed(of, () => evaluated(eager, of));
 
 describeWidths("a compiled function", (vectorWidth) => {
-  const engine = compiledEngine({ threads: 1, vectorWidth });
-  const plain = compiledEngine({ threads: 1, vectorWidth: null });
+  const instructions = vectorWidth === 8 ? "AVX2" : "AVX-512";
+  const engine = compiledEngine({ threads: 1, instructions });
+  const plain = compiledEngine({ threads: 1, instructions: null });
 
   test.each(taken)("of %s equals its definition", async (_, of) => {
     const [found, expected] = [await evaluated(engine, of), await definition(of)];
@@ -209,21 +294,24 @@ describeWidths("a compiled function", (vectorWidth) => {
     const bits = async (on: Engine) => bitsOf((await evaluated(on, of))["y"]!);
     const without = await bits(plain);
     expect(await bits(engine)).not.toEqual(without);
-    expect(await bits(compiledEngine({ threads: 2, vectorWidth }))).toEqual(without);
+    expect(await bits(compiledEngine({ threads: 2, instructions }))).toEqual(without);
   });
 
   test("runs our kernels in a lane of an engine with several threads", async () => {
     const { build, specs } = swigluCase(1024);
-    const several = compiledEngine({ threads: 2, vectorWidth });
-    const inLane: Engine = { ...several, compile: (name, build, inputs) => several.compile(name, build, inputs, true) };
+    const several = compiledEngine({ threads: 2, instructions });
+    const inLane: Engine = {
+      ...several,
+      compile: (name, build, inputs) => several.compile(name, build, inputs, { inLane: true }),
+    };
     const [found, expected] = [await evaluated(inLane, { build, specs }), await evaluated(engine, { build, specs })];
     expect(bitsOf(found["y"]!)).toEqual(bitsOf(expected["y"]!));
   });
 
   test("has room on the stack of each lane for the scores of 131,072 tokens", async () => {
-    const several = compiledEngine({ threads: 2, vectorWidth });
+    const several = compiledEngine({ threads: 2, instructions });
     const { build, specs } = stepCase(2 ** 17, { heads: 1, kvHeads: 1, headWidth: 16 }, 1);
-    const run = await several.compile("long", build, specs, true);
+    const run = await several.compile("long", build, specs, { inLane: true });
     const job = () => {
       const inputs = Object.fromEntries(Object.entries(specs).map(([name, spec]) => [name, several.array(spec)]));
       inputs["last"]!.write(Int32Array.of(2 ** 17 - 1));
@@ -243,10 +331,48 @@ describeWidths("a compiled function", (vectorWidth) => {
     await run.dispose();
   });
 
-  decoderTests(vectorWidth);
+  decoderTests(instructions);
 });
 
-function decoderTests(vectorWidth: VectorWidth): void {
+describeTiles("a compiled function", () => {
+  const engine = compiledEngine({ threads: 1, instructions: "AMX" });
+
+  test.each([
+    ["a product", productCase(144, 48, 32)],
+    ["a linear layer with a bias", linearCase(f32(128))],
+    ["a linear layer with a matrix", linearCase(f32(144, 128))],
+  ])("of %s equals its definition", async (_, of) => {
+    const [found, expected] = [await evaluated(engine, of), await definition(of)];
+    expect(Object.keys(found)).toEqual(Object.keys(expected));
+    for (const [name, values] of Object.entries(expected)) expect(farthest(found[name]!, values)).toBeLessThan(1e-5);
+  });
+
+  test("has room for the packed blocks of a large product on the stack of each lane", async () => {
+    const several = compiledEngine({ threads: 2, instructions: "AMX" });
+    const [rows, depth, columns] = [128, 512, 1024];
+    const { build, specs } = productCase(rows, depth, columns, [true, true]);
+    const run = await several.compile("large", build, specs, { inLane: true });
+    const job = () => {
+      const inputs = { a: several.array(specs["a"]!), b: several.array(specs["b"]!) };
+      for (const array of Object.values(inputs))
+        array.write(Float32Array.from({ length: array.read().length }, (_, i) => (i % 7) - 3));
+      return { run, inputs, outputs: { y: several.array(run.outputs["y"]!) } };
+    };
+    const jobs = [job(), job()];
+    await several.runLanes(jobs.map((each) => [each]));
+    // Whole numbers, so sums are exact.
+    const sum = (row: number, column: number) => {
+      let sum = 0;
+      for (let k = 0; k < depth; k++) sum += (((k * rows + row) % 7) - 3) * (((column * depth + k) % 7) - 3);
+      return sum;
+    };
+    const expected = Float32Array.from({ length: rows * columns }, (_, i) => sum(Math.floor(i / columns), i % columns));
+    for (const { outputs } of jobs) expectSameBits(outputs.y.read() as Float32Array, expected);
+    await run.dispose();
+  });
+});
+
+function decoderTests(instructions: Instructions): void {
   const config = ModelConfig.parse({
     vocabulary: 24,
     width: 32,
@@ -257,7 +383,7 @@ function decoderTests(vectorWidth: VectorWidth): void {
     hidden: 32,
   });
   const make = (halfCaches = false) =>
-    new Decoder(compiledEngine({ threads: 1, vectorWidth }), config, tinyParameters(config, 1, 10).flat, {
+    new Decoder(compiledEngine({ threads: 1, instructions }), config, tinyParameters(config, 1, 10).flat, {
       slots: 4,
       capacity: 70,
       halfCaches,

@@ -26,7 +26,7 @@ import {
   type VectorWidth,
 } from "../../../../model/engine/native/assembler.ts";
 import { floatBits, Kernel } from "../../../../model/engine/native/kernel.ts";
-import { executable, machineVectorWidth } from "../../../../model/engine/native/machine.ts";
+import { executable, machineInstructions, vectorWidthOf } from "../../../../model/engine/native/machine.ts";
 import type { MachineCodeOperator } from "../../../../model/engine/native/operator.ts";
 import { describeWhere } from "../../../needs.ts";
 
@@ -35,15 +35,20 @@ type Words = Int32Array<ArrayBuffer>;
 
 /** What this machine lacks for machine code with vectors of this width; null if it has everything. */
 export function lackOf(vectorWidth: VectorWidth): string | null {
-  const most = machineVectorWidth();
+  const most = machineInstructions();
   if (most === null) return "no Linux on x64 with AVX2";
-  return vectorWidth > most ? "no AVX-512" : null;
+  return vectorWidth > vectorWidthOf(most) ? "no AVX-512" : null;
 }
 
 /** Describes the same for vectors of 8 floats and of 16. */
 export function describeWidths(name: string, body: (vectorWidth: VectorWidth) => void): void {
   for (const vectorWidth of [8, 16] as const)
     describeWhere(lackOf(vectorWidth), `${name}, ${vectorWidth} floats at once,`, () => body(vectorWidth));
+}
+
+/** Describes what needs tiles. */
+export function describeTiles(name: string, body: () => void): void {
+  describeWhere(machineInstructions() === "AMX" ? null : "no AMX", `${name}, with tiles,`, body);
 }
 
 /** The registers that a function must keep. */

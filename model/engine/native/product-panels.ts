@@ -1,0 +1,240 @@
+/**
+ * Packs panels of matrices for tiles of bfloat16. A 32-bit float is the sum of three bfloat16, each of which holds the next 8 bits of its
+ * mantissa: its parts.
+ *
+ * A panel has 32 rows of the left factor, or 32 columns of the right one. For each 32 steps of the sum it holds, part by part, two tiles of 16
+ * rows of 64 bytes. Each 32 bits of a tile hold two steps that are 16 apart.
+ */
+import { type Address, at, R8, RAX, RCX, RDI, RDX, RSI } from "./assembler.ts";
+import { FLOAT_BYTES, type Kernel, shifted } from "./kernel.ts";
+
+/** Rows of a tile, and 32-bit values in a row. */
+export const TILE = 16;
+export const ROW_BYTES = 64;
+const TILE_BYTES = TILE * ROW_BYTES;
+/** Steps of the sum in a tile. */
+const STEPS = 2 * TILE;
+
+/** Parts of a float, highest bits first. */
+export const [HIGH, MIDDLE, LOW] = [0, 1, 2];
+const PARTS = 3;
+
+/** Rows or columns of a panel. */
+export const PANEL = 2 * TILE;
+const PART_BYTES = 2 * TILE_BYTES;
+/** Bytes for each 32 steps. */
+export const PANEL_STEP_BYTES = PARTS * PART_BYTES;
+
+/** Bytes of a panel with so many steps. */
+export const panelBytes = (depth: number): number => PANEL_STEP_BYTES * stepsOf(depth);
+/** How often the loop over the steps of the sum runs. */
+export const stepsOf = (depth: number): number => Math.ceil(depth / STEPS);
+/** Place of a tile in a panel. @param tile  0 or 1 */
+export const tilePlace = (part: number, tile: number): number => part * PART_BYTES + tile * TILE_BYTES;
+
+/** How a factor lies in memory, in bytes. */
+export interface Layout {
+  /** Between rows of the matrix in memory. */
+  readonly row: number;
+  /** Between 16 steps of the sum and the next 16. */
+  readonly steps: number;
+  /** Between the first floats of a tile and of the next one. */
+  readonly tile: number;
+  /** A tile has the other order of rows and columns than memory. */
+  readonly turned: boolean;
+}
+
+/** @param width  of the matrix in memory. @param stepsInRow  true if the steps of the sum are neighbors in memory */
+export function layoutOf(width: number, stepsInRow: boolean, turned: boolean): Layout {
+  const row = FLOAT_BYTES * width;
+  const [steps, tile] = stepsInRow ? [ROW_BYTES, TILE * row] : [TILE * row, ROW_BYTES];
+  return { row, steps, tile, turned };
+}
+
+/** Sizes of the blocks that a total has: whole ones, and a smaller one at the end. */
+export const blocksOf = (total: number, size: number): number[] =>
+  Array.from({ length: Math.ceil(total / size) }, (_, i) => Math.min(size, total - i * size));
+
+/** Writes one instruction or a few. */
+export type Emit = () => void;
+
+/** Vectors: half of the last bit that a bfloat16 keeps, and the mask of its bits. */
+const [HALF_BIT, MASK] = [31, 30];
+
+/** Writes code that packs panels. The vectors 0 to 16, 30 and 31 are its own. */
+export class PanelPacker {
+  readonly #kernel: Kernel;
+  /** Two 16 × 16 blocks of a factor, transposed. */
+  readonly #transposed: Address;
+
+  constructor(kernel: Kernel) {
+    this.#kernel = kernel;
+    this.#transposed = kernel.memory(2 * TILE_BYTES);
+  }
+
+  /** Sets the vectors of constants. Overwrites rcx. */
+  setConstants(): void {
+    const { code } = this.#kernel;
+    for (const [vector, bits] of [
+      [HALF_BIT, 0x8000],
+      [MASK, ~0xffff],
+    ] as const) {
+      code.constant(RCX, bits);
+      code.store32(this.#transposed, RCX);
+      code.broadcast(vector, this.#transposed);
+    }
+  }
+
+  /** Writes `body` for each 32 steps of the sum, and for the last 16. rcx counts. @param body  gets 1 or 2, for 16 or 32 steps */
+  eachStep(depth: number, body: (halves: number) => void): void {
+    const { code } = this.#kernel;
+    const whole = Math.floor(depth / STEPS);
+    if (whole > 0) {
+      code.constant(RCX, whole);
+      const again = code.label();
+      code.place(again);
+      body(2);
+      code.addConstant(RCX, -1);
+      code.jumpIf("more", again);
+    }
+    if (depth % STEPS > 0) body(1);
+  }
+
+  /**
+   * Packs a panel. r8: its first float; rdx: where to. Overwrites rax, rcx, rsi and rdi, and moves r8 and rdx.
+   *
+   * @param tiles  rows of each tile
+   */
+  pack(from: Layout, depth: number, tiles: readonly number[]): void {
+    const { code } = this.#kernel;
+    this.eachStep(depth, (halves) => {
+      for (const [tile, rows] of tiles.entries()) {
+        code.addressOf(RSI, at(R8, tile * from.tile));
+        code.addressOf(RDI, at(RDX, tile * TILE_BYTES));
+        let { row, steps } = from;
+        if (from.turned) {
+          for (const emit of this.#transpose(halves, from, at(RSI))) emit();
+          code.addressOf(RSI, this.#transposed);
+          [row, steps] = [ROW_BYTES, TILE_BYTES];
+        }
+        code.constant(RAX, rows);
+        const again = code.label();
+        code.place(again);
+        for (const emit of this.#packRow(halves, at(RSI), steps, at(RDI))) emit();
+        code.addConstant(RSI, row);
+        code.addConstant(RDI, ROW_BYTES);
+        code.addConstant(RAX, -1);
+        code.jumpIf("more", again);
+      }
+      code.addConstant(R8, 2 * from.steps);
+      code.addConstant(RDX, PANEL_STEP_BYTES);
+    });
+  }
+
+  /**
+   * Instructions that pack some rows at rsi to rdi, for one round of `eachStep`; other instructions may stand between them. They move rsi and
+   * rdi to the next round.
+   *
+   * @param rows  whole tiles of a turned factor
+   */
+  packingRows(from: Layout, halves: number, rows: number): Emit[] {
+    const { code } = this.#kernel;
+    if (rows === 0) return [];
+    const emits: Emit[] = [];
+    for (let row = 0; row < rows; row++) {
+      const target = at(RDI, row * ROW_BYTES);
+      if (from.turned) {
+        if (row % TILE === 0) emits.push(...this.#transpose(halves, from, at(RSI, (row / TILE) * from.tile)));
+        emits.push(...this.#packRow(halves, shifted(this.#transposed, (row % TILE) * ROW_BYTES), TILE_BYTES, target));
+      } else emits.push(...this.#packRow(halves, at(RSI, row * from.row), from.steps, target));
+    }
+    emits.push(() => {
+      code.addConstant(RSI, 2 * from.steps);
+      code.addConstant(RDI, PANEL_STEP_BYTES);
+    });
+    return emits;
+  }
+
+  /**
+   * Packs the parts of a row of a tile. Overwrites the vectors 0 to 5.
+   *
+   * @param halves  1 or 2 times 16 steps; 0 stands for steps that are missing
+   * @param steps   bytes from the first 16 steps to the second
+   */
+  #packRow(halves: number, source: Address, steps: number, target: Address): Emit[] {
+    const { code } = this.#kernel;
+    const [first, second] = [
+      [0, 1, 2],
+      [3, 4, 5],
+    ] as const;
+    const emits: Emit[] = [];
+    for (const [half, [high, middle, low]] of [first, second].slice(0, halves).entries()) {
+      emits.push(() => code.loadVector(low, shifted(source, half * steps)));
+      // Rounds to a bfloat16, and goes on with the rest, which is exact.
+      for (const part of [high, middle]) {
+        emits.push(
+          () => code.vector("addInts", part, low, HALF_BIT),
+          () => code.vector("and", part, part, MASK),
+          () => code.vector("subtract", low, low, part),
+        );
+      }
+    }
+    for (let part = 0; part < PARTS; part++) {
+      const [to, other] = [first[part]!, second[part]!];
+      emits.push(() => code.shiftIntsRight(to, to, 16));
+      if (halves === 2) emits.push(() => code.vector("or", to, to, other));
+      emits.push(() => code.storeVector(shifted(target, part * PART_BYTES), to));
+    }
+    return emits;
+  }
+
+  /** Transposes a turned factor's 16 × 16 floats, for each 16 steps, to `#transposed`. Overwrites the vectors 0 to 16. */
+  #transpose(halves: number, from: Layout, source: Address): Emit[] {
+    return Array.from({ length: halves }, (_, half) => half).flatMap((half) => {
+      return this.#transposeBlock(shifted(source, half * from.steps), from.row, half * TILE_BYTES);
+    });
+  }
+
+  #transposeBlock(source: Address, row: number, to: number): Emit[] {
+    const { code } = this.#kernel;
+    const vectors = Array.from({ length: TILE }, (_, i) => i);
+    let spare = TILE;
+    const emits = vectors.map((vector) => () => code.loadVector(vector, shifted(source, vector * row)));
+    type Combine = (to: number, a: number, b: number) => void;
+    /** Vector i = first(i, j), vector j = second(i, j). */
+    const pair = (i: number, j: number, first: Combine, second: Combine) => {
+      const [to, a, b] = [spare, vectors[i]!, vectors[j]!];
+      emits.push(
+        () => first(to, a, b),
+        () => second(b, a, b),
+      );
+      [vectors[i], spare] = [to, a];
+    };
+    const interleave =
+      (operation: "interleaveLow" | "interleaveHigh"): Combine =>
+      (to, a, b) =>
+        code.vector(operation, to, a, b);
+    const pick =
+      (operation: "pickFloats" | "pickLanes", order: number): Combine =>
+      (to, a, b) =>
+        code.pick(operation, to, a, b, order);
+    // Afterwards each 128 bits hold four rows of one column.
+    for (let i = 0; i < TILE; i += 2) pair(i, i + 1, interleave("interleaveLow"), interleave("interleaveHigh"));
+    const [lower, upper] = [pick("pickFloats", 0b01_00_01_00), pick("pickFloats", 0b11_10_11_10)];
+    for (let i = 0; i < TILE; i += 4) for (const j of [i, i + 1]) pair(j, j + 2, lower, upper);
+    // Puts the four 128 bits of a column side by side.
+    const [even, odd] = [pick("pickLanes", 0b10_00_10_00), pick("pickLanes", 0b11_01_11_01)];
+    for (let i = 0; i < 4; i++) {
+      pair(i, i + 4, even, odd);
+      pair(i + 8, i + 12, even, odd);
+      pair(i, i + 8, even, odd);
+      pair(i + 4, i + 12, even, odd);
+    }
+    const columnOf = [0, 2, 1, 3];
+    for (const [i, vector] of vectors.entries()) {
+      const column = columnOf[i % 4]! + 4 * Math.floor(i / 4);
+      emits.push(() => code.storeVector(shifted(this.#transposed, to + column * ROW_BYTES), vector));
+    }
+    return emits;
+  }
+}

@@ -1,0 +1,332 @@
+/**
+ * Products of matrices in full precision on a CPU whose tiles multiply bfloat16 (Intel's AMX).
+ *
+ * product-panels.ts splits each float into three bfloat16. Of the nine products of such parts, six count: the other three are below a
+ * float's last bit. A CPU multiplies tiles of bfloat16 16 times as fast as vectors of floats.
+ *
+ * The kernel computes C (M, N) = A (M, K) · B (K, N) + an addend, 32 rows by 32 columns at a time. Either factor may lie transposed in memory.
+ *
+ * Source: Henry, Tang and Heinecke, https://arxiv.org/abs/1904.06376; Intel 64 manual, volume 1, chapter 18.
+ */
+import { ptr } from "bun:ffi";
+import {
+  type Address,
+  at,
+  atIndex,
+  R8,
+  R9,
+  R10,
+  R11,
+  R12,
+  R13,
+  R14,
+  RAX,
+  RBX,
+  RCX,
+  RDI,
+  RDX,
+  RSI,
+} from "./assembler.ts";
+import { checkMultiple, FLOAT_BYTES, type Kernel } from "./kernel.ts";
+import type { MachineCodeOperator } from "./operator.ts";
+import {
+  blocksOf,
+  type Emit,
+  HIGH,
+  type Layout,
+  LOW,
+  layoutOf,
+  MIDDLE,
+  PANEL,
+  PANEL_STEP_BYTES,
+  PanelPacker,
+  panelBytes,
+  ROW_BYTES,
+  stepsOf,
+  TILE,
+  tilePlace,
+} from "./product-panels.ts";
+
+export interface ProductShape {
+  /** M. A multiple of 16 if A is transposed. */
+  readonly rows: number;
+  /** K, a multiple of 16. */
+  readonly depth: number;
+  /** N, a multiple of 16. */
+  readonly columns: number;
+  /** A lies in memory as (K, M). */
+  readonly transposeA: boolean;
+  /** B lies in memory as (N, K). */
+  readonly transposeB: boolean;
+  /** A third input: a bias (N), or a matrix (M, N), which may be C itself. */
+  readonly addend: "none" | "bias" | "matrix";
+}
+
+/** Most steps of the sum, and columns, of a packed block of B. The block has up to .8 MB, which the CPU's second cache holds. */
+const DEPTH_MAX = 256;
+const COLUMNS_MAX = 512;
+
+/** The products of parts, smallest first. From one to the next a single part changes, so a single part is loaded. */
+const PRODUCTS = [
+  [HIGH, LOW],
+  [HIGH, MIDDLE],
+  [MIDDLE, MIDDLE],
+  [MIDDLE, HIGH],
+  [LOW, HIGH],
+  [HIGH, HIGH],
+] as const;
+
+/** Numbers of tiles: four sums, two tiles of A, two tiles of B. */
+const [SUMS, LEFT, RIGHT] = [0, 4, 6];
+
+/** Inputs: A, B and the addend if there is one. Output: C. */
+export function productOperator(shape: ProductShape): MachineCodeOperator {
+  const { rows, depth, columns, transposeA, addend } = shape;
+  checkMultiple("number of rows", rows, transposeA ? TILE : 1);
+  checkMultiple("depth", depth, TILE);
+  checkMultiple("number of columns", columns, TILE);
+  return {
+    inputs: addend === "none" ? ["float32", "float32"] : ["float32", "float32", "float32"],
+    outputs: [[rows, columns]],
+    write: (kernel) => new ProductWriter(kernel, shape).write(),
+  };
+}
+
+/** A block of the sum: some steps, for some columns of C. */
+interface Block {
+  readonly depth: number;
+  readonly width: number;
+  /** C does not hold a sum yet. */
+  readonly first: boolean;
+}
+
+/** A product of two panels. */
+interface PanelProduct extends Pick<Block, "depth" | "first"> {
+  readonly rowTiles: number;
+  readonly columnTiles: number;
+  /** Rows of the next panel of A that are packed meanwhile. */
+  readonly packedRows: number;
+}
+
+/**
+ * Writes the kernel. It packs a panel of B when it first multiplies it. It packs a panel of A while it multiplies the panel before: both take
+ * about as long, on other parts of the CPU.
+ *
+ * Registers: r14 is the bytes of a packed row, r13 the bytes of a row of C.
+ */
+class ProductWriter {
+  readonly #kernel: Kernel;
+  readonly #shape: ProductShape;
+  readonly #packer: PanelPacker;
+  readonly #a: Layout;
+  readonly #b: Layout;
+  /** Two panels: one is multiplied, the other one packed. */
+  readonly #panelsOfA: Address;
+  readonly #panelsOfB: Address;
+
+  constructor(kernel: Kernel, shape: ProductShape) {
+    const { rows, depth, columns, transposeA, transposeB } = shape;
+    this.#kernel = kernel;
+    this.#shape = shape;
+    this.#packer = new PanelPacker(kernel);
+    this.#a = layoutOf(transposeA ? rows : depth, !transposeA, transposeA);
+    this.#b = layoutOf(transposeB ? depth : columns, transposeB, transposeB);
+    const panel = panelBytes(Math.min(depth, DEPTH_MAX));
+    this.#panelsOfA = kernel.memory(2 * panel);
+    this.#panelsOfB = kernel.memory(panel * Math.ceil(Math.min(columns, COLUMNS_MAX) / PANEL));
+  }
+
+  write(): void {
+    const { depth, columns } = this.#shape;
+    const kernel = this.#kernel;
+    const { code } = kernel;
+    const [a, b, c, addend] = [kernel.inputs[0]!, kernel.inputs[1]!, kernel.outputs[0]!, kernel.inputs[2]];
+    this.#packer.setConstants();
+    code.constant(R14, ROW_BYTES);
+    code.constant(R13, FLOAT_BYTES * columns);
+    const [aSteps, bSteps] = [kernel.word(), kernel.word()];
+    this.#each(blocksOf(columns, COLUMNS_MAX), (width) => {
+      kernel.set(aSteps, a);
+      kernel.set(bSteps, b);
+      const blocks = blocksOf(depth, DEPTH_MAX).map((size, i): Block => ({ depth: size, width, first: i === 0 }));
+      this.#each(blocks, (block) => {
+        this.#addBlock(aSteps, bSteps, block);
+        kernel.advance(aSteps, (block.depth / TILE) * this.#a.steps);
+        kernel.advance(bSteps, (block.depth / TILE) * this.#b.steps);
+      });
+      kernel.advance(b, (width / TILE) * this.#b.tile);
+      for (const variable of [c, addend]) if (variable) kernel.advance(variable, FLOAT_BYTES * width);
+    });
+    code.releaseTiles();
+  }
+
+  /** Writes `body` for each item; equal items in a row share a loop. */
+  #each<T>(items: readonly T[], body: (item: T) => void): void {
+    for (let start = 0; start < items.length; ) {
+      const item = items[start]!;
+      const other = items.findIndex((next, i) => i > start && !Bun.deepEquals(next, item));
+      const count = (other < 0 ? items.length : other) - start;
+      if (count === 1) body(item);
+      else this.#kernel.loop(count, 1, () => body(item));
+      start += count;
+    }
+  }
+
+  /** Adds a block's product to all rows of C. @param a, b  variables with the first floats of the factors' blocks */
+  #addBlock(a: Address, b: Address, { depth, width, first }: Block): void {
+    const { rows, columns, addend } = this.#shape;
+    const kernel = this.#kernel;
+    const { code } = kernel;
+    const [multiplied, packed] = [kernel.word(), kernel.word()];
+    const [aRows, bColumns, target] = [kernel.word(), kernel.word(), kernel.word()];
+    const [cRows, addendRows] = [kernel.word(), kernel.word()];
+    const heights = blocksOf(rows, PANEL);
+    const tilesOf = (height: number) => blocksOf(height, TILE);
+
+    code.addressOf(RDX, this.#panelsOfA);
+    code.store(multiplied, RDX);
+    code.move(R8, a);
+    this.#packer.pack(this.#a, depth, tilesOf(heights[0]!));
+    code.store(packed, RDX);
+    kernel.set(aRows, a);
+    kernel.set(cRows, kernel.outputs[0]!);
+    if (addend !== "none") kernel.set(addendRows, kernel.inputs[2]!);
+
+    const passes = heights.map((height, i) => ({ height, next: heights[i + 1] ?? 0, packsB: i === 0 }));
+    this.#each(passes, ({ height, next, packsB }) => {
+      code.constant(RAX, configurationOf(tilesOf(height)));
+      code.configureTiles(at(RAX));
+      kernel.advance(aRows, 2 * this.#a.tile);
+      const source = kernel.word();
+      kernel.set(source, aRows);
+      kernel.set(target, packed);
+      if (packsB) kernel.set(bColumns, b);
+      code.addressOf(R9, this.#panelsOfB);
+      code.move(R12, cRows);
+      code.move(R11, first && addend !== "none" ? addendRows : cRows);
+      this.#each(this.#panels(width, next), ({ columnTiles, packedRows }) => {
+        if (packsB) {
+          code.move(R8, bColumns);
+          code.move(RDX, R9);
+          this.#packer.pack(this.#b, depth, new Array(columnTiles).fill(TILE));
+          kernel.advance(bColumns, 2 * this.#b.tile);
+        }
+        code.move(RBX, multiplied);
+        code.move(RSI, source);
+        code.move(RDI, target);
+        this.#multiply({ depth, first, rowTiles: tilesOf(height).length, columnTiles, packedRows });
+        kernel.advance(source, packedRows * (this.#a.turned ? this.#a.tile / TILE : this.#a.row));
+        kernel.advance(target, packedRows * ROW_BYTES);
+      });
+      // The panels of A change places.
+      code.move(RAX, multiplied);
+      code.move(RCX, packed);
+      code.store(packed, RAX);
+      code.store(multiplied, RCX);
+      kernel.advance(cRows, PANEL * FLOAT_BYTES * columns);
+      if (addend === "matrix") kernel.advance(addendRows, PANEL * FLOAT_BYTES * columns);
+    });
+  }
+
+  /** The panels of B in a block, and how many of the next panel's rows are packed beside each. */
+  #panels(width: number, rows: number): Pick<PanelProduct, "columnTiles" | "packedRows">[] {
+    const widths = blocksOf(width, PANEL);
+    const even = Math.ceil(rows / widths.length);
+    const share = this.#a.turned ? TILE * Math.ceil(even / TILE) : even;
+    return widths.map((columns, i) => {
+      return { columnTiles: columns / TILE, packedRows: Math.min(share, Math.max(0, rows - i * share)) };
+    });
+  }
+
+  /**
+   * Multiplies two panels, and stores their tiles of C. rbx: the panel of A; r9: the panel of B; r12: C; r11: what is added; rsi and rdi: the
+   * rows to be packed, and where to. Moves r9, r11 and r12 to the next columns.
+   */
+  #multiply({ depth, first, rowTiles, columnTiles, packedRows }: PanelProduct): void {
+    const { columns, addend } = this.#shape;
+    const { code } = this.#kernel;
+    const sums = Array.from({ length: rowTiles * columnTiles }, (_, i) => {
+      const [row, column] = [Math.floor(i / columnTiles), i % columnTiles];
+      return { tile: SUMS + 2 * row + column, row, column };
+    });
+    const rowBytes = FLOAT_BYTES * columns;
+    const place = (row: number, column: number) => row * TILE * rowBytes + column * ROW_BYTES;
+    if (first && addend === "bias") code.constant(RAX, 0);
+    for (const { tile, row, column } of sums) {
+      if (first && addend === "none") code.zeroTile(tile);
+      else if (first && addend === "bias") code.loadTile(tile, atIndex(R11, RAX, 1, column * ROW_BYTES));
+      else code.loadTile(tile, atIndex(R11, R13, 1, place(row, column)));
+    }
+    const multiplications = this.#multiplications(rowTiles, sums);
+    const prefetchedRows = Math.ceil(PANEL / stepsOf(depth));
+    code.move(R10, R12);
+    this.#packer.eachStep(depth, (halves) => {
+      const packing = this.#packer.packingRows(this.#a, halves, packedRows);
+      interleave(multiplications, [...this.#prefetches(prefetchedRows, columnTiles), ...packing]);
+      code.addConstant(RBX, PANEL_STEP_BYTES);
+      code.addConstant(R9, PANEL_STEP_BYTES);
+    });
+    for (const { tile, row, column } of sums) code.storeTile(atIndex(R12, R13, 1, place(row, column)), tile);
+    code.addConstant(R11, columnTiles * ROW_BYTES);
+    code.addConstant(R12, columnTiles * ROW_BYTES);
+  }
+
+  /** Adds the products of two panels' tiles to their sums. */
+  #multiplications(rowTiles: number, sums: readonly { tile: number; row: number; column: number }[]): Emit[] {
+    const { code } = this.#kernel;
+    const emits: Emit[] = [];
+    const load = (tile: number, panel: number, part: number, count: number) => {
+      for (let i = 0; i < count; i++)
+        emits.push(() => code.loadTile(tile + i, atIndex(panel, R14, 1, tilePlace(part, i))));
+    };
+    let loaded: readonly [left: number, right: number] = [-1, -1];
+    for (const [left, right] of PRODUCTS) {
+      if (left !== loaded[0]) load(LEFT, RBX, left, rowTiles);
+      if (right !== loaded[1]) load(RIGHT, R9, right, sums.length / rowTiles);
+      for (const { tile, row, column } of sums) emits.push(() => code.multiplyTiles(tile, LEFT + row, RIGHT + column));
+      loaded = [left, right];
+    }
+    return emits;
+  }
+
+  /** Loads some rows of C at r10 into the first cache, so that storing them does not wait for memory. Moves r10 to the next rows. */
+  #prefetches(rows: number, columnTiles: number): Emit[] {
+    const { code } = this.#kernel;
+    const rowBytes = FLOAT_BYTES * this.#shape.columns;
+    const places = Array.from({ length: rows * columnTiles }, (_, i) => {
+      return Math.floor(i / columnTiles) * rowBytes + (i % columnTiles) * ROW_BYTES;
+    });
+    return [
+      ...places.map((place) => () => code.prefetchForWriting(at(R10, place))),
+      () => code.addConstant(R10, rows * rowBytes),
+    ];
+  }
+}
+
+/** Writes the instructions of `side` between those of `main`, evenly. */
+function interleave(main: readonly Emit[], side: readonly Emit[]): void {
+  let written = 0;
+  for (const [i, emit] of main.entries()) {
+    emit();
+    for (const end = Math.ceil((side.length * (i + 1)) / main.length); written < end; written++) side[written]!();
+  }
+}
+
+/** Configurations of tiles stay where they are, because kernels read them. */
+const configurations = new Map<string, Uint8Array<ArrayBuffer>>();
+
+/** Address of the tiles' configuration. @param tiles  rows of one or two tiles of A, and of the sums beside them; tiles of B are whole */
+function configurationOf(tiles: readonly number[]): number {
+  const bytes = configurations.getOrInsertComputed(tiles.join(), () => {
+    const made = new Uint8Array(new ArrayBuffer(64));
+    // The only palette: 8 tiles of at most 16 rows of 64 bytes.
+    made[0] = 1;
+    const [first, second = TILE] = tiles;
+    for (const [tile, rows] of [first, first, second, second, first, second, TILE, TILE].entries()) {
+      made[16 + 2 * tile] = ROW_BYTES;
+      made[48 + tile] = rows!;
+    }
+    return made;
+  });
+  return ptr(bytes.buffer);
+}

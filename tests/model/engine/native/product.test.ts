@@ -1,0 +1,228 @@
+/** Products of matrices with tiles against float64, and the instructions of tiles. */
+import { expect, test } from "bun:test";
+import { at, atIndex, R12, R13, RAX } from "../../../../model/engine/native/assembler.ts";
+import { type ProductShape, productOperator } from "../../../../model/engine/native/product.ts";
+import { randomValues } from "../../policy/gradient-check.ts";
+import {
+  addressOf,
+  argument,
+  describeTiles,
+  expectSameBits,
+  floats,
+  machineFunction,
+  runKernel,
+  TestKernel,
+} from "./machine-code.ts";
+
+const random = (length: number, name: string) => Float32Array.from(randomValues(length, name));
+
+/** The inputs of a product. @param values  makes so many values */
+function inputsOf({ rows, depth, columns, addend }: ProductShape, values = random): Float32Array[] {
+  const factors = [values(rows * depth, "a"), values(depth * columns, "b")];
+  if (addend === "none") return factors;
+  return [...factors, values(addend === "bias" ? columns : rows * columns, "addend")];
+}
+
+/** The product in float64, and for each of its numbers the sum of the terms' sizes: an error of float32 is relative to that sum. */
+function expectedOf(shape: ProductShape, [a, b, added]: readonly Float32Array[]) {
+  const { rows, depth, columns, transposeA, transposeB, addend } = shape;
+  const sums = new Float64Array(rows * columns);
+  const sizes = new Float64Array(rows * columns);
+  for (let row = 0; row < rows; row++) {
+    for (let column = 0; column < columns; column++) {
+      const place = row * columns + column;
+      const first = addend === "none" ? 0 : added![addend === "bias" ? column : place]!;
+      let [sum, size] = [first, Math.abs(first)];
+      for (let k = 0; k < depth; k++) {
+        const left = a![transposeA ? k * rows + row : row * depth + k]!;
+        const right = b![transposeB ? column * depth + k : k * columns + column]!;
+        sum += left * right;
+        size += Math.abs(left * right);
+      }
+      sums[place] = sum;
+      sizes[place] = size;
+    }
+  }
+  return { sums, sizes };
+}
+
+/** Largest error of a number, relative to the size of its terms. */
+function errorOf(found: Float32Array, { sums, sizes }: ReturnType<typeof expectedOf>): number {
+  return found.reduce((worst, value, i) => Math.max(worst, Math.abs(value - sums[i]!) / sizes[i]!), 0);
+}
+
+const SMALL: ProductShape = {
+  rows: 32,
+  depth: 32,
+  columns: 32,
+  transposeA: false,
+  transposeB: false,
+  addend: "none",
+};
+
+const turned = [
+  [false, false],
+  [false, true],
+  [true, false],
+  [true, true],
+] as const;
+const addends = ["none", "bias", "matrix"] as const;
+
+/** M, K and N: one tile; a panel; edges of each; several blocks of the sum, with and without 16 steps left; several blocks of columns. */
+const sizes = [
+  [16, 32, 16],
+  [32, 64, 32],
+  [48, 16, 48],
+  [80, 80, 112],
+  [144, 272, 48],
+  [64, 528, 80],
+  [48, 48, 1040],
+] as const;
+
+describeTiles("the product of matrices", () => {
+  const shapes = sizes.flatMap(([rows, depth, columns]) =>
+    turned.flatMap(([transposeA, transposeB]) =>
+      addends.map((addend): ProductShape => ({ rows, depth, columns, transposeA, transposeB, addend })),
+    ),
+  );
+
+  test.each(shapes.map((shape) => [shape] as const))("of %j has float32's error", (shape) => {
+    const inputs = inputsOf(shape);
+    const [found] = runKernel(productOperator(shape), 16, inputs);
+    expect(errorOf(found!, expectedOf(shape, inputs))).toBeLessThan(2.5e-7);
+  });
+
+  test.each([1, 5, 15, 17, 31, 33, 47, 79])(
+    "takes %p rows, also where the left factor ends where memory ends",
+    (rows) => {
+      for (const [depth, columns] of [
+        [48, 80],
+        [288, 16],
+      ] as const) {
+        const shape: ProductShape = { ...SMALL, rows, depth, columns, addend: "matrix" };
+        const inputs = inputsOf(shape);
+        const [found] = runKernel(productOperator(shape), 16, inputs);
+        expect(errorOf(found!, expectedOf(shape, inputs))).toBeLessThan(2.5e-7);
+      }
+    },
+  );
+
+  test("is exact where a float32 holds every sum, although a factor has 24 bits", () => {
+    const shape = SMALL;
+    const a = Float32Array.from({ length: 1024 }, (_, i) => 2 ** 24 - 1 - 2 * i);
+    // One number in each column, so each sum has one term.
+    const b = Float32Array.from({ length: 1024 }, (_, i) => (i % 33 === 0 ? [1, -2, 0.25][i % 3]! : 0));
+    const [found] = runKernel(productOperator(shape), 16, [a, b]);
+    expectSameBits(found!, Float32Array.from(expectedOf(shape, [a, b]).sums));
+  });
+
+  test("keeps small numbers beside large ones in other rows and columns", () => {
+    const shape = SMALL;
+    const scaled = (length: number, name: string, scale: (i: number) => number) =>
+      random(length, name).map((value, i) => value * scale(i));
+    const a = scaled(1024, "a", (i) => 2 ** (Math.floor(i / 32) - 16));
+    const b = scaled(1024, "b", (i) => 2 ** (2 * (i % 32) - 32));
+    const [found] = runKernel(productOperator(shape), 16, [a, b]);
+    expect(errorOf(found!, expectedOf(shape, [a, b]))).toBeLessThan(2.5e-7);
+  });
+
+  test.each([Number.NaN, Number.POSITIVE_INFINITY])(
+    "with %p in a factor is not finite in its row, and only there",
+    (bad) => {
+      const shape: ProductShape = { ...SMALL, rows: 48, transposeB: true };
+      const inputs = inputsOf(shape);
+      inputs[0]![33 * 32 + 7] = bad;
+      const [found] = runKernel(productOperator(shape), 16, inputs);
+      expect(found!.every((value, i) => Number.isFinite(value) !== (Math.floor(i / 32) === 33))).toBe(true);
+    },
+  );
+
+  test.each(sizes)("of %p · %p · %p adds to a matrix that is also its result", (rows, depth, columns) => {
+    const shape: ProductShape = { ...SMALL, rows, depth, columns, transposeA: true, addend: "matrix" };
+    const inputs = inputsOf(shape);
+    const kernel = new TestKernel(productOperator(shape), 16, inputs, { same: [[0, 2]] });
+    expect(errorOf(kernel.run()[0]!, expectedOf(shape, inputs))).toBeLessThan(2.5e-7);
+    kernel.free();
+  });
+
+  test.each([
+    [{ depth: 24 }, "this kernel needs a depth that is a multiple of 16, got 24"],
+    [{ columns: 8 }, "this kernel needs a number of columns that is a multiple of 16, got 8"],
+    [{ rows: 40, transposeA: true }, "this kernel needs a number of rows that is a multiple of 16, got 40"],
+    [{ rows: 0 }, "this kernel needs a number of rows that is a multiple of 1, got 0"],
+  ] satisfies [Partial<ProductShape>, string][])("refuses %j", (part, message) => {
+    expect(() => productOperator({ ...SMALL, ...part })).toThrow(new RangeError(message));
+  });
+});
+
+describeTiles("the assembler", () => {
+  /** A palette with 8 tiles of so many rows of 64 bytes. */
+  const palette = (rows: number) => {
+    const bytes = new Uint8Array(new ArrayBuffer(64));
+    bytes[0] = 1;
+    for (let tile = 0; tile < 8; tile++) {
+      bytes[16 + 2 * tile] = 64;
+      bytes[48 + tile] = rows;
+    }
+    return bytes;
+  };
+
+  test.each([16, 5])("loads, clears and stores %p rows of each tile, with each distance between rows", (rows) => {
+    const data = floats(8 * 16 * 20, (i) => i + 1);
+    const out = floats(9 * 16 * 24, () => -1);
+    const bytes = palette(rows);
+    machineFunction(16, (code) => {
+      code.constant(RAX, addressOf(bytes));
+      code.configureTiles(at(RAX));
+      code.constant(R13, 80);
+      code.move(R12, argument(0));
+      for (let tile = 0; tile < 8; tile++) code.loadTile(tile, atIndex(R12, R13, 1, tile * 16 * 80));
+      code.zeroTile(3);
+      code.constant(R13, 48);
+      code.move(RAX, argument(1));
+      for (let tile = 0; tile < 8; tile++) code.storeTile(atIndex(RAX, R13, 2, tile * 16 * 96), tile);
+      code.releaseTiles();
+    })(addressOf(data), addressOf(out));
+    const expected = out.map((_, i) => {
+      const [tile, row, column] = [Math.floor(i / 384), Math.floor((i % 384) / 24), i % 24];
+      if (tile === 8 || row >= rows || column >= 16) return -1;
+      return tile === 3 ? 0 : data[(tile * 16 + row) * 20 + column]!;
+    });
+    expectSameBits(out, expected);
+  });
+
+  test("multiplyTiles adds the products of pairs of bfloat16, of every three tiles", () => {
+    const bfloat = (value: number) => new Uint16Array(Float32Array.of(value).buffer)[1]!;
+    const half = (tile: number) => (row: number, i: number) => ((tile * 31 + row * 7 + i * 3) % 13) - 6;
+    const packed = floats(8 * 256);
+    const words = new Uint16Array(packed.buffer);
+    for (let tile = 0; tile < 8; tile++)
+      for (let row = 0; row < 16; row++)
+        for (let i = 0; i < 32; i++) words[tile * 512 + row * 32 + i] = bfloat(half(tile)(row, i));
+    const bytes = palette(16);
+    for (let to = 0; to < 8; to++) {
+      const [a, b] = [(to + 3) % 8, (to + 6) % 8];
+      const out = floats(256);
+      machineFunction(16, (code) => {
+        code.constant(RAX, addressOf(bytes));
+        code.configureTiles(at(RAX));
+        code.constant(R13, 64);
+        code.move(R12, argument(0));
+        for (const tile of [a, b]) code.loadTile(tile, atIndex(R12, R13, 1, tile * 1024));
+        code.multiplyTiles(to, a, b);
+        code.multiplyTiles(to, a, b);
+        code.move(RAX, argument(1));
+        code.storeTile(atIndex(RAX, R13, 1), to);
+        code.releaseTiles();
+      })(addressOf(packed), addressOf(out));
+      const expected = out.map((_, i) => {
+        const [m, n] = [Math.floor(i / 16), i % 16];
+        let sum = 0;
+        for (let k = 0; k < 16; k++)
+          for (const part of [0, 1]) sum += half(a)(m, 2 * k + part) * half(b)(k, 2 * n + part);
+        return 2 * sum;
+      });
+      expectSameBits(out, expected);
+    }
+  });
+});
