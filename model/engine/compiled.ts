@@ -153,7 +153,9 @@ export function compiledEngine(options: CompiledOptions): CompiledEngine {
   const { threads, device = "cpu" } = options;
   if (!Number.isInteger(threads) || threads < 1)
     throw new RangeError(`engine threads must be at least 1, got ${threads}`);
-  const instructions = options.instructions === undefined ? machineInstructions() : options.instructions;
+  // Linux lets this process use tiles when it is asked for the machine's instructions.
+  const fastest = machineInstructions();
+  const instructions = options.instructions === undefined ? fastest : options.instructions;
   const code = device === "cpu" && instructions !== null ? `, machine code for ${instructions}` : "";
   const described = deviceInWords(device, options) + code;
   const memory = options.memory ?? (device === "cuda" ? new TwinMemory(cudaMemory()) : hostMemory);

@@ -49,17 +49,19 @@ const tokens = (seed: number, count: number) =>
 const bits = (values: Float32Array) => [...new Uint32Array(values.slice().buffer)];
 const row = (values: Float32Array, index: number) => values.slice(index * 24, (index + 1) * 24);
 
-/** The engine, and the names of the functions that it compiled. */
+/** The engine, and the names of the functions that it compiled: of all, and of those whose products have few rows. */
 function watch() {
   const names: string[] = [];
+  const ofFewRows: string[] = [];
   const watched: typeof engine = {
     ...engine,
-    compile(name, ...rest) {
+    compile(name, build, inputs, options) {
       names.push(name);
-      return engine.compile(name, ...rest);
+      if (options?.fewRows === true) ofFewRows.push(name);
+      return engine.compile(name, build, inputs, options);
     },
   };
-  return { names, watched };
+  return { names, ofFewRows, watched };
 }
 
 /** (T, V) logits of a whole sequence, without a cache. */
@@ -216,6 +218,16 @@ test.if(machineInstructions() !== null)("caches in half precision change logits 
   const half = await new Decoder(engine, wide, parametersOf(wide).flat, options).append([0], [tokens(3, 30)]);
   expect(farthest(half, full)).toBeLessThan(5e-3);
   expect(farthest(half, full)).toBeGreaterThan(1e-5);
+});
+
+test("products have few rows in every step, and in no append", async () => {
+  const { names, ofFewRows, watched } = watch();
+  const decoder = make(models[0]![1], 8, 40, watched);
+  await decoder.append([0, 1], [tokens(1, 3), tokens(2, 3)]);
+  await decoder.step(Int32Array.of(1, 2));
+  await decoder.append([0], [tokens(3, 9)]);
+  expect(ofFewRows).toEqual(["decode: step 4"]);
+  expect(names.filter((name) => name.startsWith("decode: append"))).toHaveLength(2);
 });
 
 test("first prompts whose tokens have the same digits are two prompts", async () => {

@@ -347,6 +347,18 @@ describeTiles("a compiled function", () => {
     for (const [name, values] of Object.entries(expected)) expect(farthest(found[name]!, values)).toBeLessThan(1e-5);
   });
 
+  test("whose products have few rows runs without tiles, as its bits show", async () => {
+    const few: Engine = {
+      ...engine,
+      compile: (name, build, inputs) => engine.compile(name, build, inputs, { fewRows: true }),
+    };
+    const withoutTiles = compiledEngine({ threads: 1, instructions: "AVX-512" });
+    const bits = async (on: Engine) => bitsOf((await evaluated(on, productCase(144, 48, 32)))["y"]!);
+    const expected = await bits(withoutTiles);
+    expect(await bits(few)).toEqual(expected);
+    expect(await bits(engine)).not.toEqual(expected);
+  });
+
   test("has room for the packed blocks of a large product on the stack of each lane", async () => {
     const several = compiledEngine({ threads: 2, instructions: "AMX" });
     const [rows, depth, columns] = [128, 512, 1024];

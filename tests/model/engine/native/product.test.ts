@@ -109,11 +109,27 @@ describeTiles("the product of matrices", () => {
 
   test("is exact where a float32 holds every sum, although a factor has 24 bits", () => {
     const shape = SMALL;
-    const a = Float32Array.from({ length: 1024 }, (_, i) => 2 ** 24 - 1 - 2 * i);
+    // Each part of these numbers has all of its 8 bits, with both signs.
+    const a = Float32Array.from(
+      { length: 1024 },
+      (_, i) => (2 ** 23 + ((i * 7_654_321) % 2 ** 23)) * (i % 2 === 0 ? 1 : -1),
+    );
     // One number in each column, so each sum has one term.
     const b = Float32Array.from({ length: 1024 }, (_, i) => (i % 33 === 0 ? [1, -2, 0.25][i % 3]! : 0));
     const [found] = runKernel(productOperator(shape), 16, [a, b]);
     expectSameBits(found!, Float32Array.from(expectedOf(shape, [a, b]).sums));
+  });
+
+  test("errs as often upward as downward", () => {
+    const shape: ProductShape = { ...SMALL, rows: 96, columns: 96 };
+    // Positive numbers that fill their 24 bits.
+    const inputs = inputsOf(shape).map((values, input) =>
+      values.map((_, i) => ((Math.imul(2 * i + input + 1, 0x9e37_79b1) >>> 8) + 1) / 2 ** 24),
+    );
+    const [found] = runKernel(productOperator(shape), 16, inputs);
+    const { sums } = expectedOf(shape, inputs);
+    const errors = Array.from(found!, (value, i) => (value - sums[i]!) / sums[i]!);
+    expect(Math.abs(errors.reduce((a, b) => a + b) / errors.length)).toBeLessThan(1e-8);
   });
 
   test("keeps small numbers beside large ones in other rows and columns", () => {
