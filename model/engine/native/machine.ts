@@ -35,8 +35,9 @@ let known: Instructions | null | undefined;
 
 /** The instructions of this machine; null if its CPU or its system runs no code of ours. */
 export function machineInstructions(): Instructions | null {
-  if (known === undefined) known = allowsCode() ? instructionsOf(cpuFlags()) : null;
-  if (known === "AMX" && !allowsTiles()) known = "AVX-512";
+  if (known !== undefined) return known;
+  const fastest = allowsCode() ? instructionsOf(cpuFlags()) : null;
+  known = fastest === "AMX" && !allowsTiles() ? "AVX-512" : fastest;
   return known;
 }
 
