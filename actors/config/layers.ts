@@ -27,7 +27,7 @@ export function parseLayer(text: string, file: string): Layer {
     throw new ConfigError(`${file}: not YAML: ${error instanceof Error ? error.message : error}`);
   }
   if (documentsIn(text) > 1)
-    throw new ConfigError(`${file}: has ${documentsIn(text)} documents, which a line --- begins; keep one`);
+    throw new ConfigError(`${file}: has ${documentsIn(text)} documents (a line --- begins a new document); keep one`);
   if (!isTree(values)) throw new ConfigError(`${file}: must be a mapping of sections, as "learner: {gamma: 1}"`);
   if (holdsItself(values))
     throw new ConfigError(`${file}: an anchor (&) contains its own alias (*); write the values out`);
@@ -36,7 +36,7 @@ export function parseLayer(text: string, file: string): Layer {
   return { source: file, values };
 }
 
-/** Bun's parser makes a list of several documents. */
+/** Number of documents in a YAML text. Bun's parser would make a list of several documents. */
 function documentsIn(text: string): number {
   const [head, ...others] = text.split(/^---(?=\s|$)/m);
   // Before its first document a file may have comments (#) and directives (%).
@@ -52,8 +52,8 @@ function holdsItself(value: unknown, within = new Set<unknown>(), seen = new Set
 }
 
 /**
- * The first key that a block sets twice. YAML forbids that, but Bun's parser takes the last value. Keys in {braces} are not checked, and
- * lines of a text (| or >) are no keys.
+ * The first key that a block sets twice. YAML forbids that, but Bun's parser takes the last value. Keys in {braces} are not checked.
+ * Lines of a block of text (| or >) do not count as keys.
  */
 function keyTwice(text: string): string | null {
   let open: { readonly indent: number; readonly keys: Set<string> }[] = [];
@@ -182,7 +182,7 @@ export function readAtMost(file: string, bytesMax: number): string | null {
   return length > bytesMax ? null : bytes.toString("utf8", 0, length);
 }
 
-/** By path, the value in each config; only where they differ. Null: the config lacks the key. */
+/** The settings that differ between configs: by path, the value in each config, or null if the config lacks the key. */
 export function differingSettings(configs: readonly object[]): Record<string, unknown[]> {
   const settings = configs.map((config) => new Map(valuesByPath(config)));
   const paths = new Set(settings.flatMap((one) => [...one.keys()]));

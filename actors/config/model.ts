@@ -36,12 +36,14 @@ export const ModelConfig = z.strictObject({
 
 const WarmStartStage = z.strictObject({
   name: z.string().min(1).describe("Shown in progress and reports"),
-  babble: share.default(0).describe("Share of the demonstrator's turns that are random, and imitated"),
+  babble: share.default(0).describe("Share of the demonstrator's turns that are random; the policy imitates them too"),
   noise: share.default(0).describe("Share of random actions in the demonstrator's other turns"),
   steps: positiveInt.describe("Optimizer steps"),
   batch: positiveInt.default(32).describe("Demonstrations per step"),
   learningRate: positiveNumber.describe("Peak step size of the optimizer"),
-  finalFraction: share.default(0.1).describe("Share of the peak at the last step; linear in between"),
+  finalFraction: share
+    .default(0.1)
+    .describe("Step size at the last step, as a share of the peak; the step size falls linearly"),
   warmUpSteps: nonnegativeInt.default(30).describe("Steps from 0 to the peak"),
 });
 
@@ -67,7 +69,7 @@ export const WarmStartConfig = z.strictObject({
     .boolean()
     .default(false)
     .describe(
-      "true: the learner plays a board only when it first comes, and keeps what the plays showed. For envs outside the process this is always so",
+      "true: the learner plays a board only the first time that it draws the board, and keeps the results. For envs outside the process it always does so",
     ),
   demonstrations: positiveInt
     .default(1)
@@ -86,7 +88,7 @@ export const WarmStartConfig = z.strictObject({
     .nullable()
     .default(1)
     .describe(
-      "The first stage ends if the policy solves this share of 32 validation episodes (played every 200 steps), then of all validation episodes; null: never",
+      "The first stage ends early if the policy solves this share of 32 validation episodes (played every 200 steps), and then of all validation episodes; null: never early",
     ),
   stages: z
     .array(WarmStartStage)

@@ -47,8 +47,8 @@ const LOGGED: ReadonlySet<string> = new Set<MetricName>([
   "health/verdict",
 ]);
 /**
- * When the learner leaves, it waits as long as the sink stores at least one more episode in this time. At a run's natural end
- * `supervisor.heartbeatDeadlineMs` comes on top, because the supervisor may have to replace the sink first.
+ * Before the learner ends, it waits until the sink has stored all episodes. It gives up if the sink stores none for this long. After the last
+ * update it waits `supervisor.heartbeatDeadlineMs` longer, because the supervisor may have to replace the sink first.
  */
 const DRAIN_MS = 4000;
 
@@ -194,7 +194,7 @@ async function startLearner(
   };
 }
 
-/** A run that lost episodes, or whose report cannot be saved, fails: its record must not call it finished. @throws {RunError} as `drainLog` */
+/** Records that the run is finished, after all episodes are stored and the report is saved. @throws {RunError} as `drainLog` */
 export async function finishRun(
   { updates, success }: Pick<Report, "updates" | "success">,
   reporter: Pick<Reporter, "drain" | "lost" | "waiting" | "event">,
@@ -261,10 +261,10 @@ function connectReporter(config: RunConfig, context: ActorContext, ports: Learne
   return { reporter, sink };
 }
 
-/** A batch of episodes that is played for at least this long shows its progress, this often. */
+/** Time between two lines of `showPlay`. */
 const SHOW_PLAY_MS = 20_000;
 
-/** Logs how many episodes of a rollout or a validation are played, if they take long. */
+/** Logs how many episodes of a rollout or a validation are played, if playing them takes long. */
 export function showPlay(clock: Clock, dispatcher: Pick<Dispatcher, "playing">, log: Pick<RunLog, "line">): void {
   let before: number | null = null;
   function show(): void {
@@ -290,7 +290,7 @@ export function watchProgress(
   let wokeAtMs = Number.NEGATIVE_INFINITY;
   function check(): void {
     const now = clock.now();
-    // A late check means that this process was suspended, and the samplers with it: they had only the time since then.
+    // A late check means that this process was suspended. The samplers probably were too, so only the time since then counts.
     if (now - checkedAtMs > progressDeadlineMs / 2) wokeAtMs = now;
     checkedAtMs = now;
     clock.after(progressDeadlineMs / 4, check);

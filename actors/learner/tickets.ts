@@ -7,7 +7,7 @@
  * 3. Only `attempt` of a ticket changes, never its seeds, settings or name. An episode does not depend on who plays it, or how
  *    often it was begun.
  * 4. The oldest tickets are granted first. A ticket that comes back (sampler lost, lease expired, episode failed) keeps its age.
- * 5. A ticket is granted at most `attemptsMax` times. Memory is bounded by what training issues; training waits for its batches.
+ * 5. A ticket is granted at most `attemptsMax` times. The caller limits how many tickets are open: training waits for its batches.
  */
 import type { Clock } from "../clock.ts";
 import type { FinishedTicket } from "../play/finished-ticket.ts";
@@ -98,7 +98,7 @@ export class TicketBook {
   /**
    * Leases the oldest tickets that the sampler may play, at most `slotsFree`.
    *
-   * @param version  policy version that it has loaded; null: none, so it gets no tickets
+   * @param version  policy version that the sampler has loaded; null: none, so the sampler gets no tickets
    */
   grant(sampler: string, slotsFree: number, version: number | null): Ticket[] {
     if (version === null) return [];
@@ -117,7 +117,7 @@ export class TicketBook {
   }
 
   /**
-   * Takes an outcome. Without a trajectory, the ticket is put back while attempts are left.
+   * Takes an outcome. If it has no trajectory and attempts are left, the ticket waits again.
    *
    * @returns false if the outcome is ignored, because this sampler does not hold the lease of this attempt.
    */
@@ -204,7 +204,7 @@ export interface Waiting {
 interface Kind<T> {
   readonly version: number;
   readonly exact: boolean;
-  /** Youngest first: an array is fast at its end. */
+  /** Youngest first, so that the oldest is at the end, where an array is fast. */
   readonly entries: T[];
 }
 

@@ -1,8 +1,8 @@
 /**
  * Converts a recorded episode to chats for supervised fine-tuning by other trainers. Pure.
  *
- * - A chat is one whole context of the policy, so every reply follows exactly what the policy saw. An episode whose context only grew
- *   is one chat.
+ * - A chat is one whole context of the policy, so every reply follows exactly what the policy saw. If turns only
+ *   extended the context, the episode is one chat.
  * - Every reply is trained on once: a reply that is repeated in a later chat has weight 0 there.
  */
 

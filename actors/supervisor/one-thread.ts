@@ -1,7 +1,7 @@
 /**
  * Starts the children of a run on this thread, for tests and debuggers. The children exchange messages over sockets, as processes do.
  *
- * - A failed child is not started again, because what is left of it shares the thread: the run ends.
+ * - If a child fails, the run ends. A new child would share the thread with what the failed child left behind.
  * - No timer of a child outlives the child.
  */
 import { basename, dirname } from "node:path";
@@ -60,7 +60,7 @@ export const oneThreadSpawner: Spawner = {
   },
 };
 
-/** A clock whose timers end with the child: an actor may leave timers behind, which otherwise end with its process. */
+/** A clock whose timers stop when the child ends. A real process takes its timers along. */
 function stoppableClock({ now, after }: Clock): { readonly clock: Clock; stop(): void } {
   const cancels = new Set<() => void>();
   let stopped = false;

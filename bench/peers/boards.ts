@@ -1,4 +1,4 @@
-/** Prints boards of SimpleSokoban as JSON, for programs outside Bunraku: to train on, to validate on (RAGEN's), to choose settings on. */
+/** Prints boards of SimpleSokoban as JSON for programs outside Bunraku: boards for training, for validation (RAGEN's), and for choosing settings. */
 
 import { envTag } from "../../envs/registry.ts";
 import { openLocal } from "../../envs/tag.ts";

@@ -2,8 +2,8 @@
  * FrozenLake: reach the goal over slippery ice without falling into a hole.
  *
  * - The layout seed decides the lake, the dynamics seed the slips.
- * - `sharedStream` is RAGEN's behavior: the slips read the stream that made the lake, so the map determines them, and all
- *   members of a group slip alike.
+ * - `sharedStream` is RAGEN's behavior: the slips come from the random stream that made the lake. So the layout seed determines them,
+ *   and all members of a group slip alike.
  *
  * Source: gymnasium toy_text FrozenLake; RAGEN ragen/env/frozen_lake/env.py.
  */
@@ -68,7 +68,7 @@ export class FrozenLakeGame implements DiscreteGame {
     this.#slipLeft = config.isSlippery ? (1 - config.successRate) / 2 : 0;
     this.#slipNone = config.isSlippery ? this.#slipLeft + config.successRate : 1;
     this.#slips = config.sharedStream ? new Pcg64(seeds.layout) : new Pcg64(seeds.dynamics, DYNAMICS_STREAM);
-    // gymnasium spends one draw on the start.
+    // gymnasium draws one number to choose the start.
     if (config.sharedStream) this.#slips.random();
     this.#rows = Array.from({ length: lake.size }, (_, row) => this.#emptyRow(row));
     this.#grids = new Array<string | undefined>(lake.size * lake.size).fill(undefined);

@@ -4,8 +4,8 @@
  * - A goal is a request for a product. A request that a person wrote is one goal, with the options that it names, if any. Any other
  *   request makes one goal for each combination of the product's options. A full catalogue has millions of goals, so they are numbered
  *   and built on demand.
- * - The order of goals comes from two shuffles, WebShop's and RAGEN's. Price limits have a generator of their own with a fixed seed; RAGEN
- *   draws others in each process.
+ * - The order of goals comes from two shuffles, WebShop's and RAGEN's. Price limits come from another generator, with a fixed seed; in
+ *   RAGEN they differ from process to process.
  *
  * Source: WebShop web_agent_site/engine/goal.py (get_goals); RAGEN ragen/env/webshop/env.py (splits).
  */
@@ -31,7 +31,7 @@ export class Catalogue {
   readonly goalCount: number;
   readonly #numbers = new Map<string, number>();
   readonly #index = new SearchIndex();
-  /** (products + 1) goals before each product, and at the end all of them. */
+  /** (products + 1) number of goals that earlier products have; the last entry is the number of all goals. */
   readonly #goalsBefore: Float64Array;
   /** (products) dollars; NaN without a limit. */
   readonly #priceMax: Float64Array;
@@ -116,11 +116,14 @@ export class Catalogue {
   }
 }
 
-/** Ends of RAGEN's goals for tests and for validation. */
+/** Where RAGEN's splits for tests and for validation end, in the order of goals. */
 const TEST_END = 500;
 const VALIDATION_END = 1500;
 
-/** Bounds of a split in the order of goals: RAGEN's; if these leave no goal for training, shares. With fewer than three goals splits overlap. */
+/**
+ * Bounds of a split in the order of goals. They are RAGEN's if these leave goals for training. Otherwise a sixteenth of the goals is for tests,
+ * and an eighth for validation. With fewer than three goals the splits overlap.
+ */
 function rangeOf(split: ShopSplit, count: number): readonly [first: number, end: number] {
   if (split === "all" || count < 2) return [0, count];
   const test = count > VALIDATION_END ? TEST_END : Math.ceil(count / 16);
@@ -137,7 +140,10 @@ function orderOf(count: number): Uint32Array {
   return Uint32Array.from(permutation, (place) => shuffled[place]!);
 }
 
-/** The larger of two drawn limits: of the next four multiples of 10 above the price, those below 1,000. NaN if there is at most one. */
+/**
+ * Draws two of the next four multiples of 10 above the price, without those of 1,000 or more, and returns the larger. NaN if fewer than two
+ * are left.
+ */
 function drawPriceMax(price: number, random: PythonRandom): number {
   const next = 10 * (Math.floor(price / 10) + 1);
   const above = [next, next + 10, next + 20, next + 30].filter((limit) => limit < 1000);

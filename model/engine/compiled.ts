@@ -139,7 +139,7 @@ export interface CompiledOptions extends DeviceOptions {
    * Record the kernels of a job at its second run: onnxruntime's CUDA provider then starts all of them at once. Default: true for cuda.
    */
   readonly records?: boolean;
-  /** Instructions of machine code; null for no machine code. Functions on several threads have none. Default: this CPU's fastest. */
+  /** Instructions of machine code; null for no machine code. A function on several threads has no machine code. Default: this CPU's fastest. */
   readonly instructions?: Instructions | null;
 }
 
@@ -189,7 +189,7 @@ export function compiledEngine(options: CompiledOptions): CompiledEngine {
     valuesPerPiece: device === "cpu" ? 2 ** 15 : 2 ** 24,
 
     async compile(name, build, inputs, { inLane = false, fewRows = false } = {}) {
-      // A tile's product needs both factors packed.
+      // The kernel for tiles packs both factors first. With few rows this takes as long as the tiles save.
       const own = {
         ...options,
         records,

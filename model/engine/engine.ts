@@ -53,7 +53,7 @@ export interface Job {
 export interface CompileOptions {
   /** The function runs on one thread, in parallel with others. Default: false. */
   readonly inLane?: boolean;
-  /** Products of matrices have so few rows that preparing their other factor does not pay. Default: false. */
+  /** The left factors of matrix products have so few rows that packing the right factors for tiles (AMX) saves no time. Default: false. */
   readonly fewRows?: boolean;
 }
 

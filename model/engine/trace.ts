@@ -160,7 +160,7 @@ class TraceBackend extends tf.KernelBackend {
 /** What a graph is for: a device, or a CPU that runs our machine code. */
 export type Target = Device | Instructions;
 
-/** The targets whose products of matrices onnxruntime computes. */
+/** The targets on which onnxruntime computes matrix products. */
 export const WITHOUT_TILES = ["cpu", "webgpu", "cuda", "AVX2", "AVX-512"] as const satisfies Target[];
 /** The targets whose graphs have machine code. */
 export const MACHINE_CODE = ["AVX2", "AVX-512", "AMX"] as const satisfies Target[];

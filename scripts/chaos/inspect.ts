@@ -47,7 +47,7 @@ export function inspect(
     episodesLost,
     duplicatesTrained: count(
       Map.groupBy(rows, ({ episode }) => episode),
-      // A learner that resumes from a checkpoint repeats later updates: another process, but the same update.
+      // A resumed learner repeats the updates after its checkpoint. Then two learner processes may train on an episode, but in the same update.
       (group) => distinct(group, ({ trainedIn }) => trainedIn) > 1 || distinct(group, learnerOf) < group.length,
     ),
     mixedVersions: count(

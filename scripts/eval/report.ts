@@ -1,6 +1,6 @@
 /**
- * What `bun run eval` prints: a player beside chance and the best possible on the same boards, one table for several policies and envs, and
- * the progress.
+ * What `bun run eval` prints: a player's results beside those of random play and of the best possible player on the same boards; one table for
+ * several policies and envs; and the progress.
  */
 import { percent, plural } from "../../actors/number-text.ts";
 import type { StopReason } from "../../actors/protocol.ts";
@@ -78,7 +78,7 @@ export function evaluationReport(policy: string, result: Result, { random, exper
     ...(thoughts === null ? [] : [thoughtLine(thoughts)]),
     ...(entropy === null
       ? []
-      : [`entropy: ${entropy.toFixed(3)} nats per written token, estimated from those sampled`]),
+      : [`entropy: ${entropy.toFixed(3)} nats per written token, estimated from the sampled tokens`]),
   ].join("\n");
 }
 
@@ -150,8 +150,8 @@ export interface Evaluated {
 }
 
 /**
- * A row for each policy and a column for each env; then a row of failures for each policy and env. Where policies played an env with other
- * options or boards, its references have several values, in the order of the policies.
+ * A row for each policy and a column for each env; then a row of failures for each policy and env. If policies played an env with
+ * different options or boards, a reference has several values, in the order of the policies.
  */
 export function acrossEnvs(all: readonly Evaluated[]): string {
   const titles = new Map(

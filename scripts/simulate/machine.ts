@@ -5,7 +5,7 @@ import type { Invariants } from "./invariants.ts";
 import type { Network } from "./network.ts";
 import type { Life, World } from "./world.ts";
 
-/** Bugs put in on purpose, to see that the invariants report them. */
+/** Bugs that tests add on purpose, to check that the invariants report them. */
 export type Defect =
   | "trains twice"
   | "takes anything"
@@ -35,7 +35,7 @@ export interface Machine {
     readonly envErrors: number;
   };
   readonly defect: Defect | null;
-  /** An actor gave up for good because the disk was full. */
+  /** True if an actor ended with an error because the disk was full. */
   failedForDisk: boolean;
   /** What the learner logged about rows and messages that it could not deliver. */
   undelivered: string | null;

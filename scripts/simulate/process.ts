@@ -1,5 +1,5 @@
 /**
- * The processes of the simulated machine, in place of actors/supervisor/spawner.ts for real ones. A killed process does nothing more; a
+ * The processes of the simulated machine. The real ones come from actors/supervisor/spawner.ts. A killed process does nothing more; a
  * frozen process continues later.
  */
 import type { ActorContext, Running } from "../../actors/actor.ts";
@@ -25,7 +25,7 @@ export interface Process {
   kill(signal: string): void;
 }
 
-/** @param starts  by role, which is also the entry that the supervisor names */
+/** @param starts  by role; the supervisor passes a role as `entry` */
 export function simulatedSpawner(
   machine: Machine,
   config: RunConfig,
@@ -71,8 +71,8 @@ export function simulatedSpawner(
 }
 
 /**
- * There may be room again by the end of an actor that gives up for a full disk: it first removes what it wrote, or would have tried
- * again. At its end the learner tries for 6 s: `supervisor.heartbeatDeadlineMs` and 4 s.
+ * How long after a disk has room again an actor may still fail because the disk was full. Before it fails, an actor removes what it wrote, or
+ * tries again. At its end the learner tries for 6 s: `supervisor.heartbeatDeadlineMs` and 4 s.
  */
 const LATE_ROOM_MS = 6500;
 
@@ -113,7 +113,7 @@ function begin(
     exit(code, error) {
       const wasFull = machine.disk.full || world.now - machine.disk.roomAtMs < LATE_ROOM_MS;
       if (error instanceof RunError && wasFull) machine.failedForDisk = true;
-      // Errors that a restart cures are expected here; a bug is not.
+      // The simulation causes errors that a restart repairs. A TypeError is a bug.
       if (error instanceof TypeError) invariants.broken(0, `${life.name}: ${error.stack}`);
       exit({ code, signal: null });
     },

@@ -42,7 +42,7 @@ function storedEpisodes(folder: string): number[] {
 }
 
 test(
-  "a sampler, all samplers, the metrics sink killed, an env server frozen: the same is learnt, every episode is stored once",
+  "a sampler, all samplers, the metrics sink killed, an env server frozen: training gives the same result, and every episode is stored once",
   async () => {
     const { folder, args } = fresh();
     const run = new RunProcess(folder, args);

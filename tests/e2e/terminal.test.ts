@@ -74,7 +74,7 @@ test(
 );
 
 test(
-  "its page outlives it, at the same address, until Ctrl-C",
+  "the page stays after the run, at the same address, until Ctrl-C",
   async () => {
     const { folder, args } = runs.fresh({ learner: { updates: 1, filter: { strategy: "all" } } });
     const run = new RunProcess(folder, [...args, "--quiet"], { shell: "terminal" });

@@ -17,7 +17,7 @@ afterAll(async () => {
 });
 
 test(
-  "the server loses its models, then the learner is killed: the same is learnt",
+  "the server loses its models, then the learner is killed: training gives the same result",
   async () => {
     const path = join(runs.folder, "model");
     await writeTinyModel(path);

@@ -1,4 +1,4 @@
-/** A policy and an agent with the real AI SDK: a run on an env whose game is an agent, then that agent with the trained policy. */
+/** Tests `bunraku/ai` with the real AI SDK: a run trains on an env whose game is an agent, and then the agent asks the trained policy. */
 import { afterAll, beforeAll, expect, test } from "bun:test";
 import { join } from "node:path";
 import { generateText, streamText } from "ai";
@@ -51,7 +51,7 @@ afterAll(() => {
 /** `expect(…).rejects` would keep the policy's thread from answering. */
 const messageOf = (failing: Promise<unknown>) => failing.then(String, ({ message }: Error) => message);
 
-test("the page shows this agent", async () => {
+test("docs/agents.md shows the agent of doors.ts", async () => {
   const text = await Bun.file(page).text();
   const shown = /^```ts envs\/doors\.ts\n(.*?)^```/ms.exec(text)![1]!;
   const lines = (code: string) =>
@@ -82,7 +82,7 @@ test("an agent's calls are the turns of its episodes, with token ids; its result
   }
 });
 
-test("a result that is a number is the reward, and solved if it is positive", async () => {
+test("if an agent returns a number, the number is the reward, and a positive number means solved", async () => {
   const guess = agentEnv({
     tag: "Guess",
     instruction: "",
@@ -104,7 +104,7 @@ test.each([
   [undefined, "undefined"],
   [{ reward: 1 }, "{ reward: 1 }"],
   [{ reward: "1", success: true }, '{ reward: "1", success: true }'],
-])("a result of %j fails the episode: it is no reward of 0", async (result, shown) => {
+])("a result of %j fails the episode, and does not count as a reward of 0", async (result, shown) => {
   const careless = agentEnv({
     tag: "Careless",
     instruction: "",
@@ -129,23 +129,23 @@ test("generateText: the trained policy calls the tool, reads its result and answ
     [],
   ]);
   expect(steps[0]!.toolResults.map(({ output }) => output)).toEqual(["B"]);
-  // As the run's own validation plays it.
+  // An episode of the env, as in validation, has the same answer.
   const { turns } = await policy.episode("Doors", 1, { temperature: 0 });
   expect(text).toBe(turns.at(-1)!.actions[0]!);
-  // Calls at once are turns one after another.
+  // Concurrent calls become one turn after another.
   const atOnce = bunraku(policy, { env: "Doors" });
   const replies = await Promise.all(
     [1, 2, 3, 4].map(() => messageOf(generateText({ model: atOnce, prompt: "Which door?" }))),
   );
   expect(replies.filter((reply) => reply.startsWith("the episode of Doors is over: ")).length).toBeGreaterThan(0);
-  // The model is one episode.
+  // A model plays one episode, and then fails.
   const ends = [];
   for (let i = 0; i < 3; i++) ends.push(await messageOf(openDoor(model, "A")));
   expect(ends.at(-1)).toStartWith("the episode of Doors is over: ");
 });
 
 test("streamText streams what generateText gives, thought and answer apart", async () => {
-  // As the policy saw it in training, so that its reply has a thought.
+  // The prompt has the form of training, so that the reply has a thought.
   const opening = episodes.map(({ outcome }) => ("turns" in outcome ? outcome.turns[0]!.observation : ""))[0]!;
   const [prompt, temperature, seed] = [`3 left ${opening}`, 1, 7];
   const asked = { model: bunraku(policy), prompt, temperature, seed, maxOutputTokens: 40 };
@@ -159,7 +159,7 @@ test("streamText streams what generateText gives, thought and answer apart", asy
   expect(reply).toBe(`<think>${whole.reasoningText}</think><answer>${whole.text}</answer>`);
 });
 
-test("a call ends with its signal, however long the policy writes", async () => {
+test("a call ends when its signal aborts, even if the policy still writes", async () => {
   const { name, config } = policy;
   for (const env of [undefined, "Doors"]) {
     const calls = new AbortController();

@@ -1,4 +1,4 @@
-/** `checkEnv` on an env whose opening hides its board. tests/envs/registry.test.ts checks the built-in envs, and so the other rules. */
+/** Calls `checkEnv` for an env whose first observation hides its board. tests/envs/registry.test.ts tests the other rules of `checkEnv` on the built-in envs. */
 import { checkEnv } from "../../library/testing.ts";
 
 await checkEnv(import.meta.resolve("./doors.ts"));

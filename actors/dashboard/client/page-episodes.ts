@@ -103,7 +103,7 @@ const groups = new GroupTable((id) => list.choose(id));
 let openId: number | null = null;
 let player: Player | null = null;
 
-/** The bundle with the code of the envs; the server makes it from replay-code.ts. */
+/** Address of the envs' code, which the server bundles from replay-code.ts. */
 const REPLAY_CODE = "/assets/replay-code.js";
 let loading: Promise<ReplayCode> | null = null;
 const playing = read("api/play");
@@ -127,7 +127,7 @@ async function replayOf(episode: EpisodeAnswer): Promise<{ player: Player | null
   }
 }
 
-/** One element for all episodes, so that the choice stays. */
+/** One element for all episodes, so that the user's choice stays. */
 const tokenColors = make(
   "label",
   "colors",
@@ -166,6 +166,6 @@ await start(
   ({ episodes }) => list.take(episodes),
 );
 
-/** Episodes of one request, and of one table. */
+/** Most episodes of one request, and of one table. */
 const PAGE_ROWS = 200;
 const TABLE_ROWS_MAX = 4000;

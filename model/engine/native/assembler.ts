@@ -371,14 +371,14 @@ export class Assembler {
     this.#vector("shiftInts", 6, to, from, this.vectorWidth);
     this.#emit(bits);
   }
-  /** Each 32-bit integer, unsigned, / 2^bits. */
+  /** Divides each unsigned 32-bit integer by 2^bits. */
   shiftIntsRight(to: number, from: number, bits: number): void {
     this.#vector("shiftInts", 2, to, from, this.vectorWidth);
     this.#emit(bits);
   }
   /**
-   * `to` = floats of `a` and `b` in each 128 bits (`pickFloats`), or whole 128 bits of both (`pickLanes`). `order` has two bits for each of the
-   * four that are picked; the first two come from `a`.
+   * Fills `to` with two items of `a`, then two of `b`. `pickFloats`: items are floats, picked within each 128 bits; `pickLanes`: items are whole
+   * 128 bits. `order` has two bits for each item: its place in `a` or `b`.
    */
   pick(operation: "pickFloats" | "pickLanes", to: number, a: number, b: number, order: number): void {
     this.#vector(operation, to, a, b, this.vectorWidth);
@@ -415,11 +415,11 @@ export class Assembler {
     }
     this.broadcast(to, to);
   }
-  /** Sets the rows and columns of all tiles, as the 64 bytes at `from` say. Every tile is 0 afterwards. */
+  /** Sets the number of rows and columns of each tile from the 64 bytes at `from`, and every tile to 0. */
   configureTiles(from: Address): void {
     this.#vector("configureTiles", 0, 0, from, 4);
   }
-  /** Frees the tiles: a thread without tiles has less state to save. */
+  /** Releases the tiles, so that Linux has less state to save for this thread. */
   releaseTiles(): void {
     this.#vector("configureTiles", 0, 0, 0, 4);
   }
@@ -434,8 +434,8 @@ export class Assembler {
     this.#vector("storeTile", tile, 0, to, 4);
   }
   /**
-   * Tile `to` += tile `a` · tile `b`: `to[m][n] += Σ a[m][2k] · b[k][2n] + a[m][2k + 1] · b[k][2n + 1]`, where `to` has 32-bit floats, `a` and `b`
-   * have bfloat16.
+   * Tile `to` += tile `a` · tile `b`. Tile `to` has 32-bit floats; `a` and `b` have bfloat16:
+   * `to[m][n] += Σ a[m][2k] · b[k][2n] + a[m][2k + 1] · b[k][2n + 1]`
    */
   multiplyTiles(to: number, a: number, b: number): void {
     this.#vector("multiplyTiles", to, b, a, 4);

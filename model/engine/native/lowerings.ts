@@ -88,11 +88,11 @@ lowerRows("Swiglu", ["gate", "up"], swigluOperator, ["gate"]);
 lowerRows("SwigluGradient", ["gate", "up", "dy"], swigluGradientOperator, ["gate", "up"]);
 lowerRows("RmsNormGradient", ["x", "gain", "inverse", "dy"], rmsNormGradientOperator, ["x", "gain"]);
 
-/** Factors whose product was traced, by the product's data: an addition becomes a part of the product. */
-const traced = new WeakMap<tf.DataId, { factors: readonly tf.TensorInfo[]; turned: Turned }>();
+/** The factors of each traced product, by the data id of the product. An addition to a product becomes one product with an addend. */
+const products = new WeakMap<tf.DataId, { factors: readonly tf.TensorInfo[]; turned: Turned }>();
 type Turned = Pick<ProductShape, "transposeA" | "transposeB">;
 
-/** Adds the node of a product and an addend, for any number of rows of the left factor. @returns null if the kernel does not take the shapes */
+/** Adds a node for a product, or for a product plus an addend. @returns null if the kernel does not take the shapes */
 function product(
   to: LoweringContext,
   factors: readonly tf.TensorInfo[],
@@ -110,7 +110,7 @@ function product(
   const inputs = [...factors, ...(addend ? [addend] : [])].map(to.name);
   const [name] = to.recorder.emitMachineCode("Product", shape, inputs, productOperator(shape));
   const made = to.tensor(name!, [rows, columns]);
-  if (addend === null) traced.set(made.dataId, { factors, turned });
+  if (addend === null) products.set(made.dataId, { factors, turned });
   return made;
 }
 
@@ -136,7 +136,7 @@ lower(
   (inputs, attributes, to) => {
     const [a, b] = [inputs["a"]!, inputs["b"]!];
     const sum = ({ dataId, shape }: tf.TensorInfo, other: tf.TensorInfo) => {
-      const known = other.shape.join() === shape.join() ? traced.get(dataId) : undefined;
+      const known = other.shape.join() === shape.join() ? products.get(dataId) : undefined;
       return known && product(to, known.factors, known.turned, other);
     };
     return sum(b, a) ?? sum(a, b) ?? add(inputs, attributes, to);

@@ -11,12 +11,12 @@ const [PROT_READ, PROT_WRITE, PROT_EXEC] = [1, 2, 4];
 const [MAP_PRIVATE, MAP_ANONYMOUS] = [2, 0x20];
 const PAGE_BYTES = 4096;
 
-/** Instructions that machine code is written with. AMX are AVX-512 and tiles. */
+/** Instruction sets of our machine code. "AMX" means AVX-512 and tiles. */
 export type Instructions = "AVX2" | "AVX-512" | "AMX";
 
 const AVX2 = ["avx2", "fma", "f16c"];
 const AVX512 = [...AVX2, "avx512f", "avx512dq", "avx512vl"];
-/** CPU flags, by Linux's names, that each of them needs; the fastest first. */
+/** The CPU flags, by Linux's names, that each instruction set needs; the fastest set first. */
 const NEEDED: readonly (readonly [Instructions, readonly string[]])[] = [
   ["AMX", [...AVX512, "amx_tile", "amx_bf16"]],
   ["AVX-512", AVX512],
@@ -41,10 +41,10 @@ export function machineInstructions(): Instructions | null {
   return known;
 }
 
-/** From asm/prctl.h of Linux: numbers of the system call and of its request, and the number of the tiles' state. */
+/** From Linux's asm/prctl.h: the numbers of the system call, of its request, and of the tiles' state. */
 const [SYS_ARCH_PRCTL, ARCH_REQ_XCOMP_PERM, XTILE_DATA] = [158n, 0x1023n, 18n];
 
-/** Asks Linux to let this process use tiles. False if Linux refuses. */
+/** Asks Linux to let this process use tiles. @returns false if Linux refuses */
 function allowsTiles(): boolean {
   const { syscall } = dlopen("libc.so.6", { syscall: { args: ["i64", "i64", "i64"], returns: "i64" } }).symbols;
   return Number(syscall(SYS_ARCH_PRCTL, ARCH_REQ_XCOMP_PERM, XTILE_DATA)) === 0;

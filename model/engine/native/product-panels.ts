@@ -1,9 +1,9 @@
 /**
- * Packs panels of matrices for tiles of bfloat16. A 32-bit float is the sum of three bfloat16, each of which holds the next 8 bits of its
- * mantissa: its parts.
+ * Packs panels of matrices for tiles of bfloat16. A 32-bit float is the sum of three bfloat16, the float's parts. Each part holds the next 8
+ * bits of the float's mantissa.
  *
- * A panel has 32 rows of the left factor, or 32 columns of the right one. For each 32 steps of the sum it holds, part by part, two tiles of 16
- * rows of 64 bytes. Each 32 bits of a tile hold two steps that are 16 apart.
+ * A panel has 32 rows of the left factor, or 32 columns of the right factor. A step is one term of the product's sums; a round is 32 steps. For
+ * each round and each part a panel has two tiles of 16 rows of 64 bytes. Each 32 bits of a tile hold the parts of two steps, k and k + 16.
  */
 import { type Address, at, R8, RAX, RCX, RDI, RDX, RSI } from "./assembler.ts";
 import { FLOAT_BYTES, type Kernel, shifted } from "./kernel.ts";
@@ -12,7 +12,7 @@ import { FLOAT_BYTES, type Kernel, shifted } from "./kernel.ts";
 export const TILE = 16;
 export const ROW_BYTES = 64;
 const TILE_BYTES = TILE * ROW_BYTES;
-/** Steps of the sum in a tile. */
+/** Steps of a round. */
 const STEPS = 2 * TILE;
 
 /** Parts of a float, highest bits first. */
@@ -22,46 +22,46 @@ const PARTS = 3;
 /** Rows or columns of a panel. */
 export const PANEL = 2 * TILE;
 const PART_BYTES = 2 * TILE_BYTES;
-/** Bytes for each 32 steps. */
-export const PANEL_STEP_BYTES = PARTS * PART_BYTES;
+/** Bytes of a panel for one round. */
+export const ROUND_BYTES = PARTS * PART_BYTES;
 
-/** Bytes of a panel with so many steps. */
-export const panelBytes = (depth: number): number => PANEL_STEP_BYTES * stepsOf(depth);
-/** How often the loop over the steps of the sum runs. */
-export const stepsOf = (depth: number): number => Math.ceil(depth / STEPS);
+/** Bytes of a panel with `depth` steps. */
+export const panelBytes = (depth: number): number => ROUND_BYTES * roundsOf(depth);
+/** Number of rounds; the last one may have 16 steps. */
+export const roundsOf = (depth: number): number => Math.ceil(depth / STEPS);
 /** Place of a tile in a panel. @param tile  0 or 1 */
 export const tilePlace = (part: number, tile: number): number => part * PART_BYTES + tile * TILE_BYTES;
 
-/** How a factor lies in memory, in bytes. */
+/** How a factor lies in memory: distances in bytes. */
 export interface Layout {
   /** Between rows of the matrix in memory. */
   readonly row: number;
-  /** Between 16 steps of the sum and the next 16. */
+  /** Between 16 steps and the next 16. */
   readonly steps: number;
   /** Between the first floats of a tile and of the next one. */
   readonly tile: number;
-  /** A tile has the other order of rows and columns than memory. */
+  /** True if rows in memory become columns of a tile. */
   readonly turned: boolean;
 }
 
-/** @param width  of the matrix in memory. @param stepsInRow  true if the steps of the sum are neighbors in memory */
+/** @param width  of the matrix in memory. @param stepsInRow  true if a row in memory holds the steps of one sum */
 export function layoutOf(width: number, stepsInRow: boolean, turned: boolean): Layout {
   const row = FLOAT_BYTES * width;
   const [steps, tile] = stepsInRow ? [ROW_BYTES, TILE * row] : [TILE * row, ROW_BYTES];
   return { row, steps, tile, turned };
 }
 
-/** Sizes of the blocks that a total has: whole ones, and a smaller one at the end. */
+/** Splits `total` into blocks of `size`, of which the last may be smaller. @returns the sizes */
 export const blocksOf = (total: number, size: number): number[] =>
   Array.from({ length: Math.ceil(total / size) }, (_, i) => Math.min(size, total - i * size));
 
 /** Writes one instruction or a few. */
 export type Emit = () => void;
 
-/** Vectors: half of the last bit that a bfloat16 keeps, and the mask of its bits. */
+/** Vector registers with constants: half of the last bit that a bfloat16 keeps, and the mask of its bits. */
 const [HALF_BIT, MASK] = [31, 30];
 
-/** Writes code that packs panels. The vectors 0 to 16, 30 and 31 are its own. */
+/** Writes code that packs panels. The code overwrites the vector registers 0 to 16, and keeps constants in 30 and 31. */
 export class PanelPacker {
   readonly #kernel: Kernel;
   /** Two 16 × 16 blocks of a factor, transposed. */
@@ -72,7 +72,7 @@ export class PanelPacker {
     this.#transposed = kernel.memory(2 * TILE_BYTES);
   }
 
-  /** Sets the vectors of constants. Overwrites rcx. */
+  /** Sets the registers with constants. Overwrites rcx. */
   setConstants(): void {
     const { code } = this.#kernel;
     for (const [vector, bits] of [
@@ -85,8 +85,8 @@ export class PanelPacker {
     }
   }
 
-  /** Writes `body` for each 32 steps of the sum, and for the last 16. rcx counts. @param body  gets 1 or 2, for 16 or 32 steps */
-  eachStep(depth: number, body: (halves: number) => void): void {
+  /** Writes `body` in a loop over the rounds, which rcx counts, and once for a last round of 16 steps. @param body  gets 1 for 16 steps, 2 for 32 */
+  eachRound(depth: number, body: (halves: number) => void): void {
     const { code } = this.#kernel;
     const whole = Math.floor(depth / STEPS);
     if (whole > 0) {
@@ -101,13 +101,13 @@ export class PanelPacker {
   }
 
   /**
-   * Packs a panel. r8: its first float; rdx: where to. Overwrites rax, rcx, rsi and rdi, and moves r8 and rdx.
+   * Packs a panel. r8: the first float to pack; rdx: the panel. Overwrites rax, rcx, rsi and rdi, and moves r8 and rdx.
    *
    * @param tiles  rows of each tile
    */
   pack(from: Layout, depth: number, tiles: readonly number[]): void {
     const { code } = this.#kernel;
-    this.eachStep(depth, (halves) => {
+    this.eachRound(depth, (halves) => {
       for (const [tile, rows] of tiles.entries()) {
         code.addressOf(RSI, at(R8, tile * from.tile));
         code.addressOf(RDI, at(RDX, tile * TILE_BYTES));
@@ -127,15 +127,15 @@ export class PanelPacker {
         code.jumpIf("more", again);
       }
       code.addConstant(R8, 2 * from.steps);
-      code.addConstant(RDX, PANEL_STEP_BYTES);
+      code.addConstant(RDX, ROUND_BYTES);
     });
   }
 
   /**
-   * Instructions that pack some rows at rsi to rdi, for one round of `eachStep`; other instructions may stand between them. They move rsi and
-   * rdi to the next round.
+   * Instructions that pack one round of some rows, from rsi to rdi, and move rsi and rdi to the next round. Instructions that keep these
+   * registers and the vectors may stand between them.
    *
-   * @param rows  whole tiles of a turned factor
+   * @param rows  a multiple of 16 if the factor is turned
    */
   packingRows(from: Layout, halves: number, rows: number): Emit[] {
     const { code } = this.#kernel;
@@ -150,7 +150,7 @@ export class PanelPacker {
     }
     emits.push(() => {
       code.addConstant(RSI, 2 * from.steps);
-      code.addConstant(RDI, PANEL_STEP_BYTES);
+      code.addConstant(RDI, ROUND_BYTES);
     });
     return emits;
   }
@@ -158,7 +158,7 @@ export class PanelPacker {
   /**
    * Packs the parts of a row of a tile. Overwrites the vectors 0 to 5.
    *
-   * @param halves  1 or 2 times 16 steps; 0 stands for steps that are missing
+   * @param halves  2 for 32 steps; 1 for 16 steps, with zeros in place of the other 16
    * @param steps   bytes from the first 16 steps to the second
    */
   #packRow(halves: number, source: Address, steps: number, target: Address): Emit[] {
@@ -170,7 +170,7 @@ export class PanelPacker {
     const emits: Emit[] = [];
     for (const [half, [high, middle, low]] of [first, second].slice(0, halves).entries()) {
       emits.push(() => code.loadVector(low, shifted(source, half * steps)));
-      // Rounds to a bfloat16, and goes on with the rest, which is exact.
+      // Rounding to a bfloat16 gives the part. The difference, which is exact, holds the later parts.
       for (const part of [high, middle]) {
         emits.push(
           () => code.vector("addInts", part, low, HALF_BIT),
@@ -188,7 +188,7 @@ export class PanelPacker {
     return emits;
   }
 
-  /** Transposes a turned factor's 16 × 16 floats, for each 16 steps, to `#transposed`. Overwrites the vectors 0 to 16. */
+  /** Transposes a turned factor's 16 × 16 floats, for each 16 steps of a round, to `#transposed`. Overwrites the vectors 0 to 16. */
   #transpose(halves: number, from: Layout, source: Address): Emit[] {
     return Array.from({ length: halves }, (_, half) => half).flatMap((half) => {
       return this.#transposeBlock(shifted(source, half * from.steps), from.row, half * TILE_BYTES);
@@ -201,7 +201,7 @@ export class PanelPacker {
     let spare = TILE;
     const emits = vectors.map((vector) => () => code.loadVector(vector, shifted(source, vector * row)));
     type Combine = (to: number, a: number, b: number) => void;
-    /** Vector i = first(i, j), vector j = second(i, j). */
+    /** Replaces vector i by first(i, j), and vector j by second(i, j). */
     const pair = (i: number, j: number, first: Combine, second: Combine) => {
       const [to, a, b] = [spare, vectors[i]!, vectors[j]!];
       emits.push(
@@ -222,7 +222,7 @@ export class PanelPacker {
     for (let i = 0; i < TILE; i += 2) pair(i, i + 1, interleave("interleaveLow"), interleave("interleaveHigh"));
     const [lower, upper] = [pick("pickFloats", 0b01_00_01_00), pick("pickFloats", 0b11_10_11_10)];
     for (let i = 0; i < TILE; i += 4) for (const j of [i, i + 1]) pair(j, j + 2, lower, upper);
-    // Puts the four 128 bits of a column side by side.
+    // Puts the four 128 bits of a column into one vector.
     const [even, odd] = [pick("pickLanes", 0b10_00_10_00), pick("pickLanes", 0b11_01_11_01)];
     for (let i = 0; i < 4; i++) {
       pair(i, i + 4, even, odd);

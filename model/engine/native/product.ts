@@ -1,10 +1,11 @@
 /**
  * Products of matrices in full precision on a CPU whose tiles multiply bfloat16 (Intel's AMX).
  *
- * product-panels.ts splits each float into three bfloat16. Of the nine products of such parts, six count: the other three are below a
- * float's last bit. A CPU multiplies tiles of bfloat16 16 times as fast as vectors of floats.
+ * product-panels.ts splits each float into three bfloat16, the float's parts. Two floats have nine products of parts. The kernel adds six of
+ * them: the other three are smaller than the last bit of a float. A CPU multiplies tiles of bfloat16 16 times as fast as vectors of floats.
  *
  * The kernel computes C (M, N) = A (M, K) · B (K, N) + an addend, 32 rows by 32 columns at a time. Either factor may lie transposed in memory.
+ * A step is one k of the sums over K.
  *
  * Source: Henry, Tang and Heinecke, https://arxiv.org/abs/1904.06376; Intel 64 manual, volume 1, chapter 18.
  */
@@ -38,11 +39,11 @@ import {
   layoutOf,
   MIDDLE,
   PANEL,
-  PANEL_STEP_BYTES,
   PanelPacker,
   panelBytes,
+  ROUND_BYTES,
   ROW_BYTES,
-  stepsOf,
+  roundsOf,
   TILE,
   tilePlace,
 } from "./product-panels.ts";
@@ -62,11 +63,11 @@ export interface ProductShape {
   readonly addend: "none" | "bias" | "matrix";
 }
 
-/** Most steps of the sum, and columns, of a packed block of B. The block has up to .8 MB, which the CPU's second cache holds. */
+/** Most steps, and most columns, of a packed block of B. The block has up to .8 MB, which the CPU's second cache holds. */
 const DEPTH_MAX = 256;
 const COLUMNS_MAX = 512;
 
-/** The products of parts, smallest first. From one to the next a single part changes, so a single part is loaded. */
+/** The six products of parts, smallest first. Each differs from the product before in one part, so the kernel loads only this part. */
 const PRODUCTS = [
   [HIGH, LOW],
   [HIGH, MIDDLE],
@@ -76,7 +77,7 @@ const PRODUCTS = [
   [HIGH, HIGH],
 ] as const;
 
-/** Numbers of tiles: four sums, two tiles of A, two tiles of B. */
+/** The first of the tile registers that hold sums (four), tiles of A (two) and tiles of B (two). */
 const [SUMS, LEFT, RIGHT] = [0, 4, 6];
 
 /** Inputs: A, B and the addend if there is one. Output: C. */
@@ -92,27 +93,29 @@ export function productOperator(shape: ProductShape): MachineCodeOperator {
   };
 }
 
-/** A block of the sum: some steps, for some columns of C. */
+/** A block of B: some steps of some columns. */
 interface Block {
+  /** Steps. */
   readonly depth: number;
+  /** Columns. */
   readonly width: number;
-  /** C does not hold a sum yet. */
+  /** True for the first steps: C holds no sums yet. */
   readonly first: boolean;
 }
 
-/** A product of two panels. */
+/** The product of a panel of A and a panel of B. */
 interface PanelProduct extends Pick<Block, "depth" | "first"> {
   readonly rowTiles: number;
   readonly columnTiles: number;
-  /** Rows of the next panel of A that are packed meanwhile. */
+  /** Rows of the next panel of A that the kernel packs meanwhile. */
   readonly packedRows: number;
 }
 
 /**
- * Writes the kernel. It packs a panel of B when it first multiplies it. It packs a panel of A while it multiplies the panel before: both take
- * about as long, on other parts of the CPU.
+ * Writes the kernel. The kernel packs a panel of B just before its first product. It packs a panel of A while it multiplies the panel before:
+ * packing takes about as long as multiplying, and uses other parts of the CPU.
  *
- * Registers: r14 is the bytes of a packed row, r13 the bytes of a row of C.
+ * Registers: r14 holds the bytes of a packed row, r13 the bytes of a row of C.
  */
 class ProductWriter {
   readonly #kernel: Kernel;
@@ -120,7 +123,7 @@ class ProductWriter {
   readonly #packer: PanelPacker;
   readonly #a: Layout;
   readonly #b: Layout;
-  /** Two panels: one is multiplied, the other one packed. */
+  /** Two panels: the kernel multiplies one while it packs the other. */
   readonly #panelsOfA: Address;
   readonly #panelsOfB: Address;
 
@@ -160,7 +163,7 @@ class ProductWriter {
     code.releaseTiles();
   }
 
-  /** Writes `body` for each item; equal items in a row share a loop. */
+  /** Writes `body` for each item. Equal neighbors share one loop. */
   #each<T>(items: readonly T[], body: (item: T) => void): void {
     for (let start = 0; start < items.length; ) {
       const item = items[start]!;
@@ -172,22 +175,22 @@ class ProductWriter {
     }
   }
 
-  /** Adds a block's product to all rows of C. @param a, b  variables with the first floats of the factors' blocks */
+  /** Adds a block's product to all rows of C. @param a, b  variables with the addresses of the block's steps in A, and of the block in B */
   #addBlock(a: Address, b: Address, { depth, width, first }: Block): void {
     const { rows, columns, addend } = this.#shape;
     const kernel = this.#kernel;
     const { code } = kernel;
-    const [multiplied, packed] = [kernel.word(), kernel.word()];
+    const [currentPanel, nextPanel] = [kernel.word(), kernel.word()];
     const [aRows, bColumns, target] = [kernel.word(), kernel.word(), kernel.word()];
     const [cRows, addendRows] = [kernel.word(), kernel.word()];
     const heights = blocksOf(rows, PANEL);
     const tilesOf = (height: number) => blocksOf(height, TILE);
 
     code.addressOf(RDX, this.#panelsOfA);
-    code.store(multiplied, RDX);
+    code.store(currentPanel, RDX);
     code.move(R8, a);
     this.#packer.pack(this.#a, depth, tilesOf(heights[0]!));
-    code.store(packed, RDX);
+    code.store(nextPanel, RDX);
     kernel.set(aRows, a);
     kernel.set(cRows, kernel.outputs[0]!);
     if (addend !== "none") kernel.set(addendRows, kernel.inputs[2]!);
@@ -199,37 +202,37 @@ class ProductWriter {
       kernel.advance(aRows, 2 * this.#a.tile);
       const source = kernel.word();
       kernel.set(source, aRows);
-      kernel.set(target, packed);
+      kernel.set(target, nextPanel);
       if (packsB) kernel.set(bColumns, b);
       code.addressOf(R9, this.#panelsOfB);
       code.move(R12, cRows);
       code.move(R11, first && addend !== "none" ? addendRows : cRows);
-      this.#each(this.#panels(width, next), ({ columnTiles, packedRows }) => {
+      this.#each(this.#panelsOfBlock(width, next), ({ columnTiles, packedRows }) => {
         if (packsB) {
           code.move(R8, bColumns);
           code.move(RDX, R9);
           this.#packer.pack(this.#b, depth, new Array(columnTiles).fill(TILE));
           kernel.advance(bColumns, 2 * this.#b.tile);
         }
-        code.move(RBX, multiplied);
+        code.move(RBX, currentPanel);
         code.move(RSI, source);
         code.move(RDI, target);
         this.#multiply({ depth, first, rowTiles: tilesOf(height).length, columnTiles, packedRows });
         kernel.advance(source, packedRows * (this.#a.turned ? this.#a.tile / TILE : this.#a.row));
         kernel.advance(target, packedRows * ROW_BYTES);
       });
-      // The panels of A change places.
-      code.move(RAX, multiplied);
-      code.move(RCX, packed);
-      code.store(packed, RAX);
-      code.store(multiplied, RCX);
+      // Swap the two panels of A.
+      code.move(RAX, currentPanel);
+      code.move(RCX, nextPanel);
+      code.store(nextPanel, RAX);
+      code.store(currentPanel, RCX);
       kernel.advance(cRows, PANEL * FLOAT_BYTES * columns);
       if (addend === "matrix") kernel.advance(addendRows, PANEL * FLOAT_BYTES * columns);
     });
   }
 
-  /** The panels of B in a block, and how many of the next panel's rows are packed beside each. */
-  #panels(width: number, rows: number): Pick<PanelProduct, "columnTiles" | "packedRows">[] {
+  /** For each panel of B in a block: its tiles, and how many of the `rows` of A's next panel the kernel packs beside it. */
+  #panelsOfBlock(width: number, rows: number): Pick<PanelProduct, "columnTiles" | "packedRows">[] {
     const widths = blocksOf(width, PANEL);
     const even = Math.ceil(rows / widths.length);
     const share = this.#a.turned ? TILE * Math.ceil(even / TILE) : even;
@@ -239,8 +242,9 @@ class ProductWriter {
   }
 
   /**
-   * Multiplies two panels, and stores their tiles of C. rbx: the panel of A; r9: the panel of B; r12: C; r11: what is added; rsi and rdi: the
-   * rows to be packed, and where to. Moves r9, r11 and r12 to the next columns.
+   * Multiplies two panels, and stores their tiles of C. Moves r9, r11 and r12 to the next columns.
+   *
+   * Registers: rbx: the panel of A; r9: the panel of B; r12: C; r11: the addend, or the sums so far; rsi: the rows to pack; rdi: their place.
    */
   #multiply({ depth, first, rowTiles, columnTiles, packedRows }: PanelProduct): void {
     const { columns, addend } = this.#shape;
@@ -258,20 +262,20 @@ class ProductWriter {
       else code.loadTile(tile, atIndex(R11, R13, 1, place(row, column)));
     }
     const multiplications = this.#multiplications(rowTiles, sums);
-    const prefetchedRows = Math.ceil(PANEL / stepsOf(depth));
+    const prefetchedRows = Math.ceil(PANEL / roundsOf(depth));
     code.move(R10, R12);
-    this.#packer.eachStep(depth, (halves) => {
+    this.#packer.eachRound(depth, (halves) => {
       const packing = this.#packer.packingRows(this.#a, halves, packedRows);
       interleave(multiplications, [...this.#prefetches(prefetchedRows, columnTiles), ...packing]);
-      code.addConstant(RBX, PANEL_STEP_BYTES);
-      code.addConstant(R9, PANEL_STEP_BYTES);
+      code.addConstant(RBX, ROUND_BYTES);
+      code.addConstant(R9, ROUND_BYTES);
     });
     for (const { tile, row, column } of sums) code.storeTile(atIndex(R12, R13, 1, place(row, column)), tile);
     code.addConstant(R11, columnTiles * ROW_BYTES);
     code.addConstant(R12, columnTiles * ROW_BYTES);
   }
 
-  /** Adds the products of two panels' tiles to their sums. */
+  /** Instructions that add one round of two panels' products to the sums. */
   #multiplications(rowTiles: number, sums: readonly { tile: number; row: number; column: number }[]): Emit[] {
     const { code } = this.#kernel;
     const emits: Emit[] = [];
@@ -289,7 +293,7 @@ class ProductWriter {
     return emits;
   }
 
-  /** Loads some rows of C at r10 into the first cache, so that storing them does not wait for memory. Moves r10 to the next rows. */
+  /** Instructions that load some rows of C, from r10 on, into the first cache, so that stores do not wait for memory. They move r10 to the next rows. */
   #prefetches(rows: number, columnTiles: number): Emit[] {
     const { code } = this.#kernel;
     const rowBytes = FLOAT_BYTES * this.#shape.columns;
@@ -303,7 +307,7 @@ class ProductWriter {
   }
 }
 
-/** Writes the instructions of `side` between those of `main`, evenly. */
+/** Writes the instructions of `main`, and spreads those of `side` evenly between them. */
 function interleave(main: readonly Emit[], side: readonly Emit[]): void {
   let written = 0;
   for (const [i, emit] of main.entries()) {
@@ -312,14 +316,18 @@ function interleave(main: readonly Emit[], side: readonly Emit[]): void {
   }
 }
 
-/** Configurations of tiles stay where they are, because kernels read them. */
+/** By the arguments of `configurationOf`. Never removed, because kernels contain the addresses. */
 const configurations = new Map<string, Uint8Array<ArrayBuffer>>();
 
-/** Address of the tiles' configuration. @param tiles  rows of one or two tiles of A, and of the sums beside them; tiles of B are whole */
+/**
+ * Address of the configuration of the tile registers.
+ *
+ * @param tiles  rows of one or two tiles of A. The sums have as many rows; tiles of B have 16
+ */
 function configurationOf(tiles: readonly number[]): number {
   const bytes = configurations.getOrInsertComputed(tiles.join(), () => {
     const made = new Uint8Array(new ArrayBuffer(64));
-    // The only palette: 8 tiles of at most 16 rows of 64 bytes.
+    // Palette 1, the only one that Intel defines: 8 tiles of at most 16 rows of 64 bytes.
     made[0] = 1;
     const [first, second = TILE] = tiles;
     for (const [tile, rows] of [first, first, second, second, first, second, TILE, TILE].entries()) {

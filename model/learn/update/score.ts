@@ -1,4 +1,4 @@
-/** Scores episodes as advantages need them: overlong shaping, penalties, normalization over all episodes. */
+/** Computes the scores of episodes, from which advantages come: rewards with penalties (also for overlong replies), normalized over all episodes. */
 import { rawReward, type Trajectory } from "../../trajectory.ts";
 import { type Normalization, normalizeRewards, overlongPenalty } from "../reward.ts";
 import type { OverlongRule, TrainingEpisode } from "./types.ts";
@@ -6,7 +6,7 @@ import type { OverlongRule, TrainingEpisode } from "./types.ts";
 export interface ScoredEpisode extends TrainingEpisode {
   /** (turns) reward of each turn with its penalties, before normalization. */
   readonly earned: readonly number[];
-  /** The normalized score of the episode, and the factor that normalization put on its rewards. */
+  /** The normalized score of the episode, and the factor by which normalization multiplied its rewards. */
   readonly score: number;
   readonly scale: number;
 }

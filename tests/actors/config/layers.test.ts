@@ -39,7 +39,7 @@ describe("a file", () => {
     ["seed: 1\n---\n", 2],
     ["%YAML 1.2\n---\nseed: 1\n--- # two\nseed: 2\n---\nseed: 3", 3],
   ])("%j has too many documents", (text, count) => {
-    const message = `mine.yaml: has ${count} documents, which a line --- begins; keep one`;
+    const message = `mine.yaml: has ${count} documents (a line --- begins a new document); keep one`;
     expect(() => parseLayer(text, "mine.yaml")).toThrow(new ConfigError(message));
   });
 

@@ -27,7 +27,7 @@ function watched(samplerCount: number) {
   return { clock, warnings, failures };
 }
 
-test("samplers that are there and do not play end it after progressDeadlineMs, and it names them", () => {
+test("connected samplers that do not play end the learner after progressDeadlineMs, and its error names them", () => {
   const { clock, warnings, failures } = watched(2);
   clock.advance(progressDeadlineMs - 1);
   expect(failures).toEqual([]);

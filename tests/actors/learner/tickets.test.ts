@@ -99,7 +99,7 @@ describe("a lease", () => {
     expect(book.counts.ignored).toBe(5);
   });
 
-  test("that expires is issued again, first, and its late outcome is not used", async () => {
+  test("that expires gives its ticket back, as the oldest, and a late outcome is not used", async () => {
     const batch = book.issue(tickets(3));
     grant("slow", 1);
     clock.advance(LEASE_MS - 1);

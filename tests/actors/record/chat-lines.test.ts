@@ -54,7 +54,7 @@ test("a full context is one chat, every reply of which is learnt", () => {
   expect(chats({}, ALL)).toEqual([all]);
 });
 
-test("a context of two turns: earlier turns are shown, and not learnt again", () => {
+test("a context of two turns shows the earlier turn with weight 0", () => {
   expect(chats({ context: "limited_multi_turn", contextTurnsMax: 2 }, ALL)).toEqual([
     [asked(0), replied("Up"), asked(1), replied("Down")],
     [asked(1), again("Down"), asked(2), replied("Left")],

@@ -324,7 +324,7 @@ describe("a lost connection", () => {
 });
 
 describe("an outcome", () => {
-  test("is sent until it is taken", async () => {
+  test("is sent until the learner answers", async () => {
     await started();
     const taken = learner.answer;
     learner.answer = () => undefined;

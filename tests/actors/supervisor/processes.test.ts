@@ -1,4 +1,4 @@
-/** The supervisor with real processes: killed, stopped, crashing, orphaned. */
+/** The supervisor with real processes, which are killed, stopped or orphaned, or crash. */
 import { afterEach, describe, expect, setSystemTime, test } from "bun:test";
 import { readFileSync } from "node:fs";
 import { join } from "node:path";
@@ -32,7 +32,7 @@ function alive(pid: number): boolean {
 }
 
 async function gone(pids: readonly number[]): Promise<void> {
-  // There is no event for the end of a process that is not our child.
+  // Only a parent gets an event when a process ends.
   while (pids.some(alive)) await Bun.sleep(5);
 }
 
@@ -40,7 +40,7 @@ const LONG = 300_000;
 
 describe("a supervisor of real processes", () => {
   test(
-    "hears from a child where it listens and what it is doing",
+    "learns from a child its address and what it is doing",
     async () => {
       const { supervisor, events, lines } = await start({
         firstMessages: () => [{ type: "roster", learner: null, metricsSink: null, envServers: [] }],
@@ -51,7 +51,7 @@ describe("a supervisor of real processes", () => {
       expect(supervisor.children[0]).toMatchObject({ lastMessage: "roster", restarts: 0, role: "sampler" });
       expect(supervisor.children[0]!.rssBytes).toBeGreaterThan(1e6);
       await supervisor.stop("enough");
-      // The token the child was asked to write is hidden, and it left because it was asked to.
+      // The log hides the token, which the child wrote. The child left because the supervisor asked it to.
       expect(lines.map((line) => JSON.parse(line).text)).toEqual(["(hidden)", "enough", "enough"]);
       expect(events.of("exited", "child")).toMatchObject([{ code: 0, signal: null, asked: true }]);
     },
@@ -77,7 +77,7 @@ describe("a supervisor of real processes", () => {
   );
 
   test(
-    "finds a child stopped with SIGSTOP by its silence, and replaces it",
+    "notices that a child stopped with SIGSTOP is silent, and replaces it",
     async () => {
       const { supervisor, events } = await start();
       supervisor.start(testActor("child", { behaviour: "good" }));
@@ -95,7 +95,7 @@ describe("a supervisor of real processes", () => {
   );
 
   test(
-    "finds a child in an endless loop, and replaces it",
+    "ends the run if a child in an endless loop is silent, and says what the child did last",
     async () => {
       const { supervisor, events } = await start({ restartsMax: 0 });
       supervisor.start(testActor("child", { behaviour: "busy" }));
@@ -109,7 +109,7 @@ describe("a supervisor of real processes", () => {
   );
 
   test(
-    "finds a child that answers but whose computation hangs, and names it",
+    "ends the run if a child sends heartbeats but its computation hangs, and says what the child did last",
     async () => {
       const limits = { restartsMax: 0, progressDeadlineMs: 1000 };
       const firstMessages = (): Tell[] => [{ type: "roster", learner: null, metricsSink: null, envServers: [] }];
@@ -140,7 +140,7 @@ describe("a supervisor of real processes", () => {
       try {
         for (const hours of [1, -2]) {
           setSystemTime(Date.now() + hours * 3_600_000);
-          // Until it was heard of three times more.
+          // Waits for three more heartbeats of the child.
           for (let [beats, last] = [0, 0]; beats < 3; await Bun.sleep(5)) {
             const { silentMs } = supervisor.children[0]!;
             if (silentMs < last) beats++;
@@ -194,7 +194,7 @@ describe("a supervisor of real processes", () => {
   );
 
   test(
-    "ends the run well when the child that ends it finishes",
+    "ends the run without an error when the child with `endsRun` finishes",
     async () => {
       const { supervisor, events } = await start();
       supervisor.start(testActor("other", { behaviour: "good" }));
@@ -206,7 +206,7 @@ describe("a supervisor of real processes", () => {
   );
 
   test(
-    "kills what neither the message nor SIGTERM can stop",
+    "kills a child that neither a message nor SIGTERM stops",
     async () => {
       const { supervisor, events } = await start({ stopGraceMs: 100, killGraceMs: 100 });
       supervisor.start(testActor("deaf", { behaviour: "deaf" }));
@@ -226,7 +226,7 @@ describe("a supervisor of real processes", () => {
       const reader = parent.stdout.getReader();
       const pids: number[] = JSON.parse(new TextDecoder().decode((await reader.read()).value));
       expect(pids.map(alive)).toEqual([true, true, true]);
-      // One cannot notice by itself that its parent is gone.
+      // A stopped child cannot notice that its parent is gone.
       process.kill(pids[2]!, "SIGSTOP");
       parent.kill("SIGKILL");
       await parent.exited;

@@ -1,4 +1,4 @@
-/** A warm start runs its stages, is cached by all that decides its result, and is never cached in part. */
+/** A warm start runs its stages. It is cached whole, by a digest of everything that decides its result. */
 import { afterAll, beforeEach, describe, expect, test } from "bun:test";
 import { readdirSync, readFileSync, renameSync, writeFileSync } from "node:fs";
 import { basename, join } from "node:path";
@@ -44,7 +44,7 @@ const configOf = (changed: Sections = {}): RunConfig =>
     { source: "test", values: changed },
   ]);
 
-/** A trainer that only moves the parameters, and the learner around it. */
+/** The context of a warm start, with a trainer that only adds the learning rate to parameters. */
 function trainee(config: RunConfig, changed: Partial<WarmStartContext> = {}) {
   const { dialogue, model } = policyOf(config);
   const parameters = layParameters(model);
@@ -121,7 +121,7 @@ describe("a fresh warm start", () => {
     const play = async (solvedShare: number | null) => {
       const measured: string[] = [];
       const { context, rates } = trainee(configOf({ warmStart: { stages, solvedShare } }), {
-        // The sample after 400 steps is solved, and only from 600 steps on every validation board.
+        // The policy solves the sample from 400 steps on, and every validation board from 600 steps on.
         sample: async (stepOverall) => (stepOverall >= 400 ? 1 : 0.97),
         async measureTaught(name) {
           measured.push(name);
@@ -136,7 +136,7 @@ describe("a fresh warm start", () => {
     expect(await play(null)).toEqual({ steps: 1000, taught, measured: ["taught"] });
   });
 
-  test("raises its step size linearly to the peak, and lets it down to its final fraction", async () => {
+  test("raises its step size linearly to the peak, and lowers it to the final fraction", async () => {
     const { context, rates } = trainee(configOf());
     await warmStart(context);
     // 2 steps up; then 4 from 0.1 towards half of it.
@@ -145,7 +145,7 @@ describe("a fresh warm start", () => {
     expect(rates.slice(6)).toEqual(Array(25).fill(0.01));
   });
 
-  test("begins with weights that the seed makes", async () => {
+  test("begins with weights that depend on the seed", async () => {
     const still = { imitate: async () => 0 };
     const from = async (seed: number) => {
       const { context, parameters } = trainee({ ...configOf(), seed });
@@ -168,7 +168,7 @@ describe("a fresh warm start", () => {
     expect((await warmStart(limited(7).context)).cached).toBe(false);
   });
 
-  test("that is stopped keeps nothing", async () => {
+  test("that is stopped leaves nothing in the cache", async () => {
     let steps = 0;
     const stopped = () => {
       if (++steps > 3) throw new Error("asked to stop");
@@ -185,11 +185,11 @@ describe("a warm start that was made before", () => {
     const again = trainee(configOf());
     expect(await warmStart(again.context)).toEqual({ taught: { cool: 0.75, one: 0.5 }, cached: true });
     expect(again.parameters.flat).toEqual(fresh.parameters.flat);
-    // A device would have the weights from before the cache was read.
+    // Without this reset a device would keep the weights from before the cache was read.
     expect([again.calls, kept().length]).toEqual([["reset"], 1]);
   });
 
-  test("is written beside that of another run of the same process", async () => {
+  test("does not overwrite the unfinished file of another run in the same process", async () => {
     await warmStart(trainee(configOf()).context);
     const [file = ""] = kept();
     const theirs = join(cacheDir, `${file}.${process.pid}`);
@@ -204,14 +204,14 @@ describe("a warm start that was made before", () => {
     ["the env's options", { env: { options: { loArmScore: 0.2 } } }],
     ["thoughts", { env: { think: false } }],
     ["the prompt", { prompt: { layout: "ragen-v2" } }],
-    ["what it sees of earlier turns", { prompt: { context: "limited_multi_turn", contextTurnsMax: 2 } }],
+    ["what the policy sees of earlier turns", { prompt: { context: "limited_multi_turn", contextTurnsMax: 2 } }],
     ["the model", { model: { hidden: 32 } }],
     ["the boards", { warmStart: { boards: 11 } }],
     ["the optimizer", { learner: { optimizer: "muon" } }],
     ["a stage", { warmStart: { stages: [base.warmStart.stages[0]!] } }],
-    ["the validation that measures it", { validate: { episodes: 128 } }],
-    ["the length of its replies", { rollout: { replyTokensMax: 23 } }],
-    ["the length of its episodes", { rollout: { contextTokensMax: 350 } }],
+    ["the validation that measures the result", { validate: { episodes: 128 } }],
+    ["the length of replies", { rollout: { replyTokensMax: 23 } }],
+    ["the length of episodes", { rollout: { contextTokensMax: 350 } }],
     ["the micro-batches, which round differently", { learner: { microTokensMax: 1024 } }],
     ["the optimizer", { learner: { betas: [0.8, 0.99] } }],
   ];
@@ -221,7 +221,7 @@ describe("a warm start that was made before", () => {
     expect([cached, kept().length]).toEqual([false, 2]);
   });
 
-  test("is not taken if another engine, or one of other threads, computes", async () => {
+  test("is not taken if another engine computes, or the engine has another number of threads", async () => {
     await warmStart(trainee(configOf()).context);
     const { cached } = await warmStart({ ...trainee(configOf()).context, engine: "compiled, cpu, 4 threads" });
     expect([cached, kept().length]).toEqual([false, 2]);
@@ -255,7 +255,7 @@ describe("a warm start that was made before", () => {
     }
   });
 
-  test("is taken whatever the run does with it", async () => {
+  test("is taken by a run that differs only in what follows the warm start", async () => {
     await warmStart(trainee(configOf()).context);
     const changed = {
       learner: { updates: 7, learningRate: 1, algorithm: "ppo" },
@@ -268,9 +268,9 @@ describe("a warm start that was made before", () => {
   });
 
   test.each([
-    ["is cut", (bytes: Uint8Array) => bytes.subarray(0, bytes.length - 10)],
-    ["is something else", () => new TextEncoder().encode("not weights at all")],
-  ])("and %s is made again, with a warning", async (_, spoil) => {
+    ["was cut", (bytes: Uint8Array) => bytes.subarray(0, bytes.length - 10)],
+    ["has other content", () => new TextEncoder().encode("not weights at all")],
+  ])("runs again, with a warning, if its file %s", async (_, spoil) => {
     const fresh = trainee(configOf());
     await warmStart(fresh.context);
     const file = join(cacheDir, kept()[0]!);

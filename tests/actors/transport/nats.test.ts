@@ -268,7 +268,7 @@ describeWhere(natsServer === null ? "no nats-server" : null, "a NATS broker", ()
     expect(await good.ask(finished("good"), 60_000)).toMatchObject({ type: "episode.taken" });
   });
 
-  test("gets a work queue of 256 MiB that refuses what is new when it is full", async () => {
+  test("gets a work queue of 256 MiB that refuses new messages when it is full", async () => {
     const broker = await brokerOf();
     await actor().listen(`${broker.address}/learner`);
     const { manager } = await streamsOf(broker);

@@ -1,4 +1,4 @@
-/** Replays and play by hand, by the code that the browser is given. */
+/** Replays, and play by hand, with the code that the browser runs. */
 import { describe, expect, test } from "bun:test";
 import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
@@ -14,7 +14,7 @@ const recorded = ({ outcome }: EpisodeRow) => outcome as PlayedOutcome;
 
 const { rules } = play.envs[0]!;
 const symbols = {};
-/** A run that plays this env so. */
+/** The envs of a run that also plays this env, with these changes. */
 const playOf = (name: string, changed: Partial<PlayAnswer["envs"][number]>): PlayAnswer => ({
   ...play,
   envs: [
@@ -29,7 +29,7 @@ describe("replay", () => {
     ["SimpleSokoban", {}],
     ["FrozenLake", { successRate: 0.8 }],
     ["Bandit", {}],
-  ])("of %s shows each action's state and earns what was earned, bad play included", (env, options) => {
+  ])("of %s shows the state after each action and earns the recorded reward, also for bad play", (env, options) => {
     for (let seed = 1; seed <= 20; seed++) {
       const ticket = { env, layoutSeed: seed, dynamicsSeed: seed + 7, version: seed };
       const row = recordedRow({ babble: seed % 2, ticket, options });
@@ -58,7 +58,7 @@ describe("replay", () => {
     );
   });
 
-  test("finds an env of a mix by the name that it has there", () => {
+  test("finds an env of a mix by its name in the mix", () => {
     const row = recordedRow({ babble: 0, ticket: { env: "FrozenLake", layoutSeed: 5 }, options: { successRate: 0.8 } });
     const mix = playOf("Ice", { tag: "FrozenLake", options: { successRate: 0.8 } });
     expect(replay({ ...row.ticket, env: "Ice" }, recorded(row), mix).difference).toBeNull();
@@ -76,7 +76,7 @@ describe("replay", () => {
 });
 
 describe("takeOver", () => {
-  test("continues from the turn, with what is left of the budget", () => {
+  test("continues from the turn, with the actions that are left", () => {
     const row = recordedRow({ babble: 0, ticket: { layoutSeed: 10_003 } });
     const { turns } = recorded(row);
     const hand = takeOver(row.ticket, recorded(row), 1, play);
@@ -88,7 +88,7 @@ describe("takeOver", () => {
     expect(() => takeOver(row.ticket, recorded(row), 0, play).play("Sideways")).toThrow("the actions are Up");
   });
 
-  test("ends with the budget", () => {
+  test("refuses an action when no actions are left", () => {
     const row = recordedRow({ babble: 0 });
     const hand = takeOver(
       row.ticket,

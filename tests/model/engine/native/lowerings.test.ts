@@ -136,7 +136,7 @@ async function evaluated(engine: Engine, { build, specs }: Case): Promise<Record
 }
 const random = (size: number, name: string) => Float32Array.from(randomValues(size, name));
 
-const turned = [
+const transposed = [
   [false, false],
   [false, true],
   [true, false],
@@ -153,7 +153,7 @@ function productCase(rows: number, depth: number, columns: number, [transposeA, 
   };
 }
 
-/** `linear` and its gradients, each of which is a product with an addend: gradients are added to those of other rows. */
+/** `linear` and its gradients. Each is a product with an addend: a gradient is added to an earlier gradient. */
 function linearCase(addend: Spec): Case {
   const of = withGradients(["x", "weight"], ({ x, weight, addend }) => linear(x!, weight!, addend!));
   return {
@@ -174,13 +174,13 @@ function linearCase(addend: Spec): Case {
 }
 
 describe("a traced product of matrices", () => {
-  const all = (of: Case, target: Target) => trace(of.build, of.specs, target).graph.nodes.map(({ op }) => op);
+  const operators = (of: Case, target: Target) => trace(of.build, of.specs, target).graph.nodes.map(({ op }) => op);
 
-  test.each(turned)(
+  test.each(transposed)(
     "is a node of ours on a CPU with tiles, with its factors transposed or not (%p, %p)",
     (left, right) => {
       const product = productCase(128, 48, 32, [left, right]);
-      expect(all(product, "AMX")).toEqual([`Product_128_48_32_${left}_${right}_none`]);
+      expect(operators(product, "AMX")).toEqual([`Product_128_48_32_${left}_${right}_none`]);
       for (const target of WITHOUT_TILES) expect(ours(product, target)).toEqual([]);
     },
   );
@@ -190,7 +190,7 @@ describe("a traced product of matrices", () => {
     ["columns that are no multiple of 16", productCase(128, 48, 24)],
     ["columns of its left factor that are no multiple of 16", productCase(129, 48, 32, [true, false])],
     ["a batch", { build: ({ a, b }) => ({ y: tf.matMul(a!, b!) }), specs: { a: f32(2, 128, 48), b: f32(2, 48, 32) } }],
-  ] satisfies [string, Case][])("with %s runs by onnxruntime", (_, of) => {
+  ] satisfies [string, Case][])("with %s runs in onnxruntime", (_, of) => {
     expect(ours(of, "AMX")).toEqual([]);
   });
 
@@ -198,7 +198,7 @@ describe("a traced product of matrices", () => {
     ["a bias", f32(128), "bias"],
     ["a matrix", f32(144, 128), "matrix"],
   ] as const)("contains the addition of %s, and the sum with an earlier gradient", (_, addend, kind) => {
-    const nodes = all(linearCase(addend), "AMX").filter((op) => /^(Product|Add)/.test(op));
+    const nodes = operators(linearCase(addend), "AMX").filter((op) => /^(Product|Add)/.test(op));
     expect(nodes).toEqual([
       `Product_144_32_128_false_true_${kind}`,
       "Product_144_128_32_false_false_matrix",
@@ -213,9 +213,9 @@ describe("a traced product of matrices", () => {
     },
   );
 
-  test("adds nothing that has another shape", () => {
+  test("does not contain the addition of a matrix of another shape", () => {
     const build: TensorFunction = ({ a, b, row }) => ({ y: tf.add(tf.matMul(a!, b!), row!) });
-    const nodes = all({ build, specs: { a: f32(128, 16), b: f32(16, 32), row: f32(32) } }, "AMX");
+    const nodes = operators({ build, specs: { a: f32(128, 16), b: f32(16, 32), row: f32(32) } }, "AMX");
     expect(nodes).toEqual(["Product_128_16_32_false_false_none", "Add"]);
   });
 });

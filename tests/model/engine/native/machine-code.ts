@@ -46,7 +46,7 @@ export function describeWidths(name: string, body: (vectorWidth: VectorWidth) =>
     describeWhere(lackOf(vectorWidth), `${name}, ${vectorWidth} floats at once,`, () => body(vectorWidth));
 }
 
-/** Describes what needs tiles. */
+/** Describes tests that need tiles. */
 export function describeTiles(name: string, body: () => void): void {
   describeWhere(machineInstructions() === "AMX" ? null : "no AMX", `${name}, with tiles,`, body);
 }

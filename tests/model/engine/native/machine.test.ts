@@ -37,11 +37,11 @@ test.each([
   expect(instructionsOf(new Set(flags))).toBe(instructions);
 });
 
-test("a vector has 8 floats with AVX2, and 16 with the others", () => {
+test("a vector has 8 floats with AVX2, and 16 with AVX-512 and AMX", () => {
   expect((["AVX2", "AVX-512", "AMX"] as const).map(vectorWidthOf)).toEqual([8, 16, 16]);
 });
 
-test("this CPU's flags are those that Linux lists, and other systems run no code of ours", async () => {
+test("the instructions of this machine follow from the flags that Linux lists; other systems run no code of ours", async () => {
   const isOurs = process.platform === "linux" && process.arch === "x64";
   const lines = isOurs ? (await Bun.file("/proc/cpuinfo").text()).split("\n") : [];
   const flags = lines.find((line) => line.startsWith("flags"))?.split(/[ \t:]+/) ?? [];

@@ -1,4 +1,4 @@
-/** Products of matrices with tiles against float64, and the instructions of tiles. */
+/** Compares products of matrices on tiles with float64, and tests the instructions of tiles. */
 import { expect, test } from "bun:test";
 import { at, atIndex, R12, R13, RAX } from "../../../../model/engine/native/assembler.ts";
 import { type ProductShape, productOperator } from "../../../../model/engine/native/product.ts";
@@ -16,14 +16,14 @@ import {
 
 const random = (length: number, name: string) => Float32Array.from(randomValues(length, name));
 
-/** The inputs of a product. @param values  makes so many values */
+/** The inputs of a product. @param values  makes an array of a given length */
 function inputsOf({ rows, depth, columns, addend }: ProductShape, values = random): Float32Array[] {
   const factors = [values(rows * depth, "a"), values(depth * columns, "b")];
   if (addend === "none") return factors;
   return [...factors, values(addend === "bias" ? columns : rows * columns, "addend")];
 }
 
-/** The product in float64, and for each of its numbers the sum of the terms' sizes: an error of float32 is relative to that sum. */
+/** The product in float64. `sizes` has the sum of the absolute terms of each number, because float32's error grows with this sum. */
 function expectedOf(shape: ProductShape, [a, b, added]: readonly Float32Array[]) {
   const { rows, depth, columns, transposeA, transposeB, addend } = shape;
   const sums = new Float64Array(rows * columns);
@@ -46,7 +46,7 @@ function expectedOf(shape: ProductShape, [a, b, added]: readonly Float32Array[])
   return { sums, sizes };
 }
 
-/** Largest error of a number, relative to the size of its terms. */
+/** Largest error of a number, divided by its `sizes`. */
 function errorOf(found: Float32Array, { sums, sizes }: ReturnType<typeof expectedOf>): number {
   return found.reduce((worst, value, i) => Math.max(worst, Math.abs(value - sums[i]!) / sizes[i]!), 0);
 }
@@ -60,7 +60,7 @@ const SMALL: ProductShape = {
   addend: "none",
 };
 
-const turned = [
+const transposed = [
   [false, false],
   [false, true],
   [true, false],
@@ -68,20 +68,20 @@ const turned = [
 ] as const;
 const addends = ["none", "bias", "matrix"] as const;
 
-/** M, K and N: one tile; a panel; edges of each; several blocks of the sum, with and without 16 steps left; several blocks of columns. */
+/** M, K and N. */
 const sizes = [
-  [16, 32, 16],
-  [32, 64, 32],
-  [48, 16, 48],
+  [16, 32, 16], // one tile
+  [32, 64, 32], // one panel
+  [48, 16, 48], // half a panel at each edge, and half a round
   [80, 80, 112],
-  [144, 272, 48],
-  [64, 528, 80],
-  [48, 48, 1040],
+  [144, 272, 48], // two blocks of steps
+  [64, 528, 80], // three blocks of steps
+  [48, 48, 1040], // three blocks of columns
 ] as const;
 
 describeTiles("the product of matrices", () => {
   const shapes = sizes.flatMap(([rows, depth, columns]) =>
-    turned.flatMap(([transposeA, transposeB]) =>
+    transposed.flatMap(([transposeA, transposeB]) =>
       addends.map((addend): ProductShape => ({ rows, depth, columns, transposeA, transposeB, addend })),
     ),
   );
@@ -93,7 +93,7 @@ describeTiles("the product of matrices", () => {
   });
 
   test.each([1, 5, 15, 17, 31, 33, 47, 79])(
-    "takes %p rows, also where the left factor ends where memory ends",
+    "with %p rows has float32's error, and reads no memory behind the left factor",
     (rows) => {
       for (const [depth, columns] of [
         [48, 80],
@@ -107,14 +107,14 @@ describeTiles("the product of matrices", () => {
     },
   );
 
-  test("is exact where a float32 holds every sum, although a factor has 24 bits", () => {
+  test("is exact for factors of 24 bits whose sums a float32 can hold", () => {
     const shape = SMALL;
     // Each part of these numbers has all of its 8 bits, with both signs.
     const a = Float32Array.from(
       { length: 1024 },
       (_, i) => (2 ** 23 + ((i * 7_654_321) % 2 ** 23)) * (i % 2 === 0 ? 1 : -1),
     );
-    // One number in each column, so each sum has one term.
+    // One number that is not 0 in each column, so each sum has one term.
     const b = Float32Array.from({ length: 1024 }, (_, i) => (i % 33 === 0 ? [1, -2, 0.25][i % 3]! : 0));
     const [found] = runKernel(productOperator(shape), 16, [a, b]);
     expectSameBits(found!, Float32Array.from(expectedOf(shape, [a, b]).sums));
@@ -132,7 +132,7 @@ describeTiles("the product of matrices", () => {
     expect(Math.abs(errors.reduce((a, b) => a + b) / errors.length)).toBeLessThan(1e-8);
   });
 
-  test("keeps small numbers beside large ones in other rows and columns", () => {
+  test("has float32's error for small numbers, also if other rows and columns have large numbers", () => {
     const shape = SMALL;
     const scaled = (length: number, name: string, scale: (i: number) => number) =>
       random(length, name).map((value, i) => value * scale(i));
@@ -143,7 +143,7 @@ describeTiles("the product of matrices", () => {
   });
 
   test.each([Number.NaN, Number.POSITIVE_INFINITY])(
-    "with %p in a factor is not finite in its row, and only there",
+    "with %p in one row of the left factor is not finite in this row, and finite in all others",
     (bad) => {
       const shape: ProductShape = { ...SMALL, rows: 48, transposeB: true };
       const inputs = inputsOf(shape);
@@ -153,7 +153,7 @@ describeTiles("the product of matrices", () => {
     },
   );
 
-  test.each(sizes)("of %p · %p · %p adds to a matrix that is also its result", (rows, depth, columns) => {
+  test.each(sizes)("of %p · %p · %p is added to a matrix in place", (rows, depth, columns) => {
     const shape: ProductShape = { ...SMALL, rows, depth, columns, transposeA: true, addend: "matrix" };
     const inputs = inputsOf(shape);
     const kernel = new TestKernel(productOperator(shape), 16, inputs, { same: [[0, 2]] });
@@ -172,8 +172,8 @@ describeTiles("the product of matrices", () => {
 });
 
 describeTiles("the assembler", () => {
-  /** A palette with 8 tiles of so many rows of 64 bytes. */
-  const palette = (rows: number) => {
+  /** A configuration of 8 tiles with `rows` rows of 64 bytes. */
+  const configuration = (rows: number) => {
     const bytes = new Uint8Array(new ArrayBuffer(64));
     bytes[0] = 1;
     for (let tile = 0; tile < 8; tile++) {
@@ -183,10 +183,10 @@ describeTiles("the assembler", () => {
     return bytes;
   };
 
-  test.each([16, 5])("loads, clears and stores %p rows of each tile, with each distance between rows", (rows) => {
+  test.each([16, 5])("loads, clears and stores %p rows of each tile, with 80 and 96 bytes from row to row", (rows) => {
     const data = floats(8 * 16 * 20, (i) => i + 1);
     const out = floats(9 * 16 * 24, () => -1);
-    const bytes = palette(rows);
+    const bytes = configuration(rows);
     machineFunction(16, (code) => {
       code.constant(RAX, addressOf(bytes));
       code.configureTiles(at(RAX));
@@ -207,7 +207,7 @@ describeTiles("the assembler", () => {
     expectSameBits(out, expected);
   });
 
-  test("multiplyTiles adds the products of pairs of bfloat16, of every three tiles", () => {
+  test("multiplyTiles adds the products of pairs of bfloat16 to each of the 8 tiles", () => {
     const bfloat = (value: number) => new Uint16Array(Float32Array.of(value).buffer)[1]!;
     const half = (tile: number) => (row: number, i: number) => ((tile * 31 + row * 7 + i * 3) % 13) - 6;
     const packed = floats(8 * 256);
@@ -215,7 +215,7 @@ describeTiles("the assembler", () => {
     for (let tile = 0; tile < 8; tile++)
       for (let row = 0; row < 16; row++)
         for (let i = 0; i < 32; i++) words[tile * 512 + row * 32 + i] = bfloat(half(tile)(row, i));
-    const bytes = palette(16);
+    const bytes = configuration(16);
     for (let to = 0; to < 8; to++) {
       const [a, b] = [(to + 3) % 8, (to + 6) % 8];
       const out = floats(256);
