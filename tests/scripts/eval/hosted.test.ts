@@ -6,7 +6,7 @@ import { composeRunConfig } from "../../../actors/config/compose.ts";
 import type { Tree } from "../../../actors/config/layers.ts";
 import { servedCard } from "../../../actors/policy/served-card.ts";
 import { answersWithoutActions, jsonService } from "../../envs/outside/json-service.ts";
-import { command } from "../command.ts";
+import { command, commandHere } from "../command.ts";
 import { removeTemporaryFolders, temporaryFolder } from "../temporary.ts";
 
 setDefaultTimeout(60_000);
@@ -263,11 +263,8 @@ describe("refused with exit code 2 and one line", () => {
       /--results of a hosted model has the episodes of one env/,
     ],
   ])("%p", async (args, told) => {
-    const { code, out, err } = await command(["eval", ...args], undefined, {
-      OPENAI_API_KEY: "",
-      ANTHROPIC_API_KEY: "",
-      SPACED: "two words",
-    });
+    const keys = { OPENAI_API_KEY: "", ANTHROPIC_API_KEY: "", SPACED: "two words" };
+    const { code, out, err } = await commandHere(["eval", ...args], keys);
     expect({ code, out, lines: err.trimEnd().split("\n").length }).toEqual({ code: 2, out: "", lines: 1 });
     expect(err).toMatch(told);
   });
