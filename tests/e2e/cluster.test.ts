@@ -4,7 +4,7 @@ import { afterAll, beforeAll, describe, expect, test } from "bun:test";
 import { existsSync, readdirSync, readFileSync } from "node:fs";
 import { basename, join } from "node:path";
 import type { ActorView } from "../../actors/protocol.ts";
-import type { Ended } from "../scripts/command.ts";
+import { commandHere, type Ended } from "../scripts/command.ts";
 import { removeTemporaryFolders } from "../scripts/temporary.ts";
 import { expectNothingLeft, expectSameLearnt, LONG, RunProcess, Runs, timeIndependentMetrics } from "./run-process.ts";
 
@@ -146,7 +146,7 @@ test(
   "another seed gives another run",
   async () => {
     const { folder, args } = fresh({ updates: 1 });
-    expect((await new RunProcess(folder, [...args, "--seed", "2", "--actors=one-thread"]).ended).code).toBe(0);
+    expect((await commandHere(["cluster", ...args, "--seed", "2", "--actors=one-thread"])).code).toBe(0);
     const first = (of: string) =>
       timeIndependentMetrics(of).filter((row) => /"(validate|train)\/.*"learner",[01],/.test(row));
     expect(first(folder).length).toBeGreaterThan(10);
