@@ -198,7 +198,8 @@ describe("commands", async () => {
       const place = ["--run-dir", join(temporaryFolder(), "run"), `--warmStart.cacheDir=${folder}`];
       // As it stands where it is nothing but `cluster`: processes take time to start.
       const how = words.length === 1 ? [] : ["--actors", "one-thread"];
-      const { code, err } = await command([...words, ...SHORT, ...place, ...how]);
+      const run = how.length === 0 ? command : commandHere;
+      const { code, err } = await run([...words, ...SHORT, ...place, ...how]);
       expect({ code, err: code === 0 ? "" : err }).toEqual({ code: 0, err: "" });
     },
     300_000,

@@ -16,7 +16,7 @@ const runs = new Runs("shared");
 afterAll(removeTemporaryFolders);
 
 /** Little to play: what counts is how the run ends. */
-const small = { rollout: { groups: 4 }, validate: { episodes: 8 } };
+const small = { validate: { episodes: 8 } };
 
 /** A run that saves only when it is stopped. */
 async function learning(options: StartOptions): Promise<RunProcess> {

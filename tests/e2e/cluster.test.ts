@@ -4,12 +4,15 @@ import { afterAll, beforeAll, describe, expect, test } from "bun:test";
 import { existsSync, readdirSync, readFileSync } from "node:fs";
 import { basename, join } from "node:path";
 import type { ActorView } from "../../actors/protocol.ts";
-import type { Ended } from "../scripts/command.ts";
+import { commandHere, type Ended } from "../scripts/command.ts";
 import { removeTemporaryFolders } from "../scripts/temporary.ts";
 import { expectNothingLeft, expectSameLearnt, LONG, RunProcess, Runs, timeIndependentMetrics } from "./run-process.ts";
 
 const runs = new Runs("own");
 afterAll(removeTemporaryFolders);
+
+/** With fewer groups, rewards would be equal within every one of them. */
+const fresh = (learner: object = {}) => runs.fresh({ rollout: { groups: 8 }, learner });
 
 interface Seen {
   readonly status: number;
@@ -34,7 +37,7 @@ let ended: Ended;
 let seen: Readonly<Record<"page" | "metrics" | "run" | "ready", Seen>>;
 
 beforeAll(async () => {
-  const { folder, args } = runs.fresh();
+  const { folder, args } = fresh();
   run = new RunProcess(folder, [...args, "--samplers", "2", "--json"]);
   const page = (await run.entry(({ kind }) => kind === "page")).text!;
   await run.updated(1);
@@ -129,7 +132,7 @@ describe("a run", () => {
 test.each([1, 4])(
   "%p samplers give the bytes that 2 give",
   async (samplers) => {
-    const { folder, args } = runs.fresh();
+    const { folder, args } = fresh();
     const other = new RunProcess(folder, [...args, "--samplers", String(samplers), "--quiet"]);
     const { code, err } = await other.ended;
     expect({ code, err }).toEqual({ code: 0, err: "" });
@@ -142,8 +145,8 @@ test.each([1, 4])(
 test(
   "another seed gives another run",
   async () => {
-    const { folder, args } = runs.fresh({ learner: { updates: 1 } });
-    expect((await new RunProcess(folder, [...args, "--seed", "2", "--actors=one-thread"]).ended).code).toBe(0);
+    const { folder, args } = fresh({ updates: 1 });
+    expect((await commandHere(["cluster", ...args, "--seed", "2", "--actors=one-thread"])).code).toBe(0);
     const first = (of: string) =>
       timeIndependentMetrics(of).filter((row) => /"(validate|train)\/.*"learner",[01],/.test(row));
     expect(first(folder).length).toBeGreaterThan(10);
@@ -155,7 +158,7 @@ test(
 test(
   "async mode trains on nothing older than it may",
   async () => {
-    const { folder, args } = runs.fresh({ learner: { updates: 6, mode: "async", stalenessMax: 1 } });
+    const { folder, args } = fresh({ updates: 6, mode: "async", stalenessMax: 1 });
     const { code, err } = await new RunProcess(folder, [...args, "--samplers", "2"]).ended;
     expect(code).toBe(0);
     expect(err).not.toMatch(/were played by weights more than/);

@@ -17,8 +17,8 @@ afterAll(removeTemporaryFolders);
 const UPDATES = 28;
 // A KL term needs a policy that no checkpoint of the middle holds, and a critic has an optimiser of its own.
 const learner = { updates: UPDATES, algorithm: "ppo", filter: { strategy: "all" }, kl: { coefficient: 0.01 } };
-const config = { learner, validate: { episodes: 8 }, sampler: { count: 2 } };
-const fresh = () => runs.fresh(config);
+const config = { learner, validate: { episodes: 8 } };
+const fresh = (samplers: number) => runs.fresh({ ...config, sampler: { count: samplers } });
 
 let undisturbed: string;
 beforeAll(async () => {
@@ -33,7 +33,7 @@ function rewardsOfErrors(folder: string): number {
 }
 
 describe("SIGKILL in the middle", () => {
-  const { folder, args } = fresh();
+  const { folder, args } = fresh(2);
   let run: RunProcess;
   let ended: Ended;
   let [noticed, serving, noticedLearner, learning] = [0, 0, 0, 0];
@@ -85,7 +85,7 @@ describe("SIGKILL in the middle", () => {
 });
 
 describe("a run that is resumed twice", () => {
-  const { folder, args } = fresh();
+  const { folder, args } = fresh(1);
 
   test(
     "SIGTERM saves and ends within 10 s with exit code 0",
@@ -165,7 +165,7 @@ describe("SIGTERM", () => {
   test(
     "to every process at once, as from timeout or systemd, is one orderly stop",
     async () => {
-      const { folder, args } = fresh();
+      const { folder, args } = fresh(1);
       const run = new RunProcess(folder, args);
       await run.updated(3);
       for (const pid of run.pids) process.kill(pid, "SIGTERM");

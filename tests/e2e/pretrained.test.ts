@@ -5,7 +5,7 @@ import { join } from "node:path";
 import { loadCheckpoint } from "../../actors/checkpoint/checkpoint.ts";
 import { loadPretrained } from "../../actors/policy/pretrained.ts";
 import { layParameters } from "../../model/policy/parameters.ts";
-import { command } from "../scripts/command.ts";
+import { commandHere } from "../scripts/command.ts";
 import { removeTemporaryFolders, temporaryFolder } from "../scripts/temporary.ts";
 import { LONG, learnt, RunProcess, timeIndependentMetrics } from "./run-process.ts";
 
@@ -36,17 +36,18 @@ const small = [
 ];
 /** For a run whose actors need no processes; a run with processes has to learn the same. */
 const ONE_THREAD = "--actors=one-thread";
+const argsOf = (name: string, model: string, ...more: string[]) => [
+  "--model",
+  modelOf(model),
+  "--env",
+  "Bandit",
+  "--run-dir",
+  join(home, name),
+  ...small,
+  ...more,
+];
 const start = (name: string, model: string, ...more: string[]) =>
-  new RunProcess(join(home, name), [
-    "--model",
-    modelOf(model),
-    "--env",
-    "Bandit",
-    "--run-dir",
-    join(home, name),
-    ...small,
-    ...more,
-  ]);
+  new RunProcess(join(home, name), argsOf(name, model, ...more));
 
 test(
   "a run that was stopped and resumed learns what one that was not learns, and can be played",
@@ -74,11 +75,11 @@ test(
     await stopped.updated(1);
     stopped.kill("SIGTERM");
     expect((await stopped.ended).code).toBe(0);
-    const resumed = new RunProcess(stopped.folder, ["--resume", stopped.folder, "--metrics.port=0"]);
-    expect((await resumed.ended).code).toBe(0);
+    const resumed = await commandHere(["cluster", "--resume", stopped.folder, "--metrics.port=0"]);
+    expect(resumed.code).toBe(0);
     expect(await learnt(stopped.folder)).toEqual(await learnt(whole.folder));
 
-    const played = await command(["eval", "--policy", whole.folder, "--json"]);
+    const played = await commandHere(["eval", "--policy", whole.folder, "--json"]);
     expect(played.code).toBe(0);
     expect(JSON.parse(played.out.trimEnd().split("\n").at(-1)!)).toMatchObject({ episodes: 8 });
   },
@@ -89,7 +90,7 @@ test(
   "--smoke goes through two updates of the preset for pretrained models",
   async () => {
     const flags = ["--model", modelOf("qwen2"), "--smoke", "--port", "0", "--run-dir", join(home, "smoke"), "--json"];
-    const { code, out, err } = await new RunProcess(join(home, "smoke"), flags).ended;
+    const { code, out, err } = await commandHere(["cluster", ...flags, ONE_THREAD]);
     expect(code).toBe(0);
     expect(err).toStartWith(
       "smoke run: 2 updates of 2 groups of 2 episodes, at most 2 turns and 16 tokens a reply; it shows that the config works, and learns nothing\n",
@@ -104,16 +105,8 @@ test(
 test.each(["qwen3", "llama"])(
   "%s, with a critic and a KL term",
   async (name) => {
-    const { code, out } = await start(
-      name,
-      name,
-      ONE_THREAD,
-      "--updates",
-      "1",
-      "--json",
-      "--learner.algorithm=ppo",
-      "--learner.kl.coefficient=0.1",
-    ).ended;
+    const how = ["--updates", "1", "--json", "--learner.algorithm=ppo", "--learner.kl.coefficient=0.1", ONE_THREAD];
+    const { code, out } = await commandHere(["cluster", ...argsOf(name, name, ...how)]);
     expect(code).toBe(0);
     expect(JSON.parse(out.trimEnd().split("\n").at(-1)!).logProbGap).toBeLessThan(1e-4);
   },
@@ -146,8 +139,8 @@ test(
     await stopped.updated(1);
     stopped.kill("SIGTERM");
     expect((await stopped.ended).code).toBe(0);
-    const resumed = new RunProcess(stopped.folder, ["--resume", stopped.folder, "--metrics.port=0"]);
-    expect((await resumed.ended).code).toBe(0);
+    const resumed = await commandHere(["cluster", "--resume", stopped.folder, "--metrics.port=0"]);
+    expect(resumed.code).toBe(0);
     expect(await learnt(stopped.folder)).toEqual(await learnt(whole.folder));
   },
   LONG,
@@ -157,7 +150,7 @@ test("a model that cannot be used is one line before there is a run", async () =
   const broken = join(home, "broken");
   cpSync(modelOf("qwen2"), broken, { recursive: true });
   rmSync(join(broken, "model-00002-of-00002.safetensors"));
-  const { code, out, err } = await command([
+  const { code, out, err } = await commandHere([
     "cluster",
     "--model",
     broken,

@@ -24,6 +24,8 @@ afterAll(removeTemporaryFolders);
 
 /** For what is refused only after the page's port was looked at: another program may have the default one. */
 const ANY_PORT = "--metrics.port=0";
+/** For a run whose actors need no processes. */
+const ONE_THREAD = "--actors=one-thread";
 
 const usage: [string[], string][] = [
   [["--updatez", "3"], "cluster has no flag --updatez; did you mean --updates?"],
@@ -255,8 +257,8 @@ test(
 test(
   "a run whose actor cannot even start says why",
   async () => {
-    const { folder, args } = runs.fresh({ rollout: { replyTokensMax: 11, contextTokensMax: 12 } });
-    const { code, err } = await new RunProcess(folder, args).ended;
+    const { args } = runs.fresh({ rollout: { replyTokensMax: 11, contextTokensMax: 12 } });
+    const { code, err } = await commandHere(["cluster", ...args, ONE_THREAD]);
     expect(code).toBe(1);
     const last = err.trimEnd().split("\n").at(-1)!;
     expect(last).toContain("32 of 32 episodes could not be played");
@@ -294,12 +296,12 @@ test(
   "a start that cannot be recorded is a warning, and the run goes on",
   async () => {
     const folder = join(runs.folder, "no-starts");
-    const first = ["cluster", "--env", "Bandit", "--smoke", "--run-dir", folder, ANY_PORT, "--quiet"];
-    expect((await command(first)).code).toBe(0);
+    const first = ["cluster", "--env", "Bandit", "--smoke", "--run-dir", folder, ANY_PORT, ONE_THREAD, "--quiet"];
+    expect((await commandHere(first)).code).toBe(0);
     const starts = join(folder, "starts.jsonl");
     rmSync(starts);
     mkdirSync(starts);
-    const { code, err } = await command(["cluster", "--resume", folder, "--updates", "3", "--quiet"]);
+    const { code, err } = await commandHere(["cluster", "--resume", folder, "--updates", "3", "--quiet"]);
     expect({ code, err }).toEqual({
       code: 0,
       err: expect.stringMatching(new RegExp(`^warning: this start is missing in ${starts}: EISDIR: .*\n$`)),

@@ -6,7 +6,7 @@ import { basename, join } from "node:path";
 import { latestCheckpoint } from "../../actors/checkpoint/checkpoint.ts";
 import { isTimeIndependent } from "../../actors/metrics/metrics.ts";
 import { isAlive, type LogEntry, LogTail, weightFiles } from "../../scripts/chaos/watch.ts";
-import { CommandProcess, type Ended, type StartOptions } from "../scripts/command.ts";
+import { CommandProcess, commandHere, type Ended, type StartOptions } from "../scripts/command.ts";
 import { sharedWarmStarts, temporaryFolder } from "../scripts/temporary.ts";
 
 /** Time for one test; a run takes a few seconds of it on an idle machine. */
@@ -15,7 +15,7 @@ export const LONG = 300_000;
 /** A policy of one layer on small lakes: several turns an episode, slippery ice, and a second or two for all of it. */
 const TINY = {
   env: { tag: "FrozenLake", options: { successRate: 0.8 }, turnsMax: 3, actionsMax: 6, actionsPerTurnMax: 3 },
-  rollout: { groups: 8, groupSize: 4 },
+  rollout: { groups: 4, groupSize: 4 },
   sampler: { count: 1, slots: 8 },
   model: { width: 32, layers: 1, heads: 2, kvHeads: 1, hidden: 64 },
   learner: { updates: 6, filter: { strategy: "top_ratio", value: 0.5 }, learningRate: 1e-3 },
@@ -62,7 +62,8 @@ export class Runs {
   /** Runs to the end without faults. @returns the folder. */
   async undisturbed(changed: Record<string, object> = {}): Promise<string> {
     const { folder, args } = this.fresh(changed);
-    expect((await new RunProcess(folder, [...args, "--actors=one-thread"]).ended).code).toBe(0);
+    const { code, err } = await commandHere(["cluster", ...args, "--actors=one-thread"]);
+    expect({ code, err: code === 0 ? "" : err }).toEqual({ code: 0, err: "" });
     return folder;
   }
 }

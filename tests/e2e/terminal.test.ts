@@ -67,7 +67,7 @@ test(
   "--quiet leaves the result alone on it",
   async () => {
     const { args } = runs.fresh({ learner: { updates: 1, filter: { strategy: "all" } } });
-    const lines = shown(await trained([...args, "--quiet"]));
+    const lines = shown(await trained([...args, "--quiet", "--actors=one-thread"]));
     expect(lines.slice(0, 2)).toEqual(["", `${"success".padEnd(13)} ${"T 0.5".padStart(8)} ${"T 1".padStart(8)}`]);
   },
   LONG,

@@ -6,6 +6,7 @@ import { Tokenizer } from "../../model/text/tokenizer.ts";
 import { writeTinyModel } from "../../scripts/setup/tiny-model.ts";
 import { BigramServer } from "../actors/tinker/bigram-server.ts";
 import { figure, ms } from "../figure.ts";
+import { commandHere } from "../scripts/command.ts";
 import { removeTemporaryFolders } from "../scripts/temporary.ts";
 import { exited, LONG, RunProcess, Runs, timeIndependentMetrics, updated } from "./run-process.ts";
 
@@ -32,12 +33,13 @@ test(
     };
     const fresh = () => {
       const { folder, args } = runs.fresh(changed);
-      return new RunProcess(folder, ["--preset", "tinker-bandit", ...args]);
+      return { folder, args: ["--preset", "tinker-bandit", ...args] };
     };
     const undisturbed = fresh();
-    expect(await undisturbed.ended).toMatchObject({ code: 0 });
+    expect(await commandHere(["cluster", ...undisturbed.args, "--actors=one-thread"])).toMatchObject({ code: 0 });
 
-    const run = fresh();
+    const disturbed = fresh();
+    const run = new RunProcess(disturbed.folder, disturbed.args);
     await run.updated(3);
     const next = run.next(exited("learner"), updated);
     server.restart();
@@ -47,7 +49,7 @@ test(
     process.kill(run.pid("learner"), "SIGKILL");
     const { code, err } = await run.ended;
     expect({ code, err: code === 0 ? "" : err }).toEqual({ code: 0, err: "" });
-    const learnt = ({ folder }: RunProcess) => ({
+    const learnt = ({ folder }: { folder: string }) => ({
       success: JSON.parse(readFileSync(join(folder, "report.json"), "utf8")).success,
       metrics: timeIndependentMetrics(folder),
     });

@@ -29,6 +29,7 @@ beforeAll(() => {
     validate: { episodes: 16, everyUpdates: 2 },
     engine: { threads: 1 },
   };
+  // The first program, which has no options, has its actors in workers, as by default.
   writeFileSync(
     join(installed, "index.ts"),
     `import { train as start, type Settings, type TrainOptions } from ${JSON.stringify(join(root, "library/index.ts"))};
@@ -37,7 +38,7 @@ beforeAll(() => {
      const tiny = ${JSON.stringify(tiny)};
      export const train = (settings: Settings, options?: TrainOptions) => start(options?.resume ? settings : merge([
        { source: "page", values: settings as never },
-       { source: "tiny", values: tiny },
+       { source: "tiny", values: options === undefined ? tiny : { ...tiny, actors: "one-thread" } },
      ]) as Settings, options);`,
   );
   symlinkSync(join(root, "tsconfig.json"), join(project, "tsconfig.json"));

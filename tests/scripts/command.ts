@@ -85,8 +85,12 @@ export function command(args: readonly string[], cwd = root, env: Record<string,
   return new CommandProcess(args, { cwd, env }).ended;
 }
 
+/** Of what a command listens to: a test file's own process must not keep it. */
+const LISTENED = ["uncaughtException", "unhandledRejection", "SIGINT", "SIGTERM", "SIGHUP"] as const;
+
 /**
- * `bun run ARGS` in this process, for commands that end soon: help and refusals. Starting a process for each costs most of the time.
+ * `bun run ARGS` in this process: help, refusals, and runs with --actors one-thread. A process for each takes time to start, and compiles
+ * again what the file has compiled. Commands that read standard input or that are sent signals need a process.
  *
  * @param env  set while the command runs
  */
@@ -94,7 +98,8 @@ export async function commandHere(
   [name, ...args]: readonly string[],
   env: Readonly<Record<string, string>> = {},
 ): Promise<Ended> {
-  const [log, error, before] = [console.log, console.error, { ...process.env }];
+  const [log, error, before, write] = [console.log, console.error, { ...process.env }, process.stderr.write];
+  const listeners = LISTENED.map((event) => [event, new Set(process.listeners(event))] as const);
   let [out, err] = ["", ""];
   console.log = (...values) => {
     out += `${format(...values)}\n`;
@@ -102,11 +107,18 @@ export async function commandHere(
   console.error = (...values) => {
     err += `${format(...values)}\n`;
   };
+  process.stderr.write = (text: string | Uint8Array) => {
+    err += typeof text === "string" ? text : new TextDecoder().decode(text);
+    return true;
+  };
   Object.assign(process.env, env);
   try {
     return { code: await runCommand(name!, args), out, err };
   } finally {
     [console.log, console.error] = [log, error];
+    process.stderr.write = write;
+    for (const [event, known] of listeners)
+      for (const listener of process.listeners(event)) if (!known.has(listener)) process.off(event, listener);
     for (const key of Object.keys(env)) {
       if (before[key] === undefined) delete process.env[key];
       else process.env[key] = before[key];

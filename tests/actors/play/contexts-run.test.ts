@@ -35,6 +35,9 @@ test.each(cases)(
       ...(rollout === undefined ? {} : { rollout }),
       learner: { updates: 2, ...learner },
       validate: { episodes: 8 },
+      warmStart: {
+        stages: [{ name: "learn", babble: 0.5, noise: 0, steps: 60, batch: 16, learningRate: 1e-2, warmUpSteps: 5 }],
+      },
     };
     const config = composeRunConfig([tinyLayer(folder), { source: "test", values }]);
     await playRun(folder, config);

@@ -38,10 +38,10 @@ const mixedConfig = (folder: string, warmStarts?: string): RunConfig =>
 /** Not of time. */
 const lasting = ([name]: [string, number]) => /^(train|validate|curriculum|baseline)\//.test(name);
 
-async function played(how: typeof startCluster): Promise<string> {
+async function played(how: typeof startCluster, warmStarts?: string): Promise<string> {
   const folder = join(temporaryFolder(), "run");
   mkdirSync(folder, { recursive: true });
-  const config = mixedConfig(folder);
+  const config = mixedConfig(folder, warmStarts);
   const cluster = await how({ run: "run", folder, config, event: () => {}, output: () => {} });
   expect(await cluster.ended).toEqual({ ok: true, reason: "learner finished" });
   return folder;
@@ -138,7 +138,7 @@ describe("a run over a mix", () => {
   }, 300_000);
 
   test("is the same with any number of samplers", async () => {
-    const other = valuesOf(await played(startCluster));
+    const other = valuesOf(await played(startCluster, mixedConfig(folder).warmStart.cacheDir));
     expect([...other].filter(lasting).sort()).toEqual([...values].filter(lasting).sort());
   }, 300_000);
 });

@@ -4,7 +4,7 @@
  */
 import { Database } from "bun:sqlite";
 import { afterAll, beforeAll, describe, expect, test } from "bun:test";
-import { mkdirSync, readFileSync, writeFileSync } from "node:fs";
+import { cpSync, mkdirSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { latestCheckpoint, loadCheckpoint } from "../../../actors/checkpoint/checkpoint.ts";
 import { RunConfig } from "../../../actors/config/config.ts";
@@ -114,9 +114,12 @@ describe("a run on one thread", () => {
 
 describe("stopping", () => {
   let whole: Run;
+  let short: Run;
   beforeAll(async () => {
     whole = await start(startOneThread, { samplers: 1, updates: 6, warmStart: "shared" });
     expect(await whole.cluster.ended).toEqual({ ok: true, reason: "learner finished" });
+    short = await start(startOneThread, { samplers: 1, updates: 3, warmStart: "shared" });
+    expect(await short.cluster.ended).toEqual({ ok: true, reason: "learner finished" });
   }, 300_000);
 
   test("saves what was learnt, and going on leads to where it would have been", async () => {
@@ -131,32 +134,30 @@ describe("stopping", () => {
   }, 300_000);
 
   test("is no end: a finished run with more updates learns what a run of that length learns", async () => {
-    const { folder, cluster } = await start(startOneThread, { samplers: 1, updates: 3, warmStart: "shared" });
-    expect(await cluster.ended).toEqual({ ok: true, reason: "learner finished" });
+    const folder = join(temporaryFolder(), "run");
+    cpSync(short.folder, folder, { recursive: true });
     const longer = await start(startOneThread, { samplers: 1, updates: 6, warmStart: "shared" }, folder);
     expect(await longer.cluster.ended).toEqual({ ok: true, reason: "learner finished" });
     expect(await learnt(folder)).toBe(await learnt(whole.folder));
   }, 300_000);
 
   test("leaves a policy that another run starts from", async () => {
-    const first = await start(startOneThread, { samplers: 1, updates: 3, warmStart: "shared" });
-    expect(await first.cluster.ended).toEqual({ ok: true, reason: "learner finished" });
     const folder = join(temporaryFolder(), "run");
-    writeFileSync(join(first.folder, "config.json"), JSON.stringify(tinyConfig(first.folder, { samplers: 1 })));
-    const layers = (await startFrom(first.folder, [])).map(overrideLayer);
+    writeFileSync(join(short.folder, "config.json"), JSON.stringify(tinyConfig(short.folder, { samplers: 1 })));
+    const layers = (await startFrom(short.folder, [])).map(overrideLayer);
     const config = RunConfig.parse(merge([{ source: "test", values: tinyConfig(folder, { samplers: 1 }) }, ...layers]));
     await playRun(folder, { ...config, learner: { ...config.learner, learningRate: 1e-30 } });
     const parameters = async (of: string) => {
       const { found } = await latestCheckpoint(join(of, "checkpoints"));
       return (await loadCheckpoint(found!)).policy.parameters;
     };
-    expect(await parameters(folder)).toEqual(await parameters(first.folder));
+    expect(await parameters(folder)).toEqual(await parameters(short.folder));
     const { taught, after } = successes(folder);
-    expect([taught, after]).toEqual([null, successes(first.folder).after]);
+    expect([taught, after]).toEqual([null, successes(short.folder).after]);
 
     const source = "--prompt.compat=ragen-v1";
-    await expect(startFrom(first.folder, [{ path: "prompt.compat", text: "ragen-v1", source }])).rejects.toThrow(
-      `${source}: the policy of ${first.folder} needs prompt.compat strict; leave it out`,
+    await expect(startFrom(short.folder, [{ path: "prompt.compat", text: "ragen-v1", source }])).rejects.toThrow(
+      `${source}: the policy of ${short.folder} needs prompt.compat strict; leave it out`,
     );
     const other = { ...config, model: { ...config.model, hidden: 32 } };
     const text = "its hidden is 64, and this run's 32; set the section model as that run has it";

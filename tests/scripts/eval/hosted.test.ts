@@ -1,4 +1,4 @@
-/** `bun run eval --policy openai:MODEL` as a process, against a local server. */
+/** `bun run eval --policy openai:MODEL` against a local server, as a process where there is a proxy. */
 import { afterAll, beforeEach, describe, expect, setDefaultTimeout, test } from "bun:test";
 import { appendFileSync, readFileSync } from "node:fs";
 import { join } from "node:path";
@@ -6,7 +6,7 @@ import { composeRunConfig } from "../../../actors/config/compose.ts";
 import type { Tree } from "../../../actors/config/layers.ts";
 import { servedCard } from "../../../actors/policy/served-card.ts";
 import { answersWithoutActions, jsonService } from "../../envs/outside/json-service.ts";
-import { command } from "../command.ts";
+import { command, commandHere } from "../command.ts";
 import { removeTemporaryFolders, temporaryFolder } from "../temporary.ts";
 
 setDefaultTimeout(60_000);
@@ -117,7 +117,7 @@ test("plays a remote env that lists no actions, and has no random player to comp
 test("shows the model its own words as it wrote them, a turn later: no thought is opened for it", async () => {
   const url = ["--policy", "openai:tiny", "--base-url", `${server.url.origin}/v1`, "--key-env", "MY_KEY"];
   const args = ["eval", "--env", "SimpleSokoban", ...url, "--episodes", "1", "--concurrency", "1"];
-  const { code } = await command(args, undefined, { MY_KEY: KEY });
+  const { code } = await commandHere(args, { MY_KEY: KEY });
   expect(code).toBe(0);
   expect(prompts.length).toBeGreaterThan(1);
   // RAGEN begins every prompt's answer with <think>, and a model that writes it too is shown it twice.
@@ -169,7 +169,7 @@ test("a key of OpenAI's is not sent to another server unless it is named", async
 
 test("the server is the one of OPENAI_BASE_URL, with its key, unless --base-url names another", async () => {
   const args = ["eval", "--env", "Bandit", "--policy", "openai:tiny", "--episodes", "2"];
-  const ask = (variables: Record<string, string>) => command(args, undefined, variables);
+  const ask = (variables: Record<string, string>) => commandHere(args, variables);
   const OPENAI_BASE_URL = `${server.url.origin}/v1`;
   expect(await ask({ OPENAI_BASE_URL, OPENAI_API_KEY: "" })).toMatchObject({ code: 0 });
   expect(await ask({ OPENAI_BASE_URL, OPENAI_API_KEY: KEY })).toMatchObject({ code: 0 });
@@ -180,7 +180,16 @@ test("the server is the one of OPENAI_BASE_URL, with its key, unless --base-url 
 
 describe("a policy of bunraku serve", () => {
   const play = (...args: string[]) =>
-    command(["eval", "--policy", "openai:tiny", "--base-url", `${server.url.origin}/v1`, "--episodes", "1", ...args]);
+    commandHere([
+      "eval",
+      "--policy",
+      "openai:tiny",
+      "--base-url",
+      `${server.url.origin}/v1`,
+      "--episodes",
+      "1",
+      ...args,
+    ]);
   const served = (values: Tree) =>
     servedCard(composeRunConfig([{ source: "test", values: { warmStart: { enabled: false }, ...values } }]));
 
@@ -263,11 +272,8 @@ describe("refused with exit code 2 and one line", () => {
       /--results of a hosted model has the episodes of one env/,
     ],
   ])("%p", async (args, told) => {
-    const { code, out, err } = await command(["eval", ...args], undefined, {
-      OPENAI_API_KEY: "",
-      ANTHROPIC_API_KEY: "",
-      SPACED: "two words",
-    });
+    const keys = { OPENAI_API_KEY: "", ANTHROPIC_API_KEY: "", SPACED: "two words" };
+    const { code, out, err } = await commandHere(["eval", ...args], keys);
     expect({ code, out, lines: err.trimEnd().split("\n").length }).toEqual({ code: 2, out: "", lines: 1 });
     expect(err).toMatch(told);
   });
