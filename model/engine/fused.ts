@@ -3,7 +3,7 @@
  * Source: github.com/microsoft/onnxruntime, docs/ContribOperators.md.
  */
 import { type AttentionShape, halfCachesUnread } from "../policy/ops.ts";
-import { type Lowering, type LoweringContext, lower, type Target, WITHOUT_TILES } from "./trace.ts";
+import { type Lowering, type LoweringContext, lower, type Target } from "./trace.ts";
 
 const MICROSOFT = "com.microsoft";
 
@@ -29,12 +29,10 @@ lower<{ epsilon: number }>("RmsNorm", ({ x, gain }, { epsilon }, to) => {
   }
 });
 
-/** onnxruntime's product with an addend. */
-export const linear: Lowering<object> = ({ x, weight, addend }, _, to) => {
+lower("Linear", ({ x, weight, addend }, _, to) => {
   const [y] = to.recorder.emit("Gemm", [to.name(x!), to.name(weight!), to.name(addend!)], 1, { transB: 1 });
   return to.tensor(y!, [x!.shape[0]!, weight!.shape[0]!]);
-};
-lower("Linear", linear, WITHOUT_TILES);
+});
 
 lower("Rotate", ({ x, cos, sin }, _, to) => {
   const start = to.recorder.constant([1], "int64", BigInt64Array.of(0n));

@@ -1,20 +1,17 @@
 /** Turns each tfjs kernel that the model uses into ONNX nodes. fused.ts has the model's own kernels. */
 import * as tf from "@tensorflow/tfjs-core";
 import { sizeOf } from "./graph.ts";
-import { type Lowering, type LoweringContext, lower, WITHOUT_TILES } from "./trace.ts";
+import { type LoweringContext, lower } from "./trace.ts";
 
 type Info = tf.TensorInfo;
 
-const binary =
-  (op: string): Lowering<object> =>
-  ({ a, b }, _, to) => {
+const BINARY = { Add: "Add", Sub: "Sub", Multiply: "Mul", RealDiv: "Div", Maximum: "Max", Minimum: "Min" };
+for (const [kernel, op] of Object.entries(BINARY)) {
+  lower(kernel, ({ a, b }, _, to) => {
     const shape = tf.backend_util.assertAndGetBroadcastShape(a!.shape, b!.shape);
     return to.tensor(to.recorder.emit(op, [to.name(a!), to.name(b!)])[0]!, shape, a!.dtype);
-  };
-const BINARY = { Sub: "Sub", Multiply: "Mul", RealDiv: "Div", Maximum: "Max", Minimum: "Min" };
-for (const [kernel, op] of Object.entries(BINARY)) lower(kernel, binary(op));
-export const add = binary("Add");
-lower("Add", add, WITHOUT_TILES);
+  });
+}
 
 // ONNX has these under the same names.
 for (const kernel of ["Exp", "Log", "Neg", "Sqrt", "Sigmoid", "Tanh", "Abs"]) {
@@ -76,8 +73,7 @@ function transpose(to: LoweringContext, x: Info, perm: readonly number[]): Info 
 }
 lower<tf.TransposeAttrs>("Transpose", ({ x }, { perm }, to) => transpose(to, x!, perm));
 
-/** onnxruntime's products of matrices. */
-export const matMul: Lowering<tf.BatchMatMulAttrs> = (inputs, { transposeA, transposeB }, to) => {
+lower<tf.BatchMatMulAttrs>("BatchMatMul", (inputs, { transposeA, transposeB }, to) => {
   const turnB = transposeB && to.target === "webgpu";
   const b = turnB ? transpose(to, inputs["b"]!, swapLast(inputs["b"]!)) : inputs["b"]!;
   const rowsB = transposeB && !turnB;
@@ -90,8 +86,7 @@ export const matMul: Lowering<tf.BatchMatMulAttrs> = (inputs, { transposeA, tran
     ? to.recorder.emit("FusedMatMul", names, 1, { transB: 1 }, "com.microsoft")
     : to.recorder.emit("MatMul", names);
   return to.tensor(product!, [...batch, a.shape.at(-2)!, columns]);
-};
-lower("BatchMatMul", matMul, WITHOUT_TILES);
+});
 const swapLast = ({ shape: { length } }: Info) => [...Array(length - 2).keys(), length - 1, length - 2];
 
 type Reduction = { axis?: number | number[]; reductionIndices?: number | number[]; keepDims: boolean };

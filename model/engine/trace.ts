@@ -160,13 +160,11 @@ class TraceBackend extends tf.KernelBackend {
 /** What a graph is for: a device, or a CPU that runs our machine code. */
 export type Target = Device | Instructions;
 
-/** The targets on which onnxruntime computes matrix products. */
-export const WITHOUT_TILES = ["cpu", "webgpu", "cuda", "AVX2", "AVX-512"] as const satisfies Target[];
 /** The targets whose graphs have machine code. */
 export const MACHINE_CODE = ["AVX2", "AVX-512", "AMX"] as const satisfies Target[];
 
 /** A backend for each target, because targets differ in their operators. */
-const TARGETS = [...WITHOUT_TILES, "AMX"] as const satisfies Target[];
+const TARGETS = ["cpu", "webgpu", "cuda", ...MACHINE_CODE] as const satisfies Target[];
 const backendName = (target: Target) => `trace for ${target}`;
 for (const target of TARGETS) tf.registerBackend(backendName(target), () => new TraceBackend());
 const backend = () => tf.engine().backend as TraceBackend;
@@ -179,12 +177,28 @@ export interface LoweringContext {
   tensor(name: string, shape: readonly number[], dtype?: tf.DataType): tf.TensorInfo;
 }
 
+type Lowered = tf.TensorInfo | tf.TensorInfo[];
+
 /** Turns a call of a tfjs kernel into ONNX nodes. `A` is the kernel's attributes, as tfjs declares them (`tf.SliceAttrs` and so on). */
-export type Lowering<A> = (
+export type Lowering<A, Result extends Lowered | null = Lowered> = (
   inputs: Readonly<Record<string, tf.TensorInfo>>,
   attributes: A,
   to: LoweringContext,
-) => tf.TensorInfo | tf.TensorInfo[];
+) => Result;
+
+/** A lowering as tfjs calls it. */
+function kernelFunction<A, Result extends Lowered | null>(lowering: Lowering<A, Result>, target: Target) {
+  return ({ inputs, attrs }: Parameters<tf.KernelFunc>[0]): Result => {
+    const { recorder } = backend();
+    const to: LoweringContext = {
+      recorder,
+      target,
+      name: (tensor) => backend().nameOf(tensor),
+      tensor: (name, shape, dtype = "float32") => backend().tensor(name, shape, dtype),
+    };
+    return lowering(inputs as Record<string, tf.TensorInfo>, attrs as A, to);
+  };
+}
 
 /**
  * Registers the lowering of a tfjs kernel.
@@ -197,21 +211,22 @@ export function lower<A = object>(
   targets: readonly Target[] = TARGETS,
 ): void {
   for (const target of targets) {
-    tf.registerKernel({
-      kernelName,
-      backendName: backendName(target),
-      kernelFunc: ({ inputs, attrs }) => {
-        const { recorder } = backend();
-        const to: LoweringContext = {
-          recorder,
-          target,
-          name: (tensor) => backend().nameOf(tensor),
-          tensor: (name, shape, dtype = "float32") => backend().tensor(name, shape, dtype),
-        };
-        return lowering(inputs as Record<string, tf.TensorInfo>, attrs as A, to);
-      },
-    });
+    const kernelFunc = kernelFunction(lowering, target);
+    tf.registerKernel({ kernelName, backendName: backendName(target), kernelFunc });
   }
+}
+
+/** Registers a lowering that comes before the target's present one, which runs where the new one returns null. */
+export function lowerFirst<A = object>(
+  kernelName: string,
+  lowering: Lowering<A, Lowered | null>,
+  target: Target,
+): void {
+  const name = backendName(target);
+  const general = tf.getKernel(kernelName, name);
+  tf.unregisterKernel(kernelName, name);
+  const first = kernelFunction(lowering, target);
+  tf.registerKernel({ ...general, kernelFunc: (call) => first(call) ?? general.kernelFunc(call) });
 }
 
 /**

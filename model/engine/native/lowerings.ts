@@ -1,10 +1,10 @@
 /** The model's fused kernels as nodes whose operators are machine code. */
 import type * as tf from "@tensorflow/tfjs-core";
 import { type AttentionShape, scoreScaleOf } from "../../policy/ops.ts";
-import { type AttendCached, groupQueryAttention, linear, lowerAppend, lowerStep } from "../fused.ts";
+import { type AttendCached, groupQueryAttention, lowerAppend, lowerStep } from "../fused.ts";
 import { sizeOf } from "../graph.ts";
-import { add, matMul } from "../lowerings.ts";
-import { type LoweringContext, lower, MACHINE_CODE } from "../trace.ts";
+import "../lowerings.ts";
+import { type LoweringContext, lower, lowerFirst, MACHINE_CODE } from "../trace.ts";
 import { attentionOperator } from "./attention.ts";
 import { attentionGradientOperator } from "./attention-gradient.ts";
 import type { WholeShape } from "./attention-tiles.ts";
@@ -114,32 +114,24 @@ function product(
   return made;
 }
 
-lower<tf.BatchMatMulAttrs>(
+lowerFirst<tf.BatchMatMulAttrs>(
   "BatchMatMul",
-  (inputs, attributes, to) => {
-    const { transposeA, transposeB } = attributes;
-    return product(to, [inputs["a"]!, inputs["b"]!], { transposeA, transposeB }) ?? matMul(inputs, attributes, to);
-  },
-  ["AMX"],
+  ({ a, b }, { transposeA, transposeB }, to) => product(to, [a!, b!], { transposeA, transposeB }),
+  "AMX",
 );
-lower(
+lowerFirst(
   "Linear",
-  (inputs, attributes, to) => {
-    const { x, weight, addend } = inputs;
-    const turned = { transposeA: false, transposeB: true };
-    return product(to, [x!, weight!], turned, addend) ?? linear(inputs, attributes, to);
-  },
-  ["AMX"],
+  ({ x, weight, addend }, _, to) => product(to, [x!, weight!], { transposeA: false, transposeB: true }, addend),
+  "AMX",
 );
-lower(
+lowerFirst(
   "Add",
-  (inputs, attributes, to) => {
-    const [a, b] = [inputs["a"]!, inputs["b"]!];
+  ({ a, b }, _, to) => {
     const sum = ({ dataId, shape }: tf.TensorInfo, other: tf.TensorInfo) => {
       const known = other.shape.join() === shape.join() ? products.get(dataId) : undefined;
-      return known && product(to, known.factors, known.turned, other);
+      return known ? product(to, known.factors, known.turned, other) : null;
     };
-    return sum(b, a) ?? sum(a, b) ?? add(inputs, attributes, to);
+    return sum(b!, a!) ?? sum(a!, b!);
   },
-  ["AMX"],
+  "AMX",
 );
