@@ -3,6 +3,7 @@
  */
 import {
   type CompiledFunction,
+  type CompileOptions,
   checkArrays,
   type Device,
   type DeviceArray,
@@ -122,11 +123,19 @@ function recorded({ outputs, repeatable = false }: Job, call: OrtCall): OrtCall 
   return made;
 }
 
-/** Instructions of a graph's machine code; null if the graph has none, because machine code computes on one thread of a CPU. */
-const instructionsFor = ({ threads, device = "cpu", instructions }: GraphOptions): Instructions | null =>
-  threads === 1 && device === "cpu" ? instructions : null;
+type GraphOptions = CompiledOptions & Pick<CompileOptions, "fewRows"> & { readonly instructions: Instructions | null };
 
-type GraphOptions = CompiledOptions & { readonly instructions: Instructions | null };
+/** Instructions of a graph's machine code; null if the graph has none, because machine code computes on one thread of a CPU. */
+function instructionsFor({
+  threads,
+  device = "cpu",
+  instructions,
+  fewRows = false,
+}: GraphOptions): Instructions | null {
+  if (threads > 1 || device !== "cpu") return null;
+  // The kernel for tiles packs both factors first. With few rows this takes as long as the tiles save.
+  return fewRows && instructions === "AMX" ? "AVX-512" : instructions;
+}
 
 const tensorOf = (array: DeviceArray | undefined): OrtTensor => (array as OrtArray).tensor;
 
@@ -189,13 +198,7 @@ export function compiledEngine(options: CompiledOptions): CompiledEngine {
     valuesPerPiece: device === "cpu" ? 2 ** 15 : 2 ** 24,
 
     async compile(name, build, inputs, { inLane = false, fewRows = false } = {}) {
-      // The kernel for tiles packs both factors first. With few rows this takes as long as the tiles save.
-      const own = {
-        ...options,
-        records,
-        instructions: fewRows && instructions === "AMX" ? "AVX-512" : instructions,
-        threads: inLane ? 1 : threads,
-      };
+      const own = { ...options, records, instructions, fewRows, threads: inLane ? 1 : threads };
       const compiled = new Compiled(name, build, inputs, own);
       for (const operator of compiled.onCpu) onCpu.set(operator, (onCpu.get(operator) ?? 0) + 1);
       return compiled;
