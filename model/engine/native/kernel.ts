@@ -93,6 +93,17 @@ export class Kernel {
     this.code.jumpIf("less", again);
   }
 
+  /** Runs `body` while the register counts down from `count` by `step` to 0. */
+  countDown(register: number, count: number, step: number, body: () => void): void {
+    const { code } = this;
+    const again = code.label();
+    code.constant(register, count);
+    code.place(again);
+    body();
+    code.addConstant(register, -step);
+    code.jumpIf("more", again);
+  }
+
   /** Repeats `body` while the register is at least `step`. `body` subtracts `step` from the register. */
   whileAtLeast(register: number, step: number, body: () => void): void {
     const { code } = this;

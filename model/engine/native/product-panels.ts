@@ -87,16 +87,8 @@ export class PanelPacker {
 
   /** Writes `body` in a loop over the rounds, which rcx counts, and once for a last round of 16 steps. @param body  gets 1 for 16 steps, 2 for 32 */
   eachRound(depth: number, body: (halves: number) => void): void {
-    const { code } = this.#kernel;
     const whole = Math.floor(depth / STEPS);
-    if (whole > 0) {
-      code.constant(RCX, whole);
-      const again = code.label();
-      code.place(again);
-      body(2);
-      code.addConstant(RCX, -1);
-      code.jumpIf("more", again);
-    }
+    if (whole > 0) this.#kernel.countDown(RCX, whole, 1, () => body(2));
     if (depth % STEPS > 0) body(1);
   }
 
@@ -117,14 +109,11 @@ export class PanelPacker {
           code.addressOf(RSI, this.#transposed);
           [row, steps] = [ROW_BYTES, TILE_BYTES];
         }
-        code.constant(RAX, rows);
-        const again = code.label();
-        code.place(again);
-        for (const emit of this.#packRow(halves, at(RSI), steps, at(RDI))) emit();
-        code.addConstant(RSI, row);
-        code.addConstant(RDI, ROW_BYTES);
-        code.addConstant(RAX, -1);
-        code.jumpIf("more", again);
+        this.#kernel.countDown(RAX, rows, 1, () => {
+          for (const emit of this.#packRow(halves, at(RSI), steps, at(RDI))) emit();
+          code.addConstant(RSI, row);
+          code.addConstant(RDI, ROW_BYTES);
+        });
       }
       code.addConstant(R8, 2 * from.steps);
       code.addConstant(RDX, ROUND_BYTES);

@@ -181,8 +181,11 @@ class ProductWriter {
     const kernel = this.#kernel;
     const { code } = kernel;
     const [currentPanel, nextPanel] = [kernel.word(), kernel.word()];
-    const [aRows, bColumns, target] = [kernel.word(), kernel.word(), kernel.word()];
-    const [cRows, addendRows] = [kernel.word(), kernel.word()];
+    const [aRows, bColumns, cRows] = [kernel.word(), kernel.word(), kernel.word()];
+    const [source, target] = [kernel.word(), kernel.word()];
+    // The sums of a pass start from these rows.
+    const startRows = kernel.word();
+    const startsFromAddend = first && addend !== "none";
     const heights = blocksOf(rows, PANEL);
     const tilesOf = (height: number) => blocksOf(height, TILE);
 
@@ -193,20 +196,19 @@ class ProductWriter {
     code.store(nextPanel, RDX);
     kernel.set(aRows, a);
     kernel.set(cRows, kernel.outputs[0]!);
-    if (addend !== "none") kernel.set(addendRows, kernel.inputs[2]!);
+    kernel.set(startRows, startsFromAddend ? kernel.inputs[2]! : kernel.outputs[0]!);
 
     const passes = heights.map((height, i) => ({ height, next: heights[i + 1] ?? 0, packsB: i === 0 }));
     this.#each(passes, ({ height, next, packsB }) => {
       code.constant(RAX, configurationOf(tilesOf(height)));
       code.configureTiles(at(RAX));
       kernel.advance(aRows, 2 * this.#a.tile);
-      const source = kernel.word();
       kernel.set(source, aRows);
       kernel.set(target, nextPanel);
       if (packsB) kernel.set(bColumns, b);
       code.addressOf(R9, this.#panelsOfB);
       code.move(R12, cRows);
-      code.move(R11, first && addend !== "none" ? addendRows : cRows);
+      code.move(R11, startRows);
       this.#each(this.#panelsOfBlock(width, next), ({ columnTiles, packedRows }) => {
         if (packsB) {
           code.move(R8, bColumns);
@@ -226,8 +228,10 @@ class ProductWriter {
       code.move(RCX, nextPanel);
       code.store(nextPanel, RAX);
       code.store(currentPanel, RCX);
-      kernel.advance(cRows, PANEL * FLOAT_BYTES * columns);
-      if (addend === "matrix") kernel.advance(addendRows, PANEL * FLOAT_BYTES * columns);
+      const panelRows = PANEL * FLOAT_BYTES * columns;
+      kernel.advance(cRows, panelRows);
+      // All rows start from the same bias.
+      kernel.advance(startRows, startsFromAddend && addend === "bias" ? 0 : panelRows);
     });
   }
 

@@ -34,14 +34,12 @@ function sigmoid(code: Assembler, to: number, x: number): void {
 }
 
 /** Runs `body` for each vector of some arrays of equal size. Moves their addresses, which are in `registers`. Overwrites rcx. */
-function eachVector(code: Assembler, registers: readonly number[], floats: number, body: () => void): void {
-  code.constant(RCX, floats);
-  const again = code.label();
-  code.place(again);
-  body();
-  for (const register of registers) code.addConstant(register, FLOAT_BYTES * code.vectorWidth);
-  code.addConstant(RCX, -code.vectorWidth);
-  code.jumpIf("more", again);
+function eachVector(kernel: Kernel, registers: readonly number[], floats: number, body: () => void): void {
+  const { code } = kernel;
+  kernel.countDown(RCX, floats, code.vectorWidth, () => {
+    body();
+    for (const register of registers) code.addConstant(register, FLOAT_BYTES * code.vectorWidth);
+  });
 }
 
 /** Inputs: gate, up. Output: silu(gate) · up. */
@@ -57,7 +55,7 @@ export function swigluOperator({ rows, width }: RowsShape): MachineCodeOperator 
       code.move(up, kernel.inputs[1]!);
       code.move(out, kernel.outputs[0]!);
       setConstants(kernel);
-      eachVector(code, [gate, up, out], rows * width, () => {
+      eachVector(kernel, [gate, up, out], rows * width, () => {
         const [x, s] = [0, 1];
         code.loadVector(x, at(gate));
         sigmoid(code, s, x);
@@ -84,7 +82,7 @@ export function swigluGradientOperator({ rows, width }: RowsShape): MachineCodeO
       for (const [i, register] of [gate, up, dy].entries()) code.move(register, kernel.inputs[i]!);
       for (const [i, register] of [dGate, dUp].entries()) code.move(register, kernel.outputs[i]!);
       setConstants(kernel);
-      eachVector(code, [gate, up, dy, dGate, dUp], rows * width, () => {
+      eachVector(kernel, [gate, up, dy, dGate, dUp], rows * width, () => {
         const [x, s, silu, d, slope] = [0, 1, 2, 3, 4];
         code.loadVector(x, at(gate));
         sigmoid(code, s, x);
@@ -121,7 +119,7 @@ export function rmsNormGradientOperator({ rows, width }: RowsShape): MachineCode
       code.move(dGain, kernel.outputs[1]!);
       code.move(dGainAt, dGain);
       code.zero(sum);
-      eachVector(code, [dGainAt], width, () => code.storeVector(at(dGainAt), sum));
+      eachVector(kernel, [dGainAt], width, () => code.storeVector(at(dGainAt), sum));
       kernel.broadcastNumber(inverseWidth, 1 / width);
       kernel.loop(rows, 1, () => {
         const [xAt, dyAt] = [R9, R11];
@@ -129,7 +127,7 @@ export function rmsNormGradientOperator({ rows, width }: RowsShape): MachineCode
         code.move(gainAt, gain);
         code.move(dyAt, dy);
         code.zero(sum);
-        eachVector(code, [xAt, gainAt, dyAt], width, () => {
+        eachVector(kernel, [xAt, gainAt, dyAt], width, () => {
           code.loadVector(product, at(dyAt));
           code.vector("multiply", product, product, at(gainAt));
           code.multiplyAdd(sum, product, at(xAt));
@@ -143,7 +141,7 @@ export function rmsNormGradientOperator({ rows, width }: RowsShape): MachineCode
         // dx = (dy · gain - x · along) · inverse; dGain += dy · x · inverse
         code.move(gainAt, gain);
         code.move(dGainAt, dGain);
-        eachVector(code, [x, gainAt, dy, dx, dGainAt], width, () => {
+        eachVector(kernel, [x, gainAt, dy, dx, dGainAt], width, () => {
           const [own, d] = [product, spare];
           code.loadVector(own, at(x));
           code.loadVector(d, at(dy));
