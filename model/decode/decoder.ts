@@ -10,7 +10,7 @@
  * - A cache entry is computed once: a later turn only appends.
  * - Padding of an append writes to places behind the sequence. No token attends to them before a later one overwrites them.
  */
-import * as tf from "@tensorflow/tfjs-core";
+import type * as tf from "@tensorflow/tfjs-core";
 import {
   type CompiledFunction,
   type DeviceArray,
@@ -383,11 +383,10 @@ export class Decoder {
       const names = toSlots ? layers : layers.flatMap(ofEachRow);
       const cache = this.#cacheSpec(toSlots ? this.#lengths.length : 1);
       const run = await this.#compile(name, { feeds, names, cache }, (x, caches) => {
-        const [tokens, last] = [x["tokens"]!, x["last"]!];
-        const { states, caches: next } = toSlots
-          ? appendStatesToSlots(config, x, tokens, last, x["slots"]!, caches, this.#layout)
-          : appendStates(config, x, tokens, last, caches, this.#layout);
-        return { states: tf.gather(states, x["picks"]!), caches: next };
+        const appended = { tokens: x["tokens"]!, last: x["last"]!, picks: x["picks"]! };
+        return toSlots
+          ? appendStatesToSlots(config, x, appended, x["slots"]!, caches, this.#layout)
+          : appendStates(config, x, appended, caches, this.#layout);
       });
       return { run, feeds: this.#arrays(feeds), logits: this.#engine.array(f32(picks, config.vocabulary)) };
     });

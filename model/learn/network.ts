@@ -269,7 +269,7 @@ export class Network {
     { temperature, rows, width }: Pick<MicroBatch, "rows" | "width"> & { readonly temperature: number },
   ): Record<string, tf.Tensor> {
     const byRow = (values: tf.Tensor) => tf.reshape(values, [rows, width]);
-    const states = tf.gather(hiddenStates(this.config, parameters, x["tokens"]!), x["picks"]!);
+    const states = hiddenStates(this.config, parameters, x["tokens"]!, x["picks"]!);
     if (head === "value") return { values: byRow(stateValues(parameters, states)) };
     const all = logits(this.config, parameters, states);
     const { logProbs, entropies } = tokenLogProbs(temperature === 1 ? all : tf.div(all, temperature), x["targets"]!);

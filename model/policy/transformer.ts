@@ -32,8 +32,20 @@ function norm({ gainOffset, normEpsilon }: ModelConfig, parameters: ParameterTen
   return rmsNorm(x, gainOffset === 0 ? gain : tf.add(gain, gainOffset), normEpsilon);
 }
 
-/** Embedding, layers and final norm. @returns (B · T, width) */
-function body(config: ModelConfig, parameters: ParameterTensors, tokens: tf.Tensor, attend: Attend): tf.Tensor {
+/**
+ * Embedding, layers and final norm.
+ *
+ * @param picks  (M) the rows to compute, among B · T. Default: all. Only attention reads other rows, so behind its attention the
+ * last layer computes the picked rows alone.
+ * @returns (M, width)
+ */
+function body(
+  config: ModelConfig,
+  parameters: ParameterTensors,
+  tokens: tf.Tensor,
+  attend: Attend,
+  picks?: tf.Tensor,
+): tf.Tensor {
   const { width, layers, heads, headWidth, outputNorms, activation, scaledEmbedding, lora, experts } = config;
   const [batch, length] = tokens.shape as [number, number];
   const unit = activation === "silu" ? swiglu : geglu;
@@ -53,7 +65,8 @@ function body(config: ModelConfig, parameters: ParameterTensors, tokens: tf.Tens
       outputNorms ? tf.add(x, normed(project(rows, module), outputNorm)) : project(rows, module, x);
     const qkv = queriesKeysValues(config, parameters, normed(x, "input_layernorm"), layer);
     const mixed = attend(tf.reshape(qkv, [batch, length, -1]), layer);
-    const rows = tf.reshape(mixed, [batch * length, heads * headWidth]);
+    let rows: tf.Tensor = tf.reshape(mixed, [batch * length, heads * headWidth]);
+    if (picks !== undefined && layer === layers - 1) [x, rows] = [tf.gather(x, picks), tf.gather(rows, picks)];
     x = residual(x, rows, "self_attn.o_proj", "post_attention_layernorm");
     const wide = normed(x, outputNorms ? "pre_feedforward_layernorm" : "post_attention_layernorm");
     if (experts !== null) {
@@ -64,7 +77,7 @@ function body(config: ModelConfig, parameters: ParameterTensors, tokens: tf.Tens
     const gated = unit(project(wide, "mlp.gate_proj"), project(wide, "mlp.up_proj"));
     x = residual(x, gated, "mlp.down_proj", "post_feedforward_layernorm");
   }
-  return norm(config, parameters, tf.reshape(x, [batch * length, width]), "model.norm");
+  return norm(config, parameters, x, "model.norm");
 }
 
 /**
@@ -166,15 +179,22 @@ export function stateValues(parameters: ParameterTensors, states: tf.Tensor): tf
 /**
  * Final hidden states of whole sequences. Rows may be padded at the end with any token.
  *
- * @param tokens (B, T) int32
- * @returns (B · T, width)
+ * @param tokens  (B, T) int32
+ * @param picks   (M) int32, the states to return, among B · T. Default: all
+ * @returns (M, width)
  */
-export function hiddenStates(config: ModelConfig, parameters: ParameterTensors, tokens: tf.Tensor): tf.Tensor {
+export function hiddenStates(
+  config: ModelConfig,
+  parameters: ParameterTensors,
+  tokens: tf.Tensor,
+  picks?: tf.Tensor,
+): tf.Tensor {
   const of = attentions(config, tokens.shape[1]!);
-  return body(config, parameters, tokens, (qkv, layer) => {
+  const attend: Attend = (qkv, layer) => {
     const { cos, sin, shape } = of(layer);
     return attention(qkv, cos, sin, shape);
-  });
+  };
+  return body(config, parameters, tokens, attend, picks);
 }
 
 /** How a cache holds its tokens. */
@@ -189,7 +209,7 @@ export interface CacheLayout {
 export type Caches = Readonly<Record<string, tf.Tensor>>;
 
 export interface Decoded {
-  /** (B · S, width) of the new tokens. */
+  /** (M, width) of the picked new tokens; of all if none are picked. */
   readonly states: tf.Tensor;
   /** Including the new tokens. */
   readonly caches: Caches;
@@ -219,23 +239,30 @@ export function stepStates(
   });
 }
 
+/** Several new tokens per row. */
+export interface Appended {
+  /** (B, S) int32 */
+  readonly tokens: tf.Tensor;
+  /** (B) int32, index in its sequence of each row's last new token. */
+  readonly last: tf.Tensor;
+  /** (M) int32, the states to return, among B · S. */
+  readonly picks: tf.Tensor;
+}
+
 /**
  * Hidden states of several new tokens per row.
  *
- * @param tokens  (B, S) int32
- * @param last    (B) int32, index in its sequence of each row's last new token
  * @param caches  (1, K, capacity, D) of each layer and row; half of the capacity if `layout.half`
  */
 export function appendStates(
   config: ModelConfig,
   parameters: ParameterTensors,
-  tokens: tf.Tensor,
-  last: tf.Tensor,
+  { tokens, last, picks }: Appended,
   caches: Caches,
   layout: CacheLayout,
 ): Decoded {
   const rows = [...Array(tokens.shape[0]!).keys()];
-  return decode(config, parameters, tokens, layout, (qkv, layer, { shape, ...rotary }) => {
+  const attend: AttendCached = (qkv, layer, { shape, ...rotary }) => {
     const of = (name: "keys" | "values") => rows.map((row) => caches[`${name}.${layer}.${row}`]!);
     const { out, keys, values } = appendAttention(qkv, of("keys"), of("values"), last, rotary, shape);
     const next = rows.flatMap((row) => [
@@ -243,31 +270,29 @@ export function appendStates(
       [`values.${layer}.${row}`, values[row]!],
     ]);
     return { out, caches: Object.fromEntries(next) };
-  });
+  };
+  return decode(config, parameters, tokens, layout, attend, picks);
 }
 
 /**
  * Hidden states of several new tokens per row, where rows have slots of common caches.
  *
- * @param tokens  (B, S) int32
- * @param last    (B) int32, index in its sequence of each row's last new token
  * @param slots   (B) int32, the slot of each row, each different
  * @param caches  (slots, K, capacity, D) of each layer
  */
 export function appendStatesToSlots(
   config: ModelConfig,
   parameters: ParameterTensors,
-  tokens: tf.Tensor,
-  last: tf.Tensor,
+  { tokens, last, picks }: Appended,
   slots: tf.Tensor,
   caches: Caches,
   layout: CacheLayout,
 ): Decoded {
-  return decode(config, parameters, tokens, layout, (qkv, layer, { shape, ...rotary }) => {
-    return withCommonCaches(caches, layer, (keys, values) => {
+  const attend: AttendCached = (qkv, layer, { shape, ...rotary }) =>
+    withCommonCaches(caches, layer, (keys, values) => {
       return appendToSlots(qkv, keys, values, last, slots, rotary, shape);
     });
-  });
+  return decode(config, parameters, tokens, layout, attend, picks);
 }
 
 interface Attended {
@@ -293,15 +318,16 @@ function decode(
   parameters: ParameterTensors,
   tokens: tf.Tensor,
   { capacity, half }: CacheLayout,
-  attend: AttendCached,
+  attendCached: AttendCached,
+  picks?: tf.Tensor,
 ): Decoded {
   const of = attentions(config, capacity);
   const caches: Record<string, tf.Tensor> = {};
-  const states = body(config, parameters, tokens, (qkv, layer) => {
+  const attend: Attend = (qkv, layer) => {
     const { shape, ...tables } = of(layer);
-    const attended = attend(qkv, layer, { ...tables, shape: { ...shape, halfCaches: half } });
+    const attended = attendCached(qkv, layer, { ...tables, shape: { ...shape, halfCaches: half } });
     Object.assign(caches, attended.caches);
     return attended.out;
-  });
-  return { states, caches };
+  };
+  return { states: body(config, parameters, tokens, attend, picks), caches };
 }
