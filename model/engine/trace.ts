@@ -216,17 +216,19 @@ export function lower<A = object>(
   }
 }
 
-/** Registers a lowering that comes before the target's present one, which runs where the new one returns null. */
+/** Registers a lowering that comes before the targets' present one, which runs where the new one returns null. */
 export function lowerFirst<A = object>(
   kernelName: string,
   lowering: Lowering<A, Lowered | null>,
-  target: Target,
+  targets: readonly Target[],
 ): void {
-  const name = backendName(target);
-  const general = tf.getKernel(kernelName, name);
-  tf.unregisterKernel(kernelName, name);
-  const first = kernelFunction(lowering, target);
-  tf.registerKernel({ ...general, kernelFunc: (call) => first(call) ?? general.kernelFunc(call) });
+  for (const target of targets) {
+    const name = backendName(target);
+    const general = tf.getKernel(kernelName, name);
+    tf.unregisterKernel(kernelName, name);
+    const first = kernelFunction(lowering, target);
+    tf.registerKernel({ ...general, kernelFunc: (call) => first(call) ?? general.kernelFunc(call) });
+  }
 }
 
 /**

@@ -93,6 +93,18 @@ export class Kernel {
     this.code.jumpIf("less", again);
   }
 
+  /** Writes `body` for each item. Equal neighbors share one loop. */
+  each<T>(items: readonly T[], body: (item: T) => void): void {
+    for (let start = 0; start < items.length; ) {
+      const item = items[start]!;
+      const other = items.findIndex((next, i) => i > start && !Bun.deepEquals(next, item));
+      const count = (other < 0 ? items.length : other) - start;
+      if (count === 1) body(item);
+      else this.loop(count, 1, () => body(item));
+      start += count;
+    }
+  }
+
   /** Runs `body` while the register counts down from `count` by `step` to 0. */
   countDown(register: number, count: number, step: number, body: () => void): void {
     const { code } = this;
@@ -168,6 +180,10 @@ export class Kernel {
 
 /** The address so many bytes behind another. */
 export const shifted = (address: Address, bytes: number): Address => ({ ...address, offset: address.offset + bytes });
+
+/** Splits `total` into blocks of `size`, of which the last may be smaller. @returns the sizes */
+export const blocksOf = (total: number, size: number): number[] =>
+  Array.from({ length: Math.ceil(total / size) }, (_, i) => Math.min(size, total - i * size));
 
 /** @throws {RangeError} if a kernel does not take this size: it would read and write other memory */
 export function checkMultiple(what: string, size: number, of: number): void {

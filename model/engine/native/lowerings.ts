@@ -10,8 +10,9 @@ import { attentionGradientOperator } from "./attention-gradient.ts";
 import type { WholeShape } from "./attention-tiles.ts";
 import { cachedAttentionOperator } from "./cached-attention.ts";
 import type { MachineCodeOperator } from "./operator.ts";
-import { type ProductShape, productOperator } from "./product.ts";
+import { PRODUCT_MULTIPLE, type ProductShape, vectorProductOperator } from "./product.ts";
 import { type RowsShape, rmsNormGradientOperator, swigluGradientOperator, swigluOperator } from "./rows.ts";
+import { tileProductOperator } from "./tile-product.ts";
 
 /** Most tokens of a cache, whose scores the kernel keeps on the stack. */
 const CACHED_TOKENS_MAX = 2 ** 17;
@@ -103,26 +104,32 @@ function product(
   if (a!.length !== 2 || b!.length !== 2) return null;
   const [rows, depth] = turned.transposeA ? [a![1]!, a![0]!] : [a![0]!, a![1]!];
   const columns = turned.transposeB ? b![0]! : b![1]!;
-  const multiples = [depth, columns, turned.transposeA ? rows : 0];
-  if (multiples.some((size) => size % 16 !== 0)) return null;
+  const onTiles = to.target === "AMX";
+  const multiples = [depth, columns, onTiles && turned.transposeA ? rows : 0];
+  if (multiples.some((size) => size % PRODUCT_MULTIPLE !== 0)) return null;
   const kind = addend === null ? "none" : addend.shape.length === 1 ? "bias" : "matrix";
   const shape: ProductShape = { rows, depth, columns, ...turned, addend: kind };
   const inputs = [...factors, ...(addend ? [addend] : [])].map(to.name);
-  const [name] = to.recorder.emitMachineCode("Product", shape, inputs, productOperator(shape));
+  const [name] = onTiles
+    ? to.recorder.emitMachineCode("TileProduct", shape, inputs, tileProductOperator(shape))
+    : to.recorder.emitMachineCode("Product", shape, inputs, vectorProductOperator(shape));
   const made = to.tensor(name!, [rows, columns]);
   if (addend === null) products.set(made.dataId, { factors, turned });
   return made;
 }
 
+/** The targets whose products are kernels of ours. */
+const PRODUCTS = ["AVX-512", "AMX"] as const;
+
 lowerFirst<tf.BatchMatMulAttrs>(
   "BatchMatMul",
   ({ a, b }, { transposeA, transposeB }, to) => product(to, [a!, b!], { transposeA, transposeB }),
-  "AMX",
+  PRODUCTS,
 );
 lowerFirst(
   "Linear",
   ({ x, weight, addend }, _, to) => product(to, [x!, weight!], { transposeA: false, transposeB: true }, addend),
-  "AMX",
+  PRODUCTS,
 );
 lowerFirst(
   "Add",
@@ -133,5 +140,5 @@ lowerFirst(
     };
     return sum(b!, a!) ?? sum(a!, b!);
   },
-  "AMX",
+  PRODUCTS,
 );

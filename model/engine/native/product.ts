@@ -1,55 +1,20 @@
 /**
- * Products of matrices in full precision on a CPU whose tiles multiply bfloat16 (Intel's AMX).
+ * Products of matrices on vectors of 16 floats (AVX-512): C (M, N) = A (M, K) · B (K, N) + an addend. Either factor may lie transposed in
+ * memory. A step is one k of the sums over K.
  *
- * product-panels.ts splits each float into three bfloat16, the float's parts. Two floats have nine products of parts. The kernel adds six of
- * them: the other three are smaller than the last bit of a float. A CPU multiplies tiles of bfloat16 16 times as fast as vectors of floats.
+ * The kernel copies 64 columns of B, a panel, so that the floats of each step lie side by side in the CPU's caches. Then it computes 6 rows of
+ * these columns at a time: 24 vectors hold their sums. Each step loads 64 floats of B, and multiplies them with one float of each row of A.
+ * A number of C is one sum in the order of the steps, so it does not depend on M and N.
  *
- * The kernel computes C (M, N) = A (M, K) · B (K, N) + an addend, 32 rows by 32 columns at a time. Either factor may lie transposed in memory.
- * A step is one k of the sums over K.
- *
- * Source: Henry, Tang and Heinecke, https://arxiv.org/abs/1904.06376; Intel 64 manual, volume 1, chapter 18.
+ * Source: Goto and van de Geijn, "Anatomy of high-performance matrix multiplication", https://doi.org/10.1145/1356052.1356053.
  */
-import { ptr } from "bun:ffi";
-import {
-  type Address,
-  at,
-  atIndex,
-  R8,
-  R9,
-  R10,
-  R11,
-  R12,
-  R13,
-  R14,
-  RAX,
-  RBX,
-  RCX,
-  RDI,
-  RDX,
-  RSI,
-} from "./assembler.ts";
-import { checkMultiple, FLOAT_BYTES, type Kernel } from "./kernel.ts";
+import { type Address, at, R8, R9, R10, R11, R12, RBX, RCX, RDX } from "./assembler.ts";
+import { blocksOf, checkMultiple, FLOAT_BYTES, type Kernel } from "./kernel.ts";
 import type { MachineCodeOperator } from "./operator.ts";
-import {
-  blocksOf,
-  type Emit,
-  HIGH,
-  type Layout,
-  LOW,
-  layoutOf,
-  MIDDLE,
-  PANEL,
-  PanelPacker,
-  panelBytes,
-  ROUND_BYTES,
-  ROW_BYTES,
-  roundsOf,
-  TILE,
-  tilePlace,
-} from "./product-panels.ts";
+import { transposing } from "./transpose.ts";
 
 export interface ProductShape {
-  /** M. A multiple of 16 if A is transposed. */
+  /** M. On tiles, a multiple of 16 if A is transposed. */
   readonly rows: number;
   /** K, a multiple of 16. */
   readonly depth: number;
@@ -63,282 +28,197 @@ export interface ProductShape {
   readonly addend: "none" | "bias" | "matrix";
 }
 
-/** Most steps, and most columns, of a packed block of B. The block has up to .8 MB, which the CPU's second cache holds. */
-const DEPTH_MAX = 256;
-const COLUMNS_MAX = 512;
+/** Steps and columns are multiples of this. */
+export const PRODUCT_MULTIPLE = 16;
 
-/** The six products of parts, smallest first. Each differs from the product before in one part, so the kernel loads only this part. */
-const PRODUCTS = [
-  [HIGH, LOW],
-  [HIGH, MIDDLE],
-  [MIDDLE, MIDDLE],
-  [MIDDLE, HIGH],
-  [LOW, HIGH],
-  [HIGH, HIGH],
-] as const;
-
-/** The first of the tile registers that hold sums (four), tiles of A (two) and tiles of B (two). */
-const [SUMS, LEFT, RIGHT] = [0, 4, 6];
-
-/** Inputs: A, B and the addend if there is one. Output: C. */
-export function productOperator(shape: ProductShape): MachineCodeOperator {
-  const { rows, depth, columns, transposeA, addend } = shape;
-  checkMultiple("number of rows", rows, transposeA ? TILE : 1);
-  checkMultiple("depth", depth, TILE);
-  checkMultiple("number of columns", columns, TILE);
+/**
+ * The operator of a product. Inputs: A, B and the addend if there is one. Output: C.
+ *
+ * @param rowMultiple  of which M must be a multiple. @param write  writes the kernel
+ */
+export function operatorOfProduct(
+  shape: ProductShape,
+  rowMultiple: number,
+  write: (kernel: Kernel) => void,
+): MachineCodeOperator {
+  const { rows, depth, columns, addend } = shape;
+  checkMultiple("number of rows", rows, rowMultiple);
+  checkMultiple("depth", depth, PRODUCT_MULTIPLE);
+  checkMultiple("number of columns", columns, PRODUCT_MULTIPLE);
   return {
     inputs: addend === "none" ? ["float32", "float32"] : ["float32", "float32", "float32"],
     outputs: [[rows, columns]],
-    write: (kernel) => new ProductWriter(kernel, shape).write(),
+    write,
   };
 }
 
-/** A block of B: some steps of some columns. */
+export const vectorProductOperator = (shape: ProductShape): MachineCodeOperator =>
+  operatorOfProduct(shape, 1, (kernel) => new VectorProduct(kernel, shape).write());
+
+/** Floats in a vector. */
+const VECTOR = 16;
+const VECTOR_BYTES = VECTOR * FLOAT_BYTES;
+
+/** Columns of a panel, in vectors, and most steps of a panel. A panel has up to 128 KiB, which the CPU's second cache holds. */
+const PANEL_VECTORS = 4;
+const DEPTH_MAX = 512;
+
+/** Vector registers: sums, then floats of B, then floats of A. */
+const SUMS = 24;
+const RIGHT = SUMS;
+const LEFT = RIGHT + PANEL_VECTORS;
+const LEFT_COUNT = 4;
+
+/** Most rows of C that the kernel computes at once. The CPU's first cache would not hold more rows of A whose distance is a power of two. */
+const ROWS_MAX = 12;
+
+/** Steps that a loop computes before it jumps back. */
+const STEPS_AT_ONCE = 4;
+
+/** Some steps of a panel. */
 interface Block {
-  /** Steps. */
   readonly depth: number;
-  /** Columns. */
+  /** Columns, in vectors. */
   readonly width: number;
   /** True for the first steps: C holds no sums yet. */
   readonly first: boolean;
 }
 
-/** The product of a panel of A and a panel of B. */
-interface PanelProduct extends Pick<Block, "depth" | "first"> {
-  readonly rowTiles: number;
-  readonly columnTiles: number;
-  /** Rows of the next panel of A that the kernel packs meanwhile. */
-  readonly packedRows: number;
+/** Distances in a factor, in bytes: between its rows or columns of C, and between its steps. */
+interface Distances {
+  readonly next: number;
+  readonly step: number;
 }
 
-/**
- * Writes the kernel. The kernel packs a panel of B just before its first product. It packs a panel of A while it multiplies the panel before:
- * packing takes about as long as multiplying, and uses other parts of the CPU.
- *
- * Registers: r14 holds the bytes of a packed row, r13 the bytes of a row of C.
- */
-class ProductWriter {
+class VectorProduct {
   readonly #kernel: Kernel;
   readonly #shape: ProductShape;
-  readonly #packer: PanelPacker;
-  readonly #a: Layout;
-  readonly #b: Layout;
-  /** Two panels: the kernel multiplies one while it packs the other. */
-  readonly #panelsOfA: Address;
-  readonly #panelsOfB: Address;
+  readonly #a: Distances;
+  readonly #b: Distances;
+  readonly #panel: Address;
 
   constructor(kernel: Kernel, shape: ProductShape) {
     const { rows, depth, columns, transposeA, transposeB } = shape;
     this.#kernel = kernel;
     this.#shape = shape;
-    this.#packer = new PanelPacker(kernel);
-    this.#a = layoutOf(transposeA ? rows : depth, !transposeA, transposeA);
-    this.#b = layoutOf(transposeB ? depth : columns, transposeB, transposeB);
-    const panel = panelBytes(Math.min(depth, DEPTH_MAX));
-    this.#panelsOfA = kernel.memory(2 * panel);
-    this.#panelsOfB = kernel.memory(panel * Math.ceil(Math.min(columns, COLUMNS_MAX) / PANEL));
+    const distances = (turned: boolean, across: number): Distances =>
+      turned ? { next: FLOAT_BYTES, step: FLOAT_BYTES * across } : { next: FLOAT_BYTES * depth, step: FLOAT_BYTES };
+    this.#a = distances(transposeA, rows);
+    this.#b = distances(!transposeB, columns);
+    this.#panel = kernel.memory(Math.min(depth, DEPTH_MAX) * PANEL_VECTORS * VECTOR_BYTES);
   }
 
   write(): void {
     const { depth, columns } = this.#shape;
     const kernel = this.#kernel;
-    const { code } = kernel;
-    const [a, b, c, addend] = [kernel.inputs[0]!, kernel.inputs[1]!, kernel.outputs[0]!, kernel.inputs[2]];
-    this.#packer.setConstants();
-    code.constant(R14, ROW_BYTES);
-    code.constant(R13, FLOAT_BYTES * columns);
+    const [a, b, addend] = [kernel.inputs[0]!, kernel.inputs[1]!, kernel.inputs[2]];
+    const c = kernel.outputs[0]!;
     const [aSteps, bSteps] = [kernel.word(), kernel.word()];
-    this.#each(blocksOf(columns, COLUMNS_MAX), (width) => {
+    kernel.each(blocksOf(columns, PANEL_VECTORS * VECTOR), (panelColumns) => {
       kernel.set(aSteps, a);
       kernel.set(bSteps, b);
+      const width = panelColumns / VECTOR;
       const blocks = blocksOf(depth, DEPTH_MAX).map((size, i): Block => ({ depth: size, width, first: i === 0 }));
-      this.#each(blocks, (block) => {
-        this.#addBlock(aSteps, bSteps, block);
-        kernel.advance(aSteps, (block.depth / TILE) * this.#a.steps);
-        kernel.advance(bSteps, (block.depth / TILE) * this.#b.steps);
+      kernel.each(blocks, (block) => {
+        this.#pack(bSteps, block);
+        this.#addBlock(aSteps, block);
+        kernel.advance(aSteps, block.depth * this.#a.step);
+        kernel.advance(bSteps, block.depth * this.#b.step);
       });
-      kernel.advance(b, (width / TILE) * this.#b.tile);
-      for (const variable of [c, addend]) if (variable) kernel.advance(variable, FLOAT_BYTES * width);
+      kernel.advance(b, panelColumns * this.#b.next);
+      for (const variable of [c, addend]) if (variable) kernel.advance(variable, FLOAT_BYTES * panelColumns);
     });
-    code.releaseTiles();
   }
 
-  /** Writes `body` for each item. Equal neighbors share one loop. */
-  #each<T>(items: readonly T[], body: (item: T) => void): void {
-    for (let start = 0; start < items.length; ) {
-      const item = items[start]!;
-      const other = items.findIndex((next, i) => i > start && !Bun.deepEquals(next, item));
-      const count = (other < 0 ? items.length : other) - start;
-      if (count === 1) body(item);
-      else this.#kernel.loop(count, 1, () => body(item));
-      start += count;
-    }
+  /** Copies a block of B to the panel. @param b  a variable with the block's address. */
+  #pack(b: Address, { depth, width }: Block): void {
+    const { code } = this.#kernel;
+    const stepBytes = width * VECTOR_BYTES;
+    const vectors = Array.from({ length: width }, (_, i) => i);
+    code.move(R8, b);
+    code.addressOf(RDX, this.#panel);
+    this.#kernel.countDown(RCX, depth, VECTOR, () => {
+      if (this.#shape.transposeB) {
+        for (const vector of vectors) {
+          const from = { place: at(R8, vector * VECTOR * this.#b.next), row: this.#b.next };
+          const to = { place: at(RDX, vector * VECTOR_BYTES), row: stepBytes };
+          for (const emit of transposing(code, from, to)) emit();
+        }
+      } else {
+        for (let step = 0; step < VECTOR; step++) {
+          for (const vector of vectors) code.loadVector(vector, at(R8, step * this.#b.step + vector * VECTOR_BYTES));
+          for (const vector of vectors) code.storeVector(at(RDX, step * stepBytes + vector * VECTOR_BYTES), vector);
+        }
+      }
+      code.addConstant(R8, VECTOR * this.#b.step);
+      code.addConstant(RDX, VECTOR * stepBytes);
+    });
   }
 
-  /** Adds a block's product to all rows of C. @param a, b  variables with the addresses of the block's steps in A, and of the block in B */
-  #addBlock(a: Address, b: Address, { depth, width, first }: Block): void {
+  /** Adds a block's product to all rows of C. @param a  a variable with the address of the block's steps in A */
+  #addBlock(a: Address, block: Block): void {
     const { rows, columns, addend } = this.#shape;
     const kernel = this.#kernel;
-    const { code } = kernel;
-    const [currentPanel, nextPanel] = [kernel.word(), kernel.word()];
-    const [aRows, bColumns, cRows] = [kernel.word(), kernel.word(), kernel.word()];
-    const [source, target] = [kernel.word(), kernel.word()];
-    // The sums of a pass start from these rows.
-    const startRows = kernel.word();
-    const startsFromAddend = first && addend !== "none";
-    const heights = blocksOf(rows, PANEL);
-    const tilesOf = (height: number) => blocksOf(height, TILE);
-
-    code.addressOf(RDX, this.#panelsOfA);
-    code.store(currentPanel, RDX);
-    code.move(R8, a);
-    this.#packer.pack(this.#a, depth, tilesOf(heights[0]!));
-    code.store(nextPanel, RDX);
+    const [aRows, cRows, startRows] = [kernel.word(), kernel.word(), kernel.word()];
+    const startsFromAddend = block.first && addend !== "none";
+    const rowBytes = FLOAT_BYTES * columns;
+    // All rows start from the same bias.
+    const startBytes = startsFromAddend && addend === "bias" ? 0 : rowBytes;
     kernel.set(aRows, a);
     kernel.set(cRows, kernel.outputs[0]!);
     kernel.set(startRows, startsFromAddend ? kernel.inputs[2]! : kernel.outputs[0]!);
-
-    const passes = heights.map((height, i) => ({ height, next: heights[i + 1] ?? 0, packsB: i === 0 }));
-    this.#each(passes, ({ height, next, packsB }) => {
-      code.constant(RAX, configurationOf(tilesOf(height)));
-      code.configureTiles(at(RAX));
-      kernel.advance(aRows, 2 * this.#a.tile);
-      kernel.set(source, aRows);
-      kernel.set(target, nextPanel);
-      if (packsB) kernel.set(bColumns, b);
-      code.addressOf(R9, this.#panelsOfB);
-      code.move(R12, cRows);
-      code.move(R11, startRows);
-      this.#each(this.#panelsOfBlock(width, next), ({ columnTiles, packedRows }) => {
-        if (packsB) {
-          code.move(R8, bColumns);
-          code.move(RDX, R9);
-          this.#packer.pack(this.#b, depth, new Array(columnTiles).fill(TILE));
-          kernel.advance(bColumns, 2 * this.#b.tile);
-        }
-        code.move(RBX, currentPanel);
-        code.move(RSI, source);
-        code.move(RDI, target);
-        this.#multiply({ depth, first, rowTiles: tilesOf(height).length, columnTiles, packedRows });
-        kernel.advance(source, packedRows * (this.#a.turned ? this.#a.tile / TILE : this.#a.row));
-        kernel.advance(target, packedRows * ROW_BYTES);
-      });
-      // Swap the two panels of A.
-      code.move(RAX, currentPanel);
-      code.move(RCX, nextPanel);
-      code.store(nextPanel, RAX);
-      code.store(currentPanel, RCX);
-      const panelRows = PANEL * FLOAT_BYTES * columns;
-      kernel.advance(cRows, panelRows);
-      // All rows start from the same bias.
-      kernel.advance(startRows, startsFromAddend && addend === "bias" ? 0 : panelRows);
-    });
-  }
-
-  /** For each panel of B in a block: its tiles, and how many of the `rows` of A's next panel the kernel packs beside it. */
-  #panelsOfBlock(width: number, rows: number): Pick<PanelProduct, "columnTiles" | "packedRows">[] {
-    const widths = blocksOf(width, PANEL);
-    const even = Math.ceil(rows / widths.length);
-    const share = this.#a.turned ? TILE * Math.ceil(even / TILE) : even;
-    return widths.map((columns, i) => {
-      return { columnTiles: columns / TILE, packedRows: Math.min(share, Math.max(0, rows - i * share)) };
+    const height = Math.min(ROWS_MAX, Math.floor(SUMS / block.width));
+    kernel.each(blocksOf(rows, height), (count) => {
+      kernel.code.move(RBX, aRows);
+      kernel.code.move(R12, cRows);
+      kernel.code.move(R11, startRows);
+      this.#multiply(block, count, rowBytes, startBytes);
+      kernel.advance(aRows, count * this.#a.next);
+      kernel.advance(cRows, count * rowBytes);
+      kernel.advance(startRows, count * startBytes);
     });
   }
 
   /**
-   * Multiplies two panels, and stores their tiles of C. Moves r9, r11 and r12 to the next columns.
+   * Adds the product of some rows and the panel to the sums, and stores them.
    *
-   * Registers: rbx: the panel of A; r9: the panel of B; r12: C; r11: the addend, or the sums so far; rsi: the rows to pack; rdi: their place.
+   * Registers: rbx: the rows of A; r12: of C; r11: of what the sums start from; r9: the panel.
    */
-  #multiply({ depth, first, rowTiles, columnTiles, packedRows }: PanelProduct): void {
-    const { columns, addend } = this.#shape;
+  #multiply({ depth, width, first }: Block, rows: number, rowBytes: number, startBytes: number): void {
     const { code } = this.#kernel;
-    const sums = Array.from({ length: rowTiles * columnTiles }, (_, i) => {
-      const [row, column] = [Math.floor(i / columnTiles), i % columnTiles];
-      return { tile: SUMS + 2 * row + column, row, column };
+    const startsFromZero = first && this.#shape.addend === "none";
+    const sums = Array.from({ length: rows * width }, (_, i) => {
+      const [row, vector] = [Math.floor(i / width), i % width];
+      return { sum: i, row, vector };
     });
-    const rowBytes = FLOAT_BYTES * columns;
-    const place = (row: number, column: number) => row * TILE * rowBytes + column * ROW_BYTES;
-    if (first && addend === "bias") code.constant(RAX, 0);
-    for (const { tile, row, column } of sums) {
-      if (first && addend === "none") code.zeroTile(tile);
-      else if (first && addend === "bias") code.loadTile(tile, atIndex(R11, RAX, 1, column * ROW_BYTES));
-      else code.loadTile(tile, atIndex(R11, R13, 1, place(row, column)));
+    for (const { sum, row, vector } of sums) {
+      if (startsFromZero) code.zero(sum);
+      else code.loadVector(sum, at(R11, row * startBytes + vector * VECTOR_BYTES));
     }
-    const multiplications = this.#multiplications(rowTiles, sums);
-    const prefetchedRows = Math.ceil(PANEL / roundsOf(depth));
-    code.move(R10, R12);
-    this.#packer.eachRound(depth, (halves) => {
-      const packing = this.#packer.packingRows(this.#a, halves, packedRows);
-      interleave(multiplications, [...this.#prefetches(prefetchedRows, columnTiles), ...packing]);
-      code.addConstant(RBX, ROUND_BYTES);
-      code.addConstant(R9, ROUND_BYTES);
-    });
-    for (const { tile, row, column } of sums) code.storeTile(atIndex(R12, R13, 1, place(row, column)), tile);
-    code.addConstant(R11, columnTiles * ROW_BYTES);
-    code.addConstant(R12, columnTiles * ROW_BYTES);
-  }
-
-  /** Instructions that add one round of two panels' products to the sums. */
-  #multiplications(rowTiles: number, sums: readonly { tile: number; row: number; column: number }[]): Emit[] {
-    const { code } = this.#kernel;
-    const emits: Emit[] = [];
-    const load = (tile: number, panel: number, part: number, count: number) => {
-      for (let i = 0; i < count; i++)
-        emits.push(() => code.loadTile(tile + i, atIndex(panel, R14, 1, tilePlace(part, i))));
+    code.addressOf(R9, this.#panel);
+    code.addressOf(R10, at(R12, rows * rowBytes));
+    const addSteps = (steps: number, first: () => void) => {
+      this.#kernel.countDown(RCX, steps, STEPS_AT_ONCE, () => {
+        first();
+        for (let step = 0; step < STEPS_AT_ONCE; step++) {
+          for (let i = 0; i < width; i++) code.loadVector(RIGHT + i, at(R9, (step * width + i) * VECTOR_BYTES));
+          for (const { sum, row, vector } of sums) {
+            const left = LEFT + (row % LEFT_COUNT);
+            if (vector === 0) code.broadcast(left, at(RBX, row * this.#a.next + step * this.#a.step));
+            code.multiplyAdd(sum, left, RIGHT + vector);
+          }
+        }
+        code.addConstant(RBX, STEPS_AT_ONCE * this.#a.step);
+        code.addConstant(R9, STEPS_AT_ONCE * width * VECTOR_BYTES);
+      });
     };
-    let loaded: readonly [left: number, right: number] = [-1, -1];
-    for (const [left, right] of PRODUCTS) {
-      if (left !== loaded[0]) load(LEFT, RBX, left, rowTiles);
-      if (right !== loaded[1]) load(RIGHT, R9, right, sums.length / rowTiles);
-      for (const { tile, row, column } of sums) emits.push(() => code.multiplyTiles(tile, LEFT + row, RIGHT + column));
-      loaded = [left, right];
-    }
-    return emits;
-  }
-
-  /** Instructions that load some rows of C, from r10 on, into the first cache, so that stores do not wait for memory. They move r10 to the next rows. */
-  #prefetches(rows: number, columnTiles: number): Emit[] {
-    const { code } = this.#kernel;
-    const rowBytes = FLOAT_BYTES * this.#shape.columns;
-    const places = Array.from({ length: rows * columnTiles }, (_, i) => {
-      return Math.floor(i / columnTiles) * rowBytes + (i % columnTiles) * ROW_BYTES;
+    // Beside the first steps, the rows of C that follow are loaded into the first cache, so that stores do not wait for memory.
+    const prefetching = Math.min(STEPS_AT_ONCE * rows, depth);
+    addSteps(prefetching, () => {
+      for (let i = 0; i < width; i++) code.prefetchForWriting(at(R10, i * VECTOR_BYTES));
+      code.addConstant(R10, rowBytes);
     });
-    return [
-      ...places.map((place) => () => code.prefetchForWriting(at(R10, place))),
-      () => code.addConstant(R10, rows * rowBytes),
-    ];
+    if (prefetching < depth) addSteps(depth - prefetching, () => {});
+    for (const { sum, row, vector } of sums) code.storeVector(at(R12, row * rowBytes + vector * VECTOR_BYTES), sum);
   }
-}
-
-/** Writes the instructions of `main`, and spreads those of `side` evenly between them. */
-function interleave(main: readonly Emit[], side: readonly Emit[]): void {
-  let written = 0;
-  for (const [i, emit] of main.entries()) {
-    emit();
-    for (const end = Math.ceil((side.length * (i + 1)) / main.length); written < end; written++) side[written]!();
-  }
-}
-
-/** By the arguments of `configurationOf`. Never removed, because kernels contain the addresses. */
-const configurations = new Map<string, Uint8Array<ArrayBuffer>>();
-
-/**
- * Address of the configuration of the tile registers.
- *
- * @param tiles  rows of one or two tiles of A. The sums have as many rows; tiles of B have 16
- */
-function configurationOf(tiles: readonly number[]): number {
-  const bytes = configurations.getOrInsertComputed(tiles.join(), () => {
-    const made = new Uint8Array(new ArrayBuffer(64));
-    // Palette 1, the only one that Intel defines: 8 tiles of at most 16 rows of 64 bytes.
-    made[0] = 1;
-    const [first, second = TILE] = tiles;
-    for (const [tile, rows] of [first, first, second, second, first, second, TILE, TILE].entries()) {
-      made[16 + 2 * tile] = ROW_BYTES;
-      made[48 + tile] = rows!;
-    }
-    return made;
-  });
-  return ptr(bytes.buffer);
 }

@@ -11,10 +11,11 @@ import { attention } from "../../../../model/policy/attention.ts";
 import { appendAttention, stepAttention } from "../../../../model/policy/cached-attention.ts";
 import { ModelConfig } from "../../../../model/policy/model-config.ts";
 import { type AttentionShape, linear, rmsNorm, swiglu } from "../../../../model/policy/ops.ts";
+import { describeWhere } from "../../../needs.ts";
 import { farthest } from "../../farthest.ts";
 import { randomValues } from "../../policy/gradient-check.ts";
 import { tinyParameters } from "../../policy/tiny-policy.ts";
-import { bitsOf, describeTiles, describeWidths, expectSameBits } from "./machine-code.ts";
+import { bitsOf, describeTiles, describeWidths, expectSameBits, lackOf } from "./machine-code.ts";
 
 type Specs = Readonly<Record<string, Spec>>;
 interface Case {
@@ -177,47 +178,58 @@ describe("a traced product of matrices", () => {
   const operators = (of: Case, target: Target) => trace(of.build, of.specs, target).graph.nodes.map(({ op }) => op);
 
   test.each(transposed)(
-    "is a node of ours on a CPU with tiles, with its factors transposed or not (%p, %p)",
+    "is a node of ours on a CPU with AVX-512 or tiles, with its factors transposed or not (%p, %p)",
     (left, right) => {
       const product = productCase(128, 48, 32, [left, right]);
-      expect(operators(product, "AMX")).toEqual([`Product_128_48_32_${left}_${right}_none`]);
-      for (const target of ["cpu", "webgpu", "cuda", "AVX2", "AVX-512"] as const)
-        expect(ours(product, target)).toEqual([]);
+      expect(operators(product, "AVX-512")).toEqual([`Product_128_48_32_${left}_${right}_none`]);
+      expect(operators(product, "AMX")).toEqual([`TileProduct_128_48_32_${left}_${right}_none`]);
+      for (const target of ["cpu", "webgpu", "cuda", "AVX2"] as const) expect(ours(product, target)).toEqual([]);
     },
   );
 
   test.each([
     ["steps that are no multiple of 16", productCase(128, 40, 32)],
     ["columns that are no multiple of 16", productCase(128, 48, 24)],
-    ["columns of its left factor that are no multiple of 16", productCase(129, 48, 32, [true, false])],
     ["a batch", { build: ({ a, b }) => ({ y: tf.matMul(a!, b!) }), specs: { a: f32(2, 128, 48), b: f32(2, 48, 32) } }],
   ] satisfies [string, Case][])("with %s runs in onnxruntime", (_, of) => {
-    expect(ours(of, "AMX")).toEqual([]);
+    for (const target of ["AVX-512", "AMX"] as const) expect(ours(of, target)).toEqual([]);
+  });
+
+  test("with columns of its left factor that are no multiple of 16 runs in onnxruntime where tiles would multiply", () => {
+    const turned = productCase(129, 48, 32, [true, false]);
+    expect(ours(turned, "AMX")).toEqual([]);
+    expect(ours(turned, "AVX-512")).toEqual(["Product"]);
   });
 
   test.each([
     ["a bias", f32(128), "bias"],
     ["a matrix", f32(144, 128), "matrix"],
   ] as const)("contains the addition of %s, and the sum with an earlier gradient", (_, addend, kind) => {
-    const nodes = operators(linearCase(addend), "AMX").filter((op) => /^(Product|Add)/.test(op));
-    expect(nodes).toEqual([
-      `Product_144_32_128_false_true_${kind}`,
-      "Product_144_128_32_false_false_matrix",
-      "Product_128_144_32_true_false_matrix",
-    ]);
+    for (const [target, name] of [
+      ["AVX-512", "Product"],
+      ["AMX", "TileProduct"],
+    ] as const) {
+      const nodes = operators(linearCase(addend), target).filter((op) => /^(Tile|Product|Add)/.test(op));
+      expect(nodes).toEqual([
+        `${name}_144_32_128_false_true_${kind}`,
+        `${name}_144_128_32_false_false_matrix`,
+        `${name}_128_144_32_true_false_matrix`,
+      ]);
+    }
   });
 
   test.each([1, 4, 127])(
     "is a node of ours with %p rows: a row's result does not depend on the number of rows",
     (rows) => {
-      expect(ours(productCase(rows, 48, 32), "AMX")).toEqual(["Product"]);
+      expect(ours(productCase(rows, 48, 32), "AVX-512")).toEqual(["Product"]);
+      expect(ours(productCase(rows, 48, 32), "AMX")).toEqual(["TileProduct"]);
     },
   );
 
   test("does not contain the addition of a matrix of another shape", () => {
     const build: TensorFunction = ({ a, b, row }) => ({ y: tf.add(tf.matMul(a!, b!), row!) });
     const nodes = operators({ build, specs: { a: f32(128, 16), b: f32(16, 32), row: f32(32) } }, "AMX");
-    expect(nodes).toEqual(["Product_128_16_32_false_false_none", "Add"]);
+    expect(nodes).toEqual(["TileProduct_128_16_32_false_false_none", "Add"]);
   });
 });
 
@@ -335,20 +347,12 @@ describeWidths("a compiled function", (vectorWidth) => {
   decoderTests(instructions);
 });
 
+describeWhere(lackOf(16), "a compiled function, on vectors of 16 floats,", () => productTests("AVX-512"));
 describeTiles("a compiled function", () => {
-  const engine = compiledEngine({ threads: 1, instructions: "AMX" });
-
-  test.each([
-    ["a product", productCase(144, 48, 32)],
-    ["a linear layer with a bias", linearCase(f32(128))],
-    ["a linear layer with a matrix", linearCase(f32(144, 128))],
-  ])("of %s equals its definition", async (_, of) => {
-    const [found, expected] = [await evaluated(engine, of), await definition(of)];
-    expect(Object.keys(found)).toEqual(Object.keys(expected));
-    for (const [name, values] of Object.entries(expected)) expect(farthest(found[name]!, values)).toBeLessThan(1e-5);
-  });
+  productTests("AMX");
 
   test("whose products have few rows runs without tiles, as its bits show", async () => {
+    const engine = compiledEngine({ threads: 1, instructions: "AMX" });
     const few: Engine = {
       ...engine,
       compile: (name, build, inputs) => engine.compile(name, build, inputs, { fewRows: true }),
@@ -359,9 +363,26 @@ describeTiles("a compiled function", () => {
     expect(await bits(few)).toEqual(expected);
     expect(await bits(engine)).not.toEqual(expected);
   });
+});
+
+function productTests(instructions: Instructions): void {
+  const engine = compiledEngine({ threads: 1, instructions });
+
+  test.each([
+    ["a product", productCase(144, 48, 32)],
+    ["a linear layer with a bias", linearCase(f32(128))],
+    ["a linear layer with a matrix", linearCase(f32(144, 128))],
+  ])("of %s equals its definition", async (_, of) => {
+    const [found, expected] = [await evaluated(engine, of), await definition(of)];
+    expect(Object.keys(found)).toEqual(Object.keys(expected));
+    for (const [name, values] of Object.entries(expected)) {
+      const largest = Math.max(...values.map(Math.abs));
+      expect(farthest(found[name]!, values) / largest).toBeLessThan(1e-6);
+    }
+  });
 
   test("has room for the packed blocks of a large product on the stack of each lane", async () => {
-    const several = compiledEngine({ threads: 2, instructions: "AMX" });
+    const several = compiledEngine({ threads: 2, instructions });
     const [rows, depth, columns] = [128, 512, 1024];
     const { build, specs } = productCase(rows, depth, columns, [true, true]);
     const run = await several.compile("large", build, specs, { inLane: true });
@@ -383,7 +404,7 @@ describeTiles("a compiled function", () => {
     for (const { outputs } of jobs) expectSameBits(outputs.y.read() as Float32Array, expected);
     await run.dispose();
   });
-});
+}
 
 function decoderTests(instructions: Instructions): void {
   const config = ModelConfig.parse({

@@ -1,7 +1,10 @@
-/** Compares products of matrices on tiles with float64, and tests the instructions of tiles. */
+/** Compares products of matrices on vectors and on tiles with float64, and tests the instructions of tiles. */
 import { expect, test } from "bun:test";
 import { at, atIndex, R12, R13, RAX } from "../../../../model/engine/native/assembler.ts";
-import { type ProductShape, productOperator } from "../../../../model/engine/native/product.ts";
+import { machineInstructions } from "../../../../model/engine/native/machine.ts";
+import { type ProductShape, vectorProductOperator } from "../../../../model/engine/native/product.ts";
+import { tileProductOperator } from "../../../../model/engine/native/tile-product.ts";
+import { describeWhere } from "../../../needs.ts";
 import { randomValues } from "../../policy/gradient-check.ts";
 import {
   addressOf,
@@ -9,6 +12,7 @@ import {
   describeTiles,
   expectSameBits,
   floats,
+  lackOf,
   machineFunction,
   runKernel,
   TestKernel,
@@ -77,9 +81,19 @@ const sizes = [
   [144, 272, 48], // two blocks of steps
   [64, 528, 80], // three blocks of steps
   [48, 48, 1040], // three blocks of columns
+  [48, 1040, 16], // a panel of one vector, three blocks of steps
 ] as const;
 
-describeTiles("the product of matrices", () => {
+const kinds = [
+  ["vectors", vectorProductOperator, lackOf(16)],
+  ["tiles", tileProductOperator, machineInstructions() === "AMX" ? null : "no AMX"],
+] as const;
+
+for (const [kind, productOperator, lack] of kinds) {
+  describeWhere(lack, `the product of matrices on ${kind}`, () => productTests(productOperator));
+}
+
+function productTests(productOperator: typeof vectorProductOperator): void {
   const shapes = sizes.flatMap(([rows, depth, columns]) =>
     transposed.flatMap(([transposeA, transposeB]) =>
       addends.map((addend): ProductShape => ({ rows, depth, columns, transposeA, transposeB, addend })),
@@ -164,10 +178,32 @@ describeTiles("the product of matrices", () => {
   test.each([
     [{ depth: 24 }, "this kernel needs a depth that is a multiple of 16, got 24"],
     [{ columns: 8 }, "this kernel needs a number of columns that is a multiple of 16, got 8"],
-    [{ rows: 40, transposeA: true }, "this kernel needs a number of rows that is a multiple of 16, got 40"],
     [{ rows: 0 }, "this kernel needs a number of rows that is a multiple of 1, got 0"],
   ] satisfies [Partial<ProductShape>, string][])("refuses %j", (part, message) => {
     expect(() => productOperator({ ...SMALL, ...part })).toThrow(new RangeError(message));
+  });
+}
+
+test("the product of matrices on tiles refuses 40 rows of a transposed left factor", () => {
+  const message = "this kernel needs a number of rows that is a multiple of 16, got 40";
+  expect(() => tileProductOperator({ ...SMALL, rows: 40, transposeA: true })).toThrow(new RangeError(message));
+});
+
+describeWhere(lackOf(16), "the product of matrices on vectors", () => {
+  test.each([1, 4, 6, 7, 61])("gives each row the same bits, alone or among %p rows", (rows) => {
+    const shape: ProductShape = { ...SMALL, rows, depth: 528, columns: 80, transposeB: true };
+    const [a, b] = inputsOf(shape);
+    const [found] = runKernel(vectorProductOperator(shape), 16, [a!, b!]);
+    const last = a!.slice((rows - 1) * shape.depth);
+    const [alone] = runKernel(vectorProductOperator({ ...shape, rows: 1 }), 16, [last, b!]);
+    expectSameBits(found!.slice((rows - 1) * shape.columns), alone!);
+  });
+
+  test.each([1, 7, 25, 40])("of %p rows of a transposed left factor has float32's error", (rows) => {
+    const shape: ProductShape = { ...SMALL, rows, depth: 48, columns: 80, transposeA: true, addend: "matrix" };
+    const inputs = inputsOf(shape);
+    const [found] = runKernel(vectorProductOperator(shape), 16, inputs);
+    expect(errorOf(found!, expectedOf(shape, inputs))).toBeLessThan(2.5e-7);
   });
 });
 

@@ -7,6 +7,7 @@
  */
 import { type Address, at, R8, RAX, RCX, RDI, RDX, RSI } from "./assembler.ts";
 import { FLOAT_BYTES, type Kernel, shifted } from "./kernel.ts";
+import { type Emit, transposing } from "./transpose.ts";
 
 /** Rows of a tile, and 32-bit values in a row. */
 export const TILE = 16;
@@ -50,13 +51,6 @@ export function layoutOf(width: number, stepsInRow: boolean, turned: boolean): L
   const [steps, tile] = stepsInRow ? [ROW_BYTES, TILE * row] : [TILE * row, ROW_BYTES];
   return { row, steps, tile, turned };
 }
-
-/** Splits `total` into blocks of `size`, of which the last may be smaller. @returns the sizes */
-export const blocksOf = (total: number, size: number): number[] =>
-  Array.from({ length: Math.ceil(total / size) }, (_, i) => Math.min(size, total - i * size));
-
-/** Writes one instruction or a few. */
-export type Emit = () => void;
 
 /** Vector registers with constants: half of the last bit that a bfloat16 keeps, and the mask of its bits. */
 const [HALF_BIT, MASK] = [31, 30];
@@ -179,51 +173,10 @@ export class PanelPacker {
 
   /** Transposes a turned factor's 16 × 16 floats, for each 16 steps of a round, to `#transposed`. Overwrites the vectors 0 to 16. */
   #transpose(halves: number, from: Layout, source: Address): Emit[] {
-    return Array.from({ length: halves }, (_, half) => half).flatMap((half) => {
-      return this.#transposeBlock(shifted(source, half * from.steps), from.row, half * TILE_BYTES);
-    });
-  }
-
-  #transposeBlock(source: Address, row: number, to: number): Emit[] {
     const { code } = this.#kernel;
-    const vectors = Array.from({ length: TILE }, (_, i) => i);
-    let spare = TILE;
-    const emits = vectors.map((vector) => () => code.loadVector(vector, shifted(source, vector * row)));
-    type Combine = (to: number, a: number, b: number) => void;
-    /** Replaces vector i by first(i, j), and vector j by second(i, j). */
-    const pair = (i: number, j: number, first: Combine, second: Combine) => {
-      const [to, a, b] = [spare, vectors[i]!, vectors[j]!];
-      emits.push(
-        () => first(to, a, b),
-        () => second(b, a, b),
-      );
-      [vectors[i], spare] = [to, a];
-    };
-    const interleave =
-      (operation: "interleaveLow" | "interleaveHigh"): Combine =>
-      (to, a, b) =>
-        code.vector(operation, to, a, b);
-    const pick =
-      (operation: "pickFloats" | "pickLanes", order: number): Combine =>
-      (to, a, b) =>
-        code.pick(operation, to, a, b, order);
-    // Afterwards each 128 bits hold four rows of one column.
-    for (let i = 0; i < TILE; i += 2) pair(i, i + 1, interleave("interleaveLow"), interleave("interleaveHigh"));
-    const [lower, upper] = [pick("pickFloats", 0b01_00_01_00), pick("pickFloats", 0b11_10_11_10)];
-    for (let i = 0; i < TILE; i += 4) for (const j of [i, i + 1]) pair(j, j + 2, lower, upper);
-    // Puts the four 128 bits of a column into one vector.
-    const [even, odd] = [pick("pickLanes", 0b10_00_10_00), pick("pickLanes", 0b11_01_11_01)];
-    for (let i = 0; i < 4; i++) {
-      pair(i, i + 4, even, odd);
-      pair(i + 8, i + 12, even, odd);
-      pair(i, i + 8, even, odd);
-      pair(i + 4, i + 12, even, odd);
-    }
-    const columnOf = [0, 2, 1, 3];
-    for (const [i, vector] of vectors.entries()) {
-      const column = columnOf[i % 4]! + 4 * Math.floor(i / 4);
-      emits.push(() => code.storeVector(shifted(this.#transposed, to + column * ROW_BYTES), vector));
-    }
-    return emits;
+    return Array.from({ length: halves }, (_, half) => half).flatMap((half) => {
+      const to = { place: shifted(this.#transposed, half * TILE_BYTES), row: ROW_BYTES };
+      return transposing(code, { place: shifted(source, half * from.steps), row: from.row }, to);
+    });
   }
 }

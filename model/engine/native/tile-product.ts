@@ -1,0 +1,307 @@
+/**
+ * Products of matrices in full precision on a CPU whose tiles multiply bfloat16 (Intel's AMX).
+ *
+ * tile-panels.ts splits each float into three bfloat16, the float's parts. Two floats have nine products of parts. The kernel adds six of
+ * them: the other three are smaller than the last bit of a float. A CPU multiplies tiles of bfloat16 16 times as fast as vectors of floats.
+ *
+ * The kernel computes C (M, N) = A (M, K) · B (K, N) + an addend, 32 rows by 32 columns at a time. Either factor may lie transposed in memory.
+ * A step is one k of the sums over K.
+ *
+ * Source: Henry, Tang and Heinecke, https://arxiv.org/abs/1904.06376; Intel 64 manual, volume 1, chapter 18.
+ */
+import { ptr } from "bun:ffi";
+import {
+  type Address,
+  at,
+  atIndex,
+  R8,
+  R9,
+  R10,
+  R11,
+  R12,
+  R13,
+  R14,
+  RAX,
+  RBX,
+  RCX,
+  RDI,
+  RDX,
+  RSI,
+} from "./assembler.ts";
+import { blocksOf, FLOAT_BYTES, type Kernel } from "./kernel.ts";
+import type { MachineCodeOperator } from "./operator.ts";
+import { operatorOfProduct, type ProductShape } from "./product.ts";
+import {
+  HIGH,
+  type Layout,
+  LOW,
+  layoutOf,
+  MIDDLE,
+  PANEL,
+  PanelPacker,
+  panelBytes,
+  ROUND_BYTES,
+  ROW_BYTES,
+  roundsOf,
+  TILE,
+  tilePlace,
+} from "./tile-panels.ts";
+import type { Emit } from "./transpose.ts";
+
+/** Most steps, and most columns, of a packed block of B. The block has up to .8 MB, which the CPU's second cache holds. */
+const DEPTH_MAX = 256;
+const COLUMNS_MAX = 512;
+
+/** The six products of parts, smallest first. Each differs from the product before in one part, so the kernel loads only this part. */
+const PRODUCTS = [
+  [HIGH, LOW],
+  [HIGH, MIDDLE],
+  [MIDDLE, MIDDLE],
+  [MIDDLE, HIGH],
+  [LOW, HIGH],
+  [HIGH, HIGH],
+] as const;
+
+/** The first of the tile registers that hold sums (four), tiles of A (two) and tiles of B (two). */
+const [SUMS, LEFT, RIGHT] = [0, 4, 6];
+
+export const tileProductOperator = (shape: ProductShape): MachineCodeOperator =>
+  operatorOfProduct(shape, shape.transposeA ? TILE : 1, (kernel) => new TileProduct(kernel, shape).write());
+
+/** A block of B: some steps of some columns. */
+interface Block {
+  /** Steps. */
+  readonly depth: number;
+  /** Columns. */
+  readonly width: number;
+  /** True for the first steps: C holds no sums yet. */
+  readonly first: boolean;
+}
+
+/** The product of a panel of A and a panel of B. */
+interface PanelProduct extends Pick<Block, "depth" | "first"> {
+  readonly rowTiles: number;
+  readonly columnTiles: number;
+  /** Rows of the next panel of A that the kernel packs meanwhile. */
+  readonly packedRows: number;
+}
+
+/**
+ * Writes the kernel. The kernel packs a panel of B just before its first product. It packs a panel of A while it multiplies the panel before:
+ * packing takes about as long as multiplying, and uses other parts of the CPU.
+ *
+ * Registers: r14 holds the bytes of a packed row, r13 the bytes of a row of C.
+ */
+class TileProduct {
+  readonly #kernel: Kernel;
+  readonly #shape: ProductShape;
+  readonly #packer: PanelPacker;
+  readonly #a: Layout;
+  readonly #b: Layout;
+  /** Two panels: the kernel multiplies one while it packs the other. */
+  readonly #panelsOfA: Address;
+  readonly #panelsOfB: Address;
+
+  constructor(kernel: Kernel, shape: ProductShape) {
+    const { rows, depth, columns, transposeA, transposeB } = shape;
+    this.#kernel = kernel;
+    this.#shape = shape;
+    this.#packer = new PanelPacker(kernel);
+    this.#a = layoutOf(transposeA ? rows : depth, !transposeA, transposeA);
+    this.#b = layoutOf(transposeB ? depth : columns, transposeB, transposeB);
+    const panel = panelBytes(Math.min(depth, DEPTH_MAX));
+    this.#panelsOfA = kernel.memory(2 * panel);
+    this.#panelsOfB = kernel.memory(panel * Math.ceil(Math.min(columns, COLUMNS_MAX) / PANEL));
+  }
+
+  write(): void {
+    const { depth, columns } = this.#shape;
+    const kernel = this.#kernel;
+    const { code } = kernel;
+    const [a, b, c, addend] = [kernel.inputs[0]!, kernel.inputs[1]!, kernel.outputs[0]!, kernel.inputs[2]];
+    this.#packer.setConstants();
+    code.constant(R14, ROW_BYTES);
+    code.constant(R13, FLOAT_BYTES * columns);
+    const [aSteps, bSteps] = [kernel.word(), kernel.word()];
+    kernel.each(blocksOf(columns, COLUMNS_MAX), (width) => {
+      kernel.set(aSteps, a);
+      kernel.set(bSteps, b);
+      const blocks = blocksOf(depth, DEPTH_MAX).map((size, i): Block => ({ depth: size, width, first: i === 0 }));
+      kernel.each(blocks, (block) => {
+        this.#addBlock(aSteps, bSteps, block);
+        kernel.advance(aSteps, (block.depth / TILE) * this.#a.steps);
+        kernel.advance(bSteps, (block.depth / TILE) * this.#b.steps);
+      });
+      kernel.advance(b, (width / TILE) * this.#b.tile);
+      for (const variable of [c, addend]) if (variable) kernel.advance(variable, FLOAT_BYTES * width);
+    });
+    code.releaseTiles();
+  }
+
+  /** Adds a block's product to all rows of C. @param a, b  variables with the addresses of the block's steps in A, and of the block in B */
+  #addBlock(a: Address, b: Address, { depth, width, first }: Block): void {
+    const { rows, columns, addend } = this.#shape;
+    const kernel = this.#kernel;
+    const { code } = kernel;
+    const [currentPanel, nextPanel] = [kernel.word(), kernel.word()];
+    const [aRows, bColumns, cRows] = [kernel.word(), kernel.word(), kernel.word()];
+    const [source, target] = [kernel.word(), kernel.word()];
+    // The sums of a pass start from these rows.
+    const startRows = kernel.word();
+    const startsFromAddend = first && addend !== "none";
+    const heights = blocksOf(rows, PANEL);
+    const tilesOf = (height: number) => blocksOf(height, TILE);
+
+    code.addressOf(RDX, this.#panelsOfA);
+    code.store(currentPanel, RDX);
+    code.move(R8, a);
+    this.#packer.pack(this.#a, depth, tilesOf(heights[0]!));
+    code.store(nextPanel, RDX);
+    kernel.set(aRows, a);
+    kernel.set(cRows, kernel.outputs[0]!);
+    kernel.set(startRows, startsFromAddend ? kernel.inputs[2]! : kernel.outputs[0]!);
+
+    const passes = heights.map((height, i) => ({ height, next: heights[i + 1] ?? 0, packsB: i === 0 }));
+    kernel.each(passes, ({ height, next, packsB }) => {
+      code.constant(RAX, configurationOf(tilesOf(height)));
+      code.configureTiles(at(RAX));
+      kernel.advance(aRows, 2 * this.#a.tile);
+      kernel.set(source, aRows);
+      kernel.set(target, nextPanel);
+      if (packsB) kernel.set(bColumns, b);
+      code.addressOf(R9, this.#panelsOfB);
+      code.move(R12, cRows);
+      code.move(R11, startRows);
+      kernel.each(this.#panelsOfBlock(width, next), ({ columnTiles, packedRows }) => {
+        if (packsB) {
+          code.move(R8, bColumns);
+          code.move(RDX, R9);
+          this.#packer.pack(this.#b, depth, new Array(columnTiles).fill(TILE));
+          kernel.advance(bColumns, 2 * this.#b.tile);
+        }
+        code.move(RBX, currentPanel);
+        code.move(RSI, source);
+        code.move(RDI, target);
+        this.#multiply({ depth, first, rowTiles: tilesOf(height).length, columnTiles, packedRows });
+        kernel.advance(source, packedRows * (this.#a.turned ? this.#a.tile / TILE : this.#a.row));
+        kernel.advance(target, packedRows * ROW_BYTES);
+      });
+      // Swap the two panels of A.
+      code.move(RAX, currentPanel);
+      code.move(RCX, nextPanel);
+      code.store(nextPanel, RAX);
+      code.store(currentPanel, RCX);
+      const panelRows = PANEL * FLOAT_BYTES * columns;
+      kernel.advance(cRows, panelRows);
+      // All rows start from the same bias.
+      kernel.advance(startRows, startsFromAddend && addend === "bias" ? 0 : panelRows);
+    });
+  }
+
+  /** For each panel of B in a block: its tiles, and how many of the `rows` of A's next panel the kernel packs beside it. */
+  #panelsOfBlock(width: number, rows: number): Pick<PanelProduct, "columnTiles" | "packedRows">[] {
+    const widths = blocksOf(width, PANEL);
+    const even = Math.ceil(rows / widths.length);
+    const share = this.#a.turned ? TILE * Math.ceil(even / TILE) : even;
+    return widths.map((columns, i) => {
+      return { columnTiles: columns / TILE, packedRows: Math.min(share, Math.max(0, rows - i * share)) };
+    });
+  }
+
+  /**
+   * Multiplies two panels, and stores their tiles of C. Moves r9, r11 and r12 to the next columns.
+   *
+   * Registers: rbx: the panel of A; r9: the panel of B; r12: C; r11: the addend, or the sums so far; rsi: the rows to pack; rdi: their place.
+   */
+  #multiply({ depth, first, rowTiles, columnTiles, packedRows }: PanelProduct): void {
+    const { columns, addend } = this.#shape;
+    const { code } = this.#kernel;
+    const sums = Array.from({ length: rowTiles * columnTiles }, (_, i) => {
+      const [row, column] = [Math.floor(i / columnTiles), i % columnTiles];
+      return { tile: SUMS + 2 * row + column, row, column };
+    });
+    const rowBytes = FLOAT_BYTES * columns;
+    const place = (row: number, column: number) => row * TILE * rowBytes + column * ROW_BYTES;
+    if (first && addend === "bias") code.constant(RAX, 0);
+    for (const { tile, row, column } of sums) {
+      if (first && addend === "none") code.zeroTile(tile);
+      else if (first && addend === "bias") code.loadTile(tile, atIndex(R11, RAX, 1, column * ROW_BYTES));
+      else code.loadTile(tile, atIndex(R11, R13, 1, place(row, column)));
+    }
+    const multiplications = this.#multiplications(rowTiles, sums);
+    const prefetchedRows = Math.ceil(PANEL / roundsOf(depth));
+    code.move(R10, R12);
+    this.#packer.eachRound(depth, (halves) => {
+      const packing = this.#packer.packingRows(this.#a, halves, packedRows);
+      interleave(multiplications, [...this.#prefetches(prefetchedRows, columnTiles), ...packing]);
+      code.addConstant(RBX, ROUND_BYTES);
+      code.addConstant(R9, ROUND_BYTES);
+    });
+    for (const { tile, row, column } of sums) code.storeTile(atIndex(R12, R13, 1, place(row, column)), tile);
+    code.addConstant(R11, columnTiles * ROW_BYTES);
+    code.addConstant(R12, columnTiles * ROW_BYTES);
+  }
+
+  /** Instructions that add one round of two panels' products to the sums. */
+  #multiplications(rowTiles: number, sums: readonly { tile: number; row: number; column: number }[]): Emit[] {
+    const { code } = this.#kernel;
+    const emits: Emit[] = [];
+    const load = (tile: number, panel: number, part: number, count: number) => {
+      for (let i = 0; i < count; i++)
+        emits.push(() => code.loadTile(tile + i, atIndex(panel, R14, 1, tilePlace(part, i))));
+    };
+    let loaded: readonly [left: number, right: number] = [-1, -1];
+    for (const [left, right] of PRODUCTS) {
+      if (left !== loaded[0]) load(LEFT, RBX, left, rowTiles);
+      if (right !== loaded[1]) load(RIGHT, R9, right, sums.length / rowTiles);
+      for (const { tile, row, column } of sums) emits.push(() => code.multiplyTiles(tile, LEFT + row, RIGHT + column));
+      loaded = [left, right];
+    }
+    return emits;
+  }
+
+  /** Instructions that load some rows of C, from r10 on, into the first cache, so that stores do not wait for memory. They move r10 to the next rows. */
+  #prefetches(rows: number, columnTiles: number): Emit[] {
+    const { code } = this.#kernel;
+    const rowBytes = FLOAT_BYTES * this.#shape.columns;
+    const places = Array.from({ length: rows * columnTiles }, (_, i) => {
+      return Math.floor(i / columnTiles) * rowBytes + (i % columnTiles) * ROW_BYTES;
+    });
+    return [
+      ...places.map((place) => () => code.prefetchForWriting(at(R10, place))),
+      () => code.addConstant(R10, rows * rowBytes),
+    ];
+  }
+}
+
+/** Writes the instructions of `main`, and spreads those of `side` evenly between them. */
+function interleave(main: readonly Emit[], side: readonly Emit[]): void {
+  let written = 0;
+  for (const [i, emit] of main.entries()) {
+    emit();
+    for (const end = Math.ceil((side.length * (i + 1)) / main.length); written < end; written++) side[written]!();
+  }
+}
+
+/** By the arguments of `configurationOf`. Never removed, because kernels contain the addresses. */
+const configurations = new Map<string, Uint8Array<ArrayBuffer>>();
+
+/**
+ * Address of the configuration of the tile registers.
+ *
+ * @param tiles  rows of one or two tiles of A. The sums have as many rows; tiles of B have 16
+ */
+function configurationOf(tiles: readonly number[]): number {
+  const bytes = configurations.getOrInsertComputed(tiles.join(), () => {
+    const made = new Uint8Array(new ArrayBuffer(64));
+    // Palette 1, the only one that Intel defines: 8 tiles of at most 16 rows of 64 bytes.
+    made[0] = 1;
+    const [first, second = TILE] = tiles;
+    for (const [tile, rows] of [first, first, second, second, first, second, TILE, TILE].entries()) {
+      made[16 + 2 * tile] = ROW_BYTES;
+      made[48 + tile] = rows!;
+    }
+    return made;
+  });
+  return ptr(bytes.buffer);
+}
