@@ -45,7 +45,7 @@ export interface BatchLimits {
  * `tokensMax` by default. Of a small model, a core's cache holds the activations of so many tokens. A GPU takes about as long for a
  * micro-batch with fewer tokens.
  */
-export const MICRO_TOKENS_MAX = { cpu: 512, gpu: 4096 } as const;
+export const MICRO_TOKENS_MAX = { cpu: 256, gpu: 4096 } as const;
 
 /** B is padded to a multiple of this where `tokensMax` allows. */
 const ROW_MULTIPLE = 4;

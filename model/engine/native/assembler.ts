@@ -280,16 +280,25 @@ export class Assembler {
 
   /**
    * `to` = an operation of `a` and `operand`; `a` is 0 where the instruction has one source. A store passes its source as `to`. AVX-512 is
-   * encoded with EVEX, all else with VEX, which reaches the registers 0 to 15 only.
+   * encoded with EVEX, all else with VEX, which reaches the registers 0 to 15 only. `isNumber`: `operand` is the address of one float, which
+   * only EVEX takes for a whole vector.
    */
-  #vector(name: VectorInstruction, to: number, a: number, operand: number | Address, vectorWidth: 4 | 8 | 16): void {
+  #vector(
+    name: VectorInstruction,
+    to: number,
+    a: number,
+    operand: number | Address,
+    vectorWidth: 4 | 8 | 16,
+    isNumber = false,
+  ): void {
     const [opcode, map, prefix] = VECTOR[name];
     const [base, index] = typeof operand === "number" ? [operand, operand >> 1] : [operand.base, operand.index ?? 0];
     const not = (value: number, bit: number) => (~value >> bit) & 1;
     if (vectorWidth === 16) {
       // EVEX.X holds bit 3 of an index register, or bit 4 of a vector register: `index` has either as its bit 3.
       const p0 = (not(to, 3) << 7) | (not(index, 3) << 6) | (not(base, 3) << 5) | (not(to, 4) << 4) | map;
-      this.#emit(0x62, p0, ((~a & 15) << 3) | 4 | prefix, (LENGTH[vectorWidth] << 5) | (not(a, 4) << 3), opcode);
+      const p2 = (LENGTH[vectorWidth] << 5) | (isNumber ? 0x10 : 0) | (not(a, 4) << 3);
+      this.#emit(0x62, p0, ((~a & 15) << 3) | 4 | prefix, p2, opcode);
     } else {
       const byIndex = typeof operand === "number" ? 1 : not(index, 3);
       const p1 = (not(to, 3) << 7) | (byIndex << 6) | (not(base, 3) << 5) | map;
@@ -353,6 +362,18 @@ export class Assembler {
     vectorWidth: 4 | 8 | 16 = this.vectorWidth,
   ): void {
     this.#vector(operation, to, a, b, vectorWidth);
+  }
+  /** `to` = an operation of `a` and the float at `number` in each place. AVX2 overwrites `spare`. */
+  withNumber(
+    operation: "add" | "multiply" | "timesPlus" | "negativeMultiplyAdd",
+    to: number,
+    a: number,
+    number: Address,
+    spare: number,
+  ): void {
+    if (this.vectorWidth === 16) return this.#vector(operation, to, a, number, 16, true);
+    this.broadcast(spare, number);
+    this.#vector(operation, to, a, spare, this.vectorWidth);
   }
   zero(to: number): void {
     this.#vector("xor", to, to, to, this.vectorWidth);

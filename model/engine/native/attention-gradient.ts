@@ -144,17 +144,14 @@ class AttentionGradientWriter extends TileWriter {
       this.setAngles(t);
       this.locate(RSI, scratch.keys, t, head);
       kernel.rotate(at(RSI), this.shape.headWidth);
-      this.locate(RDX, scratch.keysTransposed, t, FLOAT_BYTES);
-      this.writeColumn(at(RSI));
-      this.locate(RSI, this.#value, t, token);
-      this.locate(RDX, scratch.valuesTransposed, t, FLOAT_BYTES);
-      this.writeColumn(at(RSI));
       code.zero(0);
       for (const sums of [scratch.dKeys, scratch.dValues]) {
         this.locate(RDX, sums, t, head);
         for (let i = 0; i < head; i += vector) code.storeVector(at(RDX, i), 0);
       }
     });
+    this.transpose(scratch.keys, head, scratch.keysTransposed);
+    this.transpose(this.#value, token, scratch.valuesTransposed);
   }
 
   #setBlockEnd(block: Address): void {

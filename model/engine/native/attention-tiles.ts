@@ -33,6 +33,7 @@ import {
   RDX,
 } from "./assembler.ts";
 import { checkMultiple, FLOAT_BYTES, floatBits, type Kernel, shifted } from "./kernel.ts";
+import { BLOCK, transposing } from "./transpose.ts";
 
 export interface WholeShape {
   readonly rows: number;
@@ -105,12 +106,38 @@ export class TileWriter {
     this.locate(R15, this.kernel.inputs[2]!, position, half, ahead * half);
   }
 
-  /** Writes (D) at `from` as a column of a (D, P) matrix. rdx is the address of the column's first float. Overwrites rcx. */
-  protected writeColumn(from: Address): void {
-    for (let d = 0; d < this.shape.headWidth; d++) {
-      this.code.load32(RCX, shifted(from, FLOAT_BYTES * d));
-      this.code.store32(at(RDX, d * this.sizes.padded), RCX);
+  /**
+   * Writes the rows (T, D) of a head as a matrix (D, P). Overwrites rax, rcx, rdx and the vectors 0 to 16.
+   *
+   * @param rows, columns  variables with the addresses of the rows and of the matrix
+   */
+  protected transpose(rows: Address, rowBytes: number, columns: Address): void {
+    const { code, kernel } = this;
+    const { tokens, headWidth } = this.shape;
+    const { padded } = this.sizes;
+    const inBlocks = code.vectorWidth === 16 ? tokens - (tokens % BLOCK) : 0;
+    if (inBlocks > 0) {
+      code.move(RAX, rows);
+      code.move(RDX, columns);
+      kernel.countDown(RCX, inBlocks, BLOCK, () => {
+        for (let d = 0; d < headWidth; d += BLOCK) {
+          const from = { place: at(RAX, FLOAT_BYTES * d), row: rowBytes };
+          const to = { place: at(RDX, d * padded), row: padded };
+          for (const emit of transposing(code, from, to)) emit();
+        }
+        code.addConstant(RAX, BLOCK * rowBytes);
+        code.addConstant(RDX, BLOCK * FLOAT_BYTES);
+      });
     }
+    if (inBlocks === tokens) return;
+    kernel.loop(tokens - inBlocks, 1, (token) => {
+      this.locate(RDX, columns, token, FLOAT_BYTES, FLOAT_BYTES * inBlocks);
+      this.locate(RAX, rows, token, rowBytes, rowBytes * inBlocks);
+      for (let d = 0; d < headWidth; d++) {
+        code.load32(RCX, at(RAX, FLOAT_BYTES * d));
+        code.store32(at(RDX, d * padded), RCX);
+      }
+    });
   }
 
   /** Runs `body` for each sum of a tile: its row, its vector in the row, and its register. */

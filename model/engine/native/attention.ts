@@ -12,7 +12,11 @@ export function attentionOperator(shape: WholeShape): MachineCodeOperator {
   checkShape(shape);
   return {
     inputs: ["float32", "float32", "float32"],
-    outputs: [[rows, tokens, heads * headWidth], [rows, heads, tokens, 2], [headWidth * roundUp(tokens, KEY_PADDING)]],
+    outputs: [
+      [rows, tokens, heads * headWidth],
+      [rows, heads, tokens, 2],
+      [headWidth * (roundUp(tokens, KEY_PADDING) + tokens)],
+    ],
     write: (kernel) => new AttentionWriter(kernel, shape).write(),
   };
 }
@@ -25,10 +29,9 @@ class AttentionWriter extends TileWriter {
   readonly #out = this.kernel.word();
   /** Variable: address of the current head's statistics, (T, 2). */
   readonly #statistics = this.kernel.word();
-  /** Variable: address of the scratch, which holds the current head's keys transposed, (D, P). */
+  /** Variables: addresses in the scratch, which holds the current head's rotated keys, transposed (D, P) and as rows (T, D). */
   readonly #keysTransposed = this.kernel.outputs[2]!;
-  /** A rotated key, (D). */
-  readonly #rotatedKey = this.kernel.memory(this.sizes.head);
+  readonly #keys = this.kernel.word();
   /** The rotated queries of a tile, (4, D), and their scores, later weights, (4, P). */
   readonly #queries = this.kernel.memory(TILE * this.sizes.head);
   readonly #weights = this.kernel.memory(TILE * this.sizes.padded);
@@ -40,6 +43,8 @@ class AttentionWriter extends TileWriter {
     this.kernel.setToParts(kernel.inputs[0]!, this.shape, [this.#query, this.#key, this.#value]);
     kernel.set(this.#out, kernel.outputs[0]!);
     kernel.set(this.#statistics, kernel.outputs[1]!);
+    kernel.set(this.#keys, this.#keysTransposed);
+    kernel.advance(this.#keys, this.shape.headWidth * sizes.padded);
     kernel.loop(rows, 1, () => {
       kernel.loop(kvHeads, 1, () => {
         this.#transposeKeys();
@@ -65,14 +70,14 @@ class AttentionWriter extends TileWriter {
   }
 
   #transposeKeys(): void {
-    const { kernel } = this;
+    const { kernel, sizes } = this;
     kernel.loop(this.shape.tokens, 1, (t) => {
-      this.locate(RAX, this.#key, t, this.sizes.token);
+      this.locate(RAX, this.#key, t, sizes.token);
       this.setAngles(t);
-      kernel.rotate(this.#rotatedKey, this.shape.headWidth);
-      this.locate(RDX, this.#keysTransposed, t, FLOAT_BYTES);
-      this.writeColumn(this.#rotatedKey);
+      this.locate(RDX, this.#keys, t, sizes.head);
+      kernel.rotate(at(RDX), this.shape.headWidth);
     });
+    this.transpose(this.#keys, sizes.head, this.#keysTransposed);
   }
 
   #rotateQueries(position: Address): void {

@@ -23,25 +23,26 @@ export const exponentialTable = (): number => ptr(TABLE);
 /** Vector `x` = e^x. @param table  register that holds `exponentialTable()`. @param spare  vectors that are overwritten */
 export function exponential(code: Assembler, x: number, table: number, spare: readonly [number, number, number]): void {
   const [n, y, scratch] = spare;
-  /** A vector with a number of the table in each float. */
-  const fromTable = (place: number) => {
-    code.broadcast(scratch, at(table, 4 * place));
-    return scratch;
-  };
+  const number = (place: number) => at(table, 4 * place);
   // x is the second operand, which both instructions return where either is NaN: e^NaN is NaN.
-  code.vector("maximum", x, fromTable(PLACE.least), x);
-  code.vector("minimum", x, fromTable(PLACE.most), x);
-  code.vector("multiply", n, x, fromTable(PLACE.log2e));
+  for (const [operation, bound] of [
+    ["maximum", PLACE.least],
+    ["minimum", PLACE.most],
+  ] as const) {
+    code.broadcast(scratch, number(bound));
+    code.vector(operation, x, scratch, x);
+  }
+  code.withNumber("multiply", n, x, number(PLACE.log2e), scratch);
   code.roundVector(n, n);
   // From here on x is r.
-  code.negativeMultiplyAdd(x, n, fromTable(PLACE.ln2High));
-  code.negativeMultiplyAdd(x, n, fromTable(PLACE.ln2Low));
-  code.broadcast(y, at(table, 4 * PLACE.polynomial));
-  for (let i = 1; i < POLYNOMIAL.length; i++) code.timesPlus(y, x, fromTable(PLACE.polynomial + i));
+  code.withNumber("negativeMultiplyAdd", x, n, number(PLACE.ln2High), scratch);
+  code.withNumber("negativeMultiplyAdd", x, n, number(PLACE.ln2Low), scratch);
+  code.broadcast(y, number(PLACE.polynomial));
+  for (let i = 1; i < POLYNOMIAL.length; i++) code.withNumber("timesPlus", y, x, number(PLACE.polynomial + i), scratch);
   // e^r = 1 + r + r² · y
   code.vector("multiply", scratch, x, x);
   code.timesPlus(y, scratch, x);
-  code.vector("add", x, y, fromTable(PLACE.one));
+  code.withNumber("add", x, y, number(PLACE.one), scratch);
   // 2^n · e^r: n is added to the exponent of each float.
   code.toInts(n, n);
   code.shiftInts(n, n, FRACTION_BITS);

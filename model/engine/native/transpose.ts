@@ -3,22 +3,22 @@ import type { Address, Assembler } from "./assembler.ts";
 import { shifted } from "./kernel.ts";
 
 /** Rows and columns of a block. */
-const SIZE = 16;
+export const BLOCK = 16;
 
 /** Writes one instruction or a few. */
 export type Emit = () => void;
 
-/** A block in memory. */
-interface Block {
+/** Where a block lies in memory. */
+interface Layout {
   readonly place: Address;
   /** Bytes from row to row. */
   readonly row: number;
 }
 
 /** Instructions that store the rows of a block as the columns of another. They overwrite the vectors 0 to 16. */
-export function transposing(code: Assembler, from: Block, to: Block): Emit[] {
-  const vectors = Array.from({ length: SIZE }, (_, i) => i);
-  let spare = SIZE;
+export function transposing(code: Assembler, from: Layout, to: Layout): Emit[] {
+  const vectors = Array.from({ length: BLOCK }, (_, i) => i);
+  let spare = BLOCK;
   const emits = vectors.map((vector) => () => code.loadVector(vector, shifted(from.place, vector * from.row)));
   type Combine = (to: number, a: number, b: number) => void;
   /** Replaces vector i by first(i, j), and vector j by second(i, j). */
@@ -39,9 +39,9 @@ export function transposing(code: Assembler, from: Block, to: Block): Emit[] {
     (to, a, b) =>
       code.pick(operation, to, a, b, order);
   // Afterwards each 128 bits hold four rows of one column.
-  for (let i = 0; i < SIZE; i += 2) pair(i, i + 1, interleave("interleaveLow"), interleave("interleaveHigh"));
+  for (let i = 0; i < BLOCK; i += 2) pair(i, i + 1, interleave("interleaveLow"), interleave("interleaveHigh"));
   const [lower, upper] = [pick("pickFloats", 0b01_00_01_00), pick("pickFloats", 0b11_10_11_10)];
-  for (let i = 0; i < SIZE; i += 4) for (const j of [i, i + 1]) pair(j, j + 2, lower, upper);
+  for (let i = 0; i < BLOCK; i += 4) for (const j of [i, i + 1]) pair(j, j + 2, lower, upper);
   // Puts the four 128 bits of a column into one vector.
   const [even, odd] = [pick("pickLanes", 0b10_00_10_00), pick("pickLanes", 0b11_01_11_01)];
   for (let i = 0; i < 4; i++) {
