@@ -244,7 +244,7 @@ export const LearnerConfig = z.strictObject({
     .nullable()
     .default(null)
     .describe(
-      "Padded tokens per gradient computation; lower it if memory runs out. It changes speed and the last digits. null: 512; if the learner computes on a GPU, 4096",
+      "Padded tokens per gradient computation; lower it if memory runs out. It changes speed and the last digits. null: 256; if the learner computes on a GPU, 4096",
     ),
   gamma: share.default(1).describe("Discount per token (gae, bi-level-gae, hybrid, reinforce++)"),
   lambda: share.default(1).describe("GAE's lambda: lower has less variance and more bias"),
