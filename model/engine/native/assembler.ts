@@ -371,9 +371,12 @@ export class Assembler {
     number: Address,
     spare: number,
   ): void {
-    if (this.vectorWidth === 16) return this.#vector(operation, to, a, number, 16, true);
-    this.broadcast(spare, number);
-    this.#vector(operation, to, a, spare, this.vectorWidth);
+    if (this.vectorWidth === 16) {
+      this.#vector(operation, to, a, number, 16, true);
+    } else {
+      this.broadcast(spare, number);
+      this.#vector(operation, to, a, spare, 8);
+    }
   }
   zero(to: number): void {
     this.#vector("xor", to, to, to, this.vectorWidth);
