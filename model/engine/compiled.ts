@@ -170,6 +170,8 @@ export function compiledEngine(options: CompiledOptions): CompiledEngine {
   const memory = options.memory ?? (device === "cuda" ? new TwinMemory(cudaMemory()) : hostMemory);
   const onCpu = new Map<string, number>();
   const records = options.records ?? device === "cuda";
+  // A GPU runs one graph at a time.
+  const lanesMax = device === "cpu" ? threads : 1;
   const calls = new WeakMap<Job, { call: OrtCall; runs: number }>();
   function callOf(job: Job): OrtCall {
     // Every function of this engine is a `Compiled`, and every array an `OrtArray`.
@@ -192,8 +194,7 @@ export function compiledEngine(options: CompiledOptions): CompiledEngine {
     toHost: (values) => memory.toHost(values),
     release: (values) => memory.release(values),
 
-    // A GPU runs one graph at a time.
-    lanesMax: device === "cpu" ? threads : 1,
+    lanesMax,
     appendsToSlots: device !== "cpu",
     valuesPerPiece: device === "cpu" ? 2 ** 15 : 2 ** 24,
 
@@ -205,7 +206,10 @@ export function compiledEngine(options: CompiledOptions): CompiledEngine {
     },
 
     async runLanes(lists) {
-      runCalls(lists.map((list) => list.map(callOf)));
+      runCalls(
+        lists.map((list) => list.map(callOf)),
+        lanesMax,
+      );
     },
   };
 }

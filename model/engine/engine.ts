@@ -85,7 +85,7 @@ export interface Engine {
     inputs: Readonly<Record<string, Spec>>,
     options?: CompileOptions,
   ): Promise<CompiledFunction>;
-  /** Runs at most `lanesMax` lists in parallel, each in order. No list may write what another one reads or writes. */
+  /** Runs lists in parallel on `lanesMax` threads, each list in order. No list may write what another one reads or writes. */
   runLanes(lists: readonly (readonly Job[])[]): Promise<void>;
 }
 
@@ -97,6 +97,11 @@ export function lanesFor({ lanesMax }: Engine, ...parameters: readonly Float32Ar
   const bytes = parameters.reduce((sum, { byteLength }) => sum + byteLength, 0);
   return bytes > LANE_MODEL_BYTES_MAX ? 1 : lanesMax;
 }
+
+/**
+ * Number of lists of jobs for so many lanes. With a list more than lanes, a lane that ends a list's job early finds another list's.
+ */
+export const listsFor = (lanes: number): number => (lanes === 1 ? 1 : lanes + 1);
 
 /** The host memory of an array: the given one, or fresh zeros. @throws {RangeError} if the given memory does not fit the shape. */
 export function memoryFor({ shape, dtype }: Spec, backing?: Float32Array | Int32Array): Float32Array | Int32Array {

@@ -3,6 +3,7 @@
  * wake once per node; a lane wakes once for all its calls and keeps its data in its own cache. (On 2 threads the step of
  * bench/step.bench.ts takes 226 ms with shared nodes, 129 ms at best in lanes; docs/log/2026-11.md.)
  *
+ * - A lane that is free makes the next call of the list with the most calls left. So a lane that other work slows down makes fewer calls.
  * - The caller's thread is the first lane and waits for the others, so the memory of a call must live until `run` returns.
  * - The other lanes are Bun workers of this process, so addresses are valid in all lanes.
  */
@@ -13,35 +14,124 @@ import { subnormalsAsZero } from "./subnormals.ts";
 export type RunArguments = readonly [bigint, bigint, bigint, bigint, bigint, bigint, bigint, bigint];
 export const RUN_ARGUMENT_COUNT = 8;
 
-/** Most calls of a round; more take several rounds. */
-const CALLS_MAX = 256;
-
-/** Places in `signals`. */
+/** Places in `LaneMemory.signals`. */
 export const ROUND = 0;
 export const DONE = 1;
 
 export interface LaneMemory {
   /** Int32: the requested round, the finished round. */
   readonly signals: SharedArrayBuffer;
-  /** Uint64: the number of calls, then the calls. After a round, the first word is its error status, or 0. */
-  readonly calls: SharedArrayBuffer;
+  readonly work: WorkMemory;
   /** Address of onnxruntime's `Run`. */
   readonly run: number;
 }
 
-/**
- * @param run  address of onnxruntime's `Run`.
- * @returns a function that makes calls in order on this thread, up to the first that fails, and returns its error status or null.
- */
-export function runner(run: number): (calls: Iterable<RunArguments>) => Pointer | null {
+/** Most calls, and most lists of calls, of a round; more calls take several rounds. */
+const CALLS_MAX = 1024;
+
+/** Int32 words of a list: 1 if a lane makes a call of it, its next call, its end among all calls. */
+const [BUSY, NEXT, END] = [0, 1, 2];
+const LIST_WORDS = 3;
+
+/** The calls of a round, which all lanes share. */
+export interface WorkMemory {
+  /** Int32: the number of lists, then the words of each list. */
+  readonly lists: SharedArrayBuffer;
+  /** Uint64: the arguments of each call. */
+  readonly calls: SharedArrayBuffer;
+  /** Uint64: the error status of each list, or 0. */
+  readonly errors: SharedArrayBuffer;
+}
+
+export const workMemory = (): WorkMemory => ({
+  lists: new SharedArrayBuffer(4 * (1 + CALLS_MAX * LIST_WORDS)),
+  calls: new SharedArrayBuffer(8 * CALLS_MAX * RUN_ARGUMENT_COUNT),
+  errors: new SharedArrayBuffer(8 * CALLS_MAX),
+});
+
+/** A round's lists of calls. Any lane makes the next call of a list, but only one lane at a time. */
+class Work {
+  readonly #lists: Int32Array;
+  readonly #calls: BigUint64Array;
+  readonly #errors: BigUint64Array;
+
+  constructor({ lists, calls, errors }: WorkMemory) {
+    this.#lists = new Int32Array(lists);
+    this.#calls = new BigUint64Array(calls);
+    this.#errors = new BigUint64Array(errors);
+  }
+
+  /** Call this while no lane works. */
+  set(lists: readonly (readonly RunArguments[])[]): void {
+    let end = 0;
+    for (const [list, calls] of lists.entries()) {
+      const next = end;
+      for (const call of calls) this.#calls.set(call, RUN_ARGUMENT_COUNT * end++);
+      this.#lists.set([0, next, end], 1 + list * LIST_WORDS);
+      this.#errors[list] = 0n;
+    }
+    Atomics.store(this.#lists, 0, lists.length);
+  }
+
+  /** Makes calls until each list is done or in the hands of another lane. A list ends at its first error. */
+  run(call: (words: RunArguments) => Pointer | null): void {
+    for (let list = this.#take(); list !== null; list = this.#take()) {
+      const word = 1 + list * LIST_WORDS;
+      const next = this.#lists[word + NEXT]!;
+      const place = RUN_ARGUMENT_COUNT * next;
+      const status = call(this.#calls.subarray(place, place + RUN_ARGUMENT_COUNT) as unknown as RunArguments);
+      if (status !== null) this.#errors[list] = BigInt(status);
+      Atomics.store(this.#lists, word + NEXT, status === null ? next + 1 : this.#lists[word + END]!);
+      Atomics.store(this.#lists, word + BUSY, 0);
+    }
+  }
+
+  /** Takes the free list with the most calls left. @returns null if no free list has a call left */
+  #take(): number | null {
+    for (;;) {
+      const [list, left] = this.#longest();
+      if (left === 0) return null;
+      const word = 1 + list * LIST_WORDS;
+      if (Atomics.compareExchange(this.#lists, word + BUSY, 0, 1) !== 0) continue;
+      if (this.#left(word) > 0) return list;
+      // Another lane made its last call meanwhile.
+      Atomics.store(this.#lists, word + BUSY, 0);
+    }
+  }
+
+  #longest(): [list: number, left: number] {
+    let [longest, most] = [0, 0];
+    const count = Atomics.load(this.#lists, 0);
+    for (let list = 0; list < count; list++) {
+      const word = 1 + list * LIST_WORDS;
+      const left = Atomics.load(this.#lists, word + BUSY) === 0 ? this.#left(word) : 0;
+      if (left > most) [longest, most] = [list, left];
+    }
+    return [longest, most];
+  }
+
+  #left(word: number): number {
+    return this.#lists[word + END]! - Atomics.load(this.#lists, word + NEXT);
+  }
+
+  /** The error status of each list that failed. */
+  get errors(): Pointer[] {
+    const statuses = this.#errors.subarray(0, Atomics.load(this.#lists, 0));
+    return [...statuses].filter((status) => status !== 0n).map((status) => Number(status) as Pointer);
+  }
+}
+
+/** @param run  address of onnxruntime's `Run`. @returns a function that makes calls of a round, as a lane does */
+export function worker(run: number, memory: WorkMemory): () => void {
   const args = ["ptr", "ptr", "ptr", "ptr", "u64", "ptr", "u64", "ptr"] as const;
   const runCall = CFunction({ ptr: run as Pointer, args, returns: "ptr" });
   const address = (word: bigint) => (Number(word) || null) as Pointer;
   const flushed = subnormalsAsZero();
-  return (calls) =>
+  const work = new Work(memory);
+  return () =>
     flushed(() => {
-      for (const [session, options, inputNames, inputs, inputCount, outputNames, outputs, outputCount] of calls) {
-        const status: Pointer | null = runCall(
+      work.run(([session, options, inputNames, inputs, inputCount, outputNames, outputs, outputCount]) =>
+        runCall(
           address(session),
           address(options),
           address(inputNames),
@@ -50,74 +140,68 @@ export function runner(run: number): (calls: Iterable<RunArguments>) => Pointer 
           address(outputNames),
           outputCount,
           address(outputs),
-        );
-        if (status !== null) return status;
-      }
-      return null;
+        ),
+      );
     });
 }
 
 class Lane {
   readonly #signals = new Int32Array(new SharedArrayBuffer(8));
-  readonly #calls = new BigUint64Array(new SharedArrayBuffer(8 * (1 + CALLS_MAX * RUN_ARGUMENT_COUNT)));
   #round = 0;
 
-  constructor(run: number) {
+  constructor(run: number, work: WorkMemory) {
     const worker = new Worker(new URL("./lane-worker.ts", import.meta.url).href);
-    const memory = { signals: this.#signals.buffer, calls: this.#calls.buffer, run };
+    const memory = { signals: this.#signals.buffer, work, run };
     worker.postMessage(memory satisfies Record<keyof LaneMemory, unknown>);
     worker.unref();
   }
 
-  start(calls: readonly RunArguments[]): void {
-    this.#calls[0] = BigInt(calls.length);
-    calls.forEach((call, i) => {
-      this.#calls.set(call, 1 + i * RUN_ARGUMENT_COUNT);
-    });
+  start(): void {
     this.#round = (this.#round + 1) & 0x3fffffff;
     Atomics.store(this.#signals, ROUND, this.#round);
     Atomics.notify(this.#signals, ROUND);
   }
 
-  /** Blocks until the round is done. @returns the first error status, or null. */
-  wait(): Pointer | null {
+  /** Blocks until the lane found no more calls. */
+  wait(): void {
     for (let done = Atomics.load(this.#signals, DONE); done !== this.#round; ) {
       Atomics.wait(this.#signals, DONE, done);
       done = Atomics.load(this.#signals, DONE);
     }
-    return (Number(this.#calls[0]) || null) as Pointer | null;
   }
 }
 
 export class Lanes {
   readonly #runAddress: number;
-  readonly #runHere: ReturnType<typeof runner>;
+  readonly #memory = workMemory();
+  readonly #work = new Work(this.#memory);
+  readonly #workHere: () => void;
   readonly #others: Lane[] = [];
 
   /** @param runAddress  of onnxruntime's `Run`. */
   constructor(runAddress: number) {
     this.#runAddress = runAddress;
-    this.#runHere = runner(runAddress);
+    this.#workHere = worker(runAddress, this.#memory);
   }
 
   /**
-   * Runs the lists in parallel, each in order and up to its first error. Blocks until all are done.
+   * Runs the lists in parallel on at most `lanesMax` lanes, each list in order and up to its first error. Blocks until all are done.
    *
    * @returns the error statuses, for the caller to release; empty without errors.
    */
-  run(lists: readonly (readonly RunArguments[])[]): Pointer[] {
-    const [own = [], ...rest] = lists;
-    while (this.#others.length < rest.length) this.#others.push(new Lane(this.#runAddress));
-    const failed: Pointer[] = [];
+  run(lists: readonly (readonly RunArguments[])[], lanesMax: number): Pointer[] {
+    const others = Math.min(lanesMax, lists.length) - 1;
+    while (this.#others.length < others) this.#others.push(new Lane(this.#runAddress, this.#memory));
     const longest = Math.max(...lists.map((list) => list.length));
-    for (let from = 0; from < longest && failed.length === 0; from += CALLS_MAX) {
-      const part = (list: readonly RunArguments[]) => list.slice(from, from + CALLS_MAX);
-      rest.forEach((list, i) => {
-        this.#others[i]!.start(part(list));
-      });
-      const statuses = [this.#runHere(part(own)), ...rest.map((_, i) => this.#others[i]!.wait())];
-      failed.push(...statuses.filter((status) => status !== null));
+    const atOnce = Math.floor(CALLS_MAX / lists.length);
+    for (let from = 0; from < longest; from += atOnce) {
+      this.#work.set(lists.map((list) => list.slice(from, from + atOnce)));
+      const woken = this.#others.slice(0, others);
+      for (const lane of woken) lane.start();
+      this.#workHere();
+      for (const lane of woken) lane.wait();
+      if (this.#work.errors.length > 0) return this.#work.errors;
     }
-    return failed;
+    return [];
   }
 }

@@ -420,14 +420,17 @@ export function record(call: OrtCall): OrtCall {
 }
 
 /**
- * Runs the lists in parallel, each in order, the first one on this thread. Blocks until all are done.
+ * Runs the lists in parallel, each in order, on this thread and `lanesMax` - 1 others. Blocks until all are done.
  *
  * @throws {Error} with onnxruntime's message for the first failed call.
  */
-export function runCalls(lists: readonly (readonly OrtCall[])[]): void {
+export function runCalls(lists: readonly (readonly OrtCall[])[], lanesMax = 1): void {
   const { api, lanes } = runtime();
   for (const { session } of lists.flat()) session.expectOpen();
-  const [first, ...others] = lanes.run(lists.map((list) => list.map(({ runArguments }) => runArguments)));
+  const [first, ...others] = lanes.run(
+    lists.map((list) => list.map(({ runArguments }) => runArguments)),
+    lanesMax,
+  );
   for (const status of others) api.releaseStatus(status);
   check(api, first ?? null);
 }

@@ -4,7 +4,7 @@
  */
 import * as tf from "@tensorflow/tfjs-core";
 import "@tensorflow/tfjs-core/dist/register_all_gradients.js";
-import { type DeviceArray, type Engine, f32, i32, type Job, lanesFor, type Spec } from "../engine/engine.ts";
+import { type DeviceArray, type Engine, f32, i32, type Job, lanesFor, listsFor, type Spec } from "../engine/engine.ts";
 import { frozenShapes, type ModelConfig, parameterShapes } from "../policy/model-config.ts";
 import { tokenLogProbs } from "../policy/ops.ts";
 import { layParameters, type Parameters, parameterArrays } from "../policy/parameters.ts";
@@ -26,25 +26,25 @@ const COMPILED_MAX = 32;
 type Arrays = Readonly<Record<string, DeviceArray>>;
 
 interface Compiled {
-  /** A job with arrays of its own for the next micro-batch of this shape in this lane. `finish` makes all of them free again. */
-  take(lane: number): LaneJob;
+  /** A job with arrays of its own for the next micro-batch of this shape in this list. `finish` makes all of them free again. */
+  take(list: number): ListJob;
   finish(): void;
   dispose(): Promise<void>;
 }
 
-interface LaneJob {
+interface ListJob {
   readonly inputs: Arrays;
   readonly results: Arrays;
   readonly job: Job;
 }
 
-/** The sum of a lane's gradients. */
-interface LaneGradients {
+/** The sum of the gradients of a list of micro-batches. */
+interface ListGradients {
   readonly flat: Float32Array;
   readonly arrays: Arrays;
 }
 
-/** Arrays that all runs of a function in one lane share. The outputs are inputs too. */
+/** Arrays that all runs of a function in one list share. The outputs are inputs too. */
 interface Shared {
   readonly inputs: Arrays;
   readonly outputs: Arrays;
@@ -68,8 +68,8 @@ export class Network {
   readonly config: ModelConfig;
   readonly parameters: Parameters;
   readonly #engine: Engine;
-  /** By lane; the optimizer adds them up. */
-  readonly #gradients: readonly LaneGradients[];
+  /** By list; the optimizer adds them up. Lanes run the lists. */
+  readonly #gradients: readonly ListGradients[];
   /** null if this network only scores. */
   readonly #optimizer: Optimizer | null;
   readonly #lanes: number;
@@ -82,7 +82,7 @@ export class Network {
     config: ModelConfig,
     parameters: Parameters,
     frozen: Parameters | null,
-    gradients: readonly LaneGradients[],
+    gradients: readonly ListGradients[],
     optimizer: Optimizer | null,
   ) {
     this.config = config;
@@ -101,8 +101,8 @@ export class Network {
     parameters: Parameters,
     { state, frozen = null, optimizer: method = "adamw" }: TrainingOptions = {},
   ): Promise<Network> {
-    const lanes = lanesFor(engine, parameters.flat, frozen?.flat ?? NONE);
-    const gradients = Array.from({ length: lanes }, () => {
+    const lists = listsFor(lanesFor(engine, parameters.flat, frozen?.flat ?? NONE));
+    const gradients = Array.from({ length: lists }, () => {
       const laid = layParameters(config);
       return { flat: laid.flat, arrays: parameterArrays(engine, laid, "gradient.") };
     });
@@ -217,7 +217,7 @@ export class Network {
   }
 
   /**
-   * Runs a function on each micro-batch, in lanes.
+   * Runs a function on each micro-batch, in lists that lanes share.
    *
    * @param write  fills the function's inputs besides the batch itself.
    * @param done   is called in the order of the batches.
@@ -225,19 +225,19 @@ export class Network {
   async #runAll(
     batches: readonly MicroBatch[],
     compile: (batch: MicroBatch) => Promise<Compiled>,
-    write: (batch: MicroBatch, job: LaneJob) => void,
-    done: (batch: MicroBatch, job: LaneJob) => void,
+    write: (batch: MicroBatch, job: ListJob) => void,
+    done: (batch: MicroBatch, job: ListJob) => void,
   ): Promise<void> {
-    const lists: Job[][] = Array.from({ length: this.#lanes }, () => []);
-    const used: { batch: MicroBatch; job: LaneJob; compiled: Compiled }[] = [];
-    for (const [i, lane] of assignLanes(batches, lists.length).entries()) {
+    const lists: Job[][] = Array.from({ length: listsFor(this.#lanes) }, () => []);
+    const used: { batch: MicroBatch; job: ListJob; compiled: Compiled }[] = [];
+    for (const [i, list] of assignLists(batches, lists.length).entries()) {
       const batch = batches[i]!;
       const compiled = await compile(batch);
-      const job = compiled.take(lane);
+      const job = compiled.take(list);
       for (const name of ["tokens", "picks", "targets"] as const) job.inputs[name]!.write(batch[name]);
       write(batch, job);
       used.push({ batch, job, compiled });
-      lists[lane]!.push(job.job);
+      lists[list]!.push(job.job);
     }
     try {
       await this.#engine.runLanes(lists);
@@ -309,8 +309,8 @@ export class Network {
   #scoreFunction(head: Head, batch: MicroBatch, temperature: number): Promise<Compiled> {
     return this.#cached(`score ${head} ${shapeKey(batch, temperature)}`, (name) => {
       const shared = { inputs: this.#arraysOfHead(head, this.#parameterArrays), outputs: {} };
-      const everyLane = new Array<Shared>(this.#lanes).fill(shared);
-      return this.#compile(name, batchSpecs(batch), everyLane, (x) =>
+      const everyList = new Array<Shared>(listsFor(this.#lanes)).fill(shared);
+      return this.#compile(name, batchSpecs(batch), everyList, (x) =>
         this.#scores(head, x, x, { ...batch, temperature }),
       );
     });
@@ -332,7 +332,7 @@ export class Network {
     }
   }
 
-  /** @param shared  by lane. Other outputs get arrays of their own. */
+  /** @param shared  by list. Other outputs get arrays of their own. */
   async #compile(
     name: string,
     given: Readonly<Record<string, Spec>>,
@@ -348,18 +348,18 @@ export class Network {
     const arrays = (specs: readonly [string, Spec][]) =>
       Object.fromEntries(specs.map(([key, spec]) => [key, this.#engine.array(spec)]));
     const results = Object.entries(run.outputs).filter(([key]) => !(key in shared[0]!.outputs));
-    const jobs = shared.map((): LaneJob[] => []);
+    const jobs = shared.map((): ListJob[] => []);
     const taken = shared.map(() => 0);
-    const make = ({ inputs, outputs }: Shared): LaneJob => {
+    const make = ({ inputs, outputs }: Shared): ListJob => {
       const own = { inputs: arrays(Object.entries(given)), results: arrays(results) };
       const job = { run, inputs: { ...inputs, ...own.inputs }, outputs: { ...outputs, ...own.results } };
       return { ...own, job };
     };
     return {
-      take(lane) {
-        const index = taken[lane]!++;
-        const own = jobs[lane]!;
-        own[index] ??= make(shared[lane]!);
+      take(list) {
+        const index = taken[list]!++;
+        const own = jobs[list]!;
+        own[index] ??= make(shared[list]!);
         return own[index];
       },
       finish() {
@@ -370,13 +370,13 @@ export class Network {
   }
 }
 
-/** The lane of each batch: the one with the fewest tokens so far. Batches come longest first, so lanes fill evenly. */
-function assignLanes(batches: readonly MicroBatch[], lanes: number): number[] {
-  const load = new Array<number>(lanes).fill(0);
+/** The list of each batch: the one with the fewest tokens so far. Batches come longest first, so lists fill evenly. */
+function assignLists(batches: readonly MicroBatch[], lists: number): number[] {
+  const load = new Array<number>(lists).fill(0);
   return batches.map(({ rows, length }) => {
-    const lane = load.indexOf(Math.min(...load));
-    load[lane]! += rows * length;
-    return lane;
+    const list = load.indexOf(Math.min(...load));
+    load[list]! += rows * length;
+    return list;
   });
 }
 

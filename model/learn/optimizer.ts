@@ -62,10 +62,13 @@ const NEWTON_SCHULZ = { steps: 5, a: 3.4445, b: -4.775, c: 2.0315 };
 /** Root mean square of AdamW's usual steps, in units of the learning rate. */
 const ADAMW_STEP = 0.2;
 
+/** Several, because jobs differ in length: a lane that ends a list early takes another. */
+const LISTS_PER_LANE = 4;
+
 /** Most pieces of a region; each piece costs a dozen small objects. */
 const PIECES_MAX = 1024;
 
-/** Graph names of the lanes' gradients. */
+/** Graph names of the gradients that are added up. */
 const gradientName = (index: number) => `gradient.${index}`;
 
 interface Memory {
@@ -82,7 +85,7 @@ export class Optimizer {
   readonly #scalars: DeviceArray;
   /** Sum of the gradient's squares, by piece. */
   readonly #squares: Float32Array;
-  /** Jobs by lane, one for each piece. */
+  /** Lists of jobs, which lanes share. Each piece has a job. */
   readonly #norms: readonly (readonly Job[])[];
   readonly #steps: readonly (readonly Job[])[];
 
@@ -110,8 +113,9 @@ export class Optimizer {
       };
       return { run, inputs: { ...changed, scalars: this.#scalars }, outputs: changed };
     });
-    this.#norms = byLane(norms, engine.lanesMax);
-    this.#steps = byLane(steps, engine.lanesMax);
+    const lists = engine.lanesMax * LISTS_PER_LANE;
+    this.#norms = spread(norms, lists);
+    this.#steps = spread(steps, lists);
   }
 
   /**
@@ -241,8 +245,8 @@ function between(matrices: readonly Matrix[], length: number): Region[] {
   return starts.map((start, i) => ({ start, size: ends[i]! - start })).filter(({ size }) => size > 0);
 }
 
-function byLane(jobs: readonly Job[], lanes: number): Job[][] {
-  return Array.from({ length: lanes }, (_, lane) => jobs.filter((_, i) => i % lanes === lane));
+function spread(jobs: readonly Job[], lists: number): Job[][] {
+  return Array.from({ length: lists }, (_, list) => jobs.filter((_, i) => i % lists === list));
 }
 
 type Tensors = Readonly<Record<string, tf.Tensor>>;

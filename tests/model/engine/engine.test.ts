@@ -281,7 +281,28 @@ describe("lanes", () => {
     expect(lists[1]![0]!.outputs.sum.read()[0]).toBe(21);
   });
 
-  test.each([0, 1, 2])("say what failed in lane %p, and go on working", async (lane) => {
+  test("run more lists than there are lanes, each in its order", async () => {
+    const size = 2 ** 16;
+    const change = (name: string, to: (x: tf.Tensor) => tf.Tensor) =>
+      engine.compile(name, ({ x }) => ({ x: to(x!) }), { x: f32(size) }, { inLane: true });
+    const double = await change("double", (x) => tf.mul(x, 2));
+    const increase = await change("increase", (x) => tf.add(x, 1));
+    const lists = Array.from({ length: 8 }, (_, list) => {
+      const x = engine.array(f32(size), new Float32Array(size).fill(list));
+      return Array.from({ length: 3 * list }, (_, i) => {
+        return { run: i % 3 === 2 ? double : increase, inputs: { x }, outputs: { x } };
+      });
+    });
+    // Starts the lanes' threads, so that all of them take part in what follows.
+    await engine.runLanes([[await job(1, [0, 1])], [await job(1, [1, 1])], [await job(1, [2, 1])]]);
+    await engine.runLanes(lists);
+    for (const [list, jobs] of lists.entries()) {
+      const expected = jobs.reduce((x, { run }) => (run === double ? 2 * x : x + 1), list);
+      expect(jobs.every(({ outputs }) => outputs.x.read().every((x) => x === expected))).toBe(true);
+    }
+  });
+
+  test.each([0, 1, 2])("say what failed in list %p, and go on working", async (lane) => {
     const lists = [[await job(1, [0, 1])], [await job(1, [1, 1])], [await job(1, [2, 1])]];
     lists[lane]!.unshift(await job(1, [7, 0]));
     await expect(engine.runLanes(lists)).rejects.toThrow(/onnxruntime: .*indices element out of data bounds/);
