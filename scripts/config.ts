@@ -46,7 +46,7 @@ function markdown(): string {
   return [
     "# Configuration",
     "",
-    "Every key of a run, made by `bun run config --markdown`. Set one in a file (`--config FILE`) or as `--section.key=value`.",
+    "This page lists every key of a run; `bun run config --markdown` prints the page. Set a key in a file (`--config FILE`) or as `--section.key=value`.",
     "",
     ...table([["key", "type", "default", "meaning"], ...rows]),
   ].join("\n");

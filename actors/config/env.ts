@@ -17,12 +17,12 @@ const MixedEnv = z.strictObject({
   turnsMax: positiveInt
     .nullable()
     .default(null)
-    .describe("Turns per episode; null: the tag's own limit, or else env.turnsMax"),
-  actionsMax: positiveInt.nullable().default(null).describe("Actions per episode; null: the tag's own limit"),
+    .describe("Most turns of an episode; null: the tag's own limit, or else env.turnsMax"),
+  actionsMax: positiveInt.nullable().default(null).describe("Most actions of an episode; null: the tag's own limit"),
   actionsPerTurnMax: positiveInt
     .nullable()
     .default(null)
-    .describe("Actions read from one reply; null: env.actionsPerTurnMax"),
+    .describe("Most actions read from one reply; null: env.actionsPerTurnMax"),
 });
 
 export const EnvConfig = z.strictObject({
@@ -47,10 +47,10 @@ export const EnvConfig = z.strictObject({
     .number()
     .nonpositive()
     .default(-0.1)
-    .describe("Reward added to a turn whose reply is malformed, has no action, or has an unknown one"),
-  turnsMax: positiveInt.default(5).describe("Turns per episode"),
-  actionsMax: positiveInt.default(10).describe("Actions per episode, over all turns"),
-  actionsPerTurnMax: positiveInt.default(5).describe("Actions read from one reply; the rest is dropped"),
+    .describe("Reward added to a turn whose reply is malformed, has no action, or has an unknown action"),
+  turnsMax: positiveInt.default(5).describe("Most turns of an episode"),
+  actionsMax: positiveInt.default(10).describe("Most actions of an episode, over all turns"),
+  actionsPerTurnMax: positiveInt.default(5).describe("Most actions read from one reply; further actions are dropped"),
   think: z
     .boolean()
     .default(true)
@@ -58,7 +58,7 @@ export const EnvConfig = z.strictObject({
   reasoningWeight: nonnegativeNumber
     .default(0)
     .describe(
-      "Subtracted from a turn's reward: this times the share of its thought's claims that are false; 0: only measured",
+      "Weight of a penalty on false claims: a turn's reward decreases by this weight times the share of false claims in the turn's thought; 0: the share is only measured",
     ),
 });
 
@@ -77,12 +77,14 @@ export const PromptConfig = z.strictObject({
     .enum(CONTEXT_MODES)
     .default("full")
     .describe(
-      "What a prompt shows of earlier turns. full: all; limited_multi_turn: a dialogue of the last ones; single_turn: a summary in one message",
+      "What a prompt shows of earlier turns. full: all; limited_multi_turn: a dialogue of the last turns; single_turn: a summary in one message",
     ),
   contextTurnsMax: positiveInt
     .nullable()
     .default(null)
-    .describe("limited_multi_turn, single_turn: turns that a prompt shows, the current one included; null: all"),
+    .describe(
+      "limited_multi_turn, single_turn: number of turns that a prompt shows, the current turn included; null: all",
+    ),
   overflow: z
     .enum(["stop", "drop"])
     .default("stop")

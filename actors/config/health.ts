@@ -43,7 +43,7 @@ const TrapConfig = z.strictObject({
     .describe("A sign: the reward's in-group std is below this share of its start"),
   constantGroups: share
     .default(TRAP_RULE.constantGroups)
-    .describe("A sign of collapse: in this share of the groups, all episodes earned the same"),
+    .describe("A sign of collapse: in this share of the groups, all episodes earned the same reward"),
   successFall: share
     .default(TRAP_RULE.successFall)
     .describe(
@@ -55,14 +55,16 @@ const TrapConfig = z.strictObject({
 const StopsConfig = z.strictObject({
   baselineUpdates: positiveInt
     .default(STOP_RULE.baselineUpdates)
-    .describe("reward_variance_collapse: first updates, whose mean in-group std is the baseline"),
+    .describe("reward_variance_collapse: number of first updates whose mean in-group std is the baseline"),
   collapseUpdates: positiveInt
     .default(STOP_RULE.collapseUpdates)
     .describe("reward_variance_collapse: updates in a row with a std below a tenth of the baseline"),
   solvedValidations: positiveInt
     .default(STOP_RULE.solvedValidations)
     .describe("solved: validations in a row with success of solvedShare or more, in every env"),
-  solvedShare: share.default(STOP_RULE.solvedShare).describe("solved: lowest success of a validation that counts"),
+  solvedShare: share
+    .default(STOP_RULE.solvedShare)
+    .describe("solved: a validation counts if its success is at least this"),
 });
 
 const CollapseConfig = z.strictObject({

@@ -37,7 +37,10 @@ const FilterConfig = z.strictObject({
     .describe(
       "Share of the groups; top_k_abs: their number; top_p: share of the scores; min_p: share of the best score",
     ),
-  order: z.enum(["largest", "smallest"]).default("largest").describe("End of the ranking that is kept"),
+  order: z
+    .enum(["largest", "smallest"])
+    .default("largest")
+    .describe("Which groups the filter keeps: those with the largest or with the smallest scores"),
   metric: z
     .enum(FILTER_METRICS)
     .default("reward_variance")
@@ -78,7 +81,9 @@ const AdvantageConfig = z.strictObject({
   filterLossScaling: z
     .enum(["none", "linear", "sqrt"])
     .default("none")
-    .describe("Scales advantages by the share of groups that the filter kept, or by its square root"),
+    .describe(
+      "Scales advantages by the share of groups that the filter kept (linear), or by the square root of this share (sqrt)",
+    ),
   lengthWeighting: z
     .boolean()
     .default(false)
@@ -93,7 +98,7 @@ const ImportanceConfig = z.strictObject({
   level: z
     .enum(["none", "token", "sequence"])
     .default("none")
-    .describe("Importance weights: the learner's probability over the sampler's, per token or per episode"),
+    .describe("Importance weights: the learner's probability divided by the sampler's, per token or per episode"),
   cap: z.number().min(1).default(2).describe("Largest importance weight"),
 });
 
@@ -108,7 +113,7 @@ const CovarianceConfig = z.strictObject({
   bounds: z
     .tuple([z.number(), z.number()])
     .default([1, 5])
-    .describe("clip: treats tokens whose covariance lies between these"),
+    .describe("clip: treats tokens whose covariance lies between these bounds"),
   coefficient: positiveNumber.default(1).describe("kl: weight of the absolute log-ratio of a treated token"),
 });
 
@@ -123,7 +128,7 @@ const CriticConfig = z.strictObject({
   backbone: z
     .enum(["separate", "shared"])
     .default("separate")
-    .describe("separate: the critic has its own network; shared: it is an output of the policy's network"),
+    .describe("separate: the critic has its own network; shared: the critic is an output of the policy's network"),
   learningRate: positiveNumber.default(1e-3).describe("Step size of a separate critic"),
   warmUpUpdates: nonnegativeInt.default(0).describe("Updates at the start that train only the critic"),
   valueClip: positiveNumber.default(0.5).describe("PPO's clip of the value loss, in reward units"),
@@ -148,7 +153,9 @@ export const LearnerConfig = z.strictObject({
   algorithm: z
     .enum(ALGORITHM_NAMES)
     .default("grpo")
-    .describe("Sets estimator, loss and further keys (docs/algorithms.md); a key that you set beside it wins"),
+    .describe(
+      "Sets estimator, loss and further keys (docs/algorithms.md); a key that you set beside the name overrides the name's value",
+    ),
   estimator: z.enum(ESTIMATORS).default("grpo").describe("Computes advantages from rewards"),
   loss: z
     .enum(LOSSES)
@@ -181,13 +188,15 @@ export const LearnerConfig = z.strictObject({
     .describe("linear: the policy's step size falls to a tenth at the last update"),
   betas: z.tuple([partialShare, partialShare]).default([0.9, 0.99]).describe("Decay rates of AdamW's two moments"),
   weightDecay: nonnegativeNumber.default(0).describe("AdamW's decoupled weight decay"),
-  gradClip: positiveNumber.default(1).describe("Global norm to which a larger gradient is scaled down"),
+  gradClip: positiveNumber
+    .default(1)
+    .describe("Largest global norm of a gradient; a larger gradient is scaled down to this norm"),
   entropyCoefficient: nonnegativeNumber.default(1e-3).describe("Weight of the entropy bonus"),
   entropyTarget: positiveNumber
     .nullable()
     .default(null)
     .describe(
-      "Target in nats per token. After an update below it entropyCoefficient rises; after any other it falls, but not below 0; null: it is constant",
+      "Target of the entropy in nats per token. After an update with a lower entropy, entropyCoefficient rises; after any other update it falls, but not below 0. null: entropyCoefficient is constant",
     ),
   entropyStep: positiveNumber.default(5e-3).describe("Step by which entropyCoefficient rises or falls"),
   observationLoss: nonnegativeNumber
@@ -214,7 +223,9 @@ export const LearnerConfig = z.strictObject({
   filter: FilterConfig.prefault({}),
   resampleRoundsMax: nonnegativeInt
     .default(0)
-    .describe("Most rounds in which groups on new boards replace groups whose episodes all earned the same; 0: off"),
+    .describe(
+      "Most rounds in which groups on new boards replace groups whose episodes all earned the same reward; 0: off",
+    ),
   rewardNormalization: RewardNormalizationConfig.prefault({}),
   overlong: OverlongConfig.prefault({}),
   advantage: AdvantageConfig.prefault({}),
@@ -244,15 +255,17 @@ export const LearnerConfig = z.strictObject({
     .nullable()
     .default(null)
     .describe(
-      "Padded tokens per gradient computation; lower it if memory runs out. It changes speed and the last digits. null: 256; if the learner computes on a GPU, 4096",
+      "Padded tokens per gradient computation; lower it if memory runs out. The value changes the speed and the last digits of results. null: 256, or 4096 if the learner computes on a GPU",
     ),
   gamma: share.default(1).describe("Discount per token (gae, bi-level-gae, hybrid, reinforce++)"),
-  lambda: share.default(1).describe("GAE's lambda: lower has less variance and more bias"),
+  lambda: share.default(1).describe("GAE's lambda: a lower value gives advantages with less variance and more bias"),
   gammaTurn: share.default(0.95).describe("Discount per turn (bi-level-gae, gigpo)"),
   rewardAt: z
     .enum(["turns", "end"])
     .default("turns")
-    .describe("turns: each turn's reward is on its last token; end: their sum is on the episode's last token"),
+    .describe(
+      "turns: each turn's reward is on its last token; end: the sum of the rewards is on the episode's last token",
+    ),
   gigpo: GigpoConfig.prefault({}),
   critic: CriticConfig.prefault({}),
   gradientAnalysis: GradientAnalysisConfig.prefault({}),

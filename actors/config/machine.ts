@@ -47,7 +47,7 @@ export const EngineConfig = z.strictObject({
   threads: nonnegativeInt
     .default(0)
     .describe(
-      "Threads of the learner's engine; 0: in sync mode all cores, in async mode those that the samplers leave",
+      "Threads of the learner's engine; 0: in sync mode all cores, in async mode the cores that the samplers leave",
     ),
 });
 
@@ -56,7 +56,7 @@ export const MetricsConfig = z.strictObject({
     .string()
     .min(1)
     .default("127.0.0.1")
-    .describe("Address of the page; one other than loopback needs metrics.token"),
+    .describe("Address of the page; an address other than loopback needs metrics.token"),
   port: z.int().min(0).max(65_535).default(7001).describe("Port of the page; 0: any free port"),
   token: Token.describe("Secret that the page asks for, at least 16 characters; null: none"),
   tensorboard: z.boolean().default(false).describe("Also writes TensorBoard event files into RUN/tensorboard/"),
@@ -68,11 +68,11 @@ export const SupervisorConfig = z.strictObject({
     .min(1000)
     .default(10_000)
     .describe(
-      "An actor without a heartbeat for this long is replaced; each actor sends one every twentieth of this time",
+      "An actor that sends no heartbeat for this time is replaced; each actor sends 20 heartbeats in this time",
     ),
   progressDeadlineMs: positiveInt
     .default(1_800_000)
-    .describe("An actor whose computation gives no result for this long is replaced; must exceed the longest update"),
+    .describe("An actor whose computation gives no result for this time is replaced; must exceed the longest update"),
   restartsMax: nonnegativeInt
     .default(5)
     .describe(
@@ -105,10 +105,12 @@ export const JoinConfig = z.strictObject({
   clientCaFile: optionalText.describe(
     "PEM file of the authority that must have signed a guest's certificate; null: guests need none",
   ),
-  connectionsMax: positiveInt.default(8192).describe("Most connections from other machines; further ones are refused"),
+  connectionsMax: positiveInt
+    .default(8192)
+    .describe("Most connections from other machines; further connections are refused"),
   strangersMax: positiveInt
     .default(256)
-    .describe("Most connections of one address that have shown no token yet; further ones are closed at once"),
+    .describe("Most connections of one address that have shown no token yet; further connections are closed at once"),
   strangerMs: positiveInt.default(10_000).describe("Time for a connection to show a token before it is closed"),
 });
 
@@ -117,6 +119,8 @@ export const TransportConfig = z.strictObject({
     .string()
     .min(1)
     .default("ws://127.0.0.1:0")
-    .describe("Where actors meet: ws:// on loopback, or a broker: nats://HOST:PORT, with TLS tls://HOST:PORT"),
+    .describe(
+      "Where actors connect to each other: ws:// on loopback, or a broker: nats://HOST:PORT, with TLS tls://HOST:PORT",
+    ),
   token: Token.describe("Secret of the actors, and of the broker; null: the run makes one"),
 });

@@ -5,7 +5,7 @@ import { nonnegativeInt, optionalText, partialShare, positiveInt, positiveNumber
 
 export const ModelConfig = z.strictObject({
   path: optionalText.describe(
-    "Folder of a Hugging Face model to train; null: the built-in policy, whose shape the next keys set",
+    "Folder of a Hugging Face model to train; null: the built-in policy, whose shape model.width to model.hidden set",
   ),
   checkpoint: optionalText.describe(
     "Checkpoint of another run whose policy this run starts from, with a fresh optimizer; --from sets it",
@@ -57,7 +57,9 @@ export const WarmStartConfig = z.strictObject({
     ),
   plays: positiveInt
     .default(60)
-    .describe("Random plays of a board. If none wins, more follow until one wins, up to playsMax"),
+    .describe(
+      "Random plays of a board. If no play wins, more plays follow until one wins, up to playsMax plays in all",
+    ),
   playsMax: positiveInt.default(600).describe("Most random plays of a board; a board on which none wins is skipped"),
   playActionsMax: positiveInt.default(60).describe("Most actions of a random play; env.actionsMax does not limit it"),
   plannedActions: partialShare
@@ -69,11 +71,11 @@ export const WarmStartConfig = z.strictObject({
     .boolean()
     .default(false)
     .describe(
-      "true: the learner plays a board only the first time that it draws the board, and keeps the results. For envs outside the process it always does so",
+      "true: the learner plays a board only the first time that it draws the board, and keeps the results. For envs outside the process the learner always does this",
     ),
   demonstrations: positiveInt
     .default(1)
-    .describe("Demonstrations made from the plays of one board; more than 1 saves time where plays are slow"),
+    .describe("Demonstrations made from the plays of one board; more than 1 saves time if plays are slow"),
   randomTurns: partialShare
     .default(0.15)
     .describe("Share of a demonstration's turns that are random; the policy sees them and does not imitate them"),

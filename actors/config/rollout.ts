@@ -7,7 +7,7 @@ const CurriculumConfig = z.strictObject({
     .enum(["none", "success", "reward", "difficulty"])
     .default("none")
     .describe(
-      "success, reward: more groups for envs whose success or reward differs more within a group; difficulty: env.mix goes from easy to hard, and the first env not yet learned gets the groups",
+      "success, reward: more groups for envs whose success or reward differs more within a group; difficulty: env.mix lists envs from easy to hard, and the first env not yet learned gets the groups that the learned envs leave",
     ),
   advanceAt: z
     .number()
@@ -17,35 +17,47 @@ const CurriculumConfig = z.strictObject({
     .describe("difficulty: an env is learned if the moving average of its success is this or more"),
   smoothing: partialShare
     .default(0.8)
-    .describe("Weight of the past in the curriculum's moving averages; with a lower weight they react faster"),
+    .describe("Weight of the past in the curriculum's moving averages; with a lower weight the averages change faster"),
   groupsMin: positiveInt.default(1).describe("Fewest groups of each env of the mix; difficulty: of each learned env"),
 });
 
 export const RolloutConfig = z.strictObject({
   groups: positiveInt
     .default(16)
-    .describe("P: groups per update, one board each; with onlineK above 1, per optimizer step"),
+    .describe("P: groups per update, one board each; with onlineK above 1, groups per optimizer step"),
   groupSize: positiveInt
     .default(8)
-    .describe("N: episodes per group, all on one board; with prompt.compat strict, chance during the game differs"),
+    .describe(
+      "N: episodes per group, all on one board; with prompt.compat strict, the episodes differ in the game's random events",
+    ),
   onlineK: positiveInt
     .default(1)
     .describe("Online-k: an update plays k x groups boards and trains on them in k optimizer steps"),
   curriculum: CurriculumConfig.prefault({}),
-  firstSeed: z.uint32().default(20_000).describe("Layout seed of the first training board; each group takes the next"),
-  replyTokensMax: positiveInt.default(24).describe("Most tokens of a reply; a longer one is cut"),
+  firstSeed: z
+    .uint32()
+    .default(20_000)
+    .describe("Layout seed of the first training board; each group takes the next seed"),
+  replyTokensMax: positiveInt.default(24).describe("Most tokens of a reply; a longer reply is cut"),
   contextTokensMax: positiveInt
     .default(360)
-    .describe("Tokens of a context, which is the whole episode by default; see prompt.overflow"),
+    .describe("Most tokens of a context, which is the whole episode by default; see prompt.overflow"),
   temperature: positiveNumber.default(1).describe("Sampling temperature of training rollouts"),
-  topP: positiveNumber.max(1).default(1).describe("Samples among the likeliest tokens of this total probability"),
-  topK: nonnegativeInt.default(0).describe("Samples among this many likeliest tokens; 0: no limit"),
+  topP: positiveNumber
+    .max(1)
+    .default(1)
+    .describe("The policy samples from the likeliest tokens whose probabilities sum to this value"),
+  topK: nonnegativeInt.default(0).describe("The policy samples from this many likeliest tokens; 0: from all tokens"),
   leaseMs: positiveInt
     .default(60_000)
-    .describe("Longest play of an episode by one sampler; then another sampler plays it. Raise this for slow models"),
+    .describe(
+      "Time for one sampler to play an episode; after this time another sampler plays the episode. Raise this time for slow models",
+    ),
   attemptsMax: positiveInt
     .default(3)
-    .describe("Attempts at an episode; if all fail, training leaves it out and counts it; a validation ends the run"),
+    .describe(
+      "Attempts at an episode; if all fail, training leaves the episode out and counts it as failed, and a validation ends the run",
+    ),
 });
 
 export const ValidateConfig = z.strictObject({
@@ -53,7 +65,7 @@ export const ValidateConfig = z.strictObject({
     .default(10)
     .describe("Updates between validations; the run also validates at its start and end"),
   episodes: positiveInt.default(256).describe("Number of fixed boards; with a mix, of each env"),
-  groupSize: positiveInt.default(1).describe("Episodes per board; from 2 on, pass@k is estimated"),
+  groupSize: positiveInt.default(1).describe("Episodes per board; with 2 or more, the run estimates pass@k"),
   firstSeed: z.uint32().default(123).describe("Layout seed of the first validation board"),
   temperature: nonnegativeNumber.default(0.5).describe("Sampling temperature of validation; 0: greedy"),
 });
@@ -65,7 +77,7 @@ export const SamplerConfig = z.strictObject({
     .enum(["own", "vllm", "sglang"])
     .default("own")
     .describe(
-      "own: engine.name's; vllm, sglang: a server at engine.url, on the sampler's machine, writes the replies with the learner's LoRA adapters",
+      "own: the engine of engine.name; vllm, sglang: a server at engine.url, on the sampler's machine, writes the replies with the learner's LoRA adapters",
     ),
   threads: positiveInt.default(1).describe("Threads of one sampler's engine"),
   precision: z
@@ -84,8 +96,8 @@ export const SamplerConfig = z.strictObject({
 
 export const EnvServerConfig = z.strictObject({
   count: nonnegativeInt.default(1).describe("Env server processes on this machine; 0: other machines lend them"),
-  episodesMax: positiveInt.default(4096).describe("Most open episodes per server; it refuses further ones"),
-  idleMs: positiveInt.default(300_000).describe("The server closes an episode without a step for this long"),
+  episodesMax: positiveInt.default(4096).describe("Most open episodes per server; the server refuses further episodes"),
+  idleMs: positiveInt.default(300_000).describe("The server closes an episode that has had no step for this time"),
   answerMsMax: positiveInt
     .default(25_000)
     .describe("Time for an env outside the process to open an episode or play a turn; then the attempt fails"),
