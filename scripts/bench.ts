@@ -28,7 +28,7 @@ export interface BenchResult {
 
 export const command = {
   name: "bench",
-  words: { show: "[NAME …]", text: "Benchmarks to run; all: every one", max: 99 },
+  words: { show: "[NAME …]", text: "Benchmarks to run; the name `all` runs every benchmark", max: 99 },
   flags: {
     json: { type: "switch", text: "End standard output with one JSON object; for several names {results: [...]}" },
     here: { type: "switch", text: "Run in this process, for a profiler; takes one NAME" },

@@ -37,16 +37,16 @@ export const command = {
       value: "DIR",
       text: "Folder of the new run (the next free one in the folder of new runs)",
     },
-    smoke: { type: "switch", text: "Run two tiny updates of this config, to see that it works" },
+    smoke: { type: "switch", text: "Run two tiny updates of this config, to test the config" },
     from: {
       type: "text",
       value: "DIR",
-      text: "Start a new run from the policy of this run, or of one of its checkpoints",
+      text: "Start a new run from the policy in this folder, which is a run or one of its checkpoints",
     },
     resume: {
       type: "text",
       value: "DIR",
-      text: "Continue the run in this folder, with its config; --updates N prolongs it, --config FILE gives secrets",
+      text: "Continue the run in this folder, with its config; --updates N makes the run longer, --config FILE adds secrets",
     },
     transport: {
       type: "text",
@@ -62,7 +62,7 @@ export const command = {
     },
     exit: {
       type: "switch",
-      text: "End with the run; without it, on a terminal, the command serves the page until Ctrl-C",
+      text: "End with the run; on a terminal, without --exit, the command serves the page until Ctrl-C",
     },
     quiet: { type: "switch", text: "Print warnings and the result only" },
     json: { type: "switch", text: "End standard output with one JSON object" },
@@ -108,7 +108,7 @@ export async function main(args: string[], typed: readonly string[] = args): Pro
   onStopSignal((signal) => {
     asked.resolve(signal);
     if (!isRunning) return;
-    view.note(`${signal}: saving and stopping; once more to leave at once`);
+    view.note(`${signal}: saving and stopping; a second signal ends the run at once`);
     void starting.then((run) => run.stop(signal)).catch(() => {});
   });
   const run = await starting.catch((error: unknown) => {
@@ -286,7 +286,9 @@ export async function startFrom(from: string, overrides: readonly Override[]): P
   if (checkpoint === null)
     throw new UsageError(`--from ${from}: the run has no intact checkpoint yet; wait for one, or name another run`);
   if (!existsSync(checkpoint))
-    throw new UsageError(`--from ${from}: there is no such checkpoint; name the run, for its newest, or another one`);
+    throw new UsageError(
+      `--from ${from}: there is no such checkpoint; name the run, for its newest checkpoint, or another checkpoint`,
+    );
   const { path, width, layers, heads, kvHeads, hidden, lora } = model;
   const adapters = lora.rank > 0 ? { lora: { rank: lora.rank, alpha: lora.alpha, targets: lora.targets } } : {};
   const shape = path === null ? { width, layers, heads, kvHeads, hidden } : { path, ...adapters };

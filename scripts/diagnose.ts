@@ -53,7 +53,7 @@ export const command = {
     },
     rates: {
       type: "switch",
-      text: "Print error rates of this and other detectors; RUN is a folder of finished runs, or a file of their logs",
+      text: "Print error rates of Bunraku's detector and of others; RUN is a folder of finished runs, or a file of their logs",
     },
     "held-out": { type: "text", value: "ENV", text: "With --rates: an env on which no threshold is chosen" },
     alarms: {

@@ -54,7 +54,7 @@ export const command = {
     checkpoint: { type: "text", value: "NAME", text: "Checkpoint of the run, such as u000120 (the newest)" },
     episodes: { type: "count", value: "N", text: "Boards (the run's validate.episodes, or 256)" },
     seed: { type: "count", value: "S", text: "Layout seed of the first board (the run's validate.firstSeed, or 123)" },
-    samples: { type: "count", value: "N", text: "Episodes per board; from 2 on, pass@k is estimated (1)" },
+    samples: { type: "count", value: "N", text: "Episodes per board (1); with 2 or more, eval estimates pass@k" },
     temperature: {
       type: "number",
       value: "T",
@@ -73,7 +73,7 @@ export const command = {
     "bun run eval --env Bandit --policy random --episodes 64 --samples 16",
   ],
   overrides: runKeys,
-  keys: "A key of env; random, optimal and expert take env.options and env.actionsMax only, hosted models also keys of prompt",
+  keys: "A key of env; random, optimal and expert take only env.options and env.actionsMax; hosted models take keys of env and of prompt",
 } as const satisfies Command;
 
 const DEFAULTS = { env: "SimpleSokoban", episodes: 256, seed: 123 };

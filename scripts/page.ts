@@ -17,7 +17,7 @@ export const command = {
       text: "Address to listen on; other than loopback needs --token-file (127.0.0.1)",
     },
     port: { type: "port", value: "N", text: "Port; 0 for any free one (7001)" },
-    "token-file": { type: "text", value: "FILE", text: "Holds the secret that the page asks for" },
+    "token-file": { type: "text", value: "FILE", text: "File with the secret that the page asks for" },
   },
   examples: ["bun run page", "bun run page runs/2026-11-20-simplesokoban-1", "bun run page runs/a --port 0"],
 } as const satisfies Command;

@@ -33,7 +33,7 @@ export const command = {
   },
   flags: {
     run: { type: "text", value: "RUN", text: "Folder of the run that recorded the episode" },
-    "env-only": { type: "switch", text: "Take the recorded replies, and load no policy" },
+    "env-only": { type: "switch", text: "Play the recorded replies in the env, and load no policy" },
     show: { type: "switch", text: "Print the episode turn by turn" },
     json: { type: "switch", text: "End standard output with one JSON object" },
   },
@@ -95,7 +95,7 @@ async function replayPolicy(
   const { config, recorded } = replay;
   const { version, digest, turns } = recorded.trajectory;
   if (config.engine.name === "tinker" || config.sampler.engine !== "own")
-    return { skipped: "a server wrote it, with a sampler of its own" };
+    return { skipped: "a server wrote the replies, with a sampler of its own" };
   const versions = turns.map((turn) => turn.version ?? version);
   if (versions.some((one) => one !== version))
     return { skipped: `it began with policy version ${version}, and versions ${versions.join(", ")} wrote its turns` };

@@ -24,7 +24,7 @@ export const command = {
       text: "Address to listen on; other than loopback needs --token-file (127.0.0.1)",
     },
     port: { type: "port", value: "N", text: `Port; 0 for any free one (${PORT})` },
-    "token-file": { type: "text", value: "FILE", text: "Holds the secret that clients send as their API key" },
+    "token-file": { type: "text", value: "FILE", text: "File with the secret that clients send as their API key" },
     slots: { type: "count", value: "N", text: `Replies written at once (${SLOTS})` },
     queue: {
       type: "count",

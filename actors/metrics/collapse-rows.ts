@@ -31,9 +31,18 @@ const ROWS = {
   marginal_std_ema: ["nats", "Running mean of marginal_std."],
   marginal_std_ema_seq: ["nats", "As marginal_std_ema, over whole thoughts."],
   retrieval_accuracy: ["share", "Share of thoughts that are likeliest under their own prompt."],
-  retrieval_accuracy_at_2: ["share", "Share of thoughts whose own prompt is among the 2 best."],
-  retrieval_accuracy_at_4: ["share", "Share of thoughts whose own prompt is among the 4 best."],
-  retrieval_accuracy_at_8: ["share", "Share of thoughts whose own prompt is among the 8 best."],
+  retrieval_accuracy_at_2: [
+    "share",
+    "Share of thoughts whose own prompt is among the 2 prompts under which they are likeliest.",
+  ],
+  retrieval_accuracy_at_4: [
+    "share",
+    "Share of thoughts whose own prompt is among the 4 prompts under which they are likeliest.",
+  ],
+  retrieval_accuracy_at_8: [
+    "share",
+    "Share of thoughts whose own prompt is among the 8 prompts under which they are likeliest.",
+  ],
   retrieval_chance_level: ["share", "Value of retrieval_accuracy by chance."],
   retrieval_chance_level_at_2: ["share", "Value of retrieval_accuracy_at_2 by chance."],
   retrieval_chance_level_at_4: ["share", "Value of retrieval_accuracy_at_4 by chance."],
@@ -56,8 +65,8 @@ function rows<P extends string>(prefix: P, where: string) {
 }
 
 export const COLLAPSE_METRICS = {
-  ...rows("", "any turn"),
-  ...rows("first_", "first turns"),
+  ...rows("", "thoughts of any turn"),
+  ...rows("first_", "thoughts of first turns"),
 };
 
 /** Of RAGEN-2's gradient analysis, five for each bucket of groups: see model/health/gradient-analysis.ts. */
@@ -74,7 +83,7 @@ type Bucket = 1 | 2 | 3 | 4 | 5 | 6 | "all";
 
 const buckets = ["all", ...Array.from({ length: BUCKET_COUNT }, (_, i) => i + 1)] as const;
 const within = (bucket: string | number) =>
-  bucket === "all" ? "all groups" : `bucket ${bucket} of ${BUCKET_COUNT}, from small to large std of reward`;
+  bucket === "all" ? "all groups" : `bucket ${bucket} of ${BUCKET_COUNT} (groups by std of reward, smallest first)`;
 
 export const GRADIENT_METRICS = Object.fromEntries(
   Object.entries(GRADIENT_ROWS).flatMap(([name, [unit, help]]) =>

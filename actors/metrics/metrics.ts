@@ -19,10 +19,10 @@ const counter = (unit: Unit, help: string) => ({ unit, help, kind: "counter" }) 
 const timedCounter = (unit: Unit, help: string) => ({ ...counter(unit, help), timed: true }) as const;
 
 export const METRICS = {
-  "baseline/random": perEnv("share", "Validation success of a uniform-random player on the same boards."),
+  "baseline/random": perEnv("share", "Success of a uniform-random player on the validation boards."),
   "baseline/taught": gauge("share", "Validation success after the warm start's first stage."),
   "baseline/before": perEnv("share", "Validation success before the first update."),
-  "baseline/best": perEnv("share", "Validation success of the optimal player on the same boards."),
+  "baseline/best": perEnv("share", "Success of the optimal player on the validation boards."),
   "baseline/expert": perEnv(
     "share",
     "Validation success of the expert, for envs whose best possible success is not known.",
@@ -44,21 +44,24 @@ export const METRICS = {
   "validate/claiming_thoughts": gauge("share", "Share of turns whose thought claims something that can be checked."),
   "validate/fail_invalid_format": gauge(
     "share",
-    "Share of episodes that failed, with at least half of their replies malformed.",
+    "Share of validation episodes that failed with at least half of their replies malformed.",
   ),
   "validate/fail_dead_end": gauge(
     "share",
-    "Share of episodes that failed, in a state from which success was impossible.",
+    "Share of validation episodes that failed in a state from which success was impossible.",
   ),
   "validate/fail_premature_stop": gauge(
     "share",
-    "Share of episodes that failed, because a wrong answer or choice ended the game.",
+    "Share of validation episodes that failed because a wrong answer or choice ended the game.",
   ),
   "validate/fail_local_cycle": gauge(
     "share",
-    "Share of episodes that failed, with at least half of their turns back in an earlier state.",
+    "Share of validation episodes that failed with at least half of their turns leading back to an earlier state.",
   ),
-  "validate/fail_budget": gauge("share", "Share of episodes that failed otherwise: out of actions, turns or context."),
+  "validate/fail_budget": gauge(
+    "share",
+    "Share of validation episodes that failed for another reason: they ran out of actions, turns or context.",
+  ),
 
   "train/success": perEnv("share", "Share of the update's played episodes solved, before filtering."),
   "train/reward_mean": perEnv("reward", "Mean episode reward before filtering, without penalties."),
@@ -113,13 +116,16 @@ export const METRICS = {
   "train/optimizer_steps": gauge("number", "Steps of the policy's optimizer in this update."),
   "curriculum/score": perEnv(
     "number",
-    "Moving average of an env's success (curriculum by difficulty) or of its spread within a group.",
+    "Moving average of an env's success (curriculum by difficulty), or of its spread within a group (other curricula).",
   ),
   "curriculum/level": gauge(
     "number",
-    "Env that the curriculum by difficulty trains on: its number in env.mix, from 1.",
+    "Number, from 1, of the env in env.mix that the curriculum by difficulty trains on.",
   ),
-  "train/contexts": gauge("number", "Mean contexts of an episode; a new one begins where earlier turns are left out."),
+  "train/contexts": gauge(
+    "number",
+    "Mean number of contexts of an episode; a new context begins where the prompt leaves out earlier turns.",
+  ),
   "train/overflowed_turns": gauge(
     "share",
     "Share of turns whose prompt left out earlier turns, because the context had no room.",
@@ -156,7 +162,7 @@ export const METRICS = {
   "train/advantage_abs": gauge("number", "Mean absolute advantage over written tokens of kept episodes."),
   "train/covariance": gauge(
     "number",
-    "Covariance of log-probability and advantage over written tokens of kept episodes; entropy falls faster if it is larger.",
+    "Covariance of log-probability and advantage over written tokens of kept episodes; the larger the covariance, the faster entropy falls.",
   ),
   "train/held_tokens": gauge("share", "Share of written tokens that learner.covariance treats."),
   "train/explained_variance": gauge(
@@ -168,13 +174,16 @@ export const METRICS = {
     "Weight of the critic in the hybrid advantage; the group's baseline has the rest.",
   ),
   "train/overlong_mean": gauge("reward", "Mean penalty of an episode for overlong replies; 0 or negative."),
-  "train/importance_mean": gauge("number", "Mean importance weight, learner against sampler, over written tokens."),
-  "train/importance_capped": gauge("share", "Share of written tokens whose importance weight is the cap."),
+  "train/importance_mean": gauge(
+    "number",
+    "Mean importance weight (probability by learner over probability by sampler), over written tokens.",
+  ),
+  "train/importance_capped": gauge("share", "Share of written tokens whose importance weight was cut to the cap."),
   "train/kl_coefficient": gauge("number", "Weight of the KL term in this update."),
   "train/entropy_coefficient": gauge("number", "Weight of the entropy bonus in this update."),
   "train/replaced_groups": gauge(
     "groups",
-    "Groups that new groups replaced: all episodes earned the same, or could not be played.",
+    "Groups that new groups replaced, because all of their episodes earned the same or could not be played.",
   ),
 
   "loss/policy": gauge("number", "Policy loss of the update, without its other terms."),
@@ -219,7 +228,7 @@ export const METRICS = {
   "speed/left_s": timed("seconds", "Time until learner.updates or learner.minutes ends the run, at its pace so far."),
   "speed/rollout_s": timed(
     "seconds",
-    "Time to play an update's episodes; if rollouts overlap, from the end of the one before.",
+    "Time to play an update's episodes; if rollouts overlap, time from the end of the previous rollout.",
   ),
   "speed/update_s": timed("seconds", "Time from the end of an update's rollout to the publication of its new weights."),
   "speed/validate_s": timed("seconds", "Time of one validation."),
@@ -233,7 +242,7 @@ export const METRICS = {
   "total/tokens": counter("tokens", "Tokens written by the policy, validation included."),
   "total/actions": counter("actions", "Actions that envs executed, validation included."),
   "total/updates": counter("updates", "Updates made."),
-  "total/expired_tickets": timedCounter("episodes", "Leases of tickets that ran out."),
+  "total/expired_tickets": timedCounter("episodes", "Leases on tickets that ran out."),
   "total/retried_tickets": timedCounter(
     "episodes",
     "Tickets reissued: the lease ran out, the sampler was lost, or the attempt failed.",

@@ -12,7 +12,7 @@ export const COMMANDS = {
   replay: "play a recorded episode again and compare it with its record byte for byte",
   play: "play an env by hand in the terminal",
   serve: "serve a run's policy over OpenAI's chat completions API",
-  diagnose: "tell whether recorded runs fell into the Echo Trap, when and why",
+  diagnose: "tell whether, when and why recorded runs fell into the Echo Trap",
   bench: "measure parts of the system against their budgets; without a name, list the benchmarks",
   chaos: "kill processes of a real training run at seeded moments and check that nothing is lost",
   simulate: "simulate whole runs on one thread with seeded faults and check them after every event",
@@ -20,14 +20,14 @@ export const COMMANDS = {
   config: "print the config that a run would have, with the meaning of every key",
   metrics: "list the metrics of a run, with unit and meaning",
   doctor: "check whether this machine has everything that a run needs",
-  setup: "install optional libraries, and the dependencies, which every command installs if they are missing",
+  setup: "install the dependencies, as every command does if they are missing, and optional libraries",
   board: "draw a board, or a player's way through it, as a PNG",
   init: "write a project of your own: an env, its test and a config",
-  "new-env": "write an env of your own and its test, to begin with",
-  prepack: "write the package's declarations and manifest, as `bun pm pack` does first",
-  postpack: "restore the clone's manifest, as `bun pm pack` does last",
+  "new-env": "write a small env and its test, as a start for an env of your own",
+  prepack: "write the package's declarations and manifest; `bun pm pack` runs this command first",
+  postpack: "restore the clone's manifest; `bun pm pack` runs this command last",
   test: "run the test suite",
-  check: "check types, lint, format and the rules of the folders; changes nothing",
+  check: "check types, lint, format and the rules of the folders, and change nothing",
 } as const;
 
 /** Commands that need the tests, benchmarks and tools of a clone. The package does not have them. */

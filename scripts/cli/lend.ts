@@ -15,13 +15,17 @@ export const lendFlags = {
   "token-file": {
     type: "text",
     value: "FILE",
-    text: "File with the run's token (the environment variable BUNRAKU_TOKEN)",
+    text: "File with the run's token; without it, the environment variable BUNRAKU_TOKEN has the token",
   },
   token: { type: "text", value: "TOKEN", text: "The token itself; other users of this machine can see it" },
-  ca: { type: "text", value: "FILE", text: "CA certificate (PEM) instead of the system's" },
+  ca: { type: "text", value: "FILE", text: "CA certificate (PEM) instead of the system's certificates" },
   cert: { type: "text", value: "FILE", text: "Client certificate (PEM), if the run asks for one" },
   key: { type: "text", value: "FILE", text: "Private key (PEM) of the client certificate" },
-  patience: { type: "number", value: "SECONDS", text: "Give up after this long without a connection to the run (60)" },
+  patience: {
+    type: "number",
+    value: "SECONDS",
+    text: "Give up after this many seconds without a connection to the run (60)",
+  },
   quiet: { type: "switch", text: "Print warnings only" },
   json: { type: "switch", text: "End standard output with one JSON object" },
 } as const satisfies Record<string, Flag>;

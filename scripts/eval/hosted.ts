@@ -43,13 +43,13 @@ export const hostedFlags = {
   results: {
     type: "text",
     value: "FILE",
-    text: "New file for the episodes, one JSON line each; a hosted model may continue an existing file",
+    text: "New file for the episodes, one JSON line each; the evaluation of a hosted model may continue an existing file",
   },
   concurrency: { type: "count", value: "N", text: "Requests at once (8)" },
   "reply-tokens": {
     type: "count",
     value: "N",
-    text: `Most tokens of a reply (${REPLY_TOKENS_MAX}; for a policy of \`bun run serve\` its own limit)`,
+    text: `Most tokens of a reply (${REPLY_TOKENS_MAX}; for a policy of \`bun run serve\` the policy's own limit)`,
   },
   tries: { type: "count", value: "N", text: "Tries of a request whose failure may be temporary (6)" },
   "timeout-s": { type: "number", value: "S", text: "Longest wait for one answer, in seconds (120)" },

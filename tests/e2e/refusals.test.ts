@@ -73,7 +73,7 @@ const usage: [string[], string][] = [
   ],
   [
     ["--from", join(finished, "checkpoints", "u000009")],
-    `--from ${join(finished, "checkpoints", "u000009")}: there is no such checkpoint; name the run, for its newest, or another one`,
+    `--from ${join(finished, "checkpoints", "u000009")}: there is no such checkpoint; name the run, for its newest checkpoint, or another checkpoint`,
   ],
   [["--resume", finished, "--preset", "quickstart"], "a resumed run keeps its config; leave --preset out"],
   [["--resume", there, "--from", finished], "--from starts a new run; leave --resume out"],
