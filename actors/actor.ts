@@ -51,7 +51,7 @@ export interface Running {
   readonly url: string | null;
   /** For people: "playing 64 episodes", "update 12". */
   doing(): string;
-  /** Milliseconds that the actor's computation has gone without a result; 0 while nothing is computed. */
+  /** How long the current computation has given no result, in milliseconds; 0 while nothing is computed. */
   workingMs?(): number;
   /** Drain and save. The actor is gone when the promise resolves. */
   stop(reason: string): Promise<void>;
@@ -61,7 +61,10 @@ export interface Running {
   told(message: Order): void;
 }
 
-/** How one role starts. As a third argument `start` may take ports: what the actor gets from its machine. A simulation passes its own. */
+/**
+ * How an actor of one role starts. `start` may take a third argument: ports, which are what the actor gets from its machine. A simulation
+ * passes its own ports.
+ */
 export interface ActorKind {
   readonly role: Role;
   start(config: RunConfig, context: ActorContext): Promise<Running>;

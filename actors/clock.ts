@@ -6,7 +6,7 @@ export interface Clock {
   after(delayMs: number, run: () => void): () => void;
 }
 
-/** Waits for `work`, but not longer than `msMax`. @returns whether it settled in time */
+/** Waits for `work`, but not longer than `msMax`. @returns whether `work` settled in time */
 export function settlesIn(clock: Clock, msMax: number, work: Promise<unknown>): Promise<boolean> {
   const { promise, resolve } = Promise.withResolvers<boolean>();
   const cancel = clock.after(msMax, () => resolve(false));

@@ -1,6 +1,6 @@
 /**
- * Errors, and their texts. The failure of one episode is data: an `EpisodeError` with the boundary where it happened. After a
- * `RunError` a restart would not help. Any other error of an actor is a bug, and the supervisor restarts the actor.
+ * Errors, and their texts. The failure of one episode is data: an `EpisodeError` that names the boundary where the episode failed.
+ * After a `RunError` a restart would not help. Any other error of an actor is a bug, and the supervisor restarts the actor.
  */
 import { relative } from "node:path";
 import { fileURLToPath } from "node:url";
@@ -20,7 +20,7 @@ export class EpisodeError extends Error {
 
 /**
  * Runs foreign code. If it throws, or its promise rejects, the error becomes an `EpisodeError` that names the boundary, so an env may
- * throw plain errors. An `EpisodeError` passes unchanged, because it has crossed a nearer boundary.
+ * throw plain errors. An `EpisodeError` passes unchanged, because an inner call of `within` has already named its boundary.
  */
 export function within<T>(boundary: Boundary, what: string, run: () => T): T {
   const fail = (error: unknown): never => {
@@ -41,7 +41,7 @@ export function describeError(error: unknown): string {
   return oneLine(error instanceof Error ? `${error.name}: ${error.message}` : String(error));
 }
 
-/** One line for people: the message without the name, for errors whose message says all. */
+/** One line for people: only the message, for errors whose name adds nothing. */
 export const messageOf = (error: unknown): string => oneLine(error instanceof Error ? error.message : String(error));
 
 /** Bunraku's own folder. */
@@ -65,7 +65,7 @@ function fromHere(file: string): string {
 /**
  * One line for people: every fault that a zod schema found, as `path: message`.
  *
- * @param whole  written in place of the path where the whole value is at fault, for example "body"
+ * @param whole  written in place of the path if the whole value is at fault, for example "body"
  */
 export const schemaFaults = ({ issues }: SchemaError, whole: string): string =>
   issues.map(({ path, message }) => `${path.join(".") || whole}: ${message}`).join("; ");

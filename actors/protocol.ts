@@ -15,8 +15,8 @@ import { z } from "zod";
 export const PROTOCOL_VERSION = 4;
 
 /**
- * The messages that an actor takes on each connection. It refuses every other message, by `notTaken` of transport/refusals.ts: there
- * the compiler reports a message of this table without a handler. The handshake takes `hello` on every connection.
+ * The messages that an actor takes on each connection. The actor refuses every other message with `notTaken` of transport/refusals.ts.
+ * In that call the compiler reports a message of this table that has no handler. The handshake takes `hello` on every connection.
  */
 export interface Links {
   "to the supervisor from an actor": "heartbeat";
@@ -60,7 +60,7 @@ const Ticket = z.strictObject({
   version: Count,
   /** True: exactly that version (sync). False: that version or a newer one (async). */
   exact: z.boolean(),
-  /** How often the ticket was issued before. */
+  /** How many times the ticket was issued before. */
   attempt: Count,
   /** Most actions of a turn; if left out, the config's limit. */
   actionsPerTurnMax: Count.optional(),
@@ -139,7 +139,7 @@ const EpisodeRow = z.strictObject({
   ticket: Ticket,
   sampler: Id,
   outcome: Outcome,
-  /** The update that trained on it; null if none did, as for validation and for episodes that a filter dropped. */
+  /** The update that trained on the episode; null if no update did: a validation episode, or one that a filter dropped. */
   update: Count.nullable(),
   /** Mean over written tokens. */
   advantage: z.number().nullable(),
@@ -186,7 +186,7 @@ export const schemas = {
   hello: z.strictObject({ type: z.literal("hello"), protocol: Count, actor: Id, role: Role, url: z.url().nullable() }),
   /** Answers `hello`. The actor closes the connection if the protocol or the run differs from its own. */
   welcome: z.strictObject({ type: z.literal("welcome"), run: Id, protocol: Count }),
-  /** Every actor tells the supervisor every heartbeatMs. The supervisor replaces an actor that stays silent or stuck, and disconnects such a guest. */
+  /** Every actor tells the supervisor every heartbeatMs. A silent or stuck actor is replaced; a silent or stuck guest is disconnected. */
   heartbeat: z.strictObject({
     type: z.literal("heartbeat"),
     actor: Id,
@@ -260,7 +260,7 @@ export const schemas = {
   }),
   /** A sampler tells when it stops on request. The learner issues the sampler's unfinished tickets again. */
   "sampler.leaving": z.strictObject({ type: z.literal("sampler.leaving"), actor: Id, reason: z.string().max(1000) }),
-  /** The learner tells a sampler with free slots. The sampler plays them; after leaseMs the learner issues unfinished ones again. */
+  /** The learner tells a sampler with free slots. The sampler plays the tickets. After leaseMs the learner issues unfinished ones again. */
   tickets: z.strictObject({ type: z.literal("tickets"), tickets: z.array(Ticket), leaseMs: z.number().positive() }),
   /** A sampler asks when a ticket has ended, and asks again until the learner answers or the connection ends. The learner takes the outcome once. */
   "episode.finished": z.strictObject({
@@ -272,7 +272,7 @@ export const schemas = {
   }),
   /** Answers `episode.finished`. `fresh` is false for an outcome that the learner does not use: duplicate, expired or unknown. */
   "episode.taken": z.strictObject({ type: z.literal("episode.taken"), episode: Id, fresh: z.boolean() }),
-  /** The learner tells every sampler of a new policy version. A sampler loads the newest one once the old one is not in use. */
+  /** The learner tells every sampler of a new policy version. A sampler loads the newest version as soon as its old version is not in use. */
   weights: z.strictObject({
     type: z.literal("weights"),
     version: Count,
@@ -280,12 +280,12 @@ export const schemas = {
     byteLength: Count,
     location: WeightsLocation,
   }),
-  /** A sampler tells when it has loaded `weights`. With a digest that was not published it gets no tickets until it connects again. */
+  /** A sampler tells when it has loaded `weights`. If the digest was not published, the sampler gets no tickets until it connects again. */
   "weights.loaded": z.strictObject({
     type: z.literal("weights.loaded"),
     actor: Id,
     version: Count,
-    /** Of the bytes that the sampler holds: computed by the sampler, or proved by the seal. With engine tinker: of the version's name. */
+    /** Digest of the bytes that the sampler holds: computed, or proved by the seal. Engine tinker: digest of the version's name. */
     digest: Digest,
   }),
 

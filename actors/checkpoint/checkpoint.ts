@@ -4,13 +4,13 @@
  *   FOLDER/u000120/policy.safetensors      parameters under Hugging Face's names
  *                  critic.safetensors      the critic's, if there is one
  *                  optimizer.safetensors   the optimizer's moments, flat, in the order of the parameters in memory; above 4 GiB a
- *                                          file for each: optimizer.policy.moment.safetensors, …
+ *                                          file for each moment: optimizer.policy.moment.safetensors, …
  *                  state.json              model, tokenizer, optimizer steps, and the learner's own state
  *                  SHA256SUMS              digests of these files, in the format of sha256sum
  *
  * - A folder whose name has no leading dot is complete: it was written under another name, synced and renamed. An error or the death
  *   of the process leaves earlier checkpoints as they are.
- * - A complete checkpoint never changes. A second one of the same update is u000120-2.
+ * - A complete checkpoint never changes. A second checkpoint of the same update has the name u000120-2.
  * - No file of a checkpoint is used before all digests are checked.
  */
 import { existsSync, readdirSync } from "node:fs";
@@ -121,7 +121,7 @@ export async function latestCheckpoint(folder: string, disk: Disk = realDisk): P
  * Finds the newest checkpoint of this update, for a run that rolls back to it. Renames checkpoints of later updates, so that no run
  * resumes from them.
  *
- * @throws {CheckpointError} if there is no intact checkpoint of this update, and then nothing is renamed; or if a later one cannot be renamed
+ * @throws {CheckpointError} if this update has no intact checkpoint (nothing is renamed then), or if a later checkpoint cannot be renamed
  */
 export async function rollBackTo(folder: string, update: number, disk: Disk = realDisk): Promise<string> {
   const names = await disk.list(folder);
@@ -197,7 +197,7 @@ export class CheckpointError extends Error {
 const SUMS = "SHA256SUMS";
 const LINE = /^([0-9a-f]{64}) {2}([^/\n]+)$/;
 
-/** Bytes hashed at a time. They take about 10 ms; then the event loop may answer. */
+/** Bytes hashed at a time. Hashing them takes about 10 ms; then other work of the event loop has its turn. */
 const PIECE_BYTES = 2 ** 24;
 
 function* piecesOf(bytes: Uint8Array): Generator<Uint8Array> {

@@ -56,18 +56,19 @@ export const realDisk: Disk = {
       await folder.close();
     }
   },
-  // The system would replace an empty folder, or a file by a file, silently; a checkpoint is a folder with files in it.
+  // The system's rename silently replaces an empty folder, or a file by a file. It fails if `to` is a folder with files, as a checkpoint is.
   rename,
   remove: (path) => rm(path, { recursive: true, force: true }),
 };
 
 /**
- * Writes beside `path` and renames. A former file stays until then. On an error nothing is left; a kill leaves `PATH.RANDOM.writing`.
+ * Writes a pending file beside `path`, then renames it. A former file stays until then. An error leaves nothing; a kill leaves
+ * `PATH.RANDOM.writing`.
  *
  * @param write  writes `pending`, which no other writer of the same path has
  */
 export async function writeWhole(path: string, write: (pending: string) => unknown): Promise<void> {
-  // Resolved without a slash at its end, behind which the pending folder would be inside.
+  // `resolve` removes a slash at the end of the path. Otherwise the pending name would lie inside the folder `path`.
   const pending = `${resolve(path)}.${crypto.randomUUID().slice(0, 8)}.writing`;
   try {
     await write(pending);
@@ -80,7 +81,7 @@ export async function writeWhole(path: string, write: (pending: string) => unkno
 
 export type Append = (file: string, text: string) => void;
 
-/** Adds text to a file of results. @throws {Error} if the text cannot be written whole; then nothing of it is left in the file */
+/** Adds text to a file of results. @throws {Error} if the text cannot be written whole; the file then stays as it was */
 export function appendWhole(file: string, text: string, append: Append = appendFileSync): void {
   const { size } = statSync(file);
   try {

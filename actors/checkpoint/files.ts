@@ -8,7 +8,7 @@ import { messageOf, schemaFaults } from "../errors.ts";
 import { checkJson } from "./json.ts";
 
 /**
- * A network and its optimizer; arrays in the order of `layParameters`. The trainer thread changes them; between updates the learner's
+ * A network and its optimizer. The arrays have the order of `layParameters`. The trainer thread changes them; between updates the learner's
  * main thread publishes and saves them.
  */
 export interface NetworkMemory {
@@ -46,7 +46,7 @@ const StateFile = z.strictObject({
   model: ModelConfig,
   tokenizer: z.string(),
   criticHead: CriticHead.default("value"),
-  /** Left out where the parameters are in this folder. */
+  /** Left out if the parameters are in this folder. */
   served: z.string().min(1).nullable().default(null),
   steps: z.strictObject({ policy: Steps, critic: Steps.nullable() }),
   state: z.unknown(),
@@ -55,9 +55,9 @@ const StateFile = z.strictObject({
 const STATE = "state.json";
 const OPTIMIZER = "optimizer.safetensors";
 const MOMENTS = ["moment", "variance"] as const;
-/** Where one file of all moments would be too large, each has a file. @param name  "policy.moment" */
+/** If one file of all moments would be too large, each moment has a file. @param name  "policy.moment" */
 const momentFile = (name: string): string => `optimizer.${name}.safetensors`;
-/** Bun's largest array, which a file is read into. */
+/** Bytes of Bun's largest array. A file is read into one array. */
 const FILE_BYTES_MAX = 2 ** 32;
 /** More than the header of a file of moments takes. */
 const HEADER_BYTES = 4096;

@@ -1,7 +1,7 @@
 /** What saving and reading JSON needs beyond the language. */
 import { closeSync, constants, ftruncateSync, openSync, readFileSync, renameSync, writeFileSync } from "node:fs";
 
-/** Writes a value as indented JSON. A reader, and a full disk or a kill, find the whole file or the former one. @throws {Error} of the disk */
+/** Writes a value as indented JSON. After a kill or on a full disk, the file is the former or the new one, whole. @throws {Error} of the disk */
 export function saveJson(file: string, value: unknown): void {
   const pending = `${file}.new`;
   writeFileSync(pending, `${JSON.stringify(value, null, 2)}\n`, { flush: true });
@@ -24,7 +24,7 @@ export function appendJsonLine(file: string, value: unknown, mode = 0o666): void
   }
 }
 
-/** Lines of a file of JSON lines, the empty one after the last included. Half a last line is left out. */
+/** Lines of a file of JSON lines, with the empty text after the last line break. A last line that was cut is left out. */
 export function jsonLines(file: string): string[] {
   const lines = readFileSync(file, "utf8").split("\n");
   return isHalf(lines.at(-1)!) ? lines.slice(0, -1) : lines;

@@ -32,7 +32,7 @@ export function guard(token: string | null): MiddlewareHandler {
   };
 }
 
-// Browsers send a cookie to every port of a host; two runs on one machine must not overwrite each other's.
+// Browsers send a cookie to every port of a host; two runs on one machine must not overwrite each other's cookie.
 const cookieName = (c: Context) => `bunraku_${new URL(c.req.url).port || "80"}`;
 
 const loopbackOnly: MiddlewareHandler = (c, next) => {

@@ -198,7 +198,7 @@ export const OtherRun = z.strictObject({
 });
 export type OtherRun = z.infer<typeof OtherRun>;
 export const RunsAnswer = z.strictObject({
-  settings: Settings.describe("Digest of this run's config, as each of `runs` has it"),
+  settings: Settings.describe("Digest of this run's config, made like `settings` of each of `runs`"),
   runs: z.array(OtherRun).describe("Runs in the same parent folder, newest first"),
   unreadable: z.array(z.strictObject({ name: z.string(), reason: z.string() })),
 });
@@ -229,20 +229,20 @@ export const CostsAnswer = z.strictObject({
       validation: Amount,
       checkpoints: Amount,
     })
-    .describe("Seconds of reinforcement by what they were for; null where they were not measured"),
+    .describe("Seconds of reinforcement by activity; null for an activity that was not measured"),
 });
 export type CostsAnswer = z.infer<typeof CostsAnswer>;
 
 export const ErrorAnswer = z.strictObject({ error: z.string() });
 export type ErrorAnswer = z.infer<typeof ErrorAnswer>;
 
-/** One message of /api/stream: what was stored since the message before (stream.ts has the limits). */
+/** One message of /api/stream: what was stored since the previous message (stream.ts has the limits). */
 export interface News {
   readonly run: Overview;
   readonly points: readonly (readonly [name: string, actor: string, step: number, value: number])[];
   /** Newest first. */
   readonly events: readonly StoredEvent[];
   readonly episodes: readonly EpisodeSummary[];
-  /** Left out if the supervisor has not reported since the message before. */
+  /** Left out if the supervisor has not reported since the previous message. */
   readonly actors?: ActorsAnswer;
 }

@@ -118,7 +118,7 @@ interface OpenRun {
  * The pages of the other runs of a folder, under /run/NAME/. The first request for a run opens it, read-only.
  *
  * - At most `RUNS_OPEN_MAX` runs are open. Opening one more closes the run that was opened first.
- * - A run whose file is gone, or another one, is closed: a run of the same name may have been recorded in its place.
+ * - A run is closed if its file is gone or was replaced: another run of the same name may have been recorded there.
  */
 class OtherRuns {
   readonly #nearby: NearbyRuns;

@@ -3,7 +3,7 @@
  *
  * - Scripts are served under their own names with their types removed; there is no build step.
  * - A script may import the SHARED files of actors/. They import nothing, and are served beside the scripts.
- * - The envs are one bundle, made at the first request and kept. One that cannot be made is tried again at the next request.
+ * - The envs are one bundle, made at the first request and kept. If the bundle cannot be made, the next request tries again.
  */
 import { createHash } from "node:crypto";
 import { readdirSync } from "node:fs";
@@ -80,7 +80,7 @@ export const STUBBED = new RegExp(
   `^(node:|bun:|wink-|(${builtinModules.filter((name) => /^\w+$/.test(name)).join("|")}|bun)$)`,
 );
 
-/** Stubs are inert while modules load, because some modules call theirs then. Afterwards a call throws an error that names the module. */
+/** Calls of a stub do nothing while modules load, because some modules make such calls. Later a call throws an error that names the module. */
 const stubs: BunPlugin = {
   name: "stubs",
   setup(build) {
@@ -107,7 +107,7 @@ const stubs: BunPlugin = {
 
 const pathOf = (file: string) => JSON.stringify(fileURLToPath(new URL(file, import.meta.url)));
 
-/** The bundle's entry: modules of envs from outside, then replay-code.ts, which comes last because it ends the time of inert stubs. */
+/** The bundle's entry: modules of envs from outside, then replay-code.ts. It comes last, because after it calls of stubs throw. */
 const replayCodeWith = (modules: readonly EnvModule[]): BunPlugin => ({
   name: "replay-code",
   setup(build) {

@@ -10,7 +10,7 @@ import { STARTING } from "../protocol.ts";
 import { latestOf } from "../record/newest-update.ts";
 import type { Overview, StoredEvent } from "./answers.ts";
 
-/** A live run writes every second; after this long without a write it counts as stopped, as with the event `closed`. */
+/** A live run writes every second. It counts as stopped after this long without a write, or once the event `closed` is stored. */
 const SILENT_MS = 60_000;
 
 /** The supervisor reports the actors every second; after this long without a report the run is not ready. */
@@ -44,7 +44,7 @@ export function overviewOf(store: Store): Overview | null {
   // Events of an earlier session do not describe this one.
   const event = (kind: string) => ofSession(store.lastEvent(kind), run.startedMs);
   const finished = event(EVENT_KINDS.finished);
-  // 0 updates counts as none. A run without total/updates still has the steps of its values.
+  // 0 updates counts as none. For a run without total/updates, the step of train/success is the number of updates.
   const update = (value("total/updates") ?? points.get("train/success")?.step) || null;
   return {
     run: run.name,

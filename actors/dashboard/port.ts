@@ -6,7 +6,7 @@ export async function checkPort(hostname: string, port: number): Promise<void> {
   if (port !== 0) await freePort("the page", hostname, port);
 }
 
-/** @param what  what will be served there @returns the port; for 0, one that is free now. @throws {Error} as `serveHttp` */
+/** @param what  what will be served there @returns `port`; if it is 0, a port that is free now. @throws {Error} as `serveHttp` */
 export async function freePort(what: string, hostname: string, port: number): Promise<number> {
   const probe = serveHttp(what, { hostname, port, idleTimeout: 0, fetch: () => new Response() });
   const found = probe.port!;
@@ -30,7 +30,7 @@ export function serveHttp(what: string, options: HttpOptions) {
   } catch (error) {
     const { code, message } = error as NodeJS.ErrnoException;
     const place = `${options.hostname}:${options.port}`;
-    // Of a name without an address Bun gives the code of an earlier failure, often EADDRINUSE.
+    // For a name without an address Bun reports the code of an earlier failure, often EADDRINUSE.
     const isName = isIP(options.hostname.replace(/^\[(.*)\]$/, "$1")) === 0 && options.hostname !== "localhost";
     if (isName || code === "EADDRNOTAVAIL") {
       throw new Error(

@@ -40,7 +40,7 @@ export class Ratings {
     this.#path = path;
   }
 
-  /** The newest of each episode and turn, oldest first. @throws {Error} if a line of the file is no rating */
+  /** The newest rating of each episode and turn, oldest first. @throws {Error} if a line of the file is no rating */
   list(): Rating[] {
     const newest = new Map<string, Rating>();
     for (const rating of this.#lines()) {

@@ -13,7 +13,7 @@ import { seriesOf } from "../record/newest-update.ts";
 import type { OtherRun, RunsAnswer, Series } from "./answers.ts";
 import { overviewOf } from "./overview.ts";
 
-/** Most runs that are read, those that changed last; a folder may have thousands. */
+/** At most this many runs are read: those that changed last. A folder may have thousands. */
 const RUNS_MAX = 100;
 
 export class NearbyRuns {

@@ -2,7 +2,7 @@
  * The live stream of a run (server-sent events): what was stored since a cursor, then new data as it is stored.
  *
  * - There is no queue: a slow reader gets larger messages, less often.
- * - The id of a message is the cursor after it, where a reader that reconnects (`Last-Event-ID`) continues.
+ * - The id of a message is the cursor after that message. A reader that reconnects continues there (`Last-Event-ID`).
  * - A cursor beyond the end of the record is of another record, which had this port or this folder before. Then all data is sent.
  * - A run that stops writing is reported when it counts as stopped.
  * - Every metric value is sent. Of more than `EVENTS_MAX` events or `EPISODES_MAX` episodes at once, only the newest are sent.
@@ -56,7 +56,7 @@ export async function streamRun(
     // The headers are sent with the first bytes; without them the reader would not know that it is connected.
     await stream.write(": connected\n\n");
     while (!stream.aborted && !signal.aborted) {
-      // Made before reading, so that a commit during the read wakes the next round.
+      // This promise is made before the read, so that a commit during the read wakes the next round.
       const changed = Promise.withResolvers<void>();
       wake = changed.resolve;
       const next = await sendNews(stream, store, sent);

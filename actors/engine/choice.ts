@@ -11,7 +11,8 @@
  *
  * Engine tinker computes at its server: see ../tinker/.
  *
- * `auto` on device cpu: compiled. On device auto: the NVIDIA GPU if compiled or, second, tensorflow can use it; else compiled on the CPU.
+ * `auto` on device cpu: compiled. On device auto, the first of these that works: compiled on the NVIDIA GPU, tensorflow on that GPU, compiled
+ * on the CPU.
  */
 import { deviceInWords } from "../../model/engine/device.ts";
 import { findLibtensorflow, PLACES_IN_WORDS, type Places, placesOf } from "../../model/engine/tensorflow/find.ts";
@@ -106,8 +107,8 @@ function checked(settings: CompiledSettings, machine: Pick<Machine, "expectDevic
 
 /**
  * A sampler's engine. Many samplers share a host, and the learner may use the host's GPU. So samplers compute on the CPU, unless the config
- * names engine compiled and device cuda. They never use webgpu, which copies the caches in every step: there an H200 decodes a twentieth of
- * what one core decodes.
+ * names engine compiled and device cuda. They never use webgpu, which copies the caches in every step: on webgpu an H200 decodes a twentieth
+ * of what one core decodes.
  *
  * @param guest  the sampler is on another machine; its devices are not the config's
  * @throws {RunError} if the device that the config names is missing.

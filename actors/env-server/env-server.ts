@@ -7,8 +7,8 @@
  * - A step is played once. The same step asked again (after a lost connection) gets the same answer, also while it is being played. Any
  *   turn but the next is refused and changes nothing.
  * - Episodes belong to the actor that opened them. Opening one again starts it from the beginning.
- * - Every opened env is closed once, however its episode ended, even if it opens after its deadline.
- * - At most `episodesMax` episodes are open; the next open fails at once, so that the sampler waits and memory stays bounded. An
+ * - Every opened env is closed once, however its episode ended, even if the env opens after its deadline.
+ * - At most `episodesMax` episodes are open. A further `env.open` fails at once, so that the sampler waits and memory stays bounded. An
  *   episode without a step for `idleMs` is closed. The last answers of up to `episodesMax` ended episodes, with at most
  *   `ENDED_CHARS_MAX` characters in all, are kept for retries.
  * - Each answer is sent as soon as its env has answered: no episode waits for the env of another episode.

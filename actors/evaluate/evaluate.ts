@@ -39,7 +39,7 @@ export interface PolicyEvaluation extends Evaluation {
 }
 
 export interface EvaluationOptions {
-  /** `env` and `validate` may differ from the run's; the rest is as the policy was trained. */
+  /** `env` and `validate` may differ from the run's. All other settings are those that the policy was trained with. */
   readonly config: RunConfig;
   /** With weights loaded. */
   readonly policy: EpisodePolicy;

@@ -1,8 +1,8 @@
 /**
  * Plays a recorded episode again and finds the first difference from its record. Knows no store and no process.
  *
- * - Two separate questions: does the env still answer the recorded replies in the same way, and does the policy still write them?
- *   The first is answered with the recorded tokens in place of a policy; the rest runs as in a sampler.
+ * - Two separate questions: does the env still answer the recorded replies in the same way, and does the policy still write these replies?
+ *   For the first question the recorded tokens take the place of a policy; everything else runs as in a sampler.
  * - Equal means equal bytes: every token, log-probability, reward and observation, and the version and digest of the weights.
  * - `replayWhole` computes every value that it compares. `replayEnv` takes replies, log-probabilities and the policy version from the
  *   record, and computes the rest.
@@ -76,12 +76,12 @@ export async function replayWhole(
 }
 
 /**
- * Compares the weights that an episode names with what else the run recorded. In a run that was never resumed each policy version has one
- * digest, and each digest one version. After a resume neither holds: the run publishes the weights of its checkpoint under a new version,
- * and uses the numbers after it a second time. So a pair of version and digest that another record has too is no difference.
+ * Compares the weights that an episode names with those that other records of the run name. In a run that was never resumed each policy
+ * version has one digest, and each digest one version. After a resume neither is true: the run publishes the weights of its checkpoint under
+ * a new version, and uses later version numbers a second time. So there is no difference if another record has the same version and digest.
  *
  * @param others  the versions, with their digests, that checkpoints and other episodes of the run name
- * @returns null if one of them is the same, or if none contradicts it
+ * @returns null if one of `others` is the same pair, or if none contradicts the episode's pair
  */
 export function weightsDifference(
   { version, digest }: PolicyVersion,

@@ -1,6 +1,7 @@
 /**
- * The door is the port of the gate that other machines connect to. The door counts a connection before it reads a byte. Bun.serve cannot,
- * because it shows a connection only when the request is complete. The door passes the bytes of each connection to the gate's server on loopback, without looking at them.
+ * The door is the port of the gate that other machines connect to. The door counts a connection before it reads a byte. Bun.serve cannot
+ * count so early, because it shows a connection only when the request is complete. The door passes the bytes of each connection to the
+ * gate's server on loopback, without looking at them.
  *
  * - A connection is a stranger until the gate has seen a valid token on it. One address has at most `strangersMax` strangers, and there
  *   are at most `connectionsMax + strangersMax` connections; the next is closed at once. A stranger is closed after `strangerMs`.

@@ -1,6 +1,7 @@
 /**
  * The address at which other machines join a run. The gate checks the token of each request and passes bytes, unread, between the
- * guest (a sampler or env server on another machine) and the actor that the path names. The actors stay on loopback or at the broker, with another token.
+ * guest (a sampler or env server on another machine) and the actor that the path names. The actors stay on loopback or at the broker,
+ * with another token.
  *
  *   request                     what it is                                                       for guests of role
  *   GET /join?role=ROLE         the settings of a new guest                                      sampler, env server

@@ -3,7 +3,8 @@
  * connections that env servers of other machines make in advance. Knows no message and no access token.
  *
  * - `close` closes both ends with one reason; the gate calls it when an end closes.
- * - A relay holds frames for an end that is not connected yet. With more than `queuedBytesMax` held or unsent, it closes both ends.
+ * - A relay holds frames for an end that is not connected yet. If more than `queuedBytesMax` bytes are held or unsent, the relay closes
+ *   both ends.
  * - The actors at the ends ping each other, so a relay does not check for silence.
  */
 import type { Clock } from "../clock.ts";

@@ -1,6 +1,6 @@
 /**
  * The learner's files: checkpoints of its networks, and the reference policy, if a KL term needs one.
- * training/saving.ts decides when checkpoints are written; checkpoint/ knows their format.
+ * `Saving` of training/training.ts decides when checkpoints are written; checkpoint/ knows their format.
  */
 import {
   type Checkpoint,
@@ -17,7 +17,7 @@ import type { Progress } from "../training/progress.ts";
 import { fill, type Networks } from "./networks.ts";
 import type { TrainerMethods } from "./trainer.ts";
 
-/** The newest intact checkpoint; null if there is none. @param skipped  called for newer damaged ones, and unfinished folders */
+/** The newest intact checkpoint; null if there is none. @param skipped  called for newer damaged checkpoints, and for unfinished folders */
 export async function newestCheckpoint(
   folder: string,
   disk: Disk,
@@ -43,7 +43,7 @@ export interface LearnerCheckpointsOptions {
   readonly trainer: Remote<TrainerMethods>;
   /** The checkpoint that this process resumed from; null for a new run. */
   readonly saved: Checkpoint | null;
-  /** True if the run was finished at `saved`, and is prolonged: what ended it then does not end it again. */
+  /** True if the run had finished at `saved` and is now prolonged. The condition that ended it then does not end it again. */
   readonly prolonged: boolean;
   readonly notice: (text: string) => void;
 }
@@ -76,7 +76,7 @@ export class LearnerCheckpoints {
       criticHead: critic?.model.head === "both" ? "both" : "value",
     };
     await saveCheckpoint(checkpoints, checkpoint, disk);
-    // Damaged checkpoints of later updates may be there; they must not crowd out this one.
+    // The folder may have damaged checkpoints of later updates. Because of them this checkpoint may not be among the newest.
     const spared = [progress.update, progress.best?.update, progress.health.healthyCheckpoint].filter(
       (at) => typeof at === "number",
     );
@@ -100,7 +100,7 @@ export class LearnerCheckpoints {
     return state as Progress;
   }
 
-  /** From now on KL terms compare with the policy that reinforcement began with; if it has adapters, with the model below them. */
+  /** From now on KL terms compare with the policy that reinforcement began with; for a policy of adapters, with the model without them. */
   async keepReference(): Promise<void> {
     const { trainer, networks } = this.#options;
     // The trainer has the model without adapters.

@@ -87,7 +87,7 @@ export class Dispatcher implements HostHandler {
     return tickets.waiting + tickets.leasedInAll;
   }
 
-  /** How many of the tickets that were issued last have ended; null if none is open, or older ones are. */
+  /** How many of the tickets that were issued last have ended; null if no ticket is open, or if older tickets are open too. */
   get playing(): { readonly batch: number; readonly tickets: number; readonly ended: number } | null {
     const ended = this.#newest.tickets - this.#open;
     return this.#open === 0 || ended < 0 ? null : { ...this.#newest, ended };
@@ -186,7 +186,8 @@ export class Dispatcher implements HostHandler {
     const { version, digest, turns } = outcome.trajectory;
     const published = this.#options.acks.digestOf(version) === digest;
     const count = outcome.turns.length;
-    const unequal = count === turns.length ? null : `it has ${plural(turns.length, "turn")}, and the episode ${count}`;
+    const unequal =
+      count === turns.length ? null : `it has ${plural(turns.length, "turn")}, but the episode has ${count}`;
     const fault = published
       ? (unequal ?? trajectoryFault(outcome.trajectory, this.#options.vocabulary))
       : `version ${version} with digest ${digest.slice(0, 12)}… is not among the last published versions`;
@@ -217,7 +218,7 @@ export class Dispatcher implements HostHandler {
   #grant(actor: string, sampler: ConnectedSampler): void {
     if (this.#leaving) return;
     const { acks, tickets, leaseMs } = this.#options;
-    // Each sampler with weights gets an equal share of all open tickets: the first one ready leaves some for those that still load newer ones.
+    // Each sampler with weights gets an equal share of all open tickets: the first sampler leaves some for samplers that are still loading.
     const share = Math.ceil((tickets.waiting + tickets.leasedInAll) / Math.max(1, acks.holders));
     const room = Math.min(sampler.slots, share) - tickets.leased(actor);
     if (room <= 0) return;

@@ -1,5 +1,5 @@
 /**
- * Memory of the learner's networks, which the learner's threads share, and what it holds at first. A critic is a network of its own, or
+ * Memory of the learner's networks, which the learner's threads share, and its first contents. A critic is a network of its own, or
  * one more head of the policy's network. With one network, the policy's memory is the first part of the critic's.
  */
 import { isDeepStrictEqual } from "node:util";
@@ -32,7 +32,7 @@ const EMPTY = new Float32Array(0);
 const NOWHERE: NetworkMemory = { parameters: EMPTY, moment: EMPTY, variance: EMPTY, step: 0 };
 
 /**
- * Parameters come from the run's checkpoint; in a new run from another run's policy or a pretrained model, or they are fresh.
+ * Parameters come from the run's checkpoint. In a new run they come from another run's policy or a pretrained model, or they are fresh.
  *
  * @param model  the policy's
  */
@@ -92,7 +92,7 @@ async function fillFirst({ seed, model: { path } }: RunConfig, { policy, critic,
   if (pretrained && valued !== null && critic!.model.head === "value") shareBody(parameters, valued);
 }
 
-/** Fresh weights, tensor by tensor: a large model takes longer than an actor may be silent. */
+/** Makes fresh weights. Heartbeats are sent between two tensors: a large model takes longer than an actor may be silent. */
 async function begin({ flat, views }: Parameters, uniform: Uniform): Promise<void> {
   for (const [name, tensor] of views) {
     initialize({ flat, views: new Map([[name, tensor]]) }, uniform);

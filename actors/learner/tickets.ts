@@ -49,7 +49,7 @@ export class TicketBook {
   /** Episodes of all tickets that have not ended. */
   readonly #open = new Set<string>();
   readonly #waiting = new WaitingTickets<Entry>();
-  /** By episode. In the order in which they end, because all leases are equally long. */
+  /** Leases by episode, in the order in which the leases end: all leases are equally long. */
   readonly #leases = new Map<string, Lease>();
   readonly #leasesOf = new Map<string, Set<Lease>>();
   #nextSerial = 0;
@@ -204,7 +204,7 @@ export interface Waiting {
 interface Kind<T> {
   readonly version: number;
   readonly exact: boolean;
-  /** Youngest first, so that the oldest is at the end, where an array is fast. */
+  /** Youngest first: the oldest is at the end, where removal from an array is fast. */
   readonly entries: T[];
 }
 

@@ -57,7 +57,7 @@ export function trainerMethods(openEngine = startEngine) {
       };
       return `${engine.name}, ${engine.device}`;
     },
-    /** From now on KL terms compare with a copy of these parameters; null: with the model that adapters belong to. */
+    /** From now on KL terms compare with a copy of these parameters; null: they compare with the model that adapters belong to. */
     keepReference(parameters: Float32Array | null): void {
       const config = baseOf(networks.policy.config);
       if (networks.reference !== null && parameters !== null) engine.release(networks.reference.parameters.flat);
@@ -92,7 +92,7 @@ export function trainerMethods(openEngine = startEngine) {
     /** Measures the policy's gradients on these episodes; changes nothing. */
     analyzeGradients: (played: readonly TrainingEpisode[], settings: UpdateSettings, rule: BucketRule) =>
       analyzeGradients(networks, played, settings, rule),
-    /** Log-probabilities of each reasoning under its own prompt and the others', by the current policy. */
+    /** Log-probabilities of each reasoning under its own prompt and under the prompts of the others, by the current policy. */
     crossScore: (turns: readonly Reasoned[], limits: BatchLimits, temperature: number): Promise<CrossScores> =>
       crossScores(networks.policy, turns, limits, temperature),
     /** The shared memory was overwritten from a checkpoint; continue from it. @param steps  optimizer steps of the checkpoint */
@@ -119,7 +119,7 @@ export interface StartedTrainer extends Thread<TrainerMethods> {
   readonly engine: string;
   /** True if a GPU of this machine trains; false by default. */
   readonly onGpu?: boolean;
-  /** Publishes a policy that a server keeps; left out where the policy's parameters are in the networks' memory. */
+  /** Publishes a policy that a server keeps; left out if the policy's parameters are in the networks' memory. */
   readonly publish?: (version: number) => Promise<Published>;
   stop(): void | Promise<void>;
 }

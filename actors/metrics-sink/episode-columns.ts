@@ -65,7 +65,7 @@ export function bodyColumns({ outcome, tokenAdvantages }: EpisodeRow): Columns {
   };
 }
 
-/** Columns that may differ if a resumed run repeats an episode to the byte: who played it, and the numbers of equal weights. */
+/** Columns that may differ if a resumed run repeats an episode to the byte: the sampler, and the version numbers of equal weights. */
 const REPEATED = ["sampler", "asked_version", "version", "spans"];
 
 /** Whether the columns hold this episode, or one that differs from it only in its sampler and version numbers. */

@@ -1,12 +1,12 @@
 /**
  * Metrics sink: takes metrics, events and finished episodes from the learner, and reports of all actors from the supervisor, and writes
- * them to the store. Of the numbers it interprets only the count of updates and processor time.
+ * them to the store. The sink interprets only two of the numbers: the count of updates and processor time.
  *
  * - The sink answers `episodes` only after it has committed the rows, so no answered row is lost. If the store cannot be written, it
  *   answers `failed` ("capacity"), and the learner keeps the rows and asks again. For rows that can never be stored it answers `failed` ("protocol").
  * - Metrics and events are committed in one transaction, at most `flushMs` after they arrive.
- * - At most `queuedMax` metrics and events wait; then they are written at once. If the store cannot be written, newer ones are
- *   dropped and counted, and the count is stored when writing works again.
+ * - At most `queuedMax` metrics and events wait. Before more are taken, the waiting ones are written. If the store cannot be written,
+ *   newer ones are dropped and counted, and the count is stored when writing works again.
  */
 import { SQLiteError } from "bun:sqlite";
 import type { Clock } from "../clock.ts";
@@ -144,7 +144,7 @@ export class MetricsSink implements HostHandler {
     const error = this.#commit(rows);
     if (error !== null) {
       const what = `cannot store ${rows.length} episodes: ${error.message}`;
-      // If what else waits cannot be stored without the rows either, the fault may not be theirs: the learner sends them again.
+      // If the waiting messages cannot be stored alone either, the rows may not be at fault. Then the learner sends the rows again.
       if (isRowFault(error) && this.flush()) return failed("protocol", what);
       const advice = error.code === "SQLITE_FULL" ? "Free space on the disk of the run folder; the" : "The";
       return failed("capacity", `${what}. ${advice} learner sends them again.`);

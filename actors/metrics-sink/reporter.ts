@@ -1,7 +1,7 @@
 /**
  * Sends an actor's metrics, events and episodes to the metrics sink. Knows no store and no page.
  *
- * - Metrics and events arrive in order. While they cannot be sent, at most `waitingMax` of them wait. Beyond that the oldest are
+ * - Metrics and events arrive in order. While they cannot be sent, at most `waitingMax` of them wait. If more come, the oldest are
  *   dropped, and an event reports their count as soon as the sink is back.
  * - Episodes wait until they are stored. While more than `rowsMax` wait, or they fill more than FRAMES_WAITING frames, a caller that
  *   reports more must wait. If the sink refuses episodes, there is one notice, and another when it stores them again.
@@ -28,11 +28,11 @@ export interface ReporterOptions {
   readonly retryMs: number;
   /** Reports what cannot be sent through the sink. */
   readonly notice: (level: "info" | "warning", text: string) => void;
-  /** Called with all metrics too. */
+  /** Also called with all metrics. */
   readonly watch?: (step: number, values: Readonly<Record<string, number>>) => void;
 }
 
-/** While more bytes than this wait in the connection, metrics wait here. */
+/** While more bytes than this wait in the connection, metrics wait in the reporter. */
 const BUSY_BYTES = 1 << 20;
 /** Most rows of one message. */
 const ROWS_AT_ONCE = 128;
@@ -52,7 +52,7 @@ export class Reporter implements Handler {
   #rows: WaitingRow[] = [];
   #storing: Promise<void> | null = null;
   #refused = false;
-  /** The reporter waits, and has said so. */
+  /** Callers wait for the sink, and a notice has reported that. */
   #waits = false;
   #lost = 0;
 

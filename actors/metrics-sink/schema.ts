@@ -101,7 +101,7 @@ export function migrate(db: Database, path: string): void {
 const insert = (table: string, columns: string, verb = "INSERT") =>
   `${verb} INTO ${table} (${columns}) VALUES (${columns.replaceAll(/\w+/g, "$$$&")})`;
 
-/** Of a list: those of the first version, because a file that is only read may lack later ones. */
+/** Columns that a list of episodes has: those of the first version, because a file that is only read may lack later columns. */
 const LISTED_COLUMNS =
   "episode, attempt, purpose, group_index, member, env, layout_seed, dynamics_seed, temperature, top_p, top_k, " +
   "asked_version, exact, sampler, status, stop, success, version, digest, reward, penalty, turn_count, " +

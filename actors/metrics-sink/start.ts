@@ -21,7 +21,7 @@ export interface OpenedStore {
   readonly store: Pick<Store, "write">;
   /** Address of the page. */
   readonly url: string;
-  /** Updates whose metrics it has. */
+  /** Number of updates whose metrics the store has. */
   readonly updates: number;
   close(): Promise<void>;
 }

@@ -5,8 +5,8 @@
  * - `write` is one transaction: it stores all of a batch or nothing. Afterwards the batch survives the death of any process, and
  *   with durability "full" also a power cut.
  * - An episode is stored once. A later copy with the same content is ignored. A resumed run may play an episode again, with another content
- *   or at another attempt: then it replaces the earlier one, under a new id. Two attempts both stay where that is no repetition: in one
- *   batch, or trained on by two updates. A run never has these; `bun run chaos` looks for them.
+ *   or at another attempt: the new copy replaces the earlier one, under a new id. Two attempts both stay if they are in one batch, or if
+ *   two updates trained on them: they are no repetition. A correct run has no such attempts; `bun run chaos` looks for them.
  * - Ids of points, events and episodes only grow, so a reader keeps a cursor and needs no queue.
  */
 import { Database, type Statement } from "bun:sqlite";
@@ -60,7 +60,7 @@ const CHECKED_BYTES_MAX = 2 ** 31;
 export const recordOf = (folder: string): Store =>
   new Store({ path: join(folder, "run.sqlite"), durability: "normal", wallClock: Date.now, readOnly: true });
 
-const DAMAGED = "; it is damaged: put a copy in its place, or move it away, and a resumed run begins a new record";
+const DAMAGED = "; it is damaged: put a copy in its place, or move it away; a resumed run then begins a new record";
 
 /** An error's message; for a file that is damaged, or has lost its tables, also what to do. */
 function faultOf(error: unknown): string {
@@ -88,7 +88,7 @@ export class Store {
     try {
       opened = new Database(path, readOnly ? { readonly: true, strict: true } : { create: true, strict: true });
       this.#db = opened;
-      // A reader waits too: of a killed run's record, the first reader locks out the others while it recovers the log.
+      // Readers wait too: the first reader of a killed run's record recovers the log, and locks out other readers meanwhile.
       this.#db.run("PRAGMA busy_timeout = 5000");
       this.#db.run(readOnly ? "PRAGMA query_only = 1" : "PRAGMA journal_mode = WAL");
       // Without this check, rows in a damaged part of the file would be lost silently, or the run would fail in the middle.
@@ -155,7 +155,7 @@ export class Store {
     })();
   }
 
-  /** @param before  the newest episode of earlier batches */
+  /** @param before  id of the newest episode of earlier batches */
   #writeEpisode(row: EpisodeRow, atMs: number, before: number): void {
     const { ticket, update } = row;
     for (const stored of this.#prepared(SELECTS.attempts).all({ episode: ticket.episode }) as Columns[]) {

@@ -4,7 +4,7 @@
  * - A module's digest covers its own text and the files that it imports by relative path. It does not cover packages, whose versions a
  *   lock file fixes, nor files that the env reads.
  * - A run's config names its modules by path, with their digests. A process whose parent made the config imports them by these paths. A
- *   config from a folder or from another machine makes no code run: its modules must be known here already.
+ *   config from a folder or from another machine never makes code run: its modules must be known here already.
  */
 import { createHash } from "node:crypto";
 import { readFileSync } from "node:fs";
@@ -44,7 +44,7 @@ export async function importEnvs(specifier: string, folder: string): Promise<Env
   return coming;
 }
 
-/** Modules that are being imported, by path: runs that start together may name one twice. */
+/** Modules that are being imported, by path: runs that start together may name the same module. */
 const importing = new Map<string, Promise<EnvModule>>();
 
 async function addModule(path: string, specifier: string): Promise<EnvModule> {
@@ -67,7 +67,7 @@ async function addModule(path: string, specifier: string): Promise<EnvModule> {
 const isSource = (value: unknown): value is TagSource =>
   typeof value === "object" && value !== null && "tag" in value && "make" in value && typeof value.make === "function";
 
-/** The texts of a module and of what it imports by relative path, by file; and the packages that these files import. */
+/** The text of a module and of each file that it imports by relative path, by file; and the packages that these files import. */
 export function sourcesOf(path: string): {
   readonly texts: ReadonlyMap<string, Buffer>;
   readonly packages: Set<string>;

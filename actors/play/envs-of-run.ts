@@ -17,7 +17,7 @@ export interface PlayedEnv {
   readonly name: string;
   readonly tag: string;
   readonly options: Readonly<Record<string, unknown>>;
-  /** Groups of an update; null: an equal part of those that the envs with a number leave. */
+  /** Number of groups of an update; null: an equal part of the groups that the envs with a number leave. */
   readonly groups: number | null;
   /** null: the tag's own limit, or else the run's. */
   readonly turnsMax: number | null;

@@ -1,6 +1,6 @@
 /**
- * One episode by a policy, from its ticket to its outcome. `play-turns.ts` plays the turns; `transcript.ts` makes prompts of
- * them and keeps the tokens.
+ * One episode by a policy, from its ticket to its outcome. `play-turns.ts` plays the turns; `transcript.ts` makes their prompts
+ * and keeps the tokens.
  *
  * - On one machine with one engine and thread count, the outcome is a function of ticket, weights and run seed.
  * - An error of the env is the outcome `envError`; it never becomes a turn with reward 0.
@@ -38,7 +38,7 @@ export interface PlayContext extends EnvConnection {
   readonly tag: EnvTag;
   readonly dialogue: Dialogue;
   readonly policy: EpisodePolicy;
-  /** The weights that write the first reply, and every other one that names no version of its own. */
+  /** The weights that write the first reply, and every later reply that names no version of its own. */
   readonly weights: PolicyVersion;
 }
 
@@ -80,7 +80,7 @@ export async function playEpisode(ticket: Ticket, context: PlayContext): Promise
         `rollout.contextTokensMax (${rules.contextTokensMax}); raise it, or shorten the observation by the env's \`brief\``;
       return { status: "aborted", detail };
     }
-    // Named one by one, so that no other field of `weights` replaces what was played.
+    // Only these two fields of `weights` enter the trajectory: another field could replace one of the trajectory's own.
     const { version, digest } = weights;
     const module = tag.digest === undefined ? {} : { envDigest: tag.digest };
     return {
@@ -121,7 +121,7 @@ function tokenPlayer(
       return { text: transcript.text(lastReply.tokens), cut: lastReply.cut, dropped: transcript.dropped };
     },
     turnPlayed: (turn) => transcript.addTurn(lastReply, turn),
-    // Only a penalty, never a reward: otherwise longer thoughts and further turns would pay.
+    // Only a penalty, never a reward: otherwise longer thoughts and further turns would earn more.
     penalty(turn) {
       if (rules.reasoningWeight === 0 || tag.reasoning === undefined) return 0;
       return rules.reasoningWeight * (1 - (faithfulness(tag.reasoning, turn) ?? 1));

@@ -3,7 +3,7 @@
  * A `Player` writes the replies. Knows no tokens and no prompts.
  *
  * - A `failed` answer of the env server is thrown as an `EpisodeError`; it never becomes a turn with reward 0.
- * - An episode that stops before its end is closed at the env server, which would keep it otherwise.
+ * - An episode that stops before its end is closed at the env server; otherwise the env server would keep it.
  */
 import { EpisodeError } from "../errors.ts";
 import type { AnswerTo, EnvAsk, Messages, StopReason, Ticket, TurnRecord } from "../protocol.ts";
@@ -20,7 +20,7 @@ export interface Player {
   reply(observation: string, actionsLeft: number): Promise<TurnReply | null>;
   /** Called with each turn that the env answered. */
   turnPlayed(turn: TurnRecord): void;
-  /** What the player takes off a turn's reward, beside the env's own penalty. */
+  /** What the player subtracts from a turn's reward, in addition to the env's own penalty. */
   penalty?(turn: Pick<TurnRecord, "observation" | "reply" | "actions">): number;
 }
 
@@ -69,11 +69,11 @@ export async function playTurns(ticket: EpisodeSeeds, player: Player, env: EnvCo
   }
 }
 
-/** Leaves the key out where its value is undefined: the type allows a missing key, but no undefined value. */
+/** Leaves the key out if its value is undefined: the type allows a missing key, but no undefined value. */
 export const limitOf = ({ actionsPerTurnMax }: Pick<Ticket, "actionsPerTurnMax">) =>
   actionsPerTurnMax === undefined ? {} : { actionsPerTurnMax };
 
-/** The game's own endings are scored. A budget that ran out, or a full context, truncates the episode. */
+/** An episode that the game itself ended is scored. A budget that ran out, or a full context, truncates the episode. */
 export const statusOf = (stop: StopReason): "scored" | "truncated" =>
   stop === "success" || stop === "over" ? "scored" : "truncated";
 

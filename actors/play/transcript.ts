@@ -4,14 +4,14 @@
  *
  * - A reply is never encoded again: every context shows it as the token ids that were sampled. (Context single_turn quotes replies
  *   inside a question, and encodes the quotation with the question.)
- * - `compat` is an exception: a later turn shows a reply as RAGEN rebuilds it. Where that differs from what was sampled, a new context
- *   begins. The policy still trains on the tokens that it sampled.
- * - A turn extends the current context where it can; otherwise a new context begins, and the policy keeps the part of its cache
+ * - `compat` is an exception: a later turn shows a reply as RAGEN rebuilds it. If the rebuilt reply differs from the sampled tokens, a new
+ *   context begins. The policy still trains on the tokens that it sampled.
+ * - A turn extends the current context if it can; otherwise a new context begins, and the policy keeps the part of its cache
  *   that both contexts begin with.
  * - With overflow "drop", a context that is too long loses its oldest turns, each a question and its reply. Dropped turns are counted
  *   and do not come back.
  *
- * Source: RAGEN-2's context_window_mode. There each turn is a sample of its own. Here a turn extends the current sample where it can.
+ * Source: RAGEN-2's context_window_mode. There each turn is a sample of its own. Here a turn extends the current sample if it can.
  */
 
 import type { Turn } from "../../envs/env.ts";
@@ -84,7 +84,7 @@ export class Transcript {
   readonly #contexts: number[] = [];
   readonly #spans: TurnSpan[] = [];
 
-  /** @param actionsPerTurnMax  the env's; in compat a shown reply has no action beyond it */
+  /** @param actionsPerTurnMax  the env's limit; in compat a shown reply has at most this many actions */
   constructor(tag: EnvTag, dialogue: Dialogue, rules: ContextRules, actionsPerTurnMax = Number.POSITIVE_INFINITY) {
     this.#tag = tag;
     this.#actionsPerTurnMax = actionsPerTurnMax;

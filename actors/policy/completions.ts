@@ -149,13 +149,13 @@ interface Completion {
   readonly created: number;
   readonly model: string;
   readonly prompt: readonly number[];
-  /** They may still be being written. */
+  /** The policy may still be writing them. */
   readonly choices: readonly Choice[];
 }
 
 interface Choice {
   readonly reply: Promise<Reply>;
-  /** The text of these first tokens of the reply, up to a stop of the request. */
+  /** The text of these first tokens of the reply, up to the first stop of the request. */
   text(tokens: readonly number[]): string;
   /** True if a stop of the request ends this text. */
   stopped(tokens: readonly number[]): boolean;
@@ -191,7 +191,7 @@ class Completions {
       throw new RequestError(
         400,
         "n",
-        `n is ${asked.count}, and ${slots + queueMax} replies have room here at once`,
+        `n is ${asked.count}; this server takes at most ${slots + queueMax} replies at once`,
         "n",
       );
     if (asked.count > this.#slots.room) {
@@ -312,7 +312,7 @@ function cutAt(text: string, from: number, stops: readonly string[]): string {
   return found.length === 0 ? text : text.slice(0, Math.min(...found));
 }
 
-/** The text without an end that may still grow into a stop. */
+/** The text without its last characters, if these may be the beginning of a stop. */
 function heldBack(text: string, from: number, stops: readonly string[]): string {
   for (let at = from; at < text.length; at++) {
     const end = text.slice(at);
@@ -353,8 +353,8 @@ async function whole(completion: Completion, { form, tokenIds }: Asked) {
 }
 
 /**
- * Log-probabilities at temperature 1, in the form of the API; null if they were not asked for. The policy's stop token, and what it
- * wrote after a stop of the request, are left out, except beside token_ids, which have both.
+ * Log-probabilities at temperature 1, in the form of the API; null if they were not asked for. The policy's stop token, and the tokens
+ * after a stop of the request, are left out. An answer with token_ids has both, so its log-probabilities also have both.
  */
 function logProbsOf(
   { tokens, choices, cut }: Reply,

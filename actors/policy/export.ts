@@ -1,6 +1,6 @@
 /**
  * Exports a policy for other tools: a Hugging Face folder for transformers, a GGUF file for llama.cpp, a folder of adapters for peft.
- * All values are float32. Unless adapters are merged, they equal the trained ones to the bit.
+ * All values are float32. Unless adapters are merged, the values equal the trained ones to the bit.
  *
  * - Adapters are merged into their model, except for peft.
  * - Existing files are not overwritten; on an error, nothing is left.

@@ -8,7 +8,7 @@
  * - A model that is complete in the cache is used without a request.
  * - A broken download continues where it broke. A file gets its name only after its size, and its hash if the server names one,
  *   match the server's.
- * - Two commands may download one file at once: they write the same bytes to the same places, and the first to end gives the name.
+ * - Two commands may download one file at once: they write the same bytes to the same places, and the first to end renames the file.
  * - The token goes to the Hub only, not to servers that the Hub redirects to.
  *
  * Source: huggingface_hub, file_download.py.

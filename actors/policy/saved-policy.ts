@@ -63,7 +63,7 @@ export interface SavedPolicy {
 
 /**
  * @param checkpoint  its name, such as u000120; null for the newest undamaged one
- * @throws {Error} in one line: there is none, it is damaged, or it is of another run.
+ * @throws {Error} in one line, if there is no such checkpoint, or if it is damaged or of another run.
  */
 export async function savedPolicy(folder: string, config: RunConfig, checkpoint: string | null): Promise<SavedPolicy> {
   const checkpoints = join(folder, "checkpoints");

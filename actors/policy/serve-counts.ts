@@ -2,7 +2,7 @@
 
 export class ServeCounts {
   readonly #slots: Pick<Slots, "taken" | "waiting" | "slots">;
-  /** By HTTP status. */
+  /** Number of requests by HTTP status. */
   readonly #requests = new Map<number, number>();
   #replies = 0;
   #promptTokens = 0;
@@ -68,7 +68,7 @@ export class Slots {
     return this.slots - this.#taken + this.queueMax - this.#waiting.length;
   }
 
-  /** Rejects if the client disconnects while it waits. @param gone  aborted then @returns a function that frees the slot */
+  /** Rejects if the client disconnects while the reply waits: then `gone` aborts. @returns a function that frees the slot */
   async take(gone: AbortSignal): Promise<() => void> {
     if (gone.aborted) throw disconnected();
     if (this.#taken < this.slots) return this.#given();

@@ -99,7 +99,7 @@ function dieWithParent(): void {
     const libc = dlopen("libc.so.6", { prctl: { args: ["i32", "u64", "u64", "u64", "u64"], returns: "i32" } });
     libc.symbols.prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0);
   } catch {
-    // Another C library than glibc.
+    // The C library is not glibc. Then only the end of standard input ends this process.
   }
 }
 
@@ -112,7 +112,7 @@ function receivedSettings(): Promise<string> {
   return promise;
 }
 
-/** @returns the first line of standard input. At the end of the input the supervisor has ended, and this process exits */
+/** @returns the first line of standard input. The end of the input means that the supervisor has ended; then this process exits */
 function firstLine(): Promise<string> {
   const { promise, resolve, reject } = Promise.withResolvers<string>();
   void (async () => {

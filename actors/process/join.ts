@@ -1,6 +1,6 @@
 /**
  * Joins a run on another machine as a guest: a sampler or an env server. The run's gate gives the guest its settings. All connections of
- * the guest go through the gate, but in a run on a NATS broker its messages go through the broker. A guest may leave at any time: the
+ * the guest go through the gate; in a run on a NATS broker, its messages go through the broker instead. A guest may leave at any time: the
  * run's other actors do its unfinished work again.
  *
  * - The guest stays until the run ends or its owner stops it. If it cannot reach the run for `patienceMs`, it exits with code 1. A

@@ -39,7 +39,7 @@ interface ProcessPorts {
   readonly lastMessage: () => string;
   /** Ends the process. `error` is why, if it failed. */
   exit(code: number, error?: unknown): void;
-  /** True where the actor's thread goes on after `exit`: first the actor stops, also after a failure or during its start. */
+  /** True if the actor's thread continues after `exit`. Then the actor stops before `exit`, even if it failed or was still starting. */
   readonly sharesThread?: boolean;
 }
 

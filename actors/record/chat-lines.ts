@@ -47,7 +47,7 @@ export function chatsOf(
       { answered: before.slice(0, turn), now: answered[turn]! },
       { ...shown, window },
     );
-    // The oldest reply of this chat is of turn `turn + 1 - window`; those before turn `first` are in earlier chats.
+    // The oldest reply of this chat is of turn `turn + 1 - window`. Replies before turn `first` are in earlier chats.
     let repeated = first - (turn + 1 - window);
     const weighted = messages.map((message) =>
       message.role === "assistant" && repeated-- > 0 ? { ...message, weight: 0 as const } : message,

@@ -3,10 +3,10 @@
  * gained. Also how the time of its reinforcement (from the first update on) was spent. Pure.
  *
  * - Processor time and energy are counters of processes. A counter that falls belongs to a new process, so it counts from 0.
- * - What an actor's last process spent after its last report is missing: at most one heartbeat. If a process is replaced during an
+ * - What an actor's last process spent after its last report is missing: at most one heartbeat interval. If a process is replaced during an
  *   update, what the old process spent in this update is missing.
- * - An update that was repeated after a resume or a roll-back counts once. Values of updates after the newest are of the time before, and
- *   do not count.
+ * - An update that was repeated after a resume or a roll-back counts once. Values at steps after the newest update date
+ *   from before the resume or roll-back, and do not count.
  */
 import type { z } from "zod";
 import type { CostsAnswer, Series } from "../dashboard/answers.ts";

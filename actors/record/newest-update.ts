@@ -1,17 +1,17 @@
-/** Where a record ends. A run that went back has values of later updates from before, until it repeats them. */
+/** Where a record ends. A run that went back to an earlier update still has old values of later updates, until it repeats these updates. */
 import type { Series } from "../dashboard/answers.ts";
 import { isMetricName, type MetricName, metric } from "../metrics/metrics.ts";
 import type { Point } from "../metrics-sink/records.ts";
 import type { Store } from "../metrics-sink/store.ts";
 
-/** The last value of an update, and the value of a roll-back, at the update that it went back to. */
+/** The metric that an update writes last, and the metric that a roll-back writes at the update to which the run goes back. */
 const ENDS: readonly MetricName[] = ["total/updates", "health/rollbacks"];
 
-/** @returns infinity before the first update */
+/** The update at which the record ends; infinity before the first update. */
 export const newestUpdate = (store: Pick<Store, "newestStep">): number =>
   store.newestStep(ENDS) ?? Number.POSITIVE_INFINITY;
 
-/** A curve without updates after the newest. */
+/** A curve without steps after the newest update. */
 export function upTo(newest: number, { steps, values, ...one }: Series): Series {
   const count = steps.filter((step) => step <= newest).length;
   return { ...one, steps: steps.slice(0, count), values: values.slice(0, count) };
@@ -37,5 +37,5 @@ export function latestOf(store: Store): Point[] {
   });
 }
 
-/** Its steps are no updates. */
+/** The steps of the warm start are no updates. */
 const isOfWarmStart = ({ name }: { readonly name: string }) => name.startsWith("warm/");

@@ -46,14 +46,14 @@ export class RecordedRun {
     }
   }
 
-  /** The latest values by metric, up to the newest update as those of `curve`. Of a metric per actor, that of one actor. */
+  /** The latest value of each metric, up to the newest update as in `curve`; for a metric per actor, the value of one actor. */
   latest(): Map<string, number> {
     return new Map(latestOf(this.#store).map(({ name, value }) => [name, value]));
   }
 
   /**
-   * Steps and values of a metric that is not per actor; null if it was never recorded. Without updates after the newest: a roll-back
-   * gave them up, or a resumed run has not repeated them.
+   * Steps and values of a metric that is not per actor; null if it was never recorded. Steps after the newest update are left out: a
+   * roll-back gave these updates up, or a resumed run has not repeated them.
    */
   curve(name: MetricName): Series | null {
     return seriesOf(this.#store, [name])[0] ?? null;
@@ -72,7 +72,7 @@ export class RecordedRun {
     const ids = backwards(pages, ({ id }) => id);
     for (const id of ids) {
       const found = this.#store.episode(id);
-      // A resumed run may have replaced it since.
+      // A resumed run may have replaced the episode since.
       if (found !== null) yield found;
     }
   }

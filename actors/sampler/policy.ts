@@ -23,7 +23,7 @@ export interface PolicySettings {
   readonly slots: number;
   /** Tokens of one sequence. */
   readonly capacity: number;
-  /** Keep keys and values in half precision where the engine can. */
+  /** Keep keys and values in half precision if the engine can. */
   readonly halfCaches: boolean;
   /** Bearer token for weights over HTTP. */
   readonly token: string;
@@ -47,7 +47,7 @@ export function policyMethods() {
       engine = await startEngine(settings.engine);
       return `${engine.name}, ${engine.device}`;
     },
-    /** Loads weights. @returns the digest of the bytes found; the policy uses the bytes only if it is the published digest */
+    /** Loads weights. @returns the digest of the bytes found; the policy uses the bytes only if this digest is the published one */
     async load(message: Messages["weights"]): Promise<string> {
       const { values, digest } = await announcedValues(settings, message);
       if (values === null) return digest;
@@ -85,7 +85,7 @@ export interface ReplyServer {
 }
 
 /**
- * The sampler's policy where a server writes the replies. It keeps the tokens of each open sequence, because a request sends them all.
+ * The sampler's policy if a server writes the replies. It keeps the tokens of each open sequence, because a request sends them all.
  * The seed of a reply is the coin of its first token: equal weights and coins make equal requests. The server decides whether equal
  * requests give equal tokens.
  */

@@ -1,11 +1,12 @@
 /**
  * Sampler: plays tickets with its copy of the policy. Knows neither groups nor learning.
  *
- * - A ticket is played with the version that it names, or a newer one if it allows that. Weights change only while no episode is
- *   played; with `weightsBetween` turns only while no reply is being written. New replies wait while newer weights are due. A reply by another
- *   version than the episode's first names its version. Caches of earlier turns stay as the older weights computed them.
+ * - A ticket is played with the version that it names, or with a newer one if the ticket allows that. Weights change only while no episode
+ *   is played; with `weightsBetween: turns`, only while no reply is being written. New replies wait while newer weights are due. A reply by
+ *   another version than the episode's first names its version. Caches of earlier turns stay as the older weights computed them.
  * - The acknowledged digest is computed from the bytes in use, or proved by their seal. Bytes with a wrong digest are never used.
- *   The wrong digest is still reported, unless newer weights are due; the learner quarantines the sampler. If weights cannot be loaded at all, the process ends.
+ *   The wrong digest is still reported, unless newer weights are due; the learner then quarantines the sampler. If weights cannot be
+ *   loaded at all, the process ends.
  * - The sampler sends an outcome until the learner takes or refuses it. When the connection to the learner ends, waiting tickets and weights
  *   are dropped: the learner issues the tickets again, and sends the weights on the next connection.
  * - At most `slots` episodes are played at once; further tickets wait.
@@ -128,7 +129,7 @@ export class Sampler implements Handler {
       const { version } = message;
       const digest = this.#weights?.digest === message.digest ? message.digest : await this.#load(message);
       if (digest === message.digest) this.#weights = { version, digest };
-      // The path of weights that newer ones have replaced may lead to the newer bytes by now.
+      // If newer weights have replaced these, their path may lead to the newer bytes by now.
       const isReplaced = digest !== message.digest && this.#next !== message;
       // Another connection may lead to another learner, with versions of its own.
       if (learner === this.#learner && !isReplaced)
@@ -165,7 +166,7 @@ export class Sampler implements Handler {
     }
   }
 
-  /** Tries twice: a dead learner's file may vanish before its connection is seen to end. By the second failure it usually has ended. */
+  /** Tries twice: a dead learner's file may vanish before its connection ends here. By the second failure the connection has usually ended. */
   async #load(message: Messages["weights"]): Promise<string> {
     const { policy } = this.#options;
     try {

@@ -2,8 +2,8 @@
  * The sampler's policy on an inference server: vLLM or SGLang writes the replies, with the learner's adapters. Tokens in, tokens and
  * log-probabilities out.
  *
- * - A version is a folder of adapters on this machine, which the server loads under a new name; then the version before is unloaded.
- * - A server that was restarted has no adapters. A refused request loads them again, and is sent once more.
+ * - A version is a folder of adapters on this machine, which the server loads under a new name. Then the server unloads the previous version.
+ * - A server that was restarted has no adapters. After a refused request this policy loads them again, and sends the request once more.
  *
  * Source: docs.vllm.ai (OpenAI-compatible server, LoRA adapters), docs.sglang.io (native API, LoRA serving).
  */
@@ -119,7 +119,7 @@ export function servedPolicy(
       const { tokens, logProbs } = await ask().catch(async (error: unknown) => {
         if (!(error instanceof ServerError && error.isFinal)) throw error;
         loading ??= loadAdapters(name).finally(() => (loading = null));
-        // Loading fails if the adapters are there; then the second answer says why the request is refused.
+        // Loading fails if the server already has the adapters. Then the second answer says why the server refuses the request.
         await loading.catch(() => {});
         return ask();
       });

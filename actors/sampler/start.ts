@@ -88,7 +88,7 @@ export const sampler = {
   },
 } satisfies ActorKind;
 
-/** Whether a server writes the replies. It has one version of the weights at a time for whole episodes. */
+/** Whether a server writes the replies. Then the weights change only between episodes. */
 const isServed = ({ engine, sampler }: RunConfig): boolean => engine.name === "tinker" || sampler.engine !== "own";
 
 async function startPolicy(

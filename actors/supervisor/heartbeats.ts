@@ -7,7 +7,7 @@ import { type ActorView, type Messages, STARTING, type Tell } from "../protocol.
 import { notTaken } from "../transport/refusals.ts";
 
 export interface Watched {
-  /** When the actor was started or last heard, or when this process woke after a suspension. */
+  /** When the actor was started, connected or was last heard, or when this process woke after a suspension. */
   heardAtMs: number;
   /** null until the first heartbeat. */
   heartbeat: Messages["heartbeat"] | null;
@@ -25,7 +25,7 @@ export interface HeartbeatLimits {
   readonly heartbeatMs: number;
   /** Silence after which an actor is faulty. */
   readonly heartbeatDeadlineMs: number;
-  /** Silence before the first heartbeat after which an actor is faulty; a connection counts as a start. Left out: `heartbeatDeadlineMs`. */
+  /** An actor without a heartbeat is faulty this long after its start or its latest connection. Left out: `heartbeatDeadlineMs`. */
   readonly startDeadlineMs?: number;
   /** Time without a result of its computation after which an actor is faulty. */
   readonly progressDeadlineMs: number;

@@ -60,7 +60,7 @@ export const oneThreadSpawner: Spawner = {
   },
 };
 
-/** A clock whose timers stop when the child ends. A real process takes its timers along. */
+/** A clock whose timers stop when the child ends, as the timers of a real process end with the process. */
 function stoppableClock({ now, after }: Clock): { readonly clock: Clock; stop(): void } {
   const cancels = new Set<() => void>();
   let stopped = false;

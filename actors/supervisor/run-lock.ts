@@ -49,7 +49,7 @@ function busy(folder: string, db: Database): string {
   return `${folder} is in use by ${who}; stop that process first`;
 }
 
-/** null at a folder's first lock, until its process has written its name; later it may still name the holder before. */
+/** null while the first process that locks this folder has not written its pid. For later locks the entry may still be the previous holder's. */
 function holderOf(db: Database): { pid: number; since: string } | null {
   const isThere = db.query("SELECT name FROM sqlite_master WHERE name = 'holder'").get() !== null;
   return isThere ? db.query<{ pid: number; since: string }, []>("SELECT pid, since FROM holder").get() : null;
@@ -63,5 +63,5 @@ function adviceOn(file: string, { code = "" }: SQLiteError): string {
   if (isFolder || code === "SQLITE_NOTADB" || code.startsWith("SQLITE_CORRUPT"))
     return "delete it if no command runs there, and try again";
   if (code === "SQLITE_FULL") return "make room on its disk, and try again";
-  return "a run writes into its folder: make it writable for this account, or copy it to a disk where it is";
+  return "a run writes into its folder: make it writable for this account, or copy it to a disk where it is writable";
 }

@@ -22,7 +22,7 @@ export interface Spawner {
   /**
    * @param entry  path of the module to run
    * @param settingsLine  first line of a process's standard input. The input stays open while this process lives; its end tells
-   *   the child that it is an orphan
+   *   the child that this process has ended
    * @param output  called with each line that a process writes, on either stream, or that a worker logs
    * @throws {Error} with `errno`, if the system starts no process
    */
@@ -49,7 +49,7 @@ export const processSpawner: Spawner = {
       child.stdin.write(`${settingsLine}\n`);
       await child.stdin.flush();
     };
-    // If the child dies before it has read the line (EPIPE), its exit says so.
+    // If the child dies before it has read the line (EPIPE), its exit reports the failure.
     sendSettings().catch(() => {});
     return {
       pid: child.pid,

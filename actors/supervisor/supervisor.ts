@@ -5,8 +5,8 @@
  * - A child fails when it exits without a stop message (except with code 0 if it has `endsRun`), is silent for `heartbeatDeadlineMs`
  *   (before its first heartbeat for `startDeadlineMs`), or computes without a result for `progressDeadlineMs`. The supervisor starts
  *   the child again. If the system starts no process (no memory, too many open files), the start has failed after `SPAWN_RETRY_MS`.
- * - A child is given up after a `RunError`, or after more than `restartsMax` failures: in `restartWindowMs`; in a row before it has
- *   started; or, with `endsRun`, in a row at the same work. Then the run ends and names the first cause.
+ * - A child is given up after a `RunError`, or after more than `restartsMax` failures that are either within `restartWindowMs`, or in a
+ *   row before it has started, or (with `endsRun`) in a row at the same work. Then the run ends and names the first cause.
  * - The run ends once, and only when no child is left. A connected child gets the message `stop`, then SIGTERM, then SIGKILL.
  *   Roles leave in the reverse order of their start, so that an actor that takes results outlives those that send them.
  * - A child's standard input ends with the supervisor, and then the child exits: no child outlives the supervisor.
@@ -21,7 +21,10 @@ import { type HeartbeatFault, stateOf, takeHeartbeat, type Watched, watchHeartbe
 import type { Exit, SpawnedChild } from "./spawner.ts";
 import type { ChildSpec, RunEnd, SupervisorOptions } from "./supervision.ts";
 
-/** Wait before a new try. By default the last try comes after 15 s: after 12 s Bun ends incomplete requests, which frees their files. */
+/**
+ * Wait before a new try. With the default of 5 restarts the last try comes after 15 s. By then Bun has ended incomplete requests (after 12 s),
+ * which frees their open files.
+ */
 const SPAWN_RETRY_MS = 3000;
 
 interface Child extends Watched {
@@ -113,7 +116,7 @@ export class Supervisor {
     for (const { spec, peer } of this.#children.values()) if (spec.role === role) peer?.tell(message);
   }
 
-  /** Ends the run: well, unless a child with `endsRun` cannot leave. Resolves when every child is gone; a second call changes nothing. */
+  /** Ends the run. It ends well unless a child with `endsRun` cannot leave. Resolves when every child is gone; a second call changes nothing. */
   stop(reason: string): Promise<RunEnd> {
     return this.#end({ ok: true, reason });
   }
@@ -167,7 +170,7 @@ export class Supervisor {
     child.peer = null;
     this.#options.event({ kind: "exited", child: name, pid, asked: this.#stopping, ...exit });
     if (this.#stopping) {
-      // Ctrl-C reaches every process. A child that it ends before the first heartbeat had nothing to save.
+      // Ctrl-C reaches every process. A child that Ctrl-C ends before its first heartbeat had nothing to save.
       const hadBegun = child.heartbeat !== null || exit.code !== null;
       if (endsRun && exit.code !== 0 && hadBegun)
         this.#stopFailure ??= `${name} could not leave: ${causeOf(child, exit)}`;
@@ -288,7 +291,8 @@ interface ChildFailure {
 
 /**
  * Decides how often one child is restarted. As in Erlang/OTP: at most `restartsMax` times in a window. A child that fails in the same
- * place each time, such as its start, is restarted at most `restartsMax` times in a row, because reaching that place may take longer than the window.
+ * place each time, such as its start, is restarted at most `restartsMax` times in a row, because a child may need longer than the window to
+ * reach that place.
  */
 export class RestartLimit {
   readonly #restartsMax: number;
@@ -307,7 +311,7 @@ export class RestartLimit {
    * Counts a failure.
    *
    * @param place  what the child did when it failed, such as "update 12 of 100"; null: its work has no end, so each failure is at a new place
-   * @returns null if the child may be started again, else why not, with the first cause, and the last if it is of another kind
+   * @returns null if the child may be started again, else why not, with the first cause, and with the last cause if that is of another kind
    */
   failed(nowMs: number, cause: string, place: string | null): string | null {
     const failure = { atMs: nowMs, cause };

@@ -2,7 +2,8 @@
  * A client of a server that speaks Tinker's protocol: JSON over HTTP, with results that are fetched once they are ready. Knows no
  * model and no episode. `ask` and `order`, which wait for no queued result, serve for an inference server too.
  *
- * - A request is sent again until the deadline if the server cannot be reached, or answers 425, 429 or 503: it has not taken the request.
+ * - A request is sent again until the deadline if the server cannot be reached, or answers 425, 429 or 503. In these cases the server has
+ *   not taken the request.
  * - A request whose answer is lost is sent again only if it may be repeated. A second forward_backward or optim_step would train twice.
  * - The client asks for a result until it is ready: again after a 408 (not ready yet) and after any lost answer.
  * - Answers are bounded. Redirects are errors.
@@ -65,7 +66,7 @@ const NOT_TAKEN = new Set([425, 429, 503]);
 /** Why a try gave no good answer. */
 interface Failure {
   readonly text: string;
-  /** none: the request was not taken. pending: no result yet. lost: perhaps taken, its answer lost. final: another try is no use. */
+  /** none: the request was not taken. pending: no result yet. lost: perhaps taken, its answer lost. final: another try would not help. */
   readonly kind: "none" | "pending" | "lost" | "final";
 }
 
@@ -185,7 +186,7 @@ export class ModelServer {
   }
 }
 
-/** A failed result is a 400 or 500 with a reason in JSON. A 500 without one is a passing fault, such as a locked database of skyrl-tx. */
+/** A failed result is a 400 or 500 with a reason in JSON. A 500 without a reason is a temporary fault, such as a locked database of skyrl-tx. */
 function failureOf(status: number, text: string): Failure {
   const reason = reasonIn(text);
   const detail = reason === "" ? `answers ${status} without a reason` : `answers ${status}: ${reason}`;

@@ -3,7 +3,7 @@
  * computes gradients; losses and metrics are computed here, from the log-probabilities that the server returns.
  *
  * - A loss is `sum(weights * loss per token)`, but servers take a mean. So each sequence gets one more position, without advantage, whose
- *   weight gives all sequences the same sum of the server's weights. Advantages are multiplied by that sum and by the number of
+ *   weight gives all sequences the same sum of weights at the server. Advantages are multiplied by that sum and by the number of
  *   sequences. A server that takes sums gives this gradient times a constant, which AdamW ignores.
  * - Imitation takes the server's mean: skyrl-tx weighs all demonstrations the same, another server may weigh all tokens the same.
  * - The entropy is estimated by the mean of -log p over the written tokens: servers return no entropy.
@@ -31,7 +31,7 @@ const Floats = z.object({ data: z.array(z.number()) });
 const Pass = z.object({ loss_fn_outputs: z.array(z.object({ logprobs: Floats })) });
 const Done = z.object({});
 
-/** The loss ppo clips the ratio at 1 - this and 1 + this. Requests name both bounds, but skyrl-tx lets no client set them. */
+/** The loss ppo clips the ratio at 1 minus and 1 plus this value. Requests name both bounds, but skyrl-tx lets no client set them. */
 const SERVER_CLIP = 0.2;
 
 export class TrainedModel implements TrainedPolicy {

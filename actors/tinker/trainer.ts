@@ -127,7 +127,7 @@ export async function startTinkerTrainer(
   };
 }
 
-/** The server's name of the run's model. @throws {RunError} naming the models that it has */
+/** The server's name of the run's model. @throws {RunError} naming the models that the server has */
 async function servedModel(server: ModelServer, path: string): Promise<string> {
   const { supported_models } = await server.ask("get_server_capabilities", null, Capabilities);
   const names = supported_models.map(({ model_name }) => model_name);

@@ -20,9 +20,9 @@ export interface Baselines {
 }
 
 /**
- * By env, in the order of the mix.
+ * The baselines of each env, in the order of the mix.
  *
- * @throws {RunError} if an env's server refuses, or a data file has other rows: a restarted learner would meet the same. Other
+ * @throws {RunError} if an env's server refuses, or a data file has other rows: a restarted learner would fail in the same way. Other
  *   errors of the server may be temporary.
  */
 export async function measureBaselines(config: RunConfig): Promise<ReadonlyMap<string, Baselines>> {

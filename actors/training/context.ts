@@ -47,8 +47,8 @@ export class Stopped extends Error {
 }
 
 /**
- * A request to stop that ends every wait at once. Nothing of a finished wait is kept: `Promise.race` against one promise that lives as long
- * as the run would keep every result, megabytes in each update.
+ * A request to stop that ends every wait at once. It keeps nothing of a finished wait. `Promise.race` against one promise that lives as long
+ * as the run would keep every result: megabytes in each update.
  */
 export class Interruption {
   /** Reject functions of the waits that are open. */

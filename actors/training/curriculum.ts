@@ -15,7 +15,7 @@ import { type MetricValues, partName } from "../metrics/metrics.ts";
 import { groupsPerUpdate, playedEnvs, sharedGroups } from "../play/envs-of-run.ts";
 import type { PlayedTicket } from "../play/finished-ticket.ts";
 
-/** By env, a moving mean: of success in a curriculum by difficulty, else of the in-group standard deviation of reward or success. */
+/** A moving mean for each env. In a curriculum by difficulty, of success; else of the in-group standard deviation of reward or success. */
 export type Scores = Readonly<Record<string, number>>;
 
 /** (groups) the env of each group of an update, in the order of the mix. @throws {RangeError} if the groups cannot be split evenly */

@@ -122,7 +122,7 @@ export async function explore(
 ): Promise<Experience> {
   const experience = new Experience(tag);
   const quarter = Math.ceil(plays / 4);
-  // Exploring a board takes thousands of draws; a stateful generator makes each in a tenth of the time.
+  // Exploring a board takes thousands of draws. A stateful generator needs a tenth of the time of `uniform` for a draw.
   const random = new PythonRandom(drawSeed(uniform));
   const draw = () => random.random();
   for (let played = 0; played < plays || (!experience.won && played < playsMax); played++) {
@@ -290,8 +290,8 @@ export async function demonstrate(
 }
 
 /**
- * One episode with these replies: one sequence per context, whose written tokens are those to imitate. With overflow "stop" the
- * context limit is ignored: a demonstration that is longer than a rollout may be is imitated whole.
+ * One episode with these replies: one sequence per context, whose written tokens are those to imitate. Overflow "stop" does
+ * not apply here: a demonstration is imitated whole, even if a rollout may not be as long.
  *
  * @param replyTo  writes the next reply, thought included
  * @throws {RangeError} if a single prompt does not fit into the context

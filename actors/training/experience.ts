@@ -19,14 +19,14 @@ export type Action = number | string;
 interface Outcomes {
   count: number;
   reward: number;
-  /** How often each state followed, in the order of the first times. No state follows the end of a game. */
+  /** How often each state followed, in the order in which they followed first. No state follows the end of a game. */
   readonly next: { readonly state: number; times: number }[];
 }
 
 /** Values closer than this are equal; the first action wins, so equal boards have equal plans. */
 const TIE = 1e-9;
 
-/** Factor of a reward that comes one action later, so that a plan wins early even where the env's rewards do not demand it. */
+/** Factor of a reward that comes one action later, so that a plan wins early even if the env's rewards do not require it. */
 const DISCOUNT = 0.99;
 
 /** Actions that a plan looks ahead. */
@@ -38,7 +38,7 @@ export class Experience {
   readonly #tag: EnvTag;
   readonly #states = new Map<string, number>();
   readonly #outcomes: Map<Action, Outcomes>[] = [];
-  /** By actions left, then by state; computed when first needed after `learn`. */
+  /** Values of the states, for each number of actions left; computed when first needed after `learn`. */
   #values: Float64Array[] = [];
 
   constructor(tag: EnvTag) {
@@ -46,7 +46,7 @@ export class Experience {
   }
 
   /**
-   * Adds one play of at most `actionsMax` actions, and closes an outside game. Values that are computed already change only with the
+   * Adds one play of at most `actionsMax` actions, and closes an outside game. Values that were already computed change only with the
    * next `learn`.
    *
    * @param game     just opened

@@ -36,7 +36,7 @@ export interface HealthState {
   /** Updates left before the next rung may be taken. */
   readonly settling: number;
   readonly control: Control;
-  /** Update of the newest checkpoint that a roll-back may go to (saving.ts decides); null without one. */
+  /** Update of the newest checkpoint that a roll-back may go to (`Saving` of training.ts decides); null without one. */
   readonly healthyCheckpoint: number | null;
 }
 
@@ -52,7 +52,7 @@ export const HEALTH_START: HealthState = {
 
 export const isWell = (verdict: Verdict): boolean => verdict === "healthy" || verdict === "solved";
 
-/** True if no sign is present, not even one that is too young for a verdict: a policy to go back to. */
+/** True if no sign is present, not even one that has not lasted long enough for a verdict. A roll-back may go to such a policy. */
 export const hasNoSign = ({ verdict, trap }: HealthState): boolean =>
   isWell(verdict) && Object.keys(trap.streaks).length === 0;
 
@@ -179,7 +179,7 @@ export function measuredOf(values: Pick<MetricValues, (typeof MEASURED)[number]>
   if (success === undefined) return null;
   const formatErrors = values["train/format_errors"];
   const given = {
-    // Without groups of two episodes there is none.
+    // Without groups of two episodes there is no standard deviation.
     rewardStd: values["train/in_group_std"],
     zeroStdShare: values["train/zero_std_groups"],
     entropy: values["train/entropy"],

@@ -13,7 +13,7 @@ export interface Control {
   /** Added to the coefficients of entropy and KL. */
   readonly entropy: number;
   readonly kl: number;
-  /** Replaces the configured treatment of covariance; absent: does not. */
+  /** Replaces the configured treatment of covariance; absent: the configured one stays. */
   readonly covariance?: "clip" | "kl";
   /** Multiplies the policy's step size. */
   readonly stepSize: number;
@@ -108,7 +108,7 @@ function tightened(filter: FilterRule, factor: number, groups: number): FilterRu
   }
 }
 
-/** top_ratio, but it keeps one group at least: where groups are replaced or stale, the filter is given fewer than an update plays. */
+/** As top_ratio, but keeps at least one group: if groups are replaced or stale, the filter gets fewer groups than an update plays. */
 const byStd = (value: number, order: "largest" | "smallest"): FilterRule => ({
   strategy: "top_k",
   value,

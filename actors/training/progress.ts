@@ -9,7 +9,7 @@ import type { Taught } from "./warm-start.ts";
 /** Share of validation episodes solved. */
 export interface Solved {
   readonly success: number;
-  /** By env, if the run plays a mix; else empty. */
+  /** The share of each env, if the run plays a mix; else empty. */
   readonly envs: Readonly<Record<string, number>>;
 }
 
@@ -27,7 +27,7 @@ export interface Progress {
   readonly tokens: number;
   /** Actions that envs executed. */
   readonly actions: number;
-  /** Of the run, earlier sessions included. */
+  /** Counts of the run's tickets, earlier sessions included. */
   readonly tickets: TicketCounts;
   /** Validation success after the first stage of the warm start; null without a warm start. */
   readonly taught: Taught | null;

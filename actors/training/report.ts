@@ -16,12 +16,12 @@ export interface Report {
   readonly run: string;
   readonly env: string;
   readonly updates: number;
-  /** Of reinforcement, validation included. */
+  /** Minutes of reinforcement, validation included. */
   readonly minutes: number;
-  /** Of the run, earlier sessions included. */
+  /** Minutes of the run, earlier sessions included. */
   readonly minutesInAll: number;
   readonly success: Success;
-  /** Of a mix, the same for each env by name; null for a single env. `taught` is measured over all envs together. */
+  /** For a mix, the success of each env by name; null for a single env. `taught` is measured over all envs together. */
   readonly envs: Readonly<Record<string, Omit<Success, "taught">>> | null;
   /** `success` at temperature 1. */
   readonly successAtOne: Pick<Success, "taught" | "after">;
@@ -29,10 +29,10 @@ export interface Report {
   /** Tokens that the policy wrote, and actions that envs executed; validation included. */
   readonly tokens: number;
   readonly actions: number;
-  /** While rollouts were played, since the last resume; null if none was. */
+  /** Measured while rollouts were played, since the last resume; null if no rollout was played. */
   readonly tokensPerSecond: number | null;
   readonly updatesPerMinute: number | null;
-  /** Mean difference between sampler and learner in the last update since the last resume, nats a token; null if there was none. */
+  /** Difference between the log-probabilities of samplers and learner in nats per token: see `UpdateStep.logProbGap`. */
   readonly logProbGap: number | null;
   /** Why the run ended before its last update; null if it did not. */
   readonly stoppedEarly: string | null;

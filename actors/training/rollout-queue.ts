@@ -60,7 +60,7 @@ export interface Rollout {
 /** How long rollouts take, and how many tokens they write per second. Time in which rollouts overlap counts once. */
 export class PlayTime {
   readonly #context: Pick<TrainingContext, "clock" | "meter">;
-  /** Of all rollouts so far. */
+  /** Time of all rollouts so far. */
   #ms = 0;
   #tokens = 0;
   /** When the last rollout ended. */

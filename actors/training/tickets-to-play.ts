@@ -31,9 +31,9 @@ function dynamicsOf(config: RunConfig, env: string, layoutSeed: number, member: 
 /**
  * The tickets of update `update` (from 0): `rollout.groupSize` for each wanted group. A group's number decides its board.
  *
- * @param version  oldest weights that may play them; in sync mode the only ones
+ * @param version  oldest policy version that may play them; in sync mode the only one
  * @param round    how often the run was rolled back
- * @param wanted   groups beyond the update's own replace some of these (resampling.ts), or are only measured (measure-gradients.ts)
+ * @param wanted   groups beyond the update's own replace some of these (rollout-queue.ts), or are only measured (`measureGradients`)
  * @param actions  share of the configured actions per turn that a ticket allows
  */
 export function trainingTickets(
@@ -74,7 +74,7 @@ function fewerActions(config: RunConfig, env: string, share: number): number {
 }
 
 /**
- * The tickets of one validation: the same boards every time, in each env, `validate.groupSize` tries on each.
+ * The tickets of one validation: in each env the same boards every time, with `validate.groupSize` tries on each board.
  *
  * @param name  unique among the run's validations at this temperature
  */

@@ -17,7 +17,7 @@ export const episodeRows = (finished: readonly FinishedTicket[]): EpisodeRow[] =
   finished.map(({ ticket, sampler, outcome }) => ({ ticket, sampler, outcome, update: null, advantage: null }));
 
 /**
- * Rows of all episodes that an update played; those that it trained on have their advantages.
+ * Rows of all episodes that an update played. Rows of episodes that the update trained on have advantages.
  *
  * @param trained  a part of `finished`, in the order of the result's advantages
  * @param update   from 1

@@ -2,8 +2,8 @@
  * A run from its first weights to its report: warm start, then updates with validations and checkpoints between them.
  * It knows neither samplers nor tensors: the dispatcher sends tickets to samplers, the trainer computes updates.
  *
- * `Saving` decides when a checkpoint is written. `judge` and `judgeValidation` give the numbers of an update or a validation to the run's
- * health (model/health/), and log what it finds.
+ * `Saving` decides when a checkpoint is written. `judge` and `judgeValidation` give the numbers of an update or a validation to health.ts,
+ * and log the result.
  *
  * - In sync mode an update is a function of config and seed alone, not of time or of the samplers.
  * - A checkpoint holds all that the next update depends on.
@@ -96,13 +96,13 @@ export class Training {
     this.#startedAtMs = clock.now() - this.#progress.minutes * 60_000;
     if (!isNew) {
       const { update, health } = this.#progress;
-      // The page and the terminal show alarms of this session, and the log has a verdict only when it changes.
+      // The page and the terminal show only alarms of this session, and the log gets a verdict only when the verdict changes.
       if (!isWell(health.verdict))
         log.event("warning", "health", `update ${update}: ${health.verdict}: as before the run was resumed`);
       return;
     }
     reporter.event("info", "phase", "reinforcement");
-    // With a large model it takes minutes.
+    // With a large model this validation takes minutes.
     log.line("validate", `playing ${plural(config.validate.episodes, "validation board")} before the first update`);
     const before = await this.#validate(false);
     reporter.metrics(0, { "baseline/before": before.success });
@@ -114,7 +114,7 @@ export class Training {
   async #makeUpdates(): Promise<void> {
     const { validate, checkpoint } = this.#context.config;
     const rollouts = new RolloutQueue(this.#context, this.#playTime);
-    // A run that was stopped in an update may have something left to do.
+    // The health of the last update may ask for something that a stopped run did not do.
     if (await this.#doDue(rollouts)) return;
     while (!this.#isDone()) {
       const { update } = this.#progress;
@@ -135,7 +135,7 @@ export class Training {
   async #doDue(rollouts: RolloutQueue): Promise<boolean> {
     const { due } = this.#progress;
     if (due !== null && endsRun(due)) {
-      // It stays due, so that a run that dies before its report ends when it is resumed.
+      // The end stays due. So a run that dies before its report is written ends as soon as it is resumed.
       this.#stoppedEarly = due.text;
       return true;
     }
@@ -219,7 +219,7 @@ export class Training {
       return;
     }
     this.#advance({ kind: "rolled back", saved });
-    // The newest value of the record: it ends here until the next update.
+    // This value marks the end of the record (newest-update.ts) until the next update.
     reporter.metrics(target, { "health/rollbacks": this.#progress.health.control.round });
     log.line("roll-back", `went back from update ${update} to ${target}`);
     log.event("info", "health", `update ${target}: health: ${this.#progress.health.verdict}`);
@@ -285,8 +285,8 @@ function hasFallen({ validated, best }: Progress, { successFall }: HealthConfig[
 }
 
 /**
- * Time for the sink to store the episodes reported so far. During a run it covers the restart of a sink that died. At the run's natural
- * end `supervisor.heartbeatDeadlineMs` comes on top, because no later checkpoint makes up for one that came too early.
+ * Time for the sink to store the episodes reported so far. During a run it is long enough for the restart of a sink that died. If the
+ * run ends by itself, the learner waits `supervisor.heartbeatDeadlineMs` longer, because no later checkpoint follows.
  */
 const STORED_MS_MAX = { duringRun: 4000, atStop: 1000 };
 
@@ -295,7 +295,7 @@ const STORED_MS_MAX = { duringRun: 4000, atStop: 1000 };
  *
  * - A resumed run does not repeat the updates before its checkpoint, so the trajectory log must hold their episodes before the
  *   checkpoint is written. While episodes cannot be stored no checkpoint is written, except the last one: without it all updates since
- *   then would be lost.
+ *   the newest checkpoint would be lost.
  * - A failed checkpoint is a warning and training continues; if the last one fails, the run fails.
  */
 class Saving {
@@ -317,7 +317,7 @@ class Saving {
       log.event(
         "warning",
         "checkpoint",
-        `the checkpoint of update ${progress.update} is left out; not stored yet: ${plural(rows, "episode")} before it`,
+        `the checkpoint of update ${progress.update} is left out: ${plural(rows, "episode")} before it could not be stored yet`,
       );
       return progress;
     }

@@ -76,7 +76,7 @@ interface Speed {
   readonly tokens: number;
   readonly rolloutMs: number;
   readonly updateMs: number;
-  /** Of reinforcement. */
+  /** Minutes of reinforcement. */
   readonly minutes: number;
   readonly length: { readonly updates: number; readonly minutes: number | null };
 }

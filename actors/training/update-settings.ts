@@ -1,6 +1,6 @@
 /**
- * Settings of one update from the config of a run. A key that another key rules out is not used: where a lower
- * layer sets it, it has no effect here; otherwise config/unread.ts refuses it.
+ * Settings of one update from the config of a run. A key that another key rules out is not used. config/unread.ts refuses such a key,
+ * except where a higher layer of the config made the choice that rules it out; then the key has no effect here.
  */
 import { type Estimator, NEEDS_CRITIC } from "../../model/learn/advantage/advantage.ts";
 import type { CovarianceRule } from "../../model/learn/covariance.ts";
@@ -20,7 +20,7 @@ type LearnerConfig = RunConfig["learner"];
 
 /** Subtracted from the sum of scores that linear top_p must reach; RAGEN-2's value. */
 const TOP_P_EPSILON = 0.01;
-/** Weight of the value loss where the critic shares the policy's network. */
+/** Weight of the value loss if the critic shares the policy's network. */
 const SHARED_CRITIC_COEFFICIENT = 0.5;
 /** Trajectories over which the adaptive KL control acts; verl's value. */
 const KL_HORIZON = 10_000;
@@ -64,7 +64,7 @@ export function updateSettings(config: RunConfig, update: number, adapted: Adapt
       kl: kl.place === "loss" ? divergence : null,
     },
     observationLoss: readsObservations(config) ? learner.observationLoss : 0,
-    // The estimator tpo makes new advantages before each step, so no treatment of these holds.
+    // The estimator tpo makes new advantages before each step, so a treatment of their covariance would be lost.
     covariance:
       learner.estimator === "tpo" ? null : covarianceOf(learner, adapted.covariance, [seed, `covariance ${update}`]),
     klInReward: kl.place === "reward" ? divergence : null,
@@ -81,7 +81,7 @@ export function updateSettings(config: RunConfig, update: number, adapted: Adapt
   };
 }
 
-/** With other masks the loss is on the env's tokens already; with one turn a context, none of them follows a reply. */
+/** With other values of `lossOn` the loss is already on the env's tokens; with one turn a context, no token of the env follows a reply. */
 const readsObservations = ({ learner, prompt }: RunConfig) =>
   learner.lossOn === "replies" && prompt.context !== "single_turn";
 
@@ -197,7 +197,7 @@ export function steeredKl(
 }
 
 /**
- * The entropy coefficient after an update: a step up if entropy was below its target, else a step down, to 0 at least.
+ * The entropy coefficient after an update: a step up if entropy was below its target, else a step down, but not below 0.
  *
  * Source: https://arxiv.org/abs/2505.22312, whose coefficient may fall below 0, and is not applied while entropy is above the target.
  *

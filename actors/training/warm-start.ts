@@ -42,7 +42,7 @@ export type Taught = Readonly<z.infer<typeof Taught>>;
 export interface WarmStartContext extends WarmStartHooks {
   readonly config: RunConfig;
   readonly model: ModelConfig;
-  /** null where a server has the parameters: then nothing is cached. */
+  /** null if a server has the parameters: then nothing is cached. */
   readonly parameters: Parameters | null;
   readonly trainer: Remote<TrainerMethods>;
   /** "compiled, cpu, 2 threads": engine and threads decide the last digits of a sum. */
@@ -231,7 +231,7 @@ function digestOf({ config, model, engine, demonstrations }: WarmStartContext, r
   const shown = [context.layout, context.compat, context.context, context.contextTurnsMax, context.overflow];
   const modules = Object.values(config.env.modules);
   const decides = [CACHE_VERSION, config.seed, model, dialogue.digest, demonstrated, shown, settings, ...modules];
-  // The result includes a validation. What samplers play with, and the engine, decide it too.
+  // The result includes a validation, which also depends on the engine and on the settings of samplers.
   const { replyTokensMax, contextTokensMax } = config.rollout;
   const { everyUpdates: __, ...validate } = config.validate;
   const measured = [validate, replyTokensMax, contextTokensMax, config.sampler.precision, engine];

@@ -1,4 +1,4 @@
-/** What an address says: whether only this machine can reach it, whether it is at a NATS broker. And how actors show the secret of a run. */
+/** What an address says: whether only this machine can reach it, and whether it is at a NATS broker. Also compares and sends tokens. */
 import { createHash, timingSafeEqual } from "node:crypto";
 
 /**

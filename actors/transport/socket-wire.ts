@@ -60,7 +60,7 @@ export const clientWire = (socket: WebSocket) => ({
     drop ? socket.terminate() : socket.close(CLOSED_BY_US, closeReason(reason)),
 });
 
-/** The same of a server's WebSocket. */
+/** The sending half of a server's WebSocket. */
 export const serverWire = (socket: ServerWebSocket<unknown>) => ({
   get queuedBytes(): number {
     return socket.getBufferedAmount();

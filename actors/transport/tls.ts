@@ -21,7 +21,7 @@ export interface ServerTls {
   readonly clientCa: string | null;
 }
 
-/** The certificates of all known authorities have a quarter of it. */
+/** The certificates of all known authorities together take a quarter of this size. */
 const PEM_BYTES_MAX = 2 ** 20;
 
 /** @param what  name of the setting, for the message. @throws {Error} in one line, if the file cannot be read, or is no PEM text with a certificate or a key */

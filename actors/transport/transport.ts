@@ -18,7 +18,10 @@ export interface Peer {
   readonly name: string;
   /** The name under which the gate let in a guest; undefined: the connection did not come through the gate. */
   readonly guest?: string | undefined;
-  /** Bytes sent and not yet taken: over a socket by this end's system, else by the other end. Senders that can wait do so above 1 MiB. */
+  /**
+   * Bytes sent and not yet taken. Over a socket this end's operating system takes them, over a broker the other end. Senders that can wait do
+   * so while more than 1 MiB is not taken.
+   */
   readonly queuedBytes: number;
   readonly closed: boolean;
   /** Sends a message that gets no answer. Does nothing on a closed peer; the sender checks `closed`. */

@@ -30,7 +30,7 @@ export class Acks {
     return [...this.#held.values()].filter((held) => typeof held === "number").length;
   }
 
-  /** The version that samplers should load from now on. @throws {RangeError} if it is not newer than the last. */
+  /** Sets the version that samplers should load from now on. @throws {RangeError} if it is not newer than the last. */
   expect(version: number, digest: string): void {
     const newest = [...this.#published.keys()].at(-1);
     if (newest !== undefined && version <= newest) {

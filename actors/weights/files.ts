@@ -20,13 +20,13 @@ const SHARED_MEMORY = "/dev/shm";
 
 const NAME = /^bunraku-.+-(\d+)\.(\d+)\.(\d+)-v\d+(\.part)?$/;
 
-/** No run name can lead to another folder. */
+/** Replaces the characters with which a run name could lead to another folder. */
 const safe = (run: string) => run.replaceAll(/[^A-Za-z0-9_-]/g, "_");
 
 export const weightsPath = (folder: string, run: string, owner: Owner, version: number): string =>
   join(folder, `bunraku-${safe(run)}-${ownerText(owner)}-v${version}`);
 
-/** The part of a name that says whose it is. */
+/** The part of a file's name that identifies its owner. */
 export const ownerText = ({ namespace, pid, startTime }: Owner): string => `${namespace}.${pid}.${startTime}`;
 
 /** True if the owner in a name is known to be dead. @param form  of such names; its groups are the numbers of `ownerText` */

@@ -25,7 +25,7 @@ export const overHttp = (published: Published, base: string): Published => ({
  * Answers `GET /weights/VERSION` with the bytes, all or one range, and `/weights/VERSION/file` with a `ServedFile` for the gate on this
  * host, which serves the bytes itself.
  *
- * @returns a function for `ListenOptions.fetch`; it returns null where the request is not about weights.
+ * @returns a function for `ListenOptions.fetch`; it returns null if the request is not about weights.
  */
 export function serveWeights(publisher: Pick<WeightsPublisher, "file">): (request: Request) => Response | null {
   return (request) => {
@@ -68,7 +68,7 @@ export function serveFile({ path, digest, byteLength, half }: ServedFile, reques
 /**
  * One range of bytes, as RFC 9110 section 14.1.2 writes it: `bytes=0-99`, `bytes=100-` or `bytes=-100`.
  *
- * @returns where it begins and ends (not included); null if it is something else, or holds no byte.
+ * @returns the range's first byte, and the byte after its last; null if the text is no such range, or the range holds no byte.
  */
 function parseRange(range: string, size: number): { begin: number; end: number } | null {
   const [, first, last] = /^bytes=(\d*)-(\d*)$/.exec(range) ?? [];

@@ -104,8 +104,8 @@ export interface Download {
 }
 
 /**
- * A sampler tries twice. Together the tries outlast a cut network until the connection to the learner ends (`SILENCE_MS_MAX`): then
- * these weights are no longer due, and the sampler connects again.
+ * A sampler tries twice. While the network is cut, the two tries together take longer than `SILENCE_MS_MAX`, after which the connection to
+ * the learner ends. Then these weights are no longer due, and the sampler connects again.
  *
  * @param tls  for https:// addresses
  */

@@ -29,7 +29,7 @@ export interface PublisherOptions {
   readonly run: string;
   /** Rounds published values to half precision, so that they can be sent in half as many bytes. */
   readonly half?: boolean;
-  /** Uses files without a name where the system has them: such a file ends with this process. Default false. */
+  /** Uses files without a name if the system has them: the system removes such a file when this process ends. Default false. */
   readonly nameless?: boolean;
   /** Writes a file with a name, whole or not at all. */
   readonly write?: (path: string, bytes: Uint8Array) => Promise<Written>;

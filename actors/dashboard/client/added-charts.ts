@@ -35,7 +35,7 @@ export class AddedCharts {
     for (const name of inAddress("chart")) this.#add(name);
   }
 
-  /** Add those that had no value before these points. */
+  /** Add the charts of the address whose metrics had no value before these points. */
   take(points: News["points"]): void {
     const waiting = inAddress("chart").filter((name) => !this.#added.includes(name));
     if (points.some(([name]) => waiting.includes(name))) void this.show().then(this.#changed);

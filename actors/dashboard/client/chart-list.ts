@@ -63,7 +63,7 @@ export class ChartList {
     for (const { chart } of this.#charts) chart.rebuild();
   }
 
-  /** Draw these comparisons in every chart. @returns errors of those with a run that cannot be read, which are left out */
+  /** Draw these comparisons in every chart. Comparisons with a run that cannot be read are left out. @returns their errors */
   async compare(comparisons: readonly Comparison[]): Promise<string[]> {
     const compared: ComparedRun[] = [];
     const faults: string[] = [];

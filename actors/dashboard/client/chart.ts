@@ -2,9 +2,9 @@
  * One chart: draws its lines, those of compared runs, and its guides, in the page's colors. Knows curves; does not know where
  * values come from.
  *
- * - While the pointer is over one chart of updates, all of these charts show their values at that update.
+ * - While the pointer is over one chart of updates, all charts of updates show their values at the same update.
  * - Sizes come from the style sheet, so nothing moves when values arrive.
- * - It redraws when a value that it shows has changed, at most once a frame, with no more points than it has room for.
+ * - The chart redraws when a value that it shows has changed, at most once a frame. It draws no more points than it has room for.
  */
 import { type ChartSpec, type LineSpec, PLACES, type XAxis } from "./charts.ts";
 import { align, Curve, smoothed } from "./curve.ts";
@@ -33,7 +33,7 @@ const POINTS_PER_PIXEL = 2;
 
 /** A chart of updates spans at least this many updates, so that the first values do not fill its whole width. */
 const UPDATES_MIN = 10;
-/** Of a tick's text, in pixels; most characters are narrower. */
+/** Pixels that a character of a tick's text takes; most characters are narrower. */
 const CHARACTER_WIDTH = 7;
 const BAND_ALPHA = "2e";
 
@@ -91,7 +91,7 @@ export class Chart {
     return plot;
   }
 
-  /** This run's lines, those of compared runs, with smoothing also this run's lines as measured, and the edges of bands. */
+  /** This run's lines, the lines of compared runs, with smoothing also this run's lines without smoothing, and the edges of bands. */
   #data(): uPlot.AlignedData {
     const { lines } = this.#spec;
     const { smoothing, runs, isLogarithmic } = this.#look;

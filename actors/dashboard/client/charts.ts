@@ -132,7 +132,7 @@ export const ACTORS_CHARTS: ChartTable = {
   },
 };
 
-/** By the value of the metric health/verdict. */
+/** The value of the metric health/verdict is an index into these. */
 export const VERDICTS: readonly string[] = ["healthy", "solved", "warning", "collapsed"];
 
 /** Success, the Echo Trap detector's verdict, and its signs. */

@@ -1,6 +1,6 @@
 /**
  * Chooses the runs that are drawn beside this one, and keeps the choice in the page's address. With "seeds", the line of a chosen run is
- * the mean and band over all runs of the folder with its settings but any seed. One more such line is drawn for this run's settings.
+ * the mean and band over all runs of the folder that have its settings and any seed. A further line shows the same for this run's settings.
  */
 import { percent } from "../../number-text.ts";
 import { read } from "./api.ts";
@@ -34,7 +34,7 @@ export class Compare {
     });
   }
 
-  /** Draw the chosen runs, after those that are being read: the last choice stays. */
+  /** Draw the chosen runs. An earlier call ends first, so that the last choice stays on the page. */
   show(): Promise<void> {
     this.#shown = this.#shown.then(() => this.#show());
     return this.#shown;

@@ -82,7 +82,7 @@ export class Curve {
 }
 
 /**
- * Adds new points in the order they were written. Values of updates after the newest are of the time before a roll-back or a resume, and
+ * Adds new points in the order they were written. Values at steps after the newest update date from before a roll-back or a resume, and
  * are dropped.
  *
  * @returns the names of the changed metrics

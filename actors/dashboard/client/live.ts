@@ -10,7 +10,7 @@ import { read } from "./api.ts";
 import { byId, put } from "./dom.ts";
 import { visible } from "./text.ts";
 
-/** Wait after a refused stream; browsers wait as long after one that was cut. */
+/** Wait after a refused stream. Browsers wait as long after a stream that was cut. */
 const AGAIN_MS = 3000;
 
 /** The newest overview, and when it arrived on the page's clock. */
@@ -61,12 +61,12 @@ function showLost(run: Overview): void {
   const ended = hasEnded(run);
   showConnection(ended ? "ended" : "reconnecting");
   const advice = ended
-    ? `${visible(run.status)} · This page is no longer served; to open its record: bun run page FOLDER`
+    ? `${visible(run.status)} · This page is no longer served; to open the run's record: bun run page FOLDER`
     : "The run does not answer; reconnecting. If it has stopped, continue it: bun run cluster --resume FOLDER";
   put(byId("status"), advice);
 }
 
-/** True where a key belongs to an input field. */
+/** True if a key belongs to an input field. */
 export const isTyping = ({ target }: Event): boolean =>
   (target as Element).matches?.("input:not([type=radio]):not([type=checkbox]), select, textarea") ?? false;
 
@@ -83,7 +83,7 @@ function listenToKeys(): void {
   });
 }
 
-/** Whether a part of one cursor of the stream is below that part of the other. In one record, cursors only grow. */
+/** Whether any number of cursor `one` is below the same number of `other`. In one record, no number of a cursor ever falls. */
 function isBefore(one: string, other: string): boolean {
   const parts = other.split(".").map(Number);
   return one.split(".").some((part, i) => Number(part) < parts[i]!);
@@ -98,7 +98,7 @@ function follow(cursor: string, take: (news: News) => void): void {
   });
   stream.addEventListener("error", () => {
     showLost(overview!);
-    // A browser does not ask again where the answer was an error, as of a proxy before a run that is restarted.
+    // A browser does not ask again after an answer that is an error, for example from a proxy in front of a run that restarts.
     if (stream.readyState === EventSource.CLOSED) setTimeout(() => follow(last, take), AGAIN_MS);
   });
   stream.addEventListener("news", ({ data, lastEventId }) => {

@@ -94,7 +94,7 @@ async function showLatest([episode]: readonly EpisodeSummary[]): Promise<void> {
     const [played, play] = await Promise.all([read(`api/episodes/${episode.id}`), playing]);
     byId("latest").replaceChildren(...detailOf(played, symbolsOf(play, episode.env)));
   } catch (error) {
-    // For example, a resumed run has replaced it since.
+    // For example, a resumed run has replaced the episode since.
     byId("latest").replaceChildren(make("p", "empty", visible((error as Error).message)));
   }
 }

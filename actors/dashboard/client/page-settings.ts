@@ -34,7 +34,10 @@ function showConfig({ settings }: SetupAnswer): void {
   const texts = settings.map((one) => [one.path, JSON.stringify(one.value), JSON.stringify(one.default)]);
   const rows = texts.filter(([, value, usual]) => !onlyChanged || value !== usual);
   byId("config").replaceChildren(...tableOf(["Key", "Value", "Default"], rows));
-  put(byId("config-note"), `${plural(rows.length, "key")} of ${settings.length}; config.json in the run's folder`);
+  put(
+    byId("config-note"),
+    `${plural(rows.length, "key")} of ${settings.length}; the run's folder has all in config.json`,
+  );
 }
 
 await start(

@@ -15,7 +15,7 @@ import type { PlayAnswer } from "../answers.ts";
 z.config({ jitless: true });
 
 export interface Frame {
-  /** Turn of the action, from 0; once a person has taken over, always the turn at which that was. */
+  /** Turn of the action, from 0. After a person has taken over, always the turn at which the person took over. */
   readonly turn: number;
   /** Null for the first observation, before any action. */
   readonly action: string | null;
@@ -125,5 +125,5 @@ export function takeOver(ticket: Ticket, { turns }: Recorded, turn: number, play
   };
 }
 
-// All modules are loaded. Until here a call of a stubbed module did nothing; from here it throws (bundle.ts).
+// All modules are loaded. Until here a call of a stubbed module did nothing; from here it throws (assets.ts).
 Object.assign(globalThis, { [Symbol.for(import.meta.url)]: true });

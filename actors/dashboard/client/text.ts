@@ -15,7 +15,7 @@ const HIDDEN = /(?![\n\t])[\p{Cc}\p{Cf}\p{Cs}\p{Zl}\p{Zp}]/gu;
 export function visible(text: string): string {
   const shown = text.replace(HIDDEN, (char) => `‹${char.codePointAt(0)!.toString(16).toUpperCase().padStart(2, "0")}›`);
   if (shown.length <= SHOWN_MAX) return shown;
-  // Without half a character at the end.
+  // Removes half a character at the end.
   const kept = shown.slice(0, SHOWN_MAX).replace(/[\uD800-\uDBFF]$/, "");
   const hiddenCount = shown.length - kept.length;
   return `${kept} … and ${hiddenCount.toLocaleString("en")} more characters`;

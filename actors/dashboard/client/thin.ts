@@ -6,8 +6,8 @@
  */
 
 /**
- * Ends for curves of unequal lengths: their stretches are equal, or parts of each other, so the curves keep common steps. A mean needs
- * these.
+ * Ends for curves of unequal lengths. With these ends the stretches of two curves are equal, or each stretch of one curve is a part of a
+ * stretch of the other. So the curves keep common steps, which a mean needs.
  */
 export const commonEnds = (last: number): [number, number] => [0, 2 ** Math.ceil(Math.log2(last + 1))];
 
@@ -15,7 +15,7 @@ export const commonEnds = (last: number): [number, number] => [0, 2 ** Math.ceil
  * @param steps   ascending
  * @param values  one for each step
  * @param most    points to keep at most; at least 4
- * @param ends    of the steps that the stretches divide
+ * @param ends    first and last step of the range that the stretches divide; left out: the first and last of `steps`
  * @returns the ascending indices of the kept points; null if the curve is short enough
  */
 export function thin(

@@ -39,7 +39,7 @@ export const RunsPage = ({ runs, unreadable, own }: RunsAnswer & { readonly own:
             <img src="/assets/icon.svg" alt="" width="28" height="28" />
             <div>
               <h1>Runs</h1>
-              <p class="note">newest first; the 100 that changed last</p>
+              <p class="note">newest first; only the 100 runs that changed last</p>
             </div>
           </div>
         </header>

@@ -2,8 +2,9 @@
  * Sends requests to a hosted model and retries them. Knows no env and no episode.
  *
  * - Retried: no answer, a timeout, 408, 409, 425, 429, 5xx, and an answer that cannot be parsed. Other failures are final.
- * - Waits double from try to try, up to a minute, with jitter. After a Retry-After, no request of this client is sent before that time.
- * - The key is sent in one header only, and removed from every text of a server.
+ * - The wait between tries doubles with each try, up to a minute, with jitter. After a Retry-After, this client sends no request before
+ *   that time.
+ * - The client sends the key in one header only, and removes the key from every text that it takes from a server.
  * - Answers are bounded. Redirects are refused, because the key must not follow one.
  */
 import type { Message } from "../../../envs/text/prompt.ts";
@@ -20,7 +21,7 @@ export interface ClientOptions {
   readonly baseUrl: string;
   readonly key: string | null;
   readonly temperature: number | null;
-  /** null: the server's own. */
+  /** null: the server's own limit. */
   readonly replyTokensMax: number | null;
   /** Tries of one request, the first included. */
   readonly triesMax: number;

@@ -1,5 +1,5 @@
 /**
- * Evaluates a hosted model on fixed boards. Envs, prompts and parsing are those of other policies; text takes the place of tokens.
+ * Evaluates a hosted model on fixed boards. Envs, prompts and parsing are the same as for other policies; text takes the place of tokens.
  *
  * - At most `requestsMax` episodes are played at once, each with one request at a time.
  * - An episode that could not be played ends the evaluation with an error; it does not count as a failure of the model. The episodes

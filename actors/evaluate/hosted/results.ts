@@ -74,7 +74,7 @@ export class Results {
     return results;
   }
 
-  /** @throws {Error} if the episode cannot be written; nothing of it is left, for episodes that end later follow it in the file */
+  /** @throws {Error} if the episode cannot be written. Nothing of it stays in the file, because later episodes are appended */
   add(episode: HostedEpisode): void {
     if (this.#file !== null) appendWhole(this.#file, `${JSON.stringify(episode)}\n`, this.#append);
     this.episodes.set(episode.index, episode);

@@ -52,7 +52,7 @@ const API_MS_MAX = 5000;
 /** Time for the broker to take what was sent, when a process leaves. */
 const CLOSE_MS_MAX = 500;
 const RETRY_MS = { first: 20, max: 1000 };
-/** A parcel that is refused more often than this, for about 5 s, is reported: a full stream usually has room before. */
+/** A parcel that is refused more often than this, for about 5 s, is reported. A full stream usually has room again before that. */
 const REFUSALS_QUIET = 10;
 const ASK_HEADER = "Bunraku-Ask";
 
@@ -79,7 +79,7 @@ export class Broker {
   #ready = true;
   #listeners = 0;
   #reading: ConsumerMessages | null = null;
-  /** The last parcel on its way into the work stream, by the end it is for. */
+  /** The last parcel on its way into the work stream, by the end that the parcel goes to. */
   readonly #storing = new Map<string, Promise<void>>();
 
   private constructor(connection: NatsConnection, manager: JetStreamManager, options: BrokerOptions) {
@@ -159,7 +159,7 @@ export class Broker {
   }
 
   publish(to: string, parcel: Uint8Array): void {
-    // A lost broker ends every connection, so no connection misses a parcel in its middle.
+    // A lost broker ends every connection. So no connection goes on after a parcel that was not sent.
     if (this.#connected && !this.connection.isClosed()) this.connection.publish(`bunraku.to.${to}`, parcel);
   }
 
@@ -248,7 +248,7 @@ export class Broker {
     const callback = (msg: JsMsg) => this.#deliver(msg);
     const reading = await consumer.consume({ abort_on_missing_resource: true, callback });
     this.#reading = reading;
-    // The broker deletes the reader of a process that was suspended for long, and a deleted stream takes its readers along.
+    // The broker deletes the reader of a process that was suspended for long, and the readers of a deleted stream.
     void reading.closed().then((error) => {
       if (!(error instanceof Error)) return;
       this.#options.clock.after(RETRY_MS.max, () => {

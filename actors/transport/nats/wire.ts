@@ -8,7 +8,8 @@
  * - Each parcel has a tag (GMAC) by a key that both ends know. A parcel without a right tag came from another client of the broker: it
  *   is reported and changes nothing.
  * - A stored parcel (see `isStored`) is acknowledged when its ask has been answered. If the connection ends first, the broker delivers
- *   the parcel again. A part before the last is acknowledged when it is taken: else begun frames could fill the stream, and none would end.
+ *   the parcel again. A part before the last is acknowledged when it is taken: else parts of unfinished frames could fill
+ *   the stream, and no last part would find room.
  */
 import { createCipheriv, randomBytes, timingSafeEqual } from "node:crypto";
 import type { Envelope, Frame } from "../frame.ts";
@@ -21,13 +22,16 @@ const kinds = { part: 0, last: 1, taken: 2, close: 3 } as const;
 type Kind = keyof typeof kinds;
 const kindOf = Object.keys(kinds) as Kind[];
 
-/** A parcel's head: kind; number from 1, or 0 for a parcel outside the order, processed at once; bytes taken from the other end so far. */
+/**
+ * A parcel's head has three fields: the kind, the number, and the bytes taken from the other end so far. Numbers begin at 1. A parcel with
+ * number 0 has no place in the order and is processed at once.
+ */
 const HEAD_BYTES = 1 + 4 + 8;
 /** After the body: a nonce, and the tag. */
 const NONCE_BYTES = 12;
 const SEAL_BYTES = NONCE_BYTES + 16;
 
-/** From this many bytes taken, the reader reports at once; below, after `REPORT_MS`. */
+/** A reader that has taken this many bytes since its last report reports at once; one that has taken fewer, after `REPORT_MS`. */
 const REPORT_BYTES = 64 * 1024;
 const REPORT_MS = 5;
 
@@ -60,7 +64,7 @@ export interface NatsWireOptions extends Pick<TransportOptions, "clock" | "frame
   gone(): void;
 }
 
-/** Whether the broker keeps a message on disk: a finished episode, which would have to be played again. */
+/** Whether the broker keeps a message on disk. It keeps finished episodes: a lost one would have to be played again. */
 const isStored = (envelope: Envelope): boolean => envelope.kind === "ask" && envelope.body.type === "episode.finished";
 
 export function encodeParcel(

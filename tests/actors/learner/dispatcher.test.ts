@@ -287,7 +287,7 @@ describe("a bad trajectory", () => {
     await send(one, 0, (outcome) => Object.assign(outcome, { turns: [] }));
     await send(one, 1, () => {});
     expect(await all).toMatchObject([{ ticket: { attempt: 1 }, outcome: { status: "scored" } }]);
-    expect(notices.at(-1)).toContain("s0 sent an invalid trajectory of e0: it has 1 turn, and the episode 0");
+    expect(notices.at(-1)).toContain("s0 sent an invalid trajectory of e0: it has 1 turn, but the episode has 0");
   });
 
   test("is one with weights that were never published, and the ticket is played again", async () => {

@@ -164,7 +164,7 @@ describe("Store", () => {
     store.close();
   });
 
-  const damaged = "it is damaged: put a copy in its place, or move it away, and a resumed run begins a new record";
+  const damaged = "it is damaged: put a copy in its place, or move it away; a resumed run then begins a new record";
 
   test("refuses a file that is not a database, by name", () => {
     const path = join(directory, "letter.sqlite");
