@@ -12,9 +12,9 @@ export interface BrokerProcess {
   readonly address: string;
   readonly port: number;
   readonly pid: number;
-  /** Ends it as a power cut does. Its disk stays. */
+  /** Ends the server as a power cut does. Its files stay. */
   kill(): Promise<void>;
-  /** Starts it again, on the same port and disk. */
+  /** Starts the server again, on the same port and files. */
   restart(): Promise<void>;
   end(): Promise<void>;
 }

@@ -2,8 +2,8 @@
  * Speed of reading a pretrained model: a safetensors file of 1 GB into the learner's memory, compared with the page cache's speed.
  * Run: bun run bench checkpoints [--checkpoints.megabytes=1000]
  * Budget: at least half of the read speed of disk or page cache, and extra memory below 10 % of the parameters'. Page faults of new
- * memory take longer than reading from the page cache, so `freshShare` compares with doing both. Bfloat16 becomes float32: the loader
- * writes twice the bytes that it reads.
+ * memory take longer than reading from the page cache, so `freshShare` compares with one thread that does both. Bfloat16 becomes
+ * float32: the loader writes twice the bytes that it reads.
  */
 import { cpSync, mkdtempSync, openSync, rmSync, writeFileSync, writeSync } from "node:fs";
 import { tmpdir } from "node:os";

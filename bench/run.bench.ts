@@ -2,7 +2,7 @@
  * The same training in Bunraku and in a loop written with PyTorch and transformers (peers/train.py): Dr. GRPO with AdamW on
  * SimpleSokoban, from the same weights, with as many threads. Run: bun run bench run [--run.seeds=3 --run.updates=60 …]
  * Budget: a fifth of the loop's time. Equal success at the end, within its interval, shows that both do the same work.
- * Bunraku's time includes its validations and checkpoints; the loop's has updates alone.
+ * Bunraku's time includes its validations and checkpoints; the loop's time includes its updates only.
  */
 import { mkdtemp, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";

@@ -106,7 +106,7 @@ async function compare(numbers: Numbers, device: Device, python: string, folder:
     ...peerDevice(device),
   ];
   const peer = (variants: string) => runPeer<PeerReport>(python, "step.py", [...fixed, ...flagsOf({ variants })]);
-  // Each variant has a model of its own. With adapters, where memory is measured, only one variant runs.
+  // Each variant has a model of its own. With adapters, this bench also measures memory, so only one variant runs.
   const variants = rank > 0 ? "eagerSdpa" : "eager,eagerSdpa";
 
   const ours = await Ours.create(numbers, device, model, data);

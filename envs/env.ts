@@ -95,7 +95,7 @@ export interface Turn {
   readonly actionsLeft: number;
   /** True if the reply had the required form and every action in it was known. */
   readonly wellFormed: boolean;
-  /** This and the next two are of the last executed action; all false if there was none. */
+  /** `effective`, `valid` and `success` describe the last executed action; all are false if there was none. */
   readonly effective: boolean;
   readonly valid: boolean;
   readonly success: boolean;
@@ -115,7 +115,7 @@ export interface Env {
    * @throws {Error} if the episode is over. A reply that cannot be parsed is a turn, not an error.
    */
   step(reply: string): Turn | Promise<Turn>;
-  /** Releases the resources of the episode. The caller that opened it calls this once, however it ended. */
+  /** Releases the resources of the episode. The caller that opened the episode calls `close` once, whatever the ending. */
   close(): void | Promise<void>;
 }
 

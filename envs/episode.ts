@@ -17,7 +17,7 @@ export function openEpisode(game: LocalGame, rules: EpisodeRules): LocalEnv;
 export function openEpisode(game: Game, rules: EpisodeRules): LocalEnv | Promise<Env>;
 export function openEpisode(game: Game, rules: EpisodeRules): LocalEnv | Promise<Env> {
   if (game.kind === "outside") return openOutside(game, rules);
-  // A local game's effects are never promises, so neither are its turns.
+  // The effects of a local game are not promises, so its turns are not promises either.
   return new Episode(game, rules) as LocalEnv;
 }
 
@@ -26,7 +26,7 @@ async function openOutside(game: OutsideGame, rules: EpisodeRules): Promise<Env>
   try {
     return new Episode(game, rules);
   } catch (error) {
-    // The first fault is the one to report.
+    // Report `error`, not a further error of `close`.
     await game.close().catch(() => {});
     throw error;
   }
@@ -157,7 +157,7 @@ export function actionsByName(names: readonly string[]): ReadonlyMap<string, { n
   });
   if (unread === undefined) return byName;
   const text = `no reply can choose the action ${JSON.stringify(unread)} of ${JSON.stringify(names)}`;
-  throw new Error(`${text}; names must differ by more than case, and have no || and no space at an end`);
+  throw new Error(`${text}; names must differ by more than case, contain no || and neither start nor end with a space`);
 }
 
 function record(turn: TurnInProgress, effect: Effect): Effect {

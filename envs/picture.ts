@@ -1,6 +1,6 @@
 /** Draws boards as pixels from sprites and joins pictures into a strip. Knows no game and no file format. */
 
-/** Rows of pixels from the top, three bytes each: red, green, blue. */
+/** Rows of pixels from the top; three bytes per pixel: red, green, blue. */
 export interface Picture {
   readonly width: number;
   readonly height: number;

@@ -58,7 +58,7 @@ export const envTags = (): readonly string[] => [...known.keys()];
 /** Where the env comes from; null if it is built in or unknown. */
 export const moduleOf = (tag: string): EnvModule | null => known.get(tag)?.module ?? null;
 
-/** The env whose games an env plays: another one if only the reward is its own, else itself. */
+/** The tag whose games the env `tag` plays: another tag if the env only defines a reward, else `tag` itself. */
 export function playedBy(tag: string): string {
   const of = known.get(tag)?.source.of;
   return of === undefined ? tag : playedBy(of);

@@ -2,8 +2,8 @@
 import { createHash } from "node:crypto";
 
 /**
- * The dynamics seed of one episode on a board. It is a hash, so that a generator seeded with it and one seeded with the
- * layout seed are unrelated.
+ * The dynamics seed of one episode on a board. It is a hash, so that generators seeded with the layout seed and with the
+ * dynamics seed give unrelated numbers.
  *
  * @param member  which of the board's episodes, from 0
  */

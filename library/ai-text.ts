@@ -1,5 +1,5 @@
 /**
- * Calls of the Vercel AI SDK as text that a policy reads, and its replies as content of the SDK.
+ * Converts calls of the Vercel AI SDK to text that a policy reads, and the policy's replies to content of the SDK.
  *
  * - The policy reads text only: a file or an image in a prompt is an error.
  * - The prompt lists the tools. An answer of the form `NAME {"argument": value}` calls one; `||` separates several calls.
@@ -127,7 +127,7 @@ export function contentOf({ thought, answer }: ReplyParts, call: Call, nextId: (
   return [...content, ...named];
 }
 
-/** Name and input of each call; null if the answer is something else. A separator in an input's JSON separates nothing. */
+/** Name and input of each call; null if the answer is something else. A `||` inside an input's JSON does not separate calls. */
 function callsIn(answer: string, names: ReadonlySet<string>): [name: string, input: string][] | null {
   const calls: [string, string][] = [];
   const pieces = answer.split(ACTION_SEPARATOR);
@@ -143,7 +143,7 @@ function callsIn(answer: string, names: ReadonlySet<string>): [name: string, inp
   return text === "" && calls.length > 0 ? calls : null;
 }
 
-/** prompt, reply: their numbers of tokens; undefined where unknown. cut: the limit of tokens ended the reply. */
+/** prompt, reply: their numbers of tokens; undefined if unknown. cut: true if the limit of tokens ended the reply. */
 export function generated(
   content: Content[],
   call: Call,

@@ -1,8 +1,8 @@
 /**
  * `bunraku/ai`: a policy as a language model of the Vercel AI SDK, and an agent that is written with the SDK as an env.
  *
- * - Only types of `ai` are imported, so the caller's version of it runs. A process that loads this module for an env loads no engine.
- * - In training an agent's settings (temperature, length) are those of the run, not of its calls.
+ * - Only types of `ai` are imported, so the caller's version of `ai` runs. A process that loads this module for an env loads no engine.
+ * - In training, the settings of the run (temperature, length) apply; those of an agent's calls do not.
  */
 import type { LanguageModel } from "ai";
 import { episodeRules, tagOf } from "../actors/play/envs-of-run.ts";
@@ -120,7 +120,7 @@ export function agentEnv<Task, C extends Record<string, unknown> = Record<string
   });
 }
 
-/** @throws {TypeError} if the agent, which may be untyped code, returned something else: a missing reward is none of 0 */
+/** @throws {TypeError} if the agent, which may be untyped code, returned something else: a missing reward does not count as 0 */
 function resultOf(tag: string, result: number | AgentResult): AgentResult {
   if (typeof result === "number") return { reward: result, success: result > 0 };
   const { reward, success } = (result ?? {}) as Partial<AgentResult>;
@@ -193,7 +193,7 @@ const model = (
   doStream: async (call) => ({ stream: streamFrom(await parts(call)) }),
 });
 
-/** Ends calls as their signal is aborted; the policy writes a reply that it has begun to its end. In training a call has no such limit. */
+/** Ends a call when its signal is aborted. The policy still completes a reply that it has begun. In training, calls have no such limit. */
 const abortable = (whole: Model): Model => ({
   ...whole,
   doGenerate: (call) => unlessAborted(whole.doGenerate(call), call.abortSignal),
@@ -279,7 +279,7 @@ async function* streamed(response: Response, call: Call, nextId: () => string): 
   yield { type: "finish", finishReason, usage: tokens };
 }
 
-/** Events of a stream, or the error that came in place of it. */
+/** Events of a stream, or the error that came in place of the stream. */
 async function* events(response: Response): AsyncGenerator<Completion> {
   if (!response.ok) yield (await response.json()) as Completion;
   for await (const line of linesOf(response.body!)) {

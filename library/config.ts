@@ -18,5 +18,5 @@ export interface BunrakuConfig {
   readonly runsFolder?: string;
 }
 
-/** Returns its argument, whose type it checks. */
+/** Returns its argument. TypeScript checks the type of the argument. */
 export const defineConfig = (config: BunrakuConfig): BunrakuConfig => config;

@@ -73,7 +73,7 @@ export interface EnvDefinition<C extends Record<string, unknown>, G extends Game
   picture?(game: G): Picture;
 }
 
-/** RAGEN's max_tokens: the most words of a reply, as its prompts say it. */
+/** RAGEN's max_tokens: the most words of a reply, as RAGEN's prompts say it. */
 const REPLY_WORDS_HINT = 100;
 
 /** @throws {TypeError} if the tag is not a name. */

@@ -1,4 +1,4 @@
-/** The folder of a run to resume. run-folder.ts makes new ones. Of processes it knows the lock only. */
+/** The folder of a run to resume. run-folder.ts makes new folders. Knows no processes except through the run's lock. */
 import { existsSync, readFileSync, renameSync } from "node:fs";
 import { join } from "node:path";
 import { parsedJson, saveJson } from "../actors/checkpoint/json.ts";
@@ -19,7 +19,7 @@ const CHANGEABLE = ["metrics.", "transport.", "join.", "engine.url"];
 const LENGTH = ["learner.updates", "learner.minutes"];
 
 /**
- * @param layers  of `CHANGEABLE` sections and of `LENGTH`; other settings as the run has them
+ * @param layers  settings of `CHANGEABLE` and `LENGTH`; any other setting must have the value that the run has
  * @throws {ConfigError} if there is no run, a setting is fixed or invalid, or the run is finished and the settings do not prolong it
  */
 export function oldRun(folder: string, layers: readonly Layer[]): RunFolder {
@@ -68,7 +68,7 @@ function readReport(folder: string): Pick<Report, "updates" | "minutes"> {
   throw new ConfigError(`${file} is damaged: it is no report of a run; move it away, and resume the run again`);
 }
 
-/** @throws {ConfigError} if the run would end at once */
+/** @throws {ConfigError} if the run would end immediately */
 function checkGrows({ folder, config: { learner } }: RunFolder, lengthGiven: boolean): void {
   const { updates, minutes } = readReport(folder);
   if (lengthGiven && learner.updates > updates && (learner.minutes === null || learner.minutes > minutes)) return;

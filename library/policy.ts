@@ -199,7 +199,7 @@ export class Policy {
   /**
    * Plays one episode on the board of this layout seed. Its random numbers are those of an evaluation that begins with this board.
    *
-   * @param env  a tag; null: that of the run, if it plays one env
+   * @param env  a tag; null: the env of the run, if it plays one env
    * @throws {Error} if the env or its options are unknown, or the episode could not be played
    */
   async episode(
@@ -225,7 +225,7 @@ export class Policy {
   async evaluate(boards: PolicyBoards = {}): Promise<ReadonlyMap<string, PolicyEvaluation>> {
     const { slots = SLOTS, notice = () => {} } = this.#options;
     const { progress = () => {} } = boards;
-    // Evaluations at the same time play episodes of equal names.
+    // The number tells evaluations that run at the same time apart: their episodes have equal names.
     const evaluation = ++this.#evaluations;
     const nameOf = (sequence: string) => `evaluation ${evaluation} ${sequence}`;
     return evaluatePolicy({
@@ -343,7 +343,7 @@ function envWithOverrides(config: RunConfig, asked: Tree): RunConfig["env"] {
   const budgets = same ? {} : { ...standardBudgets(trained.tag), actionsMax: tag.actionsMax, ...fileBudgets(name) };
   const env = checkedEnv({ ...trained, ...budgets, ...asked, tag: name, options });
   if (ran.mix.length === 0) return env;
-  // Keeps the env's name in the mix, which may have its tag twice.
+  // Keeps the name that the env has in the mix: two envs of a mix may have the same tag.
   const { turnsMax, actionsMax, actionsPerTurnMax } = env;
   const mixName = String(asked["tag"]);
   return {
@@ -352,7 +352,7 @@ function envWithOverrides(config: RunConfig, asked: Tree): RunConfig["env"] {
   };
 }
 
-/** The defaults of the budgets that are a tag's own: another env does not have the one turn of Bandit. */
+/** The default values of the budgets that the tag's file sets. Another env gets them: it must not get Bandit's limit of one turn. */
 function standardBudgets(tag: string): Tree {
   const own = Object.keys(fileBudgets(tag));
   return Object.fromEntries(Object.entries(EnvConfig.parse({})).filter(([key]) => own.includes(key)));
@@ -391,7 +391,7 @@ export function checkedTag(name: string, options: unknown, compat: Compat = "str
 /** Episodes of an evaluation; all are in memory until it ends. */
 const EPISODES_MAX = 10_000_000;
 
-/** @throws {ConfigError} if a count is not a whole number of at least 1 or too large, or a board's seed not one of 0 to 2^32 - 1 */
+/** @throws {ConfigError} unless each count is a whole number from 1 to its limit, and each board's seed is from 0 to 2^32 - 1 */
 export function checkBoards(episodes: number, seed: number, samples: number): void {
   checkCount("episodes", episodes, 1);
   checkCount("samples", samples, 1);

@@ -108,7 +108,7 @@ export class Run {
       const file = reportFile(this);
       return { reason, report: existsSync(file) ? (JSON.parse(readFileSync(file, "utf8")) as Report) : null };
     });
-    // A program may use `updates` only, which throws the same error.
+    // Not an unhandled rejection: a program may use only `updates`, which throws the same error.
     this.ended.catch(() => {});
   }
 
@@ -172,10 +172,10 @@ export class Run {
     const made = this.#updatesMade();
     this.#cluster.save();
     for (;;) {
-      // Read before the folder is: a run writes its last checkpoint before it ends.
+      // Read `#isOver` before the folder: a run writes its last checkpoint before it ends.
       const isOver = this.#isOver;
       const [newest] = checkpointsIn(checkpoints);
-      // A roll-back gives up updates.
+      // After a roll-back the run has fewer updates than `made`.
       if (newest !== undefined && (newest.update >= Math.min(made, this.#updatesMade()) || isOver))
         return join(checkpoints, newest.name);
       if (isOver) {
@@ -186,7 +186,7 @@ export class Run {
     }
   }
 
-  /** Of a run that was killed, updates that its last checkpoint lacks do not count: this program makes them again. */
+  /** If the run was killed earlier, updates after its last checkpoint do not count: this program makes them again. */
   #updatesMade(): number {
     const made = fromRecord(this.folder, (store) => {
       const isAny = store.series([UPDATE_DONE], this.#before.points).length > 0;
@@ -203,7 +203,7 @@ export class Run {
     let store: Store | null = null;
     try {
       for (let since = from; ; ) {
-        // Read before the rows are, so that rows written just before the end are not missed.
+        // Read `#isOver` before the rows, so that rows written just before the end are not missed.
         const isOver = this.#isOver;
         store ??= recordIn(this.folder);
         const page = store === null ? { rows: [], since } : read(store, since);
@@ -262,7 +262,7 @@ export class NewestPolicy {
     return this.#use((policy) => policy.episode(env, seed));
   }
 
-  /** The newest checkpoint for the caller, who closes it: neither a newer one nor the end of the run does. @throws {Error} as `loadPolicy` */
+  /** The newest checkpoint as a policy. Only the caller closes it, not a newer checkpoint or the run's end. @throws {Error} as `loadPolicy` */
   newest(): Promise<Policy> {
     return loadPolicy(this.#folder);
   }

@@ -28,7 +28,7 @@ export interface TrainOptions extends Partial<Pick<ClusterOptions, "event" | "ou
   readonly notice?: (text: string) => void;
 }
 
-/** Below the preset: workers, so that a program stays one process; port 0, so that several runs can serve pages. */
+/** Defaults that the preset may override: workers, so that a program stays one process; port 0, so that several runs can serve pages. */
 const PROGRAM: Layer = { source: "train", values: { actors: "workers", metrics: { port: 0 } } };
 
 const SETTINGS = "the settings";
@@ -36,8 +36,8 @@ const SETTINGS = "the settings";
 const POLL_MS = 20;
 
 /**
- * Starts a new run, or continues one. A new run's actors are by default Bun workers of this process; a continued run keeps its own. The
- * page has any free port.
+ * Starts a new run, or continues one. By default the actors of a new run are Bun workers of this process, and its page has any free port.
+ * A continued run keeps its setting of `actors`.
  *
  * @returns once the page is served, or once an abort has ended the run
  * @throws {ConfigError} with one line for each fault of the settings; {Error} if the run fails before its page is served; the

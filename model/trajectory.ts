@@ -29,7 +29,7 @@ export interface Trajectory {
   readonly contexts: readonly number[];
   /** In order. Turn ends are recorded, never inferred from rewards. */
   readonly turns: readonly TurnSpan[];
-  /** Policy version that wrote every token, but those of turns with a version of their own; and the sha256 (hex) of its weights. */
+  /** Policy version that wrote every token, except in turns with a version of their own. `digest`: the sha256 (hex) of its weights. */
   readonly version: number;
   readonly digest: string;
 }

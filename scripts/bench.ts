@@ -2,7 +2,8 @@
  * `bun run bench`: measures parts of the system against their budgets. Without a name it lists the benchmarks.
  *
  * A benchmark is bench/NAME.bench.ts with `summary` (one line) and `run(options)`, which prints lines for people and returns the
- * numbers. Each runs in its own process, so that none warms up another. Their comparisons with peers and limits end as one table.
+ * numbers. Each runs in its own process, so that none warms up another. The command ends with one table of their comparisons with peers
+ * and limits.
  */
 import { readdirSync } from "node:fs";
 import { join } from "node:path";

@@ -182,7 +182,7 @@ async function openRun(options: Parsed<typeof command>): Promise<RunFolder> {
     if (preset !== undefined) throw new UsageError("a resumed run keeps its config; leave --preset out");
     const layers = file === undefined ? [] : [fileLayer("--config", file)];
     const run = oldRun(resume, [...layers, ...overrides.map(overrideLayer)]);
-    // A run in progress also has the port that `check` asks for.
+    // First the lock, for its error: a run in progress also has the port that `check` asks for.
     lockRun(run.folder).release();
     if (!hasRecord(run.folder))
       warn(`${run.folder} has no run.sqlite: a new record starts, without the earlier episodes`);

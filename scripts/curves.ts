@@ -1,6 +1,6 @@
 /**
- * `bun run curves`: draws metrics of recorded runs as SVG or PNG. One panel for each metric, one line for each run. A group of runs is
- * one line, their mean, with a band from the lowest to the highest run.
+ * `bun run curves`: draws metrics of recorded runs as SVG or PNG: one panel for each metric, one line for each run. The line of a group
+ * of runs is their mean, with a band from the lowest to the highest run.
  */
 import { existsSync } from "node:fs";
 import { writeWhole } from "../actors/checkpoint/disk.ts";

@@ -180,7 +180,7 @@ function recorded(run: string): Updates {
     const measured = measuredOf(one);
     const validation = lowestSuccess(one);
     const found: Point[] = measured === null ? [] : [pointOf(update, measured)];
-    // One after the last update ends nothing.
+    // A validation after the last update cannot end the run early.
     if (validation !== undefined && update < (updates.at(-1) ?? 0))
       found.push({ update, judge: (before, config) => checkupOfValidation(before, validation, config) });
     const { "health/rollbacks": rollbacks = round } = one;

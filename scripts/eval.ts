@@ -111,7 +111,7 @@ export async function main(args: string[]): Promise<number> {
       for (const result of results) {
         const references = await referencesOf(result);
         const lines = result.lines.map((line) => `${JSON.stringify({ policy: who, env: result.name, ...line })}\n`);
-        // Of the table and the file, a full disk under one leaves the other.
+        // The table is printed even if the file cannot be written.
         try {
           if (file !== undefined) appendWhole(file, lines.join(""));
         } finally {
@@ -205,14 +205,14 @@ function expectPlayable(policy: string, { flags, overrides }: Options): void {
     checkedTag(String(tag), options, config.prompt.compat);
 }
 
-/** One result; for a run over a mix, one for each of its envs unless the options choose one. usage: null but for hosted models */
+/** One result; for a run over a mix, one for each of its envs unless the options choose one. usage: null except for hosted models */
 async function resultsOf(policy: string, options: Options) {
   if (isHosted(policy)) return hostedResults(policy, options.flags, options.overrides);
   const results = isPlayer(policy) ? [await playerResult(policy, options)] : await policyResults(policy, options);
   return { results, usage: null };
 }
 
-/** The env of a player: the chosen one, or else that of a run beside it, or else the project's. */
+/** The env of a scripted player: the chosen env, else the env of a run in the same evaluation, else the project's env. */
 function playerEnv(policies: string, overrides: Options["overrides"]): Tree & { readonly tag: string } {
   const chosen = envOverrides(overrides);
   const run = policies.split(",").find((who) => existsSync(join(who, "config.json")));

@@ -1,4 +1,4 @@
-/** `bun run init`: writes a project with an env, its test and a config. docs/tutorial.md goes on from there. */
+/** `bun run init`: writes a project with an env, its test and a config. docs/tutorial.md explains the next steps. */
 import { cpSync, existsSync, readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { basename, dirname, join, resolve } from "node:path";
 import { fileURLToPath } from "node:url";

@@ -1,4 +1,4 @@
-/** `bun run new-env`: writes a new env and its test, from those of the project template. docs/new-env.md goes on from there. */
+/** `bun run new-env`: writes a new env and its test, made from the files of the project template. docs/new-env.md explains the next steps. */
 import { existsSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { basename, dirname, join, relative, resolve } from "node:path";
 import { fileURLToPath } from "node:url";
@@ -37,7 +37,7 @@ export async function main(args: string[]): Promise<number> {
     try {
       writeFileSync(to, text, { flag: "wx" });
     } catch (error) {
-      // Of another command that makes the same env at this moment.
+      // EEXIST: another command makes the same env at this moment, and the files are of that command.
       const isOthers = (error as NodeJS.ErrnoException).code === "EEXIST";
       if (!isOthers) for (const { to } of written) rmSync(to, { force: true });
       throw new UsageError(`cannot write ${to}: ${messageOf(error)}; name another file`);

@@ -2,8 +2,8 @@
  * `bun run sweep`: plays the runs of a YAML file (presets × variants × seeds) and prints one table. A group here is a
  * preset with a variant; the table has each group's mean over its seeds, with the 95 % interval.
  *
- * - The command may be killed at any time, with its runs. The next call leaves finished runs as they are and goes on with the others. A run that
- *   still goes in another process counts as failed.
+ * - The command may be killed at any time, with its runs. The next call leaves finished runs as they are and continues the others. A run
+ *   that is still in progress in another process counts as failed.
  */
 import { basename, join } from "node:path";
 import { writeWhole } from "../actors/checkpoint/disk.ts";

@@ -47,7 +47,7 @@ export async function main(args: string[]): Promise<number> {
     throw new UsageError(`--quick chooses the files itself; leave out --quick, or "${word}"`);
   const { files, leftOut } = quick ? await quickFiles() : { files: [], leftOut: 0 };
   const parallel = [`--parallel=${FILES_AT_ONCE}`, `--timings=${TIMINGS}`];
-  // Files of whole runs find in it the warm starts that others made.
+  // The test files of whole runs share their warm starts in this folder.
   const warmStarts = mkdtempSync(join(tmpdir(), "bunraku-warm-starts-"));
   const child = Bun.spawn([process.execPath, "test", `--timeout=${HANG_MS}`, ...parallel, ...files, ...rest], {
     cwd: root,

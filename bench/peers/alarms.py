@@ -2,8 +2,8 @@
 
 Run: pip install rlwatch==0.5.1 rldoctor==0.2.0 pyarrow
      python bench/peers/alarms.py --logs logs.parquet > alarms.json
-Both have their default thresholds. rlwatch sees each update. rldoctor, which looks again every 25 updates by default, looks every 5, from
-its 60th update on. An alarm is the index of an update in its run; null: none.
+Both have their default thresholds. rlwatch sees each update. rldoctor looks every 5 updates (its default is every 25), and begins at the
+60th update. An alarm is the index of an update in its run, or null if there is none.
 """
 
 import argparse

@@ -1,4 +1,4 @@
-"""The Qwen2 architecture in plain PyTorch, to measure and check Bunraku's.
+"""The Qwen2 architecture in plain PyTorch: a reference for the speed and the numbers of Bunraku's model.
 
 Parameter names are Hugging Face's, so that this model and Hugging Face's load each other's checkpoints. tests/golden/qwen2.py
 compares it to transformers' Qwen2ForCausalLM. This module knows no data, no optimizer and no clock.

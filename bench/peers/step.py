@@ -12,8 +12,8 @@ Prints one JSON line: {"name", "torch", "threads", "device", "parameters", "conf
 
 Files are safetensors. --weights: Hugging Face's Qwen2 names, with a separate head. --data: tokens (B,T) as whole numbers in float32,
 advantages (B,T), of which column 0 is not used. Without these files, weights and data come from --seed; --save DIR writes them as
-DIR/weights.safetensors and DIR/data.safetensors. With --rank R the head is the embedding, and only an adapter (B · A, its
-factor alpha / R is 1) beside each matrix of a layer is trained, under peft's names.
+DIR/weights.safetensors and DIR/data.safetensors. With --rank R the head is the embedding, and only adapters are trained: one
+(B · A, its factor alpha / R is 1) beside each matrix of a layer, under peft's names.
 """
 
 import argparse
@@ -160,7 +160,7 @@ class Run:
 
 
 def products_ms(config: Config, batch: int, seq: int, device: str, rounds: int = 7) -> float:
-    """Forward products and the two of their backward pass, without embedding, rotation, norms, softmax or loss."""
+    """Each product of the forward pass and its two of the backward pass, without embedding, rotation, norms, softmax or loss."""
     head = config.hidden_size // config.num_attention_heads
     rows, d, kv = batch * seq, config.hidden_size, config.num_key_value_heads * head
     hidden = config.intermediate_size
@@ -186,7 +186,7 @@ def products_ms(config: Config, batch: int, seq: int, device: str, rounds: int =
 
 
 def peak_bytes(device: str) -> int:
-    """Peak of the device's own memory, else of the process's."""
+    """Peak memory: of the GPU with cuda, else of the process."""
     return torch.cuda.max_memory_reserved() if device == "cuda" else 1024 * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 
 

@@ -3,9 +3,9 @@
 Run: bun bench/peers/boards.ts > boards.json
      bun run export --policy RUN --to hf --out policy
      python bench/peers/train.py --policy policy --boards boards.json [--seed 1 --updates 60 --groups 16 --group-size 8 …]
-`bun run bench run` does that, beside Bunraku from the same weights. Prompts, rewards, filter, loss and optimizer are those of Bunraku's run; the training boards are
-others of the same kind. The loop computes in its own way: one call of `generate` a turn writes the replies of all live episodes, and
-gradients are of padded rows, in micro-batches.
+`bun run bench run` runs these commands, and trains in Bunraku from the same weights. Prompts, rewards, filter, loss and optimizer are
+those of Bunraku's run; the training boards are others of the same kind. The loop computes in its own way: one call of `generate` a
+turn writes the replies of all live episodes, and the gradient is computed on padded rows, in micro-batches.
 
 Prints one JSON line: {"name", "torch", "transformers", "threads", "seconds": of updates, "rolloutSeconds", "before", "after": success
 on the validation boards at temperature .5}.

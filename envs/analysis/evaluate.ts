@@ -15,10 +15,10 @@ export interface Evaluation {
   readonly ci95: readonly [low: number, high: number];
   /** Per episode. */
   readonly meanReward: number;
-  /** Of a player, equal to `meanActions`: it chooses one action per turn. */
+  /** Equals `meanActions`, because a player chooses one action per turn. */
   readonly meanTurns: number;
   readonly meanActions: number;
-  /** Share of boards solved by at least one of k tries, for k = 1, 2, 4, … and the number of tries. */
+  /** Share of boards that at least one of k tries solves, for k = 1, 2, 4, … and for k = the number of tries. */
   readonly passAt: readonly PassAtK[];
 }
 
@@ -39,9 +39,9 @@ export interface EvaluationOptions {
   readonly episodes: number;
   /** Layout seed of the first board; each board takes the next. */
   readonly seed: number;
-  /** Episodes per board, default 1. Each has its own coins (the player's random numbers) and dynamics. */
+  /** Episodes per board, default 1. Each episode has its own dynamics and its own coins (the random numbers of the player). */
   readonly tries?: number;
-  /** Number of the round, default 0. With one try a board, rounds differ in coins and dynamics, and not in boards. */
+  /** Number of the round, default 0. With one try per board, each round plays the same boards with other coins and dynamics. */
   readonly round?: number;
   /** Action budget of an episode, default the tag's. */
   readonly actionsMax?: number;
@@ -114,7 +114,7 @@ interface Played extends PlayerEpisode {
   readonly actions: number;
 }
 
-/** @param records  keep the turns; each of them is then rendered */
+/** @param records  true: render and keep each turn */
 async function play(
   game: Game,
   player: Player,
@@ -183,9 +183,9 @@ export function wilson(successes: number, trials: number): [low: number, high: n
 }
 
 /**
- * 95 % interval of the success on boards like these: Wilson's for one try per board. Several tries at one board are
- * correlated, so for them it is 1.96 standard errors of the mean over boards. Boards that were all solved equally often show no
- * error; each of them then counts as one try.
+ * 95 % interval of the success on boards like these. For one try per board it is Wilson's interval. Several tries at one board are
+ * correlated, so for several tries it is the mean over boards, plus and minus 1.96 standard errors. If all boards were solved equally
+ * often, the standard error would be 0. The interval is then Wilson's, with each board counted as one try.
  *
  * @param solved  successful tries of each board
  */
@@ -205,7 +205,7 @@ export async function expertSuccess(tag: EnvTag, options: EvaluationOptions): Pr
   return (await evaluatePlayer(tag, tag.expert, options)).success;
 }
 
-/** Mean of the highest possible success over the boards; null unless it is known for each of them. */
+/** Mean of the highest possible success over the boards; null if it is unknown for one of them. */
 export function bestPossible(tag: EnvTag, options: EvaluationOptions): number | null {
   const { episodes, seed, actionsMax = tag.actionsMax } = options;
   let sum = 0;

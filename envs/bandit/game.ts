@@ -1,9 +1,9 @@
 /**
- * A bandit with two named arms: one pays little for sure, the other much with some probability. One pull ends the game. `banditScorer`
- * checks what a thought says about the arms.
+ * A bandit with two named arms. The safe arm always pays a little; the risky arm pays much with some probability. One pull ends the
+ * game. `banditScorer` checks what a thought says about the arms.
  *
- * - The layout seed decides the names and their order, the dynamics seed the payout.
- * - `sharedStream` is RAGEN v1's behavior: one stream for both, so all members of a group get the same payout.
+ * - The layout seed decides the names and their order. The dynamics seed decides the payout.
+ * - `sharedStream` is RAGEN v1's behavior: one random stream for names and payout, so all members of a group get the same payout.
  *
  * Source: RAGEN ragen/env/bandit/env.py; the pair lists are RAGEN-2's.
  */
@@ -53,7 +53,7 @@ const PAIRS = {
   ],
 } as const;
 
-/** True if an arm of this name is the risky one; upper and lower case are equal. */
+/** True if an arm of this name is the risky one; ignores case. */
 export const isRiskyArm = ({ split, hiArmName }: BanditConfig, name: string): boolean =>
   (split === null ? [hiArmName] : PAIRS[split].map(([, high]) => high)).some(
     (high) => high.toLowerCase() === name.toLowerCase(),
@@ -131,7 +131,7 @@ interface Arms {
 
 const CHOICE = /\b(?:pull|choose|choosing|pick|select|take|try|go with|going with)\s+(?:the\s+)?(?:arm\s+)?$/i;
 
-/** What a word says of the arm that is named before it. */
+/** Words, and the claim that each makes about the arm named before it. */
 const WORDS: readonly (readonly [word: RegExp, claim: keyof Arms, holds: boolean])[] = [
   [/\b(?:higher|more|better|best|larger|greater)\b/i, "paysMore", true],
   [/\b(?:lower|less|worse|worst|smaller)\b/i, "paysMore", false],
@@ -144,8 +144,8 @@ export const armsIn = (observation: string): string[] =>
   /^1\. There are 2 arms, named (.+) and (.+)$/m.exec(observation)?.slice(1) ?? [];
 
 /**
- * Scores thoughts about a bandit: compares what a thought says of an arm with the arm's true rewards, and the choice that the thought
- * announces with the arm that is pulled. "Dragon pays more on average, so I pull Dragon" has two claims.
+ * Scores thoughts about a bandit. It compares the claims about an arm with the arm's true rewards, and the announced choice with the
+ * pulled arm. "Dragon pays more on average, so I pull Dragon" has two claims.
  */
 export const banditScorer =
   (arms: Arms): ReasoningScorer =>

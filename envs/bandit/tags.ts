@@ -44,7 +44,7 @@ function parts(config: BanditConfig): Parts {
   };
 }
 
-/** @param split  the split of RAGEN-2's names for this tag, one pair a board; null: RAGEN-2 has no such tag */
+/** @param split  RAGEN-2's list from which each board of this tag draws a pair of names; null if RAGEN-2 has no such tag */
 function bandit(tag: string, defaults: Partial<BanditConfig>, split: BanditConfig["split"]): TagSource {
   const source = defineTag({
     tag,

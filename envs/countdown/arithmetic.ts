@@ -1,6 +1,6 @@
 /**
- * Evaluates arithmetic as Python does: + - * / // % ** unary signs, parentheses, ints and floats. Without `eval`, as the
- * text comes from a model.
+ * Evaluates arithmetic as Python does: + - * / // % ** unary signs, parentheses, ints and floats. It does not use `eval`,
+ * because the text comes from a model.
  */
 
 /** The expression is not arithmetic, or has no finite value. */

@@ -1,8 +1,8 @@
 /**
  * Countdown: write an expression that makes the target from all numbers, each used once. One answer ends the game.
  *
- * - The digest of an instance assigns it to training or validation. With `split: seed` validation seeds and training seeds draw from
- *   different instances, with any other `split` from the same ones. The default is `seed`; with a RAGEN compat it is `all`.
+ * - The digest of an instance assigns it to training or validation. With `split: seed`, validation seeds and training seeds draw from
+ *   different instances. With any other `split`, both draw from the same instances. The default is `seed`; with a RAGEN compat it is `all`.
  * - Every instance has a solution with + and - only, as in RAGEN.
  *
  * Source: RAGEN ragen/env/countdown.
@@ -17,7 +17,7 @@ import { evaluateArithmetic } from "./arithmetic.ts";
 export const CountdownConfig = z
   .strictObject({
     score: z.number().default(1),
-    /** For the right numbers and the wrong result. */
+    /** Reward for an answer with the right numbers and a wrong result. */
     formatScore: z.number().default(0.1),
     /** The largest number and target, and the least and greatest count of numbers. */
     numberMax: z.int().min(9).max(999).default(99),
@@ -106,7 +106,7 @@ export class CountdownGame implements LanguageGame {
     if (this.#message !== null) throw new Error("this Countdown is over; open a new one");
     const reward = scoreCountdown(this.instance, action, this.#config.score, this.#config.formatScore);
     this.#message = `Your answer get ${reward} points.`;
-    // Two of the configured rewards may be equal.
+    // `reward` does not show success, because the configured rewards may be equal.
     const success = scoreCountdown(this.instance, action, 1, 0) === 1;
     return {
       reward,

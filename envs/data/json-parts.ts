@@ -12,7 +12,7 @@ const MEMBER_BYTES_MAX = 64 * 2 ** 20;
 
 const [OPEN_BRACKET, CLOSE_BRACKET, OPEN_BRACE, CLOSE_BRACE] = [0x5b, 0x5d, 0x7b, 0x7d];
 const [QUOTE, BACKSLASH, COMMA] = [0x22, 0x5c, 0x2c];
-/** What editors on Windows write before a text. */
+/** The bytes that editors on Windows write before a text. */
 const BYTE_ORDER_MARK = [0xef, 0xbb, 0xbf];
 const isSpace = (byte: number) => byte === 0x20 || byte === 0x0a || byte === 0x0d || byte === 0x09;
 
@@ -105,15 +105,15 @@ class Member {
   }
 }
 
-// TypeScript's lib lacks them. Source: tc39.es/proposal-json-parse-with-source.
+// TypeScript's lib lacks these two functions. Source: tc39.es/proposal-json-parse-with-source.
 const { rawJSON, isRawJSON } = JSON as typeof JSON & {
   rawJSON(text: string): object;
   isRawJSON(value: unknown): value is { readonly rawJSON: string };
 };
 
-/** JSON in which an integer that no number holds is a raw JSON value, which `JSON.stringify` writes as it was. @throws {SyntaxError} as `JSON.parse` */
+/** Parses JSON. An integer too large for a number becomes raw JSON, which `JSON.stringify` writes unchanged. @throws {SyntaxError} */
 export function exactJson(text: string): unknown {
-  // A reviver takes many times as long.
+  // Parsing with a reviver takes many times as long as without.
   if (!/\d{16}/.test(text)) return JSON.parse(text);
   return JSON.parse(text, (_, value: unknown, { source = "" }: { readonly source?: string } = {}) => {
     const isRounded = typeof value === "number" && /^-?\d+$/.test(source) && String(value) !== source;
@@ -121,5 +121,5 @@ export function exactJson(text: string): unknown {
   });
 }
 
-/** The digits of an integer that no number holds; null for any other value. */
+/** The digits of an integer that a number cannot hold exactly; null for any other value. */
 export const digitsOf = (value: unknown): string | null => (isRawJSON(value) ? value.rawJSON : null);

@@ -28,7 +28,7 @@ const FOOTER_BYTES = 8;
 /** The largest number of values of a page: hyparquet allocates an array of them. */
 const PAGE_VALUES_MAX = 2 ** 24;
 
-/** The page codecs of published data sets, beside snappy, which hyparquet decodes. */
+/** The page codecs of published data sets, except snappy: hyparquet itself decodes snappy. */
 const compressors: Compressors = {
   GZIP: (page, length) => gunzipSync(page, { maxOutputLength: length }),
   BROTLI: (page, length) => brotliDecompressSync(page, { maxOutputLength: length }),
@@ -70,7 +70,7 @@ function readFooter(file: number, size: number): ArrayBuffer {
   const end = read(file, size - FOOTER_BYTES, FOOTER_BYTES);
   const whole = new DataView(end).getUint32(0, true) + FOOTER_BYTES;
   if (new TextDecoder("latin1").decode(end.slice(4)) !== "PAR1" || whole > size)
-    throw new Error("is not a parquet file, or was cut: it does not end as one");
+    throw new Error("is not a parquet file, or was cut: its last bytes are not the end of a parquet file");
   return read(file, size - whole, whole);
 }
 
@@ -117,7 +117,7 @@ function readGroup(file: number, group: RowGroup, schema: SchemaTree, name: stri
   return values!;
 }
 
-/** Checks what the heads of a column's pages declare: hyparquet would loop for hours at a damaged number of values. */
+/** Checks the counts in the page headers of a column: with a damaged count of values, hyparquet would loop for hours. */
 function checkPages(view: DataView<ArrayBuffer>, valueCount: number): void {
   const reader = { view, offset: 0 };
   for (let seen = 0; seen < valueCount; ) {

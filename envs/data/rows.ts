@@ -18,7 +18,7 @@ export class DataError extends Error {
 const LINE_BYTES_MAX = 64 * 2 ** 20;
 const CHUNK_BYTES = 2 ** 20;
 
-/** Why `path` is not a file, in one line; null if it is one. @param how  how to get the file */
+/** Why `path` is not a file, in one line; null if `path` is a file. @param how  how to get the file */
 export function missingFile(path: string | null, what: string, how: string): string | null {
   if (path === null) return `${what} needs a file: ${how}`;
   if (!existsSync(path)) return `${what}: there is no file ${path}; ${how}`;

@@ -1,13 +1,13 @@
 /**
- * Splits the items of a data set into training and validation, which share none; RAGEN draws both from the same rows. Knows
- * no data set.
+ * Splits the items of a data set into training and validation, which share no item. RAGEN draws both from the same rows.
+ * Knows no data set.
  */
 import { z } from "zod";
 import { DataError } from "./rows.ts";
 
 export type Split = "train" | "validation";
 
-/** Lower layout seeds are for validation: RAGEN validates from seed 123 and trains from seed 10,000. */
+/** Layout seeds below this number are for validation: RAGEN validates from seed 123 and trains from seed 10,000. */
 const VALIDATION_SEEDS_BELOW = 10_000;
 
 /** One of this many items is for validation. */

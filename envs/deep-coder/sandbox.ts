@@ -64,7 +64,7 @@ function command(limits: SandboxLimits, source: string): string[] {
   const asNobody = [SETPRIV, `--reuid=${NOBODY}`, `--regid=${NOBODY}`, "--clear-groups"];
   const folders = ["lib", "lib64", "bin"].flatMap((name) => ["--symlink", `usr/${name}`, `/${name}`]);
   const devices = ["null", "zero", "urandom"].flatMap((name) => ["--dev-bind", `/dev/${name}`, `/dev/${name}`]);
-  // bubblewrap cannot limit the number of files of a tmpfs, so this mounts one for it. Its root counts as a file, and so does an input.
+  // bubblewrap cannot limit the number of files of a tmpfs, so `mount` makes the tmpfs. Its root and an input count as files too.
   const files = [MOUNT, "-t", "tmpfs", "-o", `size=${filesBytesMax},nr_inodes=${filesMax + 2}`, "tmpfs", "/tmp"];
   return [
     process.getuid?.() === 0 ? asNobody : [],
@@ -86,7 +86,7 @@ function command(limits: SandboxLimits, source: string): string[] {
 const FILTER_FD = 3;
 const NEWLINE = 10;
 
-/** The filter as an open file without a name. Each run needs its own: bubblewrap reads it to the end. */
+/** The filter as an open file without a name. Each run needs its own file, because bubblewrap reads the file to the end. */
 function openFilter(): number {
   const folder = mkdtempSync(join(tmpdir(), "sandbox-"));
   try {

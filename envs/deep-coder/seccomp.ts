@@ -55,7 +55,7 @@ export function seccompFilter(architecture: NodeJS.Architecture): Uint8Array | n
   if (known === undefined) return null;
   const [audit, index] = known;
   const calls = REFUSED.map((numbers) => numbers[index]);
-  // Jumps count the instructions between; the last two are "refuse" and "allow".
+  // A jump holds the number of instructions that it skips. The last two instructions are "refuse" and "allow".
   const families = FAMILIES.length;
   const checks = calls.map((call, i): Instruction => [JUMP_IF_EQUAL, calls.length - i + families + 1, 0, call]);
   return encoded([

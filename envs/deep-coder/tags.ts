@@ -46,7 +46,7 @@ const DeepCoderConfig = z.strictObject({
     .int()
     .positive()
     .default(16 * MIB),
-  /** Most programs at once in this process; further ones wait. */
+  /** Most programs that this process runs at the same time; further programs wait. */
   sandboxesMax: z.int().positive().default(4),
 });
 type DeepCoderConfig = z.infer<typeof DeepCoderConfig>;

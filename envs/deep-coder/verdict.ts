@@ -31,7 +31,7 @@ type Result = z.infer<typeof Result>;
 /** A verdict quotes at most this many characters of a program's output. */
 const QUOTED_MAX = 300;
 
-/** A value longer than this plus `JSON_FACTOR` times the expected one is wrong. Python writes numbers of up to 309 digits. */
+/** A value longer than this plus `JSON_FACTOR` times the expected length is wrong. Python writes numbers of up to 309 digits. */
 const JSON_CHARS_MIN = 1024;
 const JSON_FACTOR = 64;
 

@@ -1,7 +1,7 @@
 /**
  * FrozenLake: reach the goal over slippery ice without falling into a hole.
  *
- * - The layout seed decides the lake, the dynamics seed the slips.
+ * - The layout seed decides the lake. The dynamics seed decides the slips.
  * - `sharedStream` is RAGEN's behavior: the slips come from the random stream that made the lake. So the layout seed determines them,
  *   and all members of a group slip alike.
  *
@@ -32,7 +32,7 @@ export const FrozenLakeConfig = z.strictObject({
 });
 export type FrozenLakeConfig = z.infer<typeof FrozenLakeConfig>;
 
-/** In the order of `gridLookup`. */
+/** Meanings of the symbols, in the order of `gridLookup`. */
 export const LAKE_MEANINGS = ["player", "empty", "hole", "goal", "player in hole", "player on goal"] as const;
 
 /** Separates the dynamics stream, so that equal layout and dynamics seeds give unrelated numbers. */

@@ -1,8 +1,8 @@
 /**
  * Optimal play on a frozen lake by value iteration over the true dynamics, and the players that use it.
  *
- * - value(n, cell) is the highest probability of reaching the goal within n actions. Of equal actions the one that needs the fewest
- *   actions counts, then the first.
+ * - value(n, cell) is the highest probability of reaching the goal within n actions. Of actions with equal value, the plan takes the
+ *   one that needs the fewest further actions; of these, the first.
  *
  * Source: Bellman (1957), finite horizon.
  */
@@ -33,7 +33,7 @@ export function planLake(lake: Lake, ice: Ice): LakePlan {
         if (ends(lake, cell)) continue;
         const worth = [0, 1, 2, 3].map((a) => step(values[n - 1]!, cell, a));
         const best = Math.max(...worth);
-        // If one action less is worth as much, its action: otherwise the first action may be one that only loses time.
+        // If n - 1 actions have the same value, take the action for n - 1: the first of the best may only lose time.
         action[cell] = best > value[cell]! ? worth.indexOf(best) : actions[n - 1]![cell]!;
         value[cell] = best;
       }

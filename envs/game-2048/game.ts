@@ -1,7 +1,7 @@
 /**
- * 2048: its game and its tag. The layout seed decides the first two tiles, the dynamics seed the later ones.
+ * 2048: its game and its tag. The layout seed decides the first two tiles. The dynamics seed decides the later tiles.
  *
- * - `sharedStream` is RAGEN's behavior: one stream for both.
+ * - `sharedStream` is RAGEN's behavior: one random stream for all tiles.
  * - A move that changes nothing earns `invalidScore`, as the prompt says. RAGEN computes this score and drops it
  *   (`hideInvalidScore`).
  *
@@ -129,7 +129,7 @@ export function slide(grid: Grid, action: number): { grid: Grid; merged: number;
   return { grid: turn(slid, action), merged, moved };
 }
 
-/** The board turned so that the action's direction is left; its own inverse. */
+/** Turns the board so that the action's direction becomes left. A second call with the same action turns the board back. */
 function turn(grid: Grid, action: number): number[][] {
   switch (action) {
     case 0:

@@ -1,8 +1,8 @@
 /**
- * A theorem to be proven tactic by tactic; Lean checks each tactic after the accepted ones. Knows no server and no file.
+ * The agent proves a theorem tactic by tactic. Lean checks each tactic after those accepted before. Knows no server and no file.
  *
  * - A tactic is accepted if its only Lean errors are unsolved goals and it assumes nothing (`sorry`).
- * - A reward adds up parts: the step, the accepted or rejected tactic, the proof, a timeout, running out of steps.
+ * - The reward is a sum: for the step, for the accepted or rejected tactic, for the proof, for a timeout, for running out of steps.
  * - A failure of the server is an error of the env. RAGEN treats it as a rejected tactic and penalizes the policy.
  *
  * Source: RAGEN-2 ragen/env/lean/env.py.

@@ -27,7 +27,7 @@ const LeanConfig = z
     rejectedReward: z.number().default(-1),
     provenReward: z.number().default(10),
     timeoutReward: z.number().default(-1),
-    /** Added at step `stepsMax` if it does not complete the proof; not if the budget of actions or turns ends the episode. */
+    /** Reward added at step `stepsMax` if this step does not complete the proof. Not added if the actions or turns run out earlier. */
     stepsMaxReward: z.number().default(-2),
     defaultImports: z
       .string()
@@ -37,7 +37,7 @@ const LeanConfig = z
   })
   .refine(({ timeoutMs, leanSecondsMax }) => timeoutMs > 1000 * leanSecondsMax, {
     path: ["timeoutMs"],
-    message: "must be longer than leanSecondsMax, or no answer ever comes from a check that takes so long",
+    message: "must be longer than leanSecondsMax; otherwise a check that reaches Lean's limit never gets its answer",
   });
 type LeanConfig = z.infer<typeof LeanConfig>;
 
@@ -51,7 +51,7 @@ const GET_SERVER =
 
 const Row = z.object({ formal_statement: z.string().min(1), natural_language_statement: z.string().nullish() });
 
-/** The random player's tactics. They fit many goals as they stand. */
+/** The random player's tactics. They apply to many goals without change. */
 const TACTICS = [
   "simp",
   "norm_num",

@@ -1,8 +1,9 @@
 /** Parses a theorem of a data set and writes its proofs as Lean code. Source: RAGEN-2 ragen/env/lean/env.py. */
 
 export interface Theorem {
-  /** May be empty, as may `preamble`, the other lines before the statement. */
+  /** May be empty. */
   readonly imports: string;
+  /** The other lines before the statement; may be empty. */
   readonly preamble: string;
   /** From `theorem` on. */
   readonly statement: string;

@@ -1,6 +1,6 @@
 /**
- * The observation of a proof: the statement, the code, the last steps, Lean's messages; long lines are wrapped as Python's `textwrap`
- * wraps them. Source: RAGEN-2.
+ * The observation of a proof: the statement, the code, the last steps and Lean's messages. It wraps long lines as Python's `textwrap`
+ * does. Source: RAGEN-2.
  */
 import { isUnsolved, type LeanMessage } from "./kimina.ts";
 import { linesOf } from "./theorem.ts";
@@ -12,7 +12,7 @@ export interface ProofView {
   /** With the accepted tactics. */
   readonly code: string;
   readonly log: readonly { readonly action: string; readonly accepted: boolean }[];
-  /** Of the last step; null before the first. */
+  /** The verdict of the last step; null before the first step. */
   readonly verdict: { readonly accepted: boolean; readonly messages: readonly LeanMessage[] } | null;
   /** Longer messages are cut; 0 for no limit. */
   readonly messageCharactersMax: number;

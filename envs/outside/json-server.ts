@@ -53,7 +53,7 @@ export interface ServerOptions extends Readonly<z.infer<z.ZodObject<typeof serve
 /** A final error: the same request would fail again. */
 export class Refused extends Error {}
 
-/** The server names no actions to choose from. */
+/** The random player cannot play: the server lists no actions. */
 export class NoRandomPlayer extends Refused {}
 
 export class JsonServer {
@@ -69,8 +69,8 @@ export class JsonServer {
 
   /**
    * @param body  null sends a GET.
-   * @throws {Refused} if the error is final, also before anything is sent
-   * @throws {Error} in one line, after the last try; the reason of `signal` if it fired
+   * @throws {Refused} for a final error, such as a missing token before the first request
+   * @throws {Error} in one line, after the last try; if `signal` is aborted, its reason
    */
   async ask<T>(path: string, body: unknown, schema: z.ZodType<T>, signal?: AbortSignal): Promise<T> {
     const { name, help, retriesMax, retryMs } = this.#options;
@@ -169,7 +169,7 @@ function parsed<T>(text: string, schema: z.ZodType<T>): T {
   throw new Refused(`answers in another format (${reasons.slice(0, 3).join("; ")})`);
 }
 
-/** null if the body has more than `bytesMax` bytes. @throws {Refused} if the server accepted the request, and its answer is not UTF-8 */
+/** null if the body has more than `bytesMax` bytes. @throws {Refused} if the status is 2xx and the body is not UTF-8 */
 async function bodyText(response: Response, bytesMax: number): Promise<string | null> {
   const decoder = new TextDecoder("utf-8", { fatal: response.ok });
   const decoded = (...chunk: Parameters<typeof decoder.decode>) => {

@@ -32,13 +32,13 @@ export const judgeNumber: Judge = (answer, label) => {
   return { correct: given !== null && given === firstNumber(label ?? ""), valid: given !== null };
 };
 
-/** Compares the first capital A to D that stands alone, even the article; a small letter counts only if it is the whole answer. */
+/** Compares the first capital A to D that stands alone, the article "A" included. A small letter counts only as the whole answer. */
 export const judgeChoice: Judge = (answer, label) => {
   const given = /\b[A-D]\b/.exec(answer)?.[0] ?? /^\s*\(?([a-d])\)?[.:]?\s*$/.exec(answer)?.[1]?.toUpperCase();
   return { correct: given !== undefined && given === label, valid: given !== undefined };
 };
 
-/** With all of its digits, of which a number would keep about 16; equal numbers have equal texts. */
+/** The number as text, with all digits: a JavaScript number keeps only about 16. Equal numbers have equal texts. */
 function firstNumber(text: string): string | null {
   const plain = asciiDigits(text).replaceAll("\u2212", "-");
   const found = /-?(?:(?:\d{1,3}(?:,\d{3})+|\d+)(?:\.\d+)?|(?<![.\d])\.\d+)/.exec(plain)?.[0];

@@ -45,7 +45,7 @@ function parts(instruction: string, source: Source): Parts {
     reasoning: questionScorer(),
     // "Incorrect" does not identify a state: the wrong answers before it may differ.
     stateOf: () => null,
-    // A random answer is the answer of another question.
+    // A random answer is the answer to a random question.
     random: (game, _actionsLeft, uniform) => {
       const { all } = expectGame(game, QuestionGame);
       return all[Math.floor(uniform() * all.length)]!.answer ?? "";

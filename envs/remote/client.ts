@@ -33,7 +33,7 @@ export class RemoteClient {
     return this.#ready;
   }
 
-  /** @throws {Refused} if the server refuses. @throws {Error} if it cannot be asked; the reason of `signal` if it fired. */
+  /** @throws {Refused} if the server refuses. @throws {Error} if it gives no answer; if `signal` is aborted, its reason. */
   ask<A extends RemoteAsk>({ ask, ...body }: A, signal?: AbortSignal): Promise<AnswerOf<A["ask"]>> {
     return this.#limit(async () => {
       signal?.throwIfAborted();

@@ -14,7 +14,7 @@ export class RemoteGame implements OutsideGame {
   readonly kind = "outside";
   readonly #client: RemoteClient;
   readonly #opening: RemoteOpening;
-  /** Differs from every other episode, those of earlier attempts included. */
+  /** The episode's id. No other episode has it, earlier attempts included. */
   readonly #episode = crypto.randomUUID();
   readonly #closing = new AbortController();
   #actions: readonly string[] | null = null;

@@ -57,7 +57,7 @@ export const Opened = z.object({
     .array(z.string().min(1))
     .min(1)
     .max(ACTIONS_MAX)
-    .refine(canBeChosen, "actions must differ by more than case, and have no || and no space at an end")
+    .refine(canBeChosen, "actions must differ by more than case, contain no || and neither start nor end with a space")
     .nullable()
     .default(null)
     .describe("All actions of the episode, matched without regard to case; null if the env takes any text"),

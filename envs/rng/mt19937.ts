@@ -170,8 +170,8 @@ export class NumpyLegacyRandom {
 const MASK = 0xffffffffffffffffn;
 
 /**
- * The uint32 seed tried after `seed` failed: RAGEN's abs(hash(str(seed))) mod 2^32, with CPython's `hash` at PYTHONHASHSEED=0, SipHash-1-3
- * with a zero key. Without PYTHONHASHSEED that differs between processes.
+ * The uint32 seed tried after `seed` failed: RAGEN's abs(hash(str(seed))) mod 2^32. With PYTHONHASHSEED=0, CPython's `hash` is
+ * SipHash-1-3 with a zero key. Without PYTHONHASHSEED, `hash` differs between processes.
  *
  * Source: Aumasson and Bernstein, "SipHash" (2012); CPython 3.11 and later, Python/pyhash.c.
  */

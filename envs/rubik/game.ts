@@ -11,7 +11,7 @@ export const RubikConfig = z.strictObject({
   maxSteps: z.int().positive().default(20),
   /** RAGEN-2's B turn, which no real cube makes. */
   shippedBack: z.boolean().default(false),
-  /** After the last turn list the actions as on every turn, in place of "Game Over", as RAGEN-2 does. */
+  /** True: after the last turn, list the actions instead of "Game Over", as RAGEN-2 does. */
   endingHidden: z.boolean().default(false),
 });
 export type RubikConfig = z.infer<typeof RubikConfig>;
@@ -116,7 +116,7 @@ export const rubikTags: readonly TagSource[] = [
       best: (game, actionsMax) => {
         const path = solutionOf(expectGame(game, RubikGame));
         if (path === null) return 0;
-        // A cube that is solved at the start takes a turn and its undoing.
+        // A cube that is solved at the start needs two actions: a turn, and the turn that undoes it.
         return (path.length || 2) <= Math.min(actionsMax, config.maxSteps) ? 1 : 0;
       },
     }),

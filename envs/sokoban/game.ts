@@ -2,7 +2,7 @@
  * Sokoban: push all boxes onto targets.
  *
  * - The layout seed decides the board; the dynamics are deterministic.
- * - Games of one board draw a position once. Random plays meet the same positions many times.
+ * - Games of one board render each position only once, because random plays reach the same positions many times.
  */
 import type { DiscreteGame, Effect } from "../env.ts";
 import type { SokobanConfig } from "./config.ts";

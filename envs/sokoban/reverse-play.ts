@@ -26,7 +26,7 @@ export interface Scrambled {
   readonly displacement: number;
 }
 
-/** @returns the first position with the highest score: how often the pulled box changed, times the displacement; 0 where a target is covered. */
+/** @returns the first position of the highest score. The score is changes of the pulled box * displacement; 0 if a target is covered. */
 export function scramble(solved: Solved, depthMax: number): Scrambled {
   return new ReversePlay(solved).run(depthMax);
 }
@@ -66,7 +66,7 @@ class ReversePlay {
     const key = this.#key(player);
     if (this.#visited.has(key)) return;
     this.#visited.add(key);
-    // Where a target is covered, only the solved position can be the best so far.
+    // If a target is covered, the score is 0, which beats no position after the first.
     const displacement = this.#targetsVisible(player) ? this.#displacement() : 0;
     const score = swaps * displacement;
     if (score > this.#bestScore) {
@@ -76,7 +76,7 @@ class ReversePlay {
     for (const delta of this.#deltas) this.#move(player, delta, swaps, lastPulled, depthLeft - 1);
   }
 
-  /** Searches on from one step of the player, which pulls the box behind it if there is one, and undoes the step. */
+  /** Makes one step of the player, which pulls a box behind the player along, searches from there, and undoes the step. */
   #move(player: number, delta: number, swaps: number, lastPulled: number, depthLeft: number): void {
     const next = player + delta;
     if (this.#solved.fixed[next] === WALL || this.#boxAt[next] !== 0) {

@@ -109,7 +109,7 @@ export class SudokuGame implements LanguageGame {
     return { reward, done: this.#done, effective: valid, valid, success };
   }
 
-  /** The next cell to fill and its value: the solution's if it still fits, else the first that fits; null if none does. */
+  /** The next cell to fill, and the solution's value if it still fits, else the first value that fits; null if no value fits. */
   hint(): { readonly cell: number; readonly value: number } | null {
     for (let cell = 0; cell < this.#grid.length; cell++) {
       if (this.#grid[cell] !== 0) continue;

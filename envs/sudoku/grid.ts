@@ -10,8 +10,8 @@
 import { PythonRandom } from "../rng/mt19937.ts";
 
 /**
- * Most cells that one search visits, for a full grid and for the number of solutions. Boards of 9 by 9 take hundreds, boards of 16 by 16
- * sometimes so many that the search never ends.
+ * Most cells that one search visits, for a full grid and for the number of solutions. A board of 9 by 9 takes hundreds of cells. A board
+ * of 16 by 16 sometimes takes so many that the search would not end.
  */
 const FILL_CELLS_MAX = 50_000;
 const COUNT_CELLS_MAX = 5000;
@@ -40,7 +40,7 @@ export function generateSudoku(size: number, blanks: number, unique: boolean, se
   return { size, initial, solution };
 }
 
-/** A full grid. A search that takes too long starts again. RAGEN-2's goes on: on some boards of 16 by 16 without an end in sight. */
+/** A full grid. A search that takes too long starts again. RAGEN-2's search continues, on some boards of 16 by 16 practically forever. */
 function filled(size: number, random: PythonRandom): number[] {
   for (;;) {
     const grid = new Array<number>(size * size).fill(0);
@@ -48,7 +48,7 @@ function filled(size: number, random: PythonRandom): number[] {
   }
 }
 
-/** Backtracking in row-major order; at each cell it shuffles all values and tries them. @param cells  how many it may still visit */
+/** Backtracking in row-major order; at each cell it tries all values in random order. @param cells  how many cells it may still visit */
 function fill(grid: number[], size: number, cell: number, random: PythonRandom, cells: { left: number }): boolean {
   if (cell === grid.length) return true;
   if (cells.left === 0) return false;
@@ -65,7 +65,7 @@ function fill(grid: number[], size: number, cell: number, random: PythonRandom, 
   return false;
 }
 
-/** True if `conflicts` finds none; a search asks a million times. */
+/** True if `conflicts` finds no conflict. It allocates nothing, because a search calls it a million times. */
 function fits(grid: readonly number[], size: number, cell: number, value: number): boolean {
   const boxSize = Math.sqrt(size);
   const row = Math.floor(cell / size);
@@ -101,12 +101,12 @@ export function candidatesOf(grid: readonly number[], size: number, cell: number
   return Array.from({ length: size }, (_, i) => i + 1).filter((value) => fits(grid, size, cell, value));
 }
 
-/** The number of solutions, at most `most`; `most` too if the search takes too long. */
+/** The number of solutions, at most `most`. Also `most` if the search takes too long. */
 export function solutionCount(grid: readonly number[], size: number, most: number): number {
   return new Counter(grid, size, most).count();
 }
 
-/** Depth-first search over the cell with the fewest candidates; units are bit sets. */
+/** Depth-first search, which next fills the cell with the fewest candidates. A bit set holds the used values of a unit. */
 class Counter {
   readonly #most: number;
   /** Cells that are blank now, in ascending order. */
@@ -179,7 +179,7 @@ class Counter {
   }
 }
 
-/** Of at most 16 bits. */
+/** The number of ones among the lowest 16 bits. */
 function bitCount(bits: number): number {
   const pairs = bits - ((bits >> 1) & 0x5555);
   const fours = (pairs & 0x3333) + ((pairs >> 2) & 0x3333);

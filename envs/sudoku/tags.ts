@@ -1,8 +1,8 @@
 /**
  * The Sudoku tags. Source: RAGEN-2 config/envs.yaml.
  *
- * RAGEN-2 blanks 32 and 40 of 81 cells and allows 20 and 30 actions, so its boards cannot be solved; only compat plays them.
- * Otherwise the boards are 4 by 4, and these budgets suffice.
+ * RAGEN-2 blanks 32 of 81 cells and allows 20 actions (SimpleSudoku), or blanks 40 and allows 30 (MediumSudoku). So its boards cannot
+ * be solved, and only compat plays them. Otherwise the boards are 4 by 4, and these budgets suffice.
  */
 import type { Uniform } from "../env.ts";
 import { defineTag, expectGame, plainWording, type TagSource } from "../tag.ts";

@@ -55,7 +55,7 @@ function task(observation: string): string {
   return /Your task is to: (.*?)\.?\s*$/m.exec(observation)?.[1] ?? "";
 }
 
-/** Without TextWorld's banner, the list of actions and empty lines. */
+/** Removes TextWorld's banner, the list of actions and empty lines. */
 function cleaned(observation: string): string {
   return observation
     .replace(ADMISSIBLE, "")

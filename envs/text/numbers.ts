@@ -1,6 +1,6 @@
 /** Formats numbers for prompts. */
 
-/** Python's `str(float)`: the shortest round trip, always with a point or an exponent. */
+/** Python's `str(float)`: the shortest text that reads back as the same number, always with a point or an exponent. */
 export function pythonFloat(value: number): string {
   if (!Number.isFinite(value)) throw new RangeError(`a reward must be finite, got ${value}`);
   const size = Math.abs(value);

@@ -28,7 +28,7 @@ export interface PromptOptions {
 const GREETING = "You're a helpful assistant. ";
 const NO_VALID_ACTION = "No valid action provided previously. Environment state remains the same. Please try again.\n";
 
-/** The messages after a turn that did not end the episode. @param next  the turn that follows, and what the last one earned */
+/** The messages after a turn that did not end the episode. @param next  the next turn, with reward and actions of the last */
 export function nextPrompt(
   tag: EnvTag,
   layout: Layout,

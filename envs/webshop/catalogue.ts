@@ -121,8 +121,8 @@ const TEST_END = 500;
 const VALIDATION_END = 1500;
 
 /**
- * Bounds of a split in the order of goals. They are RAGEN's if these leave goals for training. Otherwise a sixteenth of the goals is for tests,
- * and an eighth for validation. With fewer than three goals the splits overlap.
+ * Bounds of a split in the order of goals: RAGEN's bounds, if they leave goals for training. Otherwise a sixteenth of the goals is for
+ * tests, and an eighth for validation. With fewer than three goals the splits overlap.
  */
 function rangeOf(split: ShopSplit, count: number): readonly [first: number, end: number] {
   if (split === "all" || count < 2) return [0, count];
@@ -141,8 +141,8 @@ function orderOf(count: number): Uint32Array {
 }
 
 /**
- * Draws two of the next four multiples of 10 above the price, without those of 1,000 or more, and returns the larger. NaN if fewer than two
- * are left.
+ * Takes the next four multiples of 10 above the price, drops those of 1,000 or more, draws two of the rest and returns the larger. NaN if
+ * the rest has fewer than two.
  */
 function drawPriceMax(price: number, random: PythonRandom): number {
   const next = 10 * (Math.floor(price / 10) + 1);

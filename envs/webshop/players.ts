@@ -32,7 +32,7 @@ export const expertShopper: Player = (game, actionsLeft) => {
   if (visit.product?.asin === goal.asin) return nextOption(goal, visit.options, actions) ?? "click[buy now]";
   if (visit.product !== null) return "click[back to search]";
   if (actions.includes(target)) return target;
-  // Back, a search, the product, its options and the purchase still have to fit.
+  // The actions still needed: back, a search, a click on the product, its options, the purchase.
   const needed = goal.options.length + 4;
   if (actions.includes("click[next >]") && visit.shown.length > 0 && actionsLeft > needed + 1) return "click[next >]";
   if (visit.hasSearchBar) return `search[${queryOf(goal, actionsLeft > needed + 1)}]`;

@@ -73,7 +73,7 @@ function hasAttribute(product: Purchase["product"], attribute: string): boolean 
   );
 }
 
-/** The color that is the value or the name; else name and value. Of a value without a name, the first color in it. */
+/** A color, if the name or the value is one; else name and value. For a value without a name, the first color in it, else the value. */
 function wantedText(wanted: Goal["options"][number]): string {
   if (typeof wanted === "string") return firstColor(wanted);
   return COLORS.find((color) => wanted.includes(color)) ?? wanted.join(" ");

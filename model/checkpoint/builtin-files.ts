@@ -21,7 +21,7 @@ export function builtinFiles(tokenizer: Tokenizer): ReadonlyMap<string, string> 
     normalized: false,
     special,
   });
-  // The vocabulary has the added tokens too: a tool gives new ids to those that a vocabulary lacks.
+  // The vocabulary includes the added tokens: a tool would give a new id to an added token that the vocabulary lacks.
   const vocab = Object.fromEntries([...SPECIALS, ...bytes, ...tokenizer.literals].map((piece, id) => [piece, id]));
   const end = tokenizer.id("<|im_end|>");
   const files = {

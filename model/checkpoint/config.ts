@@ -120,7 +120,7 @@ type Architecture = keyof typeof FAMILIES;
 
 /** Advice for unsupported types that users try. */
 const REFUSED: Readonly<Record<string, string>> = {
-  gemma3: "it reads images too; take a text model, as gemma-3-270m-it or gemma-3-1b-it",
+  gemma3: "it reads images too; take a text model, such as gemma-3-270m-it or gemma-3-1b-it",
   qwen2_moe: "of mixtures of experts, only qwen3_moe is supported",
   mixtral: "of mixtures of experts, only qwen3_moe is supported",
 };
@@ -276,7 +276,7 @@ function ropeScaling(rope: Rope, longest: number | null, refuse: (why: string) =
   }
 }
 
-/** @throws {CheckpointFormatError} if the model computes what none of Qwen2, Qwen3 and Llama computes. */
+/** @throws {CheckpointFormatError} if neither Qwen2 nor Qwen3 nor Llama computes what the model computes. */
 export function architectureOf(model: ModelConfig): "qwen2" | "qwen3" | "llama" {
   const { qkvBias, qkNorm, layerKinds, outputNorms, activation, experts } = model;
   const plain =

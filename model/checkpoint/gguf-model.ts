@@ -66,7 +66,7 @@ function interleaved({ shape, values }: NamedTensor, heads: number, headWidth: n
 
 /**
  * @param longest  most tokens of a sequence
- * @throws {CheckpointFormatError} if llama.cpp cannot be told the model's rope scaling
+ * @throws {CheckpointFormatError} if llama.cpp has no settings for the model's rope scaling
  */
 export function ggufSettings(model: ModelConfig, name: string, longest: number): Map<string, GgufValue> {
   const type = architectureOf(model);
@@ -121,7 +121,7 @@ export function ggufTokenizer(
   const { model, added_tokens: added, pre_tokenizer } = TokenizerFile.parse(json);
   if (model.byte_fallback) {
     const text =
-      "this tokenizer has byte fallback, as SentencePiece's do; gguf export writes only tokenizers with byte-level BPE, as GPT-2's";
+      "this tokenizer has byte fallback, like those of SentencePiece; gguf export writes only tokenizers with byte-level BPE, like GPT-2's";
     throw new CheckpointFormatError(`${text}; export to hf instead`);
   }
   const tokens = Array.from({ length: vocabulary }, (_, id) => `[PAD${id}]`);

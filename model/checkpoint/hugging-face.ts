@@ -1,6 +1,6 @@
 /**
  * Parameters under the names and shapes of transformers' causal models. Bunraku stacks q_proj, k_proj and v_proj in one matrix, and
- * the matrices of the experts likewise; each tensor of transformers is a view into such a matrix.
+ * also stacks the matrices of the experts. Each tensor of transformers is a view into such a matrix.
  */
 import { sizeOf } from "../engine/graph.ts";
 import { type ModelConfig, parameterShapes } from "../policy/model-config.ts";

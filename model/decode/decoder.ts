@@ -2,11 +2,11 @@
  * Decodes many sequences at once, each with a key/value cache in a slot of its own. Tokens in, logits out: it knows no
  * tokenizer, no sampling and no episodes.
  *
- * - A token's logits depend bit for bit on its own sequence and on how that was split into appends and steps, and on nothing
- *   else: not on the batch, the slot or the other sequences. So a rollout is the same for any number of samplers.
- *   onnxruntime adds up a product in the same order for two or more rows, so no product has one row. On several threads it
- *   splits sums by the size of the product, so each thread computes rows of its own, in a lane (engine/lanes.ts). Models
- *   too large for lanes keep this promise on one thread only.
+ * - Bit for bit, a token's logits depend only on its own sequence and on how this sequence was split into appends and steps:
+ *   not on the batch, the slot or the other sequences. So a rollout is the same for any number of samplers.
+ *   onnxruntime adds up a product in the same order for two or more rows, so no product has one row. On several threads
+ *   onnxruntime splits sums by the size of the product, so each thread computes rows of its own, in a lane (engine/lanes.ts).
+ *   For a model too large for lanes, this holds on one thread only.
  * - A cache entry is computed once: a later turn only appends.
  * - Padding of an append writes to places behind the sequence. No token attends to them before a later one overwrites them.
  */
@@ -67,7 +67,7 @@ interface DecodeFunction {
   readonly logits: DeviceArray;
 }
 
-/** What a function of the decoder reads besides the parameters. */
+/** The inputs of a function of the decoder, besides the parameters. */
 interface DecodeShape {
   readonly feeds: Readonly<Record<string, Spec>>;
   /** The caches' names, and the shape in which the function sees each. */
@@ -89,7 +89,7 @@ export class Decoder {
   readonly #lanes: number;
   readonly #config: ModelConfig;
   readonly #capacity: number;
-  /** Its capacity is the decoder's, and more for the writes of padding. */
+  /** The layout of the caches. Its capacity is the decoder's, plus room for the writes of padding. */
   readonly #layout: CacheLayout;
   readonly #caches: ReadonlyMap<string, Float32Array>;
   /** Parts of the caches, by their slots. */
@@ -229,7 +229,7 @@ export class Decoder {
     return all;
   }
 
-  /** Which prompts to compute, and which to copy from a slot that gets an equal first prompt, as members of a group do. */
+  /** Which prompts to compute, and which to copy from another slot: members of a group have equal first prompts. */
   #distinct(slots: readonly number[], tokens: readonly (readonly number[])[]) {
     const first = new Map<string, number>();
     const [computed, copied]: [number[], { index: number; of: number }[]] = [[], []];

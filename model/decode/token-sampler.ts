@@ -1,8 +1,8 @@
 /**
  * Samples a token from a row of logits with a given coin (a random number from [0, 1)). It knows no engine and no stop rules.
  *
- * - The log-probability is that of softmax(logits / temperature) before top-p and top-k, which is what the learner recomputes.
- *   With top-p or top-k the tokens come from a sharper distribution than the recorded one; by default training runs leave both off.
+ * - The log-probability is that of softmax(logits / temperature) before top-p and top-k: the learner recomputes this number.
+ *   With top-p or top-k, tokens come from a sharper distribution than the log-probabilities. By default training runs leave both off.
  * - At temperature 0 it takes the most likely token (the lowest id of equals), with its log-probability in softmax(logits).
  * - Sums are float64 in a fixed order, so equal logits and coins give equal tokens and log-probabilities, bit for bit.
  * - It allocates nothing per token.

@@ -3,7 +3,7 @@ import { checkLength } from "../learn/advantage/rows.ts";
 import { deviation, isConstantSum, mean, positionsBy, variance } from "../statistics.ts";
 
 export interface Spread {
-  /** Sample std of the raw reward within a group, mean over groups of at least two; 0 of a group whose rewards differ by rounding. */
+  /** Sample std of the raw reward within a group, mean over groups of at least two. Rewards that differ by rounding only have std 0. */
   readonly rewardStd: number;
   /** Of those groups, the share whose rewards are all equal. */
   readonly zeroStdShare: number;
@@ -30,8 +30,8 @@ export function rewardSpread(rewards: ArrayLike<number>, groups: ArrayLike<numbe
 }
 
 /**
- * `1 - var(return - value) / var(return)` over written tokens, with population variances: 1 is a critic that is right up to a
- * constant, 0 predicts a constant, below 0 is worse than that.
+ * `1 - var(return - value) / var(return)` over written tokens, with population variances. 1: the critic is right up to a
+ * constant. 0: it is no better than a constant. Below 0: it is worse than a constant.
  *
  * @returns null if the returns are constant or no token is written.
  */

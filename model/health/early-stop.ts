@@ -1,5 +1,5 @@
 /**
- * RAGEN-2's three early stops, and one of Bunraku's own. That one ends a run whose task is solved, because further training can only
+ * RAGEN-2's three early stops, and one of Bunraku's own. Bunraku's ends a run whose task is solved, because further training can only
  * make the policy worse. A pure reducer over recorded numbers; it knows no clock, no run and no log.
  *
  * - With success at or above `solvedAt`, a collapsed spread and empty selections are expected, and their counts restart.

@@ -14,7 +14,7 @@ import { deviation, mean, positionsBy } from "../statistics.ts";
 import { rawReward } from "../trajectory.ts";
 import { type BucketRule, bucketsOf } from "./gradient-buckets.ts";
 
-/** The input of the policy's objective that is a factor on each part; `only` sets those of the other parts to 0. */
+/** For each part, the input of the policy's objective that is a factor on this part; `only` sets the inputs of the other parts to 0. */
 const PARTS = { task: "advantages", entropy: "entropyWeights", kl: "klWeights" } as const;
 
 /**
@@ -57,7 +57,7 @@ async function normsOf({ policy }: UpdateNetworks, part: Minibatch, settings: Up
   return norms;
 }
 
-/** The inputs, with those of other parts than that of `kept` at 0. */
+/** The inputs, in which the factors of all parts but `kept` are 0. */
 function only(inputs: TokenInputs, kept: string): TokenInputs {
   const off = Object.values(PARTS).filter((name) => name !== kept && inputs[name] !== undefined);
   const zero = off.map((name) => [name, inputs[name]!.map(({ length }) => new Float32Array(length))]);

@@ -2,7 +2,7 @@
 
 export const BUCKET_COUNT = 6;
 
-/** quantile: the numbers of groups differ by at most 1. fixed: bucket b has stds from b up to b + 1, the last one also all larger ones. */
+/** quantile: the numbers of groups differ by at most 1. fixed: bucket b has stds from b up to b + 1; the last also has all larger stds. */
 export type BucketRule = "quantile" | "fixed";
 
 /** (groups) bucket of each group, from 0, by its std of raw reward. Equal stds keep their order. */

@@ -15,7 +15,7 @@ export type Aggregation =
   | "seq-mean-token-sum"
   /** Each row counts the same: 1 / (rows * tokens of the row). */
   | "seq-mean-token-mean"
-  /** 1 / tokensMax: despite the name a sum over rows, as in verl. An update makes it a mean: it multiplies tokensMax by the rows. */
+  /** 1 / tokensMax: despite the name a sum over rows, as in verl. An update passes tokensMax times the rows, which makes it a mean. */
   | "seq-mean-token-sum-norm";
 
 /**
@@ -64,7 +64,7 @@ export interface ImportanceRule {
 
 /**
  * Truncated importance sampling: `min(exp(learner - sampler), cap)` where written, 0 elsewhere. As a factor on a
- * token's loss it corrects for tokens that another policy sampled: an older one, or one computed differently.
+ * token's loss it corrects for tokens that another policy sampled: an older policy, or one with differently computed probabilities.
  *
  * Source: https://fengyao.notion.site/off-policy-rl; truncation https://arxiv.org/abs/1802.01561 (V-trace).
  *

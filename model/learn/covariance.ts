@@ -9,22 +9,23 @@ import { mean } from "../statistics.ts";
 import type { Rows } from "./advantage/rows.ts";
 
 export type CovarianceRule =
-  /** Clip-Cov: some of the tokens whose covariance lies between the bounds, by lot, have no policy loss. */
+  /** Clip-Cov: some tokens, drawn at random from those whose covariance lies between the bounds, have no policy loss. */
   | {
       readonly treatment: "clip";
       readonly share: number;
       readonly bounds: readonly [number, number];
-      /** Seed and name of the lots' random numbers: data, so that the rule can be sent to the trainer's thread. */
+      /** Seed and name of the random numbers of this draw: data, so that the rule can be sent to the trainer's thread. */
       readonly lots: readonly [seed: number, name: string];
     }
-  /** KL-Cov: the tokens with the largest covariance have a loss of `coefficient * |log ratio|` besides. */
+  /** KL-Cov: the tokens with the largest covariance have an additional loss of `coefficient * |log ratio|`. */
   | { readonly treatment: "kl"; readonly share: number; readonly coefficient: number };
 
 /**
  * (B, T) `(advantage - mean advantage) * (logProb - mean logProb)` where written, 0 elsewhere; means over written tokens.
  *
  * @param advantages (B, T)
- * @param logProbs   (B, T) recorded at sampling; of tokens that no sampler wrote, by the current policy. verl takes those of the policy in training, which are equal in the first minibatch.
+ * @param logProbs   (B, T) recorded at sampling; for tokens that no sampler wrote, those of the current policy. verl takes the
+ *                   log-probabilities of the policy in training, which are equal to these in the first minibatch.
  */
 export function covariances({ written }: Rows, advantages: Float32Array, logProbs: Float32Array): Float64Array {
   const meanOf = (values: Float32Array) => mean(values.filter((_, i) => written[i] === 1));
@@ -61,7 +62,7 @@ export function holdBack(
   return { advantages, factors, share };
 }
 
-/** Indices: `floor(share * written tokens)`, at least one; by clip at most the tokens between the bounds. */
+/** Indices of `floor(share * written tokens)` tokens, at least one; for clip, at most the tokens between the bounds. */
 function chosenTokens({ written }: Rows, covariance: Float64Array, rule: CovarianceRule): number[] {
   const tokens = [...written.keys()].filter((i) => written[i] === 1);
   const count = Math.max(1, Math.floor(rule.share * tokens.length));

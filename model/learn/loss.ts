@@ -12,7 +12,7 @@ import { EXPONENT_MAX, type KlEstimator } from "./kl.ts";
 export type PolicyRule =
   /** Clipped surrogate. `dualClip` bounds the ratio where the advantage is negative; null: no bound. */
   | { readonly kind: "ppo"; readonly clipLow: number; readonly clipHigh: number; readonly dualClip: number | null }
-  /** The ratio of the whole context, to the power of 1 / its length, clipped likewise. */
+  /** As ppo without dual clip. All tokens of a context have one ratio: the product of their ratios, to the power of 1 / number of tokens. */
   | { readonly kind: "gspo"; readonly clipLow: number; readonly clipHigh: number }
   /** REINFORCE weighted by the clipped ratio. The gradient takes the ratio as a constant, so clipped tokens have a gradient too. */
   | { readonly kind: "cispo"; readonly clipLow: number; readonly clipHigh: number }
@@ -193,7 +193,7 @@ export function klEstimate(logProbs: tf.Tensor, reference: tf.Tensor, estimator:
   }
 }
 
-/** |x| with a gradient of 0 at 0, as in PyTorch. tf.abs has -1 there, which a policy that is its own reference meets at each token. */
+/** |x| with a gradient of 0 at 0, as in PyTorch; tf.abs has -1 there. If the policy is its own reference, x is 0 at each token. */
 function absolute(x: tf.Tensor): tf.Tensor {
   return tf.customGrad((value, save) => {
     const x = value as tf.Tensor;

@@ -389,7 +389,7 @@ const batchSpecs = ({ rows, length, width }: MicroBatch): Record<string, Spec> =
   targets: i32(rows * width),
 });
 
-/** The matrices of the layers, in the order of their memory, those of a stack of experts one by one; not the embedding and the output layers. */
+/** The matrices of the layers, in the order of their memory, without embedding and output layers. A stack of experts gives one per expert. */
 function hiddenMatrices({ experts }: ModelConfig, { flat, views }: Parameters): Matrix[] {
   return [...views]
     .filter(([name, { shape }]) => name.startsWith("model.layers.") && shape.length > 1)

@@ -38,7 +38,7 @@ export interface Bpe {
 }
 
 const SUPPORTED = "only byte-level BPE, or BPE with byte fallback, is supported";
-/** A text that a tokenizer without a part for bytes, or with one that adds spaces, does not give back. */
+/** A text that encoding and decoding change if the tokenizer has no part for bytes, or has one that adds spaces. */
 const PROBE = "A b,  c\né 🙂";
 
 /**
@@ -55,7 +55,7 @@ export function readBpe(json: unknown, settings: object, vocabulary: number, fil
   const parsed = TokenizerFile.safeParse(json);
   if (!parsed.success) return refuse(faultsOf(parsed.error).slice(0, 300));
   const { model } = parsed.data;
-  // Gemma 3's tokenizer has a special token for images, for which its models of text have no embedding.
+  // Gemma 3's tokenizer has a special token for images. Gemma 3's text models have no embedding of this token.
   const added = parsed.data.added_tokens.filter(({ id, special }) => id < vocabulary || !special);
   if (model.type !== undefined && model.type !== "BPE")
     return refuse(`its model is ${JSON.stringify(model.type)}; ${SUPPORTED}`);
@@ -130,7 +130,7 @@ const WORDS = "'s|'t|'re|'ve|'m|'ll|'d| ?\\p{L}+| ?\\p{N}+| ?[^\\s\\p{L}\\p{N}]+
 
 const PUNCTUATION = "[!-/:-@\\[-`{-~\\p{P}]";
 
-/** The pre-tokenizer with patterns where the library has its own, which differ in digits and spaces beyond ASCII, and in `...`. */
+/** The pre-tokenizer with explicit patterns: the library's own patterns are wrong for digits and spaces beyond ASCII, and for `...`. */
 function withPatterns(part: PreTokenizer | null): object | null {
   const split = (Regex: string) => ({ type: "Split", pattern: { Regex }, behavior: "Isolated", invert: false });
   if (part?.type === "Sequence") return { ...part, pretokenizers: part.pretokenizers?.map(withPatterns) };

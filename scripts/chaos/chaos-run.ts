@@ -101,7 +101,7 @@ export class ChaosRun {
     }
   }
 
-  /** @throws {Error} naming `what` if it does not happen in time; saying how the run ended, if it ends before. */
+  /** @throws {Error} with `what` if this does not happen in time; with the run's end if the run ends first. */
   async until(happened: () => boolean, withinMs: number, what: string): Promise<void> {
     const endsAtMs = performance.now() + withinMs;
     for (;;) {

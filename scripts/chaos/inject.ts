@@ -58,7 +58,7 @@ export async function injectFaults(options: ChaosOptions): Promise<ChaosResult> 
     run.kill();
     rmSync(scratch, { recursive: true, force: true, maxRetries: 3 });
   };
-  // A signal ends this process, but would leave the run and its files.
+  // Otherwise a signal that ends this process would leave the run and its files behind.
   process.once("exit", end);
   try {
     await inject(run, options, faults);
@@ -85,7 +85,7 @@ export async function injectFaults(options: ChaosOptions): Promise<ChaosResult> 
   };
 }
 
-/** Adds each fault to `faults` at once, so that the caller knows them if this throws. */
+/** Adds each fault to `faults` immediately, so that the caller knows the faults even if this function throws. */
 async function inject(run: ChaosRun, options: ChaosOptions, faults: Fault[]): Promise<void> {
   const { minutes, seed, say, only } = options;
   const look = () => observe(run, faults);

@@ -26,7 +26,7 @@ export class Memory {
   report(): MemoryUse[] {
     return [...this.#samples].map(([actor, samples]) => ({
       actor,
-      // No spread: a run of a day has more samples than a call may have arguments.
+      // Not `Math.max(...)`: a run of a day has more samples than a call may have arguments.
       peakBytes: samples.reduce((peak, { bytes }) => Math.max(peak, bytes), 0),
       slopeBytesPerMinute: slope(samples.slice(Math.floor(samples.length / 2))),
     }));

@@ -86,7 +86,7 @@ export function parseOptions<const C extends Command>(command: C, args: readonly
     const { name, rawName, inlineValue } = token;
     const flag = Object.hasOwn(command.flags, name) ? command.flags[name] : undefined;
     if (flag !== undefined) {
-      // Of "--run-dir --smoke" the second word is no folder.
+      // In "--run-dir --smoke" the second word is a flag, not a folder.
       const isNextFlag = inlineValue === false && token.value.startsWith("--");
       const value = flagValue(rawName, flag, isNextFlag ? undefined : token.value);
       flags[name] = flag.type === "list" ? [...((flags[name] as string[]) ?? []), String(value)] : value;
@@ -134,7 +134,7 @@ function flagValue(name: string, flag: Flag, value: string | undefined): string 
 function unknownFlag(command: Command, rawName: string, name: string): UsageError {
   const flags = [...Object.keys(command.flags), "help", "verbose"];
   const key = command.overrides?.nearest(name) ?? null;
-  // A section, as `model`, is a key of its own name, which would be the flag that was typed.
+  // The nearest key may be a section, such as `model`, of exactly the typed name: that is no suggestion.
   const other = key === name ? null : key;
   const near = nearest(name, flags) ?? flags.find((flag) => flag.startsWith(`${name}-`)) ?? other;
   const hint = near === null ? "; `--help` lists its flags" : didYouMean(`--${near}`);

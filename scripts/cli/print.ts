@@ -1,11 +1,11 @@
-/** Standard output of the commands. Bun's own console.log loses what a full disk does not take, and says nothing. */
+/** Standard output of the commands. If the disk is full, Bun's own console.log loses text without an error. */
 import { fstatSync, writeSync } from "node:fs";
 import { format } from "node:util";
 import { visible } from "../../actors/dashboard/client/text.ts";
 import { messageOf } from "../../actors/errors.ts";
 
 const STDOUT = 1;
-/** Wait for the reader of a full pipe that does not block. */
+/** Time between two tries to write to a full pipe that does not block. */
 const RETRY_MS = 5;
 
 /** A line, as console.log takes it. @throws {Error} as `write` */

@@ -1,4 +1,4 @@
-/** What `bun run cluster` keeps of a run: of its start in a file, and of its end on the terminal. */
+/** What `bun run cluster` writes into a file about the start of a run, and prints about its end. */
 import { spawnSync } from "node:child_process";
 import { cpus } from "node:os";
 import { join } from "node:path";

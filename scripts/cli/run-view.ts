@@ -26,7 +26,7 @@ export interface RunViewOptions {
 /** Kinds of frequent lines. A terminal shows them in its status lines; elsewhere only one in this many is printed. */
 const FREQUENT: Readonly<Record<string, number>> = { update: 10, warm: 5 };
 
-/** Warnings of one kind that are all printed, and the distance of those that are printed later. */
+/** The first three warnings of one kind are printed, then every tenth. */
 const WARNINGS_SHOWN = 3;
 const REPEATED = 10;
 
@@ -78,7 +78,7 @@ export class RunView {
     else if (actor === "learner") this.note(text);
   }
 
-  /** The log has every warning. Of those that differ in their numbers only, one in `REPEATED` is printed after the first few. */
+  /** The log has every warning. Warnings that differ in their numbers only are of one kind. */
   #warn(text: string): void {
     const count = this.#count(text.replaceAll(/\d+/g, "#"));
     if (count < WARNINGS_SHOWN) this.note(`warning: ${text}`);

@@ -1,4 +1,4 @@
-/** Tokens in files: those that clients of a command must send, and that of the run which a guest joins. */
+/** Tokens in files: the token that clients of a command must send, and the token of the run that a guest joins. */
 import { readAtMost } from "../../actors/config/layers.ts";
 import { messageOf } from "../../actors/errors.ts";
 import { fitsHeader } from "../../actors/transport/address.ts";

@@ -1,7 +1,7 @@
 /**
  * Draws metrics of recorded runs as one SVG: a panel for each metric, a line for each entry. Knows no files.
  *
- * - An entry with several runs has a line, their mean, and a band from their lowest to their highest value, at the steps that they share.
+ * - The line of an entry with several runs is their mean, with a band from their lowest to their highest value, at the steps that all have.
  * - Every run is drawn, or a note in the panel says why not.
  * - Text is escaped, so a folder's name or a title never becomes markup. Equal input gives equal bytes.
  */
@@ -15,7 +15,7 @@ import { percent, plural } from "../../actors/number-text.ts";
 import { mean } from "../../model/statistics.ts";
 import type { Entry } from "./entries.ts";
 
-/** Of the picture, in pixels: narrow enough for a README to show it unscaled. */
+/** Width of the picture in pixels, narrow enough for a README to show it unscaled. */
 const WIDTH = 900;
 const MARGIN = 20;
 const GAP = 12;
@@ -119,7 +119,7 @@ interface Row {
   readonly columns: number;
 }
 
-/** Validation success, if first, has a row of its own. Four panels are two rows of two rather than three and one. */
+/** Validation success, if it is the first metric, has a row of its own. Four panels make two rows of two, not a row of three and one of one. */
 function rowsOf(metrics: readonly MetricName[]): Row[] {
   const wide = metrics[0] === SUCCESS || metrics.length === 1;
   const small = metrics.slice(wide ? 1 : 0);
@@ -186,7 +186,7 @@ function panelOf(name: MetricName, entries: readonly Entry[], box: Box): string 
   if (missing.length > 0) notes.push(`not recorded by ${[...new Set(missing)].join(", ")}`);
   const baselines = name === SUCCESS ? baselinesOf(entries) : [];
   const charsMax = Math.floor((box.width - 2 * PAD) / 5.6);
-  // Three lines fit. Notes, of which there are at most two, come before a second line of help.
+  // Three lines fit. If there are notes (at most two), they take the place of the second line of help.
   const texts = notes.map((note) => shortened(note, charsMax));
   const helpLines = wrapped(help, charsMax);
   const shown = helpLines.slice(0, Math.min(2, 3 - texts.length));

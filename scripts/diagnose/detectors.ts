@@ -17,7 +17,7 @@ import { deviation, mean } from "../../model/statistics.ts";
 
 export interface LoggedUpdate {
   readonly values: MetricValues;
-  /** What Bunraku's detector sees of them; null if the update trained on nothing. */
+  /** What Bunraku's detector reads from `values`; null if the update trained on nothing. */
   readonly measured: Measured | null;
 }
 
@@ -88,7 +88,7 @@ function firstAlarm<State>(
 
 const seriesOf = (updates: readonly LoggedUpdate[], name: MetricName) => updates.map(({ values }) => values[name]);
 
-/** What became of a run, by its success alone. The detectors are judged against it. */
+/** What happened to a run, by its success alone. The rates compare the alarms of a detector with it. */
 export type Outcome =
   | {
       /** Success ends below half of its peak. */
@@ -118,7 +118,7 @@ export function outcomeOf(success: readonly number[]): Outcome {
   if (success.length === 0) return { kind: "unclear" };
   const smooth = success.map((_, i) => mean(success.slice(Math.max(0, i - REACH), i + REACH + 1)));
   const peak = Math.max(...smooth);
-  // No update has changed the policy of the first, and a run may fall right after it.
+  // The peak starts at the first update's own success, not at a mean with later updates: a run may fall right after the first update.
   let best = success[0]!;
   let onset: number | null = null;
   const fell = (value: number) => value < best / 2 && best - value >= FALL_MIN;

@@ -1,5 +1,5 @@
 /**
- * What other trainers call the numbers that the Echo Trap detector reads, and what it cannot see without them.
+ * The names that other trainers give to the numbers that the Echo Trap detector reads, and the numbers that a log lacks.
  *
  * Sources: TRL's GRPOTrainer ("Logged metrics"), verl's metric_utils.py and dp_actor.py, RAGEN's es_manager.py and rollout_filter.py,
  * prime-rl's docs/metrics.

@@ -1,10 +1,10 @@
 /**
  * How often each detector of a collapse is right: true and false positive rates over many runs, with exact intervals.
  *
- * - Thresholds of Bunraku's detector and of the entropy floor are chosen on the runs of odd seeds, without those of the env held out. The
+ * - Thresholds of Bunraku's detector and the entropy floor are chosen on the runs of odd seeds, without the runs of the held-out env. The
  *   rates are of the other runs.
  * - A true positive is an alarm in a collapsed run, at most ten updates after success fell below half of its peak. Its lead is the number
- *   of updates from the alarm to that moment; a late alarm's is negative.
+ *   of updates from the alarm to that moment; the lead of a late alarm is negative.
  */
 import { readFileSync } from "node:fs";
 import { z } from "zod";
@@ -28,7 +28,7 @@ import {
 } from "./detectors.ts";
 import type { RunLog } from "./run-logs.ts";
 
-/** An alarm so many updates after the onset still counts as true. */
+/** An alarm up to this many updates after the onset still counts as true. */
 const LATE_MAX = 10;
 /** Most detectors compare a run with its own first updates, so no alarm can come before a collapse in the first updates. */
 const EARLY_ONSETS = 20;
@@ -58,7 +58,7 @@ interface Rates {
   readonly healthy: number;
   /** Healthy runs with an alarm. */
   readonly falseAlarms: number;
-  /** Of the true alarms, in updates. */
+  /** Leads of the true alarms, in updates. */
   readonly leads: readonly number[];
 }
 

@@ -123,7 +123,7 @@ function ofRows(rows: Iterable<Readonly<Record<string, unknown>>>): RunLog[] {
     const values: MetricValues = Object.fromEntries(measured);
     if (values["train/success"] !== undefined) log.updates.push({ update: Number(row["update"]), values });
   }
-  // Such a program may also have sorted the rows by something else.
+  // Such a program may also have sorted the rows in another order.
   for (const { updates } of logs.values()) updates.sort((a, b) => a.update - b.update);
   return [...logs.values()];
 }

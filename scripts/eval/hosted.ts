@@ -134,9 +134,9 @@ export async function hostedResults(
   });
   const usage = { ...client.usage, cost: cost(client.usage, flags) };
   const boards = { episodes, seed, samples, actionsMax: actionsAllowed(episodeRules(config, env.tag, tag)) };
-  // Only the server knows the tokens and their probabilities, so there is no entropy.
   // A served policy's env may have a name in its mix.
   const name = overrides.findLast(({ path }) => path === "env.tag")?.text ?? tag.tag;
+  // Only the server knows the tokens and their probabilities, so there is no entropy.
   return { results: [{ ...evaluation, ...boards, name, tag, entropy: null, lines: [] }], usage };
 }
 
@@ -197,7 +197,7 @@ async function readServedCard(server: Parameters<typeof modelCard>[0]): Promise<
   return parsed.success ? parsed.data.bunraku : null;
 }
 
-/** Prompts are RAGEN-2's, and budgets those of the env's file; for a served policy both are its own. The flags override them. */
+/** Prompts are RAGEN-2's, and budgets are those of the env's file. A served policy has its own prompts and budgets. Flags override both. */
 function hostedConfig(
   { episodes = 256, seed = 123, samples = 1 }: HostedFlags,
   overrides: readonly Override[],
@@ -220,7 +220,7 @@ function hostedConfig(
   return { ...config, validate: { ...config.validate, episodes, firstSeed: seed, groupSize: samples } };
 }
 
-/** The settings of the env `asked`, if the policy was trained on it; null if not. @throws {UsageError} if it must be named */
+/** The settings of the env `asked`, if the policy was trained on it; null if not. @throws {UsageError} if there are several and none is asked */
 function trainedEnv(card: ServedCard, asked: string | undefined): RunConfig["env"] | null {
   const names = playedEnvs(card).map(({ name }) => name);
   if (asked === undefined && names.length > 1)

@@ -1,6 +1,6 @@
 /**
- * What `bun run eval` prints: a player's results beside those of random play and of the best possible player on the same boards; one table for
- * several policies and envs; and the progress.
+ * What `bun run eval` prints: a player's results beside those of random play and of the best possible player on the same boards, one table
+ * for several policies and envs, and the progress.
  */
 import { percent, plural } from "../../actors/number-text.ts";
 import type { StopReason } from "../../actors/protocol.ts";
@@ -20,7 +20,7 @@ export interface Result extends Evaluation {
   readonly samples: number;
   readonly actionsMax: number;
   readonly formatErrors: number;
-  /** null, as are the next two, for scripted players, which choose single actions. */
+  /** `stops`, `failures` and `thoughts` are null for scripted players, which choose single actions. */
   readonly stops: Readonly<Record<StopReason, number>> | null;
   readonly failures: Readonly<Record<Failure, number>> | null;
   readonly thoughts: Thoughts | null;

@@ -1,7 +1,8 @@
 /**
  * A server of Tinker's protocol on this machine: skyrl-tx with jax on the CPU, in a Python environment of its own, and a tiny model for it.
  *
- * - skyrl-tx needs one class of peft, which writes a description of adapters, and peft needs torch, 6 GB. A module named peft replaces it.
+ * - skyrl-tx needs one class of peft, which writes a description of adapters. peft itself needs torch, which takes 6 GB, so a small module
+ *   named peft has this class instead.
  * - skyrl-tx starts its engine by `uv run … -m MODULE`. A script named uv runs the environment's own Python instead.
  * - skyrl-tx unpacks its own files with an argument that Python 3.11.2 of Debian 12 does not know. A module that each start of Python
  *   imports removes the argument.
@@ -107,7 +108,7 @@ export interface TinkerProcess {
 /**
  * Starts the server. A later server in the same folder goes on from its checkpoints.
  *
- * @throws {Error} if it does not answer in two minutes.
+ * @throws {Error} if the server does not answer within two minutes.
  */
 export async function startTinkerServer(places: TinkerPlaces, port: number): Promise<TinkerProcess> {
   const { folder, python, model, compiled } = places;

@@ -9,7 +9,7 @@ import type { Life } from "./world.ts";
 export class SimulatedDisk {
   readonly #files = new Map<string, Uint8Array>();
   full = false;
-  /** When it was last full and had room again. */
+  /** When the disk last had room again after it was full. */
   roomAtMs = Number.NEGATIVE_INFINITY;
 
   /** The disk as one process sees it. Each call takes time, and never returns if the process dies meanwhile. */

@@ -69,7 +69,7 @@ interface LearnerState {
   readonly process: SimulatedProcess;
   /** Digests of the versions that this learner published. */
   readonly published: Map<number, string>;
-  /** The version published last; before the first, that of the checkpoint's parameters. */
+  /** The version published last; before the first publication, the version of the checkpoint's parameters. */
   version: number;
   tickets: WatchedTickets | null;
   parameters: Float32Array | null;

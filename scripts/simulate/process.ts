@@ -71,8 +71,8 @@ export function simulatedSpawner(
 }
 
 /**
- * How long after a disk has room again an actor may still fail because the disk was full. Before it fails, an actor removes what it wrote, or
- * tries again. At its end the learner tries for 6 s: `supervisor.heartbeatDeadlineMs` and 4 s.
+ * An actor may fail because the disk was full up to this time after the disk has room again. Before it fails, an actor removes what it
+ * wrote, or tries again. At its end the learner tries for 6 s: `supervisor.heartbeatDeadlineMs` and 4 s.
  */
 const LATE_ROOM_MS = 6500;
 

@@ -2,7 +2,8 @@
  * Time, random numbers and processes of a simulated run. One seed decides everything: events happen one at a time, ordered by time,
  * and every callback of a promise that an event resolves runs before the next event.
  *
- * - A `Life` is one process. Its timers and messages are events. A killed process has none; those of a frozen one (SIGSTOP) wait.
+ * - A `Life` is one process. Its timers and messages are events. A killed process has no events; the events of a frozen process (SIGSTOP)
+ *   wait.
  * - The trace lists every event: equal traces mean equal runs.
  */
 import type { Clock } from "../../actors/clock.ts";

@@ -88,7 +88,7 @@ export async function planSweep(file: string, out: string, over: readonly Overri
         { source: file, values: own ?? {} },
       ]);
       const flags = valuesByPath(tree).map(([path, value]): Override => {
-        // An option of an env may have any type: the text 12 would be a number.
+        // An option of an env may have any type: without quotes the text 12 would become a number.
         const isPlain = typeof value === "string" && !path.startsWith("env.options.");
         const text = isPlain ? value : JSON.stringify(value);
         return { path, text, source: `${file}, ${name}: ${path}` };

@@ -172,7 +172,7 @@ test("a tokenizer that falls back to bytes is refused as GGUF, in one line", () 
   const tokenizer = { model: { vocab: { a: 0 }, merges: [], byte_fallback: true }, pre_tokenizer: null };
   const special = { eos: 0, bos: null, pad: null, template: "" };
   expect(() => ggufTokenizer(tokenizer, tinyModel, special)).toThrow(
-    "this tokenizer has byte fallback, as SentencePiece's do; gguf export writes only tokenizers with byte-level BPE, as GPT-2's; export to hf instead",
+    "this tokenizer has byte fallback, like those of SentencePiece; gguf export writes only tokenizers with byte-level BPE, like GPT-2's; export to hf instead",
   );
 });
 

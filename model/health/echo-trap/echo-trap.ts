@@ -4,7 +4,7 @@
  *
  * - One sign is no collapse: "collapsed" needs a fall of success and a second sign, or constant groups that high success does not explain.
  * - High success near its best explains a small spread, low entropy and a low likelihood. A solved task also explains a spike of the gradient.
- *   Success never explains replies that repeat or lose their form, which come before a fall from 100 %.
+ *   Success never explains replies that repeat or lose their form, because such replies come before a fall from 100 %.
  * - The state is plain data. Signs are relative to the start of a run, so begin with `TRAP_START` after a rollback.
  *
  * Source: signs of https://arxiv.org/abs/2504.20073 (section 4) and https://arxiv.org/abs/2604.06268; the thresholds are Bunraku's.
@@ -34,7 +34,7 @@ export function echoTrap(state: TrapState, point: TrapPoint, rule: TrapRule = TR
   const solvedAt = rule.solvedAt - (state.solved ? SOLVED_MARGIN : 0);
   const solved = tracks.success !== undefined && tracks.success.smooth >= solvedAt;
   const current = signs(tracks, rule, solved);
-  // A measurement that this update does not have keeps its sign, and does not lengthen the streak.
+  // If this update lacks a measurement, its sign stays, and the streak of the sign does not grow.
   const longer = (kind: SignKind) => Number(isMeasured(kind, point));
   const streaks = Object.fromEntries(
     current.map(({ kind }) => [kind, (state.streaks[kind] ?? 0) + longer(kind)]),

@@ -1,12 +1,12 @@
 /**
  * Thresholds of the Echo Trap detector. `patience`, `spreadShare`, `entropyRise`, `validityFall`, `successShare`, `successFallAlone`,
- * and the first update as a start, were chosen on 65 runs: those of odd seeds in docs/error-rates.parquet, without FrozenLake's.
- * Most others are fitted to three recorded runs (one that collapsed, two that learned; tests/model/health/echo-trap-runs.json) and to
- * noise like theirs, `gradientSpike` also to a fourth. None of the four recorded the likelihood of solved episodes: its thresholds
- * are not fitted.
+ * and the first update as a start, were chosen on 65 runs: the runs of odd seeds in docs/error-rates.parquet, without those of FrozenLake.
+ * Most other thresholds are fitted to three recorded runs (one collapsed, two learned; tests/model/health/echo-trap-runs.json) and to
+ * noise like that of these runs. `gradientSpike` is also fitted to a fourth run. None of the four runs recorded the likelihood of solved
+ * episodes, so the thresholds of the likelihood are not fitted.
  */
 export const TRAP_RULE = {
-  /** Updates of the start, during which there is no sign. That of success, form and repetition is one update (`startUpdatesOf`). */
+  /** Updates of the start, during which there is no sign. For success, form and repetition it is one update (`startUpdatesOf`). */
   startUpdates: 5,
   /** Weight of the newest value in the moving average. */
   smoothing: 0.2,
@@ -16,7 +16,7 @@ export const TRAP_RULE = {
   solvedAt: 0.9,
   /** While success is at least this, and near its best, a small spread, low entropy or a low likelihood is no sign. */
   explainedAt: 0.7,
-  /** Signs as shares of the start: a small spread, almost none, low entropy, high entropy, little information. */
+  /** Signs as shares of the start, in this order: a small spread, almost no spread, low entropy, high entropy, little information. */
   spreadShare: 0.3,
   constantShare: 0.1,
   entropyShare: 0.25,
@@ -27,7 +27,7 @@ export const TRAP_RULE = {
   /** Limits of absolute change since the start. */
   repetitionRise: 0.1,
   validityFall: 0.4,
-  /** A sign: the surprise (-log-probability) of solved episodes is above this many times its lowest, and `likelihoodFall` nats above it. */
+  /** A sign: the surprise (-log-probability) of solved episodes is above this many times its lowest value and `likelihoodFall` nats above it. */
   surpriseRise: 2,
   likelihoodFall: 0.1,
   /** A sign: success is below this share of its best, and lower by `successFall` or more (`successFallAlone` if it is the only sign). */

@@ -21,7 +21,7 @@ export interface Sign {
   readonly text: string;
 }
 
-/** The measurement on which a sign rests. That of constant groups rests on each of two, of which a log may have one. */
+/** The measurement that a sign needs. The sign of constant groups needs one of two measurements (`isMeasured`). */
 const MEASURED = {
   success: "success",
   spread: "rewardStd",
@@ -40,8 +40,8 @@ export const isMeasured = (kind: SignKind, point: TrapPoint): boolean =>
     : point[MEASURED[kind]] !== undefined;
 
 /**
- * Success is near its best within this distance. Chance alone moves the smoothed success of 128 episodes on new boards by 0.05 each
- * way, and the best is a maximum, so it is too high by chance.
+ * Success is near its best within this distance. Chance alone moves the smoothed success of 128 episodes on new boards up or down by
+ * 0.05. The best is a maximum, so by chance it is too high.
  */
 const NEAR_BEST = 0.15;
 
@@ -113,7 +113,7 @@ function gradientSpike(norms: readonly number[], rule: TrapRule): Sign[] {
   const earlier = norms.slice(0, -1);
   if (newest === undefined || earlier.length < startUpdates) return [];
   const usual = median(earlier.slice(-gradientWindow));
-  // Where most updates have no gradient, as of a solved task, any gradient is infinitely many times the median.
+  // If most updates have no gradient, as in a solved task, the median is 0, and any gradient would be infinitely many times it.
   if (usual === 0 || newest <= factor * usual) return [];
   const text = `gradient norm ${show(newest)} is ${show(newest / usual)} times its median ${show(usual)}`;
   return [{ kind: "gradient", text }];

@@ -52,7 +52,7 @@ export type Tracks = Readonly<Partial<Record<(typeof TRACKED)[number], Track>>> 
 
 export interface TrapState {
   readonly tracks: Tracks;
-  /** By sign: the updates in a row that have it and measured it. */
+  /** By sign: the number of updates in a row that measured the sign and have it. */
   readonly streaks: Readonly<Record<string, number>>;
   /** The task counted as solved. */
   readonly solved: boolean;
@@ -61,8 +61,8 @@ export interface TrapState {
 export const TRAP_START: TrapState = { tracks: { gradNorms: [] }, streaks: {}, solved: false };
 
 /**
- * Updates that make the start of a measurement, during which it gives no sign. The first update's episodes come from the policy that no
- * update has changed, and a run may fall right after it.
+ * Updates that make the start of a measurement, during which it gives no sign. For success, form and repetition it is the first update
+ * alone: its episodes come from the policy that no update has changed, and a run may fall right after it.
  */
 export const startUpdatesOf = (name: keyof TrapPoint, { startUpdates }: TrapRule): number =>
   name === "success" || name === "validity" || name === "repetition" ? 1 : startUpdates;
@@ -77,7 +77,7 @@ export function observe(before: Tracks, point: TrapPoint, rule: TrapRule): Track
   }
   const { gradNorm } = point;
   const norms = gradNorm === undefined ? before.gradNorms : [...before.gradNorms, gradNorm];
-  // A start longer than the window is over only when as many norms are known.
+  // Keeps as many norms as the longer of window and start: the number of norms shows when the start is over.
   return { ...tracks, gradNorms: norms.slice(-(Math.max(rule.gradientWindow, rule.startUpdates) + 1)) };
 }
 

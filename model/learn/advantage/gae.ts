@@ -2,8 +2,8 @@
  * Generalized advantage estimation over tokens, and over turns and tokens (bi-level); also discounted returns. Whitening is in rows.ts.
  *
  * - Turn ends are given, never inferred: a turn that earned 0 is still a turn.
- * - The next state of a written token is that of the next written token. Values of observations and padding change no advantage,
- *   and no target of a written token; a reward there is refused.
+ * - The next state of a written token is that of the next written token. Values at observations and padding change neither the
+ *   advantage nor the target of a written token. A reward at an observation or padding is an error.
  */
 import { checkLength, checkTurns, type Rows, rowCount, type Turns } from "./rows.ts";
 
@@ -56,7 +56,7 @@ export function gae(rows: Rows, rewards: Float32Array, values: Float32Array, { g
   return { advantages, returns };
 }
 
-/** The discount per token is within a turn. */
+/** `gamma` discounts the tokens within a turn. */
 export interface BiLevelGae extends Gae {
   /** Discount per turn; RAGEN's high_level_gamma, 0.95. */
   readonly gammaTurn: number;

@@ -1,5 +1,5 @@
 /**
- * Group-in-group advantages: whole trajectories of a group are compared, and so are turns that began in the same state
+ * Group-in-group advantages: compare the whole trajectories of a group, and those turns of a group that began in the same state
  * ("anchor"). No critic. Anchors are opaque names.
  */
 

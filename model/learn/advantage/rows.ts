@@ -93,8 +93,8 @@ export function overTurns(rows: Rows, ends: readonly (readonly number[])[], perT
 
 /**
  * `(x - mean) / sqrt(var + 1e-8)` with mean and sample variance over the written tokens of all rows: pass the whole
- * update, never a micro-batch. Other positions get the same shift and scale; nothing reads them. A token alone has nothing to be
- * compared with, and gets 0.
+ * update, never a micro-batch. Other positions get the same shift and scale; nothing reads them. If only one token is written, it
+ * gets 0.
  *
  * Source: masked whitening of PPO in verl core_algos.
  *

@@ -67,7 +67,7 @@ export function filterLossScale(scaling: "none" | "linear" | "sqrt", keptShare: 
 }
 
 /**
- * Length weighting: advantages of row b times `mean length / (length_b + 1e-6)`. Long replies then count for no more.
+ * Length weighting: advantages of row b times `mean length / (length_b + 1e-6)`. Long replies then count no more than short ones.
  *
  * Source: RAGEN's grpo_advantage_length_weight.
  *

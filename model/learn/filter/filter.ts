@@ -111,7 +111,7 @@ function score(candidates: Candidates, metric: FilterMetric, rows: readonly numb
 function explain(groups: readonly Group[], rule: FilterRule): string {
   const what = `0 of ${groups.length} groups kept`;
   if (allConstant(groups))
-    return `${what}: within every group all rewards are equal, so there is nothing to compare; make a task that is solved harder, or give an unsolved one rewards for parts of it`;
+    return `${what}: within every group all rewards are equal, so there is nothing to compare; if the task is solved, make it harder; if it is unsolved, give rewards for parts of it`;
   if (rule.strategy === "all" || rule.strategy === "top_ratio")
     throw new Error(`filtering by ${rule.strategy} kept nothing`);
   const scores = groups.map((group) => group.score);

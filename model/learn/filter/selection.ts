@@ -60,7 +60,7 @@ export function select<G extends GroupScore>(groups: readonly G[], rule: FilterR
   if (strategy === "top_ratio") {
     check(rule.ratio > 0 && rule.ratio <= 1, "ratio", "above 0 and at most 1", rule.ratio);
     const ranked = rank(groups, rule.type === "std" ? "largest" : "smallest");
-    // One at least: where groups are replaced or stale, the filter is given fewer than an update plays.
+    // At least one: if groups are replaced or stale, the filter gets fewer groups than an update plays.
     return new Set(ranked.slice(0, Math.max(1, Math.floor(rule.ratio * groups.length))));
   }
   check(Number.isFinite(rule.value) && rule.value > 0, "value", "above 0", rule.value);

@@ -4,7 +4,7 @@
  *
  * - Advantages are estimated over the whole update, never over a minibatch.
  * - "Written tokens" are those that the loss is on, which may be more than the replies (loss-mask.ts). A token that no sampler
- *   wrote has no recorded log-probability; the current policy's stands in for it, so the token's ratio starts at 1.
+ *   wrote has no recorded log-probability. The current policy's log-probability replaces it, so the token's ratio starts at 1.
  * - Every factor on the policy loss of an episode or a token is a factor on its advantages: each policy loss is linear in
  *   the advantages. These factors do not change the entropy and KL terms.
  */
@@ -28,7 +28,7 @@ import type { UpdateNetworks, UpdateSettings } from "./types.ts";
 
 export interface PreparedUpdate {
   readonly samples: readonly Samples[];
-  /** Of the tokens that the policy wrote, whatever the loss is on. */
+  /** Advantages of the tokens that the policy wrote, whichever tokens the loss is on. */
   readonly replyAdvantages: readonly Float32Array[];
   readonly inputs: TokenInputs;
   /** For tpo, whose advantages are recomputed before each step. */
@@ -218,7 +218,7 @@ export function sampleInputs({ samples, inputs }: Minibatch, settings: UpdateSet
     entropyWeights: times(policy.entropyCoefficient),
     klWeights: times(policy.kl?.coefficient ?? 0),
     shares: bySample(tokenWeights(rows, "token-mean")),
-    // gspo's ratio is that of one context: the network sees no more of an episode at once.
+    // gspo has one ratio for each context, not for each episode: the network sees only one context at a time.
     sequenceShares: samples.flat().map(({ written }) => new Float32Array(written.length).fill(1 / written.length)),
   };
 }

@@ -1,6 +1,6 @@
 /**
- * TPO's advantages before a gradient step: the target probabilities minus those of the policy as it is now. The latter take a
- * forward pass over every group that the step's episodes belong to.
+ * TPO's advantages before a gradient step: the target probabilities minus those of the current policy. The probabilities of the
+ * current policy need a forward pass over every group that the step's episodes belong to.
  */
 import { groupPolicy } from "../advantage/tpo.ts";
 import type { Aggregation } from "../aggregation.ts";

@@ -5,8 +5,8 @@
  *
  * - The filter sees raw rewards; advantages see penalized and normalized ones (score.ts, prepare.ts).
  * - Rewards, advantages, aggregation and minibatches count an episode once, even if it has several contexts.
- * - The ratio's old log-probabilities are those recorded at sampling. The current policy's take their place for importance weights, and
- *   for tokens that no sampler wrote (prepare.ts).
+ * - The ratio's old log-probabilities are those recorded at sampling. With importance weights, and for tokens that no sampler wrote,
+ *   they are the current policy's (prepare.ts).
  * - A gradient that is not finite changes nothing, and the result names it.
  */
 import { rewardSpread } from "../../health/diagnostics.ts";
@@ -207,8 +207,8 @@ const NORMS: ReadonlySet<string> = new Set(["gradNorm", "criticGradNorm"]);
 const LOSSES: ReadonlySet<string> = new Set(["policyLoss", "valueLoss"]);
 
 /**
- * Means over the update: of norms over minibatches, of losses over what the aggregation takes a mean of, of all other numbers over
- * written tokens. A minibatch whose number is not finite is left out of this number's mean, unless no minibatch has a finite one.
+ * Means over the update. Norms are averaged over minibatches; losses over tokens or episodes, as the aggregation does; all other numbers
+ * over written tokens. The mean of a number leaves out minibatches in which it is not finite, unless it is finite in none.
  */
 export function meansOf(minibatches: readonly MinibatchMetrics[], aggregation: Aggregation): Record<string, number> {
   const names = new Set(minibatches.flatMap(({ values }) => Object.keys(values)));
@@ -234,10 +234,9 @@ interface WithObservations {
 }
 
 /**
- * Widens sequences and inputs by the env's tokens after the first reply of a context: targets beside the policy's own, which the forward
- * pass reads anyway. A context's first prompt is no target, because no action of the policy led to it. At the env's tokens every input is 0,
- * and `observationWeights` is coefficient / observed. So the loss's term is the coefficient times the mean cross-entropy of the env's
- * tokens in the minibatch.
+ * Adds the env's tokens after the first reply of a context to the targets. The forward pass reads these tokens anyway. A context's first
+ * prompt is no target, because no action of the policy led to it. At the env's tokens every input is 0, and `observationWeights` is
+ * coefficient / observed. So the loss's term is the coefficient times the mean cross-entropy of the env's tokens in the minibatch.
  *
  * Source: ECHO, https://arxiv.org/abs/2605.24517.
  *

@@ -307,7 +307,7 @@ describe("a folder that is broken", () => {
     [
       "a model that reads images",
       broken("gemma3", (at) => set(at("config.json"), { model_type: "gemma3" })),
-      /model_type "gemma3"; it reads images too; take a text model, as gemma-3-270m-it/,
+      /model_type "gemma3"; it reads images too; take a text model, such as gemma-3-270m-it/,
     ],
     [
       "soft caps",

@@ -121,7 +121,7 @@ describe("filterGroups", () => {
         [2, 2],
       ]),
       { strategy: "top_ratio", ratio: 0.5, type: "std" },
-      "0 of 2 groups kept: within every group all rewards are equal, so there is nothing to compare; make a task that is solved harder, or give an unsolved one rewards for parts of it",
+      "0 of 2 groups kept: within every group all rewards are equal, so there is nothing to compare; if the task is solved, make it harder; if it is unsolved, give rewards for parts of it",
     ],
     [
       "top_p of the smallest where one group scores 0",

@@ -137,7 +137,7 @@ describe("a filter by", () => {
     expect(
       filterGroups({ groups: [0, 0, 1, 1], rewards: [1, 1, 2, 2] }, { ...rule, metric: "reward_variance" }).reason,
     ).toBe(
-      "0 of 2 groups kept: within every group all rewards are equal, so there is nothing to compare; make a task that is solved harder, or give an unsolved one rewards for parts of it",
+      "0 of 2 groups kept: within every group all rewards are equal, so there is nothing to compare; if the task is solved, make it harder; if it is unsolved, give rewards for parts of it",
     );
   });
 });

@@ -280,7 +280,7 @@ describe("an update by StarPO-S with a group-relative baseline", () => {
     const result = await update(all, play(start, [1, 1, 1, 0, 0, 0], 3), settings);
     expect(result).toEqual({
       skipped:
-        "0 of 2 groups kept: within every group all rewards are equal, so there is nothing to compare; make a task that is solved harder, or give an unsolved one rewards for parts of it",
+        "0 of 2 groups kept: within every group all rewards are equal, so there is nothing to compare; if the task is solved, make it harder; if it is unsolved, give rewards for parts of it",
       advantages: [null, null, null, null, null, null],
       steps: 0,
       metrics: { keptGroups: 0, inGroupStd: 0, zeroStdGroups: 1 },
