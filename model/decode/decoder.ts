@@ -315,6 +315,7 @@ export class Decoder {
       fed.last[row] = this.#lengths[slot]! + length - 1;
       fed.picks[row] = row * length + added.length - 1;
     }
+    fed.picks.fill(fed.picks[0]!, pieces.length);
     for (const [name, values] of Object.entries(fed)) compiled.feeds[name]!.write(values);
     compiled.feeds["slots"]?.write(Int32Array.from(pieces, ({ slot }) => slot));
     const job = this.#engine.appendsToSlots

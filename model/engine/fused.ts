@@ -40,10 +40,14 @@ lower("Rotate", ({ x, cos, sin }, _, to) => {
   return to.tensor(to.recorder.emit("RotaryEmbedding", inputs, 1, {}, MICROSOFT)[0]!, x!.shape);
 });
 
-/** Adds the node of attention over caches. @returns the names of the result, of the written keys and of the written values */
+/**
+ * Adds the node of attention over caches. `read` names the index of the only new token whose result is read; a node may compute all.
+ *
+ * @returns the names of the result, of the written keys and of the written values
+ */
 export type AttendCached = (
   to: LoweringContext,
-  inputs: Readonly<Record<"qkv" | "keys" | "values" | "last" | "total" | "cos" | "sin", string>>,
+  inputs: Readonly<Record<"qkv" | "keys" | "values" | "last" | "total" | "cos" | "sin", string> & { read?: string }>,
   sizes: { readonly rows: number; readonly added: number; readonly capacity: number },
   shape: AttentionShape,
 ) => string[];
@@ -98,13 +102,14 @@ export function lowerStep(attend: AttendCached, targets: readonly Target[]): voi
  * definition runs.
  */
 export function lowerAppend(attend: AttendCached, targets: readonly Target[]): void {
-  const lowering: Lowering<AttentionShape> = ({ qkv, last, cos, sin, ...caches }, shape, to) => {
+  const lowering: Lowering<AttentionShape> = ({ qkv, last, read, cos, sin, ...caches }, shape, to) => {
     const { recorder, name } = to;
     const [rows, added] = qkv!.shape as [number, number, number];
     const ones = recorder.ints(new Array<number>(rows).fill(1));
     const each = (of: string) => recorder.emit("Split", [of, ones], rows, { axis: 0 });
     const one = recorder.constant([], "int32", Int32Array.of(1));
     const [lasts, totals] = [each(name(last!)), each(recorder.emit("Add", [name(last!), one])[0]!)];
+    const reads = read === undefined ? null : each(name(read));
     const cacheShape = caches["keys.0"]!.shape;
     const results = each(name(qkv!)).map((own, row) =>
       attend(
@@ -117,6 +122,7 @@ export function lowerAppend(attend: AttendCached, targets: readonly Target[]): v
           total: totals[row]!,
           cos: name(cos!),
           sin: name(sin!),
+          ...(reads === null ? {} : { read: reads[row]! }),
         },
         { rows: 1, added, capacity: cacheShape[2]! },
         shape,

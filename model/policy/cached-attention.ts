@@ -62,6 +62,8 @@ export function stepAttention(
  * @param qkv          (B, S, (H + 2K) · D)
  * @param keys, values B tensors (1, K, C, D); keys are rotated
  * @param last         (B) int32: the index in its sequence of each row's last new token
+ * @param read         (B) int32: the index among S of the only token of each row whose result is read; the results of the other tokens may
+ * be any numbers. Default: all are read
  */
 export function appendAttention(
   qkv: tf.Tensor,
@@ -70,11 +72,13 @@ export function appendAttention(
   last: tf.Tensor,
   rotary: Rotary,
   shape: AttentionShape,
+  read?: tf.Tensor,
 ): CachedAttention<readonly tf.Tensor[]> {
   const rows = keys.length;
   const named = (name: string, caches: readonly tf.Tensor[]) => caches.map((cache, row) => [`${name}.${row}`, cache]);
   const caches = Object.fromEntries(named("keys", keys).concat(named("values", values)));
-  const results = fused(kernelFor("CachedAppend", shape, keys[0]!), { qkv, last, ...rotary, ...caches }, shape, () => {
+  const inputs = { qkv, last, ...rotary, ...caches, ...(read === undefined ? {} : { read }) };
+  const results = fused(kernelFor("CachedAppend", shape, keys[0]!), inputs, shape, () => {
     const together = (caches: readonly tf.Tensor[]) => tf.concat([...caches], 0);
     const result = byDefinition(qkv, together(keys), together(values), last, rotary, shape);
     return [result.out, ...tf.split(result.keys, rows), ...tf.split(result.values, rows)];

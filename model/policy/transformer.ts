@@ -245,7 +245,7 @@ export interface Appended {
   readonly tokens: tf.Tensor;
   /** (B) int32, index in its sequence of each row's last new token. */
   readonly last: tf.Tensor;
-  /** (M) int32, the states to return, among B · S. */
+  /** (M) int32, M ≥ B: the state to return of each row, among B · S. Further ones repeat the state of a row. */
   readonly picks: tf.Tensor;
 }
 
@@ -261,10 +261,14 @@ export function appendStates(
   caches: Caches,
   layout: CacheLayout,
 ): Decoded {
-  const rows = [...Array(tokens.shape[0]!).keys()];
+  const [batch, added] = tokens.shape as [number, number];
+  const rows = [...Array(batch).keys()];
+  const reads = tf.sub(tf.slice(picks, [0], [batch]), tf.range(0, batch * added, added, "int32"));
   const attend: AttendCached = (qkv, layer, { shape, ...rotary }) => {
+    // Behind the last layer's attention only the picked tokens matter.
+    const read = layer === config.layers - 1 ? reads : undefined;
     const of = (name: "keys" | "values") => rows.map((row) => caches[`${name}.${layer}.${row}`]!);
-    const { out, keys, values } = appendAttention(qkv, of("keys"), of("values"), last, rotary, shape);
+    const { out, keys, values } = appendAttention(qkv, of("keys"), of("values"), last, rotary, shape, read);
     const next = rows.flatMap((row) => [
       [`keys.${layer}.${row}`, keys[row]!],
       [`values.${layer}.${row}`, values[row]!],

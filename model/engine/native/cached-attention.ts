@@ -46,6 +46,8 @@ export interface CachedShape {
   /** Caches hold 16-bit floats. */
   readonly half: boolean;
   readonly window: number | null;
+  /** Only one new token of each row is a query; a seventh input says which. The results of the others are not written. */
+  readonly readsOne: boolean;
 }
 
 const INT32_BYTES = 4;
@@ -62,14 +64,14 @@ const FACTOR = 8;
 /** Vector with floats of a cache that holds 16-bit floats. */
 const CACHED = 12;
 
-/** Inputs: qkv, keys, values, last, cos, sin. Outputs: out, keys, values. */
+/** Inputs: qkv, keys, values, last, cos, sin; with `readsOne` the index of each row's query, from 0 to S - 1. Outputs: out, keys, values. */
 export function cachedAttentionOperator(shape: CachedShape): MachineCodeOperator {
-  const { rows, added, heads, kvHeads, headWidth, capacity } = shape;
+  const { rows, added, heads, kvHeads, headWidth, capacity, readsOne } = shape;
   checkMultiple("headWidth", headWidth, 16);
   checkMultiple("capacity", capacity, KEY_BLOCK);
   const cache = [rows, kvHeads, shape.half ? capacity / 2 : capacity, headWidth];
   return {
-    inputs: ["float32", "float32", "float32", "int32", "float32", "float32"],
+    inputs: ["float32", "float32", "float32", "int32", "float32", "float32", ...(readsOne ? (["int32"] as const) : [])],
     outputs: [[rows, added, heads * headWidth], cache, cache],
     write(kernel) {
       for (const index of [1, 2]) {
@@ -131,12 +133,22 @@ class CachedAttentionWriter {
     const kernel = this.#kernel;
     const code = this.#code;
     const { rows, added, heads, kvHeads, headWidth, capacity } = this.#shape;
-    const [qkv, , , lasts, cos, sin] = kernel.inputs as [Address, Address, Address, Address, Address, Address];
+    const [qkv, , , lasts, cos, sin, reads] = kernel.inputs as [
+      Address,
+      Address,
+      Address,
+      Address,
+      Address,
+      Address,
+      Address?,
+    ];
     const group = heads / kvHeads;
     const head = FLOAT_BYTES * headWidth;
     const token = (heads + 2 * kvHeads) * head;
     /** Variables: address of the row's last position, and the position of its first new token. */
     const [last, first] = [kernel.word(), kernel.word()];
+    /** Variable: the index of the row's only query. */
+    const read = reads && kernel.word();
     code.move(R12, kernel.outputs[1]!);
     code.move(R13, kernel.outputs[2]!);
     kernel.set(last, lasts);
@@ -148,18 +160,32 @@ class CachedAttentionWriter {
       code.addConstant(RBX, 1 - added);
       code.store(first, RBX);
       kernel.advance(last, INT32_BYTES);
+      if (reads && read) {
+        code.move(RAX, reads);
+        code.loadInt32(RAX, at(RAX));
+        code.store(read, RAX);
+        kernel.advance(reads, INT32_BYTES);
+      }
       kernel.loop(kvHeads, 1, () => {
         code.move(RBX, first);
-        kernel.loop(added, 1, () => {
+        kernel.loop(added, 1, (index) => {
           this.#setAngles(cos, sin);
           this.#writeCache();
+          const next = code.label();
+          if (read) {
+            code.move(RAX, index);
+            code.compare(RAX, read);
+            code.jumpIf("notEqual", next);
+          }
           kernel.loop(group, 1, () => {
             this.#attend();
             kernel.advance(this.#query, head);
             kernel.advance(this.#out, head);
           });
+          this.#advanceAll(-group * head, -group * head, 0);
+          code.place(next);
           code.addConstant(RBX, 1);
-          this.#advanceAll(token - group * head, (heads - group) * head, token);
+          this.#advanceAll(token, heads * head, token);
         });
         code.addConstant(R12, capacity * headWidth * this.#cacheFloatBytes);
         code.addConstant(R13, capacity * headWidth * this.#cacheFloatBytes);
@@ -320,7 +346,9 @@ class CachedAttentionWriter {
 
   /** Prefetches what the next head, or the first head of the next row, has in place of the next `tokens` tokens. */
   #prefetchNextHead(tokens: number): void {
-    const { headWidth, capacity } = this.#shape;
+    const { added, headWidth, capacity } = this.#shape;
+    // Several new tokens read the same head, which is in the first or second cache after the first token.
+    if (added > 1) return;
     const token = this.#cacheFloatBytes * headWidth;
     for (let i = 0; i < tokens * token; i += CACHE_LINE_BYTES) this.#code.prefetch(at(RDX, capacity * token + i));
   }

@@ -18,16 +18,18 @@ import { tileProductOperator } from "./tile-product.ts";
 const CACHED_TOKENS_MAX = 2 ** 17;
 
 const attendCached: AttendCached = (to, inputs, sizes, shape) => {
-  const { qkv, keys, values, last, cos, sin } = inputs;
+  const { qkv, keys, values, last, cos, sin, read } = inputs;
   const { heads, kvHeads, headWidth, window = null, halfCaches: half = false } = shape;
   const capacity = half ? 2 * sizes.capacity : sizes.capacity;
   if (capacity > CACHED_TOKENS_MAX) {
     if (!half) return groupQueryAttention(to, inputs, sizes, shape);
     throw new RangeError(`caches in half precision take at most ${CACHED_TOKENS_MAX} tokens, got ${capacity}`);
   }
-  const all = { ...sizes, capacity, half, heads, kvHeads, headWidth, scale: scoreScaleOf(shape), window };
-  const operator = cachedAttentionOperator(all);
-  return to.recorder.emitMachineCode("CachedAttention", all, [qkv, keys, values, last, cos, sin], operator);
+  const scale = scoreScaleOf(shape);
+  const readsOne = read !== undefined;
+  const all = { ...sizes, capacity, half, heads, kvHeads, headWidth, scale, window, readsOne };
+  const given = [qkv, keys, values, last, cos, sin].concat(read ?? []);
+  return to.recorder.emitMachineCode("CachedAttention", all, given, cachedAttentionOperator(all));
 };
 lowerStep(attendCached, MACHINE_CODE);
 lowerAppend(attendCached, MACHINE_CODE);

@@ -4,10 +4,10 @@ import type { VectorWidth } from "../../../../model/engine/native/assembler.ts";
 import { type CachedShape, cachedAttentionOperator } from "../../../../model/engine/native/cached-attention.ts";
 import { farthest } from "../../farthest.ts";
 import { randomValues } from "../../policy/gradient-check.ts";
-import { describeWidths, expectSameBits, TestKernel } from "./machine-code.ts";
+import { describeWidths, expectSameBits, runKernel, TestKernel } from "./machine-code.ts";
 import { referenceAttention } from "./reference.ts";
 
-type Shape = Omit<CachedShape, "rows" | "added" | "scale" | "half"> & {
+type Shape = Omit<CachedShape, "rows" | "added" | "scale" | "half" | "readsOne"> & {
   readonly scale?: number;
   readonly half?: boolean;
 };
@@ -63,7 +63,7 @@ class Sequences {
 
   #kernel(added: number): TestKernel {
     const { rows } = this;
-    const shape = { half: false, ...this.#shape, scale: scaleOf(this.#shape), rows, added };
+    const shape = { half: false, ...this.#shape, scale: scaleOf(this.#shape), rows, added, readsOne: false };
     const { cos, sin } = tables(this.#shape);
     const qkv = new Float32Array(rows * added * tokenSize(this.#shape));
     return new TestKernel(
@@ -253,6 +253,31 @@ describeWidths("attention over a cache", (vectorWidth) => {
     sequences.free();
   });
 
+  test.each([
+    [0, 6],
+    [3, 0],
+  ])("reads only the tokens %p and %p of two rows, with the bits of the whole, and writes all caches", (...reads) => {
+    const [rows, added] = [2, 7];
+    const shape = { ...small, half: false, scale: scaleOf(small), rows, added };
+    const cache = new Float32Array(rows * shape.kvHeads * shape.capacity * shape.headWidth);
+    const { cos, sin } = tables(small);
+    const qkv = random(rows * added * tokenSize(small), "qkv");
+    const inputs = [qkv, cache, cache, Int32Array.of(20, 40), cos, sin];
+    const [all, keys, values] = runKernel(cachedAttentionOperator({ ...shape, readsOne: false }), vectorWidth, inputs);
+    const operator = cachedAttentionOperator({ ...shape, readsOne: true });
+    const [read, sameKeys, sameValues] = runKernel(operator, vectorWidth, [...inputs, Int32Array.from(reads)]);
+    const width = shape.heads * shape.headWidth;
+    for (let row = 0; row < rows; row++) {
+      for (let token = 0; token < added; token++) {
+        const of = (out: Float32Array) => out.slice((row * added + token) * width, (row * added + token + 1) * width);
+        if (token === reads[row]) expectSameBits(of(read!), of(all!));
+        else expect(of(read!).every(Number.isNaN)).toBe(true);
+      }
+    }
+    expectSameBits(sameKeys!, keys!);
+    expectSameBits(sameValues!, values!);
+  });
+
   test("large scores leave all weight on the largest", () => {
     const shape: Shape = { heads: 1, kvHeads: 1, headWidth: 16, capacity: 48, window: null, scale: 1 };
     const tokens = 40;
@@ -281,6 +306,7 @@ describe("the operator of attention over a cache", () => {
     scale: 1,
     half: false,
     window: null,
+    readsOne: false,
   };
 
   test.each([
