@@ -98,9 +98,7 @@ export function lanesFor({ lanesMax }: Engine, ...parameters: readonly Float32Ar
   return bytes > LANE_MODEL_BYTES_MAX ? 1 : lanesMax;
 }
 
-/**
- * Number of lists of jobs for so many lanes. With a list more than lanes, a lane that ends a list's job early finds another list's.
- */
+/** Number of lists of jobs for so many lanes: one more than lanes, so that a lane that ends a job finds a list that no other lane works on. */
 export const listsFor = (lanes: number): number => (lanes === 1 ? 1 : lanes + 1);
 
 /** The host memory of an array: the given one, or fresh zeros. @throws {RangeError} if the given memory does not fit the shape. */

@@ -29,7 +29,7 @@ export interface LaneMemory {
 /** Most calls, and most lists of calls, of a round; more calls take several rounds. */
 const CALLS_MAX = 1024;
 
-/** Int32 words of a list: 1 if a lane makes a call of it, its next call, its end among all calls. */
+/** Int32 words of a list: 1 while a lane makes one of its calls; the place of its next call among all calls; its end there. */
 const [BUSY, NEXT, END] = [0, 1, 2];
 const LIST_WORDS = 3;
 
@@ -43,7 +43,7 @@ export interface WorkMemory {
   readonly errors: SharedArrayBuffer;
 }
 
-export const workMemory = (): WorkMemory => ({
+const workMemory = (): WorkMemory => ({
   lists: new SharedArrayBuffer(4 * (1 + CALLS_MAX * LIST_WORDS)),
   calls: new SharedArrayBuffer(8 * CALLS_MAX * RUN_ARGUMENT_COUNT),
   errors: new SharedArrayBuffer(8 * CALLS_MAX),
@@ -73,7 +73,7 @@ class Work {
     Atomics.store(this.#lists, 0, lists.length);
   }
 
-  /** Makes calls until each list is done or in the hands of another lane. A list ends at its first error. */
+  /** Makes calls until every list is done or another lane works on it. A list ends at its first error. */
   run(call: (words: RunArguments) => Pointer | null): void {
     for (let list = this.#take(); list !== null; list = this.#take()) {
       const word = 1 + list * LIST_WORDS;
