@@ -114,7 +114,7 @@ export async function starpo(task: keyof typeof TASKS, seed: number) {
       // Five turns fit into contextTokensMax, so `addPrompt` never returns null.
       const { prompt, tokensMax } = transcript.addPrompt(observation, env.actionsLeft)!;
       const settings = { temperature, topP: 1, topK: 0 };
-      // They decide the random numbers that choose tokens.
+      // The coins decide the random numbers with which the generator chooses tokens.
       const coins = { seed, episode: hash64(name) };
       const reply = await generator.reply(name, { prompt, tokensMax, settings, coins, stops: dialogue.stops });
       const turn = env.step(transcript.text(reply.tokens));
@@ -161,7 +161,7 @@ export async function starpo(task: keyof typeof TASKS, seed: number) {
       advantages: perToken((i) => advantages[i]!),
       weights: perToken(() => 1 / tokens),
       entropyWeights: perToken(() => Math.fround(1 / tokens) * ENTROPY_COEFFICIENT),
-      // Weights of the metrics' averages.
+      // Each token's weight in the averages that the metrics are.
       shares: perToken(() => 1 / tokens),
     };
     const rule = { kind: "ppo", clipLow: 0.2, clipHigh: 0.28, dualClip: 3 } as const;
