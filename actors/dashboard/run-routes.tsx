@@ -59,7 +59,7 @@ export function runRoutes({ context, clock, reads, signal }: RunRoutesOptions): 
     });
   }
   app.get("/metrics", async (c) => {
-    // Imported at the first request: nobody reads the metrics of most runs, and prom-client is the largest module of the page.
+    // Imported at the first request: most runs get no such request, and prom-client is the largest module of the page.
     exposition ??= import("./prometheus.ts").then(({ Exposition }) => new Exposition(store));
     const metrics = await exposition;
     return c.text(await metrics.text(), 200, { "Content-Type": metrics.contentType });

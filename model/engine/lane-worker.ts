@@ -2,13 +2,13 @@
  * The thread of a lane: it waits for a round, makes calls and signals the end. It owns nothing: a call is the addresses that
  * onnxruntime's `Run` takes, and the requesting thread keeps their memory alive until the end.
  */
-import { DONE, type LaneMemory, ROUND, worker } from "./lanes.ts";
+import { DONE, type LaneMemory, ROUND, roundMaker } from "./lanes.ts";
 
 declare const self: Worker;
 
 self.onmessage = ({ data }: MessageEvent<LaneMemory>) => {
   const signals = new Int32Array(data.signals);
-  const work = worker(data.run, data.work);
+  const work = roundMaker(data.run, data.work);
   for (let round = 0; ; ) {
     Atomics.wait(signals, ROUND, round);
     round = Atomics.load(signals, ROUND);

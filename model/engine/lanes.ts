@@ -121,8 +121,8 @@ class Work {
   }
 }
 
-/** @param run  address of onnxruntime's `Run`. @returns a function that makes calls of a round, as a lane does */
-export function worker(run: number, memory: WorkMemory): () => void {
+/** @param run  address of onnxruntime's `Run`. @returns a function that does a lane's part of a round */
+export function roundMaker(run: number, memory: WorkMemory): () => void {
   const args = ["ptr", "ptr", "ptr", "ptr", "u64", "ptr", "u64", "ptr"] as const;
   const runCall = CFunction({ ptr: run as Pointer, args, returns: "ptr" });
   const address = (word: bigint) => (Number(word) || null) as Pointer;
@@ -181,7 +181,7 @@ export class Lanes {
   /** @param runAddress  of onnxruntime's `Run`. */
   constructor(runAddress: number) {
     this.#runAddress = runAddress;
-    this.#workHere = worker(runAddress, this.#memory);
+    this.#workHere = roundMaker(runAddress, this.#memory);
   }
 
   /**
@@ -200,7 +200,8 @@ export class Lanes {
       for (const lane of woken) lane.start();
       this.#workHere();
       for (const lane of woken) lane.wait();
-      if (this.#work.errors.length > 0) return this.#work.errors;
+      const { errors } = this.#work;
+      if (errors.length > 0) return errors;
     }
     return [];
   }

@@ -33,7 +33,7 @@ import {
   RDX,
 } from "./assembler.ts";
 import { checkMultiple, FLOAT_BYTES, floatBits, type Kernel, shifted } from "./kernel.ts";
-import { BLOCK, transposing } from "./transpose.ts";
+import { BLOCK, transpose } from "./transpose.ts";
 
 export interface WholeShape {
   readonly rows: number;
@@ -121,9 +121,9 @@ export class TileWriter {
       code.move(RDX, columns);
       kernel.countDown(RCX, inBlocks, BLOCK, () => {
         for (let d = 0; d < headWidth; d += BLOCK) {
-          const from = { place: at(RAX, FLOAT_BYTES * d), row: rowBytes };
-          const to = { place: at(RDX, d * padded), row: padded };
-          for (const emit of transposing(code, from, to)) emit();
+          const from = { start: at(RAX, FLOAT_BYTES * d), row: rowBytes };
+          const to = { start: at(RDX, d * padded), row: padded };
+          transpose(code, from, to);
         }
         code.addConstant(RAX, BLOCK * rowBytes);
         code.addConstant(RDX, BLOCK * FLOAT_BYTES);

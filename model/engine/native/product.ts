@@ -11,7 +11,7 @@
 import { type Address, at, R8, R9, R10, R11, R12, RBX, RCX, RDX } from "./assembler.ts";
 import { blocksOf, checkMultiple, FLOAT_BYTES, type Kernel } from "./kernel.ts";
 import type { MachineCodeOperator } from "./operator.ts";
-import { transposing } from "./transpose.ts";
+import { transpose } from "./transpose.ts";
 
 export interface ProductShape {
   /** M. On tiles, a multiple of 16 if A is transposed. */
@@ -52,6 +52,54 @@ export function operatorOfProduct(
   };
 }
 
+/** A block of B: some steps of some columns. */
+export interface ProductBlock {
+  /** Steps. */
+  readonly depth: number;
+  /** Columns. */
+  readonly width: number;
+  /** True for the first steps: C holds no sums yet. */
+  readonly first: boolean;
+}
+
+/** Distances in a factor, in bytes: between its rows or columns of C, and between its steps. */
+export interface Distances {
+  readonly next: number;
+  readonly step: number;
+}
+
+/** @param across  M of the left factor, N of the right one. @param stepsInRow  true if a row in memory holds the steps of one sum */
+export const distancesOf = (depth: number, across: number, stepsInRow: boolean): Distances =>
+  stepsInRow ? { next: FLOAT_BYTES * depth, step: FLOAT_BYTES } : { next: FLOAT_BYTES, step: FLOAT_BYTES * across };
+
+/**
+ * Runs `body` for each block of B, with variables that hold the addresses of the block's steps in A and of the block in B. Moves the
+ * variables of B, C and the addend to the block's columns.
+ */
+export function eachBlock(
+  kernel: Kernel,
+  { rows, depth, columns, transposeA, transposeB }: ProductShape,
+  most: { readonly depth: number; readonly columns: number },
+  body: (block: ProductBlock, a: Address, b: Address) => void,
+): void {
+  const [a, b, addend] = [kernel.inputs[0]!, kernel.inputs[1]!, kernel.inputs[2]];
+  const ofA = distancesOf(depth, rows, !transposeA);
+  const ofB = distancesOf(depth, columns, transposeB);
+  const [aSteps, bSteps] = [kernel.word(), kernel.word()];
+  kernel.each(blocksOf(columns, most.columns), (width) => {
+    kernel.set(aSteps, a);
+    kernel.set(bSteps, b);
+    const blocks = blocksOf(depth, most.depth).map((size, i): ProductBlock => ({ depth: size, width, first: i === 0 }));
+    kernel.each(blocks, (block) => {
+      body(block, aSteps, bSteps);
+      kernel.advance(aSteps, block.depth * ofA.step);
+      kernel.advance(bSteps, block.depth * ofB.step);
+    });
+    kernel.advance(b, width * ofB.next);
+    for (const variable of [kernel.outputs[0]!, addend]) if (variable) kernel.advance(variable, FLOAT_BYTES * width);
+  });
+}
+
 export const vectorProductOperator = (shape: ProductShape): MachineCodeOperator =>
   operatorOfProduct(shape, 1, (kernel) => new VectorProduct(kernel, shape).write());
 
@@ -75,21 +123,6 @@ const ROWS_MAX = 12;
 /** Steps that a loop computes before it jumps back. */
 const STEPS_AT_ONCE = 4;
 
-/** Some steps of a panel. */
-interface Block {
-  readonly depth: number;
-  /** Columns, in vectors. */
-  readonly width: number;
-  /** True for the first steps: C holds no sums yet. */
-  readonly first: boolean;
-}
-
-/** Distances in a factor, in bytes: between its rows or columns of C, and between its steps. */
-interface Distances {
-  readonly next: number;
-  readonly step: number;
-}
-
 class VectorProduct {
   readonly #kernel: Kernel;
   readonly #shape: ProductShape;
@@ -101,48 +134,33 @@ class VectorProduct {
     const { rows, depth, columns, transposeA, transposeB } = shape;
     this.#kernel = kernel;
     this.#shape = shape;
-    const distances = (turned: boolean, across: number): Distances =>
-      turned ? { next: FLOAT_BYTES, step: FLOAT_BYTES * across } : { next: FLOAT_BYTES * depth, step: FLOAT_BYTES };
-    this.#a = distances(transposeA, rows);
-    this.#b = distances(!transposeB, columns);
+    this.#a = distancesOf(depth, rows, !transposeA);
+    this.#b = distancesOf(depth, columns, transposeB);
     this.#panel = kernel.memory(Math.min(depth, DEPTH_MAX) * PANEL_VECTORS * VECTOR_BYTES);
   }
 
   write(): void {
-    const { depth, columns } = this.#shape;
-    const kernel = this.#kernel;
-    const [a, b, addend] = [kernel.inputs[0]!, kernel.inputs[1]!, kernel.inputs[2]];
-    const c = kernel.outputs[0]!;
-    const [aSteps, bSteps] = [kernel.word(), kernel.word()];
-    kernel.each(blocksOf(columns, PANEL_VECTORS * VECTOR), (panelColumns) => {
-      kernel.set(aSteps, a);
-      kernel.set(bSteps, b);
-      const width = panelColumns / VECTOR;
-      const blocks = blocksOf(depth, DEPTH_MAX).map((size, i): Block => ({ depth: size, width, first: i === 0 }));
-      kernel.each(blocks, (block) => {
-        this.#pack(bSteps, block);
-        this.#addBlock(aSteps, block);
-        kernel.advance(aSteps, block.depth * this.#a.step);
-        kernel.advance(bSteps, block.depth * this.#b.step);
-      });
-      kernel.advance(b, panelColumns * this.#b.next);
-      for (const variable of [c, addend]) if (variable) kernel.advance(variable, FLOAT_BYTES * panelColumns);
+    const most = { depth: DEPTH_MAX, columns: PANEL_VECTORS * VECTOR };
+    eachBlock(this.#kernel, this.#shape, most, (block, a, b) => {
+      this.#pack(b, block);
+      this.#addBlock(a, block);
     });
   }
 
   /** Copies a block of B to the panel. @param b  a variable with the block's address. */
-  #pack(b: Address, { depth, width }: Block): void {
+  #pack(b: Address, block: ProductBlock): void {
     const { code } = this.#kernel;
+    const width = block.width / VECTOR;
     const stepBytes = width * VECTOR_BYTES;
     const vectors = Array.from({ length: width }, (_, i) => i);
     code.move(R8, b);
     code.addressOf(RDX, this.#panel);
-    this.#kernel.countDown(RCX, depth, VECTOR, () => {
+    this.#kernel.countDown(RCX, block.depth, VECTOR, () => {
       if (this.#shape.transposeB) {
         for (const vector of vectors) {
-          const from = { place: at(R8, vector * VECTOR * this.#b.next), row: this.#b.next };
-          const to = { place: at(RDX, vector * VECTOR_BYTES), row: stepBytes };
-          for (const emit of transposing(code, from, to)) emit();
+          const from = { start: at(R8, vector * VECTOR * this.#b.next), row: this.#b.next };
+          const to = { start: at(RDX, vector * VECTOR_BYTES), row: stepBytes };
+          transpose(code, from, to);
         }
       } else {
         for (let step = 0; step < VECTOR; step++) {
@@ -156,7 +174,7 @@ class VectorProduct {
   }
 
   /** Adds a block's product to all rows of C. @param a  a variable with the address of the block's steps in A */
-  #addBlock(a: Address, block: Block): void {
+  #addBlock(a: Address, block: ProductBlock): void {
     const { rows, columns, addend } = this.#shape;
     const kernel = this.#kernel;
     const [aRows, cRows, startRows] = [kernel.word(), kernel.word(), kernel.word()];
@@ -167,7 +185,7 @@ class VectorProduct {
     kernel.set(aRows, a);
     kernel.set(cRows, kernel.outputs[0]!);
     kernel.set(startRows, startsFromAddend ? kernel.inputs[2]! : kernel.outputs[0]!);
-    const height = Math.min(ROWS_MAX, Math.floor(SUMS / block.width));
+    const height = Math.min(ROWS_MAX, Math.floor((SUMS * VECTOR) / block.width));
     kernel.each(blocksOf(rows, height), (count) => {
       kernel.code.move(RBX, aRows);
       kernel.code.move(R12, cRows);
@@ -184,8 +202,9 @@ class VectorProduct {
    *
    * Registers: rbx: the rows of A; r12: of C; r11: of what the sums start from; r9: the panel.
    */
-  #multiply({ depth, width, first }: Block, rows: number, rowBytes: number, startBytes: number): void {
+  #multiply({ depth, width: columns, first }: ProductBlock, rows: number, rowBytes: number, startBytes: number): void {
     const { code } = this.#kernel;
+    const width = columns / VECTOR;
     const startsFromZero = first && this.#shape.addend === "none";
     const sums = Array.from({ length: rows * width }, (_, i) => {
       const [row, vector] = [Math.floor(i / width), i % width];

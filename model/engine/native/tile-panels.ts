@@ -175,8 +175,8 @@ export class PanelPacker {
   #transpose(halves: number, from: Layout, source: Address): Emit[] {
     const { code } = this.#kernel;
     return Array.from({ length: halves }, (_, half) => half).flatMap((half) => {
-      const to = { place: shifted(this.#transposed, half * TILE_BYTES), row: ROW_BYTES };
-      return transposing(code, { place: shifted(source, half * from.steps), row: from.row }, to);
+      const to = { start: shifted(this.#transposed, half * TILE_BYTES), row: ROW_BYTES };
+      return transposing(code, { start: shifted(source, half * from.steps), row: from.row }, to);
     });
   }
 }

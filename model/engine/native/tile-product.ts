@@ -30,7 +30,7 @@ import {
 } from "./assembler.ts";
 import { blocksOf, FLOAT_BYTES, type Kernel } from "./kernel.ts";
 import type { MachineCodeOperator } from "./operator.ts";
-import { operatorOfProduct, type ProductShape } from "./product.ts";
+import { eachBlock, operatorOfProduct, type ProductBlock, type ProductShape } from "./product.ts";
 import {
   HIGH,
   type Layout,
@@ -68,18 +68,8 @@ const [SUMS, LEFT, RIGHT] = [0, 4, 6];
 export const tileProductOperator = (shape: ProductShape): MachineCodeOperator =>
   operatorOfProduct(shape, shape.transposeA ? TILE : 1, (kernel) => new TileProduct(kernel, shape).write());
 
-/** A block of B: some steps of some columns. */
-interface Block {
-  /** Steps. */
-  readonly depth: number;
-  /** Columns. */
-  readonly width: number;
-  /** True for the first steps: C holds no sums yet. */
-  readonly first: boolean;
-}
-
 /** The product of a panel of A and a panel of B. */
-interface PanelProduct extends Pick<Block, "depth" | "first"> {
+interface PanelProduct extends Pick<ProductBlock, "depth" | "first"> {
   readonly rowTiles: number;
   readonly columnTiles: number;
   /** Rows of the next panel of A that the kernel packs meanwhile. */
@@ -115,31 +105,19 @@ class TileProduct {
   }
 
   write(): void {
-    const { depth, columns } = this.#shape;
     const kernel = this.#kernel;
     const { code } = kernel;
-    const [a, b, c, addend] = [kernel.inputs[0]!, kernel.inputs[1]!, kernel.outputs[0]!, kernel.inputs[2]];
     this.#packer.setConstants();
     code.constant(R14, ROW_BYTES);
-    code.constant(R13, FLOAT_BYTES * columns);
-    const [aSteps, bSteps] = [kernel.word(), kernel.word()];
-    kernel.each(blocksOf(columns, COLUMNS_MAX), (width) => {
-      kernel.set(aSteps, a);
-      kernel.set(bSteps, b);
-      const blocks = blocksOf(depth, DEPTH_MAX).map((size, i): Block => ({ depth: size, width, first: i === 0 }));
-      kernel.each(blocks, (block) => {
-        this.#addBlock(aSteps, bSteps, block);
-        kernel.advance(aSteps, (block.depth / TILE) * this.#a.steps);
-        kernel.advance(bSteps, (block.depth / TILE) * this.#b.steps);
-      });
-      kernel.advance(b, (width / TILE) * this.#b.tile);
-      for (const variable of [c, addend]) if (variable) kernel.advance(variable, FLOAT_BYTES * width);
+    code.constant(R13, FLOAT_BYTES * this.#shape.columns);
+    eachBlock(kernel, this.#shape, { depth: DEPTH_MAX, columns: COLUMNS_MAX }, (block, a, b) => {
+      this.#addBlock(a, b, block);
     });
     code.releaseTiles();
   }
 
   /** Adds a block's product to all rows of C. @param a, b  variables with the addresses of the block's steps in A, and of the block in B */
-  #addBlock(a: Address, b: Address, { depth, width, first }: Block): void {
+  #addBlock(a: Address, b: Address, { depth, width, first }: ProductBlock): void {
     const { rows, columns, addend } = this.#shape;
     const kernel = this.#kernel;
     const { code } = kernel;

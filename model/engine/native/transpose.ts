@@ -9,17 +9,22 @@ export const BLOCK = 16;
 export type Emit = () => void;
 
 /** Where a block lies in memory. */
-interface Layout {
-  readonly place: Address;
+interface Place {
+  readonly start: Address;
   /** Bytes from row to row. */
   readonly row: number;
 }
 
+/** Stores the rows of a block as the columns of another. Overwrites the vectors 0 to 16. */
+export function transpose(code: Assembler, from: Place, to: Place): void {
+  for (const emit of transposing(code, from, to)) emit();
+}
+
 /** Instructions that store the rows of a block as the columns of another. They overwrite the vectors 0 to 16. */
-export function transposing(code: Assembler, from: Layout, to: Layout): Emit[] {
+export function transposing(code: Assembler, from: Place, to: Place): Emit[] {
   const vectors = Array.from({ length: BLOCK }, (_, i) => i);
   let spare = BLOCK;
-  const emits = vectors.map((vector) => () => code.loadVector(vector, shifted(from.place, vector * from.row)));
+  const emits = vectors.map((vector) => () => code.loadVector(vector, shifted(from.start, vector * from.row)));
   type Combine = (to: number, a: number, b: number) => void;
   /** Replaces vector i by first(i, j), and vector j by second(i, j). */
   const pair = (i: number, j: number, first: Combine, second: Combine) => {
@@ -53,7 +58,7 @@ export function transposing(code: Assembler, from: Layout, to: Layout): Emit[] {
   const columnOf = [0, 2, 1, 3];
   for (const [i, vector] of vectors.entries()) {
     const column = columnOf[i % 4]! + 4 * Math.floor(i / 4);
-    emits.push(() => code.storeVector(shifted(to.place, column * to.row), vector));
+    emits.push(() => code.storeVector(shifted(to.start, column * to.row), vector));
   }
   return emits;
 }
