@@ -29,7 +29,7 @@ import {
   RSI,
   RSP,
 } from "./assembler.ts";
-import { CACHE_LINE_BYTES, checkMultiple, FLOAT_BYTES, floatBits, type Kernel, shifted } from "./kernel.ts";
+import { blocksOf, CACHE_LINE_BYTES, checkMultiple, FLOAT_BYTES, floatBits, type Kernel, shifted } from "./kernel.ts";
 import type { MachineCodeOperator } from "./operator.ts";
 import { HIDDEN_SCORE, INVERSE_SUM, softmax } from "./softmax.ts";
 
@@ -57,12 +57,15 @@ const KEY_BLOCK = 16;
 const BLOCKS_AT_ONCE = 4;
 /** Most floats of a value that a pass over the values sums at once. */
 const VALUE_CHUNK = 64;
-/** Most sums of a pass, in the vectors 0 to 7. */
-const SUMS = 8;
-/** Vector with the factor of a pass in each float: a number of the query, or the weight of a token. */
-const FACTOR = 8;
-/** Vector with floats of a cache that holds 16-bit floats. */
-const CACHED = 12;
+/** Query heads of a group that a pass takes at once, so that it reads the cache once for all of them. */
+const QUERIES_AT_ONCE = 2;
+/** Most sums of a pass for one query. */
+const QUERY_SUMS = 8;
+/** Vector registers of a pass, by the floats of a vector: most sums, from 0 on; a factor of each query; floats of a cache. */
+const REGISTERS = {
+  8: { sums: 8, factors: [8, 9], cached: 12 },
+  16: { sums: 16, factors: [16, 17], cached: 18 },
+} as const;
 
 /** Inputs: qkv, keys, values, last, cos, sin; with `readsOne` the index of each row's query, from 0 to S - 1. Outputs: out, keys, values. */
 export function cachedAttentionOperator(shape: CachedShape): MachineCodeOperator {
@@ -114,10 +117,13 @@ class CachedAttentionWriter {
   readonly #out: Address;
   /** Bytes of a float in a cache. */
   readonly #cacheFloatBytes: 2 | 4;
-  /** The rotated query or key, (D). */
+  /** The rotated key, or the rotated queries, (Q, D). */
   readonly #rotated: Address;
-  /** A number for each token of the blocks that the query sees: its score, later its weight. */
+  /** Numbers for each query and each token of the blocks that the query sees, (Q, C): scores, later weights. */
   readonly #scores: Address;
+  /** 1 / the sum of exponentials of each query, (Q). */
+  readonly #inverseSums: Address;
+  readonly #registers: (typeof REGISTERS)[8 | 16];
 
   constructor(kernel: Kernel, shape: CachedShape) {
     this.#kernel = kernel;
@@ -125,8 +131,11 @@ class CachedAttentionWriter {
     this.#shape = shape;
     this.#cacheFloatBytes = shape.half ? 2 : FLOAT_BYTES;
     [this.#query, this.#key, this.#value, this.#out] = [kernel.word(), kernel.word(), kernel.word(), kernel.word()];
-    this.#rotated = kernel.memory(FLOAT_BYTES * shape.headWidth);
-    this.#scores = kernel.memory(FLOAT_BYTES * shape.capacity);
+    const queries = Math.min(QUERIES_AT_ONCE, shape.heads / shape.kvHeads);
+    this.#rotated = kernel.memory(FLOAT_BYTES * shape.headWidth * queries);
+    this.#scores = kernel.memory(FLOAT_BYTES * shape.capacity * queries);
+    this.#inverseSums = kernel.memory(FLOAT_BYTES * queries);
+    this.#registers = REGISTERS[kernel.code.vectorWidth];
   }
 
   write(): void {
@@ -177,10 +186,10 @@ class CachedAttentionWriter {
             code.compare(RAX, read);
             code.jumpIf("notEqual", next);
           }
-          kernel.loop(group, 1, () => {
-            this.#attend();
-            kernel.advance(this.#query, head);
-            kernel.advance(this.#out, head);
+          kernel.each(blocksOf(group, QUERIES_AT_ONCE), (queries) => {
+            this.#attend(queries);
+            kernel.advance(this.#query, queries * head);
+            kernel.advance(this.#out, queries * head);
           });
           this.#advanceAll(-group * head, -group * head, 0);
           code.place(next);
@@ -259,16 +268,33 @@ class CachedAttentionWriter {
     }
   }
 
-  /** Attention of one query head. */
-  #attend(): void {
+  /** Attention of some query heads of a group, from the current one on. */
+  #attend(queries: number): void {
     const code = this.#code;
     const { headWidth, scale } = this.#shape;
+    const head = FLOAT_BYTES * headWidth;
     code.move(RAX, this.#query);
-    this.#kernel.rotate(this.#rotated, headWidth, { scale });
+    for (let query = 0; query < queries; query++) {
+      if (query > 0) code.addConstant(RAX, head);
+      this.#kernel.rotate(shifted(this.#rotated, query * head), headWidth, { scale });
+    }
     this.#setBlocks();
-    this.#score();
-    softmax(this.#kernel, this.#scores, (body) => this.#eachScore(body));
-    this.#mix();
+    this.#score(queries);
+    for (let query = 0; query < queries; query++) {
+      const scores = this.#scoresOf(query);
+      softmax(this.#kernel, scores, (body) => this.#eachScore(scores, body));
+      code.storeFloat(shifted(this.#inverseSums, query * FLOAT_BYTES), INVERSE_SUM);
+    }
+    this.#mix(queries);
+  }
+
+  #scoresOf(query: number): Address {
+    return shifted(this.#scores, query * this.#scoreBytes);
+  }
+
+  /** Bytes of a query's scores. */
+  get #scoreBytes(): number {
+    return FLOAT_BYTES * this.#shape.capacity;
   }
 
   /** Sets r8, r9 and r10. */
@@ -293,20 +319,23 @@ class CachedAttentionWriter {
   }
 
   /** The scores of the blocks' tokens. Those of tokens that the query does not see are `HIDDEN_SCORE`. */
-  #score(): void {
+  #score(queries: number): void {
     const code = this.#code;
     const { headWidth } = this.#shape;
     code.multiplyConstant(RDX, R9, this.#cacheFloatBytes * headWidth);
     code.add(RDX, R12);
     code.addressOf(RSI, this.#scores);
     code.move(RCX, R10);
-    for (const count of [BLOCKS_AT_ONCE, 1]) this.#kernel.whileAtLeast(RCX, count, () => this.#scoreBlocks(count));
-
-    this.#hide();
+    const perBlock = KEY_BLOCK / code.vectorWidth;
+    const blocks = Math.min(BLOCKS_AT_ONCE, this.#registers.sums / (queries * perBlock));
+    for (const count of [blocks, 1]) {
+      this.#kernel.whileAtLeast(RCX, count, () => this.#scoreBlocks(queries, count));
+    }
+    for (let query = 0; query < queries; query++) this.#hide(this.#scoresOf(query));
   }
 
   /** Hides the tokens after the new token, and those before the window. */
-  #hide(): void {
+  #hide(scores: Address): void {
     const kernel = this.#kernel;
     const code = this.#code;
     code.constant(RDX, floatBits(HIDDEN_SCORE));
@@ -314,30 +343,35 @@ class CachedAttentionWriter {
     code.move(RAX, RBX);
     code.addConstant(RAX, 1);
     code.subtract(RAX, R9);
-    kernel.fill(this.#scores, RAX, RCX, RDX);
+    kernel.fill(scores, RAX, RCX, RDX);
     if (this.#shape.window === null) return;
     code.constant(RAX, 0);
     code.move(RCX, R8);
     code.subtract(RCX, R9);
-    kernel.fill(this.#scores, RAX, RCX, RDX);
+    kernel.fill(scores, RAX, RCX, RDX);
   }
 
   /** Stores the scores of the next `count` blocks, and moves rdx, rsi and rcx behind them. */
-  #scoreBlocks(count: number): void {
+  #scoreBlocks(queries: number, count: number): void {
     const code = this.#code;
     const { headWidth } = this.#shape;
     const vectors = (count * KEY_BLOCK) / code.vectorWidth;
     const perBlock = KEY_BLOCK / code.vectorWidth;
-    for (let i = 0; i < vectors; i++) code.zero(i);
+    for (let i = 0; i < queries * vectors; i++) code.zero(i);
     for (let d = 0; d < headWidth; d++) {
-      code.broadcast(FACTOR, at(RSP, this.#rotated.offset + FLOAT_BYTES * d));
+      this.#setFactors(queries, (query) => at(RSP, this.#rotated.offset + FLOAT_BYTES * (query * headWidth + d)));
       for (let i = 0; i < vectors; i++) {
         const block = Math.floor(i / perBlock);
         const floats = (block * headWidth + d) * KEY_BLOCK + (i % perBlock) * code.vectorWidth;
-        this.#addProduct(i, at(RDX, this.#cacheFloatBytes * floats));
+        this.#addProducts(queries, (query) => query * vectors + i, at(RDX, this.#cacheFloatBytes * floats));
       }
     }
-    for (let i = 0; i < vectors; i++) code.storeVector(at(RSI, FLOAT_BYTES * code.vectorWidth * i), i);
+    for (let query = 0; query < queries; query++) {
+      for (let i = 0; i < vectors; i++) {
+        const place = query * this.#scoreBytes + FLOAT_BYTES * code.vectorWidth * i;
+        code.storeVector(at(RSI, place), query * vectors + i);
+      }
+    }
     this.#prefetchNextHead(count * KEY_BLOCK);
     code.addConstant(RDX, this.#cacheFloatBytes * count * KEY_BLOCK * headWidth);
     code.addConstant(RSI, FLOAT_BYTES * count * KEY_BLOCK);
@@ -353,17 +387,30 @@ class CachedAttentionWriter {
     for (let i = 0; i < tokens * token; i += CACHE_LINE_BYTES) this.#code.prefetch(at(RDX, capacity * token + i));
   }
 
-  /** `sum` += the pass's factor · a vector of a cache */
-  #addProduct(sum: number, cached: Address): void {
-    if (this.#shape.half) this.#code.loadHalf(CACHED, cached);
-    this.#code.multiplyAdd(sum, FACTOR, this.#shape.half ? CACHED : cached);
+  /** Fills the vector of each query's factor with the float at its place. */
+  #setFactors(queries: number, place: (query: number) => Address): void {
+    for (const [query, factor] of this.#registers.factors.slice(0, queries).entries()) {
+      this.#code.broadcast(factor, place(query));
+    }
   }
 
-  /** Runs `body` for each vector of scores. Overwrites rcx and rsi. */
-  #eachScore(body: (place: Address) => void): void {
+  /** For each query: its sum += its factor · a vector of a cache. */
+  #addProducts(queries: number, sumOf: (query: number) => number, place: Address): void {
+    const code = this.#code;
+    const { factors, cached } = this.#registers;
+    const loads = this.#shape.half || queries > 1;
+    if (this.#shape.half) code.loadHalf(cached, place);
+    else if (loads) code.loadVector(cached, place);
+    for (const [query, factor] of factors.slice(0, queries).entries()) {
+      code.multiplyAdd(sumOf(query), factor, loads ? cached : place);
+    }
+  }
+
+  /** Runs `body` for each vector of a query's scores. Overwrites rcx and rsi. */
+  #eachScore(scores: Address, body: (place: Address) => void): void {
     const code = this.#code;
     const bytes = FLOAT_BYTES * KEY_BLOCK;
-    code.addressOf(RSI, this.#scores);
+    code.addressOf(RSI, scores);
     code.move(RCX, R10);
     const again = code.label();
     code.place(again);
@@ -373,31 +420,36 @@ class CachedAttentionWriter {
     code.jumpIf("more", again);
   }
 
-  /** Writes the head's result: the sum of the values, weighted. */
-  #mix(): void {
+  /** Writes the results of some heads: the sums of the values, weighted. */
+  #mix(queries: number): void {
     const { headWidth } = this.#shape;
-    for (let chunk = 0; chunk < headWidth; chunk += VALUE_CHUNK)
-      this.#mixChunk(chunk, Math.min(VALUE_CHUNK, headWidth - chunk));
+    const widest = Math.min(VALUE_CHUNK, (this.#registers.sums / queries) * this.#code.vectorWidth);
+    let chunk = 0;
+    for (const width of blocksOf(headWidth, widest)) {
+      this.#mixChunk(queries, chunk, width);
+      chunk += width;
+    }
   }
 
   /**
-   * The floats of the result from `chunk` on. Where the sums of one token leave registers free, a pass takes several tokens at once, with
+   * The floats of the results from `chunk` on. Where the sums of one token leave registers free, a pass takes several tokens at once, with
    * sums for each: then fewer products wait for an earlier sum.
    */
-  #mixChunk(chunk: number, width: number): void {
+  #mixChunk(queries: number, chunk: number, width: number): void {
     const code = this.#code;
     const { headWidth } = this.#shape;
     const vectors = width / code.vectorWidth;
-    const tokens = Math.max(1, Math.floor(SUMS / vectors));
-    const sum = (token: number, i: number) => token * vectors + i;
+    const sumsEach = Math.min(QUERY_SUMS, this.#registers.sums / queries);
+    const tokens = Math.max(1, Math.floor(sumsEach / vectors));
+    const sum = (query: number, token: number, i: number) => (query * tokens + token) * vectors + i;
     this.#startAtFirstValue();
-    for (let i = 0; i < tokens * vectors; i++) code.zero(i);
+    for (let i = 0; i < queries * tokens * vectors; i++) code.zero(i);
     const add = (count: number) => {
       for (let token = 0; token < count; token++) {
-        code.broadcast(FACTOR, at(RSI, FLOAT_BYTES * token));
+        this.#setFactors(queries, (query) => at(RSI, query * this.#scoreBytes + FLOAT_BYTES * token));
         for (let i = 0; i < vectors; i++) {
           const value = token * headWidth + chunk + i * code.vectorWidth;
-          this.#addProduct(sum(token, i), at(RDX, this.#cacheFloatBytes * value));
+          this.#addProducts(queries, (query) => sum(query, token, i), at(RDX, this.#cacheFloatBytes * value));
         }
       }
       this.#prefetchNextHead(count);
@@ -407,10 +459,15 @@ class CachedAttentionWriter {
     };
     for (const count of tokens === 1 ? [1] : [tokens, 1]) this.#kernel.whileAtLeast(RCX, count, () => add(count));
     code.move(RAX, this.#out);
-    for (let i = 0; i < vectors; i++) {
-      for (let token = 1; token < tokens; token++) code.vector("add", sum(0, i), sum(0, i), sum(token, i));
-      code.vector("multiply", sum(0, i), sum(0, i), INVERSE_SUM);
-      code.storeVector(at(RAX, FLOAT_BYTES * (chunk + i * code.vectorWidth)), sum(0, i));
+    for (let query = 0; query < queries; query++) {
+      const inverseSum = this.#registers.cached;
+      code.broadcast(inverseSum, shifted(this.#inverseSums, query * FLOAT_BYTES));
+      for (let i = 0; i < vectors; i++) {
+        const total = sum(query, 0, i);
+        for (let token = 1; token < tokens; token++) code.vector("add", total, total, sum(query, token, i));
+        code.vector("multiply", total, total, inverseSum);
+        code.storeVector(at(RAX, FLOAT_BYTES * (query * headWidth + chunk + i * code.vectorWidth)), total);
+      }
     }
   }
 

@@ -113,6 +113,7 @@ const shapes: [name: string, shape: Shape][] = [
   ["heads of 256", { heads: 1, kvHeads: 1, headWidth: 256, capacity: 32, window: null, scale: 0.05 }],
   ["16-bit floats, two groups of two", { heads: 4, kvHeads: 2, headWidth: 64, capacity: 80, window: null, half: true }],
   ["16-bit floats, a window of 5", { heads: 2, kvHeads: 2, headWidth: 48, capacity: 64, window: 5, half: true }],
+  ["16-bit floats, a group of five", { heads: 5, kvHeads: 1, headWidth: 80, capacity: 80, window: null, half: true }],
   ["512 places", { heads: 1, kvHeads: 1, headWidth: 16, capacity: 512, window: null, scale: 1 }],
   ["16-bit floats, 256 places", { heads: 1, kvHeads: 1, headWidth: 16, capacity: 256, window: null, half: true }],
   ["512 places, a window of 100", { heads: 2, kvHeads: 1, headWidth: 32, capacity: 512, window: 100 }],
