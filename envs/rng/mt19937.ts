@@ -23,11 +23,15 @@ class Twister {
   /** Uniform uint32. */
   next32(): number {
     if (this.#index === WORDS) this.#refill();
-    let y = this.#state[this.#index++]!;
-    y ^= y >>> 11;
-    y ^= (y << 7) & 0x9d2c5680;
-    y ^= (y << 15) & 0xefc60000;
-    return (y ^ (y >>> 18)) >>> 0;
+    return temper(this.#state[this.#index++]!);
+  }
+
+  /** Uniform in [0, 1) with 53 bits, from two outputs. Random plays spend much of their time here, so both outputs are read at once. */
+  next53(): number {
+    if (this.#index > WORDS - 2) return fraction(this.next32(), this.next32());
+    const index = this.#index;
+    this.#index = index + 2;
+    return fraction(temper(this.#state[index]!), temper(this.#state[index + 1]!));
   }
 
   #refill(): void {
@@ -38,6 +42,16 @@ class Twister {
     this.#index = 0;
   }
 }
+
+function temper(word: number): number {
+  let y = word;
+  y ^= y >>> 11;
+  y ^= (y << 7) & 0x9d2c5680;
+  y ^= (y << 15) & 0xefc60000;
+  return (y ^ (y >>> 18)) >>> 0;
+}
+
+const fraction = (high: number, low: number): number => ((high >>> 5) * 2 ** 26 + (low >>> 6)) / 2 ** 53;
 
 function twist(high: number, low: number): number {
   const y = (high & 0x80000000) | (low & 0x7fffffff);
@@ -94,9 +108,7 @@ export class PythonRandom {
 
   /** Uniform in [0, 1) with 53 bits. */
   random(): number {
-    const high = this.#twister.next32() >>> 5;
-    const low = this.#twister.next32() >>> 6;
-    return (high * 67108864 + low) / 9007199254740992;
+    return this.#twister.next53();
   }
 
   /** Uniform integer in [0, 2^bits); bits in 1..32. */
