@@ -69,6 +69,7 @@ lower<tf.ExpandDimsAttrs>("ExpandDims", ({ input }, { dim }, to) => {
 
 function transpose(to: LoweringContext, x: Info, perm: readonly number[]): Info {
   const shape = perm.map((axis) => x.shape[axis]!);
+  if (perm.every((axis, i) => axis === i)) return to.tensor(to.name(x), shape, x.dtype);
   return to.tensor(to.recorder.emit("Transpose", [to.name(x)], 1, { perm })[0]!, shape, x.dtype);
 }
 lower<tf.TransposeAttrs>("Transpose", ({ x }, { perm }, to) => transpose(to, x!, perm));

@@ -200,27 +200,42 @@ export const scoreScaleOf = ({ scoreScale, headWidth }: AttentionShape): number 
  */
 export function tokenLogProbs(logits: tf.Tensor, targets: tf.Tensor): { logProbs: tf.Tensor; entropies: tf.Tensor } {
   const [rows, vocabulary] = logits.shape as [number, number];
+  // Index of each row's target among all M · V values.
+  const placesOf = (targets: tf.Tensor) => tf.add(tf.range(0, rows * vocabulary, vocabulary, "int32"), targets);
   const pair = tf.customGrad((...args) => {
     const save = args.pop() as unknown as tf.GradSaveFunc;
-    const [logits] = args as tf.Tensor[];
-    const all = tf.logSoftmax(logits!, -1);
-    const probabilities = tf.exp(all);
-    // Index of each row's target among all M · V values.
-    const places = tf.add(tf.range(0, rows * vocabulary, vocabulary, "int32"), targets);
-    const logProb = tf.reshape(tf.gather(tf.reshape(all, [-1]), places), [rows, 1]);
-    const entropy = tf.neg(tf.sum(tf.mul(probabilities, all), -1, true));
-    save([all, probabilities, entropy, places]);
+    const [logits] = args as [tf.Tensor];
+    const [pair, ...rest] = fused(kernelOfRows("TokenLogProbs", logits), { logits, targets }, {}, () => {
+      const all = tf.logSoftmax(logits, -1);
+      const probabilities = tf.exp(all);
+      const logProb = tf.reshape(tf.gather(tf.reshape(all, [-1]), placesOf(targets)), [rows, 1]);
+      const entropy = tf.neg(tf.sum(tf.mul(probabilities, all), -1, true));
+      return [tf.concat([logProb, entropy], 1), all, probabilities];
+    });
+    save([logits, targets, pair!, ...rest]);
     return {
-      value: tf.concat([logProb, entropy], 1),
+      value: pair!,
       gradFunc: (dPair: tf.Tensor, saved: tf.Tensor[]) => {
-        const [all, probabilities, entropy, places] = saved as [tf.Tensor, tf.Tensor, tf.Tensor, tf.Tensor];
-        const [dLogProb, dEntropy] = tf.split(dPair, 2, 1) as [tf.Tensor, tf.Tensor];
-        // d logProb = chosen - p;  d entropy = -p (log p + entropy)
-        const factor = tf.neg(tf.add(tf.mul(dEntropy, tf.add(all, entropy)), dLogProb));
-        const dLogits = tf.reshape(tf.mul(probabilities, factor), [-1]);
-        const dChosen = tf.add(tf.gather(dLogits, places), tf.reshape(dLogProb, [-1]));
-        const scattered = tf.tensorScatterUpdate(dLogits, tf.reshape(places, [-1, 1]), dChosen);
-        return [tf.reshape(scattered, [rows, vocabulary])];
+        const [logits, targets, pair, statistics, ...rest] = saved as [
+          tf.Tensor,
+          tf.Tensor,
+          tf.Tensor,
+          tf.Tensor,
+          ...tf.Tensor[],
+        ];
+        const inputs = { logits, targets, pair, statistics, dPair };
+        return fused(kernelOfRows("TokenLogProbsGradient", logits), inputs, {}, () => {
+          const [all, probabilities] = [statistics, rest[0]!];
+          const entropy = tf.slice(pair, [0, 1], [rows, 1]);
+          const [dLogProb, dEntropy] = tf.split(dPair, 2, 1) as [tf.Tensor, tf.Tensor];
+          // d logProb = chosen - p;  d entropy = -p (log p + entropy)
+          const factor = tf.neg(tf.add(tf.mul(dEntropy, tf.add(all, entropy)), dLogProb));
+          const dLogits = tf.reshape(tf.mul(probabilities, factor), [-1]);
+          const places = placesOf(targets);
+          const dChosen = tf.add(tf.gather(dLogits, places), tf.reshape(dLogProb, [-1]));
+          const scattered = tf.tensorScatterUpdate(dLogits, tf.reshape(places, [-1, 1]), dChosen);
+          return [tf.reshape(scattered, [rows, vocabulary])];
+        });
       },
     };
   })(logits);

@@ -68,6 +68,7 @@ const VECTOR = {
   addInts: [0xfe, 1, 1],
   shiftInts: [0x72, 1, 1], // vpslld, vpsrld
   toInts: [0x5b, 1, 1], // vcvtps2dq
+  fromInts: [0x5b, 1, 0], // vcvtdq2ps
   broadcast: [0x18, 2, 1],
   multiplyAdd: [0xb8, 2, 1], // vfmadd231ps
   timesPlus: [0xa8, 2, 1], // vfmadd213ps
@@ -389,6 +390,13 @@ export class Assembler {
   /** Each float to a 32-bit integer. */
   toInts(to: number, from: number): void {
     this.#vector("toInts", to, 0, from, this.vectorWidth);
+  }
+  /** Each 32-bit integer to a float. */
+  fromInts(to: number, from: number): void {
+    this.#vector("fromInts", to, 0, from, this.vectorWidth);
+  }
+  squareRoot(to: number, from: number): void {
+    this.#vector("squareRoot", to, 0, from, this.vectorWidth);
   }
   /** Each 32-bit integer · 2^bits. */
   shiftInts(to: number, from: number, bits: number): void {

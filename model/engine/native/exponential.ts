@@ -8,14 +8,14 @@ import { type Assembler, at } from "./assembler.ts";
 /** x is kept in these bounds, where e^x is a normal number. */
 const [LEAST, MOST] = [-87.3, 88.3];
 /** The two parts of ln 2. */
-const [LN2_HIGH, LN2_LOW] = [0.693359375, -2.1219444e-4];
+export const [LN2_HIGH, LN2_LOW] = [0.693359375, -2.1219444e-4];
 /** Coefficients of y in e^r = 1 + r + r² · y, from that of r⁵ to that of 1. */
 const POLYNOMIAL = [1.98756915e-4, 1.3981999507e-3, 8.3334519073e-3, 4.1665795894e-2, 1.6666665459e-1, 5.0000001201e-1];
 const { buffer: TABLE } = Float32Array.of(LEAST, Math.LOG2E, LN2_HIGH, LN2_LOW, 1, MOST, ...POLYNOMIAL);
 /** Places in the table. */
 const PLACE = { least: 0, log2e: 1, ln2High: 2, ln2Low: 3, one: 4, most: 5, polynomial: 6 } as const;
 /** Bits of a float's fraction, below its exponent. */
-const FRACTION_BITS = 23;
+export const FRACTION_BITS = 23;
 
 /** Address of the numbers that `exponential` reads. A function keeps the numbers in memory; a constant with the address would not. */
 export const exponentialTable = (): number => ptr(TABLE);

@@ -1,5 +1,5 @@
 /** The model's fused kernels as nodes whose operators are machine code. */
-import type * as tf from "@tensorflow/tfjs-core";
+import * as tf from "@tensorflow/tfjs-core";
 import { type AttentionShape, scoreScaleOf } from "../../policy/ops.ts";
 import { type AttendCached, groupQueryAttention, lowerAppend, lowerStep } from "../fused.ts";
 import { sizeOf } from "../graph.ts";
@@ -11,8 +11,10 @@ import type { WholeShape } from "./attention-tiles.ts";
 import { cachedAttentionOperator } from "./cached-attention.ts";
 import type { MachineCodeOperator } from "./operator.ts";
 import { PRODUCT_MULTIPLE, type ProductShape, vectorProductOperator } from "./product.ts";
-import { type RowsShape, rmsNormGradientOperator, swigluGradientOperator, swigluOperator } from "./rows.ts";
+import { rmsNormGradientOperator, rmsNormOperator } from "./rms-norm.ts";
+import { type RowsShape, rowSumOperator, swigluGradientOperator, swigluOperator } from "./rows.ts";
 import { tileProductOperator } from "./tile-product.ts";
+import { tokenLogProbsGradientOperator, tokenLogProbsOperator } from "./token-log-probs.ts";
 
 /** Most tokens of a cache, whose scores the kernel keeps on the stack. */
 const CACHED_TOKENS_MAX = 2 ** 17;
@@ -90,6 +92,50 @@ function lowerRows(
 lowerRows("Swiglu", ["gate", "up"], swigluOperator, ["gate"]);
 lowerRows("SwigluGradient", ["gate", "up", "dy"], swigluGradientOperator, ["gate", "up"]);
 lowerRows("RmsNormGradient", ["x", "gain", "inverse", "dy"], rmsNormGradientOperator, ["x", "gain"]);
+lowerRows(
+  "TokenLogProbsGradient",
+  ["logits", "targets", "pair", "statistics", "dPair"],
+  tokenLogProbsGradientOperator,
+  ["logits"],
+);
+
+lower(
+  "TokenLogProbs",
+  ({ logits, targets }, _, to) => {
+    const operator = tokenLogProbsOperator(rowsShape(logits!));
+    const inputs = [logits!, targets!].map(to.name);
+    const [pair, statistics] = to.recorder.emitMachineCode("TokenLogProbs", rowsShape(logits!), inputs, operator);
+    return [to.tensor(pair!, operator.outputs[0]!), to.tensor(statistics!, operator.outputs[1]!)];
+  },
+  MACHINE_CODE,
+);
+
+const isRowOfVectors = ({ shape }: tf.TensorInfo) => shape.at(-1)! % 16 === 0;
+
+lowerFirst<{ epsilon: number }>(
+  "RmsNorm",
+  ({ x, gain }, { epsilon }, to) => {
+    if (!isRowOfVectors(x!)) return null;
+    const shape = { ...rowsShape(x!), epsilon };
+    const names = [x!, gain!].map(to.name);
+    const [y, inverse] = to.recorder.emitMachineCode("RmsNorm", shape, names, rmsNormOperator(shape));
+    return [to.tensor(y!, x!.shape), to.tensor(inverse!, [...x!.shape.slice(0, -1), 1])];
+  },
+  MACHINE_CODE,
+);
+
+lowerFirst<tf.SumAttrs>(
+  "Sum",
+  ({ x }, { axis, keepDims }, to) => {
+    const axes = tf.util.parseAxisParam(axis, x!.shape);
+    if (x!.dtype !== "float32" || x!.shape.length !== 2 || axes.join() !== "0" || keepDims || !isRowOfVectors(x!))
+      return null;
+    const shape = rowsShape(x!);
+    const [sum] = to.recorder.emitMachineCode("RowSum", shape, [to.name(x!)], rowSumOperator(shape));
+    return to.tensor(sum!, [shape.width]);
+  },
+  MACHINE_CODE,
+);
 
 /** The factors of each traced product, by the data id of the product. An addition to a product becomes one product with an addend. */
 const products = new WeakMap<tf.DataId, { factors: readonly tf.TensorInfo[]; turned: Turned }>();

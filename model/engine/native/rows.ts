@@ -1,12 +1,12 @@
 /**
- * Kernels of the model's operations on rows: the gated unit SwiGLU, its gradient, and the gradient of RMSNorm (policy/ops.ts has the
- * definitions). Each reads and writes its tensors once, where ordinary operators do so for each multiplication.
+ * Kernels of operations on rows: the gated unit SwiGLU, its gradient (policy/ops.ts has the definitions), and the sum of all rows. Each
+ * reads and writes its tensors once, where ordinary operators do so for each multiplication.
  *
  * N rows of W floats, a multiple of 16.
  */
-import { type Assembler, at, R8, R9, R10, R11, R12, R13, RAX, RBX, RCX, RDI, RDX, RSI } from "./assembler.ts";
+import { type Assembler, at, R8, R9, RAX, RCX, RDI, RDX, RSI } from "./assembler.ts";
 import { exponential, exponentialTable } from "./exponential.ts";
-import { checkMultiple, FLOAT_BYTES, type Kernel } from "./kernel.ts";
+import { blocksOf, checkMultiple, FLOAT_BYTES, type Kernel } from "./kernel.ts";
 import type { MachineCodeOperator } from "./operator.ts";
 
 export interface RowsShape {
@@ -34,7 +34,7 @@ function sigmoid(code: Assembler, to: number, x: number): void {
 }
 
 /** Runs `body` for each vector of some arrays of equal size. Moves their addresses, which are in `registers`. Overwrites rcx. */
-function eachVector(kernel: Kernel, registers: readonly number[], floats: number, body: () => void): void {
+export function eachVector(kernel: Kernel, registers: readonly number[], floats: number, body: () => void): void {
   const { code } = kernel;
   kernel.countDown(RCX, floats, code.vectorWidth, () => {
     body();
@@ -102,59 +102,31 @@ export function swigluGradientOperator({ rows, width }: RowsShape): MachineCodeO
   };
 }
 
-/** Inputs: x, gain, 1 / the root mean square of each row, the gradient of the result. Outputs: the gradients of x and gain. */
-export function rmsNormGradientOperator({ rows, width }: RowsShape): MachineCodeOperator {
+/** Columns that `rowSumOperator` adds up at once: their sums stay in vectors. */
+const SUMMED_COLUMNS = 128;
+
+/** Input: (N, W). Output: (W), the sum of the rows. */
+export function rowSumOperator({ rows, width }: RowsShape): MachineCodeOperator {
   checkMultiple("width", width, 16);
   return {
-    inputs: ["float32", "float32", "float32", "float32"],
-    outputs: [[rows, width], [width]],
+    inputs: ["float32"],
+    outputs: [[width]],
     write(kernel) {
       const { code } = kernel;
-      // General registers: addresses. The last two walk through dGain and gain, which each row reads from the start.
-      const [x, gain, inverse, dy, dx, dGain, dGainAt, gainAt] = [RSI, RDI, RBX, RDX, R8, R12, R13, R10];
-      // Vectors. `along` is mean(dy · gain · x) · inverse², the part of the gradient along x.
-      const [product, sum, along, inverseWidth, spare, result] = [0, 1, 2, 3, 4, 5];
-      for (const [i, register] of [x, gain, inverse, dy].entries()) code.move(register, kernel.inputs[i]!);
-      code.move(dx, kernel.outputs[0]!);
-      code.move(dGain, kernel.outputs[1]!);
-      code.move(dGainAt, dGain);
-      code.zero(sum);
-      eachVector(kernel, [dGainAt], width, () => code.storeVector(at(dGainAt), sum));
-      kernel.broadcastNumber(inverseWidth, 1 / width);
-      kernel.loop(rows, 1, () => {
-        const [xAt, dyAt] = [R9, R11];
+      const [x, sums, xAt] = [RSI, RDI, RDX];
+      code.move(x, kernel.inputs[0]!);
+      code.move(sums, kernel.outputs[0]!);
+      kernel.each(blocksOf(width, SUMMED_COLUMNS), (columns) => {
+        const vectors = Array.from({ length: columns / code.vectorWidth }, (_, i) => i);
+        const place = (register: number, vector: number) => at(register, FLOAT_BYTES * code.vectorWidth * vector);
         code.move(xAt, x);
-        code.move(gainAt, gain);
-        code.move(dyAt, dy);
-        code.zero(sum);
-        eachVector(kernel, [xAt, gainAt, dyAt], width, () => {
-          code.loadVector(product, at(dyAt));
-          code.vector("multiply", product, product, at(gainAt));
-          code.multiplyAdd(sum, product, at(xAt));
+        for (const vector of vectors) code.zero(vector);
+        kernel.countDown(RCX, rows, 1, () => {
+          for (const vector of vectors) code.vector("add", vector, vector, place(xAt, vector));
+          code.addConstant(xAt, FLOAT_BYTES * width);
         });
-        code.reduce("add", along, sum, spare);
-        code.vector("multiply", along, along, inverseWidth);
-        const inverses = sum;
-        code.broadcast(inverses, at(inverse));
-        code.vector("multiply", along, along, inverses);
-        code.vector("multiply", along, along, inverses);
-        // dx = (dy · gain - x · along) · inverse; dGain += dy · x · inverse
-        code.move(gainAt, gain);
-        code.move(dGainAt, dGain);
-        eachVector(kernel, [x, gainAt, dy, dx, dGainAt], width, () => {
-          const [own, d] = [product, spare];
-          code.loadVector(own, at(x));
-          code.loadVector(d, at(dy));
-          code.vector("multiply", result, d, at(gainAt));
-          code.negativeMultiplyAdd(result, own, along);
-          code.vector("multiply", result, result, inverses);
-          code.storeVector(at(dx), result);
-          code.vector("multiply", d, d, own);
-          code.loadVector(result, at(dGainAt));
-          code.multiplyAdd(result, d, inverses);
-          code.storeVector(at(dGainAt), result);
-        });
-        code.addConstant(inverse, FLOAT_BYTES);
+        for (const vector of vectors) code.storeVector(place(sums, vector), vector);
+        for (const register of [x, sums]) code.addConstant(register, FLOAT_BYTES * columns);
       });
     },
   };

@@ -257,6 +257,24 @@ describeWidths("the assembler of vectors", (vectorWidth) => {
     for (const row of ints) expect(bitsOf(row)).toEqual(Int32Array.from(wanted));
   });
 
+  test("fromInts makes floats of integers", () => {
+    const ints = (operand: number, i: number) => fromBits(operand + 3 * i - 20);
+    const found = rowsOf(results(vectorWidth, triples, (code, to, a) => code.fromInts(to, a), ints));
+    for (const [i, triple] of triples.entries()) {
+      const wanted = Float32Array.from(lanes, (lane) => asBits(held(triple, lane, ints)[1]));
+      expect([triple, found[i]!]).toEqual([triple, wanted]);
+    }
+  });
+
+  test("squareRoot gives the nearest float", () => {
+    const value = (operand: number, i: number) => 100 * operand + i ** 2 / 3;
+    const found = rowsOf(results(vectorWidth, triples, (code, to, a) => code.squareRoot(to, a), value));
+    for (const [i, triple] of triples.entries()) {
+      const wanted = Float32Array.from(lanes, (lane) => Math.sqrt(Math.fround(held(triple, lane, value)[1])));
+      expect([triple, found[i]!]).toEqual([triple, wanted]);
+    }
+  });
+
   test.each([1, 23])("shiftInts multiplies integers by 2 to the power of %p", (bits) => {
     const small = (operand: number, i: number) => fromBits(operand + 3 * i - 20);
     const found = rowsOf(results(vectorWidth, triples, (code, to, a) => code.shiftInts(to, a, bits), small));

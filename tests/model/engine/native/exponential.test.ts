@@ -1,36 +1,9 @@
 /** The exponential of a vector against JavaScript's in float64. */
 import { expect, test } from "bun:test";
-import { at, RAX, RBX, RCX, RDI, RSI, type VectorWidth } from "../../../../model/engine/native/assembler.ts";
 import { exponential, exponentialTable } from "../../../../model/engine/native/exponential.ts";
-import { addressOf, argument, describeWidths, floats, machineFunction } from "./machine-code.ts";
+import { describeWidths, mappedFloats } from "./machine-code.ts";
 
-/** e^x of each number, computed in register `x` with these spare registers. */
-function exponentials(
-  vectorWidth: VectorWidth,
-  numbers: ArrayLike<number>,
-  x = 0,
-  spare: readonly [number, number, number] = [12, 13, 14],
-): Float32Array {
-  const values = floats(Math.ceil(numbers.length / 16) * 16, (i) => numbers[i] ?? 0);
-  const results = floats(values.length);
-  machineFunction(vectorWidth, (code) => {
-    code.move(RSI, argument(0));
-    code.move(RDI, argument(1));
-    code.constant(RCX, values.length / vectorWidth);
-    code.constant(RBX, exponentialTable());
-    const again = code.label();
-    code.place(again);
-    code.loadVector(x, at(RSI));
-    exponential(code, x, RBX, spare);
-    code.storeVector(at(RDI), x);
-    code.addConstant(RSI, 4 * vectorWidth);
-    code.addConstant(RDI, 4 * vectorWidth);
-    code.addConstant(RCX, -1);
-    code.jumpIf("more", again);
-    code.constant(RAX, 0);
-  })(addressOf(values), addressOf(results));
-  return results.slice(0, numbers.length);
-}
+const exponentials = mappedFloats(exponentialTable, exponential);
 
 describeWidths("the exponential", (vectorWidth) => {
   test("has a relative error below 1e-7 from -87 to 88", () => {

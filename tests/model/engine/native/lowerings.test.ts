@@ -10,7 +10,7 @@ import { MACHINE_CODE, type Target, trace } from "../../../../model/engine/trace
 import { attention } from "../../../../model/policy/attention.ts";
 import { appendAttention, stepAttention } from "../../../../model/policy/cached-attention.ts";
 import { ModelConfig } from "../../../../model/policy/model-config.ts";
-import { type AttentionShape, linear, rmsNorm, swiglu } from "../../../../model/policy/ops.ts";
+import { type AttentionShape, linear, rmsNorm, swiglu, tokenLogProbs } from "../../../../model/policy/ops.ts";
 import { describeWhere } from "../../../needs.ts";
 import { farthest } from "../../farthest.ts";
 import { randomValues } from "../../policy/gradient-check.ts";
@@ -59,6 +59,18 @@ const rmsNormCase = (width: number): Case => ({
   specs: { x: f32(5, width), gain: f32(width), dy: f32(5, width) },
 });
 
+const tokenLogProbsCase = (vocabulary: number): Case => ({
+  build: withGradients(["logits"], ({ logits, targets }) => {
+    const { logProbs, entropies } = tokenLogProbs(logits!, targets!);
+    return tf.concat([tf.reshape(logProbs, [4, 1]), tf.reshape(entropies, [4, 1])], 1);
+  }),
+  specs: { logits: f32(4, vocabulary), targets: i32(4), dy: f32(4, 2) },
+});
+const biasCase = (width: number): Case => ({
+  build: withGradients(["bias"], ({ x, weight, bias }) => linear(x!, weight!, bias!)),
+  specs: { x: f32(5, 8), weight: f32(width, 8), bias: f32(width), dy: f32(5, width) },
+});
+
 function stepCase(capacity: number, shape: AttentionShape, rows = 3): Case {
   const { heads, kvHeads, headWidth } = shape;
   const cache = f32(rows, kvHeads, capacity, headWidth);
@@ -95,7 +107,9 @@ const heads = { heads: 4, kvHeads: 2, headWidth: 16 };
 const taken: [string, Case, operators: string[]][] = [
   ["attention", attentionCase(12, heads), ["Attention", "AttentionGradient"]],
   ["SwiGLU", swigluCase(48), ["Swiglu", "SwigluGradient"]],
-  ["RMSNorm", rmsNormCase(48), ["RmsNormGradient"]],
+  ["RMSNorm", rmsNormCase(48), ["RmsNorm", "RmsNormGradient"]],
+  ["log-probabilities", tokenLogProbsCase(48), ["TokenLogProbs", "TokenLogProbsGradient"]],
+  ["a bias's gradient", biasCase(48), ["RowSum"]],
   ["a step over a cache", stepCase(32, heads), ["CachedAttention"]],
   ["a step in a window", stepCase(32, { ...heads, window: 3, scoreScale: 0.7 }), ["CachedAttention"]],
   ["an append to caches", appendCase(32, heads), ["CachedAttention", "CachedAttention"]],
@@ -107,6 +121,8 @@ const notTaken: [string, Case][] = [
   ["attention in a window", attentionCase(12, { ...heads, window: 5 })],
   ["SwiGLU of 24", swigluCase(24)],
   ["RMSNorm of 24", rmsNormCase(24)],
+  ["log-probabilities of 24 tokens", tokenLogProbsCase(24)],
+  ["a bias of 24", biasCase(24)],
   ["a step of heads of 8", stepCase(32, { ...heads, headWidth: 8 })],
   ["a step over a cache of 24", stepCase(24, heads)],
   ["an append to heads of 8", appendCase(32, { ...heads, headWidth: 8 })],
@@ -272,6 +288,14 @@ describe("a traced function", () => {
     },
   );
 
+  test("of a transpose that moves no axis has no node for it", () => {
+    const specs = { x: f32(3, 4) };
+    const nodes = (perm: number[]) =>
+      trace(({ x }) => ({ y: tf.neg(tf.transpose(x!, perm)) }), specs).graph.nodes.map(({ op }) => op);
+    expect(nodes([0, 1])).toEqual(["Neg"]);
+    expect(nodes([1, 0])).toEqual(["Transpose", "Neg"]);
+  });
+
   test("names operators of different sizes differently, and those of equal sizes equally", () => {
     const names = (of: Case) => trace(of.build, of.specs, "AVX2").graph.nodes.map(({ op }) => op);
     const [four, eight] = [attentionCase(4, heads), attentionCase(8, heads)].map(names);
@@ -323,7 +347,7 @@ describeWidths("a compiled function", (vectorWidth) => {
 
   test("has room on the stack of each lane for the scores of 131,072 tokens", async () => {
     const several = compiledEngine({ threads: 2, instructions });
-    const { build, specs } = stepCase(2 ** 17, { heads: 1, kvHeads: 1, headWidth: 16 }, 1);
+    const { build, specs } = stepCase(2 ** 17, { heads: 2, kvHeads: 1, headWidth: 16 }, 1);
     const run = await several.compile("long", build, specs, { inLane: true });
     const job = () => {
       const inputs = Object.fromEntries(Object.entries(specs).map(([name, spec]) => [name, several.array(spec)]));
@@ -338,7 +362,7 @@ describeWidths("a compiled function", (vectorWidth) => {
       expect(
         farthest(
           outputs.y.read(),
-          Array.from({ length: 16 }, (_, d) => (d - 1) / 2),
+          Array.from({ length: 32 }, (_, i) => ((i % 16) - 1) / 2),
         ),
       ).toBeLessThan(1e-4);
     await run.dispose();

@@ -89,6 +89,33 @@ export const longs = (length: number): BigInt64Array<ArrayBuffer> => new BigInt6
 /** The address of memory that stays where it is. */
 export const addressOf = ({ buffer, byteOffset }: NodeJS.TypedArray): number => ptr(buffer, byteOffset);
 
+type Spare = readonly [number, number, number];
+
+/** A function of each number that `write` computes in vectors: in register `x`, with the numbers of `table` and spare registers. */
+export const mappedFloats =
+  (table: () => number, write: (code: Assembler, x: number, table: number, spare: Spare) => void) =>
+  (vectorWidth: VectorWidth, numbers: ArrayLike<number>, x = 0, spare: Spare = [12, 13, 14]): Float32Array => {
+    const values = floats(Math.ceil(numbers.length / 16) * 16, (i) => numbers[i] ?? 1);
+    const results = floats(values.length);
+    machineFunction(vectorWidth, (code) => {
+      code.move(RSI, argument(0));
+      code.move(RDI, argument(1));
+      code.constant(RCX, values.length / vectorWidth);
+      code.constant(RBX, table());
+      const again = code.label();
+      code.place(again);
+      code.loadVector(x, at(RSI));
+      write(code, x, RBX, spare);
+      code.storeVector(at(RDI), x);
+      code.addConstant(RSI, 4 * vectorWidth);
+      code.addConstant(RDI, 4 * vectorWidth);
+      code.addConstant(RCX, -1);
+      code.jumpIf("more", again);
+      code.constant(RAX, 0);
+    })(addressOf(values), addressOf(results));
+    return results.slice(0, numbers.length);
+  };
+
 const PAGE = 4096;
 const [PROT_NONE, PROT_READ, PROT_WRITE] = [0, 1, 2];
 const MAP_PRIVATE_ANONYMOUS = 0x22;

@@ -1,0 +1,109 @@
+/** Kernels of RMSNorm and its gradient (policy/ops.ts has the definitions) on N rows of W floats, a multiple of 16. */
+import { at, R8, R9, R10, R11, R12, R13, RBX, RDI, RDX, RSI } from "./assembler.ts";
+import { checkMultiple, FLOAT_BYTES } from "./kernel.ts";
+import type { MachineCodeOperator } from "./operator.ts";
+import { eachVector, type RowsShape } from "./rows.ts";
+
+export interface RmsNormShape extends RowsShape {
+  readonly epsilon: number;
+}
+
+/** Inputs: x, gain. Outputs: the result, and 1 / the root mean square of each row, (N, 1). */
+export function rmsNormOperator({ rows, width, epsilon }: RmsNormShape): MachineCodeOperator {
+  checkMultiple("width", width, 16);
+  return {
+    inputs: ["float32", "float32"],
+    outputs: [
+      [rows, width],
+      [rows, 1],
+    ],
+    write(kernel) {
+      const { code } = kernel;
+      const [x, gain, y, inverse, xAt, gainAt] = [RSI, RDI, RDX, R8, R9, R10];
+      const [value, sum, spare, norm, one, inverseWidth, added] = [0, 1, 2, 3, 4, 5, 6];
+      for (const [i, register] of [x, gain].entries()) code.move(register, kernel.inputs[i]!);
+      for (const [i, register] of [y, inverse].entries()) code.move(register, kernel.outputs[i]!);
+      kernel.broadcastNumber(one, 1);
+      kernel.broadcastNumber(inverseWidth, 1 / width);
+      kernel.broadcastNumber(added, epsilon);
+      kernel.loop(rows, 1, () => {
+        code.move(xAt, x);
+        code.zero(sum);
+        eachVector(kernel, [xAt], width, () => {
+          code.loadVector(value, at(xAt));
+          code.multiplyAdd(sum, value, value);
+        });
+        code.reduce("add", sum, sum, spare);
+        code.timesPlus(sum, inverseWidth, added);
+        code.squareRoot(sum, sum);
+        code.vector("divide", norm, one, sum);
+        code.storeFloat(at(inverse), norm);
+        code.addConstant(inverse, FLOAT_BYTES);
+        code.move(gainAt, gain);
+        eachVector(kernel, [x, gainAt, y], width, () => {
+          code.vector("multiply", value, norm, at(x));
+          code.vector("multiply", value, value, at(gainAt));
+          code.storeVector(at(y), value);
+        });
+      });
+    },
+  };
+}
+
+/** Inputs: x, gain, 1 / the root mean square of each row, the gradient of the result. Outputs: the gradients of x and gain. */
+export function rmsNormGradientOperator({ rows, width }: RowsShape): MachineCodeOperator {
+  checkMultiple("width", width, 16);
+  return {
+    inputs: ["float32", "float32", "float32", "float32"],
+    outputs: [[rows, width], [width]],
+    write(kernel) {
+      const { code } = kernel;
+      // General registers: addresses. The last two walk through dGain and gain, which each row reads from the start.
+      const [x, gain, inverse, dy, dx, dGain, dGainAt, gainAt] = [RSI, RDI, RBX, RDX, R8, R12, R13, R10];
+      // Vectors. `along` is mean(dy · gain · x) · inverse², the part of the gradient along x.
+      const [product, sum, along, inverseWidth, spare, result] = [0, 1, 2, 3, 4, 5];
+      for (const [i, register] of [x, gain, inverse, dy].entries()) code.move(register, kernel.inputs[i]!);
+      code.move(dx, kernel.outputs[0]!);
+      code.move(dGain, kernel.outputs[1]!);
+      code.move(dGainAt, dGain);
+      code.zero(sum);
+      eachVector(kernel, [dGainAt], width, () => code.storeVector(at(dGainAt), sum));
+      kernel.broadcastNumber(inverseWidth, 1 / width);
+      kernel.loop(rows, 1, () => {
+        const [xAt, dyAt] = [R9, R11];
+        code.move(xAt, x);
+        code.move(gainAt, gain);
+        code.move(dyAt, dy);
+        code.zero(sum);
+        eachVector(kernel, [xAt, gainAt, dyAt], width, () => {
+          code.loadVector(product, at(dyAt));
+          code.vector("multiply", product, product, at(gainAt));
+          code.multiplyAdd(sum, product, at(xAt));
+        });
+        code.reduce("add", along, sum, spare);
+        code.vector("multiply", along, along, inverseWidth);
+        const inverses = sum;
+        code.broadcast(inverses, at(inverse));
+        code.vector("multiply", along, along, inverses);
+        code.vector("multiply", along, along, inverses);
+        // dx = (dy · gain - x · along) · inverse; dGain += dy · x · inverse
+        code.move(gainAt, gain);
+        code.move(dGainAt, dGain);
+        eachVector(kernel, [x, gainAt, dy, dx, dGainAt], width, () => {
+          const [own, d] = [product, spare];
+          code.loadVector(own, at(x));
+          code.loadVector(d, at(dy));
+          code.vector("multiply", result, d, at(gainAt));
+          code.negativeMultiplyAdd(result, own, along);
+          code.vector("multiply", result, result, inverses);
+          code.storeVector(at(dx), result);
+          code.vector("multiply", d, d, own);
+          code.loadVector(result, at(dGainAt));
+          code.multiplyAdd(result, d, inverses);
+          code.storeVector(at(dGainAt), result);
+        });
+        code.addConstant(inverse, FLOAT_BYTES);
+      });
+    },
+  };
+}
