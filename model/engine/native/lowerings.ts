@@ -14,7 +14,7 @@ import { PRODUCT_MULTIPLE, type ProductShape, vectorProductOperator } from "./pr
 import { type RowsShape, rmsNormGradientOperator, swigluGradientOperator, swigluOperator } from "./rows.ts";
 import { tileProductOperator } from "./tile-product.ts";
 
-/** Most tokens of a cache, whose scores the kernel keeps on the stack. */
+/** Most tokens of a cache: the kernel keeps the scores of all tokens on the stack. */
 const CACHED_TOKENS_MAX = 2 ** 17;
 
 const attendCached: AttendCached = (to, inputs, sizes, shape) => {
@@ -120,7 +120,7 @@ function product(
   return made;
 }
 
-/** The targets whose products are kernels of ours. */
+/** The targets whose matrix products are our machine code. */
 const PRODUCTS = ["AVX-512", "AMX"] as const;
 
 lowerFirst<tf.BatchMatMulAttrs>(

@@ -1,8 +1,8 @@
 /**
  * Kernels of the model's operations on rows: the gated unit SwiGLU, its gradient, and the gradient of RMSNorm (policy/ops.ts has the
- * definitions). Each reads and writes its tensors once, where ordinary operators do so for each multiplication.
+ * definitions). Each kernel reads and writes its tensors once. Ordinary operators read and write tensors for each multiplication.
  *
- * N rows of W floats, a multiple of 16.
+ * N rows of W floats. W is a multiple of 16.
  */
 import { type Assembler, at, R8, R9, R10, R11, R12, R13, RAX, RBX, RCX, RDI, RDX, RSI } from "./assembler.ts";
 import { exponential, exponentialTable } from "./exponential.ts";
@@ -18,7 +18,7 @@ export interface RowsShape {
 const [ONE, ZERO] = [15, 14];
 const SPARE = [11, 12, 13] as const;
 
-/** Sets what `sigmoid` reads. Overwrites rcx. */
+/** Sets the registers that `sigmoid` reads. Overwrites rcx. */
 function setConstants(kernel: Kernel): void {
   kernel.broadcastNumber(ONE, 1);
   kernel.code.zero(ZERO);
@@ -110,7 +110,7 @@ export function rmsNormGradientOperator({ rows, width }: RowsShape): MachineCode
     outputs: [[rows, width], [width]],
     write(kernel) {
       const { code } = kernel;
-      // General registers: addresses. The last two walk through dGain and gain, which each row reads from the start.
+      // General registers: addresses. The last two move through dGain and gain, from the start for each row.
       const [x, gain, inverse, dy, dx, dGain, dGainAt, gainAt] = [RSI, RDI, RBX, RDX, R8, R12, R13, R10];
       // Vectors. `along` is mean(dy · gain · x) · inverse², the part of the gradient along x.
       const [product, sum, along, inverseWidth, spare, result] = [0, 1, 2, 3, 4, 5];
