@@ -50,7 +50,7 @@ describeWidths("the kernels of rows", (vectorWidth) => {
     ).toBeLessThan(1e-6);
   };
 
-  test.each(sizes)("SwiGLU of %p rows of %p is what float64 says", (rows, width) => {
+  test.each(sizes)("SwiGLU of %p rows of %p agrees with float64", (rows, width) => {
     const [gate, up] = [random(rows * width, "gate").map((x) => 4 * x), random(rows * width, "up")];
     const [y] = runKernel(swigluOperator({ rows, width }), vectorWidth, [gate, up]);
     expect(
@@ -61,7 +61,7 @@ describeWidths("the kernels of rows", (vectorWidth) => {
     ).toBeLessThan(1e-6);
   });
 
-  test.each(sizes)("SwiGLU's gradient of %p rows of %p is what float64 says", (rows, width) => {
+  test.each(sizes)("SwiGLU's gradient of %p rows of %p agrees with float64", (rows, width) => {
     const [gate, up, dy] = [random(rows * width, "gate"), random(rows * width, "up"), random(rows * width, "dy")];
     expectGradients({ rows, width }, gate, up, dy);
   });
@@ -91,7 +91,7 @@ describeWidths("the kernels of rows", (vectorWidth) => {
     for (const values of [y!, ...gradients]) expect([...values].map(Number.isNaN)).toEqual([...gate].map(Number.isNaN));
   });
 
-  test.each(sizes)("RMSNorm's gradient of %p rows of %p is what float64 says", (rows, width) => {
+  test.each(sizes)("RMSNorm's gradient of %p rows of %p agrees with float64", (rows, width) => {
     const [x, gain, dy] = [random(rows * width, "x"), random(width, "gain"), random(rows * width, "dy")];
     const inverse = Float32Array.from({ length: rows }, (_, row) => {
       const own = x.subarray(row * width, (row + 1) * width);
