@@ -1,4 +1,4 @@
-/** 95 % intervals: of a mean over a few runs, and of a share. */
+/** 95 % intervals of a mean over a few runs, and of a share. */
 import { deviation, mean as meanValue } from "./statistics.ts";
 
 export interface Mean {
@@ -12,9 +12,9 @@ export interface Mean {
 }
 
 /**
- * Mean of values that are independent and about normal, with Student's interval: mean ± t · std / √n.
+ * Mean with Student's interval, mean ± t · std / √n. The values must be independent and approximately normally distributed.
  *
- * @throws {RangeError} without values
+ * @throws {RangeError} if there are no values
  */
 export function meanOf(values: readonly number[]): Mean {
   const n = values.length;
@@ -58,7 +58,10 @@ function shareWithin(t: number, degrees: number): number {
  * @throws {RangeError} unless 0 ≤ hits ≤ tries and tries > 0
  */
 export function shareOf(hits: number, tries: number): { readonly low: number; readonly high: number } {
-  if (!(hits >= 0 && hits <= tries && tries > 0)) throw new RangeError(`no share of ${hits} hits in ${tries} tries`);
+  if (!(hits >= 0 && hits <= tries && tries > 0))
+    throw new RangeError(
+      `cannot compute a share of ${hits} hits in ${tries} tries: 0 <= hits <= tries and tries > 0 must hold`,
+    );
   // P(X ≥ hits) rises with the share, and so does 1 - P(X ≤ hits).
   const low = hits === 0 ? 0 : rootOf((share) => 1 - atMost(hits - 1, tries, share) - 0.025);
   const high = hits === tries ? 1 : rootOf((share) => 0.025 - atMost(hits, tries, share));
@@ -76,7 +79,7 @@ function atMost(hits: number, tries: number, share: number): number {
   return sum;
 }
 
-/** Where a rising function of (0, 1) is 0. */
+/** The x in (0, 1) at which a rising function is 0. */
 function rootOf(rising: (x: number) => number): number {
   let [low, high] = [0, 1];
   while (high - low > 1e-12) {

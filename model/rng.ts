@@ -1,7 +1,7 @@
 /**
- * Counter-based random numbers: each is a function of (seed, name, index), without state. A coin is the random number that decides
- * a token. Any process gets the same coin 17 of episode "e3", whatever it drew before. RAGEN's generators, which make its boards,
- * are in envs/rng.
+ * Counter-based random numbers: each number depends on (seed, name, index) only. A coin is the random number that decides which token
+ * is sampled. Every process gets the same coin 17 of episode "e3", whatever numbers the process drew before. The generators that make
+ * RAGEN's boards are in envs/rng.
  *
  * Philox4x32-10: Salmon et al., "Parallel random numbers: as easy as 1, 2, 3", SC 2011; constants as in its Random123 library.
  */
@@ -19,7 +19,7 @@ const MULTIPLIER_1 = 0xcd9e8d57;
 const WEYL_0 = 0x9e3779b9;
 const WEYL_1 = 0xbb67ae85;
 
-/** One block. All words are uint32; every counter gives a different block under one key. */
+/** One block of random words. All words are uint32. Under one key, different counters give different blocks. */
 export function philox(counter: Words, key: readonly [number, number]): Words {
   let [a, b, c, d] = counter;
   let [k0, k1] = key;
@@ -49,7 +49,7 @@ function multiplyHigh(x: number, y: number): number {
   return (xHigh * yHigh + (middle >>> 16) + (carry >>> 16)) >>> 0;
 }
 
-/** 64 bits of a name, as two uint32. */
+/** A 64-bit hash of a name, as two uint32. */
 export type Hash64 = readonly [number, number];
 
 /** The first 8 bytes of the sha256 of the text in UTF-8, big-endian. */
@@ -65,7 +65,7 @@ export interface CoinKey {
   readonly episode: Hash64;
 }
 
-/** Second key word: coins and the draws of a sequence come from different streams, even under one name. */
+/** Second word of the key: coins and the numbers of `sequence` come from different streams, even under the same name. */
 const COINS = 0;
 const SEQUENCES = 1;
 
@@ -88,7 +88,7 @@ export function sequence(seed: number, name: string): Uniform {
 
 function uniformAt(seed: number, use: number, [high, low]: Hash64, index: number): number {
   const [a, b] = philox([index >>> 0, Math.floor(index / 2 ** 32), high, low], [seed, use]);
-  // 27 and 26 bits make the 53 of a double; the same split as numpy's random().
+  // 27 and 26 bits make the 53 bits of a double. numpy's random() uses the same split.
   return ((a >>> 5) * 2 ** 26 + (b >>> 6)) / 2 ** 53;
 }
 

@@ -1,28 +1,28 @@
 /** Mean and spread of plain numbers, with sums in float64. */
 
-/** @throws {RangeError} if there is nothing to average. */
+/** @throws {RangeError} if there are no values. */
 export function mean(values: ArrayLike<number>): number {
-  if (values.length === 0) throw new RangeError("there is no mean of 0 values");
+  if (values.length === 0) throw new RangeError("a mean needs at least 1 value, got 0");
   let sum = 0;
   for (let i = 0; i < values.length; i++) sum += values[i]!;
   return sum / values.length;
 }
 
-/** True if all values are equal. Then the spread is exactly 0, although the mean may be rounded. */
+/** True if all values are equal. `variance` then returns exactly 0, although the computed mean may be rounded. */
 export function isConstant(values: ArrayLike<number>): boolean {
   for (let i = 1; i < values.length; i++) if (values[i] !== values[0]) return false;
   return true;
 }
 
-/** Numbers that differ by no more are equal but for rounding: sums of the same rewards in another order differ by about 1e-16. */
+/** Two numbers that differ by at most this are equal except for rounding. Sums of the same rewards in two orders differ by about 1e-16. */
 export const ROUNDING = 1e-10;
 
-/** True if all values are equal but for rounding. */
+/** True if all values are equal except for rounding. */
 export function isConstantSum(values: readonly number[]): boolean {
   return values.every((value) => Math.abs(value - values[0]!) <= ROUNDING);
 }
 
-/** `sum((x - mean)^2) / (n - correction)`: correction 1 is the sample variance (torch.var), 0 the population's. */
+/** `sum((x - mean)^2) / (n - correction)`: the sample variance (as torch.var) with correction 1, the population variance with correction 0. */
 export function variance(values: ArrayLike<number>, correction: 0 | 1 = 1): number {
   if (values.length <= correction) {
     throw new RangeError(
@@ -41,7 +41,7 @@ export function deviation(values: ArrayLike<number>, correction: 0 | 1 = 1): num
   return Math.sqrt(variance(values, correction));
 }
 
-/** Positions by key, keys in the order of their first appearance. */
+/** The positions of each key. The keys are in the order of their first appearance. */
 export function positionsBy<K>(keys: ArrayLike<K>): Map<K, number[]> {
   return Map.groupBy(Array.from(keys).keys(), (i) => keys[i]!);
 }

@@ -1,6 +1,6 @@
 /**
  * A finished episode as the learner gets it. Numbers only: no text, no env, no process.
- * T tokens of the trajectory, V vocabulary.
+ * T: tokens of the trajectory. V: tokens of the vocabulary.
  */
 
 /** Place and reward of one turn. */
@@ -11,12 +11,12 @@ export interface TurnSpan {
   readonly reward: number;
   /** Format penalty of the turn; 0 or negative. */
   readonly penalty: number;
-  /** Policy version that wrote the turn's reply; absent: the trajectory's. */
+  /** Policy version that wrote the turn's reply. If absent, the trajectory's version wrote the reply. */
   readonly version?: number | undefined;
 }
 
 export interface Trajectory {
-  /** (T) token ids of prompts, observations and replies, in the order the policy saw them; context after context. */
+  /** (T) token ids of prompts, observations and replies, in the order in which the policy read or wrote them; context after context. */
   readonly tokens: Int32Array;
   /** (T) 1 where the policy sampled the token; forced prefixes and observations are 0. */
   readonly written: Uint8Array;
@@ -24,10 +24,11 @@ export interface Trajectory {
   readonly logProbs: Float32Array;
   /**
    * Index in `tokens` where each context begins; the first is 0. A context is one text that the policy reads: the whole episode,
-   * or a new text each time that earlier turns are left out. A reply is marked as written once, even if a later context repeats it.
+   * or a new text each time that earlier turns are left out. A reply is marked as written in one context only, even if later contexts
+   * repeat it.
    */
   readonly contexts: readonly number[];
-  /** In order. Turn ends are recorded, never inferred from rewards. */
+  /** The turns in order. Turn ends are recorded, never inferred from rewards. */
   readonly turns: readonly TurnSpan[];
   /** Policy version that wrote every token, except in turns with a version of their own. `digest`: the sha256 (hex) of its weights. */
   readonly version: number;
@@ -49,7 +50,7 @@ export const writtenTokens = ({ written }: Pick<Trajectory, "written">): number 
   written.reduce((sum, one) => sum + one, 0);
 
 /**
- * Why a trajectory cannot be learned from: arrays of different lengths, unknown tokens, a context without a prompt or a reply, turns
+ * Why the learner cannot use a trajectory: arrays of different lengths, unknown tokens, a context without a prompt or a reply, turns
  * that do not end on a written token, numbers that are not finite. A single NaN would make every weight NaN.
  *
  * @param vocabulary  V

@@ -3,7 +3,7 @@
  * The tokenizer's literals become added tokens, which these tools match as our tokenizer does: leftmost, longest first. The 256
  * bytes are a BPE without merges.
  *
- * One difference: in these tools the name of a special token inside a message is that token; here it is plain text.
+ * One difference: these tools encode the name of a special token inside a message as that token. Our tokenizer encodes it as plain text.
  */
 
 import { byteLevelAlphabet } from "../text/bpe.ts";

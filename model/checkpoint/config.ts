@@ -1,6 +1,4 @@
-/**
- * Converts between transformers' config.json and `ModelConfig`. It refuses every model that this code does not compute exactly.
- */
+/** Converts between transformers' config.json and `ModelConfig`. Refuses every model that Bunraku does not compute exactly. */
 import { z } from "zod";
 import { type LayerKind, ModelConfig } from "../policy/model-config.ts";
 import type { RopeScaling } from "../policy/rope.ts";
@@ -23,13 +21,13 @@ const HuggingFaceConfig = z.looseObject({
   num_key_value_heads: Count.nullish(),
   head_dim: Count.nullish(),
   hidden_act: z.string().default("silu"),
-  /** Gemma's name of hidden_act. */
+  /** Gemma's name for hidden_act. */
   hidden_activation: z.string().nullish(),
   rms_norm_eps: z.number().positive(),
   tie_word_embeddings: z.boolean().default(false),
   max_position_embeddings: Count.nullish(),
   rope_theta: z.number().positive().nullish(),
-  /** Until transformers 4; `rope_parameters` since 5. */
+  /** Key of transformers 4; transformers 5 writes `rope_parameters`. */
   rope_scaling: Rope.nullish(),
   rope_parameters: Rope.extend({ full_attention: Rope.optional(), sliding_attention: Rope.optional() }).nullish(),
   /** Rotary base of sliding layers. */
@@ -43,7 +41,7 @@ const HuggingFaceConfig = z.looseObject({
   layer_types: z.array(z.string()).nullish(),
   /** Layers whose number, counted from 1, is a multiple of this are full. */
   sliding_window_pattern: Count.default(6),
-  /** By layer: 0 if the layer does not rotate. */
+  /** For each layer: 0 if the layer has no rotary positions. */
   no_rope_layers: z.array(z.int()).nullish(),
   no_rope_layer_interval: Count.default(4),
   query_pre_attn_scalar: z.number().positive().nullish(),
@@ -64,9 +62,9 @@ const HuggingFaceConfig = z.looseObject({
 type HuggingFaceConfig = z.infer<typeof HuggingFaceConfig>;
 
 interface Family {
-  /** How its layers differ from Llama's. */
+  /** How the family's layers differ from the layers of Llama. */
   readonly options: Partial<ModelConfig>;
-  /** transformers' values of keys that config.json may lack. */
+  /** The values that transformers uses for keys that config.json lacks. */
   readonly defaults?: Partial<HuggingFaceConfig>;
   readonly kindOf: (config: HuggingFaceConfig, layer: number) => LayerKind;
 }
@@ -89,7 +87,7 @@ const FAMILIES = {
   qwen3_moe: {
     options: { qkNorm: true },
     defaults: { sliding_window: 4096 },
-    // In all layers, or in none: transformers ignores layer_types and max_window_layers here.
+    // All layers slide, or no layer does: for this type transformers ignores layer_types and max_window_layers.
     kindOf: (config) => (slides(config) ? "sliding" : "full"),
   },
   llama: { options: {}, kindOf: () => "full" },
@@ -121,8 +119,8 @@ type Architecture = keyof typeof FAMILIES;
 /** Advice for unsupported types that users try. */
 const REFUSED: Readonly<Record<string, string>> = {
   gemma3: "it reads images too; take a text model, such as gemma-3-270m-it or gemma-3-1b-it",
-  qwen2_moe: "of mixtures of experts, only qwen3_moe is supported",
-  mixtral: "of mixtures of experts, only qwen3_moe is supported",
+  qwen2_moe: "qwen3_moe is the only supported mixture of experts",
+  mixtral: "qwen3_moe is the only supported mixture of experts",
 };
 
 /** transformers' names of activations. */
@@ -137,9 +135,9 @@ export class CheckpointFormatError extends Error {
 export const faultsOf = (error: z.ZodError): string => z.prettifyError(error).replaceAll(/\s*\n\s*/g, " ");
 
 /**
- * @param json  of the file, parsed.
- * @param file  for error texts.
- * @throws {CheckpointFormatError} if Bunraku would compute anything else than the model does.
+ * @param json  the parsed contents of the file.
+ * @param file  name of the file in error texts.
+ * @throws {CheckpointFormatError} if Bunraku would not compute exactly what the model computes.
  */
 export function readModelConfig(json: unknown, file: string): ModelConfig {
   const refuse = (why: string): never => {
@@ -208,9 +206,7 @@ function expertsOf(config: HuggingFaceConfig, refuse: (why: string) => never): M
     );
   }
   if (config.decoder_sparse_step !== 1 || (config.mlp_only_layers ?? []).length > 0)
-    return refuse(
-      "decoder_sparse_step or mlp_only_layers leave layers without experts; supported are experts in every layer",
-    );
+    return refuse("decoder_sparse_step or mlp_only_layers leave layers without experts; every layer must have experts");
   return { count, used, normalized };
 }
 
@@ -226,7 +222,7 @@ function* unsupported(config: HuggingFaceConfig, type: Architecture): Generator<
   if (config.mlp_bias) yield ["mlp_bias", "biases in the gated unit are not supported"];
   // Besides Qwen, only SmolLM3 reads this key in transformers: its layers without positions then slide.
   if (config.use_sliding_window && type === "smollm3")
-    yield ["use_sliding_window", "layers without positions cannot slide"];
+    yield ["use_sliding_window", "sliding layers without positions are not supported"];
   if (config.attn_logit_softcapping) yield ["attn_logit_softcapping", "soft caps are not supported"];
   if (config.final_logit_softcapping) yield ["final_logit_softcapping", "soft caps are not supported"];
   if (config.use_bidirectional_attention) yield ["use_bidirectional_attention", "only causal attention is supported"];
@@ -288,7 +284,7 @@ export function architectureOf(model: ModelConfig): "qwen2" | "qwen3" | "llama" 
   );
 }
 
-/** transformers' classes of the model types that are written. */
+/** transformers' class of each model type that `writeModelConfig` writes. */
 const CLASSES = { qwen2: "Qwen2ForCausalLM", qwen3: "Qwen3ForCausalLM", llama: "LlamaForCausalLM" } as const;
 
 /** A config.json for this model. @param longest  most tokens of a sequence */

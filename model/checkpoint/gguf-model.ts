@@ -32,7 +32,11 @@ const TENSORS: Readonly<Record<string, string>> = {
   "lm_head.weight": "output.weight",
 };
 
-/** @param views  of `huggingFaceViews`. @returns views, or copies where llama.cpp has another order of rows; and the factors of the rope scaling llama3 */
+/**
+ * @param views  from `huggingFaceViews`
+ * @returns the same views under llama.cpp's names, but copies of the matrices whose rows llama.cpp orders differently. With the rope
+ * scaling llama3, also the factors of the frequencies
+ */
 export function ggufTensors(model: ModelConfig, views: ReadonlyMap<string, NamedTensor>): Map<string, NamedTensor> {
   const { heads, kvHeads, headWidth, ropeTheta, ropeScaling } = model;
   const isLlama = architectureOf(model) === "llama";
@@ -51,7 +55,7 @@ export function ggufTensors(model: ModelConfig, views: ReadonlyMap<string, Named
   return tensors;
 }
 
-/** llama.cpp's llama rotates adjacent channels; transformers' rotates channels half a head apart. */
+/** llama.cpp's llama rotates pairs of adjacent channels; transformers' llama rotates pairs of channels that are half a head apart. */
 function interleaved({ shape, values }: NamedTensor, heads: number, headWidth: number): NamedTensor {
   const width = shape[1]!;
   const reordered = new Float32Array(values.length);
@@ -111,7 +115,7 @@ const TOKEN_TYPES = { normal: 1, control: 3, userDefined: 4, unused: 5 } as cons
 
 /**
  * @param json   tokenizer.json, parsed.
- * @throws {CheckpointFormatError} if the tokenizer has byte fallback, or llama.cpp's name of its pre-tokenizer is not known here
+ * @throws {CheckpointFormatError} if the tokenizer has byte fallback, or `preTokenizer` does not know llama.cpp's name of its pre-tokenizer
  */
 export function ggufTokenizer(
   json: unknown,

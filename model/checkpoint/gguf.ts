@@ -1,5 +1,5 @@
 /**
- * Writes the GGUF format, version 3, which llama.cpp reads. Knows no models; gguf-model.ts chooses the contents.
+ * Writes the GGUF format, version 3, which llama.cpp reads. This file knows no models; gguf-model.ts chooses the contents.
  * Source: github.com/ggml-org/ggml, docs/gguf.md.
  */
 import { sizeOf } from "../engine/graph.ts";

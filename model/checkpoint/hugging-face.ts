@@ -42,7 +42,7 @@ export function huggingFaceViews(config: ModelConfig, { flat }: Parameters): Rea
 /**
  * Copies a checkpoint into `parameters`.
  *
- * @throws {SafetensorsError} if a tensor is missing, extra or of another shape; then nothing was copied.
+ * @throws {SafetensorsError} if a tensor is missing, extra or of another shape. After this error `parameters` are unchanged.
  */
 export function readHuggingFace(config: ModelConfig, parameters: Parameters, checkpoint: Safetensors): void {
   const views = huggingFaceViews(config, parameters);
@@ -52,9 +52,9 @@ export function readHuggingFace(config: ModelConfig, parameters: Parameters, che
 
 const OUTPUT = "lm_head.weight";
 const EMBEDDING = "model.embed_tokens.weight";
-/** Buffers in old checkpoints; the config determines their values. */
+/** Buffers in old checkpoints. They are not read, because the config determines their values. */
 const COMPUTED = /\.rotary_emb\.inv_freq$/;
-/** Values of a tied output layer to compare at a time. */
+/** Number of values of a tied output layer that are compared at a time. */
 const COMPARED = 2 ** 20;
 
 /** The file of each tensor. */

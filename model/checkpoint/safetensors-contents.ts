@@ -1,6 +1,6 @@
 /**
- * Reads a safetensors file: its header, which has the place of each tensor (`readContents`), and its tensors (`SafetensorsSource`). Half
- * precision is widened to 32 bits.
+ * Reads a safetensors file: its header, which has the place of each tensor (`readContents`), and its tensors (`SafetensorsSource`). Numbers
+ * of half precision are widened to 32 bits.
  *
  * - Every data byte belongs to exactly one tensor: no overlaps, no holes, no tail.
  *
@@ -9,7 +9,7 @@
 import { z } from "zod";
 import { sizeOf } from "../engine/graph.ts";
 
-/** The limit of the reference implementation. A longer header is an attack or another format. */
+/** The limit of the reference implementation. A longer header is an attack, or the file has another format. */
 const HEADER_BYTES_MAX = 100_000_000;
 
 /** A file begins with the header's length, a little-endian u64. */
@@ -42,10 +42,10 @@ export interface Contents {
 }
 
 /**
- * @param header     without the prefix.
+ * @param header     bytes of the header, without the prefix.
  * @param dataBytes  number of bytes after the header.
- * @param file       for error texts.
- * @throws {SafetensorsError} if the header is invalid, does not fit the data, or has another type than F32, F16 and BF16.
+ * @param file       name of the file in error texts.
+ * @throws {SafetensorsError} if the header is invalid, does not fit the data, or has a tensor that is not F32, F16 or BF16.
  */
 export function readContents(header: Uint8Array, dataBytes: number, file: string): Contents {
   const refuse = refusal(file);
@@ -60,24 +60,24 @@ export function readContents(header: Uint8Array, dataBytes: number, file: string
 /**
  * Byte length of the header, without the prefix.
  *
- * @param start      of the file, with the prefix.
+ * @param start      first bytes of the file, with the prefix.
  * @param fileBytes  length of the whole file.
  */
 export function headerLength(start: Uint8Array, fileBytes: number, file: string): number {
   const refuse = refusal(file);
   if (fileBytes < PREFIX_BYTES) {
     return refuse(
-      `${fileBytes} bytes, but a safetensors file begins with ${PREFIX_BYTES}; it was cut or is no safetensors file`,
+      `it has ${fileBytes} bytes, but a safetensors file has at least ${PREFIX_BYTES}; it was cut or is no safetensors file`,
     );
   }
   const length = new DataView(start.buffer, start.byteOffset).getBigUint64(0, true);
   if (length > HEADER_BYTES_MAX) {
     return refuse(
-      `its header claims ${length} bytes, at most ${HEADER_BYTES_MAX} are allowed; is it a safetensors file?`,
+      `its header claims ${length} bytes, but at most ${HEADER_BYTES_MAX} are allowed; is it a safetensors file?`,
     );
   }
   const left = fileBytes - PREFIX_BYTES;
-  if (length > left) return refuse(`its header claims ${length} bytes and ${left} are left; the file was cut`);
+  if (length > left) return refuse(`its header claims ${length} bytes, but ${left} are left; the file was cut`);
   return Number(length);
 }
 
@@ -112,7 +112,7 @@ function place(name: string, raw: unknown, refuse: Refuse): Place {
   const needed = sizeOf(shape) * DTYPE_BYTES[dtype];
   if (end - begin !== needed) {
     return refuse(
-      `${tensor}: ${dtype} [${shape}] takes ${needed} bytes, its offsets ${begin} to ${end} hold ${end - begin}`,
+      `${tensor}: ${dtype} [${shape}] takes ${needed} bytes, but its offsets ${begin} to ${end} hold ${end - begin}`,
     );
   }
   return { name, dtype, shape, begin, end };
@@ -131,7 +131,7 @@ function checkCoverage(places: readonly Place[], dataBytes: number, refuse: Refu
     before = tensor;
   }
   if (covered > dataBytes)
-    refuse(`${before} ends at byte ${covered} of the data and there are ${dataBytes}; the file was cut`);
+    refuse(`${before} ends at byte ${covered} of the data, but the data has ${dataBytes} bytes; the file was cut`);
   if (covered < dataBytes) refuse(`${dataBytes - covered} bytes after ${before} belong to no tensor`);
 }
 
@@ -145,13 +145,13 @@ const isTextByKey = (value: unknown): value is Record<string, string> =>
 
 /**
  * Widens the half-precision numbers (halves) at the end of `values`, in place. Each write overwrites only halves that were already read.
- * Halves are read in pairs, because a word is read as fast as a half.
+ * Halves are read in pairs, because reading a 32-bit word takes no longer than reading a half.
  */
 export function widen(dtype: Dtype, { buffer, byteOffset, length }: Float32Array): void {
   const words = new Int32Array(buffer, byteOffset, length);
   let word = length >> 1;
   let into = 0;
-  // With an odd number, the first half is alone in the upper part of a word.
+  // If the number of halves is odd, the first half is alone in the upper part of a word.
   if (length % 2 === 1 && dtype !== "F32") {
     const half = words[word++]! >>> 16;
     words[into++] = dtype === "F16" ? FLOAT16[half]! : half << 16;
@@ -179,7 +179,7 @@ export function widen(dtype: Dtype, { buffer, byteOffset, length }: Float32Array
   }
 }
 
-/** The bits of each float16 as a float32: a table is twice as fast as converting. */
+/** For each float16, the bits of the float32 of the same value. Reading this table is twice as fast as converting. */
 const FLOAT16 = new Int32Array(
   Float32Array.from(new Float16Array(Uint16Array.from({ length: 2 ** 16 }, (_, bits) => bits).buffer)).buffer,
 );
@@ -188,11 +188,11 @@ export interface ByteSource {
   /** For error texts. */
   readonly name: string;
   readonly byteLength: number;
-  /** Fills `into` with the bytes from `at` on. @throws {Error} if there are fewer */
+  /** Fills `into` with the bytes from `at` on. @throws {Error} if the source has too few bytes */
   read(into: Uint8Array, at: number): Promise<void>;
 }
 
-/** Bytes of destination per read, and reads in parallel. */
+/** Bytes of the destination that one read fills, and the number of parallel reads. */
 const READ_BYTES = 2 ** 23;
 const READS = 4;
 
@@ -202,7 +202,7 @@ const READS = 4;
  *
  * - It checks the whole header before it reads a value.
  * - It needs no buffer: half precision is read into the end of the destination and widened there.
- * - Several reads run in parallel, because page faults of new memory cost the reader more time than the copy.
+ * - Several reads run in parallel, because page faults in new memory take more time than the copy.
  */
 export class SafetensorsSource {
   readonly file: string;
@@ -218,7 +218,7 @@ export class SafetensorsSource {
     this.#dataStart = dataStart;
   }
 
-  /** @throws {SafetensorsError} if the file is not complete and valid, or has another type than F32, F16 and BF16. */
+  /** @throws {SafetensorsError} if the file is not complete and valid, or has a tensor that is not F32, F16 or BF16. */
   static async open(source: ByteSource): Promise<SafetensorsSource> {
     const prefix = new Uint8Array(Math.min(PREFIX_BYTES, source.byteLength));
     await source.read(prefix, 0);
@@ -229,7 +229,7 @@ export class SafetensorsSource {
     return new SafetensorsSource(source, places, dataStart);
   }
 
-  /** Fills `values` with a tensor's values from index `from` on. @throws {RangeError} if there are fewer */
+  /** Fills `values` with a tensor's values from index `from` on. @throws {RangeError} if the tensor has too few values */
   async read(name: string, values: Float32Array, from = 0): Promise<void> {
     const place = this.places.get(name)!;
     if (from + values.length > sizeOf(place.shape))

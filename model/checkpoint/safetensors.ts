@@ -15,7 +15,7 @@ import { headerLength, PREFIX_BYTES, readContents, SafetensorsError, widen } fro
 const ALIGN_BYTES = 8;
 
 export interface NamedTensor {
-  /** [] is a single number. */
+  /** [] for a single number. */
   readonly shape: readonly number[];
   readonly values: Float32Array;
 }
@@ -30,8 +30,8 @@ export interface Safetensors {
 }
 
 /**
- * @param file  for error texts.
- * @throws {SafetensorsError} if the file is not complete and valid, or has another type than F32, F16 and BF16.
+ * @param file  name of the file in error texts.
+ * @throws {SafetensorsError} if the file is not complete and valid, or has a tensor that is not F32, F16 or BF16.
  */
 export function readSafetensors(bytes: Uint8Array, file: string): Safetensors {
   const dataStart = PREFIX_BYTES + headerLength(bytes, bytes.length, file);

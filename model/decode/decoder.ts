@@ -6,9 +6,9 @@
  *   not on the batch, the slot or the other sequences. So a rollout is the same for any number of samplers.
  *   onnxruntime adds up a product in the same order for two or more rows, so no product has one row. On several threads
  *   onnxruntime splits sums by the size of the product, so each thread computes rows of its own, in a lane (engine/lanes.ts).
- *   For a model too large for lanes, this holds on one thread only.
+ *   For a model that is too large for lanes, this guarantee holds on one thread only.
  * - A cache entry is computed once: a later turn only appends.
- * - Padding of an append writes to places behind the sequence. No token attends to them before a later one overwrites them.
+ * - Padding of an append writes to places after the end of the sequence. A later token overwrites a place before any token attends to it.
  */
 import type * as tf from "@tensorflow/tfjs-core";
 import {
@@ -35,7 +35,7 @@ import {
 } from "../policy/transformer.ts";
 
 const ROWS_MIN = 4;
-/** A cache's capacity is a multiple of this number of tokens. An engine may interleave the keys of a block of so many tokens. */
+/** A cache's capacity is a multiple of this number of tokens. An engine may interleave the keys of a block of this many tokens. */
 const TOKENS_STEP = 16;
 /**
  * Most sequences (rows) and tokens that an append computes at once. With a cache for each row, more rows make the graph
@@ -47,7 +47,7 @@ const APPEND_TO_SLOTS_MOST = { rows: 64, tokens: 2048 };
 const PIECE_TOKENS_MAX = 512;
 
 export interface DecoderOptions {
-  /** Sequences open at once. */
+  /** Most sequences that are open at once. */
   readonly slots: number;
   /** Most tokens of a sequence. */
   readonly capacity: number;
@@ -60,7 +60,7 @@ export interface DecoderOptions {
   readonly halfCaches?: boolean;
 }
 
-/** A function compiled for one shape, and its own arrays: small inputs by name, logits. */
+/** A function compiled for one shape, and its own arrays: the small inputs by name, and the logits. */
 interface DecodeFunction {
   readonly run: CompiledFunction;
   readonly feeds: Readonly<Record<string, DeviceArray>>;
@@ -70,7 +70,7 @@ interface DecodeFunction {
 /** The inputs of a function of the decoder, besides the parameters. */
 interface DecodeShape {
   readonly feeds: Readonly<Record<string, Spec>>;
-  /** The caches' names, and the shape in which the function sees each. */
+  /** The names of the caches, and the shape in which the function reads each cache. */
   readonly names: readonly string[];
   readonly cache: Spec;
   readonly fewRows?: boolean;
@@ -89,17 +89,17 @@ export class Decoder {
   readonly #lanes: number;
   readonly #config: ModelConfig;
   readonly #capacity: number;
-  /** The layout of the caches. Its capacity is the decoder's, plus room for the writes of padding. */
+  /** The layout of the caches. Its capacity is the decoder's capacity, plus room for the writes of padding. */
   readonly #layout: CacheLayout;
   readonly #caches: ReadonlyMap<string, Float32Array>;
   /** Parts of the caches, by their slots. */
   readonly #views = new Map<string, Readonly<Record<string, DeviceArray>>>();
   readonly #functions = new Map<string, Promise<DecodeFunction>>();
-  /** By function, with the current parameters. Reused, because the compiled engine checks a job only at its first run. */
+  /** The job of each function, with the current parameters. Jobs are reused, because the engine checks a job only at its first run. */
   readonly #jobs = new Map<DecodeFunction, Job>();
   readonly #lengths: Int32Array;
   readonly #frozen: Readonly<Record<string, DeviceArray>>;
-  /** (slots, V) of the last step. */
+  /** (slots, V) logits of the last step. */
   readonly #logits: Float32Array;
   #parameters: Readonly<Record<string, DeviceArray>>;
   /** null if the engine computes with the caller's parameters in place. */
@@ -163,8 +163,8 @@ export class Decoder {
   }
 
   /**
-   * Empties a slot and sets its cache to 0. Otherwise a number that is not finite could stay in the cache after the end of the slot's next
-   * sequence. Attention multiplies that part of the cache by 0, and 0 times such a number is NaN.
+   * Empties a slot and sets its cache to 0. Otherwise a number that is not finite could stay in the cache, after the last token of the
+   * slot's next sequence. Attention multiplies the places after the last token by 0, and 0 times such a number is NaN.
    */
   wipe(slot: number): void {
     this.clear(slot);
@@ -191,7 +191,7 @@ export class Decoder {
     [this.#lengths[a], this.#lengths[b]] = [this.#lengths[b]!, this.#lengths[a]!];
   }
 
-  /** Keeps the first `length` tokens of a sequence. @throws {RangeError} if it has fewer */
+  /** Keeps the first `length` tokens of a sequence. @throws {RangeError} if the sequence has fewer tokens */
   truncate(slot: number, length: number): void {
     if (!Number.isInteger(length) || length < 0 || length > this.#lengths[slot]!)
       throw new RangeError(`slot ${slot}: cannot keep ${length} of ${this.#lengths[slot]} tokens`);
@@ -199,9 +199,9 @@ export class Decoder {
   }
 
   /**
-   * Append tokens to several sequences, each in a slot of its own.
+   * Appends tokens to several sequences, each in a slot of its own.
    *
-   * @returns (n, V) logits after the last token of each, in memory of their own.
+   * @returns (n, V) logits after the last token of each sequence, in new memory.
    * @throws {RangeError} if a sequence gets no tokens or more than fit into the capacity, or if two sequences are in one slot. After the
    * error all sequences are unchanged.
    */
@@ -229,7 +229,7 @@ export class Decoder {
     return all;
   }
 
-  /** Which prompts to compute, and which to copy from another slot: members of a group have equal first prompts. */
+  /** The prompts to compute, and the prompts to copy from another slot: the episodes of a group have equal first prompts. */
   #distinct(slots: readonly number[], tokens: readonly (readonly number[])[]) {
     const first = new Map<string, number>();
     const [computed, copied]: [number[], { index: number; of: number }[]] = [[], []];
@@ -245,7 +245,7 @@ export class Decoder {
     return { computed, copied };
   }
 
-  /** Copies the sequence of a slot into an empty one. */
+  /** Copies the sequence of a slot into an empty slot. */
   #copy(from: number, to: number): void {
     const used = this.#floatsOf(this.#lengths[from]!);
     for (const cache of this.#caches.values()) {
@@ -264,9 +264,9 @@ export class Decoder {
   }
 
   /**
-   * Append one token to each of some sequences, all of them in slots 0 … rows - 1.
+   * Appends one token to some of the sequences in slots 0 … rows - 1.
    *
-   * @param tokens  (rows) the token for each slot; a negative one leaves the slot unchanged.
+   * @param tokens  (rows) the token for each slot; a negative number leaves the slot unchanged.
    * @returns (rows, V) logits, valid for rows that got a token; the next call overwrites them.
    * @throws {RangeError} if a sequence is full. After the error all sequences are unchanged.
    */
@@ -301,7 +301,9 @@ export class Decoder {
     for (const [index, slot] of slots.entries()) {
       const added = tokens[index]!.length;
       if (added > 0 && added <= this.room(slot)) continue;
-      throw new RangeError(`slot ${slot}: ${this.#lengths[slot]} + ${added} tokens, capacity ${this.#capacity}`);
+      throw new RangeError(
+        `slot ${slot}: cannot append ${added} tokens; it has ${this.#lengths[slot]} of ${this.#capacity}`,
+      );
     }
   }
 
@@ -442,7 +444,7 @@ export class Decoder {
   }
 }
 
-/** @throws {RangeError} if no array holds so many values. @param held  what needs them */
+/** @throws {RangeError} if no array holds so many values. @param held  what needs the array, for the error text */
 function zeros(count: number, held: string): Float32Array {
   try {
     return new Float32Array(count);
@@ -475,7 +477,7 @@ function roundsOf(pieces: readonly Piece[]): Piece[][] {
   });
 }
 
-/** Splits pieces of `length` tokens into batches of `most.rows` rows, half as many, … and 1: few shapes are compiled, and no row is padding. */
+/** Splits pieces of `length` tokens into batches whose sizes are powers of two: few shapes are compiled, and no row is padding. */
 function batchesOf(group: readonly Piece[], length: number, { rows, tokens }: typeof APPEND_MOST): Piece[][] {
   const most = Math.min(rows, 2 ** Math.floor(Math.log2(tokens / length)));
   const batches: Piece[][] = [];

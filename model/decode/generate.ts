@@ -1,12 +1,12 @@
 /**
- * Writes replies to all sequences that wait for one, in one batch, one token a step. Tokens in, tokens out: it knows no text
+ * Writes replies to all sequences that wait for one, in one batch, one token per step. Tokens in, tokens out: it knows no text
  * and no env.
  *
  * - A sequence keeps its cache until the sequence is closed. A later turn appends to the cache, or to the part that the request keeps.
  * - A reply depends only on parameters, sequence, coins and settings, not on the other sequences of the batch. A coin is a uniform
  *   random number, a function of seed, episode and token index.
- * - A reply tells whether the policy ended it or a limit cut it.
- * - An invalid request is refused before anything is computed. Logits that are not finite fail the one reply they belong to.
+ * - `Reply.cut` tells whether the policy ended the reply or a limit cut it.
+ * - An invalid request is refused before anything is computed. Logits that are not finite fail only the reply that they belong to.
  *   A failure of the engine fails every reply of the batch. A failed reply leaves its sequence empty.
  */
 
@@ -21,7 +21,7 @@ export interface ReplyRequest {
   /** Tokens of the sequence to keep in front of the prompt; the rest is dropped. Default: all. */
   readonly keep?: number;
   readonly coins: CoinKey;
-  /** Index of the coin of the sequence's first token; each further token has the next one. Default: 0. */
+  /** Index of the coin of the sequence's first token; each later token has the next coin. Default: 0. */
   readonly coinsFrom?: number;
   readonly settings: SampleSettings;
   /** Tokens that end a reply. */
@@ -35,11 +35,11 @@ export interface ReplyRequest {
 export interface Reply {
   /** Written tokens, including the stop token if there is one. */
   readonly tokens: number[];
-  /** Natural-log probability of each, at the sampling temperature. */
+  /** Natural-log probability of each written token, at the sampling temperature. */
   readonly logProbs: number[];
   /** True if `tokensMax` was reached without a stop token. */
   readonly cut: boolean;
-  /** One for each written token, if the request has `tops`. */
+  /** One choice for each written token, if the request has `tops`. */
   readonly choices?: readonly TokenChoice[];
 }
 
@@ -75,7 +75,7 @@ export class Generator {
   #decoding: readonly PendingReply[] = [];
   #running = false;
 
-  /** @param slots  as many as the decoder has. */
+  /** @param slots  number of slots of the decoder. */
   constructor(decoder: Decoder, vocabulary: number, slots: number) {
     this.#decoder = decoder;
     this.#vocabulary = vocabulary;
@@ -92,7 +92,7 @@ export class Generator {
     return this.#decoder.length(slot) + (unfed === null ? 0 : 1);
   }
 
-  /** @throws {RangeError} if the name is taken or every slot is. */
+  /** @throws {RangeError} if a sequence of this name is open, or all slots are taken. */
   open(name: string): void {
     if (this.#open.has(name)) throw new RangeError(`sequence ${name} is open already`);
     const slot = this.#slots.indexOf(null);
@@ -112,7 +112,7 @@ export class Generator {
   }
 
   /**
-   * Append the prompt to a sequence and write a reply to it. One at a time per sequence.
+   * Appends the prompt to a sequence and writes a reply. A sequence has at most one reply in progress.
    *
    * @throws {RangeError} if the request is invalid, or does not fit into the rest of its slot. After this error the sequence is unchanged.
    * @throws {Error} if the engine failed. After this error, close the sequence.
@@ -208,7 +208,7 @@ export class Generator {
     }
   }
 
-  /** Append the waiting prompts, and write the first token of each reply. */
+  /** Appends the waiting prompts, and writes the first token of each reply. */
   async #admit(replies: readonly PendingReply[]): Promise<void> {
     const prompts = replies.map(({ sequence, request }) => {
       const { unfed } = sequence;
@@ -253,7 +253,7 @@ export class Generator {
     }
   }
 
-  /** Sample the next token of a reply. The token's cache entry is computed when the next step feeds the token. */
+  /** Samples the next token of a reply. The token's cache entry is computed when the next step feeds the token. */
   #write(reply: PendingReply, logits: Float32Array, offset: number): void {
     const { sequence, request, tokens, logProbs } = reply;
     try {
@@ -278,7 +278,7 @@ export class Generator {
 
   #fail(reply: PendingReply, error: unknown): void {
     this.#end(reply);
-    // The cache may hold what made the logits not finite.
+    // The cache may hold numbers that are not finite.
     this.#decoder.wipe(reply.sequence.slot);
     reply.done.reject(error);
   }

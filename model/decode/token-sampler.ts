@@ -1,9 +1,10 @@
 /**
  * Samples a token from a row of logits with a given coin (a random number from [0, 1)). It knows no engine and no stop rules.
  *
- * - The log-probability is that of softmax(logits / temperature) before top-p and top-k: the learner recomputes this number.
- *   With top-p or top-k, tokens come from a sharper distribution than the log-probabilities. By default training runs leave both off.
- * - At temperature 0 it takes the most likely token (the lowest id of equals), with its log-probability in softmax(logits).
+ * - The log-probability is that of softmax(logits / temperature) before top-p and top-k, because the learner recomputes this number.
+ *   With top-p or top-k, tokens come from a sharper distribution than the log-probabilities. By default training runs use neither.
+ * - At temperature 0 the sampler takes the most likely token; of equally likely tokens, the one with the lowest id. The log-probability
+ *   is then that of softmax(logits).
  * - Sums are float64 in a fixed order, so equal logits and coins give equal tokens and log-probabilities, bit for bit.
  * - It allocates nothing per token.
  */
@@ -112,7 +113,7 @@ export class TokenSampler {
     return last;
   }
 
-  /** `#pick` among the best tokens only, likeliest first. */
+  /** As `#pick`, but only among the tokens that top-k and top-p keep, the likeliest first. */
   #pickOfBest(coin: number, total: number, topP: number, topK: number): number {
     this.#buildHeap();
     const countMax = topK === 0 ? this.#vocab : Math.min(topK, this.#vocab);

@@ -125,7 +125,7 @@ function recorded({ outputs, repeatable = false }: Job, call: OrtCall): OrtCall 
 
 type GraphOptions = CompiledOptions & Pick<CompileOptions, "fewRows"> & { readonly instructions: Instructions | null };
 
-/** Instructions of a graph's machine code; null if the graph has none, because machine code computes on one thread of a CPU. */
+/** The instructions of a graph's machine code. null: no machine code, because machine code computes only on one thread of a CPU. */
 function instructionsFor({
   threads,
   device = "cpu",
@@ -133,7 +133,7 @@ function instructionsFor({
   fewRows = false,
 }: GraphOptions): Instructions | null {
   if (threads > 1 || device !== "cpu") return null;
-  // The kernel for tiles packs both factors first. With few rows this takes as long as the tiles save.
+  // The matrix product on tiles (AMX) packs both factors first. With few rows, packing takes as long as the tiles save.
   return fewRows && instructions === "AMX" ? "AVX-512" : instructions;
 }
 
@@ -142,13 +142,13 @@ const tensorOf = (array: DeviceArray | undefined): OrtTensor => (array as OrtArr
 export interface CompiledOptions extends DeviceOptions {
   /** Default: the CPU. */
   readonly device?: Device;
-  /** Memory of the engine's arrays, which the device must be able to read. Default: for cuda the GPU's, else the host's. */
+  /** Memory of the engine's arrays, which the device must be able to read. Default: the GPU's memory for cuda, else the host's memory. */
   readonly memory?: ArrayMemory;
   /**
    * Record the kernels of a job at its second run: onnxruntime's CUDA provider then starts all of them at once. Default: true for cuda.
    */
   readonly records?: boolean;
-  /** Instructions of machine code; null for no machine code. A function on several threads has no machine code. Default: this CPU's fastest. */
+  /** Instructions of machine code; null for no machine code. A function on several threads has no machine code. Default: the fastest of this CPU. */
   readonly instructions?: Instructions | null;
 }
 
@@ -162,7 +162,7 @@ export function compiledEngine(options: CompiledOptions): CompiledEngine {
   const { threads, device = "cpu" } = options;
   if (!Number.isInteger(threads) || threads < 1)
     throw new RangeError(`engine threads must be at least 1, got ${threads}`);
-  // Linux lets this process use tiles when it is asked for the machine's instructions.
+  // Call this even if `instructions` is given: it also asks Linux to let this process use tiles.
   const fastest = machineInstructions();
   const instructions = options.instructions === undefined ? fastest : options.instructions;
   const code = device === "cpu" && instructions !== null ? `, machine code for ${instructions}` : "";

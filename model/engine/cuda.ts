@@ -1,10 +1,10 @@
 /**
  * NVIDIA GPUs for onnxruntime: its CUDA provider, NVIDIA's libraries that the provider needs, and the memory of the first GPU (through
- * NVIDIA's runtime library). `bun run setup cuda` gets provider and libraries. The machine must have NVIDIA's driver.
+ * NVIDIA's runtime library). `bun run setup cuda` gets the provider and the libraries. The machine must have NVIDIA's driver.
  *
- * - A library of NVIDIA that the machine has is loaded in place of that of `setup cuda`.
+ * - If the machine has a library of NVIDIA, this library is loaded instead of the one that `setup cuda` got.
  * - A library that is loaded by its path is found by its name from then on, so no LD_LIBRARY_PATH is needed.
- * - Only onnxruntime loads the provider: its constructors crash in a process in which onnxruntime has not prepared them.
+ * - Only onnxruntime loads the provider: the provider's constructors crash if onnxruntime has not prepared the process for them.
  * Source: CUDA Runtime API, "Memory Management"; CUDA Driver API, "Version Management".
  */
 import { CString, dlopen, type Pointer, ptr } from "bun:ffi";
@@ -16,7 +16,7 @@ import { libraryFolder } from "./onnxruntime.ts";
 export const PROVIDER = ["libonnxruntime_providers_shared.so", "libonnxruntime_providers_cuda.so"];
 
 const RUNTIME = "libcudart.so.13";
-/** NVIDIA's libraries that the provider needs, each with one of its functions. A library needs only those before it. */
+/** NVIDIA's libraries that the provider needs, each with one of its functions. A library needs only the libraries before it. */
 export const NVIDIA = {
   [RUNTIME]: "cudaRuntimeGetVersion",
   "libcublasLt.so.13": "cublasLtGetVersion",
@@ -41,7 +41,7 @@ export class DriverError extends Error {
 /**
  * Loads what the provider needs; onnxruntime loads the provider.
  *
- * @throws {DriverError} if nothing but the driver is wrong.
+ * @throws {DriverError} if only the driver is missing or too old.
  * @throws {Error} naming what is missing.
  */
 export function expectCudaProvider(folder = libraryFolder(), nvidia = nvidiaFolder): void {
@@ -62,12 +62,16 @@ export function expectCudaProvider(folder = libraryFolder(), nvidia = nvidiaFold
   if (version[0]! < DRIVER.cudaMin) {
     const made = `${Math.floor(version[0]! / 1000)}.${Math.floor((version[0]! % 1000) / 10)}`;
     throw new DriverError(
-      `NVIDIA's driver is for CUDA ${made}, and onnxruntime's CUDA provider for CUDA 13; ${INSTALL_DRIVER}`,
+      `NVIDIA's driver supports CUDA ${made}, but onnxruntime's CUDA provider needs CUDA 13; ${INSTALL_DRIVER}`,
     );
   }
 }
 
-/** Loads NVIDIA's libraries: the machine's or, where it has none, those of a folder. @throws {Error} naming one that does not load */
+/**
+ * Loads NVIDIA's libraries, each from the machine or, if the machine does not have it, from `folder`.
+ *
+ * @throws {Error} naming a library that does not load
+ */
 function loadNvidia(folder: string): void {
   for (const [name, symbol] of Object.entries(NVIDIA)) {
     if (loadError(name, symbol) === null) continue;

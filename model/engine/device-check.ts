@@ -1,6 +1,6 @@
 /**
- * A check of a GPU at start-up: compares training steps and decoding steps of a tiny model with the CPU's. The known product of
- * self-check.ts is not enough: WebGPU's norm in onnxruntime 1.30 left a result unwritten, which made only the gradients wrong.
+ * A check of a GPU at start-up: compares training steps and decoding steps of a tiny model with those of the CPU. The one product that
+ * self-check.ts checks is not enough: WebGPU's norm in onnxruntime 1.30 left a result unwritten, which made only the gradients wrong.
  */
 
 import { Decoder } from "../decode/decoder.ts";
@@ -13,7 +13,7 @@ import { sequence } from "../rng.ts";
 import { type CompiledEngine, compiledEngine } from "./compiled.ts";
 import type { Engine } from "./engine.ts";
 
-/** With a head width that onnxruntime's attention operator takes. */
+/** The head width is one that onnxruntime's attention operator takes. */
 const MODEL = ModelConfig.parse({
   vocabulary: 64,
   width: 32,
@@ -25,16 +25,16 @@ const MODEL = ModelConfig.parse({
 });
 const TOKENS = Int32Array.of(3, 60, 1, 4, 1, 59, 26, 5);
 const LIMITS = { tokensMax: 8, lengthMultiple: 8, widthMultiple: 8 };
-/** Relative to the largest of the CPU's values; a GPU adds up in another order. */
+/** Largest error, relative to the largest of the CPU's values. A GPU adds up in another order. */
 const RELATIVE_ERROR_MAX = 1e-3;
-/** The same where products round their factors to 10 bits. */
+/** Largest error if products round their factors to 10 bits. */
 const TF32_ERROR_MAX = 2e-2;
 /** CUDA records a job's kernels at its second run, and replays them from then on. */
 const STEPS = 3;
 const ADAMW = { learningRate: 1e-2, beta1: 0.9, beta2: 0.99, epsilon: 1e-2, weightDecay: 0.01, clipNorm: 1 };
 
 /**
- * @returns a text: the operators that run on the CPU instead, for lack of a GPU kernel.
+ * @returns a text: the operators that run on the CPU instead, because there is no GPU kernel.
  * @throws {Error} naming the first result that differs from the CPU's, and by how much.
  */
 export async function deviceCheck(engine: CompiledEngine, tf32 = false): Promise<string> {
@@ -47,7 +47,7 @@ export async function deviceCheck(engine: CompiledEngine, tf32 = false): Promise
     if (errors.every((error) => error <= errorMax)) continue;
     const worst = Math.max(...errors).toPrecision(2);
     throw new Error(
-      `engine ${engine.name} on ${engine.device} computes wrong results: its ${name} differs by ${worst} from the CPU's (allowed ${errorMax}); choose another --device`,
+      `engine ${engine.name} on ${engine.device} computes wrong results: ${name} differ by ${worst} from the CPU's (allowed ${errorMax}); choose another --device`,
     );
   }
   const kinds = [...engine.onCpu].map(([operator, count]) => `${operator} ${count}`);
@@ -78,7 +78,7 @@ async function samples(engine: Engine): Promise<Record<string, number[]>> {
   }
   return {
     "losses of training steps": losses,
-    "gradient's norm": [norm],
+    "norms of the gradient": [norm],
     "logits of a prompt": [...first],
     "logits of decoding steps": decoded,
   };

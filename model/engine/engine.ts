@@ -7,7 +7,7 @@ import { sizeOf, type TypedArray } from "./graph.ts";
 
 export type ElementType = "float32" | "int32";
 
-/** Shape and type of one named input. */
+/** Shape and element type of one named input or output. */
 export interface Spec {
   readonly shape: readonly number[];
   readonly dtype: ElementType;
@@ -26,7 +26,7 @@ export type TensorFunction = (inputs: Readonly<Record<string, tf.Tensor>>) => Re
  * in place. Otherwise it is a copy of that memory on the device; `Engine.toDevice` and `Engine.toHost` copy between the two.
  */
 export interface DeviceArray extends Spec {
-  /** The host memory with the current values; values on a device are copied to it first. */
+  /** The host memory with the current values; values on a device are copied to the host first. */
   read(): TypedArray;
   write(values: TypedArray): void;
 }
@@ -46,7 +46,7 @@ export interface Job {
   readonly run: CompiledFunction;
   readonly inputs: Readonly<Record<string, DeviceArray>>;
   readonly outputs: Readonly<Record<string, DeviceArray>>;
-  /** True if a second run right after the first writes the same values, though outputs are inputs too. Default: false. */
+  /** True if a second run right after the first writes the same values, although outputs are also inputs. Default: false. */
   readonly repeatable?: boolean;
 }
 
@@ -75,9 +75,9 @@ export interface Engine {
   readonly lanesMax: number;
   /** True if functions read caches of 16-bit floats (`AttentionShape.halfCaches`). @param inLane  as in `CompileOptions` */
   readsHalfCaches(inLane: boolean): boolean;
-  /** True if several new tokens are appended to slots of common caches, as a GPU does fast; false if each row has caches of its own. */
+  /** True: an append writes to slots of caches that all rows share, which is fast on a GPU. False: each row has caches of its own. */
   readonly appendsToSlots: boolean;
-  /** Best number of values to process at once in a long vector: it fits a core's cache, or a GPU's spare memory. */
+  /** Best number of values of a long vector to process at once: they fit into a core's cache, or into a GPU's spare memory. */
   readonly valuesPerPiece: number;
   compile(
     name: string,
@@ -85,7 +85,7 @@ export interface Engine {
     inputs: Readonly<Record<string, Spec>>,
     options?: CompileOptions,
   ): Promise<CompiledFunction>;
-  /** Runs lists in parallel on `lanesMax` threads, each list in order. No list may write what another one reads or writes. */
+  /** Runs lists in parallel on `lanesMax` threads, each list in order. No list may write what another list reads or writes. */
   runLanes(lists: readonly (readonly Job[])[]): Promise<void>;
 }
 
@@ -98,10 +98,10 @@ export function lanesFor({ lanesMax }: Engine, ...parameters: readonly Float32Ar
   return bytes > LANE_MODEL_BYTES_MAX ? 1 : lanesMax;
 }
 
-/** Number of lists of jobs for so many lanes: one more than lanes, so that a lane that ends a job finds a list that no other lane works on. */
+/** Number of lists of jobs for this many lanes. There is one list more than lanes, so a lane that ends a job finds a list that is free. */
 export const listsFor = (lanes: number): number => (lanes === 1 ? 1 : lanes + 1);
 
-/** The host memory of an array: the given one, or fresh zeros. @throws {RangeError} if the given memory does not fit the shape. */
+/** The host memory of an array: the given memory, or fresh zeros. @throws {RangeError} if the given memory does not fit the shape. */
 export function memoryFor({ shape, dtype }: Spec, backing?: Float32Array | Int32Array): Float32Array | Int32Array {
   const length = sizeOf(shape);
   const values = backing ?? (dtype === "float32" ? new Float32Array(length) : new Int32Array(length));

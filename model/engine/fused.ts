@@ -41,7 +41,7 @@ lower("Rotate", ({ x, cos, sin }, _, to) => {
 });
 
 /**
- * Adds the node of attention over caches. `read` names the index of the only new token whose result is read; a node may compute all.
+ * Adds the node of attention over caches. `read` names the index of the only new token whose result is read. A node may compute all results.
  *
  * @returns the names of the result, of the written keys and of the written values
  */
@@ -60,7 +60,7 @@ export const groupQueryAttention: AttendCached = (to, { qkv, keys, values, last,
     num_heads: heads,
     kv_num_heads: kvHeads,
     do_rotary: 1,
-    // 0: the operator's own, 1 / sqrt(D).
+    // 0 stands for the operator's default, 1 / sqrt(D).
     scale: { float: scoreScale ?? 0 },
     local_window_size: window ?? -1,
   };
@@ -97,9 +97,9 @@ export function lowerStep(attend: AttendCached, targets: readonly Target[]): voi
 }
 
 /**
- * Registers the lowering of attention with several new tokens for each row, as a node for each row: onnxruntime's operator takes several
- * new tokens behind a cache for a batch of one only, and rows have caches of their own. A GPU computes all rows at once: there the
- * definition runs.
+ * Registers the lowering of attention with several new tokens for each row, as a node for each row. The reasons: each row has caches of
+ * its own, and onnxruntime's operator takes several new tokens after a cache only in a batch of one row. A GPU runs the definition,
+ * which computes all rows at once.
  */
 export function lowerAppend(attend: AttendCached, targets: readonly Target[]): void {
   const lowering: Lowering<AttentionShape> = ({ qkv, last, read, cos, sin, ...caches }, shape, to) => {

@@ -1,6 +1,6 @@
 /**
- * The thread of a lane: it waits for a round, makes calls and signals the end. It owns nothing: a call is the addresses that
- * onnxruntime's `Run` takes, and the requesting thread keeps their memory alive until the end.
+ * The thread of a lane: it waits for a round, makes calls and signals the end. The thread owns no memory: a call consists of addresses
+ * for onnxruntime's `Run`, and the requesting thread keeps the memory at these addresses alive until the end.
  */
 import { DONE, type LaneMemory, ROUND, roundMaker } from "./lanes.ts";
 

@@ -29,7 +29,7 @@ export interface LaneMemory {
 /** Most calls, and most lists of calls, of a round; more calls take several rounds. */
 const CALLS_MAX = 1024;
 
-/** Int32 words of a list: 1 while a lane makes one of its calls; the place of its next call among all calls; its end there. */
+/** Int32 words of a list: 1 while a lane makes one of its calls; the index of its next call among all calls; the index after its last call. */
 const [BUSY, NEXT, END] = [0, 1, 2];
 const LIST_WORDS = 3;
 
@@ -94,7 +94,7 @@ class Work {
       const word = 1 + list * LIST_WORDS;
       if (Atomics.compareExchange(this.#lists, word + BUSY, 0, 1) !== 0) continue;
       if (this.#left(word) > 0) return list;
-      // Another lane made its last call meanwhile.
+      // Meanwhile another lane made the last call of this list.
       Atomics.store(this.#lists, word + BUSY, 0);
     }
   }
@@ -162,7 +162,7 @@ class Lane {
     Atomics.notify(this.#signals, ROUND);
   }
 
-  /** Blocks until the lane found no more calls. */
+  /** Blocks until the lane finds no more calls. */
   wait(): void {
     for (let done = Atomics.load(this.#signals, DONE); done !== this.#round; ) {
       Atomics.wait(this.#signals, DONE, done);

@@ -1,12 +1,12 @@
-/** Memory of an engine's arrays: the host's, or a device's copy of it. */
+/** Memory of an engine's arrays: the host's memory, or a copy of it on a device. */
 import { type Pointer, ptr } from "bun:ffi";
 import type { Engine } from "./engine.ts";
 import type { TypedArray } from "./graph.ts";
 
 export interface ArrayMemory extends Pick<Engine, "toDevice" | "toHost" | "release"> {
-  /** Address of these values where the engine computes with them. @throws {Error} if there are no values, or no memory for them. */
+  /** Address of these values in the engine's memory. @throws {Error} if there are no values, or no memory for them. */
   addressOf(values: TypedArray): Pointer;
-  /** Copies these values from where the engine computes with them. @returns a function that writes the copy back */
+  /** Copies these values from the engine's memory. @returns a function that writes the copy back */
   keep(values: TypedArray): () => void;
 }
 
@@ -37,8 +37,8 @@ export interface DeviceMemory {
 }
 
 /**
- * For each host buffer that arrays lie in, keeps one copy on the device, its twin. So inputs stay on the device between runs, and arrays
- * over parts of one buffer share memory there too.
+ * For each host buffer of an array, keeps one copy on the device, the buffer's twin. So inputs stay on the device between runs, and arrays
+ * over parts of one buffer also share memory on the device.
  */
 export class TwinMemory implements ArrayMemory {
   readonly #device: DeviceMemory;

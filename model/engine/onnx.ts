@@ -6,7 +6,7 @@ import type { Attribute, Constant, DType, Graph, Node, Port } from "./graph.ts";
 import { ProtobufMessage } from "./protobuf.ts";
 
 const OPSET = 21;
-/** Of all domains but ONNX's. */
+/** Version of the operators of all domains except ONNX's. */
 const OTHER_OPSET = 1;
 const IR_VERSION = 10;
 

@@ -1,6 +1,6 @@
 /**
  * onnxruntime's C API through bun:ffi, on the library of the onnxruntime-node package. That package's binding copies every
- * output of every run (67 MB a decode step, docs/decisions.md). Here a tensor is a view of existing memory, and a run
+ * output of every run (67 MB for each decode step, docs/decisions.md). Here a tensor is a view of existing memory, and a run
  * writes into it.
  *
  * - The memory of a tensor must outlive it and must not move, so an `OrtTensor` keeps the memory's owner alive.
@@ -77,7 +77,7 @@ const RECORD_ASSIGNMENT = "session.record_ep_graph_assignment_info";
 const ARENA = 1;
 const DEFAULT_MEMORY = 0;
 
-/** onnxruntime's names of memories; "Cuda" is the first GPU's. */
+/** onnxruntime's names of memories; "Cuda" is the memory of the first GPU. */
 const MEMORIES = { cpu: "Cpu", cuda: "Cuda" } as const;
 type OrtMemory = keyof typeof MEMORIES;
 
@@ -143,7 +143,7 @@ function runtime(): Runtime {
   const env = new Out();
   check(api, api.createEnv(LOG_ERRORS, zeroEnded("bunraku"), env.cell));
   const memories = { cpu: memoryInfo(api, MEMORIES.cpu), cuda: memoryInfo(api, MEMORIES.cuda) };
-  // One arena for all sessions: an arena per session would keep its peak, half a gigabyte a compiled shape.
+  // One arena for all sessions: an arena per session would keep its peak, half a gigabyte for each compiled shape.
   // The environment belongs to the process; in a second thread this call fails because the arena exists.
   const registered = api.registerAllocator(env.pointer, memories.cpu, null);
   if (registered !== null) api.releaseStatus(registered);
@@ -198,7 +198,7 @@ interface SessionOptions {
   readonly vectorWidth?: VectorWidth | null;
 }
 
-/** Lets a GPU compute the nodes that it can. @throws {Error} if the GPU or its provider is missing */
+/** Lets a GPU compute the nodes that it supports. @throws {Error} if the GPU or its provider is missing */
 function appendProvider(
   api: Api,
   settings: Pointer,
@@ -291,7 +291,7 @@ function open(model: Uint8Array, options: SessionOptions): Opened {
       // Spinning threads would take time from other actors on the same cores.
       "session.intra_op.allow_spinning": "0",
       "session.use_env_allocators": "1",
-      // On several threads a separate transpose is faster than one inside the product (lowerings.ts); on one it is not.
+      // On several threads a separate transpose is faster than one inside the product (lowerings.ts); on one thread it is not.
       ...(threads > 1 && { "optimization.disable_specified_optimizers": "MatmulTransposeFusion" }),
     };
     for (const [name, value] of Object.entries(entries)) {
@@ -396,7 +396,7 @@ function notRecordedOptions(): Pointer {
   return notRecorded;
 }
 
-/** Makes options of a run. They stay until the process ends: some hundred bytes. */
+/** Makes options of a run. They stay until the process ends, and take a few hundred bytes. */
 function runOptions(recording: number): Pointer {
   const { api } = runtime();
   const made = new Out();

@@ -1,6 +1,6 @@
 /**
- * Treats subnormal numbers (smaller than 1.2e-38) as zero on the calling thread. In attention, onnxruntime's softmax gives
- * one at every masked place, and a CPU is a hundred times slower with such numbers.
+ * Treats subnormal numbers (smaller than 1.2e-38) as zero on the calling thread. In attention, onnxruntime's softmax gives a
+ * subnormal number at every masked place, and a CPU is a hundred times slower with such numbers.
  *
  * The switch is in the thread's floating-point environment (C's fegetenv and fesetenv). It is on only while `run` runs, so
  * JavaScript's own arithmetic does not change.

@@ -13,7 +13,7 @@ const BACKEND = "tensorflow";
 
 let loaded: { readonly library: Library; readonly path: string } | undefined;
 
-/** TensorFlow's state belongs to the process: one library and one device. */
+/** TensorFlow's state belongs to the process, so a process has one library and one device. */
 function load(path: string, options: LibraryOptions): Library {
   if (loaded !== undefined) {
     if (loaded.path === path) return loaded.library;

@@ -49,7 +49,7 @@ class Recorder {
     });
   }
 
-  /** Adds a node of machine code. @param sizes  in which its kernel differs from others of that name */
+  /** Adds a node of machine code. @param sizes  the sizes in which this kernel differs from other kernels of the same name */
   emitMachineCode(name: string, sizes: object, inputs: readonly string[], machineCode: MachineCodeOperator): string[] {
     const op = [name, ...Object.values(sizes)].join("_");
     const outputs = machineCode.outputs.map(() => `t${this.#count++}`);
@@ -58,7 +58,7 @@ class Recorder {
   }
 
   constant(shape: readonly number[], dtype: DType, values: Constant["values"]): string {
-    // Equal constants have one name, so that equal nodes are recognized. Long ones are named by their hash.
+    // Equal constants have one name, so that equal nodes are recognized. Long constants are named by their hash.
     const content = values.length <= 256 ? values.join("_") : `hash_${Bun.hash(values)}`;
     const name = `c_${dtype}_${shape.join("x")}_${content}`;
     if (!this.#constants.has(name)) this.#constants.set(name, { shape, dtype, values: values.slice() as TypedArray });
@@ -203,7 +203,7 @@ function kernelFunction<A, Result extends Lowered | null>(lowering: Lowering<A, 
 /**
  * Registers the lowering of a tfjs kernel.
  *
- * @param targets  that have this kernel; on the others `fused` (policy/ops.ts) runs the kernel's definition.
+ * @param targets  the targets that have this kernel. On other targets `fused` (policy/ops.ts) runs the kernel's definition.
  */
 export function lower<A = object>(
   kernelName: string,
@@ -216,7 +216,7 @@ export function lower<A = object>(
   }
 }
 
-/** Registers a lowering that comes before the targets' present one, which runs where the new one returns null. */
+/** Registers a lowering that runs before the present lowering of the targets. If it returns null, the present lowering runs. */
 export function lowerFirst<A = object>(
   kernelName: string,
   lowering: Lowering<A, Lowered | null>,

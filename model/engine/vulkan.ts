@@ -37,7 +37,7 @@ export function vulkanAdapters(): Adapter[] {
     const count = Uint32Array.of(ADAPTERS_MAX);
     const devices = new BigUint64Array(ADAPTERS_MAX);
     const listed = vulkan.vkEnumeratePhysicalDevices(handle, ptr(count), ptr(devices));
-    // 0 is success, 5 that there are more. A driver without a device that may be opened gives an error and no handles.
+    // 0 means success, 5 that there are more devices. If no device may be opened, the driver returns an error and no handles.
     if (listed !== 0 && listed !== 5) return [];
     return Array.from(devices.subarray(0, count[0]), (device) => {
       const properties = new Uint8Array(PROPERTIES_BYTES);
@@ -70,8 +70,8 @@ function load() {
  * The adapter that WebGPU takes for high performance: the first in the order of Dawn, onnxruntime's WebGPU library.
  *
  * @param adapters  null where the system does not list them: macOS (Metal) and Windows (Direct3D).
- * @returns a text for the log: its name, and ", software" if it is software
- * @throws {Error} if there is none, or only software and that is not allowed.
+ * @returns a text for the log: the adapter's name, and ", software" if it is a software driver
+ * @throws {Error} if there is no adapter, or only a software driver and `softwareAllowed` is false.
  */
 export function webgpuAdapter(adapters: readonly Adapter[] | null, softwareAllowed: boolean): string {
   if (adapters === null) return "an adapter that the system does not name";

@@ -1,6 +1,6 @@
 /**
- * Scores each reasoning under its own prompt and under the others' by teacher forcing, for mutual-information.ts. Knows no
- * episode; the caller chooses the turns.
+ * Scores each reasoning by teacher forcing, under its own prompt and under the prompts of the other reasonings.
+ * mutual-information.ts reads these scores. This file knows no episode; the caller chooses the turns.
  *
  * - M reasonings under N distinct prompts cost M * N scored rows of prompt and reasoning.
  *
@@ -29,7 +29,7 @@ export async function crossScores(
   for (const [i, { prompt, reasoning }] of turns.entries()) {
     if (prompt.length > 0 && reasoning.length > 0) continue;
     throw new RangeError(
-      `turn ${i} has ${prompt.length} tokens of prompt and ${reasoning.length} of reasoning; at least 1 each`,
+      `turn ${i} has ${prompt.length} tokens of prompt and ${reasoning.length} of reasoning; each must be at least 1`,
     );
   }
   const { columns, own } = pairUp(turns.map(({ prompt }) => prompt.join(" ")));

@@ -1,9 +1,9 @@
-/** Diagnostics of a rollout, as single numbers. echo-trap/echo-trap.ts makes a verdict of spread, repetition and other numbers. */
+/** Diagnostics of a rollout, as single numbers. echo-trap/echo-trap.ts combines these and other numbers into a verdict. */
 import { checkLength } from "../learn/advantage/rows.ts";
 import { deviation, isConstantSum, mean, positionsBy, variance } from "../statistics.ts";
 
 export interface Spread {
-  /** Sample std of the raw reward within a group, mean over groups of at least two. Rewards that differ by rounding only have std 0. */
+  /** Sample std of the raw reward within a group; mean over groups of at least two. If only rounding differs, the std is 0. */
   readonly rewardStd: number;
   /** Of those groups, the share whose rewards are all equal. */
   readonly zeroStdShare: number;

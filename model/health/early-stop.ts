@@ -1,6 +1,6 @@
 /**
- * RAGEN-2's three early stops, and one of Bunraku's own. Bunraku's ends a run whose task is solved, because further training can only
- * make the policy worse. A pure reducer over recorded numbers; it knows no clock, no run and no log.
+ * RAGEN-2's three early stops, and Bunraku's own stop. Bunraku's own stop ends a run whose task is solved, because further training
+ * can only make the policy worse. This file is a pure reducer over recorded numbers; it knows no clock, no run and no log.
  *
  * - With success at or above `solvedAt`, a collapsed spread and empty selections are expected, and their counts restart.
  * - The state is plain data, so it can be saved, and a recorded run gives the same answer offline.
@@ -60,16 +60,16 @@ export interface Stop {
 
 export interface Watched {
   readonly state: StopState;
-  /** The first wanted stop, if there is one. After it the counts begin again, because the run may be prolonged. */
+  /** The first wanted stop, if there is one. After a stop the counts begin again, because a user may prolong the run. */
   readonly stop: Stop | null;
 }
 
 /**
- * After one more update.
+ * The state and the stop after one more update.
  *
  * Source: RAGEN-2, https://arxiv.org/abs/2604.06268, and its code's thresholds.
  *
- * @param wanted  the stops to look for; all are counted
+ * @param wanted  the stops to return; the state counts all stops
  */
 export function watchForStop(
   state: StopState,
@@ -87,7 +87,7 @@ export function watchForStop(
   return watched({ ...state, baseline, collapsed, empty }, rule, wanted);
 }
 
-/** After one more validation. @param validation  lowest success over envs */
+/** The state and the stop after one more validation. @param validation  the lowest success of all envs */
 export function watchValidation(
   state: StopState,
   validation: number,

@@ -1,9 +1,9 @@
 /**
- * Norms of the gradients of the loss's reward, entropy and KL parts, for buckets of groups from a small to a large spread of
- * rewards. It takes no step, and leaves out the observation loss, KL-Cov's term and the value loss.
+ * The gradient norms of three parts of the loss: reward, entropy and KL. Groups are in buckets, from a small to a large spread of
+ * rewards. The analysis takes no optimizer step. It leaves out the observation loss, KL-Cov's term and the value loss.
  *
- * Source: RAGEN-2's gradient analysis, https://arxiv.org/abs/2604.06268: with a small spread, noise and regularization move the
- * policy.
+ * Source: RAGEN-2's gradient analysis, https://arxiv.org/abs/2604.06268. The paper finds that noise and regularization move the policy
+ * if the spread is small.
  */
 import { microBatches } from "../learn/batch.ts";
 import { policyObjective, type TokenInputs } from "../learn/objective.ts";
@@ -14,13 +14,13 @@ import { deviation, mean, positionsBy } from "../statistics.ts";
 import { rawReward } from "../trajectory.ts";
 import { type BucketRule, bucketsOf } from "./gradient-buckets.ts";
 
-/** For each part, the input of the policy's objective that is a factor on this part; `only` sets the inputs of the other parts to 0. */
+/** For each part, the input of the policy's objective that multiplies this part. `only` sets the inputs of the other parts to 0. */
 const PARTS = { task: "advantages", entropy: "entropyWeights", kl: "klWeights" } as const;
 
 /**
- * Analyzes all groups, before any filter: each bucket as a minibatch of its own, and all groups as one. `gradient.std.2` is the
- * mean std of the second bucket's groups, `gradient.task.2` the norm of its gradient from the advantages, `gradient.task.all`
- * that norm over all groups. Empty buckets are absent.
+ * Analyzes all groups, before any filter. Each bucket is a minibatch, and all groups together are one more minibatch. `gradient.std.2`
+ * is the mean std of the groups in the second bucket. `gradient.task.2` is the norm of this bucket's gradient from the advantages.
+ * `gradient.task.all` is this norm over all groups. Empty buckets are absent.
  */
 export async function analyzeGradients(
   networks: UpdateNetworks,
@@ -57,7 +57,7 @@ async function normsOf({ policy }: UpdateNetworks, part: Minibatch, settings: Up
   return norms;
 }
 
-/** The inputs, in which the factors of all parts but `kept` are 0. */
+/** The inputs, with the factors of all parts except `kept` set to 0. */
 function only(inputs: TokenInputs, kept: string): TokenInputs {
   const off = Object.values(PARTS).filter((name) => name !== kept && inputs[name] !== undefined);
   const zero = off.map((name) => [name, inputs[name]!.map(({ length }) => new Float32Array(length))]);

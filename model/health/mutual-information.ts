@@ -1,8 +1,8 @@
 /**
- * RAGEN-2's collapse metrics: does a thought, which RAGEN-2 calls a reasoning, depend on its prompt? They come from a
- * matrix of log-probabilities of each reasoning under its own prompt and under the others (cross-score.ts).
+ * RAGEN-2's collapse metrics. They measure whether a thought depends on its prompt. RAGEN-2 calls a thought a reasoning. The metrics
+ * come from a matrix of M reasonings (rows) and N distinct prompts (columns): the log-probability of each reasoning under each prompt
+ * (cross-score.ts).
  *
- * - Columns are distinct prompts (`pairUp`).
  * - Entropy and information are in nats.
  */
 import { deviation, mean } from "../statistics.ts";
@@ -10,7 +10,7 @@ import { deviation, mean } from "../statistics.ts";
 export interface CrossScores {
   /** (M)(N) mean log-probability per token of reasoning i under prompt j. */
   readonly perToken: readonly (readonly number[])[];
-  /** (M) tokens of each reasoning, at least 1: the sum is perToken * length. */
+  /** (M) tokens of each reasoning, at least 1. The log-probability of the whole reasoning is perToken * length. */
   readonly lengths: readonly number[];
   /** (M) column of each reasoning's own prompt. */
   readonly own: readonly number[];
@@ -23,24 +23,24 @@ export interface MarginalSpread {
 }
 
 export interface Collapse {
-  /** By RAGEN-2's names, without the prefix: mi_estimate, retrieval_accuracy@2, conditional_entropy_est, ... */
+  /** By RAGEN-2's names, without the prefix `collapse/`: mi_estimate, retrieval_accuracy@2, conditional_entropy_est, ... */
   readonly metrics: Readonly<Record<string, number>>;
-  /** For the next call. */
+  /** The argument `before` of the next call. */
   readonly spread: MarginalSpread;
 }
 
 export const COLLAPSE_DEFAULTS = { epsilon: 1e-3, decay: 0.9 };
 
-/** Retrieval is also measured among the k best, for these k. */
+/** Retrieval is also measured among the k best prompts, for these k. */
 const RANKS = [2, 4, 8];
 
 /**
  * With matched_i = score under the own prompt and marginal_i = logsumexp_j score_ij - log N:
  * `mi_estimate = mean(matched - marginal)`, at most log N; `conditional_entropy_est = -mean(matched)`, about H(reasoning | prompt);
- * `mi_zscore = mean(matched - marginal) / (population std of marginal + epsilon)`, also with the std's running mean.
- * Retrieval: the share of reasonings whose own prompt scores best, or among the k best; of equal scores the lower column wins.
+ * `mi_zscore = mean(matched - marginal) / (population std of marginal + epsilon)`. Metrics with `ema` in the name use the running mean of the std.
+ * Retrieval: the share of reasonings whose own prompt scores best, or is among the k best; of equal scores the lower column ranks first.
  *
- * @param before  the spread of the call before; null at the first.
+ * @param before  the `spread` of the previous call; null at the first call.
  *
  * Source: RAGEN-2, https://arxiv.org/abs/2604.06268.
  *
@@ -142,7 +142,7 @@ function checkScores({ perToken, lengths, own }: CrossScores): number {
 /**
  * The prompts to score. Identical prompts share a column.
  *
- * @param prompts (M) names the prompt of each reasoning.
+ * @param prompts (M) a name of each reasoning's prompt; equal names are identical prompts.
  * @returns columns: index of the first reasoning with the column's prompt; own: (M) the column of each reasoning.
  */
 export function pairUp(prompts: readonly string[]) {
@@ -153,5 +153,5 @@ export function pairUp(prompts: readonly string[]) {
   };
 }
 
-/** Steps at which RAGEN-2 measures collapse: the first, and every `every`-th. */
+/** True at the steps at which RAGEN-2 measures collapse: step 1, and the multiples of `every`. */
 export const isCollapseStep = (step: number, every: number): boolean => step === 1 || (step > 0 && step % every === 0);

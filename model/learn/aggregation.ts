@@ -1,9 +1,9 @@
 /**
- * Weights per token that make the loss a plain weighted sum, and the weights of importance sampling. Plain arrays; knows no
- * tensors.
+ * Weights of tokens that make the loss a plain weighted sum, and the weights of importance sampling. This file computes with plain
+ * arrays and knows no tensors.
  *
- * - Weights are for a whole minibatch. A micro-batch takes its slice of them, so losses of micro-batches add up to the
- *   minibatch's, however it was split.
+ * - Weights are for a whole minibatch. A micro-batch takes its slice of the weights, so the losses of micro-batches add up to the
+ *   minibatch's loss for every split.
  * - Rows without a written token are padding: they have no weight and are not counted.
  */
 import { checkLength, overTokens, type Rows, rowCount } from "./advantage/rows.ts";
@@ -15,7 +15,7 @@ export type Aggregation =
   | "seq-mean-token-sum"
   /** Each row counts the same: 1 / (rows * tokens of the row). */
   | "seq-mean-token-mean"
-  /** 1 / tokensMax: despite the name a sum over rows, as in verl. An update passes tokensMax times the rows, which makes it a mean. */
+  /** 1 / tokensMax: as in verl, a sum over rows, not a mean. An update passes tokensMax times the number of rows, which gives the mean. */
   | "seq-mean-token-sum-norm";
 
 /**
@@ -56,7 +56,7 @@ export function rowLengths(rows: Rows): number[] {
 }
 
 export interface ImportanceRule {
-  /** "token": each token's own ratio. "sequence": the product over the row, for all of its tokens. */
+  /** "token": each token has its own ratio. "sequence": each token has the product of the ratios of its row. */
   readonly level: "token" | "sequence";
   /** At least 1. */
   readonly cap: number;
@@ -68,7 +68,7 @@ export interface ImportanceRule {
  *
  * Source: https://fengyao.notion.site/off-policy-rl; truncation https://arxiv.org/abs/1802.01561 (V-trace).
  *
- * @param learner (B, T) log-probabilities by the policy that the loss's ratio starts from.
+ * @param learner (B, T) log-probabilities by the policy at the start of the update: the old log-probabilities of the loss's ratio.
  * @param sampler (B, T) log-probabilities recorded at sampling.
  */
 export function importanceWeights(

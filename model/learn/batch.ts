@@ -1,6 +1,6 @@
 /**
- * Splits sequences into micro-batches of few shapes: rows of similar length together, right-padded. Plain arrays; knows no
- * tensors, no losses and no engine.
+ * Splits sequences into micro-batches of few shapes. The rows of a micro-batch have similar lengths and are padded at the end. This
+ * file computes with plain arrays; it knows no tensors, no losses and no engine.
  *
  * Beside the padded tokens (B, T) a micro-batch lists its written tokens, left-aligned as (B, W). All inputs of a loss are per
  * written token, and the output layer runs on those only.
@@ -20,7 +20,7 @@ export interface MicroBatch {
   readonly rows: number;
   readonly length: number;
   readonly width: number;
-  /** The sequence of each row; further rows are padding. */
+  /** The index of each row's sequence; further rows are padding. */
   readonly members: readonly number[];
   /** Written tokens of each member; the rest of a row is padding. */
   readonly counts: readonly number[];
@@ -42,8 +42,8 @@ export interface BatchLimits {
 }
 
 /**
- * `tokensMax` by default. Of a small model, a core's cache holds the activations of so many tokens. A GPU takes about as long for a
- * micro-batch with fewer tokens.
+ * Default of `tokensMax`. cpu: a core's cache holds the activations of this many tokens of a small model. gpu: a GPU takes about as long
+ * for a micro-batch with fewer tokens.
  */
 export const MICRO_TOKENS_MAX = { cpu: 256, gpu: 4096 } as const;
 

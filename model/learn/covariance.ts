@@ -1,6 +1,6 @@
 /**
  * Covariance of a token's log-probability and its advantage. Where it is large, a step makes likely tokens likelier, and
- * entropy falls. Clip-Cov and KL-Cov hold a few such tokens back. Plain arrays; knows no loss.
+ * entropy falls. Clip-Cov and KL-Cov limit the change of a few such tokens. This file computes with plain arrays and knows no loss.
  *
  * Source: https://arxiv.org/abs/2505.22617, sections 3 and 4; the choice of tokens as verl's clip_cov and kl_cov.
  */
@@ -14,7 +14,7 @@ export type CovarianceRule =
       readonly treatment: "clip";
       readonly share: number;
       readonly bounds: readonly [number, number];
-      /** Seed and name of the random numbers of this draw: data, so that the rule can be sent to the trainer's thread. */
+      /** Seed and name of the random numbers of this draw: plain data, so the rule can be sent to the trainer's thread. */
       readonly lots: readonly [seed: number, name: string];
     }
   /** KL-Cov: the tokens with the largest covariance have an additional loss of `coefficient * |log ratio|`. */
@@ -34,11 +34,11 @@ export function covariances({ written }: Rows, advantages: Float32Array, logProb
 }
 
 export interface HeldBack {
-  /** (B, T) what the policy loss multiplies. */
+  /** (B, T) the advantages of the policy loss. */
   readonly advantages: Float32Array;
   /** (B, T) factors on `weight * |log ratio|`; null: no such term. */
   readonly factors: Float32Array | null;
-  /** Of the written tokens. */
+  /** Share of the written tokens that the rule chose. */
   readonly share: number;
 }
 

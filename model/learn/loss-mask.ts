@@ -1,11 +1,11 @@
 /**
- * The tokens that the loss is on, by `learner.lossOn`. Source: RAGEN ctx_manager get_masks_and_scores, which counts turn-start
- * tokens. Here a turn is the assistant's if the policy wrote in it, so a reply that a prompt only quotes is not trained.
+ * The tokens that the loss is on, by `learner.lossOn`. Source: RAGEN ctx_manager get_masks_and_scores, which finds the assistant's turns
+ * by counting turn-start tokens. Here a turn is the assistant's if the policy wrote in it. So a reply that a prompt quotes is not trained.
  */
 import type { RoleMarks } from "../text/dialogue.ts";
 import type { Trajectory } from "../trajectory.ts";
 
-/** `turns`: the assistant's (RAGEN's enable_response_mask True), or all after the system message (False). */
+/** `turns`: the assistant's turns (RAGEN's enable_response_mask True), or all turns after the system message (False). */
 export type LossOn = "replies" | { readonly turns: "assistant" | "all"; readonly marks: RoleMarks };
 
 /**

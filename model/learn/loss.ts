@@ -3,7 +3,7 @@
  * Knows no model and no optimizer.
  *
  * - A loss is `sum(weights * loss per token)`. The weights hold the mask and the normalizer of the whole minibatch
- *   (`tokenWeights`), so losses and gradients of micro-batches add up to the minibatch's.
+ *   (`tokenWeights`), so losses and gradients of micro-batches add up to those of the minibatch.
  * - No shape and no branch depends on a tensor's values.
  */
 import * as tf from "@tensorflow/tfjs-core";
@@ -22,7 +22,7 @@ export type PolicyRule =
 /** All (B, T). Only `logProbs` is differentiated. */
 export interface PolicyTensors {
   readonly logProbs: tf.Tensor;
-  /** By the policy that the ratio compares with. */
+  /** Log-probabilities by the old policy of the ratio. */
   readonly oldLogProbs: tf.Tensor;
   readonly advantages: tf.Tensor;
   /** From `tokenWeights` (aggregation.ts), by the loss's aggregation. */
@@ -33,12 +33,12 @@ export interface PolicyTensors {
   readonly sequenceShares?: tf.Tensor;
 }
 
-/** Scalars. Like the loss, metrics of micro-batches add up to the minibatch's. */
+/** Scalars. Like the losses, the metrics of micro-batches add up to those of the minibatch. */
 export interface PolicyLoss {
   readonly loss: tf.Scalar;
   /**
-   * Shares of tokens: those with a ratio above 1 + clipHigh and a positive advantage, those below 1 - clipLow with a negative one. cispo
-   * clips at either bound whatever the sign.
+   * clipHighShare: share of tokens with a positive advantage and a ratio above 1 + clipHigh. clipLowShare: share of tokens with a negative
+   * advantage and a ratio below 1 - clipLow. For cispo, both shares also count tokens with an advantage of the other sign.
    */
   readonly clipHighShare: tf.Scalar;
   readonly clipLowShare: tf.Scalar;
@@ -125,7 +125,7 @@ export interface ValueTensors {
  * Source: PPO's clipped value loss; RAGEN's c is 0.5.
  */
 export function valueLoss({ values, oldValues, returns, weights, shares }: ValueTensors, clip: number) {
-  // These bounds leave a value within them exact; v_old + clip(v - v_old) would round the value and count it as clipped.
+  // These bounds do not change a value within them. v_old + clip(v - v_old) would round such a value and count it as clipped.
   const clipped = tf.maximum(tf.minimum(values, tf.add(oldValues, clip)), tf.sub(oldValues, clip));
   const free = tf.square(tf.sub(values, returns));
   const bounded = tf.square(tf.sub(clipped, returns));
@@ -136,7 +136,7 @@ export function valueLoss({ values, oldValues, returns, weights, shares }: Value
   };
 }
 
-/** (B, T) values and weights: the policy loss's weights times a coefficient. */
+/** (B, T) values and weights. The weights are the policy loss's weights times a coefficient. */
 interface WeightedTerm {
   readonly values: tf.Tensor;
   readonly weights: tf.Tensor;
@@ -164,7 +164,7 @@ export function regularized(policy: tf.Scalar, { entropy, kl, covariance }: Term
  * - k1: d. Unbiased, but its gradient is zero on average: use it in the reward, not in a loss.
  * - abs: |d|.
  * - k2: d^2 / 2.
- * - k3: exp(-d) + d - 1, the exponent clamped to [-20, 20] and the result, which is not negative, to at most 10.
+ * - k3: exp(-d) + d - 1, with the exponent clamped to [-20, 20]. The result is not negative, and is clamped to at most 10.
  * - k3+: the value of k3 with the gradient of k2.
  *
  * Source: http://joschu.net/blog/kl-approx.html; clamps as verl.

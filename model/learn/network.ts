@@ -26,7 +26,7 @@ const COMPILED_MAX = 32;
 type Arrays = Readonly<Record<string, DeviceArray>>;
 
 interface Compiled {
-  /** A job with arrays of its own for the next micro-batch of this shape in this list. `finish` makes all of them free again. */
+  /** A job with arrays of its own for the next micro-batch of this shape in this list. After `finish`, `take` reuses these jobs. */
   take(list: number): ListJob;
   finish(): void;
   dispose(): Promise<void>;
@@ -57,18 +57,18 @@ export interface TrainingOptions {
   readonly state?: OptimizerState;
   /** Parameters that adapters do not change; needed if the config has adapters. */
   readonly frozen?: Parameters | null;
-  /** What moves the matrices of the layers: AdamW or Muon. AdamW moves the other parameters in either case. Default adamw. */
+  /** The optimizer of the layers' matrices: AdamW or Muon. AdamW updates the other parameters in both cases. Default: adamw. */
   readonly optimizer?: OptimizerName;
 }
 
-/** What an update needs of the policy in training. Its parameters may be on a server: actors/tinker/trained-model.ts. */
+/** What an update needs of the policy in training. The policy's parameters may be on a server: actors/tinker/trained-model.ts. */
 export type TrainedPolicy = Pick<Network, "accumulate" | "step" | "score">;
 
 export class Network {
   readonly config: ModelConfig;
   readonly parameters: Parameters;
   readonly #engine: Engine;
-  /** By list; the optimizer adds them up. Lanes run the lists. */
+  /** One sum of gradients for each list of micro-batches. The optimizer adds the sums up. Lanes run the lists. */
   readonly #gradients: readonly ListGradients[];
   /** null if this network only scores. */
   readonly #optimizer: Optimizer | null;
@@ -131,7 +131,7 @@ export class Network {
     return this.#optimizer;
   }
 
-  /** Adds the objective's gradients over these micro-batches to those accumulated so far. @returns sums of loss and metrics */
+  /** Adds the objective's gradients over these micro-batches to the gradients accumulated so far. @returns sums of loss and metrics */
   async accumulate(
     objective: Objective,
     batches: readonly MicroBatch[],
@@ -158,7 +158,7 @@ export class Network {
     return this.#trained().step(settings);
   }
 
-  /** Sets the gradients to zero. @returns their Euclidean norm before */
+  /** Sets the gradients to zero. @returns the Euclidean norm that they had */
   async dropGradient(): Promise<number> {
     const optimizer = this.#trained();
     const norm = await optimizer.norm();
@@ -389,7 +389,7 @@ const batchSpecs = ({ rows, length, width }: MicroBatch): Record<string, Spec> =
   targets: i32(rows * width),
 });
 
-/** The matrices of the layers, in the order of their memory, without embedding and output layers. A stack of experts gives one per expert. */
+/** The matrices of the layers, in the order of their memory, without embedding and output layers. A stack of experts gives a matrix per expert. */
 function hiddenMatrices({ experts }: ModelConfig, { flat, views }: Parameters): Matrix[] {
   return [...views]
     .filter(([name, { shape }]) => name.startsWith("model.layers.") && shape.length > 1)

@@ -1,6 +1,6 @@
 /**
- * What a network is trained towards: imitation of demonstrations, policy gradient, value regression. An objective turns the
- * network's scores of the written tokens into a loss. It knows no network.
+ * The objectives of training: imitation of demonstrations, policy gradient, value regression. An objective turns the network's scores
+ * of the written tokens into a loss. It knows no network.
  */
 import * as tf from "@tensorflow/tfjs-core";
 import type { KlTerm } from "./kl.ts";
@@ -42,7 +42,7 @@ interface ObjectiveOf<H extends Head, Scores> {
   readonly loss: (scores: Scores, inputs: Readonly<Record<string, tf.Tensor>>) => Loss;
 }
 
-/** A loss over written tokens. Losses and metrics are sums, so those of micro-batches add up to the minibatch's. */
+/** A loss over written tokens. Losses and metrics are sums, so those of micro-batches add up to those of the minibatch. */
 export type Objective = ObjectiveOf<"tokens", TokenScores> | ObjectiveOf<"value", ValueScores>;
 
 /** Per-token values of every sequence, by input name: [sequence][written token]. */
@@ -67,16 +67,16 @@ export interface PolicySettings {
 }
 
 interface ExtraTerms {
-  /** The cross-entropy of the env's tokens, by `observationWeights` (update/observations.ts). */
+  /** The cross-entropy of the env's tokens, weighted by `observationWeights` (update/update.ts). */
   readonly observes?: boolean;
-  /** KL-Cov's term, by `covarianceWeights` (covariance.ts). */
+  /** KL-Cov's term (covariance.ts), weighted by `covarianceWeights` (update/prepare.ts). */
   readonly holdsCovariant?: boolean;
 }
 
 /**
  * Policy gradient on sampled tokens: clipped ratio, entropy bonus, KL to a reference.
- * The ratio is exp(logProbs - oldLogProbs). `weights` are aggregation.ts's; `entropyWeights` and `klWeights` are these times the
- * coefficients.
+ * The ratio is exp(logProbs - oldLogProbs). `weights` come from aggregation.ts. `entropyWeights` and `klWeights` are these weights
+ * times the coefficients.
  */
 export function policyObjective(
   { rule, entropyCoefficient, kl }: PolicySettings,
@@ -91,7 +91,7 @@ export function policyObjective(
   if (holdsCovariant) inputs.push("covarianceWeights");
   return {
     head: "tokens",
-    // Without the coefficients, which may change with every update: they are in the weights.
+    // The name has no coefficients, because the coefficients are in the weights and may change with every update.
     name: `policy ${JSON.stringify([rule, hasEntropyBonus, kl?.estimator, observes, holdsCovariant])}`,
     inputs,
     loss: ({ logProbs, entropies }, x) => {

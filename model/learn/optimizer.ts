@@ -33,7 +33,7 @@ export interface OptimizerSettings {
 
 /** State of the optimizer; the arrays are as long as the parameters. */
 export interface OptimizerState {
-  /** AdamW's first moment; of a matrix that Muon moves, its momentum. */
+  /** AdamW's first moment; for a matrix that Muon moves, Muon's momentum. */
   readonly moment: Float32Array;
   /** AdamW's second moment; 0 where Muon moves. */
   readonly variance: Float32Array;
@@ -43,7 +43,7 @@ export interface OptimizerState {
 export interface OptimizerResult {
   /** Norm of the gradient before clipping. */
   readonly gradientNorm: number;
-  /** False if the norm is not finite; then only the gradients changed, to zero. */
+  /** False if the norm is not finite. Then the step only sets the gradients to zero. */
   readonly applied: boolean;
 }
 
@@ -62,7 +62,7 @@ const NEWTON_SCHULZ = { steps: 5, a: 3.4445, b: -4.775, c: 2.0315 };
 /** Root mean square of AdamW's usual steps, in units of the learning rate. */
 const ADAMW_STEP = 0.2;
 
-/** Several, because jobs differ in length: a lane that ends a list early takes another. */
+/** Several, because jobs take different times: a lane that ends a list early takes another list. */
 const LISTS_PER_LANE = 4;
 
 /** Most pieces of a region; each piece costs a dozen small objects. */
@@ -122,7 +122,7 @@ export class Optimizer {
    * Keeps all arrays and works in place: `step` changes `parameters` and sets the gradients to zero.
    *
    * @param gradients  the gradient is the sum of these, each as long as the parameters.
-   * @param matrices   what Muon moves; AdamW moves all else.
+   * @param matrices   the matrices that Muon moves; AdamW moves all other parameters.
    */
   static async create(
     engine: Engine,
@@ -195,7 +195,7 @@ export class Optimizer {
     const correction2 = 1 - beta2 ** this.state.step;
     this.#scalars.write(
       Float32Array.of(
-        // The 1e-6 is torch.nn.utils.clip_grad_norm_'s.
+        // torch.nn.utils.clip_grad_norm_ adds the same 1e-6.
         Math.min(1, clipNorm / (gradientNorm + 1e-6)),
         learningRate / correction1,
         1 - learningRate * weightDecay,

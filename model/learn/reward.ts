@@ -6,13 +6,13 @@
 import { deviation, mean, positionsBy } from "../statistics.ts";
 import { checkLength, type Turns } from "./advantage/rows.ts";
 
-/** A group with at most this standard deviation is constant; also added before dividing. In reward units. */
+/** In reward units. A group with at most this standard deviation counts as constant. It is also added to a standard deviation before dividing. */
 const EPSILON = 1e-6;
 
 export interface Normalization {
   /** Compare within a group ("state"), an env tag ("inductive"), or the whole batch. */
   readonly grouping: "state" | "inductive" | "batch";
-  /** identity: x. mean: x - mean. mean_std: (x - mean) / (std + 1e-6). asym_clip: that, clamped to [-1, 3]. */
+  /** identity: x. mean: x - mean. mean_std: (x - mean) / (std + 1e-6). asym_clip: mean_std, clamped to [-1, 3]. */
   readonly method: "identity" | "mean" | "mean_std" | "asym_clip";
 }
 

@@ -14,7 +14,7 @@ import type { Sequence } from "./batch.ts";
 /** The samples of one episode. */
 export type Samples = readonly Sequence[];
 
-/** (C) one sequence per context. The contexts begin at 0 and ascend within the tokens: `trajectoryFault` checks it. */
+/** (C) one sequence per context. `trajectoryFault` has checked that the contexts begin at 0 and ascend within the tokens. */
 export function samplesOf({ tokens, written, contexts }: Pick<Trajectory, "tokens" | "written" | "contexts">): Samples {
   return contexts.map((start, i) => {
     const mask = written.subarray(start, contexts[i + 1]);
@@ -44,7 +44,7 @@ export function joinByEpisode(samples: readonly Samples[], values: readonly Arra
   return samples.map((own) => Float32Array.from(own.flatMap(() => Array.from(values[next++]!))));
 }
 
-/** (B, W): one row an episode, the written tokens of all its contexts left-aligned. */
+/** (B, W): one row per episode, the written tokens of all its contexts left-aligned. */
 export interface EpisodeRows extends Rows {
   /** (B)(written tokens) to (B, W), padded with 0. */
   lay(values: readonly ArrayLike<number>[]): Float32Array;

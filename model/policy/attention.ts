@@ -37,10 +37,10 @@ interface Forward {
 type SavedByKernel = [statistics: tf.Tensor];
 type SavedByDefinition = [queries: tf.Tensor, keys: tf.Tensor, values: tf.Tensor, ...weights: tf.Tensor[]];
 
-/** Most tokens of a kernel, whose stack holds the scores of four queries. */
+/** Longest sequence of the kernel, in tokens: the kernel's stack holds the scores of four queries. */
 const KERNEL_TOKENS_MAX = 4096;
 
-/** The kernel's name, or one that no backend has where the kernel does not take these shapes. */
+/** The kernel's name. If the kernel does not take these shapes, a name that no backend has. */
 function kernelFor(
   name: "Attention" | "AttentionGradient",
   length: number,
@@ -150,7 +150,7 @@ function blocksOf(length: number): Block[] {
   }));
 }
 
-/** (G · block, end): 0 where a query sees the key, elsewhere so low that softmax gives 0 or a subnormal number (engine/subnormals.ts). */
+/** (G · block, end): 0 where a query sees the key. Elsewhere so low that softmax gives 0 or a subnormal number (engine/subnormals.ts). */
 function causalMask({ start, end }: Block, { heads, kvHeads, window }: AttentionShape): tf.Tensor {
   const [group, rows] = [heads / kvHeads, end - start];
   const mask = new Float32Array(group * rows * end);

@@ -1,5 +1,5 @@
 /**
- * Attention of new tokens over the cached keys and values of earlier ones. Caches have a fixed size.
+ * Attention of new tokens over the cached keys and values of earlier tokens. Caches have a fixed size.
  *
  * B batch, S new tokens of a row, H query heads, K key/value heads, G = H / K, D head width, C capacity in tokens.
  *
@@ -57,13 +57,13 @@ export function stepAttention(
 }
 
 /**
- * Several new tokens for each row. Each row has caches of its own, so that rows can lie anywhere.
+ * Several new tokens for each row. Each row has caches of its own, so the rows may be any slots.
  *
  * @param qkv          (B, S, (H + 2K) · D)
  * @param keys, values B tensors (1, K, C, D); keys are rotated
- * @param last         (B) int32: the index in its sequence of each row's last new token
- * @param read         (B) int32: the index among S of the only token of each row whose result is read; the results of the other tokens may
- * be any numbers. Default: all are read
+ * @param last         (B) int32: for each row, the index of its last new token in its sequence
+ * @param read         (B) int32: the caller reads the result of one token of each row only, the token at this index among S. The results of
+ * the other tokens may be any numbers. Default: the caller reads all results
  */
 export function appendAttention(
   qkv: tf.Tensor,
@@ -87,11 +87,11 @@ export function appendAttention(
 }
 
 /**
- * Several new tokens for each row, where rows have slots of common caches: a few large kernels for a GPU.
+ * Several new tokens for each row. Each row is a slot of caches that all rows share, so a GPU runs a few large kernels.
  *
  * @param qkv          (B, S, (H + 2K) · D)
  * @param keys, values (N, K, C, D); keys are rotated
- * @param last         (B) int32: the index in its sequence of each row's last new token
+ * @param last         (B) int32: for each row, the index of its last new token in its sequence
  * @param slots        (B) int32: the slot of each row, from 0 to N - 1, each different
  */
 export function appendToSlots(

@@ -17,7 +17,7 @@ export const Lora = z.strictObject({
 });
 export type Lora = z.infer<typeof Lora>;
 
-/** What the shapes of the matrices depend on; a `ModelConfig` has it. */
+/** The sizes that determine the shapes of the matrices. A `ModelConfig` has these keys. */
 interface ModelSizes {
   readonly layers: number;
   readonly width: number;

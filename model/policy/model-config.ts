@@ -14,12 +14,12 @@ export const Experts = z.strictObject({
   count: z.int().min(2),
   /** Experts chosen for a token. */
   used: z.int().positive(),
-  /** True: the weights of a token's chosen experts add up to 1. False: they are their values in the softmax over all experts. */
+  /** True: the weights of a token's chosen experts add up to 1. False: each weight is its value in the softmax over all experts. */
   normalized: z.boolean(),
 });
 export type Experts = z.infer<typeof Experts>;
 
-/** What a layer's tokens see: all before them, the last `window`, or all without positions (NoPE). */
+/** The tokens that a token sees. full: all before it. sliding: the last `window`. unrotated: all before it, without rotary positions (NoPE). */
 const LayerKind = z.enum(["full", "sliding", "unrotated"]);
 export type LayerKind = z.infer<typeof LayerKind>;
 
@@ -47,13 +47,13 @@ export const ModelConfig = z
     gainOffset: z.number().default(0),
     /** The outputs of attention and gated unit are normalized too (Gemma). */
     outputNorms: z.boolean().default(false),
-    /** Of the gated unit; gelu is the tanh approximation of GELU. */
+    /** Activation of the gated unit; gelu is the tanh approximation of GELU. */
     activation: z.enum(["silu", "gelu"]).default("silu"),
     /** Embeddings are multiplied by the square root of the width (Gemma). */
     scaledEmbedding: z.boolean().default(false),
     /** Factor of the attention scores; null: 1 / sqrt(D). */
     scoreScale: z.number().positive().nullable().default(null),
-    /** By layer; empty: all are full. */
+    /** The kind of each layer; empty: all layers are full. */
     layerKinds: z.array(LayerKind).default([]),
     /** Tokens that a token of a sliding layer sees, itself included. */
     window: z.int().positive().nullable().default(null),
@@ -76,7 +76,7 @@ export const ModelConfig = z
   })
   .refine(({ experts }) => experts === null || experts.used <= experts.count, {
     path: ["experts", "used"],
-    error: "a token cannot have more experts than there are",
+    error: "used must be at most count: a token cannot have more experts than a layer",
   })
   .refine(({ layerKinds, layers }) => layerKinds.length === 0 || layerKinds.length === layers, {
     path: ["layerKinds"],

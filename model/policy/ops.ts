@@ -1,6 +1,6 @@
 /**
  * Operations of the transformer. Each is defined by ordinary tfjs ops, so any backend runs it; most have an explicit gradient.
- * Those that call `fused` name a kernel: a backend that has the kernel runs it instead of the definition. engine/fused.ts writes
+ * Operations that call `fused` name a kernel: a backend that has the kernel runs it instead of the definition. engine/fused.ts writes
  * these kernels as onnxruntime operators.
  *
  * B batch, T tokens, H query heads, K key/value heads, G = H / K, D head width, N rows, M rows with a loss, V vocabulary.
@@ -8,7 +8,7 @@
 import * as tf from "@tensorflow/tfjs-core";
 import type { Experts } from "./model-config.ts";
 
-/** Runs kernel `name` if the backend has it, else the definition. Both return the same number of tensors. */
+/** Runs kernel `name` if the backend has it, and otherwise the definition. Both return the same number of tensors. */
 export function fused(
   name: string,
   inputs: tf.NamedTensorMap,
@@ -20,7 +20,7 @@ export function fused(
   return Array.isArray(result) ? result : [result];
 }
 
-/** The name of a kernel of rows, or one that no backend has: the kernels take rows of whole vectors. */
+/** The name of a kernel that computes row by row. If the length of a row is not a multiple of 16, a name that no backend has. */
 const kernelOfRows = (name: string, { shape }: tf.Tensor) =>
   shape.at(-1)! % 16 === 0 ? name : `${name} by definition`;
 
@@ -123,8 +123,8 @@ export function geglu(gate: tf.Tensor, up: tf.Tensor): tf.Tensor {
 }
 
 /**
- * Weights of the experts: the softmax over all experts, with 0 for all but the `used` largest. If `normalized`, they are divided by
- * their sum.
+ * Weights of the experts: the softmax over all experts, with 0 for all but the `used` largest. If `normalized`, the weights are
+ * divided by their sum.
  *
  * @param logits  (N, E)
  * @returns (N, E), 0 where an expert is not used
@@ -184,9 +184,9 @@ export interface AttentionShape {
   readonly window?: number | null;
 }
 
-/** Why attention over a cache that is no machine code does not run. */
+/** The error of an attention that is not machine code, over caches of 16-bit floats. */
 export const halfCachesUnread = () =>
-  new TypeError("only machine code reads caches of 16-bit floats, for heads of 16, 32, … numbers");
+  new TypeError("only attention in machine code reads caches of 16-bit floats, and headWidth must be a multiple of 16");
 
 export const scoreScaleOf = ({ scoreScale, headWidth }: AttentionShape): number =>
   scoreScale ?? 1 / Math.sqrt(headWidth);

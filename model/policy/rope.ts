@@ -11,7 +11,7 @@ const Factor = z.number().positive();
 export const RopeScaling = z.discriminatedUnion("kind", [
   /** Positions are divided by the factor. */
   z.strictObject({ kind: z.literal("linear"), factor: Factor }),
-  /** Llama 3.1: low frequencies are divided by the factor, high ones are kept, and those between are blended. */
+  /** Llama 3.1: low frequencies are divided by the factor, high frequencies are kept, and the frequencies between are blended. */
   z.strictObject({
     kind: z.literal("llama3"),
     factor: Factor,
@@ -38,7 +38,7 @@ export type RopeScaling = z.infer<typeof RopeScaling>;
 /**
  * Cosines and sines for positions 0 … length - 1. Unscaled: `position / theta^(2 i / D)`.
  *
- * @param theta  null: no position is rotated
+ * @param theta  null: no rotation
  * @returns (length, D / 2) each
  */
 export function rotaryTables(

@@ -35,8 +35,8 @@ function norm({ gainOffset, normEpsilon }: ModelConfig, parameters: ParameterTen
 /**
  * Embedding, layers and final norm.
  *
- * @param picks  (M) the rows to compute, among B · T. Default: all. Only attention reads other rows, so behind its attention the
- * last layer computes the picked rows alone.
+ * @param picks  (M) the rows to compute, among B · T. Default: all. Only attention reads the other rows, so after its attention the
+ * last layer computes only the picked rows.
  * @returns (M, width)
  */
 function body(
@@ -60,7 +60,7 @@ function body(
       return adapted(lora, parameters, name(module), x, y);
     };
     const normed = (x: tf.Tensor, module: string) => norm(config, parameters, x, name(module));
-    /** `x + rows · Wᵀ`, the product normalized first if the model has norms of outputs. */
+    /** `x + rows · Wᵀ`. If the model has norms of outputs, the product is normalized before the sum. */
     const residual = (x: tf.Tensor, rows: tf.Tensor, module: string, outputNorm: string) =>
       outputNorms ? tf.add(x, normed(project(rows, module), outputNorm)) : project(rows, module, x);
     const qkv = queriesKeysValues(config, parameters, normed(x, "input_layernorm"), layer);
@@ -199,19 +199,19 @@ export function hiddenStates(
 
 /** How a cache holds its tokens. */
 export interface CacheLayout {
-  /** Most tokens of a sequence, and of its padding. */
+  /** Most tokens of a sequence, its padding included. */
   readonly capacity: number;
-  /** 16-bit floats. */
+  /** True: the caches are 16-bit floats. */
   readonly half: boolean;
 }
 
-/** Keys and values of every layer: `keys.0`, `values.0`, …; of each row too if rows have caches of their own: `keys.0.0`, … */
+/** Keys and values of every layer: `keys.0`, `values.0`, …. If each row has caches of its own, the row follows: `keys.0.0`, … */
 export type Caches = Readonly<Record<string, tf.Tensor>>;
 
 export interface Decoded {
-  /** (M, width) of the picked new tokens; of all if none are picked. */
+  /** (M, width) states of the picked new tokens, or of all new tokens if there are no picks. */
   readonly states: tf.Tensor;
-  /** Including the new tokens. */
+  /** The caches with the new tokens. */
   readonly caches: Caches;
 }
 
@@ -221,7 +221,7 @@ export interface Decoded {
  * @param tokens  (B, 1) int32
  * @param last    (B) int32, index of each row's token in its sequence
  * @param total   () int32, largest `last` + 1
- * @param caches  (B, K, capacity, D) of each layer; half of the capacity if `layout.half`
+ * @param caches  (B, K, capacity, D) of each layer; capacity / 2 if `layout.half`
  */
 export function stepStates(
   config: ModelConfig,
@@ -243,16 +243,16 @@ export function stepStates(
 export interface Appended {
   /** (B, S) int32 */
   readonly tokens: tf.Tensor;
-  /** (B) int32, index in its sequence of each row's last new token. */
+  /** (B) int32: for each row, the index of its last new token in its sequence. */
   readonly last: tf.Tensor;
-  /** (M) int32, M ≥ B: the state to return of each row, among B · S. Further ones repeat the state of a row. */
+  /** (M) int32, M ≥ B: indices among B · S. The first B pick the state to return of each row; further indices repeat a pick. */
   readonly picks: tf.Tensor;
 }
 
 /**
  * Hidden states of several new tokens per row.
  *
- * @param caches  (1, K, capacity, D) of each layer and row; half of the capacity if `layout.half`
+ * @param caches  (1, K, capacity, D) of each layer and row; capacity / 2 if `layout.half`
  */
 export function appendStates(
   config: ModelConfig,
@@ -265,7 +265,7 @@ export function appendStates(
   const rows = [...Array(batch).keys()];
   const reads = tf.sub(tf.slice(picks, [0], [batch]), tf.range(0, batch * added, added, "int32"));
   const attend: AttendCached = (qkv, layer, { shape, ...rotary }) => {
-    // Behind the last layer's attention only the picked tokens matter.
+    // After the last layer's attention, only the picked tokens are read.
     const read = layer === config.layers - 1 ? reads : undefined;
     const of = (name: "keys" | "values") => rows.map((row) => caches[`${name}.${layer}.${row}`]!);
     const { out, keys, values } = appendAttention(qkv, of("keys"), of("values"), last, rotary, shape, read);
@@ -279,7 +279,7 @@ export function appendStates(
 }
 
 /**
- * Hidden states of several new tokens per row, where rows have slots of common caches.
+ * Hidden states of several new tokens per row. Each row is a slot of caches that all rows share.
  *
  * @param slots   (B) int32, the slot of each row, each different
  * @param caches  (slots, K, capacity, D) of each layer
@@ -306,7 +306,7 @@ interface Attended {
 
 type AttendCached = (qkv: tf.Tensor, layer: number, of: LayerAttention) => Attended;
 
-/** Attention over caches in which all rows of a layer lie. */
+/** Attention over caches that all rows of a layer share. */
 function withCommonCaches(
   caches: Caches,
   layer: number,

@@ -1,8 +1,8 @@
 /**
  * The tokenizer of a pretrained model: checks a tokenizer.json and runs it with @huggingface/tokenizers.
  *
- * - `encode` turns names of special tokens into these tokens, as transformers does with a rendered template.
- * - Only BPE that can encode every text is accepted: byte-level (Qwen, Llama 3) or with byte fallback (Gemma, Mistral).
+ * - `encode` encodes the name of a special token as this token, as transformers does with a rendered template.
+ * - `readBpe` accepts only BPE that can encode every text: byte-level (Qwen, Llama 3) or with byte fallback (Gemma, Mistral).
  * - Some tokenizers put a space before a document. This one does not, because its texts continue other texts.
  */
 import { createHash } from "node:crypto";
@@ -12,7 +12,7 @@ import { CheckpointFormatError, faultsOf } from "../checkpoint/config.ts";
 
 const AddedToken = z.looseObject({ id: z.int().nonnegative(), content: z.string().min(1), special: z.boolean() });
 
-/** What is read of a tokenizer.json. */
+/** The parts of a tokenizer.json that are read. */
 export const TokenizerFile = z.looseObject({
   added_tokens: z.array(AddedToken).default([]),
   model: z.looseObject({
@@ -38,14 +38,14 @@ export interface Bpe {
 }
 
 const SUPPORTED = "only byte-level BPE, or BPE with byte fallback, is supported";
-/** A text that encoding and decoding change if the tokenizer has no part for bytes, or has one that adds spaces. */
+/** Encoding and decoding change this text if the tokenizer has no part for bytes, or has a part that adds spaces. */
 const PROBE = "A b,  c\né 🙂";
 
 /**
  * @param json        tokenizer.json, parsed.
  * @param settings    tokenizer_config.json, parsed.
- * @param vocabulary  of the model.
- * @param file        for error texts.
+ * @param vocabulary  number of tokens of the model's vocabulary.
+ * @param file        name of the file in error texts.
  * @throws {CheckpointFormatError} if the tokenizer is not a BPE that can encode every text, or does not fit the model.
  */
 export function readBpe(json: unknown, settings: object, vocabulary: number, file: string): Bpe {
@@ -60,9 +60,9 @@ export function readBpe(json: unknown, settings: object, vocabulary: number, fil
   if (model.type !== undefined && model.type !== "BPE")
     return refuse(`its model is ${JSON.stringify(model.type)}; ${SUPPORTED}`);
   checkPieces({ model, added_tokens: added }, vocabulary, refuse);
-  // The cleanup of spaces is for words of WordPiece: it would change what a policy wrote, "a , b" into "a, b".
+  // The cleanup of spaces is made for WordPiece. It would change a policy's text: "a , b" would become "a, b".
   const options = { ...settings, clean_up_tokenization_spaces: false };
-  // The library needs these parts, which older files lack.
+  // The library needs the keys post_processor and model.type, which older files lack.
   const whole = { post_processor: null, ...withoutLeadingSpace(json as object, refuse), added_tokens: added };
   const tokenizer = tried(
     () => new Tokenizer({ ...whole, model: { ...(json as { model: object }).model, type: "BPE" } }, options),
@@ -82,10 +82,10 @@ export function readBpe(json: unknown, settings: object, vocabulary: number, fil
     decode: (ids) => (ids.length === 0 ? "" : tokenizer.decode([...ids], { skip_special_tokens: true })),
   };
   const told = tried(() => bpe.decode(bpe.encode(PROBE)), refuse);
-  return told === PROBE ? bpe : refuse(`it encodes ${JSON.stringify(PROBE)} as ${JSON.stringify(told)}; ${SUPPORTED}`);
+  return told === PROBE ? bpe : refuse(`it turns ${JSON.stringify(PROBE)} into ${JSON.stringify(told)}; ${SUPPORTED}`);
 }
 
-/** Refuses with the library's error. */
+/** The result of `make`. If the library throws, refuses the tokenizer with the library's message. */
 function tried<T>(make: () => T, refuse: (why: string) => never): T {
   try {
     return make();
@@ -116,7 +116,7 @@ function withoutLeadingSpace(json: object, refuse: (why: string) => never): obje
   return { ...json, ...Object.fromEntries(revived) };
 }
 
-/** What is read of a pre-tokenizer. */
+/** The parts of a pre-tokenizer that are read. */
 interface PreTokenizer {
   readonly type?: string;
   readonly pretokenizers?: readonly PreTokenizer[];

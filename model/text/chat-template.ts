@@ -4,8 +4,8 @@
  *   template(system, user) <think> reply <|im_end|> \n<|im_start|>user … <|im_start|>assistant\n <think> reply <|im_end|> …
  *   `--- first prompt ----------´         `stop´ `----------------- next prompt -----------------´
  *
- * - The template is rendered once per prompt, with a placeholder for the reply before it; the text after the placeholder is the
- *   prompt. So a template cannot rewrite older turns (Qwen3's template would drop their thoughts).
+ * - For each prompt the template is rendered once, with a placeholder in place of the previous reply. The text after the
+ *   placeholder is the prompt. So a template cannot rewrite older turns (Qwen3's template would drop their thoughts).
  * - The name of a special token inside a message is encoded as plain characters.
  */
 import { createHash } from "node:crypto";
@@ -49,7 +49,7 @@ const GenerationConfig = z.looseObject({
 });
 
 /**
- * @param vocabulary  of the model.
+ * @param vocabulary  number of tokens of the model's vocabulary.
  * @throws {CheckpointFormatError} if tokenizer or template are unusable.
  */
 export function pretrainedDialogue(files: TokenizerFiles, vocabulary: number): Dialogue {
@@ -78,14 +78,14 @@ export function chatTemplate({ folder, tokenizerConfig, chatTemplate }: Tokenize
   );
 }
 
-/** Evaluations of template parts that one rendering may make; a loop evaluates its parts at each pass. Some thousands are common. */
+/** Most evaluations of template parts in one rendering. A loop evaluates its parts in each pass. A few thousand are common. */
 const STEPS_MAX = 200_000;
 const RANGE_MAX = 100_000;
 
 /**
- * Globals of a template. No template gets today's date, because a run must be reproducible. A template that asks whether
- * `strftime_now` is defined finds that it is not, and prints a date of its own. Other templates (SmolLM3's) get this date, which
- * is the one in Llama 3.2's template.
+ * No template gets today's date, because a run must be reproducible. If a template checks whether `strftime_now` is defined,
+ * `strftime_now` stays undefined, and the template prints its own date. For other templates (SmolLM3's), `strftime_now` returns this
+ * date, which is the date in Llama 3.2's template.
  */
 const FIXED_DATE = "26 Jul 2024";
 const globals = () => ({
@@ -117,7 +117,7 @@ class BoundedInterpreter extends Interpreter {
   }
 }
 
-/** Private-use characters. One that no message contains serves as the placeholder of a reply, or splits a special token's name. */
+/** Private-use characters. A character that no message contains is the placeholder of a reply, or splits a special token's name. */
 const MARKS = { first: 0xe000, last: 0xf8ff };
 
 class PretrainedDialogue implements Dialogue {
@@ -153,7 +153,7 @@ class PretrainedDialogue implements Dialogue {
     }
     this.#replyEnd = end;
     const messageStart = behind.find((token) => bpe.specials.has(token) && token !== end) ?? -1;
-    // The trial prompt has one user message and the header of a reply.
+    // The trial prompt has one user message and the header of a reply. Two `messageStart` mean that the header begins with one.
     const beforeReplies = behind.filter((token) => token === messageStart).length === 2;
     this.roleMarks = { messageStart, system: bpe.encode("system"), beforeReplies };
     const named = typeof eos_token === "string" ? bpe.id(eos_token) : undefined;
@@ -167,7 +167,7 @@ class PretrainedDialogue implements Dialogue {
       .digest("hex");
   }
 
-  /** A prompt after a reply, to check that the template can render it. */
+  /** The tokens of a prompt after a reply. Checks that the template can render the prompt. */
   #trialPrompt(folder: string): number[] {
     try {
       return this.#next([{ role: "user", content: "x" }]);

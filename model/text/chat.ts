@@ -4,7 +4,7 @@
  *   <|im_start|> observation <|im_end|> <think> push Up</think><answer>Up || Left</answer> <|im_end|>
  *   `------------- promptTokens -------------´ `-------------- written by the policy --------------´
  *
- * It knows tokens and text, not envs and not how a reply is sampled.
+ * This file knows tokens and text. It knows neither envs nor sampling.
  *
  * - Exactly one `<|im_end|>` stands between a reply and the next prompt: the policy writes it, or the prompt adds it if the reply
  *   was cut.

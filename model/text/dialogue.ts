@@ -35,16 +35,16 @@ export interface RoleMarks {
 export interface Dialogue {
   /** sha256 (hex) of the tokenizer and, for a pretrained model, its chat template and stops. A checkpoint records it. */
   readonly digest: string;
-  /** Tokens that end a reply. A demonstration ends with the first one. */
+  /** Tokens that end a reply. A demonstration ends with the first of these tokens. */
   readonly stops: readonly number[];
   /** The token that closes a thought; null if there is no such token. */
   readonly thinkEnd: number | null;
   readonly roleMarks: RoleMarks;
 
   /**
-   * @param messages  the new ones since the last reply, in order; system messages only in the first prompt.
+   * @param messages  the new messages since the last reply, in order; system messages only in the first prompt.
    * @returns tokens to append to the episode, none of them written by the policy.
-   * @throws {RangeError} if there is no message, or one of a role that is not allowed here.
+   * @throws {RangeError} if there is no message, or a message has a role that is not allowed here, or the first prompt has `cut`.
    */
   promptTokens(messages: readonly Message[], options: PromptOptions): number[];
 

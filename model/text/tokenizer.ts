@@ -6,7 +6,7 @@
  *
  * - `decode(encode(text)) === text` for every string, also with lone surrogates (their bytes are WTF-8).
  * - Text never encodes to a special token: `<|im_end|>` in an observation becomes ten tokens, one for each byte, and cannot end a turn.
- * - A checkpoint records the digest of its tokenizer, which is that of the table.
+ * - A checkpoint records the digest of this table.
  */
 import { createHash } from "node:crypto";
 
@@ -69,7 +69,7 @@ export class Tokenizer {
   readonly digest = createHash("sha256")
     .update(JSON.stringify([SPECIALS, "bytes", LITERALS]))
     .digest("hex");
-  /** In the order of their ids, which follow those of the bytes. */
+  /** In the order of their ids. The ids of the literals come after the ids of the bytes. */
   readonly literals = LITERALS;
   /** Literals by their first character, longest first. */
   readonly #byFirst = Map.groupBy(

@@ -10,13 +10,13 @@ describe("meanOf", () => {
     expect(high).toBeCloseTo(2 + 4.302653 / Math.sqrt(3), 6);
   });
 
-  test("gives one value no interval, and refuses none", () => {
+  test("gives no interval for one value, and refuses an empty list", () => {
     expect(meanOf([7])).toEqual({ n: 1, mean: 7, std: null, low: null, high: null });
-    expect(() => meanOf([])).toThrow("there is no mean of 0 values");
+    expect(() => meanOf([])).toThrow("a mean needs at least 1 value, got 0");
   });
 });
 
-test("studentT is the table's", () => {
+test("studentT equals the published table", () => {
   const table = [
     [1, 12.7062],
     [2, 4.3027],
@@ -43,8 +43,8 @@ describe("shareOf", () => {
     expect([shareOf(0, 3).low, shareOf(3, 3).high]).toEqual([0, 1]);
   });
 
-  test("refuses what is no share", () => {
-    expect(() => shareOf(4, 3)).toThrow("no share of 4 hits in 3 tries");
-    expect(() => shareOf(0, 0)).toThrow("no share of 0 hits in 0 tries");
+  test("refuses numbers that give no share", () => {
+    expect(() => shareOf(4, 3)).toThrow("cannot compute a share of 4 hits in 3 tries");
+    expect(() => shareOf(0, 0)).toThrow("cannot compute a share of 0 hits in 0 tries");
   });
 });

@@ -19,8 +19,8 @@ describe("statistics", () => {
     expect(isConstant([])).toBe(true);
   });
 
-  test("refuse what has no mean or variance", () => {
-    expect(() => mean([])).toThrow("there is no mean of 0 values");
+  test("refuse lists that have no mean or variance", () => {
+    expect(() => mean([])).toThrow("a mean needs at least 1 value, got 0");
     expect(() => variance([1])).toThrow("a variance with divisor n - 1 needs more than 1 values, got 1");
   });
 

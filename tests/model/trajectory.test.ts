@@ -7,7 +7,7 @@ const turns = [
   { end: 9, reward: 10.9, penalty: -0.5 },
 ];
 
-test("the raw reward is the sum over turns; penalties come on top", () => {
+test("the raw reward is the sum over turns, and the penalized reward also adds the penalties", () => {
   expect(rawReward({ turns })).toBeCloseTo(10.8, 12);
   expect(penalizedReward({ turns })).toBeCloseTo(10.3, 12);
 });

@@ -60,8 +60,8 @@ describe("the exact interval of a share", () => {
   });
 
   test("needs tries", () => {
-    expect(() => shareOf(0, 0)).toThrow("no share of 0 hits in 0 tries");
-    expect(() => shareOf(3, 2)).toThrow("no share of 3 hits in 2 tries");
+    expect(() => shareOf(0, 0)).toThrow("cannot compute a share of 0 hits in 0 tries");
+    expect(() => shareOf(3, 2)).toThrow("cannot compute a share of 3 hits in 2 tries");
   });
 });
 

@@ -2,9 +2,9 @@
  * An assembler for x64: it appends instructions to a buffer of bytes. Vectors have 8 floats (AVX2) or 16 (AVX-512); both widths have the
  * same methods, so a kernel is written once. It knows no operators and no onnxruntime.
  *
- * - A general register is the number of its encoding: 0 is rax, 4 is rsp. A vector register is its number: 0 to 15, with AVX-512 to 31.
- * - `add`, `subtract` and `compare` take a register or 64 bits of memory; with `…Constant` a number of at most 32 bits.
- * - An address always has 32 bits of offset, and a jump 32 bits of distance: longer code, but one form of each.
+ * - A general register is the number of its encoding: 0 is rax, 4 is rsp. A vector register is its number: 0 to 15, or 0 to 31 with AVX-512.
+ * - `add`, `subtract` and `compare` take a register or 64 bits of memory. `…Constant` methods take a number of at most 32 bits.
+ * - Every address has 32 bits of offset, and every jump 32 bits of distance. So each has one form only, but the code is longer.
  *
  * Source: Intel 64 manual, volume 2, chapter 2 (VEX: 2.3, EVEX: 2.7) and the opcode of each instruction.
  */
@@ -91,7 +91,7 @@ const VECTOR = {
 } as const satisfies Record<string, readonly [opcode: number, map: number, prefix: number]>;
 type VectorInstruction = keyof typeof VECTOR;
 
-/** The length field of a vector instruction, by its floats. */
+/** The length field of a vector instruction, by the number of floats. */
 const LENGTH = { 4: 0, 8: 1, 16: 2 } as const;
 
 export class Assembler {
@@ -182,7 +182,7 @@ export class Assembler {
     this.#emit(0x66);
     this.store32(to, from);
   }
-  /** `to` = the address itself, not what it holds. */
+  /** `to` = the address itself, not the value in memory. */
   addressOf(to: number, from: Address): void {
     this.#general([0x8d], to, from);
   }
@@ -262,11 +262,11 @@ export class Assembler {
   return(): void {
     this.#emit(0xc3);
   }
-  /** Starts to load a line of memory into the second cache (prefetcht1). Any address will do. */
+  /** Starts to load a line of memory into the second-level cache (prefetcht1). Any address is allowed. */
   prefetch(address: Address): void {
     this.#prefetch(0x18, 2, address);
   }
-  /** Starts to load a line of memory into the first cache, for storing (prefetchw). Any address will do. */
+  /** Starts to load a line of memory into the first-level cache, for storing (prefetchw). Any address is allowed. */
   prefetchForWriting(address: Address): void {
     this.#prefetch(0x0d, 1, address);
   }
@@ -280,9 +280,9 @@ export class Assembler {
   }
 
   /**
-   * `to` = an operation of `a` and `operand`; `a` is 0 where the instruction has one source. A store passes its source as `to`. AVX-512 is
-   * encoded with EVEX, all else with VEX, which reaches the registers 0 to 15 only. `isNumber`: `operand` is the address of one float, which
-   * only EVEX takes for a whole vector.
+   * `to` = an operation of `a` and `operand`. `a` is 0 if the instruction has one source. A store passes its source as `to`. Vectors of 16
+   * floats are encoded with EVEX, all others with VEX, which reaches only the registers 0 to 15. If `isNumber`, `operand` is the address of
+   * one float that is used in every place. Only EVEX can do this.
    */
   #vector(
     name: VectorInstruction,
@@ -438,7 +438,7 @@ export class Assembler {
       this.#vector("upper128", source, 0, spare, 8);
       this.#emit(1);
     });
-    // Neighbours two apart, then one apart.
+    // Combines floats that are two places apart, then floats that are one place apart.
     for (const order of [0b01_00_11_10, 0b10_11_00_01]) {
       halve(4, () => {
         this.#vector("permute", spare, 0, source, 4);

@@ -1,19 +1,19 @@
 /**
- * What the kernels of causal self-attention over whole sequences and of its gradient share: products of tiles, and which keys a tile of
- * queries sees.
+ * Code that the kernels of causal self-attention over whole sequences and of its gradient share: products of tiles, and the range of keys
+ * that a tile of queries sees.
  *
  * B rows, T tokens, H query heads, K key/value heads, G = H / K, D head width, P = T rounded up to a multiple of 16.
  *
  * - The kernels compute four queries at a time over the keys that these queries see, so they need no mask and no (T, T) memory.
- * - A product has one factor whose rows are vectors and one whose numbers are broadcast. So keys and values are also kept transposed,
- *   (D, P), where their tokens must be the vector.
+ * - In a product, the rows of one factor are vectors, and the numbers of the other factor are broadcast. Products whose vectors run over
+ *   tokens read transposed keys and values, (D, P).
  *
  * Registers, between the methods that set and read them:
  *
  * - r10: the end of the keys that a tile of queries sees, a multiple of 16. In `eachKeyTile`, r11 is the first key of the tile of keys, and
  *   rbx the number of keys left.
  * - r14, r15: addresses of the cosines and sines of one token.
- * - vectors 0 to 4 · V - 1: the sums of a tile of V vectors, V for each of four rows. The vectors after them hold factors.
+ * - vectors 0 to 4 · V - 1: the sums of a tile, V vectors for each of its four rows. The vectors after the sums hold factors.
  */
 import { roundUp } from "../graph.ts";
 import {
@@ -62,10 +62,10 @@ interface LeftFactor {
   readonly row: number;
   readonly step: number;
 }
-/** The right factor: in each step, neighbouring vectors. */
+/** The right factor of a product. Each step reads neighbouring vectors. */
 type RightFactor = Omit<LeftFactor, "row">;
 
-/** Writes what the kernels of attention and of its gradient share. */
+/** Writes the code that the kernels of attention and of its gradient share. */
 export class TileWriter {
   protected readonly kernel: Kernel;
   protected readonly code: Assembler;
@@ -175,8 +175,8 @@ export class TileWriter {
   }
 
   /**
-   * Adds to the sums: a tile of queries, or of their gradients, · a tile of keys, or of values. r11 is the tile's first key. Overwrites rcx
-   * and r8.
+   * Adds a product to the sums: a tile of queries (or of gradients) times a tile of keys (or of values). r11 is the tile's first key.
+   * Overwrites rcx and r8.
    *
    * @param queries     (4, D)
    * @param transposed  the variable with the address of the keys, (D, P)
@@ -190,8 +190,8 @@ export class TileWriter {
   }
 
   /**
-   * Adds to the sums: a tile's number for each query and key, (4, P) at rdi, · the rows of the keys before the tile's end. Overwrites rcx
-   * and r8, and moves rdi.
+   * Adds a product to the sums: one number for each query of the tile and each key, (4, P) at rdi, times the rows of the keys before the
+   * tile's end. Overwrites rcx and r8, and moves rdi.
    *
    * @param rows  the variable with the address of the first key's row
    * @param from  the first float of a row that is summed
@@ -207,7 +207,7 @@ export class TileWriter {
   }
 
   /**
-   * Runs `body` for each tile of the keys before r10: tiles of the most vectors, then tiles of 16 keys. r11 is the tile's first key.
+   * Runs `body` for each tile of the keys before r10: tiles of `vectorsMax` vectors, then tiles of 16 keys. r11 is the tile's first key.
    * `body` keeps r10, r11 and rbx.
    */
   protected eachKeyTile(body: (vectors: number) => void): void {

@@ -17,14 +17,14 @@ const PLACE = { least: 0, log2e: 1, ln2High: 2, ln2Low: 3, one: 4, most: 5, poly
 /** Bits of a float's fraction, below its exponent. */
 export const FRACTION_BITS = 23;
 
-/** Address of the numbers that `exponential` reads. A function keeps the numbers in memory; a constant with the address would not. */
+/** Address of the numbers that `exponential` reads. It is a function, because a function keeps the numbers alive; a constant would not. */
 export const exponentialTable = (): number => ptr(TABLE);
 
 /** Vector `x` = e^x. @param table  register that holds `exponentialTable()`. @param spare  vectors that are overwritten */
 export function exponential(code: Assembler, x: number, table: number, spare: readonly [number, number, number]): void {
   const [n, y, scratch] = spare;
   const number = (place: number) => at(table, 4 * place);
-  // x is the second operand, which both instructions return where either is NaN: e^NaN is NaN.
+  // Both instructions return their second operand if an operand is NaN. The second operand is x, so e^NaN is NaN.
   for (const [operation, bound] of [
     ["maximum", PLACE.least],
     ["minimum", PLACE.most],

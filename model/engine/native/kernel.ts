@@ -1,7 +1,7 @@
 /**
- * What kernels are written with: memory on the stack, loops, and the pieces of code that several kernels share.
+ * The methods that write kernels: memory on the stack, loops, and the pieces of code that several kernels share.
  *
- * - rsp never moves while a kernel runs. So a variable, and the address of a tensor, is 64 bits at a fixed offset from rsp.
+ * - rsp never moves while a kernel runs. So each variable, and each address of a tensor, is 64 bits at a fixed offset from rsp.
  * - A kernel may use every other register. The methods here overwrite rax, rcx and the vectors that their comments name.
  */
 import { type Address, type Assembler, at, R14, R15, RAX, RCX, RSP } from "./assembler.ts";
@@ -20,7 +20,7 @@ export class Kernel {
   readonly inputs: readonly Address[];
   readonly outputs: readonly Address[];
   #frame: number;
-  /** What `broadcastNumber` broadcasts. */
+  /** Memory of the number that `broadcastNumber` broadcasts. */
   readonly #scalar: Address;
 
   /** @param frame  bytes above rsp that are in use */
@@ -150,7 +150,7 @@ export class Kernel {
 
   /**
    * Rotates a head: (D) at rax to (D) at `to`, times `scale`, by the angles at r14 (cosines) and r15 (sines); `sign` -1 rotates back.
-   * Overwrites rcx and the vectors 0 to 5. Half a head is a multiple of 8 floats, so vectors have 8 on every CPU.
+   * Overwrites rcx and the vectors 0 to 5. Half a head is a multiple of 8 floats, so vectors have 8 floats on every CPU.
    */
   rotate(to: Address, headWidth: number, { scale = 1, sign = 1 }: { scale?: number; sign?: 1 | -1 } = {}): void {
     const { code } = this;
@@ -178,7 +178,7 @@ export class Kernel {
   }
 }
 
-/** The address so many bytes behind another. */
+/** The address `bytes` after another address. */
 export const shifted = (address: Address, bytes: number): Address => ({ ...address, offset: address.offset + bytes });
 
 /** Splits `total` into blocks of `size`, of which the last may be smaller. @returns the sizes */

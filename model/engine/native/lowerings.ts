@@ -16,7 +16,7 @@ import { type RowsShape, rowSumOperator, swigluGradientOperator, swigluOperator 
 import { tileProductOperator } from "./tile-product.ts";
 import { tokenLogProbsGradientOperator, tokenLogProbsOperator } from "./token-log-probs.ts";
 
-/** Most tokens of a cache, whose scores the kernel keeps on the stack. */
+/** Most tokens of a cache: the kernel keeps the scores of all tokens on the stack. */
 const CACHED_TOKENS_MAX = 2 ** 17;
 
 const attendCached: AttendCached = (to, inputs, sizes, shape) => {
@@ -166,7 +166,7 @@ function product(
   return made;
 }
 
-/** The targets whose products are kernels of ours. */
+/** The targets whose matrix products are our machine code. */
 const PRODUCTS = ["AVX-512", "AMX"] as const;
 
 lowerFirst<tf.BatchMatMulAttrs>(

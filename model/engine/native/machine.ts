@@ -1,6 +1,6 @@
 /**
- * Machine code in memory that this process may execute. The memory is writable while code is written and executable afterwards, never
- * both. Code stays until the process ends. Only Linux on x64 with AVX2 has machine code here; elsewhere onnxruntime's operators run.
+ * Machine code in memory that this process may execute. The memory is first writable and then executable, never both at once. Code stays
+ * until the process ends. Only Linux on x64 with AVX2 has machine code here; elsewhere onnxruntime's operators run.
  */
 import { dlopen, type Pointer, toArrayBuffer } from "bun:ffi";
 import { readFileSync } from "node:fs";
@@ -33,7 +33,7 @@ export const vectorWidthOf = (instructions: Instructions): VectorWidth => (instr
 
 let known: Instructions | null | undefined;
 
-/** The instructions of this machine; null if its CPU or its system runs no code of ours. */
+/** The fastest instructions of this machine; null if the CPU or the system cannot run our code. */
 export function machineInstructions(): Instructions | null {
   if (known !== undefined) return known;
   const fastest = allowsCode() ? instructionsOf(cpuFlags()) : null;
@@ -50,7 +50,7 @@ function allowsTiles(): boolean {
   return Number(syscall(SYS_ARCH_PRCTL, ARCH_REQ_XCOMP_PERM, XTILE_DATA)) === 0;
 }
 
-/** False where a hardened system lets no process execute what it wrote. */
+/** False if the system is not Linux on x64, or is hardened so that no process may execute code that it wrote. */
 function allowsCode(): boolean {
   if (process.platform !== "linux" || process.arch !== "x64") return false;
   try {

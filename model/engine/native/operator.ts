@@ -66,7 +66,7 @@ const TABLE = {
   endVersion: 21,
 } as const;
 const TABLE_WORDS = 26;
-/** Least and most version of an operator that nodes may ask for. */
+/** Lowest and highest version of an operator that nodes may ask for. */
 const [START_VERSION, END_VERSION] = [1, 2 ** 31 - 1];
 
 /** INPUT_OUTPUT_REQUIRED of OrtCustomOpInputOutputCharacteristic. */
@@ -83,7 +83,7 @@ export interface CustomOp {
 }
 
 /**
- * @param name  under which nodes name the operator
+ * @param name  the operator's name in nodes
  * @param api   address of the OrtApi table
  * @throws {Error} if the system allows no memory for code
  */
@@ -125,7 +125,7 @@ export function makeOperator(
   return { address: Number(address(table)) as Pointer, alive: [table, text, types, dims] };
 }
 
-/** The address of values that stay where they are: JavaScript moves a small array when its buffer is first asked for. */
+/** The address of values. Reading `buffer` moves a small array to its final memory, so the address stays valid. */
 const address = ({ buffer, byteOffset }: NodeJS.TypedArray): bigint => BigInt(ptr(buffer, byteOffset));
 
 /** A function that returns a constant. */
@@ -145,7 +145,7 @@ function lookUpFunction(table: bigint): Uint8Array {
   return code.finish();
 }
 
-/** CreateKernelV2 writes the address of a kernel's state to rcx. Our kernels have no state, so any address but 0 will do. */
+/** CreateKernelV2 writes the address of a kernel's state to rcx. Our kernels have no state, so any address except 0 is right. */
 function createFunction(): Uint8Array {
   const code = new Assembler(8);
   code.constant(RAX, 1);
@@ -159,9 +159,10 @@ function createFunction(): Uint8Array {
 const SAVED = [RBP, RBX, R12, R13, R14, R15];
 
 /**
- * KernelComputeV2 (operator, context; a status is the result): asks for the addresses of all tensors, then runs the kernel.
+ * KernelComputeV2, which takes the operator and a context, and returns a status. It asks for the addresses of all tensors, then runs the
+ * kernel.
  *
- * The words from rsp on: the tensors' addresses, inputs first; the cell; what the kernel uses. rbp is the value of rsp after the pushes.
+ * The words from rsp on: the tensors' addresses, inputs first; the cell; the kernel's own memory. rbp is the value of rsp after the pushes.
  */
 function computeFunction(
   operator: MachineCodeOperator,
@@ -204,8 +205,8 @@ function computeFunction(
 /**
  * Stores the addresses of all tensors in the kernel's words. rsi is the context, which rbx keeps over the calls.
  *
- * @param cell   that a function of the API writes an OrtValue to
- * @param error  where a status that is not null, in rax, ends the function
+ * @param cell   the word that a function of the API writes an OrtValue to
+ * @param error  the code jumps to this label if a status, in rax, is not null
  */
 function askForTensors(
   { code, inputs, outputs }: Kernel,

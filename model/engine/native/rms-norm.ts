@@ -1,4 +1,4 @@
-/** Kernels of RMSNorm and its gradient (policy/ops.ts has the definitions) on N rows of W floats, a multiple of 16. */
+/** Kernels of RMSNorm and its gradient (policy/ops.ts has the definitions) on N rows of W floats. W is a multiple of 16. */
 import { at, R8, R9, R10, R11, R12, R13, RBX, RDI, RDX, RSI } from "./assembler.ts";
 import { checkMultiple, FLOAT_BYTES } from "./kernel.ts";
 import type { MachineCodeOperator } from "./operator.ts";
@@ -58,7 +58,7 @@ export function rmsNormGradientOperator({ rows, width }: RowsShape): MachineCode
     outputs: [[rows, width], [width]],
     write(kernel) {
       const { code } = kernel;
-      // General registers: addresses. The last two walk through dGain and gain, which each row reads from the start.
+      // General registers: addresses. The last two move through dGain and gain, from the start for each row.
       const [x, gain, inverse, dy, dx, dGain, dGainAt, gainAt] = [RSI, RDI, RBX, RDX, R8, R12, R13, R10];
       // Vectors. `along` is mean(dy · gain · x) · inverse², the part of the gradient along x.
       const [product, sum, along, inverseWidth, spare, result] = [0, 1, 2, 3, 4, 5];

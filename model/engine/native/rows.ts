@@ -1,8 +1,8 @@
 /**
  * Kernels of operations on rows: the gated unit SwiGLU, its gradient (policy/ops.ts has the definitions), and the sum of all rows. Each
- * reads and writes its tensors once, where ordinary operators do so for each multiplication.
+ * kernel reads and writes its tensors once. Ordinary operators read and write tensors for each multiplication.
  *
- * N rows of W floats, a multiple of 16.
+ * N rows of W floats. W is a multiple of 16.
  */
 import { type Assembler, at, R8, R9, RAX, RCX, RDI, RDX, RSI } from "./assembler.ts";
 import { exponential, exponentialTable } from "./exponential.ts";
@@ -18,7 +18,7 @@ export interface RowsShape {
 const [ONE, ZERO] = [15, 14];
 const SPARE = [11, 12, 13] as const;
 
-/** Sets what `sigmoid` reads. Overwrites rcx. */
+/** Sets the registers that `sigmoid` reads. Overwrites rcx. */
 function setConstants(kernel: Kernel): void {
   kernel.broadcastNumber(ONE, 1);
   kernel.code.zero(ZERO);

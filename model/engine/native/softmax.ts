@@ -6,7 +6,7 @@ import type { Kernel } from "./kernel.ts";
 /** Score of a token that the query does not see. */
 export const HIDDEN_SCORE = -1e30;
 
-/** Vectors of the largest score and of 1 / the sum of exponentials, each in every float. */
+/** Vector registers of the largest score and of 1 / the sum of exponentials. All floats of a register are equal. */
 export const [LARGEST, INVERSE_SUM] = [9, 11] as const;
 
 /**

@@ -48,11 +48,11 @@ import {
 } from "./tile-panels.ts";
 import type { Emit } from "./transpose.ts";
 
-/** Most steps, and most columns, of a packed block of B. The block has up to .8 MB, which the CPU's second cache holds. */
+/** Most steps, and most columns, of a packed block of B. The block has up to .8 MB, which the CPU's second-level cache holds. */
 const DEPTH_MAX = 256;
 const COLUMNS_MAX = 512;
 
-/** The six products of parts, smallest first. Each differs from the product before in one part, so the kernel loads only this part. */
+/** The six products of parts, the largest last. Each differs from the product before in one part, so the kernel loads only this part. */
 const PRODUCTS = [
   [HIGH, LOW],
   [HIGH, MIDDLE],
@@ -72,12 +72,12 @@ export const tileProductOperator = (shape: ProductShape): MachineCodeOperator =>
 interface PanelProduct extends Pick<ProductBlock, "depth" | "first"> {
   readonly rowTiles: number;
   readonly columnTiles: number;
-  /** Rows of the next panel of A that the kernel packs meanwhile. */
+  /** Number of rows of the next panel of A that the kernel packs during this product. */
   readonly packedRows: number;
 }
 
 /**
- * Writes the kernel. The kernel packs a panel of B just before its first product. It packs a panel of A while it multiplies the panel before:
+ * Writes the kernel. The kernel packs a panel of B just before its first product. It packs a panel of A while it multiplies the previous panel:
  * packing takes about as long as multiplying, and uses other parts of the CPU.
  *
  * Registers: r14 holds the bytes of a packed row, r13 the bytes of a row of C.
@@ -176,7 +176,7 @@ class TileProduct {
     });
   }
 
-  /** For each panel of B in a block: its tiles, and how many of the `rows` of A's next panel the kernel packs beside it. */
+  /** For each panel of B in a block: its tiles, and how many of the `rows` of A's next panel the kernel packs while it multiplies this panel. */
   #panelsOfBlock(width: number, rows: number): Pick<PanelProduct, "columnTiles" | "packedRows">[] {
     const widths = blocksOf(width, PANEL);
     const even = Math.ceil(rows / widths.length);
@@ -238,7 +238,7 @@ class TileProduct {
     return emits;
   }
 
-  /** Instructions that load some rows of C, from r10 on, into the first cache, so that stores do not wait for memory. They move r10 to the next rows. */
+  /** Instructions that load some rows of C, from r10 on, into the first-level cache, so that stores do not wait. They move r10 to the next rows. */
   #prefetches(rows: number, columnTiles: number): Emit[] {
     const { code } = this.#kernel;
     const rowBytes = FLOAT_BYTES * this.#shape.columns;
@@ -261,7 +261,7 @@ function interleave(main: readonly Emit[], side: readonly Emit[]): void {
   }
 }
 
-/** By the arguments of `configurationOf`. Never removed, because kernels contain the addresses. */
+/** Configurations by the arguments of `configurationOf`. They are never removed, because kernels contain their addresses. */
 const configurations = new Map<string, Uint8Array<ArrayBuffer>>();
 
 /**

@@ -2,7 +2,7 @@
  * Kernels of the log-probability of one token per row and of the row's entropy, and of their gradient (policy/ops.ts has the
  * definitions). They keep no probabilities: the gradient computes them again from two numbers of each row.
  *
- * M rows of V logits, a multiple of 16.
+ * M rows of V logits. V is a multiple of 16.
  */
 import { at, atIndex, R8, R9, R10, R11, RAX, RBX, RDI, RDX, RSI } from "./assembler.ts";
 import { exponential, exponentialTable } from "./exponential.ts";

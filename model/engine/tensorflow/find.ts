@@ -39,7 +39,7 @@ export function placesOf(environment: Readonly<Record<string, string | undefined
 
 /** File names in the official tarball. */
 const NAMES = ["libtensorflow.so.2", "libtensorflow.so", "libtensorflow.2.dylib", "libtensorflow.dylib"];
-/** In a Python wheel, whose libtensorflow_cc has the same C functions. */
+/** File names in a Python wheel, whose libtensorflow_cc has the same C functions. */
 const WHEEL_NAMES = ["libtensorflow_cc.so.2", "libtensorflow_cc.2.dylib"];
 const ALL_NAMES = [...NAMES, ...WHEEL_NAMES];
 

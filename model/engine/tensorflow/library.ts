@@ -3,7 +3,7 @@
  * package's native addon, works with any libtensorflow and needs no compiler.
  *
  * - A tensor is an id; the caller frees it with `deleteTensor`.
- * - A failed call throws TensorFlow's message; memory that cannot be allocated has none.
+ * - A failed call throws TensorFlow's message. For a failed allocation TensorFlow has no message, so this file's own is thrown.
  * Sources: tensorflow/c/c_api.h, tensorflow/c/eager/c_api.h; tfjs-node-gpu, binding/tfjs_backend.cc.
  */
 import { dlopen, type Pointer, ptr, toArrayBuffer } from "bun:ffi";
@@ -50,7 +50,7 @@ const FUNCTIONS = {
 } as const;
 
 type Argument = number | bigint | Pointer | null;
-/** A returned pointer is null only with an error status, or, from TF_AllocateTensor, without memory. */
+/** A returned pointer is null only with an error status, or if TF_AllocateTensor finds no memory. */
 type Symbols = { readonly [Name in keyof typeof FUNCTIONS]: (...args: Argument[]) => Pointer };
 
 /** TF_DataType and TF_AttrType, under the names in the package's kernels. */

@@ -1,10 +1,11 @@
 /**
- * Detects the Echo Trap: agents repeat what once worked until nothing varies. It combines several signs into one verdict with
- * reasons. It is a pure reducer over recorded numbers, and runs live and offline.
+ * Detects the Echo Trap: agents repeat what once worked until nothing varies. The detector combines several signs into one verdict
+ * with reasons. It is a pure reducer over recorded numbers, and runs live and offline.
  *
- * - One sign is no collapse: "collapsed" needs a fall of success and a second sign, or constant groups that high success does not explain.
- * - High success near its best explains a small spread, low entropy and a low likelihood. A solved task also explains a spike of the gradient.
- *   Success never explains replies that repeat or lose their form, because such replies come before a fall from 100 %.
+ * - The verdict "collapsed" needs a fall of success and a second sign, or the sign of constant groups.
+ * - High success near its best explains a small spread, constant groups, low entropy and a low likelihood, which then are no signs. A
+ *   solved task also explains a spike of the gradient. Success never explains replies that repeat or lose their form, because such
+ *   replies come before success falls from 100 %.
  * - The state is plain data. Signs are relative to the start of a run, so begin with `TRAP_START` after a rollback.
  *
  * Source: signs of https://arxiv.org/abs/2504.20073 (section 4) and https://arxiv.org/abs/2604.06268; the thresholds are Bunraku's.
@@ -34,7 +35,7 @@ export function echoTrap(state: TrapState, point: TrapPoint, rule: TrapRule = TR
   const solvedAt = rule.solvedAt - (state.solved ? SOLVED_MARGIN : 0);
   const solved = tracks.success !== undefined && tracks.success.smooth >= solvedAt;
   const current = signs(tracks, rule, solved);
-  // If this update lacks a measurement, its sign stays, and the streak of the sign does not grow.
+  // If this update lacks the measurement of a present sign, the sign stays, and its streak does not grow.
   const longer = (kind: SignKind) => Number(isMeasured(kind, point));
   const streaks = Object.fromEntries(
     current.map(({ kind }) => [kind, (state.streaks[kind] ?? 0) + longer(kind)]),
@@ -45,7 +46,7 @@ export function echoTrap(state: TrapState, point: TrapPoint, rule: TrapRule = TR
   return { state: { tracks, streaks, solved }, verdict, reasons: lasting };
 }
 
-/** Success varies with the boards, so without another sign a small fall does not count. */
+/** Success varies with the boards, so a small fall of success without another sign does not count. */
 function isChance(found: readonly Sign[], { success }: TrapState["tracks"], { successFallAlone }: TrapRule): boolean {
   const [only, another] = found;
   return only?.kind === "success" && another === undefined && success!.best - success!.smooth < successFallAlone;

@@ -6,28 +6,28 @@
  * episodes, so the thresholds of the likelihood are not fitted.
  */
 export const TRAP_RULE = {
-  /** Updates of the start, during which there is no sign. For success, form and repetition it is one update (`startUpdatesOf`). */
+  /** Number of updates at the start, which give no signs. For success, form and repetition the start is one update (`startUpdatesOf`). */
   startUpdates: 5,
   /** Weight of the newest value in the moving average. */
   smoothing: 0.2,
   /** Updates in a row that a sign must last; a gradient spike counts immediately. */
   patience: 2,
-  /** Smoothed success from which the task is solved. */
+  /** The task is solved if smoothed success is at least this. */
   solvedAt: 0.9,
-  /** While success is at least this, and near its best, a small spread, low entropy or a low likelihood is no sign. */
+  /** While success is at least this, and near its best, these are no signs: small spread, constant groups, low entropy, low likelihood. */
   explainedAt: 0.7,
-  /** Signs as shares of the start, in this order: a small spread, almost no spread, low entropy, high entropy, little information. */
+  /** Limits as shares of the start, in this order: a small spread, almost no spread, low entropy, high entropy, little information. */
   spreadShare: 0.3,
   constantShare: 0.1,
   entropyShare: 0.25,
   entropyRise: 20,
   informationShare: 0.3,
-  /** Share of constant groups that leaves nothing to learn from. */
+  /** A sign: at least this share of the groups is constant, so there is almost nothing to learn from. */
   constantGroups: 0.95,
   /** Limits of absolute change since the start. */
   repetitionRise: 0.1,
   validityFall: 0.4,
-  /** A sign: the surprise (-log-probability) of solved episodes is above this many times its lowest value and `likelihoodFall` nats above it. */
+  /** A sign: the surprise (-log-probability) of solved episodes is above this many times its lowest value, and higher by `likelihoodFall` nats. */
   surpriseRise: 2,
   likelihoodFall: 0.1,
   /** A sign: success is below this share of its best, and lower by `successFall` or more (`successFallAlone` if it is the only sign). */

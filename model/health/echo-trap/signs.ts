@@ -40,8 +40,8 @@ export const isMeasured = (kind: SignKind, point: TrapPoint): boolean =>
     : point[MEASURED[kind]] !== undefined;
 
 /**
- * Success is near its best within this distance. Chance alone moves the smoothed success of 128 episodes on new boards up or down by
- * 0.05. The best is a maximum, so by chance it is too high.
+ * Success counts as near its best within this distance. Chance alone moves the smoothed success of 128 episodes on new boards up or
+ * down by 0.05. The best is the maximum of such values, so it is usually too high.
  */
 const NEAR_BEST = 0.15;
 
@@ -93,11 +93,11 @@ export function signs(tracks: Tracks, rule: TrapRule, solved: boolean): Sign[] {
     (track) => !explained && displaced(track),
     ({ smooth, best }) => `log-probability of solved episodes fell to ${show(smooth)} from its best ${show(best)}`,
   );
-  // In most updates of a solved task no group has a gradient, so any gradient is a spike.
+  // In most updates of a solved task no group has a gradient, so any gradient would count as a spike.
   return solved ? found : [...found, ...gradientSpike(tracks.gradNorms, rule)];
 }
 
-/** Share of the start; 1 if the start is not above 0. */
+/** The smoothed value divided by its start; 1 if the start is not above 0. */
 const share = ({ smooth, start }: Track) => (start > 0 ? smooth / start : 1);
 
 const show = (value: number) => Number(value.toPrecision(3)).toString();
@@ -113,7 +113,7 @@ function gradientSpike(norms: readonly number[], rule: TrapRule): Sign[] {
   const earlier = norms.slice(0, -1);
   if (newest === undefined || earlier.length < startUpdates) return [];
   const usual = median(earlier.slice(-gradientWindow));
-  // If most updates have no gradient, as in a solved task, the median is 0, and any gradient would be infinitely many times it.
+  // If most updates have no gradient, as in a solved task, the median is 0, and there is no ratio to the median.
   if (usual === 0 || newest <= factor * usual) return [];
   const text = `gradient norm ${show(newest)} is ${show(newest / usual)} times its median ${show(usual)}`;
   return [{ kind: "gradient", text }];

@@ -7,7 +7,7 @@ export interface TrapPoint {
   readonly success?: number;
   /** Mean in-group std of the raw reward, before filtering. */
   readonly rewardStd?: number;
-  /** Share of groups whose episodes all earned the same. */
+  /** Share of groups whose episodes all have the same reward. */
   readonly zeroStdShare?: number;
   /** Mean token entropy in nats. */
   readonly entropy?: number;
@@ -15,7 +15,7 @@ export interface TrapPoint {
   readonly gradNorm?: number;
   /** Share of repeated n-grams in what the policy wrote. */
   readonly repetition?: number;
-  /** Between prompt and reasoning, in nats. */
+  /** Mutual information of prompt and reasoning, in nats. */
   readonly mutualInformation?: number;
   /** Share of turns with a well-formed reply. */
   readonly validity?: number;
@@ -26,7 +26,7 @@ export interface TrapPoint {
 /** One number over time. */
 export interface Track {
   readonly count: number;
-  /** Mean of the first values, as many as `startUpdatesOf` says. */
+  /** Mean of the first `startUpdatesOf` values. */
   readonly start: number;
   /** Exponential moving average. */
   readonly smooth: number;
@@ -52,17 +52,17 @@ export type Tracks = Readonly<Partial<Record<(typeof TRACKED)[number], Track>>> 
 
 export interface TrapState {
   readonly tracks: Tracks;
-  /** By sign: the number of updates in a row that measured the sign and have it. */
+  /** For each sign, the number of updates in a row that measured the sign and had it. */
   readonly streaks: Readonly<Record<string, number>>;
-  /** The task counted as solved. */
+  /** True if the task counted as solved at the last update. */
   readonly solved: boolean;
 }
 
 export const TRAP_START: TrapState = { tracks: { gradNorms: [] }, streaks: {}, solved: false };
 
 /**
- * Updates that make the start of a measurement, during which it gives no sign. For success, form and repetition it is the first update
- * alone: its episodes come from the policy that no update has changed, and a run may fall right after it.
+ * Number of updates in the start of a measurement. During its start a measurement gives no sign. For success, form and repetition the
+ * start is the first update alone: its episodes come from the policy before any update, and success may fall right after it.
  */
 export const startUpdatesOf = (name: keyof TrapPoint, { startUpdates }: TrapRule): number =>
   name === "success" || name === "validity" || name === "repetition" ? 1 : startUpdates;

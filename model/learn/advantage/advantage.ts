@@ -1,5 +1,5 @@
 /**
- * From a batch of episodes to one advantage per token. The formulas are in the other files of this folder.
+ * Computes one advantage per token from a batch of episodes. The formulas are in the other files of this folder.
  *
  * - Pass all episodes of the update: whitening and the mix of `hybrid` look at all rows.
  * - Group ids and turn ends come from the episodes; nothing is inferred from rewards or positions.
@@ -31,7 +31,7 @@ export interface AdvantageInputs extends Rows {
 interface TokenCredit {
   readonly gamma: number;
   readonly lambda: number;
-  /** Each turn's reward on the turn's end, or their sum on the episode's end (RAGEN). */
+  /** turns: each turn's reward is on the turn's end. end: the sum of the rewards is on the episode's end (RAGEN). */
   readonly rewardAt: "turns" | "end";
 }
 
@@ -48,7 +48,7 @@ export interface Advantages {
   readonly advantages: Float32Array;
   /** (B, T) targets of the critic; null for estimators without one. */
   readonly returns: Float32Array | null;
-  /** (B) the probability within its group that training moves each episode towards; for tpo. */
+  /** (B) the target probability of each episode within its group; for tpo. */
   readonly targetProbabilities?: ArrayLike<number>;
   /** Further metrics, by name. */
   readonly measured: Readonly<Record<string, number>>;

@@ -2,7 +2,7 @@
  * Generalized advantage estimation over tokens, and over turns and tokens (bi-level); also discounted returns. Whitening is in rows.ts.
  *
  * - Turn ends are given, never inferred: a turn that earned 0 is still a turn.
- * - The next state of a written token is that of the next written token. Values at observations and padding change neither the
+ * - The next state of a written token is the state of the next written token. Values at observations and padding change neither the
  *   advantage nor the target of a written token. A reward at an observation or padding is an error.
  */
 import { checkLength, checkTurns, type Rows, rowCount, type Turns } from "./rows.ts";
@@ -29,7 +29,7 @@ export interface Gae {
  *
  * @param rewards (B, T) rewards on tokens.
  * @param values  (B, T) critic's value before each token.
- * @throws {RangeError} if a token that the policy did not write has a reward: it would be lost.
+ * @throws {RangeError} if a token that the policy did not write has a reward: the reward would be lost.
  */
 export function gae(rows: Rows, rewards: Float32Array, values: Float32Array, { gamma, lambda }: Gae): Estimate {
   const { width, written } = rows;
@@ -126,13 +126,13 @@ function checkLastEnd({ width, written }: Rows, row: number, ends: readonly numb
 }
 
 /**
- * `G_t = r_t + gamma G_next`, backwards along each row, on written tokens; 0 elsewhere. G_next is the next written token's,
- * so a late reward reaches early turns.
+ * `G_t = r_t + gamma G_next`, backwards along each row, on written tokens; 0 elsewhere. G_next belongs to the next written token, so
+ * a late reward reaches early turns.
  *
  * Source: REINFORCE++, https://arxiv.org/abs/2501.03262.
  *
  * @param rewards (B, T) rewards on tokens.
- * @throws {RangeError} if a token that the policy did not write has a reward: it would be lost.
+ * @throws {RangeError} if a token that the policy did not write has a reward: the reward would be lost.
  */
 export function discountedReturns(rows: Rows, rewards: Float32Array, gamma: number): Float32Array {
   // With values 0 and lambda 1, the advantage is the return.

@@ -7,16 +7,16 @@ import { drGrpo, grpo } from "./group.ts";
 import { checkLength } from "./rows.ts";
 
 export interface Gigpo {
-  /** Discount per turn of the turn's return. */
+  /** Discount per turn in the returns of turns. */
   readonly gammaTurn: number;
   /** mean_std: subtract the mean of the group (of trajectories, of turns) and divide by its standard deviation. mean: only subtract. */
   readonly normalize: "mean_std" | "mean";
 }
 
 /**
- * `A[row, turn] = A_trajectory[row] + A_turn[row, turn]`; the paper's weight of the second is 1. The first compares summed rewards within
- * the group; the second compares `sum_j>=k gammaTurn^(j-k) r_j` among all turns of the group that began at the same anchor. For a turn
- * whose anchor occurs once, the second is 0.
+ * `A[row, turn] = A_trajectory[row] + A_turn[row, turn]`, where the second term has the paper's weight, 1. The first term compares summed
+ * rewards within the group. The second term compares `sum_j>=k gammaTurn^(j-k) r_j` among all turns of the group that began at the same
+ * anchor. For a turn whose anchor occurs once, the second term is 0.
  *
  * Source: GiGPO, https://arxiv.org/abs/2505.10978.
  *

@@ -1,9 +1,9 @@
 /**
- * Advantages from comparing trajectories that began alike: one number per trajectory, no critic.
+ * Advantages from comparing the trajectories of a group, without a critic: one number per trajectory.
  *
  * - A group is named by any number or text and may have any size: failed and stale episodes are left out, so sizes differ.
- * - A group whose rewards are all equal, or of one member, has advantages of exactly 0. The exception is `expertIteration`,
- *   which compares nothing.
+ * - A group with one member, or with equal rewards, has advantages of exactly 0. The exception is `expertIteration`, which compares
+ *   nothing.
  * - A group's advantages do not depend on other groups.
  */
 import { deviation, isConstant, mean, positionsBy } from "../../statistics.ts";
@@ -44,7 +44,7 @@ export function grpo(rewards: ArrayLike<number>, groups: ArrayLike<number | stri
 
 /**
  * `R - mean` within the group. GRPO's division by the std gives more weight to groups with a small std, the easy and the hard ones; this
- * formula does not. Also the advantage of REINFORCE++ with baseline, before whitening.
+ * formula does not. REINFORCE++ with baseline has the same advantage before whitening.
  *
  * Source: Dr.GRPO, https://arxiv.org/abs/2503.20783.
  *
@@ -66,7 +66,7 @@ export function rloo(rewards: ArrayLike<number>, groups: ArrayLike<number | stri
 }
 
 /**
- * `R` of an episode that succeeded, 0 of another: the policy imitates its own successes. No other episode is compared with it.
+ * `R` for an episode that succeeded, 0 for any other: the policy imitates its own successes. Episodes are not compared.
  *
  * Source: ReST-EM, https://arxiv.org/abs/2312.06585, for rewards of 0 and 1. ReST-EM fine-tunes to convergence; here each update takes
  * steps of the policy gradient.
@@ -80,8 +80,8 @@ export function expertIteration(rewards: ArrayLike<number>, successes: readonly 
 }
 
 /**
- * `(R - mean) / p` with p the group's share of successes; 0 where none succeeded. Relative to `drGrpo` a board's weight is multiplied by 1 / p,
- * as in the gradient of the log-likelihood of success.
+ * `(R - mean) / p` with p the group's share of successes; 0 if no episode of the group succeeded. These are the advantages of `drGrpo`
+ * divided by p, as in the gradient of the log-likelihood of success.
  *
  * Source: MaxRL, https://arxiv.org/abs/2602.02710, for rewards of 0 and 1, whose mean is p. With costs in the rewards the
  * mean may be 0 or below, so p is the divisor.

@@ -36,9 +36,9 @@ export function checkLength(what: string, values: ArrayLike<unknown>, length: nu
 /**
  * (B, T) rewards on tokens.
  *
- * @param turns      (B) one entry a row.
- * @param placement  "turns": each turn's reward on its last written token. "end": their sum on the last turn's, as
- *                   RAGEN with use_turn_scores False.
+ * @param turns      (B) one entry per row.
+ * @param placement  "turns": each turn's reward is on the turn's last written token. "end": the sum of the rewards is on the last
+ *                   turn's last written token, as in RAGEN with use_turn_scores False.
  * @throws {RangeError} if a turn ends on a token that the policy did not write, or the ends do not ascend.
  */
 export function tokenRewards(rows: Rows, turns: readonly Turns[], placement: "turns" | "end"): Float32Array {
@@ -72,7 +72,7 @@ export function overTokens(rows: Rows, perRow: ArrayLike<number>): Float32Array 
   return Float32Array.from(rows.written, (written, i) => (written ? perRow[Math.floor(i / rows.width)]! : 0));
 }
 
-/** (B, T): turn k's value on each written token of turn k (after turn k - 1's end, up to its own), 0 elsewhere. */
+/** (B, T): turn k's value on each written token of turn k (after the end of turn k - 1, up to the end of turn k), 0 elsewhere. */
 export function overTurns(rows: Rows, ends: readonly (readonly number[])[], perTurn: readonly (readonly number[])[]) {
   checkLength("turn ends", ends, rowCount(rows));
   checkLength("values per turn", perTurn, ends.length);

@@ -36,7 +36,7 @@ export function rowFactors(
 }
 
 /**
- * Soft reweighting: `std_g / (max_g std_g + 1e-6)` for each row of group g: a filter that drops no group.
+ * Soft reweighting: `std_g / (max_g std_g + 1e-6)` for each row of group g. It acts like a filter that drops no group.
  * A group of one has no spread and gets 0.
  *
  * Source: RAGEN-2, https://arxiv.org/abs/2604.06268.

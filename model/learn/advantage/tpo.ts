@@ -1,18 +1,18 @@
 /**
- * Target policy optimization: within a group the policy's own probabilities, tilted towards the better episodes, are the target.
- * The loss is the cross-entropy to the target q. Its gradient on an episode's log-probability is `p - q`, with p the policy's
- * probability of the episode: 0 once the policy reaches the target.
+ * Target policy optimization. A group's target is the policy's own probabilities of the episodes, moved towards the better episodes.
+ * The loss is the cross-entropy to the target q. Its gradient with respect to an episode's log-probability is `p - q`, with p the
+ * policy's probability of the episode. The gradient is 0 when the policy reaches the target.
  *
  * Source: TPO, https://arxiv.org/abs/2604.06159, with temperature 1.
  */
 import { mean, positionsBy } from "../../statistics.ts";
 import { checkLength } from "./rows.ts";
 
-/** Population std of a group's rewards up to which they count as equal, as in the paper's code. */
+/** The rewards of a group count as equal if their population std is at most this, as in the paper's code. */
 const SPREAD_MIN = 1e-6;
 
 /**
- * `q_i = p_i exp(u_i) / sum`, with u = (reward - group mean) / population std, and 0 if the group's rewards are equal.
+ * `q_i = p_i exp(u_i) / sum`, with u = (reward - group mean) / population std, or u = 0 if the group's rewards are equal.
  *
  * @param rewards  (B) episode rewards, any unit.
  * @param logProbs (B) log-probability of each episode by the policy that played it, in nats.

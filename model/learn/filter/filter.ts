@@ -3,8 +3,8 @@
  *
  * - Rewards are raw episode rewards, before penalty and normalization: after mean_std every group would have a std of 1.
  * - If no group is kept, `kept` is empty and `reason` explains it; this is no error.
- * - The order of trajectories and groups never changes; of groups with equal scores the first wins.
- * - If a rule ranks by spread and no group has a spread, nothing is kept; RAGEN then keeps the first groups.
+ * - The order of trajectories and groups never changes. Of groups with equal scores, the first ranks first.
+ * - If a rule ranks by spread and no group has a spread, nothing is kept. In this case RAGEN keeps the first groups.
  */
 
 import { deviation, mean, positionsBy, ROUNDING } from "../../statistics.ts";
@@ -28,7 +28,7 @@ export interface Filtered {
   readonly kept: readonly number[];
   /** (rows) indices of the kept groups' rows, ascending. */
   readonly rows: readonly number[];
-  /** Why nothing is kept; null if something is. */
+  /** Why nothing is kept; null if a group is kept. */
   readonly reason: string | null;
   readonly metrics: FilterMetrics;
 }

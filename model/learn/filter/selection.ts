@@ -60,7 +60,7 @@ export function select<G extends GroupScore>(groups: readonly G[], rule: FilterR
   if (strategy === "top_ratio") {
     check(rule.ratio > 0 && rule.ratio <= 1, "ratio", "above 0 and at most 1", rule.ratio);
     const ranked = rank(groups, rule.type === "std" ? "largest" : "smallest");
-    // At least one: if groups are replaced or stale, the filter gets fewer groups than an update plays.
+    // At least one group: if groups are replaced or stale, the filter gets fewer groups than an update plays.
     return new Set(ranked.slice(0, Math.max(1, Math.floor(rule.ratio * groups.length))));
   }
   check(Number.isFinite(rule.value) && rule.value > 0, "value", "above 0", rule.value);
@@ -104,7 +104,7 @@ export const allConstant = (groups: readonly GroupScore[]) => groups.every((grou
 const rank = <G extends GroupScore>(groups: readonly G[], order: "largest" | "smallest"): G[] =>
   groups.toSorted((a, b) => (order === "largest" ? b.score - a.score : a.score - b.score));
 
-/** Best groups first until `value` of the sum, less epsilon, is reached; none if the scores turn non-positive before. */
+/** The best groups until their scores reach `value` times the sum, less epsilon. No groups if a score of 0 or below comes first. */
 function linearShare<G extends GroupScore>(ranked: readonly G[], value: number, epsilon: number): readonly G[] {
   const threshold = value * ranked.reduce((sum, group) => sum + group.score, 0) - epsilon;
   let held = 0;
@@ -116,7 +116,7 @@ function linearShare<G extends GroupScore>(ranked: readonly G[], value: number, 
   return ranked;
 }
 
-/** Best groups first until their softmax probabilities reach `value`; at least one. */
+/** The best groups until their softmax probabilities add up to `value`; at least one group. */
 function softmaxShare<G extends GroupScore>(
   ranked: readonly G[],
   { value, order }: { value: number; order: "largest" | "smallest" },

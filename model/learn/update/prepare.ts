@@ -1,6 +1,6 @@
 /**
- * From kept episodes to the inputs of a gradient step: old log-probabilities, advantages, targets of the critic, and the
- * reference's log-probabilities; [episode][written token] each, over all contexts of an episode.
+ * Computes the inputs of a gradient step from the kept episodes: old log-probabilities, advantages, targets of the critic, and the
+ * reference's log-probabilities. Each input is [episode][written token], over all contexts of an episode.
  *
  * - Advantages are estimated over the whole update, never over a minibatch.
  * - "Written tokens" are those that the loss is on, which may be more than the replies (loss-mask.ts). A token that no sampler
@@ -44,11 +44,11 @@ interface KeptEpisodes {
   readonly positions: readonly Int32Array[];
   /** (B)(W) log-probabilities recorded at sampling; of tokens that no sampler wrote, those of the current policy. */
   readonly sampled: readonly Float32Array[];
-  /** (B)(W) log-probabilities by this policy, as it is now. */
+  /** (B)(W) log-probabilities by this policy, with its current parameters. */
   logProbs(policy: Pick<TrainedPolicy, "score">): Promise<Float32Array[]>;
 }
 
-/** @param keptShare  of the groups that the filter was given; for filter loss scaling */
+/** @param keptShare  share of the groups that the filter kept; for filter loss scaling */
 export async function prepare(
   networks: UpdateNetworks<TrainedPolicy>,
   episodes: readonly ScoredEpisode[],
@@ -161,7 +161,7 @@ function advantagesOf(
 interface AdvantageFactors {
   /** (B, W) */
   readonly weights: Float32Array;
-  /** (B)(W) log-probabilities that the ratios start from. */
+  /** (B)(W) the old log-probabilities of the ratios. */
   readonly oldLogProbs: readonly Float32Array[];
   readonly measured: Readonly<Record<string, number>>;
 }
@@ -206,7 +206,7 @@ export function sampleInputs({ samples, inputs }: Minibatch, settings: UpdateSet
   const { aggregation, policy, writtenTokensMax } = settings;
   const rows = episodeRows(samples);
   const bySample = (laid: Float32Array) => splitBySample(samples, rows.split(laid));
-  // Times the number of episodes, because verl's seq-mean-token-sum-norm is a sum over rows and Bunraku's a mean.
+  // Times the number of episodes, because seq-mean-token-sum-norm is a sum over rows in verl, and a mean in Bunraku.
   const weights = tokenWeights(rows, aggregation, writtenTokensMax * samples.length);
   const times = (coefficient: number) => bySample(weights.map((weight) => weight * coefficient));
   const { covarianceFactors, ...perToken } = inputs;

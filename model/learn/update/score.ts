@@ -38,7 +38,7 @@ export function scoreEpisodes(
   };
 }
 
-/** (turns) */
+/** (turns) the penalty of each turn's reply for its length. */
 function overlongPenalties({ written, turns }: Trajectory, { weight, tokensMax, margin }: OverlongRule): number[] {
   let at = 0;
   return turns.map(({ end }) => {

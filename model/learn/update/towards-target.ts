@@ -9,7 +9,7 @@ import type { TrainedPolicy } from "../network.ts";
 import { joinByEpisode, type Samples } from "../sequences.ts";
 import type { UpdateSettings } from "./types.ts";
 
-/** The policy that training aims at, as probabilities of the episodes of each group. */
+/** The policy that training moves towards, as probabilities of the episodes of each group. */
 export interface TargetPolicy {
   /** (B) */
   readonly groups: readonly number[];

@@ -26,19 +26,19 @@ export interface UpdateSettings {
   /** Truncated importance sampling; null: none. */
   readonly importance: ImportanceRule | null;
   readonly policy: PolicySettings;
-  /** Weight of the cross-entropy of the env's tokens (observations.ts); 0: none. */
+  /** Weight of the cross-entropy of the env's tokens (`withObservations`, update.ts); 0: none. */
   readonly observationLoss: number;
-  /** Treats some tokens whose step would lower entropy; null: none. */
+  /** Rule for tokens whose step would lower entropy (covariance.ts); null: none. */
   readonly covariance: CovarianceRule | null;
   /** KL penalty on each token's reward; null: none. */
   readonly klInReward: KlTerm | null;
   readonly lossOn: LossOn;
   readonly aggregation: Aggregation;
-  /** Most tokens of an episode's replies; times the episodes, the divisor of seq-mean-token-sum-norm. */
+  /** Most tokens of an episode's replies. This times the number of episodes is the divisor of seq-mean-token-sum-norm. */
   readonly writtenTokensMax: number;
   /** Passes over the kept trajectories. */
   readonly epochs: number;
-  /** Trajectories per optimizer step, or the most steps of an epoch. */
+  /** A number: trajectories per optimizer step. `parts`: the most steps of an epoch. */
   readonly minibatch: number | { readonly parts: number };
   readonly limits: BatchLimits;
   readonly optimizer: OptimizerSettings;
@@ -54,7 +54,7 @@ export interface OverlongRule {
   /** Reward that a reply of `tokensMax` tokens loses. */
   readonly weight: number;
   readonly tokensMax: number;
-  /** Tokens below `tokensMax` over which this penalty grows from 0. */
+  /** The penalty grows from 0 over this many tokens below `tokensMax`. */
   readonly margin: number;
 }
 
@@ -87,13 +87,13 @@ export interface UpdateNetworks<Policy extends TrainedPolicy = Network> {
   readonly reference: Pick<Network, "score"> | null;
 }
 
-/** What an update did. Metrics are means over the update (means.ts) unless their name says otherwise. */
+/** What an update did. Metrics are means over the update (`meansOf`, update.ts) unless their name says otherwise. */
 export interface UpdateResult {
-  /** Why the update, or a minibatch of it, took no step; else null. */
+  /** Why the update, or a minibatch of it, took no step; otherwise null. */
   readonly skipped: string | null;
   /** Mean advantage of each episode; null if the filter dropped it. */
   readonly advantages: readonly (number | null)[];
-  /** (written tokens) advantages of each episode; null if all are equal or the filter dropped it. Absent if it kept none. */
+  /** (written tokens) advantages of each episode; null if they are equal or the filter dropped the episode. Absent if the filter kept none. */
   readonly tokenAdvantages?: readonly (Float32Array<ArrayBuffer> | null)[];
   readonly steps: number;
   readonly metrics: Readonly<Record<string, number>>;

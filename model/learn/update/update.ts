@@ -7,7 +7,7 @@
  * - Rewards, advantages, aggregation and minibatches count an episode once, even if it has several contexts.
  * - The ratio's old log-probabilities are those recorded at sampling. With importance weights, and for tokens that no sampler wrote,
  *   they are the current policy's (prepare.ts).
- * - A gradient that is not finite changes nothing, and the result names it.
+ * - A gradient that is not finite changes no parameter, and `skipped` in the result names its norm.
  */
 import { rewardSpread } from "../../health/diagnostics.ts";
 import { isConstant, isConstantSum, mean, positionsBy } from "../../statistics.ts";
@@ -24,7 +24,7 @@ import { advantagesTowards } from "./towards-target.ts";
 import type { CriticSettings, TrainingEpisode, UpdateNetworks, UpdateResult, UpdateSettings } from "./types.ts";
 
 /**
- * Train the policy, and the critic if there is one, on these episodes.
+ * Trains the policy, and the critic if there is one, on these episodes.
  *
  * @throws {RangeError} if a trajectory is invalid (see `trajectoryFault`); then nothing has changed.
  */
@@ -171,7 +171,7 @@ async function train(
     }
   }
   const metrics = meansOf(measured, settings.aggregation);
-  // Reported without its weight, unless the env wrote nothing after a reply.
+  // The metric is the loss without its weight. It is absent if the env wrote nothing after a reply.
   if (observations.tokens > 0) metrics["observationLoss"] = observations.loss / observations.tokens / observationLoss;
   return { skipped, steps, metrics };
 }
@@ -208,7 +208,8 @@ const LOSSES: ReadonlySet<string> = new Set(["policyLoss", "valueLoss"]);
 
 /**
  * Means over the update. Norms are averaged over minibatches; losses over tokens or episodes, as the aggregation does; all other numbers
- * over written tokens. The mean of a number leaves out minibatches in which it is not finite, unless it is finite in none.
+ * over written tokens. The mean of a number leaves out the minibatches in which the number is not finite. If it is finite in no
+ * minibatch, the mean counts all minibatches.
  */
 export function meansOf(minibatches: readonly MinibatchMetrics[], aggregation: Aggregation): Record<string, number> {
   const names = new Set(minibatches.flatMap(({ values }) => Object.keys(values)));
@@ -220,7 +221,7 @@ export function meansOf(minibatches: readonly MinibatchMetrics[], aggregation: A
       return LOSSES.has(name) && aggregation !== "token-mean" ? episodes : tokens;
     });
     const all = weights.reduce((sum, weight) => sum + weight, 0);
-    // The share first, so that the mean of one minibatch is exactly its value.
+    // The quotient of the weights comes first, so that the mean over one minibatch is exactly its value.
     return counted.reduce((sum, { values }, i) => sum + values[name]! * (weights[i]! / all), 0);
   };
   return Object.fromEntries([...names].map((name) => [name, meanOf(name)]));
@@ -235,8 +236,8 @@ interface WithObservations {
 
 /**
  * Adds the env's tokens after the first reply of a context to the targets. The forward pass reads these tokens anyway. A context's first
- * prompt is no target, because no action of the policy led to it. At the env's tokens every input is 0, and `observationWeights` is
- * coefficient / observed. So the loss's term is the coefficient times the mean cross-entropy of the env's tokens in the minibatch.
+ * prompt is no target, because no action of the policy led to it. At the env's tokens every other input is 0, and `observationWeights` is
+ * coefficient / observed. So this term of the loss is the coefficient times the mean cross-entropy of the minibatch's env tokens.
  *
  * Source: ECHO, https://arxiv.org/abs/2605.24517.
  *

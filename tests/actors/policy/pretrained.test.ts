@@ -287,7 +287,7 @@ describe("a folder that is broken", () => {
     [
       "a mixture of experts of another kind",
       broken("qwen3_moe", (at) => set(at("config.json"), { model_type: "mixtral" })),
-      /model_type "mixtral"; of mixtures of experts, only qwen3_moe is supported; supported are qwen2, .*, gemma3_text$/,
+      /model_type "mixtral"; qwen3_moe is the only supported mixture of experts; supported are qwen2, .*, gemma3_text$/,
     ],
     [
       "a mixture of experts that does not say how many a token gets",
@@ -297,12 +297,12 @@ describe("a folder that is broken", () => {
     [
       "more experts for a token than there are",
       broken("qwen3_moe", (at) => set(at("config.json"), { num_experts_per_tok: 5 })),
-      /a token cannot have more experts than there are/,
+      /used must be at most count: a token cannot have more experts than a layer/,
     ],
     [
       "layers without experts",
       broken("qwen3_moe", (at) => set(at("config.json"), { mlp_only_layers: [0] })),
-      /decoder_sparse_step or mlp_only_layers leave layers without experts; supported are experts in every layer/,
+      /decoder_sparse_step or mlp_only_layers leave layers without experts; every layer must have experts/,
     ],
     [
       "a model that reads images",
@@ -317,7 +317,7 @@ describe("a folder that is broken", () => {
     [
       "sliding layers without positions",
       broken("smollm3", (at) => set(at("config.json"), { use_sliding_window: true })),
-      /use_sliding_window true; layers without positions cannot slide/,
+      /use_sliding_window true; sliding layers without positions are not supported/,
     ],
     [
       "a scaled rotation of sliding layers",
@@ -354,7 +354,7 @@ describe("a folder that is broken", () => {
     [
       "a truncated file",
       broken("llama", (at) => truncateSync(at("model.safetensors"), 5000)),
-      /cannot read DIR\/model.safetensors: tensor "[^"]+" ends at byte \d+ of the data and there are \d+; the file was cut/,
+      /cannot read DIR\/model.safetensors: tensor "[^"]+" ends at byte \d+ of the data, but the data has \d+ bytes; the file was cut/,
     ],
     [
       "a corrupt header",

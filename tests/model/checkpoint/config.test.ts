@@ -130,7 +130,7 @@ test.each<[string, object, number, object]>([
 const sizes = { hidden_size: 8, intermediate_size: 16, num_hidden_layers: 2, num_attention_heads: 2, vocab_size: 64 };
 const small = { ...sizes, rms_norm_eps: 1e-5, rope_theta: 1e6 };
 
-test("Qwen's upper layers slide if it says so, by layer_types or without", () => {
+test("with use_sliding_window, Qwen's layers slide as layer_types says, or else the upper layers slide", () => {
   const qwen = { ...small, model_type: "qwen2", sliding_window: 4, max_window_layers: 1 };
   const kindsOf = (more: object) => readModelConfig({ ...qwen, ...more }, "config.json").layerKinds;
   expect(kindsOf({ use_sliding_window: true })).toEqual(["full", "sliding"]);
@@ -144,14 +144,14 @@ test("Qwen's upper layers slide if it says so, by layer_types or without", () =>
   );
 });
 
-test("Qwen's layers have transformers' window if the file has none, and none if it is null", () => {
+test("Qwen's layers have transformers' default window if config.json has no window, and no window if it is null", () => {
   const read = (more: object) =>
     readModelConfig({ ...small, model_type: "qwen3", use_sliding_window: true, max_window_layers: 1, ...more }, "f");
   expect(read({})).toMatchObject({ window: 4096, layerKinds: ["full", "sliding"] });
   expect(read({ sliding_window: null })).toMatchObject({ window: null, layerKinds: [] });
 });
 
-test("all layers of Qwen's mixture of experts slide, or none, as in transformers", () => {
+test("either all layers of Qwen's mixture of experts slide or no layer does, as in transformers", () => {
   const mixture = { model_type: "qwen3_moe", num_experts: 4, num_experts_per_tok: 2, moe_intermediate_size: 8 };
   const kindsOf = (more: object) =>
     readModelConfig({ ...small, ...mixture, sliding_window: 4, max_window_layers: 1, ...more }, "f").layerKinds;
@@ -185,7 +185,7 @@ test.each<[object, string]>([
     { ...more, model_type: "qwen3_moe", num_experts: 4, num_experts_per_tok: 2, moe_intermediate_size: 8 },
     "leave layers without experts",
   ]),
-])("refuses what would be computed otherwise: %p", (more, message) => {
+])("refuses a config that Bunraku would compute differently: %p", (more, message) => {
   expect(() => readModelConfig({ ...llama, ...more }, "config.json")).toThrow(message);
 });
 

@@ -31,7 +31,7 @@ test.each<[RopeScaling, string]>([
   [{ ...yarn, betaSlow: 2 }, "yarn with other values"],
   [{ ...yarn, attentionFactor: 1 }, "yarn with other values"],
   [{ ...yarn, truncate: false }, "yarn with other values"],
-])("what llama.cpp would compute otherwise is refused: %p", (scaling, message) => {
+])("a rope scaling that llama.cpp would compute differently is refused: %p", (scaling, message) => {
   expect(() => settings(scaling)).toThrow(message);
 });
 

@@ -158,7 +158,7 @@ describe("readSafetensors", () => {
     }
   });
 
-  test("reads what takes several reads, from the middle on", async () => {
+  test("reads from the middle of a tensor that needs several reads", async () => {
     const count = 2 ** 22 + 5;
     const halves = Uint16Array.from({ length: count }, (_, i) => i % 0x7f80);
     const bytes = file(
@@ -172,13 +172,13 @@ describe("readSafetensors", () => {
     expect(bits.every((word, i) => word === ((i + 3) % 0x7f80) << 16)).toBeTrue();
   });
 
-  test("refuses to read values behind a tensor's end", async () => {
+  test("refuses to read values beyond a tensor's end", async () => {
     const bytes = writeSafetensors([["w", { shape: [2], values: Float32Array.of(3, 4) }]]);
     const source = await SafetensorsSource.open(inMemory(bytes));
     await expect(source.read("w", new Float32Array(2), 1)).rejects.toThrow("w [2] has no 2 values from 1 on");
   });
 
-  test("reads a tensor without values that begins where another does", () => {
+  test("reads a tensor without values that begins where another tensor begins", () => {
     const { tensors } = readSafetensors(file({ a: f32(0, 8), b: f32(0, 0) }, zeros(8)), "f");
     expect([...tensors].map(([name, { values }]) => [name, values.length])).toEqual([
       ["b", 0],
@@ -204,9 +204,9 @@ describe("readSafetensors", () => {
   const badName = file({ "?": f32(0, 0) });
   badName[badName.indexOf("?".charCodeAt(0))] = 0xff;
   test.each<[string, Uint8Array, string]>([
-    ["an empty file", zeros(0), "0 bytes, but a safetensors file begins with 8"],
+    ["an empty file", zeros(0), "it has 0 bytes, but a safetensors file has at least 8"],
     ["a zip file", Uint8Array.from("PK\x03\x04data", (c) => c.charCodeAt(0)), "at most 100000000 are allowed"],
-    ["a cut header", file({ w: f32(0, 4) }).subarray(0, 20), "bytes and 12 are left; the file was cut"],
+    ["a cut header", file({ w: f32(0, 4) }).subarray(0, 20), "bytes, but 12 are left; the file was cut"],
     ["a header cut by one byte", file({ w: f32(0, 0) }).subarray(0, -1), "are left; the file was cut"],
     ["a name that is not UTF-8", badName, "its header is not JSON in UTF-8"],
     ["bad JSON", file("{nope"), "its header is not JSON in UTF-8"],
@@ -225,7 +225,7 @@ describe("readSafetensors", () => {
       file({ w: { ...f32(0, 8), dtype: "toString" } }, zeros(8)),
       'tensor "w" is toString; readable are F32, F16, BF16',
     ],
-    ["too long a place", file({ w: f32(0, 12, [2]) }, zeros(12)), "takes 8 bytes, its offsets 0 to 12 hold 12"],
+    ["too long a place", file({ w: f32(0, 12, [2]) }, zeros(12)), "takes 8 bytes, but its offsets 0 to 12 hold 12"],
     [
       "another dtype",
       file({ w: { ...f32(0, 8), dtype: "I64" } }, zeros(8)),
@@ -234,7 +234,7 @@ describe("readSafetensors", () => {
     [
       "a wrong length",
       file({ w: f32(0, 12, [2, 2]) }, zeros(12)),
-      "F32 [2,2] takes 16 bytes, its offsets 0 to 12 hold 12",
+      "F32 [2,2] takes 16 bytes, but its offsets 0 to 12 hold 12",
     ],
     [
       "overlapping tensors",
@@ -250,10 +250,10 @@ describe("readSafetensors", () => {
     [
       "cut data",
       file({ a: f32(0, 8) }, zeros(7)),
-      'tensor "a" ends at byte 8 of the data and there are 7; the file was cut',
+      'tensor "a" ends at byte 8 of the data, but the data has 7 bytes; the file was cut',
     ],
     ["a tail", file({ a: f32(0, 8) }, zeros(9)), '1 bytes after tensor "a" belong to no tensor'],
-  ])("refuses %s, and says which file", (_, bytes, message) => {
+  ])("refuses %s, and names the file", (_, bytes, message) => {
     expect(() => readSafetensors(bytes, "runs/a/policy.safetensors")).toThrow(message);
     expect(() => readSafetensors(bytes, "runs/a/policy.safetensors")).toThrow(
       "cannot read runs/a/policy.safetensors: ",

@@ -220,7 +220,7 @@ test.if(machineInstructions() !== null)("caches in half precision change logits 
   expect(farthest(half, full)).toBeGreaterThan(1e-5);
 });
 
-test("products have few rows in every step, and in no append", async () => {
+test("steps are compiled for products of few rows, and appends are not", async () => {
   const { names, ofFewRows, watched } = watch();
   const decoder = make(models[0]![1], 8, 40, watched);
   await decoder.append([0, 1], [tokens(1, 3), tokens(2, 3)]);
@@ -268,7 +268,7 @@ describe("an append of many tokens", () => {
     expect(names).toEqual(batches.map((batch) => `decode: append ${batch}`));
   });
 
-  test("may end one sequence where another goes on", async () => {
+  test("may end one sequence while another sequence continues", async () => {
     const decoder = make(wide, 4, 520);
     await decoder.append([0, 1], [tokens(1, 512), tokens(2, 513)]);
     expect([decoder.length(0), decoder.length(1)]).toEqual([512, 513]);
@@ -332,8 +332,8 @@ describe("a decoder's parameters", () => {
 
 describe("an invalid request", () => {
   test.each([
-    [[], "slot 1: 14 + 0 tokens, capacity 16"],
-    [[1, 2, 3], "slot 1: 14 + 3 tokens, capacity 16"],
+    [[], "slot 1: cannot append 0 tokens; it has 14 of 16"],
+    [[1, 2, 3], "slot 1: cannot append 3 tokens; it has 14 of 16"],
   ])("is refused before anything changes: append %p", async (added, message) => {
     const decoder = make(wide, 4, 16);
     await decoder.append([1], [tokens(1, 14)]);

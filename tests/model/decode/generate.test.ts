@@ -56,7 +56,7 @@ function slowReply(
   return reply;
 }
 
-test("new parameters between two replies write the second one, over the caches of the first", async () => {
+test("new parameters between two replies write the second reply, with the caches of the first reply", async () => {
   const replies = async (next: Float32Array | null) => {
     const decoder = new Decoder(engine, tinyModel, parameters.flat, { slots: SLOTS, capacity: CAPACITY });
     const writer = new Generator(decoder, tinyModel.vocabulary, SLOTS);
@@ -279,7 +279,7 @@ describe("with a decoder on another thread, whose sequences cannot move,", () =>
     return { writer, fed, most: () => most };
   }
 
-  test("one step is computed at a time, whatever is asked meanwhile", async () => {
+  test("one step is computed at a time, also if more replies are requested meanwhile", async () => {
     const { writer, most } = elsewhere();
     const ask = (name: string) => {
       writer.open(name);
@@ -376,14 +376,14 @@ describe("a sequence", () => {
       { tokensMax: 48 },
       "sequence s: 2 tokens of prompt and 48 of reply need room for 49 tokens, but only 48 fit",
     ],
-  ])("refuses a reply %s, and goes on unharmed", async (_, fields, message) => {
+  ])("refuses a reply %s, and still works", async (_, fields, message) => {
     const writer = generator();
     writer.open("s");
     expect(() => writer.reply("s", request("s", [3, 4], fields))).toThrow(new RangeError(message));
     expect((await writer.reply("s", request("s", [3, 4]))).tokens).toEqual(slowReply([], request("s", [3, 4])).tokens);
   });
 
-  test("takes one request at a time, and is not closed in the middle of it", async () => {
+  test("takes one request at a time, and cannot be closed during a request", async () => {
     const writer = generator();
     writer.open("s");
     const reply = writer.reply("s", request("s", [3, 4]));
@@ -405,7 +405,7 @@ describe("a failure", () => {
     return flat;
   }
 
-  test("in one row reject its reply and no other", async () => {
+  test("in one row rejects only the reply of this row", async () => {
     const untied = { ...tinyModel, tiedEmbedding: false };
     const sound = tinyParameters(untied);
     const flat = sound.flat.slice();
@@ -425,7 +425,7 @@ describe("a failure", () => {
     expect((await writer.reply("later", request("later", [3, 4], greedy))).tokens).toEqual((await good).tokens);
   });
 
-  test.each(models)("leave nothing behind in the slot: %s", async (_, model) => {
+  test.each(models)("leaves no bad numbers in the slot: %s", async (_, model) => {
     const sound = tinyParameters(model);
     const decoder = new Decoder(
       engine,
@@ -446,7 +446,7 @@ describe("a failure", () => {
     expect(await written(writer)).toEqual(await written(generator(sound.flat, model)));
   });
 
-  test("in all rows reject all replies; the generator still works", async () => {
+  test("in all rows rejects all replies, and the generator still works", async () => {
     const writer = generator(poisoned());
     for (const name of ["a", "b"]) writer.open(name);
     const replies = ["a", "b"].map((name) => writer.reply(name, request(name, [3, 4])));

@@ -70,28 +70,28 @@ describe("TokenSampler", () => {
     }
   });
 
-  test("takes the likeliest token at temperature 0, the lowest id of equals, with its untempered log-probability", () => {
+  test("takes at temperature 0 the likeliest token with the lowest id, and records its log-probability without temperature", () => {
     const row = Float32Array.of(1, 3, 3, 2);
     const { token, logProb } = new TokenSampler(4).sample(row, 0, 0.99, { ...plain, temperature: 0 });
     expect(token).toBe(1);
     expect(logProb).toBeCloseTo(Math.log(softmax(row, 1)[1]!), 12);
   });
 
-  test("keeps by top-p the fewest tokens that reach it", () => {
+  test("keeps with top-p the fewest tokens whose probabilities add up to it", () => {
     const row = logits(0.15, 0.5, 0.05, 0.3);
     expect(drawn(row, { ...plain, topP: 0.79 })).toEqual([0, 0.625, 0, 0.375]);
     expect(drawn(row, { ...plain, topP: 0.81 })).toEqual([0.158, 0.526, 0, 0.316]);
     expect(drawn(row, { ...plain, topP: 0.01 })).toEqual([0, 1, 0, 0]);
   });
 
-  test("keeps by top-k the most likely tokens, the lowest ids of equals", () => {
+  test("keeps with top-k the most likely tokens, and of equally likely tokens the lowest ids", () => {
     const row = logits(0.15, 0.5, 0.05, 0.3);
     expect(drawn(row, { ...plain, topK: 2 })).toEqual([0, 0.625, 0, 0.375]);
     expect(drawn(row, { ...plain, topK: 9 })).toEqual([0.15, 0.5, 0.05, 0.3]);
     expect(drawn(new Float32Array(4), { ...plain, topK: 3 })).toEqual([0.333, 0.334, 0.333, 0]);
   });
 
-  test("gives a coin on the edge of two tokens to the second, and stops at exactly top-p", () => {
+  test("takes the second token for a coin at the boundary of two tokens, and keeps no token beyond exactly top-p", () => {
     const sampler = new TokenSampler(3);
     const row = Float32Array.of(0, 0, -9);
     expect(sampler.sample(row, 0, 0.5, { ...plain, topK: 2 }).token).toBe(1);
@@ -101,7 +101,7 @@ describe("TokenSampler", () => {
     expect(drawn(new Float32Array(4), { ...plain, topP: 0.5 })).toEqual([0.5, 0.5, 0, 0]);
   });
 
-  test("applies top-p to what top-k left", () => {
+  test("applies top-p to the tokens that top-k keeps", () => {
     // Of the best two, 5/8 and 3/8: 0.6 needs the first only, though 0.5 < 0.6 of all.
     expect(drawn(logits(0.15, 0.5, 0.05, 0.3), { temperature: 1, topK: 2, topP: 0.6 })).toEqual([0, 1, 0, 0]);
   });

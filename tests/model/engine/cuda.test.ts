@@ -101,7 +101,7 @@ describeWhere(lack(), "with libraries made by gcc", () => {
       "DriverError: NVIDIA's driver is missing: libcuda.so.1 does not load; install R580 or newer",
     );
     expect(check(nvidia, [driver(12_040)])).toBe(
-      "DriverError: NVIDIA's driver is for CUDA 12.4, and onnxruntime's CUDA provider for CUDA 13; install R580 or newer",
+      "DriverError: NVIDIA's driver supports CUDA 12.4, but onnxruntime's CUDA provider needs CUDA 13; install R580 or newer",
     );
   });
 

@@ -148,7 +148,7 @@ describe.each(engines)("the %s engine", (_, engine) => {
     expect([...total.read()]).toEqual([3, 6, 9, 12]);
   });
 
-  test("gives one value under two names, and an input under a third", async () => {
+  test("returns one value under two names, and an input under a third name", async () => {
     const build: TensorFunction = ({ x, y }) => {
       const sum = tf.add(x!, y!);
       return { sum, again: tf.clone(sum), x: tf.clone(x!) };
@@ -163,7 +163,7 @@ describe.each(engines)("the %s engine", (_, engine) => {
     ]);
   });
 
-  test("takes an input that nothing depends on", async () => {
+  test("takes an input that no output depends on", async () => {
     const run = await engine.compile("first", ({ x }) => ({ twice: tf.mul(x!, 2) }), specs);
     const twice = engine.array(f32(2, 2));
     await run.run({ x, y }, { twice });
@@ -302,7 +302,7 @@ describe("lanes", () => {
     }
   });
 
-  test.each([0, 1, 2])("say what failed in list %p, and go on working", async (lane) => {
+  test.each([0, 1, 2])("throw the error of list %p, and still work", async (lane) => {
     const lists = [[await job(1, [0, 1])], [await job(1, [1, 1])], [await job(1, [2, 1])]];
     lists[lane]!.unshift(await job(1, [7, 0]));
     await expect(engine.runLanes(lists)).rejects.toThrow(/onnxruntime: .*indices element out of data bounds/);
@@ -359,7 +359,7 @@ describe("a start-up check", () => {
     );
   });
 
-  test("and everything after it prints nothing of its own", async () => {
+  test("prints nothing, and neither do the engines", async () => {
     const program = `
       import { compiledEngine } from "./model/engine/compiled.ts";
       import { eagerEngine } from "./model/engine/eager.ts";

@@ -76,7 +76,7 @@ const sequences = [
 const LIMITS = { tokensMax: 64, lengthMultiple: 8, widthMultiple: 8 };
 const ADAMW = { learningRate: 0.01, beta1: 0.9, beta2: 0.99, epsilon: 1e-8, weightDecay: 0.01, clipNorm: 1 };
 
-test("training steps are the host's bit for bit, and the host sees them when it asks", async () => {
+test("training steps equal the host's bit for bit, and toHost copies their results to the host", async () => {
   const train = async (engine: Engine) => {
     const parameters = layParameters(tinyModel, tinyParameters().flat.slice());
     const network = await Network.create(engine, tinyModel, parameters);
@@ -101,7 +101,7 @@ test("training steps are the host's bit for bit, and the host sees them when it 
   expect(got.trained[0]).not.toEqual([...got.before]);
 });
 
-test("decoding equals the host's bit for bit, also with new parameters, and frees the memory of the old ones", async () => {
+test("decoding equals the host's bit for bit, also with new parameters, which take no new memory", async () => {
   const { engine, taken } = device();
   const [first, second] = [tinyParameters(tinyModel, 1).flat, tinyParameters(tinyModel, 2).flat];
   const decode = async (engine: Engine, between: () => void) => {
@@ -124,7 +124,7 @@ test("decoding equals the host's bit for bit, also with new parameters, and free
   expect(sizes[1]).toBe(sizes[0]!);
 });
 
-test("what a learner's other thread publishes, saves and restores is what the device holds", async () => {
+test("a learner's other thread publishes, saves and restores the values on the device", async () => {
   const zeros = () => new Float32Array(parameterCount(model));
   const run = async (engine: Engine) => {
     const memory = { parameters: start.slice(), moment: zeros(), variance: zeros() };

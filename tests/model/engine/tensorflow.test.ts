@@ -157,7 +157,7 @@ describeWhere(
       );
     });
 
-    test.skipIf(Bun.which("nvidia-smi") !== null)("a GPU that is not there is never replaced by the CPU", () => {
+    test.skipIf(Bun.which("nvidia-smi") !== null)("a missing GPU is never replaced by the CPU", () => {
       expect(() => new Library(libtensorflow!, { threads: 1, device: "cuda" })).toThrow(
         /^--device cuda: TensorFlow .* in .* finds no GPU, only .*CPU:0/,
       );

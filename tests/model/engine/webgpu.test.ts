@@ -41,7 +41,7 @@ describe("the adapter", () => {
     expect(webgpuAdapter([LLVMPIPE], true)).toBe(`${LLVMPIPE.name}, software`);
   });
 
-  test("that is not there is missed", () => {
+  test("that does not exist gives an error", () => {
     expect(() => webgpuAdapter([], true)).toThrow(new Error("device webgpu: Vulkan lists no GPU; install its driver"));
   });
 });
@@ -64,7 +64,7 @@ const started = await start();
 describeWhere(typeof started === "string" ? started : null, "on a WebGPU adapter", () => {
   const webgpu = started as CompiledEngine;
 
-  test("the start-up proof passes, and no operator falls back to the CPU", async () => {
+  test("the check at start-up passes, and no operator falls back to the CPU", async () => {
     expect(await deviceCheck(webgpu)).toBe("no operator falls back to the CPU");
   }, 300_000);
 

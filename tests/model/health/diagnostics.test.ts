@@ -57,7 +57,7 @@ describe("repetition", () => {
       expect(() => repetition([1, 2, 3], n)).toThrow(`n-grams have at least 1 token, got n ${n}`);
   });
 
-  test("tells 1 2 3 from 12 3, and nears 1 for a loop", () => {
+  test("distinguishes 1 2 3 and 12 3, and is near 1 for a loop", () => {
     expect(repetition([1, 23, 12, 3], 2)).toBe(0);
     expect(repetition(Array(100).fill(7), 3)).toBeCloseTo(97 / 98, 12);
   });

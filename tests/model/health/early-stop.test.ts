@@ -38,7 +38,7 @@ describe("watchForStop", () => {
     expect(stopOf([...repeat(10, point(2)), ...repeat(50, point(0.21))])).toBeNull();
   });
 
-  test("the limits themselves do not count as below them, nor as unsolved", () => {
+  test("a value at a limit is not below the limit, and success at solvedAt is solved", () => {
     expect(stopOf([...repeat(10, point(2)), ...repeat(50, point(0.2))])).toBeNull();
     expect(stopOf(repeat(50, 0.01))).toBeNull();
     expect(stopOf([...repeat(10, point(2)), ...repeat(50, point(0, { success: 0.9, groupsKept: 0 }))])).toBeNull();
@@ -50,7 +50,7 @@ describe("watchForStop", () => {
     expect(stopOf(run)).toEqual([25, "reward_variance_collapse"]);
   });
 
-  test("looks only for the stops that are wanted, and after one begins to count again", () => {
+  test("returns only the stops that are wanted, and begins to count again after a stop", () => {
     const empty = point(1, { groupsKept: 0 });
     const stops = (wanted: readonly Stop["kind"][]) => {
       let state = STOP_START;
@@ -88,7 +88,7 @@ describe("watchForStop", () => {
     expect(stopOf([...repeat(4, 0.005), 0.02, ...repeat(4, 0.005)])).toBeNull();
   });
 
-  test("stops a solved task at the second validation in a row, before training can spoil it", () => {
+  test("stops a solved task at the second validation in a row", () => {
     expect(stopOf([1, ...repeat(9, point(1)), 1])).toEqual([11, "solved"]);
     expect(stopOf([1, point(1), 0.99, point(1), 1, ...repeat(50, point(1))])).toBeNull();
   });

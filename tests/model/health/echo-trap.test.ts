@@ -87,7 +87,7 @@ describe("echoTrap", () => {
     expect(reasons[0]!.text).toMatch(/^success fell to 0\.0\d+ from its best 0\.2\d+$/);
   });
 
-  test("sees constant groups where only their share is measured, as in a log without the spread", () => {
+  test("detects constant groups if only their share is measured, as in a log without the spread", () => {
     const trapped = course({ success: [0.3, 0.3], zeroStdShare: [0.1, 1] }, 200);
     const { verdict, reasons } = last(trapped);
     expect(verdict).toBe("collapsed");
@@ -95,14 +95,14 @@ describe("echoTrap", () => {
     expect(last(course({ success: [0.3, 1], zeroStdShare: [0.1, 1] }, 200)).verdict).toBe("solved");
   });
 
-  test("warns before success falls: the spread goes first", () => {
+  test("warns of a small spread before success falls", () => {
     const early = course({ success: [0.2, 0.25], rewardStd: [2, 0.3] });
     const { verdict, reasons } = last(early);
     expect(verdict).toBe("warning");
     expect(reasons.map(({ kind }) => kind)).toEqual(["spread"]);
   });
 
-  test("counts a sign in the updates that measure it only, and keeps it in those between", () => {
+  test("counts a sign only in the updates that measure it, and keeps the sign in the updates between them", () => {
     const point = (mutualInformation?: number): TrapPoint => ({
       success: 0.5,
       ...(mutualInformation !== undefined && { mutualInformation }),
@@ -115,19 +115,19 @@ describe("echoTrap", () => {
     expect(kinds(spread)).toEqual(each.flatMap((count) => [count, count, count, count]));
   });
 
-  test("takes the first gradient after updates without one for no spike", () => {
+  test("does not count the first gradient after updates without a gradient as a spike", () => {
     const solved = course({ success: [0.5, 0.5], gradNorm: [0, 0] });
     expect(last([...solved, { success: 0.5, gradNorm: 0.01 }])).toMatchObject({ verdict: "healthy", reasons: [] });
   });
 
-  test("warns of a fall from the best, even a high one, by its gradients", () => {
+  test("warns of a spike of the gradient when success falls from a high best", () => {
     const calm = course({ success: [0.3, 0.88], rewardStd: [2.5, 1.5], entropy: [0.4, 0.2], gradNorm: [0.5, 0.5] });
     const spike = { success: 0.75, rewardStd: 1.4, entropy: 0.2, gradNorm: 4.8 };
     expect(last([...calm, spike])).toMatchObject({ verdict: "warning", reasons: [{ kind: "gradient" }] });
     expect(last([...calm, spike]).reasons[0]!.text).toBe("gradient norm 4.8 is 9.6 times its median 0.5");
   });
 
-  test("hears a spike of the gradient after a start that is longer than the window of its median", () => {
+  test("detects a spike of the gradient after a start that is longer than the window of its median", () => {
     const norms = [...Array(25).fill(5), ...Array(20).fill(0.5), 4.8];
     const points = norms.map((gradNorm: number) => ({ success: 0.5, gradNorm }));
     const after = (startUpdates: number) => run(points, { ...TRAP_RULE, startUpdates }).at(-1)!.reasons;
@@ -144,7 +144,7 @@ describe("echoTrap", () => {
     ["likelihood", { success: [0.2, 0.2], rewardStd: [2, 2], likelihood: [-0.25, -0.8] }],
     ["entropy-low", { success: [0.2, 0.2], rewardStd: [2, 2], entropy: [1, 0.05] }],
     ["entropy-high", { success: [0.2, 0.2], rewardStd: [2, 2], entropy: [0.1, 20] }],
-  ])("hears %s on its own, and only warns", (sign, ends) => {
+  ])("detects %s alone, and only warns", (sign, ends) => {
     const { verdict, reasons } = last(course(ends as { [K in keyof TrapPoint]: [number, number] }));
     expect([verdict, reasons.map((reason) => reason.kind as string)]).toEqual(["warning", [sign]]);
   });
@@ -160,7 +160,7 @@ describe("echoTrap", () => {
     }
   });
 
-  test("detects a run that its first update breaks, and takes one lucky update for no sign", () => {
+  test("detects a run that its first update breaks, and gives no sign after one lucky update", () => {
     const before = { success: 0.95, validity: 0.95, repetition: 0 };
     const broken = { success: 0, validity: 0, repetition: 0.8 };
     const verdicts = run([before, ...Array<TrapPoint>(8).fill(broken)]).map(({ verdict }) => verdict);
@@ -169,7 +169,7 @@ describe("echoTrap", () => {
     expect(worst(lucky)).toBe("healthy");
   });
 
-  test("waits for a sign to last", () => {
+  test("does not count a sign that lasts one update", () => {
     const steady = course({ success: [0.3, 0.3], rewardStd: [2, 2] }, 20);
     const dip = { success: 0.3, rewardStd: 0 };
     expect(worst([...steady, dip, ...steady])).toBe("healthy");
@@ -254,7 +254,7 @@ describe("echoTrap", () => {
       expect(after(2, 0.1)).toEqual([0, 0]);
     });
 
-    test("the best is the start while that is measured: a first value may be luck", () => {
+    test("the best equals the start while the start is measured, because the first value may be luck", () => {
       // The start of a likelihood is the mean -0.5 of its two updates, so the best is -0.5 and not -0.2.
       const judged = run(
         [-0.2, -0.8, -0.9].map((likelihood) => ({ likelihood })),
@@ -313,7 +313,7 @@ describe("over recorded runs of SimpleSokoban", () => {
     expect(run(points)[15]!.reasons.map(({ kind }) => kind)).toEqual(["repetition"]);
   });
 
-  test("detects the run that it was not fitted to, and is healthy for its cure", () => {
+  test("detects a run that it was not fitted to, and is healthy for the cured run with the same seed", () => {
     expect(changes(pointsOf("trap7"))[0]).toEqual([18, "collapsed"]);
     expect(worst(pointsOf("cured7"))).toBe("healthy");
   });
@@ -323,7 +323,7 @@ describe("over recorded runs of SimpleSokoban", () => {
     expect(worst(pointsOf("quickstart"))).toBe("healthy");
   });
 
-  test("gives no sign for 200 updates at one level with the noise of those runs", () => {
+  test("seldom warns of 200 updates at one level with the noise of those runs, and never detects a collapse", () => {
     const uniform = sequence(7, "noise");
     const normal = () => Math.sqrt(-2 * Math.log(1 - uniform())) * Math.cos(2 * Math.PI * uniform());
     const level = () =>

@@ -74,7 +74,7 @@ describe("analyzeGradients", () => {
     }
   });
 
-  test("takes a group of one for one without spread, and no group for dropped", async () => {
+  test("counts a group of one as a group without spread, and drops no group", async () => {
     const played = play(start, rewards.slice(0, 4), 3);
     const { found } = await analyse(given, played);
     expect(found["gradient.std.all"]).toBeCloseTo(found["gradient.std.1"]!, 12);

@@ -78,7 +78,7 @@ describe("importanceWeights", () => {
     });
   });
 
-  test("or the row's product", () => {
+  test("truncate the product of each row's ratios", () => {
     const weights = importanceWeights(rows, learner, sampler, { cap: 10, level: "sequence" });
     [0, 3, 0, 1, 1, 1, 0, 0, 0].forEach((weight, i) => {
       expect(weights[i]).toBeCloseTo(weight, 5);

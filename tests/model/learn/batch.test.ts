@@ -33,7 +33,7 @@ describe("microBatches", () => {
     expect(microBatches(equal, limits).flatMap(({ members }) => members)).toEqual([0, 1, 2]);
   });
 
-  test("of no sequence are none", () => {
+  test("are an empty list if there are no sequences", () => {
     expect(microBatches([], limits)).toEqual([]);
   });
 

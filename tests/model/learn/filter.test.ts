@@ -85,14 +85,14 @@ describe("filterGroups", () => {
     expect(filterGroups(large, topP(0.9, { mode: "softmax", metric: "reward" })).kept).toEqual([0, 1]);
   });
 
-  test("min_p keeps scores that are at its limit but for rounding", () => {
+  test("min_p keeps scores that are at its limit except for rounding", () => {
     // The means .15 and .1 + .2, which is 5.6e-17 above .3.
     const groups = groupsOf([[0.15], [0.1 + 0.2]]);
     const rule = { strategy: "min_p", value: 0.5, ...ranking, metric: "reward", order: "smallest" } as const;
     expect(filterGroups(groups, rule).kept).toEqual([0, 1]);
   });
 
-  test("counts the groups that score 0, not those below", () => {
+  test("counts the groups that score 0, not the groups that score below 0", () => {
     const candidates = groupsOf([[-1], [0], [2]]);
     expect(filterGroups(candidates, { strategy: "top_k_abs", value: 1, ...byReward }).metrics.zeroScoreCount).toBe(1);
   });

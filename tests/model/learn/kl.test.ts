@@ -99,7 +99,7 @@ describe("klEstimate", () => {
   });
 });
 
-test("klInReward charges written tokens only", () => {
+test("klInReward penalizes written tokens only", () => {
   expect([...klInReward(Float32Array.of(0.5, 9, -1), Uint8Array.of(1, 0, 1), 0.5)]).toEqual([-0.25, 0, 0.5]);
 });
 

@@ -113,7 +113,7 @@ describe("policyLoss", () => {
     expect(value(total)).toBeCloseTo(-1.5, 5);
   });
 
-  test("cispo learns from a clipped token what ppo does not", () => {
+  test("cispo has a gradient for a clipped token, and ppo has none", () => {
     const tokens = line([2], [1]);
     const gradient = (rule: PolicyRule) =>
       tf

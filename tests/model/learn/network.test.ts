@@ -38,7 +38,7 @@ describe.each(models)("a policy with %s", (_, model) => {
   const parameters = tinyParameters(model);
   const sequences = draw(7, model.vocabulary);
 
-  test.each([1, 0.5])("says the log-probability and entropy of every written token at temperature %p", async (t) => {
+  test.each([1, 0.5])("gives the log-probability and entropy of every written token at temperature %p", async (t) => {
     const network = await Network.create(engine, model, parameters);
     const { logProbs, entropies } = await network.score(microBatches(sequences, limits), t);
     for (const [i, { tokens, written }] of sequences.entries()) {

@@ -141,7 +141,7 @@ const cases: Record<string, Checked> = {
 };
 
 describe.each(engines)("on the %s engine", (_, engine) => {
-  test.each(Object.keys(cases))("%s is what float64 says, and so is its gradient", async (name) => {
+  test.each(Object.keys(cases))("%s and its gradient agree with float64", async (name) => {
     await checkGradient(engine, cases[name]!);
   });
 

@@ -48,7 +48,7 @@ test.each<[string, number, RopeScaling, number[]]>([
   for (const [i, frequency] of expected.entries()) expect(Math.abs(ours[i]! / frequency - 1)).toBeLessThan(1e-6);
 });
 
-test("yarn's attention factor makes cosines and sines longer", () => {
+test("yarn's attention factor multiplies cosines and sines", () => {
   const scaling = { ...yarn, factor: 4, originalLength: 64, attentionFactor: 1.5 };
   const { cos, sin } = rotaryTables(3, 8, 10_000, scaling);
   for (let i = 0; i < cos.length; i++) expect(Math.hypot(cos[i]!, sin[i]!)).toBeCloseTo(1.5, 6);

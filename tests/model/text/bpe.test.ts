@@ -11,7 +11,7 @@ test.each([{}, { clean_up_tokenization_spaces: true }])("with settings %p text k
   expect(bpe.decode(bpe.encode(text))).toBe(text);
 });
 
-test("a file without the parts that older files lack gives the same tokens", () => {
+test("an older file, which lacks some parts, gives the same tokens", () => {
   const { vocab, merges } = json.model;
   const { post_processor, ...rest } = json;
   const text = "You're to pull 12 arms.\n";
@@ -51,9 +51,9 @@ test("a special token that the model lacks, as Gemma 3's for images, is left out
 });
 
 test.each<[string, object, string]>([
-  ["no part for bytes", { pre_tokenizer: null }, 'it encodes "A b,  c\\né 🙂" as "Ab,c'],
-  ["no decoder", { decoder: null }, 'as "A Ġb , Ġ Ġc Ċ Ã © Ġ ð Ł Ļ Ĥ"; only byte-level BPE'],
-  ["a space before every text", { pre_tokenizer: { type: "ByteLevel", add_prefix_space: true } }, 'as " A b'],
+  ["no part for bytes", { pre_tokenizer: null }, 'it turns "A b,  c\\né 🙂" into "Ab,c'],
+  ["no decoder", { decoder: null }, 'into "A Ġb , Ġ Ġc Ċ Ã © Ġ ð Ł Ļ Ĥ"; only byte-level BPE'],
+  ["a space before every text", { pre_tokenizer: { type: "ByteLevel", add_prefix_space: true } }, 'into " A b'],
   ["an unknown part", { normalizer: { type: "Nmt" } }, "Unknown Normalizer type: Nmt"],
   ["a part that breaks", { post_processor: { type: "TemplateProcessing" } }, "undefined is not an object"],
 ])("a tokenizer with %s is refused in one line", (_, parts, why) => {

@@ -20,7 +20,7 @@ function printed(template: string): string {
   return dialogue.replyText(prompt, "<answer>").slice("<answer>".length).split("user\n")[0]!;
 }
 
-test("a template finds tools and documents as transformers gives them: defined, and none", () => {
+test("a template gets tools and documents as in transformers: both are defined, and their value is none", () => {
   expect(printed("{% if tools is not none %}tools{% endif %}{% if documents is none %}no documents{% endif %}")).toBe(
     "no documents",
   );

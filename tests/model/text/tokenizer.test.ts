@@ -97,7 +97,7 @@ describe("Tokenizer", () => {
     expect(tokenizer.decode([1, ...tokenizer.encode("hi"), 2])).toBe("<|im_start|>hi<|im_end|>");
   });
 
-  test("shows whatever a policy samples: any ids are some text", () => {
+  test("decodes any ids that a policy samples", () => {
     fc.assert(
       fc.property(fc.array(fc.nat({ max: tokenizer.size - 1 })), (ids) => {
         expect(typeof tokenizer.decode(ids)).toBe("string");
@@ -107,7 +107,7 @@ describe("Tokenizer", () => {
     expect(tokenizer.decode([3 + 0xc3, ...tokenizer.encode("Up")])).toBe("\uFFFDUp");
   });
 
-  test("refuses ids that no vocabulary of its size has", () => {
+  test("refuses ids outside its vocabulary", () => {
     for (const id of [-1, 384, 1.5, Number.NaN]) {
       expect(() => tokenizer.decode([id])).toThrow(`cannot decode token ${id}: ids are 0 to 383`);
     }

@@ -249,7 +249,7 @@ describeWidths("the assembler of vectors", (vectorWidth) => {
   const halves = (_: number, i: number) => [0.5, 1.5, 2.5, -0.5, -1.5, 2.4, -2.6, 1e6, 3.49, -7, 0, 8.5][i % 12]!;
   const rounded = [0, 2, 2, -0, -2, 2, -3, 1e6, 3, -7, 0, 8];
 
-  test("roundVector rounds to the nearest integer, halves to the even one, and toInts does as well", () => {
+  test("roundVector and toInts round to the nearest integer, and halves to the even integer", () => {
     const found = rowsOf(results(vectorWidth, triples, (code, to, a) => code.roundVector(to, a), halves));
     const wanted = Float32Array.from(lanes, (lane) => rounded[lane % 12]!);
     for (const row of found) expect(bitsOf(row)).toEqual(bitsOf(wanted));

@@ -288,7 +288,7 @@ describeWhere(lackOf(8), "the assembler of general registers", () => {
     expect(found).toEqual(REGISTERS.flatMap(() => [77n, 77n]));
   });
 
-  test("a jump back repeats, and jumps forward from several places meet, over more code than the first buffer holds", () => {
+  test("jumps back and jumps forward to one label work over more code than the first buffer holds", () => {
     const found = saved((code, save) => {
       const [again, end] = [code.label(), code.label()];
       code.constant(RBX, 0);
@@ -310,7 +310,7 @@ describeWhere(lackOf(8), "the assembler of general registers", () => {
     expect(found).toEqual([1_003_000n, 4n]);
   });
 
-  test("place mends the jumps before it, and jumps after it go back", () => {
+  test("place sets the targets of earlier jumps, and later jumps go back to the label", () => {
     const found = saved((code, save) => {
       const [first, second, done] = [code.label(), code.label(), code.label()];
       code.constant(RSI, 1);
@@ -352,7 +352,7 @@ describeWhere(lackOf(8), "the assembler of general registers", () => {
     expect(found).toEqual(REGISTERS.map((_, i) => BigInt(100 + i)));
   });
 
-  test("call runs the function at each register's address and comes back", () => {
+  test("call runs the function at each register's address and returns", () => {
     const add = new Assembler(8);
     add.addConstant(R10, 7);
     add.return();

@@ -88,7 +88,7 @@ test("the reference's gradient is the slope of its result", () => {
 });
 
 describeWidths("attention over whole sequences", (vectorWidth) => {
-  test.each(cases.map(([name]) => name))("%s: result, statistics and gradient are what float64 says", (name) => {
+  test.each(cases.map(([name]) => name))("%s: result, statistics and gradient agree with float64", (name) => {
     const { inputs, expected } = caseOf(name);
     const { out, statistics, dQkv } = computed(inputs, vectorWidth);
     expect(farthest(out, expected.out)).toBeLessThan(1e-5);

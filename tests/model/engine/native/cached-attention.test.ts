@@ -203,7 +203,7 @@ describeWidths("attention over a cache", (vectorWidth) => {
     sequences.free();
   });
 
-  test("caches that are not updated in place stay, and their copies have every value of theirs", () => {
+  test("caches that are not updated in place do not change, and their copies have all of their values", () => {
     const qkv = random(8 * tokenSize(small), "qkv");
     const [inPlace, apart] = [true, false].map(
       (inPlace) => new Sequences(small, vectorWidth, { inPlace, rows: 2, garbage: 3 }),
@@ -219,7 +219,7 @@ describeWidths("attention over a cache", (vectorWidth) => {
     apart!.free();
   });
 
-  test("a cache of keys has blocks of 16 tokens with a token in a column, and one of values a token in a row", () => {
+  test("a cache of keys has blocks of 16 tokens with one token in each column, and a cache of values has one token in each row", () => {
     const shape: Shape = { heads: 1, kvHeads: 2, headWidth: 16, capacity: 32, window: null };
     const sequences = new Sequences({ ...shape, heads: 2 }, vectorWidth, { garbage: 7 });
     const size = tokenSize({ ...shape, heads: 2 });

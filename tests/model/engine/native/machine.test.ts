@@ -59,7 +59,7 @@ describeWhere(lackOf(8), "executable memory", () => {
     return code.finish();
   };
 
-  test("holds each piece of code at an address of its own, for good", () => {
+  test("keeps each piece of code at an address of its own until the process ends", () => {
     const functions = [1, 2, 3].map((value) => callable(returning(value)));
     Bun.gc(true);
     expect(functions.map((run) => run())).toEqual([1n, 2n, 3n]);

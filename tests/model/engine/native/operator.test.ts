@@ -174,7 +174,7 @@ describeWidths("an operator", (vectorWidth) => {
     return { status, results: tensors.slice(2), context, vector };
   }
 
-  test("says its name, its types, its counts and that a node needs every tensor", () => {
+  test("gives its name, its types and its counts, and requires every tensor of a node", () => {
     expect(read.i32(made.address, 0)).toBe(24);
     expect(new CString(Number(functionAt(2, "ptr")(made.address)) as Pointer).toString()).toBe("Test_1_2");
     // No provider's name: the CPU.

@@ -8,7 +8,7 @@ import { ROW_SIZES, relativeGap } from "./rows.ts";
 const random = (length: number, name: string) => Float32Array.from(randomValues(length, name));
 
 describeWidths("the kernels of RMSNorm", (vectorWidth) => {
-  test.each(ROW_SIZES)("RMSNorm of %p rows of %p is what float64 says, and so is each row's factor", (rows, width) => {
+  test.each(ROW_SIZES)("RMSNorm of %p rows of %p and each row's factor agree with float64", (rows, width) => {
     const [x, gain] = [random(rows * width, "x"), random(width, "gain")];
     const epsilon = 1e-3;
     const [y, inverse] = runKernel(rmsNormOperator({ rows, width, epsilon }), vectorWidth, [x, gain]);
@@ -30,7 +30,7 @@ describeWidths("the kernels of RMSNorm", (vectorWidth) => {
     expect(Math.abs(inverse![0]! / 1000 - 1)).toBeLessThan(1e-6);
   });
 
-  test.each(ROW_SIZES)("RMSNorm's gradient of %p rows of %p is what float64 says", (rows, width) => {
+  test.each(ROW_SIZES)("RMSNorm's gradient of %p rows of %p agrees with float64", (rows, width) => {
     const [x, gain, dy] = [random(rows * width, "x"), random(width, "gain"), random(rows * width, "dy")];
     const inverse = Float32Array.from({ length: rows }, (_, row) => {
       const own = x.subarray(row * width, (row + 1) * width);

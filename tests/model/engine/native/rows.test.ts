@@ -34,7 +34,7 @@ describeWidths("the kernels of rows", (vectorWidth) => {
     ).toBeLessThan(1e-6);
   };
 
-  test.each(ROW_SIZES)("SwiGLU of %p rows of %p is what float64 says", (rows, width) => {
+  test.each(ROW_SIZES)("SwiGLU of %p rows of %p agrees with float64", (rows, width) => {
     const [gate, up] = [random(rows * width, "gate").map((x) => 4 * x), random(rows * width, "up")];
     const [y] = runKernel(swigluOperator({ rows, width }), vectorWidth, [gate, up]);
     expect(
@@ -45,7 +45,7 @@ describeWidths("the kernels of rows", (vectorWidth) => {
     ).toBeLessThan(1e-6);
   });
 
-  test.each(ROW_SIZES)("SwiGLU's gradient of %p rows of %p is what float64 says", (rows, width) => {
+  test.each(ROW_SIZES)("SwiGLU's gradient of %p rows of %p agrees with float64", (rows, width) => {
     const [gate, up, dy] = [random(rows * width, "gate"), random(rows * width, "up"), random(rows * width, "dy")];
     expectGradients({ rows, width }, gate, up, dy);
   });
@@ -75,7 +75,7 @@ describeWidths("the kernels of rows", (vectorWidth) => {
     for (const values of [y!, ...gradients]) expect([...values].map(Number.isNaN)).toEqual([...gate].map(Number.isNaN));
   });
 
-  test.each(ROW_SIZES)("the sum of %p rows of %p is what float64 says", (rows, width) => {
+  test.each(ROW_SIZES)("the sum of %p rows of %p agrees with float64", (rows, width) => {
     const x = random(rows * width, "x");
     const [sum] = runKernel(rowSumOperator({ rows, width }), vectorWidth, [x]);
     const expected = new Float64Array(width);

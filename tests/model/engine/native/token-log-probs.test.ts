@@ -32,7 +32,7 @@ const targetsOf = ({ rows, width }: RowsShape) =>
   Int32Array.from({ length: rows }, (_, row) => ((row * (width - 1)) % (width + 7)) % width);
 
 describeWidths("the kernels of log-probabilities", (vectorWidth) => {
-  test.each(ROW_SIZES)("%p rows of %p logits give what float64 gives, and so does their gradient", (rows, width) => {
+  test.each(ROW_SIZES)("%p rows of %p logits and their gradient agree with float64", (rows, width) => {
     const shape = { rows, width };
     const targets = targetsOf(shape);
     for (const size of [1, 20]) {

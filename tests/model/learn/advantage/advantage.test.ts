@@ -125,7 +125,7 @@ describe("estimateAdvantages", () => {
     },
   );
 
-  test("gae is estimate, whitening and loss in a row", () => {
+  test("gae equals the estimate, whitened over written tokens", () => {
     fc.assert(
       fc.property(randomRows, (rows) => {
         const rule = { gamma: 0.9, lambda: 0.8 };

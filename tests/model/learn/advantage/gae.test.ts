@@ -157,7 +157,7 @@ describe("biLevelGae", () => {
     expect(near(bi.advantages.subarray(1), plain.advantages.subarray(1))).toBe(true);
   });
 
-  test("refuses written tokens behind the last turn", () => {
+  test("refuses written tokens after the last turn", () => {
     const rows = { width: 3, written: Uint8Array.of(1, 1, 1) };
     const rule = { gamma: 1, lambda: 1, gammaTurn: 1 };
     expect(() => biLevelGae(rows, [{ ends: [1], rewards: [1] }], new Float32Array(3), rule)).toThrow(

@@ -10,7 +10,7 @@ describe("gigpo", () => {
     expect(gigpo([[0, 1], [3]], [["s", "t"], ["s"]], [0, 0], rule)).toEqual([[-1 - 1.25, -1], [1 + 1.25]]);
   });
 
-  test("divides by the sample std of each level where asked to", () => {
+  test("divides by the sample std of each level with mean_std", () => {
     const rule = { gammaTurn: 0.5, normalize: "mean_std" } as const;
     const [[first, second]] = gigpo([[0, 1], [3]], [["s", "t"], ["s"]], [0, 0], rule) as [[number, number], [number]];
     // Of two members, std is the distance over sqrt 2: each lies 1 / sqrt 2 away.
@@ -24,7 +24,7 @@ describe("gigpo", () => {
     expect(gigpo([[1], [5]], [["1s"], ["s"]], [1, 11], rule)).toEqual([[0], [0]]);
   });
 
-  test("equals a direct comparison of each turn with its equals", () => {
+  test("equals a direct comparison of each turn with the turns of its group that began in the same state", () => {
     const turn = fc.record({ reward: fc.integer({ min: -3, max: 3 }), anchor: fc.constantFrom("a", "b", "c") });
     const episode = fc.record({
       group: fc.integer({ min: 0, max: 1 }),

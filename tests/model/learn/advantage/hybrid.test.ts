@@ -22,7 +22,7 @@ describe("hybrid", () => {
     expect(advantages[1]).toBe(0);
   });
 
-  test("trusts a perfect critic alone, and hardly a wild one", () => {
+  test("gives a perfect critic all the weight, and a very wrong critic almost none", () => {
     expect(hybrid(rows, critic([0, 0, 2, 0]), [0, 2], [0, 0]).criticShare).toBe(1);
     expect(hybrid(rows, critic([100, 0, -100, 0]), [0, 2], [0, 0]).criticShare).toBeLessThan(0.001);
   });

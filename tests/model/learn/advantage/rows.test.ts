@@ -102,7 +102,7 @@ describe("whiten", () => {
     expect(whiten(Float32Array.of(half, -half), Uint8Array.of(1, 1))[0]).toBeCloseTo(0.5, 5);
   });
 
-  test("gives a token alone 0, and refuses a minibatch without one", () => {
+  test("gives 0 to the only written token, and refuses a minibatch without written tokens", () => {
     expect(whiten(Float32Array.of(1, 2), Uint8Array.of(0, 1))[1]).toBe(0);
     expect(() => whiten(Float32Array.of(1, 2), Uint8Array.of(0, 0))).toThrow(
       "whitening needs a written token, got none",

@@ -52,7 +52,7 @@ describe("prepare", () => {
     expect(metrics["kl"]).toBeCloseTo(-0.9, 6);
   });
 
-  test("multiplies advantages by every factor, and measures what results, worked by hand", async () => {
+  test("multiplies advantages by every factor, and measures the products, worked by hand", async () => {
     // Every token was recorded at half of its probability now: ratio 2. Lengths 2 and 1, mean 1.5: 0.75 and 1.5.
     const { inputs, metrics } = await prepared((token) => -token / 20 - Math.LN2, {
       scaling: { ...settings.scaling, lengthWeighting: true },

@@ -49,7 +49,7 @@ describe("scoreEpisodes", () => {
     expect(both.overlongMean).toBeCloseTo(-0.4, 9);
   });
 
-  test("normalizes the sum of it all within the group", () => {
+  test("normalizes the sum of rewards and penalties within the group", () => {
     const both = [played(0, [1, 2]), played(0, [0, 1]), played(1, [5, 5]), played(1, [5, 5])];
     const { scored } = scoreEpisodes(both, { grouping: "state", method: "mean" }, null);
     expect(scored.map(({ score }) => Number(score.toFixed(9)))).toEqual([1, -1, 0, 0]);

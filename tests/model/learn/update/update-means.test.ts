@@ -3,7 +3,7 @@ import { meansOf, update } from "../../../../model/learn/update/update.ts";
 import { networks, play, rewards, settings, start } from "./stage.ts";
 
 describe("meansOf", () => {
-  test("weighs a minibatch as each number asks, worked by hand", () => {
+  test("weighs minibatches by the rule of each number, worked by hand", () => {
     const minibatches = [
       { values: { entropy: 1, policyLoss: 4, gradNorm: 2 }, tokens: 30, episodes: 2 },
       { values: { entropy: 5, policyLoss: 8, gradNorm: 4 }, tokens: 10, episodes: 6 },
@@ -12,7 +12,7 @@ describe("meansOf", () => {
     expect(meansOf(minibatches, "seq-mean-token-mean")).toEqual({ entropy: 2, policyLoss: 7, gradNorm: 3 });
   });
 
-  test("leaves out what is not finite, unless nothing is", () => {
+  test("leaves out the minibatches in which a number is not finite, unless it is finite in none", () => {
     const minibatches = [
       { values: { entropy: 1, gradNorm: Number.POSITIVE_INFINITY, kl: Number.NaN }, tokens: 1, episodes: 1 },
       { values: { entropy: 3, gradNorm: 2, kl: Number.NaN }, tokens: 1, episodes: 1 },

@@ -15,7 +15,7 @@ describe("withObservations", () => {
     expect(Array.from(inputs["observationWeights"]![0]!)).toEqual([0, share, share, 0, share]);
   });
 
-  test("weighs nothing where the env wrote nothing after a reply", () => {
+  test("gives no token a weight if the env wrote nothing after a reply", () => {
     const alone = { tokens: Int32Array.of(9, 1), written: Int32Array.of(1) };
     const { inputs, observed } = withObservations([alone], {}, 0.6);
     expect([observed, Array.from(inputs["observationWeights"]![0]!)]).toEqual([0, [0]]);

@@ -87,7 +87,7 @@ describe("an update by StarPO-S with a group-relative baseline", () => {
     ["by gspo", withRule(GSPO, "seq-mean-token-mean"), false],
     ["by cispo", withRule({ kind: "cispo", clipLow: 1, clipHigh: 0.1 }, "token-mean"), true],
   ];
-  test.each(cases)("is the papers', %s, from rewards to parameters", async (_, given, forgetful) => {
+  test.each(cases)("follows the papers' formulas, %s, from rewards to parameters", async (_, given, forgetful) => {
     const played = play(start, rewards, 3, { temperature: given.temperature, forgetful });
     const all = await networks(start, { reference: other });
     const result = await update(all, played, given);
@@ -168,7 +168,7 @@ describe("an update by StarPO-S with a group-relative baseline", () => {
     },
   );
 
-  test("returns each trajectory's advantage, and null for dropped ones", async () => {
+  test("returns each trajectory's advantage, and null for dropped trajectories", async () => {
     const { advantages, tokenAdvantages } = await update(await networks(start), play(start, rewards, 3), settings);
     // All tokens of an episode have its advantage.
     expect(tokenAdvantages).toEqual(Array(9).fill(null));
@@ -193,7 +193,7 @@ describe("an update by StarPO-S with a group-relative baseline", () => {
     expect(none.skipped).toBe("within every group, replacements included, all rewards are equal");
   });
 
-  test("normalizes over all that was played, also what the filter drops", async () => {
+  test("normalizes over all played episodes, also the episodes that the filter drops", async () => {
     const normalization = { grouping: "batch", method: "mean" } as const;
     const given: UpdateSettings = {
       ...settings,
@@ -237,7 +237,7 @@ describe("an update by StarPO-S with a group-relative baseline", () => {
     expect(wider.metrics["importanceCapped"]).toBeLessThan(metrics["importanceCapped"]!);
   });
 
-  test("does not depend on what the filter dropped", async () => {
+  test("does not depend on the episodes that the filter dropped", async () => {
     const played = play(start, rewards, 3);
     const changed = played.map((one) => {
       if (one.group !== 1) return one;
@@ -362,7 +362,7 @@ describe("an update by StarPO with a critic", () => {
       return { ...one, trajectory: { ...one.trajectory, tokens, turns } };
     });
 
-  test("teaches the critic to foretell the reward, and spares the policy while it warms up", async () => {
+  test("trains the critic to predict the reward, and does not change the policy while the critic warms up", async () => {
     const all = await networks(start, { critic: true });
     const explained: number[] = [];
     for (let i = 0; i < 60; i++) {
@@ -458,7 +458,7 @@ describe("an update by StarPO with a critic", () => {
     }
   });
 
-  test("takes one step for both, where the critic is a head of the policy's own network", async () => {
+  test("takes one step for both if the critic is a head of the policy's own network", async () => {
     const both: ModelConfig = { ...model, head: "both" };
     const begin = tinyParameters(both).flat;
     const shared: UpdateSettings = { ...ppo, critic: { backbone: "shared", valueClip: 10, coefficient: 0.25 } };
