@@ -6,8 +6,8 @@
  *   bun examples/starpo.ts                   Bandit, under a minute
  *   bun examples/starpo.ts SimpleSokoban     about two minutes
  *
- *   playGroups()  a rollout: P boards, and on each N episodes of several turns (play)
- *   update()      rewards → filter groups → advantages → loss → one optimizer step → new weights
+ *   playGroups()  rollouts: on each of P boards, N episodes of several turns (play)
+ *   update()      rewards → filter groups → advantages → loss → gradient → one optimizer step → new weights
  *
  * The policy starts from random weights and first imitates demonstrations. On Sokoban these are plans made from random play of
  * other boards; no solver plays.
@@ -41,7 +41,7 @@ const TASKS = {
   Bandit: {
     turnsMax: 1,
     actionsMax: 1,
-    demonstrationSource: fromDemonstrator({ babble: 1, noise: 0 }), // random arms, which show only the form of a reply
+    demonstrationSource: fromDemonstrator({ babble: 1, noise: 0 }), // random arms: imitation teaches only the form of a reply
     imitationSteps: 100,
     updates: 60,
     learningRate: 1e-3,
@@ -82,7 +82,7 @@ const VALIDATION = { boards: 256, firstSeed: 123, temperature: 0.5 };
 const ADAM = { beta1: 0.9, beta2: 0.99, epsilon: 1e-8, weightDecay: 0, clipNorm: 1 };
 const MICRO_BATCH = { tokensMax: 256, lengthMultiple: 16, widthMultiple: 16 };
 
-/** A finished episode. The episodes of one board are a group. */
+/** A finished episode. The episodes of one board form a group. */
 interface Episode {
   readonly group: number;
   readonly success: boolean;
@@ -105,7 +105,7 @@ export async function starpo(task: keyof typeof TASKS, seed: number) {
   const generator = new Generator(decoder, model.vocabulary, SLOTS);
   let version = 0;
 
-  /** Play one episode: an observation becomes tokens, the policy writes tokens, and their text is the reply. */
+  /** Plays one episode. In each turn the observation becomes tokens, and the tokens that the policy writes become a reply. */
   async function play(name: string, group: number, boardSeed: number, temperature: number): Promise<Episode> {
     const env = openEpisode(openLocal(tag, { layout: boardSeed, dynamics: hash64(name)[0] }), rules);
     const transcript = new Transcript(tag, dialogue, CONTEXT);
@@ -127,7 +127,7 @@ export async function starpo(task: keyof typeof TASKS, seed: number) {
     }
   }
 
-  /** A rollout. The episodes of a group share the board; they differ in what the policy samples, and in Bandit's payouts. */
+  /** The rollouts of one update. The episodes of a group share the board; sampled tokens and Bandit's payouts differ. */
   function playGroups(update: number): Promise<Episode[]> {
     const playMember = (_: unknown, i: number) => {
       const group = Math.floor(i / GROUP_SIZE);
@@ -138,7 +138,7 @@ export async function starpo(task: keyof typeof TASKS, seed: number) {
 
   /** One update of StarPO-S. @returns mean entropy of the policy, in nats; null if the filter keeps no group */
   async function update(episodes: readonly Episode[], rate: number): Promise<number | null> {
-    // Filter: keep the groups whose raw reward varies most. If all members earn the same, their advantages are 0.
+    // Filter: keep the groups whose raw reward varies most. If all rewards of a group are equal, its advantages are 0.
     const groups = episodes.map(({ group }) => group);
     const rewards = episodes.map(({ trajectory }) => rawReward(trajectory));
     const filtered = filterGroups({ groups, rewards }, { strategy: "top_ratio", ratio: keep, type: "std" });
@@ -161,20 +161,20 @@ export async function starpo(task: keyof typeof TASKS, seed: number) {
       advantages: perToken((i) => advantages[i]!),
       weights: perToken(() => 1 / tokens),
       entropyWeights: perToken(() => Math.fround(1 / tokens) * ENTROPY_COEFFICIENT),
-      // Each token's weight in the averages that the metrics are.
+      // A metric is a weighted mean over tokens; these are the weights.
       shares: perToken(() => 1 / tokens),
     };
     const rule = { kind: "ppo", clipLow: 0.2, clipHigh: 0.28, dualClip: 3 } as const;
     const objective = policyObjective({ rule, entropyCoefficient: ENTROPY_COEFFICIENT, kl: null });
 
-    // Sum the gradient over micro-batches, take one optimizer step, and give the new weights to the decoder.
+    // Gradient: `accumulate` sums it over micro-batches. Then take one optimizer step, and give the new weights to the decoder.
     const metrics = await network.accumulate(objective, microBatches(sequences, MICRO_BATCH), inputs);
     await network.step({ ...ADAM, learningRate: rate });
     publish();
     return metrics["entropy"]!;
   }
 
-  /** The warm start: minimizes the cross-entropy of demonstrated replies. */
+  /** The warm start: minimizes the cross-entropy of the demonstrated replies. */
   async function imitate(batches: number, say: (line: string) => void): Promise<void> {
     const options = { envs: [{ tag, rules }], context: CONTEXT, dialogue };
     const boards = { first: 1_000_000, count: 1_000_000 };
@@ -190,7 +190,7 @@ export async function starpo(task: keyof typeof TASKS, seed: number) {
     publish();
   }
 
-  /** The share of the validation boards that the policy solves. Training has other seeds, but some of its boards equal one of these. */
+  /** The share of validation boards that the policy solves. Training has other seeds, but some of them give equal boards. */
   async function validate(name: string): Promise<number> {
     const { boards, firstSeed, temperature } = VALIDATION;
     let solved = 0;

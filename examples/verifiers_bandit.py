@@ -3,7 +3,8 @@
 Run: python -m venv ~/vf && ~/vf/bin/pip install verifiers==0.4.0 uv
      PATH=~/vf/bin:$PATH python examples/verifiers_bandit.py http://127.0.0.1:8000/v1 MODEL [EPISODES]
 
-The board says how many pulls are left and names the arms. The reward here is 1 for the first arm. BUNRAKU_TOKEN is the server's token.
+BOARD says how many pulls are left and names the arms. The reward of this script is 1 for the first arm. The environment variable
+BUNRAKU_TOKEN holds the server's token.
 """
 
 import asyncio

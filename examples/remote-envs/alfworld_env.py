@@ -3,7 +3,7 @@
     pip install alfworld && alfworld-download
     python3 examples/remote-envs/alfworld_env.py --port 7110
 
-The layout seed selects a game of the split that the client asks for; games are in the order of their paths. A lock serializes all
+The layout seed selects a game of the split that the option `split` names. The games are in the order of their paths. A lock serializes all
 actions, as in RAGEN: TextWorld's planner is not thread-safe.
 """
 
@@ -28,7 +28,7 @@ games = {}
 
 
 def games_of(split):
-    """Paths of the split's solvable games; ALFWorld leaves out those with movable and sliced objects."""
+    """Paths of the split's solvable games; as ALFWorld does, without games that have movable or sliced objects."""
     if split not in games:
         found = []
         root = os.path.join(ALFWORLD_DATA, "json_2.1.1", SPLITS[split])

@@ -1,15 +1,15 @@
 """Serves envs to Bunraku over HTTP. Needs only Python's standard library. docs/remote-envs.md has the protocol.
 
-An env is a class; an instance is one episode. It has
+An env is a class. An instance of the class is one episode, and has
 
-    observation   what the agent sees now
-    actions       all actions of the episode, or None if it takes any text      (optional)
-    admissible    the actions that make sense now, or None                      (optional)
+    observation   the current text for the agent
+    actions       all actions of the episode, or None if any text is an action  (optional)
+    admissible    the actions that are possible now, or None                    (optional)
     expert()      the action of a good player, or None                          (optional)
     step(action)  plays one action; returns a dict with reward, done, success and optionally valid, effective, extra
     close()       releases the resources of the episode                         (optional)
 
-Episodes run concurrently in threads; each plays one action at a time.
+Episodes run concurrently in threads. An episode plays one action at a time.
 """
 
 import argparse
@@ -29,7 +29,7 @@ REQUESTS = ("open", "step", "close")
 
 
 class Refused(Exception):
-    """A request that cannot be served; the status says whose fault it is."""
+    """A request that the server cannot answer; the HTTP status gives the kind of the fault."""
 
     def __init__(self, message, status=400):
         super().__init__(message)
@@ -37,7 +37,7 @@ class Refused(Exception):
 
 
 class Episode:
-    """An open episode with its last request and answer, which a repeated request gets again."""
+    """An open episode, its last request, and the answer to this request. If a client repeats the request, the server repeats the answer."""
 
     def __init__(self):
         self.lock = threading.Lock()
@@ -86,9 +86,9 @@ class EnvServer:
             try:
                 episode.env = maker(*seeds, body.get("options") or {})
                 answer = {**self.seen(episode), "actions": getattr(episode.env, "actions", None)}
-            except BaseException as error:  # also sys.exit, which would end this thread without an answer
+            except BaseException as error:  # also SystemExit, which would end this thread without an answer
                 self.forget(body["episode"])
-                with contextlib.suppress(Exception):  # the first fault is the one to report
+                with contextlib.suppress(Exception):  # report the first error, not an error of close()
                     release(episode)
                 raise broken(error) from error
             episode.request, episode.answer = request, answer
@@ -159,7 +159,7 @@ class EnvServer:
             return self.episodes.pop(name, None)
 
     def forget_idle(self):
-        """Names and episodes that were idle for long, with their locks held. The caller releases both."""
+        """Removes idle episodes, and returns them with their names and with their locks held. The caller releases episodes and locks."""
         oldest = self.clock() - self.idle_seconds
         idle = [(name, e) for name, e in self.episodes.items() if e.touched < oldest and e.lock.acquire(blocking=False)]
         for name, _ in idle:
@@ -185,7 +185,7 @@ def release(episode):
 
 
 def broken(error):
-    """An env that raises would raise again, so 422 tells the client not to repeat the request."""
+    """422 tells the client not to repeat the request: the env would raise the same error again."""
     return Refused(f"the env raised {type(error).__name__}: {error}", 422)
 
 
@@ -201,7 +201,7 @@ class HttpServer(ThreadingHTTPServer):
     request_queue_size = 256
 
     def handle_error(self, request, client_address):
-        """A client that leaves between two requests is no error."""
+        """Ignores a client that closes its connection between two requests."""
         if not isinstance(sys.exc_info()[1], ConnectionError):
             super().handle_error(request, client_address)
 
@@ -209,7 +209,7 @@ class HttpServer(ThreadingHTTPServer):
 def make_handler(server, token):
     class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
-        wbufsize = -1  # headers and body in one packet; Nagle's algorithm would delay the second of two
+        wbufsize = -1  # headers and body in one packet; Nagle's algorithm would delay a second packet
         timeout = 120  # seconds of silence before a connection is closed
         unread = False
 
@@ -227,7 +227,7 @@ def make_handler(server, token):
                 self.send(200, answer())
             except Refused as refused:
                 self.send(refused.status, {"error": str(refused)})
-            except ConnectionError:  # the client has left; it repeats the request if it wants the answer
+            except ConnectionError:  # the client has closed the connection; if it needs the answer, it sends the request again
                 self.close_connection = True
             except Exception as error:
                 self.send(500, {"error": f"{type(error).__name__}: {error}"})
@@ -255,7 +255,7 @@ def make_handler(server, token):
             return body
 
         def send(self, status, answer):
-            # JSON has no NaN, no Infinity and no types of numpy; an env that returns them would do so again.
+            # JSON has no NaN, no Infinity and no types of numpy. 422, because the env would return the same value again.
             try:
                 text = json.dumps(answer, allow_nan=False)
             except (TypeError, ValueError) as error:
@@ -281,7 +281,7 @@ def unknown(path):
 
 
 def main(envs, description, parser=None):
-    """Serves `envs`, or what `envs` makes of the arguments of `parser`, until the process ends. Its first line of output is its address."""
+    """Serves `envs` until the process ends. The first line of output is the server's address. `envs` is a dict, or makes one from the arguments."""
     parser = parser or argparse.ArgumentParser()
     parser.description = description
     parser.add_argument("--host", default="127.0.0.1", help="address to listen on; any but loopback needs a token")

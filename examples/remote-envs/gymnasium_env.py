@@ -4,9 +4,9 @@
     python3 examples/remote-envs/gymnasium_env.py FrozenLake-v1 Taxi-v4 Blackjack-v1
     bun run eval --env Remote --env.options.env=Taxi-v4 --policy random
 
-Options of the env go into the tag's option `options`: --env.options.options.is_slippery=false. An observation is the env's picture in
-text, where it draws one (render mode ansi; colored letters are in brackets), and the value that it returns. An action is its number, or
-its name after --actions Left,Down,Right,Up. An episode that the env itself ends with a positive reward is a success.
+Options of the env go into the tag's option `options`: --env.options.options.is_slippery=false. An observation is the value that the env
+returns. If the env has the render mode ansi, the env's picture in text comes before the value, with colored letters in brackets. An action is
+a number, or with --actions Left,Down,Right,Up a name. An episode that the env itself ends with a positive reward is a success.
 """
 
 import argparse
@@ -20,12 +20,12 @@ try:
 except ImportError as missing:
     raise SystemExit(f'{missing}: run `pip install "gymnasium[toy-text]"`') from missing
 
-draws_text = {}  # by name
+draws_text = {}  # for each env's name: whether the env has the render mode ansi
 COLORED = re.compile(r"\x1b\[[\d;]*m(.*?)\x1b\[0m", re.DOTALL)
 
 
 class Gymnasium:
-    """The layout seed makes the board; all chance after it comes from the dynamics seed."""
+    """The layout seed decides the board. The dynamics seed decides all later random events."""
 
     def __init__(self, name, names, seeds, options):
         if name not in draws_text:

@@ -1,12 +1,14 @@
-"""An episode that a function plays with an OpenAI client: each of its chat completions is an observation, the next action is the reply.
+"""An agent that calls an OpenAI client, as a remote env. The agent is a function. Each request of the function for a chat completion becomes
+an observation of the episode. The next action of the episode becomes the answer to this request.
 
     class Mine(AgentEpisode):
         def __init__(self, layout_seed, dynamics_seed, options):
             super().__init__(lambda base_url: {"reward": my_agent(OpenAI(base_url=base_url, api_key="none"), layout_seed), "success": …})
 
-The function runs in a thread beside the episode; its client talks to a port of this process on loopback. An observation is what a call adds to
-the one before: messages, results of tools, and at first the tools. An action NAME {"argument": value} is a call of a tool. A function that
-raises, or neither asks nor ends for seconds_max, fails the episode. Streaming is refused.
+The function runs in a thread of its own. The function's client sends its requests to a port of this process on loopback. An observation has
+what the request adds to the request before: messages and results of tools. The first observation also has the tools. An action
+NAME {"argument": value} is a call of a tool. The episode fails if the function raises, or neither sends a request nor returns for
+seconds_max seconds. The server refuses streaming.
 """
 
 import json
@@ -51,14 +53,14 @@ class AgentEpisode:
             self.events.put(checked(play(f"http://127.0.0.1:{endpoint().server_address[1]}/{self.name}/v1")))
         except Exception as error:
             self.events.put(error)
-        except BaseException as error:  # such as sys.exit: without an event the episode would wait for ever
+        except BaseException as error:  # such as SystemExit: without an event the episode would wait forever
             self.events.put(RuntimeError(f"the agent ended by {type(error).__name__}: {error}"))
 
     def wait(self):
         """Waits for the next question; returns the result if the function has ended instead."""
         try:
             event = self.events.get(timeout=self.seconds_max)
-        except queue.Empty:  # waiting on would keep the episode's lock and its place in the server for ever
+        except queue.Empty:  # a longer wait would keep the episode's lock and its place in the server
             event = TimeoutError(f"the agent neither asked nor ended in {self.seconds_max:g} s; raise seconds_max if it needs longer")
         if isinstance(event, Question):
             self.question = event
@@ -90,7 +92,7 @@ class AgentEpisode:
                 event.answer.put(OVER)
 
     def complete(self, body):
-        """A chat completion: the body of a request to the body of its answer; None once the episode is over."""
+        """The body of the answer to a chat completion request; None if the episode is over."""
         tools = [tool["function"] for tool in body.get("tools") or []]
         question = Question(self.shown(body["messages"], tools))
         self.events.put(question)
@@ -133,7 +135,7 @@ def text_of(message):
 
 
 def checked(result):
-    """A missing result is none of reward 0."""
+    """@returns the agent's result. An agent without a result fails the episode; a missing result does not count as a reward of 0."""
     if isinstance(result, dict) and "reward" in result and "success" in result:
         return result
     raise TypeError(f"the agent returned {result!r:.200}; return a dict with reward (a number) and success (a boolean)")
@@ -190,7 +192,7 @@ starting = threading.Lock()
 def endpoint():
     with starting:
         if not started:
-            for name in ("NO_PROXY", "no_proxy"):  # otherwise clients ask this port through HTTP_PROXY
+            for name in ("NO_PROXY", "no_proxy"):  # otherwise clients send requests to this port through HTTP_PROXY
                 os.environ[name] = ",".join(filter(None, [os.environ.get(name), "127.0.0.1"]))
             started.append(Endpoint(("127.0.0.1", 0), Handler))
             threading.Thread(target=started[0].serve_forever, daemon=True).start()

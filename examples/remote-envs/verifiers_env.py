@@ -4,9 +4,9 @@
     python3 examples/remote-envs/verifiers_env.py verifiers.envs.integrations.reasoninggym_env:ReasoningGymEnv --args '{"gym": "leg_counting"}' --reply '<answer>{}</answer>'
     bun run eval --env Remote --policy openai:gpt-4o-mini --episodes 16
 
-An environment is the name of an installed package with load_environment, or MODULE:CLASS. The layout seed chooses an example of its data. The
-environment rolls out as it always does, with its own rubric; the policy stands behind its client. --reply is the form that its parser reads,
-with {} for the policy's answer. A reward of at least --success is a success.
+The argument names an environment: an installed package with load_environment, or MODULE:CLASS. The layout seed chooses an example of the
+environment's data. The environment plays the episode with its own rubric, and its client asks the policy for replies. --reply is the form that
+the environment's parser reads, with {} for the policy's answer. A reward of at least --success is a success.
 """
 
 import argparse
@@ -25,7 +25,7 @@ try:
 except ImportError as missing:
     raise SystemExit(f'{missing}: run `pip install "verifiers==0.1.14"`') from missing
 
-KEY = "BUNRAKU_NO_KEY"  # a client wants the name of a variable with a key
+KEY = "BUNRAKU_NO_KEY"  # the client needs the name of an environment variable that holds a key
 os.environ[KEY] = "none"
 
 
@@ -69,7 +69,7 @@ def makers(arguments):
 if __name__ == "__main__":
     parser = argparse.ArgumentParser()
     parser.add_argument("environment", help="package with load_environment, or MODULE:CLASS")
-    parser.add_argument("--args", type=json.loads, default={}, help="its arguments, as a JSON object")
+    parser.add_argument("--args", type=json.loads, default={}, help="arguments of the environment, as a JSON object")
     parser.add_argument("--reply", default="{}", help="form of a reply, with {} for the policy's answer")
-    parser.add_argument("--success", type=float, default=1.0, help="a reward from here on is a success")
+    parser.add_argument("--success", type=float, default=1.0, help="a reward of at least this number is a success")
     main(makers, "Serves an environment of verifiers as a remote env.", parser)
