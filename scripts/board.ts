@@ -17,14 +17,19 @@ const drawn = envTags().filter((name) => envTag(name).picture !== undefined);
 export const command = {
   name: "board",
   flags: {
-    env: { type: "text", value: "TAG", text: `Env of the board: ${drawn.join(", ")} (SimpleSokoban)`, key: "env.tag" },
-    seed: { type: "count", value: "S", text: "Layout seed of the board (123)" },
+    env: {
+      type: "text",
+      value: "TAG",
+      text: `Env of the board: ${drawn.join(", ")} (default: SimpleSokoban)`,
+      key: "env.tag",
+    },
+    seed: { type: "count", value: "S", text: "Layout seed of the board (default: 123)" },
     policy: {
       type: "text",
       value: "PLAYER",
       text: "random or optimal: also draw the board after each of this player's actions",
     },
-    out: { type: "text", value: "FILE", text: "Output file ending in .png (board.png)" },
+    out: { type: "text", value: "FILE", text: "Output file ending in .png (default: board.png)" },
   },
   examples: [
     "bun run board --env LargerSokoban --seed 7",

@@ -14,13 +14,21 @@ import { onStopSignal } from "./cli/stop-signals.ts";
 export const command = {
   name: "chaos",
   flags: {
-    minutes: { type: "number", value: "M", text: "Kill a process every 5 to 20 s for M minutes (2)" },
-    seed: { type: "count", value: "S", text: "Seed of the run and of the kills (1)" },
-    only: { type: "text", value: "ACTOR", text: `Kill only this kind of actor, at the same rate: ${KINDS.join(", ")}` },
+    minutes: {
+      type: "number",
+      value: "M",
+      text: "For M minutes, kill a process or freeze an env server every 5 to 20 s (default: 2)",
+    },
+    seed: { type: "count", value: "S", text: "Seed of the run and of the faults (default: 1)" },
+    only: {
+      type: "text",
+      value: "ACTOR",
+      text: `Faults of only this kind of actor, at the same rate: ${KINDS.join(", ")}`,
+    },
     "run-dir": {
       type: "text",
       value: "DIR",
-      text: "Folder of the run (a temporary one, removed unless a check fails)",
+      text: "Folder of the run (default: a temporary folder, removed unless a check fails)",
     },
     json: { type: "switch", text: "End standard output with one JSON object" },
   },

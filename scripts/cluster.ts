@@ -35,7 +35,7 @@ export const command = {
     "run-dir": {
       type: "text",
       value: "DIR",
-      text: "Folder of the new run (the next free one in the folder of new runs)",
+      text: "Folder of the new run (default: the next free name in runs/, or in runsFolder of bunraku.config.ts)",
     },
     smoke: { type: "switch", text: "Run two tiny updates of this config, to test the config" },
     from: {
@@ -46,7 +46,7 @@ export const command = {
     resume: {
       type: "text",
       value: "DIR",
-      text: "Continue the run in this folder, with its config; --updates N makes the run longer, --config FILE adds secrets",
+      text: "Continue the run in this folder with the run's config; --updates N makes the run longer, --config FILE adds secrets",
     },
     transport: {
       type: "text",
@@ -57,7 +57,7 @@ export const command = {
     actors: {
       type: "text",
       value: "HOW",
-      text: "Where actors run: processes, workers (of one process) or one-thread, for debugging (processes)",
+      text: "Where actors run: processes (default), workers (of one process) or one-thread (for debugging)",
       key: "actors",
     },
     exit: {

@@ -23,7 +23,7 @@ const DEFAULT_METRICS: readonly MetricName[] = [
 
 export const command = {
   name: "curves",
-  words: { show: "RUN…", text: "Folders of runs, one line each", max: Number.POSITIVE_INFINITY },
+  words: { show: "RUN…", text: "Folders of runs; each run is one line of the picture", max: Number.POSITIVE_INFINITY },
   flags: {
     out: { type: "text", value: "FILE", text: "File to write, ending in .svg or .png (PNG needs Chromium)" },
     group: {
@@ -35,9 +35,9 @@ export const command = {
     metrics: {
       type: "text",
       value: "A,B",
-      text: "Metrics to draw (validation success and six training metrics)",
+      text: "Metrics to draw (default: validation success and six training metrics)",
     },
-    title: { type: "text", value: "TEXT", text: "Title of the picture (the name of the env)" },
+    title: { type: "text", value: "TEXT", text: "Title of the picture (default: the name of the env)" },
   },
   examples: [
     "bun run curves runs/2026-11-20-simplesokoban-1 --out curves.svg",

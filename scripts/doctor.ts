@@ -27,7 +27,11 @@ const DEFAULT_PORT = RunConfig.parse({}).metrics.port;
 export const command = {
   name: "doctor",
   flags: {
-    port: { type: "port", value: "N", text: `Port of the page (${DEFAULT_PORT})` },
+    port: {
+      type: "port",
+      value: "N",
+      text: `Port of a run's page, to check that it is free (default: ${DEFAULT_PORT})`,
+    },
     json: { type: "switch", text: "Print one JSON object: {ok, findings}" },
   },
   examples: ["bun run doctor", "bun run doctor --json"],

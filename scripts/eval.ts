@@ -43,7 +43,7 @@ export const command = {
     env: {
       type: "text",
       value: "TAGS",
-      text: `Envs to play (the run's, the project's, or SimpleSokoban), with commas between several: ${envTags().join(", ")}`,
+      text: `Envs to play, with commas between several (default: the run's, the project's, or SimpleSokoban): ${envTags().join(", ")}`,
       key: "env.tag",
     },
     policy: {
@@ -51,14 +51,22 @@ export const command = {
       value: "WHO",
       text: "random, optimal, expert, the folder of a run, openai:MODEL, anthropic:MODEL; with commas between several",
     },
-    checkpoint: { type: "text", value: "NAME", text: "Checkpoint of the run, such as u000120 (the newest)" },
-    episodes: { type: "count", value: "N", text: "Boards (the run's validate.episodes, or 256)" },
-    seed: { type: "count", value: "S", text: "Layout seed of the first board (the run's validate.firstSeed, or 123)" },
-    samples: { type: "count", value: "N", text: "Episodes per board (1); with 2 or more, eval estimates pass@k" },
+    checkpoint: { type: "text", value: "NAME", text: "Checkpoint of the run, such as u000120 (default: the newest)" },
+    episodes: { type: "count", value: "N", text: "Number of boards (default: the run's validate.episodes, or 256)" },
+    seed: {
+      type: "count",
+      value: "S",
+      text: "Layout seed of the first board (default: the run's validate.firstSeed, or 123)",
+    },
+    samples: {
+      type: "count",
+      value: "N",
+      text: "Episodes per board (default: 1); with 2 or more, eval estimates pass@k",
+    },
     temperature: {
       type: "number",
       value: "T",
-      text: "Sampling temperature of a policy; 0 is greedy (the run's validate.temperature, or the server's)",
+      text: "Sampling temperature of a policy; 0 is greedy (default: the run's validate.temperature, or the server's)",
     },
     ...hostedFlags,
     json: { type: "switch", text: "End standard output with one JSON object" },

@@ -13,7 +13,7 @@ import { shellWord } from "./cli/texts.ts";
 
 export const command = {
   name: "init",
-  words: { show: "FOLDER", text: "Folder of the project (the current one)", max: 1 },
+  words: { show: "FOLDER", text: "Folder of the project (default: the current folder)", max: 1 },
   flags: { "no-install": { type: "switch", text: "Write the files only" } },
   examples: ["bun run init ../my-agent"],
 } as const satisfies Command;

@@ -9,14 +9,18 @@ import { tokenIn } from "./cli/token-file.ts";
 
 export const command = {
   name: "page",
-  words: { show: "RUN", text: "Folder of a run, or a folder of runs to list (the folder of new runs)", max: 1 },
+  words: {
+    show: "RUN",
+    text: "Folder of a run, or a folder of runs to list (default: runs/, or runsFolder of bunraku.config.ts)",
+    max: 1,
+  },
   flags: {
     host: {
       type: "text",
       value: "HOST",
-      text: "Address to listen on; other than loopback needs --token-file (127.0.0.1)",
+      text: "Address to listen on (default: 127.0.0.1); an address other than loopback needs --token-file",
     },
-    port: { type: "port", value: "N", text: "Port; 0 for any free one (7001)" },
+    port: { type: "port", value: "N", text: "Port; 0 for any free port (default: 7001)" },
     "token-file": { type: "text", value: "FILE", text: "File with the secret that the page asks for" },
   },
   examples: ["bun run page", "bun run page runs/2026-11-20-simplesokoban-1", "bun run page runs/a --port 0"],

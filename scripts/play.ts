@@ -19,7 +19,7 @@ export const command = {
   name: "play",
   words: { show: "ENV", text: `Env to play: ${envTags().join(", ")}`, max: 1 },
   flags: {
-    seed: { type: "count", value: "S", text: "Layout seed of the board (123)" },
+    seed: { type: "count", value: "S", text: "Layout seed of the board (default: 123)" },
     json: { type: "switch", text: "End standard output with one JSON object" },
   },
   examples: [

@@ -8,8 +8,12 @@ export const command = {
   name: "sampler",
   flags: {
     ...lendFlags,
-    slots: { type: "count", value: "N", text: "Episodes decoded in one batch (the run's sampler.slots)" },
-    threads: { type: "count", value: "N", text: "Threads of the engine (the run's sampler.threads)" },
+    slots: {
+      type: "count",
+      value: "N",
+      text: "Most episodes that the sampler decodes in one batch (default: the run's sampler.slots)",
+    },
+    threads: { type: "count", value: "N", text: "Threads of the engine (default: the run's sampler.threads)" },
   },
   examples: [
     "BUNRAKU_TOKEN=… bun run sampler --join wss://learner.example:7000 --ca ca.pem",

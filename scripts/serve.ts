@@ -17,24 +17,24 @@ export const command = {
   name: "serve",
   words: { show: "RUN", text: "Folder of the run", max: 1 },
   flags: {
-    checkpoint: { type: "text", value: "NAME", text: "Checkpoint of the run, such as u000120 (the newest)" },
+    checkpoint: { type: "text", value: "NAME", text: "Checkpoint of the run, such as u000120 (default: the newest)" },
     host: {
       type: "text",
       value: "HOST",
-      text: "Address to listen on; other than loopback needs --token-file (127.0.0.1)",
+      text: "Address to listen on (default: 127.0.0.1); an address other than loopback needs --token-file",
     },
-    port: { type: "port", value: "N", text: `Port; 0 for any free one (${PORT})` },
+    port: { type: "port", value: "N", text: `Port; 0 for any free port (default: ${PORT})` },
     "token-file": { type: "text", value: "FILE", text: "File with the secret that clients send as their API key" },
-    slots: { type: "count", value: "N", text: `Replies written at once (${SLOTS})` },
+    slots: { type: "count", value: "N", text: `Most replies that the policy writes at once (default: ${SLOTS})` },
     queue: {
       type: "count",
       value: "N",
-      text: `Most replies that may wait for a slot; further requests get 429 (${QUEUE_MAX})`,
+      text: `Most replies that may wait for a slot; further requests get 429 (default: ${QUEUE_MAX})`,
     },
     temperature: {
       type: "number",
       value: "T",
-      text: "Temperature of requests that name none (the run's rollout.temperature)",
+      text: "Temperature of requests without a temperature (default: the run's rollout.temperature)",
     },
   },
   examples: [

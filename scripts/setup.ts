@@ -27,7 +27,7 @@ export const command = {
   },
   flags: {
     again: { type: "switch", text: "Install again, even if the packages match the lock file" },
-    port: { type: "port", value: "N", text: "tinker: port of the server (8801); 0 for any free one" },
+    port: { type: "port", value: "N", text: "tinker: port of the server (default: 8801); 0 for any free port" },
   },
   examples: [
     "bun run setup",

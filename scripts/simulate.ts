@@ -8,8 +8,12 @@ import { simulateSeeds } from "./simulate/simulate.ts";
 export const command = {
   name: "simulate",
   flags: {
-    seeds: { type: "count", value: "N", text: "Number of runs (200)" },
-    seed: { type: "count", value: "S", text: "Seed of the first run; each further run takes the next seed (1)" },
+    seeds: { type: "count", value: "N", text: "Number of runs (default: 200)" },
+    seed: {
+      type: "count",
+      value: "S",
+      text: "Seed of the first run (default: 1); each further run takes the next seed",
+    },
     json: { type: "switch", text: "End standard output with one JSON object" },
   },
   examples: ["bun run simulate", "bun run simulate --seeds 10000 --seed 1001", "bun run simulate --seed 77 --seeds 1"],

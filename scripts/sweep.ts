@@ -30,8 +30,12 @@ export const command = {
     max: 1,
   },
   flags: {
-    "at-once": { type: "count", value: "N", text: "Runs at the same time (1)" },
-    out: { type: "text", value: "DIR", text: "Folder of the sweep (the file's name, in the folder of new runs)" },
+    "at-once": { type: "count", value: "N", text: "Runs at the same time (default: 1)" },
+    out: {
+      type: "text",
+      value: "DIR",
+      text: "Folder of the sweep (default: the file's name, in runs/ or in runsFolder of bunraku.config.ts)",
+    },
     table: { type: "switch", text: "Start no run; write the table and the page of the finished runs" },
     json: { type: "switch", text: "End standard output with one JSON object" },
   },

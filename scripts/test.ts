@@ -13,7 +13,7 @@ export const command = {
   name: "test",
   words: {
     show: "[--quick] [FILE | FLAG …]",
-    text: "--quick leaves out slow files, and takes no FILE; the rest goes to `bun test`: parts of file names, --bail, …",
+    text: "--quick leaves out slow files, and takes no FILE; all other words go to `bun test`: parts of file names, --bail, …",
     max: 0,
   },
   flags: {},

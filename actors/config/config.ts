@@ -18,7 +18,7 @@ export const RunConfig = z.strictObject({
     .enum(["processes", "workers", "one-thread"])
     .default("processes")
     .describe(
-      "processes: one per actor; workers: Bun workers of one process; one-thread: all on one thread, for debugging",
+      "processes: one per actor; workers: Bun workers of one process; one-thread: all actors on one thread, for debugging",
     ),
   env: EnvConfig.prefault({}),
   prompt: PromptConfig.prefault({}),

@@ -13,7 +13,10 @@ const MixedEnv = z.strictObject({
     .default(null)
     .describe("Name in metrics and reports; null: the tag. Needed if a tag is in the mix twice"),
   options: z.record(z.string(), z.unknown()).default({}).describe("The env's own options"),
-  groups: positiveInt.nullable().default(null).describe("Groups per update; null: an even share of the rest"),
+  groups: positiveInt
+    .nullable()
+    .default(null)
+    .describe("Groups per update; null: an even share of the groups that the other envs leave"),
   turnsMax: positiveInt
     .nullable()
     .default(null)
@@ -22,7 +25,7 @@ const MixedEnv = z.strictObject({
   actionsPerTurnMax: positiveInt
     .nullable()
     .default(null)
-    .describe("Most actions read from one reply; null: env.actionsPerTurnMax"),
+    .describe("Most actions that the env reads from one reply; null: env.actionsPerTurnMax"),
 });
 
 export const EnvConfig = z.strictObject({
@@ -50,7 +53,9 @@ export const EnvConfig = z.strictObject({
     .describe("Reward added to a turn whose reply is malformed, has no action, or has an unknown action"),
   turnsMax: positiveInt.default(5).describe("Most turns of an episode"),
   actionsMax: positiveInt.default(10).describe("Most actions of an episode, over all turns"),
-  actionsPerTurnMax: positiveInt.default(5).describe("Most actions read from one reply; further actions are dropped"),
+  actionsPerTurnMax: positiveInt
+    .default(5)
+    .describe("Most actions that the env reads from one reply; it drops further actions"),
   think: z
     .boolean()
     .default(true)
@@ -58,7 +63,7 @@ export const EnvConfig = z.strictObject({
   reasoningWeight: nonnegativeNumber
     .default(0)
     .describe(
-      "Weight of a penalty on false claims: a turn's reward decreases by this weight times the share of false claims in the turn's thought; 0: the share is only measured",
+      "Weight of a penalty on false claims: a turn's reward decreases by this weight times the share of false claims in the turn's thought; 0: the run only measures the share",
     ),
 });
 
@@ -71,7 +76,7 @@ export const PromptConfig = z.strictObject({
     .enum(COMPATS)
     .default("strict")
     .describe(
-      "strict: without RAGEN's known defects; ragen-*: layout, prompts byte for byte, env settings and random streams of that version (docs/algorithms.md)",
+      "strict: without RAGEN's known defects; ragen-*: that version's layout, prompts (byte for byte), env settings and random numbers (docs/algorithms.md)",
     ),
   context: z
     .enum(CONTEXT_MODES)

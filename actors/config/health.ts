@@ -27,7 +27,7 @@ const TrapConfig = z.strictObject({
   startUpdates: positiveInt
     .default(TRAP_RULE.startUpdates)
     .describe(
-      "Number of first updates whose mean is a metric's start; the start of success, form and repetition is the first update",
+      "Number of first updates whose mean is a metric's start; the start of success, form and repetition is the value in the first update",
     ),
   patience: positiveInt
     .default(TRAP_RULE.patience)
@@ -36,7 +36,7 @@ const TrapConfig = z.strictObject({
   explainedAt: share
     .default(TRAP_RULE.explainedAt)
     .describe(
-      "While smoothed success is at least this, and at most 0.15 below its best, a lower spread, entropy or likelihood is no sign",
+      "While smoothed success is at least this value, and at most 0.15 below its best, a lower spread, entropy or likelihood is no sign",
     ),
   spreadShare: share
     .default(TRAP_RULE.spreadShare)
@@ -64,21 +64,23 @@ const StopsConfig = z.strictObject({
     .describe("solved: validations in a row with success of solvedShare or more, in every env"),
   solvedShare: share
     .default(STOP_RULE.solvedShare)
-    .describe("solved: a validation counts if its success is at least this"),
+    .describe("solved: a validation counts if its success is at least this value"),
 });
 
 const CollapseConfig = z.strictObject({
   everyUpdates: nonnegativeInt
     .default(0)
     .describe("Measures RAGEN-2's mutual information of prompts and thoughts every N updates; 0: never"),
-  samples: positiveInt.default(32).describe("Thoughts compared; the cost grows with the square of their number"),
+  samples: positiveInt.default(32).describe("Most thoughts to compare; the cost grows with the square of this number"),
 });
 
 export const HealthConfig = z.strictObject({
   ladder: z
     .array(z.enum(RUNGS))
     .default([])
-    .describe(`Interventions against the Echo Trap, taken one after another: ${RUNGS.join(", ")}; empty: none`),
+    .describe(
+      `Interventions against the Echo Trap, in the order in which the learner takes them, from ${RUNGS.join(", ")}; empty: none`,
+    ),
   interveneAt: z
     .enum(["warning", "collapsed"])
     .default("collapsed")

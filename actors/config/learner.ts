@@ -24,7 +24,7 @@ const KlConfig = z.strictObject({
     .enum(["fixed", "adaptive"])
     .default("fixed")
     .describe("adaptive: changes the coefficient so that the divergence approaches the target"),
-  target: positiveNumber.default(0.1).describe("Divergence that the adaptive control aims at, in nats per token"),
+  target: positiveNumber.default(0.1).describe("adaptive: the target of the divergence, in nats per token"),
 });
 
 const FilterConfig = z.strictObject({
@@ -35,7 +35,7 @@ const FilterConfig = z.strictObject({
   value: positiveNumber
     .default(0.25)
     .describe(
-      "Share of the groups; top_k_abs: their number; top_p: share of the scores; min_p: share of the best score",
+      "Share of the groups to keep; top_k_abs: number of groups; top_p: share of the sum of scores; min_p: share of the best score",
     ),
   order: z
     .enum(["largest", "smallest"])
@@ -45,7 +45,7 @@ const FilterConfig = z.strictObject({
     .enum(FILTER_METRICS)
     .default("reward_variance")
     .describe("Score of a group, for strategies other than top_ratio"),
-  includeZero: z.boolean().default(true).describe("false: groups with a score of 0 are dropped first"),
+  includeZero: z.boolean().default(true).describe("false: the filter first drops groups with a score of 0"),
   mode: z
     .enum(["linear", "softmax"])
     .default("linear")
@@ -70,7 +70,7 @@ const OverlongConfig = z.strictObject({
   margin: positiveNumber
     .max(1)
     .default(0.2)
-    .describe("Last share of rollout.replyTokensMax, over which the penalty grows from 0"),
+    .describe("The penalty grows from 0 to weight over this last share of rollout.replyTokensMax"),
 });
 
 const AdvantageConfig = z.strictObject({
@@ -146,7 +146,7 @@ const GradientAnalysisConfig = z.strictObject({
     ),
   groups: nonnegativeInt
     .default(0)
-    .describe("Groups played for the analysis only; 0: the analysis takes the update's groups"),
+    .describe("Groups that the run plays for the analysis only; 0: the analysis takes the update's groups"),
 });
 
 export const LearnerConfig = z.strictObject({
@@ -169,7 +169,7 @@ export const LearnerConfig = z.strictObject({
     .describe("sync: plays, then learns; equal seeds give equal runs. async: plays while it learns"),
   stalenessMax: nonnegativeInt
     .default(0)
-    .describe("async: updates that an episode may lag behind the policy; staler episodes are dropped"),
+    .describe("async: most updates that an episode may lag behind the policy; the learner drops staler episodes"),
   updates: positiveInt.default(200).describe("Updates of the run"),
   minutes: positiveNumber
     .nullable()
@@ -190,7 +190,7 @@ export const LearnerConfig = z.strictObject({
   weightDecay: nonnegativeNumber.default(0).describe("AdamW's decoupled weight decay"),
   gradClip: positiveNumber
     .default(1)
-    .describe("Largest global norm of a gradient; a larger gradient is scaled down to this norm"),
+    .describe("Largest global norm of a gradient; the learner scales a larger gradient down to this norm"),
   entropyCoefficient: nonnegativeNumber.default(1e-3).describe("Weight of the entropy bonus"),
   entropyTarget: positiveNumber
     .nullable()
@@ -218,7 +218,7 @@ export const LearnerConfig = z.strictObject({
     .gt(1)
     .nullable()
     .default(3)
-    .describe("ppo: with a negative advantage, a ratio above this gives no gradient; null: no limit"),
+    .describe("ppo: with a negative advantage, a ratio above this value gives no gradient; null: no limit"),
   kl: KlConfig.prefault({}),
   filter: FilterConfig.prefault({}),
   resampleRoundsMax: nonnegativeInt
@@ -250,7 +250,9 @@ export const LearnerConfig = z.strictObject({
   minibatch: positiveInt
     .nullable()
     .default(null)
-    .describe("Trajectories per optimizer step; null: the update's trajectories / rollout.onlineK"),
+    .describe(
+      "Trajectories per optimizer step; null: the number of the update's trajectories, divided by rollout.onlineK",
+    ),
   microTokensMax: positiveInt
     .nullable()
     .default(null)

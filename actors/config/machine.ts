@@ -58,7 +58,7 @@ export const MetricsConfig = z.strictObject({
     .default("127.0.0.1")
     .describe("Address of the page; an address other than loopback needs metrics.token"),
   port: z.int().min(0).max(65_535).default(7001).describe("Port of the page; 0: any free port"),
-  token: Token.describe("Secret that the page asks for, at least 16 characters; null: none"),
+  token: Token.describe("Secret that the page asks for, at least 16 characters; null: no secret"),
   tensorboard: z.boolean().default(false).describe("Also writes TensorBoard event files into RUN/tensorboard/"),
 });
 
@@ -68,11 +68,13 @@ export const SupervisorConfig = z.strictObject({
     .min(1000)
     .default(10_000)
     .describe(
-      "An actor that sends no heartbeat for this time is replaced; each actor sends 20 heartbeats in this time",
+      "The supervisor replaces an actor that sends no heartbeat for this time; each actor sends 20 heartbeats in this time",
     ),
   progressDeadlineMs: positiveInt
     .default(1_800_000)
-    .describe("An actor whose computation gives no result for this time is replaced; must exceed the longest update"),
+    .describe(
+      "The supervisor replaces an actor whose computation gives no result for this time; must exceed the longest update",
+    ),
   restartsMax: nonnegativeInt
     .default(5)
     .describe(
@@ -80,7 +82,7 @@ export const SupervisorConfig = z.strictObject({
     ),
   stopGraceMs: positiveInt
     .default(10_000)
-    .describe("Time for an actor to stop before it gets SIGTERM; raise it if an update takes longer"),
+    .describe("Time for an actor to stop before it gets SIGTERM; raise this time if an update takes longer"),
   logLevel: z.enum(LEVELS).default("info").describe("Lowest level of log lines that actors write"),
 });
 
@@ -94,24 +96,30 @@ export const JoinConfig = z.strictObject({
     .min(1)
     .nullable()
     .default("ws://127.0.0.1:0")
-    .describe("Address where other machines join: ws:// or, with TLS, wss://; port 0: any free port; null: nowhere"),
+    .describe(
+      "Address where other machines join: ws:// or, with TLS, wss://; port 0: any free port; null: no machine can join",
+    ),
   token: Token.describe(
-    "Secret for lending samplers and env servers; null: on loopback, a run without any join token makes one",
+    "Secret for lending samplers and env servers; null: a run on loopback without any join token makes one",
   ),
   samplerToken: Token.describe("Secret for lending samplers only; null: none"),
   envServerToken: Token.describe("Secret for lending env servers only; null: none"),
   certFile: optionalText.describe("PEM file with the certificate of join.listen; needed for wss://"),
   keyFile: optionalText.describe("PEM file with the private key of join.certFile; needed for wss://"),
   clientCaFile: optionalText.describe(
-    "PEM file of the authority that must have signed a guest's certificate; null: guests need none",
+    "PEM file of the authority that signed the certificates of guests (other machines); null: guests need no certificate",
   ),
   connectionsMax: positiveInt
     .default(8192)
-    .describe("Most connections from other machines; further connections are refused"),
+    .describe("Most connections from other machines; the gate refuses further connections"),
   strangersMax: positiveInt
     .default(256)
-    .describe("Most connections of one address that have shown no token yet; further connections are closed at once"),
-  strangerMs: positiveInt.default(10_000).describe("Time for a connection to show a token before it is closed"),
+    .describe(
+      "Most connections of one address that have shown no token yet; the gate closes further connections at once",
+    ),
+  strangerMs: positiveInt
+    .default(10_000)
+    .describe("Time for a connection to show a token; after this time the gate closes the connection"),
 });
 
 export const TransportConfig = z.strictObject({

@@ -8,7 +8,7 @@ export const ModelConfig = z.strictObject({
     "Folder of a Hugging Face model to train; null: the built-in policy, whose shape model.width to model.hidden set",
   ),
   checkpoint: optionalText.describe(
-    "Checkpoint of another run whose policy this run starts from, with a fresh optimizer; --from sets it",
+    "Checkpoint of another run; this run starts from its policy, with a fresh optimizer; --from sets this key",
   ),
   pretrainedOnly: z
     .boolean()
@@ -19,7 +19,7 @@ export const ModelConfig = z.strictObject({
   lora: z
     .strictObject({
       rank: nonnegativeInt.default(0).describe("Rank of LoRA adapters, trained in place of the model; 0: none"),
-      alpha: positiveNumber.default(64).describe("Adapters are scaled by alpha / rank"),
+      alpha: positiveNumber.default(64).describe("The model scales adapters by alpha / rank"),
       targets: z
         .array(z.enum(LORA_TARGETS))
         .min(1)
@@ -35,7 +35,7 @@ export const ModelConfig = z.strictObject({
 });
 
 const WarmStartStage = z.strictObject({
-  name: z.string().min(1).describe("Shown in progress and reports"),
+  name: z.string().min(1).describe("Name in progress and reports"),
   babble: share.default(0).describe("Share of the demonstrator's turns that are random; the policy imitates them too"),
   noise: share.default(0).describe("Share of random actions in the demonstrator's other turns"),
   steps: positiveInt.describe("Optimizer steps"),
@@ -44,7 +44,7 @@ const WarmStartStage = z.strictObject({
   finalFraction: share
     .default(0.1)
     .describe("Step size at the last step, as a share of the peak; the step size falls linearly"),
-  warmUpSteps: nonnegativeInt.default(30).describe("Steps from 0 to the peak"),
+  warmUpSteps: nonnegativeInt.default(30).describe("Steps in which the step size rises from 0 to the peak"),
 });
 
 export const WarmStartConfig = z.strictObject({
@@ -60,12 +60,14 @@ export const WarmStartConfig = z.strictObject({
     .describe(
       "Random plays of a board. If no play wins, more plays follow until one wins, up to playsMax plays in all",
     ),
-  playsMax: positiveInt.default(600).describe("Most random plays of a board; a board on which none wins is skipped"),
+  playsMax: positiveInt
+    .default(600)
+    .describe("Most random plays of a board; the warm start skips a board on which none wins"),
   playActionsMax: positiveInt.default(60).describe("Most actions of a random play; env.actionsMax does not limit it"),
   plannedActions: partialShare
     .default(0)
     .describe(
-      "Share of actions that follow the best plan so far, after the first quarter of a board's plays; the other actions are random. More than 0 helps where moves have random outcomes",
+      "Share of actions that follow the best plan so far, after the first quarter of a board's plays; the other actions are random. A share above 0 helps where moves have random outcomes",
     ),
   exploreOnce: z
     .boolean()
@@ -75,7 +77,7 @@ export const WarmStartConfig = z.strictObject({
     ),
   demonstrations: positiveInt
     .default(1)
-    .describe("Demonstrations made from the plays of one board; more than 1 saves time if plays are slow"),
+    .describe("Demonstrations from the plays of one board; more than 1 saves time if plays are slow"),
   randomTurns: partialShare
     .default(0.15)
     .describe("Share of a demonstration's turns that are random; the policy sees them and does not imitate them"),
@@ -115,7 +117,9 @@ export const CheckpointConfig = z.strictObject({
     .describe("Updates between checkpoints; the run also saves at its end and on SIGTERM"),
   keep: positiveInt
     .default(3)
-    .describe("Newest checkpoints kept, besides the best by validation and the last healthy one"),
+    .describe(
+      "Number of newest checkpoints to keep; the run also keeps the best by validation and the last healthy one",
+    ),
   durability: z
     .enum(["normal", "full"])
     .default("normal")

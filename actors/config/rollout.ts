@@ -24,21 +24,23 @@ const CurriculumConfig = z.strictObject({
 export const RolloutConfig = z.strictObject({
   groups: positiveInt
     .default(16)
-    .describe("P: groups per update, one board each; with onlineK above 1, groups per optimizer step"),
+    .describe("Groups per update, one board each (RAGEN's P); with onlineK above 1, groups per optimizer step"),
   groupSize: positiveInt
     .default(8)
     .describe(
-      "N: episodes per group, all on one board; with prompt.compat strict, the episodes differ in the game's random events",
+      "Episodes per group, all on one board (RAGEN's N); with prompt.compat strict, the episodes differ in the game's random events",
     ),
   onlineK: positiveInt
     .default(1)
-    .describe("Online-k: an update plays k x groups boards and trains on them in k optimizer steps"),
+    .describe(
+      "k of RAGEN's Online-k: an update plays k x rollout.groups boards and trains on them in k optimizer steps",
+    ),
   curriculum: CurriculumConfig.prefault({}),
   firstSeed: z
     .uint32()
     .default(20_000)
     .describe("Layout seed of the first training board; each group takes the next seed"),
-  replyTokensMax: positiveInt.default(24).describe("Most tokens of a reply; a longer reply is cut"),
+  replyTokensMax: positiveInt.default(24).describe("Most tokens of a reply; the sampler cuts a longer reply"),
   contextTokensMax: positiveInt
     .default(360)
     .describe("Most tokens of a context, which is the whole episode by default; see prompt.overflow"),
@@ -71,8 +73,8 @@ export const ValidateConfig = z.strictObject({
 });
 
 export const SamplerConfig = z.strictObject({
-  count: nonnegativeInt.default(2).describe("Sampler processes on this machine; 0: other machines lend them"),
-  slots: positiveInt.default(64).describe("Episodes that one sampler decodes in one batch"),
+  count: nonnegativeInt.default(2).describe("Sampler processes on this machine; 0: other machines lend samplers"),
+  slots: positiveInt.default(64).describe("Most episodes that one sampler decodes in one batch"),
   engine: z
     .enum(["own", "vllm", "sglang"])
     .default("own")
@@ -95,12 +97,14 @@ export const SamplerConfig = z.strictObject({
 });
 
 export const EnvServerConfig = z.strictObject({
-  count: nonnegativeInt.default(1).describe("Env server processes on this machine; 0: other machines lend them"),
+  count: nonnegativeInt.default(1).describe("Env server processes on this machine; 0: other machines lend env servers"),
   episodesMax: positiveInt.default(4096).describe("Most open episodes per server; the server refuses further episodes"),
   idleMs: positiveInt.default(300_000).describe("The server closes an episode that has had no step for this time"),
   answerMsMax: positiveInt
     .default(25_000)
-    .describe("Time for an env outside the process to open an episode or play a turn; then the attempt fails"),
+    .describe(
+      "Time for an env outside the process to open an episode or play a turn; after this time the attempt fails",
+    ),
 });
 
 /** How long an actor waits for another actor's answer: longer than an env server waits for its env. 30 s by default. */

@@ -24,7 +24,7 @@ export const Overview = z.strictObject({
   env: z.string(),
   engine: z.string().nullable(),
   phase: Phase,
-  status: z.string().describe("One sentence for people"),
+  status: z.string().describe("State of the run, in one sentence"),
   progress: Share.describe("Share of the phase that is done; null if unknown"),
   update: Count.nullable(),
   updates: Count.nullable(),
@@ -67,7 +67,7 @@ export type ActorsAnswer = z.infer<typeof ActorsAnswer>;
 export const Series = z.strictObject({
   name: z.string(),
   actor: z.string(),
-  steps: z.array(Count).describe("Ascending, one per value"),
+  steps: z.array(Count).describe("Steps in ascending order, one for each value"),
   values: z.array(z.number()),
 });
 export type Series = z.infer<typeof Series>;
@@ -109,12 +109,12 @@ export const EpisodeSummary = z.strictObject({
   status: z.enum([...Played.shape.status.options, ...Outcome.options[1].shape.status.options]),
   stop: Played.shape.stop.nullable(),
   success: z.boolean().nullable(),
-  version: Count.nullable().describe("Policy version that played it"),
-  reward: z.number().nullable().describe("Sum over turns, without penalties"),
+  version: Count.nullable().describe("Policy version that played the episode"),
+  reward: z.number().nullable().describe("Sum of the rewards of all turns, without penalties"),
   penalty: z.number().nullable(),
   turnCount: Count,
   writtenTokens: Count.describe("Tokens that the policy wrote"),
-  update: Count.nullable().describe("Update that trained on it"),
+  update: Count.nullable().describe("Update that trained on the episode"),
   advantage: z.number().nullable(),
   atMs: z.number(),
 });
@@ -128,7 +128,7 @@ export type EpisodesAnswer = z.infer<typeof EpisodesAnswer>;
 export const WrittenToken = z.strictObject({
   text: z.string(),
   logProb: z.number(),
-  advantage: z.number().nullable().describe("Null if the token was not trained on"),
+  advantage: z.number().nullable().describe("Null if the learner did not train on the token"),
 });
 export type WrittenToken = z.infer<typeof WrittenToken>;
 export const EpisodeAnswer = z.strictObject({
@@ -156,7 +156,7 @@ export const PlayAnswer = z.strictObject({
       options: z.record(z.string(), z.unknown()),
       symbols: z
         .record(z.string(), CellKind)
-        .describe("By the env's own legend; a symbol that means none of these kinds is left out"),
+        .describe("Meanings by the env's own legend, without the symbols that mean none of these kinds"),
       rules: z.strictObject({
         turnsMax: Count,
         actionsMax: Count,
@@ -186,7 +186,7 @@ const Settings = z
   );
 
 export const OtherRun = z.strictObject({
-  name: z.string().describe("Name of its folder"),
+  name: z.string().describe("Name of the run's folder"),
   run: z.string(),
   env: z.string(),
   seed: Count,
@@ -210,22 +210,22 @@ export const RatingsAnswer = z.strictObject({ ratings: z.array(Rating).describe(
 export type RatingsAnswer = z.infer<typeof RatingsAnswer>;
 
 const Amounts = z.strictObject({
-  tokens: Amount.describe("Written by the policy, validation included"),
-  actions: Amount.describe("Executed by envs, validation included"),
-  cpuSeconds: Amount.describe("Of the processes of all actors"),
-  joules: Amount.describe("Of the machine's processor packages; null where the machine does not report it"),
+  tokens: Amount.describe("Tokens that the policy wrote, validation included"),
+  actions: Amount.describe("Actions that envs executed, validation included"),
+  cpuSeconds: Amount.describe("CPU time of the processes of all actors"),
+  joules: Amount.describe("Energy of the machine's processor packages; null if the machine does not report it"),
 });
 export const CostsAnswer = z.strictObject({
-  total: Amounts.describe("Since the start of the run"),
-  reinforcement: Amounts.describe("Since the first update"),
+  total: Amounts.describe("Costs since the start of the run"),
+  reinforcement: Amounts.describe("Costs since the first update"),
   points: Amount.describe(
     "Percentage points of validation success gained since the first update; null before two validations",
   ),
   perPoint: Amounts.describe("Reinforcement's costs for each point; null without a gain"),
   seconds: z
     .strictObject({
-      rollout: Amount.describe("From the first ticket of an update to its last outcome"),
-      update: Amount.describe("From the last outcome of an update to its new weights"),
+      rollout: Amount.describe("Time from the first ticket of an update to its last outcome"),
+      update: Amount.describe("Time from the last outcome of an update to its new weights"),
       validation: Amount,
       checkpoints: Amount,
     })

@@ -49,8 +49,10 @@ const Points = z.coerce
   );
 
 export const MetricsQuery = z.strictObject({
-  names: Names.default([...METRIC_NAMES]).describe("Comma-separated; default: all without parts"),
-  since: Count.default(0).describe("Only values written after this cursor"),
+  names: Names.default([...METRIC_NAMES]).describe(
+    "Names of metrics, with commas between them; default: all metrics without parts",
+  ),
+  since: Count.default(0).describe("Returns only values that the run wrote after this cursor"),
   points: Points,
 });
 
@@ -84,7 +86,7 @@ export const EventsQuery = z.strictObject({
   before: Count.optional(),
   since: Count.optional(),
   kind: z.string().min(1).max(64).refine(withoutNul, NUL).optional(),
-  level: z.enum(["info", "warning", "error"]).optional().describe("This level and worse"),
+  level: z.enum(["info", "warning", "error"]).optional().describe("Returns events of this level and of worse levels"),
   limit: Limit(500, 100),
 });
 

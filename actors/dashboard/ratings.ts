@@ -15,7 +15,7 @@ const RATINGS_MAX = 10_000;
 export const NewRating = z
   .strictObject({
     id: z.int().positive().describe("Id of the episode in /api/episodes"),
-    turn: z.int().positive().nullable().default(null).describe("From 1; null: the whole episode"),
+    turn: z.int().positive().nullable().default(null).describe("Number of the turn, from 1; null: the whole episode"),
     score: z.int().min(1).max(5).nullable().default(null).describe("1: bad, 5: good; null: a note alone"),
     note: z.string().max(2000).default(""),
   })

@@ -100,7 +100,7 @@ export const METRICS = {
   "train/format_errors": perEnv("share", "Share of turns whose reply was malformed."),
   "train/effective": perEnv("share", "Share of turns whose last action changed the state."),
   "train/valid": gauge("share", "Share of turns whose last action the env accepts as valid."),
-  "train/thinking_rate": gauge("share", "Share of turns with a closed thought that is not empty."),
+  "train/thinking_rate": gauge("share", "Share of turns whose reply has a complete thought that is not empty."),
   "train/faithful_thoughts": gauge(
     "share",
     "Mean share of a thought's claims that are true, over thoughts with a checkable claim.",
@@ -110,7 +110,7 @@ export const METRICS = {
     "share",
     "Share of an episode's 4-grams of written tokens that occurred earlier in the episode, mean over episodes.",
   ),
-  "train/cut_replies": gauge("share", "Share of replies cut at the reply's token limit."),
+  "train/cut_replies": gauge("share", "Share of replies that the sampler cut at a reply's limit of tokens."),
   "train/pass_at_group": perEnv("share", "Share of groups in which at least one episode was solved; RAGEN's pass@N."),
   "train/groups": perEnv("groups", "Groups played for the update, including those that replaced others."),
   "train/optimizer_steps": gauge("number", "Steps of the policy's optimizer in this update."),
@@ -138,13 +138,13 @@ export const METRICS = {
   "train/scored_episodes": gauge("episodes", "Episodes of the update that the game ended, solved or not."),
   "train/truncated_episodes": gauge(
     "episodes",
-    "Episodes of the update that a limit of actions, turns or context ended; they are trained on.",
+    "Episodes of the update that a limit of actions, turns or context ended; the learner trains on them.",
   ),
   "train/env_errors": gauge("episodes", "Episodes of the update whose last attempt failed in the env."),
   "train/aborted_episodes": gauge("episodes", "Episodes of the update whose last attempt failed outside the env."),
   "train/failed_episodes": gauge(
     "episodes",
-    "Sum of env_errors and aborted_episodes; these episodes are not trained on.",
+    "Sum of env_errors and aborted_episodes; the learner does not train on these episodes.",
   ),
   "train/log_prob_gap": gauge(
     "nats",
@@ -152,12 +152,18 @@ export const METRICS = {
   ),
   "train/staleness": gauge(
     "updates",
-    "Mean lag of trained episodes: updates since the policy version that played them.",
+    "Mean lag of trained episodes: updates between the policy version that played them and the newest.",
   ),
-  "train/lag_0": gauge("share", "Share of trained episodes played by the policy of the same update."),
-  "train/lag_1": gauge("share", "Share of trained episodes played by the policy one update older."),
-  "train/lag_2": gauge("share", "Share of trained episodes played by the policy two updates older."),
-  "train/lag_more": gauge("share", "Share of trained episodes played by a policy three or more updates older."),
+  "train/lag_0": gauge("share", "Share of trained episodes played by the newest policy version."),
+  "train/lag_1": gauge("share", "Share of trained episodes played by the policy version one update before the newest."),
+  "train/lag_2": gauge(
+    "share",
+    "Share of trained episodes played by the policy version two updates before the newest.",
+  ),
+  "train/lag_more": gauge(
+    "share",
+    "Share of trained episodes played by a policy version three or more updates before the newest.",
+  ),
   "train/mixed_episodes": gauge("share", "Share of trained episodes whose turns have several policy versions."),
   "train/advantage_abs": gauge("number", "Mean absolute advantage over written tokens of kept episodes."),
   "train/covariance": gauge(
@@ -171,7 +177,7 @@ export const METRICS = {
   ),
   "train/critic_share": gauge(
     "share",
-    "Weight of the critic in the hybrid advantage; the group's baseline has the rest.",
+    "Weight of the critic in the hybrid advantage; the group's baseline has 1 minus this weight.",
   ),
   "train/overlong_mean": gauge("reward", "Mean penalty of an episode for overlong replies; 0 or negative."),
   "train/importance_mean": gauge(
@@ -183,7 +189,7 @@ export const METRICS = {
   "train/entropy_coefficient": gauge("number", "Weight of the entropy bonus in this update."),
   "train/replaced_groups": gauge(
     "groups",
-    "Groups that new groups replaced, because all of their episodes earned the same or could not be played.",
+    "Groups that new groups replaced, because all of their episodes earned the same reward or could not be played.",
   ),
 
   "loss/policy": gauge("number", "Policy loss of the update, without its other terms."),
@@ -218,7 +224,7 @@ export const METRICS = {
   "speed/collapse_s": timed("seconds", "Time to score thoughts under each other's prompts."),
 
   "warm/stage": gauge("number", "Stage of the warm start, from 1."),
-  "warm/progress": gauge("share", "Share of this stage of the warm start that is done."),
+  "warm/progress": gauge("share", "Share of the steps of this stage that the warm start has made."),
   "warm/loss": gauge("nats", "Mean cross-entropy of the warm start's written tokens."),
   "warm/left_s": timed("seconds", "Time until the warm start ends, at its pace so far."),
   "warm/success": gauge("share", "Share of 32 validation episodes solved, every 200 steps of the warm start."),
@@ -235,21 +241,21 @@ export const METRICS = {
   "speed/checkpoint_s": timed("seconds", "Time to write one checkpoint."),
   "weights/publish_ms": timed(
     "milliseconds",
-    "Time from an update's new weights until the last sampler acknowledged their digest.",
+    "Time from an update's new weights until the last sampler has acknowledged their digest.",
   ),
 
   "total/episodes": counter("episodes", "Episodes finished, validation included."),
   "total/tokens": counter("tokens", "Tokens written by the policy, validation included."),
   "total/actions": counter("actions", "Actions that envs executed, validation included."),
   "total/updates": counter("updates", "Updates made."),
-  "total/expired_tickets": timedCounter("episodes", "Leases on tickets that ran out."),
+  "total/expired_tickets": timedCounter("episodes", "Leases of tickets that expired."),
   "total/retried_tickets": timedCounter(
     "episodes",
-    "Tickets reissued: the lease ran out, the sampler was lost, or the attempt failed.",
+    "Tickets issued again, because the lease expired, the sampler was lost, or the attempt failed.",
   ),
   "total/ignored_outcomes": timedCounter(
     "episodes",
-    "Outcomes ignored, because their ticket had ended, was unknown or was reissued.",
+    "Outcomes that the learner ignored, because their ticket had ended, was unknown or was issued again.",
   ),
   "total/skipped_updates": counter(
     "updates",

@@ -7,12 +7,12 @@ import { messageOf } from "../errors.ts";
 
 export const RunStart = z.strictObject({
   at: z.iso.datetime(),
-  command: z.string().describe("As typed in a shell; secrets are hidden"),
+  command: z.string().describe("The command as typed in a shell; secrets are hidden"),
   commit: z
     .string()
     .nullable()
-    .describe("Git commit of the code; ends in + if files were changed since; null if unknown"),
-  versions: z.record(z.string(), z.string()).describe("Of Bunraku, of Bun, and of the package that computes"),
+    .describe("Git commit of the code; ends in + if files differ from the commit; null if unknown"),
+  versions: z.record(z.string(), z.string()).describe("Versions of Bunraku, of Bun, and of the package that computes"),
   machine: z.string(),
 });
 export type RunStart = z.infer<typeof RunStart>;

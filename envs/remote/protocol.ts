@@ -15,7 +15,7 @@ import { z } from "zod";
 
 export const REMOTE_PROTOCOL = 1;
 
-const Episode = z.string().min(1).max(64).describe("Chosen by the client; unique");
+const Episode = z.string().min(1).max(64).describe("Name of the episode, which the client chooses; unique");
 /** Most actions of a list, which the client keeps for every open episode. */
 const ACTIONS_MAX = 4096;
 
@@ -30,19 +30,21 @@ const Expert = z
   .string()
   .nullable()
   .default(null)
-  .describe("The action of the server's expert, if requested; null if it has none");
+  .describe("The action of the server's expert, if the client asked for it; null if there is none");
 
 export const Health = z.object({
   protocol: z.literal(REMOTE_PROTOCOL).describe("Version of this protocol"),
-  envs: z.array(z.string()).min(1).describe("Names of the envs that can be opened"),
+  envs: z.array(z.string()).min(1).describe("Names of the server's envs"),
 });
 
 export const Open = z.object({
   episode: Episode,
-  env: z.string().nullable().describe("Name of the env; null selects the server's first"),
-  layoutSeed: z.uint32().describe("Boards, questions: equal seeds make equal openings"),
-  dynamicsSeed: z.uint32().describe("Slips, payouts: differs within a group, unless prompt.compat is ragen-*"),
-  expert: z.boolean().describe("True to get the expert's actions"),
+  env: z.string().nullable().describe("Name of the env; null selects the server's first env"),
+  layoutSeed: z.uint32().describe("Seed of the board or question: equal seeds make equal openings"),
+  dynamicsSeed: z
+    .uint32()
+    .describe("Seed of random events in the game: differs within a group, unless prompt.compat is ragen-*"),
+  expert: z.boolean().describe("True if the client asks for the expert's actions"),
   options: z.record(z.string(), z.unknown()).describe("The env's own options"),
 });
 
@@ -60,7 +62,7 @@ export const Opened = z.object({
     .refine(canBeChosen, "actions must differ by more than case, contain no || and neither start nor end with a space")
     .nullable()
     .default(null)
-    .describe("All actions of the episode, matched without regard to case; null if the env takes any text"),
+    .describe("All actions of the episode; upper and lower case do not matter; null if the env takes any text"),
   admissible: Admissible,
   expert: Expert,
 });
@@ -68,12 +70,12 @@ export const Opened = z.object({
 export const Step = z.object({
   episode: Episode,
   step: z.int().nonnegative().describe("0 for the first action of the episode, then 1, 2, …"),
-  action: z.string().describe("As the policy wrote it, or one of the listed actions"),
+  action: z.string().describe("The action as the policy wrote it, or one of the listed actions"),
 });
 
 export const Stepped = z.object({
   observation: Observation,
-  reward: z.number().describe("Of this action alone"),
+  reward: z.number().describe("Reward of this action alone"),
   done: z.boolean().describe("The game is over; no further step may follow"),
   success: z.boolean().describe("The task is solved now"),
   valid: z.boolean().default(true).describe("The game could interpret the action"),

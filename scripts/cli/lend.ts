@@ -24,7 +24,7 @@ export const lendFlags = {
   patience: {
     type: "number",
     value: "SECONDS",
-    text: "Give up after this many seconds without a connection to the run (60)",
+    text: "Give up after this many seconds without a connection to the run (default: 60)",
   },
   quiet: { type: "switch", text: "Print warnings only" },
   json: { type: "switch", text: "End standard output with one JSON object" },

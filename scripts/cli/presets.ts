@@ -38,7 +38,7 @@ export const configFlags = {
   preset: {
     type: "text",
     value: "NAME",
-    text: `A file of configs/ without .yaml, or a preset of bunraku.config.ts (${DEFAULT_PRESET}; ${PRETRAINED_PRESET} if there is a --model)`,
+    text: `A file of configs/ without .yaml, or a preset of bunraku.config.ts (default: ${DEFAULT_PRESET}; ${PRETRAINED_PRESET} with --model)`,
   },
   config: { type: "text", value: "FILE", text: "Your own YAML file; its keys override the preset" },
   model: {
@@ -49,7 +49,7 @@ export const configFlags = {
   },
   env: { type: "text", value: "TAG", text: "Env to play: SimpleSokoban, FrozenLake, Bandit, …", key: "env.tag" },
   updates: { type: "count", value: "N", text: "Reinforcement updates", key: "learner.updates" },
-  minutes: { type: "number", value: "M", text: "Stop after M minutes of reinforcement", key: "learner.minutes" },
+  minutes: { type: "number", value: "M", text: "End the run after M minutes of reinforcement", key: "learner.minutes" },
   samplers: { type: "count", value: "N", text: "Sampler processes", key: "sampler.count" },
   "env-servers": { type: "count", value: "N", text: "Env server processes", key: "envServer.count" },
   seed: { type: "count", value: "N", text: "Seed of the run", key: "seed" },
@@ -60,7 +60,7 @@ export const configFlags = {
     key: "engine.name",
   },
   device: { type: "text", value: "NAME", text: "Device: auto, cpu, cuda or webgpu", key: "engine.device" },
-  port: { type: "port", value: "N", text: "Port of the page; 0 for any free one", key: "metrics.port" },
+  port: { type: "port", value: "N", text: "Port of the page; 0 for any free port", key: "metrics.port" },
 } as const satisfies Record<string, Flag>;
 
 export interface ConfigChoice {

@@ -33,28 +33,28 @@ export const hostedFlags = {
   "base-url": {
     type: "text",
     value: "URL",
-    text: "Address of another server with the same API, such as http://127.0.0.1:8000/v1 (for openai: OPENAI_BASE_URL)",
+    text: "Address of another server with the same API, such as http://127.0.0.1:8000/v1 (default for openai: the variable OPENAI_BASE_URL)",
   },
   "key-env": {
     type: "text",
     value: "NAME",
-    text: "Environment variable of the key (OPENAI_API_KEY or ANTHROPIC_API_KEY; none with --base-url)",
+    text: "Environment variable of the key (default: OPENAI_API_KEY or ANTHROPIC_API_KEY; none with --base-url)",
   },
   results: {
     type: "text",
     value: "FILE",
     text: "New file for the episodes, one JSON line each; the evaluation of a hosted model may continue an existing file",
   },
-  concurrency: { type: "count", value: "N", text: "Requests at once (8)" },
+  concurrency: { type: "count", value: "N", text: "Requests at once (default: 8)" },
   "reply-tokens": {
     type: "count",
     value: "N",
-    text: `Most tokens of a reply (${REPLY_TOKENS_MAX}; for a policy of \`bun run serve\` the policy's own limit)`,
+    text: `Most tokens of a reply (default: ${REPLY_TOKENS_MAX}; for a policy of \`bun run serve\` the policy's own limit)`,
   },
-  tries: { type: "count", value: "N", text: "Tries of a request whose failure may be temporary (6)" },
-  "timeout-s": { type: "number", value: "S", text: "Longest wait for one answer, in seconds (120)" },
-  "price-in": { type: "number", value: "USD", text: "Price of a million tokens sent, to report the cost" },
-  "price-out": { type: "number", value: "USD", text: "Price of a million tokens answered" },
+  tries: { type: "count", value: "N", text: "Tries of a request whose failure may be temporary (default: 6)" },
+  "timeout-s": { type: "number", value: "S", text: "Longest wait for one answer, in seconds (default: 120)" },
+  "price-in": { type: "number", value: "USD", text: "Price of a million sent tokens, to report the cost" },
+  "price-out": { type: "number", value: "USD", text: "Price of a million answered tokens, to report the cost" },
 } as const satisfies Record<string, Flag>;
 
 /** As parsed; flags that were not given are missing. */

@@ -1,4 +1,4 @@
-/** An agent of the AI SDK as an env: a prize is behind one of two doors; a tool tells which. */
+/** An agent of the AI SDK as an env: a prize is behind one of two doors, and a tool names this door. */
 import { generateText, isStepCount, tool } from "ai";
 import { z } from "zod";
 import { agentEnv } from "../../library/ai.ts";
