@@ -180,7 +180,7 @@ test.each<[object, string]>([
   [{ use_bidirectional_attention: true }, "use_bidirectional_attention true; only causal"],
   [{ quantization_config: { bits: 4 } }, "quantized weights cannot be trained"],
   [{ rope_scaling: { rope_type: "yarn", factor: 2, mscale_all_dim: 1 } }, "yarn with mscale is not supported"],
-  [{ model_type: "smollm3", use_sliding_window: true }, "use_sliding_window true; layers without positions"],
+  [{ model_type: "smollm3", use_sliding_window: true }, "use_sliding_window true; sliding layers without positions"],
   ...[{ decoder_sparse_step: 2 }, { mlp_only_layers: [0] }].map((more): [object, string] => [
     { ...more, model_type: "qwen3_moe", num_experts: 4, num_experts_per_tok: 2, moe_intermediate_size: 8 },
     "leave layers without experts",
