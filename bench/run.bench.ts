@@ -2,7 +2,8 @@
  * The same training in Bunraku and in a loop written with PyTorch and transformers (peers/train.py): Dr. GRPO with AdamW on
  * SimpleSokoban, from the same weights, with as many threads. Run: bun run bench run [--run.seeds=3 --run.updates=60 …]
  * Budget: a fifth of the loop's time. Equal success at the end, within its interval, shows that both do the same work.
- * Bunraku's time includes its validations and checkpoints; the loop's time includes its updates only.
+ * Both times include the validation before the first update and the validation after the last update. Bunraku's time includes its
+ * checkpoints and a second validation at the end, at temperature 1.
  */
 import { mkdtemp, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";

@@ -7,8 +7,8 @@ Run: bun bench/peers/boards.ts > boards.json
 those of Bunraku's run; the training boards are others of the same kind. The loop computes in its own way: one call of `generate` a
 turn writes the replies of all live episodes, and the gradient is computed on padded rows, in micro-batches.
 
-Prints one JSON line: {"name", "torch", "transformers", "threads", "seconds": of updates, "rolloutSeconds", "before", "after": success
-on the validation boards at temperature .5}.
+Prints one JSON line: {"name", "torch", "transformers", "threads", "seconds": of updates and both validations, "rolloutSeconds",
+"before", "after": success on the validation boards at temperature .5}.
 """
 
 import argparse
@@ -144,8 +144,9 @@ with open(options.boards) as file:
 training, validation = Boards(texts["training"]), Boards(texts["validation"])
 order = np.random.default_rng(options.seed).permutation(len(training))
 
+started = time.perf_counter()
 before = success(model, tokenizer, validation)
-seconds = rollout_seconds = 0.0
+rollout_seconds = 0.0
 for update in range(options.updates):
     began = time.perf_counter()
     chosen = order[update * options.groups : (update + 1) * options.groups]
@@ -157,7 +158,8 @@ for update in range(options.updates):
     scores = rewards + np.array([game.penalty for game in games]).reshape(rewards.shape)
     advantages = (scores - scores.mean(1, keepdims=True))[kept].reshape(-1)
     learn(model, optimizer, [games[g * options.group_size + i] for g in kept for i in range(options.group_size)], advantages, options)
-    seconds += time.perf_counter() - began
+after = success(model, tokenizer, validation)
+seconds = time.perf_counter() - started
 print(
     json.dumps(
         {
@@ -168,7 +170,7 @@ print(
             "seconds": seconds,
             "rolloutSeconds": rollout_seconds,
             "before": before,
-            "after": success(model, tokenizer, validation),
+            "after": after,
         }
     )
 )
