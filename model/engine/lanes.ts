@@ -190,6 +190,10 @@ export class Lanes {
    * @returns the error statuses, for the caller to release; empty without errors.
    */
   run(lists: readonly (readonly RunArguments[])[], lanesMax: number): Pointer[] {
+    if (lists.length > CALLS_MAX) {
+      const errors = this.run(lists.slice(0, CALLS_MAX), lanesMax);
+      return errors.length > 0 ? errors : this.run(lists.slice(CALLS_MAX), lanesMax);
+    }
     const others = Math.min(lanesMax, lists.length) - 1;
     while (this.#others.length < others) this.#others.push(new Lane(this.#runAddress, this.#memory));
     const longest = Math.max(...lists.map((list) => list.length));

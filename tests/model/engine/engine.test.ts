@@ -302,6 +302,13 @@ describe("lanes", () => {
     }
   });
 
+  test("run thousands of lists, as an optimizer has on hundreds of threads", async () => {
+    const x = Array.from({ length: 2500 }, (_, list) => engine.array(f32(1), Float32Array.of(list)));
+    const run = await engine.compile("one more", ({ x }) => ({ x: tf.add(x!, 1) }), { x: f32(1) }, { inLane: true });
+    await engine.runLanes(x.map((x) => [{ run, inputs: { x }, outputs: { x } }]));
+    expect(x.map((array) => array.read()[0]!)).toEqual(x.map((_, list) => list + 1));
+  });
+
   test.each([0, 1, 2])("throw the error of list %p, and still work", async (lane) => {
     const lists = [[await job(1, [0, 1])], [await job(1, [1, 1])], [await job(1, [2, 1])]];
     lists[lane]!.unshift(await job(1, [7, 0]));
