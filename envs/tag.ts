@@ -93,6 +93,11 @@ export interface EnvTag {
   readonly reasoning?: ReasoningScorer;
   /** The part of an observation that identifies the state, without step counters; null if it shows no state. Default: all of it. */
   readonly stateOf?: (observation: string) => string | null;
+  /**
+   * Most actions of a play in which equal actions in equal observations always have equal effects. The warm start then tries an action
+   * only once. Omitted where effects depend on chance or on something that the observation does not show.
+   */
+  readonly deterministicActions?: number;
   readonly random: Player;
   /** A best possible player; null if none is known. */
   readonly optimal: Player | null;

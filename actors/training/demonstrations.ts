@@ -130,7 +130,9 @@ export async function explore(
     if (played % plays === 0) await nextTurn();
     const planned = played < quarter ? 0 : plannedActions;
     if (planned > 0 && played % quarter === 0) experience.learn();
-    await experience.play(tag.open({ layout, dynamics: drawSeed(draw) }), actionsMax, draw, planned);
+    const game = tag.open({ layout, dynamics: drawSeed(draw) });
+    if (played > 0 && experience.isComplete(game, actionsMax)) break;
+    await experience.play(game, actionsMax, draw, planned);
   }
   experience.learn();
   return experience;

@@ -3,14 +3,15 @@
  * is the best sequence of actions by this table (value iteration over a finite horizon). The table needs only what the env
  * returns to a player: no rules, no solver.
  *
- * - With deterministic dynamics the plan has the highest discounted reward that the actions of all plays together lead to.
+ * - With deterministic dynamics the plan has the highest discounted reward that the actions of all plays together lead to. If the env says
+ *   that its dynamics are deterministic, a play does not repeat an action of which the table has the outcome.
  * - With random dynamics the table's shares stand for probabilities, so the table needs more plays.
  * - Where plays share no state but the first, the plan is the best single play.
  *
  * Source: certainty equivalence over a tabular maximum-likelihood model, Sutton and Barto 2018, section 6.3.
  */
 import type { Effect, Game } from "../../envs/env.ts";
-import type { EnvTag } from "../../envs/tag.ts";
+import { type EnvTag, uniformPlayer } from "../../envs/tag.ts";
 import type { Uniform } from "../../model/rng.ts";
 
 /** An index into the env's actions, or an action's text. */
@@ -38,6 +39,8 @@ export class Experience {
   readonly #tag: EnvTag;
   readonly #states = new Map<string, number>();
   readonly #outcomes: Map<Action, Outcomes>[] = [];
+  /** Pairs of a state and an action that no play has tried; counted only if outcomes are deterministic. */
+  #untried = 0;
   /** Values of the states, for each number of actions left; computed when first needed after `learn`. */
   #values: Float64Array[] = [];
 
@@ -63,27 +66,50 @@ export class Experience {
   }
 
   async #playStarted(game: Game, actionsMax: number, uniform: Uniform, planned: number): Promise<void> {
-    let state = this.#add(this.#describe(game));
+    const actionCount = this.#deterministicActions(game, actionsMax);
+    /** Actions that the game has not played yet, because the table has their outcomes. */
+    const skipped: Action[] = [];
+    let state = this.#add(this.#describe(game), actionCount);
     for (let left = actionsMax; left > 0; left--) {
       const best = planned > 0 && uniform() < planned ? this.#best([[state, 1]], left) : null;
       const action = best ?? this.#tag.random(game, left, uniform);
-      const acted = act(game, action);
-      const effect = acted instanceof Promise ? await acted : acted;
       const tried = this.#outcomes[state]!;
       let outcomes = tried.get(action);
       if (outcomes === undefined) {
         outcomes = { count: 0, reward: 0, next: [] };
         tried.set(action, outcomes);
+        this.#untried--;
+      } else if (actionCount > 0) {
+        if (outcomes.next.length === 0) return;
+        skipped.push(action);
+        state = outcomes.next[0]!.state;
+        continue;
       }
+      for (const earlier of skipped) void act(game, earlier);
+      skipped.length = 0;
+      const acted = act(game, action);
+      const effect = acted instanceof Promise ? await acted : acted;
       outcomes.count++;
       outcomes.reward += effect.reward;
       if (effect.done) {
         this.won ||= effect.success;
         return;
       }
-      state = this.#add(this.#describe(game));
+      state = this.#add(this.#describe(game), actionCount);
       addTo(outcomes.next, state);
     }
+  }
+
+  /** Number of the game's actions; 0 if an action may have several outcomes, or if the random player reads more than their number. */
+  #deterministicActions(game: Game, actionsMax: number): number {
+    const { deterministicActions = 0, random } = this.#tag;
+    const isKnown = game.kind === "discrete" && random === uniformPlayer && actionsMax <= deterministicActions;
+    return isKnown ? game.actions.length : 0;
+  }
+
+  /** True if no further play of this many actions can add to the table. */
+  isComplete(game: Game, actionsMax: number): boolean {
+    return this.#untried === 0 && this.#deterministicActions(game, actionsMax) > 0;
   }
 
   /** Discards the values of states. The next plan computes them from all plays so far. */
@@ -154,9 +180,10 @@ export class Experience {
     return this.#tag.stateOf?.(observation) ?? observation;
   }
 
-  #add(text: string): number {
+  #add(text: string, actionCount: number): number {
     const known = this.#states.get(text);
     if (known !== undefined) return known;
+    this.#untried += actionCount;
     this.#states.set(text, this.#outcomes.length);
     return this.#outcomes.push(new Map()) - 1;
   }

@@ -57,6 +57,8 @@ function parts(config: SokobanConfig, coordinates: boolean): Parts {
       return new SokobanGame({ ...board, state: board.state.slice() }, config, texts);
     },
     brief: (observation) => brief(config, observation),
+    // The observation does not show the steps, and the last step ends the game.
+    deterministicActions: config.maxSteps - 1,
     random: uniformPlayer,
     optimal: optimalSokoban,
     best: (game, actionsMax) => bestSokoban(game, Math.min(actionsMax, config.maxSteps)),

@@ -345,6 +345,13 @@ describe("a demonstration from random play", () => {
     expect(extra.filter((more) => more === 0).length).toBeGreaterThanOrEqual(0.9 * extra.length);
   });
 
+  test("is the same if random play of Sokoban repeats actions whose effects it knows", async () => {
+    const { tag } = optionsFor("SimpleSokoban");
+    const { deterministicActions: _, ...repeating } = tag;
+    const demonstrations = (tag: EnvTag) => stream("SimpleSokoban", {}, { envs: [{ tag, rules }] }).take(20);
+    expect(await demonstrations(tag)).toEqual(await demonstrations(repeating));
+  });
+
   test("from ice whose later plays follow the plan so far: two explorations of a board agree more often", async () => {
     const tag = envTag("FrozenLake", { successRate: 0.8 });
     const agreed = async (plannedActions: number) => {

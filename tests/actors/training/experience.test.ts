@@ -2,7 +2,7 @@
 import { describe, expect, test } from "bun:test";
 import { Experience } from "../../../actors/training/experience.ts";
 import type { DiscreteGame } from "../../../envs/env.ts";
-import type { EnvTag } from "../../../envs/tag.ts";
+import { type EnvTag, uniformPlayer } from "../../../envs/tag.ts";
 import { sequence, type Uniform } from "../../../model/rng.ts";
 
 /** (state, action, coin) to the next state and its reward; null ends the game. */
@@ -37,6 +37,64 @@ const corridor: Rule = (state, action) => {
   const to = "ABCD".indexOf(state) + (action === 1 ? 1 : -1);
   return to === 4 ? [null, 9] : ["ABCD"[Math.max(0, to)]!, -1];
 };
+
+describe("random play of an env with deterministic actions", () => {
+  const actionsMax = 12;
+  const tagWith = (deterministicActions?: number) =>
+    ({
+      tag: "Small",
+      random: uniformPlayer,
+      ...(deterministicActions && { deterministicActions }),
+    }) as unknown as EnvTag;
+
+  /** Plays the corridor, and counts the actions that the games executed. */
+  async function played(tag: EnvTag, plays: number) {
+    const uniform = sequence(5, "plays");
+    let executed = 0;
+    const counted: Rule = (...given) => {
+      executed++;
+      return corridor(...given);
+    };
+    const experience = new Experience(tag);
+    for (let i = 0; i < plays; i++) await experience.play(gameOf(counted), actionsMax, uniform);
+    return { experience, executed: () => executed };
+  }
+
+  const plans = (experience: Experience) => {
+    const game = gameOf(corridor);
+    return [1, 1, 1].map((action) => {
+      const plan = experience.plan(game, 10, 4);
+      game.act(action);
+      return plan;
+    });
+  };
+
+  test.each([2, 5, 40])("gives the plans of play that repeats known actions, after %p plays", async (plays) => {
+    const [skipping, repeating] = [await played(tagWith(actionsMax), plays), await played(tagWith(), plays)];
+    expect(plans(skipping.experience)).toEqual(plans(repeating.experience));
+    expect(skipping.experience.won).toBe(repeating.experience.won);
+    expect(skipping.executed()).toBeLessThan(repeating.executed());
+  });
+
+  test("executes nothing more once every action of every state is tried", async () => {
+    const { experience, executed } = await played(tagWith(actionsMax), 40);
+    const before = executed();
+    expect(experience.isComplete(gameOf(corridor), actionsMax)).toBe(true);
+    await experience.play(gameOf(corridor), actionsMax, sequence(6, "more"));
+    expect(executed()).toBe(before);
+  });
+
+  test("is not complete after one play, which leaves actions untried", async () => {
+    const { experience } = await played(tagWith(actionsMax), 1);
+    expect(experience.isComplete(gameOf(corridor), actionsMax)).toBe(false);
+  });
+
+  test("repeats known actions in plays that are longer than the env allows", async () => {
+    const [long, repeating] = [await played(tagWith(actionsMax - 1), 40), await played(tagWith(), 40)];
+    expect(long.executed()).toBe(repeating.executed());
+    expect(long.experience.isComplete(gameOf(corridor), actionsMax)).toBe(false);
+  });
+});
 
 describe("a plan", () => {
   test("is the shortest way, though no play took it", async () => {
