@@ -111,7 +111,10 @@ export class UpdateStep {
     const envs = groupEnvs(config, before.curriculum);
     const moment = { update, version, control, envs };
     const gradients = await this.#interruption.race(measureGradients(this.#context, moment, episodes, settings));
-    const result = await meter.during("time/update", trainer.update(episodes, settings));
+    const training = meter.during("time/update", trainer.update(episodes, settings));
+    // This thread measures the episodes while the trainer trains on them.
+    const ofEpisodes = this.#episodeMetrics(before, finished, recent, settings);
+    const result = await training;
     const measured = advance(before, { kind: "collapse measured", collapse: collapse.state });
     const counted = result.skipped === null ? measured : this.#skip(measured, result.skipped);
     this.#checkGradient(result, update);
@@ -133,7 +136,9 @@ export class UpdateStep {
         curriculum,
       }),
       metrics: {
-        ...this.#metricsOf(before, finished, recent, settings, result),
+        ...ofEpisodes,
+        ...trainerMetrics(result.metrics),
+        "train/optimizer_steps": result.steps,
         ...gradients,
         ...collapse.values,
         ...curriculumMetrics(config, curriculum),
@@ -144,21 +149,18 @@ export class UpdateStep {
     };
   }
 
-  #metricsOf(
+  #episodeMetrics(
     { version }: Progress,
     finished: readonly FinishedTicket[],
     recent: readonly PlayedTicket[],
     { optimizer, dropConstant }: UpdateSettings,
-    result: UpdateResult,
   ): MetricValues {
     const { config, thinkEnd } = this.#context;
     return {
       ...rolloutMetrics("train", recent, thinkEnd),
       ...behaviorMetrics("train", recent, (env) => tagOf(config, env)),
-      ...trainerMetrics(result.metrics),
       ...lagShares(recent.map(({ outcome }) => version - outcome.trajectory.version)),
       ...(config.sampler.weightsBetween === "turns" ? { "train/mixed_episodes": mixedShare(recent) } : {}),
-      "train/optimizer_steps": result.steps,
       "train/learning_rate": optimizer.learningRate,
       ...(dropConstant ? { "train/replaced_groups": replacementCount(finished, groupsPerUpdate(config)) } : {}),
     };

@@ -47,17 +47,19 @@ export function gridScorer(legend: Legend | null): ReasoningScorer {
   };
 }
 
-const objectsIn = (meaning: string): string[] =>
-  meaning
-    .split(/ +/)
-    .map(objectOf)
-    .filter((object) => object !== null);
+const objectsIn = (meaning: string): ReadonlySet<string> =>
+  new Set(
+    meaning
+      .split(/ +/)
+      .map(objectOf)
+      .filter((object) => object !== null),
+  );
 
-function worldOf(observation: string, meanings: ReadonlyMap<string, readonly string[]> | null): World {
-  const cells = new Map<string, Set<string>>();
-  const put = (row: number, column: number, objects: readonly string[]) => {
+function worldOf(observation: string, meanings: ReadonlyMap<string, ReadonlySet<string>> | null): World {
+  const cells = new Map<string, ReadonlySet<string>>();
+  const put = (row: number, column: number, objects: ReadonlySet<string>) => {
     const key = `${row},${column}`;
-    cells.set(key, new Set([...(cells.get(key) ?? []), ...objects]));
+    cells.set(key, cells.get(key)?.union(objects) ?? objects);
   };
   // Lines such as "Boxes on target: (1, 2), (3, 4)".
   for (const [, name, places] of observation.matchAll(/^([A-Z][a-z ]*): ((?:\(\d+, \d+\)(?:, )?)+)$/gm)) {
