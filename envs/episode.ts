@@ -1,12 +1,12 @@
 /**
  * Plays one episode of a game in text: parses replies, counts budgets, reports the ending. Knows no particular game.
  *
- * - Every reply is a turn. Unknown actions are dropped; known actions run in order until the game or the budget ends.
- * - The format penalty applies once per turn: if an action was dropped, or none was readable. Surplus actions cost nothing.
- * - An ending is final and has one reason.
+ * - Every reply is a turn, with at most the first `actionsPerTurnMax` actions of the reply.
+ * - Unknown actions are dropped; known actions run in order until the game or the action budget ends.
+ * - A turn gets one format penalty if an action was dropped or no action was known. Actions beyond the limits cost nothing.
  * - Episodes of local games are synchronous; only outside games return promises.
  *
- * Source: RAGEN EnvStateManager.step. Unlike RAGEN, running out of turns is an ending of its own.
+ * Source: RAGEN EnvStateManager.step. Unlike in RAGEN, the turn limit has its own ending, `turns`.
  */
 
 import type { Effect, Ending, Env, EpisodeRules, Game, LocalEnv, LocalGame, OutsideGame, Turn } from "./env.ts";
@@ -143,7 +143,7 @@ class Episode implements Env {
 /**
  * Actions by lower-case name.
  *
- * @throws {Error} if a reply could not choose one of them
+ * @throws {Error} naming an action that no reply can choose
  */
 export function actionsByName(names: readonly string[]): ReadonlyMap<string, { name: string; index: number }> {
   const byName = new Map(names.map((name, index) => [name.toLowerCase(), { name, index }]));

@@ -1,9 +1,10 @@
 /**
- * Measures template collapse: whether thoughts still depend on the prompt. It draws turns of an update's episodes, has the trainer
- * score each thought under the prompts of all drawn turns, and returns RAGEN-2's metrics (model/health/mutual-information.ts).
+ * Measures template collapse: whether thoughts still depend on the prompt. The trainer computes the log-probability of
+ * each thought under each prompt, for a sample of an update's turns. RAGEN-2's metrics (model/health/mutual-information.ts) come from
+ * these numbers.
  *
- * - The policy that scores is the one before the update. The draw is a function of run seed and update.
- * - Two samples, as in RAGEN-2: one turn from each of some episodes, and the first turns of some episodes.
+ * - The weights are those before the update. The draw is a function of run seed and update.
+ * - There are two samples, as in RAGEN-2: one has a random turn of each drawn episode, the other has the first turn.
  */
 import type { Reasoned } from "../../model/health/cross-score.ts";
 import { collapseMetrics, isCollapseStep, type MarginalSpread } from "../../model/health/mutual-information.ts";
@@ -17,7 +18,7 @@ import type { MetricValues } from "../metrics/metrics.ts";
 import type { Remote } from "../process/worker-rpc.ts";
 import { limitsOf } from "./warm-start.ts";
 
-/** Running means, kept from one measurement to the next. */
+/** The running means of both samples, kept from one measurement to the next. */
 export interface CollapseState {
   readonly trajectory: MarginalSpread | null;
   readonly firstTurn: MarginalSpread | null;
@@ -28,7 +29,7 @@ export const COLLAPSE_START: CollapseState = { trajectory: null, firstTurn: null
 export interface CollapseContext {
   readonly config: RunConfig;
   readonly clock: Clock;
-  /** The token that closes a thought; null if the policy is not asked to think. */
+  /** The token that closes a thought; null if `env.think` is false, or if no single token closes a thought. */
   readonly thinkEnd: number | null;
   readonly trainer: Pick<Remote<TrainerMethods>, "crossScore">;
 }
@@ -37,7 +38,7 @@ export interface CollapseContext {
 export function checkCollapse({ health }: RunConfig, thinkEnd: number | null): void {
   if (health.collapse.everyUpdates === 0 || thinkEnd !== null) return;
   throw new RunError(
-    `health.collapse.everyUpdates is ${health.collapse.everyUpdates}, but this policy's tokenizer has no token that closes a thought; set it to 0`,
+    `health.collapse.everyUpdates is ${health.collapse.everyUpdates}, but this policy's tokenizer has no token that closes a thought; set this key to 0`,
   );
 }
 

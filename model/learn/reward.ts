@@ -6,7 +6,7 @@
 import { deviation, mean, positionsBy } from "../statistics.ts";
 import { checkLength, type Turns } from "./advantage/rows.ts";
 
-/** In reward units. A group with at most this standard deviation counts as constant. It is also added to a standard deviation before dividing. */
+/** In reward units. A group with at most this standard deviation counts as constant. Otherwise the divisor is the deviation plus EPSILON. */
 const EPSILON = 1e-6;
 
 export interface Normalization {
@@ -76,10 +76,10 @@ function scaleOf(count: number, spread: number, method: Exclude<Normalization["m
 
 /**
  * Turn rewards whose sum is the episode's normalized score: each turn keeps its scaled reward and penalty, and the last turn
- * gets the rest. So turn-level credit works with normalization, which RAGEN's use_turn_scores does not allow.
+ * gets the rest. So turn-level credit works with normalization. RAGEN's use_turn_scores does not allow normalization.
  *
- * @param turns  reward plus penalty of each turn, with its end.
- * @param score  the episode's score by `normalizeRewards`, and its scale.
+ * @param turns  reward plus penalty of each turn, and the column of the turn's last token.
+ * @param score  the episode's score by `normalizeRewards`. @param scale  the episode's scale.
  * @throws {RangeError} if the episode has no turn.
  */
 export function normalizeTurns({ ends, rewards }: Turns, score: number, scale: number): Turns {

@@ -1,6 +1,6 @@
 /**
- * Group-in-group advantages: compare the whole trajectories of a group, and those turns of a group that began in the same state
- * ("anchor"). No critic. Anchors are opaque names.
+ * Group-in-group advantages: compare the whole trajectories of a group, and compare turns of a group that have the same anchor. No
+ * critic. An anchor names the state in which a turn began.
  */
 
 import { drGrpo, grpo } from "./group.ts";
@@ -9,7 +9,7 @@ import { checkLength } from "./rows.ts";
 export interface Gigpo {
   /** Discount per turn in the returns of turns. */
   readonly gammaTurn: number;
-  /** mean_std: subtract the mean of the group (of trajectories, of turns) and divide by its standard deviation. mean: only subtract. */
+  /** Of the numbers compared. mean_std: subtract their mean and divide by their standard deviation. mean: only subtract. */
   readonly normalize: "mean_std" | "mean";
 }
 

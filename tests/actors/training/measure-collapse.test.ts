@@ -167,7 +167,7 @@ describe("an update's collapse metrics", () => {
 
   test("need a policy whose thoughts have an end", () => {
     expect(() => checkCollapse(configOf(5), null)).toThrow(
-      /tokenizer has no token that closes a thought; set it to 0$/,
+      /tokenizer has no token that closes a thought; set this key to 0$/,
     );
     checkCollapse(configOf(5), CLOSE);
     checkCollapse(configOf(0), null);
