@@ -2,13 +2,13 @@
  * The dispatcher gives tickets and weights to samplers and takes their finished episodes. It knows no algorithm: training/ decides
  * what is played and what is trained on.
  *
- * - A sampler gets tickets only for a version whose digest it has acknowledged. A sampler that acknowledges another digest is
+ * - A sampler gets tickets once it has acknowledged the published digest of its version. A sampler that acknowledges another digest is
  *   quarantined: it gets no tickets until it connects again.
- * - A sampler that connects again loses its earlier connection. If a late hello of a killed predecessor caused that, the sampler
- *   connects once more.
- * - An episode is taken once. A second delivery, or one after the lease expired, is answered and ignored.
- * - An invalid trajectory (lengths differ, a value is NaN, its weights were never published, its turns are not those played) is logged
- *   and its ticket reissued.
+ * - When a sampler connects again, the dispatcher closes the earlier connection. A late hello of a killed process thus closes
+ *   the connection of the new process, and the new process connects again.
+ * - The dispatcher takes an episode once. It answers a second delivery, or one after the lease's end, but ignores the outcome.
+ * - The dispatcher logs an invalid trajectory (lengths differ, a value is NaN, its weights are not among the last published, it has
+ *   too few or too many turns), and reissues the ticket while attempts are left.
  */
 
 import { trajectoryFault } from "../../model/trajectory.ts";
@@ -47,7 +47,7 @@ export class Dispatcher implements HostHandler {
   #leaving = false;
   /** When tickets were last issued, granted or finished. */
   #activeAtMs: number;
-  /** The tickets that were issued last. */
+  /** The last call of `play`: its number, and the number of its tickets. */
   #newest = { batch: 0, tickets: 0 };
 
   constructor(options: DispatcherOptions) {
@@ -68,7 +68,7 @@ export class Dispatcher implements HostHandler {
     return this.#weights && { version: this.#weights.version, digest: this.#weights.digest };
   }
 
-  /** Issues the tickets. Resolves when all have ended, in the order of the tickets. */
+  /** Issues the tickets. When all have ended, resolves to them in the order of `tickets`. */
   play(tickets: readonly Ticket[]): Promise<readonly FinishedTicket[]> {
     const finished = this.#options.tickets.issue([...tickets]);
     this.#newest = { batch: this.#newest.batch + 1, tickets: tickets.length };
@@ -87,7 +87,7 @@ export class Dispatcher implements HostHandler {
     return tickets.waiting + tickets.leasedInAll;
   }
 
-  /** How many of the tickets that were issued last have ended; null if no ticket is open, or if older tickets are open too. */
+  /** How many of the tickets that were issued last have ended; null if no ticket is open. While older tickets are open: too few, or null. */
   get playing(): { readonly batch: number; readonly tickets: number; readonly ended: number } | null {
     const ended = this.#newest.tickets - this.#open;
     return this.#open === 0 || ended < 0 ? null : { ...this.#newest, ended };
@@ -105,7 +105,7 @@ export class Dispatcher implements HostHandler {
     return `${tickets.waiting} tickets wait; ${samplers.join(", ") || "no sampler is connected"}`;
   }
 
-  /** The run ends: grants no more tickets and logs no departures. */
+  /** Call this when the run ends. Then the dispatcher grants no tickets and logs no lost connections. */
   leave(): void {
     this.#leaving = true;
   }
@@ -205,7 +205,7 @@ export class Dispatcher implements HostHandler {
       return;
     }
     if (wasQuarantined) return;
-    const text = `${actor} loaded bytes for version ${version} that are not the published ones (${digest.slice(0, 12)}…); it gets no tickets until it connects again`;
+    const text = `${actor} read weights of version ${version} with digest ${digest.slice(0, 12)}…, not the published digest; ${actor} gets no tickets until it connects again`;
     this.#options.notice("error", "quarantined", text);
   }
 
@@ -218,7 +218,7 @@ export class Dispatcher implements HostHandler {
   #grant(actor: string, sampler: ConnectedSampler): void {
     if (this.#leaving) return;
     const { acks, tickets, leaseMs } = this.#options;
-    // Each sampler with weights gets an equal share of all open tickets: the first sampler leaves some for samplers that are still loading.
+    // Each sampler that holds any version gets an equal share of all open tickets. So the first to load a new version leaves some for the others.
     const share = Math.ceil((tickets.waiting + tickets.leasedInAll) / Math.max(1, acks.holders));
     const room = Math.min(sampler.slots, share) - tickets.leased(actor);
     if (room <= 0) return;

@@ -2,13 +2,13 @@
  * Sampler: plays tickets with its copy of the policy. Knows neither groups nor learning.
  *
  * - A ticket is played with the version that it names, or with a newer one if the ticket allows that. Weights change only while no episode
- *   is played; with `weightsBetween: turns`, only while no reply is being written. New replies wait while newer weights are due. A reply by
- *   another version than the episode's first names its version. Caches of earlier turns stay as the older weights computed them.
- * - The acknowledged digest is computed from the bytes in use, or proved by their seal. Bytes with a wrong digest are never used.
- *   The wrong digest is still reported, unless newer weights are due; the learner then quarantines the sampler. If weights cannot be
- *   loaded at all, the process ends.
- * - The sampler sends an outcome until the learner takes or refuses it. When the connection to the learner ends, waiting tickets and weights
- *   are dropped: the learner issues the tickets again, and sends the weights on the next connection.
+ *   is played. With `weightsBetween: turns` they change while no reply is being written, and new replies wait for announced weights. A reply
+ *   names its version if the episode began with another. Caches of earlier turns stay as the older weights computed them.
+ * - The sampler acknowledges the sha256 of the bytes in use: it computes the sha256, or checks the bytes' seal (weights/seal.ts). It never
+ *   uses bytes with a wrong digest. It reports the wrong digest if no newer weights are announced. After this report the learner quarantines
+ *   the sampler. If the sampler cannot read the newest weights, the process ends.
+ * - The sampler sends an outcome until the learner takes or refuses it. When the connection to the learner ends, the sampler drops waiting
+ *   tickets and weights not yet loaded: the learner issues the tickets again, and sends the weights on the next connection.
  * - At most `slots` episodes are played at once; further tickets wait.
  */
 import type { EnvTag } from "../../envs/tag.ts";
@@ -33,7 +33,7 @@ export interface SamplerOptions {
   readonly policy: EpisodePolicy & Pick<Remote<PolicyMethods>, "load">;
   readonly envConnections: EnvServerConnections;
   readonly envTag: (name: string) => EnvTag;
-  /** Tries of one episode on this sampler, each with a connected env server. */
+  /** Most tries of one episode on this sampler, including tries in which no env server connects in time. */
   readonly triesMax: number;
   readonly weightsBetween: "episodes" | "turns";
   readonly askDeadlineMs: number;
@@ -45,7 +45,7 @@ export interface SamplerOptions {
 
 export class Sampler implements Handler {
   readonly #options: SamplerOptions;
-  /** Names of episodes being played, also those of a lost connection. */
+  /** Names of the episodes in play, including those whose tickets came over an earlier connection. */
   readonly #playing = new Set<string>();
   #waiting: Ticket[] = [];
   #learner: Peer | null = null;
@@ -56,7 +56,7 @@ export class Sampler implements Handler {
   #stopped = false;
   /** Replies being written. */
   #writing = 0;
-  /** Wake the replies that wait for newer weights. */
+  /** Functions that continue the replies that wait for newer weights. */
   readonly #held: (() => void)[] = [];
 
   constructor(options: SamplerOptions) {
@@ -129,7 +129,7 @@ export class Sampler implements Handler {
       const { version } = message;
       const digest = this.#weights?.digest === message.digest ? message.digest : await this.#load(message);
       if (digest === message.digest) this.#weights = { version, digest };
-      // If newer weights have replaced these, their path may lead to the newer bytes by now.
+      // If newer weights have replaced these, the path of these weights may already lead to the newer bytes.
       const isReplaced = digest !== message.digest && this.#next !== message;
       // Another connection may lead to another learner, with versions of its own.
       if (learner === this.#learner && !isReplaced)
@@ -150,8 +150,8 @@ export class Sampler implements Handler {
   }
 
   /**
-   * A reply of an episode that began with the weights `first`. Waits until no newer weights are due. The reply names the version that
-   * wrote it, if that is not `first`.
+   * Writes a reply of an episode that began with the weights `first`. First waits until all announced weights are in use. The reply names
+   * the version that wrote it, if that is not the version of `first`.
    */
   async #replyBetween(first: PolicyVersion, ...args: Parameters<EpisodePolicy["reply"]>): Promise<ReplyTokens> {
     while (this.#loading || this.#next !== null) await new Promise<void>((release) => this.#held.push(release));
@@ -166,7 +166,7 @@ export class Sampler implements Handler {
     }
   }
 
-  /** Tries twice: a dead learner's file may vanish before its connection ends here. By the second failure the connection has usually ended. */
+  /** Tries twice: the file of a dead learner may vanish before `closed` is called. By the second failure `closed` has usually dropped the weights. */
   async #load(message: Messages["weights"]): Promise<string> {
     const { policy } = this.#options;
     try {
@@ -185,7 +185,7 @@ export class Sampler implements Handler {
     for (const ticket of waiting) {
       const { version, exact, episode } = ticket;
       const fits = exact ? version === this.#weights.version : version <= this.#weights.version;
-      // The weights in use may not play this ticket. The learner reissues it when its lease expires.
+      // This ticket needs another version. The learner reissues the ticket when the lease expires.
       if (!fits) continue;
       if (this.#playing.size >= this.#options.slots || this.#playing.has(episode)) this.#waiting.push(ticket);
       else void this.#playOne(ticket, this.#weights, this.#learner);
@@ -237,14 +237,14 @@ export class Sampler implements Handler {
     };
   }
 
-  /** Sends an outcome until the learner takes or refuses it, or its connection is gone. */
+  /** Sends an outcome until the learner takes or refuses it, or the connection ends. */
   async #send(learner: Peer, ticket: Ticket, outcome: Outcome): Promise<void> {
     const { actor, askDeadlineMs } = this.#options;
     const { episode, attempt } = ticket;
     while (!learner.closed) {
       const answer = await learner.ask({ type: "episode.finished", actor, episode, attempt, outcome }, askDeadlineMs);
       if (answer.type === "episode.taken") return;
-      // No message can carry the episode.
+      // The outcome is too large for a message.
       if (answer.code === "capacity" && "trajectory" in outcome)
         return this.#send(learner, ticket, { status: "aborted", detail: answer.detail });
       if (answer.code !== "deadline" && answer.code !== "closed") {

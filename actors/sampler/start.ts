@@ -19,7 +19,7 @@ import type { PolicyMethods } from "./policy.ts";
 import { Sampler } from "./sampler.ts";
 import { servedPolicy } from "./served-policy.ts";
 
-/** Tries of one episode on one sampler, each with a connected env server. */
+/** Most tries of one episode on one sampler. */
 const TRIES_MAX = 3;
 
 /** What the sampler gets from its machine. A simulation passes its own. */

@@ -1,12 +1,12 @@
 /**
  * The kernel of attention over a cache (policy/cached-attention.ts), for one or more new tokens of each row.
  *
- * B rows, S new tokens of a row, H query heads, K key/value heads, G = H / K, D head width, C capacity in tokens.
+ * B rows, S new tokens of a row, H query heads, K key/value heads, G = H / K, D head width, C capacity in tokens, Q queries of a pass.
  *
  * - A cache of keys has blocks of 16 tokens, and in each block (D, 16): so a vector holds one dimension of neighbouring tokens, and a
  *   score needs no sum across a vector. A cache of values has (C, D).
- * - Caches may hold 16-bit floats. The graph knows no such type: to onnxruntime the caches are 32-bit floats, half as many tokens long.
- * - A token's result depends on its own sequence only, and not on how the sequence was split into runs.
+ * - Caches may hold 16-bit floats. A graph has no such type: onnxruntime gets such a cache as 32-bit floats with half of the capacity.
+ * - A token's result depends on its own sequence only, not on how many new tokens each run of the kernel has.
  */
 import { sizeOf } from "../graph.ts";
 import {
@@ -57,11 +57,11 @@ const KEY_BLOCK = 16;
 const BLOCKS_AT_ONCE = 4;
 /** Most floats of a value that a pass over the values sums at once. */
 const VALUE_CHUNK = 64;
-/** Query heads of a group that a pass takes at once, so that it reads the cache once for all of them. */
+/** Most query heads of a group in a pass. The pass reads the cache once for both. */
 const QUERIES_AT_ONCE = 2;
-/** Most sums of a pass for one query. */
+/** Most sums (vectors) of one query in a pass. */
 const QUERY_SUMS = 8;
-/** Vector registers of a pass, by the floats of a vector: most sums, from 0 on; a factor of each query; floats of a cache. */
+/** Registers of a pass, by the floats of a vector. 0 to `sums` - 1: sums; `factors`: a factor for each query; `cached`: floats of a cache. */
 const REGISTERS = {
   8: { sums: 8, factors: [8, 9], cached: 12 },
   16: { sums: 16, factors: [16, 17], cached: 18 },
@@ -100,8 +100,8 @@ function copyUnlessSame(code: Assembler, from: Address, to: Address, bytes: numb
 /**
  * Writes the kernel. Registers, between the methods that set and read them:
  *
- * - rbx: position of the new token. r12, r13: addresses of its key/value head's keys and values in the caches. r14, r15: addresses of its
- *   cosines and sines.
+ * - rbx: position of the new token. r12, r13: addresses of the current key/value head's keys and values in the caches. r14, r15: addresses
+ *   of the position's cosines and sines.
  * - r8: the first token that the query sees. r9: the first token of that token's block. r10: the number of blocks that the query sees.
  * - In a pass over a cache: rdx is the address of the next tokens in the cache, rsi that of their scores, rcx the number of blocks or tokens
  *   left.
@@ -117,7 +117,7 @@ class CachedAttentionWriter {
   readonly #out: Address;
   /** Bytes of a float in a cache. */
   readonly #cacheFloatBytes: 2 | 4;
-  /** The rotated key, or the rotated queries, (Q, D). */
+  /** The rotated key, or the rotated queries of a pass, (Q, D). */
   readonly #rotated: Address;
   /** Numbers for each query and each token of the blocks that the query sees, (Q, C): scores, later weights. */
   readonly #scores: Address;
@@ -351,7 +351,7 @@ class CachedAttentionWriter {
     kernel.fill(scores, RAX, RCX, RDX);
   }
 
-  /** Stores the scores of the next `count` blocks, and moves rdx, rsi and rcx behind them. */
+  /** Stores the scores of the next `count` blocks, advances rdx and rsi, and counts rcx down. */
   #scoreBlocks(queries: number, count: number): void {
     const code = this.#code;
     const { headWidth } = this.#shape;
@@ -378,23 +378,23 @@ class CachedAttentionWriter {
     code.addConstant(RCX, -count);
   }
 
-  /** Prefetches what the next head, or the first head of the next row, has in place of the next `tokens` tokens. */
+  /** Prefetches the `tokens` tokens that begin at rdx, but of the next head (after a row's last head: of the next row's first head). */
   #prefetchNextHead(tokens: number): void {
     const { added, headWidth, capacity } = this.#shape;
-    // Several new tokens read the same head, which is in the first or second cache after the first token.
+    // Several new tokens read the same head. After the first of them the head is in the L1 or L2 cache.
     if (added > 1) return;
     const token = this.#cacheFloatBytes * headWidth;
     for (let i = 0; i < tokens * token; i += CACHE_LINE_BYTES) this.#code.prefetch(at(RDX, capacity * token + i));
   }
 
-  /** Fills the vector of each query's factor with the float at its place. */
+  /** Fills each query's vector of factors with the float at `place(query)`. */
   #setFactors(queries: number, place: (query: number) => Address): void {
     for (const [query, factor] of this.#registers.factors.slice(0, queries).entries()) {
       this.#code.broadcast(factor, place(query));
     }
   }
 
-  /** For each query: its sum += its factor · a vector of a cache. */
+  /** For each query: sum += factor · a vector of a cache. */
   #addProducts(queries: number, sumOf: (query: number) => number, place: Address): void {
     const code = this.#code;
     const { factors, cached } = this.#registers;
@@ -432,8 +432,8 @@ class CachedAttentionWriter {
   }
 
   /**
-   * The floats of the results from `chunk` on. Where the sums of one token leave registers free, a pass takes several tokens at once, with
-   * sums for each: then fewer products wait for an earlier sum.
+   * Writes `width` floats of each result, from `chunk` on. If registers are free, a pass takes several tokens at once, and each token has sums
+   * of its own. Then fewer products wait for an earlier sum.
    */
   #mixChunk(queries: number, chunk: number, width: number): void {
     const code = this.#code;

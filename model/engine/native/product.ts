@@ -3,7 +3,7 @@
  * memory. A step is one k of the sums over K.
  *
  * The kernel copies 64 columns of B, a panel, so that the floats of each step lie side by side in the CPU's caches. Then it computes 6 rows of
- * these columns at a time: 24 vectors hold their sums. Each step loads 64 floats of B, and multiplies them with one float of each row of A.
+ * C in these columns at a time: 24 vectors hold their sums. Each step loads 64 floats of B, and multiplies them with one float of each row of A.
  * A number of C is one sum in the order of the steps, so it does not depend on M and N.
  *
  * Source: Goto and van de Geijn, "Anatomy of high-performance matrix multiplication", https://doi.org/10.1145/1356052.1356053.
@@ -62,7 +62,7 @@ export interface ProductBlock {
   readonly first: boolean;
 }
 
-/** Distances in a factor, in bytes: between its rows or columns of C, and between its steps. */
+/** Distances in a factor, in bytes: `next` between neighboring rows of A (columns of B), `step` between steps. */
 export interface Distances {
   readonly next: number;
   readonly step: number;
@@ -73,8 +73,8 @@ export const distancesOf = (depth: number, across: number, stepsInRow: boolean):
   stepsInRow ? { next: FLOAT_BYTES * depth, step: FLOAT_BYTES } : { next: FLOAT_BYTES, step: FLOAT_BYTES * across };
 
 /**
- * Runs `body` for each block of B, with variables that hold the addresses of the block's steps in A and of the block in B. Moves the
- * variables of B, C and the addend to the block's columns.
+ * Runs `body` for each block of B, with two variables: the address of the block's steps in A, and the address of the block in B. After
+ * all blocks of the same columns, advances the kernel's variables of B, C and the addend to the next columns.
  */
 export function eachBlock(
   kernel: Kernel,
@@ -107,7 +107,7 @@ export const vectorProductOperator = (shape: ProductShape): MachineCodeOperator 
 const VECTOR = 16;
 const VECTOR_BYTES = VECTOR * FLOAT_BYTES;
 
-/** Columns of a panel, in vectors, and most steps of a panel. A panel has up to 128 KiB, which the CPU's second cache holds. */
+/** Columns of a panel, in vectors, and most steps of a panel. A panel has up to 128 KiB, which fits into the L2 cache. */
 const PANEL_VECTORS = 4;
 const DEPTH_MAX = 512;
 
@@ -117,7 +117,7 @@ const RIGHT = SUMS;
 const LEFT = RIGHT + PANEL_VECTORS;
 const LEFT_COUNT = 4;
 
-/** Most rows of C that the kernel computes at once. The CPU's first cache would not hold more rows of A whose distance is a power of two. */
+/** Most rows of C that the kernel computes at once. If the rows of A are a power of two apart, the L1 cache holds no more rows. */
 const ROWS_MAX = 12;
 
 /** Steps that a loop computes before it jumps back. */
@@ -198,7 +198,7 @@ class VectorProduct {
   }
 
   /**
-   * Adds the product of some rows and the panel to the sums, and stores them.
+   * Adds the product of some rows and the panel to their sums, and stores the sums.
    *
    * Registers: rbx: the rows of A; r12: of C; r11: of what the sums start from; r9: the panel.
    */
@@ -231,7 +231,7 @@ class VectorProduct {
         code.addConstant(R9, STEPS_AT_ONCE * width * VECTOR_BYTES);
       });
     };
-    // Beside the first steps, the rows of C that follow are loaded into the first cache, so that stores do not wait for memory.
+    // During the first steps the kernel prefetches the next rows of C into the L1 cache, so that their stores do not wait for memory.
     const prefetching = Math.min(STEPS_AT_ONCE * rows, depth);
     addSteps(prefetching, () => {
       for (let i = 0; i < width; i++) code.prefetchForWriting(at(R10, i * VECTOR_BYTES));

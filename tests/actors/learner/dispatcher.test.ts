@@ -193,7 +193,7 @@ describe("weights", () => {
     expect([bad.granted, good.granted.length, acks.quarantined]).toEqual([[], 2, ["s0"]]);
     const digest = "ffffffffffff…";
     expect(notices).toContain(
-      `error quarantined: s0 loaded bytes for version 1 that are not the published ones (${digest}); it gets no tickets until it connects again`,
+      `error quarantined: s0 read weights of version 1 with digest ${digest}, not the published digest; s0 gets no tickets until it connects again`,
     );
     bad.load(1);
     await world.settle();
