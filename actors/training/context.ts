@@ -17,7 +17,7 @@ export interface TrainingContext {
   readonly processStartedAtMs: number;
   /** "compiled, cpu, 2 threads" */
   readonly engine: string;
-  /** The token that closes a thought; null if the policy is not asked to think. */
+  /** The token that closes a thought; null if the prompt asks for no thought, or if no single token closes one. */
   readonly thinkEnd: number | null;
   readonly roleMarks: RoleMarks;
   readonly log: RunLog;
