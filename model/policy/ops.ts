@@ -205,32 +205,26 @@ export function tokenLogProbs(logits: tf.Tensor, targets: tf.Tensor): { logProbs
   const pair = tf.customGrad((...args) => {
     const save = args.pop() as unknown as tf.GradSaveFunc;
     const [logits] = args as [tf.Tensor];
-    const [pair, ...rest] = fused(kernelOfRows("TokenLogProbs", logits), { logits, targets }, {}, () => {
+    // The kernel keeps two numbers of each row; the definition keeps the probabilities, and their logarithms in place of the logits.
+    const [pair, kept, all = logits] = fused(kernelOfRows("TokenLogProbs", logits), { logits, targets }, {}, () => {
       const all = tf.logSoftmax(logits, -1);
       const probabilities = tf.exp(all);
       const logProb = tf.reshape(tf.gather(tf.reshape(all, [-1]), placesOf(targets)), [rows, 1]);
       const entropy = tf.neg(tf.sum(tf.mul(probabilities, all), -1, true));
-      return [tf.concat([logProb, entropy], 1), all, probabilities];
+      return [tf.concat([logProb, entropy], 1), probabilities, all];
     });
-    save([logits, targets, pair!, ...rest]);
+    save([all, targets, pair!, kept!]);
     return {
       value: pair!,
       gradFunc: (dPair: tf.Tensor, saved: tf.Tensor[]) => {
-        const [logits, targets, pair, statistics, ...rest] = saved as [
-          tf.Tensor,
-          tf.Tensor,
-          tf.Tensor,
-          tf.Tensor,
-          ...tf.Tensor[],
-        ];
-        const inputs = { logits, targets, pair, statistics, dPair };
-        return fused(kernelOfRows("TokenLogProbsGradient", logits), inputs, {}, () => {
-          const [all, probabilities] = [statistics, rest[0]!];
+        const [all, targets, pair, kept] = saved as [tf.Tensor, tf.Tensor, tf.Tensor, tf.Tensor];
+        const inputs = { logits: all, targets, pair, statistics: kept, dPair };
+        return fused(kernelOfRows("TokenLogProbsGradient", all), inputs, {}, () => {
           const entropy = tf.slice(pair, [0, 1], [rows, 1]);
           const [dLogProb, dEntropy] = tf.split(dPair, 2, 1) as [tf.Tensor, tf.Tensor];
           // d logProb = chosen - p;  d entropy = -p (log p + entropy)
           const factor = tf.neg(tf.add(tf.mul(dEntropy, tf.add(all, entropy)), dLogProb));
-          const dLogits = tf.reshape(tf.mul(probabilities, factor), [-1]);
+          const dLogits = tf.reshape(tf.mul(kept, factor), [-1]);
           const places = placesOf(targets);
           const dChosen = tf.add(tf.gather(dLogits, places), tf.reshape(dLogProb, [-1]));
           const scattered = tf.tensorScatterUpdate(dLogits, tf.reshape(places, [-1, 1]), dChosen);
