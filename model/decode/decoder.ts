@@ -22,6 +22,7 @@ import {
   type Spec,
 } from "../engine/engine.ts";
 import { roundUp, sizeOf } from "../engine/graph.ts";
+import { preferLargePages } from "../engine/large-pages.ts";
 import { frozenShapes, type ModelConfig, parameterShapes } from "../policy/model-config.ts";
 import { layFrozen, layParameters, parameterArrays } from "../policy/parameters.ts";
 import {
@@ -45,6 +46,8 @@ const APPEND_MOST = { rows: 16, tokens: 512 };
 const APPEND_TO_SLOTS_MOST = { rows: 64, tokens: 2048 };
 /** Most tokens of a sequence that an append computes at once. */
 const PIECE_TOKENS_MAX = 512;
+/** Most floats of all caches in large pages, which take memory for the whole capacity. Larger caches use memory only as sequences grow. */
+const LARGE_PAGES_FLOATS_MAX = 2 ** 26;
 
 export interface DecoderOptions {
   /** Most sequences that are open at once. */
@@ -91,7 +94,7 @@ export class Decoder {
   readonly #capacity: number;
   /** The layout of the caches. Its capacity is the decoder's capacity, plus room for the writes of padding. */
   readonly #layout: CacheLayout;
-  readonly #caches: ReadonlyMap<string, Float32Array>;
+  readonly #caches: ReadonlyMap<string, Float32Array<ArrayBuffer>>;
   /** Parts of the caches, by their slots. */
   readonly #views = new Map<string, Readonly<Record<string, DeviceArray>>>();
   readonly #functions = new Map<string, Promise<DecodeFunction>>();
@@ -128,7 +131,10 @@ export class Decoder {
     this.#deviceParameters = engine.runsReadHostMemory ? null : parameters.slice();
     this.#parameters = this.#layOut(this.#deviceParameters ?? parameters);
     const names = Array.from({ length: config.layers }, (_, layer) => [`keys.${layer}`, `values.${layer}`]).flat();
-    this.#caches = new Map(names.map((name) => [name, zeros(rows * this.#slotSize(), held)]));
+    const size = rows * this.#slotSize();
+    this.#caches = new Map(names.map((name) => [name, zeros(size, held)]));
+    const areRead = engine.runsReadHostMemory && names.length * size <= LARGE_PAGES_FLOATS_MAX;
+    if (areRead) for (const cache of this.#caches.values()) preferLargePages(cache);
   }
 
   /** Call this while no step is computed. Open sequences keep the caches that the older parameters computed. */
@@ -445,7 +451,7 @@ export class Decoder {
 }
 
 /** @throws {RangeError} if no array holds so many values. @param held  what needs the array, for the error text */
-function zeros(count: number, held: string): Float32Array {
+function zeros(count: number, held: string): Float32Array<ArrayBuffer> {
   try {
     return new Float32Array(count);
   } catch (cause) {
