@@ -34,18 +34,21 @@ import {
   logits,
   stepStates,
 } from "../policy/transformer.ts";
+import {
+  APPEND_MOST,
+  APPEND_TO_SLOTS_MOST,
+  appendLength,
+  appendStep,
+  batchesOf,
+  type Piece,
+  partsOf,
+  ROWS_MIN,
+  roundsOf,
+  stepRows,
+} from "./batches.ts";
 
-const ROWS_MIN = 4;
 /** A cache's capacity is a multiple of this number of tokens. An engine may interleave the keys of a block of this many tokens. */
 const TOKENS_STEP = 16;
-/**
- * Most sequences (rows) and tokens that an append computes at once. With a cache for each row, more rows make the graph
- * longer and its products faster. The memory of the attention scores is proportional to tokens times capacity.
- */
-const APPEND_MOST = { rows: 16, tokens: 512 };
-const APPEND_TO_SLOTS_MOST = { rows: 64, tokens: 2048 };
-/** Most tokens of a sequence that an append computes at once. */
-const PIECE_TOKENS_MAX = 512;
 /** Most floats of all caches in large pages, which take memory for the whole capacity. Larger caches use memory only as sequences grow. */
 const LARGE_PAGES_FLOATS_MAX = 2 ** 26;
 
@@ -77,14 +80,6 @@ interface DecodeShape {
   readonly names: readonly string[];
   readonly cache: Spec;
   readonly fewRows?: boolean;
-}
-
-/** Tokens to append to a slot. */
-interface Piece {
-  /** Index among the arguments of `append`. */
-  readonly index: number;
-  readonly slot: number;
-  readonly added: readonly number[];
 }
 
 export class Decoder {
@@ -463,39 +458,3 @@ function zeros(count: number, held: string): Float32Array<ArrayBuffer> {
     );
   }
 }
-
-/** Splits the rows of a step among lanes, in multiples of 16: a lane with few rows would mostly wait for the others. */
-function partsOf(rows: number, lanes: number): { from: number; rows: number }[] {
-  const most = roundUp(Math.ceil(rows / lanes), 16);
-  const parts: { from: number; rows: number }[] = [];
-  for (let from = 0; from < rows; from += most) parts.push({ from, rows: Math.min(most, rows - from) });
-  return parts;
-}
-
-/** Splits long pieces into parts. Round i has the i-th part of each piece that has at least i parts. */
-function roundsOf(pieces: readonly Piece[]): Piece[][] {
-  const rounds = Math.ceil(Math.max(0, ...pieces.map(({ added }) => added.length)) / PIECE_TOKENS_MAX);
-  return Array.from({ length: rounds }, (_, round) => {
-    const begin = round * PIECE_TOKENS_MAX;
-    return pieces
-      .filter(({ added }) => added.length > begin)
-      .map((piece) => ({ ...piece, added: piece.added.slice(begin, begin + PIECE_TOKENS_MAX) }));
-  });
-}
-
-/** Splits pieces of `length` tokens into batches whose sizes are powers of two: few shapes are compiled, and no row is padding. */
-function batchesOf(group: readonly Piece[], length: number, { rows, tokens }: typeof APPEND_MOST): Piece[][] {
-  const most = Math.min(rows, 2 ** Math.floor(Math.log2(tokens / length)));
-  const batches: Piece[][] = [];
-  for (let rows = most, from = 0; from < group.length; rows /= 2) {
-    for (; from + rows <= group.length; from += rows) batches.push(group.slice(from, from + rows));
-  }
-  return batches;
-}
-
-const powerOfTwo = (value: number) => 2 ** Math.ceil(Math.log2(value));
-
-// Sizes are rounded up so that few shapes are compiled.
-export const stepRows = (rows: number) => (rows <= 16 ? Math.max(powerOfTwo(rows), ROWS_MIN) : roundUp(rows, 16));
-const appendStep = (tokens: number) => (tokens <= 32 ? 8 : tokens <= 128 ? 16 : 64);
-const appendLength = (tokens: number) => roundUp(tokens, appendStep(tokens));

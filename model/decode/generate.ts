@@ -11,7 +11,8 @@
  */
 
 import { type CoinKey, coin } from "../rng.ts";
-import { type Decoder, stepRows } from "./decoder.ts";
+import { stepRows } from "./batches.ts";
+import type { Decoder } from "./decoder.ts";
 import { type SampleSettings, TokenSampler } from "./token-sampler.ts";
 import { type TokenChoice, tokenChoice } from "./top-log-probs.ts";
 

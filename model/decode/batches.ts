@@ -1,0 +1,57 @@
+/** How the decoder divides steps and appends into calls of compiled functions, so that few shapes are compiled. */
+import { roundUp } from "../engine/graph.ts";
+
+/** Fewest rows of a product in a step. */
+export const ROWS_MIN = 4;
+/**
+ * Most sequences (rows) and tokens that an append computes at once. With a cache for each row, more rows make the graph
+ * longer and its products faster. The memory of the attention scores is proportional to tokens times capacity.
+ */
+export const APPEND_MOST = { rows: 16, tokens: 512 };
+export const APPEND_TO_SLOTS_MOST = { rows: 64, tokens: 2048 };
+/** Most tokens of a sequence that an append computes at once. */
+const PIECE_TOKENS_MAX = 512;
+
+/** Tokens to append to a slot. */
+export interface Piece {
+  /** Index among the arguments of `append`. */
+  readonly index: number;
+  readonly slot: number;
+  readonly added: readonly number[];
+}
+
+/** Splits the rows of a step among lanes, in multiples of 16: a lane with few rows would mostly wait for the others. */
+export function partsOf(rows: number, lanes: number): { from: number; rows: number }[] {
+  const most = roundUp(Math.ceil(rows / lanes), 16);
+  const parts: { from: number; rows: number }[] = [];
+  for (let from = 0; from < rows; from += most) parts.push({ from, rows: Math.min(most, rows - from) });
+  return parts;
+}
+
+/** Splits long pieces into parts. Round i has the i-th part of each piece that has at least i parts. */
+export function roundsOf(pieces: readonly Piece[]): Piece[][] {
+  const rounds = Math.ceil(Math.max(0, ...pieces.map(({ added }) => added.length)) / PIECE_TOKENS_MAX);
+  return Array.from({ length: rounds }, (_, round) => {
+    const begin = round * PIECE_TOKENS_MAX;
+    return pieces
+      .filter(({ added }) => added.length > begin)
+      .map((piece) => ({ ...piece, added: piece.added.slice(begin, begin + PIECE_TOKENS_MAX) }));
+  });
+}
+
+/** Splits pieces of `length` tokens into batches whose sizes are powers of two: few shapes are compiled, and no row is padding. */
+export function batchesOf(group: readonly Piece[], length: number, { rows, tokens }: typeof APPEND_MOST): Piece[][] {
+  const most = Math.min(rows, 2 ** Math.floor(Math.log2(tokens / length)));
+  const batches: Piece[][] = [];
+  for (let rows = most, from = 0; from < group.length; rows /= 2) {
+    for (; from + rows <= group.length; from += rows) batches.push(group.slice(from, from + rows));
+  }
+  return batches;
+}
+
+const powerOfTwo = (value: number) => 2 ** Math.ceil(Math.log2(value));
+
+// Sizes are rounded up so that few shapes are compiled.
+export const stepRows = (rows: number) => (rows <= 16 ? Math.max(powerOfTwo(rows), ROWS_MIN) : roundUp(rows, 16));
+export const appendStep = (tokens: number) => (tokens <= 32 ? 8 : tokens <= 128 ? 16 : 64);
+export const appendLength = (tokens: number) => roundUp(tokens, appendStep(tokens));
