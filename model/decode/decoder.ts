@@ -22,7 +22,7 @@ import {
   type Spec,
 } from "../engine/engine.ts";
 import { roundUp, sizeOf } from "../engine/graph.ts";
-import { preferLargePages } from "../engine/large-pages.ts";
+import { preferHugePages } from "../engine/huge-pages.ts";
 import { frozenShapes, type ModelConfig, parameterShapes } from "../policy/model-config.ts";
 import { layFrozen, layParameters, parameterArrays } from "../policy/parameters.ts";
 import {
@@ -49,8 +49,8 @@ import {
 
 /** A cache's capacity is a multiple of this number of tokens. An engine may interleave the keys of a block of this many tokens. */
 const TOKENS_STEP = 16;
-/** Most floats of all caches in large pages, which take memory for the whole capacity. Larger caches use memory only as sequences grow. */
-const LARGE_PAGES_FLOATS_MAX = 2 ** 26;
+/** Most floats of all caches in huge pages, which take memory for the whole capacity. Larger caches use memory only as sequences grow. */
+const HUGE_PAGES_FLOATS_MAX = 2 ** 26;
 
 export interface DecoderOptions {
   /** Most sequences that are open at once. */
@@ -128,8 +128,8 @@ export class Decoder {
     const names = Array.from({ length: config.layers }, (_, layer) => [`keys.${layer}`, `values.${layer}`]).flat();
     const size = rows * this.#slotSize();
     this.#caches = new Map(names.map((name) => [name, zeros(size, held)]));
-    const areRead = engine.runsReadHostMemory && names.length * size <= LARGE_PAGES_FLOATS_MAX;
-    if (areRead) for (const cache of this.#caches.values()) preferLargePages(cache);
+    const areRead = engine.runsReadHostMemory && names.length * size <= HUGE_PAGES_FLOATS_MAX;
+    if (areRead) for (const cache of this.#caches.values()) preferHugePages(cache);
   }
 
   /** Call this while no step is computed. Open sequences keep the caches that the older parameters computed. */

@@ -2,11 +2,11 @@
 import { ptr } from "bun:ffi";
 import { expect, test } from "bun:test";
 import { existsSync, readFileSync } from "node:fs";
-import { preferLargePages } from "../../../model/engine/large-pages.ts";
+import { preferHugePages } from "../../../model/engine/huge-pages.ts";
 
 const MEGABYTE = 2 ** 20;
 
-/** True if the memory at this address is to have large pages. */
+/** True if the memory at this address is to have huge pages. */
 function isLarge(address: number): boolean {
   let isHere = false;
   for (const line of readFileSync("/proc/self/smaps", "utf8").split("\n")) {
@@ -17,17 +17,17 @@ function isLarge(address: number): boolean {
   throw new Error(`no memory at ${address}`);
 }
 
-const hasLargePages = existsSync("/sys/kernel/mm/transparent_hugepage");
+const hasHugePages = existsSync("/sys/kernel/mm/transparent_hugepage");
 
-test.if(hasLargePages)("the middle of a large array is to have large pages; its values stay", () => {
+test.if(hasHugePages)("the middle of a large array is to have huge pages; its values stay", () => {
   const values = new Float32Array(4 * MEGABYTE).fill(0.5);
-  preferLargePages(values);
+  preferHugePages(values);
   expect(isLarge(ptr(values) + values.byteLength / 2)).toBe(true);
   expect(values.every((value) => value === 0.5)).toBe(true);
 });
 
-test("an array that is smaller than a large page stays as it is", () => {
+test("an array that is smaller than a huge page stays as it is", () => {
   const values = new Float32Array(1024).fill(0.5);
-  preferLargePages(values);
+  preferHugePages(values);
   expect(values.every((value) => value === 0.5)).toBe(true);
 });
