@@ -2,6 +2,8 @@
  * Kernels of the log-probability of one token per row and of the row's entropy, and of their gradient (policy/ops.ts has the
  * definitions). They keep no probabilities: the gradient computes them again from two numbers of each row.
  *
+ * A target outside the vocabulary has the log-probability NaN. The kernels read and write no place outside a row for it.
+ *
  * M rows of V logits. V is a multiple of 16.
  */
 import { at, atIndex, R8, R9, R10, R11, RAX, RBX, RDI, RDX, RSI } from "./assembler.ts";
@@ -58,10 +60,17 @@ export function tokenLogProbsOperator({ rows, width }: RowsShape): MachineCodeOp
         code.constant(RAX, logarithmTable());
         logarithm(code, sum, RAX, SPARE);
         code.vector("add", logSum, logSum, sum);
-        code.loadInt32(target, at(targets));
+        const [isToken, store] = [code.label(), code.label()];
+        code.load32(target, at(targets));
+        code.compareConstant(target, width);
+        code.jumpIf("less", isToken);
+        kernel.broadcastNumber(x, Number.NaN);
+        code.jump(store);
+        code.place(isToken);
         code.broadcast(x, atIndex(logits, target, FLOAT_BYTES));
         code.vector("subtract", x, x, largest);
         code.vector("subtract", x, x, logSum);
+        code.place(store);
         code.storeFloat(at(pair), x);
         code.vector("subtract", x, logSum, weighted);
         code.storeFloat(at(pair, FLOAT_BYTES), x);
@@ -114,10 +123,14 @@ export function tokenLogProbsGradientOperator({ rows, width }: RowsShape): Machi
           code.negativeMultiplyAdd(result, p, factor);
           code.storeVector(at(dLogits), result);
         });
-        code.loadInt32(target, at(targets));
+        const next = code.label();
+        code.load32(target, at(targets));
+        code.compareConstant(target, width);
+        code.jumpIf("atLeast", next);
         code.broadcast(p, atIndex(row, target, FLOAT_BYTES));
         code.vector("add", p, p, dLogProb);
         code.storeFloat(atIndex(row, target, FLOAT_BYTES), p);
+        code.place(next);
         code.addConstant(targets, FLOAT_BYTES);
         for (const register of [pair, dPair]) code.addConstant(register, 2 * FLOAT_BYTES);
         code.addConstant(statistics, STATISTICS * FLOAT_BYTES);

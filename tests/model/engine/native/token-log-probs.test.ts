@@ -76,6 +76,26 @@ describeWidths("the kernels of log-probabilities", (vectorWidth) => {
     expect([...dLogits!].map(Number.isNaN)).toEqual([...logits].map((_, i) => Math.floor(i / 16) === 1));
   });
 
+  test.each([-1, 16, 2 ** 31 - 1, -(2 ** 31)])(
+    "target %p is outside the vocabulary: its log-probability is NaN",
+    (stray) => {
+      const shape = { rows: 3, width: 16 };
+      const [logits, dPair] = [random(48, "logits"), random(6, "dPair")];
+      const results = (targets: Int32Array) => {
+        const [pair, statistics] = runKernel(tokenLogProbsOperator(shape), vectorWidth, [logits, targets]);
+        const given = [logits, targets, pair!, statistics!, dPair];
+        const [dLogits] = runKernel(tokenLogProbsGradientOperator(shape), vectorWidth, given);
+        return { pair: [...pair!], dLogits: [...dLogits!] };
+      };
+      const [found, expected] = [results(Int32Array.of(1, stray, 3)), results(Int32Array.of(1, 2, 3))];
+      expect(found.pair).toEqual(expected.pair.with(2, Number.NaN));
+      // Only the term of the chosen token is missing.
+      const gradient = expected.dLogits.with(18, found.dLogits[18]!);
+      expect(found.dLogits).toEqual(gradient);
+      expect(Math.abs(found.dLogits[18]! + dPair[2]! - expected.dLogits[18]!)).toBeLessThan(1e-6);
+    },
+  );
+
   test("the bits do not depend on what the results held before", () => {
     const shape = { rows: 3, width: 48 };
     const [logits, targets] = [random(144, "logits"), targetsOf(shape)];
