@@ -152,6 +152,7 @@ export async function starpo(task: keyof typeof TASKS, seed: number) {
 
     // Loss: -min(r A, clip(r, .8, 1.28) A), at most -3 A where A < 0, minus an entropy bonus; r = exp(logProb - oldLogProb).
     // The loss is a mean over all written tokens.
+    // An episode of this example has one context, so it gives one sequence.
     const sequences = kept.map(({ trajectory }) => samplesOf(trajectory)[0]!);
     const tokens = sequences.reduce((sum, { written }) => sum + written.length, 0);
     const perToken = (value: (episode: number, position: number) => number) =>
