@@ -1,4 +1,4 @@
-/** What an actor gets and returns, in a process of its own or in a shared one. Types only. */
+/** Types of what an actor gets when it starts, and of what it returns. They do not depend on the process or thread that runs the actor. */
 import type { Clock } from "./clock.ts";
 import type { RunConfig } from "./config/config.ts";
 import type { Log } from "./log.ts";
@@ -28,18 +28,18 @@ export interface ActorContext {
   /** What the actor passes to `transport.listen`. */
   readonly listen: string;
   readonly host: Host;
-  /** How an actor on another machine gets the weights; null on the run's own machine. */
+  /** How an actor on another machine gets the weights; null for an actor on the run's own machine. */
   readonly guest: {
     readonly weightsFrom: string;
     /** Bearer token for the weights. */
     readonly token: string;
     readonly tls: ClientTls;
   } | null;
-  /** Uniform in [0, 1), not seeded: for jitter only. */
+  /** Random numbers, uniform in [0, 1) and without a seed: for jitter only. */
   readonly uniform: () => number;
-  /** The actor is done: drain, save, exit code 0. */
+  /** The actor calls this when its work is done. The actor then drains, saves and ends with exit code 0. */
   finish(reason: string): void;
-  /** The actor cannot continue: exit code 1, or `RUN_ERROR_CODE` for a `RunError`. */
+  /** The actor calls this when it cannot continue. It ends with exit code 1, or with `RUN_ERROR_CODE` for a `RunError`. */
   fail(error: unknown): void;
 }
 
@@ -47,17 +47,17 @@ export interface ActorContext {
 export type Order = Exclude<Tell, Messages["stop"]>;
 
 export interface Running {
-  /** Where others connect; null if it does not listen. */
+  /** The address at which other actors connect; null if the actor does not listen. */
   readonly url: string | null;
-  /** For people: "playing 64 episodes", "update 12". */
+  /** What the actor does, for people: "playing 64 episodes", "update 12". */
   doing(): string;
   /** How long the current computation has given no result, in milliseconds; 0 while nothing is computed. */
   workingMs?(): number;
-  /** Drain and save. The actor is gone when the promise resolves. */
+  /** Drains and saves. When the promise resolves, the actor has ended. */
   stop(reason: string): Promise<void>;
-  /** The policy that the actor holds, or published last. */
+  /** The policy version that the actor holds, or published last; null if it has none. */
   weights?(): PolicyVersion | null;
-  /** The supervisor sent a message other than `stop`. @throws {ProtocolError} for a message that the actor does not take */
+  /** Takes a message of the supervisor other than `stop`. @throws {ProtocolError} for a message that the actor does not take */
   told(message: Order): void;
 }
 

@@ -1,6 +1,6 @@
-/** Time as an argument: actors read no clock of their own, so that tests and the simulator can drive them. */
+/** Actors get their clock as an argument, so that tests and the simulator can control the time. */
 export interface Clock {
-  /** Milliseconds. Monotonic: changes of the wall clock do not matter. */
+  /** Milliseconds. The time never goes back: changes of the wall clock do not matter. */
   now(): number;
   /** Calls `run` once after `delayMs`. @returns a function that cancels the call */
   after(delayMs: number, run: () => void): () => void;
@@ -18,7 +18,7 @@ export function settlesIn(clock: Clock, msMax: number, work: Promise<unknown>): 
 export const pause = (clock: Clock, delayMs: number): Promise<void> =>
   new Promise((resolve) => void clock.after(delayMs, resolve));
 
-/** 24.8 days. `setTimeout` runs a longer delay at once. */
+/** 24.8 days. With a longer delay `setTimeout` makes its call at once. */
 const TIMER_MS_MAX = 2 ** 31 - 1;
 
 export const realClock: Clock = {

@@ -65,7 +65,7 @@ function fromHere(file: string): string {
 /**
  * One line for people: every fault that a zod schema found, as `path: message`.
  *
- * @param whole  written in place of the path if the whole value is at fault, for example "body"
+ * @param whole  the word in place of the path if the whole value is at fault, for example "body"
  */
 export const schemaFaults = ({ issues }: SchemaError, whole: string): string =>
   issues.map(({ path, message }) => `${path.join(".") || whole}: ${message}`).join("; ");
@@ -76,7 +76,7 @@ interface SchemaError {
 
 export const oneLine = (text: string): string => text.trim().replaceAll(/\s*\n\s*/g, " ");
 
-/** For a log: the calls of an error's stack, one per line, then each cause with its message and calls; without the error's own message. */
+/** For a log: the calls of an error's stack, one per line; then each cause, with its message and calls. Omits the error's own message. */
 export function stackOf(error: unknown): string {
   if (!(error instanceof Error)) return "";
   const calls = (error.stack ?? "").split("\n").filter((line) => /^\s+at /.test(line));

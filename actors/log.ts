@@ -1,5 +1,5 @@
 /**
- * An actor's log: one JSON object per line. Knows neither files nor terminals.
+ * An actor's log: one JSON object per line. The log knows neither files nor terminals.
  *
  * - No line holds a secret: "(hidden)" replaces each secret.
  * - A pipe takes every line in one piece, so lines of different processes never mix.
@@ -18,7 +18,7 @@ export interface LogOptions {
   readonly actor: string;
   /** The log drops lines below this level. */
   readonly level: Level;
-  /** Strings that must not be written, such as tokens. */
+  /** Strings that the log must not write, such as tokens. */
   readonly secrets: readonly string[];
   /** Takes one line with its newline. */
   readonly write: (line: string) => void;
@@ -28,7 +28,7 @@ export interface LogOptions {
 /** A pipe takes this many bytes in one piece. */
 const LINE_BYTES = 4096;
 
-/** Texts of a line are cut to `max` characters. The limit is halved until the line fits, but not below `min`. */
+/** The log cuts the texts of a line to `max` characters. It halves this limit until the line fits, but not below `min`. */
 const TEXT_CHARACTERS = { max: 3000, min: 100 };
 
 export function makeLog({ actor, level: lowest, secrets, write, date }: LogOptions): Log {

@@ -42,7 +42,7 @@ export type Role = z.infer<typeof Role>;
 
 /** One episode to play. On one machine a ticket gives the same episode on every sampler, for the same weights and run seed. */
 const Ticket = z.strictObject({
-  /** Unique in the run. Decides the coins, which are the random numbers that choose tokens: coin = f(run seed, episode, token index). */
+  /** Unique in the run. It decides the coins, which are the random numbers that choose tokens: coin = f(run seed, episode, token index). */
   episode: Id,
   purpose: z.enum(["train", "validate"]),
   /** Index of the group in its batch. */
@@ -54,7 +54,7 @@ const Ticket = z.strictObject({
   dynamicsSeed: z.uint32(),
   temperature: z.number().nonnegative(),
   topP: z.number().positive().max(1),
-  /** 0: no limit. */
+  /** 0 means no limit. */
   topK: Count,
   /** The policy version to play with. */
   version: Count,
@@ -62,7 +62,7 @@ const Ticket = z.strictObject({
   exact: z.boolean(),
   /** How many times the ticket was issued before. */
   attempt: Count,
-  /** Most actions of a turn; if left out, the config's limit. */
+  /** Limit on the actions of a turn; if left out, the config's limit applies. */
   actionsPerTurnMax: Count.optional(),
 });
 export type Ticket = z.infer<typeof Ticket>;
@@ -74,7 +74,7 @@ export type PolicyVersion = z.infer<typeof PolicyVersion>;
 /** Key and tag of a GMAC over the weights: see actors/weights/seal.ts. */
 const Seal = z.strictObject({ key: z.string().regex(/^[0-9a-f]{32}$/), tag: z.string().regex(/^[0-9a-f]{32}$/) });
 
-/** Where a policy version is: in a file of this host (in shared memory, if the host has any), at a URL, or under a name at the server of engine tinker. */
+/** Where a policy version is: in a file of this host (in shared memory if there is any), at a URL, or under a name at engine tinker's server. */
 const WeightsLocation = z.discriminatedUnion("kind", [
   z.strictObject({ kind: z.literal("shared"), path: z.string().max(4096), byteOffset: Count, seal: Seal }),
   z.strictObject({ kind: z.literal("http"), url: z.url() }),
@@ -141,7 +141,7 @@ const EpisodeRow = z.strictObject({
   outcome: Outcome,
   /** The update that trained on the episode; null if no update did: a validation episode, or one that a filter dropped. */
   update: Count.nullable(),
-  /** Mean over written tokens. */
+  /** Mean over the tokens that the policy wrote. */
   advantage: z.number().nullable(),
   /** Advantage of each written token; left out if all are equal. */
   tokenAdvantages: z.instanceof(Float32Array).optional(),
@@ -155,7 +155,7 @@ const actorState = {
   /** Type of the last message that the actor received. */
   lastMessage: z.string().max(64),
   rssBytes: Count,
-  /** The actor's own measurements, by names of actors/metrics/metrics.ts. */
+  /** The actor's own measurements. The keys are names of actors/metrics/metrics.ts. */
   load: z.record(z.string(), z.number()),
   /** The policy that the actor holds, or published last; null if it has none. */
   weights: PolicyVersion.nullable(),
@@ -170,9 +170,9 @@ export const ActorView = z.strictObject({
   /** null for a guest, and while the actor does not run. */
   pid: Count.nullable(),
   restarts: Count,
-  /** Where others connect to it. Null for a guest, for an actor to which others do not connect, and until the address is known. */
+  /** The address at which other actors connect. null for a guest, for an actor that does not listen, and until the supervisor knows the address. */
   url: z.string().nullable(),
-  /** Milliseconds since the actor was started or last heard from. */
+  /** Milliseconds since the supervisor started the actor or received its last message. */
   silentMs: z.number(),
   ...actorState,
 });
@@ -182,11 +182,11 @@ export type ActorView = z.infer<typeof ActorView>;
 export const schemas = {
   // Connections, and the supervisor.
 
-  /** Sent first on every connection, and again when the actor's url is known. The listener welcomes or refuses the actor. */
+  /** An actor asks this first on every connection, and again when it knows its own url. The listener welcomes or refuses the actor. */
   hello: z.strictObject({ type: z.literal("hello"), protocol: Count, actor: Id, role: Role, url: z.url().nullable() }),
   /** Answers `hello`. The actor closes the connection if the protocol or the run differs from its own. */
   welcome: z.strictObject({ type: z.literal("welcome"), run: Id, protocol: Count }),
-  /** Every actor tells the supervisor every heartbeatMs. A silent or stuck actor is replaced; a silent or stuck guest is disconnected. */
+  /** Every actor tells the supervisor every heartbeatMs. The supervisor replaces a silent or stuck actor, and disconnects such a guest. */
   heartbeat: z.strictObject({
     type: z.literal("heartbeat"),
     actor: Id,
@@ -194,7 +194,7 @@ export const schemas = {
     /** How long the actor's computation has gone without a result; 0 while nothing is computed. */
     workingMs: z.number().nonnegative(),
   }),
-  /** The supervisor tells each actor that connects, and learner, samplers and guests at every change. Learner and samplers connect to the addresses. */
+  /** The supervisor tells each actor that connects. At every change it tells learner, samplers and guests. Learner and samplers connect to the urls. */
   roster: z.strictObject({
     type: z.literal("roster"),
     learner: z.url().nullable(),
@@ -205,7 +205,7 @@ export const schemas = {
   actors: z.strictObject({ type: z.literal("actors"), actors: z.array(ActorView) }),
   /** The supervisor tells the learner to write a checkpoint after its current update. */
   save: z.strictObject({ type: z.literal("save") }),
-  /** The supervisor tells an actor when the run ends, and a guest that is stuck. The actor drains, saves and exits with code 0. */
+  /** The supervisor tells each actor when the run ends. It also tells a stuck guest. The actor drains, saves and exits with code 0. */
   stop: z.strictObject({ type: z.literal("stop"), reason: z.string() }),
 
   // Episodes at an env server.
@@ -228,7 +228,7 @@ export const schemas = {
   }),
   /** A sampler asks for each turn. The env server parses the model's whole reply and plays its actions. */
   "env.step": z.strictObject({ type: z.literal("env.step"), episode: Id, turn: Count, reply: z.string() }),
-  /** Answers `env.step` with the turn's result. The same step asked again gets the same answer. */
+  /** Answers `env.step` with the turn's result. A sampler that asks the same step again gets the same answer. */
   "env.stepped": z.strictObject({
     type: z.literal("env.stepped"),
     episode: Id,
@@ -242,7 +242,7 @@ export const schemas = {
     effective: z.boolean(),
     valid: z.boolean(),
     success: z.boolean(),
-    /** null: the episode continues. */
+    /** null means that the episode continues. */
     ending: z.enum(["success", "over", "actions", "turns"]).nullable(),
     extra: z.record(z.string(), z.number()),
   }),
@@ -255,12 +255,12 @@ export const schemas = {
   "sampler.ready": z.strictObject({
     type: z.literal("sampler.ready"),
     actor: Id,
-    /** Episodes that the sampler plays at once. */
+    /** Number of episodes that the sampler plays at once. */
     slots: z.number().int().positive(),
   }),
   /** A sampler tells when it stops on request. The learner issues the sampler's unfinished tickets again. */
   "sampler.leaving": z.strictObject({ type: z.literal("sampler.leaving"), actor: Id, reason: z.string().max(1000) }),
-  /** The learner tells a sampler with free slots. The sampler plays the tickets. After leaseMs the learner issues unfinished ones again. */
+  /** The learner tells a sampler with free slots. The sampler plays the tickets. After leaseMs the learner issues unfinished tickets again. */
   tickets: z.strictObject({ type: z.literal("tickets"), tickets: z.array(Ticket), leaseMs: z.number().positive() }),
   /** A sampler asks when a ticket has ended, and asks again until the learner answers or the connection ends. The learner takes the outcome once. */
   "episode.finished": z.strictObject({
@@ -285,7 +285,7 @@ export const schemas = {
     type: z.literal("weights.loaded"),
     actor: Id,
     version: Count,
-    /** Digest of the bytes that the sampler holds: computed, or proved by the seal. Engine tinker: digest of the version's name. */
+    /** Digest of the bytes that the sampler holds: the sampler computes it, or the seal proves it. With engine tinker: digest of the version's name. */
     digest: Digest,
   }),
 
@@ -295,9 +295,9 @@ export const schemas = {
   metrics: z.strictObject({
     type: z.literal("metrics"),
     actor: Id,
-    /** The update that the values belong to; in the warm start the step of imitation. */
+    /** The update that the values belong to. In the warm start: the step of imitation. */
     step: Count,
-    /** By names of actors/metrics/metrics.ts. */
+    /** The keys are names of actors/metrics/metrics.ts. */
     values: z.record(z.string(), z.number()),
   }),
   /** The learner tells the metrics sink what people should know. The sink stores it and shows it on the page. */

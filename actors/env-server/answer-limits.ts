@@ -1,14 +1,14 @@
 /**
- * Limits on the numbers and texts that an env returns in one episode. Knows no particular env.
+ * Limits on the numbers and texts that an env returns in one episode. This file knows no particular env.
  *
- * - A reward that float32 cannot hold would become infinite in an update. Further numbers of the env have the same limit.
+ * - A reward that float32 cannot hold would become infinite in an update. The numbers of `extra` have the same limit.
  * - A long text would not fit the message that carries the episode to the learner (TRANSPORT_LIMITS.frameBytesMax).
  */
 import type { Messages } from "../protocol.ts";
 
 /** Limit of one observation, and of the `extra` of one turn as JSON. */
 const TEXT_BYTES_MAX = 2 ** 20;
-/** Limit of all observations and `extra` of an episode together: a quarter of a message. */
+/** Limit of all observations and `extra` of an episode together: a quarter of the largest message. */
 const EPISODE_TEXT_BYTES_MAX = 16 * 2 ** 20;
 
 export class AnswerLimits {

@@ -1,17 +1,17 @@
 /**
- * Env server: holds open episodes and plays turns on request. Knows no tokens, no model and no particular env.
+ * The env server holds open episodes and plays turns on request. It knows no tokens, no model and no particular env.
  *
  * - Every ask gets exactly one answer: `env.opened`, `env.stepped` or `failed`. An env that throws, or does not answer within
  *   `answerMsMax`, gives `failed` with code "env", never a turn with reward 0. Its episode ends.
- * - A number beyond float32, or too long a text, is such a failure too: see answer-limits.ts.
- * - A step is played once. The same step asked again (after a lost connection) gets the same answer, also while it is being played. Any
- *   turn but the next is refused and changes nothing.
- * - Episodes belong to the actor that opened them. Opening one again starts it from the beginning.
- * - Every opened env is closed once, however its episode ended, even if the env opens after its deadline.
- * - At most `episodesMax` episodes are open. A further `env.open` fails at once, so that the sampler waits and memory stays bounded. An
- *   episode without a step for `idleMs` is closed. The last answers of up to `episodesMax` ended episodes, with at most
- *   `ENDED_CHARS_MAX` characters in all, are kept for retries.
- * - Each answer is sent as soon as its env has answered: no episode waits for the env of another episode.
+ * - A number that float32 cannot hold, or a text that is too long, is also a failure of the env: see answer-limits.ts.
+ * - The server plays a step once. If a sampler asks the same step again, for example after a lost message, it gets the same answer, even
+ *   if the env still plays the step. Of other steps, the server plays only the next turn's. It refuses the rest, and a refused step changes nothing.
+ * - Episodes belong to the actor that opened them. If its owner opens an episode again, the episode starts from the beginning.
+ * - The server closes every opened env once, however its episode ended, even if the env opens after its deadline.
+ * - At most `episodesMax` episodes are open. A further `env.open` fails at once, so that memory stays bounded. The server closes an episode
+ *   without a step for `idleMs`. For repeated requests it keeps the last answers of up to `episodesMax` ended episodes, with at most
+ *   `ENDED_CHARS_MAX` characters in all.
+ * - The server sends each answer as soon as its env has answered: no episode waits for the env of another episode.
  */
 import type { z } from "zod";
 import type { Env } from "../../envs/env.ts";
@@ -32,15 +32,15 @@ export interface EnvServerOptions {
   /** How to open episodes of an env. @throws {Error} if the run plays no env of this name */
   readonly find: (tag: string) => OpenEpisode;
   readonly episodesMax: number;
-  /** An episode without a step for this long is closed. */
+  /** The server closes an episode without a step for this long. */
   readonly idleMs: number;
   readonly answerMsMax: number;
   readonly clock: Clock;
-  /** Called when an env fails to close: no ask waits for that, so no answer can report it. */
+  /** The server calls this when an env fails to close: no ask waits for the close, so no answer can report the failure. */
   readonly warn: (text: string) => void;
 }
 
-/** The last turn of an episode and its answer; a promise while the turn is being played. */
+/** The last turn of an episode. `answer` is a promise while the env plays the turn. */
 interface PlayedTurn {
   readonly turn: number;
   readonly reply: string;
@@ -53,7 +53,7 @@ interface Episode {
   /** Owner and id: see `keyOf`. */
   readonly key: string;
   readonly id: string;
-  /** Its name in messages: "SimpleSokoban#123/7". */
+  /** The episode's name in messages: "SimpleSokoban#123/7". */
   readonly label: string;
   /** null while the env is opening. */
   env: Env | null;
@@ -64,14 +64,14 @@ interface Episode {
 
 /** Longest text of a failure: an env's error may have a message of any length. */
 const DETAIL_CHARS_MAX = 4096;
-/** Most characters of all last answers that are kept: one answer may have a million. */
+/** Limit on the characters of all last answers together: one answer may have a million characters. */
 const ENDED_CHARS_MAX = 2 ** 26;
 /** Time for envs to close when the server stops: less than the default supervisor.stopGraceMs. */
 const STOP_MS = 2000;
 
 export class EnvServer implements HostHandler {
   readonly #options: EnvServerOptions;
-  /** By owner and episode. */
+  /** Open episodes by `keyOf`. */
   readonly #open = new Map<string, Episode>();
   /** Last answers of ended episodes, oldest first. */
   readonly #ended = new Map<string, LastTurn>();
@@ -98,7 +98,7 @@ export class EnvServer implements HostHandler {
     this.forget(who.actor, message.episode);
   }
 
-  /** Neither throws nor rejects for an error of an env. @param owner  the actor that asks */
+  /** An error of an env becomes an answer `failed`: it is never thrown. @param owner  the actor that asks */
   answer<A extends EnvAsk>(owner: string, ask: A): MaybePromise<AnswerTo<A>>;
   answer(owner: string, ask: EnvAsk): MaybePromise<EnvAnswer> {
     const key = keyOf(owner, ask.episode);

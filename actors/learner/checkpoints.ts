@@ -17,7 +17,7 @@ import type { Progress } from "../training/progress.ts";
 import { fill, type Networks } from "./networks.ts";
 import type { TrainerMethods } from "./trainer.ts";
 
-/** The newest intact checkpoint; null if there is none. @param skipped  called for newer damaged checkpoints, and for unfinished folders */
+/** The newest intact checkpoint; null if there is none. @param skipped  gets each newer damaged checkpoint and unfinished folder */
 export async function newestCheckpoint(
   folder: string,
   disk: Disk,
@@ -35,22 +35,22 @@ export interface LearnerCheckpointsOptions {
   /** Folder of the policy that reinforcement began with. */
   readonly reference: string;
   readonly disk: Disk;
-  /** Newest checkpoints kept, besides the last healthy one and, if its update was saved, the best. */
+  /** Number of newest checkpoints to keep. `save` also keeps the last healthy one, and the one of the best update if it exists. */
   readonly keep: number;
   /** Digest of the policy's tokenizer. */
   readonly tokenizer: string;
   readonly networks: Networks;
   readonly trainer: Remote<TrainerMethods>;
-  /** The checkpoint that this process resumed from; null for a new run. */
+  /** The checkpoint that this process resumed from; null if the run had none. */
   readonly saved: Checkpoint | null;
-  /** True if the run had finished at `saved` and is now prolonged. The condition that ended it then does not end it again. */
+  /** True if the run finished at `saved` and now continues. The condition that ended the run does not end it a second time. */
   readonly prolonged: boolean;
   readonly notice: (text: string) => void;
 }
 
 export class LearnerCheckpoints {
   readonly #options: LearnerCheckpointsOptions;
-  /** Progress of the checkpoint that this process resumed from; null for a new run. */
+  /** Progress of the checkpoint that this process resumed from; null if the run had none. */
   readonly resumed: Progress | null;
 
   constructor(options: LearnerCheckpointsOptions) {
@@ -60,7 +60,7 @@ export class LearnerCheckpoints {
     this.resumed = state !== null && prolonged ? { ...state, due: null } : state;
   }
 
-  /** @throws {CheckpointError} if it cannot be written; earlier checkpoints stay as they are */
+  /** @throws {CheckpointError} if the checkpoint cannot be written; earlier checkpoints stay unchanged */
   async save(progress: Progress): Promise<void> {
     const { checkpoints, disk, keep, tokenizer, trainer, networks } = this.#options;
     const { model, policy, critic } = networks;
@@ -76,7 +76,7 @@ export class LearnerCheckpoints {
       criticHead: critic?.model.head === "both" ? "both" : "value",
     };
     await saveCheckpoint(checkpoints, checkpoint, disk);
-    // The folder may have damaged checkpoints of later updates. Because of them this checkpoint may not be among the newest.
+    // This checkpoint may not be among the newest: the folder may have damaged checkpoints of later updates.
     const spared = [progress.update, progress.best?.update, progress.health.healthyCheckpoint].filter(
       (at) => typeof at === "number",
     );
@@ -100,14 +100,14 @@ export class LearnerCheckpoints {
     return state as Progress;
   }
 
-  /** From now on KL terms compare with the policy that reinforcement began with; for a policy of adapters, with the model without them. */
+  /** Sets the reference of KL terms: the policy that reinforcement began with, or, for a policy of adapters, the base model. */
   async keepReference(): Promise<void> {
     const { trainer, networks } = this.#options;
-    // The trainer has the model without adapters.
+    // The trainer already has the base model of adapters.
     await trainer.keepReference(networks.model.lora === null ? await this.#reference() : null);
   }
 
-  /** Checkpoints do not hold the reference, so it is saved once, in a folder of its own. */
+  /** Checkpoints do not hold the reference, so a new run saves it once, in a folder of its own. */
   async #reference(): Promise<Float32Array> {
     const { reference, disk, tokenizer, networks } = this.#options;
     const { model, policy } = networks;

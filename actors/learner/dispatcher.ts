@@ -6,7 +6,7 @@
  *   quarantined: it gets no tickets until it connects again.
  * - When a sampler connects again, the dispatcher closes the earlier connection. A late hello of a killed process thus closes
  *   the connection of the new process, and the new process connects again.
- * - The dispatcher takes an episode once. It answers a second delivery, or one after the lease's end, but ignores the outcome.
+ * - The dispatcher takes an episode once. It also answers a second delivery and a delivery after the lease's end, but ignores the outcome.
  * - The dispatcher logs an invalid trajectory (lengths differ, a value is NaN, its weights are not among the last published, it has
  *   too few or too many turns), and reissues the ticket while attempts are left.
  */
@@ -28,7 +28,7 @@ export interface DispatcherOptions {
   readonly leaseMs: number;
   readonly clock: Clock;
   readonly vocabulary: number;
-  /** A line for the log and the page. */
+  /** Writes a line to the log and to the page. */
   readonly notice: (level: "info" | "warning" | "error", kind: string, text: string) => void;
 }
 
@@ -45,9 +45,9 @@ export class Dispatcher implements HostHandler {
   readonly #samplers = new Map<string, ConnectedSampler>();
   #weights: Messages["weights"] | null = null;
   #leaving = false;
-  /** When tickets were last issued, granted or finished. */
+  /** The last time at which a ticket was issued or granted, or a sampler delivered an outcome. */
   #activeAtMs: number;
-  /** The last call of `play`: its number, and the number of its tickets. */
+  /** The last call of `play`: which call it was, and how many tickets it issued. */
   #newest = { batch: 0, tickets: 0 };
 
   constructor(options: DispatcherOptions) {
@@ -63,7 +63,7 @@ export class Dispatcher implements HostHandler {
     return this.#options.tickets.counts;
   }
 
-  /** The newest published policy. */
+  /** The newest published policy version; null before the first. */
   get weights(): PolicyVersion | null {
     return this.#weights && { version: this.#weights.version, digest: this.#weights.digest };
   }
@@ -77,7 +77,7 @@ export class Dispatcher implements HostHandler {
     return finished;
   }
 
-  /** Milliseconds without activity while tickets are open; 0 without open tickets. */
+  /** Milliseconds since the last activity while tickets are open; 0 if no ticket is open. */
   get stalledMs(): number {
     return this.#open === 0 ? 0 : this.#options.clock.now() - this.#activeAtMs;
   }
@@ -87,7 +87,7 @@ export class Dispatcher implements HostHandler {
     return tickets.waiting + tickets.leasedInAll;
   }
 
-  /** How many of the tickets that were issued last have ended; null if no ticket is open. While older tickets are open: too few, or null. */
+  /** How many tickets of the last call of `play` have ended; null if no ticket is open. If older tickets are open, the count is too low, or null. */
   get playing(): { readonly batch: number; readonly tickets: number; readonly ended: number } | null {
     const ended = this.#newest.tickets - this.#open;
     return this.#open === 0 || ended < 0 ? null : { ...this.#newest, ended };
@@ -115,7 +115,7 @@ export class Dispatcher implements HostHandler {
     for (const [actor, sampler] of this.#samplers) this.#grant(actor, sampler);
   }
 
-  /** Tells all samplers about new weights, now or when they connect. */
+  /** Tells connected samplers about new weights at once, and other samplers when they connect. */
   announce(weights: Messages["weights"]): void {
     this.#weights = weights;
     this.#options.acks.expect(weights.version, weights.digest);
@@ -218,7 +218,7 @@ export class Dispatcher implements HostHandler {
   #grant(actor: string, sampler: ConnectedSampler): void {
     if (this.#leaving) return;
     const { acks, tickets, leaseMs } = this.#options;
-    // Each sampler that holds any version gets an equal share of all open tickets. So the first to load a new version leaves some for the others.
+    // Each sampler that holds any version gets an equal share of all open tickets. So the first sampler with a new version leaves tickets for others.
     const share = Math.ceil((tickets.waiting + tickets.leasedInAll) / Math.max(1, acks.holders));
     const room = Math.min(sampler.slots, share) - tickets.leased(actor);
     if (room <= 0) return;

@@ -1,6 +1,6 @@
 /**
- * Memory of the learner's networks, which the learner's threads share, and its first contents. A critic is a network of its own, or
- * one more head of the policy's network. With one network, the policy's memory is the first part of the critic's.
+ * Memory of the learner's networks, which the learner's threads share, and the first contents of this memory. A critic is a network of its own, or
+ * one more head of the policy's network. With one network, the policy's memory is the first part of the critic's memory.
  */
 import { isDeepStrictEqual } from "node:util";
 import { baseOf, type ModelConfig } from "../../model/policy/model-config.ts";
@@ -15,26 +15,26 @@ import { needsCritic } from "../training/update-settings.ts";
 export interface LearnerMemory {
   /** The policy that samplers play with. */
   readonly policy: NetworkMemory;
-  /** null without a critic. */
+  /** null if the run has no critic. */
   readonly critic: { readonly model: ModelConfig; readonly memory: NetworkMemory } | null;
 }
 
 export interface Networks extends LearnerMemory {
   readonly model: ModelConfig;
-  /** Parameters of the model that adapters belong to, which training does not change; null without adapters. */
+  /** Parameters of the base model of adapters, which training does not change; null if the policy is not adapters. */
   readonly frozen: Float32Array | null;
   /** Name of the policy's saved state at the server of engine tinker; null for other engines, and in a new run. */
   readonly served: string | null;
 }
 
-/** The memory of a policy that a server keeps. */
+/** The memory of a policy that a server keeps: it is empty. */
 const EMPTY = new Float32Array(0);
 const NOWHERE: NetworkMemory = { parameters: EMPTY, moment: EMPTY, variance: EMPTY, step: 0 };
 
 /**
  * Parameters come from the run's checkpoint. In a new run they come from another run's policy or a pretrained model, or they are fresh.
  *
- * @param model  the policy's
+ * @param model  config of the policy's network
  */
 export async function startingNetworks(
   config: RunConfig,
@@ -57,7 +57,7 @@ export async function startingNetworks(
   return networks;
 }
 
-/** Fills in the policy of another run. @throws {RunError} if it is damaged, kept by a server, or of another shape or tokenizer */
+/** Fills in the policy of another run. @throws {RunError} if that policy is damaged, at a server, or of another shape or tokenizer */
 async function fillPolicy(path: string, tokenizer: string, { policy, model }: Networks): Promise<void> {
   const {
     model: its,
@@ -85,14 +85,14 @@ async function fillFirst({ seed, model: { path } }: RunConfig, { policy, critic,
   const parameters = layParameters(model, policy.parameters);
   const pretrained = path !== null && frozen === null;
   const valued = critic === null ? null : layParameters(critic.model, critic.memory.parameters);
-  // With a shared body the policy is part of the critic, so the policy is filled last. A separate critic gets a copy of a pretrained body.
+  // With a shared body the policy is part of the critic, so `fillFirst` fills it last. A separate critic gets a copy of a pretrained body.
   if (valued !== null) await begin(pretrained ? beside(parameters, valued) : valued, sequence(seed, "critic"));
   if (pretrained) await loadPretrained(path, model, parameters);
   else await begin(parameters, sequence(seed, "initial weights"));
   if (pretrained && valued !== null && critic!.model.head === "value") shareBody(parameters, valued);
 }
 
-/** Makes fresh weights. Heartbeats are sent between two tensors: a large model takes longer than an actor may be silent. */
+/** Makes fresh weights. The actor can send heartbeats between two tensors: a large model takes longer than an actor may be silent. */
 async function begin({ flat, views }: Parameters, uniform: Uniform): Promise<void> {
   for (const [name, tensor] of views) {
     initialize({ flat, views: new Map([[name, tensor]]) }, uniform);
@@ -109,7 +109,7 @@ async function frozenBase(folder: string, base: ModelConfig): Promise<Float32Arr
 
 /**
  * @param critic  "none", or its backbone
- * @param saved   contents; zeros if null
+ * @param saved   the contents of the memory; null for zeros
  */
 export function learnerMemory(
   model: ModelConfig,

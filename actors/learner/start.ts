@@ -30,9 +30,9 @@ import { Dispatcher } from "./dispatcher.ts";
 import { startingNetworks } from "./networks.ts";
 import { type LearnerPorts, realPorts } from "./ports.ts";
 
-/** Wait before a failed message to the sink is sent again. */
+/** Time to wait before the learner sends a failed message to the sink again. */
 const RETRY_MS = 200;
-/** Metrics that are also written to the log. */
+/** Metrics that the learner also writes to its log. */
 const LOGGED: ReadonlySet<string> = new Set<MetricName>([
   "baseline/random",
   "baseline/best",
@@ -47,8 +47,8 @@ const LOGGED: ReadonlySet<string> = new Set<MetricName>([
   "health/verdict",
 ]);
 /**
- * Before the learner ends, it waits until the sink has stored all episodes. It gives up if the sink stores none for this long. After the last
- * update it waits `supervisor.heartbeatDeadlineMs` longer, because the supervisor may have to replace the sink first.
+ * Before the learner ends, it waits until the sink has stored all episodes. It gives up if the sink stores no episode for this long. After the last
+ * update the learner waits `supervisor.heartbeatDeadlineMs` longer, because the supervisor may have to replace the sink first.
  */
 const DRAIN_MS = 4000;
 
@@ -194,7 +194,7 @@ async function startLearner(
   };
 }
 
-/** Records that the run is finished, after all episodes are stored and the report is saved. @throws {RunError} as `drainLog` */
+/** Waits until the sink has stored all episodes, saves the report, then reports the run as finished. @throws {RunError} as `drainLog` does */
 export async function finishRun(
   { updates, success }: Pick<Report, "updates" | "success">,
   reporter: Pick<Reporter, "drain" | "lost" | "waiting" | "event">,
@@ -232,7 +232,7 @@ export async function drainLog(
   throw new RunError(`${rows + lost} episodes are lost: ${late}${never}. ${advice}`);
 }
 
-/** A reporter, and its connection to the metrics sink. */
+/** Makes the reporter, and its connection to the metrics sink. */
 function connectReporter(config: RunConfig, context: ActorContext, ports: LearnerPorts) {
   const { actor, run, clock, transport, uniform, log } = context;
   const reporter: Reporter = new Reporter({
@@ -278,7 +278,7 @@ export function showPlay(clock: Clock, dispatcher: Pick<Dispatcher, "playing">, 
   clock.after(SHOW_PLAY_MS, show);
 }
 
-/** While this process lives, checks that open tickets are played. */
+/** Checks regularly, while this process lives, that samplers play the open tickets. */
 export function watchProgress(
   config: Pick<RunConfig, "supervisor">,
   { clock, fail }: Pick<ActorContext, "clock" | "fail">,
@@ -290,7 +290,7 @@ export function watchProgress(
   let wokeAtMs = Number.NEGATIVE_INFINITY;
   function check(): void {
     const now = clock.now();
-    // A late check means that this process was suspended. The samplers probably were too, so only the time since then counts.
+    // A late check means that this process was suspended. The samplers probably were suspended too, so only the time since this check counts.
     if (now - checkedAtMs > progressDeadlineMs / 2) wokeAtMs = now;
     checkedAtMs = now;
     clock.after(progressDeadlineMs / 4, check);

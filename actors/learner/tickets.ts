@@ -1,13 +1,13 @@
 /**
- * The open tickets: which ones wait, which sampler plays which one, and until when. Knows no connections and no weights.
+ * The open tickets: which ones wait, which sampler plays which one, and until when. This file knows no connections and no weights.
  *
- * 1. Every issued ticket ends exactly once. `issue` resolves when all its tickets have ended, in the order they were given.
- * 2. At most one sampler holds the lease of a ticket. Only its holder can end the ticket, and only with the right attempt
- *    number; every other outcome (late, duplicate, unknown) is ignored and counted.
- * 3. Only `attempt` of a ticket changes, never its seeds, settings or name. An episode does not depend on who plays it, or how
- *    often it was begun.
- * 4. The oldest tickets are granted first. A ticket that comes back (sampler lost, lease expired, episode failed) keeps its age.
- * 5. A ticket is granted at most `attemptsMax` times. The caller limits how many tickets are open: training waits for its batches.
+ * 1. Every issued ticket ends exactly once. `issue` resolves when all its tickets have ended, in the order in which the caller gave them.
+ * 2. At most one sampler holds the lease of a ticket. Only this sampler can end the ticket, and only with the right attempt
+ *    number. The ticket book ignores and counts every other outcome (late, duplicate, unknown).
+ * 3. Only `attempt` of a ticket changes, never its seeds, settings or name. An episode does not depend on the sampler that plays it, nor on
+ *    the number of attempts.
+ * 4. The ticket book grants the oldest tickets first. A ticket that comes back (sampler lost, lease expired, episode failed) keeps its age.
+ * 5. The ticket book grants a ticket at most `attemptsMax` times. The caller limits how many tickets are open: training waits for its batches.
  */
 import type { Clock } from "../clock.ts";
 import type { FinishedTicket } from "../play/finished-ticket.ts";
@@ -16,14 +16,14 @@ import type { Outcome, Ticket } from "../protocol.ts";
 export interface TicketBookOptions {
   readonly clock: Clock;
   readonly leaseMs: number;
-  /** At least 1. */
+  /** How often a ticket is granted at most; at least 1. */
   readonly attemptsMax: number;
-  /** Called after leases expired: their tickets wait again. */
+  /** The ticket book calls this after leases have expired. Their tickets wait again if attempts are left. */
   readonly expired?: () => void;
 }
 
 interface Batch {
-  /** In the order of issue. */
+  /** Ended tickets, in the order of issue. */
   readonly finished: FinishedTicket[];
   /** Number of tickets that have not ended. */
   open: number;
@@ -46,7 +46,7 @@ interface Lease {
 
 export class TicketBook {
   readonly #options: TicketBookOptions;
-  /** Episodes of all tickets that have not ended. */
+  /** Names of the episodes whose tickets have not ended. */
   readonly #open = new Set<string>();
   readonly #waiting = new WaitingTickets<Entry>();
   /** Leases by episode, in the order in which the leases end: all leases are equally long. */
@@ -54,14 +54,14 @@ export class TicketBook {
   readonly #leasesOf = new Map<string, Set<Lease>>();
   #nextSerial = 0;
   #cancelTimer: (() => void) | null = null;
-  /** So far: leases that expired, outcomes that were late, duplicate or unknown, and tickets put back. */
+  /** Totals: leases that expired, outcomes that were late, duplicate or unknown, and returns of tickets for another attempt. */
   readonly counts = { expired: 0, ignored: 0, retried: 0 };
 
   constructor(options: TicketBookOptions) {
     this.#options = options;
   }
 
-  /** Tickets without a lease. */
+  /** Number of tickets without a lease. */
   get waiting(): number {
     return this.#waiting.size;
   }
@@ -77,8 +77,8 @@ export class TicketBook {
   /**
    * Several batches may be open at once.
    *
-   * @returns one entry per ticket, in their order, when all have ended.
-   * @throws {RangeError} if one of the episodes is open already; then none is issued.
+   * @returns one entry per ticket, in the order of `tickets`, when all have ended.
+   * @throws {RangeError} if an episode is open already or occurs twice. In this case no ticket is issued.
    */
   issue(tickets: readonly Ticket[]): Promise<FinishedTicket[]> {
     const names = new Set<string>();
@@ -98,7 +98,7 @@ export class TicketBook {
   /**
    * Leases the oldest tickets that the sampler may play, at most `slotsFree`.
    *
-   * @param version  policy version that the sampler has loaded; null: none, so the sampler gets no tickets
+   * @param version  policy version that the sampler has loaded; null if it has loaded none: then it gets no tickets
    */
   grant(sampler: string, slotsFree: number, version: number | null): Ticket[] {
     if (version === null) return [];
@@ -117,7 +117,7 @@ export class TicketBook {
   }
 
   /**
-   * Takes an outcome. If it has no trajectory and attempts are left, the ticket waits again.
+   * Takes an outcome. If the outcome has no trajectory and attempts are left, the ticket waits again.
    *
    * @returns false if the outcome is ignored, because this sampler does not hold the lease of this attempt.
    */
@@ -138,7 +138,7 @@ export class TicketBook {
       this.#putBack(lease, aborted(lease, "the sampler is gone"));
   }
 
-  /** @param last  the outcome if no attempts are left */
+  /** @param last  the ticket's outcome if no attempts are left */
   #putBack(lease: Lease, last: Outcome): void {
     const { entry } = lease;
     if (entry.ticket.attempt + 1 >= this.#options.attemptsMax) {
@@ -167,7 +167,7 @@ export class TicketBook {
     if (own.size === 0) this.#leasesOf.delete(lease.sampler);
   }
 
-  /** Sets the timer for the lease that ends first, if it is not set. */
+  /** Sets a timer for the lease that ends first, unless a timer is set already. */
   #setTimer(): void {
     const [first] = this.#leases.values();
     if (this.#cancelTimer !== null || first === undefined) return;
@@ -196,7 +196,7 @@ function aborted({ entry, sampler }: Lease, why: string): Outcome {
 }
 
 export interface Waiting {
-  /** Order of issue. */
+  /** Position in the order of issue. */
   readonly serial: number;
   readonly ticket: Ticket;
 }
@@ -209,7 +209,7 @@ interface Kind<T> {
 }
 
 /**
- * Tickets without a lease; the oldest is taken first. They are grouped by the policy versions that may play them. There are few such groups
+ * Tickets without a lease. `take` removes the oldest first. Tickets that the same policy versions may play are one kind. Few kinds exist
  * at a time, so the search for the oldest ticket does not slow down with the number of tickets.
  */
 export class WaitingTickets<T extends Waiting> {
@@ -219,7 +219,7 @@ export class WaitingTickets<T extends Waiting> {
     return this.#kinds.values().reduce((sum, { entries }) => sum + entries.length, 0);
   }
 
-  /** Adds tickets younger than all others. @param young  oldest first */
+  /** Adds tickets that are younger than all others. @param young  oldest first */
   append(young: readonly T[]): void {
     for (const [key, added] of Map.groupBy(young, kindOf)) {
       const { version, exact } = added[0]!.ticket;
@@ -257,5 +257,5 @@ export class WaitingTickets<T extends Waiting> {
 
 const kindOf = ({ ticket }: Waiting): string => `${ticket.version} ${ticket.exact}`;
 
-/** Serial of the oldest entry; infinite without entries. */
+/** Serial of the oldest entry; infinite if there are no entries. */
 const serialOf = (entries: readonly Waiting[]): number => entries.at(-1)?.serial ?? Number.POSITIVE_INFINITY;

@@ -1,4 +1,4 @@
-/** The trainer: networks, imitation and updates. Runs in a thread of its own, or in the learner's. */
+/** The trainer: networks, imitation and updates. The trainer runs in a thread of its own, or in the learner's thread. */
 
 import { crossScores, type Reasoned } from "../../model/health/cross-score.ts";
 import { analyzeGradients } from "../../model/health/gradient-analysis.ts";
@@ -23,9 +23,9 @@ export interface TrainerSettings {
   /** With the head "both", the policy's network is also the critic. */
   readonly model: ModelConfig;
   readonly policy: NetworkMemory;
-  /** Parameters of the model that adapters belong to; null without adapters. */
+  /** Parameters of the base model of adapters; null if the policy is not adapters. */
   readonly frozen: Float32Array | null;
-  /** A critic with a network of its own; null without one. */
+  /** A critic with a network of its own; null if there is no such critic. */
   readonly critic: { readonly model: ModelConfig; readonly memory: NetworkMemory } | null;
 }
 
@@ -57,7 +57,7 @@ export function trainerMethods(openEngine = startEngine) {
       };
       return `${engine.name}, ${engine.device}`;
     },
-    /** From now on KL terms compare with a copy of these parameters; null: they compare with the model that adapters belong to. */
+    /** Sets the reference of KL terms: a copy of these parameters. null: the reference is the base model of the adapters. */
     keepReference(parameters: Float32Array | null): void {
       const config = baseOf(networks.policy.config);
       if (networks.reference !== null && parameters !== null) engine.release(networks.reference.parameters.flat);
@@ -71,7 +71,7 @@ export function trainerMethods(openEngine = startEngine) {
       policy.optimizerState.step = 0;
       policy.toDevice();
     },
-    /** One step of imitation; all written tokens weigh the same. @returns mean cross-entropy in nats */
+    /** Takes one step of imitation, in which all written tokens have the same weight. @returns the mean cross-entropy in nats */
     async imitate(demos: readonly Sequence[], limits: BatchLimits, optimizer: OptimizerSettings): Promise<number> {
       const tokens = demos.reduce((sum, { written }) => sum + written.length, 0);
       const weights = demos.map(({ written }) => new Float32Array(written.length).fill(1 / tokens));
@@ -92,10 +92,10 @@ export function trainerMethods(openEngine = startEngine) {
     /** Measures the policy's gradients on these episodes; changes nothing. */
     analyzeGradients: (played: readonly TrainingEpisode[], settings: UpdateSettings, rule: BucketRule) =>
       analyzeGradients(networks, played, settings, rule),
-    /** Log-probabilities of each reasoning under its own prompt and under the prompts of the others, by the current policy. */
+    /** The current policy's log-probabilities of each reasoning, under its own prompt and under the prompts of the other reasonings. */
     crossScore: (turns: readonly Reasoned[], limits: BatchLimits, temperature: number): Promise<CrossScores> =>
       crossScores(networks.policy, turns, limits, temperature),
-    /** The shared memory was overwritten from a checkpoint; continue from it. @param steps  optimizer steps of the checkpoint */
+    /** Call this after a checkpoint was copied to the shared memory: training continues from there. @param steps  optimizer steps of the checkpoint */
     resumeFrom(steps: { policy: number; critic: number | null; served?: string | null }): void {
       networks.policy.optimizerState.step = steps.policy;
       if (networks.critic !== null) networks.critic.optimizerState.step = steps.critic!;
@@ -115,11 +115,11 @@ export function trainerMethods(openEngine = startEngine) {
 export type TrainerMethods = ReturnType<typeof trainerMethods>;
 
 export interface StartedTrainer extends Thread<TrainerMethods> {
-  /** "compiled, cpu, 2 threads" */
+  /** Name, device and threads: "compiled, cpu, 2 threads" */
   readonly engine: string;
-  /** True if a GPU of this machine trains; false by default. */
+  /** True if a GPU of this machine trains; if left out, no GPU trains. */
   readonly onGpu?: boolean;
-  /** Publishes a policy that a server keeps; left out if the policy's parameters are in the networks' memory. */
+  /** Publishes a policy that a server keeps. Left out if the policy's parameters are in the networks' memory. */
   readonly publish?: (version: number) => Promise<Published>;
   stop(): void | Promise<void>;
 }

@@ -1,10 +1,10 @@
 /**
  * Modules of envs from outside: a user's files and packages. Every process that plays an env imports the module that defines it.
  *
- * - A module's digest covers its own text and the files that it imports by relative path. It does not cover packages, whose versions a
+ * - A module's digest covers its own text and the files that it imports by path. The digest does not cover packages, whose versions a
  *   lock file fixes, nor files that the env reads.
  * - A run's config names its modules by path, with their digests. A process whose parent made the config imports them by these paths. A
- *   config from a folder or from another machine never makes code run: its modules must be known here already.
+ *   config from a folder or from another machine never makes code run: its modules must already be known here.
  */
 import { createHash } from "node:crypto";
 import { readFileSync } from "node:fs";
@@ -16,15 +16,15 @@ import type { RunConfig } from "../config/config.ts";
 import { messageOf, placeOf } from "../errors.ts";
 import { playedEnvs } from "./envs-of-run.ts";
 
-/** Most files of a module, itself included. */
+/** Limit on the number of files of a module, the module's own file included. */
 const FILES_MAX = 10_000;
 
 const CODE = ["ts", "tsx", "js", "jsx"];
 
 /**
- * Imports a module and adds its envs to those of this process. A module that was imported already is not read again.
+ * Imports a module and adds its envs to those of this process. If this process has already imported the module, the file is not read again.
  *
- * @param specifier  an absolute path, a file URL, a path from `folder` with "./", or the name of a package that `folder` has
+ * @param specifier  an absolute path, a file URL, a path relative to `folder` that starts with "./", or the name of a package that `folder` can import
  * @throws {TagError} naming the file, and the line of a fault in it
  */
 export async function importEnvs(specifier: string, folder: string): Promise<EnvModule> {
@@ -44,7 +44,7 @@ export async function importEnvs(specifier: string, folder: string): Promise<Env
   return coming;
 }
 
-/** Modules that are being imported, by path: runs that start together may name the same module. */
+/** Imports that have not ended, by path: runs that start together may name the same module. */
 const importing = new Map<string, Promise<EnvModule>>();
 
 async function addModule(path: string, specifier: string): Promise<EnvModule> {
@@ -67,7 +67,7 @@ async function addModule(path: string, specifier: string): Promise<EnvModule> {
 const isSource = (value: unknown): value is TagSource =>
   typeof value === "object" && value !== null && "tag" in value && "make" in value && typeof value.make === "function";
 
-/** The text of a module and of each file that it imports by relative path, by file; and the packages that these files import. */
+/** `texts`: by path, the text of a module and of each file that it imports by path. `packages`: the packages that these files import. */
 export function sourcesOf(path: string): {
   readonly texts: ReadonlyMap<string, Buffer>;
   readonly packages: Set<string>;
@@ -89,7 +89,7 @@ export function sourcesOf(path: string): {
   return { texts, packages };
 }
 
-/** sha256 (hex) over the paths and texts of `sourcesOf`. It does not depend on where the module is. */
+/** sha256 (hex) over the paths and texts of `sourcesOf`. The digest does not depend on the folder of the module. */
 export function digestOf(path: string): string {
   const hash = createHash("sha256");
   for (const [file, text] of sourcesOf(path).texts) {
@@ -98,13 +98,13 @@ export function digestOf(path: string): string {
   return hash.digest("hex");
 }
 
-/** The modules of the envs that a run plays: digest by path. */
+/** The modules of the envs that a run plays: the digest of each module by its path. */
 export function modulesOf(config: Pick<RunConfig, "env">): Record<string, string> {
   const modules = playedEnvs(config).flatMap(({ tag }) => neededModules(tag));
   return Object.fromEntries(modules.map(({ path, digest }) => [path, digest]));
 }
 
-/** Imports the modules of a config that this process's parent made. @throws {TagError} if a file has changed since */
+/** Imports the modules of a config that this process's parent made. @throws {TagError} if a file has changed since the run began */
 export async function importModules({ env }: Pick<RunConfig, "env">): Promise<void> {
   for (const [path, digest] of Object.entries(env.modules)) {
     const found = await importEnvs(path, "/");
@@ -116,7 +116,7 @@ export async function importModules({ env }: Pick<RunConfig, "env">): Promise<vo
 }
 
 /**
- * A config from a folder or another machine, with the paths of its modules here.
+ * Takes a config from a folder or another machine, and gives each module the path that this process knows it by.
  *
  * @throws {TagError} if a module is unknown here, or has another digest
  */

@@ -1,7 +1,7 @@
 /**
- * Which envs a run plays: the one of `env`, or those of `env.mix`.
+ * Which envs a run plays: the env of section `env`, or the envs of `env.mix`.
  *
- * Tickets, metrics and reports use an env's name. The name is the tag; an entry of a mix may set another, because a mix may contain
+ * Tickets, metrics and reports use an env's name. The name is the tag, unless an entry of the mix sets another name: a mix may contain
  * one tag twice with different options.
  */
 import type { z } from "zod";
@@ -17,9 +17,9 @@ export interface PlayedEnv {
   readonly name: string;
   readonly tag: string;
   readonly options: Readonly<Record<string, unknown>>;
-  /** Number of groups of an update; null: an equal part of the groups that the envs with a number leave. */
+  /** Number of this env's groups in an update. null: the envs with null share evenly the groups that the other envs leave. */
   readonly groups: number | null;
-  /** null: the tag's own limit, or else the run's. */
+  /** null: the tag's own limit applies, or the run's limit if the tag has none. */
   readonly turnsMax: number | null;
   readonly actionsMax: number | null;
   readonly actionsPerTurnMax: number | null;
@@ -34,7 +34,7 @@ interface PlaySettings extends EnvSettings {
   readonly prompt: z.infer<typeof PromptConfig>;
 }
 
-/** Opens an episode of one env. @param limit  actions per turn by the ticket; the config's if left out */
+/** Opens an episode of one env. @param limit  the ticket's limit on actions per turn; if left out, the config's limit applies */
 export type OpenEpisode = (seeds: Seeds, limit?: Pick<Ticket, "actionsPerTurnMax">) => Env | Promise<Env>;
 
 export function playedEnvs({ env }: EnvSettings): readonly PlayedEnv[] {
@@ -43,7 +43,7 @@ export function playedEnvs({ env }: EnvSettings): readonly PlayedEnv[] {
   return [{ name: tag, tag, options, groups: null, turnsMax, actionsMax, actionsPerTurnMax }];
 }
 
-/** Part of a run folder's name: "SimpleSokoban", "mix-of-4". */
+/** The part of a run folder's name that names the envs: "SimpleSokoban", "mix-of-4". */
 export const shortText = (config: EnvSettings): string =>
   config.env.mix.length === 0 ? envsText(config) : `mix-of-${config.env.mix.length}`;
 
@@ -90,11 +90,11 @@ export function envAlone(config: PlaySettings, name: string): PlaySettings["env"
   return { ...config.env, mix: [], tag, options: { ...options }, turnsMax, actionsMax, actionsPerTurnMax };
 }
 
-/** Most actions that an episode can execute: its budget, or all that its turns may hold if that is less. */
+/** Limit on the actions of an episode: its budget, or the sum of its turns' limits if this sum is less. */
 export const actionsAllowed = ({ turnsMax, actionsPerTurnMax, actionsMax }: EpisodeRules): number =>
   Math.min(actionsMax, turnsMax * actionsPerTurnMax);
 
-/** One line for each env in which no episode can succeed, because its budget is smaller than any solution. */
+/** One line for each env in which no episode can succeed, because every solution takes more actions than its budget allows. */
 export function tooSmallBudgets(config: PlaySettings): string[] {
   return playedEnvs(config).flatMap(({ name }, i) => {
     const tag = tagOf(config, name);
@@ -109,7 +109,7 @@ export function tooSmallBudgets(config: PlaySettings): string[] {
   });
 }
 
-/** How the env server opens episodes of one env. @throws {TagError} if the run plays no env of this name */
+/** Returns the function with which the env server opens episodes of one env. @throws {TagError} if the run plays no env of this name */
 export function episodeOpener(config: PlaySettings, name: string): OpenEpisode {
   const tag = tagOf(config, name);
   const rules = episodeRules(config, name, tag);
@@ -124,7 +124,7 @@ export const envsWithRules = (config: PlaySettings): { tag: EnvTag; rules: Episo
   });
 
 /**
- * Shares `total` groups among envs: an env with a number of groups gets it, the others share the rest evenly.
+ * Shares `total` groups among envs: an env with a number of groups gets this number. The other envs share the rest evenly.
  *
  * @throws {RangeError} if the groups do not add up to `total`, or if the rest does not divide evenly
  */
@@ -150,7 +150,7 @@ interface GroupSettings {
 /** Groups that an update plays: `rollout.groups` for each of the `onlineK` minibatches that it is divided into. */
 export const groupsPerUpdate = ({ rollout }: GroupSettings): number => rollout.groups * rollout.onlineK;
 
-/** Boards set aside for an update: its own, and those of every round in which groups may be replaced. */
+/** Number of boards reserved for an update: one for each group, and as many again for each round that may replace groups. */
 export const boardsPerUpdate = ({
   rollout,
   learner,

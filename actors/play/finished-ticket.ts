@@ -1,13 +1,13 @@
-/** A ticket that has ended, as the learner and an evaluation see it. Pure. */
+/** A ticket that has ended, as the learner and an evaluation see it. All functions are pure. */
 import { writtenTokens } from "../../model/trajectory.ts";
 import type { RunConfig } from "../config/config.ts";
 import { RunError } from "../errors.ts";
 import type { Outcome, PlayedOutcome, Ticket } from "../protocol.ts";
 
 export interface FinishedTicket {
-  /** Its field `attempt` is the number of the last lease. */
+  /** Its field `attempt` belongs to the last lease of the ticket. */
   readonly ticket: Ticket;
-  /** The last sampler that held it. */
+  /** The last sampler that held a lease of the ticket. */
   readonly sampler: string;
   readonly outcome: Outcome;
 }
@@ -37,7 +37,7 @@ export function unplayedText(finished: readonly FinishedTicket[]): string {
 }
 
 /**
- * A `RunError`, because a restart of the learner would not help. With engine tinker it is a plain `Error`, because the server may have
+ * Makes a `RunError`, because a restart of the learner would not help. With engine tinker it makes a plain `Error`, because the server may have
  * lost the policy, and a restarted learner loads it again.
  */
 export function unplayedError(

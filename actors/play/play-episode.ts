@@ -1,5 +1,5 @@
 /**
- * One episode by a policy, from its ticket to its outcome. `play-turns.ts` plays the turns; `transcript.ts` makes their prompts
+ * Plays one episode with a policy, from its ticket to its outcome. `play-turns.ts` plays the turns; `transcript.ts` makes their prompts
  * and keeps the tokens.
  *
  * - On one machine with one engine and thread count, the outcome is a function of ticket, weights and run seed.
@@ -18,11 +18,11 @@ import { type EnvConnection, type Player, playTurns, statusOf } from "./play-tur
 import { type ContextRules, type ReplyTokens, Transcript } from "./transcript.ts";
 
 export interface PlayRules extends ContextRules {
-  /** By name of the env. */
+  /** Limit on the actions of a turn, by the name of the env. */
   readonly actionsPerTurnMax: Readonly<Record<string, number>>;
-  /** Seed of the run. With the episode's name it makes the coins of sampling. */
+  /** Seed of the run. The seed and the episode's name decide the coins: the random numbers that choose tokens. */
   readonly seed: number;
-  /** Penalty of a turn whose thought makes only false claims; 0: thoughts are not judged. */
+  /** Penalty of a turn whose thought makes only false claims; 0 means that thoughts are not judged. */
   readonly reasoningWeight: number;
 }
 
@@ -60,7 +60,7 @@ export function rulesOf({ seed, prompt, env, rollout }: RunConfig): PlayRules {
 }
 
 /**
- * @throws {EpisodeError} if the env server was lost ("closed") or is full ("capacity"): the episode may be played again.
+ * @throws {EpisodeError} if the env server was lost ("closed") or is full ("capacity"): the caller may play the episode again.
  */
 export async function playEpisode(ticket: Ticket, context: PlayContext): Promise<Outcome> {
   const { policy, tag, dialogue, rules, weights } = context;
@@ -96,7 +96,7 @@ export async function playEpisode(ticket: Ticket, context: PlayContext): Promise
   }
 }
 
-/** Replies by the policy, in the contexts that the transcript makes. */
+/** A player whose replies the policy writes, in the contexts that the transcript makes. */
 function tokenPlayer(
   { episode, temperature, topP, topK }: Ticket,
   sequence: string,
@@ -121,7 +121,7 @@ function tokenPlayer(
       return { text: transcript.text(lastReply.tokens), cut: lastReply.cut, dropped: transcript.dropped };
     },
     turnPlayed: (turn) => transcript.addTurn(lastReply, turn),
-    // Only a penalty, never a reward: otherwise longer thoughts and further turns would earn more.
+    // A thought may cost a penalty, but earns no reward: otherwise longer thoughts and more turns would earn more.
     penalty(turn) {
       if (rules.reasoningWeight === 0 || tag.reasoning === undefined) return 0;
       return rules.reasoningWeight * (1 - (faithfulness(tag.reasoning, turn) ?? 1));

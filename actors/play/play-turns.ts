@@ -1,9 +1,9 @@
 /**
  * The turns of one episode at an env server, and their record: the loop that samplers and hosted evaluations share.
- * A `Player` writes the replies. Knows no tokens and no prompts.
+ * A `Player` writes the replies. This file knows no tokens and no prompts.
  *
- * - A `failed` answer of the env server is thrown as an `EpisodeError`; it never becomes a turn with reward 0.
- * - An episode that stops before its end is closed at the env server; otherwise the env server would keep it.
+ * - A `failed` answer of the env server becomes an `EpisodeError`, never a turn with reward 0.
+ * - If an episode stops before the env has ended it, `playTurns` closes it at the env server, which would otherwise keep it.
  */
 import { EpisodeError } from "../errors.ts";
 import type { AnswerTo, EnvAsk, Messages, StopReason, Ticket, TurnRecord } from "../protocol.ts";
@@ -18,13 +18,13 @@ export interface EnvConnection {
 export interface Player {
   /** @returns null if the context has no room for another turn. */
   reply(observation: string, actionsLeft: number): Promise<TurnReply | null>;
-  /** Called with each turn that the env answered. */
+  /** `playTurns` calls this with each turn that the env answered. */
   turnPlayed(turn: TurnRecord): void;
   /** What the player subtracts from a turn's reward, in addition to the env's own penalty. */
   penalty?(turn: Pick<TurnRecord, "observation" | "reply" | "actions">): number;
 }
 
-/** A reply as the env server and the record take it. */
+/** What the env server and the turn's record need of a reply. */
 export type TurnReply = { readonly text: string } & Pick<TurnRecord, "cut" | "dropped">;
 
 export interface PlayedTurns {
@@ -39,7 +39,7 @@ export interface PlayedTurns {
 
 type EpisodeSeeds = Pick<Ticket, "episode" | "env" | "layoutSeed" | "dynamicsSeed" | "actionsPerTurnMax">;
 
-/** @throws {EpisodeError} if the env failed or its server was lost, with the boundary where it happened. */
+/** @throws {EpisodeError} if the env failed or its server was lost; the error names the boundary of the failure. */
 export async function playTurns(ticket: EpisodeSeeds, player: Player, env: EnvConnection): Promise<PlayedTurns> {
   const { episode, layoutSeed, dynamicsSeed } = ticket;
   const turns: TurnRecord[] = [];

@@ -1,15 +1,15 @@
 /**
- * One episode as tokens: the prompt of each turn, the context it is shown in, and the replies. Knows no env server and no policy:
+ * One episode as tokens: the prompt of each turn, the context of each prompt, and the replies. This file knows no env server and no policy:
  * the caller passes observations and replies.
  *
- * - A reply is never encoded again: every context shows it as the token ids that were sampled. (Context single_turn quotes replies
+ * - No reply is encoded again: every context shows a reply as the token ids that the policy sampled. (Context single_turn quotes replies
  *   inside a question, and encodes the quotation with the question.)
  * - `compat` is an exception: a later turn shows a reply as RAGEN rebuilds it. If the rebuilt reply differs from the sampled tokens, a new
  *   context begins. The policy still trains on the tokens that it sampled.
- * - A turn extends the current context if it can; otherwise a new context begins, and the policy keeps the part of its cache
- *   that both contexts begin with.
- * - With overflow "drop", a context that is too long loses its oldest turns, each a question and its reply. Dropped turns are counted
- *   and do not come back.
+ * - A turn extends the current context if it can; otherwise a new context begins, and the policy keeps its cache of the
+ *   tokens that both contexts begin with.
+ * - With overflow "drop", a context that is too long loses its oldest turns, each a question and its reply. The record of a
+ *   turn counts the dropped turns. Later contexts do not show them again.
  *
  * Source: RAGEN-2's context_window_mode. There each turn is a sample of its own. Here a turn extends the current sample if it can.
  */
@@ -27,9 +27,9 @@ export interface ContextRules {
   readonly compat: boolean;
   readonly think: boolean;
   readonly context: ContextMode;
-  /** Turns of a context, the current one included; null: all. */
+  /** Limit on the turns of a context, the current turn included; null means no limit. */
   readonly contextTurnsMax: number | null;
-  /** If a context is too long: the episode stops, or the context drops its oldest turns. */
+  /** What happens to a context that is too long: the episode stops, or the context drops its oldest turns. */
   readonly overflow: "stop" | "drop";
   readonly replyTokensMax: number;
   readonly contextTokensMax: number;
@@ -40,9 +40,9 @@ export interface TurnPrompt {
   /** Number of tokens that the policy's sequence keeps; `prompt` follows them. */
   readonly keep: number;
   readonly prompt: readonly number[];
-  /** Index of the context's first token in the episode's tokens. Decides the coins. */
+  /** Index of the context's first token in the episode's tokens. It decides the coins: the random numbers that choose tokens. */
   readonly start: number;
-  /** Room for the reply. */
+  /** Limit on the tokens of the reply. */
   readonly tokensMax: number;
 }
 
@@ -52,7 +52,7 @@ export interface ReplyTokens {
   readonly logProbs: readonly number[];
   /** True if the reply ran into its token limit. */
   readonly cut: boolean;
-  /** Policy version that wrote it; absent: that of the episode. */
+  /** Policy version that wrote the reply; left out if it is the version of the episode. */
   readonly version?: number;
 }
 
@@ -70,11 +70,11 @@ export class Transcript {
   readonly #actionsPerTurnMax: number;
   readonly #answered: HistoryTurn[] = [];
   #now: { observation: string; actionsLeft: number } = { observation: "", actionsLeft: 0 };
-  /** True if the last reply is not shown as it was sampled. */
+  /** True if later turns show the last reply in another form than the policy sampled. */
   #rewritten = false;
-  /** First turn of the context. */
+  /** Index of the first turn that the context shows. */
   #from = 0;
-  /** Tokens of the context: what the policy's sequence holds. */
+  /** Tokens of the context, which are the tokens that the policy's sequence holds. */
   #context: number[] = [];
   #dropped = 0;
   #refusedTokens = 0;
@@ -132,7 +132,7 @@ export class Transcript {
     return this.#dialogue.replyText(tokens, this.#prefix);
   }
 
-  /** Adds the reply to the last prompt, and what the env made of it. */
+  /** Adds the reply to the last prompt, with the reward, penalty and actions of its turn. */
   addTurn({ tokens, logProbs, cut, version }: ReplyTokens, turn: Pick<Turn, "reward" | "penalty" | "actions">): void {
     const { reward, penalty, actions } = turn;
     this.#push(tokens, 1, logProbs);
@@ -212,7 +212,7 @@ export class Transcript {
   }
 }
 
-/** Length of the beginning that both share; at most `next.length - 1`, because a prompt has at least one token. */
+/** Number of first tokens that both lists share; at most `next.length - 1`, because a prompt has at least one token. */
 function commonLength(before: readonly number[], next: readonly number[]): number {
   const end = Math.min(before.length, next.length - 1);
   for (let i = 0; i < end; i++) if (before[i] !== next[i]) return i;

@@ -9,7 +9,7 @@ import type { Handler, Peer } from "../transport/transport.ts";
 export interface EnvServerConnectionsOptions {
   /** Opens a connection that reconnects whenever it is lost. */
   readonly connect: (url: string, handler: Handler) => Connection;
-  /** Time to wait for an env server while none is connected. */
+  /** Longest time to wait for an env server while none is connected. */
   readonly waitMsMax: number;
   readonly clock: Clock;
 }
@@ -32,7 +32,7 @@ export class EnvServerConnections {
     this.#options = options;
   }
 
-  /** Connects to the env servers of the roster, and closes connections to others. */
+  /** Connects to the env servers of the roster, and closes the connections to all other env servers. */
   update({ envServers }: Messages["roster"]): void {
     const urls = new Set(envServers.map(({ url }) => url));
     for (const [url, connection] of this.#connections) {
@@ -46,7 +46,7 @@ export class EnvServerConnections {
     }
   }
 
-  /** The next connected env server, round-robin. Waits if none is connected. @throws {EpisodeError} if none connects in time */
+  /** Chooses each connected env server in turn. Waits while none is connected. @throws {EpisodeError} if none connects in time */
   async choose(episode: string): Promise<Peer> {
     for (;;) {
       const peers = [...this.#connections.values()]

@@ -1,6 +1,6 @@
 /**
- * The sampler's computation: one policy and its open sequences, in a worker thread or in the actor's thread (`one-thread`); or a server
- * that writes the replies.
+ * The sampler's policy and its open sequences. The policy computes in a worker thread, or in the actor's thread with host `one-thread`.
+ * `serverPolicy` is a policy whose replies a server writes.
  */
 import { Decoder, type DecoderOptions } from "../../model/decode/decoder.ts";
 import { Generator, type Reply, type ReplyRequest } from "../../model/decode/generate.ts";
@@ -21,9 +21,9 @@ export interface PolicySettings {
   readonly base: string | null;
   readonly engine: EngineSettings;
   readonly slots: number;
-  /** Tokens of one sequence. */
+  /** Limit on the tokens of one sequence. */
   readonly capacity: number;
-  /** Keep keys and values in half precision if the engine can. */
+  /** True: the caches hold keys and values in half precision, if the engine can do so. */
   readonly halfCaches: boolean;
   /** Bearer token for weights over HTTP. */
   readonly token: string;
@@ -58,13 +58,13 @@ export function policyMethods() {
     },
     open: (sequence: string): void => started().open(sequence),
     reply: (sequence: string, request: ReplyRequest): Promise<Reply> => started().reply(sequence, request),
-    /** Waits for token `from` of the current reply. @returns the tokens from there on; empty if the reply ends before that token */
+    /** Waits for token `from` of the current reply. @returns this token and those written after it; empty if the reply ends before it */
     written: (sequence: string, from: number): Promise<number[]> => started().written(sequence, from),
     close: (sequence: string): void => started().close(sequence),
   };
 }
 
-/** Reads the base model, if there is one. */
+/** Makes the decoder's options. If the policy is adapters, this reads their base model. */
 async function decoderOptions(settings: PolicySettings): Promise<DecoderOptions> {
   const { model, base, slots, capacity, halfCaches } = settings;
   if (model.lora === null) return { slots, capacity, halfCaches };
@@ -79,13 +79,13 @@ export interface ReplyServer {
   /** "vllm, http://127.0.0.1:8000" */
   readonly name: string;
   readonly load: Remote<PolicyMethods>["load"];
-  /** @param context  tokens before the reply. @param seed  of 31 bits */
+  /** @param context  tokens before the reply. @param seed  an integer of 31 bits */
   readonly write: (context: readonly number[], seed: number, request: ReplyRequest) => Promise<Reply>;
   readonly stop: () => void;
 }
 
 /**
- * The sampler's policy if a server writes the replies. It keeps the tokens of each open sequence, because a request sends them all.
+ * The sampler's policy if a server writes the replies. The policy keeps the tokens of each open sequence: a request sends them all.
  * The seed of a reply is the coin of its first token: equal weights and coins make equal requests. The server decides whether equal
  * requests give equal tokens.
  */
@@ -100,7 +100,7 @@ export function serverPolicy({ name, load, write, stop }: ReplyServer): Thread<P
     async close(sequence) {
       sequences.delete(sequence);
     },
-    // No tokens are known while the server writes.
+    // This process gets no tokens before the server has written the whole reply.
     written: async () => [],
     async reply(sequence, request) {
       const { keep, prompt, coins, coinsFrom = 0 } = request;

@@ -1,15 +1,15 @@
 /**
- * Sampler: plays tickets with its copy of the policy. Knows neither groups nor learning.
+ * The sampler plays tickets with its copy of the policy. It knows neither groups nor learning.
  *
  * - A ticket is played with the version that it names, or with a newer one if the ticket allows that. Weights change only while no episode
- *   is played. With `weightsBetween: turns` they change while no reply is being written, and new replies wait for announced weights. A reply
- *   names its version if the episode began with another. Caches of earlier turns stay as the older weights computed them.
+ *   is in play. With `weightsBetween: turns` weights change while the policy writes no reply, and new replies wait for announced weights. A reply
+ *   names its version if the episode began with another. The caches keep the values that older weights computed.
  * - The sampler acknowledges the sha256 of the bytes in use: it computes the sha256, or checks the bytes' seal (weights/seal.ts). It never
  *   uses bytes with a wrong digest. It reports the wrong digest if no newer weights are announced. After this report the learner quarantines
  *   the sampler. If the sampler cannot read the newest weights, the process ends.
  * - The sampler sends an outcome until the learner takes or refuses it. When the connection to the learner ends, the sampler drops waiting
  *   tickets and weights not yet loaded: the learner issues the tickets again, and sends the weights on the next connection.
- * - At most `slots` episodes are played at once; further tickets wait.
+ * - The sampler plays at most `slots` episodes at once; further tickets wait.
  */
 import type { EnvTag } from "../../envs/tag.ts";
 import type { Dialogue } from "../../model/text/dialogue.ts";
@@ -33,7 +33,7 @@ export interface SamplerOptions {
   readonly policy: EpisodePolicy & Pick<Remote<PolicyMethods>, "load">;
   readonly envConnections: EnvServerConnections;
   readonly envTag: (name: string) => EnvTag;
-  /** Most tries of one episode on this sampler, including tries in which no env server connects in time. */
+  /** Limit on the tries of one episode on this sampler, including tries in which no env server connects in time. */
   readonly triesMax: number;
   readonly weightsBetween: "episodes" | "turns";
   readonly askDeadlineMs: number;
@@ -50,11 +50,11 @@ export class Sampler implements Handler {
   #waiting: Ticket[] = [];
   #learner: Peer | null = null;
   #weights: PolicyVersion | null = null;
-  /** Newest weights of this connection, until they are in use. */
+  /** The newest weights that this connection announced; null if none are left to load. */
   #next: Messages["weights"] | null = null;
   #loading = false;
   #stopped = false;
-  /** Replies being written. */
+  /** Number of replies that the policy is writing. */
   #writing = 0;
   /** Functions that continue the replies that wait for newer weights. */
   readonly #held: (() => void)[] = [];
@@ -111,14 +111,14 @@ export class Sampler implements Handler {
     this.#releaseReplies();
   }
 
-  /** Begins no further episode. The learner issues the unfinished tickets again. */
+  /** From now on the sampler begins no episode. The learner issues the unfinished tickets again. */
   stop(reason: string): void {
     this.#stopped = true;
     this.#waiting = [];
     this.#learner?.tell({ type: "sampler.leaving", actor: this.#options.actor, reason: reason.slice(0, 1000) });
   }
 
-  /** Loads the newest weights, unless the old ones are in use. */
+  /** Loads the newest weights, unless the old weights are in use. */
   async #loadNewest(): Promise<void> {
     const inUse = this.#options.weightsBetween === "turns" ? this.#writing : this.#playing.size;
     if (this.#loading || this.#next === null || inUse > 0) return;
@@ -135,7 +135,7 @@ export class Sampler implements Handler {
       if (learner === this.#learner && !isReplaced)
         learner?.tell({ type: "weights.loaded", actor: this.#options.actor, version, digest });
     } catch (error) {
-      // Weights of a lost connection, or replaced by newer ones, may be gone.
+      // If the connection was lost or newer weights were announced, these weights may be gone: that is no failure.
       if (this.#next === message && !this.#stopped) this.#options.fail(error);
     }
     this.#loading = false;
@@ -150,7 +150,7 @@ export class Sampler implements Handler {
   }
 
   /**
-   * Writes a reply of an episode that began with the weights `first`. First waits until all announced weights are in use. The reply names
+   * Writes a reply of an episode that began with the weights `first`. The sampler first waits until all announced weights are in use. The reply names
    * the version that wrote it, if that is not the version of `first`.
    */
   async #replyBetween(first: PolicyVersion, ...args: Parameters<EpisodePolicy["reply"]>): Promise<ReplyTokens> {
@@ -178,7 +178,7 @@ export class Sampler implements Handler {
   }
 
   #play(): void {
-    // Tickets wait for newer weights.
+    // Announced weights come first: tickets wait until the sampler has loaded them.
     if (this.#loading || this.#next !== null || this.#weights === null || this.#stopped) return;
     const waiting = this.#waiting;
     this.#waiting = [];

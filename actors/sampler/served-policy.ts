@@ -1,9 +1,9 @@
 /**
- * The sampler's policy on an inference server: vLLM or SGLang writes the replies, with the learner's adapters. Tokens in, tokens and
- * log-probabilities out.
+ * The sampler's policy on an inference server: vLLM or SGLang writes the replies with the learner's adapters. A request
+ * carries tokens; its answer carries tokens and log-probabilities.
  *
- * - A version is a folder of adapters on this machine, which the server loads under a new name. Then the server unloads the previous version.
- * - A server that was restarted has no adapters. After a refused request this policy loads them again, and sends the request once more.
+ * - A policy version is a folder of adapters on this machine. The server loads it under a new name, and then unloads the previous version.
+ * - A server that was restarted has no adapters. After a refused request this policy makes the server load them again, and repeats the request.
  *
  * Source: docs.vllm.ai (OpenAI-compatible server, LoRA adapters), docs.sglang.io (native API, LoRA serving).
  */
@@ -135,14 +135,14 @@ export function servedPolicy(
 
 const FOLDER = /^bunraku-adapters-(\d+)\.(\d+)\.(\d+)-/;
 
-/** A new folder, named after this process. Folders of processes that ended without removing theirs are removed. */
+/** Makes a folder whose name contains this process's identity. First removes the folders that dead processes left. */
 export function adaptersFolder(parent: string): string {
   for (const name of readdirSync(parent)) {
     if (!isOfDead(name, FOLDER)) continue;
     try {
       rmSync(join(parent, name), { recursive: true, force: true });
     } catch {
-      // Another account's folder.
+      // The folder may belong to another account.
     }
   }
   return mkdtempSync(join(parent, `bunraku-adapters-${ownerText(thisProcess())}-`));

@@ -1,4 +1,4 @@
-/** Starts a sampler: its policy, its connections to the learner and to env servers. */
+/** Starts a sampler: its policy, and its connections to the learner and to env servers. */
 import type { EnvTag } from "../../envs/tag.ts";
 import type { ActorContext, ActorKind, Running } from "../actor.ts";
 import type { RunConfig } from "../config/config.ts";
@@ -19,10 +19,10 @@ import type { PolicyMethods } from "./policy.ts";
 import { Sampler } from "./sampler.ts";
 import { servedPolicy } from "./served-policy.ts";
 
-/** Most tries of one episode on one sampler. */
+/** Limit on the tries of one episode on one sampler. */
 const TRIES_MAX = 3;
 
-/** What the sampler gets from its machine. A simulation passes its own. */
+/** What the sampler gets from its machine. A simulation passes ports of its own. */
 export interface SamplerPorts {
   /** Starts the policy, which has no weights yet. */
   startPolicy(config: RunConfig, context: ActorContext): Promise<Thread<PolicyMethods>>;
@@ -88,7 +88,7 @@ export const sampler = {
   },
 } satisfies ActorKind;
 
-/** Whether a server writes the replies. Then the weights change only between episodes. */
+/** True if a server writes the replies. In this case the weights change only between episodes. */
 const isServed = ({ engine, sampler }: RunConfig): boolean => engine.name === "tinker" || sampler.engine !== "own";
 
 async function startPolicy(
@@ -103,7 +103,7 @@ async function startPolicy(
     log.warning("server", `sampler.engine ${config.sampler.engine} was not tried with a real server yet`);
     return servedPolicy(config.sampler.engine, openServer(config, ports, "/"), weights);
   }
-  // Imported on demand, because usually another thread computes.
+  // This thread imports policy.ts only if it computes the policy: usually another thread does.
   const thread =
     host === "one-thread"
       ? inThisThread((await import("./policy.ts")).policyMethods())
@@ -118,7 +118,7 @@ async function startPolicy(
   return thread;
 }
 
-/** The policy, with its time and its tokens measured. */
+/** Wraps the policy, so that the meter measures its time and counts the tokens that it writes. */
 function measured(policy: Remote<PolicyMethods>, meter: Meter): Remote<PolicyMethods> {
   return withMethods(policy, {
     load: (...args) => meter.during("time/weights", policy.load(...args)),
