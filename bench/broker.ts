@@ -3,7 +3,7 @@ import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 
-/** Path of the program; null if it is not installed. */
+/** Path of nats-server; null if it is not installed. */
 export const natsServer = Bun.which("nats-server");
 export const NO_BROKER = "no NATS: nats-server is not installed (on Debian: apt-get install nats-server)";
 
@@ -21,7 +21,7 @@ export interface BrokerProcess {
 
 /**
  * @param more     arguments of nats-server besides its address, port and disk
- * @param streams  false: without JetStream
+ * @param streams  false to start the server without JetStream
  */
 export async function startBroker(more: readonly string[] = [], streams = true): Promise<BrokerProcess> {
   if (natsServer === null) throw new Error(NO_BROKER);

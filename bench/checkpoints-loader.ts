@@ -28,7 +28,7 @@ async function readThrough(): Promise<void> {
   await handle.close();
 }
 
-/** Takes the file out of the page cache. */
+/** Removes the file from the page cache. */
 async function forget(): Promise<void> {
   const { symbols } = dlopen("libc.so.6", { posix_fadvise: { args: ["i32", "i64", "i64", "i32"], returns: "i32" } });
   const handle = await open(file, "r+");
@@ -39,7 +39,7 @@ async function forget(): Promise<void> {
   if (code !== 0) throw new Error(`posix_fadvise answered ${code}`);
 }
 
-/** New shared memory, like a learner's, before its first use. */
+/** New shared memory, of the kind that a learner uses. This process has not touched it yet. */
 function newMemory(): Float32Array {
   // A virtual machine's host reclaims idle memory and returns it slowly, so another process touches it first.
   const { exitCode } = Bun.spawnSync([process.execPath, "-e", `new Uint8Array(${memoryBytes}).fill(1)`]);

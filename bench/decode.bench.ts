@@ -89,7 +89,7 @@ export async function run(options: Readonly<Record<string, string>>) {
   };
 }
 
-/** Our side: a sampler's generator. */
+/** Bunraku's side: the generator of a sampler. */
 class Ours {
   readonly #numbers: Numbers;
   readonly #generator: Generator;
@@ -112,7 +112,7 @@ class Ours {
     this.#prompts = Array.from({ length: batch }, () => Array.from({ length: prompt }, token));
   }
 
-  /** The engine, with its time counted. */
+  /** The same engine, with a clock that adds up the time of its calls. */
   #timed(engine: Engine): Engine {
     return {
       ...engine,

@@ -1,4 +1,4 @@
-/** A ticket and an outcome without a game, for benches of what carries and keeps episodes. */
+/** A ticket and an outcome without a game, for benches that measure the transport and storage of episodes. */
 import type { PlayedOutcome, Ticket, TurnRecord } from "../actors/protocol.ts";
 
 const PLAIN_TURN: TurnRecord = {
@@ -30,7 +30,7 @@ export const madeUpTicket = (given: Partial<Ticket> & Pick<Ticket, "episode">): 
   ...given,
 });
 
-/** @param tokens  of the trajectory; the policy wrote the second half. */
+/** @param tokens  number of tokens of the trajectory; the policy wrote the second half. */
 export function madeUpOutcome(tokens: number, version: number, turns: readonly Partial<TurnRecord>[]): PlayedOutcome {
   return {
     status: "scored",

@@ -172,7 +172,7 @@ async function timePaints(url: string) {
   }
 }
 
-/** First paint, and when `selector` is attached, in milliseconds after navigation began. */
+/** The first paint, and the moment at which the page contains `selector`, in milliseconds after the start of navigation. */
 async function timePage(page: Page, url: string, selector: string): Promise<[number, number]> {
   const started = performance.now();
   await page.goto(url);

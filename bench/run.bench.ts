@@ -1,7 +1,7 @@
 /**
  * The same training in Bunraku and in a loop written with PyTorch and transformers (peers/train.py): Dr. GRPO with AdamW on
  * SimpleSokoban, from the same weights, with as many threads. Run: bun run bench run [--run.seeds=3 --run.updates=60 …]
- * Budget: a fifth of the loop's time. Equal success at the end, within its interval, shows that both do the same work.
+ * Budget: a fifth of the loop's time. Equal success at the end, within the interval, shows that both sides do the same work.
  * Both times include the validation before the first update and the validation after the last update. Bunraku's time includes its
  * checkpoints and a second validation at the end, at temperature 1.
  */
@@ -74,7 +74,7 @@ const meansOf = (outcomes: readonly Outcome[]) => ({
 const told = ({ seconds, before, after }: Outcome) =>
   `${round(seconds)} s, success ${round(100 * before)} % before and ${round(100 * after)} % after`;
 
-/** A policy that imitated for some steps, so that reinforcement has much to add. @returns its run */
+/** Trains a policy by only a few steps of imitation, so that reinforcement can improve it much. @returns the policy's run */
 async function taught(folder: string, steps: number): Promise<string> {
   const run = join(folder, "start");
   const stages = JSON.stringify([{ name: "learn", steps, learningRate: 2e-3 }]);

@@ -81,6 +81,6 @@ console.log(
     rssBytes: process.memoryUsage.rss(),
   }),
 );
-// Stays connected while the bench measures the learner's memory.
+// The samplers stay connected while the bench measures the learner's memory.
 for await (const _ of Bun.stdin.stream());
 process.exit(0);

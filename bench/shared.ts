@@ -3,7 +3,7 @@ import { join } from "node:path";
 import type { Device } from "../model/engine/engine.ts";
 import { ModelConfig } from "../model/policy/model-config.ts";
 
-/** The default model of `step` and `decode`, and of their figures in the log. Each number is an option. */
+/** The default model of the benches `step` and `decode`, also for their figures in docs/log.md. Each number is an option. */
 export const REFERENCE = { d: 128, layers: 4, heads: 4, kvHeads: 4, hidden: 352, vocabulary: 256 };
 
 const DEVICES = ["cpu", "cuda", "webgpu"] as const satisfies Device[];
@@ -23,7 +23,7 @@ export function deviceOf(options: Readonly<Record<string, string>>): Device {
 export const peerDevice = (device: Device): string[] => ["--device", device === "cpu" ? "cpu" : "cuda"];
 
 /**
- * The numeric options over their defaults.
+ * The numeric options. An option that is left out has its default.
  *
  * @param words  options that are not numbers, which the caller reads.
  * @throws {RangeError} naming an option that is unknown or not a whole number of at least 1.
@@ -109,9 +109,9 @@ export interface Comparison {
   /** Figures with their units. */
   readonly ours: string;
   readonly beside: string;
-  /** How many times as fast as the peer or the limit; above 1 Bunraku is faster. */
+  /** Bunraku's speed divided by the speed of the peer or the limit. Above 1, Bunraku is faster. */
   readonly speed: number;
-  /** The least `speed` asked for. */
+  /** The budget: the least `speed` that the bench requires. */
   readonly goal: number;
 }
 

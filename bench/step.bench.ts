@@ -134,7 +134,7 @@ async function compare(numbers: Numbers, device: Device, python: string, folder:
   }
   const ms = median(turns.map((turn) => turn.ms));
   const peerMs = round(median(turns.map((turn) => turn.eager)));
-  // Ratio per turn: within a turn the machine's speed is the same for both sides.
+  // A ratio for each round, because the machine has about the same speed for both sides within a round.
   const ratio = round(median(turns.map((turn) => turn.eager / turn.ms)), 2);
   // With adapters the peer compiles nothing and times no products alone.
   const { compiled: compiledMs, ms: firstMs } = turns[0]!;
@@ -175,7 +175,7 @@ async function compare(numbers: Numbers, device: Device, python: string, folder:
   };
 }
 
-/** `trained` is `base` itself, or its adapters. */
+/** `trained` is `base` itself, or the adapters of `base`. */
 interface Model {
   readonly config: ModelConfig;
   readonly base: Parameters;
@@ -193,7 +193,7 @@ function makeModel(numbers: Numbers): Model {
   return { config, base, trained };
 }
 
-/** Writes the file in parts, so that the peak of memory is that of the step. */
+/** Writes the file in parts, so that the process reaches its peak of memory in the step, not here. */
 async function writeWeights(path: string, { config, base, trained }: Model): Promise<void> {
   const adapters = config.lora === null ? [] : trained.views;
   const file = await open(path, "wx");
@@ -220,7 +220,7 @@ function flops({ d, layers, heads, kvHeads, hidden, vocabulary, batch, length }:
   return 3 * 2 * batch * length * (perToken + layers * 2 * length * d);
 }
 
-/** Our side: a learner's network. */
+/** Bunraku's side: the network of a learner. */
 class Ours {
   readonly #network: Network;
   readonly #batches: readonly MicroBatch[];

@@ -25,7 +25,7 @@ export interface RemoteRow {
   readonly ofTcp: number;
 }
 
-/** @param version  that the publisher keeps */
+/** @param version  the policy version that the publisher keeps */
 export async function remoteRow(publisher: WeightsPublisher, version: number): Promise<RemoteRow> {
   const { path, message } = publisher.file(version)!;
   const weights = serveWeights(publisher);
@@ -56,7 +56,7 @@ export async function remoteRow(publisher: WeightsPublisher, version: number): P
   for (let turn = 0; turn <= TURNS; turn++) {
     const times: Record<string, number> = {};
     for (const [name, url] of Object.entries(ways)) times[name] = await pull(url, message.byteLength, message.digest);
-    // The first turn warms the sender's code.
+    // The first pass of this loop warms up the sender's code.
     if (turn > 0) turns.push(times);
   }
   tcp.stop(true);
@@ -96,7 +96,7 @@ function bareTcp(bytes: Uint8Array) {
   });
 }
 
-/** @returns milliseconds that another process took */
+/** @returns the time that another process took, in milliseconds */
 async function pull(url: string, byteLength: number, digest: string): Promise<number> {
   const command = [process.execPath, join(import.meta.dir, "weights-puller.ts"), url, String(byteLength), digest];
   const child = Bun.spawn(command, { stdio: [new Blob([TOKEN]), "pipe", "inherit"] });

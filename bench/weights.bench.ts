@@ -27,16 +27,16 @@ const SAMPLERS = 4;
 /** How many versions of this size are measured. */
 const roundsOf = (megabytes: number): number => (megabytes < 10 ? 41 : megabytes < 1000 ? 7 : 3);
 const MEGABYTE = 1_000_000;
-/** The first is the built-in policy. */
+/** The first size is that of the built-in policy. */
 const SIZES = [2, 4, 100, 1000];
 
 interface Row {
   readonly megabytes: number;
-  /** Publish to last acknowledgement. */
+  /** Time from `publish` to the last acknowledgement. */
   readonly ms: number;
-  /** A copy into memory that is mapped already, and one hash. */
+  /** Time of a copy into memory that is mapped already, and of one hash. */
   readonly referenceMs: number;
-  /** The same into new memory, which the system has to map page by page, as it has for the file. */
+  /** Time of the same copy and hash with new memory. The system must map new memory page by page, as it does for the file. */
   readonly freshReferenceMs: number;
   readonly ratio: number;
   readonly freshRatio: number;
@@ -106,7 +106,7 @@ class SamplerBench {
   readonly #acks = new Acks();
   readonly #peers = new Set<Peer>();
   readonly #children: ReturnType<typeof Bun.spawn>[] = [];
-  /** When each acknowledgement of this version came. */
+  /** The time of each acknowledgement of this version. */
   readonly #acknowledged: number[] = [];
   #closeListener = async () => {};
   #version = 0;
@@ -153,7 +153,7 @@ class SamplerBench {
     await new Promise((next) => setImmediate(next));
   }
 
-  /** Medians over rounds; in each, both sides work on the same bytes. */
+  /** Medians over rounds. In each round, both sides work on the same bytes. */
   async measure(megabytes: number): Promise<Row> {
     const values = new Float32Array((megabytes * MEGABYTE) / 4).map((_, i) => Math.sin(i));
     const bytes = new Uint8Array(values.buffer);
@@ -189,7 +189,7 @@ class SamplerBench {
     return remoteRow(this.#publisher, this.#version - 1);
   }
 
-  /** @returns milliseconds until each stage was over */
+  /** @returns the time at the end of each stage, in milliseconds */
   async #publish(values: Float32Array): Promise<Record<Stage, number>> {
     this.#acknowledged.length = 0;
     const started = performance.now();

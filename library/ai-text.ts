@@ -2,8 +2,8 @@
  * Converts calls of the Vercel AI SDK to text that a policy reads, and the policy's replies to content of the SDK.
  *
  * - The policy reads text only: a file or an image in a prompt is an error.
- * - The prompt lists the tools. An answer of the form `NAME {"argument": value}` calls one; `||` separates several calls.
- *   Any other answer is text. The SDK checks the arguments, and tells the policy what is wrong with them.
+ * - The prompt lists the tools. An answer of the form `NAME {"argument": value}` calls one tool; `||` separates several calls.
+ *   Any other answer is text. The SDK checks the arguments, and tells the policy which arguments are wrong.
  *
  * Source: ai-sdk.dev/providers/community-providers/custom-providers, specification v3, which versions 6 and 7 of `ai` take.
  */
@@ -30,7 +30,7 @@ const TOOL_HINT =
 
 const callable = ({ tools = [], toolChoice }: Call) => (toolChoice?.type === "none" ? [] : tools);
 
-/** The tools of a call, and the form of its answer; empty if the call has neither. */
+/** The tools that a call offers and the form of answer that it asks for, as text. The text is empty if the call has neither. */
 export function requestText(call: Call): string {
   const { responseFormat } = call;
   const listed = callable(call).filter((tool) => tool.type === "function");
@@ -87,7 +87,7 @@ export function messagesOf(call: Call, think: boolean): Message[] {
   return [{ role: "system", content: request }, ...said];
 }
 
-/** A reply as the policy wrote it. */
+/** A message of the assistant in the form in which the policy writes a reply. */
 function replyText({ content }: Extract<SdkMessage, { role: "assistant" }>, think: boolean): string {
   const thought = content.map((part) => (part.type === "reasoning" ? part.text : "")).join("");
   const answers = content.flatMap((part) => {
@@ -102,7 +102,7 @@ function replyText({ content }: Extract<SdkMessage, { role: "assistant" }>, thin
 /**
  * Thought and answer of a reply.
  *
- * @param isWhole  false while the reply is being written: then thought and answer are the beginnings of their final texts
+ * @param isWhole  false while the policy still writes the reply; thought and answer are then the beginnings of their final texts
  */
 export function replyParts(reply: string, isWhole: boolean): ReplyParts {
   // The end of an unfinished reply may be the beginning of a tag.
@@ -115,7 +115,7 @@ export function replyParts(reply: string, isWhole: boolean): ReplyParts {
 
 const TOOL_CALL = /^([\w-]+)\s*(\{.*\})?$/s;
 
-/** @param nextId  names each call of a tool */
+/** The content of the SDK for a reply. @param nextId  returns an id for the next call of a tool */
 export function contentOf({ thought, answer }: ReplyParts, call: Call, nextId: () => string): Content[] {
   const names = new Set(callable(call).map(({ name }) => name));
   const content: Content[] = thought === "" ? [] : [{ type: "reasoning", text: thought }];
@@ -127,7 +127,7 @@ export function contentOf({ thought, answer }: ReplyParts, call: Call, nextId: (
   return [...content, ...named];
 }
 
-/** Name and input of each call; null if the answer is something else. A `||` inside an input's JSON does not separate calls. */
+/** Tool name and input of each call in the answer; null if the answer is not a list of calls. A `||` inside an input's JSON does not separate calls. */
 function callsIn(answer: string, names: ReadonlySet<string>): [name: string, input: string][] | null {
   const calls: [string, string][] = [];
   const pieces = answer.split(ACTION_SEPARATOR);
@@ -143,7 +143,7 @@ function callsIn(answer: string, names: ReadonlySet<string>): [name: string, inp
   return text === "" && calls.length > 0 ? calls : null;
 }
 
-/** prompt, reply: their numbers of tokens; undefined if unknown. cut: true if the limit of tokens ended the reply. */
+/** prompt and reply are numbers of tokens, undefined if unknown. cut: true if the limit of tokens ended the reply. */
 export function generated(
   content: Content[],
   call: Call,
@@ -161,7 +161,7 @@ export function generated(
   };
 }
 
-/** Settings of a call that a policy does not support. */
+/** A warning for each setting of the call that a policy does not support. */
 export function warningsOf({ toolChoice, presencePenalty, frequencyPenalty }: Call): Generated["warnings"] {
   const asked = {
     toolChoice: toolChoice?.type === "required" || toolChoice?.type === "tool",

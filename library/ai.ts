@@ -2,7 +2,7 @@
  * `bunraku/ai`: a policy as a language model of the Vercel AI SDK, and an agent that is written with the SDK as an env.
  *
  * - Only types of `ai` are imported, so the caller's version of `ai` runs. A process that loads this module for an env loads no engine.
- * - In training, the settings of the run (temperature, length) apply; those of an agent's calls do not.
+ * - In training, the run's settings (temperature, length) apply. The settings of an agent's calls do not apply.
  */
 import type { LanguageModel } from "ai";
 import { episodeRules, tagOf } from "../actors/play/envs-of-run.ts";
@@ -33,8 +33,9 @@ export type { AgentGame, AgentResult } from "../envs/outside/agent-game.ts";
 
 export interface BunrakuOptions {
   /**
-   * Tag of an env that the policy was trained on. Prompts then have the form of that env, and the model plays one episode: it keeps
-   * the dialogue of its calls, and fails when the episode's budgets are used up. Default: each call is a separate dialogue.
+   * Tag of an env that the policy was trained on. With a tag, prompts have the form of that env, and the model plays one episode:
+   * the model keeps the dialogue of its calls, and a call fails when the episode's budgets are used up. Without a tag, each call is a
+   * separate dialogue.
    */
   readonly env?: string;
 }
@@ -81,23 +82,24 @@ export interface AgentDefinition<C extends Record<string, unknown>, Task>
   extends Omit<EnvDefinition<C, AgentGame<Task>>, "open" | "actions" | "external" | "browser" | "random" | "best"> {
   /** Most calls of the model in an episode. */
   readonly actionsMax: number;
-  /** What the agent works on. Equal options and layout seeds give equal tasks. */
+  /** Returns the task of the agent. Equal options and layout seeds give equal tasks. */
   task(options: C, seeds: Seeds): Task;
   /**
-   * Runs the agent. With equal tasks and equal replies of the model it must ask the same. An error that it throws fails the episode.
+   * Runs the agent. If task and replies are equal, the agent must send equal prompts. An error that the agent throws fails the episode.
    *
    * @param model  each call is a turn of the policy in training
-   * @param signal  aborted when the episode is over
-   * @returns the reward of the episode, and whether the task is solved; a number alone counts as solved if it is positive
+   * @param signal  the env aborts this signal when the episode is over
+   * @returns the reward of the episode, and whether the task is solved. A number alone is the reward; a positive reward counts as solved
    */
   agent(model: LanguageModel, task: Task, signal: AbortSignal): Promise<number | AgentResult>;
-  /** The random player, which every report compares with. It returns what the model would answer, such as `add {"a": 1, "b": 2}`. */
+  /** The random player, with which every report compares. It returns an answer as the model writes one: `add {"a": 1, "b": 2}`. */
   readonly random: PlayerOf<AgentGame<Task>>;
 }
 
 /**
- * An env whose game is an agent. An observation is what a call of the model adds to the call before: messages, results of tools, and
- * at first the list of tools. A call that does not continue the call before shows all its messages but the assistant's.
+ * An env whose game is an agent. An observation has what a call of the model adds to the previous call: messages, results of tools,
+ * and in the first call the list of tools. If a call does not continue the previous call, the observation has all messages of the call
+ * except the assistant's.
  *
  * @throws {TypeError} if the tag is not a name.
  */
@@ -120,7 +122,7 @@ export function agentEnv<Task, C extends Record<string, unknown> = Record<string
   });
 }
 
-/** @throws {TypeError} if the agent, which may be untyped code, returned something else: a missing reward does not count as 0 */
+/** @throws {TypeError} if the agent returned no valid result. The agent may be untyped code, and a missing reward must not count as 0 */
 function resultOf(tag: string, result: number | AgentResult): AgentResult {
   if (typeof result === "number") return { reward: result, success: result > 0 };
   const { reward, success } = (result ?? {}) as Partial<AgentResult>;
@@ -129,7 +131,7 @@ function resultOf(tag: string, result: number | AgentResult): AgentResult {
   throw new TypeError(`${text}; return the reward, or an object with reward (a number) and success (a boolean)`);
 }
 
-/** A model that sends the policy only what each call adds to the call before. */
+/** A model that sends the policy only what each call adds to the previous call. */
 function agentModel(name: string, ask: AskPolicy): Model {
   const nextId = callNames();
   let before = { prompt: [] as Call["prompt"], request: "" };
@@ -167,12 +169,12 @@ function episodeOf(policy: Policy, name: string): AskPolicy {
       const reply = await policy.reply(contextMessages(tag, { answered, now: { observation, actionsLeft } }, shown));
       const { actions } = parseReply(reply, { think, actionsPerTurnMax, wholeAnswer: true });
       answered.push({ observation, actionsLeft, reply, reward: 0, actions });
-      // A reply without an answer is a turn too; afterwards the env shows the same observation again.
+      // A reply without an answer also uses up a turn. The next turn then has the same observation.
       if (actions[0] !== undefined) return actions[0];
     }
   };
   let last: Promise<unknown> = Promise.resolve();
-  // Calls that run at once are asked one after another, as in training.
+  // If the agent makes several calls at once, the policy answers one call after another, as in training.
   return (observation) => {
     const mine = last.then(() => ask(observation));
     last = mine.catch(() => {});
@@ -193,7 +195,7 @@ const model = (
   doStream: async (call) => ({ stream: streamFrom(await parts(call)) }),
 });
 
-/** Ends a call when its signal is aborted. The policy still completes a reply that it has begun. In training, calls have no such limit. */
+/** Ends a call when its signal is aborted. The policy still completes a reply that it has begun. In training, no signal ends a call. */
 const abortable = (whole: Model): Model => ({
   ...whole,
   doGenerate: (call) => unlessAborted(whole.doGenerate(call), call.abortSignal),
@@ -204,7 +206,7 @@ const abortable = (whole: Model): Model => ({
   },
 });
 
-/** @throws the signal's reason, once it is aborted */
+/** The result of `work`. @throws the signal's reason, if the signal is aborted before `work` ends */
 async function unlessAborted<T>(work: PromiseLike<T>, signal: AbortSignal | undefined): Promise<T> {
   if (signal === undefined) return work;
   const { promise: aborted, reject } = Promise.withResolvers<never>();
@@ -230,7 +232,7 @@ const streamFrom = (parts: Iterable<StreamPart> | AsyncIterable<StreamPart>) =>
     },
   });
 
-/** Names calls of tools by a count, so that prompts with these names are equal in equal episodes. */
+/** Gives each call of a tool an id with a counter, not a random id: prompts contain the ids, and equal episodes must have equal prompts. */
 function callNames(): () => string {
   let count = 0;
   return () => `call-${++count}`;
@@ -241,7 +243,7 @@ const tokensOf = (usage: Completion["usage"], finish: string | null) => ({
   cut: finish === "length",
 });
 
-/** Thought and answer while they are written. An answer that may call a tool comes whole. */
+/** Streams thought and answer while the policy writes them. An answer that may call a tool comes in one piece at the end. */
 async function* streamed(response: Response, call: Call, nextId: () => string): AsyncGenerator<StreamPart> {
   const mayCall = (call.tools ?? []).length > 0;
   const sent = { reasoning: "", text: "" };
@@ -279,7 +281,7 @@ async function* streamed(response: Response, call: Call, nextId: () => string): 
   yield { type: "finish", finishReason, usage: tokens };
 }
 
-/** Events of a stream, or the error that came in place of the stream. */
+/** The events of a streamed response. If the server refused the request, the only event is the error. */
 async function* events(response: Response): AsyncGenerator<Completion> {
   if (!response.ok) yield (await response.json()) as Completion;
   for await (const line of linesOf(response.body!)) {

@@ -1,4 +1,4 @@
-/** The pretrained model of a run: found or downloaded, and checked as far as possible without reading its weights. */
+/** Finds or downloads the pretrained model of a run, and checks everything that can be checked without reading the weights. */
 import { homedir } from "node:os";
 import { resolve } from "node:path";
 import type { RunConfig } from "../actors/config/config.ts";
@@ -11,15 +11,15 @@ import type { EnvTag } from "../envs/tag.ts";
 import { baseOf } from "../model/policy/model-config.ts";
 
 /**
- * The config with the absolute path of the model's folder: a resumed run may start in another working directory.
+ * Returns the config with the absolute path of the model's folder, because a resumed run may start in another working directory.
  *
  * @throws {CheckpointFormatError} in one line, if this code does not support the model, or a matrix cannot have an adapter
- * @param notice  called with the progress of a download, in lines
+ * @param notice  called with each line on the progress of a download
  */
 export async function withModel(config: RunConfig, notice: (line: string) => void): Promise<RunConfig> {
   const { path } = config.model;
   if (path === null) return config;
-  // Tinker's server has the weights.
+  // With engine tinker, the server has the weights.
   const needs = config.engine.name === "tinker" ? "tokenizer" : "weights";
   const folder = await find(path, notice, needs);
   const chosen = { ...config, model: { ...config.model, path: folder } };

@@ -2,15 +2,15 @@
 import type { z } from "zod";
 import type { RunConfig } from "../actors/config/config.ts";
 
-/** Settings of a run; those left out keep their defaults. `bun run config` lists all. */
+/** Settings of a run. A setting that is left out has its default. `bun run config` lists all settings. */
 export type Settings = z.input<typeof RunConfig>;
 
 export interface BunrakuConfig {
   /** Modules of envs: paths from the folder of bunraku.config.ts that start with "./", or names of packages. */
   readonly envs?: readonly string[];
-  /** The preset that `run` overrides. Default: that of the command. */
+  /** The preset that `run` overrides. Without it, the command chooses its default preset. */
   readonly preset?: string;
-  /** Settings of a run without --preset, or with one of `presets`. */
+  /** Settings of every run, except a run whose `--preset` names a built-in preset. */
   readonly run?: Settings;
   /** More presets for --preset; each overrides `run`. */
   readonly presets?: Readonly<Record<string, Settings>>;

@@ -1,7 +1,7 @@
 /**
  * `bunraku/env`: what a module of envs needs. It imports no engine, model or process, so it also loads in a browser.
  *
- * The default export of an env's module is what `defineEnv` returns, or an array of these.
+ * The default export of an env's module is the result of `defineEnv`, or an array of such results.
  */
 import { z } from "zod";
 import type { Game, Seeds, Uniform } from "../envs/env.ts";
@@ -31,41 +31,41 @@ export type PlayerOf<G extends Game> = (game: G, actionsLeft: number, uniform: U
 
 /** An env. C: its options. G: its game. */
 export interface EnvDefinition<C extends Record<string, unknown>, G extends Game> {
-  /** Its name in configs and commands: letters and digits, starting with a capital. */
+  /** The env's name in configs and commands: letters and digits; the first character is a capital letter. */
   readonly tag: string;
-  /** Schema of its options, with defaults; without it the env takes none. */
+  /** Schema of the env's options, with defaults. An env without a schema takes no options. */
   readonly options?: z.ZodType<C>;
-  /** The task, as the prompt says it. */
+  /** The text that describes the task in the prompt. */
   readonly instruction: string;
   /** Actions that the prompt lists. */
   readonly actions?: readonly string[];
   /** The meaning of each symbol of an observation. */
   readonly legend?: Legend;
-  /** Action budget of an episode. */
+  /** Most actions of an episode: the action budget. */
   readonly actionsMax: number;
-  /** Turns of an episode. Default: the run's `env.turnsMax`, which is 5 if not set. */
+  /** Most turns of an episode. Default: the run's `env.turnsMax`, which is 5 if the run does not set it. */
   readonly turnsMax?: number;
-  /** Fewest actions of any success, on any board. */
+  /** On no board does a success need fewer actions than this. */
   readonly actionsMin?: number;
-  /** True if every action costs time of a server or another process. */
+  /** True if every action waits for a server or another process. */
   readonly external?: boolean;
-  /** False if its module imports what browsers lack, such as node:fs: the page then does not replay its episodes. */
+  /** False if the env's module imports what browsers lack, such as node:fs. The page then does not replay the env's episodes. */
   readonly browser?: boolean;
   /** A new game. Equal options and seeds give equal games. */
   open(options: C, seeds: Seeds): G;
-  /** What this machine lacks, and how to get it; null if nothing. */
+  /** Says what the env needs and this machine lacks, and how to get it; null if nothing is missing. */
   missing?(options: C): string | null;
-  /** The observation without its constant parts, for the built-in policy. Default: all of it. */
+  /** The observation without its constant parts, for the built-in policy. Default: the whole observation. */
   brief?(observation: string): string;
-  /** The part of an observation that identifies the state; null if it shows none. Default: all of it. */
+  /** The part of an observation that identifies the state; null if the observation shows no state. Default: the whole observation. */
   stateOf?(observation: string): string | null;
-  /** The random player, which every report compares with. Default for a discrete game: uniform over its actions. */
+  /** The random player. Every report compares the policy with it. Default for a discrete game: uniform over the game's actions. */
   readonly random?: PlayerOf<G>;
-  /** A best possible player. */
+  /** A player with the best possible result. */
   readonly optimal?: PlayerOf<G>;
-  /** A good player where no best one is known. */
+  /** A good player, for an env whose best possible player is unknown. */
   readonly expert?: PlayerOf<G>;
-  /** Highest success probability on the board of a game that was just opened; null where unknown. */
+  /** Highest success probability on the board of a game that was just opened; null if unknown. */
   best?(game: G, actionsMax: number): number | null;
   /** A player that replies in text. The warm start can imitate it instead of random play. */
   readonly demonstrator?: { reply(game: G, actionsLeft: number, skill: Skill, uniform: Uniform): string };
@@ -73,7 +73,7 @@ export interface EnvDefinition<C extends Record<string, unknown>, G extends Game
   picture?(game: G): Picture;
 }
 
-/** RAGEN's max_tokens: the most words of a reply, as RAGEN's prompts say it. */
+/** The limit that RAGEN's prompts tell the policy, as a number of words of a reply: RAGEN's max_tokens. */
 const REPLY_WORDS_HINT = 100;
 
 /** @throws {TypeError} if the tag is not a name. */
@@ -82,7 +82,7 @@ export function defineEnv<G extends Game, C extends Record<string, unknown> = Re
 ): TagSource {
   const { tag, options, instruction, actions = null, legend = null, actionsMax, open, missing, demonstrator } = env;
   checkName(tag);
-  // A tag's players get the games that the same tag opened.
+  // The casts are safe: the players of a tag get only games that the same tag opened.
   const {
     random = uniformly(tag),
     optimal = null,
@@ -119,7 +119,7 @@ export function defineEnv<G extends Game, C extends Record<string, unknown> = Re
   });
 }
 
-/** The random player of an env that names none. */
+/** The random player of an env whose definition has no random player. */
 const uniformly =
   (tag: string): Player =>
   (game, _actionsLeft, uniform) => {

@@ -1,4 +1,4 @@
-/** `bunraku`: what a program imports. Envs are defined with `bunraku/env`, tested with `bunraku/testing`. */
+/** `bunraku`: what a program imports. Define an env with `bunraku/env`, and test it with `bunraku/testing`. */
 export type { RunConfig } from "../actors/config/config.ts";
 export type { PolicyEvaluation } from "../actors/evaluate/evaluate.ts";
 export type { Evaluation } from "../envs/analysis/evaluate.ts";

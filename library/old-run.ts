@@ -1,4 +1,4 @@
-/** The folder of a run to resume. run-folder.ts makes new folders. Knows no processes except through the run's lock. */
+/** The folder of a run to resume. run-folder.ts makes new folders. Knows of other processes only through the run's lock. */
 import { existsSync, readFileSync, renameSync } from "node:fs";
 import { join } from "node:path";
 import { parsedJson, saveJson } from "../actors/checkpoint/json.ts";
@@ -15,12 +15,12 @@ import { CONFIG_FILE, type RunFolder, reportFile } from "./run-folder.ts";
 /** Sections and keys that a resumed run may change: its addresses, and the secrets that its folder does not hold. */
 const CHANGEABLE = ["metrics.", "transport.", "join.", "engine.url"];
 
-/** The length of a resumed run may change too: a finished run continues if its length grows. */
+/** The length of a resumed run may change too. A finished run continues if its new length is greater. */
 const LENGTH = ["learner.updates", "learner.minutes"];
 
 /**
- * @param layers  settings of `CHANGEABLE` and `LENGTH`; any other setting must have the value that the run has
- * @throws {ConfigError} if there is no run, a setting is fixed or invalid, or the run is finished and the settings do not prolong it
+ * @param layers  settings of `CHANGEABLE` and `LENGTH`; every other setting must have the value that the run already has
+ * @throws {ConfigError} if there is no run, if a setting cannot change or is invalid, or if the run is finished and not made longer
  */
 export function oldRun(folder: string, layers: readonly Layer[]): RunFolder {
   const file = join(folder, CONFIG_FILE);
@@ -30,7 +30,7 @@ export function oldRun(folder: string, layers: readonly Layer[]): RunFolder {
     valuesByPath(values).map(([path, value]) => ({ source, path, value })),
   );
   const changeable = (path: string) => LENGTH.includes(path) || CHANGEABLE.some((section) => path.startsWith(section));
-  // The file that began the run may be given again.
+  // The user may name the config file that started the run again.
   const isKept = (path: string, value: unknown) => Bun.deepEquals(valueAt({ ...kept }, path), value);
   const fixed = set.find(({ path, value }) => !changeable(path) && !isKept(path, value));
   if (fixed !== undefined) {
@@ -81,7 +81,7 @@ function checkGrows({ folder, config: { learner } }: RunFolder, lengthGiven: boo
 /**
  * Writes a run's new length into its config. Adds the number of the last update to the name of a finished run's report.
  *
- * @throws {Error} if the run is in progress; its files then stay as they are
+ * @throws {Error} if the run is in progress; the function then changes no file
  */
 export function lengthenRun(run: RunFolder): void {
   const lock = lockRun(run.folder);

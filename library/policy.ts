@@ -1,6 +1,6 @@
 /**
- * A run's saved policy in a program: it replies, plays and is evaluated, in a thread of its own. `bun run eval` and `serve` use it.
- * Does not connect to a running run.
+ * A run's saved policy in a program: the policy replies, plays episodes and is evaluated, in its own thread. `bun run eval` and `serve` use
+ * it. This file reads the run's folder only, and never connects to a run in progress.
  */
 import { basename, resolve } from "node:path";
 import { realClock } from "../actors/clock.ts";
@@ -31,35 +31,35 @@ import type { Message } from "../model/text/dialogue.ts";
 import { checkData, checkPresent } from "./chosen-model.ts";
 
 export interface PolicyOptions {
-  /** Modules of the run's envs, as in `train`; modules that the program has imported can be left out. */
+  /** Modules of the run's envs, as in `train`; a module that the program has already imported is not needed here. */
   readonly envs?: readonly string[];
   /** Name of one of the run's checkpoints, such as u000120. Default: the newest. */
   readonly checkpoint?: string;
-  /** Replies and episodes at once. Default: 16. */
+  /** Most replies and episodes in progress at once. Default: 16. */
   readonly slots?: number;
-  /** Replies that wait for a slot; a further one fails. Default: 256. */
+  /** Most replies that wait for a free slot; one more reply fails. Default: 256. */
   readonly queueMax?: number;
-  /** Temperature of replies that ask for none. Default: the run's `rollout.temperature`. */
+  /** Temperature of a reply whose request names none. Default: the run's `rollout.temperature`. */
   readonly temperature?: number;
-  /** Bearer token that `fetch` asks for. Default: none; `fetch` then answers only requests to a loopback name. */
+  /** Bearer token that a request to `fetch` must have. Default: no token; `fetch` then answers only requests to a loopback name. */
   readonly token?: string | null;
-  /** Called with problems that do not prevent the policy's use, such as a damaged checkpoint that is skipped. Default: ignored. */
+  /** Called with problems that do not prevent the policy's use, such as a damaged checkpoint that is skipped. */
   readonly notice?: (text: string) => void;
 }
 
 export interface ReplyOptions {
-  /** Default: that of the policy. */
+  /** Default: the policy's temperature. */
   readonly temperature?: number;
   /** Seed of the random numbers that choose tokens; equal seeds give equal replies. Default: random. */
   readonly seed?: number;
-  /** Most tokens of the reply. Default: the run's `rollout.replyTokensMax`, or what the context leaves if that is less. */
+  /** Most tokens of the reply. Default: the run's `rollout.replyTokensMax`, or the room left in the context if this is less. */
   readonly tokensMax?: number;
 }
 
-/** The boards of an evaluation. Defaults: the run's `validate`; for a scripted player 256 boards from seed 123. */
+/** The boards of an evaluation. Defaults: the run's section `validate`; for a scripted player, 256 boards from seed 123. */
 export interface Boards {
   readonly episodes?: number;
-  /** Layout seed of the first board; each board takes the next. */
+  /** Layout seed of the first board. Each further board has the next seed. */
   readonly seed?: number;
   /** Episodes per board. Default: 1. */
   readonly samples?: number;
@@ -68,15 +68,15 @@ export interface Boards {
 export interface PlayerBoards extends Boards {
   /** Modules of envs, as in `train`. */
   readonly envs?: readonly string[];
-  /** Called with each episode. */
+  /** Called with each finished episode. */
   readonly record?: (episode: PlayerEpisode) => void;
 }
 
 export interface PolicyBoards extends Boards {
-  /** Keys of the section `env`: another tag or other options. Default: the run's. */
+  /** Keys of the section `env`: another tag or other options. Default: the run's env. */
   readonly env?: Tree;
   readonly temperature?: number;
-  /** Called after each episode. */
+  /** Called after each episode, with the numbers of episodes played and solved so far. */
   readonly progress?: (played: number, solved: number) => void;
 }
 
@@ -85,9 +85,9 @@ export const SLOTS = 16;
 export const QUEUE_MAX = 256;
 
 /**
- * Loads a run's saved policy. The run may still be going on.
+ * Loads a run's saved policy. The run may still be in progress.
  *
- * @param folder  the run's
+ * @param folder  the folder of the run
  * @throws {Error} in one line: an option is wrong, there is no run or checkpoint, or the checkpoint is damaged or of another run.
  */
 export async function loadPolicy(folder: string, options: PolicyOptions = {}): Promise<Policy> {
@@ -119,15 +119,15 @@ export interface Completion {
 }
 
 export class Policy {
-  /** Config of its run. */
+  /** Config of the run that trained the policy. */
   readonly config: RunConfig;
-  /** Name of its run, which is the model's name in `fetch`. */
+  /** Name of that run. Requests to `fetch` use it as the model's name. */
   readonly name: string;
-  /** Name of its checkpoint. */
+  /** Name of the checkpoint that holds the policy. */
   readonly checkpoint: string;
-  /** Rejects when its thread dies. */
+  /** Rejects when the policy's thread dies. */
   readonly died: Promise<never>;
-  /** Answers OpenAI's chat completions API (actors/policy/completions.ts): serve it, or give it to a client as its `fetch`. */
+  /** Answers OpenAI's chat completions API (actors/policy/completions.ts): serve this function, or give it to a client as the client's `fetch`. */
   readonly fetch: (request: Request) => Response | Promise<Response>;
   readonly #saved: SavedPolicy;
   readonly #thread: PolicyThread;
@@ -171,7 +171,7 @@ export class Policy {
    * @throws {Error} if the messages cannot be encoded or are too long, or too many replies wait
    */
   async reply(messages: readonly Message[], { temperature, seed, tokensMax }: ReplyOptions = {}): Promise<string> {
-    // JSON would turn such a number into null, which means the default.
+    // JSON turns a number that is not finite into null, and null means the default.
     for (const [name, value] of Object.entries({ temperature, seed, tokensMax })) {
       if (value !== undefined && !Number.isFinite(value)) {
         throw new ConfigError(`${name} must be a finite number, got ${value}; leave it out for the default`);
@@ -183,7 +183,7 @@ export class Policy {
     return choices[0]!.message!.content;
   }
 
-  /** Asks `fetch` for a chat completion of this policy. @param body  of the request, without the model's name */
+  /** Asks `fetch` for a chat completion of this policy. @param body  body of the request, without the model's name */
   async complete(body: object, signal: AbortSignal | null = null): Promise<Response> {
     const { token = null } = this.#options;
     return this.fetch(
@@ -197,9 +197,9 @@ export class Policy {
   }
 
   /**
-   * Plays one episode on the board of this layout seed. Its random numbers are those of an evaluation that begins with this board.
+   * Plays one episode on the board of this layout seed. An evaluation that begins with this board has the same random numbers.
    *
-   * @param env  a tag; null: the env of the run, if it plays one env
+   * @param env  a tag; null for the run's env, if the run has only one
    * @throws {Error} if the env or its options are unknown, or the episode could not be played
    */
   async episode(
@@ -217,15 +217,15 @@ export class Policy {
   }
 
   /**
-   * Plays fixed boards. With the run's own boards, samples and temperature the result is exactly that of its validation at this checkpoint.
+   * Plays fixed boards. With the run's own boards, samples and temperature the result equals the run's validation at this checkpoint.
    *
-   * @returns the result of each env of the run, by name; of the chosen env only, if there is one
+   * @returns the result of each env of the run, by name; only the chosen env's result if `boards` chooses an env
    * @throws {Error} if the env or its options are unknown, or an episode could not be played
    */
   async evaluate(boards: PolicyBoards = {}): Promise<ReadonlyMap<string, PolicyEvaluation>> {
     const { slots = SLOTS, notice = () => {} } = this.#options;
     const { progress = () => {} } = boards;
-    // The number tells evaluations that run at the same time apart: their episodes have equal names.
+    // Evaluations at the same time have episodes of equal names. The number makes the names of their sequences differ.
     const evaluation = ++this.#evaluations;
     const nameOf = (sequence: string) => `evaluation ${evaluation} ${sequence}`;
     return evaluatePolicy({
@@ -265,7 +265,7 @@ export class Policy {
     return config;
   }
 
-  /** Ends its thread, which otherwise keeps the program alive. */
+  /** Ends the policy's thread. The thread keeps the program alive until then. */
   close(): void {
     this.#thread.stop();
   }
@@ -275,7 +275,7 @@ export class Policy {
   }
 }
 
-/** The methods for callers that together open more sequences than there are slots: `open` waits for a free one. */
+/** The thread's methods for callers that together open more sequences than there are slots. `open` waits for a free slot. */
 function sharing(policy: PolicyThread["methods"], count: number): PolicyThread["methods"] {
   const slots = new Slots(count, Number.POSITIVE_INFINITY);
   const taken = new Map<string, () => void>();
@@ -329,8 +329,8 @@ export async function evaluate(
 }
 
 /**
- * The run's env, in which `asked` overrides keys. Another env has its own options and budgets. A mix is played whole if
- * `asked` is empty; otherwise `asked.tag` must be the name of one of its envs.
+ * The run's env, in which `asked` overrides keys. Another env has its own options and budgets. If the run has a mix
+ * and `asked` is empty, the result has the whole mix. If `asked` is not empty, `asked.tag` must be the name of an env of the mix.
  */
 function envWithOverrides(config: RunConfig, asked: Tree): RunConfig["env"] {
   const { env: ran, prompt } = config;
@@ -343,7 +343,7 @@ function envWithOverrides(config: RunConfig, asked: Tree): RunConfig["env"] {
   const budgets = same ? {} : { ...standardBudgets(trained.tag), actionsMax: tag.actionsMax, ...fileBudgets(name) };
   const env = checkedEnv({ ...trained, ...budgets, ...asked, tag: name, options });
   if (ran.mix.length === 0) return env;
-  // Keeps the name that the env has in the mix: two envs of a mix may have the same tag.
+  // The env keeps its name in the mix, because two envs of a mix may have the same tag.
   const { turnsMax, actionsMax, actionsPerTurnMax } = env;
   const mixName = String(asked["tag"]);
   return {
@@ -352,7 +352,7 @@ function envWithOverrides(config: RunConfig, asked: Tree): RunConfig["env"] {
   };
 }
 
-/** The default values of the budgets that the tag's file sets. Another env gets them: it must not get Bandit's limit of one turn. */
+/** The defaults of the budgets that the tag's file sets. Another env gets them, so that it does not keep Bandit's limit of one turn. */
 function standardBudgets(tag: string): Tree {
   const own = Object.keys(fileBudgets(tag));
   return Object.fromEntries(Object.entries(EnvConfig.parse({})).filter(([key]) => own.includes(key)));

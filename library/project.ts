@@ -1,6 +1,6 @@
 /**
- * The project of a command: the folder that it runs in, with its bunraku.config.ts. A command runs the code of that file and of the
- * modules that it names.
+ * The project of a command: the working directory, with its bunraku.config.ts. A command executes the code of bunraku.config.ts and of the
+ * modules that bunraku.config.ts names.
  */
 import { existsSync } from "node:fs";
 import { join } from "node:path";
@@ -12,7 +12,7 @@ import type { BunrakuConfig } from "./config.ts";
 
 export const PROJECT_FILE = "bunraku.config.ts";
 
-/** The sections of a run's config are checked when a run is composed. */
+/** This schema does not check a run's settings. `composeWithEnvFile` checks them when a command makes the run's config. */
 const Settings = z.record(z.string(), z.unknown());
 const Project = z.strictObject({
   envs: z.array(z.string().min(1)).default([]),
@@ -23,7 +23,7 @@ const Project = z.strictObject({
 });
 export type Project = z.infer<typeof Project>;
 
-/** A folder without bunraku.config.ts. */
+/** The project of a folder without bunraku.config.ts. */
 export const NO_PROJECT: Project = Project.parse({});
 
 /**
@@ -45,11 +45,11 @@ export async function loadProject(folder: string): Promise<Project> {
   }
 }
 
-/** A path of a module. */
+/** Matches the path of a module. */
 const MODULE = /^\.{0,2}\/.*\.[mc]?[jt]sx?$/;
 
 /**
- * In a command's words, such as "--env ./envs/street.ts,Bandit", puts an env's tag in place of its module's path.
+ * In a command's words, such as "--env ./envs/street.ts,Bandit", replaces the path of an env's module by the env's tag.
  *
  * @throws {ConfigError}
  */

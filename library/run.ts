@@ -1,8 +1,8 @@
 /**
- * A run in this program: its actors, what it records, and how it ends. `bun run cluster` shows a run; `train` returns one.
+ * A run in this program: its actors, its record, and how it ends. `bun run cluster` shows such a run, and `train` returns it.
  *
  * - A run holds nothing global: a program may have several at once, each with a folder of its own.
- * - Updates and episodes are read from the run's store: a program that reads late loses none and keeps none in memory.
+ * - A program reads updates and episodes from the run's store, so a program that reads late misses nothing. They do not stay in memory.
  */
 import { existsSync, readFileSync } from "node:fs";
 import { basename, join, resolve } from "node:path";
@@ -24,26 +24,26 @@ import { type RunFolder, reportFile } from "./run-folder.ts";
 
 /** One update. */
 export interface Update {
-  /** The first is 1. */
+  /** The number of the update, from 1. */
   readonly update: number;
-  /** Share of its training episodes that ended in success; null if it trained on none, because all were too old. */
+  /** Share of the update's episodes that ended in success; null if the update trained on no episode, because all were stale. */
   readonly success: number | null;
-  /** Values that the learner reported since the update before, of this update and of validations. docs/metrics.md lists the names. */
+  /** Values that the learner reported since the previous update, on this update and on validations. docs/metrics.md lists the names. */
   readonly metrics: Readonly<Partial<Record<MetricName, number>>>;
 }
 
 /** One episode of the record. */
 export interface Episode {
-  /** Unique in the run: "u3.g0.m1". */
+  /** A name that is unique in the run, such as "u3.g0.m1". */
   readonly name: string;
-  /** Name of its env in the run. */
+  /** Name of the episode's env in the run. */
   readonly env: string;
   readonly purpose: Ticket["purpose"];
-  /** Layout seed of its board. */
+  /** Layout seed of the episode's board. */
   readonly seed: number;
-  /** Policy version that its ticket asked for. */
+  /** Policy version that the episode's ticket asked for. */
   readonly version: number;
-  /** Its turns, tokens and rewards; or why it could not be played. */
+  /** Turns, tokens and rewards of the episode, or why the episode could not be played. */
   readonly outcome: Outcome;
 }
 
@@ -56,10 +56,10 @@ export interface RunResult {
 
 export type RunOptions = RunFolder & Partial<Pick<ClusterOptions, "event" | "output">>;
 
-/** The last value that the learner reports of an update. */
+/** The metric that the learner reports last for each update. */
 const UPDATE_DONE: MetricName = "total/updates";
 
-/** Time between two looks for new rows or a new checkpoint. */
+/** Milliseconds between two checks for new rows or a new checkpoint. */
 const POLL_MS = 100;
 /** Rows read at once. */
 const PAGE = 256;
@@ -108,24 +108,24 @@ export class Run {
       const file = reportFile(this);
       return { reason, report: existsSync(file) ? (JSON.parse(readFileSync(file, "utf8")) as Report) : null };
     });
-    // Not an unhandled rejection: a program may use only `updates`, which throws the same error.
+    // A program may read only `updates`, which throws the same error. This handler prevents an unhandled rejection of `ended`.
     this.ended.catch(() => {});
   }
 
-  /** Its actors now. */
+  /** The run's actors at this moment. */
   get actors(): readonly ActorView[] {
     return this.#cluster.children();
   }
 
-  /** Address of its page; null before the page is served. */
+  /** Address of the run's page; null while no actor serves the page yet. */
   get pageUrl(): string | null {
     const sink = this.actors.find(({ role }) => role === "metrics-sink");
     return /^http\S+/.exec(sink?.doing ?? "")?.[0] ?? null;
   }
 
   /**
-   * Each update since this program started or resumed the run, including those made before the call. Ends with the run. After a
-   * restart of the learner, updates since its last checkpoint come again, with equal values in sync mode.
+   * Each update since this program started or resumed the run, also updates from before the call. The iterator ends with the run.
+   * After a restart of the learner, the updates since the last checkpoint come again, with equal values in sync mode.
    *
    * @throws {Error} if the run failed
    */
@@ -145,7 +145,7 @@ export class Run {
   }
 
   /**
-   * Each episode since this program started or resumed the run, in the order of storing. Ends with the run.
+   * Each episode since this program started or resumed the run, in the order in which the store got them. The iterator ends with the run.
    *
    * @throws {Error} if the run failed
    */
@@ -162,7 +162,7 @@ export class Run {
   }
 
   /**
-   * Writes a checkpoint after the update that is being made.
+   * Makes the learner write a checkpoint after its current update.
    *
    * @returns the checkpoint's folder. The checkpoint includes every update that `updates` has given
    * @throws {Error} if the run failed, or ended before its first checkpoint
@@ -186,7 +186,7 @@ export class Run {
     }
   }
 
-  /** If the run was killed earlier, updates after its last checkpoint do not count: this program makes them again. */
+  /** Number of the newest update. If the run was killed earlier, this program repeats the updates after the last checkpoint: they do not count. */
   #updatesMade(): number {
     const made = fromRecord(this.folder, (store) => {
       const isAny = store.series([UPDATE_DONE], this.#before.points).length > 0;
@@ -195,7 +195,7 @@ export class Run {
     return made ?? 0;
   }
 
-  /** Rows of the record as they come, until the run has ended. */
+  /** Yields each new row of the record, until the run has ended. */
   async *#rows<Row>(
     from: number,
     read: (store: Store, since: number) => { readonly rows: readonly Row[]; readonly since: number },
@@ -203,7 +203,7 @@ export class Run {
     let store: Store | null = null;
     try {
       for (let since = from; ; ) {
-        // Read `#isOver` before the rows, so that rows written just before the end are not missed.
+        // Read `#isOver` before the rows, so that the loop does not miss rows from just before the end.
         const isOver = this.#isOver;
         store ??= recordIn(this.folder);
         const page = store === null ? { rows: [], since } : read(store, since);
@@ -220,7 +220,7 @@ export class Run {
     }
   }
 
-  /** Saves and ends the run. A second call changes nothing. */
+  /** Saves a checkpoint and ends the run. A second call changes nothing. */
   async stop(reason = "stopped by the program"): Promise<RunResult> {
     await this.#cluster.stop(reason);
     return this.ended;
@@ -240,8 +240,8 @@ interface Loaded {
 }
 
 /**
- * The run's newest checkpoint as a policy; a newer one replaces it at the next call. A replaced policy first ends its replies and
- * episodes in progress.
+ * The policy of the run's newest checkpoint. Each call checks for a newer checkpoint and then uses that checkpoint. The old policy first
+ * finishes its replies and episodes in progress.
  */
 export class NewestPolicy {
   readonly #folder: string;
@@ -262,12 +262,12 @@ export class NewestPolicy {
     return this.#use((policy) => policy.episode(env, seed));
   }
 
-  /** The newest checkpoint as a policy. Only the caller closes it, not a newer checkpoint or the run's end. @throws {Error} as `loadPolicy` */
+  /** The newest checkpoint as a policy. The policy stays open until the caller closes it. @throws {Error} as `loadPolicy` */
   newest(): Promise<Policy> {
     return loadPolicy(this.#folder);
   }
 
-  /** Ends the policy as soon as its calls in progress end. */
+  /** Ends the policy after its calls in progress have ended. */
   close(): void {
     this.#isClosed = true;
     if (this.#loaded?.calls === 0) end(this.#loaded);
@@ -282,7 +282,7 @@ export class NewestPolicy {
     if (before?.name === name) return before;
     const loaded = { name, policy: loadPolicy(this.#folder), calls: 0 };
     this.#loaded = loaded;
-    // The next call tries again.
+    // After a failure, the next call loads the checkpoint again.
     loaded.policy.catch(() => {
       if (this.#loaded === loaded) this.#loaded = null;
     });
@@ -304,7 +304,7 @@ export class NewestPolicy {
 
 const end = ({ policy }: Loaded) => void policy.then((loaded) => loaded.close()).catch(() => {});
 
-/** The store of the run in this folder; null before it is made. */
+/** The store of the run in this folder; null if the run has not made its store yet. */
 const recordIn = (folder: string): Store | null => (hasRecord(folder) ? recordOf(folder) : null);
 
 function fromRecord<T>(folder: string, read: (store: Store) => T): T | null {

@@ -15,10 +15,10 @@ const ACTIONS_MAX = 40;
 const BOARDS = { episodes: 100, seed: 123 };
 
 /**
- * Tests the envs of a module, which it imports as a run does.
+ * Imports a module in the same way as a run, and tests the module's envs.
  *
- * @param module  its file: `import.meta.resolve("./street.ts")`
- * @param options  of its envs, if the defaults do not fit
+ * @param module  the module's file: `import.meta.resolve("./street.ts")`
+ * @param options  options of the envs, if the default options do not suit the tests
  */
 export async function checkEnv(module: string, options: Readonly<Record<string, unknown>> = {}): Promise<void> {
   const imported = await importEnvs(module, process.cwd());
@@ -50,7 +50,7 @@ export function checkTag(tag: EnvTag): void {
         const openings = await Promise.all([0, 1, 2, 3].map((dynamics) => opening(layout, dynamics)));
         expect(new Set(openings).size).toBe(1);
       }
-      // An opening may hide the board; then equal random actions show it.
+      // The first observation may hide the board. Then equal random actions show whether two boards are equal.
       const differ = async (actionsMax?: number) => {
         const boards = Array.from({ length: 40 }, (_, layout) => played(tag, layout, 0, actionsMax, 0));
         return new Set((await Promise.all(boards)).map((board) => JSON.stringify(board))).size > 1;
@@ -84,7 +84,7 @@ export function checkTag(tag: EnvTag): void {
   });
 }
 
-/** What a random player sees from the opening to the end, and its rewards. @throws {Error} if an answer breaks a limit of the env server */
+/** Observations and rewards of a random player in a whole game. @throws {Error} if an answer breaks a limit of the env server */
 async function played(
   tag: EnvTag,
   layout: number,

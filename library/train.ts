@@ -1,4 +1,4 @@
-/** `train`: a run inside a program, from settings as in a YAML file. */
+/** `train`: starts a run inside a program. The settings are those of a YAML file. */
 import { pause, realClock } from "../actors/clock.ts";
 import type { RunConfig } from "../actors/config/config.ts";
 import { type Layer, oneValue, type Tree } from "../actors/config/layers.ts";
@@ -18,17 +18,17 @@ export interface TrainOptions extends Partial<Pick<ClusterOptions, "event" | "ou
   readonly folder?: string;
   /** Name of a file of configs/. Default: quickstart; with `model.path`, pretrained. */
   readonly preset?: string;
-  /** Folder of a run to continue, with its settings; `settings` may prolong it (`learner.updates`, `learner.minutes`). */
+  /** Folder of a run to continue. The run keeps its settings, but `settings` may make it longer (`learner.updates`, `learner.minutes`). */
   readonly resume?: string;
   /** Modules of envs: paths from the working directory that start with "./", or names of packages. */
   readonly envs?: readonly string[];
-  /** Aborting it saves and ends the run. */
+  /** When this signal is aborted, the run saves a checkpoint and ends. */
   readonly signal?: AbortSignal;
-  /** Called with the progress of a model's download (`model.path: hf:OWNER/NAME`). Default: ignored. */
+  /** Called with the progress of a model's download (`model.path: hf:OWNER/NAME`). */
   readonly notice?: (text: string) => void;
 }
 
-/** Defaults that the preset may override: workers, so that a program stays one process; port 0, so that several runs can serve pages. */
+/** The preset may override these defaults. With workers, a program stays one process. With port 0, several runs can serve pages. */
 const PROGRAM: Layer = { source: "train", values: { actors: "workers", metrics: { port: 0 } } };
 
 const SETTINGS = "the settings";
@@ -37,9 +37,9 @@ const POLL_MS = 20;
 
 /**
  * Starts a new run, or continues one. By default the actors of a new run are Bun workers of this process, and its page has any free port.
- * A continued run keeps its setting of `actors`.
+ * A continued run keeps its own setting of `actors`.
  *
- * @returns once the page is served, or once an abort has ended the run
+ * @returns the run, as soon as its page is served or an abort has ended the run
  * @throws {ConfigError} with one line for each fault of the settings; {Error} if the run fails before its page is served; the
  *   reason of `signal` if the signal was aborted before the call
  */

@@ -2,8 +2,8 @@
  * `bun run bench`: measures parts of the system against their budgets. Without a name it lists the benchmarks.
  *
  * A benchmark is bench/NAME.bench.ts with `summary` (one line) and `run(options)`, which prints lines for people and returns the
- * numbers. Each runs in its own process, so that none warms up another. The command ends with one table of their comparisons with peers
- * and limits.
+ * numbers. Each benchmark runs in its own process, so that no benchmark warms up another. At the end the command prints one table, which
+ * compares the results with other programs and with limits.
  */
 import { readdirSync } from "node:fs";
 import { join } from "node:path";
@@ -73,7 +73,7 @@ export async function main(args: string[]): Promise<number> {
       const sources = optionsOf(name).map(({ source }) => source);
       results.push(await runInProcess(name, sources));
     } catch (error) {
-      // The others can still be measured.
+      // A failed benchmark does not stop the others.
       failures.push(messageOf(error));
     }
   }

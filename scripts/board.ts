@@ -40,7 +40,7 @@ export const command = {
   keys: "env.options or env.actionsMax",
 } as const satisfies Command;
 
-/** Pictures in a row of the strip, and white pixels between them. */
+/** The number of pictures in a row of the strip, and the white space between two pictures in pixels. */
 const COLUMNS = 5;
 const GAP = 8;
 
@@ -68,7 +68,7 @@ export async function main(args: string[]): Promise<number> {
   return 0;
 }
 
-/** The opening position, and with a policy the position after each of its actions. */
+/** The opening position. If there is a player, also the position after each action of the player. */
 function positions(tag: EnvTag, policy: string | undefined, seed: number, actionsMax: number): Picture[] {
   const game = openLocal(tag, { layout: seed, dynamics: dynamicsSeed(seed, 0) });
   const pictures = [tag.picture!(game)];

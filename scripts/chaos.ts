@@ -1,6 +1,6 @@
 /**
  * `bun run chaos`: starts a real training run, kills its processes at seeded moments, and checks the run's promises. Exit code 0 only if
- * no episode was lost or trained twice, no update mixed policy versions, no process or file was left behind, and every actor recovered.
+ * no episode is lost or trained on twice, no update mixes policy versions, every actor recovers, and no process or file remains.
  */
 import { existsSync, rmSync } from "node:fs";
 import { basename, join } from "node:path";
@@ -47,7 +47,7 @@ export async function main(args: string[]): Promise<number> {
   }
   if (runDir !== undefined && existsSync(runDir)) throw new UsageError(`${runDir} exists; choose another --run-dir`);
   const scratch = makeTemporaryFolder("bunraku-chaos-");
-  // The folder's name is unique, because the run's files in shared memory carry it.
+  // The folder's name is unique, because the names of the run's files in shared memory contain it.
   const folder = runDir ?? join(scratch, basename(scratch));
   const say = (text: string) => console.error(text);
   onStopSignal(() => process.exit(1));

@@ -1,4 +1,4 @@
-/** `bun run check`: types, lint, format and the rules of the folders. Changes nothing. Exit code 1 if any fails. */
+/** `bun run check`: checks types, lint, format and which folders import which. Changes no file. Exit code 1 if a check fails. */
 import { join } from "node:path";
 import { type Command, parseOptions } from "./cli/options.ts";
 

@@ -115,7 +115,7 @@ export async function main(args: string[], typed: readonly string[] = args): Pro
     crashed(error);
     throw error;
   });
-  // The folder is locked now.
+  // From here on, this process has the lock of the folder.
   try {
     addStart(folder, began);
   } catch (error) {
@@ -148,7 +148,7 @@ export async function main(args: string[], typed: readonly string[] = args): Pro
   return 0;
 }
 
-/** Serves the page of the finished run, at the address that it had, until the person asks to stop. */
+/** Serves the page of the finished run at the same address as before, until the user asks to stop. */
 async function keepPage({ folder, config }: RunFolder, url: string | null, asked: Promise<StopSignal>): Promise<void> {
   // Imported on demand: few runs need the page in this process.
   const { serveRecorded } = await import("./cli/recorded-page.ts");
@@ -159,7 +159,7 @@ async function keepPage({ folder, config }: RunFolder, url: string | null, asked
   await page.stop();
 }
 
-/** Reads secrets from the environment, which other users cannot see, and removes them from it: the actors do not need them. */
+/** Reads secrets from the environment, which other users cannot see. Removes them from the environment, because the actors do not need them. */
 function fromEnvironment(): Override[] {
   return Object.entries({ BUNRAKU_TOKEN: "join.token", BUNRAKU_BROKER_TOKEN: "transport.token" }).flatMap(
     ([source, path]) => {
@@ -170,7 +170,7 @@ function fromEnvironment(): Override[] {
   );
 }
 
-/** The run that the flags ask for. Checks what can be checked before it creates a folder. */
+/** The run that the flags ask for. The function checks everything that it can before it creates a folder. */
 async function openRun(options: Parsed<typeof command>): Promise<RunFolder> {
   const { resume, from, "run-dir": runDir, smoke = false } = options.flags;
   const overrides = [...fromEnvironment(), ...options.overrides];
@@ -182,7 +182,7 @@ async function openRun(options: Parsed<typeof command>): Promise<RunFolder> {
     if (preset !== undefined) throw new UsageError("a resumed run keeps its config; leave --preset out");
     const layers = file === undefined ? [] : [fileLayer("--config", file)];
     const run = oldRun(resume, [...layers, ...overrides.map(overrideLayer)]);
-    // First the lock, for its error: a run in progress also has the port that `check` asks for.
+    // The lock comes before `check`: a run in progress also holds the port, and the error about the lock says more.
     lockRun(run.folder).release();
     if (!hasRecord(run.folder))
       warn(`${run.folder} has no run.sqlite: a new record starts, without the earlier episodes`);
@@ -215,7 +215,7 @@ const REPLY_TOKENS = 16;
 const WARM_START_STEPS = 4;
 
 /**
- * `--smoke`: the smallest run of a config. It goes through everything that the run would (warm start, rollouts, updates, validation,
+ * `--smoke`: the smallest run of a config. It does everything that the full run would do (warm start, rollouts, updates, validation,
  * checkpoint) within about a minute, and learns nothing.
  */
 export function smokeConfig(config: RunConfig): RunConfig {

@@ -90,7 +90,7 @@ function highestOf(run: RecordedRun): Compared["highest"] {
   return { success, update: curve.steps[curve.values.indexOf(success)]! };
 }
 
-/** Least width of the tables, in characters. */
+/** A table may always be this wide, in characters, even on a narrower terminal. */
 const WIDTH = 80;
 /** Longest path and value in the table, in characters: both fit into `WIDTH`. Settings with longer ones follow below the table. */
 const CELL = { path: 50, value: 20 };
@@ -102,10 +102,10 @@ const TIME_PARTS = [
   ["checkpoints", "checkpoints s"],
 ] as const;
 
-/** Stands for a value that was not measured and a setting that is not set. */
+/** The text for a value that the run did not measure, and for a setting that is not set. */
 const UNKNOWN = "–";
 
-/** The runs by number, then a row for each value. */
+/** A numbered list of the runs, then a row for each value. */
 function table(runs: readonly Compared[], width: number): string {
   const names = runs.map(({ folder, env, seed }, i) => `${i + 1}  ${folder} (${env}, seed ${seed})`);
   const measured = COLUMNS.filter(([, key]) => runs.some(({ values }) => values[key] !== null));

@@ -102,7 +102,7 @@ export async function main(args: string[]): Promise<number> {
 
 type Flags = ReturnType<typeof parseOptions<typeof command>>["flags"];
 
-/** @throws {UsageError} for a flag that would not be read: error rates have thresholds and quantities of their own */
+/** @throws {UsageError} for a flag that the command does not read: some flags need --rates, and others do not fit it */
 function checkFlags(flags: Flags, overrides: readonly Override[]): void {
   if (!flags.rates) {
     const unread = (["held-out", "alarms", "logs-to"] as const).find((name) => flags[name] !== undefined);
@@ -127,7 +127,7 @@ interface Diagnosis {
   readonly notices: readonly UpdateNotice[];
   /** The first time that each of RAGEN-2's early stops would have ended the run. */
   readonly earlyStops: readonly UpdateNotice[];
-  /** Facts on the log of another trainer; null for a run. */
+  /** Facts on the log of another trainer; null for a run of Bunraku. */
   readonly log: LogFacts | null;
 }
 
@@ -158,7 +158,7 @@ const pointOf = (update: number, measured: Measured): Point => ({
   judge: (before, config) => checkup(before, measured, config),
 });
 
-/** The live run's detectors start again after a roll-back. */
+/** In a run in progress, the detectors start again after a roll-back. This function does the same. */
 const rolledBack: Point["judge"] = (before) => {
   const text = "the run was rolled back to this update; the detectors start again";
   const state = healthAfterRollBack(HEALTH_START, before);
@@ -217,7 +217,7 @@ function lowestSuccess(values: MetricValues): number | undefined {
   return shares.length === 0 ? undefined : Math.min(...shares.map(([, share]) => share));
 }
 
-/** The run's health settings, or the defaults for an old run without them, with the flags on top. */
+/** The run's health settings, or the defaults if an old run has no such settings. Flags override both. */
 function healthConfig(run: string, overrides: readonly Override[]): HealthConfig {
   expectOnly(/^health\./, overrides, "diagnose takes keys of health only");
   const file = join(run, "config.json");
@@ -233,7 +233,7 @@ function healthConfig(run: string, overrides: readonly Override[]): HealthConfig
   throw new UsageError(schemaFaults(parsed.error, "health"));
 }
 
-/** Metrics by update. A run that never started has none, so this reads its store and not its record. */
+/** Metrics by update. The function reads the store, not the record, because a run that never started has no record. */
 function readValues(run: string): Map<number, MetricValues> {
   if (!hasRecord(run)) throw new UsageError(`no run in ${run}: there is no run.sqlite`);
   using store = recordOf(run);

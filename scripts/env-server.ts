@@ -1,4 +1,4 @@
-/** `bun run env-server`: lends an env server to a run on another machine. It connects to the run and needs no open port. */
+/** `bun run env-server`: lends an env server to a run on another machine. The env server connects to the run, so this machine needs no open port. */
 import type { RunConfig } from "../actors/config/config.ts";
 import { envServer } from "../actors/env-server/start.ts";
 import { lend, lendFlags } from "./cli/lend.ts";
@@ -23,7 +23,7 @@ export async function main(args: string[]): Promise<number> {
   return lend(envServer, flags, (config) => adapted(config, flags));
 }
 
-/** The run's config with what the flags say of this machine. */
+/** The run's config, with the settings of this machine from the flags. */
 export function adapted(config: RunConfig, { episodes }: { episodes?: number }): RunConfig {
   const { envServer } = config;
   return { ...config, envServer: { ...envServer, episodesMax: episodes ?? envServer.episodesMax } };

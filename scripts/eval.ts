@@ -1,6 +1,6 @@
 /**
- * `bun run eval`: plays fixed boards with a scripted player, a run's policy or a hosted model. Shows its results in each env beside
- * chance and the best possible on the same boards, with 95 % intervals, and why a policy's episodes stopped and failed.
+ * `bun run eval`: plays fixed boards with a scripted player, a run's policy or a hosted model. Shows, for each env, its
+ * results beside those of random play and of best play on the same boards, with 95 % intervals, and why episodes stopped and failed.
  */
 import { closeSync, existsSync, mkdirSync, openSync, statSync } from "node:fs";
 import { dirname, join } from "node:path";
@@ -101,7 +101,7 @@ export async function main(args: string[]): Promise<number> {
   }
   const { results: file } = options.flags;
   const policies = policy.split(",");
-  // A hosted model alone continues from its earlier results.
+  // An evaluation of only one hosted model continues from its earlier results.
   const isHostedAlone = policies.length === 1 && isHosted(policy);
   for (const who of policies) for (const one of forEachEnv(options)) expectPlayable(who, one);
   if (options.flags.temperature !== undefined && policies.every(isPlayer))
@@ -119,7 +119,7 @@ export async function main(args: string[]): Promise<number> {
       for (const result of results) {
         const references = await referencesOf(result);
         const lines = result.lines.map((line) => `${JSON.stringify({ policy: who, env: result.name, ...line })}\n`);
-        // The table is printed even if the file cannot be written.
+        // If the file cannot be written, the command still prints the table.
         try {
           if (file !== undefined) appendWhole(file, lines.join(""));
         } finally {
@@ -153,14 +153,14 @@ function forEachEnv(options: Options): Options[] {
   });
 }
 
-/** @throws {UsageError} if the file holds something (it may be of another evaluation), or one of several policies is hosted */
+/** @throws {UsageError} if the file is not empty (it may be of another evaluation), or if one of several policies is hosted */
 function expectNew(file: string, policies: readonly string[]): void {
   if (policies.some(isHosted))
     throw new UsageError("--results cannot mix a hosted model with other policies; evaluate the hosted model alone");
   if (existsSync(file) && statSync(file).size > 0) throw new UsageError(`--results ${file} exists; name another file`);
 }
 
-/** Makes the file, and its folder, before anything is played. @throws {UsageError} if it cannot be written */
+/** Makes the file and its folder before the first episode. @throws {UsageError} if it cannot be written */
 function expectWritable(file: string): void {
   try {
     mkdirSync(dirname(file), { recursive: true });
@@ -213,7 +213,7 @@ function expectPlayable(policy: string, { flags, overrides }: Options): void {
     checkedTag(String(tag), options, config.prompt.compat);
 }
 
-/** One result; for a run over a mix, one for each of its envs unless the options choose one. usage: null except for hosted models */
+/** One result for each env: all envs of a run's mix, or the env that the options choose. usage: null unless the model is hosted */
 async function resultsOf(policy: string, options: Options) {
   if (isHosted(policy)) return hostedResults(policy, options.flags, options.overrides);
   const results = isPlayer(policy) ? [await playerResult(policy, options)] : await policyResults(policy, options);

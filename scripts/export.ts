@@ -114,14 +114,14 @@ async function exportPolicy(flags: Flags, to: keyof typeof FORMATS, out: string)
     run === undefined ? await pretrained(await modelFolder(folder!, say)) : await ofRun(run, checkpoint ?? null);
   await FORMATS[to](policy, out);
   const { from, model } = policy;
-  // Other formats than peft hold the model with its adapters merged.
+  // All formats except peft hold the model with its adapters merged into the weights.
   const parameters = parameterCount(to === "peft" ? model : baseOf(model));
   console.log(`wrote ${out}: ${parameters} parameters, from ${from}`);
   if (json) console.log(JSON.stringify({ out, format: to, parameters, from }));
   return 0;
 }
 
-/** A policy to export, and the path it was read from. */
+/** A policy to export, and the path from which the command read it. */
 type Source = Exportable & { readonly from: string };
 
 async function pretrained(folder: string): Promise<Source> {

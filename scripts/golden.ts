@@ -2,7 +2,7 @@
  * `bun run golden FILE`: runs every case of a file of golden vectors through the project's code. tests/golden/cases
  * has the checks of each case.
  *
- * - Nothing is skipped: an unknown case, and one that throws, is a failure.
+ * - The command skips no case. An unknown case is a failure, and so is a case that throws.
  */
 import { z } from "zod";
 import { messageOf, schemaFaults } from "../actors/errors.ts";
@@ -72,7 +72,7 @@ function casesOf({ cases, extras }: z.infer<typeof GoldenFile>): { id: string; b
   ];
 }
 
-/** The checks of one case. An unknown case, or one that throws, is one failed check. */
+/** The checks of one case. An unknown case, or a case that throws, counts as one failed check. */
 function run(id: string, body: unknown, file: unknown): Check[] {
   const check = Object.hasOwn(casesById, id) ? casesById[id] : undefined;
   if (check === undefined) {

@@ -21,7 +21,7 @@ export const command = {
 const root = fileURLToPath(new URL("..", import.meta.url));
 const template = join(root, "library/template");
 
-/** Commands of a project, so that `bun run NAME` works there as in a clone. */
+/** Commands of the new project, so that `bun run NAME` works in a project as in a clone. */
 const COMMANDS = [
   "cluster",
   "eval",
@@ -79,7 +79,7 @@ async function installIn(folder: string): Promise<void> {
 
 type Part = Readonly<Record<string, string>>;
 
-/** @param kept  the existing manifest, whose entries win */
+/** @param kept  the existing manifest; its entries override the new ones */
 function manifestOf(folder: string, kept: { scripts?: Part; dependencies?: Part; devDependencies?: Part }): object {
   const { version } = JSON.parse(readFileSync(join(root, "package.json"), "utf8"));
   return {

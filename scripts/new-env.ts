@@ -37,7 +37,7 @@ export async function main(args: string[]): Promise<number> {
     try {
       writeFileSync(to, text, { flag: "wx" });
     } catch (error) {
-      // EEXIST: another command makes the same env at this moment, and the files are of that command.
+      // EEXIST: another command makes the same env at this moment, so the files belong to that command.
       const isOthers = (error as NodeJS.ErrnoException).code === "EEXIST";
       if (!isOthers) for (const { to } of written) rmSync(to, { force: true });
       throw new UsageError(`cannot write ${to}: ${messageOf(error)}; name another file`);

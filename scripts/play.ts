@@ -1,5 +1,5 @@
 /**
- * `bun run play`: plays an env by hand in the terminal, under a policy's rules. A turn is a line of actions with || between them.
+ * `bun run play`: lets a person play an env in the terminal under a policy's rules. A turn is one line of actions with || between them.
  */
 import { runKeys } from "../actors/config/config.ts";
 import { visible } from "../actors/dashboard/client/text.ts";
@@ -70,7 +70,7 @@ function opening({ wording }: EnvTag, actionsMax: number, turnsMax: number): str
   ].join("\n");
 }
 
-/** @param thought  text that a reply needs before its answer */
+/** @param thought  the text that every reply must have before its answer */
 async function playByHand(env: Env, actions: readonly string[] | null, thought: string) {
   const sum = { solved: false, ending: null as Turn["ending"], reward: 0, turns: 0, actions: 0 };
   console.log(`\n${visible(env.opening)}`);

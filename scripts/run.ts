@@ -4,7 +4,7 @@
  *
  * - Before the install only built-in modules and our own files without dependencies can be imported.
  * - Exit codes: 0 done, 1 failed, 2 wrong usage.
- * - A failure is one line on standard error, wrong usage one line for each fault; --verbose adds the stack.
+ * - A failure prints one line on standard error. Wrong usage prints one line for each fault. --verbose adds the stack.
  */
 import { join } from "node:path";
 import { didYouMean, nearest } from "../envs/text/nearest.ts";
@@ -38,7 +38,7 @@ async function run([name, ...args]: string[]): Promise<number> {
   // A closed terminal (EIO), a closed pipe (EPIPE) or a full disk (ENOSPC) must not end a run that has not saved yet.
   process.stderr.on("error", () => {});
   try {
-    // Bun caches which packages it did not find, so after an install the process starts over: same id, same streams.
+    // Bun caches which packages it did not find, so after an install the process replaces itself and keeps its id and streams.
     if (!isPackage && (await install(join(import.meta.dir, ".."))))
       process.execve!(process.execPath, process.argv, process.env);
   } catch (error) {

@@ -1,4 +1,4 @@
-/** `bun run sampler`: lends a sampler to a run on another machine. It may leave at any time; other samplers then play its tickets. */
+/** `bun run sampler`: lends a sampler to a run on another machine. The sampler may leave at any time; other samplers then play its tickets. */
 import type { RunConfig } from "../actors/config/config.ts";
 import { sampler } from "../actors/sampler/start.ts";
 import { lend, lendFlags } from "./cli/lend.ts";
@@ -29,7 +29,7 @@ export async function main(args: string[]): Promise<number> {
   return lend(sampler, flags, (config) => adapted(config, flags));
 }
 
-/** The run's config with what the flags say of this machine. */
+/** The run's config, with the settings of this machine from the flags. */
 export function adapted(config: RunConfig, { slots, threads }: { slots?: number; threads?: number }): RunConfig {
   const { sampler } = config;
   return { ...config, sampler: { ...sampler, slots: slots ?? sampler.slots, threads: threads ?? sampler.threads } };

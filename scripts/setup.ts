@@ -1,7 +1,7 @@
 /**
- * `bun run setup`: in a clone, installs the dependencies, as every command does by itself; in an installed package, only checks them. `setup
+ * `bun run setup`: in a clone, installs the dependencies, as every command also does; in an installed package, only checks them. `setup
  * cuda` also downloads what engine compiled needs for an NVIDIA GPU; `setup tensorflow` also downloads libtensorflow, unless this machine
- * has one; `setup tinker` also installs a server of Tinker's protocol, and runs it until a stop signal or its end.
+ * has it; `setup tinker` also installs a server of Tinker's protocol, and runs it until a stop signal arrives or the server ends.
  */
 import { rmSync } from "node:fs";
 import { join, relative } from "node:path";
@@ -83,7 +83,7 @@ function cudaState(): string {
 
 /** Runs the server until a stop signal, or until the server ends. */
 async function serveTinker(wanted: number): Promise<number> {
-  // The server finds out late that a port is taken. Until then another program's answers would look like its own.
+  // The server notices late that another program has the port. Until then, the other program's answers would look like the server's.
   const port = await freePort("the tinker server", "127.0.0.1", wanted);
   const places = tinkerPlaces(join(root, "node_modules", ".bunraku", "tinker"));
   await setUpTinker(places, (text) => console.error(`tinker: ${text}`));

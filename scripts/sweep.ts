@@ -2,7 +2,7 @@
  * `bun run sweep`: plays the runs of a YAML file (presets × variants × seeds) and prints one table. A group here is a
  * preset with a variant; the table has each group's mean over its seeds, with the 95 % interval.
  *
- * - The command may be killed at any time, with its runs. The next call leaves finished runs as they are and continues the others. A run
+ * - A signal may kill the command and its runs at any time. The next call keeps the finished runs and continues the other runs. A run
  *   that is still in progress in another process counts as failed.
  */
 import { basename, join } from "node:path";
@@ -115,11 +115,11 @@ async function playSweep(sweep: Sweep, out: string, atOnce: number): Promise<Fai
   return failed;
 }
 
-/** Prints lines on standard error. On a terminal the last line is redrawn: how much is done, and the time left. */
+/** Prints lines on standard error. On a terminal it redraws the last line, which shows the finished share and the time left. */
 class SweepView {
   readonly #runs: readonly PlannedRun[];
   readonly #startedMs = performance.now();
-  /** By run, the share that was done when this process started. */
+  /** For each run, the share that was finished when this process started. */
   readonly #shareBefore: ReadonlyMap<PlannedRun, number>;
   #foot = "";
 

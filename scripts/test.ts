@@ -22,7 +22,7 @@ export const command = {
 
 /** A test that runs longer counts as hung, and fails. */
 const HANG_MS = 300_000;
-/** More than there are cores, because a file that waits for processes leaves its core idle. */
+/** More files at once than the machine has cores, because a file that waits for processes leaves a core idle. */
 const FILES_AT_ONCE = availableParallelism() + 2;
 /** Durations of the files, in milliseconds, as `bun test --update-timings` writes them. The slowest start first. */
 const TIMINGS = "tests/timings.json";
@@ -31,8 +31,8 @@ const QUICK_MS_MAX = 1000;
 const SLOW_FOLDERS = /^tests\/(attack|e2e|browser|scripts|golden|examples)\//;
 
 /**
- * How much later than by default JavaScript is compiled to machine code. Most processes of the tests end within seconds, and in so short
- * a time compiling costs more than the compiled code saves.
+ * The factor by which JavaScriptCore compiles later than by default. Most processes of the tests end within seconds. In so short a time,
+ * compilation to machine code costs more than the compiled code saves.
  */
 const JIT_POLICY_SCALE = "4";
 
@@ -85,7 +85,7 @@ async function passOn(stream: ReadableStream<Uint8Array>) {
   const decoder = new TextDecoder();
   /** Names of the skipped tests, by what they lack (tests/needs.ts). Bun prints each test twice, in its file and at the end. */
   const lacking = new Map<string, Set<string>>();
-  /** By "pass", "fail" and "skip"; without those that Bun does not print. */
+  /** The counts by "pass", "fail" and "skip", without a count that Bun does not print. */
   const counts = new Map<string, number>();
   let line = "";
   for await (const chunk of stream) {

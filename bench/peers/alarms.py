@@ -17,7 +17,7 @@ from rl_doctor.live import LiveMonitor
 from rlwatch.config import load_config
 from rlwatch.detectors import DetectorSuite
 
-# rldoctor's name of a metric: ours.
+# Bunraku's name of a metric, by rldoctor's name.
 DOCTOR = {
     "reward": "train/reward_mean",
     "reward_std": "train/in_group_std",

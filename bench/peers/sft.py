@@ -47,7 +47,7 @@ chats = load_dataset("json", data_files=options.chats, split="train")
 failed = []
 replies = shown = 0
 for chat in chats.select(range(min(len(chats), 500)))["messages"]:
-    # `datasets` adds an empty weight to a message without one; the template must ignore it.
+    # `datasets` adds an empty weight to a message that has no weight; the template must ignore it.
     text = tokenizer.apply_chat_template(chat, tokenize=False)
     if text != tokenizer.apply_chat_template(chat, tokenize=False, chat_template=exported):
         failed.append(f"the two templates differ: {text}")

@@ -226,7 +226,7 @@ def main() -> None:
         "ms": {variant: round(statistics.median(run.times_ms[options.warm_up :]), 2) for variant, run in runs.items()},
         "losses": {variant: run.losses[:3] for variant, run in runs.items()},
         "peakBytes": peak,
-        # With adapters the frozen matrices have no gradient, and so fewer products.
+        # With adapters, the frozen matrices have no gradient, so the step has fewer products.
         "productsMs": None if options.rank > 0 else round(products_ms(config, b, t, options.device), 2),
     }
     print(json.dumps(report))

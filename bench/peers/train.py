@@ -25,7 +25,7 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 
 TURNS_MAX, ACTIONS_MAX, ACTIONS_PER_TURN_MAX, REPLY_TOKENS_MAX = 5, 10, 5, 24
 FORMAT_PENALTY = -0.1
-# Every reply begins with it; the policy does not write it.
+# Every reply begins with this text, which the policy does not write.
 PREFIX = "<think>"
 NAMES = ["up", "down", "left", "right"]
 REPLY = re.compile(r"<think>(.*?)</think>\s*<answer>(.*?)</answer>", re.DOTALL)
@@ -95,7 +95,7 @@ def play(model, tokenizer, games: list[Game], temperature: float) -> None:
 
 
 def kept_groups(rewards: np.ndarray, share: float) -> np.ndarray:
-    """(groups, episodes) rewards. The groups with the largest spread of reward."""
+    """rewards (groups, episodes). Returns the groups whose rewards differ most."""
     return np.argsort(-rewards.std(1, ddof=1), kind="stable")[: max(1, int(share * len(rewards)))]
 
 

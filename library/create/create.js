@@ -24,13 +24,13 @@ try {
   } catch (error) {
     throw new Error(`cannot make the folder ${folder}: ${error.message}; name another one`);
   }
-  // Ctrl-C ends the installation too, and then the folder is removed.
+  // Ctrl-C ends the installation too. This command then removes the folder.
   process.on("SIGINT", () => {});
   try {
     writeFileSync(join(folder, "package.json"), "{}\n");
     bun("add", "--ignore-scripts", "--exact", process.env.BUNRAKU_PACKAGE ?? "bunraku");
   } catch (error) {
-    // The same command can then be tried again.
+    // Without the folder, the user can try the same command again.
     rmSync(folder, { recursive: true });
     throw error;
   }

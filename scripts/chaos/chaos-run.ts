@@ -1,4 +1,4 @@
-/** A tiny training run as processes, observed through its log and its process ids. Its supervisor is a child of this process. */
+/** A tiny training run in several processes. This file observes the run through its log and process ids. The supervisor is a child process. */
 import { writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { type LogEntry, LogTail } from "./watch.ts";
@@ -10,10 +10,10 @@ export const ENV_SERVERS = 2;
 const STOP_MS_MAX = 20_000;
 const POLL_MS = 20;
 
-/** The supervisor replaces an actor that is silent for longer. */
+/** The supervisor replaces an actor that sends no heartbeat for this time. */
 const HEARTBEAT_DEADLINE_MS = 4000;
 
-/** A policy of one layer on small lakes. The run continues until it is stopped. */
+/** A policy of one layer on small lakes. The run goes on until someone stops it. */
 const config = (seed: number, warmStarts: string) => ({
   seed,
   env: { tag: "FrozenLake", options: { successRate: 0.8 }, turnsMax: 3, actionsMax: 6, actionsPerTurnMax: 3 },
@@ -92,7 +92,7 @@ export class ChaosRun {
     return this.log.findLast((entry) => entry.child === actor && isStart(entry))?.pid ?? null;
   }
 
-  /** Waits, and calls `look` after each reading of the log. */
+  /** Reads the log again and again for this time, and calls `look` after each reading. */
   async wait(ms: number, look: () => void): Promise<void> {
     const endsAtMs = performance.now() + ms;
     while (performance.now() < endsAtMs) {
@@ -101,7 +101,7 @@ export class ChaosRun {
     }
   }
 
-  /** @throws {Error} with `what` if this does not happen in time; with the run's end if the run ends first. */
+  /** @throws {Error} naming `what` if it does not happen in time. If the run ends first, the error says how the run ended. */
   async until(happened: () => boolean, withinMs: number, what: string): Promise<void> {
     const endsAtMs = performance.now() + withinMs;
     for (;;) {

@@ -1,4 +1,4 @@
-/** The faults injected into a run, and what its log says of each: when the fault was noticed and when the actor served again. */
+/** The faults that inject.ts causes in a run. For each fault, the log shows when the supervisor noticed it and when the actor served again. */
 import { type ChaosRun, ENV_SERVERS, isStart, SAMPLERS } from "./chaos-run.ts";
 import { isAlive, type LogEntry } from "./watch.ts";
 
@@ -10,7 +10,7 @@ export interface Target {
 export interface Fault extends Target {
   readonly pid: number;
   readonly atMs: number;
-  /** Lines in the log at `atMs`. */
+  /** Number of lines that the log had at `atMs`. */
   readonly line: number;
   /** Milliseconds until the supervisor noticed; after a fault of the supervisor, until its last actor had ended. */
   noticedMs: number | null;
@@ -21,7 +21,7 @@ export interface Fault extends Target {
 const numbered = (kind: string, count: number, fault: Target["fault"]): Target[] =>
   Array.from({ length: count }, (_, i) => ({ actor: `${kind}-${i}`, fault }));
 
-/** Each entry is drawn with the same chance; the learner has two entries. */
+/** The seed draws each entry with the same probability. The learner has two entries, so it fails twice as often as another actor. */
 export const TARGETS: readonly Target[] = [
   ...numbered("sampler", SAMPLERS, "SIGKILL"),
   ...numbered("env-server", ENV_SERVERS, "SIGKILL"),
@@ -32,7 +32,7 @@ export const TARGETS: readonly Target[] = [
   { actor: "supervisor", fault: "SIGKILL" },
 ];
 
-/** "sampler" for "sampler-1". */
+/** The kind of an actor: "sampler" for "sampler-1". */
 export const kindOf = (actor: string): string => actor.replace(/-\d+$/, "");
 export const KINDS: readonly string[] = [...new Set(TARGETS.map(({ actor }) => kindOf(actor)))];
 
@@ -40,7 +40,7 @@ export function newFault(run: ChaosRun, target: Target, pid: number): Fault {
   return { ...target, pid, atMs: performance.now(), line: run.log.length, noticedMs: null, recoveredMs: null };
 }
 
-/** Reads the log for the faults that have not recovered yet. */
+/** Searches the log for the notice of each fault and for the recovery of its actor. */
 export function observe(run: ChaosRun, faults: readonly Fault[]): void {
   for (const fault of faults) {
     if (fault.recoveredMs === null) observeOne(fault, run.log.slice(fault.line), faults);

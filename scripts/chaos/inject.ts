@@ -1,7 +1,7 @@
 /**
- * Starts a tiny training run, injects faults, and measures how soon the run noticed each and recovered.
+ * Starts a tiny training run, injects faults, and measures the time until the run notices each fault and recovers.
  *
- * - The seed decides which fault comes when. Every kind of actor is killed (SIGKILL); env servers are also frozen (SIGSTOP).
+ * - The seed decides which fault comes when. A fault kills an actor of any kind (SIGKILL), or freezes an env server (SIGSTOP).
  */
 import { rmSync } from "node:fs";
 import { messageOf } from "../../actors/errors.ts";
@@ -11,14 +11,14 @@ import { type Fault, kindOf, newFault, observe, TARGETS, type Target } from "./f
 import { isAlive } from "./watch.ts";
 
 export interface ChaosResult {
-  /** Number of faults by actor and fault: "sampler SIGKILL". */
+  /** Number of faults, by kind of actor and signal, such as "sampler SIGKILL". */
   readonly kills: Readonly<Record<string, number>>;
   readonly detectionMs: Percentiles;
   readonly recoveryMs: Percentiles;
-  /** The longest times by actor and fault; null if there is none. */
+  /** The longest times, by kind of actor and signal; null if there was no time to measure. */
   readonly longestMs: Readonly<Record<string, { readonly noticed: number | null; readonly recovered: number | null }>>;
   readonly unrecovered: number;
-  /** Updates of the run at its end. */
+  /** Number of updates that the run had made at its end. */
   readonly updates: number;
   /** When each learner started, in milliseconds since the epoch. */
   readonly learnerStartsMs: readonly number[];
@@ -33,19 +33,19 @@ export interface Percentiles {
 }
 
 export interface ChaosOptions {
-  /** Folder of the run; must not exist. */
+  /** Folder of the run. The folder must not exist yet. */
   readonly folder: string;
   /** Folder for the config and the warm start, outside of the run's folder. */
   readonly scratch: string;
   readonly minutes: number;
   readonly seed: number;
   readonly say: (text: string) => void;
-  /** The only kind of actor that is killed; null for all kinds. */
+  /** The only kind of actor that gets faults; null for all kinds. */
   readonly only: string | null;
 }
 
 const PAUSE_MS = { min: 5000, max: 20_000 };
-/** Time, after the last fault, for all to recover. */
+/** Time for all actors to recover after the last fault, in milliseconds. */
 const RECOVERY_MS_MAX = 60_000;
 const WARM_START_MS_MAX = 300_000;
 
@@ -58,7 +58,7 @@ export async function injectFaults(options: ChaosOptions): Promise<ChaosResult> 
     run.kill();
     rmSync(scratch, { recursive: true, force: true, maxRetries: 3 });
   };
-  // Otherwise a signal that ends this process would leave the run and its files behind.
+  // Without this handler, a signal could end this process while the run goes on and its files remain.
   process.once("exit", end);
   try {
     await inject(run, options, faults);

@@ -1,4 +1,4 @@
-/** Observes a run from outside: its growing log, which of its processes live, its files in shared memory. */
+/** Observes a run from outside: its growing log, its living processes, and its files in shared memory. */
 import { closeSync, existsSync, openSync, readdirSync, readSync } from "node:fs";
 import { runningSince } from "../../actors/weights/files.ts";
 
@@ -11,7 +11,7 @@ export interface LogEntry {
 
 const CHUNK_BYTES = 1 << 16;
 
-/** A log that grows. Each line is read once. */
+/** Reads a log that grows. Each reading returns only the new lines. */
 export class LogTail {
   readonly #path: string;
   readonly #decoder = new TextDecoder();
@@ -41,7 +41,7 @@ export class LogTail {
     }
   }
 
-  /** A killed supervisor may leave half a line, which the first line of the next supervisor then continues. */
+  /** A killed supervisor may leave half a line in the log. The first line of the next supervisor then follows on the same line. */
   #parse(line: string): void {
     try {
       this.entries.push(JSON.parse(line) as LogEntry);
@@ -55,6 +55,6 @@ export class LogTail {
 /** True while the process runs; false for a zombie. */
 export const isAlive = (pid: number): boolean => runningSince(pid) !== null;
 
-/** Weights of a run that are still in shared memory. */
+/** Files of a run's weights that are still in shared memory. */
 export const weightFiles = (run: string): string[] =>
   existsSync("/dev/shm") ? readdirSync("/dev/shm").filter((name) => name.startsWith(`bunraku-${run}-`)) : [];

@@ -1,8 +1,8 @@
 /**
- * Installs the dependencies if they differ from the lock file. Imports built-in modules only, as nothing else may be installed yet.
+ * Installs the dependencies if they differ from the lock file. Imports built-in modules only, because no package may be installed yet.
  *
- * - Two commands that start at once install once: the lock is a sqlite transaction, which ends with its process.
- * - The file `installed` is written last, so an interrupted install is repeated.
+ * - If two commands start at once, only one installs. The lock is a SQLite transaction, so the lock ends with its process.
+ * - The install writes the file `installed` last, so the next command repeats an interrupted install.
  * - The running executable installs, so no `bun` in PATH is needed. No post-install script of a package runs.
  */
 import { Database } from "bun:sqlite";
@@ -11,14 +11,14 @@ import { join, sep } from "node:path";
 
 const OTHER_INSTALL_MS_MAX = 15 * 60_000;
 
-/** True in an installed package, whose dependencies its project installs; false in a clone. */
+/** True in an installed package; the project then installs the dependencies. False in a clone. */
 export const isPackage = import.meta.dir.split(sep).includes("node_modules");
 
 /**
- * Makes node_modules match bun.lock. Takes about a millisecond if the two match already.
+ * Makes node_modules match bun.lock. Takes about a millisecond if node_modules matches already.
  *
  * @param root  folder of package.json and bun.lock.
- * @returns true if packages were installed since this process started; Bun may still think that they are missing.
+ * @returns true if packages were installed since this process started; Bun may have cached that these packages are missing.
  * @throws {Error} if the lock file is missing, the disk cannot be written, or the install fails.
  */
 export async function install(root: string): Promise<boolean> {

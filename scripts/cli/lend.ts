@@ -1,4 +1,4 @@
-/** What `bun run sampler` and `bun run env-server` share: the flags, the join, the orderly end. */
+/** What `bun run sampler` and `bun run env-server` share: the flags, how the actor joins the run, and how it leaves. */
 import type { ActorKind } from "../../actors/actor.ts";
 import type { RunConfig } from "../../actors/config/config.ts";
 import { messageOf } from "../../actors/errors.ts";
@@ -35,7 +35,7 @@ type LendFlags = FlagValues<typeof lendFlags>;
 const PATIENCE_SECONDS = 60;
 
 /**
- * Lends an actor of this kind until the run is over or a signal stops this command. Ends the process.
+ * Lends an actor of this kind until the run is over or a signal stops this command. The function then ends the process.
  *
  * @param adapt  changes the run's config for this machine.
  */
@@ -54,7 +54,7 @@ export async function lend(
   const told = (code: number) => ({ run: joined?.run ?? null, actor: joined?.actor ?? null, code });
   if (json) process.on("exit", (code) => console.log(JSON.stringify(told(code))));
   onStopSignal((signal) => {
-    // Before it has joined there is nothing to leave.
+    // An actor that has not joined yet cannot leave.
     if (joined === null) process.exit(0);
     void joined.leave(signal);
   });

@@ -1,10 +1,10 @@
-/** Resident memory of a run's processes: the peak, and the slope, which shows a leak. Knows no processes. */
+/** Resident memory of a run's processes: the peak, and the slope, which shows a leak. Other files measure the processes. */
 import { mean } from "../../model/statistics.ts";
 
 export interface MemoryUse {
   readonly actor: string;
   readonly peakBytes: number;
-  /** Least-squares slope over the second half of the samples, after start-up; null if this half has fewer than `SLOPE_SAMPLES_MIN`. */
+  /** Least-squares slope over the second half of the samples, without the start of the run; null if this half has fewer than `SLOPE_SAMPLES_MIN`. */
   readonly slopeBytesPerMinute: number | null;
 }
 
@@ -26,7 +26,7 @@ export class Memory {
   report(): MemoryUse[] {
     return [...this.#samples].map(([actor, samples]) => ({
       actor,
-      // Not `Math.max(...)`: a run of a day has more samples than a call may have arguments.
+      // `Math.max(...)` would fail: a run of a day has more samples than a call may have arguments.
       peakBytes: samples.reduce((peak, { bytes }) => Math.max(peak, bytes), 0),
       slopeBytesPerMinute: slope(samples.slice(Math.floor(samples.length / 2))),
     }));

@@ -1,5 +1,5 @@
 /**
- * Parses the words after a command's name. One table per command gives parsing, help and suggestions. Knows no command.
+ * Parses the words after a command's name. One table for each command defines parsing, help and suggestions. This file has no code of a single command.
  *
  * - `--section.key=value` is returned as text; the config's schema gives it a type (presets.ts).
  * - An unknown, missing or ill-typed option is a `UsageError`: one line, exit code 2.
@@ -10,7 +10,7 @@ import { COMMANDS, type CommandName } from "./commands.ts";
 import { isPackage } from "./install.ts";
 
 export interface Flag {
-  /** "list" may be repeated and collects its values; for the other types the last value counts. */
+  /** A flag of type "list" may occur several times, and all its values count. For the other types only the last value counts. */
   readonly type: "text" | "number" | "count" | "port" | "switch" | "list";
   /** Placeholder in help: "FILE", "N". */
   readonly value?: string;
@@ -23,11 +23,11 @@ export interface Command {
   readonly name: CommandName;
   readonly flags: Readonly<Record<string, Flag>>;
   readonly examples: readonly string[];
-  /** Arguments that are no flags: their placeholder and text in help, and the most allowed. Omitted: none. */
+  /** Arguments that are no flags: placeholder and text in help, and the largest number allowed. Without this entry, none are allowed. */
   readonly words?: { readonly show: string; readonly text: string; readonly max: number };
-  /** Present if the command takes `--section.key=value`; suggests a key for a mistyped one without a dot. */
+  /** Present if the command takes `--section.key=value`. The function suggests a key for a mistyped key without a dot. */
   readonly overrides?: { nearest(path: string): string | null };
-  /** For help: the keys that `--section.key=value` may set, if not every key of the config. */
+  /** The keys that `--section.key=value` may set, for the help. Without this entry, it may set every key of the config. */
   readonly keys?: string;
 }
 
@@ -46,7 +46,7 @@ export type FlagValues<F extends Readonly<Record<string, Flag>>> = { readonly [K
 export interface Parsed<C extends Command> {
   readonly flags: FlagValues<C["flags"]>;
   readonly words: readonly string[];
-  /** In the order given. */
+  /** In the order of the command line. */
   readonly overrides: readonly Override[];
 }
 
@@ -104,7 +104,7 @@ export function parseOptions<const C extends Command>(command: C, args: readonly
   return { flags: flags as Parsed<C>["flags"], words, overrides };
 }
 
-/** @throws {UsageError} for the first setting whose path does not fit `taken`. @param why  it is refused */
+/** @throws {UsageError} for the first setting whose path does not match `taken`. @param why  the reason in the error */
 export function expectOnly(taken: RegExp, overrides: readonly Override[], why: string): void {
   const other = overrides.find(({ path }) => !taken.test(path));
   if (other !== undefined) throw new UsageError(`${other.source}: ${why}; leave it out`);
@@ -134,7 +134,7 @@ function flagValue(name: string, flag: Flag, value: string | undefined): string 
 function unknownFlag(command: Command, rawName: string, name: string): UsageError {
   const flags = [...Object.keys(command.flags), "help", "verbose"];
   const key = command.overrides?.nearest(name) ?? null;
-  // The nearest key may be a section, such as `model`, of exactly the typed name: that is no suggestion.
+  // The nearest key may be a section with exactly the typed name, such as `model`. A section is no suggestion.
   const other = key === name ? null : key;
   const near = nearest(name, flags) ?? flags.find((flag) => flag.startsWith(`${name}-`)) ?? other;
   const hint = near === null ? "; `--help` lists its flags" : didYouMean(`--${near}`);

@@ -1,8 +1,8 @@
 /**
  * Makes a run's config from files and flags. Layers, lowest first: defaults; the env's file (configs/env/TAG.yaml); the preset
  * (configs/NAME.yaml); the project's own settings and preset (bunraku.config.ts); the file of --config; flags and --section.key=value in
- * the order given, but those whose values also set other keys come first. The env file's limits of turns and actions
- * are set once more right below the layer that chose env.tag, so they override a lower preset's.
+ * the order of the command line. A flag whose value also sets other keys comes before all other flags. The env file's limits of turns and
+ * actions also form a layer directly below the layer that chose env.tag, so they override the limits of a lower preset.
  */
 import { type RunConfig, runKeys } from "../../actors/config/config.ts";
 import { type Layer, merge, oneValue, readLayer, type Tree } from "../../actors/config/layers.ts";
@@ -19,7 +19,7 @@ import { type Flag, type Override, UsageError } from "./options.ts";
 
 let project: Project = NO_PROJECT;
 
-/** Sets the project of this process's command. */
+/** Makes this the project whose settings the command of this process uses. */
 export function inProject(loaded: Project): void {
   const builtIn = Object.keys(loaded.presets).find((name) => presetFiles().includes(name));
   if (builtIn !== undefined) {
@@ -70,7 +70,7 @@ export interface ConfigChoice {
 
 /**
  * @throws {UsageError} if the file cannot be read, or a flag's key or value is wrong.
- * @throws {ConfigError} if there is no such preset, and for the faults in the config.
+ * @throws {ConfigError} if there is no such preset, or if the config has faults.
  */
 export function chooseConfig({ flags, overrides }: ConfigChoice): RunConfig {
   const pretrained = overrides.some(({ path }) => path === "model.path");
@@ -87,7 +87,7 @@ export function presetNames(): string[] {
   return [...Object.keys(project.presets), ...presetFiles()];
 }
 
-/** A built-in preset replaces the project's settings. A preset of the project overrides them. */
+/** A built-in preset takes the place of all the project's settings. A preset of the project overrides single settings. */
 function presetLayers(name: string | undefined, standard: string): Layer[] {
   const own = name === undefined ? {} : new Map(Object.entries(project.presets)).get(name);
   if (own === undefined) return [presetLayer(name!, presetNames())];
@@ -99,7 +99,7 @@ function presetLayers(name: string | undefined, standard: string): Layer[] {
   ];
 }
 
-/** @param what  the file, in the error. @throws {UsageError} if it cannot be read. @throws {ConfigError} if it holds no settings */
+/** @param what  how the error calls the file. @throws {UsageError} if it cannot be read. @throws {ConfigError} if it holds no settings */
 export function fileLayer(what: string, file: string): Layer {
   try {
     return readLayer(file);

@@ -1,11 +1,11 @@
-/** Standard output of the commands. If the disk is full, Bun's own console.log loses text without an error. */
+/** Writes the standard output of the commands. Bun's own console.log loses text without an error if the disk is full. */
 import { fstatSync, writeSync } from "node:fs";
 import { format } from "node:util";
 import { visible } from "../../actors/dashboard/client/text.ts";
 import { messageOf } from "../../actors/errors.ts";
 
 const STDOUT = 1;
-/** Time between two tries to write to a full pipe that does not block. */
+/** Milliseconds between two attempts to write to a full pipe that does not block. */
 const RETRY_MS = 5;
 
 /** A line, as console.log takes it. @throws {Error} as `write` */
@@ -29,7 +29,7 @@ export function write(text: string): void {
   }
 }
 
-/** Prints a line. It may quote a model, an env or a server, so control characters are made visible. */
+/** Prints a line, with control characters in a visible form, because the line may quote a model, an env or a server. */
 export function say(text: string): void {
   process.stderr.write(`${visible(text)}\n`);
 }

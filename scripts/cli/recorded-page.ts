@@ -1,4 +1,4 @@
-/** Serves the page of a recorded run, or the list of the runs in a folder. It only reads. */
+/** Serves the page of a recorded run, or the list of the runs in a folder. */
 import { resolve } from "node:path";
 import { realClock } from "../../actors/clock.ts";
 import type { RunConfig } from "../../actors/config/config.ts";
@@ -13,7 +13,7 @@ import { warn } from "./print.ts";
 
 type Place = Pick<ServeOptions, "host" | "port" | "token">;
 
-/** @param folder  the folder of a run; without a record in it, a folder of runs. @throws {Error} in one line */
+/** @param folder  the folder of a run. A folder without a record counts as a folder of runs. @throws {Error} in one line */
 export async function serveRecorded(folder: string, place: Place): Promise<Served> {
   if (!hasRecord(folder)) {
     const nearby = new NearbyRuns(resolve(folder), null);
@@ -36,7 +36,7 @@ export async function serveRecorded(folder: string, place: Place): Promise<Serve
   }
 }
 
-/** The config; warns if its envs are not those of the record. The page can show episodes without their envs. */
+/** The config; warns if the envs of today differ from the envs of the record. The page can show episodes without their envs. */
 function known(config: RunConfig): RunConfig {
   try {
     return withLocalModules(config);

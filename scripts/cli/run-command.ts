@@ -7,7 +7,7 @@ import { type Command, helpText } from "./options.ts";
 
 interface CommandModule {
   readonly command: Command;
-  /** @param typed  the arguments as typed: `args` has the env's tag in place of a path of its module */
+  /** @param typed  the arguments as the user typed them; in `args`, the tag of an env replaces the path of its module */
   main(args: string[], typed: readonly string[]): Promise<number>;
 }
 
@@ -15,7 +15,7 @@ interface CommandModule {
  * Calls `main` of scripts/NAME.ts, or prints the help of its `command`.
  *
  * @param args  with --verbose a failure also prints its stack
- * @returns the exit code: that of `main`, or of its failure
+ * @returns the exit code of `main`, or the exit code for its failure
  */
 export async function runCommand(name: string, args: readonly string[]): Promise<number> {
   try {
@@ -32,26 +32,26 @@ export async function runCommand(name: string, args: readonly string[]): Promise
   }
 }
 
-/** Reads the project of this folder. @returns the words, with a tag for each path of an env's module */
+/** Reads the project of this folder. @returns the words; the tag of an env replaces the path of its module */
 async function wordsInProject(name: string, words: string[]): Promise<string[]> {
   const folder = process.cwd();
   const namesModule = words.some((word) => /^(--env=)?\.{0,2}\/.*\.[mc]?[jt]sx?$/.test(word));
   if (!namesModule && !existsSync(join(folder, "bunraku.config.ts"))) return words;
-  // Imported here: the packages of these modules may have been missing when this file was imported.
+  // This import must not be at the top: the packages of these modules may be missing when Bun imports this file.
   const { loadProject, withTagsForPaths } = await import("../../library/project.ts");
   const { inProject } = await import("./presets.ts");
   inProject(await loadProject(folder));
   return withTagsForPaths(name, words, folder);
 }
 
-/** Prints a failure: one line, or one for each fault of a wrong usage. @returns the exit code: 2 for wrong usage, 1 for the rest */
+/** Prints a failure: one line; for wrong usage, one line for each fault. @returns the exit code: 2 for wrong usage, 1 for another failure */
 export function failed(error: unknown, verbose: boolean): number {
   if (verbose) console.error(visible(Bun.inspect(error)));
   const wrongUsage = error instanceof Error && ["UsageError", "ConfigError"].includes(error.name);
   return wrongUsage ? printErrors(error.message, 2) : printErrors(messageOf(error), 1);
 }
 
-/** Prints each line of the message as an error. A message may quote a model or a server, so control characters are made visible. */
+/** Prints each line of the message as an error. A message may quote a model or a server, so the function makes control characters visible. */
 export function printErrors(message: string, code: number): number {
   for (const line of message.split("\n")) console.error(visible(`error: ${line}`));
   return code;

@@ -1,4 +1,4 @@
-/** What `bun run cluster` writes into a file about the start of a run, and prints about its end. */
+/** What `bun run cluster` writes into a file when a run starts, and prints when the run ends. */
 import { spawnSync } from "node:child_process";
 import { cpus } from "node:os";
 import { join } from "node:path";
@@ -11,7 +11,7 @@ import packageFile from "../../package.json";
 import type { MemoryUse } from "./memory.ts";
 import { amountText, COST_NAMES, shellWord } from "./texts.ts";
 
-/** @param temperature  of validation. */
+/** @param temperature  temperature of the validation */
 export function resultTable(
   report: Report,
   temperature: number,
@@ -47,7 +47,7 @@ export function resultTable(
 
 const cell = (text: string) => text.padStart(8);
 
-/** For a mix, the success of each env. */
+/** The success of each env, for a run with a mix of envs. */
 function envLines(envs: Report["envs"]): string[] {
   if (envs === null) return [];
   const width = Math.max(...Object.keys(envs).map((name) => name.length));
@@ -83,7 +83,7 @@ function memoryLines(memory: readonly MemoryUse[]): string[] {
 
 const root = join(import.meta.dir, "../..");
 
-/** @param args  after the command's name */
+/** @param args  the arguments after the command's name */
 export function thisStart(name: string, args: readonly string[], now: Date): RunStart {
   const { version, dependencies } = packageFile;
   return {
@@ -102,7 +102,7 @@ function shown(arg: string): string {
   return shellWord(arg);
 }
 
-/** The commit, with a + if tracked files have changed since; null without git, or if this folder is not the top of a repository. */
+/** The commit, with a + if tracked files differ from it; null if git is missing or this folder is not the top of a repository. */
 function commit(): string | null {
   const git = (...args: string[]) => spawnSync("git", ["-C", root, ...args], { encoding: "utf8" });
   const { status, stdout } = git("rev-parse", "--show-prefix", "HEAD");

@@ -1,4 +1,4 @@
-/** The status lines of a run at the foot of a terminal: progress, success, learning, page and alarm. Knows no terminal. */
+/** The status lines of a run at the foot of a terminal: progress, success, learning, page and alarm. Other files write to the terminal. */
 
 import type { MetricName } from "../../actors/metrics/metrics.ts";
 import { percent, timeLeft, whole } from "../../actors/number-text.ts";
@@ -8,7 +8,7 @@ export type UpdateMetrics = { readonly step: number } & Partial<Readonly<Record<
 
 export interface RunLength {
   readonly updates: number;
-  /** null if time does not end the run. */
+  /** null if the run has no limit of minutes. */
   readonly minutes: number | null;
 }
 
@@ -56,7 +56,7 @@ export class RunStatus {
     return progressBar(share, `update ${this.#update}/${this.#length.updates}`, left);
   }
 
-  /** Share of the run that is done: of its updates, or of its minutes if they end sooner. */
+  /** The finished share of the run: the larger of its share of updates and its share of minutes. */
   get share(): number {
     const { updates, minutes } = this.#length;
     const minutesPlayed = this.#minutesPlayed();
@@ -64,7 +64,7 @@ export class RunStatus {
     return Math.min(1, Math.max(this.#update / updates, byTime));
   }
 
-  /** Minutes of reinforcement so far; null before the pace is known. */
+  /** Minutes of reinforcement so far; null while the time for one update is unknown. */
   #minutesPlayed(): number | null {
     const pace = this.#latest["speed/updates_per_minute"];
     return pace === undefined || pace === 0 ? null : this.#update / pace;
@@ -92,7 +92,7 @@ export class RunStatus {
     ].join(" · ");
   }
 
-  /** What to say of a metric; nothing before it is measured. */
+  /** The words for a metric; empty while the run has not measured the metric. */
   #words(name: MetricName, words: (value: number) => string): string[] {
     const value = this.#latest[name];
     return value === undefined ? [] : [words(value)];

@@ -1,9 +1,9 @@
 /**
- * Shows a run on standard error and writes its log. On a terminal a few status lines stay at the foot and are redrawn; elsewhere the
- * view prints plain lines.
+ * Shows a run on standard error and writes its log. On a terminal, the view redraws a few status lines at the foot; elsewhere it
+ * prints plain lines.
  *
  * - An error is one line. Its stack is in the log only.
- * - Text of a model cannot move the cursor or color the terminal: control characters are made visible.
+ * - Text of a model cannot move the cursor or color the terminal, because the view makes control characters visible.
  */
 import { appendFileSync } from "node:fs";
 import { join } from "node:path";
@@ -23,10 +23,10 @@ export interface RunViewOptions {
   readonly columns: () => number;
 }
 
-/** Kinds of frequent lines. A terminal shows them in its status lines; elsewhere only one in this many is printed. */
+/** Kinds of frequent lines. On a terminal, the status lines show their content. Elsewhere the view prints one line of this many. */
 const FREQUENT: Readonly<Record<string, number>> = { update: 10, warm: 5 };
 
-/** The first three warnings of one kind are printed, then every tenth. */
+/** The view prints the first three warnings of one kind, and then every tenth. */
 const WARNINGS_SHOWN = 3;
 const REPEATED = 10;
 
@@ -78,7 +78,7 @@ export class RunView {
     else if (actor === "learner") this.note(text);
   }
 
-  /** The log has every warning. Warnings that differ in their numbers only are of one kind. */
+  /** The log has every warning. Two warnings that differ only in their numbers have the same kind. */
   #warn(text: string): void {
     const count = this.#count(text.replaceAll(/\d+/g, "#"));
     if (count < WARNINGS_SHOWN) this.note(`warning: ${text}`);
@@ -95,7 +95,7 @@ export class RunView {
     if (count % FREQUENT[kind]! === 0) this.#options.write(`${visible(text)}\n`);
   }
 
-  /** @returns how many such lines came before */
+  /** Counts this line. @returns the number of earlier lines of the same kind */
   #count(line: string): number {
     const count = this.#counts.get(line) ?? 0;
     this.#counts.set(line, count + 1);
@@ -108,7 +108,7 @@ export class RunView {
     if (text !== null) this.note(text);
   }
 
-  /** The line to print for an event; null for none. The learner logs which samplers come and go. */
+  /** The line to print for an event; null if the view prints nothing. The learner itself logs which samplers join and leave. */
   #noteOn(event: SupervisorEvent): string | null {
     switch (event.kind) {
       case "exited":
@@ -158,7 +158,7 @@ export class RunView {
     this.#draw();
   }
 
-  /** A log that cannot be written is one warning until it can be written again; the run continues. */
+  /** If the log cannot be written, the view warns once and the run continues. It warns again only after a successful write. */
   #log(line: string): void {
     try {
       appendFileSync(this.#logFile, `${line}\n`);

@@ -9,7 +9,7 @@ export function aligned(rows: readonly (readonly string[])[]): string {
   return rows.map((row) => row.map(cell).join("  ").trimEnd()).join("\n");
 }
 
-/** Aligns rows as tables of at most `width` characters, one below the other. Each has the first column and at least one other. */
+/** Aligns rows as tables of at most `width` characters, one below the other. Each table has the first column and at least one other column. */
 export function alignedWithin(width: number, rows: readonly (readonly string[])[]): string {
   const [first, ...widths] = rows[0]!.map((_, column) => Math.max(...rows.map((row) => row[column]!.length)));
   const tables: number[][] = [];

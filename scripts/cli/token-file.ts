@@ -17,7 +17,7 @@ export function tokenIn(file: string | undefined): string | null {
   );
 }
 
-/** The file's text without spaces around it, which may be empty. @throws {UsageError} if it cannot be read, or sent */
+/** The file's text without spaces around it. The text may be empty. @throws {UsageError} if the file cannot be read, or HTTP cannot send it */
 export function readToken(file: string): string {
   let text: string | null;
   try {
@@ -32,7 +32,7 @@ export function readToken(file: string): string {
   return sendable(text, `--token-file ${file}`);
 }
 
-/** The token without spaces around it. @param source  where it is from, for the error. @throws {UsageError} if HTTP cannot send it */
+/** The token without spaces around it. @param source  the token's origin, for the error. @throws {UsageError} if HTTP cannot send it */
 export function sendable(text: string, source: string): string {
   const token = text.trim();
   if (token === "" || fitsHeader(token)) return token;

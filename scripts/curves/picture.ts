@@ -1,8 +1,8 @@
 /**
- * Draws metrics of recorded runs as one SVG: a panel for each metric, a line for each entry. Knows no files.
+ * Draws metrics of recorded runs as one SVG: a panel for each metric, a line for each entry. Other files read and write files.
  *
- * - The line of an entry with several runs is their mean, with a band from their lowest to their highest value, at the steps that all have.
- * - Every run is drawn, or a note in the panel says why not.
+ * - The line of an entry with several runs is their mean, with a band from the lowest to the highest value, at the steps that all of its runs have.
+ * - Each panel draws every run, or has a note that says why a run is missing.
  * - Text is escaped, so a folder's name or a title never becomes markup. Equal input gives equal bytes.
  */
 
@@ -28,7 +28,7 @@ const FOOT = 42;
 
 /** The light colors of the page's style sheet. */
 const INK = { paper: "#f5f2ec", card: "#fffdf9", ink: "#211f1b", muted: "#635e54", line: "#e6e0d4", note: "#b3391f" };
-/** One for each entry; each has a contrast of at least 4.5 on the card. */
+/** One color for each entry. Each color has a contrast of at least 4.5 on the card. */
 const PALETTE = ["#b3391f", "#3d6f8c", "#935d0d", "#6d4a8c", "#2f6b3c", "#b0446e", "#1f6f6b", "#4a453c"];
 export const ENTRIES_MAX = PALETTE.length;
 
@@ -142,10 +142,10 @@ interface Baseline {
   readonly color: string;
 }
 
-/** Values closer than this, in the metric's unit, are one line. */
+/** Baselines that differ by less than this, in the metric's unit, share one line. */
 const SAME = 0.001;
 
-/** One gray line where all entries share a baseline; otherwise one in the color of each entry. */
+/** One gray line if all entries share a baseline. Otherwise each entry has a line in its color. */
 function baselinesOf(entries: readonly Entry[]): Baseline[] {
   return Object.entries(BASELINES).flatMap(([label, name]) => {
     const found = entries.flatMap(({ runs }, i) => {
@@ -227,7 +227,7 @@ function plotOf(
   const values = [...lines.flatMap(({ lows, highs }) => [...lows, ...highs]), ...baselines.map(({ value }) => value)];
   const y = axisOf(values, unit, 7);
   const lastStep = lines.reduce((last, { steps }) => Math.max(last, steps.at(-1)!), 1);
-  // Percentages need as many digits as tell two ticks apart.
+  // The labels of two ticks must differ, so percentages may need more digits.
   const digits = Math.max(0, Math.ceil(-Math.log10(100 * (y.ticks[1]! - y.ticks[0]!)) - 1e-9));
   const tickTexts = y.ticks.map((value) => valueText(value, unit, digits));
   const left = box.x + PAD + 8 + 6.5 * Math.max(...tickTexts.map((text) => text.length));
@@ -305,7 +305,7 @@ function axisOf(values: readonly number[], unit: Unit, ticksMax: number): Axis {
   return { low: ticks[0]!, high: ticks.at(-1)!, ticks };
 }
 
-/** @param digits  after the point of a percentage */
+/** @param digits  number of digits after the point of a percentage */
 function valueText(value: number, unit: Unit, digits = 0): string {
   if (unit === "share") return percent(value, digits);
   const notation = Math.abs(value) >= 10_000 ? "compact" : "standard";

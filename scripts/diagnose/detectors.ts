@@ -17,11 +17,11 @@ import { deviation, mean } from "../../model/statistics.ts";
 
 export interface LoggedUpdate {
   readonly values: MetricValues;
-  /** What Bunraku's detector reads from `values`; null if the update trained on nothing. */
+  /** What Bunraku's detector reads from `values`; null if the update trained on no episode. */
   readonly measured: Measured | null;
 }
 
-/** Validations are not in the logs. */
+/** An update as a log has it, and so without the validations. */
 export const loggedUpdate = (values: MetricValues): LoggedUpdate => ({
   values,
   measured: measuredOf(values),
@@ -29,7 +29,7 @@ export const loggedUpdate = (values: MetricValues): LoggedUpdate => ({
 
 export type Detector = (run: { readonly updates: readonly LoggedUpdate[] }) => number | null;
 
-/** Bunraku's Echo Trap detector. @param verdicts  those that count as an alarm */
+/** Bunraku's Echo Trap detector. @param verdicts  the verdicts that count as an alarm */
 export const bunraku =
   (verdicts: readonly Verdict[], rule: TrapRule = TRAP_RULE): Detector =>
   ({ updates }) =>
@@ -59,7 +59,7 @@ export const entropyFloor =
     return null;
   };
 
-/** A norm of the gradient above mean + 3 standard deviations of all updates before; the first 20 raise no alarm. */
+/** An alarm if the gradient norm is above mean + 3 standard deviations of all earlier updates. The first 20 updates raise no alarm. */
 export const gradientThreeSigma: Detector = ({ updates }) => {
   const norms = seriesOf(updates, "train/grad_norm");
   for (let i = 20; i < norms.length; i++) {
@@ -70,7 +70,7 @@ export const gradientThreeSigma: Detector = ({ updates }) => {
   return null;
 };
 
-/** Feeds the updates to a reducer, without those that trained on nothing. @returns the index of the first alarm, or null */
+/** Feeds each update that trained on an episode to a reducer. @returns the index of the first alarm, or null */
 function firstAlarm<State>(
   updates: readonly LoggedUpdate[],
   start: State,
@@ -98,7 +98,7 @@ export type Outcome =
     }
   /** Success never fell below half of its peak, and ends near that peak. */
   | { readonly kind: "healthy" }
-  /** Neither, or a run without updates. Such runs count for no rate. */
+  /** The run neither collapsed nor stayed healthy, or has no updates. Such a run counts for no rate. */
   | { readonly kind: "unclear" };
 
 /**

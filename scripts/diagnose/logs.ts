@@ -1,8 +1,8 @@
 /**
  * Reads the logs of other trainers: TRL's trainer_state.json, TensorBoard event files, CSV and JSON Lines, as W&B and verl write them.
- * Knows no metric's meaning.
+ * Other files know what a metric means.
  *
- * - A line or record that is cut at the end belongs to a trainer that is still writing, or was killed. It is left out.
+ * - If a trainer is still writing or was killed, the last line or record may be incomplete. The reader leaves it out.
  */
 import { existsSync, readdirSync, readFileSync, statSync } from "node:fs";
 import { basename, join } from "node:path";
@@ -14,7 +14,7 @@ import { UsageError } from "../cli/options.ts";
 const LOG_BYTES_MAX = 512 * 2 ** 20;
 
 export interface Log {
-  /** What the file is, for people. */
+  /** The kind of the file, as the report prints it. */
   readonly kind: string;
   /** Values by step and name; all are finite. */
   readonly steps: ReadonlyMap<number, ReadonlyMap<string, number>>;
@@ -109,7 +109,7 @@ function ofJsonLines(text: string, log: LogBuilder): Log {
   return log.finish("JSON Lines");
 }
 
-/** A column for each metric. An export of W&B's page names it "RUN - METRIC", with "…__MIN" and "…__MAX" beside it. */
+/** A column for each metric. An export of W&B's page names a column "RUN - METRIC", with "…__MIN" and "…__MAX" beside it. */
 function ofCsv(text: string, log: LogBuilder): Log {
   const [head, ...rows] = csvRows(text);
   if (head === undefined) throw new Error("it is empty");
@@ -146,7 +146,7 @@ class LogBuilder {
   readonly #steps = new Map<number, Map<string, number>>();
   #notFinite = 0;
 
-  /** Leaves out a value that is not finite, and counts it. Of a repeated step the last finite value counts. */
+  /** Leaves out a value that is not finite, and counts it. If a step is repeated, its last finite value counts. */
   add(step: number, name: string, value: number): void {
     if (!Number.isFinite(value)) {
       this.#notFinite++;

@@ -98,11 +98,11 @@ export interface Seen {
   /** Names in the log, by the quantity's name. */
   readonly columns: Readonly<Record<string, string>>;
   readonly unseen: readonly string[];
-  /** By step; a step without any of the columns is left out. */
+  /** The measured quantities by step, without steps that have none of the columns. */
   readonly measured: ReadonlyMap<number, Measured>;
 }
 
-/** @param chosen  "QUANTITY=NAME" of the flag `--column`. @throws {UsageError} if one is unknown, or the log has nothing to judge by */
+/** @param chosen  "QUANTITY=NAME" of the flag `--column`. @throws {UsageError} if a quantity or name is unknown, or the log has no quantity to judge */
 export function seenIn(steps: Log["steps"], path: string, chosen: readonly string[]): Seen {
   const names = [...new Set([...steps.values()].flatMap((values) => [...values.keys()]))];
   const given = new Map<string, string>();

@@ -1,8 +1,8 @@
 /**
  * How often each detector of a collapse is right: true and false positive rates over many runs, with exact intervals.
  *
- * - Thresholds of Bunraku's detector and the entropy floor are chosen on the runs of odd seeds, without the runs of the held-out env. The
- *   rates are of the other runs.
+ * - Thresholds of Bunraku's detector and the entropy floor are chosen on the runs of odd seeds, without the runs of the held-out env. All
+ *   other runs give the rates.
  * - A true positive is an alarm in a collapsed run, at most ten updates after success fell below half of its peak. Its lead is the number
  *   of updates from the alarm to that moment; the lead of a late alarm is negative.
  */
@@ -33,7 +33,7 @@ const LATE_MAX = 10;
 /** Most detectors compare a run with its own first updates, so no alarm can come before a collapse in the first updates. */
 const EARLY_ONSETS = 20;
 
-/** First alarms of detectors elsewhere, as bench/peers/alarms.py writes them: by detector and run, the index of the update, or null. */
+/** First alarms of other projects' detectors, as bench/peers/alarms.py writes them: by detector and run, the index of the update, or null. */
 const Alarms = z.record(z.string(), z.record(z.string(), z.int().nullable()));
 
 export interface RatesOptions {
@@ -79,7 +79,7 @@ export interface RatesReport {
   readonly runs: readonly OutcomeOfRun[];
   /** Runs by setting, which is the folder's name without its seed. */
   readonly outcomes: readonly OutcomesOfSetting[];
-  /** What was chosen, and on how many runs: thresholds that differ from the default, and the floor in nats. */
+  /** The chosen thresholds that differ from the default, the chosen entropy floor in nats, and on how many runs they were chosen. */
   readonly chosen: {
     readonly runs: number;
     readonly collapsed: object;
@@ -211,7 +211,7 @@ const TRIED = {
   surpriseRise: [2, 4, 16],
 } as const satisfies Partial<Record<keyof TrapRule, readonly number[]>>;
 
-/** The default comes first, so that an equal rule does not replace it. */
+/** The default comes first, so that a rule with equal rates does not replace the default. */
 function trapRules(): TrapRule[] {
   const entries = Object.entries(TRIED);
   return entries.reduce<TrapRule[]>(

@@ -28,7 +28,7 @@ export interface RunLog {
   readonly run: string;
   readonly env: string;
   readonly seed: number;
-  /** Ascending; those that trained on nothing are left out. */
+  /** The updates in ascending order, without updates that trained on no episode. */
   readonly updates: readonly { readonly update: number; readonly values: MetricValues }[];
 }
 
@@ -46,7 +46,7 @@ export function readLogs(path: string): RunLog[] {
   return logs;
 }
 
-/** A former file is replaced at the end. @throws {UsageError} if two runs have one name. @throws {Error} if the file cannot be written */
+/** Replaces an existing file at the end. @throws {UsageError} if two runs have one name. @throws {Error} if the file cannot be written */
 export async function writeLogs(path: string, logs: readonly RunLog[]): Promise<void> {
   const names = logs.map(({ run }) => run);
   const repeated = names.find((name, i) => names.indexOf(name) !== i);
@@ -93,7 +93,7 @@ function ofRun(run: string, folder: string): RunLog {
   return { run, env, seed, updates: updates.map(([update, values]) => ({ update, values })) };
 }
 
-/** Metrics by update. Of a repeated update, after a resume or a rollback, the last one counts. */
+/** Metrics by update. After a resume or a roll-back, updates repeat; the values of the last repetition count. */
 export function valuesByUpdate(curves: readonly Series[]): Map<number, MetricValues> {
   const byUpdate = new Map<number, Partial<Record<MetricName, number>>>();
   for (const { name, steps, values } of curves) {

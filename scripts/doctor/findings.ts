@@ -21,10 +21,10 @@ export interface Finding {
 const GIB = 2 ** 30;
 const gib = (bytes: number) => `${(bytes / GIB).toFixed(1)} GiB`;
 
-/** The default run needs less memory and disk than this. */
+/** With this memory and disk, the default run has enough. */
 const MEMORY_BYTES_MIN = 4 * GIB;
 const DISK_BYTES_MIN = 2 * GIB;
-/** Holds a few versions of the built-in policy's weights. A container's default is 64 MiB. */
+/** Shared memory of this size holds a few versions of the built-in policy's weights. A container has 64 MiB by default. */
 const SHARED_BYTES_MIN = 128 * 2 ** 20;
 
 const SIMD = ["avx2", "fma", "avx512f", "avx512_bf16", "amx_bf16", "asimd", "sve"];
@@ -148,7 +148,7 @@ export function bunFinding(root: string): Finding {
   return { name: "bun", state: good ? "ok" : "broken", found: `Bun ${Bun.version}`, means };
 }
 
-/** Ok if every direct dependency has the version of package.json, and the last install used this lock file. */
+/** The finding is ok if every direct dependency has its version in package.json, and the last install used this lock file. */
 export function packagesFinding(root: string): Finding {
   const { dependencies = {}, devDependencies = {} } = readPackage(root);
   const wrong = Object.entries({ ...dependencies, ...devDependencies }).flatMap(([name, wanted]) => {

@@ -28,7 +28,7 @@ import { progressLine, type Result } from "./report.ts";
 /** Default limit of a reply, in tokens. */
 const REPLY_TOKENS_MAX = 512;
 
-/** Flags of hosted models. Other policies take only `results` of them. */
+/** Flags of hosted models. Of these flags, other policies take only `results`. */
 export const hostedFlags = {
   "base-url": {
     type: "text",
@@ -57,7 +57,7 @@ export const hostedFlags = {
   "price-out": { type: "number", value: "USD", text: "Price of a million answered tokens, to report the cost" },
 } as const satisfies Record<string, Flag>;
 
-/** As parsed; flags that were not given are missing. */
+/** The parsed flags, without the flags that the user left out. */
 interface HostedFlags extends FlagValues<typeof hostedFlags> {
   readonly episodes?: number;
   readonly seed?: number;
@@ -66,7 +66,7 @@ interface HostedFlags extends FlagValues<typeof hostedFlags> {
 }
 
 export interface HostedUsage extends Usage {
-  /** In USD; null unless both prices were given. */
+  /** In USD; null unless the user gave both prices. */
   readonly cost: number | null;
 }
 
@@ -74,7 +74,7 @@ const HOSTED = new RegExp(`^(${Object.keys(PROVIDERS).join("|")}):(.+)$`);
 
 export const isHosted = (policy: string): boolean => HOSTED.test(policy);
 
-/** The result of one env, and what it took. */
+/** The result of one env, with the tokens and cost of its episodes. */
 export async function hostedResults(
   policy: string,
   flags: HostedFlags,
@@ -134,9 +134,9 @@ export async function hostedResults(
   });
   const usage = { ...client.usage, cost: cost(client.usage, flags) };
   const boards = { episodes, seed, samples, actionsMax: actionsAllowed(episodeRules(config, env.tag, tag)) };
-  // A served policy's env may have a name in its mix.
+  // If the server's policy was trained on a mix, its env may have a name that is not its tag.
   const name = overrides.findLast(({ path }) => path === "env.tag")?.text ?? tag.tag;
-  // Only the server knows the tokens and their probabilities, so there is no entropy.
+  // Only the server knows the tokens and their probabilities, so the result has no entropy.
   return { results: [{ ...evaluation, ...boards, name, tag, entropy: null, lines: [] }], usage };
 }
 
@@ -168,7 +168,7 @@ function addressOf(provider: Provider, flag: string | undefined): string {
   return asked.replace(/\/+$/, "");
 }
 
-/** The key, from the environment only: every user of this machine can read flags. */
+/** The key, only from the environment, because every user of this machine can read another user's flags. */
 function keyOf(provider: Provider, baseUrl: string, flags: HostedFlags): string | null {
   const own = baseUrl === provider.baseUrl;
   const name = flags["key-env"] ?? (flags["base-url"] === undefined ? provider.keyName : null);
@@ -187,11 +187,11 @@ function keyOf(provider: Provider, baseUrl: string, flags: HostedFlags): string 
   return key;
 }
 
-/** Keys of env and prompt that an evaluation of a hosted model does not read. */
+/** Keys of the sections `env` and `prompt` that an evaluation of a hosted model does not read. */
 const UNREAD = ["env.mix", "prompt.overflow", "env.reasoningWeight"];
 const isUnread = (path: string): boolean => UNREAD.some((key) => path === key || path.startsWith(`${key}.`));
 
-/** The part of the model's card that `bunraku serve` wrote: env, prompts and lengths of training; null if it has none. */
+/** The part of the model's card that `bunraku serve` wrote: env, prompts and lengths of training; null if the card has no such part. */
 async function readServedCard(server: Parameters<typeof modelCard>[0]): Promise<ServedCard | null> {
   const parsed = ModelCard.safeParse(await modelCard(server));
   return parsed.success ? parsed.data.bunraku : null;
@@ -220,7 +220,7 @@ function hostedConfig(
   return { ...config, validate: { ...config.validate, episodes, firstSeed: seed, groupSize: samples } };
 }
 
-/** The settings of the env `asked`, if the policy was trained on it; null if not. @throws {UsageError} if there are several and none is asked */
+/** The settings of env `asked`; null if the policy was not trained on it. @throws {UsageError} if `asked` names none of several envs */
 function trainedEnv(card: ServedCard, asked: string | undefined): RunConfig["env"] | null {
   const names = playedEnvs(card).map(({ name }) => name);
   if (asked === undefined && names.length > 1)
@@ -229,7 +229,7 @@ function trainedEnv(card: ServedCard, asked: string | undefined): RunConfig["env
   return names.includes(name) ? envAlone(card, name) : null;
 }
 
-/** The policy's settings from training; for an env that it was not trained on, only those of prompts and replies. */
+/** The policy's settings from training; for an env that it was not trained on, only the settings of prompts and replies. */
 function trainedForm({ env, prompt, replyTokensMax, contextTokensMax }: ServedCard, trained: RunConfig["env"] | null) {
   if (prompt.overflow === "drop")
     warn("this policy was trained with prompt.overflow drop; here a full context ends an episode");
@@ -237,7 +237,7 @@ function trainedForm({ env, prompt, replyTokensMax, contextTokensMax }: ServedCa
   const { overflow: __, contextTurnsMax, ...prompts } = prompt;
   return {
     env: trained === null ? { think: env.think } : settings,
-    // `contextTurnsMax` beside the full context would be refused.
+    // The config does not allow `contextTurnsMax` together with the full context.
     prompt: prompt.context === "full" ? prompts : { ...prompts, contextTurnsMax },
     rollout: { replyTokensMax, contextTokensMax },
   };

@@ -11,7 +11,7 @@ import type { EnvTag } from "../../envs/tag.ts";
 import { aligned } from "../cli/texts.ts";
 
 export interface Result extends Evaluation {
-  /** The env's name in the run: its tag, unless a mix names it. */
+  /** The env's name in the run: its tag, unless a mix gives it another name. */
   readonly name: string;
   readonly tag: EnvTag;
   readonly episodes: number;
@@ -32,11 +32,11 @@ export interface Result extends Evaluation {
 
 /** Reference values on the same boards. */
 export interface References {
-  /** null if the env has no random player. */
+  /** Success of the random player; null if the env has no random player. */
   readonly random: Omit<Evaluation, "ci95" | "passAt"> | null;
-  /** Success of the env's expert; null if it has none, or if the best possible is known. */
+  /** Success of the env's expert; null if the env has no expert, or if the best possible success is known. */
   readonly expert: number | null;
-  /** null if unknown. */
+  /** null if the best possible success is unknown. */
   readonly best: number | null;
 }
 
@@ -183,7 +183,7 @@ export function acrossEnvs(all: readonly Evaluated[]): string {
   return tables.map(aligned).join("\n\n");
 }
 
-/** On a terminal one line that is redrawn; elsewhere at most four lines. */
+/** Shows the progress. On a terminal it redraws one line; elsewhere it prints at most four lines. */
 export function progressLine(episodes: number): (played: number, solved: number) => void {
   const terminal = process.stderr.isTTY === true;
   const step = Math.ceil(episodes / 4);

@@ -63,7 +63,7 @@ export function exportChats({ folder, out, episodes }: RecordsExport): Promise<C
   });
 }
 
-/** Keys are named as the columns of run.sqlite. */
+/** The keys have the names of the columns of run.sqlite. */
 function common(summary: EpisodeSummary) {
   const { episode, purpose, env, layoutSeed, version, update, reward, penalty, success, stop, advantage } = summary;
   return {

@@ -1,4 +1,4 @@
-/** Writes tables as Parquet or CSV. Knows no runs. */
+/** Writes tables as Parquet or CSV. Other files decide what the tables have. */
 import { closeSync, fsyncSync, mkdirSync, openSync, writeFileSync } from "node:fs";
 import { dirname } from "node:path";
 import { type BasicType, fileWriter, parquetWriteRows } from "hyparquet-writer";
@@ -12,7 +12,7 @@ export function named(type: BasicType, ...names: string[]): (readonly [string, B
   return names.map((name) => [name, type] as const);
 }
 
-/** Rows of a Parquet row group, which is held in memory. */
+/** Number of rows of a Parquet row group. The writer keeps one row group in memory. */
 const ROW_GROUP = 2000;
 
 /** @throws {Error} if the file cannot be written */
@@ -47,7 +47,7 @@ export function writeCsv(path: string, columns: Columns, rows: Iterable<Row>): v
   file.close();
 }
 
-/** Null is an empty field; an empty text is a quoted one. */
+/** A null becomes an empty field; an empty text becomes an empty field in quotes. */
 function csvLine(cells: readonly Row[string][]): string {
   const fields = cells.map((cell) => {
     if (cell === null) return "";
@@ -59,7 +59,7 @@ function csvLine(cells: readonly Row[string][]): string {
 
 const BUFFER_CHARS = 1 << 20;
 
-/** A new text file, written in large pieces and synced to the disk when it is closed. */
+/** A new text file. The class writes large pieces, and syncs the file to the disk when it closes the file. */
 export class TextFile {
   readonly #file: number;
   #buffer = "";

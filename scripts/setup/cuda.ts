@@ -1,6 +1,6 @@
 /**
  * Downloads onnxruntime's CUDA provider for engine compiled and, unless this machine has them, NVIDIA's libraries of CUDA 13 that the
- * provider needs. All are in Python wheels. The driver is not. Nothing is compiled.
+ * provider needs. All of them are in Python wheels. The GPU's driver must be installed already. Nothing is compiled.
  */
 import { existsSync, mkdirSync, renameSync, rmSync, statSync } from "node:fs";
 import { join } from "node:path";

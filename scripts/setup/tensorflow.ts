@@ -13,7 +13,7 @@ export interface Sources {
   readonly archives: string;
   /** A Python with pip. */
   readonly python: string;
-  /** True for the library with support for NVIDIA GPUs. */
+  /** True to download the library with support for NVIDIA GPUs. */
   readonly gpu: boolean;
   /** Target folder. */
   readonly folder: string;
@@ -40,7 +40,7 @@ export function officialSources(gpu: boolean, say: (text: string) => void): Sour
 /**
  * @param found  the library that this machine has; null: none
  * @returns the library's path.
- * @throws {Error} in one line: LIBTENSORFLOW_PATH is set and names no library, or the failure of each source.
+ * @throws {Error} in one line: either LIBTENSORFLOW_PATH names no library, or each source failed, and why.
  */
 export async function setUpTensorflow(
   sources: Sources,
@@ -98,7 +98,7 @@ async function fromArchive({ archives, gpu, folder, say }: Sources): Promise<voi
   }
 }
 
-/** The same response; reports each tenth of its body. */
+/** Returns the same response, and reports the progress after each tenth of its body. */
 function withProgress(response: Response, say: (text: string) => void): Response {
   const total = Number(response.headers.get("content-length"));
   let [bytes, tenths] = [0, 0];

@@ -69,7 +69,7 @@ export interface TinkerPlaces {
   /** The Python of an environment with skyrl-tx. */
   readonly python: string;
   readonly model: string;
-  /** Folder of compiled functions, for later servers. */
+  /** Folder in which the server keeps compiled functions for later servers. */
   readonly compiled: string;
 }
 
@@ -122,7 +122,7 @@ export async function startTinkerServer(places: TinkerPlaces, port: number): Pro
   const args = ["-m", "tx.tinker.api", "--base-model", model, "--host", "127.0.0.1", "--port", String(port)];
   args.push("--checkpoints-base", join(folder, "checkpoints"), "--backend-config", JSON.stringify(BACKEND_LIMITS));
   const server = spawn(python, args, {
-    // A process group of its own, with the engine, so that `kill` ends both.
+    // The server and its engine have a process group of their own, so that `kill` ends both.
     detached: true,
     stdio: ["ignore", file, file],
     env: {

@@ -6,7 +6,7 @@ import { sequence } from "../../model/rng.ts";
 import { builtinDialogue } from "../../model/text/chat.ts";
 import { Tokenizer } from "../../model/text/tokenizer.ts";
 
-/** Adapters do not change the embedding, which is the output layer too: at its usual scale no token could become likely. */
+/** The embedding is also the output layer, and adapters do not change it. At its usual scale, training could make no token likely. */
 const EMBEDDING_SCALE = 8;
 
 /** @throws {Error} if the folder exists, or cannot be written */

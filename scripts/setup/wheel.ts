@@ -1,4 +1,4 @@
-/** Python wheels as archives of native libraries. pip downloads them, as it knows this machine's package index and proxy. */
+/** Python wheels as archives of native libraries. pip downloads them, because pip knows this machine's package index and proxy. */
 import { readdirSync, rmSync } from "node:fs";
 import { join } from "node:path";
 

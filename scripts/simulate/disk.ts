@@ -12,7 +12,7 @@ export class SimulatedDisk {
   /** When the disk last had room again after it was full. */
   roomAtMs = Number.NEGATIVE_INFINITY;
 
-  /** The disk as one process sees it. Each call takes time, and never returns if the process dies meanwhile. */
+  /** The disk as one process sees it. Each call takes time. If the process dies during a call, the call never returns. */
   of(life: Life): Disk {
     const files = this.#files;
     const takesTime = (what: string) => life.sleep(life.world.between(0.5, 10), what);

@@ -1,5 +1,5 @@
 /**
- * Checks the invariants of docs/architecture.md from outside, with records of its own. The first broken invariant ends the run.
+ * Checks the invariants of docs/architecture.md from outside the actors, with its own records. The first broken invariant ends the run.
  * Simulated runs have no tensors, so here invariant 8 says that a sampler holds no more sequences than it plays episodes.
  */
 import type { Ticket } from "../../actors/protocol.ts";
@@ -26,11 +26,11 @@ export interface Queue {
 /** A policy's history: the update that each episode was trained in. */
 type Lineage = ReadonlyMap<string, string>;
 
-/** What an update trains with. */
+/** The policy version, the staleness limit and the published weights of an update. */
 interface TrainedWith {
   readonly version: number;
   readonly stalenessMax: number;
-  /** Digest by version. */
+  /** Digest of the published weights, by policy version. */
   readonly published: ReadonlyMap<number, string>;
 }
 
@@ -40,7 +40,7 @@ export class Invariants {
   readonly #asks = new Set<OpenAsk>();
   #queues: Queue[] = [];
   #checks: { readonly life: Life; readonly check: () => void }[] = [];
-  /** By digest of the saved parameters: their history, and the oldest version they were published as. */
+  /** By digest of the saved parameters: their history, and the oldest policy version with these parameters. */
   readonly #saved = new Map<string, { readonly lineage: Lineage; readonly version: number }>();
   /** Metrics that the learner reported, by "name step". */
   readonly metrics = new Map<string, number>();
@@ -102,7 +102,7 @@ export class Invariants {
     this.#saved.set(digest, { lineage: new Map(this.lineage), version: earlier?.version ?? version });
   }
 
-  /** An update trains on these episodes. */
+  /** Called when an update trains on these episodes. */
   trained(
     update: string,
     batch: readonly { readonly ticket: Ticket; readonly trajectory: Trajectory }[],
@@ -124,7 +124,7 @@ export class Invariants {
     }
   }
 
-  /** A metric was reported. @param isTimeIndependent  it does not depend on time, so a resumed learner must report the same value */
+  /** Called for each reported metric. @param isTimeIndependent  true if a resumed learner must report the same value, at any speed */
   metric(name: string, step: number, value: number, isTimeIndependent: boolean): void {
     const key = `${name} ${step}`;
     const known = this.metrics.get(key);

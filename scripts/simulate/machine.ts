@@ -5,7 +5,7 @@ import type { Invariants } from "./invariants.ts";
 import type { Network } from "./network.ts";
 import type { Life, World } from "./world.ts";
 
-/** Bugs that tests add on purpose, to check that the invariants report them. */
+/** Bugs that tests add on purpose. The tests check that an invariant reports each bug. */
 export type Defect =
   | "trains twice"
   | "takes anything"
@@ -14,7 +14,7 @@ export type Defect =
   | "loses rows"
   | "stores nothing";
 
-/** Updates that an episode may lag behind in async mode. */
+/** Most policy versions by which an episode may be stale in async mode. */
 export const STALENESS_MAX = 2;
 
 export interface Machine {
@@ -22,7 +22,7 @@ export interface Machine {
   readonly invariants: Invariants;
   readonly network: Network;
   readonly disk: SimulatedDisk;
-  /** Published weights by path. They are memory of the process that published them, and are lost when it dies. */
+  /** Published weights by path. The weights are memory of the process that published them, so they are lost when this process dies. */
   readonly memory: Map<string, { readonly owner: Life; readonly values: Float32Array }>;
   readonly store: Store;
   readonly supervisor: Life;

@@ -1,8 +1,8 @@
 /**
  * A simulated network: real frames and peers, on connections with delays. A witness watches which tickets the learner sends (invariant 5).
  *
- * - As with TCP, messages of one connection arrive in order, and a broken connection has delivered the earliest of them.
- * - Messages of different connections overtake each other. The two ends of a cut connection notice at different times.
+ * - As with TCP, messages of one connection arrive in order, and a connection that breaks has delivered only the earliest messages.
+ * - Messages of different connections may arrive in any order. The two ends of a cut connection notice at different times.
  * - A frozen process keeps its connections; messages to it wait.
  */
 import type { AnswerTo, Ask, Tell } from "../../actors/protocol.ts";
@@ -25,7 +25,7 @@ interface Listening {
 export class Network {
   readonly world: World;
   readonly invariants: Invariants;
-  /** By address. */
+  /** The listening processes, by address. */
   readonly listening = new Map<string, Listening>();
   readonly links = new Set<Link>();
   /** Factor on every delay. */
@@ -44,7 +44,7 @@ export class Network {
     return this.slowness * (world.uniform() < 0.05 ? world.between(20, 200) : world.between(0.2, 8));
   }
 
-  /** Isolates some processes: messages wait and no connection is made; neither end notices. */
+  /** Isolates some processes for this time: their messages wait and they make no new connection. Neither end notices. */
   isolate(ms: number, isIsolated: (name: string) => boolean): void {
     this.#isolation = { untilMs: this.world.now + ms, isIsolated };
     for (const link of this.links) link.stall(this.isolatedMs(...link.ends));
@@ -61,7 +61,7 @@ export class Network {
   }
 }
 
-/** One connection: two wires that break together. */
+/** One connection: two ends that break together. */
 class Link {
   readonly ends: readonly [string, string];
   readonly wires: SimulatedWire[] = [];
@@ -161,7 +161,7 @@ class SimulatedWire implements Wire {
   }
 }
 
-/** A peer whose asks, stored rows and granted tickets are checked. */
+/** A peer that reports its asks, stored rows and granted tickets to the invariants. */
 class WatchedPeer extends WirePeer {
   readonly #invariants: Invariants;
   readonly #life: Life;

@@ -1,4 +1,4 @@
-/** Simulated ports of one process: what replaces the disk, the computing threads, shared memory, the store and the policy. */
+/** Simulated ports of one process: they replace the disk, the computing threads, shared memory, the store and the policy. */
 import type { RunConfig } from "../../actors/config/config.ts";
 import type { EnvServerPorts } from "../../actors/env-server/start.ts";
 import type { Networks } from "../../actors/learner/networks.ts";
@@ -75,13 +75,13 @@ interface LearnerState {
   parameters: Float32Array | null;
 }
 
-/** A trainer whose update is a function of the same things as the real one's: parameters and episodes, in order. */
+/** A trainer whose update depends on the same input as the real trainer's update: the parameters, and the episodes in their order. */
 async function startTrainer(state: LearnerState, { policy, critic }: Networks): Promise<StartedTrainer> {
   const { life, machine } = state.process;
   const { world, invariants } = machine;
   const { parameters } = policy;
   let steps = policy.step;
-  // If the process dies meanwhile, this never returns.
+  // If the process dies during this wait, the wait never ends.
   await life.sleep(world.between(5, 50), "starts its trainer");
   state.parameters = parameters;
   state.version = invariants.resumed(steps === 0 ? null : digestOf(parameters));
@@ -152,7 +152,7 @@ export function samplerPorts({ machine, life, meter }: SimulatedProcess): Sample
   };
 }
 
-/** Now and then an env cannot be opened. */
+/** At random, with a small probability, an env cannot be opened. */
 export const envServerPorts = ({ machine, life }: SimulatedProcess): EnvServerPorts => ({
   episodeOpener(config, env) {
     const open = episodeOpener(config, env);

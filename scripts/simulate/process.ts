@@ -71,8 +71,8 @@ export function simulatedSpawner(
 }
 
 /**
- * An actor may fail because the disk was full up to this time after the disk has room again. Before it fails, an actor removes what it
- * wrote, or tries again. At its end the learner tries for 6 s: `supervisor.heartbeatDeadlineMs` and 4 s.
+ * A full disk may make an actor fail until this time after the disk has room again. An actor that cannot write first removes its unfinished
+ * files, or tries again, and then fails. At its end the learner tries for 6 s: `supervisor.heartbeatDeadlineMs` and 4 s.
  */
 const LATE_ROOM_MS = 6500;
 

@@ -1,7 +1,7 @@
 /**
- * A whole run in one thread, decided by one seed (`simulate`), and many of them (`simulateSeeds`). The actors are assembled by their own
- * start functions; clock, network, disk, processes and the policy's arithmetic are simulated. Processes are killed and frozen, connections
- * cut and stalled, the disk fills up, bytes change. After every event the invariants are checked.
+ * `simulate` simulates a whole run in one thread, and one seed decides everything. `simulateSeeds` simulates many runs. The actors are real;
+ * clock, network, disk, processes and the policy's arithmetic are simulated. Faults kill and freeze processes, cut and delay connections,
+ * fill the disk and change bytes. The simulation checks the invariants after every event.
  */
 import { composeRunConfig } from "../../actors/config/compose.ts";
 import type { RunConfig } from "../../actors/config/config.ts";
@@ -29,7 +29,7 @@ export interface Simulation {
   readonly faults: boolean;
   readonly mode: "sync" | "async";
   readonly defect?: Defect;
-  /** Cuts samplers and env servers off from all but the supervisor, once, for this time. */
+  /** Once, for this time, samplers and env servers reach no process except the supervisor. */
   readonly cutMs?: number;
   /** envServer.answerMsMax, which sets the deadline of every ask; 1250 if left out. */
   readonly answerMsMax?: number;
@@ -50,7 +50,7 @@ export interface Result {
   readonly metrics: string;
 }
 
-/** A run that is not over by this time of its own clock hangs. Faults end long before. */
+/** A run that is not over at this time of its simulated clock counts as hung. Faults end much earlier. */
 const HANG_MS = 600_000;
 const EVENTS_MAX = 400_000;
 
@@ -67,7 +67,7 @@ function configOf({ mode, faults, defect, answerMsMax = 1250 }: Simulation, worl
         envServer: { count: count(2), episodesMax: 32, idleMs: 20_000, answerMsMax },
         model: { width: 8, layers: 1, heads: 1, kvHeads: 1, hidden: 8 },
         warmStart: { enabled: false },
-        // A run that stores nothing reaches its end only if all of its rows fit into the reporter.
+        // If the store takes no rows, a run can end only if the reporter has room for all of its rows.
         learner: {
           updates: defect === "stores nothing" ? 1 : 5,
           mode,

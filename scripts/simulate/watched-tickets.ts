@@ -34,12 +34,12 @@ export class WatchedTickets extends TicketBook {
     this.#invariants = invariants;
   }
 
-  /** The ticket that a trajectory was taken for. */
+  /** The ticket whose result was this trajectory. */
   ticketOf(trajectory: object): Ticket {
     return this.#ticketOf.get(trajectory)!;
   }
 
-  /** Every open ticket waits or is leased. */
+  /** Checks that every open ticket either waits or has a lease. */
   check(): void {
     const known = this.waiting + this.leasedInAll;
     if (known !== this.#open)

@@ -24,7 +24,7 @@ export class World {
   readonly #trace = new Bun.CryptoHasher("sha256");
   /** The last lines of the trace. */
   readonly tail: string[] = [];
-  /** Ordered by time; events of equal time in the order in which they were scheduled. */
+  /** Ordered by time; events of equal time have the order in which the processes scheduled them. */
   readonly #events: Event[] = [];
   #draws = 0;
   now = 0;
@@ -116,7 +116,7 @@ export class Life {
     };
   }
 
-  /** Never resolves if the process dies meanwhile. */
+  /** The promise never resolves if the process dies before. */
   sleep(delayMs: number, what: string): Promise<void> {
     return new Promise((resolve) => void this.world.schedule(this, delayMs, what, resolve));
   }

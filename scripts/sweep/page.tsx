@@ -86,7 +86,7 @@ const Table = ({ rows: [head, ...rows] }: { rows: readonly (readonly string[])[]
   </section>
 );
 
-/** One picture for at most `ENTRIES_MAX` groups: a picture has no more colors. */
+/** Pictures of at most `ENTRIES_MAX` groups each, because a picture has only so many colors. */
 function picturesOf(sweep: Sweep, { runs }: SweepTable): string[] {
   const metrics = [...new Set([...METRICS, ...sweep.metrics])];
   const drawn = [...metrics, ...Object.values(BASELINES)];

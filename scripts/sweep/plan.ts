@@ -1,5 +1,5 @@
 /**
- * The runs of a sweep: presets × variants × seeds of a YAML file. Knows no processes.
+ * The runs of a sweep: presets × variants × seeds of a YAML file. Other files start processes.
  *
  * - A group is a preset with a variant's settings; its runs differ in their seeds only.
  * - Every run's config is composed before the first run starts, as `bun run cluster` composes it from the same flags.
@@ -35,18 +35,18 @@ const SweepFile = z.strictObject({
   seeds: distinct(z.uint32(), "seed", {
     error: ({ input }) => (input === undefined ? "the file has none; write seeds: [1, 2, 3]" : undefined),
   }).min(1),
-  /** Settings of every run, as a preset has them. */
+  /** Settings of every run, in the form of a preset file. */
   set: Settings.default({}),
-  /** Settings by the variant's name; they override `set`. Without variants every preset is one group. */
+  /** Settings of each variant, by its name. They override `set`. Without variants every preset is one group. */
   variants: z
     .record(Name, Settings.nullable())
     .refine((variants) => Object.keys(variants).length > 0, "has no variant; leave it out")
     .default({ "": null }),
-  /** Further metrics of the table, by their latest values. */
+  /** More metrics for the table, which shows the latest value of each. */
   metrics: distinct(z.string(), "metric").default([]),
 });
 
-/** Settings that a sweep gives its runs itself. */
+/** Settings that the sweep chooses for its runs, so its file must not set them. */
 const OWN: Readonly<Record<string, string>> = {
   seed: "a run of a sweep has one of the file's seeds",
   "metrics.port": "each run of a sweep has its page on a free port",

@@ -1,8 +1,8 @@
 /**
- * Plays the runs of a sweep, each as `bun run cluster` in a process of its own, some at once.
+ * Plays the runs of a sweep, each as `bun run cluster` in its own process, several at once.
  *
  * - A run that fails does not stop the others.
- * - A run that has begun goes on with `--resume`: from its newest checkpoint, or from its start if it has none.
+ * - `--resume` continues a run that has begun: from its newest checkpoint, or from its start if it has none.
  */
 import { existsSync, readdirSync, rmdirSync } from "node:fs";
 import { join } from "node:path";
@@ -19,7 +19,7 @@ import { isFinished } from "./table.ts";
 const ENTRY = join(import.meta.dir, "../run.ts");
 
 /**
- * Removes an empty folder: its run was killed before it had written its config.
+ * Removes an empty folder, because a signal killed its run before the run wrote its config.
  *
  * @throws {UsageError} if a folder holds a run with other settings: its figures would be those of another experiment.
  */
@@ -40,7 +40,7 @@ export function checkFolder({ folder, config }: PlannedRun): void {
 export interface SweepListener {
   /** @param line  a line of the run's standard error */
   readonly said: (run: PlannedRun, line: string) => void;
-  /** Not called for a run that was stopped. @param failure  null if the run has its report */
+  /** Not called for a run that was stopped. @param failure  null if the run wrote its report */
   readonly ended: (run: PlannedRun, failure: string | null) => void;
 }
 
@@ -54,7 +54,7 @@ export class Playing {
     this.#listener = listener;
   }
 
-  /** Resolves when every run has ended; after `stop`, when those that are going have ended. */
+  /** Resolves when every run has ended. After a call of `stop`, resolves when the runs in progress have ended. */
   async play(runs: readonly PlannedRun[], atOnce: number): Promise<void> {
     this.#waiting = runs;
     const slot = async () => {
@@ -63,13 +63,13 @@ export class Playing {
     await Promise.all(Array.from({ length: Math.min(atOnce, runs.length) }, slot));
   }
 
-  /** Makes the runs that are going save their progress and end. No other run begins. */
+  /** Makes each run in progress save a checkpoint and end. No other run starts. */
   stop(signal: StopSignal): void {
     this.stopped = true;
     for (const child of this.#children.values()) child.kill(signal);
   }
 
-  /** The runs that are going, each with the share of it that is done. */
+  /** The runs in progress, each with its finished share. */
   get going(): { run: PlannedRun; share: number }[] {
     return [...this.#children.keys()].map((run) => ({ run, share: shareDone(run) }));
   }
@@ -100,14 +100,14 @@ export class Playing {
   }
 }
 
-/** Share of a run that is done, of its updates or of its minutes; 0 before its first update. */
+/** The finished share of a run's updates or minutes, whichever is larger; 0 before the first update. */
 export function shareDone({ folder, config }: PlannedRun): number {
   if (!hasRecord(folder)) return 0;
   let record: RecordedRun;
   try {
     record = new RecordedRun(folder);
   } catch {
-    // The store is being made.
+    // The run has not finished making its store.
     return 0;
   }
   try {

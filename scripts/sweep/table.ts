@@ -1,6 +1,6 @@
 /**
- * The table of a sweep: for each group and figure the mean over its finished runs, with its 95 % interval. Printed, and written as
- * Parquet and CSV, besides a table of the single runs.
+ * The table of a sweep: for each group and figure the mean over its finished runs, with its 95 % interval. The command
+ * prints the table, and writes it and a table of the single runs as Parquet and CSV.
  */
 import { existsSync, readFileSync } from "node:fs";
 import { join } from "node:path";
@@ -30,7 +30,7 @@ interface Measured {
 
 const share = (name: string, head: string, of: Figure["of"]): Figure => ({ name, head, of, isShare: true });
 
-/** Success is that on the validation boards, at the temperature of validation unless the head says T 1. */
+/** Success is the success on the validation boards. The temperature is that of validation, or 1 if the head says T 1. */
 const FIGURES: readonly Figure[] = [
   share("random", "random", ({ report }) => report.success.random),
   share("taught", "taught", ({ report }) => report.success.taught),
@@ -48,7 +48,7 @@ const FIGURES: readonly Figure[] = [
     return malformed === undefined ? null : 1 - malformed;
   }),
   { name: "updates", head: "updates", isShare: false, of: ({ report }) => report.updates },
-  // All sessions of the run, from its start to its end; the warm start too, unless an earlier run had cached it.
+  // The time of all sessions of the run. It includes the warm start, unless an earlier run left it in the cache.
   { name: "minutes", head: "minutes", isShare: false, of: ({ record }) => minutesOf(record) },
 ];
 
@@ -73,7 +73,7 @@ export interface GroupFigure extends Mean {
   readonly figure: string;
   /**
    * Mean of this group's value minus the first group's, over the seeds that both have, and its 95 % interval. Equal seeds have equal
-   * boards, so the differences vary less than the groups. Null without such seeds, and for the first group.
+   * boards, so the differences vary less than the groups. Null for the first group, and for a group that shares no seed with it.
    */
   readonly change: number | null;
   readonly change_low: number | null;
