@@ -38,7 +38,7 @@ export function withReward(tag: string, of: string, reward: RewardFunction): Tag
   };
 }
 
-/** Changes and returns the same object: players and solvers of the env check the class of the game. */
+/** Changes `game` itself and returns it, because players and solvers of the env check the class of the game. */
 function rewarded(game: Game, reward: RewardFunction): Game {
   const priced = (action: string, before: string, effect: Effect): Effect => {
     const after = effect.message ?? game.render();

@@ -19,7 +19,7 @@ const BABBLE_LENGTHS = [0.35, 0.35, 0.15, 0.1, 0.05];
 /**
  * One reply: the plan with probability 1 - babble, else random actions.
  *
- * @param plan  called only if its result is played; returns null if the game cannot be won any more.
+ * @param plan  `noisyReply` calls it only if the turn is not random. `plan` returns null if the game is lost.
  * @param babbleMax  most actions of a random turn.
  */
 export function noisyReply(

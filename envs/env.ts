@@ -7,7 +7,7 @@
 export interface Effect {
   /** Reward of this action alone, in the game's own unit. */
   readonly reward: number;
-  /** True if the game is over. Acting after that throws. */
+  /** True if the game is over. A later `act` throws an error. */
   readonly done: boolean;
   /** True if the action changed the state. */
   readonly effective: boolean;
@@ -15,20 +15,20 @@ export interface Effect {
   readonly valid: boolean;
   /** True if the task is solved now. */
   readonly success: boolean;
-  /** Replaces `render()` as the observation, for games that answer with a message. */
+  /** The observation after the action, for games that answer with a message. If omitted, `render()` gives the observation. */
   readonly message?: string;
   /** Further metrics by name. `dead_end` and `premature_stop` classify failures (analysis/failure.ts). */
   readonly extra?: Readonly<Record<string, number>>;
 }
 
-/** Rules of a task with a fixed list of actions. Single-use. Does not parse replies or count budgets. */
+/** The game of a task with a fixed list of actions. An object plays one episode. It parses no replies and counts no budgets. */
 export interface DiscreteGame {
   readonly kind: "discrete";
   /** Action names in order; `act` takes an index into this list. */
   readonly actions: readonly string[];
   render(): string;
   act(action: number): Effect;
-  /** True if success has become impossible. Omit it where this cannot be computed. */
+  /** True if success has become impossible. A game that cannot compute this omits the method. */
   isLost?(): boolean;
 }
 
@@ -45,7 +45,7 @@ export interface LanguageGame {
  */
 export interface OutsideGame {
   readonly kind: "outside";
-  /** Starts the game. Call it once, first. The game holds no resource before this call, nor after it rejects. */
+  /** Starts the game. Call it once, before the other methods. The game holds no resource before this call, and none if the call rejects. */
   start(): Promise<void>;
   /** Action names, known after `start`; null if the game takes any text. */
   readonly actions: readonly string[] | null;
@@ -86,25 +86,25 @@ export type Ending =
 export interface Turn {
   /** The next observation; on the last turn, the final state. */
   readonly observation: string;
-  /** Sum of the rewards of the executed actions; 0 if none. */
+  /** Sum of the rewards of the executed actions; 0 if the turn has no executed action. */
   readonly reward: number;
-  /** 0, or the negative format penalty if an action was dropped or none was readable. */
+  /** The format penalty (0 or negative) if `wellFormed` is false; else 0. */
   readonly penalty: number;
   /** Names of the executed actions, in order. */
   readonly actions: readonly string[];
   readonly actionsLeft: number;
-  /** True if the reply had the required form and every action in it was known. */
+  /** True if the reply has the required form and at least one action, and every action in it is known. */
   readonly wellFormed: boolean;
-  /** `effective`, `valid` and `success` describe the last executed action; all are false if there was none. */
+  /** `effective`, `valid` and `success` describe the last executed action; all are false if the turn has no executed action. */
   readonly effective: boolean;
   readonly valid: boolean;
   readonly success: boolean;
-  /** null while the episode continues. Stepping after an ending throws. */
+  /** null while the episode continues. A `step` after the ending throws an error. */
   readonly ending: Ending | null;
   readonly extra: Readonly<Record<string, number>>;
 }
 
-/** One episode of one task, in text. Single-use: there is no reset. */
+/** One episode of one task, in text. An object plays one episode and has no reset. */
 export interface Env {
   /** The first observation. */
   readonly opening: string;
@@ -129,11 +129,11 @@ export interface LocalEnv extends Env {
 export interface EpisodeRules {
   readonly turnsMax: number;
   readonly actionsMax: number;
-  /** Further actions are ignored. */
+  /** Most actions of one reply that the episode executes. It ignores further actions of the reply. */
   readonly actionsPerTurnMax: number;
-  /** Added once per turn in which an action was dropped or none was readable; 0 or negative. */
+  /** The penalty of each turn whose reply is not `wellFormed`; 0 or negative. */
   readonly formatPenalty: number;
-  /** Replies are `<think>…</think><answer>…</answer>`; if false, `<answer>…</answer>` alone. */
+  /** True: a reply has the form `<think>…</think><answer>…</answer>`. False: a reply has the form `<answer>…</answer>`. */
   readonly think: boolean;
 }
 

@@ -2,8 +2,9 @@
  * Plays one episode of a game in text: parses replies, counts budgets, reports the ending. Knows no particular game.
  *
  * - Every reply is a turn, with at most the first `actionsPerTurnMax` actions of the reply.
- * - Unknown actions are dropped; known actions run in order until the game or the action budget ends.
- * - A turn gets one format penalty if an action was dropped or no action was known. Actions beyond the limits cost nothing.
+ * - An episode drops unknown actions. It executes known actions in order until the game is over or the action budget is used up.
+ * - A turn gets one format penalty if its reply lacks the required form, has an unknown action or has no action. Actions beyond the limits
+ *   cost nothing.
  * - Episodes of local games are synchronous; only outside games return promises.
  *
  * Source: RAGEN EnvStateManager.step. Unlike in RAGEN, the turn limit has its own ending, `turns`.
@@ -12,7 +13,7 @@
 import type { Effect, Ending, Env, EpisodeRules, Game, LocalEnv, LocalGame, OutsideGame, Turn } from "./env.ts";
 import { ACTION_SEPARATOR, parseReply } from "./text/answer.ts";
 
-/** @returns a promise for an outside game, which has to start first. */
+/** @returns the episode. For an outside game, which has to start first, it is a promise of the episode. */
 export function openEpisode(game: LocalGame, rules: EpisodeRules): LocalEnv;
 export function openEpisode(game: Game, rules: EpisodeRules): LocalEnv | Promise<Env>;
 export function openEpisode(game: Game, rules: EpisodeRules): LocalEnv | Promise<Env> {
@@ -143,7 +144,7 @@ class Episode implements Env {
 /**
  * Actions by lower-case name.
  *
- * @throws {Error} naming an action that no reply can choose
+ * @throws {Error} that names an action which no reply can choose
  */
 export function actionsByName(names: readonly string[]): ReadonlyMap<string, { name: string; index: number }> {
   const byName = new Map(names.map((name, index) => [name.toLowerCase(), { name, index }]));

@@ -21,15 +21,15 @@ import { webShopTags } from "./webshop/tags.ts";
 
 /** A module from outside that defines envs. */
 export interface EnvModule {
-  /** Its file. */
+  /** The module's file. */
   readonly path: string;
-  /** sha256 (hex) of its sources. */
+  /** sha256 (hex) of the module's sources. */
   readonly digest: string;
 }
 
 interface Known {
   readonly source: TagSource;
-  /** null: built in. */
+  /** The module that defines the env; null for a built-in env. */
   readonly module: EnvModule | null;
 }
 
@@ -64,7 +64,7 @@ export function playedBy(tag: string): string {
   return of === undefined ? tag : playedBy(of);
 }
 
-/** The modules that an env needs: its own, and that of the env whose games it plays. */
+/** The modules that an env needs: the env's own module, and the module of the env whose games it plays. */
 export function neededModules(tag: string): EnvModule[] {
   const { module = null, source } = known.get(tag) ?? {};
   const others = source?.of === undefined ? [] : neededModules(source.of);
@@ -77,7 +77,7 @@ export const envModules = (): EnvModule[] => [
 
 export const tagsOf = (module: EnvModule): string[] => envTags().filter((tag) => moduleOf(tag) === module);
 
-/** Adds the envs of a module. @throws {TagError} if one of its tags is taken, or one of its envs would play its own games */
+/** Adds the envs of a module. @throws {TagError} if a tag is already defined, or if envs play each other's games in a circle */
 export function addEnvs(sources: readonly TagSource[], module: EnvModule): void {
   const tags = sources.map(({ tag }) => tag);
   const twice = tags.find((tag, i) => tags.indexOf(tag) !== i);
@@ -108,7 +108,7 @@ export function removeEnvs(module: EnvModule): void {
 
 /**
  * @param options  the env's own settings: `{successRate: 0.8}` for FrozenLake.
- * @param compat  ragen-*: options left out get that version's values, such as one random stream for board and chance; strict: Bunraku's
+ * @param compat  decides the value of an omitted option. ragen-*: the value of this RAGEN version. strict: Bunraku's value.
  * @throws {TagError} one line: the nearest known tags, or what is wrong with the options.
  */
 export function envTag(name: string, options: unknown = {}, compat: Compat = "strict"): EnvTag {

@@ -36,13 +36,13 @@ export interface Wording {
   /** The instruction of RAGEN v1 and of RAGEN-2. */
   readonly v1: string;
   readonly v2: string;
-  /** Both instructions, corrected where RAGEN's text is wrong for these settings. */
+  /** Both instructions, with corrections of the parts that are wrong for these settings. */
   readonly strict: { readonly v1: string; readonly v2: string };
   /** The meaning of each symbol, in the prompt's order; null if observations have no symbols. */
   readonly legend: Legend | null;
-  /** RAGEN's legend: that of the env's default settings, even if this tag's settings differ. */
+  /** RAGEN's legend: the legend of the env's default settings, even if this tag's settings differ. */
   readonly compatLegend: Legend | null;
-  /** Replaces the legend where observations consist of coordinates; null otherwise. */
+  /** The text that replaces the legend if observations consist of coordinates; null if they contain symbols. */
   readonly coordinateHint: string | null;
   /** Actions that the prompt lists; null if it lists none. */
   readonly actions: readonly string[] | null;
@@ -50,7 +50,7 @@ export interface Wording {
   readonly integerRewards: boolean;
 }
 
-/** The wording of an env without symbols, equal in all versions. */
+/** The wording of an env without symbols. All versions have the same text. */
 export function plainWording(text: string, actions: readonly string[] | null, integerRewards: boolean): Wording {
   return {
     v1: text,
@@ -72,30 +72,30 @@ export interface EnvTag {
   readonly config: Readonly<Record<string, unknown>>;
   /** RAGEN's action budget of an episode. */
   readonly actionsMax: number;
-  /** Turn limit of an episode, for an env of a project; omitted where the run's setting decides. */
+  /** Turn limit of an episode. If omitted, the run's setting decides. */
   readonly turnsMax?: number;
-  /** Fewest actions of any success, on any board; omitted where unknown. */
+  /** Every success on every board takes at least this many actions; omitted if the number is unknown. */
   readonly actionsMin?: number;
-  /** RAGEN's max_tokens: the reply length that the prompt asks for. Not enforced. */
+  /** RAGEN's max_tokens: the reply length that the prompt asks for. No code enforces it. */
   readonly replyWordsHint: number;
   readonly wording: Wording;
   /** True if every action costs time of a server or another process. Baselines then play fewer rounds, several episodes at once. */
   readonly external?: boolean;
-  /** False if the env's module does not run in a browser: the page then shows its episodes without replay. */
+  /** False if the env's module does not run in a browser: the dashboard then cannot replay the env's episodes. */
   readonly browser?: boolean;
   /** Which required file or program this machine lacks, and how to get it; null if it lacks none. */
   missing?(): string | null;
   /** The caller still has to start an `OutsideGame`. @throws {DataError} if a file or program is missing. */
   open(seeds: Seeds): Game;
-  /** The observation without its constant parts; by default all of it. Equal briefs mean equal observations of this tag. */
+  /** The observation without its constant parts. The default returns the whole observation. Equal briefs mean equal observations of this tag. */
   brief(observation: string): string;
   /** Scores thoughts about this env's observations; omitted where no scorer exists. */
   readonly reasoning?: ReasoningScorer;
-  /** The part of an observation that identifies the state, without step counters; null if it shows no state. Default: all of it. */
+  /** The part of an observation that identifies the state, without step counters; null if it shows no state. The default is all of it. */
   readonly stateOf?: (observation: string) => string | null;
   /**
    * Most actions of a play in which equal actions in equal observations always have equal effects. The warm start then tries an action
-   * only once. Omitted where effects depend on chance or on something that the observation does not show.
+   * only once. Omitted if effects depend on chance or on facts that the observation does not show.
    */
   readonly deterministicActions?: number;
   readonly random: Player;
@@ -103,10 +103,10 @@ export interface EnvTag {
   readonly optimal: Player | null;
   /** A scripted player for an env without an optimal one: good, but not proven to be the best. */
   readonly expert?: Player;
-  /** Highest success probability within the budget, for a game just opened; null where unknown. */
+  /** Highest success probability within `actionsMax` actions, for a game in its first state; null if the probability is unknown. */
   best(game: Game, actionsMax: number): number | null;
   readonly demonstrator: Demonstrator | null;
-  /** sha256 (hex) of the sources of its module; omitted for a built-in env. */
+  /** sha256 (hex) of the sources of the env's module; omitted for a built-in env. */
   readonly digest?: string;
   /** The current position as an image; omitted where the env draws none. */
   picture?(game: Game): Picture;
@@ -127,15 +127,15 @@ const STANDARD = {
   demonstrator: null,
 };
 
-/** strict: RAGEN's known defects are fixed; the others reproduce a version of RAGEN. */
+/** `strict` corrects RAGEN's known defects. Each other value reproduces one version of RAGEN. */
 export const COMPATS = ["strict", "ragen-v1", "ragen-v2"] as const;
 export type Compat = (typeof COMPATS)[number];
 
 export interface TagSource {
   readonly tag: string;
-  /** Tag of the env whose games it plays, if that is another env. */
+  /** Tag of the env whose games this env plays; omitted if the env plays its own games. */
   readonly of?: string;
-  /** @throws {TagError} naming every bad option at once. */
+  /** @throws {TagError} that names all bad options. */
   make(options: unknown, compat: Compat): EnvTag;
 }
 

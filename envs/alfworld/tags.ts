@@ -31,7 +31,7 @@ const HELP =
   "Start it with `python3 examples/remote-envs/alfworld_env.py --port 7110` (it needs `pip install alfworld` and `alfworld-download`), " +
   "or set env.options.url.";
 
-/** Applies a player of remote games to this env. */
+/** Makes a player of this env from a player of remote games. */
 const remotely =
   (player: Player): Player =>
   (game, actionsLeft, uniform) =>

@@ -1,6 +1,6 @@
 /**
- * Measures players on fixed boards, without a model: the baselines of every report, their intervals, and pass@k. Knows no replies, turn
- * limits or formats.
+ * Measures players on fixed boards, without a model: the baselines of every report, their intervals, and pass@k. Players choose actions,
+ * so this file reads no replies and applies no turn limits.
  */
 import type { Game, Uniform } from "../env.ts";
 import { NoRandomPlayer, Refused } from "../outside/json-server.ts";
@@ -13,7 +13,7 @@ export interface Evaluation {
   readonly success: number;
   /** 95 % interval of `success`. */
   readonly ci95: readonly [low: number, high: number];
-  /** Per episode. */
+  /** Mean over episodes of the sum of an episode's rewards. */
   readonly meanReward: number;
   /** Equals `meanActions`, because a player chooses one action per turn. */
   readonly meanTurns: number;
@@ -35,26 +35,26 @@ export interface PlayerEpisode {
 }
 
 export interface EvaluationOptions {
-  /** Boards. */
+  /** Number of boards. */
   readonly episodes: number;
-  /** Layout seed of the first board; each board takes the next. */
+  /** Layout seed of the first board. Each further board has the next seed. */
   readonly seed: number;
   /** Episodes per board, default 1. Each episode has its own dynamics and its own coins (the random numbers of the player). */
   readonly tries?: number;
   /** Number of the round, default 0. With one try per board, each round plays the same boards with other coins and dynamics. */
   readonly round?: number;
-  /** Action budget of an episode, default the tag's. */
+  /** Action budget of an episode. The default is the tag's budget. */
   readonly actionsMax?: number;
-  /** Called with each episode, in the order of boards, after all have ended. */
+  /** The evaluation calls this function once for each episode, in the order of boards, after all episodes have ended. */
   readonly record?: (episode: PlayerEpisode) => void;
 }
 
 /** Separates the players' coins from the other streams of a seed. */
 const COIN_STREAM = 2;
 
-/** Episodes of an external env that run at once. */
+/** Number of episodes of an external env that run at the same time. */
 const EXTERNAL_AT_ONCE = 16;
-/** Attempts at an episode of an outside game; the evaluation throws the error of the last one. */
+/** Most attempts at an episode of an outside game. If all attempts fail, the evaluation throws the error of the last attempt. */
 const OUTSIDE_ATTEMPTS = 3;
 
 /** @throws {RangeError} if there are no episodes. @throws the error of an episode that cannot be played. */
@@ -146,10 +146,10 @@ async function play(
   }
 }
 
-/** Rounds of random play, so that the random baseline itself has little noise. */
+/** Number of rounds whose mean is the random baseline. The mean of several rounds has little noise. */
 const RANDOM_ROUNDS = 16;
 
-/** The random baseline: means over several rounds; over one round if the env is external. null if there is no random player. */
+/** The random baseline: means over several rounds, or over one round if the env is external. null if the env has no random player. */
 export async function evaluateRandom(
   tag: EnvTag,
   options: EvaluationOptions,
@@ -183,9 +183,9 @@ export function wilson(successes: number, trials: number): [low: number, high: n
 }
 
 /**
- * 95 % interval of the success on boards like these. For one try per board it is Wilson's interval. Several tries at one board are
- * correlated, so for several tries it is the mean over boards, plus and minus 1.96 standard errors. If all boards were solved equally
- * often, the standard error would be 0. The interval is then Wilson's, with each board counted as one try.
+ * 95 % interval of the success on boards like these. For one try per board, or for one board, the interval is Wilson's. Several tries at
+ * one board are correlated, so for several tries the interval is the mean over boards, plus and minus 1.96 standard errors. If all boards
+ * have equally many solved tries, the standard error is 0. The interval is then Wilson's, with each board counted as one try.
  *
  * @param solved  successful tries of each board
  */
@@ -199,13 +199,13 @@ export function boardInterval(solved: readonly number[], tries: number): [low: n
   return [Math.max(0, mean - spread), Math.min(1, mean + spread)];
 }
 
-/** Success of the tag's expert; null if it has none, or if the best possible success is known. */
+/** Success of the tag's expert; null if the tag has no expert, or if the best possible success is known. */
 export async function expertSuccess(tag: EnvTag, options: EvaluationOptions): Promise<number | null> {
   if (tag.expert === undefined || bestPossible(tag, options) !== null) return null;
   return (await evaluatePlayer(tag, tag.expert, options)).success;
 }
 
-/** Mean of the highest possible success over the boards; null if it is unknown for one of them. */
+/** The mean over boards of the highest possible success; null if the highest success of any board is unknown. */
 export function bestPossible(tag: EnvTag, options: EvaluationOptions): number | null {
   const { episodes, seed, actionsMax = tag.actionsMax } = options;
   let sum = 0;

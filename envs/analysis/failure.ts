@@ -18,16 +18,16 @@ export type Failure = (typeof FAILURES)[number];
 
 export interface EndedEpisode {
   readonly success: boolean;
-  /** At least one; each with the observation before it. */
+  /** At least one turn. `observation` is the observation before the turn's reply. */
   readonly turns: readonly Pick<Turn, "observation" | "wellFormed">[];
   readonly finalObservation: string;
-  /** Sums over turns, by name. */
+  /** The extras of the turns, by name, each summed over the episode. */
   readonly extra: Readonly<Record<string, number>>;
 }
 
 const CYCLE_TURNS_MIN = 2;
 
-/** @returns null for a success. */
+/** @returns the class of the failure; null if the episode is a success. */
 export function failureOf(
   episode: EndedEpisode,
   stateOf: NonNullable<EnvTag["stateOf"]> = (observation) => observation,

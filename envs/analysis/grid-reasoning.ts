@@ -3,13 +3,13 @@
  * grids of symbols or lists of coordinates. Knows no game.
  *
  * - A position claim is an object and its "(row, column)", counted from 0 at the top left: "the box is at (2, 3)".
- * - A plan claim is a list of directions after verbs: "go left, then up". It holds if the plan and the actions agree up to
- *   the length of the shorter one; "left twice" is two steps. "push left" is a claim about the first push, after any number of
+ * - A plan claim is a list of directions after verbs: "go left, then up". The claim holds if the plan and the actions agree up to
+ *   the length of the shorter one. "left twice" is two steps. "push left" is a claim about the first push, after any number of
  *   walking steps.
- * - A step that is denied or only supposed ("if I go up") is no part of the plan. "I cannot go left" claims that a wall is
- *   there, or a box without a free cell behind it.
- * - A relation is a claim: "the box is to my right", "the target is below the box". Without "directly" any distance counts. A
- *   wall must be in the next cell, because some wall lies in every direction.
+ * - A step that the thought denies or only supposes ("if I go up") is no part of the plan. "I cannot go left" claims that the
+ *   next cell on the left has a wall, or a box without a free cell behind the box.
+ * - A relation is a claim: "the box is to my right", "the target is below the box". It may hold at
+ *   any distance, unless the thought says "directly". A wall must be in the next cell, because some wall lies in every direction.
  * - The score is the share of claims that hold; the whole plan is one claim.
  */
 import type { Legend } from "../tag.ts";
@@ -211,7 +211,7 @@ function lookAround({ cells }: World) {
   return { row, column, has, free };
 }
 
-/** The direction of the first push among the actions; null if they push no box. */
+/** The direction of the first push among the actions; null if the actions push no box. */
 function firstPush(actions: readonly string[], world: World): string | null {
   let { row, column, has, free } = lookAround(world);
   for (const action of actions) {

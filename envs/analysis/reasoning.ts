@@ -11,7 +11,7 @@ export interface ReasonedTurn {
   readonly actions: readonly string[];
 }
 
-/** @returns the share of true claims in the thought, 0 to 1; null if it contains no checkable claim. */
+/** @returns the share of true claims in the thought, 0 to 1; null if the thought contains no checkable claim. */
 export type ReasoningScorer = (turn: ReasonedTurn) => number | null;
 
 /** The clauses of a thought. A negation or an "if" applies only within its clause. */
@@ -26,16 +26,16 @@ export const isDenied = (clause: string): boolean =>
 
 export const isSupposed = (clause: string): boolean => /\b(?:if|would|could|might|may)\b/i.test(clause);
 
-/** The share of true claims; null without a claim. */
+/** The share of true claims; null if there are no claims. */
 export const shareOf = (claims: readonly boolean[]): number | null =>
   claims.length === 0 ? null : claims.filter(Boolean).length / claims.length;
 
-/** The thought of a reply; null if it is missing, empty or not closed. */
+/** The thought of a reply; null if the thought is missing, empty or not closed. */
 export function thoughtOf(reply: string): string | null {
   return /<think>(.*?)<\/think>/s.exec(reply)?.[1]?.trim() || null;
 }
 
-/** The score of a turn; null without a thought, an action or a checkable claim. */
+/** The score of a turn; null if the turn lacks a thought, an action or a checkable claim. */
 export function faithfulness(
   scorer: ReasoningScorer,
   { reply, observation, actions }: { reply: string; observation: string; actions: readonly string[] },

@@ -139,7 +139,7 @@ const WORDS: readonly (readonly [word: RegExp, claim: keyof Arms, holds: boolean
   [/\b(?:safe|safer|stable|steady|certain|reliable)\b/i, "isRisky", false],
 ];
 
-/** The two names in shown order; none after a pull. */
+/** The two names in shown order; an empty list if the observation follows a pull. */
 export const armsIn = (observation: string): string[] =>
   /^1\. There are 2 arms, named (.+) and (.+)$/m.exec(observation)?.slice(1) ?? [];
 

@@ -31,7 +31,7 @@ function parts(config: BanditConfig): Parts {
     // The observation contains the instructions.
     wording: plainWording("", null, false),
     open: (seeds) => new BanditGame(config, seeds),
-    // An observation after a pull is short already.
+    // An observation after a pull names no arms and is short already, so it stays whole.
     brief: (observation) => armsIn(observation).join(" ") || observation,
     random: uniformPlayer,
     optimal: (game) => expectGame(game, BanditGame).high,
@@ -51,7 +51,7 @@ function bandit(tag: string, defaults: Partial<BanditConfig>, split: BanditConfi
     type: "bandit",
     schema: BanditConfig,
     defaults,
-    // In RAGEN-2 the members of a group no longer get the same payout.
+    // In RAGEN v1 all members of a group get the same payout; in RAGEN-2 each member has its own payout.
     compatDefaults: (version) => (version === "ragen-v1" ? { sharedStream: true } : { split }),
     actionsMax: 1,
     replyWordsHint: 100,

@@ -3,7 +3,7 @@
  * because the text comes from a model.
  */
 
-/** The expression is not arithmetic, or has no finite value. */
+/** The error of an expression that is not arithmetic or has no finite value. */
 export class ArithmeticError extends Error {
   override readonly name = "ArithmeticError";
 }
@@ -11,7 +11,7 @@ export class ArithmeticError extends Error {
 /** Longest accepted expression, in characters; this also limits its nesting. */
 const LENGTH_MAX = 1000;
 
-/** @throws {ArithmeticError} naming what could not be evaluated. */
+/** @throws {ArithmeticError} that names the part without a value. */
 export function evaluateArithmetic(text: string): number {
   if (text.length > LENGTH_MAX) throw new ArithmeticError(`${text.length} characters (limit ${LENGTH_MAX})`);
   const tokens = tokenize(text);

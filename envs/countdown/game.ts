@@ -2,7 +2,7 @@
  * Countdown: write an expression that makes the target from all numbers, each used once. One answer ends the game.
  *
  * - The digest of an instance assigns it to training or validation. With `split: seed`, validation seeds and training seeds draw from
- *   different instances. With any other `split`, both draw from the same instances. The default is `seed`; with a RAGEN compat it is `all`.
+ *   different instances. With any other `split`, both draw from the same instances. The default is `seed`; the default of a RAGEN compat is `all`.
  * - Every instance has a solution with + and - only, as in RAGEN.
  *
  * Source: RAGEN ragen/env/countdown.
@@ -41,7 +41,7 @@ export interface Countdown {
   readonly nums: readonly number[];
 }
 
-/** The seed's instance, of the seed's split. */
+/** The instance that the seed decides, from the split of this seed. */
 export function generateCountdown(config: CountdownConfig, seed: number): Countdown {
   const random = new Pcg64(seed);
   const split = splitOfSeed(config.split, seed);
@@ -54,7 +54,7 @@ export function generateCountdown(config: CountdownConfig, seed: number): Countd
   }
 }
 
-/** The content that decides the split, independent of the order of the numbers. */
+/** The text whose digest decides the split. Instances with the same numbers in another order have the same text. */
 export function instanceText({ target, nums }: Countdown): string {
   return [target, ...[...nums].sort((a, b) => a - b)].join(" ");
 }
@@ -69,7 +69,7 @@ export function signedSolution({ nums, target }: Countdown): string | null {
   return null;
 }
 
-/** `score` for the target from exactly these numbers, `formatScore` for the numbers without the target, else 0. */
+/** The reward: `score` if the answer uses exactly these numbers and makes the target, `formatScore` if it only uses the numbers, else 0. */
 export function scoreCountdown(
   { nums, target }: Countdown,
   answer: string,

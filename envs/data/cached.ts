@@ -1,6 +1,6 @@
 /** Keeps loaded data sets and made boards in memory for the episodes of one process. */
 
-/** A cache of at most `entriesMax` values; it evicts the least recently used. */
+/** A cache of at most `entriesMax` values; it evicts the least recently used value. */
 export function cached<T>(entriesMax: number): (key: string, load: () => T) => T {
   const kept = new Map<string, T>();
   return (key, load) => {

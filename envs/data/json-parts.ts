@@ -18,12 +18,12 @@ const isSpace = (byte: number) => byte === 0x20 || byte === 0x0a || byte === 0x0
 
 const closingOf = (opening: number) => (opening === OPEN_BRACE ? CLOSE_BRACE : CLOSE_BRACKET);
 
-/** Elements of the array in the file. @throws {Error} if it holds something else, or ends too early. */
+/** Elements of the array in the file. @throws {Error} if the file holds no array, or ends too early. */
 export function* jsonElements(path: string): Generator<unknown> {
   for (const text of members(path, OPEN_BRACKET, "an array")) yield exactJson(text);
 }
 
-/** Keys and values of the object in the file. @throws {Error} if it holds something else, or ends too early. */
+/** Keys and values of the object in the file. @throws {Error} if the file holds no object, or ends too early. */
 export function* jsonEntries(path: string): Generator<[key: string, value: unknown]> {
   for (const text of members(path, OPEN_BRACE, "an object")) {
     const pairs = Object.entries(exactJson(`{${text}}`) as Record<string, unknown>);
@@ -84,7 +84,7 @@ function* members(path: string, opening: number, what: string): Generator<string
 
 /** Collects the bytes of a member over several chunks. */
 class Member {
-  /** Commas of the outermost level so far. */
+  /** Number of commas of the outermost level so far. */
   count = 0;
   #parts: Uint8Array[] = [];
   #length = 0;
@@ -113,7 +113,7 @@ const { rawJSON, isRawJSON } = JSON as typeof JSON & {
 
 /** Parses JSON. An integer too large for a number becomes raw JSON, which `JSON.stringify` writes unchanged. @throws {SyntaxError} */
 export function exactJson(text: string): unknown {
-  // Parsing with a reviver takes many times as long as without.
+  // Parsing with a reviver takes many times as long as parsing without a reviver.
   if (!/\d{16}/.test(text)) return JSON.parse(text);
   return JSON.parse(text, (_, value: unknown, { source = "" }: { readonly source?: string } = {}) => {
     const isRounded = typeof value === "number" && /^-?\d+$/.test(source) && String(value) !== source;

@@ -2,8 +2,8 @@
  * Reads rows of a parquet file synchronously. Decodes only the requested columns, one row group at a time. Knows no data
  * set.
  *
- * - The counts of the footer must agree: rows of the groups, values of the columns, bytes of the file.
- * - An error says what is wrong with the file; the caller puts the file's name before it ("FILE: is damaged").
+ * - The counts of the footer (rows of the groups, values and bytes of the columns) must agree with each other and with the file's size.
+ * - An error says what is wrong with the file; the caller puts the file's name before the error's text ("FILE: is damaged").
  */
 import { closeSync, fstatSync, openSync, readSync } from "node:fs";
 import { brotliDecompressSync, gunzipSync, zstdDecompressSync } from "node:zlib";
@@ -22,7 +22,7 @@ import type {
 } from "hyparquet/src/types.js";
 import { flatten } from "hyparquet/src/utils.js";
 
-/** The last bytes of the file: four hold the length of the metadata, four the magic number. */
+/** Number of bytes at the end of the file: four hold the length of the metadata, and four hold the magic number. */
 const FOOTER_BYTES = 8;
 
 /** The largest number of values of a page: hyparquet allocates an array of them. */
@@ -37,7 +37,7 @@ const compressors: Compressors = {
 
 export interface Column {
   readonly name: string;
-  /** True if the file may lack the column; its rows then lack it too. */
+  /** True if the file may lack the column; the rows of such a file lack the column too. */
   readonly optional: boolean;
 }
 
@@ -46,7 +46,7 @@ export function* parquetRows(path: string, wanted: readonly Column[]): Generator
   const file = openSync(path, "r");
   try {
     const size = fstatSync(file).size;
-    // hyparquet can loop forever in its search for geometry columns. No data set here has any.
+    // hyparquet can loop forever in its search for geometry columns. No data set of Bunraku has geometry columns.
     const metadata = parquetMetadata(readFooter(file, size), { geoparquet: false });
     const schema = parquetSchema(metadata);
     checkFooter(metadata, schema, size);
@@ -92,10 +92,10 @@ function checkFooter({ num_rows: total, row_groups: groups }: FileMetaData, sche
   checkRange("rows of the file", Number(total), sum, sum);
 }
 
-/** Offset of a column's first page. Old writers give 0 where a column has no dictionary. */
+/** Offset of a column's first page. Old writers give the dictionary's offset as 0 if a column has no dictionary. */
 const startOf = (meta: ColumnMetaData): number => Number(meta.dictionary_page_offset || meta.data_page_offset);
 
-/** One top-level column of a row group: (rows) values, lists as arrays. */
+/** One top-level column of a row group: (rows) values. A list is an array. */
 function readGroup(file: number, group: RowGroup, schema: SchemaTree, name: string): DecodedArray {
   const rows = Number(group.num_rows);
   const parts = new Map<string, DecodedArray>();

@@ -52,7 +52,7 @@ export function* readRows<S extends z.ZodObject>(path: string, schema: S): Gener
   }
 }
 
-/** Loads the decoders at the first parquet file: every process imports every env, and few read such a file. */
+/** Loads the decoders at the first parquet file: every process imports every env, but few processes read a parquet file. */
 const parquetReader = () => require("./parquet.ts") as typeof import("./parquet.ts");
 
 function rowsOf(path: string, schema: z.ZodObject): Iterable<unknown> {
@@ -112,7 +112,7 @@ function* jsonLines(path: string): Generator<unknown> {
   }
 }
 
-/** The value of a line; no value for an empty line. */
+/** Yields the value of a line, or nothing if the line is empty. */
 function* parsed(line: string): Generator<unknown> {
   if (line.trim() !== "") yield exactJson(line);
 }

@@ -1,5 +1,5 @@
 /**
- * Splits the items of a data set into training and validation, which share no item. RAGEN draws both from the same rows.
+ * Splits the items of a data set into training and validation, which share no item. RAGEN uses the same rows for both.
  * Knows no data set.
  */
 import { z } from "zod";
@@ -10,7 +10,7 @@ export type Split = "train" | "validation";
 /** Layout seeds below this number are for validation: RAGEN validates from seed 123 and trains from seed 10,000. */
 const VALIDATION_SEEDS_BELOW = 10_000;
 
-/** One of this many items is for validation. */
+/** One item in this many items is for validation. */
 const VALIDATION_ONE_IN = 8;
 
 /** The env option: `seed` derives the split from the layout seed; `all` uses every item for both, as RAGEN does. */
@@ -30,8 +30,8 @@ export function splitOfItem(content: string): Split {
 /**
  * The items of a split, by their content.
  *
- * @param path  for the error
- * @throws {DataError} if there are none
+ * @param path  the file that an error names
+ * @throws {DataError} if the split has no items
  */
 export function itemsOfSplit<T>(
   items: Iterable<T>,

@@ -1,6 +1,6 @@
 /**
  * DeepCoder: the agent answers a programming problem with a program, which runs on the problem's tests in a sandbox. The
- * reward is the share of passed tests.
+ * reward is the share of tests that the program passes.
  *
  * - A failure of the sandbox is an error of the env, not a wrong answer.
  * - The game holds no resource between answers; `close` kills a running program.

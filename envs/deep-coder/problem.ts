@@ -23,7 +23,7 @@ export interface Test {
 export interface Problem {
   readonly text: string;
   readonly starterCode: string;
-  /** The function that tests of kind `call` call. */
+  /** Name of the function that a test of kind `call` runs. */
   readonly functionName: string | null;
   readonly tests: readonly Test[];
 }
@@ -36,7 +36,7 @@ const Tests = z.union([
 ]);
 const Metadata = z.object({ func_name: z.string().nullish() });
 
-/** Columns that hold JSON, as text in parquet. */
+/** The schema of a column that holds JSON. A parquet file holds the JSON as text. */
 const json = <S extends z.ZodType>(schema: S) =>
   z.preprocess((value) => (typeof value === "string" && value !== "" ? exactJson(value) : value), schema);
 
@@ -75,8 +75,8 @@ function problemOf({ problem, tests, starter_code: starter, metadata }: z.infer<
 }
 
 /**
- * Joins starter code and answer as RAGEN does. One exception: starter code that ends in the head of a function, as in
- * LiveCodeBench. RAGEN keeps that head without a body, which is a syntax error; here the answer replaces the head.
+ * Joins starter code and answer as RAGEN does, except if the starter code ends in the head of a function, as in LiveCodeBench.
+ * RAGEN then keeps the head without a body, which is a syntax error. Here the answer replaces the head.
  */
 export function wholeProgram(starterCode: string, answer: string): string {
   const outer = /^\n+|\n+$/g;
@@ -103,7 +103,7 @@ export function taskOf(problem: Problem, answer: string): SandboxTask {
   };
 }
 
-/** One argument per line, or a list of them. */
+/** The arguments of a call. An input that is a text has one argument per line; an input that is a list is the list of arguments. */
 function argumentsOf(input: unknown): unknown[] {
   if (typeof input === "string") return input.split("\n").filter((line) => line.trim() !== "");
   return Array.isArray(input) ? input : [input];

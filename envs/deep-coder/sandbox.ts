@@ -1,14 +1,15 @@
 /**
  * Runs an untrusted Python program. Knows no expected outputs and no rewards.
  *
- * - bubblewrap gives the program namespaces of its own: no network, no other process, and no file of this machine but the
- *   system's programs, read-only. It can write only to a folder in memory of `filesMax` files and `filesBytesMax` bytes.
+ * - bubblewrap gives the program its own namespaces: no network, no other process, and of this machine's files only /usr, read-only,
+ *   and three devices. The program writes only to one folder in memory, of at most `filesMax` files and `filesBytesMax` bytes.
  * - The kernel limits CPU time, address space and processes of the program. This module limits wall-clock time and bytes of
- *   output: a program that exceeds one of these two is killed with all its processes.
- * - Results have a pipe of their own: a first line, and at most one per test. The program's output is counted and not kept.
- * - seccomp refuses system calls that hold memory outside these limits or look into the kernel.
- * - If this process is root, the sandbox first becomes `nobody`: the process limit does not apply to root.
- * - Without such a sandbox, no program runs.
+ *   output. It kills a program that exceeds one of these two limits, with all processes of the program.
+ * - harness.py writes results to a pipe of their own: a first line, then at most one line per test. This module counts the bytes of the
+ *   program's output and discards them.
+ * - seccomp refuses system calls that use memory outside these limits or inspect the kernel.
+ * - If this process is root, the sandbox first changes its user to `nobody`, because the process limit does not apply to root.
+ * - If the machine cannot create this sandbox, no program runs.
  */
 import { closeSync, existsSync, mkdtempSync, openSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
@@ -34,7 +35,7 @@ export interface SandboxLimits {
 /** The input of harness.py. */
 export interface SandboxTask {
   readonly code: string;
-  /** The function that tests with arguments call. */
+  /** Name of the function that each test with `arguments` runs. */
   readonly function: string | null;
   readonly tests: readonly ({ readonly input: string } | { readonly arguments: readonly unknown[] })[];
 }
@@ -42,7 +43,7 @@ export interface SandboxTask {
 export interface SandboxRun {
   /** The lines of harness.py up to the end of the program: "ready", then one line per test. */
   readonly lines: readonly string[];
-  /** Why this module killed the program; null if it did not. */
+  /** Why this module killed the program; null if this module did not kill it. */
   readonly stopped: "time" | "output" | "closed" | null;
 }
 
@@ -55,7 +56,7 @@ const MOUNT = "/usr/bin/mount";
 const SHELL = "/usr/bin/sh";
 const NOBODY = "65534";
 
-/** bubblewrap's own processes inside the sandbox, which the limit counts too. */
+/** Number of bubblewrap's own processes inside the sandbox. The kernel's process limit counts them too. */
 const OWN_PROCESSES = 1;
 
 /** @param source  the Python program that runs in the sandbox */
@@ -145,7 +146,7 @@ export function runSandboxed(task: SandboxTask, limits: SandboxLimits): RunningS
     }
     return text;
   };
-  // A program that ends early closes the pipe. Its lines up to then are still read.
+  // A program that ends early closes the pipe, and the write fails. `readResults` still reads the lines that the program wrote.
   const writeTask = async () => {
     child.stdin.write(JSON.stringify(task));
     await child.stdin.end();
@@ -163,8 +164,8 @@ export function runSandboxed(task: SandboxTask, limits: SandboxLimits): RunningS
 }
 
 /**
- * Kills the first process inside the sandbox: the kernel then kills the others, and bubblewrap outside ends. While the
- * sandbox is still being set up there is no such process, and the whole process group is killed.
+ * Kills the first process inside the sandbox: the kernel then kills the others, and bubblewrap outside ends. While
+ * bubblewrap still creates the sandbox, no process is inside, so this function kills the whole process group.
  */
 function killAll(bubblewrap: number): void {
   const inside = childrenOf(bubblewrap);
@@ -187,7 +188,7 @@ function childrenOf(pid: number): number[] {
 
 const HOW = "on Debian: apt-get install bubblewrap python3";
 
-/** Why this machine cannot run the sandbox, in one line; null if it can. Tested once, by running a program. */
+/** Why this machine cannot run the sandbox, in one line; null if it can. The first call runs a program as a test. */
 export function sandboxLack(): string | null {
   lack ??= { reason: testSandbox() };
   return lack.reason;

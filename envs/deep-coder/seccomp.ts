@@ -1,19 +1,19 @@
 /**
- * The seccomp filter of the sandbox, as classic BPF for bubblewrap's --seccomp. It refuses system calls that hold memory
- * outside the sandbox's limits or look into the kernel, and sockets of families that a network namespace does not isolate
- * (a vsock reaches the host of a virtual machine).
+ * The seccomp filter of the sandbox, as classic BPF for bubblewrap's --seccomp. The filter refuses system calls that use memory
+ * outside the sandbox's limits or inspect the kernel. It also refuses sockets of families that a network namespace does not
+ * isolate (a vsock reaches the host of a virtual machine).
  *
  * Source: Linux include/uapi/linux/{seccomp,filter,audit}.h; call numbers of arch/x86 and asm-generic.
  */
 
-/** The audit number of each architecture, and its index in the rows below. */
+/** The audit number of each architecture, and the architecture's index in the rows of `REFUSED`. */
 const ARCHITECTURES: Partial<Record<NodeJS.Architecture, readonly [audit: number, index: 0 | 1]>> = {
   x64: [0xc000003e, 0],
   arm64: [0xc00000b7, 1],
 };
 
 const SOCKET = [41, 198] as const;
-/** Numbers on x64 and arm64. */
+/** Numbers of each refused system call, on x64 and on arm64. */
 const REFUSED: readonly (readonly [x64: number, arm64: number])[] = Object.values({
   shmget: [29, 194],
   shmat: [30, 196],
@@ -40,7 +40,7 @@ const JUMP_IF_AT_LEAST = 0x35;
 const RETURN = 0x06;
 const ALLOW = 0x7fff0000;
 const KILL = 0x80000000;
-/** The call fails with EPERM. */
+/** Makes the system call fail with EPERM. */
 const REFUSE = 0x00050001;
 /** Offset of the low half of the first argument. */
 const FIRST_ARGUMENT = 16;
@@ -49,7 +49,7 @@ const X32_FIRST = 0x40000000;
 
 type Instruction = readonly [code: number, ifTrue: number, ifFalse: number, value: number];
 
-/** null for an unsupported architecture. */
+/** @returns the filter's instructions; null for an unsupported architecture */
 export function seccompFilter(architecture: NodeJS.Architecture): Uint8Array | null {
   const known = ARCHITECTURES[architecture];
   if (known === undefined) return null;

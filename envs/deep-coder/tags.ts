@@ -75,7 +75,7 @@ function parts(config: DeepCoderConfig): Parts {
   };
 }
 
-/** A program that prints its input, or a random digit. */
+/** A program that prints its own input, or a program that prints a random digit. */
 function randomProgram(uniform: Uniform): string {
   if (uniform() < 0.5) return "import sys\nprint(sys.stdin.read())";
   return `print(${Math.floor(uniform() * 10)})`;

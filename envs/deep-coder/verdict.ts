@@ -1,11 +1,11 @@
 /**
- * Counts the passed tests of a run. Expected outputs are compared here, outside the sandbox, so that a program cannot
- * read them.
+ * Counts the passed tests of a run. This file compares results with expected outputs outside the sandbox, so that a program
+ * cannot read the expected outputs.
  *
- * - A program that does not finish all of its tests has passed none, as in RAGEN. The lines of a stopped program are not
- *   parsed.
- * - A program can forge lines of harness.py. It gains nothing: a forged line passes only with the right output, which the program could
- *   as well print. Lines that take long to parse (nested values, or a value much longer than the expected one) do not count.
+ * - A program that does not finish all of its tests passes none of them, as in RAGEN. This file does not parse the lines of a
+ *   killed program.
+ * - A program can forge lines of harness.py but gains nothing: a forged line passes only with the right output, which the program could
+ *   print instead. Lines that take long to parse (nested values, or a value much longer than the expected value) do not count.
  * - RAGEN compares `str(result)` of a called function; here equal JSON counts as well.
  */
 import { z } from "zod";
@@ -35,7 +35,7 @@ const QUOTED_MAX = 300;
 const JSON_CHARS_MIN = 1024;
 const JSON_FACTOR = 64;
 
-/** @throws {Error} if the sandbox itself failed, which is no wrong answer. */
+/** @throws {Error} if the sandbox itself failed: such a failure is not a wrong answer */
 export function verdict(problem: Problem, run: SandboxRun): Verdict {
   const total = problem.tests.length;
   const [ready, ...lines] = run.lines;
@@ -67,7 +67,7 @@ function parsed(line: string): Result | null {
   try {
     return Result.safeParse(JSON.parse(line)).data ?? null;
   } catch {
-    // The program can write to the same pipe.
+    // The program can write to the pipe of the results, so a line may be no JSON.
     return null;
   }
 }

@@ -53,7 +53,7 @@ export class FrozenLakeGame implements DiscreteGame {
   readonly #slips: Pcg64;
   /** The rows without the player. */
   readonly #rows: readonly string[];
-  /** Rendered grids by the player's cell. */
+  /** The rendered grid for each cell of the player; undefined before the first rendering. */
   readonly #grids: (string | undefined)[];
   /** Cumulative probabilities of the moves (a - 1) mod 4 and a, for the action a. */
   readonly #slipLeft: number;

@@ -1,5 +1,5 @@
 /**
- * Generates frozen lakes: holes, start and goal. Knows no game in play.
+ * Generates frozen lakes: holes, start and goal. Plays no game.
  *
  * - Start and goal differ, and a path over frozen cells connects them.
  * - Equal settings and seeds give equal lakes, the same as RAGEN's.

@@ -33,7 +33,7 @@ export function planLake(lake: Lake, ice: Ice): LakePlan {
         if (ends(lake, cell)) continue;
         const worth = [0, 1, 2, 3].map((a) => step(values[n - 1]!, cell, a));
         const best = Math.max(...worth);
-        // If n - 1 actions have the same value, take the action for n - 1: the first of the best may only lose time.
+        // If a budget of n - 1 has the same value as a budget of n, take the action for n - 1: the first best action may only lose time.
         action[cell] = best > value[cell]! ? worth.indexOf(best) : actions[n - 1]![cell]!;
         value[cell] = best;
       }

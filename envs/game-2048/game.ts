@@ -31,7 +31,7 @@ export type Grid = readonly (readonly number[])[];
 const GOAL = 2048;
 /** The largest tile that appears by itself. */
 const NEW_TILE_MAX = 4;
-/** The first two tiles and one new tile a move must add up to the goal. */
+/** The sum of the first two tiles and of one new tile per move must reach the goal. */
 export const MOVES_MIN = (GOAL - 2 * NEW_TILE_MAX) / NEW_TILE_MAX;
 const DYNAMICS_STREAM = 1;
 

@@ -2,7 +2,8 @@
  * The agent proves a theorem tactic by tactic. Lean checks each tactic after those accepted before. Knows no server and no file.
  *
  * - A tactic is accepted if its only Lean errors are unsolved goals and it assumes nothing (`sorry`).
- * - The reward is a sum: for the step, for the accepted or rejected tactic, for the proof, for a timeout, for running out of steps.
+ * - The reward is a sum of terms: for the step, for the accepted or rejected tactic, for the proof, for a timeout, and for the end of
+ *   the steps without a proof.
  * - A failure of the server is an error of the env. RAGEN treats it as a rejected tactic and penalizes the policy.
  *
  * Source: RAGEN-2 ragen/env/lean/env.py.
@@ -20,7 +21,7 @@ export interface LeanRules {
   readonly provenReward: number;
   readonly timeoutReward: number;
   readonly stepsMaxReward: number;
-  /** Put before a statement that has no imports of its own. */
+  /** Imports for a theorem that has no imports of its own. */
   readonly defaultImports: string;
   readonly messageCharactersMax: number;
 }

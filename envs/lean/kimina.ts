@@ -29,11 +29,11 @@ const CheckAnswer = z.object({
 
 export interface Verdict {
   readonly messages: readonly LeanMessage[];
-  /** No error except unsolved goals, and no `sorry`. */
+  /** True if Lean reports no error except unsolved goals, and no `sorry`. */
   readonly accepted: boolean;
-  /** No error and no `sorry`: the theorem is proven. */
+  /** True if Lean reports no error and no `sorry`: the theorem is proven. */
   readonly proven: boolean;
-  /** Lean exceeded its time limit. */
+  /** True if Lean exceeded its time limit. */
   readonly timedOut: boolean;
 }
 
@@ -74,7 +74,7 @@ export const isUnsolved = ({ data }: LeanMessage): boolean => /unsolved goals/i.
 /** True for Lean's warning of a declaration with a `sorry`. The server lists no `sorries` for `admit` and other tactics that make one. */
 const isAssumed = ({ data }: LeanMessage): boolean => /declaration uses ['`]sorry['`]/i.test(data);
 
-/** The verdict on code that Lean did not check. */
+/** The verdict that rejects code which Lean did not check. */
 export const rejected = (reason: string): Verdict => ({
   messages: [{ severity: "error", data: reason }],
   accepted: false,

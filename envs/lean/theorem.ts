@@ -5,7 +5,7 @@ export interface Theorem {
   readonly imports: string;
   /** The other lines before the statement; may be empty. */
   readonly preamble: string;
-  /** From `theorem` on. */
+  /** The code from the word `theorem` on. */
   readonly statement: string;
   /** The statement in words; may be empty. */
   readonly informal: string;
@@ -31,7 +31,7 @@ export function readTheorem(code: string, informal: string): Theorem {
   };
 }
 
-/** The whole code; each tactic is an indented line. */
+/** The whole Lean code: imports, preamble, statement, then each tactic as an indented line. */
 export function proofCode(
   { imports, preamble, statement }: Theorem,
   standard: string,

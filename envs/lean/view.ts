@@ -9,12 +9,12 @@ export interface ProofView {
   readonly steps: number;
   readonly stepsMax: number;
   readonly informal: string;
-  /** With the accepted tactics. */
+  /** The theorem as Lean code, with the accepted tactics. */
   readonly code: string;
   readonly log: readonly { readonly action: string; readonly accepted: boolean }[];
   /** The verdict of the last step; null before the first step. */
   readonly verdict: { readonly accepted: boolean; readonly messages: readonly LeanMessage[] } | null;
-  /** Longer messages are cut; 0 for no limit. */
+  /** Most characters shown of each message; 0 shows all. */
   readonly messageCharactersMax: number;
 }
 
@@ -123,7 +123,7 @@ export function wrapped(text: string, width: number): string[] {
   return lines;
 }
 
-/** Where to break a word that is too long: after its last hyphen within `room`, else at `room`. */
+/** The index at which to break a word that is too long: after its last hyphen within `room`; `room` if it has none there. */
 function hyphenBefore(word: readonly string[], room: number): number {
   const hyphen = room < 1 ? -1 : word.slice(0, room).lastIndexOf("-");
   return hyphen > 0 && word.slice(0, hyphen).some((character) => character !== "-") ? hyphen + 1 : room;

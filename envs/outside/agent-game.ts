@@ -16,7 +16,7 @@ export interface AgentResult {
   readonly success: boolean;
 }
 
-/** Asks the policy. @returns its action. @throws {Error} once the episode is over */
+/** Asks the policy. @returns the policy's action. @throws {Error} after the end of the episode */
 export type AskPolicy = (observation: string) => Promise<string>;
 
 export type PlayAgent = (ask: AskPolicy, signal: AbortSignal) => Promise<AgentResult>;
@@ -39,12 +39,12 @@ export class AgentGame<Task = unknown> implements OutsideGame {
   readonly task: Task;
   readonly #play: PlayAgent;
   readonly #closing = new AbortController();
-  /** In the order asked; the first is the open question. */
+  /** Unanswered questions, in the order in which the function asked them. The first is the open question. */
   readonly #questions: Question[] = [];
   /** How the function ended; null while it runs. */
   #end: AgentEnd | null = null;
   #isOver = false;
-  /** Resolves at the next question, and when the function has ended. */
+  /** Resolves when the function asks the next question, or when it has ended. */
   #turn = Promise.withResolvers<void>();
 
   constructor(task: Task, play: PlayAgent) {

@@ -1,9 +1,9 @@
 /**
  * A client for a server that answers JSON over HTTP. Knows no env and no protocol.
  *
- * - A request whose answer is lost is sent again, so requests must be idempotent. A refusal is final.
- * - The time of a try, the number of tries and the bytes of an answer are limited.
- * - Redirects are errors. A token is sent over https only, or to this machine. This machine is never asked through a proxy.
+ * - The client repeats a request whose answer is lost, so requests must be idempotent. It repeats no request that the server refuses.
+ * - The options limit the time of a try, the number of tries and the bytes of an answer.
+ * - Redirects are errors. The client sends a token only over https or to this machine. A request to this machine uses no proxy.
  */
 import { setTimeout as wait } from "node:timers/promises";
 import { z } from "zod";
@@ -68,9 +68,9 @@ export class JsonServer {
   }
 
   /**
-   * @param body  null sends a GET.
+   * @param body  the body of a POST; null for a GET
    * @throws {Refused} for a final error, such as a missing token before the first request
-   * @throws {Error} in one line, after the last try; if `signal` is aborted, its reason
+   * @throws {Error} in one line, after the last try. If `signal` is aborted, `ask` throws the signal's reason.
    */
   async ask<T>(path: string, body: unknown, schema: z.ZodType<T>, signal?: AbortSignal): Promise<T> {
     const { name, help, retriesMax, retryMs } = this.#options;
@@ -133,7 +133,7 @@ export class JsonServer {
   }
 }
 
-/** @param text  of the answer; null: too long */
+/** @param text  the body of the answer; null if the body is too long */
 function failure({ status, headers }: Response, text: string | null): Error {
   if (status >= 300 && status < 400) {
     return new Refused(`redirects to ${headers.get("location")}, which is not followed`);
@@ -169,7 +169,7 @@ function parsed<T>(text: string, schema: z.ZodType<T>): T {
   throw new Refused(`answers in another format (${reasons.slice(0, 3).join("; ")})`);
 }
 
-/** null if the body has more than `bytesMax` bytes. @throws {Refused} if the status is 2xx and the body is not UTF-8 */
+/** The body as text; null if it has more than `bytesMax` bytes. @throws {Refused} if the status is 2xx and the body is not UTF-8 */
 async function bodyText(response: Response, bytesMax: number): Promise<string | null> {
   const decoder = new TextDecoder("utf-8", { fatal: response.ok });
   const decoded = (...chunk: Parameters<typeof decoder.decode>) => {

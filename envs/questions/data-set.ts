@@ -11,7 +11,7 @@ import { metaMathLabel, type Question } from "./game.ts";
 import { type Judge, judgeChoice, judgeExact, judgeNumber, ragenChoice, ragenExact, ragenNumber } from "./judge.ts";
 
 export interface DataSet {
-  /** Where to download it. */
+  /** The place from which a user downloads the data set. */
   readonly home: string;
   readonly judge: Judge;
   readonly ragenJudge: Judge;
@@ -79,7 +79,6 @@ export function statedAnswer(text: string): string {
   return text.trim().split("\n").at(-1)!.trim();
 }
 
-/** Data sets kept in memory at once. */
 const cache = cached<readonly Question[]>(4);
 
 /** @throws {DataError} if the file is invalid or has no question of the split. */

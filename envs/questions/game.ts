@@ -10,11 +10,11 @@ import { type Judge, judgeExact } from "./judge.ts";
 
 export interface Question {
   readonly text: string;
-  /** null if the data set has none: then every answer is wrong. */
+  /** The label; null if the data set has no label for this question. Every answer is then wrong. */
   readonly answer: string | null;
 }
 
-/** The answer after "The answer is: ", to the end of the response; null if there is none. */
+/** The part of the response after "The answer is: "; null if the response does not contain this phrase. */
 export function metaMathLabel(response: string): string | null {
   const match = /The answer is: (.*)$/s.exec(response);
   return match === null ? null : match[1]!.trim();

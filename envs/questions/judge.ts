@@ -26,7 +26,7 @@ export const judgeExact: Judge = (answer, label) => ({
   valid: withoutSpace(answer) !== "",
 });
 
-/** Compares the first number of each, with sign, decimals and thousands separators. */
+/** Compares the first number of the answer with the first number of the label. Reads sign, decimals and thousands separators. */
 export const judgeNumber: Judge = (answer, label) => {
   const given = firstNumber(answer);
   return { correct: given !== null && given === firstNumber(label ?? ""), valid: given !== null };
@@ -48,7 +48,7 @@ function firstNumber(text: string): string | null {
   return digits === "." ? digits : sign + digits;
 }
 
-/** RAGEN's `normalize_text`: without white space and ASCII punctuation. */
+/** RAGEN's `normalize_text`: the text without white space and ASCII punctuation. */
 const normalized = (text: string) => withoutSpace(text).replaceAll(/[!-/:-@[-`{-~]/g, "");
 
 const sameText = (answer: string, label: string | null) => label !== null && normalized(answer) === normalized(label);

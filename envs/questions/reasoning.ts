@@ -1,6 +1,6 @@
 /**
- * Scores thoughts about a question: whether the sums in them hold ("12 * 3 = 36"), and whether the answer that they state is the
- * one given. The reward judges whether that answer is right.
+ * Scores thoughts about a question. The scorer checks whether the calculations in a thought hold ("12 * 3 = 36"), and whether the thought
+ * concludes with the answer that the action gives. The scorer does not check whether this answer is right: the reward does.
  */
 import { type ReasoningScorer, shareOf } from "../analysis/reasoning.ts";
 import { ArithmeticError, evaluateArithmetic } from "../countdown/arithmetic.ts";
@@ -27,7 +27,7 @@ export const questionScorer =
     return shareOf([...sums, ...(arrived === undefined || given === null ? [] : [simple(arrived) === simple(given)])]);
   };
 
-/** null if the text is no sum. */
+/** The value of a calculation; null if the text is not arithmetic. */
 function resultOf(sum: string): number | null {
   try {
     return evaluateArithmetic(sum);

@@ -8,7 +8,7 @@ import { type AnswerOf, answerSchemas, Health, type RemoteAsk } from "./protocol
 
 export interface ClientOptions {
   readonly requestsMax: number;
-  /** The env that episodes open; null for the server's first. */
+  /** The env that episodes open; null for the first env of the server. */
   readonly env: string | null;
 }
 
@@ -24,7 +24,7 @@ export class RemoteClient {
     this.#limit = limiter(requestsMax);
   }
 
-  /** @throws {Error} if no such server answers. @throws {Refused} if it lacks the env. */
+  /** @throws {Error} if no server of this protocol answers. @throws {Refused} if the server lacks the env. */
   ready(): Promise<void> {
     this.#ready ??= this.#checkHealth().catch((error) => {
       this.#ready = null;
@@ -33,7 +33,7 @@ export class RemoteClient {
     return this.#ready;
   }
 
-  /** @throws {Refused} if the server refuses. @throws {Error} if it gives no answer; if `signal` is aborted, its reason. */
+  /** @throws {Refused} if the server refuses. @throws {Error} if the server gives no answer. Throws the reason of an aborted `signal`. */
   ask<A extends RemoteAsk>({ ask, ...body }: A, signal?: AbortSignal): Promise<AnswerOf<A["ask"]>> {
     return this.#limit(async () => {
       signal?.throwIfAborted();

@@ -14,7 +14,7 @@ export class RemoteGame implements OutsideGame {
   readonly kind = "outside";
   readonly #client: RemoteClient;
   readonly #opening: RemoteOpening;
-  /** The episode's id. No other episode has it, earlier attempts included. */
+  /** The episode's id. Each further attempt at an episode has a new id. */
   readonly #episode = crypto.randomUUID();
   readonly #closing = new AbortController();
   #actions: readonly string[] | null = null;
@@ -59,12 +59,12 @@ export class RemoteGame implements OutsideGame {
     return this.#actions;
   }
 
-  /** Actions that make sense now; null if the server lists none. */
+  /** The actions that the server lists for the current state; null if the server lists none. */
   get admissible(): readonly string[] | null {
     return this.#now().admissible ?? this.#actions;
   }
 
-  /** The action of the server's expert; null if it has none, or `expert` was not requested. */
+  /** The action of the server's expert; null if the server has no expert, or if the game did not request `expert`. */
   get expert(): string | null {
     return this.#now().expert;
   }

@@ -11,7 +11,7 @@
 const WORDS = 624;
 const SHIFT = 397;
 
-/** The generator: 624 words of state, refilled all at once. */
+/** The generator. It has 624 words of state and computes all new words at once. */
 class Twister {
   readonly #state: Uint32Array;
   #index = WORDS;
@@ -151,7 +151,7 @@ export class PythonRandom {
     return [...taken].map((at) => items[at]!);
   }
 
-  /** In place. */
+  /** Shuffles `items` in place. */
   shuffle<T>(items: T[]): void {
     for (let i = items.length - 1; i > 0; i--) {
       const j = this.below(i + 1);
@@ -169,7 +169,7 @@ export class NumpyLegacyRandom {
     this.#twister = new Twister(stateFromWord(seed));
   }
 
-  /** Uniform integer in [0, count), by masked rejection; count 1 consumes nothing. */
+  /** Uniform integer in [0, count), by masked rejection. A count of 1 consumes no output. */
   randint(count: number): number {
     if (count === 1) return 0;
     const mask = 0xffffffff >>> Math.clz32(count - 1);
@@ -182,7 +182,7 @@ export class NumpyLegacyRandom {
 const MASK = 0xffffffffffffffffn;
 
 /**
- * The uint32 seed tried after `seed` failed: RAGEN's abs(hash(str(seed))) mod 2^32. With PYTHONHASHSEED=0, CPython's `hash` is
+ * The uint32 seed that RAGEN tries after `seed` fails: abs(hash(str(seed))) mod 2^32. With PYTHONHASHSEED=0, CPython's `hash` is
  * SipHash-1-3 with a zero key. Without PYTHONHASHSEED, `hash` differs between processes.
  *
  * Source: Aumasson and Bernstein, "SipHash" (2012); CPython 3.11 and later, Python/pyhash.c.

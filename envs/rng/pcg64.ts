@@ -51,7 +51,7 @@ export class Pcg64 {
     this.#step();
   }
 
-  /** Uniform in [0, 1) with 53 bits. Does not touch the unused half. */
+  /** Uniform in [0, 1) with 53 bits. Does not use or change `#half`. */
   random(): number {
     this.#step();
     const shift = this.#s3 >>> 26;
@@ -77,7 +77,7 @@ export class Pcg64 {
     return rotatedHigh(high, low, shift);
   }
 
-  /** Uniform integer in [0, count); count in 1..2^32 - 1. A count of 1 consumes nothing. */
+  /** Uniform integer in [0, count); count in 1..2^32 - 1. A count of 1 consumes no output. */
   integers(count: number): number {
     if (count === 1) return 0;
     let drawn = this.next32();
@@ -138,7 +138,7 @@ function carry(sum: number): number {
   return sum > 0xffffffff ? 1 : 0;
 }
 
-/** High half of the 64-bit value (high, low) rotated right by `shift` in 0..63. Swap the halves for the low one. */
+/** High half of the 64-bit value (high, low) rotated right by `shift` in 0..63. For the low half, the caller swaps the arguments. */
 function rotatedHigh(low: number, high: number, shift: number): number {
   const near = shift < 32 ? high : low;
   const far = shift < 32 ? low : high;

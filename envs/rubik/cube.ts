@@ -31,7 +31,7 @@ const BACK: Spin = { face: 4, ring: [[0, 1], [13, 15], [23, 22], [6, 4]] };
 // biome-ignore format: one turn a line
 const SHIPPED_BACK: Spin = { face: 4, ring: [[0, 1], [13, 15], [22, 23], [6, 4]] };
 
-/** (24) for each of the 12 turns, in the order of TURNS. */
+/** A permutation (24) for each of the 12 turns, in the order of TURNS. */
 export function turns(shippedBack: boolean): readonly (readonly number[])[] {
   return [...SPINS, shippedBack ? SHIPPED_BACK : BACK].flatMap((spin) => {
     const once = permutation(spin);
@@ -67,9 +67,9 @@ export function isSolved(state: readonly number[]): boolean {
 }
 
 /**
- * Fewest turns that solve the cube, by iterative deepening.
+ * Finds a shortest solution of the cube by iterative deepening.
  *
- * @returns indices into TURNS; null if it takes more than `depthMax`.
+ * @returns indices into TURNS; null if the shortest solution has more than `depthMax` turns.
  */
 export function solveCube(
   state: readonly number[],

@@ -23,7 +23,7 @@ export class RubikGame implements DiscreteGame {
   readonly kind = "discrete";
   readonly actions = TURNS;
   readonly config: RubikConfig;
-  /** (24) for each turn. */
+  /** A permutation (24) for each turn. */
   readonly turns: readonly (readonly number[])[];
   #state: readonly number[] = SOLVED;
   #steps = 0;

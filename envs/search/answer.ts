@@ -1,6 +1,6 @@
 /**
  * Finds and scores answers. A score is 1 for the expected answer, else the word F1 if it reaches the threshold, else 0;
- * yes, no and noanswer only match exactly.
+ * for the answers yes, no and noanswer, only an exact match scores.
  * Source: RAGEN-2 ragen/env/search/reward.py, after SQuAD and HotpotQA evaluation.
  */
 

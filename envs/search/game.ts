@@ -14,7 +14,7 @@ import { documentsText, type Retriever } from "./retrieval.ts";
 
 export interface SearchQuestion {
   readonly question: string;
-  /** Each of these is correct. */
+  /** The correct answers: each of them alone solves the question. */
   readonly answers: readonly string[];
 }
 

@@ -17,7 +17,7 @@ export interface Document {
 }
 
 export interface Retriever {
-  /** At most `count` documents, best first. @throws {Error} if retrieval fails; if `signal` is aborted, its reason. */
+  /** At most `count` documents, best first. @throws {Error} if retrieval fails. Throws the reason of an aborted `signal`. */
   search(query: string, count: number, signal: AbortSignal): Promise<readonly Document[]>;
 }
 

@@ -1,6 +1,6 @@
 /**
- * A made-up world for SearchQAMock: books, their authors, the authors' birthplaces and the rivers there. Its questions take
- * two or three searches, and no model can know the answers. The world is constant.
+ * A made-up world for SearchQAMock: books, their authors, the authors' birthplaces and the rivers there. A question takes two
+ * or three searches. No model can know the answers without a search. The world is the same in every process.
  */
 import type { SearchQuestion } from "./game.ts";
 
@@ -24,7 +24,7 @@ const THINGS = ["Lantern", "Harbour", "Orchard", "Compass", "Mirror", "Bridge", 
 const PEOPLE = LAST.flatMap((last) => FIRST.map((first) => `${first} ${last}`));
 const BOOKS = THINGS.flatMap((thing) => COLORS.map((color) => `The ${color} ${thing}`));
 
-/** Sixty authors, each with one book, six from each town: steps of 7 reach all 60 books, and steps of 3 all 10 towns. */
+/** Sixty authors with one book each, six authors from each town. Steps of 7 reach all 60 books; steps of 3 reach all 10 towns. */
 const AUTHORS = PEOPLE.map((person, i) => ({
   person,
   book: BOOKS[(i * 7 + 3) % BOOKS.length]!,

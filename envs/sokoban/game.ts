@@ -14,7 +14,7 @@ import { shortestPath } from "./solve.ts";
 const SEARCHED_CELLS_MAX = 100;
 const SEARCHED_BOXES_MAX = 2;
 
-/** Texts that the games of one board keep before they discard them all. */
+/** Most texts that the games of one board keep. Beyond this number they discard all of the texts. */
 const TEXTS_MAX = 100_000;
 
 export class SokobanGame implements DiscreteGame {
@@ -27,7 +27,7 @@ export class SokobanGame implements DiscreteGame {
   /**
    * Takes ownership of the board.
    *
-   * @param texts  observations by position, of games with the same walls, targets and config
+   * @param texts  observations by position, shared by games with the same walls, targets and config
    */
   constructor(board: Board, config: SokobanConfig, texts = new Map<number, string>()) {
     this.#config = config;
@@ -66,7 +66,7 @@ export class SokobanGame implements DiscreteGame {
     }
   }
 
-  /** True if no solution is left. On large boards, where a search could take minutes, it only finds boxes in corners. */
+  /** True if no solution is left. On large boards, where a search could take minutes, true only if a box stands in a corner. */
   isLost(): boolean {
     const { board } = this;
     const small = board.state.length <= SEARCHED_CELLS_MAX && boxesOf(board).length <= SEARCHED_BOXES_MAX;

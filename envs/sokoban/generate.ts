@@ -53,7 +53,7 @@ export function generateBoard(config: GeneratorConfig, seed: number): GeneratedB
   );
 }
 
-/** null if the room has fewer than numBoxes + 2 floor cells, or no try gave a scrambled board. */
+/** The board of a seed; null if the room has fewer than numBoxes + 2 floor cells, or if no try gives a scrambled board. */
 function tryBoard(config: GeneratorConfig, seed: number): Board | null {
   const random = new PythonRandom(seed);
   const placement = new NumpyLegacyRandom(seed);

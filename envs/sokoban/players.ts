@@ -16,7 +16,7 @@ interface Followed {
 
 const followed = new WeakMap<SokobanGame, Followed>();
 
-/** The rest of a shortest solution; null if there is none. Searches again only after the game left the last solution. */
+/** The rest of a shortest solution; null if there is none. Searches again only if the game has left the solution found last. */
 function solution(game: SokobanGame): readonly number[] | null {
   const last = followed.get(game);
   if (last !== undefined) {
@@ -37,7 +37,7 @@ function samePosition(a: Board, b: Board): boolean {
   return a.state.every((cell, i) => cell === b.state[i]);
 }
 
-/** Plays a shortest solution, and uniformly random moves if there is none. */
+/** Plays a shortest solution. If the board has no solution, plays uniformly random moves. */
 export const optimalSokoban: Player = (game, actionsLeft, uniform) =>
   solution(expectGame(game, SokobanGame))?.[0] ?? uniformPlayer(game, actionsLeft, uniform);
 

@@ -5,7 +5,7 @@
 import { drawBoard, type Palette, type Picture, type Sprite } from "../picture.ts";
 import { BOX, BOX_ON_TARGET, type Board, PLAYER, TARGET, WALL } from "./rules.ts";
 
-/** The symbol's index for a player on a target. */
+/** Index of the symbol for a player on a target. */
 const PLAYER_ON_TARGET = 6;
 
 /** The index of a cell's symbol. */
@@ -30,7 +30,7 @@ const NAMES: readonly (readonly [number, string])[] = [
   [PLAYER_ON_TARGET, "Player on target"],
 ];
 
-/** `Targets` lists all of them, covered or not. */
+/** The line `Targets` lists all targets, also those under a box or the player. */
 export function renderCoordinates(board: Board): string {
   const lines = [`Board size: ${board.rows} rows x ${board.cols} cols (zero-indexed).`];
   const list = (name: string, holds: (cell: number) => boolean) => {

@@ -2,7 +2,7 @@
  * Plays Sokoban backwards from the solved position and keeps the most scrambled position. Deterministic. Knows no seeds.
  *
  * - Each position is visited once, at the depth where the search first finds it. As in RAGEN (codes 3 and 4), two positions also differ if
- *   a box was pulled in one and not in the other.
+ *   the player has pulled a box in one position and not in the other.
  */
 import { deltas, WALL } from "./rules.ts";
 
@@ -14,7 +14,7 @@ interface Solved {
   readonly fixed: Uint8Array;
   readonly cols: number;
   readonly player: number;
-  /** One box stands on each. */
+  /** Cells of the targets. One box stands on each target. */
   readonly targets: readonly number[];
 }
 
@@ -26,7 +26,7 @@ export interface Scrambled {
   readonly displacement: number;
 }
 
-/** @returns the first position of the highest score. The score is changes of the pulled box * displacement; 0 if a target is covered. */
+/** @returns the first position with the highest score: 0 if a target is covered, else `displacement` times the changes of the pulled box. */
 export function scramble(solved: Solved, depthMax: number): Scrambled {
   return new ReversePlay(solved).run(depthMax);
 }

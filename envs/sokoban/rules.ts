@@ -42,7 +42,7 @@ const effects = (effective: boolean, success: boolean, done: boolean, reward: nu
 const MOVED = effects(true, false, false, STEP);
 const BLOCKED = effects(false, false, false, STEP);
 
-/** True if a box off target stands in a corner of walls, which it cannot leave. */
+/** True if a box stands in a corner of walls and not on a target. A box cannot leave a corner. */
 export function cornered({ state, fixed, cols }: Board): boolean {
   const wall = (cell: number) => fixed[cell] === WALL;
   return state.some(
@@ -61,7 +61,7 @@ export class SokobanState {
   #boxes: number;
   #steps = 0;
   #onTarget: number;
-  /** Starts at 0 as in RAGEN; generated boards start without boxes on targets. */
+  /** Boxes on targets before the last action. The number starts at 0 as in RAGEN: generated boards start without boxes on targets. */
   #onTargetBefore = 0;
   #done = false;
 
@@ -84,7 +84,7 @@ export class SokobanState {
     this.#onTarget = onTarget;
   }
 
-  /** Cells of the boxes and the player as one number. It is exact for a board of at most 256 cells and 5 boxes. */
+  /** Cells of the boxes and the player as one number. The number is exact if the board has at most 256 cells and 5 boxes. */
   get position(): number {
     return this.#boxes + this.#player;
   }

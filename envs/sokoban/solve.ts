@@ -1,8 +1,8 @@
 /**
- * Finds shortest solutions of Sokoban boards by breadth-first search over positions. Knows no game in play.
+ * Finds shortest solutions of Sokoban boards by breadth-first search over positions. Plays no game.
  *
- * Source: RAGEN's get_shortest_action_path. Moves are tried in the order Up, Down, Left, Right; of equally short solutions
- * the first found counts.
+ * Source: RAGEN's get_shortest_action_path. The search tries moves in the order Up, Down, Left, Right. Of equally short solutions,
+ * the search returns the first that it finds.
  */
 import { type Board, boxesOf, deltas, PLAYER, TARGET, WALL } from "./rules.ts";
 
@@ -12,7 +12,7 @@ const DEPTH_MAX = 100;
 /**
  * A shortest solution from the board's position.
  *
- * @returns action indices (0 Up, 1 Down, 2 Left, 3 Right), empty if solved already; null if there is none in 100 actions.
+ * @returns action indices (0 Up, 1 Down, 2 Left, 3 Right), empty if the board is solved; null if no solution has at most 100 actions.
  */
 export function shortestPath(board: Board): number[] | null {
   return new Search(board).run();

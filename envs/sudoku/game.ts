@@ -1,5 +1,5 @@
 /**
- * Sudoku: the game, its observations, and how an action's words are read. The layout seed decides the puzzle; the dynamics are
+ * Sudoku: the game, its observations, and the parser of an action's words. The layout seed decides the puzzle; the dynamics are
  * deterministic.
  *
  * - Every action is a step, and the game ends after `maxSteps`. RAGEN-2 checks this limit only after a legal placement
@@ -50,7 +50,7 @@ export class SudokuGame implements LanguageGame {
     this.#grid = [...this.puzzle.initial];
   }
 
-  /** The feedback on the last action; null before the first. */
+  /** The feedback on the last action; null before the first action. */
   get feedback(): string | null {
     return this.#feedback;
   }
@@ -121,7 +121,7 @@ export class SudokuGame implements LanguageGame {
   }
 }
 
-/** Valid numbers are shown if at most this many cells are empty. */
+/** The observation shows the valid numbers of the empty cells if at most this many cells are empty. */
 const HINTED_CELLS_MAX = 10;
 
 /** Renders a Sudoku board in RAGEN-2's `with_feedback` form. */

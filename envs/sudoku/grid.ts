@@ -3,7 +3,7 @@
  *
  * - Size and seed decide the full grid and the order of blanking; both equal RAGEN-2's.
  * - `unique` blanks only cells that keep the solution unique; RAGEN-2 claims this and does not check it.
- * - Every search is limited, so each board is made in about a second or less.
+ * - Every search has a limit, so making a board takes about a second or less.
  *
  * Source: RAGEN-2 ragen/env/sudoku.
  */
@@ -48,7 +48,7 @@ function filled(size: number, random: PythonRandom): number[] {
   }
 }
 
-/** Backtracking in row-major order; at each cell it tries all values in random order. @param cells  how many cells it may still visit */
+/** Backtracking in row-major order; at each cell it tries all values in random order. @param cells  how many cells the search may still visit */
 function fill(grid: number[], size: number, cell: number, random: PythonRandom, cells: { left: number }): boolean {
   if (cell === grid.length) return true;
   if (cells.left === 0) return false;
@@ -101,7 +101,7 @@ export function candidatesOf(grid: readonly number[], size: number, cell: number
   return Array.from({ length: size }, (_, i) => i + 1).filter((value) => fits(grid, size, cell, value));
 }
 
-/** The number of solutions, at most `most`. Also `most` if the search takes too long. */
+/** The number of solutions, or `most` if there are more. If the search takes too long, the result is `most` too. */
 export function solutionCount(grid: readonly number[], size: number, most: number): number {
   return new Counter(grid, size, most).count();
 }

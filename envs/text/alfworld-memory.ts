@@ -7,13 +7,13 @@ import { replyForm } from "./prompt.ts";
 export interface AlfworldTurn {
   readonly observation: string;
   readonly actionsLeft: number;
-  /** null for the current turn. */
+  /** The reply of the turn; null for the current turn. */
   readonly reply: string | null;
   /** True if the previous reply had no known action. */
   readonly noValidAction: boolean;
 }
 
-/** Longer observations are cut to this many characters. */
+/** Most characters of an observation. The memory cuts longer observations. */
 const OBSERVATION_MAX = 200;
 
 /**

@@ -8,12 +8,12 @@ import type { EpisodeRules } from "../env.ts";
 export const ACTION_SEPARATOR = "||";
 
 export interface ReplyRules extends Pick<EpisodeRules, "think" | "actionsPerTurnMax"> {
-  /** The answer is one action, whatever separators it contains. */
+  /** True if an answer is one action, whatever separators it contains. */
   readonly wholeAnswer?: boolean;
 }
 
 export interface ParsedReply {
-  /** Trimmed and not empty; may contain unknown names. */
+  /** The actions of the reply. Each is trimmed and not empty; the game may not know it. */
   readonly actions: readonly string[];
   /** The reply reduced to its parsed parts, which RAGEN shows and trains on; the whole reply if `formed` is false. */
   readonly cleaned: string;

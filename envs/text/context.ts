@@ -35,14 +35,14 @@ export type CurrentTurn = Pick<AnsweredTurn, "observation" | "actionsLeft">;
 
 export interface History {
   readonly answered: readonly AnsweredTurn[];
-  /** The turn that awaits a reply; null for a finished dialogue, which ends with the last reply. */
+  /** The turn that awaits a reply; null if the dialogue is finished. A finished dialogue ends with the last reply. */
   readonly now: CurrentTurn | null;
 }
 
 export interface ContextOptions extends PromptOptions {
   readonly layout: Layout;
   readonly mode: ContextMode;
-  /** Turns shown, the current one included; null for all. Mode full ignores it. */
+  /** Number of turns shown, the current turn included; null shows all. The mode `full` ignores this number. */
   readonly window: number | null;
 }
 
@@ -78,11 +78,11 @@ export function turnMessages(
 ): Message[] {
   const { answered, now } = history;
   const { layout, compat = false } = options;
-  // Without compat every prompt warns. RAGEN warns only while it generates, not in the dialogue that it trains on.
+  // `warn` allows the warning that the last reply had no known action. Only RAGEN's dialogues for training (`compat`) omit the warning.
   const warn = !compat || now !== null;
   const before = answered[turn - 1];
   const { observation, actionsLeft } = answered[turn] ?? now!;
-  // RAGEN v1 numbers turns from the first one that it shows.
+  // RAGEN v1 gives the number 1 to the first turn that the prompt shows.
   const number = layout === "ragen-v1" && compat ? turn - from + 1 : turn + 1;
   const noValidAction = layout === "ragen-v2" && before?.actions.length === 0 && warn;
   const prompt = { turn: number, observation, actionsLeft, noValidAction };
@@ -160,7 +160,7 @@ function alfworldText(
   return alfworldMemory(turns, { from, replyWordsHint: tag.replyWordsHint, think });
 }
 
-/** The episode's action budget: the actions left at its first turn. */
+/** The episode's action budget: the actions left before the first reply. */
 function budget({ answered, now }: History): number {
   return (answered[0] ?? now!).actionsLeft;
 }

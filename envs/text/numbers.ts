@@ -13,7 +13,7 @@ export function pythonFloat(value: number): string {
   return Number.isInteger(value) ? `${value}.0` : String(value);
 }
 
-/** Rounded to four decimals, without trailing zeros. */
+/** The number, rounded to four decimals and without trailing zeros. */
 export function plainNumber(value: number): string {
   return String(Math.round(value * 1e4) / 1e4 + 0);
 }

@@ -19,16 +19,16 @@ export interface Message {
 }
 
 export interface PromptOptions {
-  /** The prompt asks for a thought before the answer. Default true. */
+  /** True (the default): the prompt asks for a thought before the answer. */
   readonly think?: boolean;
-  /** Equal RAGEN byte for byte, defects included. Default false. */
+  /** True: the prompt equals RAGEN's byte for byte, defects included. The default is false. */
   readonly compat?: boolean;
 }
 
 const GREETING = "You're a helpful assistant. ";
 const NO_VALID_ACTION = "No valid action provided previously. Environment state remains the same. Please try again.\n";
 
-/** The messages after a turn that did not end the episode. @param next  the next turn, with reward and actions of the last */
+/** The messages after a turn that did not end the episode. @param next  the next turn, with the reward and the actions of the last turn */
 export function nextPrompt(
   tag: EnvTag,
   layout: Layout,
@@ -91,11 +91,11 @@ function taskText(
 }
 
 export interface TurnPrompt {
-  /** The first is 1. */
+  /** Number of the turn. The first turn has the number 1. */
   readonly turn: number;
   readonly observation: string;
   readonly actionsLeft: number;
-  /** Warn that the last reply had no known action. */
+  /** True: the prompt warns that the last reply had no known action. */
   readonly noValidAction: boolean;
 }
 

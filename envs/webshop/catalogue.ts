@@ -1,8 +1,8 @@
 /**
  * A shop's products, its search index and its goals. Knows no files and no pages.
  *
- * - A goal is a request for a product. A request that a person wrote is one goal, with the options that it names, if any. Any other
- *   request makes one goal for each combination of the product's options. A full catalogue has millions of goals, so they are numbered
+ * - A goal is a request for a product. A request that a person wrote is one goal, with the options that the request names, if any. Any
+ *   other request makes one goal for each combination of the product's options. A full catalogue has millions of goals, so they are numbered
  *   and built on demand.
  * - The order of goals comes from two shuffles, WebShop's and RAGEN's. Price limits come from another generator, with a fixed seed; in
  *   RAGEN they differ from process to process.
@@ -31,9 +31,9 @@ export class Catalogue {
   readonly goalCount: number;
   readonly #numbers = new Map<string, number>();
   readonly #index = new SearchIndex();
-  /** (products + 1) number of goals that earlier products have; the last entry is the number of all goals. */
+  /** (products + 1) for each product, the number of goals of all earlier products; the last entry is the number of all goals. */
   readonly #goalsBefore: Float64Array;
-  /** (products) dollars; NaN without a limit. */
+  /** (products) price limit in dollars; NaN if the product has no limit. */
   readonly #priceMax: Float64Array;
   /** (goals) goal numbers in the order from which splits are cut. */
   readonly #order: Uint32Array;
@@ -64,7 +64,7 @@ export class Catalogue {
     return number === undefined ? undefined : this.products[number];
   }
 
-  /** Best first. */
+  /** The products that match the query, at most 50, best first. */
   search(query: string): Product[] {
     return this.#index.search(query, HITS_MAX).map((number) => this.products[number]!);
   }
@@ -141,8 +141,8 @@ function orderOf(count: number): Uint32Array {
 }
 
 /**
- * Takes the next four multiples of 10 above the price, drops those of 1,000 or more, draws two of the rest and returns the larger. NaN if
- * the rest has fewer than two.
+ * Takes the next four multiples of 10 above the price, drops those of 1,000 or more, draws two of the rest and returns the larger.
+ * Returns NaN if fewer than two multiples remain.
  */
 function drawPriceMax(price: number, random: PythonRandom): number {
   const next = 10 * (Math.floor(price / 10) + 1);
@@ -172,7 +172,7 @@ function combine({ options }: Product, number: number): [name: string, value: st
   return chosen;
 }
 
-/** The searched text. Source: WebShop search_engine/convert_product_file_format.py. */
+/** The text of a product in the search index. Source: WebShop search_engine/convert_product_file_format.py. */
 function indexedText({ title, description, bullets, options }: Product): string {
   const values = [...options].map(([name, all]) => `${name}: ${all.join(", ")}`).join(", and ");
   return [title, description, bullets[0] ?? "", values].join(" ").toLowerCase();

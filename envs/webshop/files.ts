@@ -2,8 +2,8 @@
  * Reads WebShop's files as products: items_shuffle*.json (products), items_ins_v2*.json (attributes and requests) and
  * items_human_ins.json (requests written by people). Knows no search and no goals.
  *
- * - As in WebShop, products without a valid id and duplicates are skipped, and a product without a price costs 100 dollars.
- * - A price range becomes one price, drawn with a fixed seed; WebShop draws another in each process.
+ * - As in WebShop, the reader skips duplicates and products without a valid id, and a product without a price costs 100 dollars.
+ * - For a price range, the reader draws one price in the range, with a fixed seed. WebShop draws another price in each process.
  *
  * Source: WebShop web_agent_site/engine/engine.py (load_products, generate_product_prices).
  */
@@ -17,7 +17,7 @@ import type { Product, ShopRequest } from "./product.ts";
 export interface ShopFiles {
   readonly products: string;
   readonly attributes: string;
-  /** Requests written by people; null for requests made of attributes and options. */
+  /** The file of requests that people wrote; null to make requests of attributes and options. */
   readonly people: string | null;
 }
 

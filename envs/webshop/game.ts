@@ -60,7 +60,7 @@ export class WebShopGame implements LanguageGame {
     this.#page = `Instruction: ${goal.instruction}`;
   }
 
-  /** In shown form: `search[<content>]`, `click[label]`. */
+  /** The actions as the observation shows them: `search[<content>]`, `click[label]`. */
   get actions(): readonly string[] {
     if (this.#bought !== null) return [];
     const all = [

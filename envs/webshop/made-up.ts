@@ -15,7 +15,7 @@ interface Kind {
   readonly place: string;
   readonly attributes: readonly string[];
   readonly options: Readonly<Record<string, readonly string[]>>;
-  /** Dollars. */
+  /** Bounds of the price in dollars. */
   readonly price: readonly [low: number, high: number];
 }
 
@@ -96,7 +96,7 @@ function madeUp(kind: Kind, number: number, random: Pcg64): Product {
     const count = Math.min(items.length, least + random.integers(most - least + 1));
     const chosen = new Set<T>();
     while (chosen.size < count) chosen.add(one(items));
-    // In the order of the list.
+    // The chosen items keep the order of the list.
     return items.filter((item) => chosen.has(item));
   };
   const attributes = some(kind.attributes, 4, 6);

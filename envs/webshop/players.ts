@@ -39,7 +39,7 @@ export const expertShopper: Player = (game, actionsLeft) => {
   return actions.includes("click[back to search]") ? "click[back to search]" : `search[${queryOf(goal, false)}]`;
 };
 
-/** The goal's attributes and query, without options and price; or the title. */
+/** The text to search for: the goal's attributes and query if `ofRequest` is true, else the title of the goal's product. */
 function queryOf(goal: Goal, ofRequest: boolean): string {
   const text = ofRequest ? [...goal.attributes, goal.query].join(" ") : goal.title;
   return text.replaceAll(/[[\]]/g, " ");
@@ -48,14 +48,14 @@ function queryOf(goal: Goal, ofRequest: boolean): string {
 function nextOption(goal: Goal, chosen: ReadonlyMap<string, string>, actions: readonly string[]): string | null {
   for (const wanted of goal.options) {
     const value = typeof wanted === "string" ? wanted : wanted[1];
-    // Of two options with one value, a click sets the later one.
+    // If two options have the same value, a click sets the later option. So any option with the value counts.
     const has = [...chosen.values()].includes(value);
     if (!has && actions.includes(`click[${value}]`)) return `click[${value}]`;
   }
   return null;
 }
 
-/** 1 if buying the wanted product with the wanted options is a perfect purchase within `actionsMax`; else null, unknown. */
+/** 1 if buying the wanted product with the wanted options is perfect and fits in `actionsMax`; else null: the best is unknown. */
 export function bestPurchase(game: Game, actionsMax: number): number | null {
   const { goal, catalogue } = expectGame(game, WebShopGame);
   if (actionsMax < goal.options.length + 3) return null;
@@ -76,8 +76,8 @@ const STEPS: readonly (readonly [said: RegExp, done: RegExp])[] = [
 ];
 
 /**
- * Scores thoughts in the shop: products and prices that they name must be on the page or in the request, and the step that they
- * announce ("I search for …", "buy it now", "click B07XYZ1234") must be the action taken.
+ * Scores thoughts in the shop: products and prices that a thought names must be on the page or in the request, and the step that it
+ * announces ("I search for …", "buy it now", "click B07XYZ1234") must be the action taken.
  */
 export const shopScorer: ReasoningScorer = ({ thought, observation, actions }) => {
   const page = observation.toLowerCase();

@@ -6,14 +6,14 @@ export interface Product {
   readonly title: string;
   readonly description: string;
   readonly bullets: readonly string[];
-  /** As shown: "$10.99", "$10.99 to $20.5". */
+  /** The price as the page shows it: "$10.99", "$10.99 to $20.5". */
   readonly priceTag: string;
-  /** Dollars; of a price range, one price in it. */
+  /** Dollars. A product with a price range has one price in this range. */
   readonly price: number;
-  /** Values by name, in lower case and shown order. */
+  /** The values of each option by its name. Values are in lower case, in the order in which the page shows them. */
   readonly options: ReadonlyMap<string, readonly string[]>;
   readonly attributes: readonly string[];
-  /** The search that found the product when the catalogue was collected. */
+  /** The text of the search that put the product into the catalogue. */
   readonly query: string;
   /** "A › B › C". */
   readonly productCategory: string;
@@ -38,8 +38,8 @@ export interface Goal {
   /** The request in words. */
   readonly instruction: string;
   readonly attributes: readonly string[];
-  /** Values without names if a person wrote the request. */
+  /** Wanted values: without names if a person wrote the request, else with the names of the options. */
   readonly options: readonly (string | readonly [name: string, value: string])[];
-  /** Dollars; null without a limit. */
+  /** Dollars; null if the price has no limit. */
   readonly priceMax: number | null;
 }

@@ -27,7 +27,7 @@ export interface PurchaseReward {
   /** Share of matched options; null if the goal has none. */
   readonly options: number | null;
   readonly price: 0 | 1;
-  /** Share of the nouns of the goal's title that occur in the product's. */
+  /** Share of the nouns of the goal's title that occur in the title of the bought product. */
   readonly title: number;
 }
 
@@ -73,7 +73,7 @@ function hasAttribute(product: Purchase["product"], attribute: string): boolean 
   );
 }
 
-/** A color, if the name or the value is one; else name and value. For a value without a name, the first color in it, else the value. */
+/** For a name and a value: the one that is a color, else both. For a value without a name: the first color in it, else the value. */
 function wantedText(wanted: Goal["options"][number]): string {
   if (typeof wanted === "string") return firstColor(wanted);
   return COLORS.find((color) => wanted.includes(color)) ?? wanted.join(" ");

@@ -2,7 +2,7 @@
  * Full text search with Lucene's default ranking: BM25 over one field. Documents are numbers.
  *
  * - Equal scores rank by document number, as in Lucene.
- * - A posting takes 4 bytes. Lengths of documents are rounded as in Lucene.
+ * - A posting takes 4 bytes. The index rounds the lengths of documents as Lucene does.
  *
  * Source: Robertson and Zaragoza (2009); Lucene BM25Similarity with pyserini's k1 = 0.9, b = 0.4.
  */
@@ -11,12 +11,12 @@ import { analyzed } from "./text.ts";
 const K1 = 0.9;
 const B = 0.4;
 
-/** Bits of a posting for a word's count in the document; greater counts are capped. */
+/** Bits of a posting that hold the word's count in the document. A posting holds a count above the largest value as the largest value. */
 const COUNT_BITS = 8;
 const COUNT_MAX = 2 ** COUNT_BITS - 1;
 const DOCUMENTS_MAX = 2 ** (32 - COUNT_BITS);
 
-/** The documents that contain a word, in order, with its counts. */
+/** The documents that contain a word, in ascending order, with the word's count in each document. */
 interface Postings {
   packed: Uint32Array;
   length: number;
@@ -40,7 +40,7 @@ export class SearchIndex {
     return document;
   }
 
-  /** The best `hitsMax` documents with a word of the query, best first. */
+  /** The best `hitsMax` documents that contain at least one word of the query, best first. */
   search(query: string, hitsMax: number): number[] {
     const scores = new Map<number, number>();
     const documents = this.#lengths.length;

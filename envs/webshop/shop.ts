@@ -76,7 +76,7 @@ export class Visit {
     this.#openResults(1);
   }
 
-  /** @param label  one of `labels`, not "search". @returns the purchase, if the click was one. */
+  /** @param label  one of `labels`, not "search". @returns the purchase; null if the click buys nothing. */
   click(label: string): Bought | null {
     const follow = this.#clicks().get(label);
     if (follow === undefined || label === "search") throw new RangeError(`this page has no label ${label}`);

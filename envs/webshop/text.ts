@@ -1,7 +1,7 @@
 /**
  * The text functions of WebShop's libraries: Lucene's English analysis, thefuzz's similarity, spaCy's nouns.
  *
- * Nouns come from wink instead of spaCy. Both tag universal parts of speech; they differ on some words.
+ * Nouns come from wink instead of spaCy. Both label words with universal parts of speech, but their labels differ for some words.
  */
 import { createRequire } from "node:module";
 import { stemmer } from "stemmer";
@@ -34,7 +34,7 @@ export function analyzed(text: string): string[] {
 const terms = new Map<string, string>();
 const TERMS_MAX = 200_000;
 
-/** Empty for a stop word. */
+/** The term of a word in the index; empty for a stop word. */
 function termOf(word: string): string {
   const known = terms.get(word);
   if (known !== undefined) return known;
