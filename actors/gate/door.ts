@@ -1,10 +1,10 @@
 /**
  * The door is the port of the gate that other machines connect to. The door counts a connection before it reads a byte. Bun.serve cannot
- * count so early, because it shows a connection only when the request is complete. The door passes the bytes of each connection to the
+ * count so early, because it reports a connection only after a complete request. The door passes the bytes of each connection to the
  * gate's server on loopback, without looking at them.
  *
  * - A connection is a stranger until the gate has seen a valid token on it. One address has at most `strangersMax` strangers, and there
- *   are at most `connectionsMax + strangersMax` connections; the next is closed at once. A stranger is closed after `strangerMs`.
+ *   are at most `connectionsMax + strangersMax` connections; the door closes a further one at once. It closes a stranger after `strangerMs`.
  * - The door connects to the server at a client's first byte. While one end takes no bytes, the door reads none from the other end.
  */
 import type { Socket, TCPSocketListener } from "bun";
@@ -22,15 +22,15 @@ export interface DoorOptions {
   readonly refused: (from: string, why: string) => void;
 }
 
-/** One end of a connection: the client's or the server's. */
+/** One end of a relayed connection: the client's end or the server's end. */
 interface End {
-  /** null: the server's side is not open yet. */
+  /** null: the connection to the server is not open yet. */
   socket: Socket<End> | null;
-  /** null: the client has sent nothing yet. */
+  /** The end to which this end's bytes go; null: the client has sent nothing yet. */
   other: End | null;
   /** Bytes that this end has not taken yet. */
   unsent: Uint8Array[];
-  /** The other end is closed: this one closes when `unsent` is empty. */
+  /** True if the other end is closed. Then this end closes as soon as `unsent` is empty. */
   otherClosed: boolean;
   /** Cancels the timer of `strangerMs`. The timer closes a client that shows no token, or an end that does not take its last bytes. */
   cancel: () => void;
@@ -44,11 +44,11 @@ interface Client extends End {
 export class Door {
   readonly #options: DoorOptions;
   readonly #clients = new Set<Client>();
-  /** By the port from which the door connects to the server. */
+  /** The clients, by the local port of the door's connection to the server. */
   readonly #byPort = new Map<number, Client>();
   readonly #listener: TCPSocketListener<End>;
 
-  /** @throws {Error} if it cannot listen there */
+  /** @throws {Error} if the door cannot listen at this host and port */
   constructor(options: DoorOptions) {
     this.#options = options;
     const { hostname, port } = options;
@@ -59,12 +59,12 @@ export class Door {
     return this.#listener.port;
   }
 
-  /** The address of a request's client. */
+  /** The address of the client that sent a request. @param portSeen  the port that the gate's server sees */
   fromOf(portSeen: number): string {
     return this.#byPort.get(portSeen)?.from ?? "unknown";
   }
 
-  /** The gate calls this when the connection has shown a valid token. */
+  /** The gate calls this when a request on the connection has shown a valid token. */
   admit(portSeen: number): void {
     const client = this.#byPort.get(portSeen);
     if (client === undefined) return;
@@ -147,7 +147,7 @@ export class Door {
   }
 }
 
-/** @returns false if bytes wait */
+/** @returns false if some bytes are unsent and wait */
 function send(end: End, bytes: Uint8Array): boolean {
   const taken = end.unsent.length > 0 ? 0 : Math.max(0, end.socket?.write(bytes) ?? 0);
   if (taken < bytes.byteLength) end.unsent.push(bytes.slice(taken));

@@ -1,7 +1,7 @@
 /**
- * The address at which other machines join a run. The gate checks the token of each request and passes bytes, unread, between the
- * guest (a sampler or env server on another machine) and the actor that the path names. The actors stay on loopback or at the broker,
- * with another token.
+ * The gate is the address at which other machines join a run. It checks the token of each request. It passes bytes, unread, between the
+ * guest (a sampler or env server on another machine) and the actor that the path names. The actors themselves listen only on loopback or at
+ * the broker, with another token.
  *
  *   request                     what it is                                                       for guests of role
  *   GET /join?role=ROLE         the settings of a new guest                                      sampler, env server
@@ -9,11 +9,12 @@
  *   WS  /actors/NAME?as=GUEST   a connection to the supervisor, the learner or an env server     sampler: any; env server: the supervisor
  *   WS  /offer/NAME             a connection that waits until a sampler wants this env server    env server
  *
- * - The gate compares the token of the Authorization header in constant time before it reads anything else. It refuses browser
- *   pages (an Origin header). It reports refusals at most once a second.
- * - A refused token, role or name closes its connection. door.ts limits the number and the time of connections that have shown no token.
+ * - The gate compares the token of the Authorization header in constant time before it reads the path. It refuses browser
+ *   pages (requests with an Origin header). It reports refusals at most once a second.
+ * - The gate closes a connection after it has refused the token, role or name. door.ts limits the number and the duration of connections
+ *   that have shown no token.
  * - The gate refuses a guest's socket while `connectionsMax` sockets are open, including those that actors open to a guest's env server.
- *   relay.ts bounds what a slow end leaves unread.
+ *   relay.ts limits how many bytes wait for a slow end.
  */
 import type { Server, ServerWebSocket } from "bun";
 import type { Clock } from "../clock.ts";
@@ -58,11 +59,11 @@ export interface GateOptions {
   readonly frameBytesMax: number;
   readonly queuedBytesMax: number;
   readonly connectionsMax: number;
-  /** Limits of connections that have shown no token: how many from one address, and for how long. */
+  /** Limits for connections that have shown no token: how many from one address, and how long each may stay. */
   readonly strangersMax: number;
   readonly strangerMs: number;
   readonly clock: Clock;
-  /** Address of an actor that guests may connect to, on this machine or at a broker; null: no such actor has one now. */
+  /** Address of an actor that guests may connect to, on this machine or at a broker; null: no such actor has an address now. */
   readonly find: (name: string, roles: readonly GuestRole[]) => string | null;
   /** True for a name that no guest may take. */
   readonly isActor: (name: string) => boolean;
@@ -83,7 +84,7 @@ interface SocketData {
 
 const NAME = /^[\w.-]{1,64}$/;
 
-/** How long a sampler waits for an offer of a guest's env server. */
+/** Longest wait of a sampler for an offer (relay.ts) from a guest's env server. */
 const OFFER_MS_MAX = 10_000;
 
 export class Gate {
@@ -93,10 +94,10 @@ export class Gate {
   readonly #refused: (from: string, why: string) => void;
   readonly #door: Door;
   readonly #public: Server<SocketData>;
-  /** For actors of this machine that connect to a guest. */
+  /** The server for actors of this machine that connect to a guest's env server. */
   readonly #inner: Server<SocketData>;
 
-  /** @throws {Error} in one line, if it cannot listen there */
+  /** @throws {Error} in one line, if the gate cannot listen at `listen` */
   constructor(options: GateOptions) {
     this.#options = options;
     this.#offers = new Offers(options.clock, OFFER_MS_MAX);
@@ -113,7 +114,7 @@ export class Gate {
     }
   }
 
-  /** The address for `--join`. */
+  /** The address that a guest gives to `--join`. */
   get address(): string {
     const { protocol, hostname } = parseAddress(this.#options.listen);
     return `${protocol}//${hostname}:${this.#door.port}`;
@@ -144,7 +145,7 @@ export class Gate {
     const port = server.requestIP(request)?.port ?? 0;
     const from = this.#door.fromOf(port);
     const authorization = request.headers.get("authorization") ?? "";
-    // Every token is compared, so that the time of an answer does not reveal which one matched.
+    // The gate compares every token, so that the time of an answer does not reveal which token matched.
     const roles = this.#options.joinTokens
       .filter(({ token }) => sameSecret(authorization, bearer(token)))
       .flatMap((joinToken) => joinToken.roles);
@@ -192,7 +193,7 @@ export class Gate {
     return new Response(`${why}\n`, { status, headers: { Connection: "close" } });
   }
 
-  /** The learner names the file of a version; the gate serves the file itself, so that the weights do not also pass through the learner. */
+  /** Asks the learner for the file of a version and serves the file itself, so that the learner need not send the weights. */
   async #weights(request: Request, path: string): Promise<Response> {
     const learner = this.#options.find("learner", ["sampler"]);
     if (learner === null) return new Response("there is no learner now\n", { status: 503 });
@@ -212,7 +213,7 @@ export class Gate {
     const relay = this.#relay(socket);
     const address = this.#options.find(name, roles);
     if (address === null && this.#options.isActor(name)) relay.close(`${name} cannot be reached now`);
-    // Perhaps a guest offers an env server of this name.
+    // No actor of this machine has this name, but a guest's env server may.
     else if (address === null) this.#offers.take(name, relay);
     else if (isBroker(address)) relay.close(`${name} is reached through the broker; the roster has its address`);
     else this.#dial(address, relay, socket.data.guest);

@@ -1,8 +1,8 @@
 /**
  * Opens a run's gate with its tokens, its certificates and its guests.
  *
- * - Without a token in the config (allowed on loopback only) the gate makes one. A file in the run's folder holds that token until the
- *   run ends; only the file's owner can read it.
+ * - If the config has no token (allowed on loopback only), this file makes a token. A file in the run's folder holds that token until the
+ *   run ends. Only the owner of that file can read it.
  */
 
 import { randomBytes } from "node:crypto";
@@ -29,9 +29,9 @@ export interface OpenGateOptions {
   /** The supervisor's transport, with the token of the actors. */
   readonly transport: Transport;
   readonly actorsToken: string;
-  /** Address of an actor of this machine that guests may connect to; null: no such actor has one now. */
+  /** Address of an actor of this machine that guests may connect to; null: no such actor has an address now. */
   readonly find: (name: string) => string | null;
-  /** Messages for a guest that has joined. */
+  /** The messages that each guest gets when it joins. */
   readonly firstMessages: () => readonly Tell[];
   readonly envServersChanged: () => void;
   readonly event: (event: GuestEvent) => void;
@@ -39,11 +39,11 @@ export interface OpenGateOptions {
 }
 
 export interface OpenGate {
-  /** The address for `--join`. */
+  /** The address that a guest gives to `--join`. */
   readonly address: string;
-  /** The file of the token that was made for this run; null if the config has one. */
+  /** The file with the token that `openGate` made; null if the config has a token. */
   readonly tokenFile: string | null;
-  /** Env servers of guests, with the addresses at which actors of this machine reach them. */
+  /** The env servers among the guests, with the addresses at which actors of this machine reach them. */
   readonly envServers: Messages["roster"]["envServers"];
   readonly views: readonly ActorView[];
   tell(message: Tell): void;
@@ -52,10 +52,10 @@ export interface OpenGate {
 
 const TOKEN_FILE = "join.token";
 
-/** Time for guests to leave when the run ends. */
+/** When the run ends, the guests have this much time to leave. */
 const LEAVE_MS = 2000;
 
-/** @throws {Error} in one line, if it cannot listen there, or a certificate cannot be read */
+/** @throws {Error} in one line, if the gate cannot listen at `listen` or a certificate cannot be read */
 export async function openGate(listen: string, options: OpenGateOptions): Promise<OpenGate> {
   const { run, folder, config, transport, actorsToken, firstMessages, envServersChanged, event, report } = options;
   const { heartbeatDeadlineMs, progressDeadlineMs, logLevel } = config.supervisor;
@@ -134,7 +134,7 @@ export async function openGate(listen: string, options: OpenGateOptions): Promis
   };
 }
 
-/** Deletes an old file first: only a new file gets the mode, and `wx` writes through no link. */
+/** Deletes an old file first, because only a new file gets the mode. `wx` refuses an existing file or link, so no link is followed. */
 function writeToken(file: string, text: string): void {
   rmSync(file, { force: true });
   writeFileSync(file, text, { flag: "wx", mode: 0o600 });

@@ -1,6 +1,6 @@
 /**
- * How the gate joins two connections. A `Relay` sends each frame of one end to the other end without reading it. `Offers` are the
- * connections that env servers of other machines make in advance. Knows no message and no access token.
+ * How the gate joins two connections. A `Relay` sends each frame from one end to the other end and does not read the frame. `Offers` holds
+ * the connections that env servers of other machines make in advance. This file knows no messages and no access tokens.
  *
  * - `close` closes both ends with one reason; the gate calls it when an end closes.
  * - A relay holds frames for an end that is not connected yet. If more than `queuedBytesMax` bytes are held or unsent, the relay closes
@@ -9,11 +9,11 @@
  */
 import type { Clock } from "../clock.ts";
 
-/** One socket. */
+/** The socket at one end of a relay. */
 export interface RelayEnd {
-  /** Bytes sent and not yet taken by the operating system. */
+  /** Bytes that were sent and that the operating system has not taken yet. */
   readonly queuedBytes: number;
-  /** @returns false if the frame was dropped */
+  /** @returns false if the socket dropped the frame */
   send(frame: Uint8Array): boolean;
   close(reason: string): void;
 }
@@ -48,7 +48,7 @@ export class Relay {
     for (const frame of held) this.#send(end, frame);
   }
 
-  /** @param side  the end that the frame came from. @param frame  copied if it must be held */
+  /** @param side  the end that the frame came from. @param frame  the relay copies the frame if it must hold it */
   frame(side: Side, frame: Uint8Array): void {
     if (this.#closed) return;
     const to = this.#ends[side === 0 ? 1 : 0];
@@ -80,7 +80,7 @@ export class Relay {
   }
 }
 
-/** Makes the offered connection the other end of the relay. */
+/** A call attaches the offered connection to the relay, as its other end. */
 type Offer = (relay: Relay) => void;
 
 interface Waiting {
@@ -95,9 +95,9 @@ interface Queue {
 }
 
 /**
- * Connections that env servers of other machines make in advance, each for one sampler: a machine behind a firewall takes no
- * connections, so it connects to the gate and waits. An offer is used once. A sampler that finds none waits for the next, at most
- * `waitMsMax`. Knows no sockets.
+ * Connections that env servers of other machines make in advance, each for one sampler. A machine behind a firewall cannot accept
+ * connections, so its env server connects to the gate and waits. Each offer serves one sampler. A sampler that finds no offer waits for the
+ * next offer, at most `waitMsMax`. This class knows no sockets.
  */
 export class Offers {
   readonly #clock: Clock;
@@ -127,7 +127,7 @@ export class Offers {
     };
   }
 
-  /** Connects a sampler's relay to an offer, now or when one comes. */
+  /** Connects a sampler's relay to an offer: at once, or as soon as an offer is made. */
   take(name: string, relay: Relay): void {
     const queue = this.#queue(name);
     const [offer] = queue.offers;

@@ -1,12 +1,12 @@
 /**
- * How a child of the supervisor begins. A process reads its settings from standard input, writes its log to standard error, and ends
- * with its parent. A Bun worker gets its settings from its main thread, sends its log there, and ends with that thread.
+ * How a child of the supervisor starts. A process reads its settings from standard input, writes its log to standard error, and ends
+ * with its parent. A Bun worker gets its settings from the main thread, sends its log to that thread, and ends with it.
  *
- * - Standard input ends when the supervisor does, and then this process exits. On Linux the kernel also kills this process, in case it
- *   is stopped or too busy to notice.
- * - SIGINT and SIGHUP are ignored: Ctrl-C or a closed terminal reaches every process at once, and the supervisor stops the actors in
- *   order. SIGTERM may reach all processes too (timeout, systemd), so while the supervisor is connected the actor waits
- *   `STOP_WAIT_MS` for its `stop`.
+ * - When the supervisor ends, standard input ends and this process exits. On Linux the kernel also kills this process, because a stopped or
+ *   busy process does not notice the end of its input.
+ * - A child process ignores SIGINT and SIGHUP. Ctrl-C or a closed terminal sends them to every process at once, but the supervisor stops the
+ *   actors in order. SIGTERM may also go to all processes (timeout, systemd). So after SIGTERM an actor that is connected to the supervisor
+ *   waits `STOP_WAIT_MS` for the supervisor's `stop`.
  */
 import { dlopen } from "bun:ffi";
 import { writeSync } from "node:fs";
@@ -27,13 +27,13 @@ interface BootOptions<S> {
   readonly start: (settings: S, context: LifeContext) => Running | Promise<Running>;
 }
 
-/** From the main thread to a worker: the settings, as one line of JSON. The first message that a worker gets. */
+/** The first message from the main thread to a worker: the settings, as one line of JSON. */
 export interface SettingsMessage {
   readonly kind: "settings";
   readonly line: string;
 }
 
-/** From a worker: a log line, or the exit code of a worker that exits by itself. A termination gives a `close` event only. */
+/** A message from a worker to the main thread: a log line, or the exit code of a worker that exits by itself. A terminated worker sends none. */
 export type ChildMessage =
   | { readonly kind: "line"; readonly line: string }
   | { readonly kind: "exit"; readonly code: number };
@@ -57,7 +57,7 @@ declare const self: Worker;
 
 const sendToMain = (message: ChildMessage): void => self.postMessage(message);
 
-/** After SIGTERM, time for the supervisor's `stop` to arrive. */
+/** After SIGTERM the actor waits this long for the supervisor's `stop`. */
 const STOP_WAIT_MS = 3000;
 
 export async function boot<S>({ role, settingsSchema, start }: BootOptions<S>): Promise<void> {
@@ -99,11 +99,11 @@ function dieWithParent(): void {
     const libc = dlopen("libc.so.6", { prctl: { args: ["i32", "u64", "u64", "u64", "u64"], returns: "i32" } });
     libc.symbols.prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0);
   } catch {
-    // The C library is not glibc. Then only the end of standard input ends this process.
+    // The C library is not glibc. Then this process ends only with its standard input.
   }
 }
 
-/** The settings that the main thread sends. Call it before the first `await` of the worker, so that the message is not missed. */
+/** The settings that the main thread sends. The worker must call this before its first `await`; otherwise it may miss the message. */
 function receivedSettings(): Promise<string> {
   const { promise, resolve } = Promise.withResolvers<string>();
   self.addEventListener("message", ({ data }: MessageEvent<SettingsMessage>) => {
@@ -112,7 +112,7 @@ function receivedSettings(): Promise<string> {
   return promise;
 }
 
-/** @returns the first line of standard input. The end of the input means that the supervisor has ended; then this process exits */
+/** @returns the first line of standard input. At the end of the input, the supervisor has ended, so this process exits */
 function firstLine(): Promise<string> {
   const { promise, resolve, reject } = Promise.withResolvers<string>();
   void (async () => {
@@ -156,6 +156,6 @@ function writeLine(line: string): void {
   try {
     writeSync(2, line);
   } catch {
-    // The reader is gone or stuck. Losing a line is better than losing the actor.
+    // The reader of the log is gone or stuck. The loss of a line is better than the loss of the actor.
   }
 }

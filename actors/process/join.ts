@@ -1,10 +1,10 @@
 /**
  * Joins a run on another machine as a guest: a sampler or an env server. The run's gate gives the guest its settings. All connections of
- * the guest go through the gate; in a run on a NATS broker, its messages go through the broker instead. A guest may leave at any time: the
- * run's other actors do its unfinished work again.
+ * the guest go through the gate; but in a run on a NATS broker, the guest's messages go through the broker. A guest may leave at any time:
+ * other actors of the run then do the guest's unfinished work again.
  *
- * - The guest stays until the run ends or its owner stops it. If it cannot reach the run for `patienceMs`, it exits with code 1. A
- *   refused token ends it at once.
+ * - The guest stays until the run ends or a person stops the guest. If the guest cannot reach the run for `patienceMs`, it exits with code 1.
+ *   If the run refuses the token, the guest ends at once.
  */
 import { hostname } from "node:os";
 import { z } from "zod";
@@ -29,9 +29,9 @@ export interface JoinOptions {
   readonly address: string;
   readonly token: string;
   readonly tls: ClientTls;
-  /** How long the run may be unreachable, at the start and later. */
+  /** The guest ends if it cannot reach the run for longer than this, at the start or later. */
   readonly patienceMs: number;
-  /** Changes the run's config for this machine. */
+  /** Returns the run's config with the changes for this machine. */
   readonly adapt: (config: RunConfig) => RunConfig;
   /** Writes a line for people. */
   readonly say: (level: "info" | "warning" | "error", text: string, stack?: string) => void;
@@ -43,21 +43,21 @@ export interface Joined {
   leave(reason: string): Promise<void>;
 }
 
-/** What the gate answers to `GET /join`. */
+/** The gate's answer to `GET /join`. */
 export const JoinSettings = ActorSettings.omit({ actor: true, supervisor: true, token: true, settings: true }).extend({
   protocol: z.number().int(),
   config: z.unknown(),
-  /** For a run on a NATS broker: the supervisor's address and the token there. Else messages go through the gate. */
+  /** The supervisor's address at the run's NATS broker, and the token of the broker; null: messages go through the gate. */
   broker: z.strictObject({ supervisor: z.string(), token: z.string() }).nullable(),
 });
 export type JoinSettings = z.infer<typeof JoinSettings>;
 
 const RETRY_MS = 1000;
 
-/** A failure that another attempt would not change. */
+/** An error that another attempt would not change. */
 class FinalJoinError extends Error {}
 
-/** @throws {Error} in one line, if the run cannot be reached in time or refuses. */
+/** @throws {Error} in one line, if the guest cannot reach the run in time or the run refuses the guest. */
 export async function join(kind: ActorKind, options: JoinOptions): Promise<Joined> {
   const { token, tls, patienceMs, say } = options;
   const { protocol, host } = parseAddress(options.address);
@@ -92,7 +92,7 @@ export async function join(kind: ActorKind, options: JoinOptions): Promise<Joine
         host: "process",
         guest: { weightsFrom: http, token, tls },
       }),
-    // At a broker every actor can be reached directly.
+    // With a broker, the guest reaches every actor without the gate.
     ...(broker === null
       ? {
           wrap: (transport: Transport) =>
@@ -118,7 +118,7 @@ export async function join(kind: ActorKind, options: JoinOptions): Promise<Joine
   return { run: actorSettings.run, actor, leave: (reason) => life.leave(reason) };
 }
 
-/** @throws {Error} in one line, if the run has the same protocol, but a config of another version of Bunraku */
+/** Checks the run's config. @throws {Error} in one line, if the config is of another version of Bunraku with the same protocol */
 function configOf(config: unknown, address: string): RunConfig {
   const parsed = RunConfig.safeParse(config);
   if (parsed.success) return parsed.data;
@@ -128,7 +128,7 @@ function configOf(config: unknown, address: string): RunConfig {
   );
 }
 
-/** A roster whose actors are all reached through the gate, by name. */
+/** Changes the addresses of a roster, so that the guest reaches each actor by name through the gate. */
 function throughGate(message: Tell, path: (place: string) => string): Tell {
   if (message.type !== "roster") return message;
   const { learner, envServers } = message;
@@ -140,7 +140,7 @@ function throughGate(message: Tell, path: (place: string) => string): Tell {
   };
 }
 
-/** A name that is unique in the run and contains this machine's. */
+/** An actor name that is unique in the run and contains this machine's host name. */
 function nameOf(role: string): string {
   const host = hostname()
     .replaceAll(/[^\w.-]/g, "-")
@@ -166,9 +166,9 @@ async function joinSettings(
   }
 }
 
-/** A fault of the connection, with what to do about it. A fault of the certificates stays however often the guest asks. */
+/** A connection error with advice. An error of the certificates is final, because another attempt would not change it. */
 function joinFault(error: unknown, { protocol, host, hostname }: URL, { ca }: ClientTls): Error {
-  // Bun's advice is for programs.
+  // Removes Bun's advice, which is for programmers.
   const text = messageOf(error).replace(/ For more information, pass `verbose: true`.*$/, "");
   if (text.includes("ALTNAME_INVALID")) {
     const advice = "give --join a name or an address that the certificate names";

@@ -1,11 +1,11 @@
 /**
- * The life of an actor's process or worker: starts the actor, sends heartbeats, and leaves when the supervisor tells it to. Does not
- * know where the settings come from (boot.ts: from its parent; join.ts: from a run on another machine). `live` is the part that the
- * simulator runs too.
+ * The life of an actor's process or worker: starts the actor, sends heartbeats, and leaves when the supervisor sends `stop`. This
+ * file does not know where the settings come from: boot.ts gets them from the parent, join.ts from a run on another machine. The simulator
+ * also runs `live`.
  *
  * - `process.exit` in a worker ends the worker only.
- * - An uncaught error is one line in the log and exit code 1. After a `RunError` the exit code is `RUN_ERROR_CODE`: a restart would
- *   fail in the same way.
+ * - An uncaught error writes one line to the log, and the exit code is 1. After a `RunError` the exit code is `RUN_ERROR_CODE`, because
+ *   a restart would fail in the same way.
  */
 import type { ActorContext, Order, Running } from "../actor.ts";
 import { type Clock, realClock } from "../clock.ts";
@@ -25,7 +25,7 @@ import type { ActorSettings } from "./settings.ts";
 /** The part of an actor's context that does not depend on how its process was started. */
 export type LifeContext = Omit<ActorContext, "folder" | "host" | "guest">;
 
-/** What a process gets from its machine. */
+/** What `live` gets from the real or simulated machine. */
 interface ProcessPorts {
   readonly clock: Clock;
   /** Uniform in [0, 1). */
@@ -37,13 +37,13 @@ interface ProcessPorts {
   readonly rssBytes: () => number;
   /** The type of the last message that arrived. */
   readonly lastMessage: () => string;
-  /** Ends the process. `error` is why, if it failed. */
+  /** Ends the process. `error`: the cause, if the actor failed. */
   exit(code: number, error?: unknown): void;
   /** True if the actor's thread continues after `exit`. Then the actor stops before `exit`, even if it failed or was still starting. */
   readonly sharesThread?: boolean;
 }
 
-/** What differs between the processes and threads of this machine. */
+/** What differs between an actor with its own process or worker and an actor that shares its thread. */
 type Place = Pick<ProcessPorts, "clock" | "exit" | "sharesThread">;
 
 interface LiveOptions extends ProcessPorts {
@@ -67,19 +67,19 @@ export interface LifeOptions extends Omit<LiveOptions, keyof ProcessPorts> {
 
 export interface ActorLife {
   readonly started: Promise<void>;
-  /** Drains, saves and exits with code 0. */
+  /** Stops the actor, which may save its work, and exits with code 0. */
   leave(reason: string): Promise<void>;
-  /** Exits with the code of this error. */
+  /** Logs the error and exits with the exit code for it. */
   fail(error: unknown): void;
   readonly isSupervised: boolean;
 }
 
-/** Most messages of the supervisor that are kept while the actor starts. */
+/** Most messages of the supervisor that this file keeps while the actor starts. */
 const EARLY_MAX = 256;
 
 const tooManyEarly = `the actor has not started, and ${EARLY_MAX} messages of the supervisor wait, the most allowed; its log says what its start waits for`;
 
-/** @param place  default: this process or worker, which ends with the actor */
+/** @param place  left out: the actor has its own process or worker, which ends with the actor */
 export function runActorLife(options: LifeOptions, place?: Place): ActorLife {
   const { token, frameBytesMax, queuedBytesMax, supervisor } = options.actorSettings;
   const { clock, ...end } = place ?? { clock: realClock, exit: (code: number) => process.exit(code) };
@@ -95,7 +95,7 @@ export function runActorLife(options: LifeOptions, place?: Place): ActorLife {
     ...(options.tls === undefined ? {} : { tls: options.tls }),
     report: ({ kind, detail, ...where }) => options.log.warning(`peer.${kind}`, detail, where),
     received(type) {
-      // Ignore `welcome`, so that "last message" stays informative.
+      // Every connection gets a `welcome`, so it says nothing about the actor's work.
       if (type !== "welcome") lastMessage = type;
     },
     passed: (direction, bytes) => meter.count(`speed/${direction}_bytes_per_second`, bytes),
@@ -112,12 +112,12 @@ export function runActorLife(options: LifeOptions, place?: Place): ActorLife {
     lastMessage: () => lastMessage,
   });
   if (place !== undefined) return life;
-  // scripts/run.ts listens to these events too, in a process that joins a run. `fail` comes first: its exit code counts.
+  // In a process that joins a run, scripts/run.ts also listens to these events. `fail` runs first, so that its exit code is used.
   for (const kind of ["uncaughtException", "unhandledRejection"]) process.prependListener(kind, life.fail);
   return life;
 }
 
-/** The life of a process, on a real or a simulated machine. */
+/** Runs an actor's life on a real or a simulated machine. */
 export function live(options: LiveOptions): ActorLife {
   const { actorSettings, role, log, clock, uniform, meter, transport, listen } = options;
   const { actor, run, token, heartbeatMs } = actorSettings;
@@ -180,7 +180,7 @@ export function live(options: LiveOptions): ActorLife {
     },
   });
 
-  /** Repeats the hello: the first one may have been sent before the actor had a url. */
+  /** Repeats the hello, because the actor may have sent the first hello before it had a url. */
   function reportUrl(): void {
     const peer = supervisor.peer();
     if (peer === null || running === null || running.url === null) return;
@@ -194,7 +194,7 @@ export function live(options: LiveOptions): ActorLife {
   let wokeAtMs = Number.NEGATIVE_INFINITY;
   function beat(): void {
     const now = clock.now();
-    // A very late beat means that this process was suspended. Its computation had only the time since then.
+    // A very late beat means that this process was suspended. So `workingMs` counts only the time since the process woke.
     if (now - beatAtMs > 10 * heartbeatMs) wokeAtMs = now;
     beatAtMs = now;
     const doing = (running?.doing() ?? STARTING).slice(0, 200);
@@ -231,7 +231,7 @@ export function live(options: LiveOptions): ActorLife {
   }
 
   return {
-    // In a worker, an error of the module's own `await` reaches no handler.
+    // `catch` is needed: in a worker, an error that rejects a top-level `await` reaches no handler of uncaught errors.
     started: start().catch(fail).finally(begun.resolve),
     leave,
     fail,

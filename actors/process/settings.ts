@@ -1,6 +1,6 @@
 /**
- * The settings of an actor's process: one line of JSON, the first of its standard input. Arguments and environment would show in
- * process lists, and the line holds the run's token.
+ * The settings of an actor's process: one line of JSON, the first line of its standard input. The line holds the run's token, and lists of
+ * processes show arguments and environment variables but not standard input.
  */
 import { z } from "zod";
 import { LEVELS } from "../log.ts";

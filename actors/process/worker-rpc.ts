@@ -1,10 +1,10 @@
 /**
- * Remote methods of an object in a worker thread, so that a long computation never blocks an actor's event loop. Messages between
- * actors do not come here: see protocol.ts. Calls are answered in any order, each exactly once.
+ * Calls methods of an object in a worker thread, so that a long computation never blocks an actor's event loop. Messages between
+ * actors do not use this file: see protocol.ts. Each call is settled exactly once, and calls may settle in any order.
  */
 import { type Clock, realClock } from "../clock.ts";
 
-/** An object whose methods may be called from another thread. Arguments and results are copied, except shared memory. */
+/** An object whose methods may be called from another thread. Each call copies its arguments and its result, except shared memory. */
 export type Methods = Readonly<Record<string, (...args: never[]) => unknown>>;
 
 /** The object as the other thread sees it. */
@@ -26,7 +26,7 @@ type Return =
 
 declare const self: Worker;
 
-/** Called in the worker: answers calls. A method that throws fails that call only. */
+/** Answers calls. The worker's code calls this once. If a method throws, only that call fails. */
 export function serveMethods(methods: Methods): void {
   self.onmessage = ({ data }: MessageEvent<Call>) => void answer(methods, data);
 }
@@ -45,12 +45,12 @@ async function answer(methods: Methods, { id, method, args }: Call): Promise<voi
 
 export interface Thread<M extends Methods> {
   readonly methods: Remote<M>;
-  /** Milliseconds for which calls have been open without any answer; 0 if no call is open. */
+  /** While calls are open: milliseconds since the last answer, or since the first of them if it is later. 0 if no call is open. */
   workingMs(): number;
   stop(): void;
 }
 
-/** Starts `entry` as a worker that serves `M`. @param failed  called when the thread dies; every open and later call rejects too */
+/** Starts `entry` as a worker that serves `M`. @param failed  called when the thread dies; every open call and every later call rejects */
 export function startThread<M extends Methods>(
   entry: URL,
   failed: (error: Error) => void,
@@ -59,9 +59,9 @@ export function startThread<M extends Methods>(
   const worker = new Worker(entry);
   const open = new Map<number, { resolve(value: unknown): void; reject(error: Error): void }>();
   let nextId = 0;
-  /** When the last answer came, or the first of the open calls was made. */
+  /** Time of the last answer, or of the first call after no call was open, whichever is later. */
   let sinceMs = 0;
-  /** Why no call is answered any more; null while the thread lives. */
+  /** The error with which every call rejects after the thread's end; null while the thread lives. */
   let gone: Error | null = null;
   const end = (error: Error) => {
     gone ??= error;
@@ -107,7 +107,7 @@ export function startThread<M extends Methods>(
   };
 }
 
-/** An uncaught error of a thread. Bun reports its printed form: lines of code, the name and the message, the calls. */
+/** Makes an `Error` of a thread's uncaught error. Bun reports the error as printed: lines of code, name and message, stack. */
 function uncaught(printed: string): Error {
   const lines = printed.split("\n").filter((line) => !/^\s*(\d+ \||\^)/.test(line));
   const isCall = (line: string) => /^\s+at /.test(line);
@@ -121,7 +121,7 @@ export function withMethods<M extends Methods>(remote: Remote<M>, replaced: Part
   return new Proxy(remote, { get: (from, name: string) => replaced[name] ?? from[name] });
 }
 
-/** The methods without a thread, for a run on one thread. Each call first lets other work of the event loop run. */
+/** Serves the methods in this thread, for a run on one thread. Before each call, other work of the event loop has its turn. */
 export function inThisThread<M extends Methods>(methods: M): Thread<M> {
   const asynchronous = Object.entries(methods).map(([name, method]) => [
     name,

@@ -1,9 +1,9 @@
 /**
- * A run on one machine: the supervisor and its actors, each a process or a Bun worker of this process, or all on one thread. Knows which
- * actors to start and their addresses, not what they do. After the run no weights are left in shared memory, even if a learner was killed.
+ * A run on one machine: the supervisor and its actors. Each actor is a process or a Bun worker of this process, or all share one thread. This
+ * file knows which actors to start and their addresses, but not what they do. After the run it deletes the weights that a killed learner left.
  *
- * - Without processes all actors end with this process, and no guest can join. A crash of native code or a lack of memory ends the process
- *   and so the run. When a learner or sampler is replaced, the memory of its engine is not freed.
+ * - If the actors are workers or share one thread, no guest can join. A crash of native code or a lack of memory then ends this process and
+ *   the run. After the supervisor has replaced a learner or sampler, the memory of the old engine stays allocated.
  */
 
 import { randomBytes } from "node:crypto";
@@ -39,7 +39,7 @@ export interface Cluster {
   stop(reason: string): Promise<RunEnd>;
 }
 
-/** Interval of the message `actors` to the metrics sink. */
+/** Time between two `actors` messages to the metrics sink. */
 const ACTORS_EVERY_MS = 1000;
 
 export async function startCluster({ run, folder, config, event, output }: ClusterOptions): Promise<Cluster> {
@@ -95,7 +95,7 @@ export async function startCluster({ run, folder, config, event, output }: Clust
       actorsToken: token,
       event,
       report,
-      // Only actors of this machine write to the metrics sink.
+      // Guests may not connect to the metrics sink: only actors of this machine write to it.
       find(name) {
         const actor = addresses.of(name);
         return actor === undefined || actor.role === "metrics-sink" ? null : actor.url;
@@ -145,7 +145,7 @@ export async function startCluster({ run, folder, config, event, output }: Clust
 }
 
 async function spawnerOf(actors: RunConfig["actors"]): Promise<Spawner> {
-  // Imported on demand, because the module loads every actor into this process.
+  // Imports the module only when needed, because the module loads the code of every actor into this process.
   if (actors === "one-thread") return (await import("./one-thread.ts")).oneThreadSpawner;
   return actors === "workers" ? workerSpawner : processSpawner;
 }

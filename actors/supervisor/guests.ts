@@ -1,9 +1,9 @@
 /**
- * The guests of a run, as its supervisor sees them: samplers and env servers on other machines that joined the run. The supervisor
- * neither starts nor kills them; it gives up a guest that is silent or stuck. Knows no sockets.
+ * The guests of a run, as the supervisor sees them: samplers and env servers on other machines that joined the run. The supervisor
+ * neither starts nor kills guests, but removes a guest that is silent or stuck. This file knows no sockets.
  *
- * - When a guest leaves or is given up, its connections are cut. So the learner notices at once and issues the guest's tickets again,
- *   and samplers open its episodes at another env server.
+ * - When a guest leaves or the supervisor removes it, the gate cuts the guest's connections. So the learner issues a lost sampler's tickets
+ *   again at once, and samplers open a lost env server's episodes at another env server.
  */
 import type { Clock } from "../clock.ts";
 import type { ActorView, Messages, Role, Tell } from "../protocol.ts";
@@ -15,7 +15,7 @@ import type { GuestEvent } from "./supervision.ts";
 
 export interface GuestsOptions extends HeartbeatLimits {
   readonly clock: Clock;
-  /** Messages for a guest that has joined. */
+  /** The messages that each guest gets when it joins. */
   readonly firstMessages: () => readonly Tell[];
   readonly envServersChanged: () => void;
   /** Ends all connections of a guest. */
@@ -27,11 +27,11 @@ interface Guest extends Watched {
   readonly name: string;
   readonly peer: Peer;
   readonly role: Role;
-  /** The address that the guest reports; null: not yet, or none. */
+  /** The address that the guest reported; null: it has reported none. */
   readonly url: string | null;
 }
 
-/** Time in which a message to stop reaches a stuck guest. */
+/** Time between the `stop` message to a stuck guest and the cut of its connections, so that the message arrives. */
 const STOP_MESSAGE_MS = 1000;
 
 export class Guests {
@@ -47,7 +47,7 @@ export class Guests {
       options,
       () => this.#guests.values(),
       ({ name, peer }, { kind, reason }) => {
-        // A silent guest may join again. A stuck one would be stuck again, so it gets the message to stop before its connections are cut.
+        // A silent guest may join again. A stuck guest would be stuck again, so it first gets a `stop` message; then its connections are cut.
         const waitMs = kind === "stuck" ? STOP_MESSAGE_MS : 0;
         if (kind === "stuck") peer.tell({ type: "stop", reason });
         this.#remove(name, reason, waitMs);
@@ -81,7 +81,7 @@ export class Guests {
     for (const { peer } of this.#guests.values()) peer.tell(message);
   }
 
-  /** Tells every guest to stop. Resolves when the last one has left. */
+  /** Tells every guest to stop. Resolves when the last guest has left. */
   stop(reason: string): Promise<void> {
     this.#stopWatch();
     this.tell({ type: "stop", reason });
@@ -89,7 +89,7 @@ export class Guests {
     return this.#allLeft.promise;
   }
 
-  /** Handles connections of guests that may have these roles only. */
+  /** A handler for guests' connections. It closes the connection of a guest with a role outside `roles`. */
   admitting(roles: readonly Role[]): HostHandler {
     return {
       joined: (peer, who) => {

@@ -1,38 +1,38 @@
 /**
- * Watches the heartbeats of actors: finds those that are silent, and those whose computation gives no result. Knows no processes
- * and no connections. `Supervisor` uses it for its children, and `Guests` for the guests.
+ * Watches the heartbeats of actors: finds actors that are silent, and actors whose computation gives no result (stuck). This file knows no
+ * processes and no connections. `Supervisor` watches its children with it, and `Guests` watches the guests.
  */
 import type { Clock } from "../clock.ts";
 import { type ActorView, type Messages, STARTING, type Tell } from "../protocol.ts";
 import { notTaken } from "../transport/refusals.ts";
 
 export interface Watched {
-  /** When the actor was started, connected or was last heard, or when this process woke after a suspension. */
+  /** The time of the latest of these: the actor's start, its connection, its last heartbeat, the end of a suspension of this process. */
   heardAtMs: number;
-  /** null until the first heartbeat. */
+  /** The last heartbeat; null until the first one. */
   heartbeat: Messages["heartbeat"] | null;
 }
 
 export interface HeartbeatFault {
   readonly kind: "silent" | "stuck";
-  /** silent: how long the actor was silent. stuck: how long its computation has given no result. */
+  /** "silent": how long the actor has been silent. "stuck": how long its computation has given no result. */
   readonly ms: number;
-  /** For people, with the limit and the actor's last heartbeat. */
+  /** Text for people. It names the limit and the content of the actor's last heartbeat. */
   readonly reason: string;
 }
 
 export interface HeartbeatLimits {
   readonly heartbeatMs: number;
-  /** Silence after which an actor is faulty. */
+  /** An actor that has been silent for longer is faulty. */
   readonly heartbeatDeadlineMs: number;
-  /** An actor without a heartbeat is faulty this long after its start or its latest connection. Left out: `heartbeatDeadlineMs`. */
+  /** Replaces `heartbeatDeadlineMs` until the first heartbeat: the limit from the actor's start or its latest connection. */
   readonly startDeadlineMs?: number;
-  /** Time without a result of its computation after which an actor is faulty. */
+  /** An actor whose computation has given no result for longer is faulty. */
   readonly progressDeadlineMs: number;
 }
 
 /**
- * Checks every `heartbeatMs`.
+ * Checks all actors every `heartbeatMs`.
  *
  * @param faulty  called for each actor past a limit, at every check
  * @returns a function that ends the checks
@@ -48,7 +48,7 @@ export function watchHeartbeats<A extends Watched>(
   let cancel = clock.after(heartbeatMs, check);
   function check(): void {
     const now = clock.now();
-    // A late check means that this process was suspended: heartbeats wait to be read, and no actor was silent.
+    // A late check means that this process was suspended. Heartbeats then wait unread, so no actor counts as silent.
     const wasSuspended = now - checkedAtMs > heartbeatMs + heartbeatDeadlineMs / 2;
     checkedAtMs = now;
     for (const actor of [...actors()]) {
@@ -77,7 +77,7 @@ function faultOf({ heardAtMs, heartbeat }: Watched, now: number, limits: Heartbe
   return { kind: "stuck", ms: workingMs, reason };
 }
 
-/** Takes a message from an actor. @throws {ProtocolError} if it is no heartbeat */
+/** Records an actor's heartbeat. @throws {ProtocolError} if the message is no heartbeat */
 export function takeHeartbeat(actor: Watched | undefined, message: Tell, clock: Clock): void {
   if (message.type !== "heartbeat") throw notTaken("to the supervisor from an actor", message.type);
   if (actor === undefined) return;
@@ -85,7 +85,7 @@ export function takeHeartbeat(actor: Watched | undefined, message: Tell, clock: 
   actor.heartbeat = message;
 }
 
-/** What an actor last reported of itself. */
+/** The actor's last report about itself; default values before its first heartbeat. */
 export const stateOf = (
   heartbeat: Messages["heartbeat"] | null,
 ): Pick<ActorView, "doing" | "lastMessage" | "rssBytes" | "load" | "weights"> => ({

@@ -1,4 +1,4 @@
-/** The actors of a run and their addresses: how the supervisor collects them, and how learner and samplers follow them. */
+/** The actors of a run and their addresses. The supervisor collects the addresses here, and other actors connect to them here. */
 import type { RunConfig } from "../config/config.ts";
 import type { Messages, Role } from "../protocol.ts";
 import { type Connection, connectForever, type ReconnectOptions } from "../transport/reconnect.ts";
@@ -6,7 +6,7 @@ import type { Peer } from "../transport/transport.ts";
 
 export type ActorRole = Exclude<Role, "supervisor">;
 
-/** The actors of a run on its own machine, in the order of their start. They leave in the reverse order. */
+/** The actors that the run starts on its own machine, in the order of their start. They leave in the reverse order. */
 export function actorsOf({ envServer, sampler }: RunConfig): readonly { role: ActorRole; name: string }[] {
   const several = (role: ActorRole, count: number) =>
     Array.from({ length: count }, (_, i) => ({ role, name: `${role}-${i}` }));
@@ -41,7 +41,7 @@ export class AddressBook {
   }
 }
 
-/** A connection to one actor of the roster: made when the roster first names the actor, and made again at its newest address. */
+/** A connection to one actor of the roster. It opens when the roster first names the actor, and reconnects at the newest address. */
 export interface RosterConnection extends Connection {
   /** Sets the address that the roster names; null changes nothing. */
   at(url: string | null): void;

@@ -1,8 +1,8 @@
 /**
- * A lock for the folder of a run or a sweep: two supervisors would write the same checkpoints and the same store.
+ * A lock for the folder of a run or a sweep. Without it, two supervisors could write the same checkpoints and the same store.
  *
  * - The lock is a transaction on a SQLite file in the folder. The operating system ends the transaction when the process dies, so no
- *   lock outlives its process. The file names the process for people only.
+ *   lock outlives its process. The file also names the process, for the error text only.
  * - The lock does not work on file systems without locks, such as some network file systems.
  */
 import { Database, SQLiteError } from "bun:sqlite";
@@ -16,7 +16,7 @@ export interface RunLock {
   release(): void;
 }
 
-/** @throws {Error} in one line, with the process that holds the lock, if it is known, or the file that cannot be used */
+/** @throws {Error} in one line that names the process that holds the lock, if known, or the file that cannot hold a lock */
 export function lockRun(folder: string): RunLock {
   const file = join(folder, FILE);
   let db: Database | null = null;
@@ -38,7 +38,7 @@ function take(db: Database): void {
   db.run("CREATE TABLE IF NOT EXISTS holder (pid INTEGER, since TEXT)");
   db.run("DELETE FROM holder");
   db.run("INSERT INTO holder VALUES (?, datetime('now'))", [process.pid]);
-  // Committed, so that other processes can read the holder. If another process takes the lock between COMMIT and BEGIN, this process is refused.
+  // COMMIT lets other processes read the holder. If another process takes the lock before the next BEGIN, that BEGIN fails.
   db.run("COMMIT");
   db.run("BEGIN IMMEDIATE");
 }
@@ -49,7 +49,7 @@ function busy(folder: string, db: Database): string {
   return `${folder} is in use by ${who}; stop that process first`;
 }
 
-/** null while the first process that locks this folder has not written its pid. For later locks the entry may still be the previous holder's. */
+/** null until the first process that locks this folder has written its pid. After later locks, the entry may briefly name the previous holder. */
 function holderOf(db: Database): { pid: number; since: string } | null {
   const isThere = db.query("SELECT name FROM sqlite_master WHERE name = 'holder'").get() !== null;
   return isThere ? db.query<{ pid: number; since: string }, []>("SELECT pid, since FROM holder").get() : null;

@@ -1,19 +1,19 @@
-/** How the supervisor starts its children: as processes, or as Bun workers of this process. Tests use a fake. */
+/** How the supervisor starts its children: as processes, or as Bun workers of this process. Tests use a fake spawner. */
 
 import { realClock } from "../clock.ts";
 import type { ChildMessage, SettingsMessage } from "../process/boot.ts";
 import { linesOf } from "../process/lines.ts";
 
 export interface Exit {
-  /** null if a signal ended the child. */
+  /** The exit code; null if a signal ended the child. */
   readonly code: number | null;
   readonly signal: string | null;
 }
 
 export interface SpawnedChild {
-  /** For a worker, the pid of this process. */
+  /** The child's process id; for a worker, the id of this process. */
   readonly pid: number;
-  /** Resolves when the child has ended and its last lines have been passed on, or `LAST_LINES_MS` are over. */
+  /** Resolves after the child's end, when `output` has its last lines; for a process, at most `LAST_LINES_MS` after the end. */
   readonly exited: Promise<Exit>;
   kill(signal: "SIGTERM" | "SIGKILL"): void;
 }
@@ -21,18 +21,18 @@ export interface SpawnedChild {
 export interface Spawner {
   /**
    * @param entry  path of the module to run
-   * @param settingsLine  first line of a process's standard input. The input stays open while this process lives; its end tells
-   *   the child that this process has ended
+   * @param settingsLine  first line of a process's standard input. The input stays open while this process lives. The end of
+   *   the input tells the child that this process has ended. A worker gets the line as a message
    * @param output  called with each line that a process writes, on either stream, or that a worker logs
-   * @throws {Error} with `errno`, if the system starts no process
+   * @throws {Error} with `errno`, if the operating system cannot start a process
    */
   spawn(entry: string, settingsLine: string, output: (line: string) => void): SpawnedChild;
 }
 
-/** Time for the last lines of a dead child: a grandchild may hold its streams open. */
+/** Longest wait for the last lines of a dead child. The limit is needed because a grandchild may hold the child's streams open. */
 const LAST_LINES_MS = 200;
 
-/** After this many characters an unfinished line is passed on; the rest becomes the next line. */
+/** A line with more characters than this is passed on before its end arrives; the rest becomes the next line. */
 const LINE_MAX = 1 << 16;
 
 export const processSpawner: Spawner = {
@@ -41,7 +41,7 @@ export const processSpawner: Spawner = {
       stdin: "pipe",
       stdout: "pipe",
       stderr: "pipe",
-      // The current environment, from which secrets have been removed, not that of this process's start.
+      // The current environment, without the secrets that this process has removed. Bun's default is the environment at this process's start.
       env: process.env,
     });
     const lines = Promise.all([readLines(child.stdout, output), readLines(child.stderr, output)]);
@@ -62,12 +62,12 @@ export const processSpawner: Spawner = {
   },
 };
 
-/** Time for a terminated worker to end: it ends when its native code returns. */
+/** Longest wait for the end of a terminated worker. A worker ends only when its native code returns. */
 const TERMINATE_MS_MAX = 5000;
 
 /**
- * A worker that loops in JavaScript ends at once when it is killed. One that hangs in native code cannot be ended: after
- * `TERMINATE_MS_MAX` it counts as ended, and its thread stays until this process ends.
+ * `kill` ends a worker that loops in JavaScript at once. It cannot end a worker that hangs in native code: after `TERMINATE_MS_MAX` this
+ * worker counts as ended, and its thread stays until this process ends.
  */
 export const workerSpawner: Spawner = {
   spawn(entry, settingsLine, output) {
@@ -78,7 +78,7 @@ export const workerSpawner: Spawner = {
       if (data.kind === "line") output(data.line.trimEnd());
       if (data.kind === "exit") exit = { code: data.code, signal: null };
     };
-    // An error before the actor's own handlers are there, such as a module that cannot be loaded.
+    // Handles an error before the actor has set its own handlers, such as a module that does not load.
     worker.onerror = (event) => {
       event.preventDefault();
       exit = { code: 1, signal: null };

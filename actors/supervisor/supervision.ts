@@ -1,4 +1,4 @@
-/** Options of a supervisor, the events that it reports, and the times that every run shares. */
+/** The supervisor's options, the events that it reports, and time limits that are the same in every run. */
 
 import type { Clock } from "../clock.ts";
 import type { ActorSettings } from "../process/settings.ts";
@@ -13,9 +13,9 @@ export interface ChildSpec {
   readonly role: Role;
   /** Path of the module that the child runs. */
   readonly entry: string;
-  /** Returns a value that JSON can hold. Called for each start, so that a replacement gets current settings. */
+  /** Returns a value that JSON can hold. The supervisor calls it for each start, so that a replacement gets current settings. */
   readonly settings: () => unknown;
-  /** The run ends well when this child exits with code 0. */
+  /** True: the run ends with success when this child exits with code 0. */
   readonly endsRun?: boolean;
 }
 
@@ -37,7 +37,7 @@ export type GuestEvent =
   | { readonly kind: "joined"; readonly child: string; readonly role: Role }
   | { readonly kind: "left"; readonly child: string; readonly role: Role; readonly reason: string };
 
-/** Times of a child's life that are the same in every run. */
+/** Time limits for children that are the same in every run. */
 export const CHILD_TIMES = { startDeadlineMs: 60_000, restartWindowMs: 60_000, killGraceMs: 2000 } as const;
 
 export interface SupervisorOptions extends HeartbeatLimits {
@@ -57,7 +57,7 @@ export interface SupervisorOptions extends HeartbeatLimits {
   readonly event: (event: SupervisorEvent) => void;
   /** Called with each line that a child writes. */
   readonly output: (child: string, line: string) => void;
-  /** Messages for a child that has connected, such as the roster. */
+  /** The messages that each child gets when it connects, such as the roster. */
   readonly firstMessages?: () => readonly Tell[];
 }
 

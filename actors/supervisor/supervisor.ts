@@ -1,15 +1,15 @@
 /**
- * Starts the actors of a run as children (processes or Bun workers), watches them, replaces those that fail, and stops them. Does not
- * know what they do.
+ * Starts the actors of a run as children (processes or Bun workers), watches them, replaces children that fail, and stops them.
+ * This file does not know what the children do.
  *
- * - A child fails when it exits without a stop message (except with code 0 if it has `endsRun`), is silent for `heartbeatDeadlineMs`
- *   (before its first heartbeat for `startDeadlineMs`), or computes without a result for `progressDeadlineMs`. The supervisor starts
- *   the child again. If the system starts no process (no memory, too many open files), the start has failed after `SPAWN_RETRY_MS`.
- * - A child is given up after a `RunError`, or after more than `restartsMax` failures that are either within `restartWindowMs`, or in a
- *   row before it has started, or (with `endsRun`) in a row at the same work. Then the run ends and names the first cause.
- * - The run ends once, and only when no child is left. A connected child gets the message `stop`, then SIGTERM, then SIGKILL.
- *   Roles leave in the reverse order of their start, so that an actor that takes results outlives those that send them.
- * - A child's standard input ends with the supervisor, and then the child exits: no child outlives the supervisor.
+ * - A child fails when it exits before the run is stopping (except with code 0 if it has `endsRun`), is silent for `heartbeatDeadlineMs`
+ *   (`startDeadlineMs` before its first heartbeat), or computes without a result for `progressDeadlineMs`. The supervisor starts it again.
+ *   If the system cannot start a process (no memory, too many open files), this start counts as a failure after `SPAWN_RETRY_MS`.
+ * - The supervisor gives up a child after a `RunError`, or after more than `restartsMax` failures. These are failures within `restartWindowMs`,
+ *   or in a row before the child has started, or (with `endsRun`) in a row at the same work. Then the run ends and names the first cause.
+ * - The run ends once, and only when no child is left. A connected child gets the message `stop`, then SIGTERM, then SIGKILL. Children
+ *   leave by role, in the reverse order of their start. So an actor that receives results leaves after the actors that send them.
+ * - The standard input of a child process ends when the supervisor ends; then the child exits. So no child outlives the supervisor.
  */
 import { describeError, RUN_ERROR_CODE } from "../errors.ts";
 import type { ActorSettings } from "../process/settings.ts";
@@ -22,8 +22,8 @@ import type { Exit, SpawnedChild } from "./spawner.ts";
 import type { ChildSpec, RunEnd, SupervisorOptions } from "./supervision.ts";
 
 /**
- * Wait before a new try. With the default of 5 restarts the last try comes after 15 s. By then Bun has ended incomplete requests (after 12 s),
- * which frees their open files.
+ * Wait after a failed start. With the default of 5 restarts the last attempt comes after 15 s. Bun closes incomplete HTTP requests after 12 s,
+ * so by then their files are free.
  */
 const SPAWN_RETRY_MS = 3000;
 
@@ -34,9 +34,9 @@ interface Child extends Watched {
   peer: Peer | null;
   url: string | null;
   restarts: number;
-  /** Why the supervisor killed the child; null if it did not. */
+  /** Why the supervisor killed the child; null if the supervisor has not killed it. */
   killedFor: string | null;
-  /** The child's last log line of level error: perhaps the cause of its exit. */
+  /** The child's last log line of level error, which may name the cause of its exit. */
   lastError: string | null;
 }
 
@@ -46,7 +46,7 @@ export class Supervisor {
   readonly #ended = Promise.withResolvers<RunEnd>();
   #listener: Listener | null = null;
   #stopping = false;
-  /** Why a child with `endsRun` failed while it was stopping. */
+  /** Why a child with `endsRun` failed while the run was stopping; null if none failed. */
   #stopFailure: string | null = null;
   #stopWatch = () => {};
 
@@ -111,12 +111,12 @@ export class Supervisor {
     this.#spawn(child);
   }
 
-  /** Tells every connected child of a role. */
+  /** Sends a message to every connected child of a role. */
   tell(role: Role, message: Tell): void {
     for (const { spec, peer } of this.#children.values()) if (spec.role === role) peer?.tell(message);
   }
 
-  /** Ends the run. It ends well unless a child with `endsRun` cannot leave. Resolves when every child is gone; a second call changes nothing. */
+  /** Ends the run, with success unless a child with `endsRun` fails to leave. Resolves when no child is left; a second call changes nothing. */
   stop(reason: string): Promise<RunEnd> {
     return this.#end({ ok: true, reason });
   }
@@ -170,7 +170,7 @@ export class Supervisor {
     child.peer = null;
     this.#options.event({ kind: "exited", child: name, pid, asked: this.#stopping, ...exit });
     if (this.#stopping) {
-      // Ctrl-C reaches every process. A child that Ctrl-C ends before its first heartbeat had nothing to save.
+      // Ctrl-C reaches every process. A child that a signal ends before its first heartbeat has nothing to save, so this is no failure.
       const hadBegun = child.heartbeat !== null || exit.code !== null;
       if (endsRun && exit.code !== 0 && hadBegun)
         this.#stopFailure ??= `${name} could not leave: ${causeOf(child, exit)}`;
@@ -236,7 +236,7 @@ export class Supervisor {
   }
 
   async #leave(reason: string): Promise<void> {
-    // In the reverse order of their start; those of one role leave together.
+    // Roles leave in the reverse order of their start. The children of one role leave together.
     const byRole = Map.groupBy(this.#children.values(), ({ spec }) => spec.role);
     for (const group of [...byRole.values()].reverse()) {
       await Promise.all(group.map((child) => this.#stopChild(child, reason)));
@@ -264,18 +264,18 @@ export class Supervisor {
   }
 }
 
-/** Whether the operating system reported the error: then it is no bug. */
+/** True if the operating system reported the error; such an error is no bug. */
 const isSystemError = (error: unknown): boolean =>
   error instanceof Error && "errno" in error && typeof error.errno === "number";
 
-/** "exit code 1 (TypeError: x is not a function)". */
+/** For example "exit code 1 (TypeError: x is not a function)". */
 function causeOf({ killedFor, lastError }: Child, { code, signal }: Exit): string {
   if (killedFor !== null) return killedFor;
   const how = signal === null ? `exit code ${code}` : `killed by ${signal}`;
   return lastError === null ? how : `${how} (${textOf(lastError)})`;
 }
 
-/** The text of a log line; the whole line if it is no JSON. */
+/** The text in a log line; the whole line if the line is not JSON. */
 function textOf(line: string): string {
   try {
     return String(JSON.parse(line).text);
@@ -290,15 +290,15 @@ interface ChildFailure {
 }
 
 /**
- * Decides how often one child is restarted. As in Erlang/OTP: at most `restartsMax` times in a window. A child that fails in the same
- * place each time, such as its start, is restarted at most `restartsMax` times in a row, because a child may need longer than the window to
- * reach that place.
+ * Decides whether one child may restart. As in Erlang/OTP, a child may restart at most `restartsMax` times in a window of time. It may also
+ * restart at most `restartsMax` times in a row after failures at the same place, such as its start, because a child may need longer than
+ * the window to reach that place.
  */
 export class RestartLimit {
   readonly #restartsMax: number;
   readonly #windowMs: number;
   #failures: ChildFailure[] = [];
-  /** The last failures, all in one place. */
+  /** The latest failures in a row that happened at one place. */
   #failuresThere: ChildFailure[] = [];
   #place: string | null = null;
 
@@ -310,8 +310,8 @@ export class RestartLimit {
   /**
    * Counts a failure.
    *
-   * @param place  what the child did when it failed, such as "update 12 of 100"; null: its work has no end, so each failure is at a new place
-   * @returns null if the child may be started again, else why not, with the first cause, and with the last cause if that is of another kind
+   * @param place  what the child did when it failed, such as "update 12 of 100"; null: no known place, so the failure starts a new row
+   * @returns null if the child may restart, else why not, with the first cause, and with the last cause if it differs in more than numbers
    */
   failed(nowMs: number, cause: string, place: string | null): string | null {
     const failure = { atMs: nowMs, cause };
@@ -328,7 +328,7 @@ export class RestartLimit {
     if (failures.length <= this.#restartsMax) return null;
     const [first, last] = [failures[0]!, failures.at(-1)!];
     const seconds = ((last.atMs - first.atMs) / 1000).toFixed(1);
-    // A lost broker first makes an actor silent; the restarted actors then report that they cannot reach the broker.
+    // The two may differ: after the loss of a broker, an actor is silent first; then its replacements report that they cannot reach the broker.
     const other = kindOf(first.cause) === kindOf(last.cause) ? "" : `; last cause: ${last.cause}`;
     return (
       `${what} ${failures.length} times in ${seconds} s, and at most ${this.#restartsMax} restarts ${when} are allowed; ` +
@@ -337,5 +337,5 @@ export class RestartLimit {
   }
 }
 
-/** A cause without its numbers. */
+/** The cause without its numbers, to compare causes. */
 const kindOf = (cause: string) => cause.replaceAll(/\d+/g, "");

@@ -1,24 +1,24 @@
-/** What an address says: whether only this machine can reach it, and whether it is at a NATS broker. Also compares and sends tokens. */
+/** Reads addresses: whether only this machine can reach an address, and whether a NATS broker serves it. Also compares and sends tokens. */
 import { createHash, timingSafeEqual } from "node:crypto";
 
 /**
- * Whether only this machine can reach the host.
+ * True if only this machine can reach the host.
  *
  * @param host  as people or URLs write it: "127.0.0.1", "::1", "[::1]", "localhost"
  */
 export const isLoopback = (host: string): boolean =>
   ["localhost", "::1", "[::1]"].includes(host) || /^127(\.\d{1,3}){3}$/.test(host);
 
-/** For `fetch`: otherwise Bun sends requests to this machine through HTTP_PROXY. Bun's types do not list `false`. */
+/** Options for `fetch`. Without them Bun sends requests to this machine through HTTP_PROXY. Bun's types do not list `false`. */
 export const noProxyHere = (url: string | URL): { proxy?: never } =>
   isLoopback(new URL(url).hostname) ? { proxy: false as never } : {};
 
 export const ANY_PORT = "ws://127.0.0.1:0";
 
-/** Whether messages to this address go through a NATS broker. */
+/** True if messages to this address go through a NATS broker. */
 export const isBroker = (address: string): boolean => /^(nats|tls):/.test(address);
 
-/** A free address of the same kind: any port of this machine, or any name at the same broker. */
+/** An address at which an actor can listen: a free name at the same broker, or without a broker a free port of this machine. */
 export const anyBeside = (address: string): string => (isBroker(address) ? new URL("/", address).href : ANY_PORT);
 
 /** The HTTP address of an actor that listens with `fetch`. */
@@ -27,11 +27,11 @@ export const httpOf = (address: string): string =>
 
 export interface NatsAddress {
   readonly url: URL;
-  /** The listener at the broker; null: the address names none. */
+  /** Name of the listener at the broker; null: the address has no name. */
   readonly name: string | null;
 }
 
-/** @throws {Error} if the address is not `nats://HOST:PORT/NAME`, or `tls://` to require TLS. */
+/** @throws {Error} if the address is neither `nats://HOST:PORT/NAME` nor `tls://HOST:PORT/NAME`, which requires TLS. The name is optional. */
 export function parseNatsAddress(address: string): NatsAddress {
   const url = URL.canParse(address) ? new URL(address) : null;
   const name = /^\/?([\w-]{0,64})$/.exec(url?.pathname ?? "!")?.[1];
@@ -41,13 +41,13 @@ export function parseNatsAddress(address: string): NatsAddress {
   return { url, name: name === "" ? null : name };
 }
 
-/** Compares in a time that reveals neither where two secrets differ nor how long they are. */
+/** Compares two secrets. The time that it takes reveals neither where they differ nor how long they are. */
 export function sameSecret(a: string, b: string): boolean {
   const digest = (text: string) => createHash("sha256").update(text).digest();
   return timingSafeEqual(digest(a), digest(b));
 }
 
-/** True for printable ASCII without spaces around it: other texts do not pass through an HTTP header unchanged. */
+/** True for printable ASCII without a space at either end. An HTTP header may change other texts. */
 export const fitsHeader = (token: string): boolean => token === token.trim() && /^[ -~]+$/.test(token);
 
 export const bearer = (token: string): string => `Bearer ${token}`.trim();

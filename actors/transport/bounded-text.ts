@@ -1,7 +1,7 @@
 /**
- * Reads the body of an answer from a server that is not trusted to be brief.
+ * Reads the body of an HTTP response from a server that may send too many bytes.
  *
- * @throws the error of `tooLarge`, as soon as more than `bytesMax` bytes have come
+ * @throws the error that `tooLarge` returns, as soon as more than `bytesMax` bytes have arrived
  */
 export async function boundedText(response: Response, bytesMax: number, tooLarge: () => Error): Promise<string> {
   const chunks: Uint8Array[] = [];

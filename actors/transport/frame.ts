@@ -1,9 +1,10 @@
 /**
- * One message as bytes: msgpack of `[0, tell]`, `[1, id, ask]` or `[2, id, answer]`. Knows no connection.
+ * One message as bytes: msgpack of `[0, tell]`, `[1, id, ask]` or `[2, id, answer]`. This file knows no connection.
  *
  * - A decoded message shares no memory with the frame or with any other message.
  * - `parseMessage` checks every decoded message, and the kind of frame must fit the kind of message.
- * - A frame with more than `VALUES_MAX` values is refused before it is decoded: 64 MiB of empty lists would take 25 s and 4.8 GB.
+ * - `decodeFrame` refuses a frame with more than `VALUES_MAX` values before it decodes the frame. To decode 64 MiB of empty lists would take
+ *   25 s and 4.8 GB.
  */
 import { Packr } from "msgpackr";
 import {
@@ -21,7 +22,7 @@ export type Envelope =
   | { readonly kind: "ask"; readonly id: number; readonly body: Ask }
   | { readonly kind: "answer"; readonly id: number; readonly body: Answer };
 
-/** Most values of a frame: numbers, texts, keys, lists and mappings, nested ones included. An episode has about 30 a turn. */
+/** Most values in a frame: numbers, texts, keys, lists and mappings, at any depth. An episode has about 30 values for each turn. */
 const VALUES_MAX = 2 ** 21;
 
 /** A frame owns its buffer, so it can be transferred to another thread. */
@@ -32,7 +33,7 @@ const answers: ReadonlySet<string> = new Set(["failed", ...Object.values(answerT
 const isAsk = (message: Message): message is Ask => Object.hasOwn(answerTypes, message.type);
 const isAnswer = (message: Message): message is Answer => answers.has(message.type);
 
-// With records, a frame would depend on earlier frames. Without moreTypes, typed arrays come back as Buffers.
+// With `useRecords`, a frame would depend on earlier frames. Without `moreTypes`, the codec decodes typed arrays as Buffers.
 const codec = new Packr({ useRecords: false, moreTypes: true });
 
 /** @throws {FrameTooLargeError} */
@@ -83,8 +84,9 @@ function unpack(frame: Uint8Array): unknown {
 }
 
 /**
- * By msgpack's types 0xc0 to 0xdf. HEAD_BYTES: how many bytes follow the type in every value: a number, the count of a list or mapping, or
- * the length of a text, of binary data or of an extension. LENGTH_BYTES: how many of them give the length of further data; 0: none.
+ * Both lists have one entry for each msgpack type from 0xc0 on. HEAD_BYTES: how many bytes follow the type byte. They hold a number, the
+ * count of a list or mapping, or the length of a text, of binary data or of an extension. LENGTH_BYTES: how many of them, the first ones,
+ * give the length of the data that follows; 0: no data follows.
  */
 const HEAD_BYTES = [0, 0, 0, 0, 1, 2, 4, 2, 3, 5, 4, 8, 1, 2, 4, 8, 1, 2, 4, 8, 2, 3, 5, 9, 17, 1, 2, 4, 2, 4, 2, 4];
 const LENGTH_BYTES = [0, 0, 0, 0, 1, 2, 4, 1, 2, 4, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 2, 4];
@@ -92,10 +94,10 @@ const isExtension = (type: number) => (type >= 0xc7 && type <= 0xc9) || (type >=
 /** The codec's extensions that messages use. `valuesOf` refuses others: it cannot count the values inside them. */
 const UNDEFINED = 0;
 const TYPED_ARRAY = 0x74;
-/** A typed array costs as much as this many values. */
+/** `valuesOf` counts a typed array as this many values, because decoding it costs about as much. */
 const ARRAY_VALUES = 64;
 
-/** Counts the values of a frame, and stops when there are too many. The codec finds other faults. @throws {ProtocolError} */
+/** Counts the values of a frame, at most to just above `VALUES_MAX`. @throws {ProtocolError} for an unknown extension; the codec finds other faults */
 function valuesOf(frame: Uint8Array): number {
   let values = 0;
   for (let at = 0; at < frame.length && values <= VALUES_MAX; values++) {

@@ -2,8 +2,8 @@
  * How a connection between actors begins: the connecting end asks `hello`, the listening end answers `welcome`.
  *
  * - A message before `hello` closes the connection.
- * - Both ends refuse another protocol version. The connecting end also refuses another run.
- * - An actor may repeat its `hello` to report its url. A guest must use the name under which the gate let it in.
+ * - Each end refuses an end with another protocol version. The connecting end also refuses a listener of another run.
+ * - An actor may repeat its `hello` to report its url. A guest must say `hello` with the name that it gave to the gate.
  */
 import { describeError } from "../errors.ts";
 import {
@@ -24,7 +24,7 @@ export type Hello = Messages["hello"];
 export interface Identity {
   readonly actor: string;
   readonly role: Role;
-  /** Where others connect to it; null if none does, or not yet. */
+  /** The address at which other actors connect to this actor; null: it does not listen, or does not listen yet. */
   readonly url: string | null;
 }
 
@@ -41,7 +41,7 @@ export const helloOf = ({ actor, role, url }: Identity): Hello => ({
  *
  * @param run  the run that the other end must belong to, if known
  * @returns the run of the other end
- * @throws {Error} if the other end does not answer, refuses, or is of another version or run
+ * @throws {Error} if the other end does not answer or refuses, or if its protocol version or run differs
  */
 export async function sayHello(peer: Peer, me: Identity, deadlineMs: number, run?: string): Promise<string> {
   const answer = await peer.ask(helloOf(me), deadlineMs);
@@ -53,9 +53,9 @@ export async function sayHello(peer: Peer, me: Identity, deadlineMs: number, run
   return answer.run;
 }
 
-/** A handler that gets each peer's `hello` with its messages. */
+/** A handler that gets the `hello` of the sender with each message. */
 export interface HostHandler {
-  /** The peer was welcomed. Called again for each repeated hello. */
+  /** Called after the welcome to a peer, and again after each repeated hello. */
   joined?(peer: Peer, who: Hello): void;
   told(peer: Peer, message: Tell, who: Hello): void;
   asked(peer: Peer, message: Exclude<Ask, Hello>, who: Hello): Answer | Promise<Answer>;
@@ -64,11 +64,11 @@ export interface HostHandler {
 
 interface Client {
   readonly hello: Hello;
-  /** The welcome is sent when `asked` returns. `joined` must come after it and before any other call. */
+  /** True once `joined` was called. That call comes after the welcome, which is sent when `asked` returns, and before any other call. */
   announced: boolean;
 }
 
-/** Puts the handshake in front of a handler. */
+/** Makes a `Handler` that does the handshake of each peer and then calls `handler`. */
 export function welcoming(run: string, handler: HostHandler): Handler {
   const clients = new Map<Peer, Client>();
 
@@ -103,7 +103,7 @@ export function welcoming(run: string, handler: HostHandler): Handler {
       try {
         announce(peer, client);
       } catch (error) {
-        // `left` gets the reason, so the actor can log it.
+        // `handler.left` gets this reason, so the actor can log the reason.
         peer.close(`could not take in ${hello.actor}: ${describeError(error)}`);
       }
     });

@@ -1,22 +1,23 @@
 /**
- * Listening behind a firewall. `listen` offers connections: it connects to the run's gate and waits until a sampler uses the
- * connection. `connect` is that of the transport underneath.
+ * Lets an env server listen behind a firewall. `listen` offers connections: it connects to the run's gate, and the connection waits until a
+ * sampler uses it. `connect` calls the `connect` of the wrapped transport.
  *
- * - `SPARE` offers wait unused. When one is used, the next is made. A lost offer is made again, with growing delays.
+ * - `SPARE` offers wait unused. When a sampler uses an offer, this file makes the next one. It replaces a lost offer after a delay. The
+ *   delay grows with the failures in a row.
  */
 import type { Clock } from "../clock.ts";
 import { describeError } from "../errors.ts";
 import { ListenerPeers } from "./peer.ts";
 import type { Handler, Listener, Transport } from "./transport.ts";
 
-/** Number of samplers that can connect at once without waiting. */
+/** Number of samplers that can connect at the same time without waiting. */
 const SPARE = 4;
 const BACKOFF_MS = { first: 100, max: 2000 };
 
 export interface OfferOptions {
   readonly transport: Transport;
   readonly clock: Clock;
-  /** Called when an offer could not be made. */
+  /** Called when an attempt to make an offer fails. */
   readonly failed: (detail: string) => void;
 }
 
@@ -32,7 +33,7 @@ export const offering = (options: OfferOptions): Transport => ({
 class OfferedConnections {
   readonly #address: string;
   readonly #options: OfferOptions;
-  /** Offers made or being made, and not used yet. */
+  /** Number of unused offers. An offer counts from the start of its attempt to connect. */
   #spare = 0;
   #failures = 0;
   #closed = false;

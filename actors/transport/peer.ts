@@ -1,9 +1,9 @@
 /**
- * The part of a connection that every transport shares: asks and answers, checks, limits, closing. Knows frames, not how they
- * travel.
+ * The part of a connection that every transport shares: asks and answers, checks, limits, closing. This file knows frames, but not how a
+ * transport carries them.
  *
- * - Every ask is settled exactly once: by its answer, its deadline, or the end of the connection.
- * - At most `ASKS_MAX` asks wait in each direction; the next gets `failed` with code "capacity" at once.
+ * - Every ask is settled exactly once: by its answer, its deadline, its refusal, or the end of the connection.
+ * - At most `ASKS_MAX` asks wait in each direction; a further ask gets `failed` with code "capacity" at once.
  * - `closed` is the last call to the handler for a peer.
  */
 import { describeError, stackOf } from "../errors.ts";
@@ -12,21 +12,21 @@ import { decodeFrame, type Envelope, encodeFrame, type Frame, FrameTooLargeError
 import { failed } from "./refusals.ts";
 import type { Handler, Peer, Problem, TransportOptions } from "./transport.ts";
 
-/** Asks that wait for their answer at once, in one direction. */
+/** Most asks of one direction that wait for their answers at the same time. */
 const ASKS_MAX = 4096;
 
-/** Most characters of the report on a bad frame. */
+/** Most characters in the report on a bad frame. */
 const BAD_FRAME_TEXT_MAX = 1000;
 
-/** What each transport implements for one connection. */
+/** The part of a connection that each transport implements. */
 export interface Wire {
   /** As in `Peer`. */
   readonly queuedBytes: number;
-  /** True while the connection closes: a frame would be dropped, and `lost` follows with the reason. */
+  /** True while the connection closes. The wire would drop a frame now, and soon calls `lost` with the reason. */
   readonly closing?: boolean;
-  /** Takes ownership of the frame. @returns false if the frame was dropped: the connection must end */
+  /** Takes ownership of the frame. @returns false if the wire dropped the frame; then the caller must end the connection */
   send(frame: Frame, envelope: Envelope): boolean;
-  /** @param drop  closes at once, without sending what is queued */
+  /** @param drop  true: closes at once and drops the queued frames */
   close(reason: string, drop: boolean): void;
 }
 
@@ -70,7 +70,7 @@ export class WirePeer implements Peer {
 
   ask<A extends Ask>(message: A, deadlineMs: number): Promise<AnswerTo<A>> {
     const { promise, resolve } = Promise.withResolvers<AnswerTo<A>>();
-    // `#answered` checks the type of the answer; the compiler cannot follow that through a generic.
+    // `#answered` checks the type of the answer; the compiler cannot see this check.
     const settle = (answer: Answer) => resolve(answer as AnswerTo<A>);
     if (this.#closed) {
       settle(failed("closed", `cannot ask ${message.type}: the connection to ${this.name} is closed`));
@@ -101,12 +101,12 @@ export class WirePeer implements Peer {
     this.#end(reason, false);
   }
 
-  /** Called by the transport when the connection is up. */
+  /** The transport calls this when the connection is open. */
   start(): void {
     this.#guarded("opened", () => this.#handler.opened?.(this));
   }
 
-  /** Called by the transport for each whole frame. */
+  /** The transport calls this for each whole frame. */
   receive(frame: Uint8Array): void {
     if (this.#closed) return;
     const { frameBytesMax } = this.#options;
@@ -118,7 +118,7 @@ export class WirePeer implements Peer {
     try {
       envelope = decodeFrame(frame);
     } catch (error) {
-      // The text of a fault may be as long as the frame.
+      // The error's text may be as long as the frame.
       this.refuse("badFrame", `bad frame: ${describeError(error)}`.slice(0, BAD_FRAME_TEXT_MAX));
       return;
     }
@@ -127,7 +127,7 @@ export class WirePeer implements Peer {
     this.#dispatch(envelope);
   }
 
-  /** Called by the transport when the connection is gone. */
+  /** The transport calls this when the connection has ended. */
   lost(reason: string): void {
     if (this.#closed) return;
     this.#closed = true;
@@ -190,7 +190,7 @@ export class WirePeer implements Peer {
       return;
     }
     const type = this.#asks.get(id)?.type;
-    // The ask has its one answer, or has passed its deadline.
+    // The ask already has an answer, or its deadline has passed.
     if (type === undefined) return;
     if (answer.type === "failed" || answer.type === answerTypes[type]) {
       this.#settle(id, answer);
@@ -207,7 +207,7 @@ export class WirePeer implements Peer {
     ask?.settle(answer);
   }
 
-  /** Ends the connection if its other end reads too slowly. @returns why the message is too large to be sent, or null */
+  /** Ends the connection if the other end reads too slowly. @returns an error text if the message is too large for a frame, else null */
   #send(envelope: Envelope): string | null {
     const { frameBytesMax, queuedBytesMax } = this.#options;
     if (this.#wire.closing) return null;
@@ -241,7 +241,7 @@ export class WirePeer implements Peer {
   }
 
   #threw(what: string, error: unknown): void {
-    // The stack goes to our log only.
+    // This end's report has the stack; the other end does not get it.
     const detail = `${what}: ${describeError(error)}`;
     this.#options.report?.({ kind: "handlerThrew", peer: this.name, detail, stack: stackOf(error) });
     this.#end(`the handler of ${what} failed: ${describeError(error)}`, false);
@@ -263,15 +263,15 @@ export class WirePeer implements Peer {
       const detail = `${this.name} closed before it answered ${type}: ${reason}`;
       this.#settle(id, failed("closed", detail));
     }
-    // Deferred, so that closing a peer inside a loop over peers does not change the list.
+    // The handler gets the call later, so that code which closes a peer in a loop over peers does not change the list during the loop.
     queueMicrotask(() => this.#guarded("closed", () => this.#handler.closed?.(this, reason)));
   }
 }
 
-/** The peers of one listener: closing the listener closes them. */
+/** The open peers of one listener, so that the listener can close them all. */
 export class ListenerPeers {
   readonly #peers = new Set<Peer>();
-  /** The listener's handler. It also lists the open peers. */
+  /** Passes each call to the listener's handler, and keeps the set of open peers. */
   readonly handler: Handler;
 
   constructor(handler: Handler) {

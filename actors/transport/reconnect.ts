@@ -1,9 +1,9 @@
 /**
- * A connection that is made again whenever it is lost, with a hello each time.
+ * A connection to one actor. `connectForever` connects again after each loss, and says hello on each new connection.
  *
  * - The handler sees only welcomed connections: `opened` first, then messages in order, `closed` last.
- * - The delay between attempts doubles up to a limit, with jitter, so that samplers do not reconnect all at once. Attempts never
- *   stop; the supervisor decides when an actor is lost.
+ * - The delay between attempts doubles up to a limit. Jitter in the delay keeps samplers from all reconnecting at the same moment. The
+ *   attempts go on until `close`; the supervisor decides when an actor is lost.
  */
 import type { Clock } from "../clock.ts";
 import { describeError } from "../errors.ts";
@@ -13,7 +13,7 @@ import type { Handler, Peer, Transport } from "./transport.ts";
 
 export interface ReconnectOptions {
   readonly transport: Transport;
-  /** Called before each attempt, so the address may change. */
+  /** Called before each attempt. It may return another address each time. */
   readonly address: () => string;
   readonly me: () => Identity;
   /** The run that the other end must belong to, if known. */
@@ -22,21 +22,21 @@ export interface ReconnectOptions {
   readonly clock: Clock;
   /** Uniform in [0, 1), for the jitter. */
   readonly uniform: () => number;
-  /** Called when an attempt failed. `attempt` counts from 1 since the last connection; 0: our own handler threw. */
+  /** Called when an attempt fails. `attempt`: 1 for the first failure since the last connection; 0: `handler` threw at the opening. */
   readonly failed?: (detail: string, attempt: number) => void;
 }
 
 export interface Connection {
-  /** The other end, or null while there is none. */
+  /** The other end; null while no connection is open. */
   peer(): Peer | null;
   close(reason: string): void;
 }
 
-/** The first and the longest delay between attempts, before jitter; in between, each delay is twice the one before. */
+/** The first and the longest delay between attempts, before jitter. Each delay is twice the previous one, up to the longest. */
 const BACKOFF_MS = { first: 50, max: 1000 };
 export const HELLO_DEADLINE_MS = 5000;
 
-/** Most messages that are held back until `opened`. */
+/** Most messages that a session holds until it has called `opened`. */
 const EARLY_MAX = 1024;
 
 export function connectForever(options: ReconnectOptions): Connection {
@@ -95,7 +95,7 @@ export function connectForever(options: ReconnectOptions): Connection {
   };
 }
 
-/** One connection. It holds back messages that arrive before `opened`. */
+/** The handler of one connection. It holds the messages that arrive before the call of `opened`. */
 class Session implements Handler {
   readonly #handler: Handler;
   readonly #lost: () => void;

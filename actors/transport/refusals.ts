@@ -1,9 +1,9 @@
-/** Reports refused connections at a limited rate, so that strangers cannot fill the log; refuses messages that an actor does not take. */
+/** Reports refused connections at a limited rate, so that outsiders cannot fill the log. Refuses messages that an actor does not handle. */
 import type { Clock } from "../clock.ts";
 import { type Ask, type Links, type Messages, ProtocolError, type Tell } from "../protocol.ts";
 import type { Problem } from "./transport.ts";
 
-/** At most one report in this time. */
+/** Shortest time between two reports. */
 const REPORT_MS = 1000;
 
 /** @returns a function that reports a refusal at most once in `REPORT_MS`, with the number of refusals since the last report */
@@ -25,13 +25,13 @@ export function reportSeldom(
 }
 
 /**
- * For the last branch of a `told`: a message that the actor does not take. The compiler refuses the call if a message of `Links` can
- * reach it, because that message has no handler.
+ * The error for the last branch of a `told`, for a message that the actor does not handle. The code does not compile if a message that
+ * `Links` allows on this link can reach the last branch: a branch for that message is missing.
  */
 export const notTaken = <L extends keyof Links>(link: L, type: Exclude<Tell["type"], Links[L]>): ProtocolError =>
   new ProtocolError(`no message ${type} goes ${link}`);
 
-/** The answer to an ask that the actor does not take. As with `notTaken`, the compiler reports an ask without a handler. */
+/** The answer to an ask that the actor does not handle. As with `notTaken`, the compiler reports an allowed ask without a branch. */
 export const refused = <L extends keyof Links>(link: L, type: Exclude<Ask["type"], Links[L]>): Messages["failed"] =>
   failed("protocol", `no message ${type} goes ${link}`);
 

@@ -1,4 +1,4 @@
-/** The transport of an actor's process: sockets or NATS, by the scheme of each address. */
+/** The transport of an actor's process. The scheme of each address selects sockets or NATS. */
 import { ANY_PORT, isBroker, parseNatsAddress } from "./address.ts";
 import type { NatsTransport } from "./nats/nats.ts";
 import { failed } from "./refusals.ts";
@@ -16,7 +16,7 @@ export class RoutedTransport implements Transport {
     this.#options = options;
   }
 
-  /** HTTP does not go through a broker: a port of this machine serves it, and the address names the port. */
+  /** A broker does not carry HTTP. With a broker, a port of this machine serves HTTP, and the returned address contains that port. */
   async listen(address: string, handler: Handler, options: ListenOptions = {}): Promise<Listener> {
     if (!isBroker(address)) return this.#sockets.listen(address, handler, options);
     parseNatsAddress(address);
@@ -41,14 +41,14 @@ export class RoutedTransport implements Transport {
     return transport.connect(address, handler);
   }
 
-  /** Imported on demand: few runs have a broker. */
+  /** Imports the NATS code at its first use, because few runs have a broker. */
   async #throughBroker(): Promise<NatsTransport> {
     this.#nats ??= import("./nats/nats.ts").then(({ NatsTransport }) => new NatsTransport(this.#options));
     return this.#nats;
   }
 }
 
-/** The port serves HTTP only. */
+/** The handler of a port that serves HTTP only. */
 const refusePeers: Handler = {
   opened: (peer) => peer.close("messages go through the broker"),
   told() {},

@@ -1,6 +1,6 @@
 /**
- * Distinguishes a dead connection from a quiet one: both ends ping at a fixed rate, so silence means a cut cable, a stopped process or a
- * blocked event loop.
+ * Distinguishes a dead connection from an idle one. Both ends send pings at a fixed rate. So silence means a cut cable, a stopped process or
+ * a blocked event loop.
  */
 import type { Clock } from "../clock.ts";
 
@@ -30,7 +30,7 @@ export function watchSilence({ clock, silenceMsMax, ping, silent }: SilenceOptio
 
   function round(): void {
     const now = clock.now();
-    // A late round means that this process was suspended; what arrived meanwhile is still unread.
+    // A late round means that this process was suspended. Frames that arrived during the suspension are still unread.
     if (now - roundAtMs > 2 * roundMs) heardAtMs = now;
     roundAtMs = now;
     if (now - heardAtMs > silenceMsMax) {

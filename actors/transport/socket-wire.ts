@@ -1,4 +1,4 @@
-/** What both ends of a WebSocket share: options, addresses, limits and closing. */
+/** Code that both ends of a WebSocket use: options, addresses, limits and closing. */
 import type { ServerWebSocket } from "bun";
 import type { Clock } from "../clock.ts";
 import type { WirePeer } from "./peer.ts";
@@ -7,7 +7,7 @@ import type { ClientTls } from "./tls.ts";
 import type { TransportOptions } from "./transport.ts";
 
 export interface SocketOptions extends TransportOptions {
-  /** A connection on which nothing arrives for this long is closed. */
+  /** This end closes a connection on which nothing arrives for this long. */
   readonly silenceMsMax?: number;
   readonly connectMsMax?: number;
   /** For connecting to wss:// addresses. */
@@ -17,13 +17,13 @@ export interface SocketOptions extends TransportOptions {
 export const SILENCE_MS_MAX = 30_000;
 export const CONNECT_MS_MAX = 10_000;
 
-/** Close code of a deliberate end; the close frame carries the reason. */
+/** WebSocket close code when an actor closes a connection on purpose. The close frame holds the reason. */
 export const CLOSED_BY_US = 4000;
 
 /** Bun's close reason for a frame over `maxPayloadLength`. */
 export const TOO_BIG = "Received too big message";
 
-/** Limits of `Bun.serve`. Senders check the same limits before each send. */
+/** Limits for `Bun.serve`. A sender checks the same limits before it sends a frame. */
 export const serverLimits = ({
   frameBytesMax,
   queuedBytesMax,
@@ -36,7 +36,7 @@ export const serverLimits = ({
     sendPings: false,
   }) as const;
 
-/** Where `Bun.serve` listens; port 0 is any free port. */
+/** The host and port for `Bun.serve`; port 0: the system chooses a free port. */
 export const boundTo = ({ hostname, port }: URL) => ({
   hostname: hostname.replace(/^\[|\]$/g, ""),
   port: port === "" ? 0 : Number(port),
@@ -68,20 +68,20 @@ export const serverWire = (socket: ServerWebSocket<unknown>) => ({
   get closing(): boolean {
     return socket.readyState !== WebSocket.OPEN;
   },
-  // sendBinary returns -1 for a queued frame, which queuedBytes counts, and 0 for a dropped one or for a ping, which has no bytes.
+  // sendBinary returns -1 for a queued frame; `queuedBytes` counts its bytes. It returns 0 for a dropped frame, and also for a ping, which is empty.
   send: (frame: Uint8Array) => socket.sendBinary(frame as Uint8Array<ArrayBuffer>) !== 0 || frame.byteLength === 0,
   close: (reason: string, drop = false) =>
     drop ? socket.terminate() : socket.close(CLOSED_BY_US, closeReason(reason)),
 });
 
-/** Cuts a reason to fit: a close frame holds 125 bytes, two of them for the code. */
+/** Shortens a reason so that it fits into a close frame: 125 bytes, of which the close code takes two. */
 export function closeReason(reason: string): string {
   const bytes = new TextEncoder().encode(reason);
   if (bytes.byteLength <= 123) return reason;
   return `${new TextDecoder().decode(bytes.subarray(0, 120)).replace(/\uFFFD+$/, "")}…`;
 }
 
-/** @throws {Error} if the address is not `ws://HOST:PORT`, or `wss://` for TLS. */
+/** @throws {Error} if the address is neither `ws://HOST:PORT` nor `wss://HOST:PORT`, which uses TLS */
 export function parseAddress(address: string): URL {
   const url = URL.canParse(address) ? new URL(address) : null;
   if (url === null || !["ws:", "wss:"].includes(url.protocol)) {

@@ -1,10 +1,11 @@
 /**
- * Transport between actors, which may be processes, workers or on one thread: one WebSocket per peer, one binary message per frame.
+ * Transport between actors over WebSockets: one WebSocket per peer, one binary message per frame. Processes, workers and actors on one thread
+ * use it in the same way.
  *
- * - The token is in the Authorization header. The listener compares it before it reads any payload, for plain HTTP too. It refuses
- *   WebSockets of browser pages (an Origin header).
- * - Without a token a listener binds to loopback only.
- * - A frame over frameBytesMax ends its connection only.
+ * - The Authorization header holds the token. The listener compares the token before it handles a frame or a plain HTTP request. The
+ *   listener refuses WebSockets from browser pages (they send an Origin header).
+ * - Without a token a listener accepts a loopback address only.
+ * - A frame of more than `frameBytesMax` bytes ends its own connection and no other.
  * - Both ends close a connection on which nothing arrives for `silenceMsMax`.
  */
 import type { Server, ServerWebSocket } from "bun";
@@ -27,10 +28,10 @@ import {
 } from "./socket-wire.ts";
 import type { Handler, Listener, ListenOptions, Peer, Transport } from "./transport.ts";
 
-/** Time for peers to read what was sent, when the listener closes. */
+/** When the listener closes, its peers have this much time to read the frames already sent. */
 const CLOSE_MS_MAX = 500;
 
-/** Header with the name of the guest whose bytes the gate passes on. */
+/** HTTP header in which the gate names the guest whose connection it relays. */
 export const GUEST_HEADER = "X-Guest";
 
 interface Accepted {
@@ -65,7 +66,7 @@ export class SocketTransport implements Transport {
       address: `ws://${url.hostname}:${server.port}`,
       async close() {
         peers.closeAll();
-        // A graceful stop never ends while a peer is stopped or cut off.
+        // A graceful stop would wait without end for a peer whose process is stopped or whose network is cut.
         const cancel = clock.after(CLOSE_MS_MAX, () => void server.stop(true));
         await server.stop();
         cancel();
@@ -127,7 +128,7 @@ export class SocketTransport implements Transport {
   }
 }
 
-/** @throws {Error} with the address and the reason, if it cannot connect. */
+/** Connects to a listener. @throws {Error} with the address and the reason, if the connection fails */
 function dial(address: string, handler: Handler, options: SocketOptions): Promise<Peer> {
   const { clock, token, tls = {}, connectMsMax = CONNECT_MS_MAX, silenceMsMax = SILENCE_MS_MAX } = options;
   const { promise, resolve, reject } = Promise.withResolvers<Peer>();
@@ -167,7 +168,7 @@ function dial(address: string, handler: Handler, options: SocketOptions): Promis
 
 const lostBy = (code: number): string => `the connection was lost (WebSocket code ${code})`;
 
-/** Bun reports the status that refused the upgrade only in the error's message. */
+/** Reads the HTTP status of a refused upgrade from the error's message, because Bun reports the status nowhere else. */
 function whyRefused(event: Event): string {
   const message = "message" in event ? String(event.message) : "";
   const status = /Expected 101 status code: (\d+)/.exec(message)?.[1];

@@ -6,9 +6,9 @@ import { messageOf } from "../errors.ts";
 
 /** Certificates of the connecting end. */
 export interface ClientTls {
-  /** CA certificate; left out: the system's. */
+  /** Certificate of the CA to trust; left out: the CAs that the system trusts. */
   readonly ca?: string;
-  /** Client certificate and key; both or neither. */
+  /** Client certificate and its key; set both or neither. */
   readonly cert?: string;
   readonly key?: string;
 }
@@ -17,14 +17,14 @@ export interface ClientTls {
 export interface ServerTls {
   readonly cert: string;
   readonly key: string;
-  /** CA that must have signed a client's certificate; null: clients need none. */
+  /** The CA that must have signed each client's certificate; null: clients need no certificate. */
   readonly clientCa: string | null;
 }
 
-/** The certificates of all known authorities together take a quarter of this size. */
+/** Most bytes of a PEM file. A bundle of all known CA certificates has a quarter of this size. */
 const PEM_BYTES_MAX = 2 ** 20;
 
-/** @param what  name of the setting, for the message. @throws {Error} in one line, if the file cannot be read, or is no PEM text with a certificate or a key */
+/** @param what  name of the setting, for the error text. @throws {Error} in one line, if the file is unreadable or has no PEM certificate or key */
 export function readPem(file: string, what: string): string {
   let text: string | null;
   try {
@@ -43,7 +43,7 @@ export function readPem(file: string, what: string): string {
   return text;
 }
 
-/** The certificates of a gate. @throws {Error} in one line, if a file cannot be read, or key and certificate are no pair */
+/** The certificates of a gate. @throws {Error} in one line, if a file is unreadable, or the key does not belong to the certificate */
 export function serverTls({ certFile, keyFile, clientCaFile }: RunConfig["join"]): ServerTls {
   const cert = readPem(certFile ?? "", "join.certFile");
   const key = readPem(keyFile ?? "", "join.keyFile");

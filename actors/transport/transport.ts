@@ -1,13 +1,13 @@
 /**
- * How actors reach each other. Actors see a `Peer`, never a socket. The socket and NATS transports pass one conformance suite
- * (tests/actors/transport/transport.test.ts).
+ * How actors exchange messages. Actors use a `Peer`, never a socket. The socket transport and the NATS transport pass the same tests
+ * (tests/actors/transport/transport.test.ts), which check these rules:
  *
- * 1. Messages of one peer arrive in the order they were sent.
+ * 1. Messages from one peer arrive in the order in which the peer sent them.
  * 2. Every ask gets exactly one answer: the other end's, or `failed` with code "deadline", "closed", "capacity" or "protocol".
- * 3. Messages are serialized, also on one thread: no two actors share an object.
- * 4. Queues are bounded: with more than `queuedBytesMax` waiting to be sent, the transport closes the peer with a reason. The
- *    sender sees `queuedBytes` grow before that.
- * 5. `parseMessage` checks every message. A bad frame closes its peer only, and is reported.
+ * 3. The transport serializes every message, even between actors on one thread. So no two actors share an object.
+ * 4. Queues are bounded. If more than `queuedBytesMax` bytes wait to be sent, the transport closes the peer with a reason. The
+ *    sender can watch `queuedBytes` and wait before that happens.
+ * 5. `parseMessage` checks every message. On a bad frame the transport closes that peer only, and reports the frame.
  */
 import type { Clock } from "../clock.ts";
 import type { AnswerTo, Ask, Message, Tell } from "../protocol.ts";
@@ -16,52 +16,52 @@ import type { AnswerTo, Ask, Message, Tell } from "../protocol.ts";
 export interface Peer {
   /** Address or name of the other end, for logs. */
   readonly name: string;
-  /** The name under which the gate let in a guest; undefined: the connection did not come through the gate. */
+  /** The guest's name, as the gate reports it; undefined: the connection did not come through the gate. */
   readonly guest?: string | undefined;
   /**
-   * Bytes sent and not yet taken. Over a socket this end's operating system takes them, over a broker the other end. Senders that can wait do
-   * so while more than 1 MiB is not taken.
+   * Bytes that this end has sent and that still wait. On a socket, bytes wait until this machine's operating system takes them; over a
+   * broker, until the other end takes them. A sender that can wait sends nothing while more than 1 MiB waits.
    */
   readonly queuedBytes: number;
   readonly closed: boolean;
-  /** Sends a message that gets no answer. Does nothing on a closed peer; the sender checks `closed`. */
+  /** Sends a message that gets no answer. On a closed peer it does nothing, so a sender that must know checks `closed`. */
   tell(message: Tell): void;
-  /** Never rejects: without an answer in time the promise resolves to `{type: "failed", code: "deadline"}`. */
+  /** The promise never rejects. If no answer arrives before the deadline, it resolves to `{type: "failed", code: "deadline"}`. */
   ask<A extends Ask>(message: A, deadlineMs: number): Promise<AnswerTo<A>>;
-  /** Messages sent before still arrive; then the other end gets the reason. */
+  /** Closes the connection. Messages sent earlier still arrive; after them the other end gets the reason. */
   close(reason: string): void;
 }
 
-/** What an actor does with what arrives. A throw in a handler closes that peer and is logged; the actor continues. */
+/** An actor's reactions to messages. If a handler throws, the transport closes that peer and reports the error; the actor continues. */
 export interface Handler {
-  /** The connection is up and authenticated. The first call for this peer. */
+  /** The first call for a peer: its connection is open and authenticated. */
   opened?(peer: Peer): void;
   told(peer: Peer, message: Tell): void;
   asked(peer: Peer, message: Ask): AnswerTo<Ask> | Promise<AnswerTo<Ask>>;
-  /** Either end closed the connection. Called once for each opened peer, as the last call for it. */
+  /** The last call for a peer: either end closed the connection, or it was lost. Called once for each opened peer. */
   closed?(peer: Peer, reason: string): void;
 }
 
 export interface Listener {
-  /** What `connect` takes: "ws://127.0.0.1:41234", "nats://127.0.0.1:4222/NAME". */
+  /** The address for `connect`: "ws://127.0.0.1:41234", "nats://127.0.0.1:4222/NAME". */
   readonly address: string;
   close(): Promise<void>;
 }
 
 export interface Problem {
-  readonly kind: /** A frame is no message of the protocol. The peer is closed. */
+  readonly kind: /** A frame is no message of the protocol. The transport closes the peer. */
     | "badFrame"
-    /** A frame that arrived, or was to be sent, is larger than frameBytesMax. */
+    /** A frame to send, or a frame that arrived, is larger than frameBytesMax. */
     | "oversize"
-    /** More than queuedBytesMax wait to be sent. The peer is closed. */
+    /** More than queuedBytesMax bytes wait to be sent. The transport closes the peer. */
     | "overflow"
     /** The answer to an ask has the wrong type. */
     | "badAnswer"
-    /** Our handler threw. The peer is closed. */
+    /** This end's handler threw. The transport closes the peer. */
     | "handlerThrew"
-    /** A stored message was not answered in any of its deliveries; it is in the broker's quarantine stream. NATS only. */
+    /** The actor answered a stored message in none of its deliveries. The broker's quarantine stream holds it. NATS only. */
     | "quarantined"
-    /** A connection was refused before any payload was parsed. At most one report a second, with a count. */
+    /** This end refused a connection, request or parcel (at most one report a second, with a count), or the broker refused to store. */
     | "refused";
   readonly peer: string;
   readonly detail: string;
@@ -69,7 +69,7 @@ export interface Problem {
   readonly stack?: string;
 }
 
-/** Limits of a run's connections. A larger ask or answer becomes `failed`. A larger tell, or more unread bytes, closes the connection. */
+/** Limits of a run's connections. A larger ask or answer becomes `failed`. A larger tell closes the connection, and so do more waiting bytes. */
 export const TRANSPORT_LIMITS = { frameBytesMax: 64 * 2 ** 20, queuedBytesMax: 256 * 2 ** 20 } as const;
 
 export interface TransportOptions {
@@ -86,7 +86,7 @@ export interface TransportOptions {
 }
 
 export interface ListenOptions {
-  /** Serves plain HTTP on the same port, to requests with the token. Sockets only; other transports refuse it. */
+  /** Answers plain HTTP requests with the token. The socket transport serves them on its own port; `NatsTransport` refuses this option. */
   readonly fetch?: (request: Request) => Response | Promise<Response>;
 }
 

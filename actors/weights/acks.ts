@@ -1,16 +1,17 @@
 /**
- * Which sampler holds which weights: compares what the learner published with what samplers report as loaded.
+ * Records which sampler holds which version of the weights: compares the digests that the learner published with the digests that samplers
+ * report after loading.
  *
- * - A sampler holds a version once it has reported the published digest, not when the version was sent to it.
- * - A sampler that reports another digest, or a version that was never published, is quarantined until it joins again: it holds
- *   nothing, and `everyone` does not wait for it.
- * - The version that a sampler holds never decreases: a report of an older one changes nothing.
+ * - A sampler holds a version only after it has reported the published digest of that version.
+ * - A sampler that reports another digest, or a version without a known digest, is quarantined until it joins again. A quarantined sampler
+ *   holds nothing, and `everyone` does not wait for it.
+ * - The version that a sampler holds never decreases while it stays connected: a report of an older version changes nothing.
  */
 
-/** Published digests kept. A sampler that reports an older version is quarantined. */
+/** Number of published digests that are kept. A sampler that reports an older version is quarantined. */
 const PUBLISHED_MAX = 64;
 
-/** The version that a sampler holds; null: none yet. */
+/** The version that a sampler holds; null: the sampler holds none yet. */
 type Held = number | null | "quarantined";
 
 interface Wait {
@@ -30,7 +31,7 @@ export class Acks {
     return [...this.#held.values()].filter((held) => typeof held === "number").length;
   }
 
-  /** Sets the version that samplers should load from now on. @throws {RangeError} if it is not newer than the last. */
+  /** Sets the version that samplers should load from now on. @throws {RangeError} if it is not newer than the last version */
   expect(version: number, digest: string): void {
     const newest = [...this.#published.keys()].at(-1);
     if (newest !== undefined && version <= newest) {
@@ -40,12 +41,12 @@ export class Acks {
     if (this.#published.size > PUBLISHED_MAX) this.#published.delete(this.#published.keys().next().value!);
   }
 
-  /** The digest published for this version; undefined if none was, or too long ago. */
+  /** The published digest of this version; undefined if it was never published, or is too old to be kept. */
   digestOf(version: number): string | undefined {
     return this.#published.get(version);
   }
 
-  /** What the sampler held on an earlier connection is forgotten. */
+  /** Adds a sampler that holds nothing yet, even if it held a version on an earlier connection. */
   join(sampler: string): void {
     this.#set(sampler, null);
   }
@@ -54,7 +55,7 @@ export class Acks {
     this.#set(sampler, undefined);
   }
 
-  /** The version a sampler holds; null if it holds none, is quarantined or has not joined. */
+  /** The version that a sampler holds; null if the sampler holds none, is quarantined or has not joined. */
   version(sampler: string): number | null {
     const held = this.#held.get(sampler);
     return typeof held === "number" ? held : null;
@@ -65,9 +66,9 @@ export class Acks {
   }
 
   /**
-   * A sampler reports what it has loaded.
+   * Records the version and the digest that a sampler reports after loading.
    *
-   * @returns false if the sampler is quarantined, for this report or an earlier one, or has not joined.
+   * @returns false if the sampler has not joined, or is quarantined because of this report or an earlier one.
    */
   loaded(sampler: string, version: number, digest: string): boolean {
     const held = this.#held.get(sampler);

@@ -1,8 +1,8 @@
 /**
  * Files of weights in a folder of shared memory: their names, and the removal of files whose owner is dead.
  *
- * - A name contains the run, the owner process (pid namespace, pid, start time, because pids are reused) and the version.
- * - Only a file whose owner is known to be dead is removed. Processes of another pid namespace cannot be judged, so their files stay.
+ * - A name contains the run, the owner process (pid namespace, pid, and start time, because the system reuses pids) and the version.
+ * - `sweep` removes only a file whose owner is dead for certain. It cannot check a process of another pid namespace, so that file stays.
  */
 import { accessSync, constants, readdirSync, readFileSync, readlinkSync, unlinkSync } from "node:fs";
 import { join, resolve } from "node:path";
@@ -12,7 +12,7 @@ export interface Owner {
   readonly pid: number;
   /** Clock ticks since boot; 0 where the system has no /proc. */
   readonly startTime: number;
-  /** Inode of its pid namespace; 0 where the system has none. */
+  /** Inode of the process's pid namespace; 0 where the system has no such namespaces. */
   readonly namespace: number;
 }
 
@@ -20,7 +20,7 @@ const SHARED_MEMORY = "/dev/shm";
 
 const NAME = /^bunraku-.+-(\d+)\.(\d+)\.(\d+)-v\d+(\.part)?$/;
 
-/** Replaces the characters with which a run name could lead to another folder. */
+/** Replaces every character that could make a run's name a path to another folder. */
 const safe = (run: string) => run.replaceAll(/[^A-Za-z0-9_-]/g, "_");
 
 export const weightsPath = (folder: string, run: string, owner: Owner, version: number): string =>
@@ -29,20 +29,20 @@ export const weightsPath = (folder: string, run: string, owner: Owner, version: 
 /** The part of a file's name that identifies its owner. */
 export const ownerText = ({ namespace, pid, startTime }: Owner): string => `${namespace}.${pid}.${startTime}`;
 
-/** True if the owner in a name is known to be dead. @param form  of such names; its groups are the numbers of `ownerText` */
+/** True if the owner in the name is dead for certain. @param form  matches names with an owner; its groups are the numbers of `ownerText` */
 export function isOfDead(name: string, form: RegExp): boolean {
   const [, namespace, pid, startTime] = form.exec(name) ?? [];
   if (namespace === undefined) return false;
   return !isAlive({ namespace: Number(namespace), pid: Number(pid), startTime: Number(startTime) });
 }
 
-/** The file's name until its bytes are complete. */
+/** The path of a file while its bytes are incomplete. */
 export const unfinished = (path: string): string => `${path}.part`;
 
 /**
- * The folder for weights: shared memory if it can be written, else a folder of the run.
+ * The folder for weights: shared memory if this process can write there, else the run's folder.
  *
- * @param notice  called if it is the run's folder
+ * @param notice  called if the result is the run's folder
  */
 export function weightsFolder(runFolder: string, notice: (text: string) => void, shared = SHARED_MEMORY): string {
   try {
@@ -54,15 +54,15 @@ export function weightsFolder(runFolder: string, notice: (text: string) => void,
   }
 }
 
-/** A name for the weights of a run: two runs of one process may have the same name, but not the same folder. */
+/** The name of a run in its files of weights. It depends on the folder, because two runs of one process may have the same name. */
 export const weightsName = (run: string, runFolder: string): string =>
   `${run}-${Bun.hash(resolve(runFolder)).toString(36).slice(0, 8)}`;
 
 /**
  * Removes the files of dead learners.
  *
- * @param ended  `weightsName` of a run of this process whose learner has ended: the learner was a worker, and the process lives on
- * @returns their names
+ * @param ended  `weightsName` of a run whose learner has ended although its process, this one, is alive: the learner was a worker
+ * @returns the names of the removed files
  */
 export function sweep(folder: string, ended: string | null = null): string[] {
   const endedFile = ended === null ? null : /^.*-v/.exec(weightsPath("", ended, thisProcess(), 0))![0];
@@ -73,7 +73,7 @@ export function sweep(folder: string, ended: string | null = null): string[] {
       unlinkSync(join(folder, name));
       return true;
     } catch {
-      // Another account's file, or another learner swept it first.
+      // The file belongs to another account, or another process has removed it first.
       return false;
     }
   });
@@ -83,7 +83,7 @@ export function thisProcess(): Owner {
   return { pid: process.pid, startTime: runningSince(process.pid) ?? 0, namespace: pidNamespace() };
 }
 
-/** False only for a process of our pid namespace that has ended, is a zombie, or whose pid belongs to another process now. */
+/** False only for a process of this process's pid namespace that has ended or is a zombie. A new process with the same pid does not count. */
 export function isAlive({ pid, startTime, namespace }: Owner): boolean {
   if (namespace !== pidNamespace()) return true;
   if (namespace !== 0) return runningSince(pid) === startTime;
@@ -95,7 +95,7 @@ export function isAlive({ pid, startTime, namespace }: Owner): boolean {
   }
 }
 
-/** Inode of this process's pid namespace; 0 on systems without. */
+/** Inode of this process's pid namespace; 0 where the system has no such namespaces. */
 function pidNamespace(): number {
   try {
     return Number(/\d+/.exec(readlinkSync("/proc/self/ns/pid"))?.[0] ?? 0);
@@ -112,7 +112,7 @@ export function runningSince(pid: number): number | null {
   } catch {
     return null;
   }
-  // The program's name, in parentheses, may contain spaces and parentheses; no field after the last parenthesis does.
+  // The program's name is in parentheses and may contain spaces and parentheses. The fields after it contain neither.
   const fields = stat.slice(stat.lastIndexOf(")") + 2).split(" ");
   const state = fields[0]!;
   return state === "Z" || state === "X" ? null : Number(fields[19]);

@@ -1,9 +1,9 @@
 /**
- * Weights in half precision (IEEE 754 binary16). A publisher with `half` rounds every value before it hashes and writes the weights. So
- * half as many bytes are sent to another host, where they decode to the published bytes, bit for bit.
+ * Weights in half precision (IEEE 754 binary16). A publisher with `half` rounds every value before it hashes and writes the weights. So it
+ * can send half as many bytes to another host. That host decodes them to the published bytes, bit for bit.
  */
 
-/** The values as half precision holds them. @throws {RangeError} naming the first value that is too large */
+/** Rounds the values to half precision. @throws {RangeError} that names the first value that is too large */
 export function roundToHalf(values: Float32Array): Float32Array<ArrayBuffer> {
   const rounded = Float32Array.from(Float16Array.from(values));
   const lost = rounded.findIndex((value, i) => !Number.isFinite(value) && Number.isFinite(values[i]!));
@@ -13,21 +13,21 @@ export function roundToHalf(values: Float32Array): Float32Array<ArrayBuffer> {
   );
 }
 
-/** float32 bytes of rounded values as float16 bytes. */
+/** Converts the float32 bytes of rounded values to float16 bytes. */
 export async function* encodeHalf(stream: AsyncIterable<Uint8Array>): AsyncGenerator<Uint8Array> {
   for await (const bytes of wholeValues(stream, 4)) {
     yield new Uint8Array(Float16Array.from(new Float32Array(bytes)).buffer);
   }
 }
 
-/** float16 bytes as float32 bytes. Drops a last value of which only one byte arrived. */
+/** Converts float16 bytes to float32 bytes. Drops the last value if only one of its bytes arrived. */
 export async function* decodeHalf(stream: AsyncIterable<Uint8Array>): AsyncGenerator<Uint8Array> {
   for await (const bytes of wholeValues(stream, 2)) {
     yield new Uint8Array(Float32Array.from(new Float16Array(bytes)).buffer);
   }
 }
 
-/** The same bytes in buffers that end where a value ends, wherever the chunks of the stream end. */
+/** Yields the stream's bytes in buffers of whole values. A chunk of the stream may end inside a value. */
 async function* wholeValues(stream: AsyncIterable<Uint8Array>, valueBytes: number): AsyncGenerator<ArrayBuffer> {
   let rest = new Uint8Array(0);
   for await (const chunk of stream) {

@@ -1,29 +1,29 @@
 /**
- * Published weights over plain HTTP, for samplers of other hosts. The caller, a socket listener or the gate, has checked a token before.
+ * Serves published weights over plain HTTP to samplers on other hosts. The caller, a socket listener or the gate, has already checked a token.
  */
 import { encodeHalf } from "./half.ts";
 import type { Published, WeightsPublisher } from "./publisher.ts";
 
 const PATH = /^\/weights\/(\d{1,15})(\/file)?$/;
 
-/** A version's file on this host, and what its HTTP headers need. */
+/** A version's file on this host, and the data for the HTTP answer. */
 export interface ServedFile {
   readonly path: string;
   readonly digest: string;
   readonly byteLength: number;
-  /** Every value fits half precision. */
+  /** True if half precision holds every value exactly. */
   readonly half: boolean;
 }
 
-/** The message for a sampler of another host. @param base  such as "http://10.0.0.5:7000" */
+/** The message `weights` for a sampler on another host. @param base  the start of the URL, such as "http://10.0.0.5:7000" */
 export const overHttp = (published: Published, base: string): Published => ({
   ...published,
   location: { kind: "http", url: new URL(`/weights/${published.version}`, base).href },
 });
 
 /**
- * Answers `GET /weights/VERSION` with the bytes, all or one range, and `/weights/VERSION/file` with a `ServedFile` for the gate on this
- * host, which serves the bytes itself.
+ * Answers `GET /weights/VERSION` with all bytes or one range of them. Answers `GET /weights/VERSION/file` with a `ServedFile`: the gate on
+ * this host asks for it and serves the bytes itself.
  *
  * @returns a function for `ListenOptions.fetch`; it returns null if the request is not about weights.
  */
@@ -39,7 +39,7 @@ export function serveWeights(publisher: Pick<WeightsPublisher, "file">): (reques
   };
 }
 
-/** The bytes that a request asks for. A whole version comes in half precision if its values fit and the request accepts it. */
+/** The bytes that a request asks for. A request for all bytes gets half precision if `half` is true and the request accepts it. */
 export function serveFile({ path, digest, byteLength, half }: ServedFile, request: Request): Response {
   if (request.method !== "GET" && request.method !== "HEAD") {
     return new Response("weights can only be read\n", { status: 405, headers: { Allow: "GET, HEAD" } });

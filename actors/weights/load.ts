@@ -1,7 +1,7 @@
 /**
- * Published weights in a sampler's memory: mapped from the file if it is on this host, downloaded otherwise.
+ * Loads published weights into a sampler's memory: maps the file if it is on this host, else downloads it.
  *
- * - Weights are returned only after their length and digest were checked.
+ * - A function returns weights only after it has checked their length and their digest.
  */
 import { statSync } from "node:fs";
 import type { ModelConfig } from "../../model/policy/model-config.ts";
@@ -19,9 +19,9 @@ import { isSealed } from "./seal.ts";
 type Announced = Messages["weights"];
 
 interface Loaded {
-  /** null if these are not the published bytes. Writing to the values changes only this copy. */
+  /** null if the bytes are not the published bytes. A write to the values changes only this copy. */
   readonly values: Float32Array | null;
-  /** sha256 of the bytes found, computed or proved by the seal. */
+  /** sha256 of the loaded bytes: computed, or proved by the seal (seal.ts). */
   readonly digest: string;
 }
 
@@ -41,7 +41,7 @@ export function announcedValues({ model, guest, token }: Reader, message: Announ
 
 /**
  * @param expectedLength  number of values of the policy
- * @param token           of the run; for downloads
+ * @param token           the bearer token for downloads
  * @throws {WeightsError} in one line, if the bytes cannot be read
  */
 export async function loadWeights(
@@ -76,15 +76,15 @@ type Shared = Extract<Announced["location"], { kind: "shared" }>;
 
 function shared({ byteLength, digest }: Announced, { path, byteOffset, seal }: Shared) {
   const bytes = mapped(path, byteOffset, byteLength);
-  // The sha256 takes seven times as long as the seal, and is needed only to name wrong bytes.
+  // The sha256 takes seven times as long as the seal. It is needed only for wrong bytes, whose digest the sampler reports.
   const found = isSealed(bytes, seal) ? digest : new Bun.CryptoHasher("sha256").update(bytes).digest("hex");
   return { bytes, digest: found };
 }
 
-/** A private mapping: a write to it never reaches the file or another process. */
+/** Maps the file privately: a write to the mapping never reaches the file or another process. */
 function mapped(path: string, byteOffset: number, byteLength: number): Uint8Array<ArrayBuffer> {
   if (byteOffset % 4 !== 0) throw new RangeError(`values of 4 bytes cannot begin at byte ${byteOffset}`);
-  // Reading a mapping past the end of its file would end the process.
+  // A read past the end of a mapped file would end the process.
   const { size } = statSync(path);
   if (size < byteOffset + byteLength) {
     throw new RangeError(`the file has ${size} bytes, and ${byteLength} from byte ${byteOffset} on were published`);
@@ -95,17 +95,17 @@ function mapped(path: string, byteOffset: number, byteLength: number): Uint8Arra
 export interface Download {
   readonly fetch: (url: string, init: RequestInit) => Promise<Response>;
   readonly clock: Clock;
-  /** A connection that brings no byte for this long is given up. */
+  /** The download ends a connection that brings no byte for this long. */
   readonly silenceMsMax: number;
   /** The download fails after this many connections in a row that bring no byte. */
   readonly failuresMax: number;
-  /** Wait before the next connection, times the failures in a row. */
+  /** The wait before the next connection is this time multiplied by the number of failures in a row. */
   readonly pauseMs: number;
 }
 
 /**
- * A sampler tries twice. While the network is cut, the two tries together take longer than `SILENCE_MS_MAX`, after which the connection to
- * the learner ends. Then these weights are no longer due, and the sampler connects again.
+ * The settings of a download. A sampler downloads a version at most twice. While the network is cut, the two downloads together take longer
+ * than `SILENCE_MS_MAX`, so the connection to the learner ends meanwhile. Then the sampler connects again and no longer needs this version.
  *
  * @param tls  for https:// addresses
  */
@@ -117,11 +117,11 @@ export const downloading = (tls: ClientTls = {}): Download => ({
   pauseMs: 1000,
 });
 
-/** An answer that a further try would not change. */
+/** An HTTP answer that another attempt would not change. */
 class Refused extends Error {}
 
 /**
- * Downloads a version from a URL of the run and hashes it on the way. After a broken connection the download continues where it broke.
+ * Downloads a version from a URL of the run and computes the hash meanwhile. After a lost connection the download continues at the next byte.
  *
  * @returns exactly `byteLength` bytes and their sha256 (hex).
  * @throws {Error} with the reason, if the download fails.
@@ -161,7 +161,7 @@ export async function download(
   return { bytes, digest: hasher.digest("hex") };
 }
 
-/** The bytes from `begin` on, as they come. Only a whole version may come in half precision. */
+/** Yields the bytes from `begin` on, as they arrive. It accepts half precision only if `begin` is 0. */
 async function* body(url: string, begin: number, token: string, how: Download): AsyncGenerator<Uint8Array> {
   const abort = new AbortController();
   let cancel = () => {};
@@ -176,7 +176,7 @@ async function* body(url: string, begin: number, token: string, how: Download): 
       Authorization: bearer(token),
       ...(begin > 0 ? { Range: `bytes=${begin}-` } : { "Accept-Weights": "half" }),
     };
-    // A redirect could take the token to another server.
+    // A redirect could send the token to another server.
     const response = await how.fetch(url, { headers, signal: abort.signal, redirect: "error" });
     const wanted = begin === 0 ? 200 : 206;
     if (response.status !== wanted) {

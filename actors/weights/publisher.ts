@@ -1,11 +1,11 @@
 /**
- * The learner's side of weights: a file per version that other processes of this host map, identified by version and sha256.
- * A seal (seal.ts) lets samplers prove what they mapped without computing the sha256 again.
- * Knows no layers of networks: a policy is one array of numbers here.
+ * Publishes the learner's weights: one file for each version, which other processes of this host map. Version and sha256 identify the weights.
+ * With a seal (seal.ts), samplers check the bytes that they mapped and need not compute the sha256 again.
+ * This file knows no layers of networks: a policy is one array of numbers here.
  *
- * - A file is complete before its digest is announced, and never changes afterwards.
- * - A file may be unlinked while it is mapped; the mapping stays valid.
- * - Versions of one publisher only grow.
+ * - A file is complete before `publish` returns its digest, and never changes after that.
+ * - The publisher may remove a file while a process maps it; the mapping stays valid.
+ * - The versions of one publisher only grow.
  */
 import { closeSync, openSync, renameSync, rmSync, statSync, write } from "node:fs";
 import { promisify } from "node:util";
@@ -15,30 +15,30 @@ import { thisProcess, unfinished, weightsPath } from "./files.ts";
 import { roundToHalf } from "./half.ts";
 import { type Seal, Sealer } from "./seal.ts";
 
-/** Newest versions kept: the one before the newest may still be loading somewhere. */
+/** Number of newest versions to keep. A sampler may still be loading the version before the newest. */
 const KEPT = 2;
 
-/** Where a version is, and its digest: the message that samplers get. */
+/** The message that samplers get: where a version is, and its digest. */
 export type Published = Messages["weights"];
 
 export interface PublisherOptions {
-  /** Shared memory or its substitute: see `weightsFolder`. */
+  /** The result of `weightsFolder`: shared memory, or the run's folder. */
   readonly folder: string;
-  /** Used from the moment `folder` is full. Without it, a full folder is an error. */
+  /** The publisher writes here once `folder` is full. Left out: a full `folder` is an error. */
   readonly spareFolder?: string;
   readonly run: string;
-  /** Rounds published values to half precision, so that they can be sent in half as many bytes. */
+  /** True: rounds published values to half precision, so that HTTP can send them in half as many bytes. */
   readonly half?: boolean;
-  /** Uses files without a name if the system has them: the system removes such a file when this process ends. Default false. */
+  /** True: writes files without a name if the system has such files. It frees them after this process's end. Default false. */
   readonly nameless?: boolean;
-  /** Writes a file with a name, whole or not at all. */
+  /** Writes a file with a name. On an error it leaves no file. */
   readonly write?: (path: string, bytes: Uint8Array) => Promise<Written>;
   readonly notice?: (text: string) => void;
 }
 
 export interface PublishedFile {
   readonly path: string;
-  /** Every value fits half precision. */
+  /** True if half precision holds every value exactly. */
   readonly half: boolean;
   readonly message: Published;
   remove(): void;
@@ -59,16 +59,16 @@ export class WeightsPublisher {
     this.#folder = options.folder;
   }
 
-  /** undefined if this version is not kept. */
+  /** The file of a version; undefined if the publisher does not keep it. */
   file(version: number): PublishedFile | undefined {
     return this.#files.get(version);
   }
 
   /**
-   * Makes a version that can be loaded. `values` must not change until this resolves.
+   * Writes a version that samplers can load. `values` must not change until the promise resolves.
    *
-   * @throws {RangeError} if `version` is not newer than the last.
-   * @throws {WeightsError} if it cannot be written; then nothing of it is left.
+   * @throws {RangeError} if `version` is not newer than the last version.
+   * @throws {WeightsError} if the file cannot be written; then no part of the file is left.
    */
   async publish(version: number, values: Float32Array): Promise<Published> {
     if (this.#closed) throw new Error(`cannot publish version ${version}: the publisher is closed`);
@@ -83,7 +83,7 @@ export class WeightsPublisher {
       const file = await this.#write(version, bytes);
       this.#files.set(version, file);
       this.#newest = version;
-      // Removes this file too if the publisher was closed meanwhile.
+      // If the publisher was closed during the write, this removes the new file too.
       this.#prune();
       return file.message;
     } finally {
@@ -91,7 +91,7 @@ export class WeightsPublisher {
     }
   }
 
-  /** Unlinks all files. Mappings of them stay valid. */
+  /** Removes all files. Existing mappings of the files stay valid. */
   close(): void {
     this.#closed = true;
     this.#prune();
@@ -147,17 +147,17 @@ interface Written {
 
 interface WrittenFile extends Written {
   readonly path: string;
-  /** Mappings of the file stay valid. */
+  /** Removes the file. Existing mappings of the file stay valid. */
   remove(): void;
 }
 
-/** Bytes hashed at a time. */
+/** Number of bytes hashed without a pause. */
 const CHUNK_BYTES = 8 * 2 ** 20;
 
-/** O_TMPFILE (with O_DIRECTORY) and O_RDWR, as Linux has them on the architectures that Bun runs on: open(2). */
+/** Flags O_TMPFILE (with O_DIRECTORY) and O_RDWR, as Linux defines them on arm64 and x64. Source: open(2). */
 const NAMELESS = (process.arch === "arm64" ? 0o20040000 : 0o20200000) | 2;
 
-/** True if this folder's file system has files without a name, and /proc gives other processes a path to them. */
+/** True if this folder's file system supports files without a name, and /proc gives a path to them. */
 function canBeNameless(folder: string): boolean {
   if (process.platform !== "linux") return false;
   try {
@@ -173,9 +173,9 @@ function canBeNameless(folder: string): boolean {
 }
 
 /**
- * Writes bytes, whole or not at all, to a file that other processes of this host can map. On Linux a file needs no name: other processes
- * open it through this process's descriptor. The system frees the file when this process has ended and no other process maps it. A file
- * with a name stays after a crash; the next learner deletes those in shared memory whose owner is known to be dead (files.ts).
+ * Writes all bytes to a file without a name, or leaves no file. Other processes of this host open the file through this process's descriptor
+ * and map it. The system frees the file when this process has ended and no other process maps it. In contrast, a file with a name stays
+ * after a crash; then the next learner deletes it from shared memory, once the dead owner is certain (files.ts).
  */
 async function writeNameless(folder: string, bytes: Uint8Array): Promise<WrittenFile> {
   const file = openSync(folder, NAMELESS, 0o600);
@@ -188,7 +188,7 @@ async function writeNameless(folder: string, bytes: Uint8Array): Promise<Written
   }
 }
 
-/** A file of this name. On an error, nothing is left. */
+/** Writes all bytes to a file of this name. On an error it leaves no file. */
 async function writeNamed(path: string, bytes: Uint8Array): Promise<Written> {
   const part = unfinished(path);
   try {
@@ -209,13 +209,13 @@ async function writeNamed(path: string, bytes: Uint8Array): Promise<Written> {
 
 const pathOf = (file: number): string => `/proc/${process.pid}/fd/${file}`;
 
-/** The system writes in another thread while this one hashes. Between chunks, other work of this thread has its turn. */
+/** Another thread writes the bytes while this thread hashes them. Between chunks, other work of this thread has its turn. */
 async function writeAndHash(file: number, bytes: Uint8Array): Promise<Written> {
   const writing = writeAll(file, bytes);
   const hasher = new Bun.CryptoHasher("sha256");
   const sealer = new Sealer();
   for (let at = 0; at < bytes.length; at += CHUNK_BYTES) {
-    // Throws here if writing has already failed; does not wait for it otherwise.
+    // This line throws if the write has already failed. It does not wait for the end of the write.
     if (at > 0) await Promise.all([nextTurn(), Promise.race([writing, null])]);
     const part = bytes.subarray(at, at + CHUNK_BYTES);
     hasher.update(part);

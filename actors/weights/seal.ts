@@ -1,8 +1,8 @@
 /**
- * A quick check that bytes are the published ones: GMAC, a 128-bit tag under a key that is new for each version. The publisher
- * computes the tag in the same pass as the sha256, and every sampler of the host computes it again from the bytes it mapped.
+ * A quick check that bytes are the published bytes: GMAC, a 128-bit tag under a key that is new for each version. The publisher
+ * computes the tag in the same pass as the sha256. Every sampler on the host computes the tag again from the bytes that it mapped.
  *
- * - An equal tag counts as an equal sha256: other bytes have the same tag with a probability of about their count / 2^132.
+ * - An equal tag counts as an equal sha256: n other bytes have the same tag with a probability of about n / 2^132.
  * - The samplers of a host compute the tag instead of the sha256, because it takes a seventh of the time (docs/log/2026-11.md).
  * - The seal finds accidents, not attacks: a reader of the message has the key and can forge a tag.
  *
@@ -11,16 +11,16 @@
 import { type CipherGCM, createCipheriv, randomBytes } from "node:crypto";
 
 export interface Seal {
-  /** 16 bytes in hex, used for these bytes only. */
+  /** 16 bytes in hex. The key is new for each version. */
   readonly key: string;
   /** 16 bytes in hex. */
   readonly tag: string;
 }
 
-/** Constant, because a key is used once. */
+/** The nonce may be constant, because each key seals one version only. */
 const NONCE = new Uint8Array(12);
 
-/** Additional data of one call. */
+/** Most bytes that one call of `setAAD` gets. */
 const CHUNK_BYTES = 2 ** 23;
 
 export class Sealer {
@@ -36,7 +36,7 @@ export class Sealer {
     for (let at = 0; at < bytes.length; at += CHUNK_BYTES) this.#mac.setAAD(bytes.subarray(at, at + CHUNK_BYTES));
   }
 
-  /** No bytes can be added after this call. */
+  /** Ends the computation: no `update` may follow. */
   seal(): Seal {
     this.#mac.final();
     return { key: this.#key, tag: this.#mac.getAuthTag().toString("hex") };

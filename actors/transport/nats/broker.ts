@@ -1,13 +1,13 @@
 /**
- * One process's connection to a NATS broker: its inbox and the two streams. Knows parcels as bytes and no actor.
+ * One process's connection to a NATS broker: the process's inbox and the two streams. This file sees parcels (wire.ts) as bytes, and no actor.
  *
- *   bunraku.dial.NAME         requests to connect to NAME; one of its listeners (a queue group) answers
+ *   bunraku.dial.NAME         requests to connect to NAME; one of the listeners of that name (a NATS queue group) answers
  *   bunraku.to.INBOX.END      parcels for one end of a connection; each process has one inbox
- *   bunraku.work.INBOX.END    the same, but the broker keeps them until acknowledged (stream bunraku_work)
- *   bunraku.quarantine.INBOX  parcels not acknowledged in DELIVERIES_MAX deliveries (stream bunraku_quarantine)
+ *   bunraku.work.INBOX.END    the same, but the broker keeps each parcel until the receiver acknowledges it (stream bunraku_work)
+ *   bunraku.quarantine.INBOX  parcels that no receiver acknowledged in DELIVERIES_MAX deliveries (stream bunraku_quarantine)
  *
- * - A full work stream refuses new parcels, and the sender tries again. A full quarantine drops its oldest parcels.
- * - When the broker is lost, every connection through it ends. The process reconnects to the broker without limit.
+ * - A full work stream refuses new parcels, and the sender tries again. A full quarantine stream drops its oldest parcels.
+ * - When the connection to the broker is lost, every connection through the broker ends. The process tries to reconnect without limit.
  */
 import {
   AckPolicy,
@@ -39,20 +39,20 @@ export const WORK = "bunraku_work";
 export const QUARANTINE = "bunraku_quarantine";
 export const DELIVERIES_MAX = 5;
 
-/** The work stream holds this many bytes; refused parcels wait at the sampler. */
+/** Most bytes in the work stream. A parcel that the full stream refuses waits in the sampler's process. */
 const WORK_BYTES_MAX = 256 * 2 ** 20;
 const QUARANTINE_BYTES_MAX = 64 * 2 ** 20;
-/** The broker drops older parcels. Their asks have passed the deadline long before. */
+/** The broker drops older parcels. The deadlines of their asks have passed long before. */
 const WORK_AGE_MS_MAX = 3_600_000;
 const DUPLICATES_MS = 120_000;
 const ACK_MS = 30_000;
-/** The broker deletes a reader this long after its process has died. */
+/** The broker deletes a reader (a NATS consumer) this long after the reader's process has died. */
 const READER_GONE_MS = 60_000;
 const API_MS_MAX = 5000;
-/** Time for the broker to take what was sent, when a process leaves. */
+/** When a process leaves, the broker has this much time to take the parcels already sent. */
 const CLOSE_MS_MAX = 500;
 const RETRY_MS = { first: 20, max: 1000 };
-/** A parcel that is refused more often than this, for about 5 s, is reported. A full stream usually has room again before that. */
+/** After more refusals of a parcel than this, about 5 s, this end reports them. A full stream usually has room again before that. */
 const REFUSALS_QUIET = 10;
 const ASK_HEADER = "Bunraku-Ask";
 
@@ -67,7 +67,7 @@ export interface ConnectionEnd {
 }
 
 export class Broker {
-  /** Names this process at this broker. */
+  /** The unique name of this process at this broker. */
   readonly inbox: string = crypto.randomUUID();
   readonly ends = new Map<string, ConnectionEnd>();
   readonly connection: NatsConnection;
@@ -75,11 +75,11 @@ export class Broker {
   readonly #js: JetStreamClient;
   readonly #manager: JetStreamManager;
   #connected = true;
-  /** The broker is connected and has both streams. */
+  /** True if this process is connected to the broker and the broker has both streams. */
   #ready = true;
   #listeners = 0;
   #reading: ConsumerMessages | null = null;
-  /** The last parcel on its way into the work stream, by the end that the parcel goes to. */
+  /** For each receiving end, resolves when its last parcel is in the work stream or no longer needed. */
   readonly #storing = new Map<string, Promise<void>>();
 
   private constructor(connection: NatsConnection, manager: JetStreamManager, options: BrokerOptions) {
@@ -95,7 +95,7 @@ export class Broker {
     void this.#watch();
   }
 
-  /** @throws {Error} with the reason: "nothing answers there", "the token was refused" */
+  /** @throws {Error} with the reason, such as "nothing answers there" or "the token was refused" */
   static async connect(url: URL, options: BrokerOptions): Promise<Broker> {
     const { token, tls, silenceMsMax, connectMsMax } = options;
     let connection: NatsConnection;
@@ -103,7 +103,7 @@ export class Broker {
       connection = await connect({
         servers: url.host,
         ...(token === "" ? {} : { token }),
-        // tls:// requires TLS; nats:// uses it if the broker offers it.
+        // tls:// requires TLS; nats:// uses TLS if the broker offers it.
         ...(url.protocol === "tls:" ? { tls: (tls ?? {}) as TlsOptions } : {}),
         timeout: connectMsMax,
         maxReconnectAttempts: -1,
@@ -135,7 +135,7 @@ export class Broker {
   }
 
   get parcelBytesMax(): number {
-    // Headers count too.
+    // The broker's limit includes a parcel's NATS headers: 512 bytes are for them.
     return (this.connection.info?.max_payload ?? 2 ** 20) - 512;
   }
 
@@ -152,20 +152,20 @@ export class Broker {
     await this.connection.flush();
     return async () => {
       if (--this.#listeners === 0) this.#stopReading();
-      // Requests already delivered to this process still get an answer.
+      // Requests that the broker has already delivered to this process still get an answer.
       if (this.ready) await settlesIn(this.#options.clock, CLOSE_MS_MAX, dials.drain());
       else dials.unsubscribe();
     };
   }
 
   publish(to: string, parcel: Uint8Array): void {
-    // A lost broker ends every connection. So no connection goes on after a parcel that was not sent.
+    // The loss of the broker ends every connection. So no connection continues after this function has dropped one of its parcels.
     if (this.#connected && !this.connection.isClosed()) this.connection.publish(`bunraku.to.${to}`, parcel);
   }
 
   /**
-   * Puts a parcel into the work stream: tries until the broker takes it or `over` returns true. A parcel sent twice is stored once.
-   * Parcels for one end are stored one after another; else later ones could fill the stream, and an earlier one would find no room.
+   * Puts a parcel into the work stream: tries until the broker takes the parcel or `over` returns true. The broker stores a parcel sent twice
+   * only once. Parcels for one end go in one after another. Otherwise later parcels could fill the stream and leave no room for an earlier one.
    */
   store(to: string, parcel: Uint8Array, number: number, ask: number, over: () => boolean): void {
     const stored = (this.#storing.get(to) ?? Promise.resolve()).then(async () => {
@@ -185,7 +185,7 @@ export class Broker {
     });
   }
 
-  /** @returns why the broker did not take the parcel, or null */
+  /** @returns null if the broker took the parcel, else the reason why not */
   async #tryStore(to: string, parcel: Uint8Array, number: number, ask: number): Promise<string | null> {
     const askHeaders = headers();
     askHeaders.set(ASK_HEADER, String(ask));
@@ -199,7 +199,7 @@ export class Broker {
 
   async close(): Promise<void> {
     if (this.connection.isClosed()) return;
-    // The last parcels should arrive, if the broker is there.
+    // Lets the last parcels reach the broker, if it is connected.
     if (this.ready) await settlesIn(this.#options.clock, CLOSE_MS_MAX, this.connection.flush());
     this.#connected = false;
     this.#ready = false;
@@ -221,7 +221,7 @@ export class Broker {
     }
   }
 
-  /** The broker may be a new one, with an empty disk. */
+  /** Makes missing streams and reads again: the broker may be a new one with an empty disk. */
   async #reconnected(): Promise<void> {
     try {
       await makeStreams(this.#manager);
@@ -248,7 +248,7 @@ export class Broker {
     const callback = (msg: JsMsg) => this.#deliver(msg);
     const reading = await consumer.consume({ abort_on_missing_resource: true, callback });
     this.#reading = reading;
-    // The broker deletes the reader of a process that was suspended for long, and the readers of a deleted stream.
+    // `closed` resolves with an error after the broker has deleted the reader: its process was suspended for long, or its stream was deleted.
     void reading.closed().then((error) => {
       if (!(error instanceof Error)) return;
       this.#options.clock.after(RETRY_MS.max, () => {
@@ -299,7 +299,7 @@ export class Broker {
 
 const endOf = ({ subject }: { readonly subject: string }): string => subject.slice(subject.lastIndexOf(".") + 1);
 
-/** Makes the streams that are missing; existing streams keep their settings. */
+/** Makes the missing streams. Existing streams keep their settings. */
 async function makeStreams(manager: JetStreamManager): Promise<void> {
   const work: Partial<StreamConfig> & { name: string } = {
     name: WORK,

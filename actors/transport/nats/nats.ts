@@ -1,10 +1,11 @@
 /**
- * Transport through a NATS broker: only the broker needs to be reachable. A connection is a pair of subjects.
+ * Transport through a NATS broker: each process needs to reach only the broker. A connection is a pair of NATS subjects, one for each end.
  *
- * - The broker gets the token. The other end gets a proof of it (HMAC), so that no other client of the broker can learn the
- *   token by answering. Each parcel (wire.ts) has a tag, whose key is made from the token. A parcel without a right tag is not parsed.
- * - Several listeners may share an address; each connection goes to one of them.
- * - HTTP (weights) does not go through the broker: see routed.ts.
+ * - The broker gets the token. The other end gets only a proof of the token (HMAC). So another client of the broker that answers a request
+ *   to connect does not learn the token. Each parcel (wire.ts) has a tag, whose key is made from the token. No end parses a parcel whose tag
+ *   is wrong.
+ * - Several listeners may share an address; the broker sends each request to connect to one of them.
+ * - HTTP (for weights) does not go through the broker: see routed.ts.
  */
 import { createHmac } from "node:crypto";
 import { NoRespondersError } from "@nats-io/transport-node";
@@ -19,18 +20,18 @@ import type { Handler, Listener, ListenOptions, Peer, Transport } from "../trans
 import { Broker } from "./broker.ts";
 import { NatsWire } from "./wire.ts";
 
-/** Shorter than a socket's: behind a broker only silence shows that the other process has died. */
+/** Shorter than the limit of a socket, because through a broker only silence shows that the other process has died. */
 const SILENCE_MS_MAX = 10_000;
 
 const Dial = z.strictObject({ inbox: z.uuid(), id: z.uuid(), proof: z.string().max(100) });
-/** The listener's inbox, or why it refuses. */
+/** The inbox of the listener's process, or the reason for a refusal. */
 const DialAnswer = z.union([z.strictObject({ inbox: z.uuid() }), z.strictObject({ refused: z.string().max(1000) })]);
 
-/** Proves knowledge of the token. The id is new for each connection. */
+/** A proof that the connecting end knows the token. `id` is new for each connection. */
 export const proofOf = (token: string, id: string, name: string): string =>
   createHmac("sha256", token).update(`${id} ${name}`).digest("base64url");
 
-/** 32 bytes: the key for the tags of parcels to one end of a connection. */
+/** The key, of 32 bytes, for the tags of the parcels that go to one end of a connection. */
 export const parcelKey = (token: string, end: string): Buffer =>
   createHmac("sha256", token).update(`parcels for ${end}`).digest();
 
@@ -131,8 +132,8 @@ export class NatsTransport implements Transport {
   }
 
   /**
-   * @param inbox  of the other end's process
-   * @param stores  whether finished episodes go through the work stream
+   * @param inbox  returns the inbox of the other end's process
+   * @param stores  true if this end sends finished episodes through the work stream
    */
   #wire(broker: Broker, url: URL, [end, other]: [string, string], inbox: () => string, stores: boolean): NatsWire {
     const { clock, token, frameBytesMax, queuedBytesMax } = this.#options;

@@ -1,15 +1,15 @@
 /**
- * One end of a connection over a broker's subjects: order, parts of frames, flow control, silence. Knows no broker.
+ * One end of a connection over a broker's subjects: order, parts of frames, flow control, silence. This file knows no broker.
  *
- * - A parcel is one message of the broker: a frame, a part of a frame, a report, or the end of the connection. Parcels with a frame
- *   have numbers, so each is processed once and in order, however often it is delivered.
- * - A broker has no flow control from end to end, so the reader reports how many bytes it took; `queuedBytes` counts the rest.
- *   A parcel that arrives early is held. With more than `queuedBytesMax` held, the connection is closed.
- * - Each parcel has a tag (GMAC) by a key that both ends know. A parcel without a right tag came from another client of the broker: it
- *   is reported and changes nothing.
- * - A stored parcel (see `isStored`) is acknowledged when its ask has been answered. If the connection ends first, the broker delivers
- *   the parcel again. A part before the last is acknowledged when it is taken: else parts of unfinished frames could fill
- *   the stream, and no last part would find room.
+ * - A parcel is one message of the broker: a frame, a part of a frame, a report, or the end of the connection. Parcels with a frame or a part
+ *   have numbers. So the reader processes each of them once and in order, even if the broker delivers it several times.
+ * - A broker has no flow control from end to end. So the reader reports how many bytes it took, and `queuedBytes` counts the rest. The reader
+ *   holds a parcel that arrives early. If it holds more than `queuedBytesMax` bytes, it closes the connection.
+ * - Each parcel has a tag (GMAC) under a key that both ends know. A parcel with a wrong tag came from another client of the broker. The
+ *   reader reports such a parcel and otherwise ignores it.
+ * - The reader acknowledges a stored parcel (see `isStored`) after the answer to its ask. If the connection ends first, the broker delivers
+ *   the parcel again. The reader acknowledges a part that is not the last part at once. Otherwise parts of unfinished frames could fill
+ *   the stream and leave no room for a last part.
  */
 import { createCipheriv, randomBytes, timingSafeEqual } from "node:crypto";
 import type { Envelope, Frame } from "../frame.ts";
@@ -17,21 +17,21 @@ import type { Wire, WirePeer } from "../peer.ts";
 import { type SilenceWatch, watchSilence } from "../silence.ts";
 import type { TransportOptions } from "../transport.ts";
 
-/** A part of a frame, its last part, a report of the bytes taken (also the ping), the end of the connection. */
+/** `part` is a part of a frame, and `last` its last or only part. `taken` reports the bytes taken; it is also the ping. */
 const kinds = { part: 0, last: 1, taken: 2, close: 3 } as const;
 type Kind = keyof typeof kinds;
 const kindOf = Object.keys(kinds) as Kind[];
 
 /**
- * A parcel's head has three fields: the kind, the number, and the bytes taken from the other end so far. Numbers begin at 1. A parcel with
- * number 0 has no place in the order and is processed at once.
+ * The head has three fields: the kind, the number, and how many bytes the sender of the parcel has taken from the other end so far. Numbers
+ * begin at 1. A parcel with number 0 has no place in the order, and the reader processes it at once.
  */
 const HEAD_BYTES = 1 + 4 + 8;
-/** After the body: a nonce, and the tag. */
+/** After the body come a nonce and the tag. */
 const NONCE_BYTES = 12;
 const SEAL_BYTES = NONCE_BYTES + 16;
 
-/** A reader that has taken this many bytes since its last report reports at once; one that has taken fewer, after `REPORT_MS`. */
+/** A reader reports as soon as it has taken this many bytes since its last report. With fewer bytes, it reports after `REPORT_MS`. */
 const REPORT_BYTES = 64 * 1024;
 const REPORT_MS = 5;
 
@@ -42,7 +42,7 @@ interface Parcel {
   readonly body: Uint8Array;
 }
 
-/** One delivery of a parcel that the broker keeps until it is acknowledged. */
+/** One delivery of a parcel that the broker keeps until the reader acknowledges it. */
 export interface Stored {
   readonly ask: number;
   ack(): void;
@@ -54,9 +54,9 @@ export interface NatsWireOptions extends Pick<TransportOptions, "clock" | "frame
   readonly silenceMsMax: number;
   readonly parcelBytesMax: number;
   publish(parcel: Uint8Array): void;
-  /** Like `publish`, but the broker keeps the parcel until the other end acknowledges it; null: this end stores nothing. */
+  /** Like `publish`, but the broker keeps the parcel until the other end acknowledges it; null: this end sends all parcels with `publish`. */
   readonly store: ((parcel: Uint8Array, number: number, ask: number) => void) | null;
-  /** Keys for the tags of parcels, by direction. */
+  /** Keys for the tags: `sent` for parcels that this end sends, `taken` for parcels that it receives. */
   readonly keys: { readonly sent: Uint8Array; readonly taken: Uint8Array };
   /** Called for a parcel that the other end did not make. */
   unproven(): void;
@@ -64,7 +64,7 @@ export interface NatsWireOptions extends Pick<TransportOptions, "clock" | "frame
   gone(): void;
 }
 
-/** Whether the broker keeps a message on disk. It keeps finished episodes: a lost one would have to be played again. */
+/** True if the broker keeps the message on disk. It keeps finished episodes, because the run would have to play a lost episode again. */
 const isStored = (envelope: Envelope): boolean => envelope.kind === "ask" && envelope.body.type === "episode.finished";
 
 export function encodeParcel(
@@ -84,7 +84,7 @@ export function encodeParcel(
   return bytes;
 }
 
-/** @returns null if the bytes are no parcel with a tag by this key */
+/** @returns null if the bytes are no parcel with a right tag under this key */
 export function decodeParcel(key: Uint8Array, bytes: Uint8Array): Parcel | null {
   if (bytes.byteLength < HEAD_BYTES + SEAL_BYTES) return null;
   const seal = bytes.subarray(-SEAL_BYTES);
@@ -96,7 +96,7 @@ export function decodeParcel(key: Uint8Array, bytes: Uint8Array): Parcel | null 
   return { kind, number: head.getUint32(1), taken, body: bytes.subarray(HEAD_BYTES, -SEAL_BYTES) };
 }
 
-/** Nonce and tag. Ten times as fast as HMAC with sha256 for 8 KB. Source: NIST SP 800-38D, GMAC. */
+/** The nonce and the GMAC tag. For 8 KB, GMAC is ten times as fast as HMAC with sha256. Source: NIST SP 800-38D. */
 function sealOf(key: Uint8Array, bytes: Uint8Array, nonce: Uint8Array): Uint8Array {
   const mac = createCipheriv("aes-256-gcm", key, nonce).setAAD(bytes);
   mac.final();
@@ -122,7 +122,7 @@ export class NatsWire implements Wire {
   #heldBytes = 0;
   #parts: Uint8Array[] = [];
   #partsBytes = 0;
-  /** Stored parcels that were processed and not answered yet, by number. */
+  /** Stored parcels that this end has processed, but whose asks it has not answered yet, by number. */
   readonly #unanswered = new Map<number, Stored>();
 
   constructor(options: NatsWireOptions) {
@@ -133,7 +133,7 @@ export class NatsWire implements Wire {
     return this.#sentBytes - this.#takenByOther;
   }
 
-  /** Passes parcels to this peer, those that arrived before included. */
+  /** Passes parcels to this peer, also the parcels that arrived before this call. */
   attach(peer: WirePeer): void {
     this.#peer = peer;
     const { clock, silenceMsMax } = this.#options;
@@ -167,14 +167,14 @@ export class NatsWire implements Wire {
     this.#end();
   }
 
-  /** Ends without a message to the other end. */
+  /** Ends the connection without a message to the other end. */
   lose(reason: string): void {
     if (this.#closed) return;
     this.#end();
     this.#peer?.lost(reason);
   }
 
-  /** Called for each parcel, in any order; a parcel may come twice. */
+  /** The broker's code calls this for each parcel, in any order, and perhaps several times for one parcel. */
   take(bytes: Uint8Array, stored: Stored | null): void {
     const parcel = decodeParcel(this.#options.keys.taken, bytes);
     if (parcel === null) {
@@ -191,7 +191,7 @@ export class NatsWire implements Wire {
       return;
     }
     if (number <= this.#lastTaken) {
-      // A second delivery. If the first was not answered yet, this delivery is the one to acknowledge.
+      // A repeated delivery. If the ask is not answered yet, this end must later acknowledge this delivery instead of the earlier one.
       if (stored !== null && this.#unanswered.has(number)) this.#unanswered.set(number, stored);
       else stored?.ack();
       return;
