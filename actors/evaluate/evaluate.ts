@@ -1,9 +1,9 @@
 /**
- * Evaluates a policy on fixed boards. It plays as a sampler does, but calls an env server directly. Stores nothing.
+ * Evaluates a policy on fixed boards. Plays episodes as a sampler does, but calls an env server directly. Stores nothing.
  *
- * - Boards, temperature and coins are those of the run's validation of the same update. With the run's `validate` settings the result
- *   is exactly the number that the run reported.
- * - An episode that could not be played is an error: a share of fewer boards cannot be compared with a share of all boards.
+ * - With the run's `validate` settings, boards, temperature and coins (the random numbers that choose tokens) equal those of the run's
+ *   validation of the same update. Then the result is exactly the number that the run reported.
+ * - If an episode cannot be played, the evaluation fails: a share of fewer boards cannot be compared with a share of all boards.
  */
 import { boardInterval, type Evaluation, passCurve } from "../../envs/analysis/evaluate.ts";
 import type { Failure } from "../../envs/analysis/failure.ts";
@@ -21,42 +21,42 @@ import { failureCounts, type Thoughts, thoughtsOf } from "../training/behavior.t
 import { rolloutMetrics } from "../training/rollout-metrics.ts";
 import { validationTickets } from "../training/tickets-to-play.ts";
 
-/** `meanReward` is without penalties. */
+/** `meanReward` does not include penalties. */
 export interface PolicyEvaluation extends Evaluation {
   /** Share of turns with a malformed reply. */
   readonly formatErrors: number;
   readonly stops: Readonly<Record<StopReason, number>>;
   readonly failures: Readonly<Record<Failure, number>>;
-  /** null if the thoughts contain nothing that can be checked. */
+  /** null if no thought makes a claim that can be checked. */
   readonly thoughts: Thoughts | null;
   /**
-   * Nats per written token: the mean of -log p of the tokens that were sampled, which estimates the entropy at this temperature.
+   * Estimate of the policy's entropy at this temperature, in nats per written token: the mean of -log p over the sampled tokens.
    * null at temperature 0, and for a hosted model.
    */
   readonly entropy: number | null;
-  /** In the order of boards. */
+  /** The played tickets, in the order of the boards. */
   readonly played: readonly PlayedTicket[];
 }
 
 export interface EvaluationOptions {
-  /** `env` and `validate` may differ from the run's. All other settings are those that the policy was trained with. */
+  /** `env` and `validate` may differ from the run's. All other settings equal those of the run that trained the policy. */
   readonly config: RunConfig;
-  /** With weights loaded. */
+  /** The policy, with its weights loaded. */
   readonly policy: EpisodePolicy;
   readonly dialogue: Dialogue;
-  /** From `startSavedPolicy`. */
+  /** `startSavedPolicy` returns this value. */
   readonly weights: { readonly version: number; readonly digest: string; readonly validation: string };
-  /** Episodes played at once; the policy's number of slots. */
+  /** Number of episodes that run at once. It equals the policy's number of slots. */
   readonly slots: number;
   readonly clock: Clock;
-  /** Called with problems that do not change the result. */
+  /** The evaluation calls this function with each problem that does not change the result. */
   readonly warn: (text: string) => void;
   readonly progress?: (played: number, solved: number) => void;
 }
 
 /**
  * @returns the result of each env of the config, by name
- * @throws {Error} naming the first episode that could not be played, and why.
+ * @throws {Error} if an episode cannot be played; the message names the first such episode and the reason.
  */
 export async function evaluatePolicy(options: EvaluationOptions): Promise<ReadonlyMap<string, PolicyEvaluation>> {
   const { config, weights, slots, clock, warn, progress } = options;
@@ -78,7 +78,7 @@ export async function evaluatePolicy(options: EvaluationOptions): Promise<Readon
   try {
     await Promise.all(Array.from({ length: Math.min(slots, tickets.length) }, playOn));
   } finally {
-    // After an error, no further episode is begun.
+    // After an error, this line keeps the other slots from beginning another episode.
     next = tickets.length;
     await envs.stop();
   }
@@ -86,7 +86,7 @@ export async function evaluatePolicy(options: EvaluationOptions): Promise<Readon
   return new Map([...tags].map(([name, tag]) => [name, summary(byEnv.get(name)!, tag)]));
 }
 
-/** Owner of the env server's episodes. */
+/** The env server records this name as the owner of each episode. */
 const PLAYER = "eval";
 
 async function playOne(
@@ -130,7 +130,7 @@ export function summary(played: readonly PlayedTicket[], tag: EnvTag): PolicyEva
   };
 }
 
-/** Mean of -log p over the written tokens of episodes; null if there are none, or the temperature is 0. */
+/** Mean of -log p over the written tokens of episodes; null if there are no such tokens, or if the temperature is 0. */
 export function entropyOf(played: readonly PlayedTicket[]): number | null {
   if (played.some(({ ticket }) => ticket.temperature === 0)) return null;
   const trajectories = played.map(({ outcome }) => outcome.trajectory);

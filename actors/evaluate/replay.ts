@@ -1,9 +1,9 @@
 /**
- * Plays a recorded episode again and finds the first difference from its record. Knows no store and no process.
+ * Plays a recorded episode again and finds the first difference from its record. Uses no store and starts no process.
  *
- * - Two separate questions: does the env still answer the recorded replies in the same way, and does the policy still write these replies?
- *   For the first question the recorded tokens take the place of a policy; everything else runs as in a sampler.
- * - Equal means equal bytes: every token, log-probability, reward and observation, and the version and digest of the weights.
+ * - `replayEnv` asks whether the env still answers the recorded replies in the same way. The recorded tokens take the place of a policy;
+ *   everything else runs as in a sampler. `replayWhole` also asks whether the policy still writes the recorded replies.
+ * - Every value must be exactly equal: every token, log-probability, reward and observation, and the version and digest of the weights.
  * - `replayWhole` computes every value that it compares. `replayEnv` takes replies, log-probabilities and the policy version from the
  *   record, and computes the rest.
  */
@@ -28,25 +28,25 @@ export interface Replay {
 
 /** The first value that differs. */
 export interface Difference {
-  /** "turns.2.observation", "trajectory.tokens.17". */
+  /** Path of the value, such as "turns.2.observation" or "trajectory.tokens.17". */
   readonly where: string;
   readonly recorded: unknown;
   readonly replayed: unknown;
 }
 
-/** Owner of the env server's episodes. */
+/** The env server records this name as the owner of the episode. */
 const PLAYER = "replay";
 
-/** Plays the env with the recorded replies. @returns null if all is equal */
+/** Plays the env with the recorded replies. @returns null if all values are equal */
 export const replayEnv = (replay: Replay): Promise<Difference | null> =>
   replayWhole(replay, recordedPolicy(replay), replay.recorded.trajectory);
 
 /**
- * Plays env and policy.
+ * Plays the episode again with env and policy.
  *
- * @param policy   with `weights` loaded
- * @param weights  the digest is the checkpoint's own, so that a wrong digest in the episode's record is found
- * @returns null if all is equal
+ * @param policy   the policy, with `weights` loaded
+ * @param weights  has the digest of the checkpoint, so that the replay finds a wrong digest in the episode's record
+ * @returns null if all values are equal
  */
 export async function replayWhole(
   replay: Replay,
@@ -76,12 +76,12 @@ export async function replayWhole(
 }
 
 /**
- * Compares the weights that an episode names with those that other records of the run name. In a run that was never resumed each policy
- * version has one digest, and each digest one version. After a resume neither is true: the run publishes the weights of its checkpoint under
+ * Compares the policy version and digest in an episode's record with other records of the run. In a run that was never resumed, each version
+ * has one digest, and each digest has one version. A resume breaks this rule: the run publishes the weights of its checkpoint under
  * a new version, and uses later version numbers a second time. So there is no difference if another record has the same version and digest.
  *
- * @param others  the versions, with their digests, that checkpoints and other episodes of the run name
- * @returns null if one of `others` is the same pair, or if none contradicts the episode's pair
+ * @param others  the pairs of version and digest in checkpoints and in other episodes of the run
+ * @returns null if `others` contains the episode's pair, or if no other pair has the same version or the same digest
  */
 export function weightsDifference(
   { version, digest }: PolicyVersion,
@@ -99,7 +99,7 @@ export function weightsDifference(
   return null;
 }
 
-/** The replay asks for a turn that the record does not have. */
+/** Thrown if the replay asks for a turn that the record does not have. */
 class Divergence extends Error {
   override readonly name = "Divergence";
   readonly difference: Difference;
@@ -110,7 +110,7 @@ class Divergence extends Error {
   }
 }
 
-/** EpisodePolicy with the recorded tokens, turn by turn. */
+/** A policy that returns the recorded tokens of each turn in order. */
 function recordedPolicy({ recorded }: Replay): EpisodePolicy {
   const replies = repliesOf(recorded);
   let next = 0;
@@ -136,7 +136,7 @@ function repliesOf({ trajectory, turns }: PlayedOutcome): ReplyTokens[] {
   });
 }
 
-/** The first difference: depth first, in the order of the record's keys. */
+/** Finds the first difference: searches depth first, in the order of the record's keys. */
 export function firstDifference(recorded: unknown, replayed: unknown, where = ""): Difference | null {
   if (isDeepStrictEqual(recorded, replayed)) return null;
   if (!isTree(recorded) || !isTree(replayed)) return { where, recorded, replayed };

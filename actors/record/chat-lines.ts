@@ -1,9 +1,9 @@
 /**
  * Converts a recorded episode to chats for supervised fine-tuning by other trainers. Pure.
  *
- * - A chat is one whole context of the policy, so every reply follows exactly what the policy saw. If turns only
+ * - A chat is one whole context of the policy, so the messages before each reply are exactly what the policy saw. If every turn only
  *   extended the context, the episode is one chat.
- * - Every reply is trained on once: a reply that is repeated in a later chat has weight 0 there.
+ * - The trainer trains on every reply once. If a later chat repeats a reply, the reply has weight 0 in the later chat.
  */
 
 import type { EpisodeRules } from "../../envs/env.ts";
@@ -14,10 +14,10 @@ import type { Message } from "../../envs/text/prompt.ts";
 import type { RunConfig } from "../config/config.ts";
 import type { PlayedOutcome } from "../protocol.ts";
 
-/** `weight` as in OpenAI's fine-tuning files: 0 means not trained on. */
+/** `weight` has the meaning of OpenAI's fine-tuning files: with weight 0, the trainer does not train on the message. */
 export type ChatMessage = Message & { readonly weight?: 0 };
 
-/** @param rules  of the episode's env */
+/** The chats of one episode. The last parameter has the rules of the episode's env. */
 export function chatsOf(
   { turns, trajectory }: Pick<PlayedOutcome, "turns" | "trajectory">,
   tag: EnvTag,
@@ -47,7 +47,7 @@ export function chatsOf(
       { answered: before.slice(0, turn), now: answered[turn]! },
       { ...shown, window },
     );
-    // The oldest reply of this chat is of turn `turn + 1 - window`. Replies before turn `first` are in earlier chats.
+    // The oldest reply of this chat is the reply of turn `turn + 1 - window`. Earlier chats contain the replies before turn `first`.
     let repeated = first - (turn + 1 - window);
     const weighted = messages.map((message) =>
       message.role === "assistant" && repeated-- > 0 ? { ...message, weight: 0 as const } : message,

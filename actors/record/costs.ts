@@ -1,12 +1,12 @@
 /**
- * What a run has cost, from its record: tokens, actions, processor time and energy, in all and per percentage point of success
- * gained. Also how the time of its reinforcement (from the first update on) was spent. Pure.
+ * Computes the costs of a run from its record: tokens, actions, processor time and energy, in all and per percentage point that success
+ * rose. Also computes the seconds of each phase of reinforcement (from the first update on). Pure.
  *
- * - Processor time and energy are counters of processes. A counter that falls belongs to a new process, so it counts from 0.
- * - What an actor's last process spent after its last report is missing: at most one heartbeat interval. If a process is replaced during an
- *   update, what the old process spent in this update is missing.
- * - An update that was repeated after a resume or a roll-back counts once. Values at steps after the newest update date
- *   from before the resume or roll-back, and do not count.
+ * - Each process counts its processor time and energy. If a counter falls, a new process reports, and this counter began at 0.
+ * - The record lacks the costs after an actor's last report: at most one heartbeat interval. If a new process replaces a process during an
+ *   update, the record lacks the costs of the old process in this update.
+ * - If a run repeats an update after a resume or a roll-back, the update counts once. A value at a step after the newest update is
+ *   from before the resume or roll-back, and does not count.
  */
 import type { z } from "zod";
 import type { CostsAnswer, Series } from "../dashboard/answers.ts";
@@ -60,7 +60,7 @@ export function costsOf(all: (name: MetricName) => readonly Series[], newest: nu
   };
 }
 
-/** The sum of the values from update 1 on. */
+/** The sum of the values at update 1 and later. */
 const sumOfUpdates = ({ steps, values }: Series): number =>
   values.reduce((sum, value, i) => (steps[i]! < 1 ? sum : sum + value), 0);
 

@@ -1,10 +1,10 @@
-/** Where a record ends. A run that went back to an earlier update still has old values of later updates, until it repeats these updates. */
+/** Finds the update at which a record ends. After a roll-back or resume, the record has old values of later updates until the run repeats them. */
 import type { Series } from "../dashboard/answers.ts";
 import { isMetricName, type MetricName, metric } from "../metrics/metrics.ts";
 import type { Point } from "../metrics-sink/records.ts";
 import type { Store } from "../metrics-sink/store.ts";
 
-/** The metric that an update writes last, and the metric that a roll-back writes at the update to which the run goes back. */
+/** Every update writes the first metric last. A roll-back writes the second metric, at the update to which the run goes back. */
 const ENDS: readonly MetricName[] = ["total/updates", "health/rollbacks"];
 
 /** The update at which the record ends; infinity before the first update. */
@@ -17,14 +17,14 @@ export function upTo(newest: number, { steps, values, ...one }: Series): Series 
   return { ...one, steps: steps.slice(0, count), values: values.slice(0, count) };
 }
 
-/** As `Store.series`, without updates that a roll-back gave up or a resumed run made again. */
+/** Gives `Store.series` without values of updates that a roll-back discarded, or that a resumed run has not repeated yet. */
 export function seriesOf(store: Store, names: readonly MetricName[], since = 0): Series[] {
   const newest = newestUpdate(store);
   const all = store.series(names, since).map((one) => (isOfWarmStart(one) ? one : upTo(newest, one)));
   return all.filter(({ steps }) => steps.length > 0);
 }
 
-/** As `Store.latest`, without updates that a roll-back gave up or a resumed run made again. What an actor reports of itself is always kept. */
+/** Gives `Store.latest`, but without values after the newest update. Values that an actor reports about itself always stay. */
 export function latestOf(store: Store): Point[] {
   const newest = newestUpdate(store);
   return store.latest().flatMap((point) => {
@@ -37,5 +37,5 @@ export function latestOf(store: Store): Point[] {
   });
 }
 
-/** The steps of the warm start are no updates. */
+/** True for a metric of the warm start: its steps are not updates. */
 const isOfWarmStart = ({ name }: { readonly name: string }) => name.startsWith("warm/");

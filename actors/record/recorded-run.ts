@@ -1,4 +1,4 @@
-/** Reads the record of a run, oldest first, a page at a time. The run may still be going. */
+/** Reads the record of a run in pages of rows. Lists begin with the oldest row. The run may still write to the record. */
 import { existsSync, readdirSync } from "node:fs";
 import { join } from "node:path";
 import type { EpisodeSummary, Series, StoredEvent } from "../dashboard/answers.ts";
@@ -22,7 +22,7 @@ export class RecordedRun {
   readonly facts: StoredRun;
   readonly #store: Store;
 
-  /** @throws {Error} if there is no run in this folder. */
+  /** @throws {Error} if this folder holds no run. */
   constructor(folder: string) {
     if (!hasRecord(folder)) throw new Error(`no run in ${folder}: there is no run.sqlite${runsWithin(folder)}`);
     this.#store = recordOf(folder);
@@ -36,7 +36,7 @@ export class RecordedRun {
     }
   }
 
-  /** In the order they were written. */
+  /** All points, in the order in which the run wrote them. */
   *points(): Generator<StoredPoint> {
     for (let since = 0; ; ) {
       const page = this.#store.points(since, PAGE);
@@ -46,14 +46,14 @@ export class RecordedRun {
     }
   }
 
-  /** The latest value of each metric, up to the newest update as in `curve`; for a metric per actor, the value of one actor. */
+  /** The latest value of each metric, without values after the newest update. If a metric has a value per actor, the value of one actor. */
   latest(): Map<string, number> {
     return new Map(latestOf(this.#store).map(({ name, value }) => [name, value]));
   }
 
   /**
-   * Steps and values of a metric that is not per actor; null if it was never recorded. Steps after the newest update are left out: a
-   * roll-back gave these updates up, or a resumed run has not repeated them.
+   * Steps and values of a metric that has no value per actor; null if the record has no value. The curve has no steps after the newest
+   * update: a roll-back discarded these updates, or a resumed run has not repeated them yet.
    */
   curve(name: MetricName): Series | null {
     return seriesOf(this.#store, [name])[0] ?? null;
@@ -72,7 +72,7 @@ export class RecordedRun {
     const ids = backwards(pages, ({ id }) => id);
     for (const id of ids) {
       const found = this.#store.episode(id);
-      // A resumed run may have replaced the episode since.
+      // After the page was read, a resumed run may have replaced the episode.
       if (found !== null) yield found;
     }
   }
@@ -81,7 +81,7 @@ export class RecordedRun {
     return this.#store.episode(id);
   }
 
-  /** The episode with this name, as u3.g0.m1. */
+  /** The episode with this name, such as u3.g0.m1; null if the record has no such episode. */
   named(episode: string): RecordedEpisode | null {
     const id = this.#store.episodeNamed(episode);
     return id === null ? null : this.#store.episode(id);
@@ -91,7 +91,7 @@ export class RecordedRun {
     return this.#store.episodes({}, { limit: PAGE }).rows.map(({ episode }) => episode);
   }
 
-  /** Policy versions of the episodes other than `id` that have this version or this digest. */
+  /** Policy versions that name the version or the digest of `weights`, from all episodes except `id`. */
   versionsSharing(id: number, weights: PolicyVersion): PolicyVersion[] {
     return this.#store.versionsSharing(id, weights);
   }
@@ -105,13 +105,13 @@ export class RecordedRun {
   }
 }
 
-/** What the run in this folder has cost. @throws {Error} if there is no run in it */
+/** The costs of the run in this folder. @throws {Error} if the folder holds no run */
 export function recordedCosts(folder: string): Costs {
   using run = new RecordedRun(folder);
   return run.costs();
 }
 
-/** Reads all pages of a list that is newest first. @returns its rows, oldest first. @param keep  what to keep of each row */
+/** Reads all pages of a list whose newest row is first. @param keep  the part of a row to return. @returns the rows, oldest first */
 function backwards<T extends { readonly id: number }, K = T>(
   read: (before: number | undefined) => readonly T[],
   keep: (row: T) => K = (row) => row as unknown as K,
@@ -125,7 +125,7 @@ function backwards<T extends { readonly id: number }, K = T>(
   }
 }
 
-/** @returns the end of a message; empty if no run is in the folder */
+/** @returns text that ends an error message and names a run in the folder; empty if the folder holds no run */
 export function runsWithin(folder: string): string {
   const names = existsSync(folder) ? readdirSync(folder, { withFileTypes: true }) : [];
   const runs = names.filter((entry) => entry.isDirectory() && existsSync(join(folder, entry.name, "config.json")));

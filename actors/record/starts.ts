@@ -21,7 +21,7 @@ const fileIn = (folder: string) => join(folder, "starts.jsonl");
 
 export const addStart = (folder: string, start: RunStart): void => appendJsonLine(fileIn(folder), start);
 
-/** Oldest first; empty for a run of an earlier version. @throws {Error} naming a line that is not a start */
+/** The starts, oldest first; empty if an older Bunraku made the run. @throws {Error} if a line is not a start; the message names the line */
 export function readStarts(folder: string): RunStart[] {
   const file = fileIn(folder);
   if (!existsSync(file)) return [];

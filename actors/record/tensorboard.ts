@@ -1,5 +1,5 @@
 /**
- * Encodes, writes and reads TensorBoard event files: a sequence of `Event` messages, each a TFRecord. Scalars only.
+ * Encodes, writes and reads TensorBoard event files. A file is a sequence of `Event` messages; each message is a TFRecord. Only scalars.
  *
  * Source: tensorflow/core/util/event.proto, framework/summary.proto and lib/io/record_writer.h; CRC-32C of RFC 3720, appendix B.4,
  * masked as in lib/hash/crc32c.h.
@@ -24,7 +24,7 @@ export const fileHead = (atMs: number): Uint8Array =>
       .finish(),
   );
 
-/** Values of one step by tag, as float32. @param atMs  milliseconds since the epoch */
+/** An event with the values of one step: for each tag one float32. @param atMs  milliseconds since the epoch */
 export function scalarEvent(atMs: number, step: number, values: Iterable<readonly [tag: string, value: number]>) {
   const summary = new ProtobufMessage();
   // Summary: value 1. Summary.Value: tag 1, simple_value 2.
@@ -34,7 +34,7 @@ export function scalarEvent(atMs: number, step: number, values: Iterable<readonl
   return tfRecord(event.message(5, summary).finish());
 }
 
-/** Length (uint64), its checksum, data, their checksum; all little-endian. */
+/** A TFRecord: length (uint64), checksum of the length, data, checksum of the data; all little-endian. */
 export function tfRecord(data: Uint8Array): Uint8Array {
   const record = new Uint8Array(8 + 4 + data.length + 4);
   const view = new DataView(record.buffer);
@@ -45,7 +45,7 @@ export function tfRecord(data: Uint8Array): Uint8Array {
   return record;
 }
 
-/** Castagnoli's polynomial, reflected; Bun.hash.crc32 uses another. */
+/** Castagnoli's polynomial with its bits reversed. Bun.hash.crc32 uses another polynomial. */
 const POLYNOMIAL = 0x82f63b78;
 const TABLE = Uint32Array.from({ length: 256 }, (_, byte) => {
   let rest = byte;
@@ -59,7 +59,7 @@ export function crc32c(bytes: Uint8Array): number {
   return (rest ^ 0xffffffff) >>> 0;
 }
 
-/** TFRecord masks its checksums. */
+/** A TFRecord stores each checksum in this masked form. */
 const masked = (crc: number): number => (((crc >>> 15) | (crc << 17)) + 0xa282ead8) >>> 0;
 
 export interface Scalar {
@@ -69,7 +69,7 @@ export interface Scalar {
 }
 
 /**
- * The scalars of an event file. A record that is cut at the end belongs to a run that is still writing, and is left out.
+ * The scalars of an event file. An incomplete last record is skipped, because a run may still be writing it.
  *
  * @throws {RangeError} for a damaged record
  */
@@ -107,7 +107,7 @@ function* scalarsOfEvent(event: Uint8Array): Generator<Scalar> {
   }
 }
 
-/** The one float32 of a TensorProto; null if it holds something else. Its fields: 1 dtype (the value 1 is float), 4 tensor_content, 5 float_val. */
+/** The only float32 of a TensorProto; null if it holds another value. TensorProto: 1 dtype (the value 1 is float), 4 tensor_content, 5 float_val. */
 function floatOf(tensor: number | Uint8Array | undefined): Uint8Array | null {
   if (!(tensor instanceof Uint8Array)) return null;
   const { 1: type, 4: content, 5: floats } = Object.fromEntries(fieldsOf(tensor));
@@ -115,10 +115,10 @@ function floatOf(tensor: number | Uint8Array | undefined): Uint8Array | null {
   return type === 1 && value instanceof Uint8Array && value.length === 4 ? value : null;
 }
 
-/** Bytes buffered before a flush. */
+/** `EventFiles` flushes when it buffers more bytes than this. */
 const WAITING_BYTES_MAX = 1 << 20;
 
-/** Writes metrics as TensorBoard event files: the run's at the top of the folder, an actor's own in a folder named after the actor. */
+/** Writes metrics to TensorBoard event files. The run's file is in the folder itself; an actor's file is in a subfolder with the actor's name. */
 export class EventFiles {
   readonly #folder: string;
   readonly #name: string;
@@ -127,7 +127,7 @@ export class EventFiles {
   #waitingBytes = 0;
   pointCount = 0;
 
-  /** @param startedMs  start of the session, in milliseconds since the epoch; names the files */
+  /** @param startedMs  start of the session in milliseconds since the epoch; part of the file names */
   constructor(folder: string, startedMs: number) {
     this.#folder = folder;
     this.#name = eventFileName(startedMs);

@@ -11,19 +11,19 @@ import { actionsAllowed, episodeRules, playedEnvs, tagOf } from "../play/envs-of
 import type { TrainingContext } from "./context.ts";
 
 export interface Baselines {
-  /** null if the env has no random player. */
+  /** Success of random play; null if the env has no random player. */
   readonly random: number | null;
   /** Success of perfect play; null if it is unknown. */
   readonly best: number | null;
-  /** Success of the env's expert; null if it has none, or if the best possible is known. */
+  /** Success of the env's expert; null if the env has no expert, or if `best` is known. */
   readonly expert: number | null;
 }
 
 /**
  * The baselines of each env, in the order of the mix.
  *
- * @throws {RunError} if an env's server refuses, or a data file has other rows: a restarted learner would fail in the same way. Other
- *   errors of the server may be temporary.
+ * @throws {RunError} if an env's server refuses the request, or if a data file is missing or invalid: a restarted learner would fail in the
+ *   same way. Other errors of the server may be temporary; this function throws them unchanged.
  */
 export async function measureBaselines(config: RunConfig): Promise<ReadonlyMap<string, Baselines>> {
   const { episodes, firstSeed: seed } = config.validate;
@@ -43,7 +43,7 @@ export async function measureBaselines(config: RunConfig): Promise<ReadonlyMap<s
   return measured;
 }
 
-/** Means over the envs, which have equally many boards. A number that one env lacks is null. */
+/** Means over the envs; all envs have equally many boards. If one env has no value for a baseline, its mean is null. */
 export function meanBaselines(measured: ReadonlyMap<string, Baselines>): Baselines {
   const all = [...measured.values()];
   const known = (values: readonly (number | null)[]) => {

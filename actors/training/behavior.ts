@@ -1,6 +1,6 @@
 /**
  * Metrics of a policy's behavior: why episodes failed (envs/analysis/failure.ts), and whether its thoughts are true
- * (envs/analysis/reasoning.ts). The shares of failures and of successes add up to 1.
+ * (envs/analysis/reasoning.ts). The shares of all failures and the share of solved episodes add up to 1.
  */
 import { FAILURES, type Failure, failureOf } from "../../envs/analysis/failure.ts";
 import { faithfulness } from "../../envs/analysis/reasoning.ts";
@@ -27,7 +27,7 @@ export interface Thoughts {
   readonly claiming: number;
 }
 
-/** @returns null without a claim that can be checked */
+/** @returns null if no thought makes a claim that can be checked */
 export function thoughtsOf(played: readonly PlayedTicket[], tagOf: TagOf): Thoughts | null {
   const tags = tagsOf(played, tagOf);
   const scores = played.flatMap(({ ticket, outcome }) => {

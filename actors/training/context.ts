@@ -1,4 +1,4 @@
-/** The collaborators of a training run, and its request to stop. */
+/** The parts of the learner that a training run uses (`TrainingContext`), and the request to stop the run (`Interruption`). */
 import type { RoleMarks } from "../../model/text/dialogue.ts";
 import type { Clock } from "../clock.ts";
 import type { RunConfig } from "../config/config.ts";
@@ -17,7 +17,7 @@ export interface TrainingContext {
   readonly processStartedAtMs: number;
   /** "compiled, cpu, 2 threads" */
   readonly engine: string;
-  /** The token that closes a thought; null if the prompt asks for no thought, or if no single token closes one. */
+  /** The token that closes a thought; null if the prompt asks for no thought, or if no single token closes a thought. */
   readonly thinkEnd: number | null;
   readonly roleMarks: RoleMarks;
   readonly log: RunLog;
@@ -26,8 +26,8 @@ export interface TrainingContext {
   readonly dispatcher: Pick<Dispatcher, "play" | "ticketCounts">;
   readonly trainer: Remote<TrainerMethods>;
   /**
-   * Publishes the policy as a new weights version, and announces it to samplers. Resolves when samplers can load the version;
-   * `acknowledged` resolves to the milliseconds until all samplers had loaded it.
+   * Publishes the policy as a new policy version, and announces this version to the samplers. The promise resolves when samplers can load
+   * the version. `acknowledged` resolves when all samplers have loaded the version, to the milliseconds that this took.
    */
   readonly publishPolicy: (version: number) => Promise<{ readonly acknowledged: Promise<number> }>;
   readonly checkpoints: Pick<LearnerCheckpoints, "resumed" | "save" | "restore" | "keepReference">;
@@ -35,20 +35,20 @@ export interface TrainingContext {
 }
 
 export interface RunLog {
-  /** A line of the log. */
+  /** Writes a line to the log. */
   readonly line: (kind: string, text: string) => void;
-  /** A line of the log that the page shows too. */
+  /** Writes a line to the log; the dashboard page shows this line too. */
   readonly event: (level: "info" | "warning" | "error", kind: string, text: string) => void;
 }
 
-/** Thrown by a wait that was stopped. The message is the reason. */
+/** A wait throws this error if `Interruption.stop` ends the wait. The message is the reason. */
 export class Stopped extends Error {
   override readonly name = "Stopped";
 }
 
 /**
- * A request to stop that ends every wait at once. It keeps nothing of a finished wait. `Promise.race` against one promise that lives as long
- * as the run would keep every result: megabytes in each update.
+ * A request to stop that ends every open wait at once. After a wait, the object holds no reference to its result. `Promise.race` with a promise
+ * that stays open for the whole run would hold every result: megabytes in each update.
  */
 export class Interruption {
   /** Reject functions of the waits that are open. */
@@ -65,7 +65,7 @@ export class Interruption {
     if (this.#reason !== null) throw new Stopped(this.#reason);
   }
 
-  /** Waits for `work`. The work itself is not cancelled. @throws {Stopped} as soon as `stop` is called */
+  /** Waits for `work`, but never cancels the work itself. @throws {Stopped} as soon as `stop` is called */
   async race<T>(work: Promise<T>): Promise<T> {
     const { promise, resolve, reject } = Promise.withResolvers<T>();
     work.then(resolve, reject);

@@ -1,11 +1,12 @@
 /**
- * A curriculum over a mix of envs. An env of the mix is a tag, or one difficulty of a tag: its horizon, boxes or slipperiness. Pure;
- * the scores are in the checkpoint.
+ * A curriculum decides how many groups each env of a mix gets. An env of the mix is a tag, or one difficulty of a tag, such as its number of
+ * boxes. Pure; the checkpoint holds the scores.
  *
- * - By success or reward: more groups for envs whose episodes differ most within a group, because a group of equal rewards has no
- *   advantage. Equal scores give the even split. While an env has no score, the mix alone decides.
- * - By difficulty: the envs are listed from easy to hard. The first that is not yet learned gets the groups, those before it keep a
- *   few, and those behind it wait. An env that is forgotten is trained on again.
+ * - By success or reward: an env gets more groups if its episodes differ more within a group, because the advantages in a group of equal
+ *   rewards are 0. Envs with equal scores get equally many groups. If an env has no score yet, the proportions of the mix decide.
+ * - By difficulty: the config lists the envs from easy to hard. Let E be the first env whose success is below `advanceAt`. Each env before E
+ *   gets `groupsMin` groups, E gets all other groups, and each env after E gets none. If the policy forgets an env before E, that env becomes
+ *   E again. If no env is below `advanceAt`, E is the last env.
  */
 import { rewardSpread } from "../../model/health/diagnostics.ts";
 import { mean } from "../../model/statistics.ts";
@@ -15,17 +16,17 @@ import { type MetricValues, partName } from "../metrics/metrics.ts";
 import { groupsPerUpdate, playedEnvs, sharedGroups } from "../play/envs-of-run.ts";
 import type { PlayedTicket } from "../play/finished-ticket.ts";
 
-/** A moving mean for each env. In a curriculum by difficulty, of success; else of the in-group standard deviation of reward or success. */
+/** The moving mean of one number for each env: by difficulty, success; otherwise the in-group standard deviation of reward or success. */
 export type Scores = Readonly<Record<string, number>>;
 
-/** (groups) the env of each group of an update, in the order of the mix. @throws {RangeError} if the groups cannot be split evenly */
+/** The env of each group of an update (length: groups), in the order of the mix. @throws {RangeError} if the groups cannot be split evenly */
 export function groupEnvs(config: Pick<RunConfig, "env" | "rollout">, scores: Scores = {}): string[] {
   const envs = playedEnvs(config);
   const counts = allotted(config, scores) ?? sharedGroups(envs, groupsPerUpdate(config));
   return envs.flatMap(({ name }, i) => Array<string>(counts[i]!).fill(name));
 }
 
-/** Groups of each env by its score; null if the mix alone decides. */
+/** Number of groups of each env by its score; null if the proportions of the mix decide. */
 function allotted(config: Pick<RunConfig, "env" | "rollout">, scores: Scores): number[] | null {
   const { by, groupsMin } = config.rollout.curriculum;
   const envs = playedEnvs(config);
@@ -39,21 +40,21 @@ function allotted(config: Pick<RunConfig, "env" | "rollout">, scores: Scores): n
   const sum = envs.reduce((total, { name }) => total + scores[name]!, 0);
   const wanted = envs.map(({ name }) => (sum > 0 ? (free * scores[name]!) / sum : free / envs.length));
   const counts = wanted.map(Math.floor);
-  // Largest remainders first; of equal ones, the env that is named first.
+  // The envs with the largest remainders get one more group; of envs with equal remainders, the env that the mix names first.
   const order = [...wanted.keys()].sort((a, b) => wanted[b]! - counts[b]! - (wanted[a]! - counts[a]!) || a - b);
   const left = free - counts.reduce((total, count) => total + count, 0);
   for (const env of order.slice(0, left)) counts[env]!++;
   return counts.map((count) => count + groupsMin);
 }
 
-/** Index of the first env that is not yet learned; the last if all are. */
+/** Index of the first env whose success is below `advanceAt`; the index of the last env if no env is below. */
 function levelOf(config: Pick<RunConfig, "env" | "rollout">, scores: Scores): number {
   const envs = playedEnvs(config);
   const level = envs.findIndex(({ name }) => !((scores[name] ?? 0) >= config.rollout.curriculum.advanceAt));
   return level === -1 ? envs.length - 1 : level;
 }
 
-/** The scores after an update. An env keeps its score if it has no episode, or, for a spread, no group of two episodes. */
+/** The scores after an update. An env keeps its score if it has no episode. A score by success or reward also needs a group of two episodes. */
 export function scoresAfter(
   { by, smoothing }: RunConfig["rollout"]["curriculum"],
   before: Scores,

@@ -1,6 +1,6 @@
 /**
- * Episodes as token sequences for the warm start to imitate: played by the env's demonstrator, or by plans from random play.
- * Prompts and budgets of turns and actions are those of a rollout; only the replies come from another player than the policy.
+ * Demonstrations: episodes as token sequences that the policy imitates in the warm start. The env's demonstrator writes the replies, or plans
+ * from random play give them. Prompts and the limits of turns and actions are the same as in a rollout.
  */
 import { formatReply } from "../../envs/demonstrator.ts";
 import type { DiscreteGame, EpisodeRules, Game, LocalEnv, Seeds } from "../../envs/env.ts";
@@ -22,7 +22,7 @@ export interface DemonstratedEnv {
 }
 
 export interface DemonstrationOptions {
-  /** Played in turn. */
+  /** The demonstrations' boards alternate between these envs. */
   readonly envs: readonly DemonstratedEnv[];
   readonly context: ContextRules;
   readonly dialogue: Dialogue;
@@ -46,18 +46,18 @@ export const fromDemonstrator = (skill: Skill): DemonstrationSource => ({
 
 /** Settings of random play, and of the demonstrations that are planned from it. */
 export interface RandomPlay {
-  /** Plays of a board. If none has won, more follow until one wins, or until there are `playsMax`. */
+  /** Number of plays of a board. If none of them won, more plays follow until one wins, or until the board has `playsMax` plays. */
   readonly plays: number;
   readonly playsMax: number;
-  /** Most actions of a play. The episode's budget does not bound a play. */
+  /** Most actions of a play. The episode's own limits of turns and actions do not apply to a play. */
   readonly actionsMax: number;
-  /** The first quarter of a board's plays is random. In the others, this share of the actions follows the best plan so far. */
+  /** In the first quarter of a board's plays all actions are random. In later plays, this share of the actions follows the best plan so far. */
   readonly plannedActions: number;
-  /** A board that comes again is not played again: its demonstrations use what its earlier plays showed. */
+  /** True: if the same board is drawn again, random play does not explore it again, but uses what the earlier plays showed. */
   readonly exploreOnce: boolean;
-  /** Demonstrations written each time that a board comes. */
+  /** Number of demonstrations each time that a board is drawn. */
   readonly demonstrations: number;
-  /** Share of a demonstration's turns that are random. They lead to states off the plan; only planned turns are imitated. */
+  /** Share of a demonstration's turns that are random, to reach states outside the plan. The policy imitates only the planned turns. */
   readonly randomTurns: number;
   readonly thought: Thought;
 }
@@ -65,16 +65,16 @@ export interface RandomPlay {
 /** What a demonstration's thought says: the turn's first action, or what the next prompt shows (SPA, arXiv 2510.15047). */
 export type Thought = "first-action" | "next-observation";
 
-/** Random play is given up after this many boards in a row without a win, or without a plan. */
+/** The warm start fails after this many boards in a row on which no play won, or for which no plan was found. */
 const LOST_BOARDS_MAX = 200;
 
 /**
- * Episodes that follow the best plan that random play of the board allows; boards that no play won are skipped. A board of an env
- * outside this process, where plays take time, is explored only once, even without `exploreOnce`.
+ * Demonstrations that follow the best plan from random play of the board. A board on which no play won has no demonstration. If the env is
+ * outside this process, plays take time, so random play explores a board only once, even without `exploreOnce`.
  */
 export function fromRandomPlay(settings: RandomPlay): DemonstrationSource {
   const explored = new Map<string, Experience>();
-  /** By env, boards in a row whose demonstrations met no state that random play had met. */
+  /** For each env, the number of boards in a row whose demonstrations met no state that random play had met. */
   const unplanned = new Map<DemonstratedEnv, number>();
   const play: DemonstrationSource["play"] = async (env, draw, uniform, options) => {
     for (let lost = 0; lost < LOST_BOARDS_MAX; lost++) {
@@ -108,7 +108,7 @@ const unknownStates = (tag: string) =>
       "let the env show equal states in equal words, or give it a stateOf, or set warmStart.enabled to false",
   );
 
-/** @returns what random plays of the board show; `won` is false if none of `playsMax` won */
+/** @returns what random plays of the board show; its `won` is false if no play won */
 export async function explore(
   tag: EnvTag,
   layout: number,
@@ -126,7 +126,7 @@ export async function explore(
   const random = new PythonRandom(drawSeed(uniform));
   const draw = () => random.random();
   for (let played = 0; played < plays || (!experience.won && played < playsMax); played++) {
-    // Heartbeats must not wait for many plays.
+    // The process must send its heartbeats between plays, so this loop pauses.
     if (played % plays === 0) await nextTurn();
     const planned = played < quarter ? 0 : plannedActions;
     if (planned > 0 && played % quarter === 0) experience.learn();
@@ -138,7 +138,7 @@ export async function explore(
   return experience;
 }
 
-/** One episode by plans and random turns. The actions are spread evenly over the turns. @param plans  gets each plan that is made */
+/** Writes one episode with planned and random turns. Each turn gets an equal share of the actions. @param plans  collects each plan */
 function writePlanned(
   experience: Experience,
   env: DemonstratedEnv,
@@ -171,7 +171,7 @@ function writePlanned(
   return writeEpisode(game, env, replyTo, options);
 }
 
-/** A copy of the episode, which plays each turn before the demonstration does. @throws {RunError} if the env is outside this process */
+/** A second copy of the episode, one turn ahead, which shows the next prompt early. @throws {RunError} if the env is outside this process */
 function openForeseen({ tag, rules }: DemonstratedEnv, seeds: Seeds): LocalEnv {
   const game = tag.open(seeds);
   if (game.kind !== "outside") return openEpisode(game, rules);
@@ -183,7 +183,7 @@ function openForeseen({ tag, rules }: DemonstratedEnv, seeds: Seeds): LocalEnv {
 const drawSeed = (uniform: Uniform) => Math.floor(uniform() * 2 ** 32);
 const nextTurn = () => new Promise<void>((resume) => setImmediate(resume));
 
-/** This many batches are drawn together and sorted by length, so that one batch needs little padding. */
+/** `Demonstrations` sorts this many batches together by length, so that the sequences of a batch need little padding. */
 const BATCHES_SORTED = 8;
 
 export class Demonstrations {
@@ -196,7 +196,7 @@ export class Demonstrations {
   #drawn: Sequence[] = [];
   #ready: Sequence[][] = [];
 
-  /** @param name  of this stream; seed and name determine every draw */
+  /** @param name  names this stream of demonstrations; `seed` and `name` determine every random draw */
   constructor(
     options: DemonstrationOptions,
     source: DemonstrationSource,
@@ -212,7 +212,7 @@ export class Demonstrations {
     this.#uniform = sequence(seed, `demonstrations ${name}`);
   }
 
-  /** The next batch of demonstrations, of similar lengths. Each call plays about one batch; only the first plays more. */
+  /** The next batch of demonstrations, of similar lengths. The first call plays several batches; each later call plays about one batch. */
   async next(): Promise<Sequence[]> {
     const { perBoard } = this.#source;
     const count = this.#batch * BATCHES_SORTED;
@@ -220,7 +220,7 @@ export class Demonstrations {
     const wanted = isEmpty ? count * perBoard : Math.min(count * perBoard, this.#drawn.length + this.#batch);
     while (this.#drawn.length < wanted) this.#drawn.push(...(await this.#play()));
     if (isEmpty) {
-      // Demonstrations of one board are much alike, so they are spread over batches.
+      // Demonstrations of one board are very similar, so the shuffle spreads them over several batches.
       if (perBoard > 1) shuffle(this.#drawn, this.#uniform);
       const drawn = this.#drawn.splice(0, count);
       drawn.sort((a, b) => a.tokens.length - b.tokens.length);
@@ -232,7 +232,7 @@ export class Demonstrations {
     return this.#ready.pop()!;
   }
 
-  /** The demonstrations of the next `count` boards, in the order in which they are played. */
+  /** The demonstrations of the next `count` boards, in the order of play. */
   async take(count: number): Promise<Sequence[]> {
     const taken: Sequence[] = [];
     for (let i = 0; i < count; i++) taken.push(...(await this.#play()));
@@ -251,7 +251,7 @@ export class Demonstrations {
   }
 }
 
-/** @throws {RunError} if a reply is longer than a policy's may be: a policy that imitates it would never finish an answer */
+/** @throws {RunError} if a reply has more than `replyTokensMax` tokens: a policy that imitates this reply would never finish an answer */
 export function checkReplyLengths(name: string, demonstrations: readonly Sequence[], replyTokensMax: number): void {
   const longest = Math.max(0, ...demonstrations.map(longestReply));
   if (longest <= replyTokensMax) return;
@@ -261,7 +261,7 @@ export function checkReplyLengths(name: string, demonstrations: readonly Sequenc
   );
 }
 
-/** Tokens of the longest reply. A reply is a run of consecutive positions. */
+/** Number of tokens of the longest reply. The positions of a reply's tokens follow each other without a gap. */
 function longestReply({ written }: Sequence): number {
   let longest = 0;
   let length = 0;
@@ -272,7 +272,7 @@ function longestReply({ written }: Sequence): number {
   return longest;
 }
 
-/** One episode by the demonstrator. @throws {Error} if the env has none */
+/** Writes one episode with the demonstrator's replies. @throws {Error} if the env has no demonstrator */
 export async function demonstrate(
   game: Game,
   env: DemonstratedEnv,
@@ -292,10 +292,10 @@ export async function demonstrate(
 }
 
 /**
- * One episode with these replies: one sequence per context, whose written tokens are those to imitate. Overflow "stop" does
- * not apply here: a demonstration is imitated whole, even if a rollout may not be as long.
+ * Plays one episode with the replies of `replyTo`. Each context gives one sequence; the policy imitates the written tokens of a sequence. With
+ * overflow "stop" a rollout ends at the context's limit, but a demonstration does not: the policy imitates the whole demonstration.
  *
- * @param replyTo  writes the next reply, thought included
+ * @param replyTo  writes the next reply with its thought
  * @throws {RangeError} if a single prompt does not fit into the context
  */
 async function writeEpisode(

@@ -1,12 +1,12 @@
 /**
- * What random play of one board showed, as a table: in each observed state, where each action led and which reward it earned. A plan
- * is the best sequence of actions by this table (value iteration over a finite horizon). The table needs only what the env
+ * What random play of one board showed, as a table: for each observed state and each action, the states that followed and the mean reward. A
+ * plan is the best sequence of actions by this table (value iteration over a finite horizon). The table needs only what the env
  * returns to a player: no rules, no solver.
  *
- * - With deterministic dynamics the plan has the highest discounted reward that the actions of all plays together lead to. If the env says
- *   that its dynamics are deterministic, a play does not repeat an action of which the table has the outcome.
- * - With random dynamics the table's shares stand for probabilities, so the table needs more plays.
- * - Where plays share no state but the first, the plan is the best single play.
+ * - With deterministic dynamics the plan has the highest discounted reward that actions of different plays can reach together. If the env
+ *   states that its dynamics are deterministic, a play does not repeat an action whose outcome is in the table.
+ * - With random dynamics the shares in the table estimate probabilities, so the table needs more plays.
+ * - If different plays have only their first state in common, the plan is the best single play.
  *
  * Source: certainty equivalence over a tabular maximum-likelihood model, Sutton and Barto 2018, section 6.3.
  */
@@ -20,17 +20,17 @@ export type Action = number | string;
 interface Outcomes {
   count: number;
   reward: number;
-  /** How often each state followed, in the order in which they followed first. No state follows the end of a game. */
+  /** How often each state followed the action, in the order of first occurrence. If the action ended the game, no state followed. */
   readonly next: { readonly state: number; times: number }[];
 }
 
-/** Values closer than this are equal; the first action wins, so equal boards have equal plans. */
+/** Values that differ by less count as equal. Of actions with equal values the plan takes the first, so equal boards have equal plans. */
 const TIE = 1e-9;
 
-/** Factor of a reward that comes one action later, so that a plan wins early even if the env's rewards do not require it. */
+/** A reward that comes one action later is multiplied by this factor. So a plan wins early, even if the env does not reward an early win. */
 const DISCOUNT = 0.99;
 
-/** Actions that a plan looks ahead. */
+/** Most future actions whose rewards a plan counts. */
 const HORIZON_MAX = 100;
 
 export class Experience {
@@ -39,9 +39,9 @@ export class Experience {
   readonly #tag: EnvTag;
   readonly #states = new Map<string, number>();
   readonly #outcomes: Map<Action, Outcomes>[] = [];
-  /** Pairs of a state and an action that no play has tried; counted only if outcomes are deterministic. */
+  /** Pairs of a state and an action that no play has tried; counted only if `#deterministicActions` is above 0. */
   #untried = 0;
-  /** Values of the states, for each number of actions left; computed when first needed after `learn`. */
+  /** Values of the states, for each number of actions left. The first plan after `learn` computes them. */
   #values: Float64Array[] = [];
 
   constructor(tag: EnvTag) {
@@ -49,11 +49,11 @@ export class Experience {
   }
 
   /**
-   * Adds one play of at most `actionsMax` actions, and closes an outside game. Values that were already computed change only with the
-   * next `learn`.
+   * Plays one game of at most `actionsMax` actions, and adds it to the table. Closes a game outside this process. If `#values` are already
+   * computed, they change only after the next `learn`.
    *
-   * @param game     just opened
-   * @param planned  share of the actions that are planned; the others are random
+   * @param game     newly opened, without an action
+   * @param planned  share of the actions that follow the plan; the other actions are random
    */
   async play(game: Game, actionsMax: number, uniform: Uniform, planned = 0): Promise<void> {
     if (game.kind !== "outside") return this.#playStarted(game, actionsMax, uniform, planned);
@@ -100,7 +100,7 @@ export class Experience {
     }
   }
 
-  /** Number of the game's actions; 0 if an action may have several outcomes, or if the random player reads more than their number. */
+  /** Number of the game's actions; 0 if an action may have several outcomes, or if the random player is not uniform. */
   #deterministicActions(game: Game, actionsMax: number): number {
     const { deterministicActions = 0, random } = this.#tag;
     const isKnown = game.kind === "discrete" && random === uniformPlayer && actionsMax <= deterministicActions;
@@ -112,16 +112,16 @@ export class Experience {
     return this.#untried === 0 && this.#deterministicActions(game, actionsMax) > 0;
   }
 
-  /** Discards the values of states. The next plan computes them from all plays so far. */
+  /** Discards the values of the states, so that the next plan computes new values from all plays so far. */
   learn(): void {
     this.#values = [];
   }
 
   /**
-   * The next actions from the game's present state: each is the best over the states that may be reached by then.
+   * Plans the next actions from the game's present state. Each action is the best one over all states in which the game may then be.
    *
-   * @param actionsLeft  of the episode
-   * @param count        most actions to plan; the plan ends where the table does
+   * @param actionsLeft  actions left in the episode
+   * @param count        most actions to plan; the plan is shorter if the table has no further action
    * @returns an empty plan in a state where random play tried no action
    */
   plan(game: Game, actionsLeft: number, count: number): Action[] {
@@ -142,7 +142,7 @@ export class Experience {
     return plan;
   }
 
-  /** The action with the highest value over these states; null if no action was tried in all of them. */
+  /** The action with the highest value over these states; null if the table has no action that plays tried in all of these states. */
   #best(states: readonly (readonly [state: number, share: number])[], actionsLeft: number): Action | null {
     const values = this.#valuesWith(actionsLeft - 1);
     let best: { action: Action; value: number } | null = null;
@@ -157,7 +157,7 @@ export class Experience {
     return best?.action ?? null;
   }
 
-  /** The value of every state with this many actions left. */
+  /** The value of every state if the episode has this many actions left. */
   #valuesWith(actionsLeft: number): Float64Array {
     const horizon = Math.min(actionsLeft, HORIZON_MAX);
     const states = this.#outcomes.length;
@@ -201,7 +201,7 @@ function addTo(next: Outcomes["next"], state: number): void {
 
 function returnOf({ count, reward, next }: Outcomes, values: Float64Array): number {
   let sum = reward;
-  // A state that came after the last `learn` has no value yet, and counts as 0.
+  // A state that a play first met after the last `learn` has no value yet. Its value counts as 0.
   for (const { state, times } of next) sum += times * DISCOUNT * (values[state] ?? 0);
   return sum / count;
 }

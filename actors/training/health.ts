@@ -1,11 +1,11 @@
 /**
  * A run's health: each update's numbers go through the Echo Trap detector and RAGEN-2's early stops. After a bad verdict the run takes
- * the next rung of `health.ladder`, the list of interventions. A pure reducer over recorded numbers, so `bun run diagnose` gives the
- * same answers as the live run.
+ * the next rung of `health.ladder`, the list of interventions. The functions are pure and read only recorded numbers, so
+ * `bun run diagnose` gives the same answers as the live run.
  *
- * - The state is plain data in every checkpoint: a resumed run takes the same rungs at the same updates.
- * - Each rung is taken once, in order, and has `settleUpdates` updates to take effect before the next.
- * - The detector compares with the start of the run, so it starts again after a roll-back.
+ * - Every checkpoint holds the state as plain data, so a resumed run takes the same rungs at the same updates.
+ * - The run takes each rung once, in order. Each rung has `settleUpdates` updates to take effect before the run takes the next one.
+ * - The detector compares an update with the start of the run. After a roll-back the detector starts again.
  */
 import {
   STOP_RULE,
@@ -31,12 +31,12 @@ export interface HealthState {
   readonly trap: TrapState;
   readonly stops: StopState;
   readonly verdict: Verdict;
-  /** Rungs taken. */
+  /** Number of rungs that the run has taken. */
   readonly taken: number;
-  /** Updates left before the next rung may be taken. */
+  /** Number of updates before the run may take the next rung. */
   readonly settling: number;
   readonly control: Control;
-  /** Update of the newest checkpoint that a roll-back may go to (`Saving` of training.ts decides); null without one. */
+  /** The update of the newest checkpoint to which a roll-back may go (`Saving` of training.ts decides); null if there is none. */
   readonly healthyCheckpoint: number | null;
 }
 
@@ -52,11 +52,11 @@ export const HEALTH_START: HealthState = {
 
 export const isWell = (verdict: Verdict): boolean => verdict === "healthy" || verdict === "solved";
 
-/** True if no sign is present, not even one that has not lasted long enough for a verdict. A roll-back may go to such a policy. */
+/** True if the detector sees no sign of a collapse, not even a sign too short for a verdict. A roll-back may go to such a policy. */
 export const hasNoSign = ({ verdict, trap }: HealthState): boolean =>
   isWell(verdict) && Object.keys(trap.streaks).length === 0;
 
-/** The metric `health/verdict` is an index into these. */
+/** The metric `health/verdict` is an index into this array. */
 export const VERDICTS = ["healthy", "solved", "warning", "collapsed"] as const satisfies Verdict[];
 
 export interface Measured extends TrapPoint {
@@ -78,7 +78,7 @@ export interface HealthNotice {
 
 export interface Checkup {
   readonly state: HealthState;
-  /** What the run must do; null if nothing. */
+  /** What the run must do; null if the run must do nothing. */
   readonly due: Due | null;
   readonly metrics: MetricValues;
   readonly notices: readonly HealthNotice[];
@@ -107,7 +107,7 @@ export function checkup(before: HealthState, measured: Measured, config: HealthC
   return { state, due, metrics: healthMetrics(state, due), notices };
 }
 
-/** Judges one more validation, which only the early stops read. @param validation  lowest success over envs */
+/** Judges one more validation. Only the early stops use validations. @param validation  lowest success over envs */
 export function checkupOfValidation(before: HealthState, validation: number, config: HealthConfig): Checkup {
   const rule = { ...STOP_RULE, ...config.stops };
   const { state: stops, stop } = watchValidation(before.stops, validation, rule, config.stopEarly);
@@ -119,14 +119,14 @@ export function checkupOfValidation(before: HealthState, validation: number, con
 
 const dueOf = ({ kind, reason }: Stop): Due => ({ kind: "early-stop", text: `${kind}: ${reason}` });
 
-/** @param stop  what is due, if that is an early stop */
+/** @param stop  the early stop that is due; null if a rung is due */
 const noticeOf = ({ kind, text }: Due, stop: Stop | null): HealthNotice => ({
   good: stop?.kind === "solved",
   kind: kind === "rung" ? "intervention" : kind,
   text,
 });
 
-/** Takes the next rung, if the verdict is bad and the last rung has settled. */
+/** Takes the next rung if the verdict is bad, and if the last rung has had its `settleUpdates` updates. */
 function climb(state: HealthState, reasons: string, config: HealthConfig): { state: HealthState; due: Due | null } {
   const { verdict, settling } = state;
   const bad = verdict === "collapsed" || (verdict === "warning" && config.interveneAt === "warning");
@@ -150,7 +150,7 @@ const healthMetrics = ({ verdict, taken, control }: HealthState, due: Due | null
 
 export const endsRun = (due: Due): boolean => due.kind === "early-stop" || due.rung === "stop";
 
-/** Health after a roll-back: the detectors start again, and the rungs taken stay taken. */
+/** Health after a roll-back: the detectors start again, but the run does not take again a rung that it took before. */
 export const healthAfterRollBack = (saved: HealthState, now: HealthState): HealthState => ({
   ...HEALTH_START,
   taken: now.taken,
@@ -159,7 +159,7 @@ export const healthAfterRollBack = (saved: HealthState, now: HealthState): Healt
   healthyCheckpoint: saved.healthyCheckpoint,
 });
 
-/** The metrics that health is judged by. */
+/** The metrics that `measuredOf` reads. */
 export const MEASURED = [
   "train/success",
   "train/in_group_std",
@@ -173,13 +173,13 @@ export const MEASURED = [
   "collapse/mi_estimate",
 ] as const satisfies MetricName[];
 
-/** The detectors' input; numbers that were not measured are left out. @returns null if the update trained on nothing */
+/** The detectors' input, without the numbers that the update did not measure. @returns null if the update trained on no episode */
 export function measuredOf(values: Pick<MetricValues, (typeof MEASURED)[number]>): Measured | null {
   const success = values["train/success"];
   if (success === undefined) return null;
   const formatErrors = values["train/format_errors"];
   const given = {
-    // Without groups of two episodes there is no standard deviation.
+    // If no group has two episodes, the update has no in-group standard deviation.
     rewardStd: values["train/in_group_std"],
     zeroStdShare: values["train/zero_std_groups"],
     entropy: values["train/entropy"],

@@ -1,33 +1,34 @@
 /**
- * Interventions against the Echo Trap: the rungs of the ladder that change how a run learns, and their effect on the settings of an
- * update. Pure. health.ts decides when a rung is taken; training.ts rolls back and stops.
+ * Interventions against the Echo Trap. The ladder is a list of interventions; each is a rung. This file computes how the rungs change the
+ * settings of an update. Pure. health.ts decides when a run takes a rung; training.ts does the rungs `roll-back` and `stop`.
  */
 import type { FilterRule } from "../../model/learn/filter/filter.ts";
 import type { UpdateSettings } from "../../model/learn/update/types.ts";
 import { type Rung, TREATMENT_OF_RUNG } from "../config/health.ts";
 
-/** The combined effect of all rungs taken. Saved with every checkpoint. */
+/** The combined effect of all rungs that the run has taken. Every checkpoint holds it. */
 export interface Control {
-  /** Of the groups that the configured filter keeps, the share that is still kept. */
+  /** The filter keeps this share of the groups that the configured filter would keep. */
   readonly filter: number;
-  /** Added to the coefficients of entropy and KL. */
+  /** `intervened` adds this number to the entropy coefficient. */
   readonly entropy: number;
+  /** The update adds this number to the KL coefficient. */
   readonly kl: number;
-  /** Replaces the configured treatment of covariance; absent: the configured one stays. */
+  /** Replaces the configured treatment of covariance. If absent, the configured treatment applies. */
   readonly covariance?: "clip" | "kl";
   /** Multiplies the policy's step size. */
   readonly stepSize: number;
-  /** True: one gradient step per rollout. */
+  /** True if the policy makes only one gradient step on each rollout. */
   readonly fresh: boolean;
-  /** Multiplies the allowed actions of a training turn. */
+  /** Multiplies the number of actions that a training turn allows. */
   readonly actions: number;
-  /** How often the run was rolled back. It is part of episode names, so the next rollouts get new coins. */
+  /** Number of roll-backs so far. It is part of episode names, so rollouts after a roll-back get new coins. */
   readonly round: number;
 }
 
 export const CONTROL_START: Control = { filter: 1, entropy: 0, kl: 0, stepSize: 1, fresh: false, actions: 1, round: 0 };
 
-/** How much each rung changes. */
+/** How much each rung changes its setting. */
 const FILTER_FACTOR = 0.5;
 const ENTROPY_STEP = 0.003;
 const KL_STEP = 0.01;
@@ -74,7 +75,7 @@ export function controlAfter(rung: Rung, control: Control): { control: Control; 
   }
 }
 
-/** The settings of an update after all rungs taken. The KL coefficient of `settings` already includes `control.kl`. */
+/** The settings of an update with the effect of all rungs that the run has taken. The KL coefficient of `settings` already includes `control.kl`. */
 export function intervened(settings: UpdateSettings, control: Control, groups: number): UpdateSettings {
   const { policy, optimizer } = settings;
   return {
@@ -86,9 +87,9 @@ export function intervened(settings: UpdateSettings, control: Control, groups: n
   };
 }
 
-/** A filter that keeps about `factor` of the groups that `filter` keeps, and at least one. `all` becomes the filter of StarPO-S. */
+/** A filter that keeps about `factor` of the groups that `filter` keeps, and at least one group. `all` becomes the filter of StarPO-S. */
 function tightened(filter: FilterRule, factor: number, groups: number): FilterRule {
-  // Filters round a share of the groups down: 1.5 / groups keeps one group, but 1 / groups may keep none.
+  // Filters round the number of groups down: the share 1.5 / groups keeps one group, but the share 1 / groups may keep no group.
   const atLeastOne = (share: number) => Math.min(1, Math.max(share * factor, 1.5 / groups));
   switch (filter.strategy) {
     case "all":
@@ -101,14 +102,14 @@ function tightened(filter: FilterRule, factor: number, groups: number): FilterRu
     case "top_k_abs":
       return { ...filter, value: Math.max(1, Math.floor(filter.value * factor)) };
     case "min_p":
-      // min_p keeps groups that score at least this share of the best score: a higher share keeps fewer.
+      // min_p keeps groups whose score is at least this share of the best score. A higher share keeps fewer groups.
       return { ...filter, value: 1 - (1 - filter.value) * factor };
     default:
       return filter satisfies never;
   }
 }
 
-/** As top_ratio, but keeps at least one group: if groups are replaced or stale, the filter gets fewer groups than an update plays. */
+/** Works as top_ratio, but keeps at least one group. The filter may get fewer groups than an update plays: without replaced and stale groups. */
 const byStd = (value: number, order: "largest" | "smallest"): FilterRule => ({
   strategy: "top_k",
   value,

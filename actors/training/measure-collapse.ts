@@ -3,8 +3,8 @@
  * each thought under each prompt, for a sample of an update's turns. RAGEN-2's metrics (model/health/mutual-information.ts) come from
  * these numbers.
  *
- * - The weights are those before the update. The draw is a function of run seed and update.
- * - There are two samples, as in RAGEN-2: one has a random turn of each drawn episode, the other has the first turn.
+ * - The trainer uses the weights from before the update. Run seed and update number decide the random draw of turns.
+ * - There are two samples, as in RAGEN-2: one has a random turn of each drawn episode, the other has the first turn of each drawn episode.
  */
 import type { Reasoned } from "../../model/health/cross-score.ts";
 import { collapseMetrics, isCollapseStep, type MarginalSpread } from "../../model/health/mutual-information.ts";
@@ -18,7 +18,7 @@ import type { MetricValues } from "../metrics/metrics.ts";
 import type { Remote } from "../process/worker-rpc.ts";
 import { limitsOf } from "./warm-start.ts";
 
-/** The running means of both samples, kept from one measurement to the next. */
+/** The running values of both samples. Each measurement updates them, and the next measurement uses them. */
 export interface CollapseState {
   readonly trajectory: MarginalSpread | null;
   readonly firstTurn: MarginalSpread | null;
@@ -34,7 +34,7 @@ export interface CollapseContext {
   readonly trainer: Pick<Remote<TrainerMethods>, "crossScore">;
 }
 
-/** @throws {RunError} if collapse is to be measured and no token of the policy closes a thought */
+/** @throws {RunError} if the config asks to measure collapse, but no single token of the policy closes a thought */
 export function checkCollapse({ health }: RunConfig, thinkEnd: number | null): void {
   if (health.collapse.everyUpdates === 0 || thinkEnd !== null) return;
   throw new RunError(
@@ -42,7 +42,7 @@ export function checkCollapse({ health }: RunConfig, thinkEnd: number | null): v
   );
 }
 
-/** @param update  from 0. @returns no values and the same state if this update is not measured */
+/** @param update  the first update has number 0. @returns no values and the same state if this update measures no collapse */
 export async function measureCollapse(
   { config, clock, thinkEnd, trainer }: CollapseContext,
   update: number,
@@ -81,7 +81,7 @@ export async function measureCollapse(
   };
 }
 
-/** Prompt and reasoning of each turn; null for a turn whose thought is empty or not closed. */
+/** Prompt and reasoning of each turn; null if the turn's thought is empty, or if no token closes the thought. */
 export function reasonedTurns({ tokens, written, contexts, turns }: Trajectory, thinkEnd: number): (Reasoned | null)[] {
   let from = 0;
   return turns.map(({ end }) => {

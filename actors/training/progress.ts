@@ -1,4 +1,4 @@
-/** Progress of a run: what a checkpoint keeps besides parameters and optimizers, and how each event changes it. Pure. */
+/** The progress of a run, and how each event changes the progress. A checkpoint holds progress, parameters and optimizers. Pure. */
 import type { RunConfig } from "../config/config.ts";
 import type { TicketCounts } from "../learner/dispatcher.ts";
 import type { Scores } from "./curriculum.ts";
@@ -6,10 +6,10 @@ import { type Due, HEALTH_START, type HealthState, healthAfterRollBack } from ".
 import { COLLAPSE_START, type CollapseState } from "./measure-collapse.ts";
 import type { Taught } from "./warm-start.ts";
 
-/** Share of validation episodes solved. */
+/** The share of validation episodes that the policy solved. */
 export interface Solved {
   readonly success: number;
-  /** The share of each env, if the run plays a mix; else empty. */
+  /** The share of each env, if the run plays a mix; empty for a single env. */
   readonly envs: Readonly<Record<string, number>>;
 }
 
@@ -18,12 +18,12 @@ interface ValidatedUpdate extends Solved {
 }
 
 export interface Progress {
-  /** Updates made. */
+  /** Number of finished updates. */
   readonly update: number;
-  /** Newest weights version. */
+  /** Newest policy version. */
   readonly version: number;
   readonly episodes: number;
-  /** Tokens written by the policy. */
+  /** Tokens that the policy wrote. */
   readonly tokens: number;
   /** Actions that envs executed. */
   readonly actions: number;
@@ -31,24 +31,24 @@ export interface Progress {
   readonly tickets: TicketCounts;
   /** Validation success after the first stage of the warm start; null without a warm start. */
   readonly taught: Taught | null;
-  /** Validation success before the first update; null until it is measured. */
+  /** Validation success before the first update; null until the first validation. */
   readonly before: number | null;
-  /** `before` of each env, if the run plays a mix; else empty. */
+  /** The value `before` of each env, if the run plays a mix; empty for a single env. */
   readonly beforeOf: Readonly<Record<string, number>>;
   readonly validated: ValidatedUpdate | null;
   readonly best: ValidatedUpdate | null;
   readonly klCoefficient: number;
   readonly entropyCoefficient: number;
-  /** Updates that trained on nothing, or left out a step because a number was not finite. */
+  /** Number of updates that trained on no episode, or left out a step because a number was not finite. */
   readonly skipped: number;
-  /** Minutes of reinforcement. */
+  /** Minutes of reinforcement so far, earlier sessions included. */
   readonly minutes: number;
-  /** Minutes of the run, earlier sessions included. */
+  /** Minutes of the whole run, earlier sessions included. */
   readonly minutesInAll: number;
-  /** Scores by which the curriculum shares out groups. */
+  /** The scores by which the curriculum divides the groups among the envs. */
   readonly curriculum: Scores;
   readonly health: HealthState;
-  /** What the health of the last update asks for, until the run does it; null: nothing. */
+  /** The rung or early stop that the run must still do; null if nothing is due. */
   readonly due: Due | null;
   readonly collapse: CollapseState;
 }
@@ -134,7 +134,7 @@ export function advance(progress: Progress, event: ProgressEvent): Progress {
   }
 }
 
-/** The first validation is also the success before reinforcement. */
+/** The first validation also sets the success before reinforcement. */
 function afterValidation(progress: Progress, solved: Solved): Progress {
   const validated = { ...solved, update: progress.update };
   const isBest = progress.best === null || solved.success > progress.best.success;
@@ -142,7 +142,7 @@ function afterValidation(progress: Progress, solved: Solved): Progress {
   return { ...progress, ...first, validated, best: isBest ? validated : progress.best };
 }
 
-/** Everything but versions and counts is the checkpoint's again. The next clock event sets the minutes. */
+/** Restores the checkpoint's progress, except `version`, all counts and `health`. The next clock event sets the minutes. */
 const afterRollBack = (saved: Progress, now: Progress): Progress => ({
   ...saved,
   version: now.version,

@@ -4,9 +4,9 @@ import { type Baselines, meanBaselines } from "./baselines.ts";
 import type { TrainingContext } from "./context.ts";
 import type { Progress, Solved } from "./progress.ts";
 
-/** Success rates that belong side by side: shares of the validation boards. */
+/** Success rates to compare with each other: shares of the validation episodes. */
 export interface Success extends Baselines {
-  /** After the first stage of the warm start; null without one. */
+  /** After the first stage of the warm start; null if there was no warm start. */
   readonly taught: number | null;
   readonly before: number;
   readonly after: number;
@@ -16,37 +16,37 @@ export interface Report {
   readonly run: string;
   readonly env: string;
   readonly updates: number;
-  /** Minutes of reinforcement, validation included. */
+  /** Minutes of reinforcement so far, validations and earlier sessions included. */
   readonly minutes: number;
-  /** Minutes of the run, earlier sessions included. */
+  /** Minutes of the whole run, earlier sessions included. */
   readonly minutesInAll: number;
   readonly success: Success;
   /** For a mix, the success of each env by name; null for a single env. `taught` is measured over all envs together. */
   readonly envs: Readonly<Record<string, Omit<Success, "taught">>> | null;
-  /** `success` at temperature 1. */
+  /** Two values of `success`, measured at temperature 1. */
   readonly successAtOne: Pick<Success, "taught" | "after">;
   readonly episodes: number;
-  /** Tokens that the policy wrote, and actions that envs executed; validation included. */
+  /** `tokens` counts the tokens that the policy wrote; `actions` counts the actions that envs executed. Both include validations. */
   readonly tokens: number;
   readonly actions: number;
-  /** Measured while rollouts were played, since the last resume; null if no rollout was played. */
+  /** Speed of all rollouts and validations since the last resume; null if samplers played none. */
   readonly tokensPerSecond: number | null;
   readonly updatesPerMinute: number | null;
   /** Difference between the log-probabilities of samplers and learner in nats per token: see `UpdateStep.logProbGap`. */
   readonly logProbGap: number | null;
-  /** Why the run ended before its last update; null if it did not. */
+  /** Why the run ended early; null if the run did not end early. */
   readonly stoppedEarly: string | null;
   readonly engine: string;
   readonly device: string;
 }
 
-/** The name under which a run that is prolonged keeps its report of this update. */
+/** File name of an earlier report: a prolonged run keeps its report of this update under this name. */
 export const earlierReportName = (update: number): string => `report-u${String(update).padStart(6, "0")}.json`;
 
 export interface Course {
   readonly baselines: ReadonlyMap<string, Baselines>;
   readonly progress: Progress;
-  /** The last validation, and the same at temperature 1. */
+  /** `after` is the last validation; `atOne` is the same validation at temperature 1. */
   readonly after: Solved;
   readonly atOne: Solved;
   readonly stoppedEarly: string | null;

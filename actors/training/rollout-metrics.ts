@@ -1,4 +1,4 @@
-/** Metrics of what an update or a validation played. Pure. */
+/** Metrics of the episodes that an update or a validation played. Pure. */
 import { passCurve } from "../../envs/analysis/evaluate.ts";
 import { repetition, rewardSpread } from "../../model/health/diagnostics.ts";
 import { mean } from "../../model/statistics.ts";
@@ -11,7 +11,7 @@ import { type Outcome, type PlayedOutcome, STOP_REASONS, type Ticket } from "../
  * Metrics of played tickets, under `train/` or `validate/`. With several envs, each env has its own metrics too.
  *
  * @param played    at least one
- * @param thinkEnd  the token that closes a thought; null if the policy is not asked to think, or no single token closes a thought
+ * @param thinkEnd  the token that closes a thought; null if the prompt asks for no thought, or if no single token closes one
  */
 export function rolloutMetrics(
   purpose: Ticket["purpose"],
@@ -74,7 +74,7 @@ function numbersOf(purpose: Ticket["purpose"], played: readonly PlayedTicket[], 
   });
 }
 
-/** pass@k; empty for one try a board. All boards must have equally many tries. */
+/** pass@k; empty if each board has only one try. The caller gives all boards equally many tries. */
 function passes(solved: readonly number[], played: number): MetricValues {
   const tries = played / solved.length;
   if (tries < 2 || !Number.isInteger(tries)) return {};
@@ -99,7 +99,7 @@ function repetitionOf(outcomes: readonly PlayedOutcome[]): Record<string, number
   return shares.length === 0 ? {} : { repetition: mean(shares) };
 }
 
-/** Mean log-probability of the written tokens of solved episodes; empty if none is solved. */
+/** Mean log-probability of the written tokens of solved episodes; empty if the policy solved no episode. */
 function likelihoodOf(outcomes: readonly PlayedOutcome[]): Record<string, number> {
   const solved = outcomes.filter(({ success }) => success).map(({ trajectory }) => trajectory);
   const tokens = solved.reduce((sum, trajectory) => sum + writtenTokens(trajectory), 0);
@@ -111,12 +111,12 @@ function likelihoodOf(outcomes: readonly PlayedOutcome[]): Record<string, number
 const prefixed = (prefix: string, values: Record<string, number>) =>
   Object.fromEntries(Object.entries(values).map(([name, value]) => [`${prefix}/${name}`, value]));
 
-/** Written tokens before the token that closes each turn's thought; in a turn that closes none, all written tokens. */
+/** Counts in each turn the written tokens before the token that closes the thought; if no token closes it, all written tokens of the turn. */
 function thinkTokens({ tokens, written, turns }: Trajectory, thinkEnd: number): number {
   let count = 0;
   let at = 0;
   for (const { end } of turns) {
-    // Only a written token closes a thought: a prompt may quote an earlier one.
+    // Only a written token closes a thought, because a prompt may contain the thought of an earlier turn.
     while (at <= end && !(written[at] === 1 && tokens[at] === thinkEnd)) count += written[at++]!;
     at = end + 1;
   }

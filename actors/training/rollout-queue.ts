@@ -1,6 +1,6 @@
 /**
- * The rollouts of coming updates: when they are played (`RolloutQueue`), how long they take (`PlayTime`), and on which boards
- * (`playUpdate`). In sync mode the rollout of an update is played when the update begins; in async mode up to `stalenessMax` updates ahead,
+ * The rollouts of the next updates: when a rollout begins (`RolloutQueue`), how long it takes (`PlayTime`), and which boards it plays
+ * (`playUpdate`). In sync mode a rollout begins when its update begins. In async mode a rollout begins up to `stalenessMax` updates earlier,
  * so that samplers play while the trainer computes.
  */
 import { isConstantSum } from "../../model/statistics.ts";
@@ -18,7 +18,7 @@ export class RolloutQueue {
   readonly #playing: Promise<Rollout>[] = [];
   /** The first update whose rollout has not begun. */
   #next = 0;
-  /** Older versions are of the warm start, or of a policy that a roll-back gave up. */
+  /** The oldest policy version that may play. Older versions are from the warm start, or from before a roll-back. */
   #oldest = 0;
 
   constructor(context: TrainingContext, playTime: PlayTime) {
@@ -26,12 +26,12 @@ export class RolloutQueue {
     this.#playTime = playTime;
   }
 
-  /** The rollout of the next update. Rollouts that may be played ahead begin too. */
+  /** The rollout of the next update. In async mode this call also begins the rollouts of later updates. */
   next({ update, version, curriculum, health }: Progress): Promise<Rollout> {
     const { config } = this.#context;
     const { mode, stalenessMax, updates } = config.learner;
     const ahead = mode === "sync" ? 0 : stalenessMax;
-    // The run begins, or was rolled back.
+    // The queue is empty in sync mode, at the start of the run, and after a roll-back.
     if (this.#playing.length === 0) {
       this.#next = update;
       this.#oldest = version;
@@ -46,7 +46,7 @@ export class RolloutQueue {
     return this.#playing.shift()!;
   }
 
-  /** Waits for rollouts that have begun, and drops them. */
+  /** Waits for the rollouts that have begun, then discards them. */
   async drop(): Promise<void> {
     await Promise.all(this.#playing.splice(0));
   }
@@ -57,7 +57,7 @@ export interface Rollout {
   readonly ms: number;
 }
 
-/** How long rollouts take, and how many tokens they write per second. Time in which rollouts overlap counts once. */
+/** How long rollouts take, and how many tokens they write per second. If two rollouts overlap, their common time counts once. */
 export class PlayTime {
   readonly #context: Pick<TrainingContext, "clock" | "meter">;
   /** Time of all rollouts so far. */
@@ -70,7 +70,7 @@ export class PlayTime {
     this.#context = context;
   }
 
-  /** Null before the first rollout. */
+  /** null before the end of the first rollout. */
   get tokensPerSecond(): number | null {
     return this.#ms > 0 ? this.#tokens / (this.#ms / 1000) : null;
   }
@@ -89,9 +89,9 @@ export class PlayTime {
 }
 
 /**
- * Plays all episodes of an update. Dynamic sampling replaces groups whose episodes all earned the same reward by groups on new boards, for
- * a few rounds. The episodes' outcomes alone decide which groups are replaced, so equal seeds give equal runs. The replaced groups are
- * returned too: they count in the metrics of play, and enter no loss (`UpdateSettings.dropConstant`).
+ * Plays all episodes of an update. Dynamic sampling: if all episodes of a group earned the same reward, a group on a new board replaces it,
+ * in at most `resampleRoundsMax` rounds. Only the outcomes of episodes decide which groups are replaced, so equal seeds give equal runs.
+ * The result also contains the replaced groups: they count in the metrics of play, but enter no loss (`UpdateSettings.dropConstant`).
  *
  * Source: DAPO, https://arxiv.org/abs/2503.14476, section 3.2.
  *
@@ -120,7 +120,7 @@ export async function playUpdate(
   return finished;
 }
 
-/** Envs of the groups whose episodes all earned the same raw reward, or could not be played. */
+/** The env of each group in which all episodes earned the same raw reward, or in which no episode could be played. */
 function constantGroups(finished: readonly FinishedTicket[]): string[] {
   const groups = [...Map.groupBy(finished, ({ ticket }) => ticket.group).values()];
   const rewards = (group: readonly FinishedTicket[]) =>
@@ -128,6 +128,6 @@ function constantGroups(finished: readonly FinishedTicket[]): string[] {
   return groups.filter((group) => isConstantSum(rewards(group))).map(([first]) => first!.ticket.env);
 }
 
-/** How many groups replaced others. @param groups  number of groups of an update, without replacements */
+/** How many groups replaced another group. @param groups  number of groups of an update, without replacements */
 export const replacementCount = (finished: readonly FinishedTicket[], groups: number): number =>
   new Set(finished.map(({ ticket }) => ticket.group).filter((group) => group >= groups)).size;

@@ -1,4 +1,4 @@
-/** Which tickets an update and a validation play. Pure. */
+/** Makes the tickets of an update and of a validation. Pure. */
 import { dynamicsSeed } from "../../envs/seeds.ts";
 import type { RunConfig } from "../config/config.ts";
 import { boardsPerUpdate, episodeRules, playedEnvs, tagOf } from "../play/envs-of-run.ts";
@@ -14,27 +14,28 @@ export interface WantedGroup {
 export const wantedGroups = (envs: readonly string[]): WantedGroup[] => envs.map((env, group) => ({ group, env }));
 
 /**
- * Prefix of the episode names of an update ("u12") or a validation ("v12"). An episode's name decides its coins, the random numbers
- * that choose tokens.
+ * Prefix of the episode names of an update ("u12") or a validation ("v12"). An episode's name decides the episode's coins: the random
+ * numbers that choose its tokens.
  *
- * @param round  how often the run was rolled back
+ * @param round  number of roll-backs so far
  */
 export const batchName = (purpose: "u" | "v", update: number, round: number): string =>
   `${purpose}${update}${round === 0 ? "" : `r${round}`}`;
 
-/** Seed of an env's random events. As in RAGEN a group shares it, except RAGEN-2's Bandit; with compat strict each member has its own. */
+/** Seed of an env's random events. As in RAGEN, a group has one seed, except in RAGEN-2's Bandit. With compat strict each member has its own. */
 function dynamicsOf(config: RunConfig, env: string, layoutSeed: number, member: number): number {
   const shared = config.prompt.compat !== "strict" && tagOf(config, env).config["sharedStream"] !== false;
   return shared ? layoutSeed : dynamicsSeed(layoutSeed, member);
 }
 
 /**
- * The tickets of update `update` (from 0): `rollout.groupSize` for each wanted group. A group's number decides its board.
+ * The tickets of one update: `rollout.groupSize` tickets for each wanted group. A group's number decides its board.
  *
- * @param version  oldest policy version that may play them; in sync mode the only one
- * @param round    how often the run was rolled back
- * @param wanted   groups beyond the update's own replace some of these (rollout-queue.ts), or are only measured (`measureGradients`)
- * @param actions  share of the configured actions per turn that a ticket allows
+ * @param update   the first update has number 0
+ * @param version  oldest policy version that may play the tickets; in sync mode no other version may
+ * @param round    number of roll-backs so far
+ * @param wanted   may also be extra groups: replacements (rollout-queue.ts), or groups for the gradient analysis (`measureGradients`)
+ * @param actions  a ticket allows this share of the configured actions per turn
  */
 export function trainingTickets(
   config: RunConfig,
@@ -74,7 +75,7 @@ function fewerActions(config: RunConfig, env: string, share: number): number {
 }
 
 /**
- * The tickets of one validation: in each env the same boards every time, with `validate.groupSize` tries on each board.
+ * The tickets of one validation. All validations play the same boards of each env, with `validate.groupSize` tries on each board.
  *
  * @param name  unique among the run's validations at this temperature
  */
@@ -87,7 +88,7 @@ export function validationTickets(config: RunConfig, name: string, temperature: 
     const layoutSeed = firstSeed + (group % episodes);
     const env = envs[Math.floor(group / episodes)]!.name;
     return {
-      // The first try has the same name, and so the same coins, with and without further tries.
+      // The first try has the same name, and so the same coins, for every `groupSize`.
       episode: `${name}.t${temperature}.b${group}${member === 0 ? "" : `.m${member}`}`,
       purpose: "validate" as const,
       group,

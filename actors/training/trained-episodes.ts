@@ -1,4 +1,4 @@
-/** Played tickets as the trainer's input, and rows of the trajectory log with the trainer's advantages. Pure. */
+/** Converts played tickets to the trainer's input, and to rows of the trajectory log with the trainer's advantages. Pure. */
 import type { TrainingEpisode, UpdateResult } from "../../model/learn/update/types.ts";
 import type { FinishedTicket, PlayedTicket } from "../play/finished-ticket.ts";
 import type { EpisodeRow } from "../protocol.ts";
@@ -19,8 +19,8 @@ export const episodeRows = (finished: readonly FinishedTicket[]): EpisodeRow[] =
 /**
  * Rows of all episodes that an update played. Rows of episodes that the update trained on have advantages.
  *
- * @param trained  a part of `finished`, in the order of the result's advantages
- * @param update   from 1
+ * @param trained  the tickets of `finished` that the trainer got, in the order of the result's advantages
+ * @param update   the first update has number 1
  */
 export function trainedRows(
   finished: readonly FinishedTicket[],

@@ -1,12 +1,12 @@
 /**
- * A run from its first weights to its report: warm start, then updates with validations and checkpoints between them.
- * It knows neither samplers nor tensors: the dispatcher sends tickets to samplers, the trainer computes updates.
+ * Controls a run from its first weights to its report: first the warm start, then updates, with validations and checkpoints between them.
+ * This file uses neither samplers nor tensors: the dispatcher sends tickets to samplers, and the trainer computes updates.
  *
- * `Saving` decides when a checkpoint is written. `judge` and `judgeValidation` give the numbers of an update or a validation to health.ts,
+ * `Saving` decides when the run writes a checkpoint. `judge` and `judgeValidation` give the numbers of an update or a validation to health.ts,
  * and log the result.
  *
- * - In sync mode an update is a function of config and seed alone, not of time or of the samplers.
- * - A checkpoint holds all that the next update depends on.
+ * - In sync mode the result of an update depends only on config and seed, not on time or on the samplers.
+ * - A checkpoint holds everything on which the next update depends.
  */
 import { TRAP_RULE } from "../../model/health/echo-trap/echo-trap.ts";
 import { CheckpointError } from "../checkpoint/checkpoint.ts";
@@ -51,17 +51,17 @@ export class Training {
     return `update ${this.#progress.update} of ${this.#context.config.learner.updates}`;
   }
 
-  /** Ends the run at its current or next wait. `run` saves its progress. */
+  /** Ends the run at its current or next wait. Then `run` saves the progress. */
   stop(reason: string): void {
     this.#interruption.stop(reason);
   }
 
-  /** The run writes a checkpoint before its next update. */
+  /** Asks the run to write a checkpoint before its next update. */
   save(): void {
     this.#saveAsked = true;
   }
 
-  /** @returns null if the run was stopped; then its progress is saved, unless it was stopped before the first validation */
+  /** @returns null if `stop` ended the run; then the progress is saved, unless `stop` came before the end of the first validation */
   async run(): Promise<Report | null> {
     const { reporter, engine, log } = this.#context;
     reporter.event("info", "engine", engine);
@@ -81,7 +81,7 @@ export class Training {
     }
   }
 
-  /** Warm start, first weights, first validation. A resumed run needs neither warm start nor first validation. */
+  /** Does the warm start, publishes the first weights, and validates them. A resumed run only publishes its weights. */
   async #begin(): Promise<void> {
     const { config, checkpoints, clock, reporter, log } = this.#context;
     const isNew = checkpoints.resumed === null;
@@ -96,13 +96,13 @@ export class Training {
     this.#startedAtMs = clock.now() - this.#progress.minutes * 60_000;
     if (!isNew) {
       const { update, health } = this.#progress;
-      // The page and the terminal show only alarms of this session, and the log gets a verdict only when the verdict changes.
+      // The dashboard page and the terminal show only warnings of this session. Otherwise the run logs a verdict only when the verdict changes.
       if (!isWell(health.verdict))
         log.event("warning", "health", `update ${update}: ${health.verdict}: as before the run was resumed`);
       return;
     }
     reporter.event("info", "phase", "reinforcement");
-    // With a large model this validation takes minutes.
+    // This line is for the user of a large model, whose validation takes minutes.
     log.line("validate", `playing ${plural(config.validate.episodes, "validation board")} before the first update`);
     const before = await this.#validate(false);
     reporter.metrics(0, { "baseline/before": before.success });
@@ -114,7 +114,7 @@ export class Training {
   async #makeUpdates(): Promise<void> {
     const { validate, checkpoint } = this.#context.config;
     const rollouts = new RolloutQueue(this.#context, this.#playTime);
-    // The health of the last update may ask for something that a stopped run did not do.
+    // In a resumed run, the last update may have made a rung or an early stop due, and the run was stopped before it acted.
     if (await this.#doDue(rollouts)) return;
     while (!this.#isDone()) {
       const { update } = this.#progress;
@@ -131,16 +131,16 @@ export class Training {
     }
   }
 
-  /** Does what the health of the last update or validation asks for. @returns whether the run ends early */
+  /** Takes the rung or the early stop that the last update or validation made due. @returns true if the run ends early */
   async #doDue(rollouts: RolloutQueue): Promise<boolean> {
     const { due } = this.#progress;
     if (due !== null && endsRun(due)) {
-      // The end stays due. So a run that dies before its report is written ends as soon as it is resumed.
+      // `due` stays set. So if the process dies before the report is written, the resumed run ends at once.
       this.#stoppedEarly = due.text;
       return true;
     }
     if (due?.kind === "rung" && due.rung === "roll-back") {
-      // Rollouts that have begun are of the policy before the roll-back.
+      // The policy before the roll-back plays the rollouts that have begun.
       await this.#interruption.race(rollouts.drop());
       await this.#rollBack();
     }
@@ -183,7 +183,7 @@ export class Training {
     await this.#interruption.race(reporter.episodes(rows));
   }
 
-  /** Validates once for each update, even if the run was stopped and resumed there. */
+  /** Validates at most once for each update, even if the run was stopped and resumed at this update. */
   async #validate(isLast: boolean): Promise<Solved> {
     const { update, validated } = this.#progress;
     if (validated?.update === update) return validated;
@@ -201,7 +201,7 @@ export class Training {
     return published;
   }
 
-  /** Goes back to the last healthy checkpoint. New random draws make the next rollouts differ from those played before. */
+  /** Goes back to the last healthy checkpoint. New random draws make the next rollouts differ from the rollouts before the roll-back. */
   async #rollBack(): Promise<void> {
     const { checkpoints, log, reporter } = this.#context;
     const { update, health } = this.#progress;
@@ -219,7 +219,7 @@ export class Training {
       return;
     }
     this.#advance({ kind: "rolled back", saved });
-    // This value marks the end of the record (newest-update.ts) until the next update.
+    // Until the next update, this value marks where the record ends (newest-update.ts).
     reporter.metrics(target, { "health/rollbacks": this.#progress.health.control.round });
     log.line("roll-back", `went back from update ${update} to ${target}`);
     log.event("info", "health", `update ${target}: health: ${this.#progress.health.verdict}`);
@@ -239,7 +239,7 @@ export class Training {
     return { kind: "clock", minutes: this.#minutes(), minutesInAll };
   }
 
-  /** The dispatcher counts the tickets of this process. */
+  /** The run's ticket counts. The dispatcher counts only this process's tickets, so the code adds the counts of earlier sessions. */
   #counted(): ProgressEvent & { kind: "counted" } {
     const { dispatcher, checkpoints, config } = this.#context;
     const { expired, retried, ignored } = dispatcher.ticketCounts;
@@ -256,7 +256,7 @@ export class Training {
     this.#progress = events.reduce(advance, this.#progress);
   }
 
-  /** The progress as a checkpoint keeps it. */
+  /** The progress with the present time and ticket counts, as a checkpoint holds it. */
   #progressToSave(): Progress {
     return [this.#clockEvent(), this.#counted()].reduce(advance, this.#progress);
   }
@@ -277,7 +277,7 @@ export class Training {
   }
 }
 
-/** True if validation success fell far below its best. Then no roll-back goes to this policy, even before the detector's verdict is bad. */
+/** True if validation success is far below its best. No roll-back goes to such a policy, even if the detector's verdict is still good. */
 function hasFallen({ validated, best }: Progress, { successFall }: HealthConfig["trap"]): boolean {
   if (validated === null || best === null) return false;
   const fall = best.success - validated.success;
@@ -285,22 +285,22 @@ function hasFallen({ validated, best }: Progress, { successFall }: HealthConfig[
 }
 
 /**
- * Time for the sink to store the episodes reported so far. During a run it is long enough for the restart of a sink that died. If the
- * run ends by itself, the learner waits `supervisor.heartbeatDeadlineMs` longer, because no later checkpoint follows.
+ * How long the run waits for the metrics sink to store the reported episodes. `duringRun` is enough to restart a sink that died. If the
+ * run ends without a stop, the learner waits `supervisor.heartbeatDeadlineMs` longer, because no later checkpoint follows.
  */
 const STORED_MS_MAX = { duringRun: 4000, atStop: 1000 };
 
 /**
- * When a run saves checkpoints, and what happens if one cannot be written.
+ * Decides when a run saves checkpoints, and what happens if the run cannot write a checkpoint.
  *
  * - A resumed run does not repeat the updates before its checkpoint, so the trajectory log must hold their episodes before the
- *   checkpoint is written. While episodes cannot be stored no checkpoint is written, except the last one: without it all updates since
- *   the newest checkpoint would be lost.
- * - A failed checkpoint is a warning and training continues; if the last one fails, the run fails.
+ *   checkpoint is written. While the sink cannot store episodes, the run writes no checkpoint. The last checkpoint is the exception: without
+ *   this checkpoint the run would lose all updates since the checkpoint before.
+ * - If the run cannot write a checkpoint, it logs a warning and training continues. If it cannot write the last checkpoint, the run fails.
  */
 class Saving {
   readonly #context: TrainingContext;
-  /** Update of the newest checkpoint; -1 without one. */
+  /** The update of the newest checkpoint; -1 if there is no checkpoint. */
   #savedUpdate: number;
 
   constructor(context: TrainingContext) {
@@ -308,7 +308,7 @@ class Saving {
     this.#savedUpdate = context.checkpoints.resumed?.update ?? -1;
   }
 
-  /** @returns the progress, which may have a new healthy checkpoint */
+  /** @returns the progress; its `health.healthyCheckpoint` is new if this checkpoint holds a healthy policy */
   async duringRun(progress: Progress): Promise<Progress> {
     if (this.has(progress)) return progress;
     const { log, reporter } = this.#context;
@@ -330,18 +330,18 @@ class Saving {
     }
   }
 
-  /** Whether this progress is in a checkpoint. */
+  /** True if a checkpoint holds this progress. */
   has({ update }: Progress): boolean {
     return this.#savedUpdate >= update;
   }
 
-  /** Saves after a roll-back, though an earlier checkpoint of this update exists. */
+  /** Saves after a roll-back, even though this update already has a checkpoint. */
   rolledBack(progress: Progress): Promise<Progress> {
     this.#savedUpdate = -1;
     return this.duringRun(progress);
   }
 
-  /** Before the first validation there is nothing to save. @throws {RunError} if the checkpoint cannot be written */
+  /** Saves the last progress. A run without its first validation saves nothing. @throws {RunError} if the checkpoint cannot be written */
   async atEnd(progress: Progress, isStopped: boolean): Promise<void> {
     const { update, before } = progress;
     if (before === null) return;
@@ -372,14 +372,14 @@ class Saving {
 
 type JudgeContext = Pick<TrainingContext, "config" | "log">;
 
-/** @param metrics  of the update that was made last */
+/** @param metrics  metrics of the newest update */
 function judge(context: JudgeContext, { update, health }: Progress, metrics: MetricValues): Checkup {
   const measured = measuredOf(metrics);
   if (measured === null) return { state: health, due: null, metrics: {}, notices: [] };
   return judged(context, update, checkup(health, measured, context.config.health));
 }
 
-/** @param isLast  the run ends after this validation anyway, so no early stop is due; it counts if the run is prolonged */
+/** @param isLast  true if the run ends after this validation: no early stop is due, but the early stops of a prolonged run count it */
 export function judgeValidation(
   context: JudgeContext,
   { update, health }: Progress,

@@ -1,4 +1,4 @@
-/** Numbers of an update as metrics, and as a line of the log. Pure. */
+/** Converts an update's numbers to metrics, and to a line of the log. Pure. */
 import type { UpdateResult } from "../../model/learn/update/types.ts";
 import { mean } from "../../model/statistics.ts";
 import { isMetricName, type MetricName, type MetricValues } from "../metrics/metrics.ts";
@@ -6,7 +6,7 @@ import { percent } from "../number-text.ts";
 import type { PlayedTicket } from "../play/finished-ticket.ts";
 import type { Progress } from "./progress.ts";
 
-/** Metric of each number that the trainer returns, by the name that the trainer gives the number. */
+/** Maps the trainer's name of a number to the metric that reports the number. */
 const TRAINER_METRICS: Readonly<Record<string, MetricName>> = {
   policyLoss: "loss/policy",
   valueLoss: "loss/value",
@@ -41,23 +41,23 @@ export function trainerMetrics(metrics: Readonly<Record<string, number>>): Metri
   return Object.fromEntries(finite.map(([name, value]) => [metricOf(name), value]));
 }
 
-/** True if the policy took no step, and the gradient norm of policy or critic is not finite. */
+/** True if the update took no step, and the gradient norm of the policy or of the critic is not finite. */
 export const hasBrokenGradient = ({ steps, metrics: { gradNorm = 0, criticGradNorm = 0 } }: UpdateResult): boolean =>
   steps === 0 && !Number.isFinite(gradNorm + criticGradNorm);
 
 function metricOf(name: string): MetricName {
-  // "gradient.task.2" is gradient/task_2.
+  // The number "gradient.task.2" has the metric gradient/task_2.
   const metric = name.startsWith("gradient.") ? name.replace(".", "/").replace(".", "_") : TRAINER_METRICS[name];
   if (metric === undefined || !isMetricName(metric))
     throw new RangeError(`the trainer's number "${name}" has no metric; add it to actors/training/update-metrics.ts`);
   return metric;
 }
 
-/** @param played  not empty. @returns the share of episodes whose turns have several policy versions */
+/** @param played  not empty. @returns the share of episodes whose turns were written by several policy versions */
 export const mixedShare = (played: readonly PlayedTicket[]): number =>
   mean(played.map(({ outcome }) => Number(outcome.trajectory.turns.some(({ version }) => version !== undefined))));
 
-/** @param lags  for each episode trained on, how many versions its policy is behind the newest; not empty */
+/** @param lags  for each episode that the update trains on: how many versions its policy is behind the newest policy; not empty */
 export function lagShares(lags: readonly number[]): MetricValues {
   const share = (of: (lag: number) => boolean) => lags.filter(of).length / lags.length;
   return {
@@ -70,13 +70,13 @@ export function lagShares(lags: readonly number[]): MetricValues {
 }
 
 interface Speed {
-  /** Updates made. */
+  /** Number of finished updates. */
   readonly update: number;
   /** Tokens written in the update's rollout. */
   readonly tokens: number;
   readonly rolloutMs: number;
   readonly updateMs: number;
-  /** Minutes of reinforcement. */
+  /** Minutes of reinforcement so far, earlier sessions included. */
   readonly minutes: number;
   readonly length: { readonly updates: number; readonly minutes: number | null };
 }
@@ -94,7 +94,7 @@ export const speedMetrics = ({ update, tokens, rolloutMs, updateMs, minutes, len
     ),
 });
 
-/** `total/updates` is the last value of an update: a reader of the store that finds it finds the others too. */
+/** `total/updates` comes last: if a reader of the store finds this value of an update, the store has the update's other values too. */
 export const totalMetrics = (progress: Progress): MetricValues => ({
   "total/episodes": progress.episodes,
   "total/tokens": progress.tokens,
@@ -106,7 +106,7 @@ export const totalMetrics = (progress: Progress): MetricValues => ({
   "total/updates": progress.update,
 });
 
-/** One line about an update. @param update  updates made, of `updates` */
+/** One line about an update. @param update  number of finished updates @param updates  number of updates that the run makes in all */
 export function updateLine(update: number, updates: number, values: MetricValues): string {
   const show = (name: MetricName, digits: number) => values[name]?.toFixed(digits) ?? "–";
   return [

@@ -1,6 +1,6 @@
 /**
- * Settings of one update from the config of a run. A key that another key rules out is not used. config/unread.ts refuses such a key,
- * except where a higher layer of the config made the choice that rules it out; then the key has no effect here.
+ * Computes the settings of one update from the config of a run. If one key makes another key useless, this file ignores the useless key.
+ * config/unread.ts refuses a useless key, unless a higher layer of the config set the key that makes it useless.
  */
 import { type Estimator, NEEDS_CRITIC } from "../../model/learn/advantage/advantage.ts";
 import type { CovarianceRule } from "../../model/learn/covariance.ts";
@@ -18,25 +18,25 @@ import { limitsOf } from "./warm-start.ts";
 
 type LearnerConfig = RunConfig["learner"];
 
-/** Subtracted from the sum of scores that linear top_p must reach; RAGEN-2's value. */
+/** Linear top_p subtracts this number from the sum of scores that the kept groups must reach. RAGEN-2's value. */
 const TOP_P_EPSILON = 0.01;
 /** Weight of the value loss if the critic shares the policy's network. */
 const SHARED_CRITIC_COEFFICIENT = 0.5;
-/** Trajectories over which the adaptive KL control acts; verl's value. */
+/** The horizon of the adaptive KL control, in trajectories. verl's value. */
 const KL_HORIZON = 10_000;
 
 export const needsCritic = ({ estimator }: LearnerConfig): boolean => NEEDS_CRITIC.has(estimator);
 
 const hasOwnCritic = (learner: LearnerConfig) => needsCritic(learner) && learner.critic.backbone === "separate";
 
-/** What may differ from the config as a run goes on, besides what `intervened` changes. */
+/** Settings that a run may change while it trains. `intervened` changes more settings. */
 export interface Adapted {
   readonly klCoefficient: number;
   readonly entropyCoefficient: number;
   readonly covariance: LearnerConfig["covariance"]["treatment"];
 }
 
-/** @param update  from 0, for schedules and draws */
+/** @param update  the first update has number 0; schedules and random draws depend on it */
 export function updateSettings(config: RunConfig, update: number, adapted: Adapted, marks: RoleMarks): UpdateSettings {
   const { learner, rollout, seed } = config;
   const { klCoefficient, entropyCoefficient } = adapted;
@@ -64,7 +64,7 @@ export function updateSettings(config: RunConfig, update: number, adapted: Adapt
       kl: kl.place === "loss" ? divergence : null,
     },
     observationLoss: readsObservations(config) ? learner.observationLoss : 0,
-    // The estimator tpo makes new advantages before each step, so a treatment of their covariance would be lost.
+    // The estimator tpo computes new advantages before each step, so a treatment of covariance would have no effect.
     covariance:
       learner.estimator === "tpo" ? null : covarianceOf(learner, adapted.covariance, [seed, `covariance ${update}`]),
     klInReward: kl.place === "reward" ? divergence : null,
@@ -81,11 +81,11 @@ export function updateSettings(config: RunConfig, update: number, adapted: Adapt
   };
 }
 
-/** With other values of `lossOn` the loss is already on the env's tokens; with one turn a context, no token of the env follows a reply. */
+/** Other values of `lossOn` already train on the env's tokens. If each context has only one turn, no token of the env follows a reply. */
 const readsObservations = ({ learner, prompt }: RunConfig) =>
   learner.lossOn === "replies" && prompt.context !== "single_turn";
 
-/** @throws {RunError} if a reply of this policy has no role header to train on */
+/** @throws {RunError} if `lossOn` needs a role header before each reply, and this policy's prompts have none */
 export function lossOnOf({ lossOn }: LearnerConfig, marks: RoleMarks): LossOn {
   if (lossOn === "replies") return lossOn;
   if (lossOn === "everything") return { turns: "all", marks };
@@ -176,15 +176,15 @@ function criticOf(critic: LearnerConfig["critic"], optimizer: OptimizerSettings)
 const turnsMaxOf = (config: Pick<RunConfig, "env" | "prompt">): number =>
   Math.max(...envsWithRules(config).map(({ rules }) => rules.turnsMax));
 
-/** Factor of the learning rate: 1, or linear from 1 to a tenth at the last update. */
+/** Factor of the learning rate: always 1, or falling linearly from 1 to 0.1 at the last update. */
 function decay({ decay, updates }: LearnerConfig, update: number): number {
   return decay === "none" ? 1 : 1 - 0.9 * (update / Math.max(1, updates - 1));
 }
 
 /**
- * The KL coefficient after an update: an adaptive one follows the measured KL.
+ * The KL coefficient after an update. The measured KL changes an adaptive coefficient; a fixed coefficient stays.
  *
- * @param measured  KL of this update; a value that is not finite is ignored: the coefficient would never be finite again
+ * @param measured  KL of this update; ignored if it is not finite, because the coefficient would then never be finite again
  */
 export function steeredKl(
   { control, target }: LearnerConfig["kl"],
@@ -197,11 +197,11 @@ export function steeredKl(
 }
 
 /**
- * The entropy coefficient after an update: a step up if entropy was below its target, else a step down, but not below 0.
+ * The entropy coefficient after an update: `entropyStep` higher if the entropy is below its target, otherwise lower, but at least 0.
  *
- * Source: https://arxiv.org/abs/2505.22312, whose coefficient may fall below 0, and is not applied while entropy is above the target.
+ * Source: https://arxiv.org/abs/2505.22312. There the coefficient may fall below 0, and has no effect while the entropy is above the target.
  *
- * @param entropy  of this update, in nats per token; a value that is not finite is ignored
+ * @param entropy  entropy of this update, in nats per token; ignored if it is not finite
  */
 export function steeredEntropy(
   { entropyTarget, entropyStep }: Pick<LearnerConfig, "entropyTarget" | "entropyStep">,

@@ -1,9 +1,9 @@
 /**
- * One update: from the episodes played for it to new parameters, metrics and rows of the trajectory log. In some updates it also measures
- * the policy's gradients (`measureGradients`).
+ * Makes one update: turns the update's episodes into new parameters, metrics and rows of the trajectory log. In some updates this file also
+ * measures the policy's gradients (`measureGradients`).
  *
- * - Episodes that lag more than `learner.stalenessMax` updates are not trained on.
- * - An update that trains on nothing, or leaves out a step, is counted as skipped. After `BROKEN_UPDATES_MAX` updates in a row without
+ * - No update trains on a stale episode, whose policy is more than `learner.stalenessMax` versions behind the newest.
+ * - An update that trains on no episode, or leaves out a step, counts as skipped. After `BROKEN_UPDATES_MAX` updates in a row without
  *   a finite gradient the run fails.
  */
 import type { TrainingEpisode, UpdateResult, UpdateSettings } from "../../model/learn/update/types.ts";
@@ -40,11 +40,11 @@ export interface StepResult {
   readonly rows: readonly EpisodeRow[];
 }
 
-/** The run fails after this many updates in a row without a finite gradient: the policy would never change again. */
+/** The run fails after this many updates in a row without a finite gradient, because the policy would never change again. */
 const BROKEN_UPDATES_MAX = 5;
 /**
- * Bound of the mean difference between the log-probabilities of sampler and trainer at one policy version, in nats per token. If
- * both use the same engine, the difference is 1e-6 in full precision, and 1e-3 with weights in half precision.
+ * The run warns if, at one policy version, the mean difference between the log-probabilities of sampler and trainer is larger. Nats per token.
+ * If both use the same engine, the difference is 1e-6 in full precision, and 1e-3 with weights in half precision.
  */
 const LOG_PROB_GAP_MAX = 0.05;
 
@@ -60,12 +60,12 @@ export class UpdateStep {
     this.#interruption = interruption;
   }
 
-  /** Mean difference between the log-probabilities of samplers and trainer in nats per token, in the last update that measured it; null before one. */
+  /** Nats per token: mean difference of samplers' and trainer's log-probabilities, from the last update that measured it; null if none did. */
   get logProbGap(): number | null {
     return this.#logProbGap;
   }
 
-  /** @throws {RunError} if no episode could be played, or the gradient stays broken */
+  /** @throws {RunError} if samplers could play no episode, or if the gradient was not finite in `BROKEN_UPDATES_MAX` updates in a row */
   async run(before: Progress, finished: readonly FinishedTicket[]): Promise<StepResult> {
     const played = playedOf(finished);
     if (played.length === 0) throw unplayedError(this.#context.config, `update ${before.update + 1}`, finished);
@@ -81,7 +81,7 @@ export class UpdateStep {
     };
   }
 
-  /** The episodes that are recent enough to be trained on. */
+  /** The episodes that are not stale: the update may train on these. */
   #recent(played: readonly PlayedTicket[], { update, version }: Progress): readonly PlayedTicket[] {
     const { stalenessMax } = this.#context.config.learner;
     const recent = played.filter(({ outcome }) => version - outcome.trajectory.version <= stalenessMax);
@@ -120,7 +120,7 @@ export class UpdateStep {
     this.#checkGradient(result, update);
     const { logProbGap = Number.NaN, kl: measuredKl, entropy } = result.metrics;
     if (Number.isFinite(logProbGap)) this.#logProbGap = logProbGap;
-    // The gap says something only if the current policy version wrote every episode, and the update took one step.
+    // The gap compares two engines only if the current policy version wrote every episode, and the update took one step.
     const isOneVersion = result.steps === 1 && recent.every(({ outcome }) => outcome.trajectory.version === version);
     if (isOneVersion && logProbGap > LOG_PROB_GAP_MAX && settings.importance === null) {
       const gap = `the log-probabilities of samplers and learner differ by ${logProbGap.toFixed(3)} nats a token (bound ${LOG_PROB_GAP_MAX})`;
@@ -183,24 +183,24 @@ export class UpdateStep {
 type Context = Pick<TrainingContext, "config" | "dispatcher" | "trainer" | "log">;
 
 interface Moment {
-  /** From 0. */
+  /** The first update has number 0. */
   readonly update: number;
   readonly version: number;
-  /** How often the run was rolled back, and the factor of a turn's actions. */
+  /** The number of roll-backs so far, and the factor that limits the actions of a turn. */
   readonly control: Pick<Control, "round" | "actions">;
   /** Env of each group of the update. */
   readonly envs: readonly string[];
 }
 
 /**
- * Gradient analysis: measures the policy's gradients (model/health/gradient-analysis.ts) every few updates. The episodes are the update's
- * own, or groups played for the analysis alone, because an update may have too few groups for the six buckets.
+ * Gradient analysis: measures the policy's gradients (model/health/gradient-analysis.ts) every few updates. It uses the update's own
+ * episodes, or plays groups only for the analysis, because an update may have too few groups for the analysis's six buckets.
  *
- * - Episodes played for the analysis enter no loss, no count and no record. Their boards come again in later updates.
+ * - Episodes that samplers play only for the analysis enter no loss, no count and no record. Later updates play their boards too.
  *
  * Source: RAGEN-2, trainer.gradient_analysis_every and gradient_analysis_env_groups (its experiments: 50 and 128).
  *
- * @param own  the update's episodes. @returns no values if this update is not measured
+ * @param own  the update's episodes. @returns no values if the analysis does not run in this update
  */
 export async function measureGradients(
   context: Context,
@@ -222,7 +222,7 @@ async function playApart({ config, dispatcher, log }: Context, moment: Moment): 
   return trainerInput(played);
 }
 
-/** Groups numbered after all that the update may have, in the proportions of the update's envs. */
+/** Tickets of the analysis. Group numbers start after all numbers that the update may use. The envs have the same proportions as in the update. */
 function analysisTickets(config: RunConfig, { update, version, control: { round, actions }, envs }: Moment): Ticket[] {
   const first = boardsPerUpdate(config);
   const wanted = Array.from({ length: config.learner.gradientAnalysis.groups }, (_, i) => ({

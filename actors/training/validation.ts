@@ -1,4 +1,4 @@
-/** Plays the validation boards and reports how many were solved. */
+/** Lets the policy play the validation boards, and reports the share of episodes that the policy solved. */
 import { percent } from "../number-text.ts";
 import { tagOf } from "../play/envs-of-run.ts";
 import { type PlayedTicket, playedOf, playedTotals, unplayedError } from "../play/finished-ticket.ts";
@@ -37,7 +37,7 @@ export class Validation {
     return this.#validate(name, temperature, progress, false);
   }
 
-  /** @throws {Error} if an episode could not be played: success on fewer boards could not be compared with other validations */
+  /** @throws {Error} if a sampler could not play an episode: success on fewer boards cannot be compared with other validations */
   async #validate(name: string, temperature: number, progress: Progress, hasMetrics: boolean): Promise<Validated> {
     const { config, clock, dispatcher, log, reporter } = this.#context;
     const started = clock.now();
@@ -75,5 +75,5 @@ function solvedText({ success, envs }: Solved): string {
   return parts.length === 0 ? percent(success) : `${percent(success)} (${parts.join(", ")})`;
 }
 
-/** Success of the env that is solved least. */
+/** Success of the env with the lowest success. */
 export const lowestSuccess = ({ success, envs }: Solved): number => Math.min(success, ...Object.values(envs));

@@ -1,4 +1,4 @@
-/** The warm start as part of a run: validations of what the first stage taught, and a few boards played at intervals. */
+/** The warm start as part of a run: validates the policy after the first stage, and at intervals lets the policy play a few boards. */
 import { Refused } from "../../envs/outside/json-server.ts";
 import { RunError } from "../errors.ts";
 import { percent, timeLeft } from "../number-text.ts";
@@ -10,10 +10,10 @@ import { episodeRows } from "./trained-episodes.ts";
 import { solvedShare, type Validation } from "./validation.ts";
 import type { Taught, WarmStartHooks } from "./warm-start.ts";
 
-/** Episodes of one sample of play, over all envs. */
+/** Number of episodes in one sample of play, over all envs together. */
 const SAMPLE_EPISODES = 32;
 
-/** @param publish  publishes the policy; resolves to the progress afterwards */
+/** @param publish  publishes the policy; resolves to the progress after the publication */
 export async function playWarmStart(
   context: TrainingContext,
   interruption: Interruption,
@@ -24,7 +24,7 @@ export async function playWarmStart(
   reporter.event("info", "phase", "warm start");
   const hooks = hooksOf(context, interruption, validation, publish);
   const { taught, cached } = await interruption.race(warmStart(hooks)).catch((error) => {
-    // A restart would be refused again.
+    // The env's server would refuse a restarted learner again.
     if (error instanceof Refused) throw new RunError(`the warm start cannot play: ${error.message}`, { cause: error });
     throw error;
   });
@@ -45,7 +45,7 @@ function hooksOf(
   let begunMs = clock.now();
   const stepsInAll = config.warmStart.stages.reduce((sum, { steps }) => sum + steps, 0);
   return {
-    // These validations are not counted, so a run that finds its warm start in the cache has the same totals.
+    // The run's totals do not count these validations. So a run that finds its warm start in the cache has the same totals.
     async measureTaught(name) {
       const progress = await publish();
       const { temperature } = config.validate;

@@ -1,6 +1,6 @@
 /**
  * The warm start: a fresh policy imitates demonstrations in stages. The demonstrations follow the best plan that random play of each
- * board allows, or the env's demonstrator plays them. Finished warm starts are cached by the digest of everything they depend on.
+ * board allows, or the env's demonstrator plays them. A cache holds finished warm starts by the digest of everything that decides their result.
  *
  * Success after the first stage ("taught") is reported beside every later success, because reinforcement of a small policy mostly
  * improves what imitation taught.
@@ -32,36 +32,36 @@ import {
   fromRandomPlay,
 } from "./demonstrations.ts";
 
-/** Increase it whenever a change of the code changes the result of equal settings: it is part of the digest. */
+/** Part of the digest. Increase this number if a change of the code changes the result of equal settings. */
 const CACHE_VERSION = 5;
 
-/** Validation success after the first stage, at `validate.temperature` and at 1. */
+/** Validation success after the first stage: `cool` at `validate.temperature`, `one` at temperature 1. */
 const Taught = z.strictObject({ cool: z.number(), one: z.number() });
 export type Taught = Readonly<z.infer<typeof Taught>>;
 
 export interface WarmStartContext extends WarmStartHooks {
   readonly config: RunConfig;
   readonly model: ModelConfig;
-  /** null if a server has the parameters: then nothing is cached. */
+  /** null if a server holds the parameters; then the warm start is not cached. */
   readonly parameters: Parameters | null;
   readonly trainer: Remote<TrainerMethods>;
-  /** "compiled, cpu, 2 threads": engine and threads decide the last digits of a sum. */
+  /** "compiled, cpu, 2 threads": the engine and its number of threads decide the last digits of a sum. */
   readonly engine: string;
   readonly meter: Meter;
   readonly demonstrations: DemonstrationOptions;
-  /** A warning for the log and the page. */
+  /** Shows a warning in the log and on the dashboard page. */
   readonly notice: (text: string) => void;
 }
 
 export interface WarmStartHooks {
-  /** Validates the policy. @param name  unique among these validations */
+  /** Validates the policy. @param name  differs from the names of all other such validations */
   readonly measureTaught: (name: string) => Promise<Taught>;
-  /** Lets the policy play a few boards. @returns the share that it solves; null if none could be played */
+  /** Lets the policy play a few boards. @returns the share of episodes that the policy solves; null if no episode could be played */
   readonly sample: (stepOverall: number) => Promise<number | null>;
   readonly progress: (progress: WarmStartProgress) => void;
-  /** Called after the first step. That step takes longest: demonstrations are drawn before it, and the engine compiles in it. */
+  /** Called after the first step. The first step takes longest: before it the run makes several batches, and in it the engine compiles. */
   readonly begun: () => void;
-  /** Throws when the run must end. */
+  /** Throws an error if the run must end. */
   readonly checkStop: () => void;
 }
 
@@ -77,25 +77,25 @@ export interface WarmStartProgress {
   readonly step: number;
   readonly steps: number;
   readonly stepOverall: number;
-  /** Cross-entropy per written token in nats: the mean over the steps since the last report. */
+  /** Cross-entropy per written token in nats: the mean over all steps since the last report of progress. */
   readonly loss: number;
 }
 
-/** Steps between reports of progress, and between samples of play. */
+/** Number of steps between two reports of progress, and between two samples of play. */
 const REPORT_EVERY = 20;
 const SAMPLE_EVERY = 200;
 
-/** For each stage and env: number of boards whose demonstrations are part of the digest. */
+/** The digest includes the demonstrations of this many boards for each stage and env. */
 const PREVIEWED = 32;
 
-/** Fills `parameters`, or trains the policy that the server has. */
+/** Fills `parameters` from the cache or by training; if `parameters` is null, trains the policy that the server holds. */
 export async function warmStart(context: WarmStartContext): Promise<WarmStartResult> {
   const { config, parameters, trainer, meter } = context;
   const digest = digestOf(context, await previews(context));
   const file = join(config.warmStart.cacheDir, `${digest}.safetensors`);
   const known = await readCached(file, context);
   if (known !== null) {
-    // This also copies the weights to the trainer's device, which has those from before the cache was read.
+    // This call also copies the cached weights to the trainer's device, which still has older weights.
     await trainer.resetOptimizer();
     return { taught: known, cached: true };
   }
@@ -130,10 +130,10 @@ export async function warmStart(context: WarmStartContext): Promise<WarmStartRes
       stepOverall++;
       if (stepOverall === 1) context.begun();
       const sampled = stepOverall % SAMPLE_EVERY === 0 ? await context.sample(stepOverall) : null;
-      // Only the first stage aims at success: a later stage, such as `blur`, may lower it.
+      // Only the first stage ends at a success: a later stage, such as `blur`, may lower success.
       if (index === 0 && isEnough(sampled, config)) taught = await solvedAt(stepOverall, context);
       const isLast = step + 1 === stage.steps || (index === 0 && taught !== null);
-      // Step 2 is reported too: it is the first that shows how long the rest takes.
+      // The run also reports step 2, because this step is the first from which the remaining time can be estimated.
       if (since < REPORT_EVERY && stepOverall !== 2 && !isLast) continue;
       const { name, steps } = stage;
       context.progress({
@@ -159,7 +159,7 @@ export async function warmStart(context: WarmStartContext): Promise<WarmStartRes
 const isEnough = (success: number | null, { warmStart: { solvedShare } }: RunConfig): boolean =>
   success !== null && solvedShare !== null && success >= solvedShare;
 
-/** Validates after a sample with enough success. @returns null if the validation has too little, so that imitation goes on */
+/** Validates after a sample with enough success. @returns null if the validation's success is too low; then imitation goes on */
 async function solvedAt(stepOverall: number, { config, measureTaught }: WarmStartContext): Promise<Taught | null> {
   const taught = await measureTaught(`taught${stepOverall}`);
   return isEnough(taught.cool, config) ? taught : null;
@@ -179,7 +179,7 @@ async function readCached(file: string, { model, parameters, notice }: WarmStart
   }
 }
 
-/** Demonstrations of each stage and env, by the present code. @throws {RunError} if their replies are too long */
+/** Demonstrations of each stage and env, as the present code writes them. @throws {RunError} if their replies are too long */
 async function previews({ config, demonstrations }: WarmStartContext): Promise<Sequence[]> {
   const all: Sequence[] = [];
   for (const stage of config.warmStart.stages) {
@@ -201,7 +201,7 @@ function sourceOf({ warmStart }: RunConfig, skill: Skill): DemonstrationSource {
 
 const boardsOf = ({ warmStart }: RunConfig) => ({ first: WARM_START_FIRST_SEED, count: warmStart.boards });
 
-/** Linear up to the peak, then linear down to its final fraction. */
+/** The learning rate rises linearly to its peak, then falls linearly to `finalFraction` of the peak. */
 function learningRate(stage: RunConfig["warmStart"]["stages"][number], step: number): number {
   const { learningRate: peak, warmUpSteps, finalFraction, steps } = stage;
   if (step < warmUpSteps) return (peak * (step + 1)) / warmUpSteps;
@@ -209,20 +209,20 @@ function learningRate(stage: RunConfig["warmStart"]["stages"][number], step: num
   return peak * (1 - (1 - finalFraction) * done);
 }
 
-/** The config with the micro-batches that a GPU computes fast, unless it names their size. */
+/** The config with the micro-batch size that is fast on a GPU, unless the config names a size. */
 export const sizedForGpu = (config: RunConfig): RunConfig => ({
   ...config,
   learner: { ...config.learner, microTokensMax: config.learner.microTokensMax ?? MICRO_TOKENS_MAX.gpu },
 });
 
-/** Multiples keep the number of different tensor shapes small. */
+/** Limits of a micro-batch. The two multiples keep the number of different tensor shapes small. */
 export const limitsOf = ({ microTokensMax }: RunConfig["learner"]) => ({
   tokensMax: microTokensMax ?? MICRO_TOKENS_MAX.cpu,
   lengthMultiple: 16,
   widthMultiple: 16,
 });
 
-/** Digest of all that decides the result. @param replies  some demonstrations: they change with the code of the env and its players */
+/** Digest of everything that decides the result. @param replies  some demonstrations, which change if the code of the env or its players does */
 function digestOf({ config, model, engine, demonstrations }: WarmStartContext, replies: readonly Sequence[]): string {
   const { cacheDir: _, ...chosen } = config.warmStart;
   const settings = { ...chosen, firstSeed: WARM_START_FIRST_SEED, optimizer: config.learner.optimizer };
@@ -241,7 +241,7 @@ function digestOf({ config, model, engine, demonstrations }: WarmStartContext, r
   return hash.digest("hex").slice(0, 32);
 }
 
-/** Keeps the result for other runs. A failure is a warning: this run does not need the file. */
+/** Keeps the result for other runs. If this fails, the run only logs a warning, because this run does not need the file. */
 async function save(
   file: string,
   { config, model, parameters, notice }: WarmStartContext,

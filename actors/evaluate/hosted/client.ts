@@ -1,11 +1,11 @@
 /**
- * Sends requests to a hosted model and retries them. Knows no env and no episode.
+ * Sends requests to a hosted model and retries failed requests. Uses no env and no episode.
  *
- * - Retried: no answer, a timeout, 408, 409, 425, 429, 5xx, and an answer that cannot be parsed. Other failures are final.
- * - The wait between tries doubles with each try, up to a minute, with jitter. After a Retry-After, this client sends no request before
- *   that time.
+ * - The client tries again after no answer, a timeout, status 408, 409, 425, 429 or 5xx, and an answer that it cannot parse.
+ * - The wait is random. Its upper bound doubles with each try, up to a minute. If a server sends Retry-After, this client sends no
+ *   request before that time.
  * - The client sends the key in one header only, and removes the key from every text that it takes from a server.
- * - Answers are bounded. Redirects are refused, because the key must not follow one.
+ * - An answer has a maximum size. The client refuses redirects, because a redirect could send the key to another server.
  */
 import type { Message } from "../../../envs/text/prompt.ts";
 import { parsedJson } from "../../checkpoint/json.ts";
@@ -21,11 +21,11 @@ export interface ClientOptions {
   readonly baseUrl: string;
   readonly key: string | null;
   readonly temperature: number | null;
-  /** null: the server's own limit. */
+  /** null means the server's own limit. */
   readonly replyTokensMax: number | null;
-  /** Tries of one request, the first included. */
+  /** Most tries of one request, the first included. */
   readonly triesMax: number;
-  /** From the request to the end of its answer. */
+  /** Longest time from the start of a try to the end of its answer. */
   readonly timeoutMs: number;
   readonly fetch: (url: string, init: RequestInit) => Promise<Response>;
   readonly clock: Clock;
@@ -33,7 +33,7 @@ export interface ClientOptions {
   readonly wallClock: () => number;
   /** Uniform in [0, 1). */
   readonly uniform: () => number;
-  /** Called with the reason of each retry. */
+  /** The client calls this function with the reason of each retry. */
   readonly warn: (text: string) => void;
 }
 
@@ -44,10 +44,10 @@ export interface Usage {
   readonly outputTokens: number;
 }
 
-/** A request that is not tried again. The message contains no secret. */
+/** Thrown for a request that the client does not try again. The message contains no secret. */
 export class HostedError extends Error {
   override readonly name = "HostedError";
-  /** The code of an OpenAI error, as "context_length_exceeded"; null if the server named none. */
+  /** The code of an OpenAI error, such as "context_length_exceeded"; null if the server sent no code. */
   readonly code: string | null;
 
   constructor(message: string, code: string | null = null) {
@@ -58,12 +58,12 @@ export class HostedError extends Error {
 
 const FIRST_WAIT_MS = 1000;
 const WAIT_MS_MAX = 60_000;
-/** A longer Retry-After is a failure. */
+/** If Retry-After is longer, the client gives up the request. */
 const RETRY_AFTER_MS_MAX = 600_000;
 /** Time limit of a request for a model's description. */
 const CARD_MS_MAX = 10_000;
 const ANSWER_BYTES_MAX = 4 << 20;
-/** Characters of a server's error text in our message. */
+/** Most characters of a server's error text in a message of the client. */
 const DETAIL_LETTERS_MAX = 300;
 const RETRIED = new Set([408, 409, 425, 429]);
 
@@ -71,35 +71,35 @@ interface Failure {
   readonly detail: string;
   readonly code: string | null;
   readonly retry: boolean;
-  /** null if the server named no time. */
+  /** null if the server sent no valid Retry-After. */
   readonly retryAfterMs: number | null;
 }
 
 export class HostedClient {
   readonly #options: ClientOptions;
   #usage = { requests: 0, retries: 0, inputTokens: 0, outputTokens: 0 };
-  /** Clock time before which the server wants no request. */
+  /** The client sends no request before this time of `clock`. */
   #notBeforeMs = 0;
   #stopped = false;
-  /** Functions that end the current waits. */
+  /** Each function ends one open wait. */
   readonly #sleepers = new Set<() => void>();
 
   constructor(options: ClientOptions) {
     this.#options = options;
   }
 
-  /** Tokens of answered requests; the server may also have counted failed ones. */
+  /** The tokens are from answered requests only; the server may also count the tokens of failed requests. */
   get usage(): Usage {
     return this.#usage;
   }
 
-  /** Requests in progress finish; no request is begun or retried. */
+  /** Open requests finish, but the client neither begins nor retries a request after this call. */
   stop(): void {
     this.#stopped = true;
     for (const wake of this.#sleepers) wake();
   }
 
-  /** @throws {HostedError} naming the server, its last error and the number of tries. */
+  /** @throws {HostedError} after `stop`, or if all tries fail; then the message names the server, its last error and the number of tries. */
   async complete(messages: readonly Message[]): Promise<Completion> {
     const { model, baseUrl, triesMax, warn } = this.#options;
     for (let tries = 1; ; tries++) {
@@ -133,7 +133,7 @@ export class HostedClient {
     const { uniform, clock } = this.#options;
     if (retryAfterMs === null) return uniform() * Math.min(WAIT_MS_MAX, FIRST_WAIT_MS * 2 ** (tries - 1));
     this.#notBeforeMs = Math.max(this.#notBeforeMs, clock.now() + retryAfterMs);
-    // Jitter, because all waiting requests wait until the same time.
+    // The random part spreads the requests, because all of them wait until the same time.
     return retryAfterMs + uniform() * FIRST_WAIT_MS;
   }
 
@@ -215,7 +215,7 @@ export class HostedClient {
   }
 }
 
-/** The server's description of the model, GET /models/MODEL; null if it has none. */
+/** The server's description of the model, GET /models/MODEL; null if the request fails. */
 export async function modelCard({
   provider,
   model,
@@ -238,13 +238,13 @@ export async function modelCard({
 
 const tooLarge = () => new Error(`the answer has more than ${ANSWER_BYTES_MAX >> 20} MiB`);
 
-/** The code in the body of an error of OpenAI's API. */
+/** The error code in the body of an answer of OpenAI's API; null if the body has no code. */
 function errorCode(text: string): string | null {
   const code = (parsedJson(text) as { error?: { code?: unknown } | null } | null | undefined)?.error?.code;
   return typeof code === "string" ? code : null;
 }
 
-/** A header of seconds or a date, in milliseconds from now; null if it is missing or invalid. */
+/** Converts a Retry-After header, which is seconds or a date, to milliseconds from now; null if the header is missing or invalid. */
 export function retryAfter(header: string | null, nowMs: number): number | null {
   if (header === null || header.trim() === "") return null;
   const seconds = Number(header);

@@ -1,9 +1,9 @@
 /**
- * Evaluates a hosted model on fixed boards. Envs, prompts and parsing are the same as for other policies; text takes the place of tokens.
+ * Evaluates a hosted model on fixed boards. Envs, prompts and parsing are the same as for other policies, but replies are text, not tokens.
  *
- * - At most `requestsMax` episodes are played at once, each with one request at a time.
- * - An episode that could not be played ends the evaluation with an error; it does not count as a failure of the model. The episodes
- *   before it are kept in the results.
+ * - At most `requestsMax` episodes run at once. Each episode has at most one open request.
+ * - If an episode cannot be played, the evaluation ends with an error: the episode is no failure of the model. The results keep all
+ *   episodes that finished.
  */
 import type { Seeds } from "../../../envs/env.ts";
 import { openEpisode } from "../../../envs/episode.ts";
@@ -23,23 +23,23 @@ import { type HostedClient, HostedError } from "./client.ts";
 import type { HostedEpisode, Results } from "./results.ts";
 
 export interface HostedEvaluation {
-  /** `env`, `envServer`, `prompt` and `validate` are read. */
+  /** The evaluation reads only `env`, `envServer`, `prompt` and `validate`. */
   readonly config: RunConfig;
   readonly tag: EnvTag;
   readonly client: Pick<HostedClient, "complete" | "stop">;
-  /** Tickets that have a result are not played again. */
+  /** The evaluation does not play a ticket again if the ticket has a result here. */
   readonly results: Results;
   readonly requestsMax: number;
   readonly clock: Clock;
   readonly warn: (text: string) => void;
-  /** Called after each episode; the counts include earlier sessions. */
+  /** The evaluation calls this function after each episode. The counts include earlier sessions. */
   readonly progress?: (played: number, solved: number) => void;
 }
 
-/** Owner of the env server's episodes. */
+/** The env server records this name as the owner of each episode. */
 const PLAYER = "eval";
 
-/** @throws {Error} the first error of an episode, after the episodes in progress have ended. */
+/** @throws {Error} the first error of an episode, after all running episodes have ended. */
 export async function evaluateHosted(options: HostedEvaluation): Promise<PolicyEvaluation> {
   const { config, tag, client, results, requestsMax, clock, warn, progress } = options;
   const tickets = validationTickets(config, "hosted", 0, 0);
@@ -94,7 +94,7 @@ async function playOne(
       now = { observation, actionsLeft };
       const messages = contextMessages(tag, { answered, now }, context);
       const reply = await client.complete(messages).catch((error) => {
-        // As in training, an episode ends when its dialogue no longer fits. A first prompt that does not fit is an error.
+        // As in training, an episode ends when its dialogue no longer fits into the context. If the first prompt does not fit, that is an error.
         const full = error instanceof HostedError && error.code === "context_length_exceeded";
         if (full && answered.length > 0) return null;
         throw error;
@@ -120,7 +120,7 @@ async function playOne(
   }
 }
 
-/** The episode in the form that rollout metrics read. The trajectory has no tokens: only the server knows them. */
+/** Converts the episode to the form that rollout metrics read. The trajectory has no tokens, because only the server knows the tokens. */
 function playedTicket(ticket: Ticket, { stop, success, turns, finalObservation, extra }: HostedEpisode): PlayedTicket {
   const outcome: PlayedOutcome = {
     status: statusOf(stop),

@@ -1,5 +1,5 @@
 /**
- * Requests and answers of the APIs of hosted models, as data. Knows no network, no retries and no env.
+ * Builds the requests and reads the answers of the APIs of hosted models. Sends nothing, retries nothing, and uses no env.
  *
  * Source: https://platform.openai.com/docs/api-reference/chat, https://docs.anthropic.com/en/api/messages.
  */
@@ -9,15 +9,15 @@ import type { Message } from "../../../envs/text/prompt.ts";
 export interface Asked {
   readonly model: string;
   readonly messages: readonly Message[];
-  /** null: the server's default, which Anthropic's API does not have. */
+  /** null means the server's default. Anthropic's API has no default, so it needs a number. */
   readonly replyTokensMax: number | null;
-  /** null: the server's default. */
+  /** null means the server's default. */
   readonly temperature: number | null;
 }
 
 export interface Completion {
   readonly text: string;
-  /** The reply reached its token limit. */
+  /** True if the reply ended at its token limit. */
   readonly cut: boolean;
   readonly inputTokens: number;
   readonly outputTokens: number;
@@ -26,16 +26,16 @@ export interface Completion {
 export interface Provider {
   readonly name: "openai" | "anthropic";
   readonly baseUrl: string;
-  /** Environment variable with another base address; null if none is read. */
+  /** Name of the environment variable that may hold another base address; null if there is no such variable. */
   readonly baseUrlName: string | null;
-  /** Environment variable that holds the key. */
+  /** Name of the environment variable that holds the key. */
   readonly keyName: string;
-  /** Appended to the base address. */
+  /** Path of the request, which follows the base address. */
   readonly path: string;
   headers(key: string | null): Record<string, string>;
   /** @param own  true for the provider's own server, false for another server with the same API */
   body(asked: Asked, own: boolean): unknown;
-  /** @throws {Error} if the answer is not of the API's form. */
+  /** @throws {Error} if the answer does not have the API's form. */
   read(answer: unknown): Completion;
 }
 
@@ -48,7 +48,7 @@ const OpenAiAnswer = z.object({
   usage: z.object({ prompt_tokens: Count, completion_tokens: Count }).nullish(),
 });
 
-/** The API of vLLM, llama.cpp, Ollama, DeepSeek, Together and others, too. */
+/** OpenAI's API. vLLM, llama.cpp, Ollama, DeepSeek, Together and others have the same API. */
 export const openai: Provider = {
   name: "openai",
   baseUrl: "https://api.openai.com/v1",
@@ -59,7 +59,7 @@ export const openai: Provider = {
   body: ({ model, messages, replyTokensMax, temperature }, own) => ({
     model,
     messages: messages.map(said),
-    // OpenAI's newer models refuse the old name; some other servers know only the old one.
+    // OpenAI's newer models refuse the old name `max_tokens`; some other servers know only the old name.
     ...(replyTokensMax === null ? {} : { [own ? "max_completion_tokens" : "max_tokens"]: replyTokensMax }),
     ...(temperature === null ? {} : { temperature }),
   }),
@@ -111,7 +111,7 @@ export const anthropic: Provider = {
 
 export const PROVIDERS: Readonly<Record<string, Provider>> = { openai, anthropic };
 
-/** Replaces an empty message, mostly a reply: the APIs refuse empty messages. */
+/** Replaces the text of an empty message, because the APIs refuse empty messages. Most empty messages are replies. */
 const said = ({ role, content }: Message) => ({ role, content: content.trim() === "" ? "(no answer)" : content });
 
 function parsed<T>(schema: z.ZodType<T>, answer: unknown): T {

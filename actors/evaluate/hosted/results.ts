@@ -1,9 +1,9 @@
 /**
- * Stores the finished episodes of an evaluation, so that an interrupted evaluation continues without paying twice. One JSON object
- * per line: first the settings, then each episode when it ends.
+ * Stores the finished episodes of an evaluation, so that an interrupted evaluation does not pay for an episode twice. Each line
+ * is one JSON object: the first line has the settings; each later line has one episode.
  *
- * - A file with other settings is refused; episodes in the file are not played again.
- * - An incomplete last line is cut off: its writer was killed. Any other invalid line is an error.
+ * - `open` refuses a file with other settings. The evaluation does not play the file's episodes again.
+ * - `open` removes an incomplete last line, which a killed process leaves. Any other invalid line is an error.
  */
 import { existsSync, readFileSync, truncateSync, writeFileSync } from "node:fs";
 import { isDeepStrictEqual } from "node:util";
@@ -14,11 +14,11 @@ import { StopReason, TurnRecord } from "../../protocol.ts";
 
 const Count = z.number().int().nonnegative();
 
-/** Files of version 0.1 have no `dropped`. */
+/** Files that Bunraku 0.1 wrote have no `dropped`. */
 const HostedTurn = TurnRecord.extend({ dropped: Count.default(0) });
 
 export const HostedEpisode = z.strictObject({
-  /** Index of its ticket in the evaluation. */
+  /** Index of the episode's ticket in the evaluation. */
   index: Count,
   layoutSeed: Count,
   stop: StopReason,
@@ -31,7 +31,7 @@ export const HostedEpisode = z.strictObject({
 });
 export type HostedEpisode = z.infer<typeof HostedEpisode>;
 
-/** Everything that an episode depends on. JSON. */
+/** All settings on which an episode depends, as a JSON object. */
 export type HostedSettings = Readonly<Record<string, unknown>>;
 
 export class ResultsError extends Error {
@@ -53,7 +53,7 @@ export class Results {
     return new Results(null);
   }
 
-  /** @throws {ResultsError} naming the file and the line, or the first setting that differs. */
+  /** @throws {ResultsError} if a line is invalid or a setting differs; the message names the file, and the line or the first such setting. */
   static open(file: string, settings: HostedSettings, append?: Append): Results {
     const results = new Results(file, append);
     if (!existsSync(file) || readFileSync(file, "utf8") === "") {
@@ -74,7 +74,7 @@ export class Results {
     return results;
   }
 
-  /** @throws {Error} if the episode cannot be written. Nothing of it stays in the file, because later episodes are appended */
+  /** @throws {Error} if the episode cannot be written. Then no part of the episode stays in the file, because later episodes follow there */
   add(episode: HostedEpisode): void {
     if (this.#file !== null) appendWhole(this.#file, `${JSON.stringify(episode)}\n`, this.#append);
     this.episodes.set(episode.index, episode);
@@ -86,7 +86,7 @@ function checkSettings(file: string, head: string, wanted: HostedSettings): void
   if (typeof found !== "object" || found === null) {
     throw new ResultsError(`${file} does not contain results of an evaluation; name another file`);
   }
-  // Through JSON, because values that JSON leaves out are not a difference.
+  // JSON drops undefined values. The file has none, so this line converts the wanted settings to JSON and back.
   const asked = JSON.parse(JSON.stringify(wanted)) as HostedSettings;
   const differs = [...new Set([...Object.keys(asked), ...Object.keys(found)])].find(
     (key) => !isDeepStrictEqual(asked[key], found[key]),
