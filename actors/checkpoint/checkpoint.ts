@@ -1,17 +1,17 @@
 /**
- * Checkpoints: all that a learner needs on disk to continue as if it had never stopped.
+ * Checkpoints: the files from which a learner continues as if it had never stopped.
  *
  *   FOLDER/u000120/policy.safetensors      parameters under Hugging Face's names
- *                  critic.safetensors      the critic's, if there is one
- *                  optimizer.safetensors   the optimizer's moments, flat, in the order of the parameters in memory; above 4 GiB a
- *                                          file for each moment: optimizer.policy.moment.safetensors, …
+ *                  critic.safetensors      the critic's parameters, if the run has a critic
+ *                  optimizer.safetensors   the optimizer's moments, flat, in the order of the parameters in memory; if they have more
+ *                                          than 4 GiB, a file for each moment: optimizer.policy.moment.safetensors, …
  *                  state.json              model, tokenizer, optimizer steps, and the learner's own state
  *                  SHA256SUMS              digests of these files, in the format of sha256sum
  *
- * - A folder whose name has no leading dot is complete: it was written under another name, synced and renamed. An error or the death
- *   of the process leaves earlier checkpoints as they are.
- * - A complete checkpoint never changes. A second checkpoint of the same update has the name u000120-2.
- * - No file of a checkpoint is used before all digests are checked.
+ * - A folder whose name has no leading dot is complete: `saveCheckpoint` writes it under another name, syncs it and renames it. An error or
+ *   the death of the process does not change earlier checkpoints.
+ * - The files of a complete checkpoint never change. A second checkpoint of the same update has the name u000120-2.
+ * - The code checks all digests of a checkpoint before it uses any of the files.
  */
 import { existsSync, readdirSync } from "node:fs";
 import { join } from "node:path";
@@ -26,14 +26,14 @@ export const weightsElsewhere = (served: string): string =>
   `its weights are at the server of engine tinker, as ${served}; export them there`;
 
 const NAME = /^u(\d{6,})(?:-(\d+))?$/;
-/** Folders that are being written or removed. A killed process leaves them behind. */
+/** Folders that a process writes or removes now, or that a killed process left. */
 const PENDING = /^\.(writing|removing)-/;
 
 /**
- * Saves the whole checkpoint, or nothing. The arrays are not copied: they must not change until the promise resolves.
+ * Saves the whole checkpoint, or nothing. It does not copy the arrays, so the caller must not change them until the promise resolves.
  *
  * @returns the new checkpoint's folder
- * @throws {CheckpointError} if it cannot be written; its files are removed, if the disk allows it
+ * @throws {CheckpointError} if a write fails; then no file is left, unless the disk also refuses the removal
  */
 export async function saveCheckpoint(folder: string, checkpoint: Checkpoint, disk: Disk = realDisk): Promise<string> {
   const base = `u${String(checkpoint.update).padStart(6, "0")}`;
@@ -95,7 +95,7 @@ export interface Skipped {
 export interface Latest {
   /** Folder of the newest intact checkpoint; null if there is none. */
   readonly found: string | null;
-  /** Newer checkpoints that are not intact, and folders that a killed process left. */
+  /** Checkpoints that are newer than `found` but not intact, and folders that a killed process left. */
   readonly skipped: readonly Skipped[];
 }
 
@@ -118,8 +118,8 @@ export async function latestCheckpoint(folder: string, disk: Disk = realDisk): P
 }
 
 /**
- * Finds the newest checkpoint of this update, for a run that rolls back to it. Renames checkpoints of later updates, so that no run
- * resumes from them.
+ * Finds the newest checkpoint of this update, for a run that rolls back to this update. Renames the checkpoints of later updates, so that
+ * no run resumes from them.
  *
  * @throws {CheckpointError} if this update has no intact checkpoint (nothing is renamed then), or if a later checkpoint cannot be renamed
  */
@@ -164,7 +164,7 @@ export async function keepCheckpoints(
     .slice(keep)
     .filter(({ update }) => !spared.includes(update));
   for (const { name } of surplus) {
-    // Renamed first, so that a half-removed checkpoint never looks corrupt.
+    // Rename first: a kill during the removal then leaves a pending folder, and no checkpoint that looks corrupt.
     const going = join(folder, `.removing-${name}`);
     await disk.rename(join(folder, name), going);
     await disk.remove(going);
@@ -172,7 +172,7 @@ export async function keepCheckpoints(
   return surplus.map(({ name }) => join(folder, name));
 }
 
-/** The folder's complete checkpoints by their names alone, newest first; none if there is no folder. */
+/** The folder's complete checkpoints, newest first; empty if there is no folder. Reads only names, and checks no digest. */
 export const checkpointsIn = (folder: string) => newestFirst(existsSync(folder) ? readdirSync(folder) : []);
 
 function newestFirst(names: readonly string[]): { name: string; update: number; copy: number }[] {
@@ -197,7 +197,7 @@ export class CheckpointError extends Error {
 const SUMS = "SHA256SUMS";
 const LINE = /^([0-9a-f]{64}) {2}([^/\n]+)$/;
 
-/** Bytes hashed at a time. Hashing them takes about 10 ms; then other work of the event loop has its turn. */
+/** Number of bytes to hash at a time. This takes about 10 ms; then the event loop can do other work. */
 const PIECE_BYTES = 2 ** 24;
 
 function* piecesOf(bytes: Uint8Array): Generator<Uint8Array> {
@@ -208,7 +208,7 @@ function* piecesOf(bytes: Uint8Array): Generator<Uint8Array> {
 class Sums {
   readonly #lines: string[] = [];
 
-  /** Yields the parts in small pieces and hashes each. The file is listed once all pieces are taken. */
+  /** Yields the parts in small pieces and hashes each piece. After the last piece, the list has the file. */
   *count(name: string, parts: Iterable<Uint8Array>): Generator<Uint8Array> {
     const hasher = new Bun.CryptoHasher("sha256");
     for (const part of parts) {

@@ -1,4 +1,4 @@
-/** The disk operations of checkpoints, which tests and simulations replace, and files that are written whole or not at all. */
+/** The disk operations of checkpoints, which tests and simulations replace. Also functions that write a file whole or not at all. */
 import { appendFileSync, renameSync, rmSync, statSync, truncateSync } from "node:fs";
 import { mkdir, open, readdir, readFile, rename, rm } from "node:fs/promises";
 import { resolve } from "node:path";
@@ -10,7 +10,7 @@ export interface Disk {
   /** Makes parent folders too. An existing folder is no error. */
   makeFolder(folder: string): Promise<void>;
   read(file: string): Promise<Uint8Array>;
-  /** Writes a new file, synced to the disk when the promise resolves. Asks for the next piece only after the one before is written. */
+  /** Writes a new file and syncs it to the disk. Takes each piece only after it has written the piece before. */
   write(file: string, pieces: Iterable<Uint8Array>): Promise<void>;
   /** Syncs the names in this folder to the disk. */
   syncFolder(folder: string): Promise<void>;
@@ -33,7 +33,7 @@ export const realDisk: Disk = {
     await mkdir(folder, { recursive: true });
   },
   async read(file) {
-    // `slice` of a Buffer is a view and `slice` of a Uint8Array a copy, so return a real Uint8Array.
+    // Return a real Uint8Array: its `slice` copies, but the `slice` of a Buffer is a view.
     const { buffer, byteOffset, length } = await readFile(file);
     return new Uint8Array(buffer, byteOffset, length);
   },
@@ -62,10 +62,10 @@ export const realDisk: Disk = {
 };
 
 /**
- * Writes a pending file beside `path`, then renames it. A former file stays until then. An error leaves nothing; a kill leaves
- * `PATH.RANDOM.writing`.
+ * Writes a pending file beside `path`, then renames it to `path`. A former file stays until the rename. An error leaves no pending file; a
+ * kill leaves `PATH.RANDOM.writing`.
  *
- * @param write  writes `pending`, which no other writer of the same path has
+ * @param write  writes the file `pending`, whose name no other writer uses
  */
 export async function writeWhole(path: string, write: (pending: string) => unknown): Promise<void> {
   // `resolve` removes a slash at the end of the path. Otherwise the pending name would lie inside the folder `path`.

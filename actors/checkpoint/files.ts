@@ -1,4 +1,4 @@
-/** The format of a checkpoint's files: a learner's state to bytes, and back. Knows no disk. */
+/** The format of a checkpoint's files: converts a learner's state to bytes, and back. Touches no disk. */
 import { z } from "zod";
 import { huggingFaceViews, readHuggingFace } from "../../model/checkpoint/hugging-face.ts";
 import { checkTensors, readSafetensors, safetensorsParts } from "../../model/checkpoint/safetensors.ts";
@@ -8,19 +8,19 @@ import { messageOf, schemaFaults } from "../errors.ts";
 import { checkJson } from "./json.ts";
 
 /**
- * A network and its optimizer. The arrays have the order of `layParameters`. The trainer thread changes them; between updates the learner's
- * main thread publishes and saves them.
+ * A network and its optimizer. The arrays have the order of `layParameters`. The trainer thread changes the arrays during an update. Between
+ * updates the learner's main thread publishes and saves them.
  */
 export interface NetworkMemory {
   readonly parameters: Float32Array;
   readonly moment: Float32Array;
   readonly variance: Float32Array;
-  /** Optimizer steps taken. */
+  /** Number of optimizer steps so far. */
   readonly step: number;
 }
 
 export interface Checkpoint {
-  /** Updates done. */
+  /** Number of updates so far. */
   readonly update: number;
   readonly model: ModelConfig;
   /** Digest of the tokenizer that the policy was trained with. */
@@ -28,9 +28,9 @@ export interface Checkpoint {
   readonly policy: NetworkMemory;
   /** The policy's model, with a value head instead of the logits or beside them. */
   readonly critic: NetworkMemory | null;
-  /** For engine tinker: name of the policy at the server, which keeps the parameters; `policy` has empty arrays. Default null. */
+  /** With engine tinker: the policy's name at the server. The server keeps the parameters, and the arrays of `policy` are empty. Default null. */
   readonly served?: string | null;
-  /** Head of the critic's network; default "value". */
+  /** The head of the critic's network; default "value". */
   readonly criticHead?: CriticHead;
   /** The learner's own state, as JSON. */
   readonly state: unknown;
@@ -46,7 +46,7 @@ const StateFile = z.strictObject({
   model: ModelConfig,
   tokenizer: z.string(),
   criticHead: CriticHead.default("value"),
-  /** Left out if the parameters are in this folder. */
+  /** As in `Checkpoint`. The file has no such key if the parameters are in this folder. */
   served: z.string().min(1).nullable().default(null),
   steps: z.strictObject({ policy: Steps, critic: Steps.nullable() }),
   state: z.unknown(),
@@ -55,15 +55,15 @@ const StateFile = z.strictObject({
 const STATE = "state.json";
 const OPTIMIZER = "optimizer.safetensors";
 const MOMENTS = ["moment", "variance"] as const;
-/** If one file of all moments would be too large, each moment has a file. @param name  "policy.moment" */
+/** The file of one moment. Each moment has its own file if one file of all moments would be too large. @param name  "policy.moment" */
 const momentFile = (name: string): string => `optimizer.${name}.safetensors`;
-/** Bytes of Bun's largest array. A file is read into one array. */
+/** Size of Bun's largest array, in bytes. `decodeCheckpoint` needs each file in one array. */
 const FILE_BYTES_MAX = 2 ** 32;
-/** More than the header of a file of moments takes. */
+/** A bound on the size of the header of a file of moments. */
 const HEADER_BYTES = 4096;
 
 /**
- * Parts of each file, by its name. They are views of `checkpoint`'s arrays, because gigabytes should not be copied.
+ * The parts of each file, by file name. They are views of `checkpoint`'s arrays, because a copy would take gigabytes.
  *
  * @throws {TypeError} naming the part of `state` that JSON cannot hold
  * @throws {RangeError} if the length of an array differs from the number of parameters

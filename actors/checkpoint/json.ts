@@ -1,7 +1,7 @@
-/** What saving and reading JSON needs beyond the language. */
+/** Writes and reads files of JSON and of JSON lines. A kill or a full disk may have cut the last line of a file of lines. */
 import { closeSync, constants, ftruncateSync, openSync, readFileSync, renameSync, writeFileSync } from "node:fs";
 
-/** Writes a value as indented JSON. After a kill or on a full disk, the file is the former or the new one, whole. @throws {Error} of the disk */
+/** Writes a value as indented JSON. After a kill or on a full disk, `file` has its whole former or its whole new text. @throws {Error} of the disk */
 export function saveJson(file: string, value: unknown): void {
   const pending = `${file}.new`;
   writeFileSync(pending, `${JSON.stringify(value, null, 2)}\n`, { flush: true });
@@ -24,13 +24,13 @@ export function appendJsonLine(file: string, value: unknown, mode = 0o666): void
   }
 }
 
-/** Lines of a file of JSON lines, with the empty text after the last line break. A last line that was cut is left out. */
+/** Lines of a file of JSON lines, and the empty text after the last line break. Leaves out a last line that a kill cut. */
 export function jsonLines(file: string): string[] {
   const lines = readFileSync(file, "utf8").split("\n");
   return isHalf(lines.at(-1)!) ? lines.slice(0, -1) : lines;
 }
 
-/** @param last  what follows the last line break */
+/** @param last  the text after the last line break */
 const isHalf = (last: string): boolean => last !== "" && parsedJson(last) === undefined;
 
 /** The value of a JSON text; undefined if the text is no JSON. */

@@ -1,6 +1,6 @@
 /**
- * Algorithms by name: the estimator, the loss and the other settings of the learner that a paper's recipe consists of.
- * compose.ts adds them right below the layer that chose the name, so keys set beside the name win.
+ * Algorithms by name. An algorithm is the estimator, the loss and the other learner settings of one paper.
+ * compose.ts adds these settings right below the layer that chose the name, so a key that this layer sets overrides them.
  */
 import type { Tree } from "./layers.ts";
 
@@ -30,17 +30,17 @@ export const ALGORITHMS = {
   grpo: { estimator: "grpo", loss: "ppo" },
   "dr-grpo": { estimator: "dr-grpo", loss: "ppo", aggregation: "seq-mean-token-sum-norm" },
   rloo: { estimator: "rloo", loss: "ppo" },
-  // The loss sums over the whole episode, as in the paper. The StarPO-S filter would drop the hard boards that max-rl gives more weight.
+  // As in the paper, the loss sums over the whole episode. The StarPO-S filter would drop the hard boards, to which max-rl gives more weight.
   "max-rl": {
     estimator: "max-rl",
     loss: "ppo",
     aggregation: "seq-mean-token-sum-norm",
     filter: { strategy: "all" },
   },
-  // Solved boards are imitated too, so no group is left out.
+  // The policy also imitates boards that it always solves, so the filter drops no group.
   "expert-iteration": { estimator: "expert-iteration", loss: "reinforce", filter: { strategy: "all" } },
-  // Groups without a spread of reward stay: after the first step they hold the policy near the policy that played them. An entropy bonus
-  // outweighs q - p, which is small where a group's episodes differ much in probability.
+  // The filter keeps groups whose rewards are all equal: after the first step they hold the policy near the policy that played them.
+  // No entropy bonus: it would outweigh q - p, which is small in a group whose episodes differ much in probability.
   tpo: {
     estimator: "tpo",
     loss: "reinforce",
@@ -66,7 +66,7 @@ export const ALGORITHMS = {
     overlong: { weight: 1 },
     kl: { coefficient: 0 },
   },
-  // The loss has a ratio without bounds: the KL term of the treated tokens is what holds the policy.
+  // These clip bounds never bind. Only the KL term of the treated tokens keeps the policy near the old policy.
   "kl-cov": {
     estimator: "grpo",
     loss: "ppo",
@@ -77,7 +77,7 @@ export const ALGORITHMS = {
   },
   "clip-cov": { estimator: "grpo", loss: "ppo", clipLow: 0.2, clipHigh: 0.2, covariance: { treatment: "clip" } },
   gspo: { estimator: "grpo", loss: "gspo", clipLow: 3e-4, clipHigh: 4e-4, aggregation: "seq-mean-token-mean" },
-  // clipLow 1: no lower bound.
+  // clipLow 1 means that the ratio has no lower bound.
   cispo: { estimator: "grpo", loss: "cispo", clipLow: 1, clipHigh: 0.28, aggregation: "token-mean" },
 } as const satisfies Record<string, Composition>;
 

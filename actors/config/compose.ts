@@ -1,9 +1,9 @@
 /**
- * Makes a run's config from layers: presets, files and flags. Reads no disk; the caller passes the text of files.
+ * Makes a run's config from layers: presets, files and flags. Reads no disk; the caller reads the files.
  *
- * - A composed config can be run. Unknown and renamed keys and wrong types are refused together; if there are none, broken rules and
- *   keys that the run would not read are. Each fault names the file or flag that set the key.
- * - A layer overrides the layers before it, key by key; below all of them are the defaults.
+ * - A run can start with every composed config. One error lists all unknown keys, former keys and wrong types. If there are none, one error
+ *   lists all broken rules, and all keys that the run would not read. Each line names the file or flag that set the key.
+ * - A layer overrides the layers before it, key by key. The defaults are below all layers.
  */
 import type { z } from "zod";
 import { didYouMean, nearest } from "../../envs/text/nearest.ts";
@@ -17,7 +17,7 @@ import { TINKER_SETTINGS } from "./tinker.ts";
 import { unreadKeys } from "./unread.ts";
 
 /**
- * @param given  lowest first
+ * @param given  the layers, lowest first
  * @throws {ConfigError} with one line per fault.
  */
 export function composeRunConfig(given: readonly Layer[]): RunConfig {
@@ -37,14 +37,14 @@ export function composeRunConfig(given: readonly Layer[]): RunConfig {
   return { ...config, env: { ...config.env, modules: modulesOf(config) } };
 }
 
-/** By path and value: what a choice sets besides itself. If one layer makes two choices, the settings of the later one here win. */
+/** The other settings that a key's value sets, by path and value. If a layer sets two of these keys, the later entry of this list wins. */
 const CHOICES: readonly (readonly [path: string, settings: Readonly<Record<string, Tree>>])[] = [
   ["learner.algorithm", Object.fromEntries(Object.entries(ALGORITHMS).map(([name, learner]) => [name, { learner }]))],
   ["prompt.compat", { "ragen-v1": { prompt: { layout: "ragen-v1" } }, "ragen-v2": { prompt: { layout: "ragen-v2" } } }],
   ["engine.name", { tinker: TINKER_SETTINGS }],
 ];
 
-/** Adds the settings of each choice right below the layer that made it: the same or a higher layer overrides them. */
+/** Adds the settings of each choice right below the layer that made the choice. That layer and all higher layers override them. */
 function withChoices(given: readonly Layer[]): readonly Layer[] {
   let layers = given;
   for (const [path, settings] of CHOICES) {
@@ -56,7 +56,7 @@ function withChoices(given: readonly Layer[]): readonly Layer[] {
   return layers;
 }
 
-/** Unknown keys of a section that get a line each. */
+/** Most unknown keys of a section that get one line each. */
 const UNKNOWN_KEYS_MAX = 20;
 
 function faultLines(issue: z.core.$ZodIssue, layers: readonly Layer[]): string[] {

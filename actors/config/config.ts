@@ -39,7 +39,7 @@ export const RunConfig = z.strictObject({
 });
 export type RunConfig = z.infer<typeof RunConfig>;
 
-/** How settings are parsed: a process parses them once or twice, and zod by default compiles a function for each section first. */
+/** Stops zod from compiling a function for each section. That would cost time, and a process parses its settings only once or twice. */
 export const UNCOMPILED = { jitless: true } as const;
 
 /** All keys with type, default and description. */
@@ -54,7 +54,7 @@ export const SECRETS: ReadonlySet<string> = new Set([
   "join.envServerToken",
 ]);
 
-/** The config as it may be stored and shown: secrets are null. */
+/** The config with null for each secret, so that it can be stored and shown. */
 export function withoutSecrets(config: RunConfig): RunConfig {
   const hidden = [...SECRETS].map((path) => oneValue("secrets", path, null));
   return merge([{ source: "config", values: { ...config } }, ...hidden]) as RunConfig;
@@ -65,7 +65,7 @@ export function describeConfig(config: RunConfig): string {
   return runKeys.all.map(({ path }) => `${path} = ${JSON.stringify(shownValue(config, path))}`).join("\n");
 }
 
-/** The value of a key; of a secret, only whether it is set. */
+/** The value of a key. For a secret, the result says only whether the secret is set. */
 export function shownValue(config: RunConfig, path: string): unknown {
   const value = valueAt(config, path);
   return SECRETS.has(path) && value !== null ? "(hidden)" : value;

@@ -1,4 +1,4 @@
-/** Sections `env` and `prompt`: what is played, and the text that the policy sees. Shapes and defaults only. */
+/** Sections `env` and `prompt`: the env that the policy plays, and the text that the policy sees. Types and defaults only. */
 import { z } from "zod";
 import { COMPATS } from "../../envs/tag.ts";
 import { CONTEXT_MODES } from "../../envs/text/context.ts";

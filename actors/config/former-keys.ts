@@ -1,11 +1,11 @@
 /**
- * Keys of earlier versions. A layer that sets one is refused with one line that names the new key, or says why there is none.
- * The config.json of a run that an earlier version recorded is still read: `upgraded`.
+ * Keys of earlier Bunraku versions. If a layer sets such a key, one error line names the new key, or says what replaced the key.
+ * `upgraded` converts the config.json of a run that an earlier version recorded.
  */
 import { isDeepStrictEqual } from "node:util";
 import { isTree, type Tree } from "./layers.ts";
 
-/** What became of a key: a new path, or the constant that a run uses now; `why` says what it uses if that is only the former default. */
+/** What replaced a key: a new path, or a constant. With `why`, the constant is only the former default; `why` says what a run uses now. */
 type Fate = { readonly to: string } | { readonly constant: unknown; readonly why?: string };
 
 export const FORMER_KEYS: Readonly<Record<string, Fate>> = {
@@ -48,7 +48,7 @@ export const FORMER_KEYS: Readonly<Record<string, Fate>> = {
   "transport.askDeadlineMs": { constant: 30_000, why: "it is 1.2 times envServer.answerMsMax" },
 };
 
-/** The error for a key of an earlier version; null if the path is none. */
+/** The error for a key of an earlier version; null if the path is no such key. */
 export function formerKeyText(path: string): string | null {
   if (!Object.hasOwn(FORMER_KEYS, path)) return null;
   const fate = FORMER_KEYS[path]!;
@@ -56,7 +56,7 @@ export function formerKeyText(path: string): string | null {
   return `${path} is removed: ${fate.why ?? `it is always ${JSON.stringify(fate.constant)}`}; leave it out`;
 }
 
-/** An earlier version's config with today's keys. A removed key without `why` stays, and is refused, if its value is not `constant`. */
+/** An earlier version's config with today's keys. Keeps a removed key without `why` whose value is not `constant`: it is an error. */
 export function upgraded(stored: Tree): Tree {
   const config = structuredClone(stored);
   for (const [path, fate] of Object.entries(FORMER_KEYS)) {

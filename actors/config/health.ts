@@ -1,4 +1,4 @@
-/** Section `health`: the detector of a collapse, interventions and early stops. Shapes and defaults; the rules are in model/health/. */
+/** Section `health`: the detector of a collapse, interventions and early stops. Types and defaults only; the rules are in model/health/. */
 import { z } from "zod";
 import { RAGEN_STOPS, STOP_RULE, STOPS } from "../../model/health/early-stop.ts";
 import { TRAP_RULE } from "../../model/health/echo-trap/echo-trap.ts";
@@ -22,7 +22,7 @@ export const TREATMENT_OF_RUNG = { "clip-cov": "clip", "kl-cov": "kl" } as const
   Record<Rung, string>
 >;
 
-/** The numbers of the Echo Trap detector that depend on the task; the others are constants of its rule. */
+/** The numbers of the Echo Trap detector that depend on the task. Its other numbers are constants in model/health/. */
 const TrapConfig = z.strictObject({
   startUpdates: positiveInt
     .default(TRAP_RULE.startUpdates)

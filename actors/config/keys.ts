@@ -1,6 +1,6 @@
 /**
- * The keys of a schema as data: path, type, default, description. Help, suggestions, typed overrides and docs come from here,
- * so they cannot drift from the schema. Of single keys it knows only that some are former ones.
+ * The keys of a schema as data: path, type, default, description. Help, suggestions, typed overrides and docs come from this data, so they
+ * always agree with the schema. This file names no single key; former-keys.ts lists the former keys.
  */
 import { z } from "zod";
 import { didYouMean, nearest } from "../../envs/text/nearest.ts";
@@ -38,12 +38,12 @@ export class Keys {
     this.#schema = schema;
   }
 
-  /** Every leaf, in the order of the schema. */
+  /** Every key that has a value, in the order of the schema. A section is not in this list. */
   get all(): readonly Key[] {
     return this.#nodes().leaves;
   }
 
-  /** Paths of leaves and sections: what a mistyped key may have meant. */
+  /** Paths of all keys and sections. `nearest` looks here for the key that a user meant. */
   paths(): string[] {
     const paths = this.all.map((key) => key.path);
     const sections = paths.flatMap((path) => path.split(".").map((_, i, parts) => parts.slice(0, i).join(".")));
@@ -53,7 +53,7 @@ export class Keys {
   /**
    * The value of `text` at `path`, with the type that the schema gives the key.
    *
-   * @throws {ConfigError} if there is no such key, or the text is not of its type. Ranges are checked later, by the schema.
+   * @throws {ConfigError} if there is no such key, or the text is not of the key's type. The schema checks ranges later.
    */
   value(path: string, text: string): unknown {
     const node = this.#find(path);
@@ -80,14 +80,14 @@ export class Keys {
     return `unknown key ${path}${near === null ? "; `bun run config` lists the keys" : didYouMean(near)}`;
   }
 
-  /** What a mistyped path may have meant: one with the same last name, else the nearest; null if none is near. */
+  /** The path that a user may have meant: a path with the same last name, else the most similar path; null if no path is similar. */
   nearest(path: string): string | null {
     const last = path.split(".").at(-1)!;
     const paths = this.paths();
     return paths.find((known) => known.split(".").at(-1) === last) ?? nearest(path, paths) ?? this.#nearestLast(last);
   }
 
-  /** Read on first use: a quarter of an actor's imports would be this. */
+  /** Reads the schema at the first call, because reading takes a quarter of the time of all of an actor's imports. */
   #nodes(): { readonly root: Node; readonly leaves: readonly Key[] } {
     if (this.#read === null) {
       const root = z.toJSONSchema(this.#schema, { io: "input" }) as Node;
@@ -109,7 +109,7 @@ export class Keys {
         node = Object.hasOwn(node.properties, part) ? node.properties[part] : undefined;
       else if (node?.items !== undefined && /^\d+$/.test(part)) node = node.items;
       else if (typeof node?.additionalProperties === "object") node = node.additionalProperties;
-      // Any value may be an object with keys of its own.
+      // A node that allows any value may hold an object, so any key below it exists.
       else if (node === undefined || node.enum !== undefined || types(node).length > 0) return null;
     }
     return node ?? null;
@@ -141,7 +141,7 @@ function typeName(node: Node): string {
   );
 }
 
-/** The text as a value of one of the node's types; undefined if it fits none. */
+/** The text as a value of one of the node's types; undefined if the text fits no type of the node. */
 function typed(node: Node, text: string): unknown {
   const allowed = types(node);
   if (allowed.length === 0) {

@@ -1,6 +1,6 @@
 /**
- * Layers of settings: presets, files, flags. Knows no particular key.
- * Mappings merge key by key; lists and values of a higher layer replace those of a lower one.
+ * Layers of settings: presets, files and flags. This file names no particular key.
+ * Mappings of two layers merge key by key. A list or a value of a higher layer replaces that of the lower layer.
  */
 import { closeSync, openSync, readSync } from "node:fs";
 import { isDeepStrictEqual } from "node:util";
@@ -9,7 +9,7 @@ import { ConfigError } from "../errors.ts";
 export type Tree = { [key: string]: unknown };
 
 export interface Layer {
-  /** For messages: "configs/starpo-s.yaml", "--learner.gamma=2". */
+  /** Where the settings come from, for messages: "configs/starpo-s.yaml", "--learner.gamma=2". */
   readonly source: string;
   readonly values: Tree;
 }
@@ -17,7 +17,7 @@ export interface Layer {
 /**
  * A YAML file's text as a layer. An empty file sets nothing.
  *
- * @throws {ConfigError} naming the file if it is not YAML or not a mapping.
+ * @throws {ConfigError} that names the file, if the text is not YAML or not a mapping.
  */
 export function parseLayer(text: string, file: string): Layer {
   let values: unknown;
@@ -36,7 +36,7 @@ export function parseLayer(text: string, file: string): Layer {
   return { source: file, values };
 }
 
-/** Number of documents in a YAML text. Bun's parser would make a list of several documents. */
+/** Number of documents in a YAML text. If a text has several documents, Bun's parser returns a list of them. */
 function documentsIn(text: string): number {
   const [head, ...others] = text.split(/^---(?=\s|$)/m);
   // Before its first document a file may have comments (#) and directives (%).
@@ -108,9 +108,9 @@ function over(lower: unknown, upper: unknown, source: string): unknown {
 }
 
 /**
- * Index of the highest layer that sets anything at or below `path`, or a whole list that contains it; -1 if none does.
+ * Index of the highest layer that sets `path`, a key below `path`, or a whole list that contains `path`; -1 if no layer does.
  *
- * @param path  as text, or as its names where a name has a dot in it
+ * @param path  as one text; as a list of names if a name contains a dot
  */
 export function lastToSet(layers: readonly Layer[], path: string | readonly string[]): number {
   const parts = typeof path === "string" ? path.split(".") : path;
@@ -125,7 +125,7 @@ export function lastToSet(layers: readonly Layer[], path: string | readonly stri
   });
 }
 
-/** The type of what is at a dotted path; never without such a path. */
+/** The type of the value at a dotted path; `never` if the type has no such path. */
 export type At<T, P extends string> = P extends `${infer Name}.${infer Rest}`
   ? Name extends keyof T
     ? At<T[Name], Rest>
@@ -149,11 +149,11 @@ export function isTree(value: unknown): value is Tree {
   return typeof value === "object" && value !== null && !Array.isArray(value);
 }
 
-/** A preset has about 2,000 bytes. */
+/** Most bytes of a config file. A preset has about 2,000 bytes. */
 const FILE_BYTES_MAX = 1 << 18;
 
 /**
- * @throws {ConfigError} naming the file, if it is too large, not YAML or not a mapping
+ * @throws {ConfigError} that names the file, if the file is too large, not YAML or not a mapping
  * @throws {Error} of the system, if the file cannot be read
  */
 export function readLayer(file: string): Layer {
@@ -165,7 +165,7 @@ export function readLayer(file: string): Layer {
   return parseLayer(text, file);
 }
 
-/** The text of a file, which may be a pipe or have no end; null if it has more bytes. @throws {Error} of the system */
+/** The text of a file, or of a pipe that may never end; null if the text has more than `bytesMax` bytes. @throws {Error} of the system */
 export function readAtMost(file: string, bytesMax: number): string | null {
   const bytes = Buffer.alloc(bytesMax + 1);
   const opened = openSync(file, "r");
@@ -182,7 +182,7 @@ export function readAtMost(file: string, bytesMax: number): string | null {
   return length > bytesMax ? null : bytes.toString("utf8", 0, length);
 }
 
-/** The settings that differ between configs: by path, the value in each config, or null if the config lacks the key. */
+/** The settings that differ between configs. Each path has the value of every config; null where a config lacks the key. */
 export function differingSettings(configs: readonly object[]): Record<string, unknown[]> {
   const settings = configs.map((config) => new Map(valuesByPath(config)));
   const paths = new Set(settings.flatMap((one) => [...one.keys()]));

@@ -1,4 +1,4 @@
-/** Section `learner`: how the policy learns from what was played. Shapes and defaults; which estimator reads which key is in unread.ts. */
+/** Section `learner`: how the policy learns from episodes. Types and defaults only; unread.ts says which estimator reads which key. */
 import { z } from "zod";
 import type { Aggregation } from "../../model/learn/aggregation.ts";
 import { FILTER_METRICS, type FilterRule } from "../../model/learn/filter/filter.ts";

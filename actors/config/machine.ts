@@ -1,4 +1,4 @@
-/** Sections `engine`, `metrics`, `supervisor`, `join` and `transport`: where and how a run computes. Shapes and defaults only. */
+/** Sections `engine`, `metrics`, `supervisor`, `join` and `transport`: where and how a run computes. Types and defaults only. */
 import { z } from "zod";
 import { LEVELS } from "../log.ts";
 import { fitsHeader } from "../transport/address.ts";
@@ -86,7 +86,7 @@ export const SupervisorConfig = z.strictObject({
   logLevel: z.enum(LEVELS).default("info").describe("Lowest level of log lines that actors write"),
 });
 
-/** Time between two heartbeats of an actor. 500 ms by default. */
+/** Time between two heartbeats of an actor: 500 ms by default. */
 export const heartbeatMs = ({ heartbeatDeadlineMs }: z.infer<typeof SupervisorConfig>): number =>
   heartbeatDeadlineMs / 20;
 

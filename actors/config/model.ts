@@ -1,4 +1,4 @@
-/** Sections `model`, `warmStart` and `checkpoint`: the policy, what it learns first, and how it is saved. Shapes and defaults only. */
+/** Sections `model`, `warmStart` and `checkpoint`: the policy, what it learns first, and how a run saves it. Types and defaults only. */
 import { z } from "zod";
 import { LORA_TARGETS } from "../../model/policy/lora.ts";
 import { nonnegativeInt, optionalText, partialShare, positiveInt, positiveNumber, share } from "./kinds.ts";
@@ -108,7 +108,7 @@ export const WarmStartConfig = z.strictObject({
     .describe("Folder of finished warm starts, each named by the digest of its settings"),
 });
 
-/** Layout seed of the first board of the demonstrations. Validation and rollouts have boards of their own. */
+/** Layout seed of the first board of the demonstrations. Validation and rollouts use other boards. */
 export const WARM_START_FIRST_SEED = 10_000;
 
 export const CheckpointConfig = z.strictObject({

@@ -1,4 +1,4 @@
-/** The files of configs/: presets, and settings that belong to one env. */
+/** Reads the files of configs/: presets, and settings that belong to one env. */
 import { readdirSync, readFileSync } from "node:fs";
 import { basename, join } from "node:path";
 import { envTag, moduleOf, playedBy } from "../../envs/registry.ts";
@@ -9,7 +9,7 @@ import { composeRunConfig } from "./compose.ts";
 import type { RunConfig } from "./config.ts";
 import { type Layer, lastToSet, merge, parseLayer, type Tree } from "./layers.ts";
 
-/** Keys of `env` that belong to a tag and not to a run. */
+/** Keys of `env` whose values belong to an env tag and not to a run. */
 const BUDGETS = ["turnsMax", "actionsMax", "actionsPerTurnMax"];
 
 const root = join(import.meta.dir, "../../configs");
@@ -30,8 +30,8 @@ export function presetLayer(name: string, names = presetFiles()): Layer {
 }
 
 /**
- * Composes a run's config. The file of its env is the lowest layer. The budgets in that file (limits of turns and actions) are one more
- * layer, right below the layer that chose the tag.
+ * Composes a run's config. The file of the run's env is the lowest layer. The budgets in that file (limits of turns and actions) are also
+ * a layer of their own, right below the layer that chose the tag. So they override the budgets that a lower layer set for another env.
  *
  * @throws {ConfigError} with one line per fault.
  */
@@ -43,8 +43,8 @@ export function composeWithEnvFile(layers: readonly Layer[]): RunConfig {
 }
 
 /**
- * Budgets and warm start of the chosen env: from its file, or from the module that defines it; null if it has neither. An env with a
- * reward of its own has those of the env that it plays.
+ * Budgets and warm start of the chosen env, from the env's file or from the module that defines the env; null if the env has neither. An
+ * env that only changes the reward of another env has the budgets and the warm start of that env.
  */
 export function envLayer(layers: readonly Layer[]): Layer | null {
   const { tag, options } = (merge(layers)["env"] ?? {}) as { tag?: unknown; options?: unknown };
@@ -57,7 +57,7 @@ export function envLayer(layers: readonly Layer[]): Layer | null {
   return parseLayer(readFileSync(join(folder, `${played}.yaml`), "utf8"), `configs/env/${played}.yaml`);
 }
 
-/** Budgets of an env from outside; empty if its options are wrong, which rules.ts reports. */
+/** Budgets of an env from an outside module; empty if the env's options are wrong. rules.ts reports wrong options. */
 function moduleBudgets(tag: string, options: unknown): Tree {
   try {
     const { actionsMax, turnsMax } = envTag(tag, options ?? {});
@@ -68,7 +68,7 @@ function moduleBudgets(tag: string, options: unknown): Tree {
   }
 }
 
-/** The budgets in a tag's own file; empty if it has none. */
+/** The budgets in the tag's own file; empty if the tag has no file. */
 export function fileBudgets(tag: string): Tree {
   const env = envLayer([{ source: tag, values: { env: { tag } } }]);
   return env === null ? {} : budgetsIn(env);

@@ -1,4 +1,4 @@
-/** Sections `rollout`, `validate`, `sampler` and `envServer`: which episodes are played, and by how many processes. Shapes and defaults. */
+/** Sections `rollout`, `validate`, `sampler` and `envServer`: which episodes a run plays, and with how many processes. Types and defaults. */
 import { z } from "zod";
 import { nonnegativeInt, nonnegativeNumber, partialShare, positiveInt, positiveNumber } from "./kinds.ts";
 
@@ -107,6 +107,6 @@ export const EnvServerConfig = z.strictObject({
     ),
 });
 
-/** How long an actor waits for another actor's answer: longer than an env server waits for its env. 30 s by default. */
+/** How long an actor waits for another actor's answer: 30 s by default. It is longer than an env server waits for its env. */
 export const askDeadlineMs = ({ envServer }: { readonly envServer: z.infer<typeof EnvServerConfig> }): number =>
   1.2 * envServer.answerMsMax;

@@ -1,4 +1,4 @@
-/** Rules across keys, for parsed configs. Each error says what was found, what is allowed and what to do. */
+/** Rules that relate several keys of a parsed config. Each error says what the config has, what is allowed and what to do. */
 import { envTag, envTags } from "../../envs/registry.ts";
 import { TagError } from "../../envs/tag.ts";
 import {
@@ -76,7 +76,7 @@ function* envRules(config: RunConfig): Generator<Fault> {
   }
 }
 
-/** Most episodes that random play may open in an env outside this process: some minutes, at 1 ms per action. */
+/** Most episodes that random play may open in an env outside this process. At 1 ms per action they take some minutes. */
 const OUTSIDE_PLAYS_MAX = 20_000;
 
 function* envFaults({ prompt, warmStart }: RunConfig, env: PlayedEnv, at: string): Generator<Fault> {
@@ -237,7 +237,7 @@ function* learnerRules({ learner, rollout, prompt, health }: RunConfig): Generat
   yield* filterRules(learner.filter, rollout);
 }
 
-/** Refuses rungs of `health.ladder` that would change nothing, or leave nothing to train on. */
+/** Refuses rungs of `health.ladder` that would change nothing, or would leave no group to train on. */
 function* rungRules({ env, learner, rollout, health }: RunConfig): Generator<Fault> {
   const { epochs, minibatch } = learner;
   const trajectories = groupsPerUpdate({ rollout }) * rollout.groupSize;
@@ -261,7 +261,7 @@ function* rungRules({ env, learner, rollout, health }: RunConfig): Generator<Fau
   }
 }
 
-/** A rung changes the treatment of covariance, so the estimator must have one, and the config another. */
+/** Some rungs change `learner.covariance.treatment`. They need an estimator that reads this key, and the key must have another value before. */
 function* covarianceRules({ learner, health }: RunConfig): Generator<Fault> {
   const [low, high] = learner.covariance.bounds;
   if (low >= high)
@@ -290,7 +290,7 @@ function* filterRules(filter: RunConfig["learner"]["filter"], rollout: RunConfig
   } else if (value > 1) {
     yield { path, text: `${strategy} takes a share above 0 and up to 1, got ${value}` };
   } else if (strategy === "top_ratio" && Math.floor(value * groups) < 1) {
-    // Rounded up: 1 / 49 of 49 groups is less than one group.
+    // Math.ceil, because in floating point 1 / 49 times 49 groups is less than one group.
     const least = Math.ceil(10_000 / groups) / 10_000;
     yield { path, text: `${value} of ${groups} groups is less than one group; raise it to ${least} or more` };
   }
@@ -323,7 +323,7 @@ function* boardRules({ validate, warmStart, rollout, learner }: RunConfig): Gene
 type Range = readonly [first: number, end: number];
 const meet = (a: Range, b: Range) => a[0] < b[1] && b[0] < a[1];
 
-/** env.reasoningWeight needs thoughts, and an env that can judge them. */
+/** env.reasoningWeight needs replies with thoughts, and an env that can judge thoughts. */
 function* reasoningRules(config: RunConfig): Generator<Fault> {
   const { env } = config;
   if (env.reasoningWeight === 0) return;
@@ -436,7 +436,7 @@ function* joinRules(config: RunConfig): Generator<Fault> {
   }
 }
 
-/** The run's folder keeps addresses. Their text does not repeat a password. */
+/** The run's folder stores addresses, so an address must not contain a password. The error's text does not repeat the password. */
 function* passwordRules({ engine, join, transport }: RunConfig): Generator<Fault> {
   for (const [path, address, instead] of [
     ["transport.listen", transport.listen, ", and set transport.token"],
@@ -459,7 +459,7 @@ function* loopbackRules({ listen }: RunConfig["transport"]): Generator<Fault> {
   yield { path: "transport.listen", text };
 }
 
-/** The broker's token gives access to every actor at the broker. */
+/** The broker's token gives access to every actor that is connected to the broker. */
 function* brokerRules({ join, transport: { listen, token } }: RunConfig): Generator<Fault> {
   const { hostname, pathname } = new URL(listen);
   if (hostname === "" || !["", "/"].includes(pathname)) {

@@ -1,9 +1,9 @@
-/** Engine tinker: the settings that choosing it changes, and those that it needs. */
+/** Engine tinker: the settings that a run changes when it chooses this engine, and the settings that this engine needs. */
 import { NEEDS_CRITIC } from "../../model/learn/advantage/advantage.ts";
 import type { RunConfig } from "./config.ts";
 import { type At, valueAt } from "./layers.ts";
 
-/** What choosing the engine sets. The loss of its server, skyrl-tx, clips ratios at these bounds and has no entropy bonus. */
+/** The settings that this engine changes. The loss of its server, skyrl-tx, clips ratios at these bounds and has no entropy bonus. */
 export const TINKER_SETTINGS = {
   model: { lora: { rank: 32 } },
   learner: { clipLow: 0.2, clipHigh: 0.2, dualClip: null, entropyCoefficient: 0 },
@@ -74,7 +74,7 @@ const LIMITS: readonly Limit[] = [
   is("rollout.temperature", 1, "the server computes log-probabilities at temperature 1; set it to 1"),
 ];
 
-/** A fault for every setting that engine tinker needs otherwise. */
+/** One fault for every setting whose value engine tinker does not allow. */
 export function tinkerRules(config: RunConfig): readonly Pick<Limit, "path" | "text">[] {
   return config.engine.name === "tinker" ? LIMITS.filter(({ holds }) => !holds(config)) : [];
 }

@@ -1,6 +1,6 @@
 /**
- * Refuses keys that were set and that the run would not read, because another key rules them out.
- * A key is no fault if a layer above its own made the choice that rules it out.
+ * Refuses a key that a layer sets and that the run does not read because of another key's value.
+ * The key is no fault if a higher layer set that other value.
  */
 import { ESTIMATORS } from "./algorithms.ts";
 import type { RunConfig } from "./config.ts";
@@ -9,7 +9,7 @@ import { type At, type Layer, lastToSet, valueAt } from "./layers.ts";
 import { JoinConfig, TransportConfig } from "./machine.ts";
 
 interface Unread {
-  /** The keys that decide. */
+  /** The keys whose values decide whether the run reads `keys`. */
   readonly choices: readonly string[];
   /** For the error: "is not read {when}". */
   readonly when: string;
@@ -32,7 +32,7 @@ const OF_RANDOM_PLAY = [
 const CRITIC_KEYS = ["backbone", "learningRate", "warmUpUpdates", "valueClip"].map((key) => `critic.${key}`);
 const GAE_KEYS = [...CRITIC_KEYS, "lambda", "gamma"];
 
-/** By estimator: the keys below `learner` that it reads, of those that not every estimator reads. */
+/** For each estimator, the keys below `learner` that it reads. Keys that every estimator reads are left out. */
 const ESTIMATOR_KEYS: Readonly<Record<Estimator, readonly string[]>> = {
   gae: [...GAE_KEYS, "rewardAt"],
   hybrid: [...GAE_KEYS, "rewardAt"],
@@ -61,7 +61,7 @@ const byEstimator = ESTIMATORS.map((estimator): Unread => {
   };
 });
 
-/** @param why  more of `when` */
+/** @param why  text to append to `when` */
 const whileIs = <P extends string>(path: P, value: At<RunConfig, P>, keys: readonly string[], why = ""): Unread => ({
   choices: [path],
   when: `while ${path} is ${value}${why}`,
@@ -242,7 +242,7 @@ const table: readonly Unread[] = [
   whileIs("health.collapse.everyUpdates", 0, ["health.collapse.samples"]),
 ];
 
-/** One error for each key that was set and would not be read. */
+/** One error for each key that a layer sets and the run would not read. */
 export function unreadKeys(config: RunConfig, layers: readonly Layer[]): string[] {
   const faults = new Map<string, string>();
   for (const { choices, when, holds, keys } of table) {

@@ -1,10 +1,10 @@
 /**
  * Decides who may read the page.
  *
- * - With a token: requests with `Authorization: Bearer TOKEN`, or with a cookie, which `?token=TOKEN` sets.
- * - Without a token: only requests to a loopback name, so that a site whose name resolves to 127.0.0.1 (DNS rebinding) reads nothing.
+ * - If the run has a token, a request needs `Authorization: Bearer TOKEN`, or a cookie, which a request with `?token=TOKEN` sets.
+ * - If the run has no token, a request must name a loopback host. So a site whose name resolves to 127.0.0.1 (DNS rebinding) reads nothing.
  * - The API, /metrics and /runs refuse requests that a page of another site makes.
- * - Tokens are compared in constant time. The cookie holds a digest, not the token.
+ * - The comparison of tokens takes constant time. The cookie contains a digest and not the token.
  */
 import { createHash } from "node:crypto";
 import type { Context, MiddlewareHandler } from "hono";
@@ -32,7 +32,7 @@ export function guard(token: string | null): MiddlewareHandler {
   };
 }
 
-// Browsers send a cookie to every port of a host; two runs on one machine must not overwrite each other's cookie.
+// A browser sends a cookie to every port of a host, so the cookies of two runs on one machine need different names.
 const cookieName = (c: Context) => `bunraku_${new URL(c.req.url).port || "80"}`;
 
 const loopbackOnly: MiddlewareHandler = (c, next) => {
@@ -42,7 +42,7 @@ const loopbackOnly: MiddlewareHandler = (c, next) => {
   return Promise.resolve(c.text(`Host "${hostname}" is refused. ${advice}\n`, 403));
 };
 
-/** Refuses requests whose Host is not a host name: they have no URL. */
+/** Refuses a request whose Host header is no host name, because such a request has no valid URL. */
 export const validHostOnly: MiddlewareHandler = (c, next) =>
   URL.canParse(c.req.url) ? next() : Promise.resolve(c.text("The Host header is not a host name.\n", 400));
 

@@ -7,7 +7,7 @@ import { Rating } from "./ratings.ts";
 
 const Count = z.number().int().nonnegative();
 const Share = z.number().nullable();
-/** null: not measured. */
+/** A number; null if the run did not measure it. */
 const Amount = z.number().nullable();
 const EpisodeRow = schemas.episodes.shape.rows.element;
 const Ticket = EpisodeRow.shape.ticket;
@@ -95,7 +95,7 @@ export type StoredEvent = z.infer<typeof StoredEvent>;
 export const EventsAnswer = z.strictObject({ events: z.array(StoredEvent).describe("Newest first") });
 export type EventsAnswer = z.infer<typeof EventsAnswer>;
 
-/** An episode in a list. A value that an env error or an aborted episode does not have is null. */
+/** An episode in a list. An episode with an env error and an aborted episode have null for the values that they lack. */
 export const EpisodeSummary = z.strictObject({
   id: Count.describe("Grows with every stored episode"),
   episode: z.string(),
@@ -236,13 +236,13 @@ export type CostsAnswer = z.infer<typeof CostsAnswer>;
 export const ErrorAnswer = z.strictObject({ error: z.string() });
 export type ErrorAnswer = z.infer<typeof ErrorAnswer>;
 
-/** One message of /api/stream: what was stored since the previous message (stream.ts has the limits). */
+/** One message of /api/stream: the data stored since the previous message. stream.ts has the limits. */
 export interface News {
   readonly run: Overview;
   readonly points: readonly (readonly [name: string, actor: string, step: number, value: number])[];
   /** Newest first. */
   readonly events: readonly StoredEvent[];
   readonly episodes: readonly EpisodeSummary[];
-  /** Left out if the supervisor has not reported since the previous message. */
+  /** The message lacks this field if the supervisor has not reported since the previous message. */
   readonly actors?: ActorsAnswer;
 }

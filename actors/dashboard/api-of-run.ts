@@ -12,7 +12,7 @@ import type { ApiContext } from "./api.ts";
 import { Ratings } from "./ratings.ts";
 import { NearbyRuns } from "./runs.ts";
 
-/** @param notice  called with what the page lacks, because a part of the run is gone */
+/** @param notice  takes a text for each thing that the page cannot show because a part of the run is gone */
 export function apiContextOf(
   config: RunConfig,
   folder: string,
@@ -35,7 +35,7 @@ function setupOf(config: RunConfig, folder: string): SetupAnswer {
   return { starts: readStarts(folder), settings };
 }
 
-/** A pretrained model may have been removed since the run. */
+/** The policy's tokenizer and chat template; null if, for example, the pretrained model was removed after the run. */
 function dialogueOf(config: RunConfig, notice: (text: string) => void): ApiContext["dialogue"] {
   try {
     return policyOf(config).dialogue;
@@ -47,7 +47,7 @@ function dialogueOf(config: RunConfig, notice: (text: string) => void): ApiConte
 }
 
 function playOf(config: RunConfig, notice: (text: string) => void): PlayAnswer {
-  // An env whose module is unknown here, or that has other options by now, is shown without replay.
+  // The page shows no replay of an env whose module is unknown here, or whose options have changed since the run.
   const envs = playedEnvs(config).flatMap(({ name, tag, options }) => {
     if (!envTags().includes(tag)) return [];
     try {
@@ -63,7 +63,7 @@ function playOf(config: RunConfig, notice: (text: string) => void): PlayAnswer {
   return { compat: config.prompt.compat, envs };
 }
 
-/** The kind of a symbol, by the first pattern that its meaning matches. */
+/** The kind of a symbol. The first pattern that matches the symbol's meaning decides. */
 const KINDS: readonly (readonly [RegExp, CellKind])[] = [
   [/^(box on target|player on goal|success)/, "done"],
   [/^player/, "player"],

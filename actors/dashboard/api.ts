@@ -1,6 +1,6 @@
 /**
  * The API of a run's page: one table of routes with their schemas. The HTTP routes and the OpenAPI description come from it.
- * Reads the store, changes nothing, and handles no HTTP.
+ * This file reads the store, changes nothing, and handles no HTTP.
  */
 import type { z } from "zod";
 import type { Dialogue } from "../../model/text/dialogue.ts";
@@ -26,7 +26,7 @@ export interface ApiContext {
   readonly play: answers.PlayAnswer;
   /** Tokenizer and chat template of this run's policy; null if unknown. */
   readonly dialogue: Dialogue | null;
-  /** Runs to compare with. */
+  /** Other runs, which the page can compare with this run. */
   readonly nearby: NearbyRuns;
   readonly ratings: Ratings;
 }
@@ -48,11 +48,11 @@ export interface ApiRoute {
   readonly summary: string;
   readonly query: z.ZodObject;
   readonly answer: z.ZodType;
-  /** @param part  what the request has for {…} in `path`. @throws {NoAnswer} */
+  /** @param part  the text of the request's path in place of {…} in `path`. @throws {NoAnswer} */
   read(context: ApiContext, query: never, part: string): object;
 }
 
-/** Checks that `read` fits the schemas of query and answer. */
+/** Makes the compiler check that `read` fits the schemas of query and answer. */
 function route<Q extends z.ZodObject, A extends z.ZodType>(made: {
   readonly path: string;
   readonly summary: string;
@@ -195,10 +195,10 @@ function thinned(series: answers.Series, points: number | undefined): answers.Se
   return { ...series, steps: kept.map((i) => steps[i]!), values: kept.map((i) => values[i]!) };
 }
 
-/** `replyText` is for whole replies and puts a prefix before the text. The tokens here are no whole reply, so the prefix is cut off. */
+/** `replyText` puts this prefix before the text of a whole reply. The tokens here are no whole reply, so `textOfTokens` cuts the prefix off. */
 const PREFIX = "<answer>";
 
-/** Written tokens, one list for each turn; null if the episode was not played. */
+/** The tokens that the policy wrote, one list for each turn; null if the episode has no trajectory. */
 function tokensByTurn(
   { outcome, advantage, tokenAdvantages }: EpisodeRow,
   dialogue: Dialogue,
@@ -219,8 +219,8 @@ function tokensByTurn(
 }
 
 /**
- * The prompt text before each reply, with the marks of the chat template: the new part of the context, or all of it if the context is
- * new. Null if the episode was not played.
+ * The prompt text before each reply, with the marks of the chat template. The text is the new part of the context, or the whole context if
+ * the turn begins a new one. Null if the episode has no trajectory.
  */
 function promptTexts({ outcome }: EpisodeRow, dialogue: Dialogue): string[] | null {
   if (!("trajectory" in outcome)) return null;
@@ -232,7 +232,7 @@ function promptTexts({ outcome }: EpisodeRow, dialogue: Dialogue): string[] | nu
   });
 }
 
-/** A token that ends a reply has no text and is shown as a mark. */
+/** The text of one token. A token that ends a reply has no text, so the page shows a mark. */
 function textOf(dialogue: Dialogue, token: number): string {
   if (dialogue.stops.includes(token)) return "⏎";
   return textOfTokens(dialogue, [token]);

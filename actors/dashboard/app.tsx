@@ -1,6 +1,6 @@
 /** @jsxImportSource hono/jsx */
 /**
- * The routes of the page. They read stores and change nothing, so only GET and HEAD are allowed; a POST can only add a rating.
+ * The routes of the page. They only read stores, so they allow only GET and HEAD, with one exception: a POST adds a rating.
  *
  *   / /actors /episodes …   the run's pages (run-routes.tsx)     /runs              the runs of the parent folder
  *   /api/… /metrics         the run's API, for programs          /run/NAME/…        the same for another of these runs
@@ -37,10 +37,10 @@ const HEADERS = {
 };
 
 export interface DashboardOptions {
-  /** The run that the page is about; or the runs of a folder, which the page lists. */
+  /** The run that the page shows; or, without a run, the runs of a folder, which the page lists. */
   readonly shown: ApiContext | { readonly store: null; readonly nearby: NearbyRuns };
   readonly clock: Clock;
-  /** null: everyone who reaches a loopback address may read. */
+  /** null means that everyone who reaches a loopback address may read. */
   readonly token: string | null;
   readonly assets: Assets;
   /** Ends the live streams. */
@@ -95,7 +95,7 @@ export function dashboardApp({ shown, clock, token, assets, signal }: DashboardO
   });
   if (shown.store === null) app.get("/", listRuns);
   else app.route("/", runRoutes({ context: shown, clock, reads, signal }));
-  // For example, if the file of another run cannot be read.
+  // A route throws, for example, if the file of another run cannot be read.
   app.onError((error, c) => c.json({ error: error.message }, 500));
   app.notFound((c) => {
     const isBrowser = c.req.header("Accept")?.includes("text/html") && !/^\/(api|assets)\//.test(c.req.path);
@@ -109,7 +109,7 @@ const RUNS_OPEN_MAX = 8;
 
 interface OpenRun {
   readonly routes: Hono;
-  /** Number of its file on the disk; no other file has it while the run is open. */
+  /** The inode number of the run's file. No other file has this number while the run is open. */
   readonly inode: number | undefined;
   close(): void;
 }
@@ -117,8 +117,8 @@ interface OpenRun {
 /**
  * The pages of the other runs of a folder, under /run/NAME/. The first request for a run opens it, read-only.
  *
- * - At most `RUNS_OPEN_MAX` runs are open. Opening one more closes the run that was opened first.
- * - A run is closed if its file is gone or was replaced: another run of the same name may have been recorded there.
+ * - At most `RUNS_OPEN_MAX` runs are open. To open one more, this class closes the run that it opened first.
+ * - This class closes a run whose file is gone or is another file now: a new run of the same name may have written it.
  */
 class OtherRuns {
   readonly #nearby: NearbyRuns;
@@ -133,7 +133,7 @@ class OtherRuns {
     });
   }
 
-  /** Null if there is no such run. @throws {Error} if the run cannot be read */
+  /** The run's pages; null if there is no such run. @throws {Error} if the run cannot be read */
   routesOf(name: string): Hono | null {
     const known = this.#open.get(name);
     if (known !== undefined && known.inode === this.#inodeOf(name)) return known.routes;

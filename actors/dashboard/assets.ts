@@ -1,9 +1,9 @@
 /**
- * The page's files: styles, scripts, uPlot from its package, and the bundle of the envs. Nothing is loaded from elsewhere.
+ * The page's files: styles, scripts, uPlot from its package, and the bundle of the envs. The page loads nothing from other servers.
  *
- * - Scripts are served under their own names with their types removed; there is no build step.
- * - A script may import the SHARED files of actors/. They import nothing, and are served beside the scripts.
- * - The envs are one bundle, made at the first request and kept. If the bundle cannot be made, the next request tries again.
+ * - The server removes the types of a script and serves it under its own name. There is no build step.
+ * - A script may import the SHARED files of actors/. These files import nothing, and the server serves them beside the scripts.
+ * - The envs are one bundle. The server makes the bundle at the first request and keeps it. After a failure, the next request tries again.
  */
 import { createHash } from "node:crypto";
 import { readdirSync } from "node:fs";
@@ -15,7 +15,7 @@ import { type EnvModule, envModules } from "../../envs/registry.ts";
 
 const CLIENT = new URL("client/", import.meta.url);
 const STYLES = ["style.css", "parts.css", "charts.css", "actors.css", "episodes.css", "player.css"];
-/** All scripts but replay-code.ts, which is in the bundle. */
+/** All scripts except replay-code.ts, which is in the bundle. */
 const SCRIPTS = readdirSync(CLIENT).filter((name) => name.endsWith(".ts") && name !== "replay-code.ts");
 const SHARED = ["number-text.ts"];
 const FILES: Readonly<Record<string, string>> = {
@@ -75,12 +75,12 @@ function assetOf(name: string, text: string): Asset {
   return { text, type: TYPES[extname(name)]!, etag };
 }
 
-/** Modules replaced by stubs: Node's, Bun's, and the wink packages, which are larger than all envs. */
+/** Modules that the bundle replaces by stubs: Node's, Bun's, and the wink packages, which are larger than all envs together. */
 export const STUBBED = new RegExp(
   `^(node:|bun:|wink-|(${builtinModules.filter((name) => /^\w+$/.test(name)).join("|")}|bun)$)`,
 );
 
-/** Calls of a stub do nothing while modules load, because some modules make such calls. Later a call throws an error that names the module. */
+/** While modules load, a call of a stub does nothing, because some modules make such calls. A later call throws an error that names the module. */
 const stubs: BunPlugin = {
   name: "stubs",
   setup(build) {
@@ -107,7 +107,7 @@ const stubs: BunPlugin = {
 
 const pathOf = (file: string) => JSON.stringify(fileURLToPath(new URL(file, import.meta.url)));
 
-/** The bundle's entry: modules of envs from outside, then replay-code.ts. It comes last, because after it calls of stubs throw. */
+/** The bundle's entry: modules of envs from outside, then replay-code.ts, which must load last: from then on, calls of stubs throw. */
 const replayCodeWith = (modules: readonly EnvModule[]): BunPlugin => ({
   name: "replay-code",
   setup(build) {

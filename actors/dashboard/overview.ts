@@ -1,7 +1,7 @@
 /**
- * The overview of a run: the numbers and the status sentence at the top of the page. Reads the store only.
+ * The overview of a run: the numbers and the status sentence at the top of the page. This file reads only the store.
  *
- * - A number that was not measured is null, never 0.
+ * - A number that the run did not measure is null, never 0.
  */
 import { EVENT_KINDS, type MetricName } from "../metrics/metrics.ts";
 import type { Store } from "../metrics-sink/store.ts";
@@ -10,13 +10,13 @@ import { STARTING } from "../protocol.ts";
 import { latestOf } from "../record/newest-update.ts";
 import type { Overview, StoredEvent } from "./answers.ts";
 
-/** A live run writes every second. It counts as stopped after this long without a write, or once the event `closed` is stored. */
+/** A live run writes every second. The run counts as stopped after this time without a write, or when the store has the event `closed`. */
 const SILENT_MS = 60_000;
 
 /** The supervisor reports the actors every second; after this long without a report the run is not ready. */
 const NO_REPORT_MS = 10_000;
 
-/** Why the run is not ready: it needs a store that can be written, and a learner and a sampler that have started. Null: it is ready. */
+/** Why the run is not ready; null if it is ready. A ready run can write to its store, and its learner and one sampler have started. */
 export function notReadyReason(store: Store): string | null {
   if (store.writeFault !== null)
     return `cannot write run.sqlite: ${store.writeFault}; the run waits until the folder of the run can be written`;
@@ -35,7 +35,7 @@ export function notReadyReason(store: Store): string | null {
   return null;
 }
 
-/** Null if no run was started in this store. */
+/** The overview; null if no run has started in this store. */
 export function overviewOf(store: Store): Overview | null {
   const run = store.run();
   if (run === null) return null;
@@ -44,7 +44,7 @@ export function overviewOf(store: Store): Overview | null {
   // Events of an earlier session do not describe this one.
   const event = (kind: string) => ofSession(store.lastEvent(kind), run.startedMs);
   const finished = event(EVENT_KINDS.finished);
-  // 0 updates counts as none. For a run without total/updates, the step of train/success is the number of updates.
+  // The page shows 0 updates as no update. If a run has no total/updates, the step of train/success is the number of updates.
   const update = (value("total/updates") ?? points.get("train/success")?.step) || null;
   return {
     run: run.name,

@@ -6,7 +6,7 @@ export async function checkPort(hostname: string, port: number): Promise<void> {
   if (port !== 0) await freePort("the page", hostname, port);
 }
 
-/** @param what  what will be served there @returns `port`; if it is 0, a port that is free now. @throws {Error} as `serveHttp` */
+/** @param what  what the port will serve @returns `port`; if `port` is 0, a port that is free now. @throws {Error} as `serveHttp` */
 export async function freePort(what: string, hostname: string, port: number): Promise<number> {
   const probe = serveHttp(what, { hostname, port, idleTimeout: 0, fetch: () => new Response() });
   const found = probe.port!;
@@ -16,21 +16,21 @@ export async function freePort(what: string, hostname: string, port: number): Pr
 
 interface HttpOptions {
   readonly hostname: string;
-  /** 0: any free port. */
+  /** 0 means any free port. */
   readonly port: number;
-  /** Seconds after which a connection without traffic is closed. 0: never. */
+  /** The server closes a connection after this many seconds without traffic; 0 means never. */
   readonly idleTimeout: number;
   readonly fetch: (request: Request) => Response | Promise<Response>;
 }
 
-/** @param what  what is served, as "the page". @throws {Error} in one line, if nothing can listen there */
+/** @param what  what the port serves, such as "the page". @throws {Error} in one line, if the server cannot listen at this address */
 export function serveHttp(what: string, options: HttpOptions) {
   try {
     return Bun.serve(options);
   } catch (error) {
     const { code, message } = error as NodeJS.ErrnoException;
     const place = `${options.hostname}:${options.port}`;
-    // For a name without an address Bun reports the code of an earlier failure, often EADDRINUSE.
+    // If a host name has no address, Bun reports the code of an earlier failure, often EADDRINUSE.
     const isName = isIP(options.hostname.replace(/^\[(.*)\]$/, "$1")) === 0 && options.hostname !== "localhost";
     if (isName || code === "EADDRNOTAVAIL") {
       throw new Error(

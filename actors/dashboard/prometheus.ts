@@ -3,13 +3,13 @@
  *
  * - A metric without a value has no sample, never a 0.
  * - An actor that has ended has no samples of its own metrics.
- * - Times are in seconds, as Prometheus expects, whatever the table's unit.
+ * - All times are in seconds, as Prometheus expects. The table's unit may differ.
  */
 import { Counter, Gauge, Registry } from "prom-client";
 import { isMetricName, METRIC_NAMES, type MetricName, metric, splitName } from "../metrics/metrics.ts";
 import type { Store } from "../metrics-sink/store.ts";
 
-/** `env` and `k` name the part of a metric that has parts. */
+/** Labels. `env` and `k` name the part, for a metric that has parts. */
 const LABELS = ["run", "actor", "env", "k"] as const;
 type Label = (typeof LABELS)[number];
 
@@ -19,7 +19,7 @@ export function prometheusName(name: MetricName): string {
   return metric(name).kind === "counter" ? `${base.replace("_total_", "_")}_total` : base;
 }
 
-/** Has its own registry and does not touch prom-client's global one. */
+/** Uses its own registry, and not prom-client's global registry. */
 export class Exposition {
   readonly #store: Store;
   readonly #registry = new Registry();
@@ -51,7 +51,7 @@ export class Exposition {
     const isGone = (actor: string) =>
       actors !== null && !actors.some(({ name, guest, pid }) => name === actor && (guest || pid !== null));
     for (const { name, actor, value } of run === undefined ? [] : this.#store.latest()) {
-      // A store of another version may hold unknown names.
+      // A store of another Bunraku version may have names that this version does not know.
       if (!isMetricName(name)) continue;
       const { unit, perActor } = metric(name);
       if (perActor && isGone(actor)) continue;

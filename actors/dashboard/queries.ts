@@ -1,4 +1,4 @@
-/** Query parameters of the API. Each is parsed once; an error names the faults. */
+/** Query parameters of the API. Bunraku parses each parameter once; an error names the faults. */
 import { z } from "zod";
 import { oneLine, schemaFaults } from "../errors.ts";
 import { isMetricName, METRIC_NAMES, type MetricName } from "../metrics/metrics.ts";
@@ -31,11 +31,11 @@ function faultOf(names: readonly string[]): string | null {
   return `no metric named "${first.slice(0, 100)}"${others}; docs/metrics.md lists them`;
 }
 
-/** SQLite ends a text at a NUL and would not search for the rest. */
+/** Whether a text has no NUL. SQLite ends a text at a NUL, and would not search for the text after the NUL. */
 const withoutNul = (text: string) => !text.includes("\0");
 const NUL = "the text has a NUL; leave it out";
 
-/** The route has no parameters but its path. */
+/** For a route that has no query parameters. */
 export const NoQuery = z.strictObject({});
 
 const Points = z.coerce
@@ -95,7 +95,7 @@ export const EpisodeId = z.coerce.number().int().positive();
 /** "points.events.episodes", as in /api/run and in the ids of the stream's messages. */
 export const CursorText = z.string().regex(/^\d{1,15}\.\d{1,15}\.\d{1,15}$/, "a cursor is three counts, as 120.4.31");
 
-/** The fault of the first empty parameter, since an empty number would be read as 0; null if none is empty. */
+/** The fault of the first empty parameter; null if no parameter is empty. An empty text would count as the number 0. */
 export function emptyParameter(query: Readonly<Record<string, string>>): string | null {
   const empty = Object.keys(query).find((name) => query[name]!.trim() === "");
   return empty === undefined ? null : `query.${empty.slice(0, 100)}: is empty; give it a value, or leave it out`;

@@ -1,4 +1,4 @@
-/** The one request that changes something: POST api/ratings adds a rating (ratings.ts) to the run that the page is about. */
+/** The only request that changes data: POST api/ratings adds a rating (ratings.ts) to the page's run. */
 import type { Context } from "hono";
 import { bodyLimit } from "hono/body-limit";
 import { schemaFaults } from "../errors.ts";

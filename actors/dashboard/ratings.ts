@@ -1,6 +1,6 @@
 /**
- * People's ratings of episodes and turns, in `ratings.jsonl` of the run's folder: one line a rating. Lines are only appended. A later
- * rating of the same episode and turn replaces the earlier one.
+ * People's ratings of episodes and turns, in `ratings.jsonl` of the run's folder: each line is one rating. This file only appends
+ * lines. A later rating of the same episode and turn replaces the earlier rating when Bunraku reads the file.
  *
  * - The file has at most `RATINGS_MAX` lines. A line that is not a rating is an error that names the line.
  */

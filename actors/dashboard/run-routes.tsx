@@ -1,7 +1,7 @@
 /** @jsxImportSource hono/jsx */
 /**
- * The pages and the API of one run, with the API's description in OpenAPI. They read the store, one read at a time (`ReadQueue`), and
- * change nothing; only a POST adds a rating (rate.ts). Text of a model is sent as JSON or escaped, never as HTML.
+ * The pages and the API of one run, with the API's description in OpenAPI. They read the store, one read at a time (`ReadQueue`). They
+ * change no data, except that a POST adds a rating (rate.ts). The server sends a model's text as JSON or escaped, never as HTML.
  */
 import { type Context, Hono } from "hono";
 import { html } from "hono/html";
@@ -26,7 +26,7 @@ import { cursorText, parseCursor, streamRun } from "./stream.ts";
 /** Most live streams that are open at once; a browser tab holds one. */
 const STREAMS_MAX = 64;
 
-/** Seconds after which a refused reader should ask again. */
+/** A refused reader should ask again after this many seconds. */
 const RETRY_AFTER_S = 2;
 
 const PAGES = {
@@ -59,7 +59,7 @@ export function runRoutes({ context, clock, reads, signal }: RunRoutesOptions): 
     });
   }
   app.get("/metrics", async (c) => {
-    // Imported at the first request: most runs get no such request, and prom-client is the largest module of the page.
+    // Import at the first request: most runs get no such request, and prom-client is the largest module of the page.
     exposition ??= import("./prometheus.ts").then(({ Exposition }) => new Exposition(store));
     const metrics = await exposition;
     return c.text(await metrics.text(), 200, { "Content-Type": metrics.contentType });
@@ -76,7 +76,7 @@ export function runRoutes({ context, clock, reads, signal }: RunRoutesOptions): 
     const since = c.req.header("Last-Event-ID") ?? c.req.query("since") ?? cursorText(store.cursor());
     const parsed = CursorText.safeParse(since);
     if (!parsed.success) return c.json({ error: faults(parsed.error) }, 400);
-    // A client never reads the body of such an answer, so the stream would not end.
+    // A client does not read the body of the answer to a HEAD request, so the stream would never end.
     if (c.req.method === "HEAD") return c.body(null, 200, { "Content-Type": "text/event-stream" });
     if (streams >= STREAMS_MAX) return c.json({ error: `${STREAMS_MAX} of ${STREAMS_MAX} streams are open` }, 503);
     streams++;
@@ -112,13 +112,13 @@ export function busy(c: Context): Response {
   return c.json({ error }, 503, { "Retry-After": String(RETRY_AFTER_S) });
 }
 
-/** Typed arrays become JSON lists; by default they would become objects with a key for each index. */
+/** Makes typed arrays JSON lists. By default they would become objects with a key for each index. */
 const plainArrays = (_key: string, value: unknown) =>
   value instanceof Int32Array || value instanceof Float32Array || value instanceof Uint8Array ? [...value] : value;
 
 type Json = Record<string, unknown>;
 
-/** Typed arrays are sent as lists of numbers. */
+/** A schema in OpenAPI's form. A typed array becomes a list of numbers. */
 const schemaOf = (schema: z.ZodType, io: "input" | "output"): Json =>
   z.toJSONSchema(schema, {
     io,
@@ -169,7 +169,7 @@ const STREAM = {
   responses: { 200: { description: "Ends when either side disconnects", content: { "text/event-stream": {} } } },
 };
 
-/** Describes the API in OpenAPI 3.1, from the schemas of its routes. Pure. */
+/** Describes the API in OpenAPI 3.1, from the schemas of its routes. */
 function openApiOf(routes: readonly ApiRoute[]): Json {
   return {
     openapi: "3.1.0",
@@ -188,16 +188,16 @@ function openApiOf(routes: readonly ApiRoute[]): Json {
   };
 }
 
-/** Made at the first request. */
+/** The description of the API; null until the server makes it at the first request. */
 let description: Json | null = null;
 
 export const READS_WAITING_MAX = 16;
 
 /**
- * Runs reads of the store one at a time. A read blocks its process, which also stores the run's episodes and sends heartbeats.
+ * Runs reads of the store one at a time. A read blocks its process, and this process also stores the run's episodes and sends heartbeats.
  *
  * - After a read, the process has as much time for its other work as the read took.
- * - At most `READS_WAITING_MAX` reads wait; the next is refused at once.
+ * - At most `READS_WAITING_MAX` reads wait. The queue refuses a further read at once.
  */
 export class ReadQueue {
   readonly #clock: Clock;

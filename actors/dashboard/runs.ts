@@ -1,7 +1,7 @@
 /**
- * Reads the runs of a folder: for the list of runs, and for comparisons. A run that cannot be read is listed with the reason.
+ * Reads the runs of a folder, for the list of runs and for comparisons. If a run cannot be read, the list gives the reason.
  *
- * - A requested name is looked up in the list of folders and never joined to a path unchecked.
+ * - The code joins a requested name to a path only if the list of folders has this name.
  */
 import { createHash } from "node:crypto";
 import { existsSync, readdirSync, statSync } from "node:fs";
@@ -13,13 +13,13 @@ import { seriesOf } from "../record/newest-update.ts";
 import type { OtherRun, RunsAnswer, Series } from "./answers.ts";
 import { overviewOf } from "./overview.ts";
 
-/** At most this many runs are read: those that changed last. A folder may have thousands. */
+/** Most runs of a folder that the page reads: those that changed last. A folder may have thousands of runs. */
 const RUNS_MAX = 100;
 
 export class NearbyRuns {
-  /** Folder that has the runs. */
+  /** The folder that has the runs. */
   readonly parent: string;
-  /** Folder name of the page's own run, which is not listed; null: all are listed. */
+  /** Folder name of the page's own run, which the list leaves out; null if the list has all runs. */
   readonly own: string | null;
 
   constructor(parent: string, own: string | null) {
@@ -48,7 +48,7 @@ export class NearbyRuns {
     return this.#names().includes(name) ? openRecord(join(this.parent, name)) : null;
   }
 
-  /** Null if there is no such run. @throws {Error} if the run cannot be read */
+  /** Values of these metrics; null if there is no such run. @throws {Error} if the run cannot be read */
   series(name: string, names: readonly MetricName[]): Series[] | null {
     if (!this.#names().includes(name)) return null;
     using store = recordOf(join(this.parent, name));
@@ -59,7 +59,7 @@ export class NearbyRuns {
     const { parent, own } = this;
     if (!existsSync(parent)) return [];
     const folders = readdirSync(parent, { withFileTypes: true })
-      // Links are not followed: they may lead anywhere.
+      // `isDirectory` is false for a symbolic link: a link may lead to any folder.
       .filter(
         (entry) => entry.isDirectory() && entry.name !== own && existsSync(join(parent, entry.name, "run.sqlite")),
       )
@@ -71,7 +71,7 @@ export class NearbyRuns {
   }
 }
 
-/** The record of a run for its whole page. @throws {Error} if the file is no record, or too old for the page */
+/** Opens the record of a run for all its pages. @throws {Error} if the file is no record, or too old for the page */
 export function openRecord(folder: string): Store {
   const store = recordOf(folder);
   if (store.isCurrent) return store;
@@ -100,7 +100,7 @@ function summaryOf(parent: string, name: string, store: Store): OtherRun | null 
   };
 }
 
-/** Equal for runs that differ only in seed, addresses and supervision; null if the config cannot be read. */
+/** A text that is equal for runs that differ only in seed, addresses and supervision; null if the config cannot be read. */
 function settingsDigest(folder: string): string | null {
   try {
     const { seed: _, metrics: __, join: ___, transport: ____, supervisor: _____, ...settings } = readRunConfig(folder);

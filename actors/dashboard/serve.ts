@@ -6,12 +6,12 @@ import { serveHttp } from "./port.ts";
 
 export interface ServeOptions extends Pick<DashboardOptions, "shown" | "token" | "clock"> {
   readonly host: string;
-  /** 0: any free port. */
+  /** 0 means any free port. */
   readonly port: number;
 }
 
 export interface Served {
-  /** Address to open; with a token, `?token=` must be added. */
+  /** The address to open. If the page has a token, add `?token=TOKEN`. */
   readonly url: string;
   /** Ends the live streams and frees the port. */
   stop(): Promise<void>;
@@ -30,7 +30,7 @@ export async function serveDashboard({ host, port, token, ...options }: ServeOpt
   const server = serveHttp("the page", {
     hostname: host,
     port,
-    // Longer than the streams' keep-alive, so that streams of a quiet run stay open.
+    // Longer than the time between a stream's keep-alive messages, so that the streams of a quiet run stay open.
     idleTimeout: 60,
     fetch: (request) => app.fetch(request),
   });

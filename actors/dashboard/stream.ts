@@ -1,11 +1,11 @@
 /**
- * The live stream of a run (server-sent events): what was stored since a cursor, then new data as it is stored.
+ * The live stream of a run (server-sent events). It sends the data that the store got after a cursor, and then new data after each commit.
  *
- * - There is no queue: a slow reader gets larger messages, less often.
- * - The id of a message is the cursor after that message. A reader that reconnects continues there (`Last-Event-ID`).
- * - A cursor beyond the end of the record is of another record, which had this port or this folder before. Then all data is sent.
- * - A run that stops writing is reported when it counts as stopped.
- * - Every metric value is sent. Of more than `EVENTS_MAX` events or `EPISODES_MAX` episodes at once, only the newest are sent.
+ * - There is no queue: a slow reader gets fewer and larger messages.
+ * - The id of a message is the cursor after that message. A reader that reconnects continues at this cursor (`Last-Event-ID`).
+ * - If a cursor is beyond the end of the record, it belongs to an earlier record at this port or folder. Then the stream sends all data.
+ * - If a run stops writing, the stream reports this when the run counts as stopped.
+ * - The stream sends every metric value. A message has at most the newest `EVENTS_MAX` events and `EPISODES_MAX` episodes.
  */
 import type { SSEStreamingApi } from "hono/streaming";
 import type { Clock } from "../clock.ts";
@@ -39,13 +39,13 @@ export interface StreamOptions {
   readonly signal: AbortSignal;
 }
 
-/** Returns when the reader leaves or `signal` aborts. */
+/** Sends the stream. The promise resolves when the reader disconnects or `signal` aborts. */
 export async function streamRun(
   stream: SSEStreamingApi,
   { store, clock, since, signal }: StreamOptions,
 ): Promise<void> {
   const cursor = isBeyond(since, store.cursor()) ? START : since;
-  // Actor reports replace each other: a reader gets only the newest.
+  // A new report of the actors replaces the report before, so a reader gets only the newest report.
   let sent: Sent = { cursor, actorsAtMs: 0, phase: overviewOf(store)?.phase };
   let wake = () => {};
   const unsubscribe = store.subscribe(() => wake());
@@ -53,16 +53,16 @@ export async function streamRun(
   stream.onAbort(onAbort);
   signal.addEventListener("abort", onAbort);
   try {
-    // The headers are sent with the first bytes; without them the reader would not know that it is connected.
+    // The server sends the headers with the first bytes. Without bytes the reader would not know that it is connected.
     await stream.write(": connected\n\n");
     while (!stream.aborted && !signal.aborted) {
-      // This promise is made before the read, so that a commit during the read wakes the next round.
+      // Make this promise before the read, so that a commit during the read starts the next round.
       const changed = Promise.withResolvers<void>();
       wake = changed.resolve;
       const next = await sendNews(stream, store, sent);
       if (next !== null) {
         sent = next;
-        // More may be stored than one message holds.
+        // Read again at once: the store may have more data than fits into one message.
         continue;
       }
       const cancel = clock.after(KEEP_ALIVE_MS, () => void stream.write(": still here\n\n").then(wake));
@@ -78,11 +78,11 @@ export async function streamRun(
 interface Sent {
   readonly cursor: Cursor;
   readonly actorsAtMs: number;
-  /** Undefined before a run. */
+  /** Undefined until a run starts in this store. */
   readonly phase: Overview["phase"] | undefined;
 }
 
-/** Sends one round of news. @returns what was sent, or null if there was nothing new */
+/** Sends the data that is new since the last round. @returns what it sent; null if nothing was new */
 async function sendNews(
   stream: SSEStreamingApi,
   store: Store,

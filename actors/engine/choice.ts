@@ -1,6 +1,6 @@
 /**
- * Chooses the engine and device of learner and samplers. An engine or device that the config names is never replaced;
- * `auto` reports whether it uses an NVIDIA GPU that it found. Where the learner computes, by engine.name (rows) and engine.device (columns):
+ * Chooses the engine and device of learner and samplers. If the config names an engine or device, the choice never replaces it. `auto`
+ * reports whether it uses an NVIDIA GPU that it found. Where the learner computes, by engine.name (rows) and engine.device (columns):
  *
  * | engine.name | auto, cpu | cuda                                 | webgpu      |
  * | ----------- | --------- | ------------------------------------ | ----------- |
@@ -9,10 +9,10 @@
  * | eager       | the CPU   | refused                              | refused     |
  * | auto        | below     | compiled if it can, else tensorflow  | compiled    |
  *
- * Engine tinker computes at its server: see ../tinker/.
+ * With engine tinker, a server computes: see ../tinker/.
  *
- * `auto` on device cpu: compiled. On device auto, the first of these that works: compiled on the NVIDIA GPU, tensorflow on that GPU, compiled
- * on the CPU.
+ * Engine `auto` on device cpu is compiled. On device auto it is the first of these that works: compiled on the NVIDIA GPU, tensorflow on
+ * that GPU, compiled on the CPU.
  */
 import { deviceInWords } from "../../model/engine/device.ts";
 import { findLibtensorflow, PLACES_IN_WORDS, type Places, placesOf } from "../../model/engine/tensorflow/find.ts";
@@ -22,7 +22,7 @@ import type { EngineSettings } from "./start-engine.ts";
 
 type CompiledSettings = Extract<EngineSettings, { name: "compiled" }>;
 
-/** What a choice depends on in addition to the config. */
+/** The facts, besides the config, that a choice depends on. */
 export interface Machine {
   /** Name of the first NVIDIA GPU; null if there is none. */
   readonly gpu: () => string | null;
@@ -37,7 +37,7 @@ export const thisMachine: Machine = {
   expectDevice: (settings) => void deviceInWords(settings.device ?? "cpu", settings),
 };
 
-/** An engine, and a text for the log: which GPU is used, or why it is not. null: nothing to log. */
+/** An engine, and a text for the log: which GPU the engine uses, or why it uses none; null if there is nothing to log. */
 export interface Choice {
   readonly engine: EngineSettings;
   readonly reason: string | null;
@@ -98,7 +98,7 @@ function lackOf(settings: CompiledSettings, { expectDevice }: Pick<Machine, "exp
   }
 }
 
-/** The same settings. @throws {RunError} if their device is missing; a restart would not help. */
+/** Returns the settings unchanged. @throws {RunError} if their device is missing; a restart would not help. */
 function checked(settings: CompiledSettings, machine: Pick<Machine, "expectDevice">): CompiledSettings {
   const lack = lackOf(settings, machine);
   if (lack !== null) throw new RunError(lack);
@@ -107,10 +107,10 @@ function checked(settings: CompiledSettings, machine: Pick<Machine, "expectDevic
 
 /**
  * A sampler's engine. Many samplers share a host, and the learner may use the host's GPU. So samplers compute on the CPU, unless the config
- * names engine compiled and device cuda. They never use webgpu, which copies the caches in every step: on webgpu an H200 decodes a twentieth
- * of what one core decodes.
+ * names engine compiled and device cuda. Samplers never use webgpu, which copies the key-value caches in every step. In one second an H200
+ * with webgpu decodes a twentieth of the tokens that one CPU core decodes.
  *
- * @param guest  the sampler is on another machine; its devices are not the config's
+ * @param guest  true if the sampler is on another machine, whose devices may differ from those that the config names
  * @throws {RunError} if the device that the config names is missing.
  */
 export function samplerEngine(
@@ -128,7 +128,7 @@ export function samplerEngine(
 
 interface NvidiaGpu {
   readonly name: string;
-  /** As "143771 MiB". */
+  /** The GPU's memory, such as "143771 MiB". */
   readonly memory: string;
   readonly driver: string;
 }

@@ -14,7 +14,7 @@ export type EngineSettings =
       readonly device: "auto" | "cpu" | "cuda";
     };
 
-/** @throws {Error} if the device is missing, or its results are wrong. */
+/** @throws {Error} if the device is missing, or computes wrong results. */
 export async function startEngine(settings: EngineSettings): Promise<Engine> {
   if (settings.name === "compiled" && settings.device !== undefined) {
     const engine = compiledEngine(settings);
@@ -31,7 +31,7 @@ async function makeEngine(settings: EngineSettings): Promise<Engine> {
   switch (settings.name) {
     case "compiled":
       return compiledEngine(settings);
-    // Imported on demand: the packages are large, and few runs need them.
+    // Import these packages here and not above, because they are large and few runs need them.
     case "eager":
       return (await import("../../model/engine/eager.ts")).eagerEngine();
     case "tensorflow": {

@@ -1,5 +1,5 @@
 /**
- * Converts an episode to columns of `run.sqlite` and back, without loss. Knows the columns' names; does not know sqlite.
+ * Converts an episode to columns of `run.sqlite` and back, without loss. Uses the columns' names, but no SQL.
  */
 import { penalizedReward, rawReward, writtenTokens } from "../../model/trajectory.ts";
 import type { EpisodeSummary } from "../dashboard/answers.ts";
@@ -10,7 +10,7 @@ export type Columns = Record<string, Cell>;
 
 const bytesOf = (array: Int32Array | Float32Array | Uint8Array): Uint8Array =>
   new Uint8Array(array.buffer as ArrayBuffer, array.byteOffset, array.byteLength);
-/** A copy: a view of 4-byte numbers needs an aligned buffer. */
+/** Copies the bytes, because a view of 4-byte numbers needs an aligned buffer. */
 const aligned = (bytes: Cell): ArrayBuffer => (bytes as Uint8Array).slice().buffer as ArrayBuffer;
 
 export function episodeColumns({ ticket, sampler, outcome, update, advantage }: EpisodeRow): Columns {
@@ -65,7 +65,7 @@ export function bodyColumns({ outcome, tokenAdvantages }: EpisodeRow): Columns {
   };
 }
 
-/** Columns that may differ if a resumed run repeats an episode to the byte: the sampler, and the version numbers of equal weights. */
+/** Columns that may differ between two equal copies of an episode, if a resumed run repeats it: sampler and version numbers. */
 const REPEATED = ["sampler", "asked_version", "version", "spans"];
 
 /** Whether the columns hold this episode, or one that differs from it only in its sampler and version numbers. */
@@ -77,7 +77,7 @@ export function hasContent(stored: Columns, row: EpisodeRow): boolean {
 const isSame = (one: Cell, other: Cell): boolean =>
   one === other || (one instanceof Uint8Array && other instanceof Uint8Array && Buffer.compare(one, other) === 0);
 
-/** Text for the search: the policy's replies, or the reason of a failure. */
+/** The text that the search of episodes reads: the policy's replies; for a failed episode, the reason. */
 export const searchTextOf = (outcome: Outcome): string =>
   "turns" in outcome ? outcome.turns.map(({ reply }) => reply).join(" ") : outcome.detail;
 

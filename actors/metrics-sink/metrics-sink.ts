@@ -1,12 +1,12 @@
 /**
- * Metrics sink: takes metrics, events and finished episodes from the learner, and reports of all actors from the supervisor, and writes
- * them to the store. The sink interprets only two of the numbers: the count of updates and processor time.
+ * Metrics sink: writes to the store the metrics, events and finished episodes that the learner sends, and the supervisor's reports of all
+ * actors. The sink interprets only two metrics: the count of updates and the processor time.
  *
- * - The sink answers `episodes` only after it has committed the rows, so no answered row is lost. If the store cannot be written, it
- *   answers `failed` ("capacity"), and the learner keeps the rows and asks again. For rows that can never be stored it answers `failed` ("protocol").
- * - Metrics and events are committed in one transaction, at most `flushMs` after they arrive.
- * - At most `queuedMax` metrics and events wait. Before more are taken, the waiting ones are written. If the store cannot be written,
- *   newer ones are dropped and counted, and the count is stored when writing works again.
+ * - The sink answers `episodes` only after it has committed the rows, so no answered row is lost. If a write fails, the sink answers
+ *   `failed` ("capacity"); then the learner keeps the rows and asks again. If the rows can never be stored, it answers `failed` ("protocol").
+ * - The sink commits metrics and events in one transaction, at most `flushMs` after they arrive.
+ * - At most `queuedMax` metrics and events wait. Before the sink takes more, it writes the waiting ones. If that write fails, the sink
+ *   drops and counts the new ones. It stores the count when a write succeeds again.
  */
 import { SQLiteError } from "bun:sqlite";
 import type { Clock } from "../clock.ts";
@@ -25,7 +25,7 @@ export interface MetricsSinkOptions {
   readonly clock: Clock;
   readonly flushMs: number;
   readonly queuedMax: number;
-  /** Updates made before this sink began; 0 if left out. */
+  /** Number of updates that the run had made before this sink began; default 0. */
   readonly updates?: number;
 }
 
@@ -33,7 +33,7 @@ export class MetricsSink implements HostHandler {
   readonly #options: MetricsSinkOptions;
   #points: Point[] = [];
   #events: RunEvent[] = [];
-  /** Latest report of all actors, if it is not written yet. */
+  /** The latest report of all actors; null if the sink has written it. */
   #actors: readonly ActorView[] | null = null;
   readonly #unknownNames = new Set<string>();
   #cancelFlush: (() => void) | null = null;
@@ -49,7 +49,7 @@ export class MetricsSink implements HostHandler {
     this.#update = options.updates ?? 0;
   }
 
-  /** Text for the heartbeat. */
+  /** What this actor does, as a text for the heartbeat. */
   doing(): string {
     const trouble = this.#failing ? `, store not writable, ${this.#dropped} messages dropped` : "";
     return `${this.#storedEpisodes} episodes stored${trouble}`;
@@ -79,7 +79,7 @@ export class MetricsSink implements HostHandler {
     return this.#points.length + this.#events.length;
   }
 
-  /** Writes everything that waits. @returns false if the store could not be written; then everything still waits */
+  /** Writes everything that waits. @returns false if the write failed; then everything still waits */
   flush(): boolean {
     this.#cancelFlush?.();
     this.#cancelFlush = null;
@@ -88,7 +88,7 @@ export class MetricsSink implements HostHandler {
     return written;
   }
 
-  /** Writes what waits, and an event that ends the session's record. @returns false if the store could not be written */
+  /** Writes everything that waits, and an event that ends the session's record. @returns false if the write failed */
   close(): boolean {
     const { actor } = this.#options;
     this.#events.push({
@@ -98,7 +98,7 @@ export class MetricsSink implements HostHandler {
       text: "the record of this session is complete",
     });
     const written = this.flush();
-    // The store is closed next.
+    // A failed flush has set the timer again, but the caller closes the store next.
     this.#cancelFlush?.();
     return written;
   }
@@ -129,11 +129,11 @@ export class MetricsSink implements HostHandler {
     const counted = new Set<number>();
     for (const { name, load: all, rssBytes, guest, pid } of actors) {
       if (!guest && pid === null) continue;
-      // Actors of one process share its processor time: it counts once.
+      // Actors of one process report the same processor time, so only the first of them counts.
       const { [cpu]: _, ...rest } = all;
       const load = !guest && counted.has(pid!) ? rest : all;
       if (!guest) counted.add(pid!);
-      // 0 until the actor's first heartbeat.
+      // rssBytes is 0 until the actor's first heartbeat.
       const memory = rssBytes === 0 ? {} : { [rss]: rssBytes };
       this.#takeMetrics({ type: "metrics", actor: name, step: this.#update, values: { ...load, ...memory } });
     }
@@ -144,7 +144,7 @@ export class MetricsSink implements HostHandler {
     const error = this.#commit(rows);
     if (error !== null) {
       const what = `cannot store ${rows.length} episodes: ${error.message}`;
-      // If the waiting messages cannot be stored alone either, the rows may not be at fault. Then the learner sends the rows again.
+      // If `flush` also fails, the fault may be in the waiting messages and not in the rows. Then the learner sends the rows again.
       if (isRowFault(error) && this.flush()) return failed("protocol", what);
       const advice = error.code === "SQLITE_FULL" ? "Free space on the disk of the run folder; the" : "The";
       return failed("capacity", `${what}. ${advice} learner sends them again.`);
@@ -156,7 +156,7 @@ export class MetricsSink implements HostHandler {
   #queue(points: readonly Point[], events: readonly RunEvent[]): void {
     const count = points.length + events.length;
     if (this.#points.length + this.#events.length + count > this.#options.queuedMax) {
-      // While the store fails, metrics wait for the timer or for episodes: a transaction for each message would be slow.
+      // After a failed write, only the timer or new episodes start the next try: a try for each message would be slow.
       if (this.#failing || !this.flush()) {
         this.#dropped += count;
         return;
@@ -201,5 +201,5 @@ export class MetricsSink implements HostHandler {
   }
 }
 
-/** Whether the values are at fault, and not the disk, a lock or memory. */
+/** Whether the rows' values caused the error, and not the disk, a lock or memory. */
 const isRowFault = ({ code }: SQLiteError): boolean => /^SQLITE_(CONSTRAINT|TOOBIG|MISMATCH|RANGE)/.test(code ?? "");

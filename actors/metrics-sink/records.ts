@@ -1,4 +1,4 @@
-/** Types of what the store holds, and of its queries. */
+/** Types of the data in the store, and of the queries for this data. */
 import type { z } from "zod";
 import type { EpisodesQuery, EventsQuery } from "../dashboard/queries.ts";
 import type { ActorView, EpisodeRow, Messages } from "../protocol.ts";
@@ -19,7 +19,7 @@ export interface WriteBatch {
   readonly points: readonly Point[];
   readonly events: readonly RunEvent[];
   readonly episodes: readonly EpisodeRow[];
-  /** All actors now; null or left out: unchanged. */
+  /** All actors now. If null or left out, the store keeps its earlier report. */
   readonly actors?: readonly ActorView[] | null;
 }
 /** The supervisor's latest report of all actors. */
@@ -27,23 +27,23 @@ export interface StoredActors {
   readonly atMs: number;
   readonly actors: readonly ActorView[];
 }
-/** `updates` is null if the run ends by time. */
+/** What a run's config says of it. `updates` is null if a time limit ends the run, and no number of updates. */
 export interface RunFacts {
   readonly name: string;
   readonly env: string;
   readonly updates: number | null;
   readonly seed: number;
 }
-/** The newest session started at `startedMs` and wrote last at `seenMs`, in milliseconds since the epoch. */
+/** The newest session started at `startedMs` and last wrote at `seenMs`, both in milliseconds since the epoch. */
 export interface StoredRun extends RunFacts {
   readonly startedMs: number;
   readonly seenMs: number;
-  /** Time since `seenMs`; 0 for the session that is being written. */
+  /** Time since `seenMs`; 0 if this process writes the session. */
   readonly silentMs: number;
   /** Length of all earlier sessions, in milliseconds. */
   readonly earlierMs: number;
 }
-/** The largest ids that a reader has read. */
+/** Where a reader is: the largest ids that it has read. */
 export interface Cursor {
   readonly points: number;
   readonly events: number;

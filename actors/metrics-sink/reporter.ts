@@ -1,12 +1,12 @@
 /**
- * Sends an actor's metrics, events and episodes to the metrics sink. Knows no store and no page.
+ * Sends an actor's metrics, events and episodes to the metrics sink, which stores them.
  *
- * - Metrics and events arrive in order. While they cannot be sent, at most `waitingMax` of them wait. If more come, the oldest are
- *   dropped, and an event reports their count as soon as the sink is back.
- * - Episodes wait until they are stored. While more than `rowsMax` wait, or they fill more than FRAMES_WAITING frames, a caller that
- *   reports more must wait. If the sink refuses episodes, there is one notice, and another when it stores them again.
- * - An episode that can never be stored is reported, counted in `lost` and dropped, so that it does not hold up the others. Such an
- *   episode is invalid, is larger than a frame, is refused by the sink, or ends the connection repeatedly.
+ * - Metrics and events arrive in order. While the reporter cannot send them, at most `waitingMax` of them wait. If more come, the reporter
+ *   drops the oldest. When the sink is back, an event reports how many the reporter dropped.
+ * - An episode waits until the sink has stored it. While more than `rowsMax` episodes wait, or fill more than FRAMES_WAITING frames, a caller
+ *   that reports more must wait. If the sink refuses episodes, the reporter gives one notice, and another when the sink stores them again.
+ * - If an episode can never be stored, the reporter gives a notice, counts the episode in `lost` and drops it, so that the other episodes
+ *   need not wait. Such an episode is invalid, is larger than a frame, is refused by the sink, or ends the connection repeatedly.
  */
 import { type Clock, pause, settlesIn } from "../clock.ts";
 import { schemaFaults } from "../errors.ts";
@@ -26,23 +26,23 @@ export interface ReporterOptions {
   readonly frameBytesMax: number;
   readonly askDeadlineMs: number;
   readonly retryMs: number;
-  /** Reports what cannot be sent through the sink. */
+  /** Takes notices that the reporter cannot send through the sink. */
   readonly notice: (level: "info" | "warning", text: string) => void;
-  /** Also called with all metrics. */
+  /** The reporter calls this with all metrics that it gets. */
   readonly watch?: (step: number, values: Readonly<Record<string, number>>) => void;
 }
 
-/** While more bytes than this wait in the connection, metrics wait in the reporter. */
+/** While the connection has more unsent bytes than this, metrics wait in the reporter. */
 const BUSY_BYTES = 1 << 20;
 /** Most rows of one message. */
 const ROWS_AT_ONCE = 128;
-/** Part of a frame that the rows of one message fill at most; a larger row is sent alone. */
+/** The rows of one message fill at most this part of a frame. The reporter sends a larger row alone. */
 const FRAME_SHARE = 1 / 8;
-/** Frames that waiting episodes fill at most, before a caller must wait. */
+/** A caller must wait while the waiting episodes fill more frames than this. */
 const FRAMES_WAITING = 4;
-/** An episode is lost when it has ended the connection more often than this while it was the only one in its message. */
+/** An episode is lost when messages with this episode alone have ended the connection more often than this. */
 const CUTS_MAX = 10;
-/** Lost episodes that are reported; later ones are only counted. */
+/** Most lost episodes that get a notice; the reporter only counts later ones. */
 const NOTICES_MAX = 20;
 
 export class Reporter implements Handler {
@@ -52,7 +52,7 @@ export class Reporter implements Handler {
   #rows: WaitingRow[] = [];
   #storing: Promise<void> | null = null;
   #refused = false;
-  /** Callers wait for the sink, and a notice has reported that. */
+  /** True after the notice that callers wait for the sink. */
   #waits = false;
   #lost = 0;
 
@@ -65,7 +65,7 @@ export class Reporter implements Handler {
     return this.#lost;
   }
 
-  /** Number of rows not stored yet, and of messages not sent yet. */
+  /** Number of rows that the sink has not stored yet, and of messages that the reporter has not sent yet. */
   get waiting(): { readonly rows: number; readonly messages: number } {
     return { rows: this.#rows.length, messages: this.#waiting.length };
   }
@@ -80,10 +80,10 @@ export class Reporter implements Handler {
     this.#tell({ type: "event", actor: this.#options.actor, level, kind, text: text.slice(0, 4096) });
   }
 
-  /** Reports episodes. Resolves at once unless too many wait to be stored. */
+  /** Reports episodes. The promise resolves at once, unless too many episodes wait. */
   async episodes(rows: readonly EpisodeRow[]): Promise<void> {
     for (const row of rows) {
-      // The sink closes the connection to a sender of messages that are not valid.
+      // Check here, because the sink closes the connection to an actor that sends an invalid message.
       const { error } = EpisodeRowSchema.safeParse(row);
       if (error === undefined) this.#rows.push({ row, bytes: estimatedBytes(row) });
       else this.#lose(row, schemaFaults(error, "episode"));
@@ -102,7 +102,7 @@ export class Reporter implements Handler {
     await this.#storing;
   }
 
-  /** Waits until everything is stored or sent. @returns what is left after `withinMs` */
+  /** Waits, at most `withinMs`, until the sink has all rows and messages. @returns how many rows and messages still wait then */
   async drain(withinMs: number): Promise<Reporter["waiting"]> {
     const { clock, retryMs } = this.#options;
     const endMs = clock.now() + withinMs;
@@ -126,7 +126,7 @@ export class Reporter implements Handler {
     return refused("to the learner from the metrics sink", message.type);
   }
 
-  /** Sends waiting messages as far as the connection takes them. */
+  /** Sends waiting messages until the connection is busy. */
   #flush(): void {
     const { sink: current, actor } = this.#options;
     const sink = current();
@@ -180,7 +180,7 @@ export class Reporter implements Handler {
     this.#storing = null;
   }
 
-  /** The first waiting rows that fit a message together; at least one. */
+  /** The first waiting rows that fit into one message together; at least one row. */
   #batch(rowsMax: number): WaitingRow[] {
     const bytesMax = this.#options.frameBytesMax * FRAME_SHARE;
     let sum = 0;
@@ -195,7 +195,7 @@ export class Reporter implements Handler {
   #faultOf(rows: readonly WaitingRow[], answer: Answer | undefined): string | null {
     if (answer?.type !== "failed") return null;
     if (answer.code === "protocol") return answer.detail;
-    // "capacity" may also mean a full disk, where waiting helps. An episode larger than a frame never fits.
+    // "capacity" may mean a full disk: then a later try may succeed. But an episode that is larger than a frame never fits.
     const isTooLarge = rows.some(({ bytes }) => bytes > this.#options.frameBytesMax * 0.9);
     return answer.code === "capacity" && isTooLarge ? answer.detail : null;
   }
@@ -233,7 +233,7 @@ const EpisodeRowSchema = schemas.episodes.shape.rows.element;
 /** Size of a turn in a message, without its texts. */
 const TURN_BYTES = 256;
 
-/** About the bytes of a row in a message: the texts and arrays, without the ticket. */
+/** An estimate of a row's bytes in a message: the row's texts and arrays, without the ticket. */
 function estimatedBytes({ outcome, tokenAdvantages }: EpisodeRow): number {
   if (!("trajectory" in outcome)) return Buffer.byteLength(outcome.detail);
   const { trajectory, turns, finalObservation } = outcome;

@@ -1,8 +1,8 @@
 /**
  * The tables of `run.sqlite` and the statements over them.
  *
- * - The tables are a list of migrations: entry i takes a file from version i to i + 1 (`PRAGMA user_version`). A released entry is
- *   never edited.
+ * - The tables are a list of migrations: entry i takes a file from version i to i + 1 (`PRAGMA user_version`). Never edit a released
+ *   entry; append a new one.
  * - Blobs are little-endian, like every machine that Bun runs on.
  */
 import type { Database } from "bun:sqlite";
@@ -70,7 +70,7 @@ const MIGRATIONS: readonly string[] = [
   `,
 ];
 
-/** The oldest schema version with all that the page needs: later versions added columns that may be absent. */
+/** The oldest schema version that the page can read. Later versions only added columns that the page can do without. */
 export const READABLE_SCHEMA = 4;
 
 export class SchemaError extends Error {
@@ -90,7 +90,7 @@ export function schemaOf(db: Database, path: string): number {
 /** @throws {SchemaError} if the file was written by a newer schema than this one. */
 export function migrate(db: Database, path: string): void {
   const version = schemaOf(db, path);
-  // Setting the same version again would change the file, and reading a run must not.
+  // Return here, because a reader must not change the file, and even the same version, set again, would change it.
   if (version === MIGRATIONS.length) return;
   db.transaction(() => {
     for (const sql of MIGRATIONS.slice(version)) db.run(sql);
@@ -101,7 +101,7 @@ export function migrate(db: Database, path: string): void {
 const insert = (table: string, columns: string, verb = "INSERT") =>
   `${verb} INTO ${table} (${columns}) VALUES (${columns.replaceAll(/\w+/g, "$$$&")})`;
 
-/** Columns that a list of episodes has: those of the first version, because a file that is only read may lack later columns. */
+/** Columns that a list of episodes has. They are all of the first version, because a read-only file may lack later columns. */
 const LISTED_COLUMNS =
   "episode, attempt, purpose, group_index, member, env, layout_seed, dynamics_seed, temperature, top_p, top_k, " +
   "asked_version, exact, sampler, status, stop, success, version, digest, reward, penalty, turn_count, " +
@@ -148,7 +148,7 @@ export const SELECTS = {
   actors: "SELECT view, at_ms AS atMs FROM actors ORDER BY name",
   episode: "SELECT * FROM episodes JOIN bodies USING (id) WHERE id = $id",
   attempts: "SELECT * FROM episodes JOIN bodies USING (id) WHERE episode = $episode",
-  // The newest attempt that was played; if none was, the newest attempt.
+  // The newest attempt that the policy played to its end; if there is no such attempt, the newest attempt.
   named: "SELECT id FROM episodes WHERE episode = $episode ORDER BY stop IS NULL, id DESC LIMIT 1",
   versionsSharing: `SELECT DISTINCT version, digest FROM episodes
     WHERE id != $id AND (version = $version OR digest = $digest) ORDER BY version, digest`,

@@ -60,7 +60,7 @@ export const metricsSink = {
   },
 } satisfies ActorKind;
 
-/** The run's store, the page that shows it, and TensorBoard's files if the config asks for them. */
+/** Opens the run's store, the page that shows the store, and TensorBoard's files if the config asks for them. */
 async function openStore(config: RunConfig, { run, folder, clock, log }: ActorContext): Promise<OpenedStore> {
   const { learner, checkpoint, seed, metrics } = config;
   const store = new Store({

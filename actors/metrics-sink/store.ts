@@ -1,13 +1,13 @@
 /**
- * The record of a run, `run.sqlite`: metrics, events and episodes. The page, `replay` and the exports read it.
- * Knows no peers and no HTTP.
+ * The record of a run, `run.sqlite`: metrics, events and episodes. The page, `replay` and the exports read the record.
+ * This file handles no messages and no HTTP.
  *
- * - `write` is one transaction: it stores all of a batch or nothing. Afterwards the batch survives the death of any process, and
- *   with durability "full" also a power cut.
- * - An episode is stored once. A later copy with the same content is ignored. A resumed run may play an episode again, with another content
- *   or at another attempt: the new copy replaces the earlier one, under a new id. Two attempts both stay if they are in one batch, or if
- *   two updates trained on them: they are no repetition. A correct run has no such attempts; `bun run chaos` looks for them.
- * - Ids of points, events and episodes only grow, so a reader keeps a cursor and needs no queue.
+ * - `write` is one transaction: it stores the whole batch or nothing. A stored batch survives the death of any process. With durability
+ *   "full" the batch also survives a power cut.
+ * - The store keeps one copy of an episode, and ignores a later copy with the same content. If a resumed run plays the episode again, with
+ *   other content or at another attempt, the new copy replaces the earlier copy, under a new id. The store keeps two attempts only if they
+ *   are in one batch, or if two updates trained on them. A correct run has no such pair; `bun run chaos` looks for one.
+ * - Each new id of a point, event or episode is larger than all earlier ids. So a reader needs only a cursor, and no queue.
  */
 import { Database, type Statement } from "bun:sqlite";
 import { join } from "node:path";
@@ -43,17 +43,17 @@ export interface StoreOptions {
   readonly path: string;
   /** "full" syncs every commit to the disk; "normal" may lose the last commits in a power cut, but not the file. */
   readonly durability: "normal" | "full";
-  /** Milliseconds since the epoch. */
+  /** The clock, in milliseconds since the epoch. */
   readonly wallClock: () => number;
   /** Largest size of the file; a write beyond it fails as on a full disk. Default: no limit. */
   readonly bytesMax?: number;
-  /** Leaves the file as it is: an older schema is not migrated. Queries that need a newer schema fail. */
+  /** The store does not change the file, and does not migrate an older schema. Queries that need a newer schema fail. */
   readonly readOnly?: boolean;
 }
 
 const PAGE_BYTES = 4096;
 
-/** A larger file is opened without a check: the check reads all of it, and an actor has a minute for its start. */
+/** The store checks no file above this size: the check reads the whole file, and an actor must start within a minute. */
 const CHECKED_BYTES_MAX = 2 ** 31;
 
 /** The record of the run in this folder, read-only. @throws {Error} as the constructor of `Store` */
@@ -62,7 +62,7 @@ export const recordOf = (folder: string): Store =>
 
 const DAMAGED = "; it is damaged: put a copy in its place, or move it away; a resumed run then begins a new record";
 
-/** An error's message; for a file that is damaged, or has lost its tables, also what to do. */
+/** An error's message. If the file is damaged or has lost its tables, the text also says what to do. */
 function faultOf(error: unknown): string {
   const { message, code = "" } = error as Error & { code?: string };
   const isDamaged =
@@ -73,7 +73,7 @@ function faultOf(error: unknown): string {
 type Values = Readonly<Record<string, string | number | null>>;
 
 export class Store {
-  /** The file has all that the page reads. A writable older file is migrated; a read-only one is not. */
+  /** Whether the file has all columns that the page reads. The store migrates an older file only if it may write to the file. */
   readonly isCurrent: boolean;
   readonly #db: Database;
   readonly #wallClock: () => number;
@@ -81,14 +81,14 @@ export class Store {
   #session = 0;
   #writeFault: string | null = null;
 
-  /** @throws {Error} if the file cannot be opened, is no database, or has a newer schema than this version. */
+  /** @throws {Error} if the file cannot be opened, is no database, or has a newer schema than this Bunraku. */
   constructor({ path, durability, wallClock, bytesMax, readOnly = false }: StoreOptions) {
     this.#wallClock = wallClock;
     let opened: Database | null = null;
     try {
       opened = new Database(path, readOnly ? { readonly: true, strict: true } : { create: true, strict: true });
       this.#db = opened;
-      // Readers wait too: the first reader of a killed run's record recovers the log, and locks out other readers meanwhile.
+      // Readers wait for a lock too: after a kill, the first reader recovers sqlite's log, and locks out other readers until that is done.
       this.#db.run("PRAGMA busy_timeout = 5000");
       this.#db.run(readOnly ? "PRAGMA query_only = 1" : "PRAGMA journal_mode = WAL");
       // Without this check, rows in a damaged part of the file would be lost silently, or the run would fail in the middle.
@@ -107,7 +107,7 @@ export class Store {
     if (bytesMax !== undefined) this.#db.run(`PRAGMA max_page_count = ${Math.floor(bytesMax / PAGE_BYTES)}`);
   }
 
-  /** Begins a session of the run: its first start, or a resume. */
+  /** Begins a session of the run. Each start and each resume is a session. */
   startSession({ name, env, updates, seed }: RunFacts): void {
     const now = this.#wallClock();
     const { lastInsertRowid } = this.#prepared(INSERTS.session).run({
@@ -121,7 +121,7 @@ export class Store {
     this.#session = Number(lastInsertRowid);
   }
 
-  /** @throws {SQLiteError} if the disk is full or fails; then nothing of the batch is stored. */
+  /** @throws {SQLiteError} if the disk is full or fails; then the store has no part of the batch. */
   write(batch: WriteBatch): void {
     const atMs = this.#wallClock();
     try {
@@ -155,7 +155,7 @@ export class Store {
     })();
   }
 
-  /** @param before  id of the newest episode of earlier batches */
+  /** @param before  the largest id of an episode of earlier batches */
   #writeEpisode(row: EpisodeRow, atMs: number, before: number): void {
     const { ticket, update } = row;
     for (const stored of this.#prepared(SELECTS.attempts).all({ episode: ticket.episode }) as Columns[]) {
@@ -191,7 +191,7 @@ export class Store {
     return () => this.#listeners.delete(listener);
   }
 
-  /** The run, or null if it never started. */
+  /** The run; null if no run has started in this store. */
   run(): StoredRun | null {
     const run = this.#select(SELECTS.run).get() as Omit<StoredRun, "silentMs"> | null;
     if (run === null) return null;
@@ -200,12 +200,12 @@ export class Store {
     return this.#session > 0 ? { ...run, seenMs: nowMs, silentMs: 0 } : { ...run, silentMs: nowMs - run.seenMs };
   }
 
-  /** The end of the record now. */
+  /** The largest ids of the record now. */
   cursor(): Cursor {
     return this.#select(SELECTS.cursor).get() as Cursor;
   }
 
-  /** Values of metrics written after point id `since` (0: all), one series for each metric and actor. */
+  /** Values of metrics whose point id is above `since` (0 gives all), as one series for each metric and actor. */
   series(names: readonly MetricName[], since: number): Series[] {
     const read = this.#select(SELECTS.series);
     return names.flatMap((name) => {
@@ -228,13 +228,13 @@ export class Store {
     return this.#select(SELECTS.latest).all() as Point[];
   }
 
-  /** The step of the value of these metrics that was written last; null without one. */
+  /** The step of the newest value of these metrics; null if they have no value. */
   newestStep(names: readonly MetricName[]): number | null {
     const newest = this.#select(SELECTS.newest).get({ names: JSON.stringify(names) }) as { step: number } | null;
     return newest?.step ?? null;
   }
 
-  /** The supervisor's latest report of all actors, or null before the first. */
+  /** The supervisor's latest report of all actors; null before the first report. */
   actors(): StoredActors | null {
     const rows = this.#select(SELECTS.actors).all() as { view: string; atMs: number }[];
     if (rows.length === 0) return null;
@@ -256,7 +256,7 @@ export class Store {
     return this.#select(SELECTS.lastEvent).get({ kind }) as StoredEvent | null;
   }
 
-  /** One page of episodes, newest first. `next` is `before` of the next page, null on the last page. */
+  /** One page of episodes, newest first. `next` is the value of `before` for the next page; null on the last page. */
   episodes(filter: EpisodeFilter, { before, since, limit }: Page): { rows: EpisodeSummary[]; next: number | null } {
     const columns = this.#select(SELECTS.episodes).all({
       env: filter.env ?? null,
@@ -274,7 +274,7 @@ export class Store {
       rewardMax: filter.rewardMax ?? null,
       before: before ?? Number.MAX_SAFE_INTEGER,
       since: since ?? 0,
-      // One more row than asked for shows whether there is a next page.
+      // The statement asks for one row more than the page has: this row shows whether there is a next page.
       limit: limit + 1,
     }) as Columns[];
     const rows = columns.slice(0, limit).map(summaryOf);
@@ -291,7 +291,7 @@ export class Store {
     return (this.#select(SELECTS.named).get({ episode }) as { id: number } | null)?.id ?? null;
   }
 
-  /** Policy versions of the episodes other than `id` that have this version or this digest. */
+  /** Policy versions that have this version number or this digest, of all episodes except `id`. */
   versionsSharing(id: number, { version, digest }: PolicyVersion): PolicyVersion[] {
     return this.#select(SELECTS.versionsSharing).all({ id, version, digest }) as PolicyVersion[];
   }

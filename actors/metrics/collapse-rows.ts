@@ -1,10 +1,10 @@
-/** Rows of the table of metrics for the analyses of RAGEN-2: of reasoning collapse, and of gradients. */
+/** Rows of the table of metrics for two analyses of RAGEN-2: reasoning collapse, and gradients. */
 import { BUCKET_COUNT } from "../../model/health/gradient-buckets.ts";
 import type { Metric, Unit } from "./metric.ts";
 
 /**
- * Of reasoning collapse: unit and meaning by name. The marginal is the log of a thought's mean probability over all prompts. Each is
- * measured twice: over turns drawn from the whole episode, and over first turns. Formulas: model/health/mutual-information.ts.
+ * Metrics of reasoning collapse: unit and meaning by name. The marginal is the log of a thought's mean probability over all prompts. A run
+ * measures each metric twice: over turns drawn from the whole episode, and over first turns. Formulas: model/health/mutual-information.ts.
  */
 const ROWS = {
   mi_estimate: [
@@ -55,7 +55,7 @@ const ROWS = {
 
 type Row = keyof typeof ROWS;
 
-/** @param prefix  stands between `collapse/` and the row's name */
+/** @param prefix  text between `collapse/` and the row's name */
 function rows<P extends string>(prefix: P, where: string) {
   const named = Object.entries(ROWS).map(([name, [unit, help]]) => {
     const row: Metric = { unit, help: `${help.slice(0, -1)} (${where}).`, kind: "gauge" };
@@ -69,7 +69,7 @@ export const COLLAPSE_METRICS = {
   ...rows("first_", "thoughts of first turns"),
 };
 
-/** Of RAGEN-2's gradient analysis, five for each bucket of groups: see model/health/gradient-analysis.ts. */
+/** Metrics of RAGEN-2's gradient analysis. Each bucket of groups has these five metrics: see model/health/gradient-analysis.ts. */
 const GRADIENT_ROWS = {
   task: ["number", "Gradient norm of the policy loss alone"],
   entropy: ["number", "Gradient norm of the entropy bonus"],

@@ -1,8 +1,8 @@
 /**
- * Measures one actor (`Meter`): rates, shares of its time, and depths of its queues, which every report on the actor has. Measures the
- * machine too: `energyReader` counts joules. Knows no actor and no message.
+ * `Meter` measures one actor: rates, shares of the actor's time, and depths of its queues. Every report on the actor has these values.
+ * `energyReader` counts the joules of the machine. This file sends no message.
  *
- * - Rates and shares cover at least the last `WINDOW_MS`, or the time since the start if that is shorter.
+ * - Rates and shares cover at least the last `WINDOW_MS`, or the time since the actor's start if that time is shorter.
  * - When several activities overlap, the time counts for the first of them in `precedence`, so the shares of one actor never
  *   add up to more than 1.
  */
@@ -45,8 +45,8 @@ export class Meter {
   /**
    * Declares the activities that `during` and `within` take.
    *
-   * @param precedence  when several run, time counts for the first
-   * @param idle  activity while none runs; null: that time is not reported
+   * @param precedence  when several activities run, the time counts for the first of them in this list
+   * @param idle  the activity that time counts for while no activity runs; null: no metric counts that time
    */
   divide(precedence: readonly MetricName[], idle: MetricName | null): void {
     this.#settle();
@@ -55,12 +55,12 @@ export class Meter {
     for (const name of [...precedence, ...(idle === null ? [] : [idle])]) this.count(name, 0);
   }
 
-  /** Adds to a total, which is reported as a rate per second. */
+  /** Adds to a total. `read` gives the total's growth per second. */
   count(name: MetricName, amount: number): void {
     this.#totals.set(name, (this.#totals.get(name) ?? 0) + amount);
   }
 
-  /** Adds a number that each heartbeat reads; null is left out. */
+  /** Declares a number that each heartbeat reads. If `read` returns null, the heartbeat leaves the number out. */
   depth(name: MetricName, read: () => number | null): void {
     this.#depths.set(name, read);
   }
@@ -73,7 +73,7 @@ export class Meter {
     return work;
   }
 
-  /** The same for synchronous work. */
+  /** Counts the time of synchronous work for `name`. */
   within<T>(name: MetricName, work: () => T): T {
     this.#begin(name, 1);
     try {
@@ -107,7 +107,7 @@ export class Meter {
     this.#active.set(name, (this.#active.get(name) ?? 0) + by);
   }
 
-  /** Adds the time since the last `#settle` to the activity that ran in it. */
+  /** Adds the time since the last `#settle` to the activity that ran in that time. */
   #settle(): void {
     const now = this.#clock.now();
     const activity = this.#precedence.find((name) => (this.#active.get(name) ?? 0) > 0) ?? this.#idle;
@@ -139,19 +139,19 @@ function unlessAbsent<T>(read: () => T): T | null {
 const ROOT = "/sys/class/powercap";
 
 /**
- * Energy of the machine's processor packages, from Linux's power capping interface (RAPL). It covers every program on the machine.
+ * Energy of the machine's processor packages, from Linux's power capping interface (RAPL). The value includes every program on the machine.
  *
  * Source: https://docs.kernel.org/power/powercap/powercap.html: energy_uj counts microjoules and begins again at 0 after
  * max_energy_range_uj.
  *
- * @returns a function that gives the joules since `energyReader` was called; null on a machine that does not report them
+ * @returns a function that gives the joules since the call of `energyReader`; it gives null on a machine that does not report joules
  */
 export function energyReader({ names, text }: PowerFiles): () => number | null {
   const number = (path: string) => {
     const found = text(path)?.trim() ?? "";
     return /^\d+$/.test(found) ? Number(found) : null;
   };
-  // Packages only: "intel-rapl:0:1" is a part of "intel-rapl:0".
+  // Reads whole packages only: "intel-rapl:0:1" is a part of the package "intel-rapl:0".
   const packages = names(ROOT)
     .filter((name) => /^intel-rapl:\d+$/.test(name))
     .flatMap((name) => {

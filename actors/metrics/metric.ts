@@ -1,21 +1,21 @@
 /** The type of one row of the table of metrics. */
 export interface Metric {
   readonly unit: Unit;
-  /** One sentence: what is measured, over what. */
+  /** One sentence that says what the metric measures, and over which turns, episodes or time. */
   readonly help: string;
   /** A counter is a running total of the run; a gauge is the value of that step. */
   readonly kind: "gauge" | "counter";
-  /** Depends on the wall clock, so it differs between runs of equal seeds. */
+  /** The value depends on the wall clock, so it differs between runs of equal seeds. */
   readonly timed?: true;
-  /** Every actor reports its own value; shown with the actor's name. */
+  /** Every actor reports its own value. The page shows the value with the actor's name. */
   readonly perActor?: true;
-  /** The metric has values per env of a mix beside its own; or only values per k, as pass@k. */
+  /** "env": besides its own value, the metric has a value for each env of a mix. "k": the metric has only a value for each k, as in pass@k. */
   readonly parts?: Part;
 }
 
 export type Part = "env" | "k";
 
-/** A share is 0 to 1, a difference of shares -1 to 1. `reward` is the env's own unit. `number` has no unit. */
+/** A share is from 0 to 1, and a difference of shares from -1 to 1. `reward` means the env's own unit. `number` means no unit. */
 export type Unit =
   | "share"
   | "reward"

@@ -1,11 +1,11 @@
 /**
- * The table of all metrics: name, unit, meaning. Emitters, the store, the page, `/metrics` and the docs read it.
- * Does not know where values come from or go to.
+ * The table of all metrics: name, unit, meaning. The actors that measure, the store, the page, `/metrics` and the docs read the table.
+ * This file measures nothing and stores nothing.
  *
- * - Emitting a name that is not in the table is an error (`metricValues`).
+ * - A name that is not in the table is an error: `metricValues` throws.
  * - Two runs of equal seeds in sync mode give equal values of every metric that is not `timed`.
  * - The step of a metric is the update it belongs to; for `warm/…`, the step of the warm start, counted over all stages.
- * - A later value for the same name, actor and step replaces the earlier one (a resumed run repeats updates).
+ * - A resumed run repeats updates. So a later value for the same name, actor and step replaces the earlier value.
  */
 import { COLLAPSE_METRICS, GRADIENT_METRICS } from "./collapse-rows.ts";
 import type { Metric, Part, Unit } from "./metric.ts";
@@ -314,11 +314,11 @@ export const METRIC_NAMES = Object.keys(METRICS) as readonly MetricName[];
 /** "train/success{env=FrozenLake}": a metric of one part. */
 const PARTED = /^([^{}]+)\{(env|k)=([\w.-]+)\}$/;
 
-/** The name of a metric of one part. It has the same type, so it is accepted wherever a metric's name is. */
+/** The name of a metric of one part. Its type is `MetricName`, so it can stand wherever a metric's name can. */
 export const partName = (name: MetricName, part: Part, value: string | number): MetricName =>
   `${name}{${part}=${value}}` as MetricName;
 
-/** A name's row in the table, and its part if it has one. */
+/** The row of the table that a name belongs to, and the name's part; null if the name has no part. */
 export function splitName(name: string): { row: string; part: readonly [Part, string] | null } {
   const [, row, part, value] = PARTED.exec(name) ?? [];
   return row === undefined ? { row: name, part: null } : { row, part: [part as Part, value!] };
@@ -330,14 +330,14 @@ export function isMetricName(name: string): name is MetricName {
   return part === null || (METRICS[row as MetricName] as Metric).parts === part[0];
 }
 
-/** Whether the metric does not depend on time: in sync mode it is equal in every run of one seed. */
+/** Whether the metric does not depend on time. In sync mode such a metric is equal in all runs of one seed. */
 export const isTimeIndependent = (name: string): boolean => isMetricName(name) && metric(name).timed !== true;
 
 /** The row of one metric, as a Metric, so that fields which the row leaves out can be read. */
 export const metric = (name: MetricName): Metric => METRICS[splitName(name).row as MetricName];
 
 /**
- * Checks values where they are emitted.
+ * Checks values in the code that measures them.
  *
  * @throws {RangeError} if a name is not in the table, or a value is not a finite number.
  */
@@ -353,7 +353,7 @@ export function metricValues(values: Partial<Record<MetricName, number>>): Recor
 }
 
 /**
- * Event kinds that the page reads; other kinds are only listed.
+ * Event kinds that the page interprets. The page only lists events of other kinds.
  *
  * - `engine`: text is the engine and its device, "compiled, cpu, 2 threads".
  * - `phase`: text is what the run does now: "warm start" or "reinforcement".

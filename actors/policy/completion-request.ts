@@ -1,14 +1,14 @@
 /**
- * Requests of OpenAI's API as `bun run serve` takes them: POST /v1/chat/completions and /v1/completions. Knows no policy and no HTTP.
+ * Checks the requests that `bun run serve` takes: POST /v1/chat/completions and /v1/completions of OpenAI's API. Uses no policy and no HTTP.
  *
- * - A field that is unknown or not supported is refused, with its name in `param` and a sentence that says what is allowed.
- * - The prompt of /v1/completions is one message of the user: a policy reads dialogues only.
+ * - A field that is unknown or not supported is an error, with the field's name in `param` and a sentence that says what is allowed.
+ * - The prompt of /v1/completions becomes one message of the user, because a policy reads only dialogues.
  *
  * Source: platform.openai.com/docs/api-reference/chat, platform.openai.com/docs/api-reference/completions.
  */
 import { z } from "zod";
 
-/** A fault of the request; its message goes to the client. */
+/** A fault of the request. The client gets the fault's message. */
 export class RequestError extends Error {
   override readonly name = "RequestError";
   readonly status: 400 | 401 | 403 | 404 | 413 | 415 | 429;
@@ -25,7 +25,7 @@ export class RequestError extends Error {
 
 export type RequestForm = "chat" | "text";
 
-/** A checked request. A null field takes the server's own value, unless the field's comment says otherwise. */
+/** A checked request. For a null field the server uses its own value, unless the field's comment says otherwise. */
 export interface Asked {
   readonly form: RequestForm;
   readonly model: string;
@@ -35,13 +35,13 @@ export interface Asked {
   readonly topK: number;
   readonly tokensMax: number | null;
   readonly count: number;
-  /** null: a random one. */
+  /** null means a random seed. */
   readonly seed: number | null;
   /** A reply ends before the first of these texts. */
   readonly stops: readonly string[];
-  /** Number of likeliest tokens to report beside each written one; null: no log-probabilities. */
+  /** Number of likeliest tokens to report beside each written token; null means no log-probabilities. */
   readonly tops: number | null;
-  /** The answer has the tokens of prompt and replies. */
+  /** True if the answer must have the tokens of the prompt and the replies. */
   readonly tokenIds: boolean;
   readonly stream: boolean;
   readonly includeUsage: boolean;
@@ -64,7 +64,7 @@ const common = {
   model: z.string(),
   temperature: z.number().min(0).max(TEMPERATURE_MAX).nullish(),
   top_p: z.number().positive().max(1).nullish(),
-  /** top_k and return_token_ids are not OpenAI's; other servers of this API, such as vLLM, have them. */
+  /** OpenAI's own API has no top_k and no return_token_ids. Other servers of this API, such as vLLM, have them. */
   top_k: z.int().nonnegative().nullish(),
   return_token_ids: z.boolean().nullish(),
   max_tokens: z.int().positive().nullish(),
@@ -74,7 +74,7 @@ const common = {
   stream: z.boolean().nullish(),
   stream_options: z.strictObject({ include_usage: z.boolean().optional() }).nullish(),
   user: z.string().nullish(),
-  // Only the neutral value is supported.
+  // This server supports only the value that changes nothing.
   frequency_penalty: z.literal(0).nullish(),
   presence_penalty: z.literal(0).nullish(),
 };

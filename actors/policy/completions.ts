@@ -1,13 +1,14 @@
 /**
- * Serves a policy through OpenAI's API: POST /v1/chat/completions and /v1/completions, GET /v1/models, /healthz and /metrics. Knows no run
+ * Serves a policy through OpenAI's API: POST /v1/chat/completions and /v1/completions, GET /v1/models, /healthz and /metrics. Reads no run
  * folder and opens no port. completion-request.ts checks the requests.
  *
  * - A reply is the text that an env would read: `<think>…</think><answer>…</answer>`. The client keeps the dialogue and sends earlier
  *   replies back unchanged.
- * - At most `slots` replies are written at once, and at most `queueMax` wait for a slot, oldest first. A further request gets 429.
- * - When a client disconnects, its waiting replies are dropped. A reply that has begun is written to its end, which `tokensMax` bounds.
- * - Without a token, only requests to a loopback name are answered; /healthz always is. Only JSON is accepted, so that a web page's
- *   request needs the browser's preflight.
+ * - The policy writes at most `slots` replies at once. At most `queueMax` replies wait for a slot; the oldest gets the next slot. A further
+ *   request gets the status 429.
+ * - When a client disconnects, the server drops the client's waiting replies. The policy writes a begun reply to its end (`tokensMax`).
+ * - If the server has no token, it answers only requests to a loopback name, and /healthz. A request's body must be JSON: a browser asks
+ *   the server (a preflight request) before it sends JSON from another site's page.
  *
  * Source: platform.openai.com/docs/api-reference/chat; return_token_ids, prompt_token_ids and token_ids as in vLLM
  * (docs.vllm.ai, OpenAI-compatible server).
@@ -26,28 +27,28 @@ import { type Asked, askedOf, RequestError, type RequestForm } from "./completio
 import { ServeCounts, Slots } from "./serve-counts.ts";
 
 export interface CompletionsOptions {
-  /** With weights loaded. */
+  /** The policy, which has loaded its weights. */
   readonly policy: Pick<Remote<PolicyMethods>, "open" | "reply" | "written" | "close">;
   readonly dialogue: Dialogue;
   readonly prefix: ReplyPrefix;
   /** The policy's name in the API. */
   readonly model: string;
-  /** Replies written at once; the policy's number of slots. */
+  /** Most replies that the policy writes at once: its number of slots. */
   readonly slots: number;
-  /** Replies that wait for a slot. */
+  /** Most replies that wait for a slot. */
   readonly queueMax: number;
-  /** The `bunraku` part of the model's card: see served-card.ts. JSON. */
+  /** The `bunraku` part of the model's card, as JSON: see served-card.ts. */
   readonly card: object;
-  /** Tokens of a dialogue, reply included. */
+  /** Most tokens of a dialogue with its reply. */
   readonly contextTokensMax: number;
-  /** For a request without max_tokens. */
+  /** Most tokens of a reply, for a request without max_tokens. */
   readonly replyTokensMax: number;
-  /** For a request without temperature. */
+  /** The temperature of a request that names none. */
   readonly temperature: number;
   readonly token: string | null;
-  /** Milliseconds since the epoch. */
+  /** The clock, in milliseconds since the epoch. */
   readonly wallClock: () => number;
-  /** For a request without seed. */
+  /** Gives the seed of a request that names none. */
   readonly freshSeed: () => number;
 }
 
@@ -149,23 +150,23 @@ interface Completion {
   readonly created: number;
   readonly model: string;
   readonly prompt: readonly number[];
-  /** The policy may still be writing them. */
+  /** The request's replies. The policy may still write them. */
   readonly choices: readonly Choice[];
 }
 
 interface Choice {
   readonly reply: Promise<Reply>;
-  /** The text of these first tokens of the reply, up to the first stop of the request. */
+  /** The text of the reply's first tokens, up to the first stop text of the request. */
   text(tokens: readonly number[]): string;
-  /** True if a stop of the request ends this text. */
+  /** True if a stop text of the request ends the text of these tokens. */
   stopped(tokens: readonly number[]): boolean;
-  /** How many of these tokens hold the text. */
+  /** How many of these tokens contain the whole `text(tokens)`. */
   held(tokens: readonly number[]): number;
   written(from: number): Promise<readonly number[]>;
   tokenText(token: number): string;
 }
 
-/** Begins completions, which then wait for free slots. */
+/** Begins completions. Each reply of a completion then waits for a free slot. */
 class Completions {
   readonly #options: CompletionsOptions;
   readonly #slots: Slots;
@@ -212,7 +213,7 @@ class Completions {
     const { dialogue, prefix } = this.#options;
     let tokens: number[] = [];
     let prompt: Message[] = [];
-    // concat instead of push: a long text has more tokens than a call may have arguments.
+    // Uses concat, because `push(...tokens)` fails for a long text: a call may not have so many arguments.
     const pushPrompt = () => {
       tokens = tokens.concat(dialogue.promptTokens(prompt, { first: tokens.length === 0, prefix }));
       prompt = [];
@@ -273,7 +274,7 @@ class Completions {
       }
     };
     const reply = write();
-    // A stream awaits the reply later; until then a failure would be an unhandled rejection.
+    // A stream awaits the reply only later. Without these handlers, an earlier failure would be an unhandled rejection.
     reply.catch(begun.reject);
     begun.promise.catch(() => {});
     const full = (tokens: readonly number[]) => dialogue.replyText(tokens, prefix);
@@ -306,13 +307,13 @@ interface ChoiceRequest {
   readonly gone: AbortSignal;
 }
 
-/** The text before the first stop. @param from  index of the first character that may belong to a stop */
+/** The text before the first stop text. @param from  index of the first character that may belong to a stop text */
 function cutAt(text: string, from: number, stops: readonly string[]): string {
   const found = stops.map((stop) => text.indexOf(stop, from)).filter((at) => at >= 0);
   return found.length === 0 ? text : text.slice(0, Math.min(...found));
 }
 
-/** The text without its last characters, if these may be the beginning of a stop. */
+/** The text, without last characters that may be the beginning of a stop text. */
 function heldBack(text: string, from: number, stops: readonly string[]): string {
   for (let at = from; at < text.length; at++) {
     const end = text.slice(at);
@@ -353,8 +354,8 @@ async function whole(completion: Completion, { form, tokenIds }: Asked) {
 }
 
 /**
- * Log-probabilities at temperature 1, in the form of the API; null if they were not asked for. The policy's stop token, and the tokens
- * after a stop of the request, are left out. An answer with token_ids has both, so its log-probabilities also have both.
+ * Log-probabilities at temperature 1, in the form of the API; null if the request does not ask for them. They leave out the policy's stop
+ * token, and all tokens after a stop text of the request. An answer with token_ids has these tokens, and then their log-probabilities too.
  */
 function logProbsOf(
   { tokens, choices, cut }: Reply,
@@ -405,17 +406,17 @@ function streamed(c: Context, completion: Completion, { form, includeUsage, stop
       if (includeUsage) await send([], { usage: usageOf(completion, replies) });
       await stream.writeSSE({ data: "[DONE]" });
     } catch (error) {
-      // The status is sent already, so the error goes into the stream.
+      // The server has sent the status already, so it sends the error in the stream.
       const { message } = error as Error;
       await stream.writeSSE({ data: JSON.stringify({ error: { message, type: "server_error", code: "failed" } }) });
     }
   });
 }
 
-/** Replacement characters at the end: the bytes of an unfinished character. */
+/** Replacement characters at the end of a text. They stand for the bytes of a character that is not complete yet. */
 const INCOMPLETE = /\ufffd+$/u;
 
-/** The text of a reply in pieces, as it is written. */
+/** The text of a reply, piece by piece, while the policy writes it. */
 async function* pieces({ reply, text, written }: Choice, stops: readonly string[]): AsyncGenerator<string> {
   const tokens: number[] = [];
   let sent = "";

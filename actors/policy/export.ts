@@ -1,9 +1,9 @@
 /**
  * Exports a policy for other tools: a Hugging Face folder for transformers, a GGUF file for llama.cpp, a folder of adapters for peft.
- * All values are float32. Unless adapters are merged, the values equal the trained ones to the bit.
+ * All values are float32. Without adapters, and for peft, the values equal the trained values to the bit.
  *
- * - Adapters are merged into their model, except for peft.
- * - Existing files are not overwritten; on an error, nothing is left.
+ * - The export merges adapters into their model, except for peft.
+ * - The export overwrites no file. After an error, it leaves no file.
  */
 import { copyFileSync, existsSync, mkdirSync, writeFileSync } from "node:fs";
 import { basename, dirname, join, resolve } from "node:path";
@@ -27,7 +27,7 @@ export interface Exportable {
   readonly dialogue: Dialogue;
   /** In the order of `layParameters`. */
   readonly parameters: Float32Array;
-  /** Folder of the pretrained model that training started from; null for the built-in policy. */
+  /** Folder of the pretrained model with which training started; null for the built-in policy. */
   readonly base: string | null;
   /** Most tokens of a sequence, for the built-in policy, which has no config.json. */
   readonly contextTokensMax: number;
@@ -116,7 +116,7 @@ async function merged({
   return { model: baseOf(model), parameters: whole };
 }
 
-/** config.json of the model that training started from, with every key, because tools read them; only the dtype changes. */
+/** config.json of the model with which training started. Keeps every key, because tools read them; only the dtype changes. */
 function configOf({ model, base, contextTokensMax }: Exportable): Record<string, unknown> {
   if (base === null) return writeModelConfig(model, contextTokensMax);
   const { torch_dtype: _, ...config } = readJson(base, "config.json") as Record<string, unknown>;
@@ -135,7 +135,7 @@ export async function whole(path: string, write: (pending: string) => Promise<vo
   try {
     await writeWhole(path, async (pending) => {
       await write(pending);
-      // Another export may have written it meanwhile.
+      // Check again: another export may have written the file since the first check.
       if (existsSync(path)) throw new Error(exists);
     });
   } catch (error) {

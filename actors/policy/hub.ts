@@ -1,15 +1,15 @@
 /**
- * Downloads models of the Hugging Face Hub into the cache of the Hub's own tools: hf:OWNER/NAME, or hf:OWNER/NAME@REVISION.
+ * Downloads models of the Hugging Face Hub (hf:OWNER/NAME or hf:OWNER/NAME@REVISION) into the cache that the Hub's own tools use.
  *
  *   CACHE/models--OWNER--NAME/refs/REVISION           commit of the revision at the last download
  *                            /blobs/ETAG              bytes of a file; ETAG.incomplete during the download
  *                            /snapshots/COMMIT/FILE   link to the blob
  *
- * - A model that is complete in the cache is used without a request.
- * - A broken download continues where it broke. A file gets its name only after its size, and its hash if the server names one,
- *   match the server's.
- * - Two commands may download one file at once: they write the same bytes to the same places, and the first to end renames the file.
- * - The token goes to the Hub only, not to servers that the Hub redirects to.
+ * - If the cache has the complete model, this file sends no request.
+ * - A broken download continues where it broke. A file gets its name only after its size matches the size that the server gives. If the
+ *   server also gives a hash, the hash must match too.
+ * - Two commands may download one file at once. They write the same bytes to the same places, and the first command to end renames the file.
+ * - Only the Hub gets the token; servers to which the Hub redirects do not.
  *
  * Source: huggingface_hub, file_download.py.
  */
@@ -43,7 +43,7 @@ export interface Hub {
   readonly cache: string;
   readonly token: string | null;
   readonly fetch: (url: string, options: RequestInit) => Promise<Response>;
-  /** Called after every chunk of a file. */
+  /** The download calls this after every chunk of a file. */
   readonly progress: (file: string, bytes: number, bytesTotal: number) => void;
 }
 
@@ -68,16 +68,16 @@ export function hubCache(env: Readonly<Record<string, string | undefined>>, home
   return HF_HUB_CACHE ?? join(HF_HOME ?? join(XDG_CACHE_HOME ?? join(home, ".cache"), "huggingface"), "hub");
 }
 
-/** Attempts at one file; each continues where the last one broke. */
+/** Most attempts at one file. Each attempt continues where the attempt before broke. */
 const ATTEMPTS = 4;
 const REDIRECTS_MAX = 5;
 const COMMIT = /^[0-9a-f]{40}$/;
 
 /**
- * The folder of a model, downloaded if it is not complete in the cache.
+ * The folder of a model. Downloads the files that the cache lacks.
  *
- * @param needs  "weights": every file; "tokenizer": all but the weights
- * @throws {HubError} naming the file and the reason
+ * @param needs  "weights" means every file; "tokenizer" means every file except the weights
+ * @throws {HubError} that names the file and the reason
  */
 export async function hubModel(
   { repository, revision }: HubName,
@@ -166,7 +166,7 @@ interface RemoteFile {
   readonly size: number;
 }
 
-/** Downloads what is missing of a file, checks the file, and renames it. */
+/** Downloads the missing bytes of a file, checks the file, and renames it. */
 async function fill(part: string, blob: string, remote: RemoteFile, hub: Hub): Promise<void> {
   const { file, etag, size } = remote;
   let reason = "";
@@ -200,7 +200,7 @@ async function append(part: string, { url, file, size }: RemoteFile, hub: Hub): 
   const from = lengthOf(part);
   const answer = await ask("GET", url, hub, from > 0 ? { range: `bytes=${from}-` } : {});
   if (!answer.ok || answer.body === null) throw new HubError(`cannot get ${file}: ${refusal(answer, hub)}`);
-  // A server without ranges sends the whole file again.
+  // A server that does not support ranges sends the whole file again.
   await using out = await open(part, constants.O_CREAT | constants.O_WRONLY);
   let done = answer.status === 206 ? from : 0;
   for await (const chunk of answer.body) {
@@ -214,7 +214,7 @@ async function append(part: string, { url, file, size }: RemoteFile, hub: Hub): 
   }
 }
 
-/** The file's hash of the etag's kind: sha256 for a large file, git's sha1 for a small one; null if the etag is neither. */
+/** The file's hash, of the same kind as the etag: sha256 for a large file, git's sha1 for a small one; null if the etag is no such hash. */
 async function digestOf(path: string, etag: string, size: number): Promise<string | null> {
   const kind = etag.length === 64 ? "sha256" : COMMIT.test(etag) ? "sha1" : null;
   if (kind === null) return null;
@@ -225,8 +225,8 @@ async function digestOf(path: string, etag: string, size: number): Promise<strin
 }
 
 /**
- * Sends a request and follows redirects; only the Hub itself gets the token.
- * A HEAD is not redirected to another server, because the Hub's own answer has the hash and the size.
+ * Sends a request and follows redirects. Only the Hub itself gets the token.
+ * A HEAD request follows no redirect to another server, because the Hub's own answer has the hash and the size.
  */
 async function ask(
   method: "GET" | "HEAD",

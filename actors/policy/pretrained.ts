@@ -1,8 +1,8 @@
 /**
- * Reads a pretrained model from a Hugging Face folder: its shape, its tokenizer and chat template, its weights. model/checkpoint/
- * checks what the files contain.
+ * Reads a pretrained model from a Hugging Face folder: its shape, its tokenizer and chat template, its weights. The code of
+ * model/checkpoint/ checks the content of the files.
  *
- * - Every fault of a folder is an error of one line that names the file, before training begins.
+ * - Every fault of a folder is an error before training begins. The error is one line that names the file.
  */
 import { existsSync, readFileSync, statSync } from "node:fs";
 import { type FileHandle, open } from "node:fs/promises";
@@ -57,10 +57,10 @@ export function tokenizerFiles(folder: string): TokenizerFiles {
   };
 }
 
-/** Parameters that one array holds, and one file with its header: both have less than 4 GiB in Bun. */
+/** Most parameters of a model. They must fit into one array, and with a header into one file; both have less than 4 GiB in Bun. */
 const PARAMETERS_MAX = 2 ** 30 - 2 ** 20;
 
-/** Checks everything but the values of the weights. @param model  of the folder, if it was read already @throws {CheckpointFormatError} */
+/** Checks everything but the values of the weights. @param model  the folder's model, if the caller has read it @throws {CheckpointFormatError} */
 export async function checkPretrained(folder: string, model = readPretrained(folder).model): Promise<void> {
   const count = parameterCount(model);
   if (count > PARAMETERS_MAX) {
@@ -92,7 +92,7 @@ export function shareBody(policy: Parameters, critic: Parameters): void {
   }
 }
 
-/** Refuses pipes and devices, which may never end. @throws {Error} */
+/** Refuses pipes and devices, because a read of them may never end. @throws {Error} */
 function checkRegular(file: string): void {
   if (!statSync(file).isFile()) throw new Error("it is not a regular file");
 }
@@ -137,13 +137,13 @@ export function weightFiles(folder: string): string[] {
   return hasIndex ? [...new Set(readIndex(folder)!.values())] : [SINGLE];
 }
 
-/** File of each tensor; null if all are in one file. */
+/** The file of each tensor; null if one file has all tensors. */
 function readIndex(folder: string): ReadonlyMap<string, string> | null {
   if (existsSync(join(folder, SINGLE))) return null;
   if (!existsSync(join(folder, INDEX))) {
     throw new CheckpointFormatError(`${folder} has neither ${SINGLE} nor ${INDEX}; only safetensors can be read`);
   }
-  // A file name without a path: an index must not point outside the folder.
+  // The pattern allows no path in a file name, so an index cannot name a file outside the folder.
   const Index = z.looseObject({ weight_map: z.record(z.string(), z.string().regex(/^[\w.-]+\.safetensors$/)) });
   const parsed = Index.safeParse(readJson(folder, INDEX));
   if (parsed.success) return new Map(Object.entries(parsed.data.weight_map));

@@ -1,8 +1,8 @@
 /**
- * A run's saved policy: read from a checkpoint, checked against the run's config, and loaded as samplers load weights. Knows no env.
- * The run may still be going on.
+ * A run's saved policy. This file reads the policy from a checkpoint, checks it against the run's config, and loads it as samplers load
+ * weights. It uses no env. The run may still train.
  *
- * - A checkpoint of another network shape or tokenizer is refused before anything is computed.
+ * - A checkpoint with another network shape or tokenizer is an error before the network computes anything.
  */
 import { existsSync, readFileSync } from "node:fs";
 import { tmpdir } from "node:os";
@@ -28,7 +28,7 @@ import { roundToHalf } from "../weights/half.ts";
 import { WeightsPublisher } from "../weights/publisher.ts";
 import { policyOf } from "./pretrained.ts";
 
-/** The config of a recorded run. @throws {Error} in one line, if it cannot be read. */
+/** The config of a recorded run. @throws {Error} in one line, if the config cannot be read. */
 export function readRunConfig(folder: string): RunConfig {
   const file = join(folder, "config.json");
   if (!existsSync(file)) throw new Error(`no run in ${folder}: there is no config.json${runsWithin(folder)}`);
@@ -47,7 +47,7 @@ export function readRunConfig(folder: string): RunConfig {
 export interface SavedPolicy {
   /** Folder of the policy's checkpoint. */
   readonly path: string;
-  /** Updates before the checkpoint. */
+  /** Number of updates before the checkpoint. */
   readonly update: number;
   /** Policy version under which the run had published these weights. */
   readonly publishedVersion: number;
@@ -57,13 +57,13 @@ export interface SavedPolicy {
   readonly dialogue: Dialogue;
   /** In the order of `layParameters`. */
   readonly parameters: Float32Array;
-  /** Newer checkpoints that are damaged, if the newest was asked for. */
+  /** If the caller asked for the newest checkpoint: newer ones that are damaged. */
   readonly skipped: readonly Skipped[];
 }
 
 /**
- * @param checkpoint  its name, such as u000120; null for the newest undamaged one
- * @throws {Error} in one line, if there is no such checkpoint, or if it is damaged or of another run.
+ * @param checkpoint  the checkpoint's name, such as u000120; null for the newest undamaged checkpoint
+ * @throws {Error} in one line, if there is no such checkpoint, or if the checkpoint is damaged or of another run.
  */
 export async function savedPolicy(folder: string, config: RunConfig, checkpoint: string | null): Promise<SavedPolicy> {
   const checkpoints = join(folder, "checkpoints");
@@ -109,7 +109,7 @@ export function publishedDigest({ parameters }: SavedPolicy, config: RunConfig):
   return new Bun.CryptoHasher("sha256").update(published).digest("hex");
 }
 
-/** Loads a saved policy. @returns the version (the policy's update) and digest that its trajectories name, and the validation's name */
+/** Loads a saved policy. @returns the name of the validation, and the version (the policy's update) and digest for the policy's trajectories */
 export async function startSavedPolicy(
   { path, update, validation, model, parameters }: SavedPolicy,
   config: RunConfig,
@@ -133,7 +133,7 @@ export async function startSavedPolicy(
   const publisher = new WeightsPublisher({
     folder,
     spareFolder: tmpdir(),
-    // Policies that are loaded at once may have checkpoints of the same name.
+    // Two policies that a process loads at the same time may have checkpoints of the same name.
     run: `eval-${basename(path)}-${crypto.randomUUID()}`,
     half,
     notice,
@@ -150,12 +150,12 @@ export async function startSavedPolicy(
 export interface PolicyThread {
   readonly methods: Remote<PolicyMethods>;
   readonly weights: Awaited<ReturnType<typeof startSavedPolicy>>;
-  /** Rejects when the thread dies; every open call rejects too. */
+  /** Rejects when the thread dies. Then every unanswered call to the thread rejects too. */
   readonly died: Promise<never>;
   stop(): void;
 }
 
-/** @param notice  called with problems that do not prevent the policy's use */
+/** @param notice  takes problems that do not prevent the policy's use */
 export async function startPolicyThread(
   saved: SavedPolicy,
   config: RunConfig,

@@ -1,4 +1,4 @@
-/** What a served policy does: its slots for replies, and its counts in Prometheus' text format. */
+/** A served policy's slots for replies, and its counts in Prometheus' text format. */
 
 export class ServeCounts {
   readonly #slots: Pick<Slots, "taken" | "waiting" | "slots">;
@@ -42,12 +42,12 @@ export class ServeCounts {
   }
 }
 
-/** Slots for replies, and a queue in front of them, oldest first. A caller that checks `room` before `take` bounds the queue. */
+/** Slots for replies, and a queue of replies that wait for a slot, oldest first. Check `room` before `take`: `take` does not bound the queue. */
 export class Slots {
   readonly slots: number;
   readonly queueMax: number;
   #taken = 0;
-  /** Resolve functions of the replies that wait. */
+  /** Resolves the promise of each reply that waits. */
   #waiting: ((free: () => void) => void)[] = [];
 
   constructor(slots: number, queueMax: number) {
@@ -63,12 +63,12 @@ export class Slots {
     return this.#waiting.length;
   }
 
-  /** Replies that may be begun now: those with a slot, and those that may wait. */
+  /** How many replies a caller may begin now: the free slots and the free places of the queue. */
   get room(): number {
     return this.slots - this.#taken + this.queueMax - this.#waiting.length;
   }
 
-  /** Rejects if the client disconnects while the reply waits: then `gone` aborts. @returns a function that frees the slot */
+  /** Waits for a slot. Rejects if `gone` aborts first: the client has disconnected. @returns a function that frees the slot */
   async take(gone: AbortSignal): Promise<() => void> {
     if (gone.aborted) throw disconnected();
     if (this.#taken < this.slots) return this.#given();

@@ -1,6 +1,6 @@
 /**
- * What `bun run serve` tells of its policy in GET /v1/models/MODEL. From it `bun run eval` takes the prompts, budgets and lengths of
- * training.
+ * The answer of `bun run serve` to GET /v1/models/MODEL. From this card `bun run eval` takes the prompts, budgets and lengths of the
+ * policy's training.
  */
 import { z } from "zod";
 import type { RunConfig } from "../config/config.ts";
@@ -14,7 +14,7 @@ export const ServedCard = z.object({
 });
 export type ServedCard = z.infer<typeof ServedCard>;
 
-/** The model's card. Only the part that Bunraku wrote is read. */
+/** The model's card. Bunraku reads only the part that Bunraku wrote. */
 export const ModelCard = z.object({ bunraku: ServedCard });
 
 export function servedCard({ env, prompt, rollout }: Pick<RunConfig, "env" | "prompt" | "rollout">): ServedCard {

@@ -1,4 +1,4 @@
-/** The sampler's policy of engine tinker. Each reply is a request of its own; the server can batch those of all episodes in play. */
+/** The sampler's policy of engine tinker. Each reply is one request; the server can batch the requests of all current episodes. */
 import { z } from "zod";
 import type { Thread } from "../process/worker-rpc.ts";
 import { type PolicyMethods, serverPolicy } from "../sampler/policy.ts";

@@ -1,12 +1,12 @@
 /**
- * A client of a server that speaks Tinker's protocol: JSON over HTTP, with results that are fetched once they are ready. Knows no
- * model and no episode. `ask` and `order`, which wait for no queued result, serve for an inference server too.
+ * A client of a server that speaks Tinker's protocol: JSON over HTTP. The server queues some requests, and the client fetches their results
+ * later. `ask` and `order` fetch no queued result, so they work with an inference server too. This file knows no model and no episode.
  *
- * - A request is sent again until the deadline if the server cannot be reached, or answers 425, 429 or 503. In these cases the server has
- *   not taken the request.
- * - A request whose answer is lost is sent again only if it may be repeated. A second forward_backward or optim_step would train twice.
- * - The client asks for a result until it is ready: again after a 408 (not ready yet) and after any lost answer.
- * - Answers are bounded. Redirects are errors.
+ * - The client sends a request again, until the deadline, if it cannot reach the server, or if the server answers 425, 429 or 503. In these
+ *   cases the server has not taken the request.
+ * - If an answer is lost, the client sends a repeatable request again. It repeats no forward_backward or optim_step: that would train twice.
+ * - The client asks for a queued result again after the status 408 (not ready yet) and after a lost answer.
+ * - Answers have a largest size. Redirects are errors.
  *
  * Source: the schemas of skyrl-tx 0.3.0 (tx/tinker/api.py), which serves the protocol of https://tinker-docs.thinkingmachines.ai.
  */
@@ -22,16 +22,16 @@ import { boundedText } from "../transport/bounded-text.ts";
 export interface ServerPorts {
   readonly fetch: (url: string, init: RequestInit) => Promise<Response>;
   readonly clock: Clock;
-  /** Called with the reason of the first retry of a request. */
+  /** Takes the reason of the first retry of a request. */
   readonly warn: (text: string) => void;
 }
 
 export interface ServerOptions extends ServerPorts {
-  /** Without a path: "http://127.0.0.1:8801". */
+  /** The server's address without a path: "http://127.0.0.1:8801". */
   readonly url: string;
-  /** From the first try of a request to its result. */
+  /** Most time from the first try of a request to its result. */
   readonly deadlineMs: number;
-  /** Before the path of each request. Default: "/api/v1/". */
+  /** The text before the path of each request; default "/api/v1/". */
   readonly root?: string;
 }
 
@@ -41,7 +41,7 @@ export function openServer({ engine }: Pick<RunConfig, "engine">, ports: ServerP
   return new ModelServer({ ...ports, url: engine.url.replace(/\/+$/, ""), deadlineMs: engine.deadlineMs, root });
 }
 
-/** A request that is given up, in one line. */
+/** Why the client gave up a request, in one line. */
 export class ServerError extends Error {
   override readonly name = "ServerError";
   /** Whether the server answered with an error that ends the retries. */
@@ -55,18 +55,18 @@ export class ServerError extends Error {
 
 const FIRST_WAIT_MS = 250;
 const WAIT_MS_MAX = 5000;
-/** Time of one try. The server answers a request for a result within 300 s, and all others at once. */
+/** Most time of one try. The server answers a request for a result within 300 s, and all other requests at once. */
 const TRY_MS_MAX = 330_000;
 const ANSWER_BYTES_MAX = 2 ** 30;
-/** Characters of a server's error text in a message. */
+/** Most characters of a server's error text in a message. */
 const DETAIL_LETTERS_MAX = 300;
-/** Statuses of a request that the server has not taken. */
+/** Statuses that mean that the server has not taken the request. */
 const NOT_TAKEN = new Set([425, 429, 503]);
 
-/** Why a try gave no good answer. */
+/** Why a try gave no usable answer. */
 interface Failure {
   readonly text: string;
-  /** none: the request was not taken. pending: no result yet. lost: perhaps taken, its answer lost. final: another try would not help. */
+  /** none: the server has not taken the request. pending: no result yet. lost: perhaps taken, but no answer came. final: a retry is useless. */
   readonly kind: "none" | "pending" | "lost" | "final";
 }
 
@@ -84,7 +84,7 @@ export class ModelServer {
     return this.#options.url;
   }
 
-  /** Open requests fail, and no more are sent. */
+  /** Makes open requests fail. The client then sends no more requests. */
   close(): void {
     this.#abort.abort();
   }
@@ -205,7 +205,7 @@ function reasonIn(text: string): string {
 
 const tooLarge = () => new ServerError(`answers more than ${ANSWER_BYTES_MAX} bytes`);
 
-/** The message for samplers. Its digest is that of the name, because the server never shows the bytes. */
+/** The message that samplers get. Its digest is the digest of the name, because the server never shows the bytes of the weights. */
 export const servedVersion = (version: number, name: string): Messages["weights"] => ({
   type: "weights",
   version,

@@ -1,12 +1,12 @@
 /**
- * The policy in training, as adapters on a model that a server keeps. An update of model/learn/ uses it like a network. The server
- * computes gradients; losses and metrics are computed here, from the log-probabilities that the server returns.
+ * The policy in training: adapters on a model that a server keeps. An update of model/learn/ uses this policy like a network. The server
+ * computes gradients. This file computes losses and metrics from the log-probabilities that the server returns.
  *
- * - A loss is `sum(weights * loss per token)`, but servers take a mean. So each sequence gets one more position, without advantage, whose
- *   weight gives all sequences the same sum of weights at the server. Advantages are multiplied by that sum and by the number of
- *   sequences. A server that takes sums gives this gradient times a constant, which AdamW ignores.
- * - Imitation takes the server's mean: skyrl-tx weighs all demonstrations the same, another server may weigh all tokens the same.
- * - The entropy is estimated by the mean of -log p over the written tokens: servers return no entropy.
+ * - Bunraku's loss is `sum(weights * loss per token)`, but a server takes a mean. So each sequence gets one more position, with advantage 0
+ *   and with a weight that makes the sum of weights equal in all sequences. Advantages are multiplied by that sum and by the number of
+ *   sequences. If a server takes sums instead, the gradient is this gradient times a constant, which AdamW ignores.
+ * - Imitation uses the server's mean: skyrl-tx gives all demonstrations the same weight; another server may give all tokens the same weight.
+ * - The entropy here is an estimate, the mean of -log p over the written tokens, because servers return no entropy.
  */
 import { z } from "zod";
 import { type MicroBatch, microBatches } from "../../model/learn/batch.ts";
@@ -18,7 +18,7 @@ import type { ModelServer } from "./server.ts";
 /** The server's name of a loss. */
 type LossName = "cross_entropy" | "ppo";
 
-/** One sequence as the server takes it. `targets` has the next token of each position, and 0 at the last one. */
+/** One sequence in the form that the server takes. `targets` has the next token of each position, and 0 at the last position. */
 interface Datum {
   /** Index of the sequence, and the positions that predict its written tokens. */
   readonly member: number;
@@ -80,7 +80,7 @@ export class TrainedModel implements TrainedPolicy {
     return { logProbs, entropies: logProbs.map((row) => row.map((logProb) => -logProb)) };
   }
 
-  /** Sets the optimizer's moments to 0, by a step with no gradient, betas of 0 and a step size of 0. The server's step count stays. */
+  /** Sets the optimizer's moments to 0: takes a step with gradient 0, betas 0 and step size 0. The server keeps its step count. */
   async resetOptimizer(): Promise<void> {
     const sequence = { tokens: Int32Array.of(0, 0), written: Int32Array.of(1) };
     const limits = { tokensMax: 2, lengthMultiple: 1, widthMultiple: 1 };
@@ -89,7 +89,7 @@ export class TrainedModel implements TrainedPolicy {
     await this.step({ learningRate: 0, beta1: 0, beta2: 0, epsilon: 1e-8, weightDecay: 0, clipNorm: 1 });
   }
 
-  /** @returns (sequences)(written tokens) log-probabilities by the current policy */
+  /** @returns (sequences)(written tokens) log-probabilities under the current policy */
   async #pass(
     path: "forward" | "forward_backward",
     data: readonly Datum[],
@@ -97,7 +97,7 @@ export class TrainedModel implements TrainedPolicy {
     termsOf?: (member: number) => {
       readonly advantages: readonly number[];
       readonly logProbs: ArrayLike<number>;
-      /** The server's weight of the added last position. */
+      /** The weight, at the server, of the position that `accumulate` adds. */
       readonly padding: number;
     },
   ): Promise<Float32Array[]> {
@@ -140,7 +140,7 @@ export class TrainedModel implements TrainedPolicy {
   }
 }
 
-/** The sequences of a micro-batch, without its padding. Tokens behind the last written one have no effect, and are left out. */
+/** The sequences of a micro-batch, without padding. Leaves out all tokens after the last written token, because they have no effect. */
 function dataOf({ members, counts, width, length, picks, tokens, targets }: MicroBatch): Datum[] {
   return members.map((member, row) => {
     const at = row * width;

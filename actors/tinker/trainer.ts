@@ -1,13 +1,13 @@
 /**
- * The trainer of engine tinker: the methods of learner/trainer.ts for a policy that a server keeps. Losses, advantages, filters and
- * metrics are computed here; the server runs forward, backward and AdamW, and keeps the saved parameters.
+ * The trainer of engine tinker: the methods of learner/trainer.ts for a policy that a server keeps. The learner computes losses, advantages,
+ * filters and metrics. The server runs forward, backward and AdamW, and keeps the saved parameters.
  *
- * - A model lives as long as its session, which heartbeats keep alive. After a server's restart, or without heartbeats, requests for the
- *   model fail. The learner then ends, and the next learner loads the state that the newest checkpoint names into a new model.
- * - skyrl-tx keeps one set of weights per model, and samples every version from that set. In async mode samplers still play older
- *   versions while newer ones are published. So `stalenessMax + 1` more models hold the versions in turn: a version is overwritten only
- *   when its episodes are too old to train on.
- * - Every name at the server is used once, so no save finds a checkpoint of an earlier save under its name.
+ * - Heartbeats keep a session alive, and a model lives as long as its session. After a restart of the server, or without heartbeats,
+ *   requests for the model fail. Then the learner ends. The next learner loads into a new model the state that the newest checkpoint names.
+ * - skyrl-tx keeps one set of weights per model, and samples every version from that set. In async mode samplers still play an older
+ *   version after the learner has published a newer one. So `stalenessMax + 1` more models hold the versions in turn. A version is
+ *   overwritten only when its episodes are too stale to train on.
+ * - The trainer uses every name at the server once, so a save never meets a checkpoint of an earlier save under the same name.
  */
 import { z } from "zod";
 import { crossScores } from "../../model/health/cross-score.ts";
@@ -22,7 +22,7 @@ import { type ModelServer, openServer, type ServerPorts, servedVersion } from ".
 import { TrainedModel } from "./trained-model.ts";
 
 const HEARTBEAT_MS = 10_000;
-/** Time to unload the models when the learner leaves. */
+/** Most time to unload the models when the learner stops. */
 const UNLOAD_MS = 2000;
 
 const Capabilities = z.object({ supported_models: z.array(z.object({ model_name: z.string() })) });
@@ -60,7 +60,7 @@ export async function startTinkerTrainer(
   let reference: TrainedModel | null = null;
   const beat = () => {
     const body = { session_id: session.session_id, type: "session_heartbeat" };
-    // If the session is gone, the next request for a model fails.
+    // A failed heartbeat is only a warning: if the session has ended, the next request for a model fails.
     void server.ask("session_heartbeat", body, Done).catch(({ message }: Error) => ports.warn(message));
     cancelBeat = ports.clock.after(HEARTBEAT_MS, beat);
   };
@@ -70,10 +70,10 @@ export async function startTinkerTrainer(
   /** @returns the name of the saved weights at the server */
   const save = async (how: "save_weights" | "save_weights_for_sampler", name: string, from = model) => {
     const body = { model_id: from.id, path: `${name}-${saveCount++}`, type: how };
-    // A second request of this name would be refused as taken.
+    // Not repeatable: the server would refuse a second save under this name.
     return (await server.result(how, body, Saved, false)).path;
   };
-  /** @returns the name of the current policy, for samplers */
+  /** @returns the name at the server under which samplers find the current policy */
   const publish = async (version: number) => {
     if (versionModels.length === 0) return save("save_weights_for_sampler", `v${version}`);
     const holder = versionModels[version % versionModels.length]!;

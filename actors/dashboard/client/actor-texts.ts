@@ -34,7 +34,7 @@ const tense = (texts: readonly [now: string, then: string], isRecord: boolean) =
 
 export const doingText = ({ doing }: Actor, isRecord: boolean): string => (isRecord ? `last seen: ${doing}` : doing);
 
-/** Shares of the actor's time, the rest as idle; empty if it reports none. */
+/** Shares of the actor's time; the rest of the time counts as idle. Empty if the actor reports no shares. */
 export function timeShares({ load }: Actor, isRecord: boolean): TimeShare[] {
   const known = TIMES.flatMap(({ name, texts, kind }) =>
     load[name] === undefined ? [] : [{ text: tense(texts, isRecord), kind, share: load[name] }],
@@ -57,7 +57,7 @@ export function rateTexts({ load, rssBytes }: Actor, isRecord: boolean): string[
   return [...known, `${bytes(rssBytes)} memory`];
 }
 
-/** Mean time shares over all actors of a role. */
+/** Mean of the time shares of all actors of a role. */
 export function summaryOf(actors: readonly Actor[], isRecord: boolean): string {
   const texts = WAITS.flatMap(({ texts, what, role, name }) => {
     const shares = actors.flatMap((actor) => (actor.role === role ? (actor.load[name] ?? []) : []));

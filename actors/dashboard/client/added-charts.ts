@@ -1,4 +1,4 @@
-/** Charts that a person adds to the page: any metric that the run has recorded. The page's address keeps them. */
+/** Charts that a person adds to the page, for any metric that the run has recorded. The page's address keeps the choice. */
 import type { MetricName } from "../../metrics/metrics.ts";
 import type { NamesAnswer, News } from "../answers.ts";
 import { read } from "./api.ts";
@@ -25,7 +25,7 @@ export class AddedCharts {
       this.#select.selectedIndex = 0;
       void this.#changed();
     });
-    // More metrics may be recorded by now.
+    // Read the list again: the run may have recorded new metrics since the last time.
     this.#select.addEventListener("focus", () => void this.#list());
   }
 

@@ -1,4 +1,4 @@
-/** Reads the run's API, at addresses relative to the page. The types of answers are those of the server's schemas. */
+/** Reads the run's API, at addresses relative to the page. The types of the answers come from the server's schemas. */
 import type * as answers from "../answers.ts";
 
 interface Answers {

@@ -1,11 +1,11 @@
-/** An observation as elements: its boards as grids, the rest as text. Only symbols of the env's own legend have colors. */
+/** An observation as elements: its boards become grids, and the rest is text. Only symbols of the env's own legend have colors. */
 import type { PlayAnswer } from "../answers.ts";
 import { make } from "./dom.ts";
 import { blocksOf, visible } from "./text.ts";
 
 export type Symbols = PlayAnswer["envs"][number]["symbols"];
 
-/** @param play  null if the run's envs are unknown. @param env  its name in tickets */
+/** @param play  null if the run's envs are unknown. @param env  the env's name in tickets */
 export const symbolsOf = (play: PlayAnswer | null, env: string): Symbols =>
   play?.envs.find(({ name }) => name === env)?.symbols ?? {};
 

@@ -1,11 +1,11 @@
-/** All charts of one page: keeps their curves, and redraws the charts whose values have changed. */
+/** All charts of one page. `ChartList` keeps their curves, and redraws the charts whose values have changed. */
 import type { News, Series } from "../answers.ts";
 import { read } from "./api.ts";
 import { Chart, type ComparedRun, type Look } from "./chart.ts";
 import { AXIS_METRICS, type ChartSpec, type ChartTable } from "./charts.ts";
 import { bandOf, Curve, takePoints } from "./curve.ts";
 
-/** Points asked for per series; the server thins longer ones. */
+/** Most points of a series that the page asks for. The server thins longer series. */
 const POINTS = 2000;
 
 /** A line beside those of this run: another run, or the mean of several. */
@@ -14,14 +14,14 @@ export interface Comparison {
   readonly color: string;
   /** Folder names of the other runs. */
   readonly runs: readonly string[];
-  /** The mean includes this run. */
+  /** True if the mean includes this run. */
   readonly withOwn: boolean;
 }
 
 export class ChartList {
   readonly #curves = new Map<string, Curve>(AXIS_METRICS.map((name) => [name, new Curve()]));
   readonly #charts: { readonly chart: Chart; readonly metrics: readonly string[] }[] = [];
-  /** Metrics that are read from compared runs: the first of each chart, and `AXIS_METRICS`. */
+  /** Metrics that the page reads from compared runs: the first metric of each chart, and `AXIS_METRICS`. */
   readonly #comparedMetrics = new Set<string>(AXIS_METRICS);
   readonly #look: Look = { smoothing: 0, isLogarithmic: false, xAxis: "update", runs: [] };
 
@@ -30,7 +30,7 @@ export class ChartList {
     matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => this.look({}));
   }
 
-  /** Add a chart in the frame of this id. Then call `load`, and `compare` if runs are compared. */
+  /** Add a chart in the frame of this id. Then call `load`, and also `compare` if the page compares runs. */
   add(id: string, spec: ChartSpec): void {
     const metrics = metricsOf(spec);
     for (const name of metrics) if (!this.#curves.has(name)) this.#curves.set(name, new Curve());
@@ -39,14 +39,14 @@ export class ChartList {
     this.#charts.push({ chart: new Chart(id, spec, this.#curves, this.#look), metrics: needed });
   }
 
-  /** Draw what is recorded so far. */
+  /** Draw the values that the run has recorded so far. */
   async load(): Promise<void> {
     const { series } = await read("api/metrics", { points: POINTS, names: [...this.#curves.keys()].join(",") });
     for (const [name, , step, value] of pointsOf(series)) this.#curves.get(name)?.set(step, value);
     this.#redraw(new Set(series.map(({ name }) => name)));
   }
 
-  /** Take new values of any metrics, in the order they were written; those that no chart shows are ignored. */
+  /** Take new values of any metrics, in the order in which the run wrote them. Ignores metrics that no chart shows. */
   take(points: News["points"]): void {
     this.#redraw(takePoints(this.#curves, points));
   }
@@ -63,7 +63,7 @@ export class ChartList {
     for (const { chart } of this.#charts) chart.rebuild();
   }
 
-  /** Draw these comparisons in every chart. Comparisons with a run that cannot be read are left out. @returns their errors */
+  /** Draw these comparisons in every chart. Leaves out a comparison with a run that cannot be read. @returns the errors of these runs */
   async compare(comparisons: readonly Comparison[]): Promise<string[]> {
     const compared: ComparedRun[] = [];
     const faults: string[] = [];
@@ -88,7 +88,7 @@ export class ChartList {
   }
 }
 
-/** Mean and band of the seeds, by metric; a metric that one of the seeds lacks is left out. */
+/** Mean and band of the seeds, by metric. Leaves out a metric that one of the seeds lacks. */
 function meanOf(seeds: readonly ReadonlyMap<string, Curve>[]): Pick<ComparedRun, "curves" | "band"> {
   const bands = [...seeds[0]!.keys()].flatMap((name) => {
     const band = bandOf(seeds.map((curves) => curves.get(name) ?? new Curve()));

@@ -1,6 +1,6 @@
 /**
- * One chart: draws its lines, those of compared runs, and its guides, in the page's colors. Knows curves; does not know where
- * values come from.
+ * One chart: draws this run's lines, the lines of compared runs, and guides (dashed lines across the chart), in the page's colors. The
+ * caller gives the curves; this file reads no API.
  *
  * - While the pointer is over one chart of updates, all charts of updates show their values at the same update.
  * - Sizes come from the style sheet, so nothing moves when values arrive.
@@ -12,7 +12,7 @@ import { byId, make } from "./dom.ts";
 
 type Curves = ReadonlyMap<string, Curve>;
 
-/** A run drawn beside the page's own, or the mean of runs that differ only in their seeds. */
+/** A run that charts show beside the page's own run, or the mean of runs that differ only in their seeds. */
 export interface ComparedRun {
   readonly name: string;
   readonly color: string;
@@ -28,12 +28,12 @@ export interface Look {
   runs: readonly ComparedRun[];
 }
 
-/** A low and a high for each pixel of width. */
+/** Each pixel of width has room for a low and a high value. */
 const POINTS_PER_PIXEL = 2;
 
 /** A chart of updates spans at least this many updates, so that the first values do not fill its whole width. */
 const UPDATES_MIN = 10;
-/** Pixels that a character of a tick's text takes; most characters are narrower. */
+/** Width of a character of an axis label, in pixels; most characters are narrower. */
 const CHARACTER_WIDTH = 7;
 const BAND_ALPHA = "2e";
 
@@ -53,8 +53,8 @@ export class Chart {
   #legend: readonly HTMLElement[] = [];
 
   /**
-   * @param curves  of this run, by metric
-   * @param look    shared by all charts; call `rebuild` after a change
+   * @param curves  the curves of this run, by metric
+   * @param look    settings that all charts share; call `rebuild` after a change
    */
   constructor(id: string, spec: ChartSpec, curves: Curves, look: Readonly<Look>) {
     this.#id = id;
@@ -91,7 +91,7 @@ export class Chart {
     return plot;
   }
 
-  /** This run's lines, the lines of compared runs, with smoothing also this run's lines without smoothing, and the edges of bands. */
+  /** This run's lines, the lines of compared runs and the edges of bands. With smoothing, also this run's lines before smoothing. */
   #data(): uPlot.AlignedData {
     const { lines } = this.#spec;
     const { smoothing, runs, isLogarithmic } = this.#look;
@@ -198,7 +198,7 @@ export class Chart {
   }
 }
 
-/** Null for a value that a logarithmic axis cannot show. */
+/** The value, or null if a logarithmic axis cannot show the value. */
 const positive = (value: number | null) => (value !== null && value > 0 ? value : null);
 const tickText = (tick: number) => tick.toLocaleString("en", { maximumSignificantDigits: 4 });
 
@@ -211,11 +211,11 @@ function rangeOf(min: number | null, max: number | null, from0: boolean): uPlot.
 
 function seriesOf({ label, color, width, hasDots = false }: LineSpec, alpha: number): uPlot.Series {
   const stroke = property(color);
-  // A line through one value would not be seen.
+  // A line needs two values to be visible, so show a single value as a dot.
   const hasOne = ({ data }: uPlot, at: number) => [...data[at]!].filter((value) => value !== null).length === 1;
   const show: uPlot.Series.Points.Show = (plot, at) => hasDots || hasOne(plot, at);
   const points = { show, size: 7, width: 1.5, stroke, fill: property("--card") };
-  // A metric that has a value at every tenth update only is still one line.
+  // Draw across missing values: a metric may have a value only at every tenth update.
   return { label, stroke, width, spanGaps: true, points, alpha };
 }
 

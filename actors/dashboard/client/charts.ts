@@ -1,29 +1,29 @@
-/** What each chart draws: a table of metrics, labels, colors and number formats. */
+/** A table of all charts: the metrics, labels, colors and number formats of each chart. */
 import type { MetricName } from "../../metrics/metrics.ts";
 import { percent, whole } from "../../number-text.ts";
 
 export interface LineSpec {
   readonly name: MetricName;
   readonly label: string;
-  /** A custom property of the style sheet. */
+  /** Name of a custom property of the style sheet. */
   readonly color: string;
   readonly width: number;
-  /** Draw 1 - value. */
+  /** True if the chart draws 1 - value. */
   readonly isComplement?: boolean;
   readonly hasDots?: boolean;
 }
 
 export interface ChartSpec {
-  /** Of a compared run, only the first is drawn. */
+  /** The lines of this run. For a compared run the chart draws only the first of them. */
   readonly lines: readonly LineSpec[];
-  /** Metrics drawn as dashed lines across the chart. */
+  /** Metrics that the chart draws as dashed lines across its width. */
   readonly guides?: readonly { readonly name: MetricName; readonly label: string }[];
   readonly format: (value: number) => string;
   readonly tick?: (value: number) => string;
-  /** Fixed ends of the axis. */
+  /** Fixed ends of the axis of values. */
   readonly range?: readonly [number, number];
   readonly from0?: boolean;
-  /** Steps are those of the warm start, so hovering is not shared with the charts of updates. */
+  /** True if the steps are steps of the warm start. Then the pointer over this chart shows no values in the charts of updates. */
   readonly isWarmStart?: boolean;
 }
 
@@ -34,7 +34,7 @@ export const AXIS_METRICS = ["speed/updates_per_minute", "total/tokens"] as cons
 
 type Place = (step: number, value: (name: (typeof AXIS_METRICS)[number]) => number | null) => number | null;
 
-/** A step's place on an axis, from the values of `AXIS_METRICS` at that step; null: not drawn. The axis `update` shows the step itself. */
+/** A step's place on an axis, from the values of `AXIS_METRICS` at that step; null if the chart leaves the step out. */
 export const PLACES: Readonly<Record<XAxis, Place | null>> = {
   update: null,
   minutes(step, value) {
@@ -47,7 +47,7 @@ export const PLACES: Readonly<Record<XAxis, Place | null>> = {
 export type ChartTable = Readonly<Record<string, ChartSpec>>;
 
 const digits = (count: number) => (value: number) => value.toFixed(count);
-/** For values that may be near a millionth: "0.0123", "-1.4e-6". */
+/** Number format for values that may be near a millionth: "0.0123", "-1.4e-6". */
 const small = (value: number) => (value !== 0 && Math.abs(value) < 1e-3 ? value.toExponential(1) : value.toFixed(4));
 const smallTick = (value: number) =>
   value !== 0 && Math.abs(value) < 1e-3
@@ -114,7 +114,7 @@ export const chartOf = (name: MetricName): ChartSpec => ({
 
 const COLORS = ["--accent", "--second", "--run-1", "--run-2", "--run-3", "--run-4", "--run-5"];
 
-/** For a run over a mix of envs: one line for each env. */
+/** The chart of a run over a mix of envs, with one line for each env. */
 export const successByEnv = (envs: readonly string[]): ChartSpec => ({
   lines: envs.map((env, i) => ({
     ...line(`validate/success{env=${env}}` as MetricName, env, COLORS[i % COLORS.length]),
@@ -132,10 +132,10 @@ export const ACTORS_CHARTS: ChartTable = {
   },
 };
 
-/** The value of the metric health/verdict is an index into these. */
+/** The detector's verdicts. The value of the metric health/verdict is an index of this list. */
 export const VERDICTS: readonly string[] = ["healthy", "solved", "warning", "collapsed"];
 
-/** Success, the Echo Trap detector's verdict, and its signs. */
+/** Charts of success, of the Echo Trap detector's verdict, and of the detector's signs. */
 export const ALARMS_CHARTS: ChartTable = {
   success: { lines: [line("train/success")], ...shares },
   verdicts: {

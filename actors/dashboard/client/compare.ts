@@ -1,6 +1,6 @@
 /**
- * Chooses the runs that are drawn beside this one, and keeps the choice in the page's address. With "seeds", the line of a chosen run is
- * the mean and band over all runs of the folder that have its settings and any seed. A further line shows the same for this run's settings.
+ * Chooses the runs that the charts show beside this run, and keeps the choice in the page's address. With the choice "seeds", a chosen run's
+ * line is the mean and band of all runs of the folder with the same settings and any seed. One more line shows this for this run's settings.
  */
 import { percent } from "../../number-text.ts";
 import { read } from "./api.ts";
@@ -34,7 +34,7 @@ export class Compare {
     });
   }
 
-  /** Draw the chosen runs. An earlier call ends first, so that the last choice stays on the page. */
+  /** Draw the chosen runs. Waits until an earlier call has ended, so that the last choice stays on the page. */
   show(): Promise<void> {
     this.#shown = this.#shown.then(() => this.#show());
     return this.#shown;
@@ -110,7 +110,7 @@ export class Compare {
   }
 }
 
-/** @returns the compared runs, which are not drawn yet */
+/** @returns the compared runs; the charts do not show them yet */
 export function chartTools(charts: ChartList): Compare {
   const form = byId<HTMLFormElement>("tools");
   form.addEventListener("submit", (event) => event.preventDefault());

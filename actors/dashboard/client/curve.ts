@@ -19,7 +19,7 @@ export class Curve {
     this.values.splice(at, known, value);
   }
 
-  /** Drops the values of later steps. @returns whether there were any */
+  /** Drops the values of all steps after a step. @returns whether there were such values */
   end(step: number): boolean {
     const kept = this.#firstFrom(step + 1);
     this.values.length = kept;
@@ -36,7 +36,7 @@ export class Curve {
     return (this.steps[index] === step ? this.values[index] : this.values[index - 1]) ?? null;
   }
 
-  /** The curve with changed values; `each` is called in order. */
+  /** The curve with changed values. Calls `each` in the order of the steps. */
   map(each: (value: number) => number): Curve {
     return new Curve(
       this.steps,
@@ -44,13 +44,13 @@ export class Curve {
     );
   }
 
-  /** The curve over another axis. @param x  the place of a step on it; null: the point is left out */
+  /** The curve over another axis. @param x  the place of a step on that axis; null leaves the point out */
   over(x: (step: number) => number | null): Curve {
     const points = this.steps.flatMap((step, i) => {
       const at = x(step);
       return at === null ? [] : [[at, this.values[i]!] as const];
     });
-    // After a roll-back, a repeated update is later in time than the old values at higher steps.
+    // Sort by place: after a roll-back, a repeated update is later in time than old values at higher steps.
     points.sort(([a], [b]) => a - b);
     return new Curve(
       points.map(([at]) => at),
@@ -58,7 +58,7 @@ export class Curve {
     );
   }
 
-  /** At most `most` of its points, without losing a low or a high. */
+  /** At most `most` points of the curve. Keeps the lows and the highs. */
   thinned(most: number): Curve {
     const kept = thin(this.steps, this.values, most);
     if (kept === null) return this;
@@ -68,7 +68,7 @@ export class Curve {
     );
   }
 
-  /** Index of the first step that is at least `step`. Checks the end first, where new steps are. */
+  /** Index of the first step that is at least `step`. Checks the end first, because new steps are at the end. */
   #firstFrom(step: number): number {
     let [low, high] = [0, this.steps.length];
     if (high === 0 || this.steps[high - 1]! < step) return high;
@@ -82,8 +82,8 @@ export class Curve {
 }
 
 /**
- * Adds new points in the order they were written. Values at steps after the newest update date from before a roll-back or a resume, and
- * are dropped.
+ * Adds new points in the order in which the run wrote them. Drops values at steps after the newest update: they are from before a roll-back
+ * or a resume.
  *
  * @returns the names of the changed metrics
  */
@@ -94,7 +94,7 @@ export function takePoints(curves: ReadonlyMap<string, Curve>, points: News["poi
     changed.add(name);
     if (name !== "total/updates" && name !== "health/rollbacks") continue;
     for (const [other, curve] of curves) {
-      // The steps of the warm start are no updates.
+      // A step of the warm start is no update.
       if (!other.startsWith("warm/") && curve.end(step)) changed.add(other);
     }
   }
@@ -102,9 +102,9 @@ export function takePoints(curves: ReadonlyMap<string, Curve>, points: News["poi
 }
 
 /**
- * Exponential moving average, corrected for its start at 0.
+ * Exponential moving average, with a correction because the average starts at 0.
  *
- * @param weight  of the earlier values, from 0 (no smoothing) to below 1
+ * @param weight  the weight of the earlier values: at least 0 (no smoothing) and below 1
  */
 export function smoothed(curve: Curve, weight: number): Curve {
   if (weight === 0) return curve;
@@ -130,7 +130,7 @@ export interface Band {
   readonly highs: readonly number[];
 }
 
-/** Mean, lowest and highest value at the steps that all curves have: over fewer curves a mean would jump. Null if they share no step. */
+/** Mean, lowest and highest value at the steps that all curves have; null if no step is in all curves. A mean of fewer curves would jump. */
 export function bandOf(curves: readonly Points[]): Band | null {
   const known = curves.map(({ steps, values }) => new Map(steps.map((step, i) => [step, values[i]!])));
   const steps = curves[0]?.steps.filter((step) => known.every((values) => values.has(step))) ?? [];
@@ -144,7 +144,7 @@ export function bandOf(curves: readonly Points[]): Band | null {
   };
 }
 
-/** One row with the steps of all curves, and a row of values for each curve; null where it has no value. */
+/** One row with the steps of all curves, and a row of values for each curve. A value is null at a step that the curve lacks. */
 export function align(curves: readonly Curve[]): [number[], ...(number | null)[][]] {
   const steps = [...new Set(curves.flatMap((curve) => curve.steps))].sort((a, b) => a - b);
   const indexOf = new Map(steps.map((step, index) => [step, index]));

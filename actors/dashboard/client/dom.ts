@@ -1,4 +1,4 @@
-/** What the scripts of all pages share: making elements, and keeping choices in the page's address. */
+/** Functions that the scripts of all pages share: they make elements, and keep choices in the page's address. */
 
 import { whole } from "../../number-text.ts";
 import type { EventLine } from "./event-lines.ts";
@@ -18,12 +18,12 @@ export function make<K extends keyof HTMLElementTagNameMap>(
   return element;
 }
 
-/** Write a text only if it changed, so that screen readers and selections are not disturbed. */
+/** Write a text only if it differs from the element's text, because a write disturbs screen readers and selections. */
 export function put(element: HTMLElement, text: string): void {
   if (element.textContent !== text) element.textContent = text;
 }
 
-/** @param title  what the button does, if its text does not say it */
+/** @param title  what the button does, if the button's text does not say so */
 export function button(text: string, onClick: () => void, title: string = text): HTMLButtonElement {
   const element = make("button", "", text);
   element.type = "button";
@@ -63,7 +63,7 @@ export function putInAddress(name: string, values: readonly string[]): void {
 
 export const inAddress = (name: string): string[] => new URLSearchParams(location.search).getAll(name);
 
-/** Shares side by side, as a bar; words beside it say the same. @param kind  class of the color */
+/** A bar with the shares side by side. The caller gives the same shares in words. @param kind  style class that gives the color */
 export function shareBar(parts: readonly { readonly share: number; readonly kind: string }[]): HTMLElement {
   const bar = make("div", "time");
   bar.setAttribute("aria-hidden", "true");

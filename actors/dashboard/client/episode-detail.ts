@@ -76,7 +76,7 @@ function factsOf({ summary, row }: EpisodeAnswer): string[] {
   ];
 }
 
-/** @param symbols  of its env. @param between  elements between the head and the turns */
+/** @param symbols  the symbols of the episode's env. @param between  elements between the head and the turns */
 export function detailOf(episode: EpisodeAnswer, symbols: Symbols, ...between: readonly HTMLElement[]): HTMLElement[] {
   const { summary, row, prompts, written } = episode;
   const { outcome } = row;
@@ -93,10 +93,10 @@ export function detailOf(episode: EpisodeAnswer, symbols: Symbols, ...between: r
 
 /** Color levels: the style sheet multiplies a level by a share of the color. */
 const LEVELS = 5;
-/** Advantage of the strongest color. */
+/** The size of an advantage from which the color is strongest. */
 const ADVANTAGE_MAX = 2;
 
-/** From 0 for a probability above 67 % to `LEVELS` for one below 2.7 %. */
+/** The color level: from 0 for a probability above 67 % to `LEVELS` for a probability below 2.7 %. */
 const surpriseLevel = (logProb: number) => Math.min(LEVELS, Math.floor((-logProb * LEVELS) / 4 + 0.5));
 
 function tokenOf({ text, logProb, advantage }: WrittenToken): HTMLElement {
@@ -164,7 +164,7 @@ export async function ratingForm({ summary, row }: EpisodeAnswer): Promise<HTMLE
     }
     save.disabled = false;
   });
-  // A damaged file of ratings does not hide the episode.
+  // If the file of ratings is damaged, the page still shows the episode.
   await show().catch((error: Error) => {
     answer.textContent = visible(error.message);
   });

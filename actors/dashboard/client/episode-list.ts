@@ -1,8 +1,8 @@
 /**
- * The list of episodes: filters, pages, and which episode is open.
+ * The list of episodes: its filters, its pages, and the open episode.
  *
  * - The page's address holds the filters and the open episode, so that a view can be shared as a link.
- * - New episodes appear at once while the top of the first page is in view; otherwise the list does not move.
+ * - New episodes appear only while the top of the first page is in view. Otherwise the list does not move.
  */
 
 import { plural } from "../../number-text.ts";
@@ -32,10 +32,10 @@ export class EpisodeList {
   readonly #note = byId("list-note");
   readonly #open: (id: number) => void;
   #openId: number | null = null;
-  /** `before` of each page so far; the last is the one in view. */
+  /** The value of `before` for each page so far. The last value belongs to the page in view. */
   #pages: (number | null)[] = [null];
   #next: number | null = null;
-  /** Only the answer to the latest request is shown. */
+  /** Number of the latest request. The list shows only the answer to that request. */
   #requests = 0;
   #reload: ReturnType<typeof setTimeout> | null = null;
   #newCount = 0;
@@ -116,7 +116,7 @@ export class EpisodeList {
     return query;
   }
 
-  /** Fields of the filter that are set. */
+  /** The fields of the filter that have a value. */
   #filters(): [string, string][] {
     return [...new FormData(this.#form)]
       .map(([name, value]): [string, string] => [name, String(value).trim()])

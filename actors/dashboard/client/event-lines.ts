@@ -1,8 +1,8 @@
-/** Events as lines of a list: a warning or error that comes again, with the same or other numbers, is one line with a count. */
+/** Events as lines of a list. Warnings or errors whose texts are equal, except for numbers, share one line with a count. */
 import type { StoredEvent } from "../answers.ts";
 
 export interface EventLine {
-  /** The newest of its repetitions. */
+  /** The newest event of the line. */
   readonly event: StoredEvent;
   readonly count: number;
 }
@@ -21,7 +21,7 @@ export class EventLines {
   }
 
   /**
-   * Add events; those that were added before are ignored.
+   * Add events. Ignores events that it already has.
    *
    * @param events  newest first
    * @returns all lines, newest first

@@ -1,7 +1,7 @@
 /**
- * Shared by the scripts of all pages of a run: reads the run once, follows its stream, and passes on what is new.
+ * The scripts of all pages of a run use this file. It reads the run once, follows the run's stream, and gives new data to the script.
  *
- * - The page shows a lost connection and what to do. The browser reconnects, and the stream resumes after the last message.
+ * - If the connection is lost, the page says so and says what to do. The browser reconnects, and the stream resumes after the last message.
  */
 
 import { percent, whole } from "../../number-text.ts";
@@ -10,7 +10,7 @@ import { read } from "./api.ts";
 import { byId, put } from "./dom.ts";
 import { visible } from "./text.ts";
 
-/** Wait after a refused stream. Browsers wait as long after a stream that was cut. */
+/** Wait before a new request after the server refused the stream. After a cut stream, browsers reconnect on their own. */
 const AGAIN_MS = 3000;
 
 /** The newest overview, and when it arrived on the page's clock. */
@@ -23,7 +23,7 @@ function elapsedText(milliseconds: number): string {
   return `${Math.floor(seconds / 3600)}:${pair(Math.floor(seconds / 60) % 60)}:${pair(seconds % 60)}`;
 }
 
-/** True if the run has ended, or has written nothing for so long that it counts as stopped. */
+/** True if the run has ended, or counts as stopped because it has written nothing for a long time. */
 export const hasEnded = ({ phase }: Overview): boolean => phase === "finished" || phase === "silent";
 
 function showElapsed(): void {
@@ -33,7 +33,7 @@ function showElapsed(): void {
 }
 
 function showRun(next: Overview): void {
-  // Another run took over this port: all data on the page is of the old run.
+  // Another run uses this port now, and all data on the page is of the old run.
   if (overview !== null && next.run !== overview.run) location.reload();
   overview = next;
   overviewAtMs = performance.now();
@@ -83,7 +83,7 @@ function listenToKeys(): void {
   });
 }
 
-/** Whether any number of cursor `one` is below the same number of `other`. In one record, no number of a cursor ever falls. */
+/** Whether a number of cursor `one` is below the number at the same place of `other`. In one record, no number of a cursor ever falls. */
 function isBefore(one: string, other: string): boolean {
   const parts = other.split(".").map(Number);
   return one.split(".").some((part, i) => Number(part) < parts[i]!);
@@ -98,11 +98,11 @@ function follow(cursor: string, take: (news: News) => void): void {
   });
   stream.addEventListener("error", () => {
     showLost(overview!);
-    // A browser does not ask again after an answer that is an error, for example from a proxy in front of a run that restarts.
+    // After an error status a browser does not reconnect. For example, a proxy sends such a status while its run restarts.
     if (stream.readyState === EventSource.CLOSED) setTimeout(() => follow(last, take), AGAIN_MS);
   });
   stream.addEventListener("news", ({ data, lastEventId }) => {
-    // Another record under the same name began: all data on the page is of the old one.
+    // A new record has begun under the same name, and all data on the page is of the old record.
     if (isBefore(lastEventId, last)) location.reload();
     last = lastEventId;
     const news: News = JSON.parse(data);
@@ -113,7 +113,7 @@ function follow(cursor: string, take: (news: News) => void): void {
 }
 
 /**
- * @param load  fills the page; the stream also sends what is stored meanwhile
+ * @param load  fills the page. The stream then also sends the data that the run stored during `load`
  * @param take  gets each message of the stream
  */
 export async function start(load: (run: RunAnswer) => Promise<unknown>, take: (news: News) => void): Promise<void> {

@@ -13,7 +13,7 @@ import { visible } from "./text.ts";
 type Actor = ActorsAnswer["actors"][number];
 type Weights = Actor["weights"];
 
-/** Time without a heartbeat after which an actor is shown as silent. */
+/** After this time without a heartbeat, the page shows an actor as silent. */
 const SILENT_MS = 3000;
 const ROLES = ["learner", "sampler", "env-server", "metrics-sink"];
 
@@ -38,7 +38,7 @@ const textsOf = (texts: Texts, { load }: Actor): string[] =>
 
 const charts = new ChartList(ACTORS_CHARTS);
 
-/** The run is only a record: actors are shown as they last were. */
+/** True if the run has ended. Then the page shows each actor's last state. */
 let isRecord = false;
 let newest: ActorsAnswer = { atMs: null, actors: [] };
 
@@ -87,7 +87,7 @@ function rowOf(actor: Actor, published: Weights): HTMLElement {
 }
 
 function showActors({ atMs, actors }: ActorsAnswer): void {
-  // Before the first report the page keeps its advice.
+  // Before the first report, keep the advice that the server put into the page.
   if (atMs === null) return;
   const published = actors.find(({ role }) => role === "learner")?.weights ?? null;
   const sorted = actors.toSorted(

@@ -10,7 +10,7 @@ import { hasModifier, isTyping, start } from "./live.ts";
 import { Player, type ReplayCode } from "./player.ts";
 import { signed, visible } from "./text.ts";
 
-/** The episodes played for one update, its batch, as a table: a row for each group, a column for each member, rewards in the cells. */
+/** A table of an update's batch, the episodes of this update: a row for each group, a column for each member, rewards in the cells. */
 class GroupTable {
   readonly #section = byId("groups");
   readonly #open: (id: number) => void;
@@ -108,7 +108,7 @@ const REPLAY_CODE = "/assets/replay-code.js";
 let loading: Promise<ReplayCode> | null = null;
 const playing = read("api/play");
 
-/** Loads the bundle when a replay is first needed. */
+/** Loads the bundle for the first replay. */
 function loadReplayCode(): Promise<ReplayCode> {
   loading ??= Promise.all([import(REPLAY_CODE), playing]).then(([code, play]) => ({ code, play }));
   return loading;
@@ -127,7 +127,7 @@ async function replayOf(episode: EpisodeAnswer): Promise<{ player: Player | null
   }
 }
 
-/** One element for all episodes, so that the user's choice stays. */
+/** All episodes share this element, so that the user's choice stays when another episode opens. */
 const tokenColors = make(
   "label",
   "colors",
@@ -166,6 +166,6 @@ await start(
   ({ episodes }) => list.take(episodes),
 );
 
-/** Most episodes of one request, and of one table. */
+/** Most episodes of one request, and so of one table. */
 const PAGE_ROWS = 200;
 const TABLE_ROWS_MAX = 4000;

@@ -13,7 +13,7 @@ import { EventLines } from "./event-lines.ts";
 import { start } from "./live.ts";
 import { visible } from "./text.ts";
 
-/** Time between two readings while the run goes on. */
+/** Time between two reads of the costs while the run goes on. */
 const EVERY_MS = 10_000;
 
 const ROWS: readonly (readonly [key: keyof CostsAnswer["total"], label: string])[] = [
@@ -38,7 +38,7 @@ async function showCosts(): Promise<void> {
   if (performance.now() - readAtMs < EVERY_MS) return;
   readAtMs = performance.now();
   const { total, reinforcement, perPoint, seconds } = await read("api/costs");
-  // What was not measured has no row.
+  // A cost that the run did not measure has no row.
   const rows = ROWS.filter(([key]) => total[key] !== null).map(([key, label]) => {
     const cell = (amount: number | null) =>
       make("td", "", amount === null ? "–" : amount < 10 ? amount.toFixed(1) : whole(amount));
@@ -60,7 +60,7 @@ function timeBar(seconds: CostsAnswer["seconds"]): HTMLElement[] {
 
 const EVENTS_MAX = 50;
 const eventLines = new EventLines(EVENTS_MAX);
-/** Time to read one latest episode before the next replaces it. */
+/** A new latest episode replaces the shown one after at least this time, so that a person can read it. */
 const LATEST_EVERY_MS = 4000;
 
 const envs = document.getElementById("mix")?.dataset["envs"]?.split("+");
@@ -94,7 +94,7 @@ async function showLatest([episode]: readonly EpisodeSummary[]): Promise<void> {
     const [played, play] = await Promise.all([read(`api/episodes/${episode.id}`), playing]);
     byId("latest").replaceChildren(...detailOf(played, symbolsOf(play, episode.env)));
   } catch (error) {
-    // For example, a resumed run has replaced the episode since.
+    // The store may no longer have the episode: for example, a resumed run has replaced it.
     byId("latest").replaceChildren(make("p", "empty", visible((error as Error).message)));
   }
 }

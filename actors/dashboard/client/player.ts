@@ -1,6 +1,6 @@
 /**
- * Replays an episode in the page with the env's own code: action by action, beside another episode on the same board, or continued
- * by hand. Knows frames and elements; replay-code.ts plays the game.
+ * Replays an episode in the page with the env's own code, action by action. A person can show another episode on the same board beside it,
+ * or play on by hand. This file shows frames as elements; replay-code.ts plays the game.
  */
 
 import { plural } from "../../number-text.ts";
@@ -19,7 +19,7 @@ export interface ReplayCode {
 }
 
 const PLAY_EVERY_MS = 600;
-/** Most episodes on the same board that are offered for comparison. */
+/** Most episodes on the same board that the player offers for comparison. */
 const OTHERS_MAX = 50;
 const ARROWS: Readonly<Record<string, string>> = {
   ArrowUp: "Up",
@@ -70,12 +70,12 @@ export class Player {
   readonly #slider = make("input", "");
   readonly #position = make("output", "note");
   readonly #playButton: HTMLButtonElement;
-  /** The episode on the same board that is shown beside this one. */
+  /** The other episode on the same board, which the player shows beside this one; null if there is none. */
   #other: Pane | null = null;
-  /** Index of the frame that is shown. */
+  /** Index of the frame that the player shows. */
   #index = 0;
   #timer: ReturnType<typeof setInterval> | null = null;
-  /** Set while a person plays by hand. */
+  /** The game while a person plays by hand; otherwise null. */
   #manual: ManualGame | null = null;
 
   /** @throws {Error} if the env cannot be played here */
@@ -112,7 +112,7 @@ export class Player {
 
   /** Handle a key of the page. @returns whether the key was for the player */
   key(event: KeyboardEvent): boolean {
-    // The arrow keys and Space also choose a radio button.
+    // A radio button also uses the arrow keys and Space.
     const isOfField = isTyping(event) || (event.target as Element).matches("[type=radio]");
     if (isOfField && event.target !== this.#slider) return false;
     if (this.#manual !== null) return this.#manualKey(event.key);
@@ -172,7 +172,7 @@ export class Player {
     this.#playButton.textContent = "Play";
   }
 
-  /** Disabled until the other episodes on this board are read. */
+  /** The choice of another episode. It is disabled until the page has read the other episodes on this board. */
   #otherChoice(): HTMLElement {
     let others: readonly EpisodeSummary[] = [];
     const select = selectOf(["none"], (index) => void this.#compare(others[index - 1] ?? null));
@@ -215,7 +215,7 @@ export class Player {
     );
   }
 
-  /** @param problem  why the last action was refused, or "" */
+  /** @param problem  why the game refused the last action, or "" */
   #showManual(game: ManualGame, problem: string): void {
     const { frame, actions, actionsLeft } = game;
     const pane = make(

@@ -1,9 +1,9 @@
 /**
  * Replays recorded episodes action by action with the env's own code, and lets a person continue by hand from any turn.
- * Runs in the browser, as one bundle with the envs, and in tests.
+ * This code runs in the browser, in one bundle with the envs, and in tests.
  *
- * - A replay is compared with the record turn by turn. Where they differ, the page shows the replay and names the difference.
- * - By hand, only the game and its budget of actions limit play; limits of turns and the format of replies do not apply.
+ * - `replay` compares the replay with the record, turn by turn. If they differ, the page shows the replay and names the first difference.
+ * - When a person plays, only the game and its budget of actions limit the play. No limit of turns and no format of replies applies.
  */
 import { z } from "zod";
 import type { Effect, LocalGame } from "../../../envs/env.ts";
@@ -11,16 +11,16 @@ import { envTag } from "../../../envs/registry.ts";
 import type { EpisodeRow } from "../../protocol.ts";
 import type { PlayAnswer } from "../answers.ts";
 
-// The content security policy forbids code made from text, which zod would otherwise generate.
+// Without this, zod generates code from text, which the page's content security policy forbids.
 z.config({ jitless: true });
 
 export interface Frame {
   /** Turn of the action, from 0. After a person has taken over, always the turn at which the person took over. */
   readonly turn: number;
-  /** Null for the first observation, before any action. */
+  /** The action before this frame; null for the first observation. */
   readonly action: string | null;
   readonly observation: string;
-  /** Sum over the actions so far, without penalties. */
+  /** Sum of the rewards of all actions so far, without penalties. */
   readonly reward: number;
   readonly done: boolean;
   readonly success: boolean;
@@ -28,7 +28,7 @@ export interface Frame {
 
 export interface Replay {
   readonly frames: readonly Frame[];
-  /** The first difference from the record, or null. */
+  /** The first difference from the record; null if there is none. */
   readonly difference: string | null;
 }
 
@@ -69,7 +69,7 @@ export function replay(ticket: Ticket, { turns, finalObservation }: Recorded, pl
   turns.forEach((recorded, turn) => {
     if (observation !== recorded.observation) difference ??= `turn ${turn + 1} starts with another observation`;
     let reward = 0;
-    // An effect's message is shown once. After a turn without actions the env shows its state.
+    // A game shows the message of an action only once. So after a turn without actions, the observation is the game's state.
     if (recorded.actions.length === 0) observation = game.render();
     for (const action of recorded.actions) {
       const effect = act(game, action);
@@ -125,5 +125,5 @@ export function takeOver(ticket: Ticket, { turns }: Recorded, turn: number, play
   };
 }
 
-// All modules are loaded. Until here a call of a stubbed module did nothing; from here it throws (assets.ts).
+// All modules have loaded. Before this line, a call of a stubbed module does nothing; after it, a call throws (assets.ts).
 Object.assign(globalThis, { [Symbol.for(import.meta.url)]: true });

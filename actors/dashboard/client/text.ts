@@ -22,11 +22,11 @@ export function visible(text: string): string {
 }
 
 export interface Reply {
-  /** null if the reply has no <think>. */
+  /** The thought; null if the reply has no <think>. */
   readonly thought: string | null;
-  /** null if the reply has no whole <answer>…</answer>. */
+  /** The answer; null if the reply has no whole <answer>…</answer>. */
   readonly answer: string | null;
-  /** The reply as it was, if it had no answer. */
+  /** The whole unchanged reply, if the reply has no answer. */
   readonly raw: string | null;
 }
 
@@ -46,7 +46,7 @@ const BOARD_MIN = 3;
 /** Most rows of a board, and most characters of a row. A larger grid is text, of which only the beginning is shown. */
 const BOARD_MAX = 80;
 
-/** Cells of a line of a grid, as "#_P#" or "# _ P #"; null for other lines. */
+/** The cells of a line of a grid, such as "#_P#" or "# _ P #"; null if the line is no line of a grid. */
 function cellsOf(line: string): string[] | null {
   const trimmed = line.trim();
   if (trimmed.length > BOARD_MAX || /[a-z]/.test(trimmed)) return null;
@@ -54,12 +54,12 @@ function cellsOf(line: string): string[] | null {
   return cells.length >= BOARD_MIN && cells.every((cell) => [...cell].length === 1) ? cells : null;
 }
 
-/** Find the boards in an observation. Lines of a board have equally many cells. */
+/** Find the boards in an observation. All lines of a board have the same number of cells. */
 export function blocksOf(observation: string): Block[] {
   const blocks: Block[] = [];
   let words: string[] = [];
   let rows: string[][] = [];
-  /** The rows as they were. */
+  /** The unchanged lines. */
   let lines: string[] = [];
   const endBoard = () => {
     if (rows.length >= BOARD_MIN && rows.length <= BOARD_MAX) {

@@ -1,8 +1,9 @@
 /**
  * Thins a long curve to what a chart can show. Runs on the server and in the browser.
  *
- * It divides the steps into stretches of equal width, and keeps the first, last, lowest and highest point of each: no spike is lost,
- * and no point is invented. Source: Jugel et al. 2014, "M4: A Visualization-Oriented Time Series Data Aggregation".
+ * `thin` divides the steps into stretches of equal width, and keeps the first, last, lowest and highest point of each stretch. So the
+ * curve keeps its spikes, and has no point that the run did not record.
+ * Source: Jugel et al. 2014, "M4: A Visualization-Oriented Time Series Data Aggregation".
  */
 
 /**
@@ -13,9 +14,9 @@ export const commonEnds = (last: number): [number, number] => [0, 2 ** Math.ceil
 
 /**
  * @param steps   ascending
- * @param values  one for each step
- * @param most    points to keep at most; at least 4
- * @param ends    first and last step of the range that the stretches divide; left out: the first and last of `steps`
+ * @param values  one value for each step
+ * @param most    most points to keep; 4 or more
+ * @param ends    first and last step of the range that the stretches divide; default: the first and last of `steps`
  * @returns the ascending indices of the kept points; null if the curve is short enough
  */
 export function thin(
@@ -32,7 +33,7 @@ export function thin(
   const kept: number[] = [];
   let at = 0;
   for (let stretch = 0; stretch < stretches && at < count; stretch++) {
-    // Despite rounding, the last stretch ends with the curve.
+    // The last stretch ends at the end of the curve, whatever the rounding gives.
     const end = stretch === stretches - 1 ? Number.POSITIVE_INFINITY : from + (stretch + 1) * width;
     const first = at;
     let [low, high] = [at, at];

@@ -1,5 +1,5 @@
 /** @jsxImportSource hono/jsx */
-/** The page about the actors: what each does, and which wait for which. */
+/** The page about the actors: what each actor does, and which actors wait for which others. */
 import { ChartFrame, type PageProps, Shell } from "./shell.tsx";
 
 export const ActorsPage = ({ view }: PageProps) => (

@@ -1,5 +1,5 @@
 /** @jsxImportSource hono/jsx */
-/** The page about alarms: the Echo Trap detector's verdict with its reasons and signs, beside those of other runs, and the interventions. */
+/** The page about alarms: the Echo Trap detector's verdict, reasons and signs, the signs of other runs for comparison, and the interventions. */
 import { ChartFrame, EventsFrame, type PageProps, Shell, Tools } from "./shell.tsx";
 
 const CHARTS = [

@@ -1,5 +1,5 @@
 /** @jsxImportSource hono/jsx */
-/** The page about episodes: filter them, read one turn by turn, replay it, compare it, continue it by hand. */
+/** The page about episodes. A person can filter the list, read an episode turn by turn, replay it, compare it, and continue it by hand. */
 import { type PageProps, Shell } from "./shell.tsx";
 
 const OUTCOMES = ["all", "solved", "unsolved", "failed"];

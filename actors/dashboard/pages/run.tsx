@@ -13,7 +13,7 @@ const NUMBERS = [
   ["expert", "Expert", "a scripted player; the best possible is unknown"],
 ] as const;
 
-/** At most one of "best" and "expert" is known; the page hides one that is not. */
+/** A run knows "best" or "expert" or neither. The page hides the one that is not known. */
 const isCeiling = (id: string) => id === "best" || id === "expert";
 
 const CHARTS = [
@@ -87,7 +87,7 @@ export const RunPage = ({ view }: PageProps) => (
   </Shell>
 );
 
-/** What the run has cost; the page's script fills it. */
+/** The frame for the run's costs, which the page's script fills in. */
 const Costs = () => (
   <section class="card" id="costs-card" aria-labelledby="costs-title" hidden>
     <header class="card-head">

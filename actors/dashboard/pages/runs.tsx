@@ -28,7 +28,7 @@ const Row = ({ name, env, seed, phase, update, success, startedMs }: OtherRun) =
   </tr>
 );
 
-/** @param own  the run whose page this is, which is not in the list; null if there is none */
+/** @param own  the page's own run, which the list leaves out; null if the page has no run */
 export const RunsPage = ({ runs, unreadable, own }: RunsAnswer & { readonly own: string | null }) => (
   <html lang="en">
     <PageHead title="Runs · Bunraku" styles={["parts.css"]} />

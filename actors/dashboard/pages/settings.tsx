@@ -1,5 +1,5 @@
 /** @jsxImportSource hono/jsx */
-/** The page about the run's settings: how it was started, and its config. */
+/** The page about the run's settings: how a person started the run, and the run's config. */
 import { type PageProps, Shell } from "./shell.tsx";
 
 export const SettingsPage = ({ view }: PageProps) => (

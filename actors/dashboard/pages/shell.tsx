@@ -1,8 +1,8 @@
 /** @jsxImportSource hono/jsx */
 /**
  * The parts that the pages of a run share: header, links to the other pages, the run's status, frames of charts and events, and the
- * settings of charts. Also the pages of one message. The server renders the frames and most values; scripts fill the frames. Knows no
- * store. hono/jsx escapes all text.
+ * settings of charts. Also pages with only one message. The server renders the frames and most values; scripts fill the frames. This file
+ * reads no store. hono/jsx escapes all text.
  *
  * - No inline script and no inline style: the content security policy forbids both.
  */
@@ -14,7 +14,7 @@ export interface PageProps {
   readonly view: Overview;
 }
 
-/** Relative, because the pages of another run are under /run/NAME/. */
+/** The addresses are relative, because the pages of another run are under /run/NAME/. */
 const PAGES = [
   ["./", "Run"],
   ["actors", "Actors"],
@@ -149,7 +149,7 @@ export interface ChartFrameProps {
   readonly id: string;
   readonly title: string;
   readonly note?: string;
-  /** Text while there are no values; without this text the chart is hidden until it has values. */
+  /** The text while the chart has no values. Without this text, the page hides the chart until it has values. */
   readonly empty?: string;
 }
 
@@ -197,12 +197,12 @@ export const PageHead = ({ title, styles = [], children }: PageHeadProps) => (
 
 interface NoticeProps {
   readonly title: string;
-  /** Reload every two seconds. */
+  /** True if the page reloads every two seconds. */
   readonly reloads?: boolean;
   readonly children: Child;
 }
 
-/** A page of one message: for a run that has not started, and for an unknown path. */
+/** A page with one message, for a run that has not started or an unknown path. */
 const Notice = ({ title, reloads = false, children }: NoticeProps) => (
   <html lang="en">
     <PageHead title="Bunraku">{reloads && <meta http-equiv="refresh" content="2" />}</PageHead>
