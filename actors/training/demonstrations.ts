@@ -131,7 +131,7 @@ export async function explore(
     const planned = played < quarter ? 0 : plannedActions;
     if (planned > 0 && played % quarter === 0) experience.learn();
     const game = tag.open({ layout, dynamics: drawSeed(draw) });
-    if (played > 0 && experience.isComplete(game, actionsMax)) break;
+    if (experience.isComplete(game, actionsMax)) break;
     await experience.play(game, actionsMax, draw, planned);
   }
   experience.learn();

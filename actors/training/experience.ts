@@ -109,7 +109,8 @@ export class Experience {
 
   /** True if no further play of this many actions can add to the table. */
   isComplete(game: Game, actionsMax: number): boolean {
-    return this.#untried === 0 && this.#deterministicActions(game, actionsMax) > 0;
+    const hasPlayed = this.#outcomes.length > 0;
+    return hasPlayed && this.#untried === 0 && this.#deterministicActions(game, actionsMax) > 0;
   }
 
   /** Discards the values of the states, so that the next plan computes new values from all plays so far. */

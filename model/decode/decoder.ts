@@ -129,7 +129,7 @@ export class Decoder {
     const size = rows * this.#slotSize();
     this.#caches = new Map(names.map((name) => [name, zeros(size, held)]));
     const areRead = engine.runsReadHostMemory && names.length * size <= HUGE_PAGES_FLOATS_MAX;
-    if (areRead) for (const cache of this.#caches.values()) preferHugePages(cache);
+    if (areRead) preferHugePages(this.#caches.values());
   }
 
   /** Call this while no step is computed. Open sequences keep the caches that the older parameters computed. */

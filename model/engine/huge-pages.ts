@@ -10,15 +10,16 @@ const HUGE_PAGE_BYTES = 2 ** 21;
 const MADV_HUGEPAGE = 14;
 
 /**
- * Asks Linux to put an array into huge pages as soon as it is written. Linux may not do so: then, and on other systems, nothing changes.
+ * Asks Linux to put arrays into huge pages as soon as they are written. Linux may not do so: then, and on other systems, nothing changes.
  * A huge page takes memory as a whole, even if the program writes only a part of it.
  */
-export function preferHugePages({ buffer, byteOffset, byteLength }: Float32Array<ArrayBuffer>): void {
+export function preferHugePages(arrays: Iterable<Float32Array<ArrayBuffer>>): void {
   if (process.platform !== "linux") return;
-  const address = ptr(buffer, byteOffset);
-  const first = Math.ceil(address / HUGE_PAGE_BYTES) * HUGE_PAGE_BYTES;
-  const end = Math.floor((address + byteLength) / HUGE_PAGE_BYTES) * HUGE_PAGE_BYTES;
-  if (end <= first) return;
   const { madvise } = dlopen("libc.so.6", { madvise: { args: ["u64", "u64", "i32"], returns: "i32" } }).symbols;
-  madvise(BigInt(first), BigInt(end - first), MADV_HUGEPAGE);
+  for (const { buffer, byteOffset, byteLength } of arrays) {
+    const address = ptr(buffer, byteOffset);
+    const first = Math.ceil(address / HUGE_PAGE_BYTES) * HUGE_PAGE_BYTES;
+    const end = Math.floor((address + byteLength) / HUGE_PAGE_BYTES) * HUGE_PAGE_BYTES;
+    if (first < end) madvise(BigInt(first), BigInt(end - first), MADV_HUGEPAGE);
+  }
 }

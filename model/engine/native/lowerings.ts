@@ -41,14 +41,23 @@ function wholeShape([rows, tokens]: readonly number[], shape: AttentionShape): W
   return { rows: rows!, tokens: tokens!, heads, kvHeads, headWidth, scale: scoreScaleOf(shape) };
 }
 
+/** Adds a node of machine code. @param sizes  in which its kernel differs from others of that name. @returns the operator's results */
+const computed = (
+  to: LoweringContext,
+  name: string,
+  sizes: object,
+  inputs: readonly tf.TensorInfo[],
+  operator: MachineCodeOperator,
+): tf.TensorInfo[] =>
+  to.recorder
+    .emitMachineCode(name, sizes, inputs.map(to.name), operator)
+    .map((result, i) => to.tensor(result, operator.outputs[i]!));
+
 lower<AttentionShape>(
   "Attention",
   ({ qkv, cos, sin }, shape, to) => {
     const whole = wholeShape(qkv!.shape, shape);
-    const operator = attentionOperator(whole);
-    const inputs = [qkv!, cos!, sin!].map(to.name);
-    const [out, statistics] = to.recorder.emitMachineCode("Attention", whole, inputs, operator);
-    return [to.tensor(out!, operator.outputs[0]!), to.tensor(statistics!, operator.outputs[1]!)];
+    return computed(to, "Attention", whole, [qkv!, cos!, sin!], attentionOperator(whole)).slice(0, 2);
   },
   MACHINE_CODE,
 );
@@ -57,10 +66,8 @@ lower<AttentionShape>(
   "AttentionGradient",
   ({ qkv, cos, sin, out, dOut, statistics }, shape, to) => {
     const whole = wholeShape(qkv!.shape, shape);
-    const inputs = [qkv!, cos!, sin!, out!, dOut!, statistics!].map(to.name);
-    const operator = attentionGradientOperator(whole);
-    const [dQkv] = to.recorder.emitMachineCode("AttentionGradient", whole, inputs, operator);
-    return to.tensor(dQkv!, qkv!.shape);
+    const inputs = [qkv!, cos!, sin!, out!, dOut!, statistics!];
+    return computed(to, "AttentionGradient", whole, inputs, attentionGradientOperator(whole))[0]!;
   },
   MACHINE_CODE,
 );
@@ -70,45 +77,27 @@ const rowsShape = (tensor: tf.TensorInfo): RowsShape => ({
   width: tensor.shape.at(-1)!,
 });
 
-/** Registers the lowering of a kernel of rows. @param results  for each result, the input that has the result's shape */
+/** Registers the lowering of a kernel of rows. The first input has the rows. */
 function lowerRows(
   name: string,
   inputs: readonly string[],
   operatorFor: (shape: RowsShape) => MachineCodeOperator,
-  results: readonly string[],
 ): void {
   lower(
     name,
     (given, _, to) => {
       const shape = rowsShape(given[inputs[0]!]!);
-      const names = inputs.map((input) => to.name(given[input]!));
-      return to.recorder
-        .emitMachineCode(name, shape, names, operatorFor(shape))
-        .map((result, i) => to.tensor(result, given[results[i]!]!.shape));
+      const tensors = inputs.map((input) => given[input]!);
+      return computed(to, name, shape, tensors, operatorFor(shape));
     },
     MACHINE_CODE,
   );
 }
-lowerRows("Swiglu", ["gate", "up"], swigluOperator, ["gate"]);
-lowerRows("SwigluGradient", ["gate", "up", "dy"], swigluGradientOperator, ["gate", "up"]);
-lowerRows("RmsNormGradient", ["x", "gain", "inverse", "dy"], rmsNormGradientOperator, ["x", "gain"]);
-lowerRows(
-  "TokenLogProbsGradient",
-  ["logits", "targets", "pair", "statistics", "dPair"],
-  tokenLogProbsGradientOperator,
-  ["logits"],
-);
-
-lower(
-  "TokenLogProbs",
-  ({ logits, targets }, _, to) => {
-    const operator = tokenLogProbsOperator(rowsShape(logits!));
-    const inputs = [logits!, targets!].map(to.name);
-    const [pair, statistics] = to.recorder.emitMachineCode("TokenLogProbs", rowsShape(logits!), inputs, operator);
-    return [to.tensor(pair!, operator.outputs[0]!), to.tensor(statistics!, operator.outputs[1]!)];
-  },
-  MACHINE_CODE,
-);
+lowerRows("Swiglu", ["gate", "up"], swigluOperator);
+lowerRows("SwigluGradient", ["gate", "up", "dy"], swigluGradientOperator);
+lowerRows("RmsNormGradient", ["x", "gain", "inverse", "dy"], rmsNormGradientOperator);
+lowerRows("TokenLogProbs", ["logits", "targets"], tokenLogProbsOperator);
+lowerRows("TokenLogProbsGradient", ["logits", "targets", "pair", "statistics", "dPair"], tokenLogProbsGradientOperator);
 
 const isRowOfVectors = ({ shape }: tf.TensorInfo) => shape.at(-1)! % 16 === 0;
 
@@ -117,9 +106,7 @@ lowerFirst<{ epsilon: number }>(
   ({ x, gain }, { epsilon }, to) => {
     if (!isRowOfVectors(x!)) return null;
     const shape = { ...rowsShape(x!), epsilon };
-    const names = [x!, gain!].map(to.name);
-    const [y, inverse] = to.recorder.emitMachineCode("RmsNorm", shape, names, rmsNormOperator(shape));
-    return [to.tensor(y!, x!.shape), to.tensor(inverse!, [...x!.shape.slice(0, -1), 1])];
+    return computed(to, "RmsNorm", shape, [x!, gain!], rmsNormOperator(shape));
   },
   MACHINE_CODE,
 );
@@ -131,8 +118,7 @@ lowerFirst<tf.SumAttrs>(
     if (x!.dtype !== "float32" || x!.shape.length !== 2 || axes.join() !== "0" || keepDims || !isRowOfVectors(x!))
       return null;
     const shape = rowsShape(x!);
-    const [sum] = to.recorder.emitMachineCode("RowSum", shape, [to.name(x!)], rowSumOperator(shape));
-    return to.tensor(sum!, [shape.width]);
+    return computed(to, "RowSum", shape, [x!], rowSumOperator(shape))[0]!;
   },
   MACHINE_CODE,
 );
@@ -157,11 +143,11 @@ function product(
   if (multiples.some((size) => size % PRODUCT_MULTIPLE !== 0)) return null;
   const kind = addend === null ? "none" : addend.shape.length === 1 ? "bias" : "matrix";
   const shape: ProductShape = { rows, depth, columns, ...turned, addend: kind };
-  const inputs = [...factors, ...(addend ? [addend] : [])].map(to.name);
-  const [name] = onTiles
-    ? to.recorder.emitMachineCode("TileProduct", shape, inputs, tileProductOperator(shape))
-    : to.recorder.emitMachineCode("Product", shape, inputs, vectorProductOperator(shape));
-  const made = to.tensor(name!, [rows, columns]);
+  const inputs = [...factors, ...(addend ? [addend] : [])];
+  const [name, operator] = onTiles
+    ? (["TileProduct", tileProductOperator(shape)] as const)
+    : (["Product", vectorProductOperator(shape)] as const);
+  const made = computed(to, name, shape, inputs, operator)[0]!;
   if (addend === null) products.set(made.dataId, { factors, turned });
   return made;
 }

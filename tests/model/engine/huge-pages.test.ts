@@ -21,13 +21,13 @@ const hasHugePages = existsSync("/sys/kernel/mm/transparent_hugepage");
 
 test.if(hasHugePages)("the middle of a large array is to have huge pages; its values stay", () => {
   const values = new Float32Array(4 * MEGABYTE).fill(0.5);
-  preferHugePages(values);
+  preferHugePages([values]);
   expect(isLarge(ptr(values) + values.byteLength / 2)).toBe(true);
   expect(values.every((value) => value === 0.5)).toBe(true);
 });
 
 test("an array that is smaller than a huge page stays as it is", () => {
   const values = new Float32Array(1024).fill(0.5);
-  preferHugePages(values);
+  preferHugePages([values]);
   expect(values.every((value) => value === 0.5)).toBe(true);
 });
