@@ -29,16 +29,18 @@ beforeAll(() => {
     validate: { episodes: 16, everyUpdates: 2 },
     engine: { threads: 1 },
   };
-  // The first program, which has no options, has its actors in workers, as by default.
+  // The first program, which has no options, has its actors in workers, as by default. The others have long updates: a run of short updates
+  // can end before a program stops it.
   writeFileSync(
     join(installed, "index.ts"),
     `import { train as start, type Settings, type TrainOptions } from ${JSON.stringify(join(root, "library/index.ts"))};
      import { merge } from ${JSON.stringify(join(root, "actors/config/layers.ts"))};
      export * from ${JSON.stringify(join(root, "library/index.ts"))};
      const tiny = ${JSON.stringify(tiny)};
+     const stoppable = { ...tiny, actors: "one-thread", rollout: { groups: 16, groupSize: 32 }, sampler: { count: 1, slots: 64 } };
      export const train = (settings: Settings, options?: TrainOptions) => start(options?.resume ? settings : merge([
        { source: "page", values: settings as never },
-       { source: "tiny", values: options === undefined ? tiny : { ...tiny, actors: "one-thread" } },
+       { source: "tiny", values: options === undefined ? tiny : stoppable },
      ]) as Settings, options);`,
   );
   symlinkSync(join(root, "tsconfig.json"), join(project, "tsconfig.json"));
