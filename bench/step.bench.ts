@@ -4,6 +4,9 @@
  * Budget: 1.3 times as fast as the faster of PyTorch's eager variants (one has SDPA). The two sides alternate, because a shared
  * machine changes its speed by the minute. Equal first losses prove that both do the same work.
  *
+ * With --step.gradientProducts=bfloat16 Bunraku rounds the factors of a gradient's products, and PyTorch runs under autocast too, which
+ * rounds the factors of all products. Autocast's losses are not compared.
+ *
  * With a rank, adapters of that rank are trained and the embedding is tied. In the shape of Qwen2.5-0.5B (each side needs under 20 GB):
  * bun run bench step --step.rank=64 --step.d=896 --step.layers=24 --step.heads=14 --step.kvHeads=2 --step.hidden=4864
  *   --step.vocabulary=151936 --step.batch=2 --step.length=512 --step.microBatchTokens=1024 --step.rounds=1 --step.steps=1
@@ -14,7 +17,7 @@ import { join } from "node:path";
 import * as tf from "@tensorflow/tfjs-core";
 import { huggingFaceViews } from "../model/checkpoint/hugging-face.ts";
 import { safetensorsParts, writeSafetensors } from "../model/checkpoint/safetensors.ts";
-import { compiledEngine } from "../model/engine/compiled.ts";
+import { type CompiledOptions, compiledEngine } from "../model/engine/compiled.ts";
 import type { Device } from "../model/engine/engine.ts";
 import { MICRO_TOKENS_MAX, type MicroBatch, microBatches } from "../model/learn/batch.ts";
 import { Network } from "../model/learn/network.ts";
@@ -78,19 +81,22 @@ interface PeerReport {
 
 export async function run(options: Readonly<Record<string, string>>) {
   const device = deviceOf(options);
+  const { gradientProducts = "float32" } = options;
+  if (gradientProducts !== "float32" && gradientProducts !== "bfloat16")
+    throw new RangeError(`step.gradientProducts must be float32 or bfloat16, got "${gradientProducts}"`);
   const defaults = device === "cpu" ? DEFAULTS : { ...DEFAULTS, microBatchTokens: MICRO_TOKENS_MAX.gpu };
-  const numbers = numbersOf("step", defaults, options, DEVICE_OPTIONS);
+  const numbers = numbersOf("step", defaults, options, [...DEVICE_OPTIONS, "gradientProducts"]);
   const python = pythonOf(options);
   await checkPython(python, ["torch", "numpy", "safetensors"]);
   const folder = await mkdtemp(join(tmpdir(), "bunraku-step-"));
   try {
-    return await compare(numbers, device, python, folder);
+    return await compare(numbers, { threads: numbers.threads, device, gradientProducts }, python, folder);
   } finally {
     await rm(folder, { recursive: true, force: true });
   }
 }
 
-async function compare(numbers: Numbers, device: Device, python: string, folder: string) {
+async function compare(numbers: Numbers, engine: CompiledOptions & { device: Device }, python: string, folder: string) {
   const model = makeModel(numbers);
   const data = makeData(numbers);
   const weightsFile = join(folder, "weights.safetensors");
@@ -103,29 +109,31 @@ async function compare(numbers: Numbers, device: Device, python: string, folder:
     ...peerArguments(numbers),
     ...flagsOf(work),
     ...flagsOf({ threads, steps, rank }),
-    ...peerDevice(device),
+    ...peerDevice(engine.device),
   ];
   const peer = (variants: string) => runPeer<PeerReport>(python, "step.py", [...fixed, ...flagsOf({ variants })]);
   // Each variant has a model of its own. With adapters, this bench also measures memory, so only one variant runs.
   const variants = rank > 0 ? "eagerSdpa" : "eager,eagerSdpa";
+  const rounds = engine.gradientProducts === "bfloat16";
+  const slow = rounds ? "compiledSdpa,bfloat16Sdpa,compiledBfloat16Sdpa" : "compiledSdpa";
 
-  const ours = await Ours.create(numbers, device, model, data);
+  const ours = await Ours.create(numbers, engine, model, data);
   const losses = await ours.steps(LOSSES_COMPARED);
   await ours.steps(steps);
   let peerBytes = 0;
-  const turns: { ms: number; eager: number; productsMs: number | null; compiled: number | undefined }[] = [];
+  const turns: { ms: number; eager: number; productsMs: number | null; once: Record<string, number> }[] = [];
   for (let turn = 0; turn < numbers.rounds; turn++) {
     const before = await ours.medianMs(steps);
-    const report = await peer(turn === 0 && rank === 0 ? `${variants},compiledSdpa` : variants);
+    const report = await peer(turn === 0 && rank === 0 ? `${variants},${slow}` : variants);
     const after = await ours.medianMs(steps);
     compareLosses(losses, report);
-    const { compiledSdpa: compiled, ...eager } = report.ms;
+    const { eager, eagerSdpa, ...once } = report.ms;
     peerBytes = Math.max(peerBytes, report.peakBytes);
     turns.push({
       ms: (before + after) / 2,
-      eager: Math.min(...Object.values(eager)),
+      eager: Math.min(eager ?? Number.POSITIVE_INFINITY, eagerSdpa!),
       productsMs: report.productsMs,
-      compiled,
+      once,
     });
     const theirs = Object.entries(report.ms).map(([variant, ms]) => `${variant} ${round(ms)}`);
     console.log(
@@ -137,7 +145,8 @@ async function compare(numbers: Numbers, device: Device, python: string, folder:
   // A ratio for each round, because the machine has about the same speed for both sides within a round.
   const ratio = round(median(turns.map((turn) => turn.eager / turn.ms)), 2);
   // With adapters the peer compiles nothing and times no products alone.
-  const { compiled: compiledMs, ms: firstMs } = turns[0]!;
+  const { once: onceMs, ms: firstMs } = turns[0]!;
+  const { compiledSdpa: compiledMs, ...rounded } = onceMs;
   const compiled =
     rank > 0 ? null : { compiledPeerMs: round(compiledMs!), compiledRatio: round(compiledMs! / firstMs, 2) };
   const products =
@@ -148,13 +157,18 @@ async function compare(numbers: Numbers, device: Device, python: string, folder:
           productShare: round(median(turns.map((turn) => turn.productsMs! / turn.ms)), 2),
         };
   const { d, layers } = numbers;
-  const what = `step, d ${d}, ${layers} layers, ${batch} × ${length} tokens${rank === 0 ? "" : `, rank ${rank}`}`;
+  const kind = `${rank === 0 ? "" : `, rank ${rank}`}${rounds ? ", gradients' products in bfloat16" : ""}`;
+  const what = `step, d ${d}, ${layers} layers, ${batch} × ${length} tokens${kind}`;
   const beside = (peer: string, speed: number, goal: number): Comparison => {
     return { what, ours: `${round(ms)} ms`, beside: peer, speed, goal };
   };
   const comparisons = [beside(`PyTorch eager ${peerMs} ms`, ratio, 1.3)];
   if (compiled !== null) {
     comparisons.push(beside(`torch.compile ${compiled.compiledPeerMs} ms`, compiled.compiledRatio, 1.2));
+  }
+  if (rounds && rank === 0) {
+    const [variant, fastest] = Object.entries(rounded).reduce((a, b) => (b[1] < a[1] ? b : a));
+    comparisons.push(beside(`PyTorch autocast, ${variant} ${round(fastest)} ms`, round(fastest / firstMs, 2), 1.2));
   }
   if (products !== null) {
     const { productsMs, productShare } = products;
@@ -234,11 +248,11 @@ class Ours {
 
   static async create(
     numbers: Numbers,
-    device: Device,
+    engine: CompiledOptions,
     { config, base, trained }: Model,
     data: ReturnType<typeof makeData>,
   ) {
-    const { batch, length, threads, microBatchTokens } = numbers;
+    const { batch, length, microBatchTokens } = numbers;
     const row = (name: string, i: number) => data.get(name)!.values.subarray(i * length, (i + 1) * length);
     const written = Int32Array.from({ length: length - 1 }, (_, t) => t + 1);
     const rows = Array.from({ length: batch }, (_, i) => i);
@@ -251,7 +265,7 @@ class Ours {
         .map((advantage) => advantage * scale),
     );
     const frozen = config.lora === null ? null : layFrozen(config, base.flat);
-    const network = await Network.create(compiledEngine({ threads, device }), config, trained, { frozen });
+    const network = await Network.create(compiledEngine(engine), config, trained, { frozen });
     return new Ours(network, microBatches(sequences, limits), weights);
   }
 
@@ -281,6 +295,7 @@ class Ours {
 /** @throws {Error} if a first loss differs, because then the two sides do different work. */
 function compareLosses(ours: readonly number[], { losses }: PeerReport): void {
   for (const [variant, theirs] of Object.entries(losses)) {
+    if (variant.toLowerCase().includes("bfloat16")) continue;
     const gaps = theirs.map((loss, i) => Math.abs(loss - ours[i]!));
     if (!(Math.max(...gaps) < LOSS_TOLERANCE))
       throw new Error(`first losses differ: ours ${ours}, PyTorch ${variant} ${theirs}; allowed ${LOSS_TOLERANCE}`);

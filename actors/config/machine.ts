@@ -44,6 +44,12 @@ export const EngineConfig = z.strictObject({
     .describe(
       "Engine compiled on cuda rounds the factors of products to 10 bits of mantissa (NVIDIA's TF32): a step of a 0.5B model takes half the time; losses differ by about 1e-4",
     ),
+  gradientProducts: z
+    .enum(["float32", "bfloat16"])
+    .default("float32")
+    .describe(
+      "bfloat16: engine compiled rounds the factors of a gradient's products to 8 bits of mantissa, on a CPU with AVX-512 and avx512_bf16. Log-probabilities and losses keep full precision",
+    ),
   threads: nonnegativeInt
     .default(0)
     .describe(

@@ -345,7 +345,8 @@ function* healthRules({ health, env }: RunConfig): Generator<Fault> {
   }
 }
 
-function* engineRules({ name, device, softwareAdapter, tf32 }: RunConfig["engine"]): Generator<Fault> {
+function* engineRules(engine: RunConfig["engine"]): Generator<Fault> {
+  const { name, device, softwareAdapter, tf32, gradientProducts } = engine;
   if (name === "eager" && (device === "cuda" || device === "webgpu")) {
     yield {
       path: "engine.device",
@@ -365,6 +366,10 @@ function* engineRules({ name, device, softwareAdapter, tf32 }: RunConfig["engine
   if (tf32 && !(name === "compiled" && device === "cuda")) {
     const text = "only engine compiled on device cuda reads it; set engine.name and engine.device so, or leave it out";
     yield { path: "engine.tf32", text };
+  }
+  if (gradientProducts === "bfloat16" && !(device === "cpu" && (name === "auto" || name === "compiled"))) {
+    const text = "only engine compiled on device cpu rounds; set engine.device to cpu, or leave it out";
+    yield { path: "engine.gradientProducts", text };
   }
 }
 

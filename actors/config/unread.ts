@@ -196,6 +196,7 @@ const table: readonly Unread[] = [
       "engine.device",
       "engine.softwareAdapter",
       "engine.tf32",
+      "engine.gradientProducts",
       "engine.threads",
       "sampler.threads",
       "sampler.precision",

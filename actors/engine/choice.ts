@@ -52,9 +52,9 @@ const GET_TENSORFLOW = "get one: bun run setup tensorflow";
  * @throws {RunError} if the config names an engine or device that is not installed.
  */
 export function learnerEngine({ engine }: RunConfig, threads: number, machine: Machine): Choice {
-  const { name, device, softwareAdapter, tf32 } = engine;
+  const { name, device, softwareAdapter, tf32, gradientProducts } = engine;
   if (name === "tinker") throw new RunError(AT_SERVER);
-  const cpu = { name: "compiled", threads } as const;
+  const cpu = { name: "compiled", threads, gradientProducts } as const;
   if (name === "eager") return { engine: { name, threads }, reason: null };
   const compiled = (settings: CompiledSettings, reason: string | null) => ({
     engine: checked(settings, machine),
@@ -68,7 +68,7 @@ export function learnerEngine({ engine }: RunConfig, threads: number, machine: M
     throw new RunError(`engine tensorflow needs libtensorflow, which is not in ${PLACES_IN_WORDS}; ${GET_TENSORFLOW}`);
   }
   const gpu = device === "auto" ? machine.gpu() : null;
-  if (device === "cpu" || (device === "auto" && gpu === null)) return { engine: cpu, reason: null };
+  if (device === "cpu" || (device === "auto" && gpu === null)) return compiled(cpu, null);
   const reason = gpu === null ? null : `the learner computes on ${gpu}`;
   const cuda = { ...cpu, device: "cuda" } as const;
   const lack = lackOf(cuda, machine);

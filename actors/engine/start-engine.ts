@@ -4,7 +4,10 @@ import type { Engine } from "../../model/engine/engine.ts";
 import { selfCheck } from "../../model/engine/self-check.ts";
 
 export type EngineSettings =
-  | ({ readonly name: "compiled" } & Pick<CompiledOptions, "threads" | "device" | "softwareAdapter" | "tf32">)
+  | ({ readonly name: "compiled" } & Pick<
+      CompiledOptions,
+      "threads" | "device" | "softwareAdapter" | "tf32" | "gradientProducts"
+    >)
   | { readonly name: "eager"; readonly threads: number }
   | {
       readonly name: "tensorflow";

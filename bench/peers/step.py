@@ -29,11 +29,15 @@ from qwen2 import Config, Qwen2, attend_fused, attend_naively, rope_tables, toke
 from safetensors.torch import load_file, save_file
 from torch import nn
 
+# Attention, whether torch.compile compiles the loss, and whether autocast rounds the factors of products to bfloat16.
 VARIANTS = {
-    "eager": (attend_naively, False),
-    "eagerSdpa": (attend_fused, False),
-    "compiledSdpa": (attend_fused, True),
+    "eager": (attend_naively, False, False),
+    "eagerSdpa": (attend_fused, False, False),
+    "compiledSdpa": (attend_fused, True, False),
+    "bfloat16Sdpa": (attend_fused, False, True),
+    "compiledBfloat16Sdpa": (attend_fused, True, True),
 }
+FLOAT32 = [name for name, (_, _, rounds) in VARIANTS.items() if not rounds]
 STEPS_PER_TURN = 3
 CLIP_NORM = 1.0
 
@@ -47,7 +51,7 @@ def parse_options() -> argparse.Namespace:
     parser.add_argument("--steps", type=int, default=18, help="measured steps of each variant")
     parser.add_argument("--warm-up", type=int, default=4, help="unmeasured steps of each variant first, at least 3")
     parser.add_argument("--threads", type=int, default=2)
-    parser.add_argument("--variants", default=",".join(VARIANTS), help="some of " + ", ".join(VARIANTS))
+    parser.add_argument("--variants", default=",".join(FLOAT32), help="some of " + ", ".join(VARIANTS))
     parser.add_argument("--weights", type=Path)
     parser.add_argument("--data", type=Path)
     parser.add_argument("--save", type=Path)
@@ -126,7 +130,7 @@ class Run:
     """One variant, with weights and optimizer of its own."""
 
     def __init__(self, variant: str, config: Config, weights: dict, data: dict, options: argparse.Namespace):
-        attend, compiled = VARIANTS[variant]
+        attend, compiled, rounds = VARIANTS[variant]
         self.model = Qwen2(config, attend)
         if options.rank > 0:
             adapt(self.model, options.rank)
@@ -142,6 +146,8 @@ class Run:
             trained, lr=options.lr, betas=(0.9, 0.99), eps=1e-8, weight_decay=0.01, fused=True
         )
         self.loss = torch.compile(self.eager_loss) if compiled else self.eager_loss
+        self.device_type = torch.device(options.device).type
+        self.rounds = rounds
         self.losses: list[float] = []
         self.times_ms: list[float] = []
 
@@ -151,7 +157,8 @@ class Run:
     def step(self) -> None:
         start = time.perf_counter()
         self.optimizer.zero_grad(set_to_none=True)
-        loss = self.loss(self.tokens, self.advantages)
+        with torch.autocast(self.device_type, torch.bfloat16, enabled=self.rounds):
+            loss = self.loss(self.tokens, self.advantages)
         loss.backward()
         torch.nn.utils.clip_grad_norm_(self.model.parameters(), CLIP_NORM)
         self.optimizer.step()

@@ -74,7 +74,11 @@ function transpose(to: LoweringContext, x: Info, perm: readonly number[]): Info 
 }
 lower<tf.TransposeAttrs>("Transpose", ({ x }, { perm }, to) => transpose(to, x!, perm));
 
-lower<tf.BatchMatMulAttrs>("BatchMatMul", (inputs, { transposeA, transposeB }, to) => {
+export const batchMatMul = (
+  inputs: tf.NamedTensorInfoMap,
+  { transposeA, transposeB }: tf.BatchMatMulAttrs,
+  to: LoweringContext,
+): Info => {
   const turnB = transposeB && to.target === "webgpu";
   const b = turnB ? transpose(to, inputs["b"]!, swapLast(inputs["b"]!)) : inputs["b"]!;
   const rowsB = transposeB && !turnB;
@@ -87,7 +91,8 @@ lower<tf.BatchMatMulAttrs>("BatchMatMul", (inputs, { transposeA, transposeB }, t
     ? to.recorder.emit("FusedMatMul", names, 1, { transB: 1 }, "com.microsoft")
     : to.recorder.emit("MatMul", names);
   return to.tensor(product!, [...batch, a.shape.at(-2)!, columns]);
-});
+};
+lower("BatchMatMul", batchMatMul);
 const swapLast = ({ shape: { length } }: Info) => [...Array(length - 2).keys(), length - 1, length - 2];
 
 type Reduction = { axis?: number | number[]; reductionIndices?: number | number[]; keepDims: boolean };

@@ -94,6 +94,7 @@ class Recorder {
 
 class TraceBackend extends tf.KernelBackend {
   recorder = new Recorder();
+  gradientProducts: GradientProducts = "float32";
   readonly data = new tf.DataStorage<Recorded>(this, tf.engine());
 
   override write(values: tf.backend_util.BackendValues, shape: number[], dtype: tf.DataType): tf.DataId {
@@ -157,6 +158,9 @@ class TraceBackend extends tf.KernelBackend {
   override dispose(): void {}
 }
 
+/** How a graph computes the products of gradients: bfloat16 rounds their factors. Only graphs with machine code read this. */
+export type GradientProducts = "float32" | "bfloat16";
+
 /** What a graph is for: a device, or a CPU that runs our machine code. */
 export type Target = Device | Instructions;
 
@@ -173,6 +177,7 @@ const backend = () => tf.engine().backend as TraceBackend;
 export interface LoweringContext {
   readonly recorder: Recorder;
   readonly target: Target;
+  readonly gradientProducts: GradientProducts;
   name(tensor: tf.TensorInfo): string;
   tensor(name: string, shape: readonly number[], dtype?: tf.DataType): tf.TensorInfo;
 }
@@ -189,10 +194,11 @@ export type Lowering<A, Result extends Lowered | null = Lowered> = (
 /** A lowering as tfjs calls it. */
 function kernelFunction<A, Result extends Lowered | null>(lowering: Lowering<A, Result>, target: Target) {
   return ({ inputs, attrs }: Parameters<tf.KernelFunc>[0]): Result => {
-    const { recorder } = backend();
+    const { recorder, gradientProducts } = backend();
     const to: LoweringContext = {
       recorder,
       target,
+      gradientProducts,
       name: (tensor) => backend().nameOf(tensor),
       tensor: (name, shape, dtype = "float32") => backend().tensor(name, shape, dtype),
     };
@@ -240,11 +246,13 @@ export function trace(
   build: TensorFunction,
   inputs: Readonly<Record<string, Spec>>,
   target: Target = "cpu",
+  gradientProducts: GradientProducts = "float32",
 ): { graph: Graph; outputs: Record<string, Spec> } {
   const before = tf.engine().backendName;
   void tf.engine().setBackend(backendName(target)); // All backends are synchronous.
   const traced = backend();
   traced.recorder = new Recorder();
+  traced.gradientProducts = gradientProducts;
   const ports = Object.entries(inputs).map(([name, spec]) => ({ name, ...spec }));
   const outputs: Record<string, Spec> = {};
   const results: { port: Port; value: string }[] = [];

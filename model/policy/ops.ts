@@ -25,28 +25,44 @@ const kernelOfRows = (name: string, { shape }: tf.Tensor) =>
   shape.at(-1)! % 16 === 0 ? name : `${name} by definition`;
 
 /**
+ * `a · b`, or `aᵀ · b`, in a gradient. A backend may round the factors, which `tf.matMul` never does.
+ *
+ * @param a  (N, K), or (K, N) if `transposeA`
+ * @param b  (K, M)
+ */
+function gradientProduct(a: tf.Tensor, b: tf.Tensor, transposeA: boolean): tf.Tensor {
+  const [product] = fused("GradientProduct", { a, b }, { transposeA }, () => [tf.matMul(a, b, transposeA)]);
+  return product!;
+}
+
+/**
  * `x · weightᵀ + addend`.
  *
  * @param x       (N, in)
  * @param weight  (out, in)
- * @param addend  (out), a bias, or (N, out)
+ * @param addend  (out), a bias, or (N, out). Default: none
  * @returns (N, out)
  */
-export function linear(x: tf.Tensor, weight: tf.Tensor, addend: tf.Tensor): tf.Tensor {
+export function linear(x: tf.Tensor, weight: tf.Tensor, addend?: tf.Tensor): tf.Tensor {
   return tf.customGrad((...args) => {
     const save = args.pop() as unknown as tf.GradSaveFunc;
-    const [x, weight, addend] = args as [tf.Tensor, tf.Tensor, tf.Tensor];
-    const [y] = fused("Linear", { x, weight, addend }, {}, () => [tf.add(tf.matMul(x, weight, false, true), addend)]);
+    const [x, weight, addend] = args as [tf.Tensor, tf.Tensor, tf.Tensor?];
+    const product = () => tf.matMul(x, weight, false, true);
+    const [y] =
+      addend === undefined
+        ? [product()]
+        : fused("Linear", { x, weight, addend }, {}, () => [tf.add(product(), addend)]);
     save([x, weight]);
     return {
       value: y!,
       gradFunc: (dy: tf.Tensor, saved: tf.Tensor[]) => {
         const [x, weight] = saved as [tf.Tensor, tf.Tensor];
-        const dAddend = addend.rank === 1 ? tf.sum(dy, 0) : tf.clone(dy);
-        return [tf.matMul(dy, weight), tf.matMul(dy, x, true, false), dAddend];
+        const factors = [gradientProduct(dy, weight, false), gradientProduct(dy, x, true)];
+        if (addend === undefined) return factors;
+        return [...factors, addend.rank === 1 ? tf.sum(dy, 0) : tf.clone(dy)];
       },
     };
-  })(x, weight, addend);
+  })(...[x, weight].concat(addend ?? []));
 }
 
 /**

@@ -56,8 +56,7 @@ function body(
     /** `x · Wᵀ + addend` */
     const project = (x: tf.Tensor, module: string, addend?: tf.Tensor) => {
       const weight = parameters[name(`${module}.weight`)]!;
-      const y = addend === undefined ? tf.matMul(x, weight, false, true) : linear(x, weight, addend);
-      return adapted(lora, parameters, name(module), x, y);
+      return adapted(lora, parameters, name(module), x, linear(x, weight, addend));
     };
     const normed = (x: tf.Tensor, module: string) => norm(config, parameters, x, name(module));
     /** `x + rows · Wᵀ`. If the model has norms of outputs, the product is normalized before the sum. */
@@ -91,12 +90,11 @@ function mixture(experts: Experts, unit: typeof swiglu, part: (rest: string) => 
   const { count } = experts;
   const down = part("experts.down_proj");
   const [, width, hidden] = down.shape as [number, number, number];
-  const times = (weight: tf.Tensor) => tf.matMul(x, weight, false, true);
-  const weights = expertWeights(times(part("gate")), experts);
-  const gated = unit(times(part("experts.gate_proj")), times(part("experts.up_proj")));
+  const weights = expertWeights(linear(x, part("gate")), experts);
+  const gated = unit(linear(x, part("experts.gate_proj")), linear(x, part("experts.up_proj")));
   const weighted = tf.mul(tf.reshape(gated, [-1, count, hidden]), tf.expandDims(weights, -1));
   const columns = tf.reshape(tf.transpose(down, [1, 0, 2]), [width, count * hidden]);
-  return tf.matMul(tf.reshape(weighted, [-1, count * hidden]), columns, false, true);
+  return linear(tf.reshape(weighted, [-1, count * hidden]), columns);
 }
 
 /**
@@ -116,7 +114,7 @@ function adapted(
 ): tf.Tensor {
   const [a, b] = [parameters[`${module}.lora_A.weight`], parameters[`${module}.lora_B.weight`]];
   if (lora === null || a === undefined || b === undefined) return y;
-  return linear(tf.mul(tf.matMul(x, a, false, true), lora.alpha / lora.rank), b, y);
+  return linear(tf.mul(linear(x, a), lora.alpha / lora.rank), b, y);
 }
 
 /** @param x (N, width). @returns (N, (H + 2K) · D), before rotation */
@@ -124,7 +122,7 @@ function queriesKeysValues(config: ModelConfig, parameters: ParameterTensors, x:
   const { heads, kvHeads, headWidth, qkvBias, qkNorm, lora } = config;
   const part = (rest: string) => parameters[layerName(layer, `self_attn.${rest}`)]!;
   const weight = part("qkv_proj.weight");
-  const packed = qkvBias ? linear(x, weight, part("qkv_proj.bias")) : tf.matMul(x, weight, false, true);
+  const packed = linear(x, weight, qkvBias ? part("qkv_proj.bias") : undefined);
   if (!qkNorm && lora === null) return packed;
   const widths = [heads, kvHeads, kvHeads].map((count) => count * headWidth);
   const [q, k, v] = tf
@@ -168,12 +166,12 @@ function attentions(config: ModelConfig, length: number): (layer: number) => Lay
 /** @param states (M, width). @returns (M, V) */
 export function logits(config: ModelConfig, parameters: ParameterTensors, states: tf.Tensor): tf.Tensor {
   const head = config.tiedEmbedding ? "model.embed_tokens.weight" : "lm_head.weight";
-  return tf.matMul(states, parameters[head]!, false, true);
+  return linear(states, parameters[head]!);
 }
 
 /** A critic's value of each state. @param states (M, width). @returns (M, 1) */
 export function stateValues(parameters: ParameterTensors, states: tf.Tensor): tf.Tensor {
-  return tf.matMul(states, parameters[VALUE_HEAD]!, false, true);
+  return linear(states, parameters[VALUE_HEAD]!);
 }
 
 /**

@@ -47,6 +47,9 @@ export interface Label {
 const CONDITIONS = { equal: 0x4, notEqual: 0x5, less: 0xc, atLeast: 0xd, atMost: 0xe, more: 0xf } as const;
 export type Condition = keyof typeof CONDITIONS;
 
+/** A prefix plus this sets the bit W of an EVEX instruction. */
+const WIDE = 0x80;
+
 /**
  * Opcode, map (1: 0F, 2: 0F38, 3: 0F3A) and prefix (0: none, 1: 66, 2: F3, 3: F2) of vector instructions. Comments have Intel's names where
  * ours differ much.
@@ -83,6 +86,9 @@ const VECTOR = {
   interleaveHigh: [0x15, 1, 0], // vunpckhps
   pickFloats: [0xc6, 1, 0], // vshufps
   pickLanes: [0x23, 3, 1], // vshuff32x4
+  toBfloats: [0x72, 2, 3], // vcvtne2ps2bf16
+  orderHalves: [0x8d, 2, WIDE + 1], // vpermw
+  multiplyAddPairs: [0x52, 2, 2], // vdpbf16ps
   configureTiles: [0x49, 2, 0], // ldtilecfg, tilerelease
   zeroTile: [0x49, 2, 3],
   loadTile: [0x4b, 2, 3],
@@ -415,6 +421,18 @@ export class Assembler {
   pick(operation: "pickFloats" | "pickLanes", to: number, a: number, b: number, order: number): void {
     this.#vector(operation, to, a, b, this.vectorWidth);
     this.#emit(order);
+  }
+  /** The low half of `to` = the floats of `low` as bfloat16, rounded to the nearest; the high half = the floats of `high`. AVX-512 only. */
+  toBfloats(to: number, low: number | Address, high: number): void {
+    this.#vector("toBfloats", to, high, low, 16);
+  }
+  /** Each 16 bits of `to` = the 16 bits of `from` at the place that the same 16 bits of `places` hold. AVX-512 only. */
+  orderHalves(to: number, places: number, from: number): void {
+    this.#vector("orderHalves", to, places, from, 16);
+  }
+  /** Each float of `to` += the product of the low bfloat16 of `a` and `b` in its place + the product of the high ones. AVX-512 only. */
+  multiplyAddPairs(to: number, a: number, b: number | Address): void {
+    this.#vector("multiplyAddPairs", to, a, b, 16);
   }
   /**
    * Each float of `to` = `operation` over all floats of `from`; `spare` is overwritten. Registers 0 to 15 only, because its steps are

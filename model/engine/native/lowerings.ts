@@ -3,7 +3,7 @@ import * as tf from "@tensorflow/tfjs-core";
 import { type AttentionShape, scoreScaleOf } from "../../policy/ops.ts";
 import { type AttendCached, groupQueryAttention, lowerAppend, lowerStep } from "../fused.ts";
 import { sizeOf } from "../graph.ts";
-import "../lowerings.ts";
+import { batchMatMul } from "../lowerings.ts";
 import { type LoweringContext, lower, lowerFirst, MACHINE_CODE } from "../trace.ts";
 import { attentionOperator } from "./attention.ts";
 import { attentionGradientOperator } from "./attention-gradient.ts";
@@ -12,6 +12,7 @@ import { cachedAttentionOperator } from "./cached-attention.ts";
 import type { MachineCodeOperator } from "./operator.ts";
 import { PRODUCT_MULTIPLE, type ProductShape, vectorProductOperator } from "./product.ts";
 import { rmsNormGradientOperator, rmsNormOperator } from "./rms-norm.ts";
+import { roundedProductOperator } from "./rounded-product.ts";
 import { type RowsShape, rowSumOperator, swigluGradientOperator, swigluOperator } from "./rows.ts";
 import { tileProductOperator } from "./tile-product.ts";
 import { tokenLogProbsGradientOperator, tokenLogProbsOperator } from "./token-log-probs.ts";
@@ -123,46 +124,66 @@ lowerFirst<tf.SumAttrs>(
   MACHINE_CODE,
 );
 
-/** The factors of each traced product, by the data id of the product. An addition to a product becomes one product with an addend. */
-const products = new WeakMap<tf.DataId, { factors: readonly tf.TensorInfo[]; turned: Turned }>();
-type Turned = Pick<ProductShape, "transposeA" | "transposeB">;
+interface Product {
+  readonly factors: readonly tf.TensorInfo[];
+  readonly turned: Pick<ProductShape, "transposeA" | "transposeB">;
+  /** True: the kernel rounds the factors to bfloat16. */
+  readonly rounded: boolean;
+}
+
+/** Each traced product, by its data id. An addition to a product becomes one product with an addend. */
+const products = new WeakMap<tf.DataId, Product>();
 
 /** Adds a node for a product, or for a product plus an addend. @returns null if the kernel does not take the shapes */
 function product(
   to: LoweringContext,
-  factors: readonly tf.TensorInfo[],
-  turned: Turned,
+  { factors, turned, rounded }: Product,
   addend: tf.TensorInfo | null = null,
 ): tf.TensorInfo | null {
   const [a, b] = factors.map(({ shape }) => shape);
   if (a!.length !== 2 || b!.length !== 2) return null;
   const [rows, depth] = turned.transposeA ? [a![1]!, a![0]!] : [a![0]!, a![1]!];
   const columns = turned.transposeB ? b![0]! : b![1]!;
-  const onTiles = to.target === "AMX";
-  const multiples = [depth, columns, onTiles && turned.transposeA ? rows : 0];
+  const kernel = rounded ? ROUNDED : to.target === "AMX" ? ON_TILES : ON_VECTORS;
+  const multiples = [depth, columns, kernel !== ON_VECTORS && turned.transposeA ? rows : 0];
   if (multiples.some((size) => size % PRODUCT_MULTIPLE !== 0)) return null;
   const kind = addend === null ? "none" : addend.shape.length === 1 ? "bias" : "matrix";
   const shape: ProductShape = { rows, depth, columns, ...turned, addend: kind };
   const inputs = [...factors, ...(addend ? [addend] : [])];
-  const [name, operator] = onTiles
-    ? (["TileProduct", tileProductOperator(shape)] as const)
-    : (["Product", vectorProductOperator(shape)] as const);
-  const made = computed(to, name, shape, inputs, operator)[0]!;
-  if (addend === null) products.set(made.dataId, { factors, turned });
+  const made = computed(to, kernel.name, shape, inputs, kernel.operatorFor(shape))[0]!;
+  if (addend === null) products.set(made.dataId, { factors, turned, rounded });
   return made;
 }
+
+const ON_VECTORS = { name: "Product", operatorFor: vectorProductOperator };
+const ON_TILES = { name: "TileProduct", operatorFor: tileProductOperator };
+const ROUNDED = { name: "RoundedProduct", operatorFor: roundedProductOperator };
 
 /** The targets whose matrix products are our machine code. */
 const PRODUCTS = ["AVX-512", "AMX"] as const;
 
 lowerFirst<tf.BatchMatMulAttrs>(
   "BatchMatMul",
-  ({ a, b }, { transposeA, transposeB }, to) => product(to, [a!, b!], { transposeA, transposeB }),
+  ({ a, b }, { transposeA, transposeB }, to) =>
+    product(to, { factors: [a!, b!], turned: { transposeA, transposeB }, rounded: false }),
+  PRODUCTS,
+);
+lower<{ transposeA: boolean }>(
+  "GradientProduct",
+  (inputs, { transposeA }, to) => {
+    const turned = { transposeA, transposeB: false };
+    const rounded = to.gradientProducts === "bfloat16";
+    const made = product(to, { factors: [inputs["a"]!, inputs["b"]!], turned, rounded });
+    return made ?? batchMatMul(inputs, turned, to);
+  },
   PRODUCTS,
 );
 lowerFirst(
   "Linear",
-  ({ x, weight, addend }, _, to) => product(to, [x!, weight!], { transposeA: false, transposeB: true }, addend),
+  ({ x, weight, addend }, _, to) => {
+    const turned = { transposeA: false, transposeB: true };
+    return product(to, { factors: [x!, weight!], turned, rounded: false }, addend);
+  },
   PRODUCTS,
 );
 lowerFirst(
@@ -170,7 +191,7 @@ lowerFirst(
   ({ a, b }, _, to) => {
     const sum = ({ dataId, shape }: tf.TensorInfo, other: tf.TensorInfo) => {
       const known = other.shape.join() === shape.join() ? products.get(dataId) : undefined;
-      return known ? product(to, known.factors, known.turned, other) : null;
+      return known ? product(to, known, other) : null;
     };
     return sum(b!, a!) ?? sum(a!, b!);
   },

@@ -28,6 +28,19 @@ export function instructionsOf(flags: ReadonlySet<string>): Instructions | null 
   return NEEDED.find(([, needed]) => needed.every((flag) => flags.has(flag)))?.[0] ?? null;
 }
 
+/** What products of bfloat16 on vectors need besides AVX-512, by Linux's names. */
+const BFLOAT16 = ["avx512bw", "avx512_bf16"];
+
+/** What a machine lacks for products of bfloat16 on vectors; null if it has everything. @param flags  of its CPU */
+export function lackOfBfloat16(
+  instructions: Instructions | null = machineInstructions(),
+  flags: () => ReadonlySet<string> = cpuFlags,
+): string | null {
+  if (instructions === null || instructions === "AVX2") return "Linux on a CPU with AVX-512";
+  const found = flags();
+  return BFLOAT16.every((flag) => found.has(flag)) ? null : `a CPU with ${BFLOAT16.join(" and ")}`;
+}
+
 /** Floats in a vector. */
 export const vectorWidthOf = (instructions: Instructions): VectorWidth => (instructions === "AVX2" ? 8 : 16);
 

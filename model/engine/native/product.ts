@@ -104,14 +104,16 @@ export const vectorProductOperator = (shape: ProductShape): MachineCodeOperator 
   operatorOfProduct(shape, 1, (kernel) => new VectorProduct(kernel, shape).write());
 
 /** Floats in a vector. */
-const VECTOR = 16;
-const VECTOR_BYTES = VECTOR * FLOAT_BYTES;
+export const VECTOR = 16;
+export const VECTOR_BYTES = VECTOR * FLOAT_BYTES;
 
 /** Columns of a panel, in vectors, and most steps of a panel. A panel has up to 128 KiB, which fits into the L2 cache. */
 const PANEL_VECTORS = 4;
 const DEPTH_MAX = 512;
+/** Most columns of a panel. */
+export const PANEL_COLUMNS = PANEL_VECTORS * VECTOR;
 
-/** Vector registers: sums, then floats of B, then floats of A. */
+/** Vector registers: sums, then numbers of B, then numbers of A. */
 const SUMS = 24;
 const RIGHT = SUMS;
 const LEFT = RIGHT + PANEL_VECTORS;
@@ -120,8 +122,93 @@ const LEFT_COUNT = 4;
 /** Most rows of C that the kernel computes at once. If the rows of A are a power of two apart, the L1 cache holds no more rows. */
 const ROWS_MAX = 12;
 
+/** The number of rows that the kernel computes at once. @param columns  of the panel */
+export const rowsAtOnce = (columns: number): number => Math.min(ROWS_MAX, Math.floor((SUMS * VECTOR) / columns));
+
 /** Steps that a loop computes before it jumps back. */
 const STEPS_AT_ONCE = 4;
+
+/** Some rows of C in the columns of a panel: a sum over steps of A and of the panel. */
+interface PanelProduct {
+  readonly rows: number;
+  readonly columns: number;
+  /** A multiple of 4. */
+  readonly steps: number;
+  /** Of A. */
+  readonly a: Distances;
+  /** Bytes from row to row of C. */
+  readonly rowBytes: number;
+  /** Bytes from row to row of what the sums start from; null: they start from 0. */
+  readonly startBytes: number | null;
+}
+
+/**
+ * Adds the product of some rows and a panel to their sums, and stores the sums.
+ *
+ * Registers: rbx: the rows of A; r12: of C; r11: of what the sums start from; r9: the panel. Overwrites rbx, rcx, r9 and r10.
+ *
+ * @param addStep  writes the instruction that adds a step to a sum
+ */
+export function multiplyPanel(
+  kernel: Kernel,
+  { rows, columns, steps, a, rowBytes, startBytes }: PanelProduct,
+  addStep: (sum: number, left: number, right: number) => void,
+): void {
+  const { code } = kernel;
+  const width = columns / VECTOR;
+  const sums = Array.from({ length: rows * width }, (_, i) => {
+    const [row, vector] = [Math.floor(i / width), i % width];
+    return { sum: i, row, vector };
+  });
+  for (const { sum, row, vector } of sums) {
+    if (startBytes === null) code.zero(sum);
+    else code.loadVector(sum, at(R11, row * startBytes + vector * VECTOR_BYTES));
+  }
+  code.addressOf(R10, at(R12, rows * rowBytes));
+  const addSteps = (count: number, first: () => void) => {
+    kernel.countDown(RCX, count, STEPS_AT_ONCE, () => {
+      first();
+      for (let step = 0; step < STEPS_AT_ONCE; step++) {
+        for (let i = 0; i < width; i++) code.loadVector(RIGHT + i, at(R9, (step * width + i) * VECTOR_BYTES));
+        for (const { sum, row, vector } of sums) {
+          const left = LEFT + (row % LEFT_COUNT);
+          if (vector === 0) code.broadcast(left, at(RBX, row * a.next + step * a.step));
+          addStep(sum, left, RIGHT + vector);
+        }
+      }
+      code.addConstant(RBX, STEPS_AT_ONCE * a.step);
+      code.addConstant(R9, STEPS_AT_ONCE * width * VECTOR_BYTES);
+    });
+  };
+  // During the first steps the kernel prefetches the next rows of C into the L1 cache, so that their stores do not wait for memory.
+  const prefetching = Math.min(STEPS_AT_ONCE * rows, steps);
+  addSteps(prefetching, () => {
+    for (let i = 0; i < width; i++) code.prefetchForWriting(at(R10, i * VECTOR_BYTES));
+    code.addConstant(R10, rowBytes);
+  });
+  if (prefetching < steps) addSteps(steps - prefetching, () => {});
+  for (const { sum, row, vector } of sums) code.storeVector(at(R12, row * rowBytes + vector * VECTOR_BYTES), sum);
+}
+
+/** What the sums of a block start from. */
+interface Start {
+  /** The variable with the address of its first row. */
+  readonly rows: Address;
+  /** Bytes from row to row; null: the sums start from 0. */
+  readonly rowBytes: number | null;
+}
+
+export function startOf(
+  { inputs, outputs }: Kernel,
+  { addend, columns }: ProductShape,
+  { first }: ProductBlock,
+): Start {
+  const rowBytes = FLOAT_BYTES * columns;
+  if (!first) return { rows: outputs[0]!, rowBytes };
+  if (addend === "none") return { rows: outputs[0]!, rowBytes: null };
+  // All rows start from the same bias.
+  return { rows: inputs[2]!, rowBytes: addend === "bias" ? 0 : rowBytes };
+}
 
 class VectorProduct {
   readonly #kernel: Kernel;
@@ -140,8 +227,7 @@ class VectorProduct {
   }
 
   write(): void {
-    const most = { depth: DEPTH_MAX, columns: PANEL_VECTORS * VECTOR };
-    eachBlock(this.#kernel, this.#shape, most, (block, a, b) => {
+    eachBlock(this.#kernel, this.#shape, { depth: DEPTH_MAX, columns: PANEL_COLUMNS }, (block, a, b) => {
       this.#pack(b, block);
       this.#addBlock(a, block);
     });
@@ -175,69 +261,28 @@ class VectorProduct {
 
   /** Adds a block's product to all rows of C. @param a  a variable with the address of the block's steps in A */
   #addBlock(a: Address, block: ProductBlock): void {
-    const { rows, columns, addend } = this.#shape;
     const kernel = this.#kernel;
+    const { code } = kernel;
+    const start = startOf(kernel, this.#shape, block);
+    const rowBytes = FLOAT_BYTES * this.#shape.columns;
     const [aRows, cRows, startRows] = [kernel.word(), kernel.word(), kernel.word()];
-    const startsFromAddend = block.first && addend !== "none";
-    const rowBytes = FLOAT_BYTES * columns;
-    // All rows start from the same bias.
-    const startBytes = startsFromAddend && addend === "bias" ? 0 : rowBytes;
     kernel.set(aRows, a);
     kernel.set(cRows, kernel.outputs[0]!);
-    kernel.set(startRows, startsFromAddend ? kernel.inputs[2]! : kernel.outputs[0]!);
-    const height = Math.min(ROWS_MAX, Math.floor((SUMS * VECTOR) / block.width));
-    kernel.each(blocksOf(rows, height), (count) => {
-      kernel.code.move(RBX, aRows);
-      kernel.code.move(R12, cRows);
-      kernel.code.move(R11, startRows);
-      this.#multiply(block, count, rowBytes, startBytes);
-      kernel.advance(aRows, count * this.#a.next);
-      kernel.advance(cRows, count * rowBytes);
-      kernel.advance(startRows, count * startBytes);
+    kernel.set(startRows, start.rows);
+    kernel.each(blocksOf(this.#shape.rows, rowsAtOnce(block.width)), (rows) => {
+      code.move(RBX, aRows);
+      code.move(R12, cRows);
+      code.move(R11, startRows);
+      code.addressOf(R9, this.#panel);
+      const { depth: steps, width: columns } = block;
+      multiplyPanel(
+        kernel,
+        { rows, columns, steps, a: this.#a, rowBytes, startBytes: start.rowBytes },
+        (sum, left, right) => code.multiplyAdd(sum, left, right),
+      );
+      kernel.advance(aRows, rows * this.#a.next);
+      kernel.advance(cRows, rows * rowBytes);
+      kernel.advance(startRows, rows * (start.rowBytes ?? 0));
     });
-  }
-
-  /**
-   * Adds the product of some rows and the panel to their sums, and stores the sums.
-   *
-   * Registers: rbx: the rows of A; r12: of C; r11: of what the sums start from; r9: the panel.
-   */
-  #multiply({ depth, width: columns, first }: ProductBlock, rows: number, rowBytes: number, startBytes: number): void {
-    const { code } = this.#kernel;
-    const width = columns / VECTOR;
-    const startsFromZero = first && this.#shape.addend === "none";
-    const sums = Array.from({ length: rows * width }, (_, i) => {
-      const [row, vector] = [Math.floor(i / width), i % width];
-      return { sum: i, row, vector };
-    });
-    for (const { sum, row, vector } of sums) {
-      if (startsFromZero) code.zero(sum);
-      else code.loadVector(sum, at(R11, row * startBytes + vector * VECTOR_BYTES));
-    }
-    code.addressOf(R9, this.#panel);
-    code.addressOf(R10, at(R12, rows * rowBytes));
-    const addSteps = (steps: number, first: () => void) => {
-      this.#kernel.countDown(RCX, steps, STEPS_AT_ONCE, () => {
-        first();
-        for (let step = 0; step < STEPS_AT_ONCE; step++) {
-          for (let i = 0; i < width; i++) code.loadVector(RIGHT + i, at(R9, (step * width + i) * VECTOR_BYTES));
-          for (const { sum, row, vector } of sums) {
-            const left = LEFT + (row % LEFT_COUNT);
-            if (vector === 0) code.broadcast(left, at(RBX, row * this.#a.next + step * this.#a.step));
-            code.multiplyAdd(sum, left, RIGHT + vector);
-          }
-        }
-        code.addConstant(RBX, STEPS_AT_ONCE * this.#a.step);
-        code.addConstant(R9, STEPS_AT_ONCE * width * VECTOR_BYTES);
-      });
-    };
-    // During the first steps the kernel prefetches the next rows of C into the L1 cache, so that their stores do not wait for memory.
-    const prefetching = Math.min(STEPS_AT_ONCE * rows, depth);
-    addSteps(prefetching, () => {
-      for (let i = 0; i < width; i++) code.prefetchForWriting(at(R10, i * VECTOR_BYTES));
-      code.addConstant(R10, rowBytes);
-    });
-    if (prefetching < depth) addSteps(depth - prefetching, () => {});
-    for (const { sum, row, vector } of sums) code.storeVector(at(R12, row * rowBytes + vector * VECTOR_BYTES), sum);
   }
 }

@@ -107,6 +107,14 @@ test.each([
   ["engine: {name: tensorflow, device: webgpu}", ["engine.device: engine tensorflow computes on cpu or cuda"]],
   ["engine: {softwareAdapter: true}", ["engine.softwareAdapter: only engine.device webgpu reads it"]],
   ["engine: {device: cuda, tf32: true}", ["engine.tf32: only engine compiled on device cuda reads it"]],
+  [
+    "engine: {gradientProducts: bfloat16}",
+    ["engine.gradientProducts: only engine compiled on device cpu rounds; set engine.device to cpu"],
+  ],
+  [
+    "engine: {name: eager, device: cpu, gradientProducts: bfloat16}",
+    ["engine.gradientProducts: only engine compiled on device cpu rounds"],
+  ],
   ["sampler: {count: 1025}", ["sampler.count: 1025 is more than the 1024 processes allowed on one machine"]],
   ["join: {listen: 'wss://127.0.0.1:0', certFile: c.pem}", ["join.listen: wss:// needs a certificate"]],
   ["join: {listen: 'ws://ann@127.0.0.1:0'}", ["join.listen: the address has a user or a password"]],
@@ -137,6 +145,8 @@ test.each([
   "rollout: {firstSeed: 4294964096}",
   "engine: {device: webgpu, softwareAdapter: true}",
   "engine: {name: compiled, device: cuda, tf32: true}",
+  "engine: {device: cpu, gradientProducts: bfloat16}",
+  "engine: {name: compiled, device: cpu, gradientProducts: bfloat16}",
   "sampler: {count: 1024}",
   `metrics: {host: 0.0.0.0, token: ${token}}`,
   `join: {listen: 'ws://0.0.0.0:7000', samplerToken: ${token}}`,

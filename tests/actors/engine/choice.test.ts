@@ -27,10 +27,12 @@ const bare = { named: undefined, own: join(folder, "none"), home: undefined, pyt
 const config = (engine: object) => RunConfig.parse({ engine });
 const H200 = "NVIDIA H200";
 const here = machine(H200, library, true);
+/** The learner's engine on two threads of the CPU. */
+const CPU = { name: "compiled", threads: 2, gradientProducts: "float32" } as const;
 
 describe("the learner's engine", () => {
   test("is compiled on the GPU where onnxruntime's CUDA provider loads, else tensorflow, and says so", () => {
-    const compiled = { name: "compiled", threads: 2, device: "cuda" } as const;
+    const compiled = { ...CPU, device: "cuda" } as const;
     const reason = "the learner computes on NVIDIA H200";
     expect(learnerEngine(config({}), 2, machine(H200, library, true))).toEqual({ engine: compiled, reason });
     expect(learnerEngine(config({ device: "cuda" }), 2, machine(H200, library, true))).toEqual({
@@ -44,7 +46,7 @@ describe("the learner's engine", () => {
   });
 
   test("is compiled without a GPU, and where --device cpu refuses it", () => {
-    const compiled = { engine: { name: "compiled", threads: 2 }, reason: null };
+    const compiled = { engine: CPU, reason: null };
     expect(learnerEngine(config({}), 2, machine(null, library))).toEqual(compiled as never);
     expect(learnerEngine(config({ device: "cpu" }), 2, machine(H200, library))).toEqual(compiled as never);
     expect(learnerEngine(config({}), 2, machine(null, "/nowhere"))).toEqual(compiled as never);
@@ -64,26 +66,26 @@ describe("the learner's engine", () => {
 
   test("is compiled on the configured device, which is never replaced", () => {
     const asked = (engine: object) => learnerEngine(config(engine), 2, machine(H200, library, true)).engine;
-    const webgpu = { name: "compiled", threads: 2, device: "webgpu", softwareAdapter: false } as const;
+    const webgpu = { ...CPU, device: "webgpu", softwareAdapter: false } as const;
     expect(asked({ device: "webgpu" })).toEqual(webgpu);
     expect(asked({ name: "compiled", device: "webgpu", softwareAdapter: true })).toEqual({
       ...webgpu,
       softwareAdapter: true,
     });
-    expect(asked({ name: "compiled", device: "cuda", tf32: true })).toEqual({
-      name: "compiled",
-      threads: 2,
-      device: "cuda",
-      tf32: true,
-    });
-    expect(asked({ name: "compiled" })).toEqual({ name: "compiled", threads: 2 });
+    expect(asked({ name: "compiled", device: "cuda", tf32: true })).toEqual({ ...CPU, device: "cuda", tf32: true });
+    expect(asked({ name: "compiled" })).toEqual(CPU);
+    const rounding = { device: "cpu", gradientProducts: "bfloat16" } as const;
+    for (const name of ["auto", "compiled"]) {
+      expect(asked({ name, ...rounding })).toEqual({ ...CPU, gradientProducts: "bfloat16" });
+      expect(samplerEngine(config({ name, ...rounding }), here)).toEqual({ name: "compiled", threads: 1 });
+    }
   });
 
   // A machine with a libtensorflow in the system's folders cannot test this.
   describe.skipIf(findLibtensorflow(bare) !== null)("without a libtensorflow", () => {
     test("without the provider a GPU is left alone with a word, and refused if it was asked for", () => {
       expect(learnerEngine(config({}), 2, nowhere(H200))).toEqual({
-        engine: { name: "compiled", threads: 2 },
+        engine: CPU,
         reason: `NVIDIA H200 is not used: ${LACK}`,
       });
       expect(() => learnerEngine(config({ device: "cuda" }), 2, nowhere(H200))).toThrow(new RunError(LACK));

@@ -5,7 +5,7 @@ import { Decoder } from "../../../../model/decode/decoder.ts";
 import { compiledEngine } from "../../../../model/engine/compiled.ts";
 import { eagerEngine } from "../../../../model/engine/eager.ts";
 import { type Engine, f32, i32, type Spec, type TensorFunction } from "../../../../model/engine/engine.ts";
-import type { Instructions } from "../../../../model/engine/native/machine.ts";
+import { type Instructions, lackOfBfloat16 } from "../../../../model/engine/native/machine.ts";
 import { MACHINE_CODE, type Target, trace } from "../../../../model/engine/trace.ts";
 import { attention } from "../../../../model/policy/attention.ts";
 import { appendAttention, stepAttention } from "../../../../model/policy/cached-attention.ts";
@@ -234,6 +234,23 @@ describe("a traced product of matrices", () => {
     }
   });
 
+  test("of a gradient alone has rounded factors, if the graph asks for it", () => {
+    const { build, specs } = linearCase(f32(144, 128));
+    for (const [target, name] of [
+      ["AVX-512", "Product"],
+      ["AMX", "TileProduct"],
+    ] as const) {
+      const nodes = trace(build, specs, target, "bfloat16").graph.nodes.map(({ op }) => op);
+      expect(nodes.filter((op) => /Product|Add/.test(op))).toEqual([
+        `${name}_144_32_128_false_true_matrix`,
+        "RoundedProduct_144_128_32_false_false_matrix",
+        "RoundedProduct_128_144_32_true_false_matrix",
+      ]);
+    }
+    for (const target of ["cpu", "webgpu", "cuda", "AVX2"] as const)
+      expect(trace(build, specs, target, "bfloat16").graph).toEqual(trace(build, specs, target).graph);
+  });
+
   test.each([1, 4, 127])(
     "is a node of ours with %p rows: a row's result does not depend on the number of rows",
     (rows) => {
@@ -375,6 +392,23 @@ describeWidths("a compiled function", (vectorWidth) => {
 });
 
 describeWhere(lackOf(16), "a compiled function, on vectors of 16 floats,", () => productTests("AVX-512"));
+describeWhere(lackOfBfloat16(), "a compiled function that rounds the factors of gradients", () => {
+  test("has gradients near those of its definition, and the same bits in all other results", async () => {
+    const [exact, rounds] = [{}, { gradientProducts: "bfloat16" } as const].map((options) =>
+      compiledEngine({ threads: 1, instructions: "AVX-512", ...options }),
+    );
+    const of = linearCase(f32(144, 128));
+    const [expected, found] = [await evaluated(exact!, of), await evaluated(rounds!, of)];
+    expectSameBits(found["y"]!, expected["y"]!);
+    const length = (values: Float32Array) => Math.hypot(...values);
+    for (const name of ["d x", "d weight"]) {
+      const gap = length(found[name]!.map((value, i) => value - expected[name]![i]!)) / length(expected[name]!);
+      expect(gap).toBeGreaterThan(1e-3);
+      expect(gap).toBeLessThan(3e-3);
+    }
+  });
+});
+
 describeTiles("a compiled function", () => {
   productTests("AMX");
 

@@ -6,6 +6,7 @@ import {
   executable,
   type Instructions,
   instructionsOf,
+  lackOfBfloat16,
   machineInstructions,
   vectorWidthOf,
 } from "../../../../model/engine/native/machine.ts";
@@ -35,6 +36,17 @@ test.each([
   [avx512.filter((flag) => flag !== "f16c"), null],
 ] as [string[], Instructions | null][])("a CPU with the flags %p runs code for %p", (flags, instructions) => {
   expect(instructionsOf(new Set(flags))).toBe(instructions);
+});
+
+test.each([
+  [null, [], "Linux on a CPU with AVX-512"],
+  ["AVX2", ["avx512bw", "avx512_bf16"], "Linux on a CPU with AVX-512"],
+  ["AVX-512", ["avx512bw"], "a CPU with avx512bw and avx512_bf16"],
+  ["AVX-512", ["avx512_bf16"], "a CPU with avx512bw and avx512_bf16"],
+  ["AVX-512", ["avx512bw", "avx512_bf16"], null],
+  ["AMX", ["avx512bw", "avx512_bf16"], null],
+] as const)("for products of bfloat16, %p with the flags %p lacks %p", (instructions, flags, lack) => {
+  expect(lackOfBfloat16(instructions, () => new Set(flags))).toBe(lack);
 });
 
 test("a vector has 8 floats with AVX2, and 16 with AVX-512 and AMX", () => {

@@ -1,0 +1,207 @@
+/**
+ * Products of matrices whose factors are rounded to bfloat16, on vectors (AVX512_BF16): C (M, N) = A (M, K) · B (K, N) + an addend. A may
+ * lie transposed in memory. The sums are 32-bit floats. An instruction adds two steps of 16 sums, so this kernel needs half of the
+ * instructions of product.ts.
+ *
+ * The error of a number of C is about 2e-3 of the root of the sum of its squared terms, because a rounded factor keeps 8 bits of mantissa.
+ *
+ * The kernel rounds a block of B, then 48 rows of A at a time. Two steps lie side by side as a pair of 32 bits. Then it computes some rows of
+ * C in 64 columns at a time. A number of C is one sum in the order of the pairs, so it does not depend on M and N.
+ *
+ * Source: Intel 64 manual, volume 2, VDPBF16PS and VCVTNE2PS2BF16.
+ */
+import { type Address, at, R8, R9, R11, R12, RAX, RBX, RCX, RDX } from "./assembler.ts";
+import { blocksOf, FLOAT_BYTES, type Kernel } from "./kernel.ts";
+import type { MachineCodeOperator } from "./operator.ts";
+import {
+  type Distances,
+  distancesOf,
+  eachBlock,
+  multiplyPanel,
+  operatorOfProduct,
+  PANEL_COLUMNS,
+  type ProductBlock,
+  type ProductShape,
+  rowsAtOnce,
+  startOf,
+  VECTOR,
+  VECTOR_BYTES,
+} from "./product.ts";
+
+/** Most steps, and most columns, of a rounded block of B. The block has up to 256 KiB, which the CPU's second-level cache holds. */
+const DEPTH_MAX = 256;
+const COLUMNS_MAX = 512;
+/** Most rows of A that the kernel rounds at a time. */
+const ROWS = 48;
+
+/** Two steps. */
+const PAIR = 2;
+const PAIR_BYTES = 4;
+/** Pairs that the packing loop writes before it jumps back. */
+const PAIRS_AT_ONCE = 4;
+
+/** Vector registers of the packing code. */
+const [VALUES, PAIRS, PLACES] = [0, 1, 2];
+
+/** @throws {RangeError} if B lies transposed: no gradient of the model needs this */
+export function roundedProductOperator(shape: ProductShape): MachineCodeOperator {
+  if (shape.transposeB) throw new RangeError("a product with rounded factors does not take a transposed B");
+  return operatorOfProduct(shape, shape.transposeA ? VECTOR : 1, (kernel) => new RoundedProduct(kernel, shape).write());
+}
+
+class RoundedProduct {
+  readonly #kernel: Kernel;
+  readonly #shape: ProductShape;
+  readonly #a: Distances;
+  readonly #b: Distances;
+  readonly #roundedA: Address;
+  readonly #roundedB: Address;
+  /** 32 numbers of 16 bits: for each place of a vector of pairs, the place in two rows that follow each other. */
+  readonly #places: Address;
+
+  constructor(kernel: Kernel, shape: ProductShape) {
+    const { rows, depth, columns, transposeA } = shape;
+    this.#kernel = kernel;
+    this.#shape = shape;
+    this.#a = distancesOf(depth, rows, !transposeA);
+    this.#b = distancesOf(depth, columns, false);
+    const steps = Math.min(depth, DEPTH_MAX);
+    this.#roundedA = kernel.memory(ROWS * rowBytesOf(steps));
+    this.#roundedB = kernel.memory((steps / PAIR) * PAIR_BYTES * Math.min(columns, COLUMNS_MAX));
+    this.#places = kernel.memory(VECTOR_BYTES);
+  }
+
+  write(): void {
+    this.#setPlaces();
+    eachBlock(this.#kernel, this.#shape, { depth: DEPTH_MAX, columns: COLUMNS_MAX }, (block, a, b) => {
+      this.#roundB(b, block);
+      this.#addBlock(a, block);
+    });
+  }
+
+  #setPlaces(): void {
+    const { code } = this.#kernel;
+    code.addressOf(RDX, this.#places);
+    for (let i = 0; i < VECTOR; i++) {
+      code.constant(RCX, i | ((VECTOR + i) << 16));
+      code.store32(at(RDX, i * PAIR_BYTES), RCX);
+    }
+  }
+
+  /** Rounds a block of B, panel after panel. @param b  a variable with the block's address */
+  #roundB(b: Address, { depth, width }: ProductBlock): void {
+    const kernel = this.#kernel;
+    const bColumns = kernel.word();
+    kernel.set(bColumns, b);
+    kernel.code.addressOf(RDX, this.#roundedB);
+    kernel.each(blocksOf(width, PANEL_COLUMNS), (columns) => {
+      kernel.code.move(R8, bColumns);
+      this.#roundSteps(columns, depth, this.#b.step);
+      kernel.advance(bColumns, columns * FLOAT_BYTES);
+    });
+  }
+
+  /** Adds a block's product to all rows of C. @param a  a variable with the address of the block's steps in A */
+  #addBlock(a: Address, block: ProductBlock): void {
+    const kernel = this.#kernel;
+    const { code } = kernel;
+    const { depth } = block;
+    const start = startOf(kernel, this.#shape, block);
+    const startBytes = start.rowBytes ?? 0;
+    const rowBytes = FLOAT_BYTES * this.#shape.columns;
+    /** Addresses of the current rows: in A, in C and in what the sums start from. */
+    const [aRows, cRows, startRows] = [kernel.word(), kernel.word(), kernel.word()];
+    /** The same rows in the columns of the current panel, and the panel. */
+    const [cColumns, startColumns, panel] = [kernel.word(), kernel.word(), kernel.word()];
+    /** The rows among them that the kernel computes at once. */
+    const [aPart, cPart, startPart] = [kernel.word(), kernel.word(), kernel.word()];
+    const setTo = (variable: Address, memory: Address) => {
+      code.addressOf(RAX, memory);
+      code.store(variable, RAX);
+    };
+    kernel.set(aRows, a);
+    kernel.set(cRows, kernel.outputs[0]!);
+    kernel.set(startRows, start.rows);
+    kernel.each(blocksOf(this.#shape.rows, ROWS), (count) => {
+      const rounded = this.#roundRows(aRows, count, depth);
+      kernel.set(cColumns, cRows);
+      kernel.set(startColumns, startRows);
+      setTo(panel, this.#roundedB);
+      kernel.each(blocksOf(block.width, PANEL_COLUMNS), (columns) => {
+        kernel.set(cPart, cColumns);
+        kernel.set(startPart, startColumns);
+        setTo(aPart, this.#roundedA);
+        kernel.each(blocksOf(count, rowsAtOnce(columns)), (rows) => {
+          code.move(RBX, aPart);
+          code.move(R12, cPart);
+          code.move(R11, startPart);
+          code.move(R9, panel);
+          multiplyPanel(
+            kernel,
+            { rows, columns, steps: depth / PAIR, a: rounded, rowBytes, startBytes: start.rowBytes },
+            (sum, left, right) => code.multiplyAddPairs(sum, left, right),
+          );
+          kernel.advance(aPart, rows * rounded.next);
+          kernel.advance(cPart, rows * rowBytes);
+          kernel.advance(startPart, rows * startBytes);
+        });
+        kernel.advance(panel, (depth / PAIR) * PAIR_BYTES * columns);
+        kernel.advance(cColumns, FLOAT_BYTES * columns);
+        kernel.advance(startColumns, FLOAT_BYTES * columns);
+      });
+      kernel.advance(aRows, count * this.#a.next);
+      kernel.advance(cRows, count * rowBytes);
+      kernel.advance(startRows, count * startBytes);
+    });
+  }
+
+  /** Rounds some rows of A. @param aRows  a variable with their address. @returns the distances between rounded rows and between pairs */
+  #roundRows(aRows: Address, rows: number, depth: number): Distances {
+    const { code } = this.#kernel;
+    code.move(R8, aRows);
+    code.addressOf(RDX, this.#roundedA);
+    if (this.#shape.transposeA) {
+      this.#roundSteps(rows, depth, this.#a.step);
+      return { next: PAIR_BYTES, step: PAIR_BYTES * rows };
+    }
+    const rowBytes = rowBytesOf(depth);
+    this.#kernel.countDown(RCX, rows, 1, () => {
+      for (let step = 0; step < depth; step += PAIR * VECTOR) {
+        if (step + VECTOR < depth) code.loadVector(VALUES, at(R8, (step + VECTOR) * FLOAT_BYTES));
+        else code.zero(VALUES);
+        code.toBfloats(PAIRS, at(R8, step * FLOAT_BYTES), VALUES);
+        code.storeVector(at(RDX, (step / PAIR) * PAIR_BYTES), PAIRS);
+      }
+      code.addConstant(R8, this.#a.next);
+      code.addConstant(RDX, rowBytes);
+    });
+    return { next: rowBytes, step: PAIR_BYTES };
+  }
+
+  /**
+   * Rounds a matrix whose rows in memory are steps: each pair of steps becomes one row of pairs. r8: the first step; rdx: where to.
+   * Overwrites rcx, and moves r8 and rdx.
+   *
+   * @param width  of the rows, a multiple of 16. @param distance  bytes from step to step
+   */
+  #roundSteps(width: number, depth: number, distance: number): void {
+    const { code } = this.#kernel;
+    const rowBytes = PAIR_BYTES * width;
+    code.loadVector(PLACES, this.#places);
+    this.#kernel.countDown(RCX, depth, PAIR * PAIRS_AT_ONCE, () => {
+      for (let pair = 0; pair < PAIRS_AT_ONCE; pair++) {
+        for (let i = 0; i < width * FLOAT_BYTES; i += VECTOR_BYTES) {
+          code.loadVector(VALUES, at(R8, (PAIR * pair + 1) * distance + i));
+          code.toBfloats(PAIRS, at(R8, PAIR * pair * distance + i), VALUES);
+          code.orderHalves(PAIRS, PLACES, PAIRS);
+          code.storeVector(at(RDX, pair * rowBytes + i), PAIRS);
+        }
+      }
+      code.addConstant(R8, PAIR * PAIRS_AT_ONCE * distance);
+      code.addConstant(RDX, PAIRS_AT_ONCE * rowBytes);
+    });
+  }
+}
+
+/** Bytes of a rounded row of A: whole vectors, and a cache line more, so that rows are not a power of two apart. */
+const rowBytesOf = (depth: number): number => (Math.ceil(depth / (PAIR * VECTOR)) + 1) * VECTOR_BYTES;
