@@ -67,7 +67,6 @@ const Ticket = z.strictObject({
 });
 export type Ticket = z.infer<typeof Ticket>;
 
-/** A policy version and the digest of its weights. */
 const PolicyVersion = z.strictObject({ version: Count, digest: Digest });
 export type PolicyVersion = z.infer<typeof PolicyVersion>;
 
@@ -134,7 +133,7 @@ export type Outcome = z.infer<typeof Outcome>;
 /** The outcome of an episode that was played to its end. */
 export type PlayedOutcome = Extract<Outcome, { trajectory: unknown }>;
 
-/** One row of the trajectory log. */
+/** One episode as the run's record stores it. */
 const EpisodeRow = z.strictObject({
   ticket: Ticket,
   sampler: Id,
@@ -308,7 +307,7 @@ export const schemas = {
     kind: Id,
     text: z.string().max(4096),
   }),
-  /** The learner sends the episodes of each update and validation. The metrics sink writes them to the trajectory log. */
+  /** The learner sends the episodes of each update and validation. The metrics sink writes them to the run's record. */
   episodes: z.strictObject({ type: z.literal("episodes"), rows: z.array(EpisodeRow) }),
   /** Answers `episodes` when the rows are committed. */
   "episodes.stored": z.strictObject({ type: z.literal("episodes.stored"), count: Count }),

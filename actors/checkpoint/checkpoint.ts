@@ -104,7 +104,7 @@ export async function latestCheckpoint(folder: string, disk: Disk = realDisk): P
   const names = await disk.list(folder);
   const skipped: Skipped[] = names
     .filter((name) => PENDING.test(name))
-    .map((name) => ({ path: join(folder, name), reason: "the process ended while it was being written or removed" }));
+    .map((name) => ({ path: join(folder, name), reason: "the process ended while it wrote or removed this folder" }));
   for (const { name } of newestFirst(names)) {
     const path = join(folder, name);
     try {
@@ -197,7 +197,7 @@ export class CheckpointError extends Error {
 const SUMS = "SHA256SUMS";
 const LINE = /^([0-9a-f]{64}) {2}([^/\n]+)$/;
 
-/** Number of bytes to hash at a time. This takes about 10 ms; then the event loop can do other work. */
+/** Number of bytes to hash at a time. A piece takes about 10 ms; then the event loop can do other work. */
 const PIECE_BYTES = 2 ** 24;
 
 function* piecesOf(bytes: Uint8Array): Generator<Uint8Array> {
@@ -208,7 +208,7 @@ function* piecesOf(bytes: Uint8Array): Generator<Uint8Array> {
 class Sums {
   readonly #lines: string[] = [];
 
-  /** Yields the parts in small pieces and hashes each piece. After the last piece, the list has the file. */
+  /** Yields the parts in small pieces and hashes each piece. After the last piece, the list has the file's digest. */
   *count(name: string, parts: Iterable<Uint8Array>): Generator<Uint8Array> {
     const hasher = new Bun.CryptoHasher("sha256");
     for (const part of parts) {
@@ -220,7 +220,6 @@ class Sums {
     this.#lines.push(`${hasher.digest("hex")}  ${name}\n`);
   }
 
-  /** Name and bytes of the list. */
   list(): readonly [name: string, bytes: Uint8Array] {
     return [SUMS, new TextEncoder().encode(this.#lines.join(""))];
   }

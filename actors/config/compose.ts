@@ -1,8 +1,8 @@
 /**
  * Makes a run's config from layers: presets, files and flags. Reads no disk; the caller reads the files.
  *
- * - A run can start with every composed config. One error lists all unknown keys, former keys and wrong types. If there are none, one error
- *   lists all broken rules, and all keys that the run would not read. Each line names the file or flag that set the key.
+ * - Every composed config satisfies the schema and all rules. One error lists all unknown keys, former keys and wrong types. If there are
+ *   none, one error lists all broken rules, and all keys that the run would not read. Each line names the file or flag that set the key.
  * - A layer overrides the layers before it, key by key. The defaults are below all layers.
  */
 import type { z } from "zod";

@@ -8,7 +8,7 @@ const MixedEnv = z.strictObject({
   tag: z.string().min(1).describe("Tag of the env"),
   name: z
     .string()
-    .regex(/^[\w.-]{1,64}$/, "a name has 1 to 64 letters, digits, dots and dashes")
+    .regex(/^[\w.-]{1,64}$/, "a name has 1 to 64 letters, digits, dots, dashes and underscores")
     .nullable()
     .default(null)
     .describe("Name in metrics and reports; null: the tag. Needed if a tag is in the mix twice"),

@@ -56,7 +56,7 @@ export function formerKeyText(path: string): string | null {
   return `${path} is removed: ${fate.why ?? `it is always ${JSON.stringify(fate.constant)}`}; leave it out`;
 }
 
-/** An earlier version's config with today's keys. Keeps a removed key without `why` whose value is not `constant`: it is an error. */
+/** An earlier version's config with today's keys. Keeps a removed key without `why` if its value is not `constant`: such a key is an error. */
 export function upgraded(stored: Tree): Tree {
   const config = structuredClone(stored);
   for (const [path, fate] of Object.entries(FORMER_KEYS)) {

@@ -27,7 +27,7 @@ const TrapConfig = z.strictObject({
   startUpdates: positiveInt
     .default(TRAP_RULE.startUpdates)
     .describe(
-      "Number of first updates whose mean is a metric's start; the start of success, form and repetition is the value in the first update",
+      "Number of first updates whose mean is a metric's start; the start of success, repetition and the share of well-formed replies is the value in the first update",
     ),
   patience: positiveInt
     .default(TRAP_RULE.patience)
@@ -36,18 +36,18 @@ const TrapConfig = z.strictObject({
   explainedAt: share
     .default(TRAP_RULE.explainedAt)
     .describe(
-      "While smoothed success is at least this value, and at most 0.15 below its best, a lower spread, entropy or likelihood is no sign",
+      "While smoothed success is at least this value, and at most 0.15 below its best, these are no signs: small spread, constant groups, low entropy, low likelihood",
     ),
   spreadShare: share
     .default(TRAP_RULE.spreadShare)
     .describe("A sign: the reward's in-group std is below this share of its start"),
   constantGroups: share
     .default(TRAP_RULE.constantGroups)
-    .describe("A sign of collapse: in this share of the groups, all episodes earned the same reward"),
+    .describe("A sign of collapse: in this share of the groups or more, all episodes earned the same reward"),
   successFall: share
     .default(TRAP_RULE.successFall)
     .describe(
-      `A sign: smoothed success is this much or more below its best, and below ${100 * TRAP_RULE.successShare} % of it`,
+      `A sign: smoothed success is below ${100 * TRAP_RULE.successShare} % of its best, and this much or more below its best`,
     ),
 });
 

@@ -71,7 +71,7 @@ export class Keys {
     const former = formerKeyText(path);
     if (former !== null) return former;
     const near = this.nearest(path);
-    // A name with a dot in it, which only a flag may have.
+    // The key has a dot in its name, as in a flag.
     if (near === path) {
       const [section, ...names] = path.split(".");
       const nested = names.reduceRight((inner, name) => `{${name}: ${inner}}`, "VALUE");

@@ -149,7 +149,7 @@ export function isTree(value: unknown): value is Tree {
   return typeof value === "object" && value !== null && !Array.isArray(value);
 }
 
-/** Most bytes of a config file. A preset has about 2,000 bytes. */
+/** Most bytes of a config file. The largest preset has about 1,000 bytes. */
 const FILE_BYTES_MAX = 1 << 18;
 
 /**

@@ -109,7 +109,10 @@ const CovarianceConfig = z.strictObject({
     .describe(
       "For tokens whose log-probability and advantage vary together (docs/algorithms.md). clip (Clip-Cov): advantage 0; kl (KL-Cov): a penalty for leaving the old policy",
     ),
-  share: positiveNumber.max(1).default(2e-4).describe("Share of the written tokens to treat; at least one token"),
+  share: positiveNumber
+    .max(1)
+    .default(2e-4)
+    .describe("Share of the written tokens to treat: at least one token; clip: only tokens between the bounds"),
   bounds: z
     .tuple([z.number(), z.number()])
     .default([1, 5])

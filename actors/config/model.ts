@@ -108,7 +108,7 @@ export const WarmStartConfig = z.strictObject({
     .describe("Folder of finished warm starts, each named by the digest of its settings"),
 });
 
-/** Layout seed of the first board of the demonstrations. Validation and rollouts use other boards. */
+/** Layout seed of the first board of the demonstrations. Validation uses other boards. */
 export const WARM_START_FIRST_SEED = 10_000;
 
 export const CheckpointConfig = z.strictObject({

@@ -333,7 +333,7 @@ function* reasoningRules(config: RunConfig): Generator<Fault> {
     const mute = playedEnvs(config).find(({ name }) => tagOf(config, name).reasoning === undefined);
     if (mute !== undefined) yield { path, text: `the env ${mute.tag} has no check of thoughts; set it to 0` };
   } catch (error) {
-    // envRules reports it.
+    // envRules reports this error.
     if (!(error instanceof TagError)) throw error;
   }
 }

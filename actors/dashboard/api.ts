@@ -1,5 +1,5 @@
 /**
- * The API of a run's page: one table of routes with their schemas. The HTTP routes and the OpenAPI description come from it.
+ * The API of a run's page: one table of routes with their schemas. The HTTP routes and the OpenAPI description come from this table.
  * This file reads the store, changes nothing, and handles no HTTP.
  */
 import type { z } from "zod";

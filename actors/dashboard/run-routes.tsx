@@ -1,7 +1,7 @@
 /** @jsxImportSource hono/jsx */
 /**
- * The pages and the API of one run, with the API's description in OpenAPI. They read the store, one read at a time (`ReadQueue`). They
- * change no data, except that a POST adds a rating (rate.ts). The server sends a model's text as JSON or escaped, never as HTML.
+ * The pages and the API of one run, with the API's description in OpenAPI. `ReadQueue` runs the API's reads of the store one at a time.
+ * The routes change no data, except that a POST adds a rating (rate.ts). The server sends a model's text as JSON or escaped, never as HTML.
  */
 import { type Context, Hono } from "hono";
 import { html } from "hono/html";

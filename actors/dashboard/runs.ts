@@ -77,7 +77,7 @@ export function openRecord(folder: string): Store {
   if (store.isCurrent) return store;
   store.close();
   throw new Error(
-    `cannot show ${folder}: an older version recorded it, without everything that the page needs; use that version`,
+    `cannot show ${folder}: an older version recorded it, and its record lacks data that the page needs; use that version`,
   );
 }
 

@@ -4,7 +4,7 @@
  * - There is no queue: a slow reader gets fewer and larger messages.
  * - The id of a message is the cursor after that message. A reader that reconnects continues at this cursor (`Last-Event-ID`).
  * - If a cursor is beyond the end of the record, it belongs to an earlier record at this port or folder. Then the stream sends all data.
- * - If a run stops writing, the stream reports this when the run counts as stopped.
+ * - If a run stops writing, the stream sends a message when the run counts as stopped.
  * - The stream sends every metric value. A message has at most the newest `EVENTS_MAX` events and `EPISODES_MAX` episodes.
  */
 import type { SSEStreamingApi } from "hono/streaming";

@@ -1,4 +1,4 @@
-/** Starts the engine that choice.ts has chosen, in the thread that calls this. */
+/** Starts the engine that choice.ts has chosen, in the caller's thread. */
 import { type CompiledOptions, compiledEngine } from "../../model/engine/compiled.ts";
 import type { Engine } from "../../model/engine/engine.ts";
 import { selfCheck } from "../../model/engine/self-check.ts";

@@ -5,7 +5,7 @@
  *   `answerMsMax`, gives `failed` with code "env", never a turn with reward 0. Its episode ends.
  * - A number that float32 cannot hold, or a text that is too long, is also a failure of the env: see answer-limits.ts.
  * - The server plays a step once. If a sampler asks the same step again, for example after a lost message, it gets the same answer, even
- *   if the env still plays the step. Of other steps, the server plays only the next turn's. It refuses the rest, and a refused step changes nothing.
+ *   if the env still plays the step. Otherwise the server plays only the next turn. It refuses any other step, and a refused step changes nothing.
  * - Episodes belong to the actor that opened them. If its owner opens an episode again, the episode starts from the beginning.
  * - The server closes every opened env once, however its episode ended, even if the env opens after its deadline.
  * - At most `episodesMax` episodes are open. A further `env.open` fails at once, so that memory stays bounded. The server closes an episode

@@ -2,8 +2,8 @@
  * The open tickets: which ones wait, which sampler plays which one, and until when. This file knows no connections and no weights.
  *
  * 1. Every issued ticket ends exactly once. `issue` resolves when all its tickets have ended, in the order in which the caller gave them.
- * 2. At most one sampler holds the lease of a ticket. Only this sampler can end the ticket, and only with the right attempt
- *    number. The ticket book ignores and counts every other outcome (late, duplicate, unknown).
+ * 2. At most one sampler holds the lease of a ticket. The ticket book takes an outcome only from this sampler, and only with the
+ *    right attempt number. It ignores and counts every other outcome (late, duplicate, unknown).
  * 3. Only `attempt` of a ticket changes, never its seeds, settings or name. An episode does not depend on the sampler that plays it, nor on
  *    the number of attempts.
  * 4. The ticket book grants the oldest tickets first. A ticket that comes back (sampler lost, lease expired, episode failed) keeps its age.

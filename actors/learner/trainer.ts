@@ -92,10 +92,10 @@ export function trainerMethods(openEngine = startEngine) {
     /** Measures the policy's gradients on these episodes; changes nothing. */
     analyzeGradients: (played: readonly TrainingEpisode[], settings: UpdateSettings, rule: BucketRule) =>
       analyzeGradients(networks, played, settings, rule),
-    /** The current policy's log-probabilities of each reasoning, under its own prompt and under the prompts of the other reasonings. */
+    /** The current policy's log-probabilities of each thought, under its own prompt and under the prompts of the other thoughts. */
     crossScore: (turns: readonly Reasoned[], limits: BatchLimits, temperature: number): Promise<CrossScores> =>
       crossScores(networks.policy, turns, limits, temperature),
-    /** Call this after a checkpoint was copied to the shared memory: training continues from there. @param steps  optimizer steps of the checkpoint */
+    /** Call this after a checkpoint was copied to the shared memory. @param steps  optimizer steps of the checkpoint */
     resumeFrom(steps: { policy: number; critic: number | null; served?: string | null }): void {
       networks.policy.optimizerState.step = steps.policy;
       if (networks.critic !== null) networks.critic.optimizerState.step = steps.critic!;

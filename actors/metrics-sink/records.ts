@@ -27,7 +27,7 @@ export interface StoredActors {
   readonly atMs: number;
   readonly actors: readonly ActorView[];
 }
-/** What a run's config says of it. `updates` is null if a time limit ends the run, and no number of updates. */
+/** Facts from a run's config. `updates` is the most updates of the run; null if the record does not have this number. */
 export interface RunFacts {
   readonly name: string;
   readonly env: string;

@@ -120,7 +120,7 @@ export const METRICS = {
   ),
   "curriculum/level": gauge(
     "number",
-    "Number, from 1, of the env in env.mix that the curriculum by difficulty trains on.",
+    "Number, from 1, of the first env in env.mix that is not learned, or else of the last (curriculum by difficulty).",
   ),
   "train/contexts": gauge(
     "number",

@@ -45,7 +45,7 @@ async function answer(methods: Methods, { id, method, args }: Call): Promise<voi
 
 export interface Thread<M extends Methods> {
   readonly methods: Remote<M>;
-  /** While calls are open: milliseconds since the last answer, or since the first of them if it is later. 0 if no call is open. */
+  /** While calls are open: milliseconds since the last answer or the first call, whichever is later. 0 if no call is open. */
   workingMs(): number;
   stop(): void;
 }

@@ -64,7 +64,7 @@ export function policyMethods() {
   };
 }
 
-/** Makes the decoder's options. If the policy is adapters, this reads their base model. */
+/** Makes the decoder's options. If the policy is adapters, reads their base model. */
 async function decoderOptions(settings: PolicySettings): Promise<DecoderOptions> {
   const { model, base, slots, capacity, halfCaches } = settings;
   if (model.lora === null) return { slots, capacity, halfCaches };

@@ -66,7 +66,7 @@ export const processSpawner: Spawner = {
 const TERMINATE_MS_MAX = 5000;
 
 /**
- * `kill` ends a worker that loops in JavaScript at once. It cannot end a worker that hangs in native code: after `TERMINATE_MS_MAX` this
+ * `kill` ends at once a worker that loops in JavaScript. It cannot end a worker that hangs in native code: after `TERMINATE_MS_MAX` this
  * worker counts as ended, and its thread stays until this process ends.
  */
 export const workerSpawner: Spawner = {

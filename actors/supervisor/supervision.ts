@@ -37,7 +37,7 @@ export type GuestEvent =
   | { readonly kind: "joined"; readonly child: string; readonly role: Role }
   | { readonly kind: "left"; readonly child: string; readonly role: Role; readonly reason: string };
 
-/** Time limits for children that are the same in every run. */
+/** Time limits for children, the same in every run. */
 export const CHILD_TIMES = { startDeadlineMs: 60_000, restartWindowMs: 60_000, killGraceMs: 2000 } as const;
 
 export interface SupervisorOptions extends HeartbeatLimits {

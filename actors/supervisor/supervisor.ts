@@ -328,7 +328,7 @@ export class RestartLimit {
     if (failures.length <= this.#restartsMax) return null;
     const [first, last] = [failures[0]!, failures.at(-1)!];
     const seconds = ((last.atMs - first.atMs) / 1000).toFixed(1);
-    // The two may differ: after the loss of a broker, an actor is silent first; then its replacements report that they cannot reach the broker.
+    // The causes may differ: after the loss of a broker, an actor is silent first; then its replacements report that they cannot reach the broker.
     const other = kindOf(first.cause) === kindOf(last.cause) ? "" : `; last cause: ${last.cause}`;
     return (
       `${what} ${failures.length} times in ${seconds} s, and at most ${this.#restartsMax} restarts ${when} are allowed; ` +

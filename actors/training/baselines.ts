@@ -1,4 +1,4 @@
-/** Success of random, perfect and scripted play on the validation boards. */
+/** Success of random, optimal and scripted play on the validation boards. */
 import { bestPossible, evaluateRandom, expertSuccess } from "../../envs/analysis/evaluate.ts";
 import { DataError } from "../../envs/data/rows.ts";
 import { Refused } from "../../envs/outside/json-server.ts";
@@ -13,7 +13,7 @@ import type { TrainingContext } from "./context.ts";
 export interface Baselines {
   /** Success of random play; null if the env has no random player. */
   readonly random: number | null;
-  /** Success of perfect play; null if it is unknown. */
+  /** Success of optimal play; null if it is unknown. */
   readonly best: number | null;
   /** Success of the env's expert; null if the env has no expert, or if `best` is known. */
   readonly expert: number | null;

@@ -37,7 +37,7 @@ export interface TrainingContext {
 export interface RunLog {
   /** Writes a line to the log. */
   readonly line: (kind: string, text: string) => void;
-  /** Writes a line to the log; the dashboard page shows this line too. */
+  /** Writes a line to the log; the page shows this line too. */
   readonly event: (level: "info" | "warning" | "error", kind: string, text: string) => void;
 }
 

@@ -24,7 +24,7 @@ interface Outcomes {
   readonly next: { readonly state: number; times: number }[];
 }
 
-/** Values that differ by less count as equal. Of actions with equal values the plan takes the first, so equal boards have equal plans. */
+/** Values that differ by less than this count as equal. Of actions with equal values the plan takes the first, so equal boards have equal plans. */
 const TIE = 1e-9;
 
 /** A reward that comes one action later is multiplied by this factor. So a plan wins early, even if the env does not reward an early win. */

@@ -109,7 +109,7 @@ function tightened(filter: FilterRule, factor: number, groups: number): FilterRu
   }
 }
 
-/** Works as top_ratio, but keeps at least one group. The filter may get fewer groups than an update plays: without replaced and stale groups. */
+/** Works as top_ratio, but keeps at least one group. The filter may get fewer groups than an update plays: it gets no replaced or stale groups. */
 const byStd = (value: number, order: "largest" | "smallest"): FilterRule => ({
   strategy: "top_k",
   value,

@@ -1,5 +1,5 @@
 /**
- * Measures template collapse: whether thoughts still depend on the prompt. The trainer computes the log-probability of
+ * Measures reasoning collapse: whether thoughts still depend on the prompt. The trainer computes the log-probability of
  * each thought under each prompt, for a sample of an update's turns. RAGEN-2's metrics (model/health/mutual-information.ts) come from
  * these numbers.
  *
@@ -81,7 +81,7 @@ export async function measureCollapse(
   };
 }
 
-/** Prompt and reasoning of each turn; null if the turn's thought is empty, or if no token closes the thought. */
+/** Prompt and thought of each turn; null if the thought is empty, or if no token closes the thought. */
 export function reasonedTurns({ tokens, written, contexts, turns }: Trajectory, thinkEnd: number): (Reasoned | null)[] {
   let from = 0;
   return turns.map(({ end }) => {

@@ -22,7 +22,7 @@ export const wantedGroups = (envs: readonly string[]): WantedGroup[] => envs.map
 export const batchName = (purpose: "u" | "v", update: number, round: number): string =>
   `${purpose}${update}${round === 0 ? "" : `r${round}`}`;
 
-/** Seed of an env's random events. As in RAGEN, a group has one seed, except in RAGEN-2's Bandit. With compat strict each member has its own. */
+/** Seed of an env's random events. With compat strict each member has its own. Otherwise a group has one, as in RAGEN, except in RAGEN-2's Bandit. */
 function dynamicsOf(config: RunConfig, env: string, layoutSeed: number, member: number): number {
   const shared = config.prompt.compat !== "strict" && tagOf(config, env).config["sharedStream"] !== false;
   return shared ? layoutSeed : dynamicsSeed(layoutSeed, member);

@@ -96,7 +96,7 @@ export class Training {
     this.#startedAtMs = clock.now() - this.#progress.minutes * 60_000;
     if (!isNew) {
       const { update, health } = this.#progress;
-      // The dashboard page and the terminal show only warnings of this session. Otherwise the run logs a verdict only when the verdict changes.
+      // The page and the terminal show only warnings of this session, and the next updates log a verdict only when it changes.
       if (!isWell(health.verdict))
         log.event("warning", "health", `update ${update}: ${health.verdict}: as before the run was resumed`);
       return;
@@ -293,7 +293,7 @@ const STORED_MS_MAX = { duringRun: 4000, atStop: 1000 };
 /**
  * Decides when a run saves checkpoints, and what happens if the run cannot write a checkpoint.
  *
- * - A resumed run does not repeat the updates before its checkpoint, so the trajectory log must hold their episodes before the
+ * - A resumed run does not repeat the updates before its checkpoint, so the run's record must hold their episodes before the
  *   checkpoint is written. While the sink cannot store episodes, the run writes no checkpoint. The last checkpoint is the exception: without
  *   this checkpoint the run would lose all updates since the checkpoint before.
  * - If the run cannot write a checkpoint, it logs a warning and training continues. If it cannot write the last checkpoint, the run fails.

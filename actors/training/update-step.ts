@@ -1,5 +1,5 @@
 /**
- * Makes one update: turns the update's episodes into new parameters, metrics and rows of the trajectory log. In some updates this file also
+ * Makes one update: turns the update's episodes into new parameters, metrics and rows of the run's record. In some updates this file also
  * measures the policy's gradients (`measureGradients`).
  *
  * - No update trains on a stale episode, whose policy is more than `learner.stalenessMax` versions behind the newest.
@@ -43,8 +43,8 @@ export interface StepResult {
 /** The run fails after this many updates in a row without a finite gradient, because the policy would never change again. */
 const BROKEN_UPDATES_MAX = 5;
 /**
- * The run warns if, at one policy version, the mean difference between the log-probabilities of sampler and trainer is larger. Nats per token.
- * If both use the same engine, the difference is 1e-6 in full precision, and 1e-3 with weights in half precision.
+ * The run warns if the mean difference between the log-probabilities of sampler and trainer, at one policy version, is above this number
+ * of nats per token. If both use the same engine, the difference is 1e-6 in full precision, and 1e-3 with weights in half precision.
  */
 const LOG_PROB_GAP_MAX = 0.05;
 

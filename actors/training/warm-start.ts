@@ -49,7 +49,7 @@ export interface WarmStartContext extends WarmStartHooks {
   readonly engine: string;
   readonly meter: Meter;
   readonly demonstrations: DemonstrationOptions;
-  /** Shows a warning in the log and on the dashboard page. */
+  /** Shows a warning in the log and on the page. */
   readonly notice: (text: string) => void;
 }
 
@@ -130,7 +130,7 @@ export async function warmStart(context: WarmStartContext): Promise<WarmStartRes
       stepOverall++;
       if (stepOverall === 1) context.begun();
       const sampled = stepOverall % SAMPLE_EVERY === 0 ? await context.sample(stepOverall) : null;
-      // Only the first stage ends at a success: a later stage, such as `blur`, may lower success.
+      // Only the first stage ends at a success: a later stage, such as `blur` of configs/solver-taught.yaml, may lower success.
       if (index === 0 && isEnough(sampled, config)) taught = await solvedAt(stepOverall, context);
       const isLast = step + 1 === stage.steps || (index === 0 && taught !== null);
       // The run also reports step 2, because this step is the first from which the remaining time can be estimated.

@@ -85,7 +85,7 @@ function unpack(frame: Uint8Array): unknown {
 
 /**
  * Both lists have one entry for each msgpack type from 0xc0 on. HEAD_BYTES: how many bytes follow the type byte. They hold a number, the
- * count of a list or mapping, or the length of a text, of binary data or of an extension. LENGTH_BYTES: how many of them, the first ones,
+ * count of a list or mapping, or the length of a text, of binary data or of an extension. LENGTH_BYTES: how many of them, from the first on,
  * give the length of the data that follows; 0: no data follows.
  */
 const HEAD_BYTES = [0, 0, 0, 0, 1, 2, 4, 2, 3, 5, 4, 8, 1, 2, 4, 8, 1, 2, 4, 8, 2, 3, 5, 9, 17, 1, 2, 4, 2, 4, 2, 4];

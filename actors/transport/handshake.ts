@@ -64,7 +64,7 @@ export interface HostHandler {
 
 interface Client {
   readonly hello: Hello;
-  /** True once `joined` was called. That call comes after the welcome, which is sent when `asked` returns, and before any other call. */
+  /** True once `joined` was called. It comes before all other calls, but after the welcome, which is sent when `asked` returns. */
   announced: boolean;
 }
 

@@ -1,6 +1,6 @@
 /**
  * Lets an env server listen behind a firewall. `listen` offers connections: it connects to the run's gate, and the connection waits until a
- * sampler uses it. `connect` calls the `connect` of the wrapped transport.
+ * sampler uses it.
  *
  * - `SPARE` offers wait unused. When a sampler uses an offer, this file makes the next one. It replaces a lost offer after a delay. The
  *   delay grows with the failures in a row.

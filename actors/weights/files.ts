@@ -2,7 +2,8 @@
  * Files of weights in a folder of shared memory: their names, and the removal of files whose owner is dead.
  *
  * - A name contains the run, the owner process (pid namespace, pid, and start time, because the system reuses pids) and the version.
- * - `sweep` removes only a file whose owner is dead for certain. It cannot check a process of another pid namespace, so that file stays.
+ * - `sweep` removes files whose owner is dead for certain, and files of a run that its caller names as ended. It cannot check a process of
+ *   another pid namespace, so the files of such a process stay.
  */
 import { accessSync, constants, readdirSync, readFileSync, readlinkSync, unlinkSync } from "node:fs";
 import { join, resolve } from "node:path";

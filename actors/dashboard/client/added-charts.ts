@@ -29,13 +29,13 @@ export class AddedCharts {
     this.#select.addEventListener("focus", () => void this.#list());
   }
 
-  /** Add the charts that the page's address names. Does not read their values. */
+  /** Adds the charts that the page's address names. Does not read their values. */
   async show(): Promise<void> {
     await this.#list();
     for (const name of inAddress("chart")) this.#add(name);
   }
 
-  /** Add the charts of the address whose metrics had no value before these points. */
+  /** Adds the charts of the address whose metrics had no value before these points. */
   take(points: News["points"]): void {
     const waiting = inAddress("chart").filter((name) => !this.#added.includes(name));
     if (points.some(([name]) => waiting.includes(name))) void this.show().then(this.#changed);

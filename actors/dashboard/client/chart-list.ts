@@ -30,7 +30,7 @@ export class ChartList {
     matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => this.look({}));
   }
 
-  /** Add a chart in the frame of this id. Then call `load`, and also `compare` if the page compares runs. */
+  /** Adds a chart in the frame of this id. Then call `load`, and also `compare` if the page compares runs. */
   add(id: string, spec: ChartSpec): void {
     const metrics = metricsOf(spec);
     for (const name of metrics) if (!this.#curves.has(name)) this.#curves.set(name, new Curve());
@@ -39,14 +39,14 @@ export class ChartList {
     this.#charts.push({ chart: new Chart(id, spec, this.#curves, this.#look), metrics: needed });
   }
 
-  /** Draw the values that the run has recorded so far. */
+  /** Draws the values that the run has recorded so far. */
   async load(): Promise<void> {
     const { series } = await read("api/metrics", { points: POINTS, names: [...this.#curves.keys()].join(",") });
     for (const [name, , step, value] of pointsOf(series)) this.#curves.get(name)?.set(step, value);
     this.#redraw(new Set(series.map(({ name }) => name)));
   }
 
-  /** Take new values of any metrics, in the order in which the run wrote them. Ignores metrics that no chart shows. */
+  /** Takes new values of any metrics, in the order in which the run wrote them. Ignores metrics that no chart shows. */
   take(points: News["points"]): void {
     this.#redraw(takePoints(this.#curves, points));
   }
@@ -57,13 +57,13 @@ export class ChartList {
     }
   }
 
-  /** Change how all charts are drawn. */
+  /** Changes how all charts are drawn. */
   look(changes: Partial<Look>): void {
     Object.assign(this.#look, changes);
     for (const { chart } of this.#charts) chart.rebuild();
   }
 
-  /** Draw these comparisons in every chart. Leaves out a comparison with a run that cannot be read. @returns the errors of these runs */
+  /** Draws these comparisons in every chart. Leaves out a comparison with a run that cannot be read. @returns the errors of these runs */
   async compare(comparisons: readonly Comparison[]): Promise<string[]> {
     const compared: ComparedRun[] = [];
     const faults: string[] = [];

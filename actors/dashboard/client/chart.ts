@@ -127,7 +127,7 @@ export class Chart {
     this.redrawSoon();
   }
 
-  /** Put the values under the cursor, or the latest ones, into the legend. */
+  /** Puts the values under the cursor, or the latest ones, into the legend. */
   #showValues({ cursor, data }: uPlot): void {
     const index = cursor.idx ?? null;
     const step = index === null ? null : data[0][index]!;
@@ -219,7 +219,7 @@ function seriesOf({ label, color, width, hasDots = false }: LineSpec, alpha: num
   return { label, stroke, width, spanGaps: true, points, alpha };
 }
 
-/** Draw dashed lines across the chart, each with its label. */
+/** Draws dashed lines across the chart, each with its label. */
 function drawGuides(plot: uPlot, guides: NonNullable<ChartSpec["guides"]>, curves: Curves, font: string): void {
   const { ctx, bbox } = plot;
   const ratio = devicePixelRatio;

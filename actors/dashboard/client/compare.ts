@@ -1,6 +1,7 @@
 /**
  * Chooses the runs that the charts show beside this run, and keeps the choice in the page's address. With the choice "seeds", a chosen run's
- * line is the mean and band of all runs of the folder with the same settings and any seed. One more line shows this for this run's settings.
+ * line is the mean and band of all runs of the folder with the same settings and any seed. One more line is
+ * the mean and band for this run's own settings.
  */
 import { percent } from "../../number-text.ts";
 import { read } from "./api.ts";
@@ -34,7 +35,7 @@ export class Compare {
     });
   }
 
-  /** Draw the chosen runs. Waits until an earlier call has ended, so that the last choice stays on the page. */
+  /** Draws the chosen runs. Waits until an earlier call has ended, so that the last choice stays on the page. */
   show(): Promise<void> {
     this.#shown = this.#shown.then(() => this.#show());
     return this.#shown;

@@ -6,7 +6,7 @@ import { visible } from "./text.ts";
 
 export const byId = <T extends HTMLElement = HTMLElement>(id: string): T => document.getElementById(id) as T;
 
-/** Make an element: `make("p", "note", "text")`, `make("li", "", child, child)`. */
+/** Makes an element: `make("p", "note", "text")`, `make("li", "", child, child)`. */
 export function make<K extends keyof HTMLElementTagNameMap>(
   tag: K,
   className: string,
@@ -18,7 +18,7 @@ export function make<K extends keyof HTMLElementTagNameMap>(
   return element;
 }
 
-/** Write a text only if it differs from the element's text, because a write disturbs screen readers and selections. */
+/** Writes a text only if it differs from the element's text, because a write disturbs screen readers and selections. */
 export function put(element: HTMLElement, text: string): void {
   if (element.textContent !== text) element.textContent = text;
 }

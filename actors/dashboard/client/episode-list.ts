@@ -59,7 +59,7 @@ export class EpisodeList {
     });
   }
 
-  /** Read the page in view. */
+  /** Reads the page in view. */
   async load(): Promise<void> {
     const request = ++this.#requests;
     const before = this.#pages.at(-1)!;
@@ -123,7 +123,7 @@ export class EpisodeList {
       .filter(([name, value]) => value !== "" && !(name === "outcome" && value === "all"));
   }
 
-  /** Set the filter as the address says. */
+  /** Sets the filter from the address. */
   #fillFilter(): void {
     for (const [name, value] of new URLSearchParams(location.search)) {
       const field = this.#form.elements.namedItem(name);
@@ -175,7 +175,7 @@ export class EpisodeList {
     return make("li", "", button);
   }
 
-  /** Open the episode of this id. */
+  /** Opens the episode of this id. */
   choose(id: number): void {
     if (this.#openId !== null) this.#buttonOf(this.#openId)?.setAttribute("aria-pressed", "false");
     this.#openId = id;

@@ -21,7 +21,7 @@ export class EventLines {
   }
 
   /**
-   * Add events. Ignores events that it already has.
+   * Adds events. Ignores events that it already has.
    *
    * @param events  newest first
    * @returns all lines, newest first

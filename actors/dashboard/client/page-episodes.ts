@@ -21,7 +21,7 @@ class GroupTable {
     this.#open = open;
   }
 
-  /** Show the batch of this episode; hide the table for a validation episode. */
+  /** Shows the batch of this episode; hides the table for a validation episode. */
   async show(one: EpisodeSummary): Promise<void> {
     this.#section.hidden = one.purpose !== "train";
     if (this.#section.hidden) return;
@@ -166,6 +166,6 @@ await start(
   ({ episodes }) => list.take(episodes),
 );
 
-/** Most episodes of one request, and so of one table. */
+/** Most episodes of one request. */
 const PAGE_ROWS = 200;
 const TABLE_ROWS_MAX = 4000;

@@ -110,7 +110,7 @@ export class Player {
     this.#pause();
   }
 
-  /** Handle a key of the page. @returns whether the key was for the player */
+  /** Handles a key of the page. @returns whether the key was for the player */
   key(event: KeyboardEvent): boolean {
     // A radio button also uses the arrow keys and Space.
     const isOfField = isTyping(event) || (event.target as Element).matches("[type=radio]");

@@ -11,7 +11,7 @@ import { envTag } from "../../../envs/registry.ts";
 import type { EpisodeRow } from "../../protocol.ts";
 import type { PlayAnswer } from "../answers.ts";
 
-// Without this, zod generates code from text, which the page's content security policy forbids.
+// With its JIT, zod generates code from text, which the page's content security policy forbids.
 z.config({ jitless: true });
 
 export interface Frame {

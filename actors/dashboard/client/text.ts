@@ -2,7 +2,7 @@
  * Makes text of a model or an env readable and harmless. Runs in the browser, in commands and in tests.
  *
  * - The page puts these strings into text nodes only, never into HTML.
- * - Characters that move or hide text (controls, ANSI escapes, bidirectional marks, zero width) are replaced by visible codes.
+ * - Visible codes replace characters that move or hide text (controls, ANSI escapes, bidirectional marks, zero width).
  */
 
 /** Longest text that is shown, in UTF-16 units. /api/episodes/ID has the whole text. */
@@ -30,7 +30,7 @@ export interface Reply {
   readonly raw: string | null;
 }
 
-/** Split a reply for display. The env's parser decides what counts as an answer. */
+/** Splits a reply for display. The env's parser decides what counts as an answer. */
 export function splitReply(reply: string): Reply {
   const thought = /<think>(.*?)<\/think>/s.exec(reply)?.[1]?.trim() ?? null;
   const answer = /<answer>(.*?)<\/answer>/s.exec(reply)?.[1]?.trim() ?? null;
@@ -43,7 +43,7 @@ export type Block =
 
 /** Fewest rows and columns of a grid that counts as a board. */
 const BOARD_MIN = 3;
-/** Most rows of a board, and most characters of a row. A larger grid is text, of which only the beginning is shown. */
+/** Most rows of a board, and most characters of a row. The page shows a larger grid as text. */
 const BOARD_MAX = 80;
 
 /** The cells of a line of a grid, such as "#_P#" or "# _ P #"; null if the line is no line of a grid. */
@@ -54,7 +54,7 @@ function cellsOf(line: string): string[] | null {
   return cells.length >= BOARD_MIN && cells.every((cell) => [...cell].length === 1) ? cells : null;
 }
 
-/** Find the boards in an observation. All lines of a board have the same number of cells. */
+/** Finds the boards in an observation. All lines of a board have the same number of cells. */
 export function blocksOf(observation: string): Block[] {
   const blocks: Block[] = [];
   let words: string[] = [];

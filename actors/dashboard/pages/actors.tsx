@@ -19,7 +19,7 @@ export const ActorsPage = ({ view }: PageProps) => (
       </header>
       <ul class="tree" id="actors">
         <li class="empty">
-          No actor has reported yet. If this stays, the supervisor has stopped: look at its terminal.
+          No actor has reported yet. If this message stays, the supervisor has stopped: look at its terminal.
         </li>
       </ul>
     </section>

@@ -64,8 +64,8 @@ export const EpisodesPage = ({ view }: PageProps) => (
       </header>
       <Filter />
       <p class="note" id="versions">
-        A policy version counts published weights. Each update publishes one; so do the warm start, a resume and a
-        roll-back. So a version is higher than the update that made it.
+        The policy version grows by 1 whenever the learner publishes weights: after each update, in the warm start,
+        after a resume and after a roll-back. So a version is higher than the update that made it.
       </p>
       <div class="split">
         <div class="listing">

@@ -4,7 +4,7 @@
  * - The client tries again after no answer, a timeout, status 408, 409, 425, 429 or 5xx, and an answer that it cannot parse.
  * - The wait is random. Its upper bound doubles with each try, up to a minute. If a server sends Retry-After, this client sends no
  *   request before that time.
- * - The client sends the key in one header only, and removes the key from every text that it takes from a server.
+ * - The client sends the key in one header only, and removes the key from every error text of a server.
  * - An answer has a maximum size. The client refuses redirects, because a redirect could send the key to another server.
  */
 import type { Message } from "../../../envs/text/prompt.ts";

@@ -325,7 +325,7 @@ describe("a save that goes wrong", () => {
       skipped: [
         {
           path: join(folder, ".writing-u000002"),
-          reason: "the process ended while it was being written or removed",
+          reason: "the process ended while it wrote or removed this folder",
         },
       ],
     });
