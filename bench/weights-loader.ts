@@ -9,7 +9,7 @@ const [address, actor] = process.argv.slice(2) as [string, string];
 const token = (await Bun.stdin.text()).trim();
 const handler: Handler = {
   async told(peer, message) {
-    if (message.type !== "weights") throw new TypeError(`a loader is not told ${message.type}`);
+    if (message.type !== "weights") throw new TypeError(`a loader takes weights only, got ${message.type}`);
     const { digest } = await loadWeights(message, message.byteLength / 4);
     peer.tell({ type: "weights.loaded", actor, version: message.version, digest });
   },

@@ -28,7 +28,7 @@ export interface DiscreteGame {
   readonly actions: readonly string[];
   render(): string;
   act(action: number): Effect;
-  /** True if success has become impossible. A game that cannot compute this omits the method. */
+  /** True if success has become impossible. A game that cannot know omits the method. */
   isLost?(): boolean;
 }
 

@@ -101,7 +101,6 @@ export function addEnvs(sources: readonly TagSource[], module: EnvModule): void 
   for (const source of sources) known.set(source.tag, { source, module });
 }
 
-/** Removes the envs of a module. */
 export function removeEnvs(module: EnvModule): void {
   for (const tag of tagsOf(module)) known.delete(tag);
 }

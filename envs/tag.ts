@@ -139,7 +139,7 @@ export interface TagSource {
   make(options: unknown, compat: Compat): EnvTag;
 }
 
-/** Checks the tag of an env from outside, which names folders and metrics. @throws {TypeError} if it is not a name. */
+/** Checks the tag of an env from outside: tags name folders and metrics. @throws {TypeError} if it is not a name. */
 export function checkName(tag: string): void {
   if (/^[A-Z][A-Za-z0-9]{1,40}$/.test(tag)) return;
   throw new TypeError(
@@ -201,11 +201,9 @@ export function defineTag<C extends Record<string, unknown>>(source: {
   };
 }
 
-/** A uniformly random action index. */
 export const randomAction = (game: DiscreteGame, uniform: Uniform): number =>
   Math.floor(uniform() * game.actions.length);
 
-/** Chooses uniformly among the actions of a discrete game. */
 export const uniformPlayer: Player = (game, _actionsLeft, uniform) => {
   if (game.kind !== "discrete") throw new TypeError("the uniform player needs a game with a list of actions");
   return randomAction(game, uniform);

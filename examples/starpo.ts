@@ -41,7 +41,8 @@ const TASKS = {
   Bandit: {
     turnsMax: 1,
     actionsMax: 1,
-    demonstrationSource: fromDemonstrator({ babble: 1, noise: 0 }), // random arms: imitation teaches only the form of a reply
+    // babble 1: each demonstration pulls a random arm, so imitation teaches only the form of a reply.
+    demonstrationSource: fromDemonstrator({ babble: 1, noise: 0 }),
     imitationSteps: 100,
     updates: 60,
     learningRate: 1e-3,
@@ -89,7 +90,7 @@ interface Episode {
   readonly trajectory: Trajectory;
 }
 
-/** A policy with random weights (a Qwen2-style decoder of .5 M parameters), and the functions that train it and play with it. */
+/** A policy with random weights (a Qwen2-style decoder of 0.5 million parameters), and the functions that train it and play with it. */
 export async function starpo(task: keyof typeof TASKS, seed: number) {
   const { turnsMax, actionsMax, demonstrationSource, imitationSteps, updates, learningRate, keep } = TASKS[task];
   const tag = envTag(task);
@@ -122,6 +123,7 @@ export async function starpo(task: keyof typeof TASKS, seed: number) {
       observation = turn.observation;
       if (turn.ending === null) continue;
       generator.close(name);
+      // A digest names the weights if processes exchange trajectories. This example has one process.
       const trajectory = { ...transcript.trajectory(), version, digest: "" };
       return { group, success: turn.success, trajectory };
     }
@@ -161,6 +163,7 @@ export async function starpo(task: keyof typeof TASKS, seed: number) {
       oldLogProbs: perToken((i, position) => kept[i]!.trajectory.logProbs[position]!),
       advantages: perToken((i) => advantages[i]!),
       weights: perToken(() => 1 / tokens),
+      // `Math.fround`: an update of Bunraku rounds the weight to 32 bits before it multiplies.
       entropyWeights: perToken(() => Math.fround(1 / tokens) * ENTROPY_COEFFICIENT),
       // A metric is a weighted mean over tokens; these are the weights.
       shares: perToken(() => 1 / tokens),

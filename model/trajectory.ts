@@ -40,12 +40,10 @@ export function rawReward(trajectory: Pick<Trajectory, "turns">): number {
   return trajectory.turns.reduce((sum, turn) => sum + turn.reward, 0);
 }
 
-/** Raw reward plus format penalties. */
 export function penalizedReward(trajectory: Pick<Trajectory, "turns">): number {
   return trajectory.turns.reduce((sum, turn) => sum + turn.reward + turn.penalty, 0);
 }
 
-/** Number of tokens that the policy wrote. */
 export const writtenTokens = ({ written }: Pick<Trajectory, "written">): number =>
   written.reduce((sum, one) => sum + one, 0);
 

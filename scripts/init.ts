@@ -38,7 +38,7 @@ const COMMANDS = [
   "help",
 ];
 
-/** The version that Bunraku itself is checked with. */
+/** The version that checks Bunraku itself. */
 const BUN_TYPES = "1.4.4";
 
 export async function main(args: string[]): Promise<number> {

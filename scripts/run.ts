@@ -2,7 +2,7 @@
  * `bun run COMMAND …`: every command of package.json starts here. Installs the dependencies if they are missing, then calls
  * `main(args): Promise<number>` of scripts/COMMAND.ts.
  *
- * - Before the install only built-in modules and our own files without dependencies can be imported.
+ * - Before the install this file can import only built-in modules and our own files without dependencies.
  * - Exit codes: 0 done, 1 failed, 2 wrong usage.
  * - A failure prints one line on standard error. Wrong usage prints one line for each fault. --verbose adds the stack.
  */

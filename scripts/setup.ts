@@ -70,7 +70,7 @@ export async function main(args: string[]): Promise<number> {
   return 0;
 }
 
-/** Whether the GPU can be used. @throws {Error} if a library does not load */
+/** Whether the driver can run the libraries, in words. @throws {Error} if a library does not load */
 function cudaState(): string {
   try {
     expectCudaProvider();
@@ -81,7 +81,6 @@ function cudaState(): string {
   return "installed, and the driver is new enough; bun run doctor checks the GPU";
 }
 
-/** Runs the server until a stop signal, or until the server ends. */
 async function serveTinker(wanted: number): Promise<number> {
   // The server notices late that another program has the port. Until then, the other program's answers would look like the server's.
   const port = await freePort("the tinker server", "127.0.0.1", wanted);

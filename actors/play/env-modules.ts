@@ -76,7 +76,7 @@ export function sourcesOf(path: string): {
   const packages = new Set<string>();
   const files = new Set([path]);
   for (const file of files) {
-    if (files.size > FILES_MAX) throw new Error(`${path} imports more than ${FILES_MAX} files by relative path`);
+    if (files.size > FILES_MAX) throw new Error(`${path} imports more than ${FILES_MAX} files by path`);
     const text = readFileSync(file);
     texts.set(file, text);
     const loader = extname(file).slice(1).replace(/^[mc]/, "");

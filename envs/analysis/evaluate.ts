@@ -205,7 +205,7 @@ export async function expertSuccess(tag: EnvTag, options: EvaluationOptions): Pr
   return (await evaluatePlayer(tag, tag.expert, options)).success;
 }
 
-/** The mean over boards of the highest possible success; null if the highest success of any board is unknown. */
+/** The mean over boards of the highest possible success; null if it is unknown for at least one board. */
 export function bestPossible(tag: EnvTag, options: EvaluationOptions): number | null {
   const { episodes, seed, actionsMax = tag.actionsMax } = options;
   let sum = 0;

@@ -8,7 +8,7 @@
  *   walking steps.
  * - A step that the thought denies or only supposes ("if I go up") is no part of the plan. "I cannot go left" claims that the
  *   next cell on the left has a wall, or a box without a free cell behind the box.
- * - A relation is a claim: "the box is to my right", "the target is below the box". It may hold at
+ * - A relation is a claim: "the box is to my right", "the target is below the box". A relation may hold at
  *   any distance, unless the thought says "directly". A wall must be in the next cell, because some wall lies in every direction.
  * - The score is the share of claims that hold; the whole plan is one claim.
  */

@@ -144,7 +144,7 @@ export const armsIn = (observation: string): string[] =>
   /^1\. There are 2 arms, named (.+) and (.+)$/m.exec(observation)?.slice(1) ?? [];
 
 /**
- * Scores thoughts about a bandit. It compares the claims about an arm with the arm's true rewards, and the announced choice with the
+ * Scores thoughts about a bandit. The scorer compares the claims about an arm with the arm's true rewards, and the announced choice with the
  * pulled arm. "Dragon pays more on average, so I pull Dragon" has two claims.
  */
 export const banditScorer =

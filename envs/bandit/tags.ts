@@ -44,7 +44,7 @@ function parts(config: BanditConfig): Parts {
   };
 }
 
-/** @param split  RAGEN-2's list from which each board of this tag draws a pair of names; null if RAGEN-2 has no such tag */
+/** @param split  the list from which each board of this tag draws its names in RAGEN-2; null if RAGEN-2 has no such tag */
 function bandit(tag: string, defaults: Partial<BanditConfig>, split: BanditConfig["split"]): TagSource {
   const source = defineTag({
     tag,

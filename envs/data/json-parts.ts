@@ -1,6 +1,6 @@
 /**
  * Reads the top-level members of a JSON file one at a time, so that a file of gigabytes needs only the memory of its
- * largest member. It splits the text at commas of the outermost level; `exactJson` parses and checks each member.
+ * largest member. `members` splits the text at commas of the outermost level; `exactJson` parses and checks each member.
  */
 import { isUtf8 } from "node:buffer";
 import { closeSync, openSync, readSync } from "node:fs";
@@ -111,7 +111,7 @@ const { rawJSON, isRawJSON } = JSON as typeof JSON & {
   isRawJSON(value: unknown): value is { readonly rawJSON: string };
 };
 
-/** Parses JSON. An integer too large for a number becomes raw JSON, which `JSON.stringify` writes unchanged. @throws {SyntaxError} */
+/** Parses JSON. An integer that a number cannot hold exactly becomes raw JSON, which `JSON.stringify` writes unchanged. @throws {SyntaxError} */
 export function exactJson(text: string): unknown {
   // Parsing with a reviver takes many times as long as parsing without a reviver.
   if (!/\d{16}/.test(text)) return JSON.parse(text);

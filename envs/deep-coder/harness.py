@@ -25,7 +25,7 @@ def report(**fields):
 
 
 def argument(value):
-    """RAGEN evaluates the text. Here it is JSON, else a Python literal, else a string."""
+    """The value of an argument. RAGEN evaluates the text; here the text is JSON, else a Python literal, else a string."""
     if not isinstance(value, str):
         return value
     try:
@@ -50,7 +50,7 @@ def call(program, name, arguments):
 
 
 def standard_input(data):
-    """A file without a name behind descriptor 0, which programs read too; in memory if the limits of files do not hold it."""
+    """Opens the input as a file without a name on descriptor 0. If the sandbox cannot hold the file, the input stays in memory."""
     try:
         file = os.open("/tmp", os.O_TMPFILE | os.O_RDWR)
         try:

@@ -173,7 +173,7 @@ function killAll(bubblewrap: number): void {
     try {
       process.kill(pid, "SIGKILL");
     } catch {
-      // It has already ended.
+      // The process has already ended.
     }
   }
 }

@@ -23,7 +23,7 @@ const DeepCoderConfig = z.strictObject({
   wholeAnswer: z.boolean().default(true),
   /** Most answers to one problem. */
   maxSteps: z.int().positive().default(1),
-  /** CPU time of a program for all tests of a problem. */
+  /** CPU time of each process of a program, for all tests of a problem. */
   cpuSecondsMax: z.int().positive().default(3),
   /** Wall-clock time of a program for all tests of a problem. */
   wallMsMax: z.int().positive().default(10_000),

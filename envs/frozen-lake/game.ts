@@ -2,8 +2,7 @@
  * FrozenLake: reach the goal over slippery ice without falling into a hole.
  *
  * - The layout seed decides the lake. The dynamics seed decides the slips.
- * - `sharedStream` is RAGEN's behavior: the slips come from the random stream that made the lake. So the layout seed determines them,
- *   and all members of a group slip alike.
+ * - `sharedStream` is RAGEN's behavior: the layout seed decides the slips too, so all members of a group slip alike.
  *
  * Source: gymnasium toy_text FrozenLake; RAGEN ragen/env/frozen_lake/env.py.
  */

@@ -1,5 +1,5 @@
 /**
- * The agent proves a theorem tactic by tactic. Lean checks each tactic after those accepted before. Knows no server and no file.
+ * The agent proves a theorem tactic by tactic. Lean checks each tactic after the accepted ones. Knows no server and no file.
  *
  * - A tactic is accepted if its only Lean errors are unsolved goals and it assumes nothing (`sorry`).
  * - The reward is a sum of terms: for the step, for the accepted or rejected tactic, for the proof, for a timeout, and for the end of

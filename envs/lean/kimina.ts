@@ -71,7 +71,7 @@ export async function checkLean(
 /** True for "unsolved goals", which every unfinished proof has. */
 export const isUnsolved = ({ data }: LeanMessage): boolean => /unsolved goals/i.test(data);
 
-/** True for Lean's warning of a declaration with a `sorry`. The server lists no `sorries` for `admit` and other tactics that make one. */
+/** True for Lean's warning of a declaration with a `sorry`. The server lists no `sorries` for `admit` and other tactics that insert one. */
 const isAssumed = ({ data }: LeanMessage): boolean => /declaration uses ['`]sorry['`]/i.test(data);
 
 /** The verdict that rejects code which Lean did not check. */

@@ -19,7 +19,7 @@ const LeanConfig = z
     url: serverUrl("http://127.0.0.1:8000"),
     ...serverOptions,
     timeoutMs: z.int().positive().default(60_000),
-    /** Lean's time limit for one check; beyond it the tactic is rejected. `timeoutMs` must be longer. */
+    /** Lean's time limit for one check. A longer check rejects the tactic. `timeoutMs` must be longer. */
     leanSecondsMax: z.int().positive().default(30),
     stepsMax: z.int().positive().default(100),
     stepReward: z.number().default(-0.1),

@@ -5,7 +5,7 @@ export interface Theorem {
   readonly imports: string;
   /** The other lines before the statement; may be empty. */
   readonly preamble: string;
-  /** The code from the word `theorem` on. */
+  /** The code from the first line that begins with a word of `BEGINS`. */
   readonly statement: string;
   /** The statement in words; may be empty. */
   readonly informal: string;

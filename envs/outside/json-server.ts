@@ -22,7 +22,7 @@ export const serverOptions = {
   retriesMax: z.int().nonnegative().max(10).default(2),
   /** Delay before the first further try; it doubles with each try. */
   retryMs: z.int().positive().default(200),
-  /** Longer answers are refused. */
+  /** The client refuses longer answers. */
   answerBytesMax: z
     .int()
     .positive()

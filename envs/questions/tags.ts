@@ -18,7 +18,7 @@ const MetaMathConfig = z.strictObject({
 
 const StaticConfig = MetaMathConfig.extend({
   dataSet: z.enum(["metamathqa", "gsm8k", "mmlu"]).default("gsm8k"),
-  /** Use RAGEN's judge, which reads "2,500" as 2 and the A of "answer" as a choice. */
+  /** Use RAGEN's labels and its judge, which reads "2,500" as 2 and the A of "answer" as a choice. */
   ragenJudge: z.boolean().default(false),
 });
 

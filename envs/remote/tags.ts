@@ -44,7 +44,6 @@ export function remoteClient(config: ClientConfig, name = "the remote env server
   return new RemoteClient(new JsonServer({ ...config, name, help }), config);
 }
 
-/** Chooses uniformly among the admissible actions. */
 export const remoteRandom: Player = (game, _actionsLeft, uniform) => {
   const { admissible } = expectGame(game, RemoteGame);
   if (admissible === null || admissible.length === 0) {
@@ -55,7 +54,6 @@ export const remoteRandom: Player = (game, _actionsLeft, uniform) => {
   return admissible[Math.floor(uniform() * admissible.length)]!;
 };
 
-/** Plays the action of the server's expert. */
 export const remoteExpert: Player = (game) => {
   const { expert } = expectGame(game, RemoteGame);
   if (expert === null)

@@ -26,7 +26,7 @@ class Twister {
     return temper(this.#state[this.#index++]!);
   }
 
-  /** Uniform in [0, 1) with 53 bits, from two outputs. Random plays spend much of their time here, so both outputs are read at once. */
+  /** Uniform in [0, 1) with 53 bits, from two outputs. Random plays spend much of their time here, so `next53` reads both at once. */
   next53(): number {
     if (this.#index > WORDS - 2) return fraction(this.next32(), this.next32());
     const index = this.#index;
@@ -151,7 +151,6 @@ export class PythonRandom {
     return [...taken].map((at) => items[at]!);
   }
 
-  /** Shuffles `items` in place. */
   shuffle<T>(items: T[]): void {
     for (let i = items.length - 1; i > 0; i--) {
       const j = this.below(i + 1);

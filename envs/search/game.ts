@@ -1,5 +1,5 @@
 /**
- * A question to be answered by searching: `search[query]` shows documents, `finish[answer]` ends the game. Knows no data
+ * The agent answers a question by searching: `search[query]` shows documents, `finish[answer]` ends the game. Knows no data
  * set and no server.
  *
  * - Any other text is an invalid action, but is judged as an answer. An empty action is invalid and is not judged.

@@ -10,7 +10,7 @@ import { renderCoordinates, renderGrid } from "./render.ts";
 import { type Board, boxesOf, cornered, SOKOBAN_ACTIONS, SokobanState } from "./rules.ts";
 import { shortestPath } from "./solve.ts";
 
-/** Boards up to this size are searched completely: some hundred thousand positions, mostly within milliseconds. */
+/** `isLost` searches boards up to this size completely: some hundred thousand positions, mostly within milliseconds. */
 const SEARCHED_CELLS_MAX = 100;
 const SEARCHED_BOXES_MAX = 2;
 

@@ -1,7 +1,7 @@
 /**
  * Plays Sokoban backwards from the solved position and keeps the most scrambled position. Deterministic. Knows no seeds.
  *
- * - Each position is visited once, at the depth where the search first finds it. As in RAGEN (codes 3 and 4), two positions also differ if
+ * - The search visits each position once, at the depth where it first finds it. As in RAGEN (codes 3 and 4), two positions also differ if
  *   the player has pulled a box in one position and not in the other.
  */
 import { deltas, WALL } from "./rules.ts";

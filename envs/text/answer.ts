@@ -21,7 +21,7 @@ export interface ParsedReply {
   readonly formed: boolean;
 }
 
-/** A reply as later prompts show it: with `compat` as RAGEN rebuilds it, otherwise as it was written. */
+/** A reply as later prompts show it: with `compat` as RAGEN rebuilds it, otherwise as the policy wrote it. */
 export function shownReply(reply: string, rules: ReplyRules & { readonly compat: boolean }): string {
   return rules.compat ? parseReply(reply, rules).cleaned : reply;
 }

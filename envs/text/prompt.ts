@@ -2,7 +2,7 @@
  * Builds the prompts of an episode as chat messages. Pure functions over text. Knows no tokens and no chat template.
  *
  * - `nextPrompt` only appends messages, so earlier messages keep their tokens.
- * - With `compat`, ragen-v1 and ragen-v2 equal RAGEN byte for byte. Without it, legend, budget and numbers are corrected.
+ * - With `compat`, ragen-v1 and ragen-v2 equal RAGEN byte for byte. Without `compat`, both correct RAGEN's instruction, legend and numbers.
  * - compact, for the built-in policy, contains only what changes between turns.
  *
  * Source: RAGEN ContextManager.get_lm_inputs, both versions. context.ts builds dialogues of limited length.

@@ -18,7 +18,7 @@ export type ShopSplit = "train" | "validation" | "test" | "all";
 /** Most results of a search. */
 const HITS_MAX = 50;
 
-/** Most goals, because their order is kept in memory. */
+/** Most goals. The catalogue keeps their order in memory. */
 const GOALS_MAX = 2 ** 26;
 
 /** WebShop's seed for the order of goals, and RAGEN's for its permutation. */

@@ -18,11 +18,9 @@ export interface Product {
   /** "A › B › C". */
   readonly productCategory: string;
   readonly category: string;
-  /** The requests for this product. */
   readonly requests: readonly ShopRequest[];
 }
 
-/** A request for a product. */
 export interface ShopRequest {
   readonly text: string;
   readonly attributes: readonly string[];

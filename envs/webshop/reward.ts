@@ -27,7 +27,7 @@ export interface PurchaseReward {
   /** Share of matched options; null if the goal has none. */
   readonly options: number | null;
   readonly price: 0 | 1;
-  /** Share of the nouns of the goal's title that occur in the title of the bought product. */
+  /** Share of the nouns of the goal's title that occur in the title of the bought product; 0.2 if the goal's title has none. */
   readonly title: number;
 }
 

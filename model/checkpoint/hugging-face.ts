@@ -52,9 +52,9 @@ export function readHuggingFace(config: ModelConfig, parameters: Parameters, che
 
 const OUTPUT = "lm_head.weight";
 const EMBEDDING = "model.embed_tokens.weight";
-/** Buffers in old checkpoints. They are not read, because the config determines their values. */
+/** Buffers in old checkpoints. `readTensors` skips them, because the config determines their values. */
 const COMPUTED = /\.rotary_emb\.inv_freq$/;
-/** Number of values of a tied output layer that are compared at a time. */
+/** Number of values of a tied output layer that `checkTied` compares at a time. */
 const COMPARED = 2 ** 20;
 
 /** The file of each tensor. */

@@ -1,6 +1,6 @@
 /**
- * Reads a safetensors file: its header, which has the place of each tensor (`readContents`), and its tensors (`SafetensorsSource`). Numbers
- * of half precision are widened to 32 bits.
+ * Reads a safetensors file: its header, which has the place of each tensor (`readContents`), and its tensors (`SafetensorsSource`). `widen`
+ * makes 32-bit floats of half-precision numbers.
  *
  * - Every data byte belongs to exactly one tensor: no overlaps, no holes, no tail.
  *

@@ -7,7 +7,7 @@
  *   onnxruntime adds up a product in the same order for two or more rows, so no product has one row. On several threads
  *   onnxruntime splits sums by the size of the product, so each thread computes rows of its own, in a lane (engine/lanes.ts).
  *   For a model that is too large for lanes, this guarantee holds on one thread only.
- * - A cache entry is computed once: a later turn only appends.
+ * - The decoder computes a cache entry once: a later turn only appends.
  * - Padding of an append writes to places after the end of the sequence. A later token overwrites a place before any token attends to it.
  */
 import type * as tf from "@tensorflow/tfjs-core";
@@ -93,7 +93,7 @@ export class Decoder {
   /** Parts of the caches, by their slots. */
   readonly #views = new Map<string, Readonly<Record<string, DeviceArray>>>();
   readonly #functions = new Map<string, Promise<DecodeFunction>>();
-  /** The job of each function, with the current parameters. Jobs are reused, because the engine checks a job only at its first run. */
+  /** The job of each function, with the current parameters. The decoder reuses jobs, because the engine checks a job only at its first run. */
   readonly #jobs = new Map<DecodeFunction, Job>();
   readonly #lengths: Int32Array;
   readonly #frozen: Readonly<Record<string, DeviceArray>>;
@@ -158,7 +158,6 @@ export class Decoder {
     return this.#capacity - this.#lengths[slot]!;
   }
 
-  /** Empties a slot. */
   clear(slot: number): void {
     this.#lengths[slot] = 0;
   }
@@ -178,7 +177,6 @@ export class Decoder {
     return this.#engine.runsReadHostMemory;
   }
 
-  /** Exchanges the sequences of two slots. */
   swap(a: number, b: number): void {
     const used = this.#floatsOf(Math.max(this.#lengths[a]!, this.#lengths[b]!));
     const kept = new Float32Array(used);

@@ -6,7 +6,7 @@
  * - A reply depends only on parameters, sequence, coins and settings, not on the other sequences of the batch. A coin is a uniform
  *   random number, a function of seed, episode and token index.
  * - `Reply.cut` tells whether the policy ended the reply or a limit cut it.
- * - An invalid request is refused before anything is computed. Logits that are not finite fail only the reply that they belong to.
+ * - `reply` refuses an invalid request before the engine computes anything. Logits that are not finite fail only the reply that they belong to.
  *   A failure of the engine fails every reply of the batch. A failed reply leaves its sequence empty.
  */
 
@@ -116,7 +116,7 @@ export class Generator {
    * Appends the prompt to a sequence and writes a reply. A sequence has at most one reply in progress.
    *
    * @throws {RangeError} if the request is invalid, or does not fit into the rest of its slot. After this error the sequence is unchanged.
-   * @throws {Error} if the engine failed. After this error, close the sequence.
+   * @throws {Error} if the engine failed or a logit is not finite. After this error, close the sequence.
    */
   reply(name: string, request: ReplyRequest): Promise<Reply> {
     const sequence = this.#sequence(name);

@@ -293,7 +293,7 @@ export class Network {
         let metrics: Record<string, tf.Tensor> = {};
         const loss = (...values: tf.Tensor[]) => {
           const parameters = { ...x, ...Object.fromEntries(names.map((name, i) => [name, values[i]!])) };
-          // The head was checked above, so the scores are those that the objective is for.
+          // `#expectHead` has checked the head, so the scores are those that the objective is for.
           const scores = this.#scores(head, parameters, x, { ...batch, temperature }) as never;
           const result = objective.loss(scores, x);
           metrics = Object.fromEntries(Object.entries(result.metrics).map(([name, value]) => [name, tf.keep(value)]));

@@ -27,7 +27,7 @@ export interface OptimizerSettings {
   readonly epsilon: number;
   /** A step multiplies every parameter by `1 - learningRate * weightDecay`. */
   readonly weightDecay: number;
-  /** Gradients of a larger Euclidean norm are scaled down to this. */
+  /** A step scales a gradient of a larger Euclidean norm down to this norm. */
   readonly clipNorm: number;
 }
 

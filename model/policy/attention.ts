@@ -5,8 +5,8 @@
  *
  * - Queries are computed in blocks; a block sees no keys after its end. At T 256 this saves a quarter of the products and of
  *   the (T, T) memory. (The step of bench/step.bench.ts takes 149, 132 and 144 ms in blocks of 64, 128 and 256.)
- * - `matMul(a, b, transposeA)` is slow if a has T columns. So the gradients of keys and values are computed transposed, as (D, T): then a
- *   has D columns.
+ * - `matMul(a, b, transposeA)` is slow if a has T columns. So `backward` computes the gradients of keys and values transposed, as (D, T):
+ *   then a has D columns.
  */
 import * as tf from "@tensorflow/tfjs-core";
 import { type AttentionShape, fused, rotate, scoreScaleOf } from "./ops.ts";

@@ -19,7 +19,7 @@ export const Experts = z.strictObject({
 });
 export type Experts = z.infer<typeof Experts>;
 
-/** The tokens that a token sees. full: all before it. sliding: the last `window`. unrotated: all before it, without rotary positions (NoPE). */
+/** The tokens that a token sees, itself included. full: all so far. sliding: the last `window`. unrotated: all, without rotary positions (NoPE). */
 const LayerKind = z.enum(["full", "sliding", "unrotated"]);
 export type LayerKind = z.infer<typeof LayerKind>;
 
@@ -88,7 +88,6 @@ export const ModelConfig = z
   });
 export type ModelConfig = z.infer<typeof ModelConfig>;
 
-/** Name of a parameter of a layer. */
 export const layerName = (layer: number, rest: string) => `model.layers.${layer}.${rest}`;
 
 type Shapes = ReadonlyMap<string, readonly number[]>;
@@ -97,7 +96,7 @@ export const VALUE_HEAD = "value_head.weight";
 
 /**
  * Names and shapes of the trained parameters, in the order of their memory. Matrices are (out, in).
- * `qkv_proj` stacks q_proj, k_proj and v_proj, one below the other; `experts.gate_proj` and `experts.up_proj` stack the experts' matrices.
+ * `qkv_proj` stacks q_proj, k_proj and v_proj, one below the other. Each parameter under `experts` stacks the experts' matrices.
  */
 export function parameterShapes(config: ModelConfig): Shapes {
   if (config.lora === null) return wholeShapes(config);

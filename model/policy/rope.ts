@@ -36,7 +36,7 @@ export const RopeScaling = z.discriminatedUnion("kind", [
 export type RopeScaling = z.infer<typeof RopeScaling>;
 
 /**
- * Cosines and sines for positions 0 … length - 1. Unscaled: `position / theta^(2 i / D)`.
+ * Cosines and sines for positions 0 … length - 1. Without scaling, the angles are `position / theta^(2 i / D)`.
  *
  * @param theta  null: no rotation
  * @returns (length, D / 2) each

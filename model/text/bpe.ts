@@ -3,7 +3,7 @@
  *
  * - `encode` encodes the name of a special token as this token, as transformers does with a rendered template.
  * - `readBpe` accepts only BPE that can encode every text: byte-level (Qwen, Llama 3) or with byte fallback (Gemma, Mistral).
- * - Some tokenizers put a space before a document. This one does not, because its texts continue other texts.
+ * - Some tokenizers put a space before a document. `encode` does not, because its texts continue other texts.
  */
 import { createHash } from "node:crypto";
 import { Tokenizer } from "@huggingface/tokenizers";

@@ -4,8 +4,8 @@
  *   template(system, user) <think> reply <|im_end|> \n<|im_start|>user … <|im_start|>assistant\n <think> reply <|im_end|> …
  *   `--- first prompt ----------´         `stop´ `----------------- next prompt -----------------´
  *
- * - For each prompt the template is rendered once, with a placeholder in place of the previous reply. The text after the
- *   placeholder is the prompt. So a template cannot rewrite older turns (Qwen3's template would drop their thoughts).
+ * - For each later prompt the dialogue renders the template once, with a placeholder in place of the previous reply. The text after
+ *   the placeholder is the prompt. So a template cannot rewrite older turns (Qwen3's template would drop their thoughts).
  * - The name of a special token inside a message is encoded as plain characters.
  */
 import { createHash } from "node:crypto";

@@ -21,7 +21,7 @@ export interface Fault extends Target {
 const numbered = (kind: string, count: number, fault: Target["fault"]): Target[] =>
   Array.from({ length: count }, (_, i) => ({ actor: `${kind}-${i}`, fault }));
 
-/** The seed draws each entry with the same probability. The learner has two entries, so it fails twice as often as another actor. */
+/** All entries have the same probability. The learner and each env server have two, so they fail twice as often as other actors. */
 export const TARGETS: readonly Target[] = [
   ...numbered("sampler", SAMPLERS, "SIGKILL"),
   ...numbered("env-server", ENV_SERVERS, "SIGKILL"),

@@ -11,7 +11,7 @@ export interface LogEntry {
 
 const CHUNK_BYTES = 1 << 16;
 
-/** Reads a log that grows. Each reading returns only the new lines. */
+/** Reads a log that grows. Each `read` adds the new lines to `entries`. */
 export class LogTail {
   readonly #path: string;
   readonly #decoder = new TextDecoder();

@@ -4,7 +4,7 @@ import { mean } from "../../model/statistics.ts";
 export interface MemoryUse {
   readonly actor: string;
   readonly peakBytes: number;
-  /** Least-squares slope over the second half of the samples, without the start of the run; null if this half has fewer than `SLOPE_SAMPLES_MIN`. */
+  /** Least-squares slope over the second half of the run's samples; null if this half has fewer than `SLOPE_SAMPLES_MIN`. */
   readonly slopeBytesPerMinute: number | null;
 }
 

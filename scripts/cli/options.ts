@@ -1,7 +1,7 @@
 /**
  * Parses the words after a command's name. One table for each command defines parsing, help and suggestions. This file has no code of a single command.
  *
- * - `--section.key=value` is returned as text; the config's schema gives it a type (presets.ts).
+ * - `parseOptions` returns `--section.key=value` as text; the config's schema gives it a type (presets.ts).
  * - An unknown, missing or ill-typed option is a `UsageError`: one line, exit code 2.
  */
 import { parseArgs } from "node:util";

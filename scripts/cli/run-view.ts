@@ -144,7 +144,7 @@ export class RunView {
     }
   }
 
-  /** Logs an error of this process with its stack. The command prints its message when it ends. */
+  /** Logs an error of this process with its stack. The command prints the message at its end. */
   crashed(error: unknown): void {
     const entry = { level: "error", actor: "supervisor", kind: "crash", text: describeError(error) };
     this.#log(JSON.stringify({ ...entry, stack: stackOf(error) }));

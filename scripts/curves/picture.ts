@@ -3,7 +3,7 @@
  *
  * - The line of an entry with several runs is their mean, with a band from the lowest to the highest value, at the steps that all of its runs have.
  * - Each panel draws every run, or has a note that says why a run is missing.
- * - Text is escaped, so a folder's name or a title never becomes markup. Equal input gives equal bytes.
+ * - This file escapes all text, so a folder's name or a title never becomes markup. Equal input gives equal bytes.
  */
 
 import { type Band, bandOf } from "../../actors/dashboard/client/curve.ts";
@@ -186,7 +186,7 @@ function panelOf(name: MetricName, entries: readonly Entry[], box: Box): string 
   if (missing.length > 0) notes.push(`not recorded by ${[...new Set(missing)].join(", ")}`);
   const baselines = name === SUCCESS ? baselinesOf(entries) : [];
   const charsMax = Math.floor((box.width - 2 * PAD) / 5.6);
-  // Three lines fit. If there are notes (at most two), they take the place of the second line of help.
+  // Three lines fit: two lines of help and one note, or one line of help and two notes.
   const texts = notes.map((note) => shortened(note, charsMax));
   const helpLines = wrapped(help, charsMax);
   const shown = helpLines.slice(0, Math.min(2, 3 - texts.length));

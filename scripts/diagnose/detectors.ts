@@ -102,8 +102,8 @@ export type Outcome =
   | { readonly kind: "unclear" };
 
 /**
- * Success is averaged over this many updates on each side of an update. The success of an update of eight boards varies by .12 by
- * chance, and a peak is a maximum: with means of five updates the peak of a policy that stays at .4 is .55.
+ * Smoothed success is a mean over this many updates on each side of an update. The success of an update of eight boards varies by 0.12
+ * by chance, and a peak is a maximum: with means of five updates the peak of a policy that stays at 0.4 is 0.55.
  */
 const REACH = 10;
 /** The end of a run is this many updates. */

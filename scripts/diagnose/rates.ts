@@ -1,8 +1,8 @@
 /**
  * How often each detector of a collapse is right: true and false positive rates over many runs, with exact intervals.
  *
- * - Thresholds of Bunraku's detector and the entropy floor are chosen on the runs of odd seeds, without the runs of the held-out env. All
- *   other runs give the rates.
+ * - The report chooses the thresholds of Bunraku's detector and the entropy floor on the runs of odd seeds, without the runs of the held-out
+ *   env. All other runs give the rates.
  * - A true positive is an alarm in a collapsed run, at most ten updates after success fell below half of its peak. Its lead is the number
  *   of updates from the alarm to that moment; the lead of a late alarm is negative.
  */

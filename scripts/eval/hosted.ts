@@ -104,7 +104,7 @@ export async function hostedResults(
   const client = new HostedClient({
     ...server,
     temperature,
-    // A policy that bunraku serves has its own limit, or less room near the end of its context, so no limit is sent.
+    // A policy that bunraku serves has limits of its own, so the client sends only the user's limit.
     replyTokensMax: card === null ? replyTokensMax : asked,
     timeoutMs,
     warn,

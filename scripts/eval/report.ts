@@ -32,7 +32,7 @@ export interface Result extends Evaluation {
 
 /** Reference values on the same boards. */
 export interface References {
-  /** Success of the random player; null if the env has no random player. */
+  /** Results of the random player; null if the env has no random player. */
   readonly random: Omit<Evaluation, "ci95" | "passAt"> | null;
   /** Success of the env's expert; null if the env has no expert, or if the best possible success is known. */
   readonly expert: number | null;

@@ -15,7 +15,7 @@ interface OpenAsk {
   readonly dueAtMs: number;
 }
 
-/** A queue whose length is checked after every event. */
+/** A queue whose length `check` compares with `max` after every event. */
 export interface Queue {
   readonly name: string;
   readonly life: Life;
@@ -23,7 +23,7 @@ export interface Queue {
   readonly max: number;
 }
 
-/** A policy's history: the update that each episode was trained in. */
+/** A policy's history: the update that trained on each episode. */
 type Lineage = ReadonlyMap<string, string>;
 
 /** The policy version, the staleness limit and the published weights of an update. */

@@ -1,4 +1,4 @@
-/** A meter whose queue depths are checked against their bounds after every event. */
+/** A meter whose queue depths the invariants compare with their bounds after every event. */
 import type { RunConfig } from "../../actors/config/config.ts";
 import { Meter } from "../../actors/metrics/meter.ts";
 import type { MetricName } from "../../actors/metrics/metrics.ts";

@@ -246,7 +246,7 @@ class SimulatedPolicy {
     const { world, troubles, defect } = this.#machine;
     const digest = this.#digest;
     await this.#life.sleep(world.between(20, 400), "replies");
-    // New weights are used in the middle of episodes.
+    // This defect changes the weights in the middle of episodes.
     if (defect === "mixes versions") this.#digest = hash64(digest).join("").padStart(64, "a").slice(-64);
     const [coin] = hash64(`${digest} ${coins.seed} ${coins.episode} ${coinsFrom}`);
     const tokens = [...MOVES[coin % MOVES.length]!];

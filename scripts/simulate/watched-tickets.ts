@@ -74,7 +74,7 @@ export class WatchedTickets extends TicketBook {
     const lease = this.#leases.get(episode);
     const taken = super.finish(sampler, episode, attempt, outcome) || this.#defect === "takes anything";
     const due = lease?.sampler === sampler && lease.attempt === attempt;
-    if (taken && !due) this.#invariants.broken(1, `${episode} was taken from ${sampler}, who had no ticket for it`);
+    if (taken && !due) this.#invariants.broken(1, `${episode} was taken from ${sampler}, which had no ticket for it`);
     if (taken) this.#leases.delete(episode);
     if (taken && "trajectory" in outcome) {
       this.#open--;

@@ -61,7 +61,6 @@ export class World {
     };
   }
 
-  /** Adds a line to the trace. */
   note(what: string): void {
     const line = `${this.now.toFixed(3)} ${what}`;
     this.#trace.update(`${line}\n`);
@@ -83,7 +82,7 @@ export class World {
       this.steps++;
       this.note(`${event.life.name} ${event.what}`);
       event.run();
-      // All promises resolved so far have run when the next turn of the event loop begins.
+      // All callbacks of promises resolved so far have run when the next turn of the event loop begins.
       await new Promise((next) => setImmediate(next));
       return true;
     }

@@ -2,7 +2,7 @@
  * The runs of a sweep: presets × variants × seeds of a YAML file. Other files start processes.
  *
  * - A group is a preset with a variant's settings; its runs differ in their seeds only.
- * - Every run's config is composed before the first run starts, as `bun run cluster` composes it from the same flags.
+ * - `planSweep` composes every run's config before the first run starts, as `bun run cluster` composes it from the same flags.
  */
 import { basename, join } from "node:path";
 import { z } from "zod";

@@ -19,7 +19,7 @@ import { isFinished } from "./table.ts";
 const ENTRY = join(import.meta.dir, "../run.ts");
 
 /**
- * Removes an empty folder, because a signal killed its run before the run wrote its config.
+ * Removes an empty folder, which a run leaves if it ends before it writes its config.
  *
  * @throws {UsageError} if a folder holds a run with other settings: its figures would be those of another experiment.
  */

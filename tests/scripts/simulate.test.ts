@@ -116,7 +116,7 @@ test(
 describe("found is", () => {
   const sought: [Defect, "sync" | "async", RegExp][] = [
     ["trains twice", "sync", /^invariant 3: \S+ is trained on in .*, and was in /],
-    ["takes anything", "sync", /^invariant 1: \S+ was taken from sampler-\d, who had no ticket for it/],
+    ["takes anything", "sync", /^invariant 1: \S+ was taken from sampler-\d, which had no ticket for it/],
     ["mixes versions", "sync", /^invariant 5: \S+ of version \d+ has tokens that other weights wrote/],
     ["trains on old episodes", "async", /^invariant 4: \S+ of version \d+ is trained on with version \d+/],
     ["loses rows", "sync", /^invariant 3: .* (was acknowledged as stored, and is not|and is not in the log)/],

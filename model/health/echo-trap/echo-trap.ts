@@ -6,7 +6,7 @@
  * - High success near its best explains a small spread, constant groups, low entropy and a low likelihood, which then are no signs. A
  *   solved task also explains a spike of the gradient. Success never explains replies that repeat or lose their form, because such
  *   replies come before success falls from 100 %.
- * - The state is plain data. Signs are relative to the start of a run, so begin with `TRAP_START` after a rollback.
+ * - The state is plain data. Signs are relative to the start of a run, so begin with `TRAP_START` after a roll-back.
  *
  * Source: signs of https://arxiv.org/abs/2504.20073 (section 4) and https://arxiv.org/abs/2604.06268; the thresholds are Bunraku's.
  */

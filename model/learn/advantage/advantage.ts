@@ -2,7 +2,7 @@
  * Computes one advantage per token from a batch of episodes. The formulas are in the other files of this folder.
  *
  * - Pass all episodes of the update: whitening and the mix of `hybrid` look at all rows.
- * - Group ids and turn ends come from the episodes; nothing is inferred from rewards or positions.
+ * - Group ids and turn ends come from the episodes. No estimator infers them from rewards or positions.
  */
 import { biLevelGae, discountedReturns, type Estimate, gae } from "./gae.ts";
 import { type Gigpo, gigpo } from "./gigpo.ts";
@@ -54,7 +54,6 @@ export interface Advantages {
   readonly measured: Readonly<Record<string, number>>;
 }
 
-/** The estimators that need a critic. */
 export const NEEDS_CRITIC: ReadonlySet<Estimator["kind"]> = new Set(["gae", "bi-level-gae", "hybrid"]);
 
 /**

@@ -1,7 +1,7 @@
 /**
  * Generalized advantage estimation over tokens, and over turns and tokens (bi-level); also discounted returns. Whitening is in rows.ts.
  *
- * - Turn ends are given, never inferred: a turn that earned 0 is still a turn.
+ * - The caller gives the turn ends, because rewards do not show them: a turn that earned 0 is still a turn.
  * - The next state of a written token is the state of the next written token. Values at observations and padding change neither the
  *   advantage nor the target of a written token. A reward at an observation or padding is an error.
  */

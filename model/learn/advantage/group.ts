@@ -1,7 +1,7 @@
 /**
  * Advantages from comparing the trajectories of a group, without a critic: one number per trajectory.
  *
- * - A group is named by any number or text and may have any size: failed and stale episodes are left out, so sizes differ.
+ * - Any number or text names a group. Groups may differ in size, because the caller leaves out failed and stale episodes.
  * - A group with one member, or with equal rewards, has advantages of exactly 0. The exception is `expertIteration`, which compares
  *   nothing.
  * - A group's advantages do not depend on other groups.

@@ -90,7 +90,7 @@ export function select<G extends GroupScore>(groups: readonly G[], rule: FilterR
   }
 }
 
-/** True if the rule ranks by the spread of rewards, but within every group all rewards are equal. */
+/** True if the rule keeps only some groups and ranks by the spread of rewards, but within every group all rewards are equal. */
 export function hasOnlyTies(groups: readonly GroupScore[], rule: FilterRule): boolean {
   if (rule.strategy === "all" || (rule.strategy === "top_ratio" && rule.ratio === 1)) return false;
   if (rule.strategy === "top_p" && rule.value >= 1) return false;
