@@ -2,6 +2,9 @@
  * The same training in Bunraku and in a loop written with PyTorch and transformers (peers/train.py): Dr. GRPO with AdamW on
  * SimpleSokoban, from the same weights, with as many threads. Run: bun run bench run [--run.seeds=3 --run.updates=60 …]
  * Budget: a fifth of the loop's time. Equal success at the end, within the interval, shows that both sides do the same work.
+ * With --run.precision=half, both sides round: Bunraku has sampler.precision half and engine.gradientProducts bfloat16, and PyTorch runs
+ * under autocast.
+ *
  * Both times include the validation before the first update and the validation after the last update. Bunraku's time includes its
  * checkpoints and a second validation at the end, at temperature 1.
  */
@@ -33,7 +36,11 @@ interface Outcome {
 }
 
 export async function run(options: Readonly<Record<string, string>>) {
-  const numbers = numbersOf("run", DEFAULTS, options);
+  const { precision = "full" } = options;
+  if (precision !== "full" && precision !== "half")
+    throw new RangeError(`run.precision must be full or half, got "${precision}"`);
+  const half = precision === "half";
+  const numbers = numbersOf("run", DEFAULTS, options, ["python", "precision"]);
   const python = pythonOf(options);
   await checkPython(python, ["torch", "numpy", "transformers"]);
   const folder = await mkdtemp(join(tmpdir(), "bunraku-run-"));
@@ -46,15 +53,15 @@ export async function run(options: Readonly<Record<string, string>>) {
     const ours: Outcome[] = [];
     const peers: Outcome[] = [];
     for (let seed = 1; seed <= numbers.seeds; seed++) {
-      ours.push(await train(start, join(folder, `run-${seed}`), seed, numbers));
+      ours.push(await train(start, join(folder, `run-${seed}`), seed, half, numbers));
       const { updates, groups, groupSize, threads } = numbers;
       const given = { policy, boards, seed, updates, groups, "group-size": groupSize, threads };
-      peers.push(await runPeer<Outcome>(python, "train.py", flagsOf(given)));
+      peers.push(await runPeer<Outcome>(python, "train.py", flagsOf(given).concat(half ? "--bfloat16" : [])));
       console.log(`seed ${seed}: ours ${told(ours.at(-1)!)}; PyTorch and transformers ${told(peers.at(-1)!)}`);
     }
     const [our, peer] = [meansOf(ours), meansOf(peers)];
     const comparison: Comparison = {
-      what: `run, ${numbers.updates} updates of ${numbers.groups * numbers.groupSize} episodes`,
+      what: `run, ${numbers.updates} updates of ${numbers.groups * numbers.groupSize} episodes${half ? ", half precision" : ""}`,
       ours: `${round(our.seconds.mean)} s`,
       beside: `PyTorch, transformers ${round(peer.seconds.mean)} s`,
       speed: round(peer.seconds.mean / our.seconds.mean, 2),
@@ -83,20 +90,20 @@ async function taught(folder: string, steps: number): Promise<string> {
   return run;
 }
 
-async function train(start: string, run: string, seed: number, numbers: typeof DEFAULTS): Promise<Outcome> {
+async function train(start: string, run: string, seed: number, half: boolean, numbers: typeof DEFAULTS) {
   const { updates, groups, groupSize, threads } = numbers;
   const settings = {
     learner: { ...LEARNER, updates, minibatch: groups * groupSize },
     rollout: { groups, groupSize },
-    engine: { threads },
-    sampler: { count: threads },
+    engine: half ? { threads, device: "cpu", gradientProducts: "bfloat16" } : { threads },
+    sampler: { count: threads, precision: half ? "half" : "full" },
     validate: { everyUpdates: updates },
     seed,
   };
   const keys = valuesByPath(settings).map(([path, value]) => `--${path}=${value}`);
   const report = await cluster(["--from", start, "--run-dir", run].concat(keys));
   const { before, after } = report.success;
-  return { seconds: report.minutes * 60, before, after };
+  return { seconds: report.minutes * 60, before, after } satisfies Outcome;
 }
 
 interface Report {

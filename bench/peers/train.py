@@ -31,6 +31,10 @@ NAMES = ["up", "down", "left", "right"]
 REPLY = re.compile(r"<think>(.*?)</think>\s*<answer>(.*?)</answer>", re.DOTALL)
 
 
+def rounding():
+    return torch.autocast("cpu", torch.bfloat16, enabled=options.bfloat16)
+
+
 class Game:
     """One episode: the board, and the tokens of its dialogue."""
 
@@ -84,9 +88,10 @@ def play(model, tokenizer, games: list[Game], temperature: float) -> None:
             game.tokens += new
             game.written += [0] * len(new)
         batch = tokenizer.pad({"input_ids": [game.tokens for game in live]}, padding_side="left", return_tensors="pt")
-        whole = model.generate(
-            **batch, do_sample=True, temperature=temperature, top_k=0, top_p=1.0, max_new_tokens=REPLY_TOKENS_MAX
-        )
+        with rounding():
+            whole = model.generate(
+                **batch, do_sample=True, temperature=temperature, top_k=0, top_p=1.0, max_new_tokens=REPLY_TOKENS_MAX
+            )
         for game, row in zip(live, whole[:, batch["input_ids"].shape[1] :].tolist()):
             end = row.index(tokenizer.eos_token_id) + 1 if tokenizer.eos_token_id in row else len(row)
             game.tokens += row[:end]
@@ -108,8 +113,9 @@ def learn(model, optimizer, games: list[Game], advantages: np.ndarray, options: 
         tokens = pad_sequence([torch.tensor(game.tokens) for game in some], batch_first=True)
         written = pad_sequence([torch.tensor(game.written) for game in some], batch_first=True)
         seen = pad_sequence([torch.ones(len(game.tokens), dtype=torch.long) for game in some], batch_first=True)
-        logits = model(input_ids=tokens, attention_mask=seen).logits[:, :-1]
-        log_probs = logits.log_softmax(-1).gather(2, tokens[:, 1:, None])[..., 0]
+        with rounding():
+            logits = model(input_ids=tokens, attention_mask=seen).logits[:, :-1]
+        log_probs = logits.float().log_softmax(-1).gather(2, tokens[:, 1:, None])[..., 0]
         weights = torch.tensor(advantages[start : start + options.micro_batch], dtype=torch.float32)[:, None] * written[:, 1:]
         loss = -(weights * torch.exp(log_probs - log_probs.detach())).sum() / divisor
         loss.backward()
@@ -130,6 +136,7 @@ parser.add_argument("--boards", required=True)
 for name, default in {"seed": 1, "updates": 60, "groups": 16, "group-size": 8, "micro-batch": 32, "threads": 2}.items():
     parser.add_argument(f"--{name}", type=int, default=default)
 parser.add_argument("--learning-rate", type=float, default=1e-4)
+parser.add_argument("--bfloat16", action="store_true", help="autocast rounds the factors of products to bfloat16")
 parser.add_argument("--kept", type=float, default=0.5, help="share of the groups that the filter keeps")
 options = parser.parse_args()
 
