@@ -48,7 +48,7 @@ export const EngineConfig = z.strictObject({
     .enum(["float32", "bfloat16"])
     .default("float32")
     .describe(
-      "bfloat16: engine compiled rounds the factors of a gradient's products to 8 bits of mantissa, on a CPU with AVX-512 and avx512_bf16. Log-probabilities and losses keep full precision",
+      "bfloat16: on a CPU with AVX-512 and avx512_bf16, engine compiled rounds the factors of products to 8 bits of mantissa, in gradients and in the optimizer Muon. Log-probabilities and losses keep full precision",
     ),
   threads: nonnegativeInt
     .default(0)

@@ -10,7 +10,7 @@ export interface DeviceOptions {
   readonly softwareAdapter?: boolean;
   /** On cuda, round the factors of products to 10 bits of mantissa. Default: false. */
   readonly tf32?: boolean;
-  /** bfloat16: on the CPU, lanes round the factors of a gradient's products whose sizes are multiples of 16. Default: float32. */
+  /** bfloat16: on the CPU, lanes round the factors of `gradientProduct` (policy/ops.ts) if its sizes are multiples of 16. Default: float32. */
   readonly gradientProducts?: GradientProducts;
   /** Threads on the CPU. */
   readonly threads: number;

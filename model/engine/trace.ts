@@ -158,7 +158,7 @@ class TraceBackend extends tf.KernelBackend {
   override dispose(): void {}
 }
 
-/** How a graph computes the products of gradients: bfloat16 rounds their factors. Only graphs with machine code read this. */
+/** How a graph computes each `gradientProduct` (policy/ops.ts): bfloat16 rounds its factors. Only graphs with machine code read this. */
 export type GradientProducts = "float32" | "bfloat16";
 
 /** What a graph is for: a device, or a CPU that runs our machine code. */

@@ -16,6 +16,7 @@ import {
   type TensorFunction,
 } from "../engine/engine.ts";
 import { sizeOf } from "../engine/graph.ts";
+import { gradientProduct } from "../policy/ops.ts";
 
 export type OptimizerName = "adamw" | "muon";
 
@@ -298,11 +299,11 @@ function muon([rows, columns]: Matrix["shape"]): TensorFunction {
     const ahead = tf.add(gradient, tf.mul(nextMoment, MUON_MOMENTUM));
     // The smaller Gram matrix: rows by rows, or columns by columns.
     const wide = rows <= columns;
-    let x = tf.div(ahead, tf.add(tf.sqrt(tf.sum(tf.square(ahead))), epsilon!)) as tf.Tensor2D;
+    let x = tf.div(ahead, tf.add(tf.sqrt(tf.sum(tf.square(ahead))), epsilon!));
     for (let i = 0; i < steps; i++) {
-      const gram: tf.Tensor2D = tf.matMul(x, x, !wide, wide);
-      const polynomial: tf.Tensor2D = tf.add(tf.mul(gram, b), tf.mul(tf.matMul(gram, gram), c));
-      x = tf.add(tf.mul(x, a), wide ? tf.matMul(polynomial, x) : tf.matMul(x, polynomial));
+      const gram = wide ? tf.matMul(x, x, false, true) : gradientProduct(x, x, true);
+      const polynomial = tf.add(tf.mul(gram, b), tf.mul(gradientProduct(gram, gram), c));
+      x = tf.add(tf.mul(x, a), wide ? gradientProduct(polynomial, x) : gradientProduct(x, polynomial));
     }
     const move = tf.mul(x, tf.mul(learningRate!, ADAMW_STEP * Math.sqrt(Math.max(rows, columns))));
     return { parameters: tf.sub(tf.mul(parameters!, decay!), move), moment: nextMoment, ...cleared(inputs, move) };

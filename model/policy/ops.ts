@@ -25,12 +25,12 @@ const kernelOfRows = (name: string, { shape }: tf.Tensor) =>
   shape.at(-1)! % 16 === 0 ? name : `${name} by definition`;
 
 /**
- * `a · b`, or `aᵀ · b`, in a gradient. A backend may round the factors, which `tf.matMul` never does.
+ * `a · b`, or `aᵀ · b`, of a gradient. A backend may round the factors of this product. It never rounds those of `tf.matMul`.
  *
  * @param a  (N, K), or (K, N) if `transposeA`
  * @param b  (K, M)
  */
-function gradientProduct(a: tf.Tensor, b: tf.Tensor, transposeA: boolean): tf.Tensor {
+export function gradientProduct(a: tf.Tensor, b: tf.Tensor, transposeA = false): tf.Tensor {
   const [product] = fused("GradientProduct", { a, b }, { transposeA }, () => [tf.matMul(a, b, transposeA)]);
   return product!;
 }
@@ -57,7 +57,7 @@ export function linear(x: tf.Tensor, weight: tf.Tensor, addend?: tf.Tensor): tf.
       value: y!,
       gradFunc: (dy: tf.Tensor, saved: tf.Tensor[]) => {
         const [x, weight] = saved as [tf.Tensor, tf.Tensor];
-        const factors = [gradientProduct(dy, weight, false), gradientProduct(dy, x, true)];
+        const factors = [gradientProduct(dy, weight), gradientProduct(dy, x, true)];
         if (addend === undefined) return factors;
         return [...factors, addend.rank === 1 ? tf.sum(dy, 0) : tf.clone(dy)];
       },
