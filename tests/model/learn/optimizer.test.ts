@@ -1,6 +1,9 @@
 /** AdamW and Muon against their formulas in float64, step by step, and with gradients that are not finite. */
 import { describe, expect, test } from "bun:test";
+import { compiledEngine } from "../../../model/engine/compiled.ts";
+import { lackOfBfloat16 } from "../../../model/engine/native/machine.ts";
 import { Optimizer, type OptimizerSettings } from "../../../model/learn/optimizer.ts";
+import { describeWhere } from "../../needs.ts";
 import { engines } from "../engine/engines.ts";
 import { farthest } from "../farthest.ts";
 import { randomValues } from "../policy/gradient-check.ts";
@@ -193,5 +196,27 @@ describe.each(engines)("Muon on the %s engine", (_, engine) => {
       farthest(Float32Array.from(around(parameters)), plainAdamW(around(start), seen.map(around), given)),
     ).toBeLessThan(1e-6);
     expect([...optimizer.state.variance.slice(7, 7 + size)]).toEqual(new Array(size).fill(0));
+  });
+});
+
+describeWhere(lackOfBfloat16(), "Muon with rounded factors", () => {
+  test.each([
+    [32, 64],
+    [64, 32],
+  ] as [number, number][])("moves a matrix of %p by %p nearly as Muon in float32 does", async (rows, columns) => {
+    const size = rows * columns;
+    const moved = async (gradientProducts: "float32" | "bfloat16") => {
+      const engine = compiledEngine({ threads: 1, gradientProducts });
+      const parameters = new Float32Array(size);
+      const gradient = Float32Array.from(randomValues(size, "gradient"));
+      const matrices = [{ start: 0, shape: [rows, columns] as [number, number] }];
+      const optimizer = await Optimizer.create(engine, parameters, [gradient], undefined, matrices);
+      await optimizer.step({ ...settings, weightDecay: 0 });
+      return parameters;
+    };
+    const [exact, rounded] = [await moved("float32"), await moved("bfloat16")];
+    const gap = Math.hypot(...exact.map((value, i) => value - rounded[i]!)) / Math.hypot(...exact);
+    expect(gap).toBeGreaterThan(1e-4);
+    expect(gap).toBeLessThan(5e-2);
   });
 });
