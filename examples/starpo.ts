@@ -1,7 +1,6 @@
 /**
- * StarPO-S with Dr. GRPO's advantage on one page and in one process: reinforcement learning of a language-model agent in a
- * multi-turn env. The update equals that of model/learn/update/update.ts with the aggregation token-mean, bit for bit
- * (tests/examples/starpo.test.ts).
+ * StarPO-S with Dr. GRPO's advantage on one page and in one process: reinforcement learning of a language-model agent in a * multi-turn env. The update equals that of model/learn/update/update.ts, bit for bit, if that update averages the loss over all
+ * written tokens (tests/examples/starpo.test.ts).
  *
  *   bun examples/starpo.ts                   Bandit, under a minute
  *   bun examples/starpo.ts SimpleSokoban     about two minutes
@@ -10,7 +9,7 @@
  *   update()      rewards → filter groups → advantages → loss → gradient → one optimizer step → new weights
  *
  * The policy starts from random weights and first imitates demonstrations. On Sokoban these are plans made from random play of
- * other boards; no solver plays.
+ * boards whose seeds neither training nor validation uses; no solver plays.
  *
  * Source: RAGEN, https://arxiv.org/abs/2504.20073 (StarPO, StarPO-S).
  */
@@ -115,7 +114,7 @@ export async function starpo(task: keyof typeof TASKS, seed: number) {
       // Five turns fit into contextTokensMax, so `addPrompt` never returns null.
       const { prompt, tokensMax } = transcript.addPrompt(observation, env.actionsLeft)!;
       const settings = { temperature, topP: 1, topK: 0 };
-      // The coins decide the random numbers with which the generator chooses tokens.
+      // The generator draws a token's random number from `coins`: the run's seed and the episode's name.
       const coins = { seed, episode: hash64(name) };
       const reply = await generator.reply(name, { prompt, tokensMax, settings, coins, stops: dialogue.stops });
       const turn = env.step(transcript.text(reply.tokens));
@@ -123,7 +122,7 @@ export async function starpo(task: keyof typeof TASKS, seed: number) {
       observation = turn.observation;
       if (turn.ending === null) continue;
       generator.close(name);
-      // A digest names the weights if processes exchange trajectories. This example has one process.
+      // A run's digest says which weights played. One process needs none.
       const trajectory = { ...transcript.trajectory(), version, digest: "" };
       return { group, success: turn.success, trajectory };
     }
@@ -140,7 +139,7 @@ export async function starpo(task: keyof typeof TASKS, seed: number) {
 
   /** One update of StarPO-S. @returns mean entropy of the policy, in nats; null if the filter keeps no group */
   async function update(episodes: readonly Episode[], rate: number): Promise<number | null> {
-    // Filter: keep the groups whose raw reward varies most. If all rewards of a group are equal, its advantages are 0.
+    // Filter: keep the groups whose raw rewards (without format penalties) vary most. A group of equal rewards teaches little.
     const groups = episodes.map(({ group }) => group);
     const rewards = episodes.map(({ trajectory }) => rawReward(trajectory));
     const filtered = filterGroups({ groups, rewards }, { strategy: "top_ratio", ratio: keep, type: "std" });
@@ -152,9 +151,9 @@ export async function starpo(task: keyof typeof TASKS, seed: number) {
     const groupOf = kept.map(({ group }) => group);
     const advantages = drGrpo(earned, groupOf);
 
-    // Loss: -min(r A, clip(r, .8, 1.28) A), at most -3 A where A < 0, minus an entropy bonus; r = exp(logProb - oldLogProb).
+    // Loss: -min(r A, clip(r, .8, 1.28) A), at most 3 |A| where A < 0, minus an entropy bonus; r = exp(logProb - oldLogProb).
     // The loss is a mean over all written tokens.
-    // An episode of this example has one context, so it gives one sequence.
+    // In this example the policy always sees the whole episode, so an episode is one sequence.
     const sequences = kept.map(({ trajectory }) => samplesOf(trajectory)[0]!);
     const tokens = sequences.reduce((sum, { written }) => sum + written.length, 0);
     const perToken = (value: (episode: number, position: number) => number) =>
@@ -163,9 +162,9 @@ export async function starpo(task: keyof typeof TASKS, seed: number) {
       oldLogProbs: perToken((i, position) => kept[i]!.trajectory.logProbs[position]!),
       advantages: perToken((i) => advantages[i]!),
       weights: perToken(() => 1 / tokens),
-      // `Math.fround`: an update of Bunraku rounds the weight to 32 bits before it multiplies.
+      // `Math.fround`: update.ts rounds the weight to 32 bits before it multiplies.
       entropyWeights: perToken(() => Math.fround(1 / tokens) * ENTROPY_COEFFICIENT),
-      // A metric is a weighted mean over tokens; these are the weights.
+      // `shares` are the weights of the metrics, which are means over tokens.
       shares: perToken(() => 1 / tokens),
     };
     const rule = { kind: "ppo", clipLow: 0.2, clipHigh: 0.28, dualClip: 3 } as const;
@@ -194,7 +193,7 @@ export async function starpo(task: keyof typeof TASKS, seed: number) {
     publish();
   }
 
-  /** The share of validation boards that the policy solves. Training has other seeds, but some of them give equal boards. */
+  /** The share of validation boards that the policy solves. Training has other seeds, but some of its boards equal a validation board. */
   async function validate(name: string): Promise<number> {
     const { boards, firstSeed, temperature } = VALIDATION;
     let solved = 0;
