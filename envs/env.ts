@@ -129,7 +129,7 @@ export interface LocalEnv extends Env {
 export interface EpisodeRules {
   readonly turnsMax: number;
   readonly actionsMax: number;
-  /** Most actions of one reply that the episode executes. It ignores further actions of the reply. */
+  /** Maximum number of actions of one reply that the episode executes. It ignores further actions of the reply. */
   readonly actionsPerTurnMax: number;
   /** The penalty of each turn whose reply is not `wellFormed`; 0 or negative. */
   readonly formatPenalty: number;

@@ -94,7 +94,7 @@ export interface EnvTag {
   /** The part of an observation that identifies the state, without step counters; null if it shows no state. The default is all of it. */
   readonly stateOf?: (observation: string) => string | null;
   /**
-   * Most actions of a play in which equal actions in equal observations always have equal effects. The warm start then tries an action
+   * Maximum number of actions of a play in which equal actions in equal observations always have equal effects. The warm start then tries an action
    * only once. Omitted if effects depend on chance or on facts that the observation does not show.
    */
   readonly deterministicActions?: number;

@@ -80,7 +80,7 @@ export function bunraku(policy: Policy, { env }: BunrakuOptions = {}): LanguageM
 /** An agent as an env. C: the env's options. Task: what the agent works on. */
 export interface AgentDefinition<C extends Record<string, unknown>, Task>
   extends Omit<EnvDefinition<C, AgentGame<Task>>, "open" | "actions" | "external" | "browser" | "random" | "best"> {
-  /** Most calls of the model in an episode. */
+  /** Maximum number of calls of the model in an episode. */
   readonly actionsMax: number;
   /** Returns the task of the agent. Equal options and layout seeds give equal tasks. */
   task(options: C, seeds: Seeds): Task;

@@ -41,9 +41,9 @@ export interface EnvDefinition<C extends Record<string, unknown>, G extends Game
   readonly actions?: readonly string[];
   /** The meaning of each symbol of an observation. */
   readonly legend?: Legend;
-  /** Most actions of an episode: the action budget. */
+  /** Maximum number of actions of an episode: the action budget. */
   readonly actionsMax: number;
-  /** Most turns of an episode. Default: the run's `env.turnsMax`, which is 5 if the run does not set it. */
+  /** Maximum number of turns of an episode. Default: the run's `env.turnsMax`, which is 5 if the run does not set it. */
   readonly turnsMax?: number;
   /** On no board does a success need fewer actions than this. */
   readonly actionsMin?: number;

@@ -35,9 +35,9 @@ export interface PolicyOptions {
   readonly envs?: readonly string[];
   /** Name of one of the run's checkpoints, such as u000120. Default: the newest. */
   readonly checkpoint?: string;
-  /** Most replies and episodes in progress at once. Default: 16. */
+  /** Maximum number of replies and episodes in progress at once. Default: 16. */
   readonly slots?: number;
-  /** Most replies that wait for a free slot; one more reply fails. Default: 256. */
+  /** Maximum number of replies that wait for a free slot; one more reply fails. Default: 256. */
   readonly queueMax?: number;
   /** Temperature of a reply whose request names none. Default: the run's `rollout.temperature`. */
   readonly temperature?: number;
@@ -52,7 +52,7 @@ export interface ReplyOptions {
   readonly temperature?: number;
   /** Seed of the random numbers that choose tokens; equal seeds give equal replies. Default: random. */
   readonly seed?: number;
-  /** Most tokens of the reply. Default: the run's `rollout.replyTokensMax`, or the room left in the context if this is less. */
+  /** Maximum number of tokens of the reply. Default: the run's `rollout.replyTokensMax`, or the room left in the context if this is less. */
   readonly tokensMax?: number;
 }
 

@@ -10,7 +10,7 @@ import { envTag, tagsOf } from "../envs/registry.ts";
 import { Pcg64 } from "../envs/rng/pcg64.ts";
 import type { EnvTag } from "../envs/tag.ts";
 
-/** Most actions of a random episode. */
+/** Maximum number of actions of a random episode. */
 const ACTIONS_MAX = 40;
 const BOARDS = { episodes: 100, seed: 123 };
 

@@ -134,7 +134,7 @@ export async function main(args: string[], typed: readonly string[] = args): Pro
       view.clear();
     })
     .catch((error: unknown) => {
-      throw new Error(`${messageOf(error)}; its log is ${join(folder, "log.jsonl")}`, { cause: error });
+      throw new Error(`${messageOf(error)}; the log of the run is ${join(folder, "log.jsonl")}`, { cause: error });
     });
   if (report === null) {
     console.log(`stopped (${reason}); go on with: bun run cluster --resume ${shellWord(folder)}`);
@@ -150,16 +150,16 @@ export async function main(args: string[], typed: readonly string[] = args): Pro
 
 /** Serves the page of the finished run at the same address as before, until the user asks to stop. */
 async function keepPage({ folder, config }: RunFolder, url: string | null, asked: Promise<StopSignal>): Promise<void> {
-  // Imported on demand: few runs need the page in this process.
+  // Imported on demand: only a finished run on a terminal serves the page in this process.
   const { serveRecorded } = await import("./cli/recorded-page.ts");
   const { host, port, token } = config.metrics;
   const page = await serveRecorded(folder, { host, port: url === null ? port : Number(new URL(url).port), token });
-  console.log(`its page stays at ${page.url} until Ctrl-C (--exit: end with the run)`);
+  console.log(`the page of the run stays at ${page.url} until Ctrl-C; with --exit the command ends with the run`);
   await asked;
   await page.stop();
 }
 
-/** Reads secrets from the environment, which other users cannot see. Removes them from the environment, because the actors do not need them. */
+/** Reads secrets from the environment, because other users can see a command line. Removes them from it, because the actors do not need them. */
 function fromEnvironment(): Override[] {
   return Object.entries({ BUNRAKU_TOKEN: "join.token", BUNRAKU_BROKER_TOKEN: "transport.token" }).flatMap(
     ([source, path]) => {
@@ -287,7 +287,7 @@ export async function startFrom(from: string, overrides: readonly Override[]): P
     throw new UsageError(`--from ${from}: the run has no intact checkpoint yet; wait for one, or name another run`);
   if (!existsSync(checkpoint))
     throw new UsageError(
-      `--from ${from}: there is no such checkpoint; name the run, for its newest checkpoint, or another checkpoint`,
+      `--from ${from}: there is no such checkpoint; name the run, which means its newest checkpoint, or name another checkpoint`,
     );
   const { path, width, layers, heads, kvHeads, hidden, lora } = model;
   const adapters = lora.rank > 0 ? { lora: { rank: lora.rank, alpha: lora.alpha, targets: lora.targets } } : {};

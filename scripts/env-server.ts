@@ -8,7 +8,11 @@ export const command = {
   name: "env-server",
   flags: {
     ...lendFlags,
-    episodes: { type: "count", value: "N", text: "Most open episodes (default: the run's envServer.episodesMax)" },
+    episodes: {
+      type: "count",
+      value: "N",
+      text: "Maximum number of open episodes (default: the run's envServer.episodesMax)",
+    },
   },
   examples: [
     "BUNRAKU_TOKEN=… bun run env-server --join wss://learner.example:7000 --ca ca.pem",

@@ -86,7 +86,7 @@ export const command = {
 
 const DEFAULTS = { env: "SimpleSokoban", episodes: 256, seed: 123 };
 
-/** Most episodes of a policy at the same time. */
+/** Maximum number of episodes of a policy at the same time. */
 const SLOTS = 64;
 
 type Options = ReturnType<typeof parseOptions<typeof command>>;

@@ -23,7 +23,7 @@ const GoldenFile = z.looseObject({
   extras: z.record(z.string(), z.unknown()).default({}),
 });
 
-/** Most characters of a value in a failure. */
+/** Maximum number of characters of a value in a failure. */
 const SHOWN_MAX = 2000;
 
 /** @returns the exit code: 0 if every check holds, 1 otherwise. */

@@ -11,7 +11,7 @@ export const command = {
     slots: {
       type: "count",
       value: "N",
-      text: "Most episodes that the sampler decodes in one batch (default: the run's sampler.slots)",
+      text: "Maximum number of episodes that the sampler decodes in one batch (default: the run's sampler.slots)",
     },
     threads: { type: "count", value: "N", text: "Threads of the engine (default: the run's sampler.threads)" },
   },

@@ -25,11 +25,15 @@ export const command = {
     },
     port: { type: "port", value: "N", text: `Port; 0 for any free port (default: ${PORT})` },
     "token-file": { type: "text", value: "FILE", text: "File with the secret that clients send as their API key" },
-    slots: { type: "count", value: "N", text: `Most replies that the policy writes at once (default: ${SLOTS})` },
+    slots: {
+      type: "count",
+      value: "N",
+      text: `Maximum number of replies that the policy writes at once (default: ${SLOTS})`,
+    },
     queue: {
       type: "count",
       value: "N",
-      text: `Most replies that may wait for a slot; further requests get 429 (default: ${QUEUE_MAX})`,
+      text: `Maximum number of replies that may wait for a slot; further requests get 429 (default: ${QUEUE_MAX})`,
     },
     temperature: {
       type: "number",

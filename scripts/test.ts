@@ -1,6 +1,6 @@
 /**
- * `bun run test`: runs the test suite, several files at once. Its arguments go to `bun test`. The last lines list what this machine
- * could not test and why, then `N passed, M failed, K skipped`.
+ * `bun run test`: runs the test suite, several files at once. Its arguments go to `bun test`. The last lines say for what
+ * reasons this machine left out how many tests, then `N passed, M failed, K skipped`.
  *
  * `--quick` leaves out the folders of tests with processes or browsers and the files that take long, and says how many it left out.
  */
@@ -85,7 +85,7 @@ async function passOn(stream: ReadableStream<Uint8Array>) {
   const decoder = new TextDecoder();
   /** Names of the skipped tests, by what they lack (tests/needs.ts). Bun prints each test twice, in its file and at the end. */
   const lacking = new Map<string, Set<string>>();
-  /** The counts by "pass", "fail" and "skip", without a count that Bun does not print. */
+  /** Bun's counts, by "pass", "fail" and "skip". The map lacks a count that Bun does not print. */
   const counts = new Map<string, number>();
   let line = "";
   for await (const chunk of stream) {

@@ -100,7 +100,7 @@ function momentTensors(name: "policy" | "critic", network: NetworkMemory) {
     const values = network[part];
     if (values.length !== network.parameters.length) {
       throw new RangeError(
-        `the ${name} has ${network.parameters.length} parameters, its optimizer's ${part} ${values.length}`,
+        `the ${name} has ${network.parameters.length} parameters, but its optimizer's array ${part} has ${values.length} numbers`,
       );
     }
     return [`${name}.${part}`, { shape: [values.length], values }] as const;

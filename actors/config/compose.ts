@@ -56,7 +56,7 @@ function withChoices(given: readonly Layer[]): readonly Layer[] {
   return layers;
 }
 
-/** Most unknown keys of a section that get one line each. */
+/** Maximum number of unknown keys of a section that get one line each. */
 const UNKNOWN_KEYS_MAX = 20;
 
 function faultLines(issue: z.core.$ZodIssue, layers: readonly Layer[]): string[] {

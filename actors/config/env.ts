@@ -20,12 +20,15 @@ const MixedEnv = z.strictObject({
   turnsMax: positiveInt
     .nullable()
     .default(null)
-    .describe("Most turns of an episode; null: the tag's own limit, or else env.turnsMax"),
-  actionsMax: positiveInt.nullable().default(null).describe("Most actions of an episode; null: the tag's own limit"),
+    .describe("Maximum number of turns of an episode; null: the tag's own limit, or else env.turnsMax"),
+  actionsMax: positiveInt
+    .nullable()
+    .default(null)
+    .describe("Maximum number of actions of an episode; null: the tag's own limit"),
   actionsPerTurnMax: positiveInt
     .nullable()
     .default(null)
-    .describe("Most actions that the env reads from one reply; null: env.actionsPerTurnMax"),
+    .describe("Maximum number of actions that the env reads from one reply; null: env.actionsPerTurnMax"),
 });
 
 export const EnvConfig = z.strictObject({
@@ -51,11 +54,11 @@ export const EnvConfig = z.strictObject({
     .nonpositive()
     .default(-0.1)
     .describe("Reward added to a turn whose reply is malformed, has no action, or has an unknown action"),
-  turnsMax: positiveInt.default(5).describe("Most turns of an episode"),
-  actionsMax: positiveInt.default(10).describe("Most actions of an episode, over all turns"),
+  turnsMax: positiveInt.default(5).describe("Maximum number of turns of an episode"),
+  actionsMax: positiveInt.default(10).describe("Maximum number of actions of an episode, over all turns"),
   actionsPerTurnMax: positiveInt
     .default(5)
-    .describe("Most actions that the env reads from one reply; it drops further actions"),
+    .describe("Maximum number of actions that the env reads from one reply; it drops further actions"),
   think: z
     .boolean()
     .default(true)

@@ -27,7 +27,7 @@ const TrapConfig = z.strictObject({
   startUpdates: positiveInt
     .default(TRAP_RULE.startUpdates)
     .describe(
-      "Number of first updates whose mean is a metric's start; the start of success, repetition and the share of well-formed replies is the value in the first update",
+      "The start of a metric is its mean over this many first updates. For success, repetition and the share of well-formed replies the start is the value in the first update",
     ),
   patience: positiveInt
     .default(TRAP_RULE.patience)
@@ -47,7 +47,7 @@ const TrapConfig = z.strictObject({
   successFall: share
     .default(TRAP_RULE.successFall)
     .describe(
-      `A sign: smoothed success is below ${100 * TRAP_RULE.successShare} % of its best, and this much or more below its best`,
+      `A sign: smoothed success is below ${100 * TRAP_RULE.successShare} % of its best, and the difference is this value or more`,
     ),
 });
 
@@ -55,7 +55,7 @@ const TrapConfig = z.strictObject({
 const StopsConfig = z.strictObject({
   baselineUpdates: positiveInt
     .default(STOP_RULE.baselineUpdates)
-    .describe("reward_variance_collapse: number of first updates whose mean in-group std is the baseline"),
+    .describe("reward_variance_collapse: the baseline is the mean in-group std over this many first updates"),
   collapseUpdates: positiveInt
     .default(STOP_RULE.collapseUpdates)
     .describe("reward_variance_collapse: updates in a row with a std below a tenth of the baseline"),
@@ -70,8 +70,12 @@ const StopsConfig = z.strictObject({
 const CollapseConfig = z.strictObject({
   everyUpdates: nonnegativeInt
     .default(0)
-    .describe("Measures RAGEN-2's mutual information of prompts and thoughts every N updates; 0: never"),
-  samples: positiveInt.default(32).describe("Most thoughts to compare; the cost grows with the square of this number"),
+    .describe(
+      "Measures RAGEN-2's mutual information of prompts and thoughts in the first update and in every N-th; 0: never",
+    ),
+  samples: positiveInt
+    .default(32)
+    .describe("Maximum number of thoughts to compare; the cost grows with the square of this number"),
 });
 
 export const HealthConfig = z.strictObject({

@@ -17,7 +17,7 @@ export interface Layer {
 /**
  * A YAML file's text as a layer. An empty file sets nothing.
  *
- * @throws {ConfigError} that names the file, if the text is not YAML or not a mapping.
+ * @throws {ConfigError} that names the file, if the text is not one mapping of YAML in which each key is set once.
  */
 export function parseLayer(text: string, file: string): Layer {
   let values: unknown;
@@ -108,9 +108,9 @@ function over(lower: unknown, upper: unknown, source: string): unknown {
 }
 
 /**
- * Index of the highest layer that sets `path`, a key below `path`, or a whole list that contains `path`; -1 if no layer does.
+ * Index of the highest layer that sets one of these: `path`; a key below `path`; a whole list that contains `path`. -1 if no layer does.
  *
- * @param path  as one text; as a list of names if a name contains a dot
+ * @param path  a text with dots, or a list of names. A name that contains a dot needs the list.
  */
 export function lastToSet(layers: readonly Layer[], path: string | readonly string[]): number {
   const parts = typeof path === "string" ? path.split(".") : path;
@@ -149,11 +149,11 @@ export function isTree(value: unknown): value is Tree {
   return typeof value === "object" && value !== null && !Array.isArray(value);
 }
 
-/** Most bytes of a config file. The largest preset has about 1,000 bytes. */
+/** Maximum number of bytes of a config file. The largest preset has about 1,000 bytes. */
 const FILE_BYTES_MAX = 1 << 18;
 
 /**
- * @throws {ConfigError} that names the file, if the file is too large, not YAML or not a mapping
+ * @throws {ConfigError} that names the file, if the file is too large, or as `parseLayer`
  * @throws {Error} of the system, if the file cannot be read
  */
 export function readLayer(file: string): Layer {

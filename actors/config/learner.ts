@@ -227,7 +227,7 @@ export const LearnerConfig = z.strictObject({
   resampleRoundsMax: nonnegativeInt
     .default(0)
     .describe(
-      "Most rounds in which groups on new boards replace groups whose episodes all earned the same reward; 0: off",
+      "Maximum number of rounds in which groups on new boards replace groups whose episodes all earned the same reward; 0: off",
     ),
   rewardNormalization: RewardNormalizationConfig.prefault({}),
   overlong: OverlongConfig.prefault({}),

@@ -117,11 +117,11 @@ export const JoinConfig = z.strictObject({
   ),
   connectionsMax: positiveInt
     .default(8192)
-    .describe("Most connections from other machines; the gate refuses further connections"),
+    .describe("Maximum number of connections from other machines; the gate refuses further connections"),
   strangersMax: positiveInt
     .default(256)
     .describe(
-      "Most connections of one address that have shown no token yet; the gate closes further connections at once",
+      "Maximum number of connections of one address that have shown no token yet; the gate closes further connections at once",
     ),
   strangerMs: positiveInt
     .default(10_000)

@@ -62,8 +62,10 @@ export const WarmStartConfig = z.strictObject({
     ),
   playsMax: positiveInt
     .default(600)
-    .describe("Most random plays of a board; the warm start skips a board on which none wins"),
-  playActionsMax: positiveInt.default(60).describe("Most actions of a random play; env.actionsMax does not limit it"),
+    .describe("Maximum number of random plays of a board; the warm start skips a board on which none wins"),
+  playActionsMax: positiveInt
+    .default(60)
+    .describe("Maximum number of actions of a random play; env.actionsMax does not limit it"),
   plannedActions: partialShare
     .default(0)
     .describe(

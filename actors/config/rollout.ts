@@ -7,7 +7,7 @@ const CurriculumConfig = z.strictObject({
     .enum(["none", "success", "reward", "difficulty"])
     .default("none")
     .describe(
-      "success, reward: more groups for envs whose success or reward differs more within a group; difficulty: env.mix lists envs from easy to hard, and the first env not yet learned gets the groups that the learned envs leave",
+      "success, reward: more groups for envs whose success or reward differs more within a group; difficulty: env.mix lists envs from easy to hard; each learned env before the first unlearned one gets groupsMin groups, and the first unlearned env all others",
     ),
   advanceAt: z
     .number()
@@ -18,7 +18,11 @@ const CurriculumConfig = z.strictObject({
   smoothing: partialShare
     .default(0.8)
     .describe("Weight of the past in the curriculum's moving averages; with a lower weight the averages change faster"),
-  groupsMin: positiveInt.default(1).describe("Fewest groups of each env of the mix; difficulty: of each learned env"),
+  groupsMin: positiveInt
+    .default(1)
+    .describe(
+      "By success or reward: minimum number of groups of each env of the mix. By difficulty: the number of groups of each learned env",
+    ),
 });
 
 export const RolloutConfig = z.strictObject({
@@ -40,10 +44,12 @@ export const RolloutConfig = z.strictObject({
     .uint32()
     .default(20_000)
     .describe("Layout seed of the first training board; each group takes the next seed"),
-  replyTokensMax: positiveInt.default(24).describe("Most tokens of a reply; the sampler cuts a longer reply"),
+  replyTokensMax: positiveInt
+    .default(24)
+    .describe("Maximum number of tokens of a reply; the sampler cuts a longer reply"),
   contextTokensMax: positiveInt
     .default(360)
-    .describe("Most tokens of a context, which is the whole episode by default; see prompt.overflow"),
+    .describe("Maximum number of tokens of a context, which is the whole episode by default; see prompt.overflow"),
   temperature: positiveNumber.default(1).describe("Sampling temperature of training rollouts"),
   topP: positiveNumber
     .max(1)
@@ -53,7 +59,7 @@ export const RolloutConfig = z.strictObject({
   leaseMs: positiveInt
     .default(60_000)
     .describe(
-      "Time for one sampler to play an episode; after this time another sampler plays the episode. Raise this time for slow models",
+      "Time for one sampler to play an episode; after this time a sampler plays the episode again. Raise this time for slow models",
     ),
   attemptsMax: positiveInt
     .default(3)
@@ -74,7 +80,7 @@ export const ValidateConfig = z.strictObject({
 
 export const SamplerConfig = z.strictObject({
   count: nonnegativeInt.default(2).describe("Sampler processes on this machine; 0: other machines lend samplers"),
-  slots: positiveInt.default(64).describe("Most episodes that one sampler decodes in one batch"),
+  slots: positiveInt.default(64).describe("Maximum number of episodes that one sampler decodes in one batch"),
   engine: z
     .enum(["own", "vllm", "sglang"])
     .default("own")
@@ -98,7 +104,9 @@ export const SamplerConfig = z.strictObject({
 
 export const EnvServerConfig = z.strictObject({
   count: nonnegativeInt.default(1).describe("Env server processes on this machine; 0: other machines lend env servers"),
-  episodesMax: positiveInt.default(4096).describe("Most open episodes per server; the server refuses further episodes"),
+  episodesMax: positiveInt
+    .default(4096)
+    .describe("Maximum number of open episodes per server; the server refuses further episodes"),
   idleMs: positiveInt.default(300_000).describe("The server closes an episode that has had no step for this time"),
   answerMsMax: positiveInt
     .default(25_000)

@@ -53,7 +53,7 @@ function* servedSamplerRules({ sampler, engine, model, rollout }: RunConfig): Ge
     [
       model.path === null || model.lora.rank === 0,
       "model.lora.rank",
-      `sampler.engine ${sampler.engine} takes LoRA adapters; set model.path (--model) and a rank above 0`,
+      `sampler.engine ${sampler.engine} writes replies only with LoRA adapters; set model.path (--model) and a rank above 0`,
     ],
     [
       rollout.temperature !== 1,
@@ -76,7 +76,7 @@ function* envRules(config: RunConfig): Generator<Fault> {
   }
 }
 
-/** Most episodes that random play may open in an env outside this process. At 1 ms per action they take some minutes. */
+/** Maximum number of episodes that random play may open in an env outside this process. At 1 ms per action they take some minutes. */
 const OUTSIDE_PLAYS_MAX = 20_000;
 
 function* envFaults({ prompt, warmStart }: RunConfig, env: PlayedEnv, at: string): Generator<Fault> {
@@ -115,13 +115,13 @@ function* modelRules({ model, warmStart, engine }: RunConfig): Generator<Fault> 
     if (warmStart.enabled && engine.name !== "tinker") yield { path: "warmStart.enabled", text };
     return;
   }
-  // With pretrainedOnly no run starts without a pretrained model.
+  // With pretrainedOnly, `checkRun` refuses a run without a pretrained model.
   if (lora.rank > 0 && !pretrainedOnly) {
     const text = "adapters need a pretrained model; set model.path, or set the rank to 0";
     yield { path: "model.lora.rank", text };
   }
   if ((width / heads) % 2 !== 0) {
-    const text = `${heads} heads do not divide a width of ${width} into parts of even size, which rotary positions need; change one of them`;
+    const text = `model.width / model.heads is ${width} / ${heads}; rotary positions need an even whole number; change one of them`;
     yield { path: "model.heads", text };
   }
   if (heads % kvHeads !== 0)
@@ -158,7 +158,7 @@ function* mixRules(config: RunConfig): Generator<Fault> {
   }
 }
 
-/** Most episodes of an update or of a validation of one env; the learner holds them all in memory. */
+/** Maximum number of episodes of an update or of a validation of one env; the learner holds them all in memory. */
 const EPISODES_MAX = 1_000_000;
 
 function* rolloutRules({ rollout, validate, prompt }: RunConfig): Generator<Fault> {
@@ -169,13 +169,13 @@ function* rolloutRules({ rollout, validate, prompt }: RunConfig): Generator<Faul
     ["validate.groupSize", "validate.episodes", validated],
   ];
   for (const [path, factor, count] of faults) {
-    const text = `times ${factor} makes ${count} episodes; at most ${EPISODES_MAX} are allowed; lower one of them`;
+    const text = `${path} times ${factor} makes ${count} episodes; at most ${EPISODES_MAX} are allowed; lower one of them`;
     if (count > EPISODES_MAX) yield { path, text };
   }
   if (prompt.context === "single_turn" && prompt.layout === "ragen-v1") {
     yield {
       path: "prompt.context",
-      text: "the layout ragen-v1 has no summary message; set prompt.layout to ragen-v2 or compact",
+      text: "single_turn needs a summary message, and the layout ragen-v1 has none; set prompt.layout to ragen-v2 or compact",
     };
   }
   if (rollout.replyTokensMax < rollout.contextTokensMax) return;
@@ -222,12 +222,12 @@ function* learnerRules({ learner, rollout, prompt, health }: RunConfig): Generat
   const hasKl = kl.coefficient > 0 || health.ladder.includes("raise-kl");
   if (hasKl && kl.place === "loss" && kl.estimator === "k1" && prompt.compat === "strict") {
     const text =
-      "as a loss the expected gradient of k1 is zero, so it adds only noise; use k3, or learner.kl.place reward; prompt.compat allows it for RAGEN's own runs";
+      "in the loss the expected gradient of k1 is zero, so k1 adds only noise; use k3, or learner.kl.place reward; to repeat RAGEN's runs, set prompt.compat";
     yield { path: "learner.kl.estimator", text };
   }
   if (mode === "async" && stalenessMax < 1) {
     const text =
-      "async mode plays while it learns, so stalenessMax must be at least 1; for strictly on-policy, set learner.mode to sync";
+      "async mode plays while it learns, so stalenessMax must be at least 1; to train only on the newest policy's episodes, set learner.mode to sync";
     yield { path: "learner.stalenessMax", text };
   }
   if (minibatch !== null && minibatch > groups * groupSize) {
@@ -250,7 +250,7 @@ function* rungRules({ env, learner, rollout, health }: RunConfig): Generator<Fau
   const { strategy } = learner.filter;
   if (health.ladder.includes("tighten-filter") && rollout.groupSize < 2 && strategy === "all") {
     const text =
-      "tighten-filter ranks the groups of a run without a filter by the std of their rewards, and a group of 1 has no std; leave it out, or raise rollout.groupSize";
+      "this run has no filter, so tighten-filter ranks groups by the std of their rewards, and a group of 1 has no std; leave it out, or raise rollout.groupSize";
     yield { path: "health.ladder", text };
   }
   const perTurn = playedEnvs({ env }).map((one) => one.actionsPerTurnMax ?? env.actionsPerTurnMax);
@@ -265,12 +265,15 @@ function* rungRules({ env, learner, rollout, health }: RunConfig): Generator<Fau
 function* covarianceRules({ learner, health }: RunConfig): Generator<Fault> {
   const [low, high] = learner.covariance.bounds;
   if (low >= high)
-    yield { path: "learner.covariance.bounds", text: `the first must be below the second, got ${low} and ${high}` };
+    yield {
+      path: "learner.covariance.bounds",
+      text: `the first must be below the second, got ${low} and ${high}; swap or change them`,
+    };
   for (const [rung, treatment] of Object.entries(TREATMENT_OF_RUNG)) {
     if (!health.ladder.some((one) => one === rung)) continue;
     const why =
       learner.estimator === "tpo"
-        ? "the estimator tpo makes new advantages before each step, which no treatment of covariance changes"
+        ? "the estimator tpo makes new advantages before each step, and no treatment of covariance changes them"
         : `learner.covariance.treatment is ${treatment} already`;
     if (learner.estimator === "tpo" || learner.covariance.treatment === treatment)
       yield { path: "health.ladder", text: `${why}, so ${rung} would change nothing; leave it out` };
@@ -285,10 +288,13 @@ function* filterRules(filter: RunConfig["learner"]["filter"], rollout: RunConfig
   const path = "learner.filter.value";
   if (strategy === "top_k_abs") {
     if (!Number.isInteger(value) || value > groups) {
-      yield { path, text: `top_k_abs keeps a count of groups from 1 to ${groups}, got ${value}` };
+      yield {
+        path,
+        text: `top_k_abs keeps this many groups, a whole number from 1 to ${groups}, got ${value}; change it`,
+      };
     }
   } else if (value > 1) {
-    yield { path, text: `${strategy} takes a share above 0 and up to 1, got ${value}` };
+    yield { path, text: `${strategy} takes a share above 0 and up to 1, got ${value}; change it` };
   } else if (strategy === "top_ratio" && Math.floor(value * groups) < 1) {
     // Math.ceil, because in floating point 1 / 49 times 49 groups is less than one group.
     const least = Math.ceil(10_000 / groups) / 10_000;
@@ -315,8 +321,12 @@ function* boardRules({ validate, warmStart, rollout, learner }: RunConfig): Gene
     yield { path: "validate.firstSeed", text: overlap("the warm start", taught) };
   }
   if (meet(validated, trained)) yield { path: "validate.firstSeed", text: overlap("the rollout", trained) };
-  if (Math.max(validated[1], taught[1], trained[1]) > 2 ** 32) {
-    yield { path: "rollout.firstSeed", text: "the last board's seed is above 2^32 - 1; lower it" };
+  for (const [path, [, end]] of [
+    ["validate.firstSeed", validated],
+    ["warmStart.boards", taught],
+    ["rollout.firstSeed", trained],
+  ] as const) {
+    if (end > 2 ** 32) yield { path, text: "the last board's seed is above 2^32 - 1; lower it" };
   }
 }
 
@@ -330,8 +340,8 @@ function* reasoningRules(config: RunConfig): Generator<Fault> {
   const path = "env.reasoningWeight";
   if (!env.think) yield { path, text: "env.think is false, so there are no thoughts to judge; set it to 0" };
   try {
-    const mute = playedEnvs(config).find(({ name }) => tagOf(config, name).reasoning === undefined);
-    if (mute !== undefined) yield { path, text: `the env ${mute.tag} has no check of thoughts; set it to 0` };
+    const unchecked = playedEnvs(config).find(({ name }) => tagOf(config, name).reasoning === undefined);
+    if (unchecked !== undefined) yield { path, text: `the env ${unchecked.tag} has no check of thoughts; set it to 0` };
   } catch (error) {
     // envRules reports this error.
     if (!(error instanceof TagError)) throw error;
@@ -368,7 +378,8 @@ function* engineRules(engine: RunConfig["engine"]): Generator<Fault> {
     yield { path: "engine.tf32", text };
   }
   if (gradientProducts === "bfloat16" && !(device === "cpu" && (name === "auto" || name === "compiled"))) {
-    const text = "only engine compiled on device cpu rounds; set engine.device to cpu, or leave it out";
+    const text =
+      "only engine compiled on device cpu rounds; set engine.name to compiled and engine.device to cpu, or leave it out";
     yield { path: "engine.gradientProducts", text };
   }
 }

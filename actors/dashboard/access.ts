@@ -1,7 +1,7 @@
 /**
  * Decides who may read the page.
  *
- * - If the run has a token, a request needs `Authorization: Bearer TOKEN`, or a cookie, which a request with `?token=TOKEN` sets.
+ * - If the run has a token, a request needs `Authorization: Bearer TOKEN`, or a cookie. The answer to a request with `?token=TOKEN` sets the cookie.
  * - If the run has no token, a request must name a loopback host. So a site whose name resolves to 127.0.0.1 (DNS rebinding) reads nothing.
  * - The API, /metrics and /runs refuse requests that a page of another site makes.
  * - The comparison of tokens takes constant time. The cookie contains a digest and not the token.
@@ -53,6 +53,6 @@ export const sameSiteOnly: MiddlewareHandler = (c, next) => {
   const { host } = new URL(c.req.url);
   const isOwn = origin === undefined || (URL.canParse(origin) && new URL(origin).host === host);
   if (site === undefined ? isOwn : ["same-origin", "none"].includes(site)) return next();
-  const error = `a page of another site may not read ${c.req.path}; open it yourself, or ask without Origin and Sec-Fetch-Site`;
+  const error = `a page of another site may not read ${c.req.path}; type its address into the browser, or send neither Origin nor Sec-Fetch-Site`;
   return Promise.resolve(c.json({ error }, 403));
 };

@@ -16,7 +16,7 @@ const SILENT_MS = 60_000;
 /** The supervisor reports the actors every second; after this long without a report the run is not ready. */
 const NO_REPORT_MS = 10_000;
 
-/** Why the run is not ready; null if it is ready. A ready run can write to its store, and its learner and one sampler have started. */
+/** Why the run is not ready; null if it is ready. A ready run can write to its store, its learner and one sampler have started, and the supervisor's newest report is at most 10 s old. */
 export function notReadyReason(store: Store): string | null {
   if (store.writeFault !== null)
     return `cannot write run.sqlite: ${store.writeFault}; the run waits until the folder of the run can be written`;
@@ -44,7 +44,7 @@ export function overviewOf(store: Store): Overview | null {
   // Events of an earlier session do not describe this one.
   const event = (kind: string) => ofSession(store.lastEvent(kind), run.startedMs);
   const finished = event(EVENT_KINDS.finished);
-  // The page shows 0 updates as no update. If a run has no total/updates, the step of train/success is the number of updates.
+  // If the run made 0 updates, `update` is null. If a run has no total/updates, the step of train/success is the number of updates.
   const update = (value("total/updates") ?? points.get("train/success")?.step) || null;
   return {
     run: run.name,

@@ -8,7 +8,7 @@ const Count = z.coerce.number().int().nonnegative();
 const TrueOrFalse = z.stringbool({ truthy: ["true"], falsy: ["false"] });
 const Limit = (most: number, standard: number) => z.coerce.number().int().min(1).max(most).default(standard);
 
-/** Most metrics of one request: the table has about 230, and each env of a mix adds some. */
+/** Maximum number of metrics of one request: the table has about 230, and each env of a mix adds some. */
 const NAMES_MAX = 500;
 /** Longest error, in characters. */
 const ERROR_MAX = 1000;

@@ -9,7 +9,7 @@ import { z } from "zod";
 import { appendJsonLine, jsonLines, parsedJson } from "../checkpoint/json.ts";
 import { schemaFaults } from "../errors.ts";
 
-/** Most lines of the file. */
+/** Maximum number of lines of the file. */
 const RATINGS_MAX = 10_000;
 
 export const NewRating = z

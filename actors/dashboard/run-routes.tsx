@@ -23,7 +23,7 @@ import { CursorText, emptyParameter, faults } from "./queries.ts";
 import { RATINGS_PATH, rate, ratingLimit } from "./rate.ts";
 import { cursorText, parseCursor, streamRun } from "./stream.ts";
 
-/** Most live streams that are open at once; a browser tab holds one. */
+/** Maximum number of live streams that are open at once; a browser tab holds one. */
 const STREAMS_MAX = 64;
 
 /** A refused reader should ask again after this many seconds. */

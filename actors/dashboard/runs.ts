@@ -13,7 +13,7 @@ import { seriesOf } from "../record/newest-update.ts";
 import type { OtherRun, RunsAnswer, Series } from "./answers.ts";
 import { overviewOf } from "./overview.ts";
 
-/** Most runs of a folder that the page reads: those that changed last. A folder may have thousands of runs. */
+/** Maximum number of runs of a folder that the page reads: those that changed last. A folder may have thousands of runs. */
 const RUNS_MAX = 100;
 
 export class NearbyRuns {

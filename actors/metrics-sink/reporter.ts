@@ -34,7 +34,7 @@ export interface ReporterOptions {
 
 /** While the connection has more unsent bytes than this, metrics wait in the reporter. */
 const BUSY_BYTES = 1 << 20;
-/** Most rows of one message. */
+/** Maximum number of rows of one message. */
 const ROWS_AT_ONCE = 128;
 /** The rows of one message fill at most this part of a frame. The reporter sends a larger row alone. */
 const FRAME_SHARE = 1 / 8;
@@ -42,7 +42,7 @@ const FRAME_SHARE = 1 / 8;
 const FRAMES_WAITING = 4;
 /** An episode is lost when messages with this episode alone have ended the connection more often than this. */
 const CUTS_MAX = 10;
-/** Most lost episodes that get a notice; the reporter only counts later ones. */
+/** Maximum number of lost episodes that get a notice; the reporter only counts later ones. */
 const NOTICES_MAX = 20;
 
 export class Reporter implements Handler {

@@ -29,7 +29,7 @@ export interface OpenedStore {
 /** The sink's access to disk and network. A simulation replaces it. */
 export interface MetricsSinkPorts {
   openStore(config: RunConfig, context: ActorContext): Promise<OpenedStore>;
-  /** Most metrics and events that wait to be written. */
+  /** Maximum number of metrics and events that wait to be written. */
   readonly queuedMax: number;
 }
 

@@ -33,15 +33,15 @@ export interface CompletionsOptions {
   readonly prefix: ReplyPrefix;
   /** The policy's name in the API. */
   readonly model: string;
-  /** Most replies that the policy writes at once: its number of slots. */
+  /** Maximum number of replies that the policy writes at once: its number of slots. */
   readonly slots: number;
-  /** Most replies that wait for a slot. */
+  /** Maximum number of replies that wait for a slot. */
   readonly queueMax: number;
   /** The `bunraku` part of the model's card, as JSON: see served-card.ts. */
   readonly card: object;
-  /** Most tokens of a dialogue with its reply. */
+  /** Maximum number of tokens of a dialogue with its reply. */
   readonly contextTokensMax: number;
-  /** Most tokens of a reply, for a request without max_tokens. */
+  /** Maximum number of tokens of a reply, for a request without max_tokens. */
   readonly replyTokensMax: number;
   /** The temperature of a request that names none. */
   readonly temperature: number;

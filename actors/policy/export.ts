@@ -29,7 +29,7 @@ export interface Exportable {
   readonly parameters: Float32Array;
   /** Folder of the pretrained model with which training started; null for the built-in policy. */
   readonly base: string | null;
-  /** Most tokens of a sequence, for the built-in policy, which has no config.json. */
+  /** Maximum number of tokens of a sequence, for the built-in policy, which has no config.json. */
   readonly contextTokensMax: number;
 }
 

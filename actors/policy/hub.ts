@@ -68,7 +68,7 @@ export function hubCache(env: Readonly<Record<string, string | undefined>>, home
   return HF_HUB_CACHE ?? join(HF_HOME ?? join(XDG_CACHE_HOME ?? join(home, ".cache"), "huggingface"), "hub");
 }
 
-/** Most attempts at one file. Each attempt continues where the attempt before broke. */
+/** Maximum number of attempts at one file. Each attempt continues where the attempt before broke. */
 const ATTEMPTS = 4;
 const REDIRECTS_MAX = 5;
 const COMMIT = /^[0-9a-f]{40}$/;

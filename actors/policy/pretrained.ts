@@ -57,7 +57,7 @@ export function tokenizerFiles(folder: string): TokenizerFiles {
   };
 }
 
-/** Most parameters of a model. They must fit into one array, and with a header into one file; both have less than 4 GiB in Bun. */
+/** Maximum number of parameters of a model. They must fit into one array, and with a header into one file; both have less than 4 GiB in Bun. */
 const PARAMETERS_MAX = 2 ** 30 - 2 ** 20;
 
 /** Checks everything but the values of the weights. @param model  the folder's model, if the caller has read it @throws {CheckpointFormatError} */

@@ -74,7 +74,7 @@ export interface ActorLife {
   readonly isSupervised: boolean;
 }
 
-/** Most messages of the supervisor that this file keeps while the actor starts. */
+/** Maximum number of messages of the supervisor that this file keeps while the actor starts. */
 const EARLY_MAX = 256;
 
 const tooManyEarly = `the actor has not started, and ${EARLY_MAX} messages of the supervisor wait, the most allowed; its log says what its start waits for`;

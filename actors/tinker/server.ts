@@ -29,7 +29,7 @@ export interface ServerPorts {
 export interface ServerOptions extends ServerPorts {
   /** The server's address without a path: "http://127.0.0.1:8801". */
   readonly url: string;
-  /** Most time from the first try of a request to its result. */
+  /** Maximum number of time from the first try of a request to its result. */
   readonly deadlineMs: number;
   /** The text before the path of each request; default "/api/v1/". */
   readonly root?: string;
@@ -55,10 +55,10 @@ export class ServerError extends Error {
 
 const FIRST_WAIT_MS = 250;
 const WAIT_MS_MAX = 5000;
-/** Most time of one try. The server answers a request for a result within 300 s, and all other requests at once. */
+/** Maximum number of time of one try. The server answers a request for a result within 300 s, and all other requests at once. */
 const TRY_MS_MAX = 330_000;
 const ANSWER_BYTES_MAX = 2 ** 30;
-/** Most characters of a server's error text in a message. */
+/** Maximum number of characters of a server's error text in a message. */
 const DETAIL_LETTERS_MAX = 300;
 /** Statuses that mean that the server has not taken the request. */
 const NOT_TAKEN = new Set([425, 429, 503]);

@@ -22,7 +22,7 @@ import { type ModelServer, openServer, type ServerPorts, servedVersion } from ".
 import { TrainedModel } from "./trained-model.ts";
 
 const HEARTBEAT_MS = 10_000;
-/** Most time to unload the models when the learner stops. */
+/** Maximum number of time to unload the models when the learner stops. */
 const UNLOAD_MS = 2000;
 
 const Capabilities = z.object({ supported_models: z.array(z.object({ model_name: z.string() })) });

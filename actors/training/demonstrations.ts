@@ -49,7 +49,7 @@ export interface RandomPlay {
   /** Number of plays of a board. If none of them won, more plays follow until one wins, or until the board has `playsMax` plays. */
   readonly plays: number;
   readonly playsMax: number;
-  /** Most actions of a play. The episode's own limits of turns and actions do not apply to a play. */
+  /** Maximum number of actions of a play. The episode's own limits of turns and actions do not apply to a play. */
   readonly actionsMax: number;
   /** In the first quarter of a board's plays all actions are random. In later plays, this share of the actions follows the best plan so far. */
   readonly plannedActions: number;

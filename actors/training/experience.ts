@@ -30,7 +30,7 @@ const TIE = 1e-9;
 /** A reward that comes one action later is multiplied by this factor. So a plan wins early, even if the env does not reward an early win. */
 const DISCOUNT = 0.99;
 
-/** Most future actions whose rewards a plan counts. */
+/** Maximum number of future actions whose rewards a plan counts. */
 const HORIZON_MAX = 100;
 
 export class Experience {

@@ -22,7 +22,7 @@ export type Envelope =
   | { readonly kind: "ask"; readonly id: number; readonly body: Ask }
   | { readonly kind: "answer"; readonly id: number; readonly body: Answer };
 
-/** Most values in a frame: numbers, texts, keys, lists and mappings, at any depth. An episode has about 30 values for each turn. */
+/** Maximum number of values in a frame: numbers, texts, keys, lists and mappings, at any depth. An episode has about 30 values for each turn. */
 const VALUES_MAX = 2 ** 21;
 
 /** A frame owns its buffer, so it can be transferred to another thread. */

@@ -12,10 +12,10 @@ import { decodeFrame, type Envelope, encodeFrame, type Frame, FrameTooLargeError
 import { failed } from "./refusals.ts";
 import type { Handler, Peer, Problem, TransportOptions } from "./transport.ts";
 
-/** Most asks of one direction that wait for their answers at the same time. */
+/** Maximum number of asks of one direction that wait for their answers at the same time. */
 const ASKS_MAX = 4096;
 
-/** Most characters in the report on a bad frame. */
+/** Maximum number of characters in the report on a bad frame. */
 const BAD_FRAME_TEXT_MAX = 1000;
 
 /** The part of a connection that each transport implements. */

@@ -36,7 +36,7 @@ export interface Connection {
 const BACKOFF_MS = { first: 50, max: 1000 };
 export const HELLO_DEADLINE_MS = 5000;
 
-/** Most messages that a session holds until it has called `opened`. */
+/** Maximum number of messages that a session holds until it has called `opened`. */
 const EARLY_MAX = 1024;
 
 export function connectForever(options: ReconnectOptions): Connection {

@@ -21,7 +21,7 @@ export interface ServerTls {
   readonly clientCa: string | null;
 }
 
-/** Most bytes of a PEM file. A bundle of all known CA certificates has a quarter of this size. */
+/** Maximum number of bytes of a PEM file. A bundle of all known CA certificates has a quarter of this size. */
 const PEM_BYTES_MAX = 2 ** 20;
 
 /** @param what  name of the setting, for the error text. @throws {Error} in one line, if the file is unreadable or has no PEM certificate or key */

@@ -20,7 +20,7 @@ export interface Seal {
 /** The nonce may be constant, because each key seals one version only. */
 const NONCE = new Uint8Array(12);
 
-/** Most bytes that one call of `setAAD` gets. */
+/** Maximum number of bytes that one call of `setAAD` gets. */
 const CHUNK_BYTES = 2 ** 23;
 
 export class Sealer {

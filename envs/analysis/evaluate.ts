@@ -54,7 +54,7 @@ const COIN_STREAM = 2;
 
 /** Number of episodes of an external env that run at the same time. */
 const EXTERNAL_AT_ONCE = 16;
-/** Most attempts at an episode of an outside game. If all attempts fail, the evaluation throws the error of the last attempt. */
+/** Maximum number of attempts at an episode of an outside game. If all attempts fail, the evaluation throws the error of the last attempt. */
 const OUTSIDE_ATTEMPTS = 3;
 
 /** @throws {RangeError} if there are no episodes. @throws the error of an episode that cannot be played. */

@@ -27,7 +27,7 @@ export const CountdownConfig = z
     split: SplitChoice.default("seed"),
     /** A parquet, jsonl or json file of `target` and `nums`; null generates instances. */
     dataPath: z.string().min(1).nullable().default(null),
-    /** Most rows read from the file. */
+    /** Maximum number of rows read from the file. */
     instancesMax: z.int().positive().default(20_000),
   })
   .refine(({ countMin, countMax }) => countMin <= countMax, {

@@ -15,13 +15,13 @@ const MIB = 2 ** 20;
 const DeepCoderConfig = z.strictObject({
   /** A parquet, jsonl or json file with `problem`, `tests` and optionally `starter_code` and `metadata`. */
   dataPath: z.string().min(1).nullable().default(null),
-  /** Most rows read from the file. */
+  /** Maximum number of rows read from the file. */
   problemsMax: z.int().positive().default(1000),
   /** `seed`: layout seeds below 10,000 play validation problems, others training problems; `all`: every problem for both. */
   split: SplitChoice.default("seed"),
   /** The answer is one program; false: the program ends at the first `||`, as in RAGEN. */
   wholeAnswer: z.boolean().default(true),
-  /** Most answers to one problem. */
+  /** Maximum number of answers to one problem. */
   maxSteps: z.int().positive().default(1),
   /** CPU time of each process of a program, for all tests of a problem. */
   cpuSecondsMax: z.int().positive().default(3),
@@ -34,19 +34,19 @@ const DeepCoderConfig = z.strictObject({
     .default(512 * MIB),
   /** Processes and threads, the first included. */
   processesMax: z.int().positive().default(4),
-  /** Most bytes that a program can write to files. */
+  /** Maximum number of bytes that a program can write to files. */
   filesBytesMax: z
     .int()
     .positive()
     .default(16 * MIB),
-  /** Most files and folders that a program can have at once. */
+  /** Maximum number of files and folders that a program can have at once. */
   filesMax: z.int().positive().default(1000),
-  /** Most bytes that a program can print, its results included. */
+  /** Maximum number of bytes that a program can print, its results included. */
   outputBytesMax: z
     .int()
     .positive()
     .default(16 * MIB),
-  /** Most programs that this process runs at the same time; further programs wait. */
+  /** Maximum number of programs that this process runs at the same time; further programs wait. */
   sandboxesMax: z.int().positive().default(4),
 });
 type DeepCoderConfig = z.infer<typeof DeepCoderConfig>;

@@ -32,7 +32,7 @@ const LeanConfig = z
     defaultImports: z
       .string()
       .default("import Mathlib\nimport Aesop\nset_option maxHeartbeats 0\nopen BigOperators Real Nat Topology Rat"),
-    /** Most characters shown of each Lean message; 0 shows all. */
+    /** Maximum number of characters shown of each Lean message; 0 shows all. */
     messageCharactersMax: z.int().nonnegative().default(0),
   })
   .refine(({ timeoutMs, leanSecondsMax }) => timeoutMs > 1000 * leanSecondsMax, {

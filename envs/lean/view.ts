@@ -14,7 +14,7 @@ export interface ProofView {
   readonly log: readonly { readonly action: string; readonly accepted: boolean }[];
   /** The verdict of the last step; null before the first step. */
   readonly verdict: { readonly accepted: boolean; readonly messages: readonly LeanMessage[] } | null;
-  /** Most characters shown of each message; 0 shows all. */
+  /** Maximum number of characters shown of each message; 0 shows all. */
   readonly messageCharactersMax: number;
 }
 

@@ -16,7 +16,7 @@ import { z } from "zod";
 export const REMOTE_PROTOCOL = 1;
 
 const Episode = z.string().min(1).max(64).describe("Name of the episode, which the client chooses; unique");
-/** Most actions in a list of actions. The client keeps one list in memory for every open episode. */
+/** Maximum number of actions in a list of actions. The client keeps one list in memory for every open episode. */
 const ACTIONS_MAX = 4096;
 
 const Observation = z.string().describe("What the agent sees now");

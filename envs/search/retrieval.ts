@@ -87,7 +87,7 @@ export function wordRetriever(documents: readonly string[]): Retriever {
 
 const wordsOf = (text: string): string[] => text.toLowerCase().match(/[\p{L}\p{N}]+/gu) ?? [];
 
-/** Most characters shown of one document. */
+/** Maximum number of characters shown of one document. */
 const CONTENT_MAX = 800;
 
 /** The documents as an observation, cut after `charactersMax` characters. */

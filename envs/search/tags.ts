@@ -16,7 +16,7 @@ const SearchConfig = z
     dataPath: z.string().min(1).nullable().default(null),
     /** `seed`: layout seeds below 10,000 play validation questions, others training questions; `all` is RAGEN's. */
     split: SplitChoice.default("seed"),
-    /** Most questions read from the file. */
+    /** Maximum number of questions read from the file. */
     instancesMax: z.int().positive().default(20_000),
     url: serverUrl("http://127.0.0.1:8000"),
     ...serverOptions,
@@ -24,7 +24,7 @@ const SearchConfig = z
     api: z.enum(["ragen", "search-r1"]).default("ragen"),
     /** Play a made-up world in memory, without server and file. */
     mock: z.boolean().default(false),
-    /** Most documents shown per search, and most characters of all of them. */
+    /** Maximum number of documents shown per search, and of characters of all of them. */
     resultsMax: z.int().positive().max(50).default(5),
     charactersMax: z.int().positive().default(4000),
     /** The game is over after this many actions. */

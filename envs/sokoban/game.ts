@@ -14,7 +14,7 @@ import { shortestPath } from "./solve.ts";
 const SEARCHED_CELLS_MAX = 100;
 const SEARCHED_BOXES_MAX = 2;
 
-/** Most texts that the games of one board keep. Beyond this number they discard all of the texts. */
+/** Maximum number of texts that the games of one board keep. Beyond this number they discard all of the texts. */
 const TEXTS_MAX = 100_000;
 
 export class SokobanGame implements DiscreteGame {

@@ -46,7 +46,7 @@ export function bestSokoban(game: Game, actionsMax: number): number {
   return path !== null && path.length <= actionsMax ? 1 : 0;
 }
 
-/** Most actions of one reply. */
+/** Maximum number of actions of one reply. */
 const REPLY_ACTIONS_MAX = 5;
 
 export const sokobanDemonstrator: Demonstrator = {

@@ -10,7 +10,7 @@
 import { PythonRandom } from "../rng/mt19937.ts";
 
 /**
- * Most cells that one search visits, for a full grid and for the number of solutions. A board of 9 by 9 takes hundreds of cells. A board
+ * Maximum number of cells that one search visits, for a full grid and for the number of solutions. A board of 9 by 9 takes hundreds of cells. A board
  * of 16 by 16 sometimes takes so many that the search would not end.
  */
 const FILL_CELLS_MAX = 50_000;

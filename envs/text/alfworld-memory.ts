@@ -13,7 +13,7 @@ export interface AlfworldTurn {
   readonly noValidAction: boolean;
 }
 
-/** Most characters of an observation. The memory cuts longer observations. */
+/** The memory cuts an earlier observation to this many characters. The current observation stays whole. */
 const OBSERVATION_MAX = 200;
 
 /**

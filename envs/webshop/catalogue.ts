@@ -15,10 +15,10 @@ import { SearchIndex } from "./search.ts";
 
 export type ShopSplit = "train" | "validation" | "test" | "all";
 
-/** Most results of a search. */
+/** Maximum number of results of a search. */
 const HITS_MAX = 50;
 
-/** Most goals. The catalogue keeps their order in memory. */
+/** Maximum number of goals. The catalogue keeps their order in memory. */
 const GOALS_MAX = 2 ** 26;
 
 /** WebShop's seed for the order of goals, and RAGEN's for its permutation. */

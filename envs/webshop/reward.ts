@@ -31,7 +31,7 @@ export interface PurchaseReward {
   readonly title: number;
 }
 
-/** @param nounsOf  the nouns of a title in lower case */
+/** @param nounsOf  gives the nouns of a title, in lower case */
 export function purchaseReward(purchase: Purchase, goal: Goal, nounsOf = nouns): PurchaseReward {
   const title = titleScore(purchase.product.title, goal.title, nounsOf);
   const type = typeReward(purchase, goal, title);
@@ -73,7 +73,7 @@ function hasAttribute(product: Purchase["product"], attribute: string): boolean 
   );
 }
 
-/** For a name and a value: the one that is a color, else both. For a value without a name: the first color in it, else the value. */
+/** The text to find in the chosen options. Of a name and a value: the one that is a color, else both. Of a value alone: its first color, else the value. */
 function wantedText(wanted: Goal["options"][number]): string {
   if (typeof wanted === "string") return firstColor(wanted);
   return COLORS.find((color) => wanted.includes(color)) ?? wanted.join(" ");

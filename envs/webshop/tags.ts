@@ -16,7 +16,7 @@ const WebShopConfig = z.strictObject({
   dataPath: z.string().min(1).nullable().default(null),
   /** WebShop's 1,000 products, or all of them. */
   dataset: z.enum(["small", "full"]).default("small"),
-  /** Most products to read, or number to generate. null: all products of the files (the full files take gigabytes), or 1,000 generated. */
+  /** Maximum number of products to read, or the number to generate. null: all products of the files (the full files take gigabytes), or 1,000 generated. */
   productsMax: z.int().min(24).nullable().default(1000),
   /** Use the requests written by people (items_human_ins.json) instead of those made of attributes and options. */
   humanGoals: z.boolean().default(false),

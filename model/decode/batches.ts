@@ -1,15 +1,15 @@
 /** How the decoder divides steps and appends into calls of compiled functions, so that few shapes are compiled. */
 import { roundUp } from "../engine/graph.ts";
 
-/** Fewest rows of a product in a step. */
+/** Minimum number of rows of a product in a step. */
 export const ROWS_MIN = 4;
 /**
- * Most sequences (rows) and tokens that an append computes at once. With a cache for each row, more rows make the graph
+ * Maximum number of sequences (rows) and tokens that an append computes at once. With a cache for each row, more rows make the graph
  * longer and its products faster. The memory of the attention scores is proportional to tokens times capacity.
  */
 export const APPEND_MOST = { rows: 16, tokens: 512 };
 export const APPEND_TO_SLOTS_MOST = { rows: 64, tokens: 2048 };
-/** Most tokens of a sequence that an append computes at once. */
+/** Maximum number of tokens of a sequence that an append computes at once. */
 const PIECE_TOKENS_MAX = 512;
 
 /** Tokens to append to a slot. */

@@ -49,13 +49,13 @@ import {
 
 /** A cache's capacity is a multiple of this number of tokens. An engine may interleave the keys of a block of this many tokens. */
 const TOKENS_STEP = 16;
-/** Most floats of all caches in huge pages, which take memory for the whole capacity. Larger caches use memory only as sequences grow. */
+/** Maximum number of floats of all caches in huge pages, which take memory for the whole capacity. Larger caches use memory only as sequences grow. */
 const HUGE_PAGES_FLOATS_MAX = 2 ** 26;
 
 export interface DecoderOptions {
-  /** Most sequences that are open at once. */
+  /** Maximum number of sequences that are open at once. */
   readonly slots: number;
-  /** Most tokens of a sequence. */
+  /** Maximum number of tokens of a sequence. */
   readonly capacity: number;
   /** Parameters of `baseOf(config)`, which adapters do not change; needed if the config has adapters. */
   readonly frozen?: Float32Array;

@@ -27,7 +27,7 @@ export interface ReplyRequest {
   readonly settings: SampleSettings;
   /** Tokens that end a reply. */
   readonly stops: readonly number[];
-  /** Most tokens to write, including the stop token. */
+  /** Maximum number of tokens to write, including the stop token. */
   readonly tokensMax: number;
   /** For each written token, also report this many likeliest tokens at its position. Default: none. */
   readonly tops?: number;

@@ -26,7 +26,7 @@ export interface LaneMemory {
   readonly run: number;
 }
 
-/** Most calls, and most lists of calls, of a round; more calls take several rounds. */
+/** Maximum number of calls, and of lists of calls, of a round; more calls take several rounds. */
 const CALLS_MAX = 1024;
 
 /** Int32 words of a list: 1 while a lane makes one of its calls; the index of its next call among all calls; the index after its last call. */

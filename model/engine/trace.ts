@@ -130,7 +130,7 @@ class TraceBackend extends tf.KernelBackend {
   }
 
   override readSync(): never {
-    throw new Error("a traced function read a tensor's value; it may only pass tensors on");
+    throw new Error("a traced function read a tensor's value; use operations on tensors instead");
   }
   override async read(): Promise<never> {
     return this.readSync();
@@ -158,7 +158,7 @@ class TraceBackend extends tf.KernelBackend {
   override dispose(): void {}
 }
 
-/** How a graph computes each `gradientProduct` (policy/ops.ts): bfloat16 rounds its factors. Only graphs with machine code read this. */
+/** How a graph computes each `gradientProduct` (policy/ops.ts): bfloat16 rounds its factors. Only graphs for AVX-512 and AMX read this. */
 export type GradientProducts = "float32" | "bfloat16";
 
 /** What a graph is for: a device, or a CPU that runs our machine code. */
@@ -222,7 +222,7 @@ export function lower<A = object>(
   }
 }
 
-/** Registers a lowering that runs before the present lowering of the targets. If it returns null, the present lowering runs. */
+/** Puts a lowering in front of the targets' present one. If the new lowering returns null, the present one runs. */
 export function lowerFirst<A = object>(
   kernelName: string,
   lowering: Lowering<A, Lowered | null>,

@@ -16,7 +16,7 @@ export interface CrossScores {
   readonly own: readonly number[];
 }
 
-/** Running mean of the standard deviation of the marginals. */
+/** Running mean of the standard deviation of the marginals (`marginal_i` at `collapseMetrics`). */
 export interface MarginalSpread {
   readonly perToken: number;
   readonly perSequence: number;
@@ -31,7 +31,7 @@ export interface Collapse {
 
 export const COLLAPSE_DEFAULTS = { epsilon: 1e-3, decay: 0.9 };
 
-/** Retrieval is also measured among the k best prompts, for these k. */
+/** `collapseMetrics` also measures, for each of these k, whether a reasoning's own prompt is among the k best. */
 const RANKS = [2, 4, 8];
 
 /**
@@ -44,7 +44,7 @@ const RANKS = [2, 4, 8];
  *
  * Source: RAGEN-2, https://arxiv.org/abs/2604.06268.
  *
- * @throws {RangeError} if there are no scores, rows differ in length, or `own` names no column.
+ * @throws {RangeError} if there are no scores, rows, `lengths` and `own` differ in length, or `own` names no column.
  */
 export function collapseMetrics(
   scores: CrossScores,

@@ -20,7 +20,7 @@ import {
   type OptimizerState,
 } from "./optimizer.ts";
 
-/** Most compiled shapes to keep. Each holds a few megabytes. */
+/** Maximum number of compiled shapes to keep. Each holds a few megabytes. */
 const COMPILED_MAX = 32;
 
 type Arrays = Readonly<Record<string, DeviceArray>>;

@@ -67,9 +67,9 @@ export interface PolicySettings {
 }
 
 interface ExtraTerms {
-  /** The cross-entropy of the env's tokens, weighted by `observationWeights` (update/update.ts). */
+  /** The loss has the cross-entropy of the env's tokens, weighted by `observationWeights` (update/update.ts). */
   readonly observes?: boolean;
-  /** KL-Cov's term (covariance.ts), weighted by `covarianceWeights` (update/prepare.ts). */
+  /** The loss has KL-Cov's term (covariance.ts), weighted by `covarianceWeights` (update/prepare.ts). */
   readonly holdsCovariant?: boolean;
 }
 

@@ -66,7 +66,7 @@ const ADAMW_STEP = 0.2;
 /** Several, because jobs take different times: a lane that ends a list early takes another list. */
 const LISTS_PER_LANE = 4;
 
-/** Most pieces of a region; each piece costs a dozen small objects. */
+/** Maximum number of pieces of a region; each piece costs a dozen small objects. */
 const PIECES_MAX = 1024;
 
 /** Graph names of the gradients that are added up. */

@@ -197,7 +197,7 @@ export function hiddenStates(
 
 /** How a cache holds its tokens. */
 export interface CacheLayout {
-  /** Most tokens of a sequence, its padding included. */
+  /** Maximum number of tokens of a sequence, its padding included. */
   readonly capacity: number;
   /** True: the caches are 16-bit floats. */
   readonly half: boolean;

@@ -78,7 +78,7 @@ export function chatTemplate({ folder, tokenizerConfig, chatTemplate }: Tokenize
   );
 }
 
-/** Most evaluations of template parts in one rendering. A loop evaluates its parts in each pass. A few thousand are common. */
+/** Maximum number of evaluations of template parts in one rendering. A loop evaluates its parts in each pass. A few thousand are common. */
 const STEPS_MAX = 200_000;
 const RANGE_MAX = 100_000;
 

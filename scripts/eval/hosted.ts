@@ -49,7 +49,7 @@ export const hostedFlags = {
   "reply-tokens": {
     type: "count",
     value: "N",
-    text: `Most tokens of a reply (default: ${REPLY_TOKENS_MAX}; for a policy of \`bun run serve\` the policy's own limit)`,
+    text: `Maximum number of tokens of a reply (default: ${REPLY_TOKENS_MAX}; for a policy of \`bun run serve\` the policy's own limit)`,
   },
   tries: { type: "count", value: "N", text: "Tries of a request whose failure may be temporary (default: 6)" },
   "timeout-s": { type: "number", value: "S", text: "Longest wait for one answer, in seconds (default: 120)" },

@@ -14,7 +14,7 @@ export type Defect =
   | "loses rows"
   | "stores nothing";
 
-/** Most policy versions by which an episode may be stale in async mode. */
+/** Maximum number of policy versions by which an episode may be stale in async mode. */
 export const STALENESS_MAX = 2;
 
 export interface Machine {

@@ -25,7 +25,7 @@ export interface Process {
   kill(signal: string): void;
 }
 
-/** @param starts  by role; the supervisor passes a role as `entry` */
+/** @param starts  by role. The supervisor passes the role in the argument `entry`. */
 export function simulatedSpawner(
   machine: Machine,
   config: RunConfig,
@@ -70,11 +70,10 @@ export function simulatedSpawner(
   };
 }
 
-/**
- * A full disk may make an actor fail until this time after the disk has room again. An actor that cannot write first removes its unfinished
- * files, or tries again, and then fails. At its end the learner tries for 6 s: `supervisor.heartbeatDeadlineMs` and 4 s.
+/** * After a full disk has room again, an actor may still fail for this long. An actor that cannot write removes its unfinished files or tries
+ * again, and then fails. A learner that ends tries for 6 s, which is `supervisor.heartbeatDeadlineMs` plus 4 s.
  */
-const LATE_ROOM_MS = 6500;
+const LATE_FAILURE_MS = 6500;
 
 interface NewProcess {
   readonly life: Life;
@@ -111,7 +110,7 @@ function begin(
         { machine, life, meter, incarnation },
       ),
     exit(code, error) {
-      const wasFull = machine.disk.full || world.now - machine.disk.roomAtMs < LATE_ROOM_MS;
+      const wasFull = machine.disk.full || world.now - machine.disk.roomAtMs < LATE_FAILURE_MS;
       if (error instanceof RunError && wasFull) machine.failedForDisk = true;
       // The simulation causes errors that a restart repairs. A TypeError is a bug.
       if (error instanceof TypeError) invariants.broken(0, `${life.name}: ${error.stack}`);

@@ -1,6 +1,6 @@
 /**
- * Time, random numbers and processes of a simulated run. One seed decides everything: events happen one at a time, ordered by time,
- * and every callback of a promise that an event resolves runs before the next event.
+ * Time, random numbers and processes of a simulated run. One seed decides everything. Events happen one at a time, in order of time.
+ * If an event resolves promises, all their callbacks run before the next event.
  *
  * - A `Life` is one process. Its timers and messages are events. A killed process has no events; the events of a frozen process (SIGSTOP)
  *   wait.

@@ -73,7 +73,7 @@ const usage: [string[], string][] = [
   ],
   [
     ["--from", join(finished, "checkpoints", "u000009")],
-    `--from ${join(finished, "checkpoints", "u000009")}: there is no such checkpoint; name the run, for its newest checkpoint, or another checkpoint`,
+    `--from ${join(finished, "checkpoints", "u000009")}: there is no such checkpoint; name the run, which means its newest checkpoint, or name another checkpoint`,
   ],
   [["--resume", finished, "--preset", "quickstart"], "a resumed run keeps its config; leave --preset out"],
   [["--resume", there, "--from", finished], "--from starts a new run; leave --resume out"],
@@ -194,7 +194,7 @@ describe("an unexpected error is one line, and its stack is in the run's log", (
       writeFileSync(join(folder, "config.json"), out);
       const { code, err } = await command(["cluster", "--resume", folder]);
       const crash = `Error: cannot open ${join(folder, "run.sqlite")}: disk I/O error`;
-      const last = `first cause: exit code 1 (${crash}); its log is ${join(folder, "log.jsonl")}\n`;
+      const last = `first cause: exit code 1 (${crash}); the log of the run is ${join(folder, "log.jsonl")}\n`;
       expect({ code, err }).toEqual({ code: 1, err: expect.stringContaining(`error: metrics-sink: ${crash}\n`) });
       expect(err).toEndWith(last);
       expect(err).not.toMatch(/^\s+at |\.ts:\d/m);

@@ -96,7 +96,7 @@ test(
     expect(settings).toContainEqual({ path: "learner.updates", value: 1, default: 200 });
     run.process.type("\u0003");
     const { code, out } = await run.ended;
-    expect([code, out.includes(`its page stays at ${url} until Ctrl-C`)]).toEqual([0, true]);
+    expect([code, out.includes(`the page of the run stays at ${url} until Ctrl-C`)]).toEqual([0, true]);
   },
   LONG,
 );

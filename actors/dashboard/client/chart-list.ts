@@ -5,7 +5,7 @@ import { Chart, type ComparedRun, type Look } from "./chart.ts";
 import { AXIS_METRICS, type ChartSpec, type ChartTable } from "./charts.ts";
 import { bandOf, Curve, takePoints } from "./curve.ts";
 
-/** Most points of a series that the page asks for. The server thins longer series. */
+/** Maximum number of points of a series that the page asks for. The server thins longer series. */
 const POINTS = 2000;
 
 /** A line beside those of this run: another run, or the mean of several. */
@@ -63,14 +63,14 @@ export class ChartList {
     for (const { chart } of this.#charts) chart.rebuild();
   }
 
-  /** Draws these comparisons in every chart. Leaves out a comparison with a run that cannot be read. @returns the errors of these runs */
+  /** Draws these comparisons in every chart. Leaves out a comparison with a run that cannot be read. @returns one error for each comparison that it leaves out */
   async compare(comparisons: readonly Comparison[]): Promise<string[]> {
     const compared: ComparedRun[] = [];
     const faults: string[] = [];
     for (const { name, color, runs, withOwn } of comparisons) {
       const seeds = withOwn ? [this.#curves] : [];
       try {
-        // One after the other: the server lets few reads wait.
+        // One run at a time, because the server refuses a read if 16 others wait.
         for (const run of runs) seeds.push(await this.#curvesOf(run));
         compared.push({ name, color, ...(seeds.length === 1 ? { curves: seeds[0]!, band: null } : meanOf(seeds)) });
       } catch (error) {

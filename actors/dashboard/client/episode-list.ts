@@ -149,9 +149,7 @@ export class EpisodeList {
   }
 
   #emptyText(): string {
-    return this.#filters().length > 0
-      ? "No episode matches. Clear the filter to see all episodes."
-      : "No episode yet. The first ones are played during the warm start.";
+    return this.#filters().length > 0 ? "No episode matches. Clear the filter to see all episodes." : "No episode yet.";
   }
 
   #buttonOf(id: number | string): HTMLButtonElement | null {

@@ -114,7 +114,7 @@ function loadReplayCode(): Promise<ReplayCode> {
   return loading;
 }
 
-/** The player and its choices, or why the episode cannot be replayed. */
+/** The player, and the page's elements beside it. If the episode cannot be replayed, the elements say why. */
 async function replayOf(episode: EpisodeAnswer): Promise<{ player: Player | null; elements: HTMLElement[] }> {
   const { outcome } = episode.row;
   if (!("turns" in outcome)) return { player: null, elements: [] };
@@ -166,6 +166,6 @@ await start(
   ({ episodes }) => list.take(episodes),
 );
 
-/** Most episodes of one request. */
+/** Maximum number of episodes of one request. */
 const PAGE_ROWS = 200;
 const TABLE_ROWS_MAX = 4000;

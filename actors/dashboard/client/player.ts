@@ -19,7 +19,7 @@ export interface ReplayCode {
 }
 
 const PLAY_EVERY_MS = 600;
-/** Most episodes on the same board that the player offers for comparison. */
+/** Maximum number of episodes on the same board that the player offers for comparison. */
 const OTHERS_MAX = 50;
 const ARROWS: Readonly<Record<string, string>> = {
   ArrowUp: "Up",

@@ -41,9 +41,9 @@ export type Block =
   | { readonly kind: "text"; readonly text: string }
   | { readonly kind: "board"; readonly rows: string[][] };
 
-/** Fewest rows and columns of a grid that counts as a board. */
+/** Minimum number of rows and columns of a grid that counts as a board. */
 const BOARD_MIN = 3;
-/** Most rows of a board, and most characters of a row. The page shows a larger grid as text. */
+/** Maximum number of rows of a board, and of characters of a row. The page shows a larger grid as text. */
 const BOARD_MAX = 80;
 
 /** The cells of a line of a grid, such as "#_P#" or "# _ P #"; null if the line is no line of a grid. */

@@ -23,7 +23,7 @@ export interface ClientOptions {
   readonly temperature: number | null;
   /** null means the server's own limit. */
   readonly replyTokensMax: number | null;
-  /** Most tries of one request, the first included. */
+  /** Maximum number of tries of one request, the first included. */
   readonly triesMax: number;
   /** Longest time from the start of a try to the end of its answer. */
   readonly timeoutMs: number;
@@ -63,7 +63,7 @@ const RETRY_AFTER_MS_MAX = 600_000;
 /** Time limit of a request for a model's description. */
 const CARD_MS_MAX = 10_000;
 const ANSWER_BYTES_MAX = 4 << 20;
-/** Most characters of a server's error text in a message of the client. */
+/** Maximum number of characters of a server's error text in a message of the client. */
 const DETAIL_LETTERS_MAX = 300;
 const RETRIED = new Set([408, 409, 425, 429]);
 

@@ -39,7 +39,7 @@ export const WORK = "bunraku_work";
 export const QUARANTINE = "bunraku_quarantine";
 export const DELIVERIES_MAX = 5;
 
-/** Most bytes in the work stream. A parcel that the full stream refuses waits in the sampler's process. */
+/** Maximum number of bytes in the work stream. A parcel that the full stream refuses waits in the sampler's process. */
 const WORK_BYTES_MAX = 256 * 2 ** 20;
 const QUARANTINE_BYTES_MAX = 64 * 2 ** 20;
 /** The broker drops older parcels. The deadlines of their asks have passed long before. */

@@ -72,7 +72,7 @@ export class TileWriter {
   protected readonly shape: WholeShape;
   /** Bytes of a vector, of a head (D), of a token in qkv and in `out`, and of a row of padded keys (P). */
   protected readonly sizes: Readonly<Record<"vector" | "head" | "token" | "outToken" | "padded", number>>;
-  /** Most vectors in a row of a tile. With four rows the sums and factors fit the registers: 21 of 32, or 11 of 16. */
+  /** Maximum number of vectors in a row of a tile. With four rows the sums and factors fit the registers: 21 of 32, or 11 of 16. */
   protected readonly vectorsMax: number;
 
   constructor(kernel: Kernel, shape: WholeShape) {

@@ -55,11 +55,11 @@ const INT32_BYTES = 4;
 const KEY_BLOCK = 16;
 /** Blocks that a pass over the keys takes at once. */
 const BLOCKS_AT_ONCE = 4;
-/** Most floats of a value that a pass over the values sums at once. */
+/** Maximum number of floats of a value that a pass over the values sums at once. */
 const VALUE_CHUNK = 64;
-/** Most query heads of a group in a pass. The pass reads the cache once for both. */
+/** Maximum number of query heads of a group in a pass. The pass reads the cache once for both. */
 const QUERIES_AT_ONCE = 2;
-/** Most sums (vectors) of one query in a pass. */
+/** Maximum number of sums (vectors) of one query in a pass. */
 const QUERY_SUMS = 8;
 /** Registers of a pass, by the floats of a vector. 0 to `sums` - 1: sums; `factors`: a factor for each query; `cached`: floats of a cache. */
 const REGISTERS = {

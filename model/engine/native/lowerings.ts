@@ -17,7 +17,7 @@ import { type RowsShape, rowSumOperator, swigluGradientOperator, swigluOperator 
 import { tileProductOperator } from "./tile-product.ts";
 import { tokenLogProbsGradientOperator, tokenLogProbsOperator } from "./token-log-probs.ts";
 
-/** Most tokens of a cache: the kernel keeps the scores of all tokens on the stack. */
+/** Maximum number of tokens of a cache. The kernel keeps the scores of all tokens on the stack. */
 const CACHED_TOKENS_MAX = 2 ** 17;
 
 const attendCached: AttendCached = (to, inputs, sizes, shape) => {
@@ -42,8 +42,8 @@ function wholeShape([rows, tokens]: readonly number[], shape: AttentionShape): W
   return { rows: rows!, tokens: tokens!, heads, kvHeads, headWidth, scale: scoreScaleOf(shape) };
 }
 
-/** Adds a node of machine code. @param sizes  in which its kernel differs from others of that name. @returns the operator's results */
-const computed = (
+/** Adds a node of machine code. @param sizes  kernels with the same name differ in these sizes. @returns the operator's results */
+const addNode = (
   to: LoweringContext,
   name: string,
   sizes: object,
@@ -58,7 +58,7 @@ lower<AttentionShape>(
   "Attention",
   ({ qkv, cos, sin }, shape, to) => {
     const whole = wholeShape(qkv!.shape, shape);
-    return computed(to, "Attention", whole, [qkv!, cos!, sin!], attentionOperator(whole)).slice(0, 2);
+    return addNode(to, "Attention", whole, [qkv!, cos!, sin!], attentionOperator(whole)).slice(0, 2);
   },
   MACHINE_CODE,
 );
@@ -68,7 +68,7 @@ lower<AttentionShape>(
   ({ qkv, cos, sin, out, dOut, statistics }, shape, to) => {
     const whole = wholeShape(qkv!.shape, shape);
     const inputs = [qkv!, cos!, sin!, out!, dOut!, statistics!];
-    return computed(to, "AttentionGradient", whole, inputs, attentionGradientOperator(whole))[0]!;
+    return addNode(to, "AttentionGradient", whole, inputs, attentionGradientOperator(whole))[0]!;
   },
   MACHINE_CODE,
 );
@@ -78,7 +78,7 @@ const rowsShape = (tensor: tf.TensorInfo): RowsShape => ({
   width: tensor.shape.at(-1)!,
 });
 
-/** Registers the lowering of a kernel of rows. The first input has the rows. */
+/** Registers the lowering of a kernel that computes row by row. The shape of the first input gives the number and the width of the rows. */
 function lowerRows(
   name: string,
   inputs: readonly string[],
@@ -89,7 +89,7 @@ function lowerRows(
     (given, _, to) => {
       const shape = rowsShape(given[inputs[0]!]!);
       const tensors = inputs.map((input) => given[input]!);
-      return computed(to, name, shape, tensors, operatorFor(shape));
+      return addNode(to, name, shape, tensors, operatorFor(shape));
     },
     MACHINE_CODE,
   );
@@ -100,14 +100,14 @@ lowerRows("RmsNormGradient", ["x", "gain", "inverse", "dy"], rmsNormGradientOper
 lowerRows("TokenLogProbs", ["logits", "targets"], tokenLogProbsOperator);
 lowerRows("TokenLogProbsGradient", ["logits", "targets", "pair", "statistics", "dPair"], tokenLogProbsGradientOperator);
 
-const isRowOfVectors = ({ shape }: tf.TensorInfo) => shape.at(-1)! % 16 === 0;
+const hasWholeVectors = ({ shape }: tf.TensorInfo) => shape.at(-1)! % 16 === 0;
 
 lowerFirst<{ epsilon: number }>(
   "RmsNorm",
   ({ x, gain }, { epsilon }, to) => {
-    if (!isRowOfVectors(x!)) return null;
+    if (!hasWholeVectors(x!)) return null;
     const shape = { ...rowsShape(x!), epsilon };
-    return computed(to, "RmsNorm", shape, [x!, gain!], rmsNormOperator(shape));
+    return addNode(to, "RmsNorm", shape, [x!, gain!], rmsNormOperator(shape));
   },
   MACHINE_CODE,
 );
@@ -116,42 +116,42 @@ lowerFirst<tf.SumAttrs>(
   "Sum",
   ({ x }, { axis, keepDims }, to) => {
     const axes = tf.util.parseAxisParam(axis, x!.shape);
-    if (x!.dtype !== "float32" || x!.shape.length !== 2 || axes.join() !== "0" || keepDims || !isRowOfVectors(x!))
+    if (x!.dtype !== "float32" || x!.shape.length !== 2 || axes.join() !== "0" || keepDims || !hasWholeVectors(x!))
       return null;
     const shape = rowsShape(x!);
-    return computed(to, "RowSum", shape, [x!], rowSumOperator(shape))[0]!;
+    return addNode(to, "RowSum", shape, [x!], rowSumOperator(shape))[0]!;
   },
   MACHINE_CODE,
 );
 
 interface Product {
   readonly factors: readonly tf.TensorInfo[];
-  readonly turned: Pick<ProductShape, "transposeA" | "transposeB">;
+  readonly transposed: Pick<ProductShape, "transposeA" | "transposeB">;
   /** True: the kernel rounds the factors to bfloat16. */
   readonly rounded: boolean;
 }
 
-/** Each traced product, by its data id. An addition to a product becomes one product with an addend. */
+/** Traced products without an addend, by data id. If the program adds a tensor to such a product, one node computes product and sum. */
 const products = new WeakMap<tf.DataId, Product>();
 
 /** Adds a node for a product, or for a product plus an addend. @returns null if the kernel does not take the shapes */
 function product(
   to: LoweringContext,
-  { factors, turned, rounded }: Product,
+  { factors, transposed, rounded }: Product,
   addend: tf.TensorInfo | null = null,
 ): tf.TensorInfo | null {
   const [a, b] = factors.map(({ shape }) => shape);
   if (a!.length !== 2 || b!.length !== 2) return null;
-  const [rows, depth] = turned.transposeA ? [a![1]!, a![0]!] : [a![0]!, a![1]!];
-  const columns = turned.transposeB ? b![0]! : b![1]!;
+  const [rows, depth] = transposed.transposeA ? [a![1]!, a![0]!] : [a![0]!, a![1]!];
+  const columns = transposed.transposeB ? b![0]! : b![1]!;
   const kernel = rounded ? ROUNDED : to.target === "AMX" ? ON_TILES : ON_VECTORS;
-  const multiples = [depth, columns, kernel !== ON_VECTORS && turned.transposeA ? rows : 0];
+  const multiples = [depth, columns, kernel !== ON_VECTORS && transposed.transposeA ? rows : 0];
   if (multiples.some((size) => size % PRODUCT_MULTIPLE !== 0)) return null;
   const kind = addend === null ? "none" : addend.shape.length === 1 ? "bias" : "matrix";
-  const shape: ProductShape = { rows, depth, columns, ...turned, addend: kind };
+  const shape: ProductShape = { rows, depth, columns, ...transposed, addend: kind };
   const inputs = [...factors, ...(addend ? [addend] : [])];
-  const made = computed(to, kernel.name, shape, inputs, kernel.operatorFor(shape))[0]!;
-  if (addend === null) products.set(made.dataId, { factors, turned, rounded });
+  const made = addNode(to, kernel.name, shape, inputs, kernel.operatorFor(shape))[0]!;
+  if (addend === null) products.set(made.dataId, { factors, transposed, rounded });
   return made;
 }
 
@@ -165,24 +165,24 @@ const PRODUCTS = ["AVX-512", "AMX"] as const;
 lowerFirst<tf.BatchMatMulAttrs>(
   "BatchMatMul",
   ({ a, b }, { transposeA, transposeB }, to) =>
-    product(to, { factors: [a!, b!], turned: { transposeA, transposeB }, rounded: false }),
+    product(to, { factors: [a!, b!], transposed: { transposeA, transposeB }, rounded: false }),
   PRODUCTS,
 );
 lower<{ transposeA: boolean }>(
   "GradientProduct",
   (inputs, { transposeA }, to) => {
-    const turned = { transposeA, transposeB: false };
+    const transposed = { transposeA, transposeB: false };
     const rounded = to.gradientProducts === "bfloat16";
-    const made = product(to, { factors: [inputs["a"]!, inputs["b"]!], turned, rounded });
-    return made ?? batchMatMul(inputs, turned, to);
+    const made = product(to, { factors: [inputs["a"]!, inputs["b"]!], transposed, rounded });
+    return made ?? batchMatMul(inputs, transposed, to);
   },
   PRODUCTS,
 );
 lowerFirst(
   "Linear",
   ({ x, weight, addend }, _, to) => {
-    const turned = { transposeA: false, transposeB: true };
-    return product(to, { factors: [x!, weight!], turned, rounded: false }, addend);
+    const transposed = { transposeA: false, transposeB: true };
+    return product(to, { factors: [x!, weight!], transposed, rounded: false }, addend);
   },
   PRODUCTS,
 );

@@ -28,15 +28,15 @@ export function instructionsOf(flags: ReadonlySet<string>): Instructions | null 
   return NEEDED.find(([, needed]) => needed.every((flag) => flags.has(flag)))?.[0] ?? null;
 }
 
-/** What products of bfloat16 on vectors need besides AVX-512, by Linux's names. */
+/** The CPU flags, by Linux's names, that matrix products of bfloat16 in vector registers need besides AVX-512. */
 const BFLOAT16 = ["avx512bw", "avx512_bf16"];
 
-/** What a machine lacks for products of bfloat16 on vectors; null if it has everything. @param flags  of its CPU */
+/** What this machine lacks for these products; null if it lacks nothing. @param flags  the flags of its CPU */
 export function lackOfBfloat16(
   instructions: Instructions | null = machineInstructions(),
   flags: () => ReadonlySet<string> = cpuFlags,
 ): string | null {
-  if (instructions === null || instructions === "AVX2") return "Linux on a CPU with AVX-512";
+  if (instructions === null || instructions === "AVX2") return "machine code for AVX-512";
   const found = flags();
   return BFLOAT16.every((flag) => found.has(flag)) ? null : `a CPU with ${BFLOAT16.join(" and ")}`;
 }
@@ -54,7 +54,7 @@ export function machineInstructions(): Instructions | null {
   return known;
 }
 
-/** From Linux's asm/prctl.h: the numbers of the system call, of its request, and of the tiles' state. */
+/** Linux's numbers of the system call, of its request (asm/prctl.h), and of the tiles' state. */
 const [SYS_ARCH_PRCTL, ARCH_REQ_XCOMP_PERM, XTILE_DATA] = [158n, 0x1023n, 18n];
 
 /** Asks Linux to let this process use tiles. @returns false if Linux refuses */
@@ -89,7 +89,7 @@ export function executable(code: Uint8Array): Pointer {
   }).symbols;
   const size = Math.ceil(code.length / PAGE_BYTES) * PAGE_BYTES;
   const place = mmap(null, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0) as Pointer | null;
-  // mmap fails with the address -1.
+  // If mmap fails, it returns the address -1.
   if (place === null || place > Number.MAX_SAFE_INTEGER) throw new Error(`no memory for ${size} bytes of code`);
   new Uint8Array(toArrayBuffer(place, 0, size)).set(code);
   if (mprotect(place, size, PROT_READ | PROT_EXEC) !== 0)

@@ -1,6 +1,5 @@
-/**
- * Products of matrices on vectors of 16 floats (AVX-512): C (M, N) = A (M, K) · B (K, N) + an addend. Either factor may lie transposed in
- * memory. A step is one k of the sums over K.
+/** * Matrix products in vector registers of 16 floats (AVX-512): C (M, N) = A (M, K) · B (K, N) + an addend. Either factor may lie transposed in
+ * memory. Each number of C is a sum of K terms. A step is one index k of this sum.
  *
  * The kernel copies 64 columns of B, a panel, so that the floats of each step lie side by side in the CPU's caches. Then it computes 6 rows of
  * C in these columns at a time: 24 vectors hold their sums. Each step loads 64 floats of B, and multiplies them with one float of each row of A.
@@ -14,7 +13,7 @@ import type { MachineCodeOperator } from "./operator.ts";
 import { transpose } from "./transpose.ts";
 
 export interface ProductShape {
-  /** M. On tiles, a multiple of 16 if A is transposed. */
+  /** M. On tiles and with rounded factors, a multiple of 16 if A is transposed. */
   readonly rows: number;
   /** K, a multiple of 16. */
   readonly depth: number;
@@ -24,7 +23,7 @@ export interface ProductShape {
   readonly transposeA: boolean;
   /** B lies in memory as (N, K). */
   readonly transposeB: boolean;
-  /** A third input: a bias (N), or a matrix (M, N), which may be C itself. */
+  /** A third input: a bias (N), or a matrix (M, N), whose memory may be that of C. */
   readonly addend: "none" | "bias" | "matrix";
 }
 
@@ -34,7 +33,7 @@ export const PRODUCT_MULTIPLE = 16;
 /**
  * The operator of a product. Inputs: A, B and the addend if there is one. Output: C.
  *
- * @param rowMultiple  of which M must be a multiple. @param write  writes the kernel
+ * @param rowMultiple  M must be a multiple of this number. @param write  writes the kernel
  */
 export function operatorOfProduct(
   shape: ProductShape,
@@ -68,13 +67,12 @@ export interface Distances {
   readonly step: number;
 }
 
-/** @param across  M of the left factor, N of the right one. @param stepsInRow  true if a row in memory holds the steps of one sum */
+/** @param across  M for A, N for B. @param stepsInRow  true if a row in memory holds all steps of one sum */
 export const distancesOf = (depth: number, across: number, stepsInRow: boolean): Distances =>
   stepsInRow ? { next: FLOAT_BYTES * depth, step: FLOAT_BYTES } : { next: FLOAT_BYTES, step: FLOAT_BYTES * across };
 
-/**
- * Runs `body` for each block of B, with two variables: the address of the block's steps in A, and the address of the block in B. After
- * all blocks of the same columns, advances the kernel's variables of B, C and the addend to the next columns.
+/** * Runs `body` for each block of B. `body` gets two variables: the address in A where the block's steps begin, and the address of the block in
+ * B. After the last block of some columns, `eachBlock` moves the addresses of B, C and the addend to the next columns.
  */
 export function eachBlock(
   kernel: Kernel,
@@ -107,10 +105,10 @@ export const vectorProductOperator = (shape: ProductShape): MachineCodeOperator 
 export const VECTOR = 16;
 export const VECTOR_BYTES = VECTOR * FLOAT_BYTES;
 
-/** Columns of a panel, in vectors, and most steps of a panel. A panel has up to 128 KiB, which fits into the L2 cache. */
+/** Maximum width of a panel, in vectors, and maximum number of its steps. A panel has up to 128 KiB, which fits into the L2 cache. */
 const PANEL_VECTORS = 4;
 const DEPTH_MAX = 512;
-/** Most columns of a panel. */
+/** Maximum number of columns of a panel. */
 export const PANEL_COLUMNS = PANEL_VECTORS * VECTOR;
 
 /** Vector registers: sums, then numbers of B, then numbers of A. */
@@ -119,7 +117,7 @@ const RIGHT = SUMS;
 const LEFT = RIGHT + PANEL_VECTORS;
 const LEFT_COUNT = 4;
 
-/** Most rows of C that the kernel computes at once. If the rows of A are a power of two apart, the L1 cache holds no more rows. */
+/** Maximum number of rows of C that the kernel computes at once. Rows of A that are a power of two apart share one set of the L1 cache, which holds no more. */
 const ROWS_MAX = 12;
 
 /** The number of rows that the kernel computes at once. @param columns  of the panel */
@@ -128,7 +126,7 @@ export const rowsAtOnce = (columns: number): number => Math.min(ROWS_MAX, Math.f
 /** Steps that a loop computes before it jumps back. */
 const STEPS_AT_ONCE = 4;
 
-/** Some rows of C in the columns of a panel: a sum over steps of A and of the panel. */
+/** Some rows of C, in the columns of a panel. Each number is a sum over the steps of A and of the panel. */
 interface PanelProduct {
   readonly rows: number;
   readonly columns: number;
@@ -142,10 +140,8 @@ interface PanelProduct {
   readonly startBytes: number | null;
 }
 
-/**
- * Adds the product of some rows and a panel to their sums, and stores the sums.
- *
- * Registers: rbx: the rows of A; r12: of C; r11: of what the sums start from; r9: the panel. Overwrites rbx, rcx, r9 and r10.
+/** * Multiplies some rows of A with a panel, adds the products to the sums of these rows, and stores the sums in C.
+ * * Registers with addresses: rbx: the rows of A; r12: the rows of C; r11: the numbers that the sums start from; r9: the panel. Overwrites rbx, rcx, r9 and r10.
  *
  * @param addStep  writes the instruction that adds a step to a sum
  */
@@ -165,9 +161,9 @@ export function multiplyPanel(
     else code.loadVector(sum, at(R11, row * startBytes + vector * VECTOR_BYTES));
   }
   code.addressOf(R10, at(R12, rows * rowBytes));
-  const addSteps = (count: number, first: () => void) => {
+  const addSteps = (count: number, atEachJump: () => void) => {
     kernel.countDown(RCX, count, STEPS_AT_ONCE, () => {
-      first();
+      atEachJump();
       for (let step = 0; step < STEPS_AT_ONCE; step++) {
         for (let i = 0; i < width; i++) code.loadVector(RIGHT + i, at(R9, (step * width + i) * VECTOR_BYTES));
         for (const { sum, row, vector } of sums) {

@@ -8,7 +8,7 @@ export interface RmsNormShape extends RowsShape {
   readonly epsilon: number;
 }
 
-/** Inputs: x, gain. Outputs: the result, and 1 / the root mean square of each row, (N, 1). */
+/** Inputs: x, gain. Outputs: y (N, W), and the inverse (N, 1), which is 1 / sqrt(mean(x²) + epsilon) of each row. */
 export function rmsNormOperator({ rows, width, epsilon }: RmsNormShape): MachineCodeOperator {
   checkMultiple("width", width, 16);
   return {
@@ -20,12 +20,12 @@ export function rmsNormOperator({ rows, width, epsilon }: RmsNormShape): Machine
     write(kernel) {
       const { code } = kernel;
       const [x, gain, y, inverse, xAt, gainAt] = [RSI, RDI, RDX, R8, R9, R10];
-      const [value, sum, spare, norm, one, inverseWidth, added] = [0, 1, 2, 3, 4, 5, 6];
+      const [value, sum, spare, inverseNow, one, inverseWidth, epsilons] = [0, 1, 2, 3, 4, 5, 6];
       for (const [i, register] of [x, gain].entries()) code.move(register, kernel.inputs[i]!);
       for (const [i, register] of [y, inverse].entries()) code.move(register, kernel.outputs[i]!);
       kernel.broadcastNumber(one, 1);
       kernel.broadcastNumber(inverseWidth, 1 / width);
-      kernel.broadcastNumber(added, epsilon);
+      kernel.broadcastNumber(epsilons, epsilon);
       kernel.loop(rows, 1, () => {
         code.move(xAt, x);
         code.zero(sum);
@@ -34,14 +34,14 @@ export function rmsNormOperator({ rows, width, epsilon }: RmsNormShape): Machine
           code.multiplyAdd(sum, value, value);
         });
         code.reduce("add", sum, sum, spare);
-        code.timesPlus(sum, inverseWidth, added);
+        code.timesPlus(sum, inverseWidth, epsilons);
         code.squareRoot(sum, sum);
-        code.vector("divide", norm, one, sum);
-        code.storeFloat(at(inverse), norm);
+        code.vector("divide", inverseNow, one, sum);
+        code.storeFloat(at(inverse), inverseNow);
         code.addConstant(inverse, FLOAT_BYTES);
         code.move(gainAt, gain);
         eachVector(kernel, [x, gainAt, y], width, () => {
-          code.vector("multiply", value, norm, at(x));
+          code.vector("multiply", value, inverseNow, at(x));
           code.vector("multiply", value, value, at(gainAt));
           code.storeVector(at(y), value);
         });
@@ -50,7 +50,7 @@ export function rmsNormOperator({ rows, width, epsilon }: RmsNormShape): Machine
   };
 }
 
-/** Inputs: x, gain, 1 / the root mean square of each row, the gradient of the result. Outputs: the gradients of x and gain. */
+/** Inputs: x, gain, the inverse, the gradient of y. Outputs: the gradients of x and gain. */
 export function rmsNormGradientOperator({ rows, width }: RowsShape): MachineCodeOperator {
   checkMultiple("width", width, 16);
   return {
@@ -58,9 +58,9 @@ export function rmsNormGradientOperator({ rows, width }: RowsShape): MachineCode
     outputs: [[rows, width], [width]],
     write(kernel) {
       const { code } = kernel;
-      // General registers: addresses. The last two move through dGain and gain, from the start for each row.
+      // General registers: addresses. For each row, `dGainAt` and `gainAt` move through dGain and gain from their start.
       const [x, gain, inverse, dy, dx, dGain, dGainAt, gainAt] = [RSI, RDI, RBX, RDX, R8, R12, R13, R10];
-      // Vectors. `along` is mean(dy · gain · x) · inverse², the part of the gradient along x.
+      // Vectors. `along` is mean(dy · gain · x) · inverse²: x · along is the part of the gradient along x.
       const [product, sum, along, inverseWidth, spare, result] = [0, 1, 2, 3, 4, 5];
       for (const [i, register] of [x, gain, inverse, dy].entries()) code.move(register, kernel.inputs[i]!);
       code.move(dx, kernel.outputs[0]!);

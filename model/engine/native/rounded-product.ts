@@ -1,12 +1,10 @@
-/**
- * Products of matrices whose factors are rounded to bfloat16, on vectors (AVX512_BF16): C (M, N) = A (M, K) · B (K, N) + an addend. A may
- * lie transposed in memory. The sums are 32-bit floats. An instruction adds two steps of 16 sums, so this kernel needs half of the
- * instructions of product.ts.
- *
- * The error of a number of C is about 2e-3 of the root of the sum of its squared terms, because a rounded factor keeps 8 bits of mantissa.
- *
- * The kernel rounds a block of B, then 48 rows of A at a time. Two steps lie side by side as a pair of 32 bits. Then it computes some rows of
- * C in 64 columns at a time. A number of C is one sum in the order of the pairs, so it does not depend on M and N.
+/** * Matrix products in vector registers whose factors are rounded to bfloat16 (AVX512_BF16): C (M, N) = A (M, K) · B (K, N) + an addend. A may
+ * lie transposed in memory. The sums are 32-bit floats. One instruction adds two steps to each of 16 sums, so this kernel needs half as
+ * many instructions as product.ts.
+ * * A number of C is a sum of terms. Its error is about 2e-3 · sqrt(the sum of the squared terms), because a rounded factor keeps 8 bits of
+ * mantissa (the leading 1 included).
+ * * The kernel rounds a block of B, then 48 rows of A at a time. In rounded memory, two steps of 16 bits lie side by side as one pair. After the
+ * rounding, the kernel computes some rows of C in up to 64 columns at a time. A number of C is one sum in the order of the pairs, so it does not depend on M and N.
  *
  * Source: Intel 64 manual, volume 2, VDPBF16PS and VCVTNE2PS2BF16.
  */
@@ -28,10 +26,10 @@ import {
   VECTOR_BYTES,
 } from "./product.ts";
 
-/** Most steps, and most columns, of a rounded block of B. The block has up to 256 KiB, which the CPU's second-level cache holds. */
+/** Maximum number of steps, and of columns, of a rounded block of B. The block has up to 256 KiB, which the CPU's second-level cache holds. */
 const DEPTH_MAX = 256;
 const COLUMNS_MAX = 512;
-/** Most rows of A that the kernel rounds at a time. */
+/** Maximum number of rows of A that the kernel rounds at a time. */
 const ROWS = 48;
 
 /** Two steps. */
@@ -43,7 +41,7 @@ const PAIRS_AT_ONCE = 4;
 /** Vector registers of the packing code. */
 const [VALUES, PAIRS, PLACES] = [0, 1, 2];
 
-/** @throws {RangeError} if B lies transposed: no gradient of the model needs this */
+/** @throws {RangeError} if B lies transposed: no `gradientProduct` (policy/ops.ts) needs this */
 export function roundedProductOperator(shape: ProductShape): MachineCodeOperator {
   if (shape.transposeB) throw new RangeError("a product with rounded factors does not take a transposed B");
   return operatorOfProduct(shape, shape.transposeA ? VECTOR : 1, (kernel) => new RoundedProduct(kernel, shape).write());
@@ -56,7 +54,7 @@ class RoundedProduct {
   readonly #b: Distances;
   readonly #roundedA: Address;
   readonly #roundedB: Address;
-  /** 32 numbers of 16 bits: for each place of a vector of pairs, the place in two rows that follow each other. */
+  /** 32 numbers of 16 bits. Number i says which bfloat16 goes to place i of a vector of pairs, among 16 of one step and 16 of the next. */
   readonly #places: Address;
 
   constructor(kernel: Kernel, shape: ProductShape) {
@@ -109,11 +107,11 @@ class RoundedProduct {
     const start = startOf(kernel, this.#shape, block);
     const startBytes = start.rowBytes ?? 0;
     const rowBytes = FLOAT_BYTES * this.#shape.columns;
-    /** Addresses of the current rows: in A, in C and in what the sums start from. */
+    /** Addresses of the current rows: in A, in C and in the numbers that the sums start from. */
     const [aRows, cRows, startRows] = [kernel.word(), kernel.word(), kernel.word()];
-    /** The same rows in the columns of the current panel, and the panel. */
+    /** Addresses of these rows in the columns of the current panel: in C and in the start numbers; then the address of the panel. */
     const [cColumns, startColumns, panel] = [kernel.word(), kernel.word(), kernel.word()];
-    /** The rows among them that the kernel computes at once. */
+    /** Addresses of the rows that one `multiplyPanel` computes. */
     const [aPart, cPart, startPart] = [kernel.word(), kernel.word(), kernel.word()];
     const setTo = (variable: Address, memory: Address) => {
       code.addressOf(RAX, memory);
@@ -178,11 +176,10 @@ class RoundedProduct {
     return { next: rowBytes, step: PAIR_BYTES };
   }
 
-  /**
-   * Rounds a matrix whose rows in memory are steps: each pair of steps becomes one row of pairs. r8: the first step; rdx: where to.
-   * Overwrites rcx, and moves r8 and rdx.
+  /** * Rounds a matrix. Each of its rows in memory is one step, and two steps become one row of pairs. r8 holds the address of the first step,
+   * rdx that of the output. Overwrites rcx, and moves r8 and rdx.
    *
-   * @param width  of the rows, a multiple of 16. @param distance  bytes from step to step
+   * @param width  numbers in a row, a multiple of 16. @param distance  bytes from step to step
    */
   #roundSteps(width: number, depth: number, distance: number): void {
     const { code } = this.#kernel;

@@ -48,7 +48,7 @@ import {
 } from "./tile-panels.ts";
 import type { Emit } from "./transpose.ts";
 
-/** Most steps, and most columns, of a packed block of B. The block has up to .8 MB, which the CPU's second-level cache holds. */
+/** Maximum number of steps, and of columns, of a packed block of B. The block has up to .8 MB, which the CPU's second-level cache holds. */
 const DEPTH_MAX = 256;
 const COLUMNS_MAX = 512;
 

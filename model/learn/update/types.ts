@@ -34,7 +34,7 @@ export interface UpdateSettings {
   readonly klInReward: KlTerm | null;
   readonly lossOn: LossOn;
   readonly aggregation: Aggregation;
-  /** Most tokens of an episode's replies. The divisor of seq-mean-token-sum-norm is this number times the number of episodes. */
+  /** Maximum number of tokens of an episode's replies. The divisor of seq-mean-token-sum-norm is this number times the number of episodes. */
   readonly writtenTokensMax: number;
   /** Passes over the kept trajectories. */
   readonly epochs: number;

@@ -126,7 +126,7 @@ describe("a checkpoint", () => {
     const { policy, ...rest } = checkpointOf(1);
     const short = { ...policy, moment: policy.moment.subarray(1) };
     await expect(saveCheckpoint(folder, { ...rest, policy: short })).rejects.toThrow(
-      `the policy has ${policy.parameters.length} parameters, its optimizer's moment ${policy.moment.length - 1}`,
+      `the policy has ${policy.parameters.length} parameters, but its optimizer's array moment has ${policy.moment.length - 1} numbers`,
     );
     const other = { ...rest, policy, model: { ...model, layers: 2 } };
     await expect(saveCheckpoint(folder, other)).rejects.toThrow(/the model has \d+ parameters/);

@@ -34,10 +34,10 @@ test("an update and a validation have at most a million episodes", () => {
   const apart = { validate: { episodes: 1_000_000, groupSize: 1, firstSeed: 100_000_000 } };
   expect(composed({ ...apart, rollout: { groupSize: 62_500 } }).rollout.groupSize).toBe(62_500);
   expect(() => composed({ ...apart, rollout: { groupSize: 62_501 } })).toThrow(
-    "rollout.groupSize: times rollout.groups makes 1000016 episodes; at most 1000000 are allowed; lower one of them",
+    "rollout.groupSize: rollout.groupSize times rollout.groups makes 1000016 episodes; at most 1000000 are allowed; lower one of them",
   );
   expect(() => composed({ validate: { groupSize: 2 ** 32 } })).toThrow(
-    "validate.groupSize: times validate.episodes makes 1099511627776 episodes; at most 1000000 are allowed; lower one of them",
+    "validate.groupSize: validate.groupSize times validate.episodes makes 1099511627776 episodes; at most 1000000 are allowed; lower one of them",
   );
 });
 

@@ -186,7 +186,7 @@ describe("rules across keys", () => {
     ],
     [
       "learner: {mode: async}",
-      "learner.stalenessMax: async mode plays while it learns, so stalenessMax must be at least 1; for strictly on-policy, set learner.mode to sync",
+      "learner.stalenessMax: async mode plays while it learns, so stalenessMax must be at least 1; to train only on the newest policy's episodes, set learner.mode to sync",
     ],
     [
       "env: {tag: SimpelSokoban}",
@@ -194,7 +194,7 @@ describe("rules across keys", () => {
     ],
     [
       "learner: {kl: {coefficient: 0.1, estimator: k1}}",
-      "learner.kl.estimator: as a loss the expected gradient of k1 is zero, so it adds only noise; use k3, or learner.kl.place reward; prompt.compat allows it for RAGEN's own runs",
+      "learner.kl.estimator: in the loss the expected gradient of k1 is zero, so k1 adds only noise; use k3, or learner.kl.place reward; to repeat RAGEN's runs, set prompt.compat",
     ],
     [
       "learner: {minibatch: 129}",
@@ -222,11 +222,11 @@ describe("rules across keys", () => {
     ],
     [
       "prompt: {layout: ragen-v1, context: single_turn}",
-      "prompt.context: the layout ragen-v1 has no summary message; set prompt.layout to ragen-v2 or compact",
+      "prompt.context: single_turn needs a summary message, and the layout ragen-v1 has none; set prompt.layout to ragen-v2 or compact",
     ],
     [
       "model: {heads: 3, kvHeads: 1}",
-      "model.heads: 3 heads do not divide a width of 128 into parts of even size, which rotary positions need; change one of them",
+      "model.heads: model.width / model.heads is 128 / 3; rotary positions need an even whole number; change one of them",
     ],
     ["model: {kvHeads: 3}", "model.kvHeads: 3 does not divide model.heads, 4; change one of them"],
     [
@@ -241,10 +241,13 @@ describe("rules across keys", () => {
       "rollout: {groupSize: 1}\nlearner: {algorithm: ppo, filter: {strategy: top_k, metric: entropy_variance}}",
       "learner.filter.strategy: top_k ranks groups by the std of their entropies, and a group of 1 has no std; use strategy all",
     ],
-    ["learner: {filter: {value: 4}}", "learner.filter.value: top_ratio takes a share above 0 and up to 1, got 4"],
+    [
+      "learner: {filter: {value: 4}}",
+      "learner.filter.value: top_ratio takes a share above 0 and up to 1, got 4; change it",
+    ],
     [
       "learner: {filter: {strategy: top_k_abs, value: 17}}",
-      "learner.filter.value: top_k_abs keeps a count of groups from 1 to 16, got 17",
+      "learner.filter.value: top_k_abs keeps this many groups, a whole number from 1 to 16, got 17; change it",
     ],
     [
       "validate: {firstSeed: 10100}",

@@ -29,24 +29,27 @@ test.each([
     "sampler: {engine: vllm}\nrollout: {temperature: 0.7}",
     [
       "engine.url: sampler.engine vllm needs the address of its server",
-      "model.lora.rank: sampler.engine vllm takes LoRA adapters",
+      "model.lora.rank: sampler.engine vllm writes replies only with LoRA adapters",
       "rollout.temperature: sampler.engine vllm reports log-probabilities at temperature 1, got 0.7",
     ],
   ],
   [
     `${url}\nsampler: {engine: sglang}\nmodel: {path: m}\nwarmStart: {enabled: false}`,
-    ["model.lora.rank: sampler.engine sglang takes LoRA adapters"],
+    ["model.lora.rank: sampler.engine sglang writes replies only with LoRA adapters"],
   ],
   [
     `${url}\nsampler: {engine: sglang}\nmodel: {lora: {rank: 8}, pretrainedOnly: true}`,
-    ["model.lora.rank: sampler.engine sglang takes LoRA adapters"],
+    ["model.lora.rank: sampler.engine sglang writes replies only with LoRA adapters"],
   ],
   [
     "engine: {name: tinker, url: 'http://127.0.0.1:1'}\nsampler: {engine: vllm}\nmodel: {path: m}\nwarmStart: {enabled: false}",
     ["sampler.engine: engine tinker samples on its own server"],
   ],
   ["model: {lora: {rank: 8}}", ["model.lora.rank: adapters need a pretrained model"]],
-  ["model: {width: 12}", ["model.heads: 4 heads do not divide a width of 12 into parts of even size"]],
+  [
+    "model: {width: 12}",
+    ["model.heads: model.width / model.heads is 12 / 4; rotary positions need an even whole number"],
+  ],
   [
     "env: {mix: [{tag: SimpleSokoban}]}\nrollout: {curriculum: {by: success}}",
     ["rollout.curriculum.by: a curriculum moves groups between the envs of env.mix; list at least 2 envs"],
@@ -74,7 +77,7 @@ test.each([
   ],
   [
     `${alone}\nlearner: {algorithm: expert-iteration}\nhealth: {ladder: [tighten-filter]}`,
-    ["health.ladder: tighten-filter ranks the groups of a run without a filter by the std of their rewards"],
+    ["health.ladder: this run has no filter, so tighten-filter ranks groups by the std of their rewards"],
   ],
   ["env: {actionsPerTurnMax: 1}\nhealth: {ladder: [fewer-actions]}", ["health.ladder: a turn has one action already"]],
   [
@@ -91,7 +94,7 @@ test.each([
   ],
   [
     "learner: {filter: {strategy: top_k_abs, value: 2.5}}",
-    ["learner.filter.value: top_k_abs keeps a count of groups from 1 to 16, got 2.5"],
+    ["learner.filter.value: top_k_abs keeps this many groups, a whole number from 1 to 16, got 2.5"],
   ],
   ["learner: {filter: {value: 1.5}}", ["learner.filter.value: top_ratio takes a share above 0 and up to 1, got 1.5"]],
   ["rollout: {firstSeed: 4294964097}", ["rollout.firstSeed: the last board's seed is above 2^32 - 1"]],
@@ -109,7 +112,9 @@ test.each([
   ["engine: {device: cuda, tf32: true}", ["engine.tf32: only engine compiled on device cuda reads it"]],
   [
     "engine: {gradientProducts: bfloat16}",
-    ["engine.gradientProducts: only engine compiled on device cpu rounds; set engine.device to cpu"],
+    [
+      "engine.gradientProducts: only engine compiled on device cpu rounds; set engine.name to compiled and engine.device to cpu",
+    ],
   ],
   [
     "engine: {name: eager, device: cpu, gradientProducts: bfloat16}",

@@ -91,7 +91,7 @@ test.each<[string, Tree, string]>([
   [
     "a whole model",
     { model: { lora: { rank: 0 } } },
-    "model.lora.rank: sampler.engine vllm takes LoRA adapters; set model.path (--model) and a rank above 0",
+    "model.lora.rank: sampler.engine vllm writes replies only with LoRA adapters; set model.path (--model) and a rank above 0",
   ],
   [
     "another temperature",

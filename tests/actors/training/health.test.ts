@@ -197,7 +197,7 @@ describe("a config", () => {
     ],
     [
       "health: {ladder: [tighten-filter]}\nrollout: {groupSize: 1}\nlearner: {algorithm: ppo, filter: {strategy: all}}",
-      "health.ladder: tighten-filter ranks the groups of a run without a filter by the std of their rewards, and a group of 1 has no std; leave it out, or raise rollout.groupSize",
+      "health.ladder: this run has no filter, so tighten-filter ranks groups by the std of their rewards, and a group of 1 has no std; leave it out, or raise rollout.groupSize",
     ],
     [
       "env: {actionsPerTurnMax: 1}\nhealth: {ladder: [fewer-actions]}",
@@ -209,11 +209,11 @@ describe("a config", () => {
     ],
     [
       "health: {ladder: [clip-cov]}\nlearner: {algorithm: tpo}",
-      "health.ladder: the estimator tpo makes new advantages before each step, which no treatment of covariance changes, so clip-cov would change nothing; leave it out",
+      "health.ladder: the estimator tpo makes new advantages before each step, and no treatment of covariance changes them, so clip-cov would change nothing; leave it out",
     ],
     [
       "learner: {covariance: {treatment: clip, bounds: [2, 2]}}",
-      "learner.covariance.bounds: the first must be below the second, got 2 and 2",
+      "learner.covariance.bounds: the first must be below the second, got 2 and 2; swap or change them",
     ],
     [
       "env: {tag: Countdown, reasoningWeight: 1}\nwarmStart: {imitate: random-play}",

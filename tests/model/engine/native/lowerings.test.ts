@@ -3,39 +3,17 @@ import { describe, expect, test } from "bun:test";
 import * as tf from "@tensorflow/tfjs-core";
 import { Decoder } from "../../../../model/decode/decoder.ts";
 import { compiledEngine } from "../../../../model/engine/compiled.ts";
-import { eagerEngine } from "../../../../model/engine/eager.ts";
-import { type Engine, f32, i32, type Spec, type TensorFunction } from "../../../../model/engine/engine.ts";
-import { type Instructions, lackOfBfloat16 } from "../../../../model/engine/native/machine.ts";
-import { MACHINE_CODE, type Target, trace } from "../../../../model/engine/trace.ts";
+import { type Engine, f32, i32, type TensorFunction } from "../../../../model/engine/engine.ts";
+import type { Instructions } from "../../../../model/engine/native/machine.ts";
+import { MACHINE_CODE, trace } from "../../../../model/engine/trace.ts";
 import { attention } from "../../../../model/policy/attention.ts";
 import { appendAttention, stepAttention } from "../../../../model/policy/cached-attention.ts";
 import { ModelConfig } from "../../../../model/policy/model-config.ts";
 import { type AttentionShape, linear, rmsNorm, swiglu, tokenLogProbs } from "../../../../model/policy/ops.ts";
-import { describeWhere } from "../../../needs.ts";
 import { farthest } from "../../farthest.ts";
-import { randomValues } from "../../policy/gradient-check.ts";
 import { tinyParameters } from "../../policy/tiny-policy.ts";
-import { bitsOf, describeTiles, describeWidths, expectSameBits, lackOf } from "./machine-code.ts";
-
-type Specs = Readonly<Record<string, Spec>>;
-interface Case {
-  readonly build: TensorFunction;
-  readonly specs: Specs;
-}
-
-/** A function's result and the gradients of its first inputs, for a gradient of the result that is `dy`. */
-const withGradients = (names: readonly string[], of: (x: Readonly<Record<string, tf.Tensor>>) => tf.Tensor) => {
-  const build: TensorFunction = (x) => {
-    let y: tf.Tensor | undefined;
-    const weighed = (...moved: tf.Tensor[]) => {
-      y = tf.keep(of({ ...x, ...Object.fromEntries(names.map((name, i) => [name, moved[i]!])) }));
-      return tf.sum(tf.mul(y, x["dy"]!)) as tf.Scalar;
-    };
-    const { grads } = tf.valueAndGrads(weighed)(names.map((name) => x[name]!));
-    return { y: y!, ...Object.fromEntries(names.map((name, i) => [`d ${name}`, grads[i]!])) };
-  };
-  return build;
-};
+import { bitsOf, describeWidths } from "./machine-code.ts";
+import { type Case, definition, evaluated, ours, withGradients } from "./traced.ts";
 
 function attentionCase(tokens: number, shape: AttentionShape, rows = 2): Case {
   const { heads, kvHeads, headWidth } = shape;
@@ -129,143 +107,6 @@ const notTaken: [string, Case][] = [
   ["an append to caches of 24", appendCase(24, heads)],
 ];
 
-/** Names of our operators in a traced function, without their sizes. */
-const ours = ({ build, specs }: Case, target: Target) =>
-  trace(build, specs, target)
-    .graph.nodes.filter(({ domain }) => domain === "bunraku")
-    .map(({ op }) => op.split("_")[0]!);
-
-/** What an engine computes of values that depend on the names of the inputs only. */
-async function evaluated(engine: Engine, { build, specs }: Case): Promise<Record<string, Float32Array>> {
-  const run = await engine.compile("evaluated", build, specs);
-  const inputs = Object.fromEntries(
-    Object.entries(specs).map(([name, spec]) => {
-      const size = spec.shape.reduce((a, b) => a * b, 1);
-      // Sequences of 8, 9, … tokens; a cache of keys holds nothing that is far from 0.
-      const values = spec.dtype === "int32" ? Int32Array.from({ length: size }, (_, i) => 7 + i) : random(size, name);
-      return [name, engine.array(spec, name.startsWith("k") ? new Float32Array(size) : values)];
-    }),
-  );
-  const outputs = Object.fromEntries(Object.entries(run.outputs).map(([name, spec]) => [name, engine.array(spec)]));
-  await run.run(inputs, outputs);
-  await run.dispose();
-  return Object.fromEntries(Object.entries(outputs).map(([name, array]) => [name, array.read() as Float32Array]));
-}
-const random = (size: number, name: string) => Float32Array.from(randomValues(size, name));
-
-const transposed = [
-  [false, false],
-  [false, true],
-  [true, false],
-  [true, true],
-] as const;
-
-function productCase(rows: number, depth: number, columns: number, [transposeA, transposeB] = [false, false]): Case {
-  return {
-    build: ({ a, b }) => ({ y: tf.matMul(a!, b!, transposeA, transposeB) }),
-    specs: {
-      a: transposeA ? f32(depth, rows) : f32(rows, depth),
-      b: transposeB ? f32(columns, depth) : f32(depth, columns),
-    },
-  };
-}
-
-/** `linear` and its gradients. Each is a product with an addend: a gradient is added to an earlier gradient. */
-function linearCase(addend: Spec): Case {
-  const of = withGradients(["x", "weight"], ({ x, weight, addend }) => linear(x!, weight!, addend!));
-  return {
-    build: (given) => {
-      const { y, ...gradients } = of(given);
-      const sums = Object.entries(gradients).map(([name, d]) => [name, tf.add(given[`earlier ${name}`]!, d)]);
-      return { y: y!, ...Object.fromEntries(sums) };
-    },
-    specs: {
-      x: f32(144, 32),
-      weight: f32(128, 32),
-      addend,
-      dy: f32(144, 128),
-      "earlier d x": f32(144, 32),
-      "earlier d weight": f32(128, 32),
-    },
-  };
-}
-
-describe("a traced product of matrices", () => {
-  const operators = (of: Case, target: Target) => trace(of.build, of.specs, target).graph.nodes.map(({ op }) => op);
-
-  test.each(transposed)(
-    "is a node of ours on a CPU with AVX-512 or tiles, with its factors transposed or not (%p, %p)",
-    (left, right) => {
-      const product = productCase(128, 48, 32, [left, right]);
-      expect(operators(product, "AVX-512")).toEqual([`Product_128_48_32_${left}_${right}_none`]);
-      expect(operators(product, "AMX")).toEqual([`TileProduct_128_48_32_${left}_${right}_none`]);
-      for (const target of ["cpu", "webgpu", "cuda", "AVX2"] as const) expect(ours(product, target)).toEqual([]);
-    },
-  );
-
-  test.each([
-    ["steps that are no multiple of 16", productCase(128, 40, 32)],
-    ["columns that are no multiple of 16", productCase(128, 48, 24)],
-    ["a batch", { build: ({ a, b }) => ({ y: tf.matMul(a!, b!) }), specs: { a: f32(2, 128, 48), b: f32(2, 48, 32) } }],
-  ] satisfies [string, Case][])("with %s runs in onnxruntime", (_, of) => {
-    for (const target of ["AVX-512", "AMX"] as const) expect(ours(of, target)).toEqual([]);
-  });
-
-  test("with columns of its left factor that are no multiple of 16 runs in onnxruntime where tiles would multiply", () => {
-    const turned = productCase(129, 48, 32, [true, false]);
-    expect(ours(turned, "AMX")).toEqual([]);
-    expect(ours(turned, "AVX-512")).toEqual(["Product"]);
-  });
-
-  test.each([
-    ["a bias", f32(128), "bias"],
-    ["a matrix", f32(144, 128), "matrix"],
-  ] as const)("contains the addition of %s, and the sum with an earlier gradient", (_, addend, kind) => {
-    for (const [target, name] of [
-      ["AVX-512", "Product"],
-      ["AMX", "TileProduct"],
-    ] as const) {
-      const nodes = operators(linearCase(addend), target).filter((op) => /^(Tile|Product|Add)/.test(op));
-      expect(nodes).toEqual([
-        `${name}_144_32_128_false_true_${kind}`,
-        `${name}_144_128_32_false_false_matrix`,
-        `${name}_128_144_32_true_false_matrix`,
-      ]);
-    }
-  });
-
-  test("of a gradient alone has rounded factors, if the graph asks for it", () => {
-    const { build, specs } = linearCase(f32(144, 128));
-    for (const [target, name] of [
-      ["AVX-512", "Product"],
-      ["AMX", "TileProduct"],
-    ] as const) {
-      const nodes = trace(build, specs, target, "bfloat16").graph.nodes.map(({ op }) => op);
-      expect(nodes.filter((op) => /Product|Add/.test(op))).toEqual([
-        `${name}_144_32_128_false_true_matrix`,
-        "RoundedProduct_144_128_32_false_false_matrix",
-        "RoundedProduct_128_144_32_true_false_matrix",
-      ]);
-    }
-    for (const target of ["cpu", "webgpu", "cuda", "AVX2"] as const)
-      expect(trace(build, specs, target, "bfloat16").graph).toEqual(trace(build, specs, target).graph);
-  });
-
-  test.each([1, 4, 127])(
-    "is a node of ours with %p rows: a row's result does not depend on the number of rows",
-    (rows) => {
-      expect(ours(productCase(rows, 48, 32), "AVX-512")).toEqual(["Product"]);
-      expect(ours(productCase(rows, 48, 32), "AMX")).toEqual(["TileProduct"]);
-    },
-  );
-
-  test("does not contain the addition of a matrix of another shape", () => {
-    const build: TensorFunction = ({ a, b, row }) => ({ y: tf.add(tf.matMul(a!, b!), row!) });
-    const nodes = operators({ build, specs: { a: f32(128, 16), b: f32(16, 32), row: f32(32) } }, "AMX");
-    expect(nodes).toEqual(["TileProduct_128_16_32_false_false_none", "Add"]);
-  });
-});
-
 describe("a traced function", () => {
   test.each(taken)(
     "of %s has nodes of ours for a CPU with machine code, and for no other target",
@@ -325,10 +166,6 @@ describe("a traced function", () => {
     expect(four!.filter((op) => op.startsWith("Attention") && scaled.includes(op))).toEqual([]);
   });
 });
-
-const eager = eagerEngine();
-const expectedOf = new Map<Case, Promise<Record<string, Float32Array>>>();
-const definition = (of: Case) => expectedOf.getOrInsertComputed(of, () => evaluated(eager, of));
 
 describeWidths("a compiled function", (vectorWidth) => {
   const instructions = vectorWidth === 8 ? "AVX2" : "AVX-512";
@@ -390,82 +227,6 @@ describeWidths("a compiled function", (vectorWidth) => {
 
   decoderTests(instructions);
 });
-
-describeWhere(lackOf(16), "a compiled function, on vectors of 16 floats,", () => productTests("AVX-512"));
-describeWhere(lackOfBfloat16(), "a compiled function that rounds the factors of gradients", () => {
-  test("has gradients near those of its definition, and the same bits in all other results", async () => {
-    const [exact, rounds] = [{}, { gradientProducts: "bfloat16" } as const].map((options) =>
-      compiledEngine({ threads: 1, instructions: "AVX-512", ...options }),
-    );
-    const of = linearCase(f32(144, 128));
-    const [expected, found] = [await evaluated(exact!, of), await evaluated(rounds!, of)];
-    expectSameBits(found["y"]!, expected["y"]!);
-    const length = (values: Float32Array) => Math.hypot(...values);
-    for (const name of ["d x", "d weight"]) {
-      const gap = length(found[name]!.map((value, i) => value - expected[name]![i]!)) / length(expected[name]!);
-      expect(gap).toBeGreaterThan(1e-3);
-      expect(gap).toBeLessThan(3e-3);
-    }
-  });
-});
-
-describeTiles("a compiled function", () => {
-  productTests("AMX");
-
-  test("whose products have few rows runs without tiles, as the bits of its results show", async () => {
-    const engine = compiledEngine({ threads: 1, instructions: "AMX" });
-    const few: Engine = {
-      ...engine,
-      compile: (name, build, inputs) => engine.compile(name, build, inputs, { fewRows: true }),
-    };
-    const withoutTiles = compiledEngine({ threads: 1, instructions: "AVX-512" });
-    const bits = async (on: Engine) => bitsOf((await evaluated(on, productCase(144, 48, 32)))["y"]!);
-    const expected = await bits(withoutTiles);
-    expect(await bits(few)).toEqual(expected);
-    expect(await bits(engine)).not.toEqual(expected);
-  });
-});
-
-function productTests(instructions: Instructions): void {
-  const engine = compiledEngine({ threads: 1, instructions });
-
-  test.each([
-    ["a product", productCase(144, 48, 32)],
-    ["a linear layer with a bias", linearCase(f32(128))],
-    ["a linear layer with a matrix", linearCase(f32(144, 128))],
-  ])("of %s equals its definition", async (_, of) => {
-    const [found, expected] = [await evaluated(engine, of), await definition(of)];
-    expect(Object.keys(found)).toEqual(Object.keys(expected));
-    for (const [name, values] of Object.entries(expected)) {
-      const largest = Math.max(...values.map(Math.abs));
-      expect(farthest(found[name]!, values) / largest).toBeLessThan(1e-6);
-    }
-  });
-
-  test("has room for the packed blocks of a large product on the stack of each lane", async () => {
-    const several = compiledEngine({ threads: 2, instructions });
-    const [rows, depth, columns] = [128, 512, 1024];
-    const { build, specs } = productCase(rows, depth, columns, [true, true]);
-    const run = await several.compile("large", build, specs, { inLane: true });
-    const job = () => {
-      const inputs = { a: several.array(specs["a"]!), b: several.array(specs["b"]!) };
-      for (const array of Object.values(inputs))
-        array.write(Float32Array.from({ length: array.read().length }, (_, i) => (i % 7) - 3));
-      return { run, inputs, outputs: { y: several.array(run.outputs["y"]!) } };
-    };
-    const jobs = [job(), job()];
-    await several.runLanes(jobs.map((each) => [each]));
-    // Whole numbers, so sums are exact.
-    const sum = (row: number, column: number) => {
-      let sum = 0;
-      for (let k = 0; k < depth; k++) sum += (((k * rows + row) % 7) - 3) * (((column * depth + k) % 7) - 3);
-      return sum;
-    };
-    const expected = Float32Array.from({ length: rows * columns }, (_, i) => sum(Math.floor(i / columns), i % columns));
-    for (const { outputs } of jobs) expectSameBits(outputs.y.read() as Float32Array, expected);
-    await run.dispose();
-  });
-}
 
 function decoderTests(instructions: Instructions): void {
   const config = ModelConfig.parse({

@@ -39,8 +39,8 @@ test.each([
 });
 
 test.each([
-  [null, [], "Linux on a CPU with AVX-512"],
-  ["AVX2", ["avx512bw", "avx512_bf16"], "Linux on a CPU with AVX-512"],
+  [null, [], "machine code for AVX-512"],
+  ["AVX2", ["avx512bw", "avx512_bf16"], "machine code for AVX-512"],
   ["AVX-512", ["avx512bw"], "a CPU with avx512bw and avx512_bf16"],
   ["AVX-512", ["avx512_bf16"], "a CPU with avx512bw and avx512_bf16"],
   ["AVX-512", ["avx512bw", "avx512_bf16"], null],
