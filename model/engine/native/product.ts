@@ -1,4 +1,5 @@
-/** * Matrix products in vector registers of 16 floats (AVX-512): C (M, N) = A (M, K) · B (K, N) + an addend. Either factor may lie transposed in
+/**
+ * Matrix products in vector registers of 16 floats (AVX-512): C (M, N) = A (M, K) · B (K, N) + an addend. Either factor may lie transposed in
  * memory. Each number of C is a sum of K terms. A step is one index k of this sum.
  *
  * The kernel copies 64 columns of B, a panel, so that the floats of each step lie side by side in the CPU's caches. Then it computes 6 rows of
@@ -71,7 +72,8 @@ export interface Distances {
 export const distancesOf = (depth: number, across: number, stepsInRow: boolean): Distances =>
   stepsInRow ? { next: FLOAT_BYTES * depth, step: FLOAT_BYTES } : { next: FLOAT_BYTES, step: FLOAT_BYTES * across };
 
-/** * Runs `body` for each block of B. `body` gets two variables: the address in A where the block's steps begin, and the address of the block in
+/**
+ * Runs `body` for each block of B. `body` gets two variables: the address in A where the block's steps begin, and the address of the block in
  * B. After the last block of some columns, `eachBlock` moves the addresses of B, C and the addend to the next columns.
  */
 export function eachBlock(
@@ -140,8 +142,11 @@ interface PanelProduct {
   readonly startBytes: number | null;
 }
 
-/** * Multiplies some rows of A with a panel, adds the products to the sums of these rows, and stores the sums in C.
- * * Registers with addresses: rbx: the rows of A; r12: the rows of C; r11: the numbers that the sums start from; r9: the panel. Overwrites rbx, rcx, r9 and r10.
+/**
+ * Multiplies some rows of A with a panel, adds the products to the sums of these rows, and stores the sums in C.
+ *
+ * Registers with addresses: rbx: the rows of A; r12: the rows of C; r11: the numbers that the sums start from; r9: the panel. Overwrites
+ * rbx, rcx, r9 and r10.
  *
  * @param addStep  writes the instruction that adds a step to a sum
  */
