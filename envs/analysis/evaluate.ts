@@ -1,6 +1,6 @@
 /**
- * Measures players on fixed boards, without a model: the baselines of every report, their intervals, and pass@k. Players choose actions,
- * so this file reads no replies and applies no turn limits.
+ * Measures players on fixed boards, without a model: success with a 95 % interval, rewards, and pass@k. Reports use these numbers as
+ * baselines. Players choose actions, so this file reads no replies and applies no turn limits.
  */
 import type { Game, Uniform } from "../env.ts";
 import { NoRandomPlayer, Refused } from "../outside/json-server.ts";
@@ -29,7 +29,7 @@ export interface PlayerEpisode {
   readonly layoutSeed: number;
   readonly dynamicsSeed: number;
   readonly success: boolean;
-  /** One for each action. */
+  /** One turn per action. */
   readonly turns: readonly { readonly observation: string; readonly actions: string[]; readonly reward: number }[];
   readonly finalObservation: string;
 }
@@ -205,7 +205,7 @@ export async function expertSuccess(tag: EnvTag, options: EvaluationOptions): Pr
   return (await evaluatePlayer(tag, tag.expert, options)).success;
 }
 
-/** The mean over boards of the highest possible success; null if it is unknown for at least one board. */
+/** The highest possible success, as a mean over boards. null if the highest possible success of any board is unknown. */
 export function bestPossible(tag: EnvTag, options: EvaluationOptions): number | null {
   const { episodes, seed, actionsMax = tag.actionsMax } = options;
   let sum = 0;
@@ -218,8 +218,8 @@ export function bestPossible(tag: EnvTag, options: EvaluationOptions): number | 
 }
 
 /**
- * `1 - C(n - solved, k) / C(n, k)`: the probability that k of the n tries include a solved one. Unbiased, unlike
- * `1 - (1 - solved / n)^k`.
+ * `1 - C(n - solved, k) / C(n, k)`: the probability that k tries, drawn from the n tries, include a solved try. Unbiased, unlike `1 - (1 -
+ * solved / n)^k`.
  *
  * Source: Chen et al. 2021, https://arxiv.org/abs/2107.03374, equation 1. RAGEN's pass@k is the case k = n.
  *
@@ -243,9 +243,9 @@ interface PassAtK {
 }
 
 /**
- * pass@k for k = 1, 2, 4, … and n.
+ * pass@k for k = 1, 2, 4, … and for k = `tries`.
  *
- * @param solved  successful tries of each board, of n each; at least one board.
+ * @param solved  successful tries of each board; at least one board.
  */
 export function passCurve(solved: readonly number[], tries: number): PassAtK[] {
   if (solved.length === 0) throw new RangeError("pass@k needs at least one board, got none");

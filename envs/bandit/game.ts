@@ -25,7 +25,7 @@ export const BanditConfig = z.strictObject({
 });
 export type BanditConfig = z.infer<typeof BanditConfig>;
 
-/** (low, high) arm names. */
+/** Names of the safe arm and of the risky arm. */
 const PAIRS = {
   train: [
     ["Teacher", "Trader"],
@@ -53,7 +53,7 @@ const PAIRS = {
   ],
 } as const;
 
-/** True if an arm of this name is the risky one; ignores case. */
+/** True if a risky arm has this name, in upper or lower case. */
 export const isRiskyArm = ({ split, hiArmName }: BanditConfig, name: string): boolean =>
   (split === null ? [hiArmName] : PAIRS[split].map(([, high]) => high)).some(
     (high) => high.toLowerCase() === name.toLowerCase(),
@@ -131,7 +131,7 @@ interface Arms {
 
 const CHOICE = /\b(?:pull|choose|choosing|pick|select|take|try|go with|going with)\s+(?:the\s+)?(?:arm\s+)?$/i;
 
-/** Words, and the claim that each makes about the arm named before it. */
+/** Each word makes a claim about the arm whose name stands before the word. */
 const WORDS: readonly (readonly [word: RegExp, claim: keyof Arms, holds: boolean])[] = [
   [/\b(?:higher|more|better|best|larger|greater)\b/i, "paysMore", true],
   [/\b(?:lower|less|worse|worst|smaller)\b/i, "paysMore", false],

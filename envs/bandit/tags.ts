@@ -75,6 +75,6 @@ function bandit(tag: string, defaults: Partial<BanditConfig>, split: BanditConfi
 export const banditTags: readonly TagSource[] = [
   bandit("Bandit", {}, "train"),
   bandit("BanditTest", { loArmName: "trader", hiArmName: "librarian" }, "test"),
-  // BanditTest with its arms reversed, as in RAGEN's scripts. RAGEN's paper calls the order of BanditRev the forward one.
+  // BanditRev swaps the arms of BanditTest, as in RAGEN's scripts. RAGEN's paper calls BanditRev's order the forward order.
   bandit("BanditRev", { loArmName: "librarian", hiArmName: "trader" }, null),
 ];

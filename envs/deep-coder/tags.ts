@@ -17,9 +17,9 @@ const DeepCoderConfig = z.strictObject({
   dataPath: z.string().min(1).nullable().default(null),
   /** Maximum number of rows read from the file. */
   problemsMax: z.int().positive().default(1000),
-  /** `seed`: layout seeds below 10,000 play validation problems, others training problems; `all`: every problem for both. */
+  /** `seed`: layout seeds below 10,000 play validation problems, and other seeds training problems. `all`: all seeds play all problems. */
   split: SplitChoice.default("seed"),
-  /** The answer is one program; false: the program ends at the first `||`, as in RAGEN. */
+  /** True: the whole answer is the program. False: the program ends at the first `||`, as in RAGEN. */
   wholeAnswer: z.boolean().default(true),
   /** Maximum number of answers to one problem. */
   maxSteps: z.int().positive().default(1),

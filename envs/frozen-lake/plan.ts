@@ -1,8 +1,8 @@
 /**
  * Optimal play on a frozen lake by value iteration over the true dynamics, and the players that use it.
  *
- * - value(n, cell) is the highest probability of reaching the goal within n actions. Of actions with equal value, the plan takes the
- *   one that needs the fewest further actions; of these, the first.
+ * - value(n, cell) is the highest probability of reaching the goal within n actions. If several actions have the highest value, the plan
+ *   takes the first of those that reach this value with the fewest actions.
  *
  * Source: Bellman (1957), finite horizon.
  */

@@ -123,7 +123,9 @@ export function wrapped(text: string, width: number): string[] {
   return lines;
 }
 
-/** The index at which to break a word that is too long: after its last hyphen within `room`; `room` if it has none there. */
+/**
+ * The index at which to break a word that is too long: after the word's last hyphen within `room`, or at `room` if there is no such hyphen.
+ */
 function hyphenBefore(word: readonly string[], room: number): number {
   const hyphen = room < 1 ? -1 : word.slice(0, room).lastIndexOf("-");
   return hyphen > 0 && word.slice(0, hyphen).some((character) => character !== "-") ? hyphen + 1 : room;
