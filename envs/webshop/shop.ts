@@ -9,7 +9,7 @@
 import type { Catalogue } from "./catalogue.ts";
 import type { Product } from "./product.ts";
 
-/** Products on a page of results. */
+/** Maximum number of products on a page of results. */
 const PAGE_PRODUCTS = 10;
 
 const SUB_PAGES = ["Description", "Features", "Reviews", "Attributes"] as const;
