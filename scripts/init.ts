@@ -38,7 +38,7 @@ const COMMANDS = [
   "help",
 ];
 
-/** The version that checks Bunraku itself. */
+/** The version of @types/bun that checks Bunraku itself. */
 const BUN_TYPES = "1.4.4";
 
 export async function main(args: string[]): Promise<number> {

@@ -148,7 +148,10 @@ export function bunFinding(root: string): Finding {
   return { name: "bun", state: good ? "ok" : "broken", found: `Bun ${Bun.version}`, means };
 }
 
-/** The finding is ok if every direct dependency has its version in package.json, and the last install used this lock file. */
+/**
+ * The finding is ok if every direct dependency is installed in the version that package.json names, and the last install used this lock
+ * file.
+ */
 export function packagesFinding(root: string): Finding {
   const { dependencies = {}, devDependencies = {} } = readPackage(root);
   const wrong = Object.entries({ ...dependencies, ...devDependencies }).flatMap(([name, wanted]) => {
@@ -194,7 +197,7 @@ export async function compiledFinding(): Promise<Finding> {
       name,
       state: "broken",
       found,
-      means: "the default without an NVIDIA GPU; --engine eager works without it, far slower",
+      means: "the default without an NVIDIA GPU; --engine eager works without onnxruntime, far slower",
     };
   }
 }

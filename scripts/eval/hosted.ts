@@ -229,7 +229,7 @@ function trainedEnv(card: ServedCard, asked: string | undefined): RunConfig["env
   return names.includes(name) ? envAlone(card, name) : null;
 }
 
-/** The policy's settings from training; for an env that it was not trained on, only the settings of prompts and replies. */
+/** The policy's settings from training; for an env that the policy was not trained on, only the settings of prompts and replies. */
 function trainedForm({ env, prompt, replyTokensMax, contextTokensMax }: ServedCard, trained: RunConfig["env"] | null) {
   if (prompt.overflow === "drop")
     warn("this policy was trained with prompt.overflow drop; here a full context ends an episode");

@@ -81,8 +81,8 @@ export async function planSweep(file: string, out: string, over: readonly Overri
   const { presets, seeds, set, variants, metrics } = readSweepFile(file);
   const groups = presets.flatMap((preset) =>
     Object.entries(variants).map(([variant, own]) => {
-      const many = presets.length > 1 || variant === "";
-      const name = many ? [preset, variant].filter((part) => part !== "").join(".") : variant;
+      const namesPreset = presets.length > 1 || variant === "";
+      const name = namesPreset ? [preset, variant].filter((part) => part !== "").join(".") : variant;
       const tree = merge([
         { source: file, values: set },
         { source: file, values: own ?? {} },
