@@ -82,7 +82,7 @@ export function addEnvs(sources: readonly TagSource[], module: EnvModule): void 
   const tags = sources.map(({ tag }) => tag);
   const twice = tags.find((tag, i) => tags.indexOf(tag) !== i);
   if (twice !== undefined)
-    throw new TagError(`${module.path} defines the env ${twice} twice; choose another tag for one`);
+    throw new TagError(`${module.path} defines the env ${twice} twice; choose another tag for one of the two envs`);
   for (const { tag } of sources) {
     const other = known.get(tag);
     if (other === undefined) continue;

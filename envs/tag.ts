@@ -76,7 +76,7 @@ export interface EnvTag {
   readonly turnsMax?: number;
   /** Every success on every board takes at least this many actions; omitted if the number is unknown. */
   readonly actionsMin?: number;
-  /** RAGEN's max_tokens: the reply length that the prompt asks for. No code enforces it. */
+  /** RAGEN's max_tokens: the reply length that the prompt asks for. No code enforces this length. */
   readonly replyWordsHint: number;
   readonly wording: Wording;
   /** True if every action costs time of a server or another process. Baselines then play fewer rounds, several episodes at once. */

@@ -104,7 +104,7 @@ export interface AgentDefinition<C extends Record<string, unknown>, Task>
  * and in the first call the list of tools. If a call does not continue the previous call, the observation has all messages of the call
  * except the assistant's.
  *
- * @throws {TypeError} if the tag is not a name.
+ * @throws {TypeError} if the tag is not a valid name.
  */
 export function agentEnv<Task, C extends Record<string, unknown> = Record<string, never>>(
   env: AgentDefinition<C, Task>,

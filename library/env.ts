@@ -45,7 +45,7 @@ export interface EnvDefinition<C extends Record<string, unknown>, G extends Game
   readonly actionsMax: number;
   /** Maximum number of turns of an episode. Default: the run's `env.turnsMax`, which is 5 if the run does not set it. */
   readonly turnsMax?: number;
-  /** The least number of actions that a success takes on any board. */
+  /** Every success on every board takes at least this many actions. */
   readonly actionsMin?: number;
   /** True if every action waits for a server or another process. */
   readonly external?: boolean;
@@ -76,7 +76,7 @@ export interface EnvDefinition<C extends Record<string, unknown>, G extends Game
 /** The maximum number of words of a reply that a prompt in RAGEN's layouts names: RAGEN's max_tokens. */
 const REPLY_WORDS_HINT = 100;
 
-/** @throws {TypeError} if the tag is not a name. */
+/** @throws {TypeError} if the tag is not a valid name. */
 export function defineEnv<G extends Game, C extends Record<string, unknown> = Record<string, never>>(
   env: EnvDefinition<C, G>,
 ): TagSource {

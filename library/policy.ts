@@ -121,7 +121,7 @@ export interface Completion {
 export class Policy {
   /** Config of the run that trained the policy. */
   readonly config: RunConfig;
-  /** Name of that run. Requests to `fetch` use it as the model's name. */
+  /** Name of the run that trained the policy. Requests to `fetch` use this name as the model's name. */
   readonly name: string;
   /** Name of the checkpoint that holds the policy. */
   readonly checkpoint: string;

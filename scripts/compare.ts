@@ -1,4 +1,4 @@
-/** `bun run compare`: prints the numbers of recorded runs side by side, and the settings that differ. A run may still be going. */
+/** `bun run compare`: prints the numbers of recorded runs side by side, and the settings that differ. A run may still be in progress. */
 import { resolve } from "node:path";
 import type { RunConfig } from "../actors/config/config.ts";
 import { differingSettings } from "../actors/config/layers.ts";

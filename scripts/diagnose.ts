@@ -248,7 +248,7 @@ function described({ run, updates, verdict, notices, earlyStops, log }: Diagnosi
   return [
     `${run}: ${verdict} after ${updates} ${log === null ? "updates" : `points of ${log.kind}`}`,
     ...(notices.length === 0 ? ["  healthy all the time"] : notices.map(line)),
-    ...earlyStops.map(({ update, text }) => `  RAGEN-2 would have stopped it at update ${update}: ${text}`),
+    ...earlyStops.map(({ update, text }) => `  RAGEN-2 would have stopped the run at update ${update}: ${text}`),
     ...(log === null ? [] : logLines(log)),
   ].join("\n");
 }

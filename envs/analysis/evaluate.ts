@@ -57,7 +57,7 @@ const EXTERNAL_AT_ONCE = 16;
 /** Maximum number of attempts at an episode of an outside game. If all attempts fail, the evaluation throws the error of the last attempt. */
 const OUTSIDE_ATTEMPTS = 3;
 
-/** @throws {RangeError} if there are no episodes. @throws the error of an episode that cannot be played. */
+/** @throws {RangeError} unless boards and tries are whole numbers of at least 1. @throws the error of an episode that cannot be played. */
 export async function evaluatePlayer(tag: EnvTag, player: Player, options: EvaluationOptions): Promise<Evaluation> {
   const { episodes: boards, tries = 1, seed, round = 0, actionsMax = tag.actionsMax } = options;
   for (const [name, count] of Object.entries({ episodes: boards, tries })) {
@@ -90,7 +90,7 @@ export async function evaluatePlayer(tag: EnvTag, player: Player, options: Evalu
   try {
     await Promise.all(Array.from({ length: tag.external ? EXTERNAL_AT_ONCE : 1 }, playRest));
   } finally {
-    // After an error the other workers stop.
+    // After an error the other loops of `playRest` stop.
     next = episodes;
   }
   for (const { reward: _, actions: __, ...episode } of played) options.record?.(episode);

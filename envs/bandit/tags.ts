@@ -66,7 +66,7 @@ function bandit(tag: string, defaults: Partial<BanditConfig>, split: BanditConfi
       const unused = (["loArmName", "hiArmName"] as const).find((name) => given[name] !== undefined);
       if (names === null || unused === undefined) return made;
       throw new TagError(
-        `options of ${tag}: ${unused} has no effect where split (${names}) names the arms; set split to null`,
+        `options of ${tag}: ${unused} has no effect, because split (${names}) names the arms; set split to null`,
       );
     },
   };

@@ -28,7 +28,7 @@ export function splitOfItem(content: string): Split {
 }
 
 /**
- * The items of a split, by their content.
+ * The items whose content belongs to a split.
  *
  * @param path  the file that an error names
  * @throws {DataError} if the split has no items

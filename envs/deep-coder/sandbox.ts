@@ -24,12 +24,12 @@ export interface SandboxLimits {
   readonly wallMsMax: number;
   /** Address space of each process. */
   readonly memoryBytesMax: number;
-  /** Processes and threads, the first included. */
+  /** Processes and threads together, the first process included. */
   readonly processesMax: number;
   readonly filesBytesMax: number;
-  /** Files and folders at once. */
+  /** Files and folders together that exist at once. */
   readonly filesMax: number;
-  /** Results and the program's output together. */
+  /** Bytes of the results and of the program's output together. */
   readonly outputBytesMax: number;
 }
 
@@ -206,7 +206,7 @@ function testSandbox(): string | null {
   try {
     filter = openFilter();
   } catch (error) {
-    return `programs run in a sandbox that needs a folder for temporary files: ${(error as Error).message}; set TMPDIR to one`;
+    return `programs run in a sandbox that needs a folder for temporary files: ${(error as Error).message}; set TMPDIR to such a folder`;
   }
   const { exitCode, stdout, stderr } = Bun.spawnSync(command(CHECK_LIMITS, "print('ready')"), {
     stdio: ["ignore", "pipe", "pipe", filter],

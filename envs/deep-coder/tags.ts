@@ -1,4 +1,4 @@
-/** DeepCoder: settings, words and limits. Source: RAGEN config/envs.yaml. */
+/** DeepCoder: settings, prompt and limits. Source: RAGEN config/envs.yaml. */
 import { z } from "zod";
 import { missingFile } from "../data/rows.ts";
 import { SplitChoice, splitOfSeed } from "../data/split.ts";
@@ -32,7 +32,7 @@ const DeepCoderConfig = z.strictObject({
     .int()
     .min(64 * MIB)
     .default(512 * MIB),
-  /** Processes and threads, the first included. */
+  /** Processes and threads together, the first process included. */
   processesMax: z.int().positive().default(4),
   /** Maximum number of bytes that a program can write to files. */
   filesBytesMax: z

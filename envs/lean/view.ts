@@ -1,6 +1,6 @@
 /**
- * The observation of a proof: the statement, the code, the last steps and Lean's messages. It wraps long lines as Python's `textwrap`
- * does. Source: RAGEN-2.
+ * The observation of a proof: the statement, the code, the last steps and Lean's messages. Long lines wrap as in Python's `textwrap`.
+ * Source: RAGEN-2.
  */
 import { isUnsolved, type LeanMessage } from "./kimina.ts";
 import { linesOf } from "./theorem.ts";

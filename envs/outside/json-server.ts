@@ -143,7 +143,7 @@ function failure({ status, headers }: Response, text: string | null): Error {
   return status === 408 || status === 429 || status >= 500 ? new Error(message) : new Refused(message);
 }
 
-/** The reason in an error body, in one line of at most 300 characters: its `error` or `detail`, else the body. */
+/** The reason in an error body, in one line of at most 300 characters: the body's `error` or `detail`, else the whole body. */
 function reasonIn(text: string): string {
   const body = Body.safeParse(text).data;
   const reason = body?.error ?? body?.detail ?? text;

@@ -14,7 +14,9 @@ type Pair = readonly [number, number];
 
 interface Spin {
   readonly face: number;
-  /** Pairs of stickers around the face. Each pair takes the stickers of the next pair; the last pair takes those of the first. */
+  /**
+   * Pairs of stickers around the face. Each pair takes the stickers of the next pair; the last pair takes the stickers of the first pair.
+   */
   readonly ring: readonly [Pair, Pair, Pair, Pair];
 }
 

@@ -86,7 +86,7 @@ export function carvingSteps(rows: number, cols: number): number {
   return Math.floor(1.7 * (rows + cols));
 }
 
-/** Walls and floor: a walker carves one of five shapes at each step. */
+/** Makes a room of walls and floor: at each step, a walker carves one of five shapes. */
 function carve(rows: number, cols: number, random: PythonRandom): Uint8Array {
   const room = new Uint8Array(rows * cols);
   let direction = DIRECTIONS[random.below(4)]!;

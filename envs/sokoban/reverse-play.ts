@@ -69,7 +69,7 @@ class ReversePlay {
     const key = this.#key(player);
     if (this.#visited.has(key)) return;
     this.#visited.add(key);
-    // If a target is covered, the score is 0, and the position cannot replace the best position, except the initial one.
+    // If a target is covered, the score is 0. With this score, only the first position can become the best.
     const displacement = this.#targetsVisible(player) ? this.#displacement() : 0;
     const score = swaps * displacement;
     if (score > this.#bestScore) {

@@ -22,7 +22,7 @@ export interface Message {
 export interface PromptOptions {
   /** True (the default): the prompt asks for a thought before the answer. */
   readonly think?: boolean;
-  /** True: the prompt equals RAGEN's byte for byte, defects included. The default is false. */
+  /** True: the prompt equals RAGEN's prompt byte for byte, defects included. The default is false. */
   readonly compat?: boolean;
 }
 

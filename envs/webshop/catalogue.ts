@@ -5,7 +5,7 @@
  *   other request makes one goal for each combination of the product's options. A full catalogue has millions of goals, so they are numbered
  *   and built on demand.
  * - The order of goals comes from two shuffles, WebShop's and RAGEN's. Price limits come from another generator, with a fixed seed; in
- *   RAGEN they differ from process to process.
+ *   RAGEN the limits differ from process to process.
  *
  * Source: WebShop web_agent_site/engine/goal.py (get_goals); RAGEN ragen/env/webshop/env.py (splits).
  */

@@ -24,8 +24,8 @@ export interface RunViewOptions {
 }
 
 /**
- * Kinds of frequent lines. On a terminal, the status lines show the content of these lines. Elsewhere the view prints one of every 10 or 5
- * lines.
+ * Kinds of frequent lines. On a terminal, the status lines show the content of these lines. Elsewhere the view prints every tenth or fifth
+ * of these lines.
  */
 const FREQUENT: Readonly<Record<string, number>> = { update: 10, warm: 5 };
 

@@ -1,4 +1,4 @@
-/** Reads the runs of a picture from the runs' folders. A run may still be going. */
+/** Reads the runs of a picture from the runs' folders. A run may still be in progress. */
 import { resolve, sep } from "node:path";
 import type { Points } from "../../actors/dashboard/client/curve.ts";
 import type { MetricName } from "../../actors/metrics/metrics.ts";

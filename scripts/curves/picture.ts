@@ -292,7 +292,7 @@ interface Axis {
   readonly ticks: readonly number[];
 }
 
-/** An axis from tick to tick that covers the values. Zero is on it unless the values are far from zero. */
+/** An axis from tick to tick that covers the values. Zero is on the axis unless the values are far from zero. */
 function axisOf(values: readonly number[], unit: Unit, ticksMax: number): Axis {
   let low = values.reduce((least, value) => Math.min(least, value), Number.POSITIVE_INFINITY);
   let high = values.reduce((most, value) => Math.max(most, value), Number.NEGATIVE_INFINITY);

@@ -40,7 +40,7 @@ export const bunraku =
 
 const ragenConfig = HealthConfig.parse({ ladder: [], stopEarly: [...RAGEN_STOPS] });
 
-/** RAGEN-2's early stops, without its stop for a low validation: validations are not in the logs. */
+/** RAGEN-2's early stops, except the stop for low success in validations: validations are not in the logs. */
 export const ragenStops: Detector = ({ updates }) =>
   firstAlarm(updates, HEALTH_START, (before, point) => {
     const { state, due } = checkup(before, point, ragenConfig);

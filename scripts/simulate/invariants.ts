@@ -40,7 +40,7 @@ export class Invariants {
   readonly #asks = new Set<OpenAsk>();
   #queues: Queue[] = [];
   #checks: { readonly life: Life; readonly check: () => void }[] = [];
-  /** By digest of the saved parameters: their history, and the oldest policy version with these parameters. */
+  /** By digest of saved parameters: the history of these parameters, and the oldest policy version with these parameters. */
   readonly #saved = new Map<string, { readonly lineage: Lineage; readonly version: number }>();
   /** Metrics that the learner reported, by "name step". */
   readonly metrics = new Map<string, number>();

@@ -74,7 +74,7 @@ export const sweepName = (file: string): string => basename(file).replace(/\.ya?
 
 /**
  * @param out   folder of the sweep; each run gets a folder in it
- * @param over  settings of every run; they override those of the file
+ * @param over  settings of every run; they override the settings of the file
  * @throws {UsageError} for the faults of the file, with its name. @throws {ConfigError} for a config that is not valid, or a file that is not YAML
  */
 export async function planSweep(file: string, out: string, over: readonly Override[]): Promise<Sweep> {

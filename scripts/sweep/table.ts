@@ -18,7 +18,7 @@ interface Figure {
   /** Head of the column in the printed table, which shows shares as percentages. */
   readonly head: string;
   readonly isShare: boolean;
-  /** null if the run did not measure it. */
+  /** null if the run did not measure the figure. */
   readonly of: (run: Measured) => number | null;
 }
 
