@@ -15,7 +15,7 @@ import { RunError } from "../errors.ts";
 import { type ContextRules, Transcript } from "../play/transcript.ts";
 import { type Action, Experience } from "./experience.ts";
 
-/** An env, as the policy plays it later. */
+/** An env, with the tag and rules with which the policy plays it later. */
 export interface DemonstratedEnv {
   readonly tag: EnvTag;
   readonly rules: EpisodeRules;
@@ -108,7 +108,7 @@ const unknownStates = (tag: string) =>
       "let the env show equal states in equal words, or give it a stateOf, or set warmStart.enabled to false",
   );
 
-/** @returns what random plays of the board show; its `won` is false if no play won */
+/** Plays a board at random. @returns what the plays showed; `won` of the result is false if no play won */
 export async function explore(
   tag: EnvTag,
   layout: number,
@@ -126,7 +126,7 @@ export async function explore(
   const random = new PythonRandom(drawSeed(uniform));
   const draw = () => random.random();
   for (let played = 0; played < plays || (!experience.won && played < playsMax); played++) {
-    // The process must send its heartbeats between plays, so this loop pauses.
+    // The process must send its heartbeats, so this loop pauses before every `plays` plays.
     if (played % plays === 0) await nextTurn();
     const planned = played < quarter ? 0 : plannedActions;
     if (planned > 0 && played % quarter === 0) experience.learn();
