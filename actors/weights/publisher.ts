@@ -29,7 +29,7 @@ export interface PublisherOptions {
   readonly run: string;
   /** True: rounds published values to half precision, so that HTTP can send them in half as many bytes. */
   readonly half?: boolean;
-  /** True: writes files without a name if the system has such files. It frees them after this process's end. Default false. */
+  /** True: writes files without a name, if the system has such files. The system frees them after this process's end. Default false. */
   readonly nameless?: boolean;
   /** Writes a file with a name. On an error it leaves no file. */
   readonly write?: (path: string, bytes: Uint8Array) => Promise<Written>;
@@ -175,7 +175,7 @@ function canBeNameless(folder: string): boolean {
 /**
  * Writes all bytes to a file without a name, or leaves no file. Other processes of this host open the file through this process's descriptor
  * and map it. The system frees the file when this process has ended and no other process maps it. In contrast, a file with a name stays
- * after a crash; then the next learner deletes it from shared memory, once the dead owner is certain (files.ts).
+ * after a crash; then the next learner deletes it from shared memory, if its owner is dead for certain (files.ts).
  */
 async function writeNameless(folder: string, bytes: Uint8Array): Promise<WrittenFile> {
   const file = openSync(folder, NAMELESS, 0o600);
