@@ -1,5 +1,5 @@
 /**
- * The table of all metrics: name, unit, meaning. The actors that measure, the store, the page, `/metrics` and the docs read the table.
+ * The table of all metrics: name, unit, meaning. Actors, the store, the page, `/metrics` and `bun run metrics` read the table.
  * This file measures nothing and stores nothing.
  *
  * - A name that is not in the table is an error: `metricValues` throws.

@@ -4,8 +4,8 @@
  *
  * - No reply is encoded again: every context shows a reply as the token ids that the policy sampled. (With context single_turn a question
  *   quotes earlier replies, and the quotation is encoded with the question.)
- * - `compat` is an exception: a later turn shows a reply as RAGEN rebuilds it. If the rebuilt reply differs from the sampled tokens, a new
- *   context begins. The policy still trains on the tokens that it sampled.
+ * - With `compat`, an exception, a later turn shows the reply that RAGEN rebuilds from the sampled reply. If the two differ, a new context
+ *   begins. The policy still trains on the tokens that it sampled.
  * - A turn extends the current context if it can; otherwise a new context begins, and the policy keeps its cache of the
  *   tokens that both contexts begin with.
  * - With overflow "drop", a context that is too long loses its oldest turns, each a question and its reply. The record of a

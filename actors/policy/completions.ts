@@ -354,8 +354,8 @@ async function whole(completion: Completion, { form, tokenIds }: Asked) {
 }
 
 /**
- * Log-probabilities at temperature 1, in the form of the API; null if the request does not ask for them. They leave out the policy's stop
- * token, and all tokens after a stop text of the request. An answer with token_ids has these tokens, and then their log-probabilities too.
+ * Log-probabilities at temperature 1, in the form of the API; null if the request does not ask for them. The policy's stop token and all
+ * tokens after a stop text of the request have none. An exception is an answer with token_ids: it has the values of all written tokens.
  */
 function logProbsOf(
   { tokens, choices, cut }: Reply,

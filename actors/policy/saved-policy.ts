@@ -83,7 +83,9 @@ export async function savedPolicy(folder: string, config: RunConfig, checkpoint:
   for (const key of Object.keys(model) as (keyof ModelConfig)[]) {
     if (isDeepStrictEqual(saved[key], model[key])) continue;
     const values = `model.${key} ${JSON.stringify(saved[key])}, and the config of ${folder} says`;
-    throw new Error(`cannot use ${found}: it has ${values} ${JSON.stringify(model[key])}; it is of another run`);
+    throw new Error(
+      `cannot use ${found}: it has ${values} ${JSON.stringify(model[key])}; the checkpoint is of another run`,
+    );
   }
   if (digest !== dialogue.digest) {
     throw new Error(`cannot use ${found}: it has another tokenizer; use the version of Bunraku that made it`);
@@ -103,7 +105,7 @@ export async function savedPolicy(folder: string, config: RunConfig, checkpoint:
   };
 }
 
-/** sha256 (hex) of the weights that this run's samplers load: in half precision if the config says so. */
+/** sha256 (hex) of the weights that this run's samplers load: rounded to half precision if the config says so. */
 export function publishedDigest({ parameters }: SavedPolicy, config: RunConfig): string {
   const published = config.sampler.precision === "half" ? roundToHalf(parameters) : parameters;
   return new Bun.CryptoHasher("sha256").update(published).digest("hex");

@@ -4,7 +4,7 @@ import { isMetricName, type MetricName, metric } from "../metrics/metrics.ts";
 import type { Point } from "../metrics-sink/records.ts";
 import type { Store } from "../metrics-sink/store.ts";
 
-/** Every update writes the first metric last. A roll-back writes the second metric, at the update to which the run goes back. */
+/** Every update writes `total/updates` last. A roll-back writes `health/rollbacks` at the update to which the run goes back. */
 const ENDS: readonly MetricName[] = ["total/updates", "health/rollbacks"];
 
 /** The update at which the record ends; infinity before the first update. */

@@ -129,7 +129,7 @@ export class Sampler implements Handler {
       const { version } = message;
       const digest = this.#weights?.digest === message.digest ? message.digest : await this.#load(message);
       if (digest === message.digest) this.#weights = { version, digest };
-      // If newer weights have replaced these, the path of these weights may already lead to the newer bytes.
+      // If newer weights have replaced these weights, the path may already lead to the newer bytes. Then the wrong digest is no fault.
       const isReplaced = digest !== message.digest && this.#next !== message;
       // Another connection may lead to another learner, with versions of its own.
       if (learner === this.#learner && !isReplaced)

@@ -1,5 +1,5 @@
 /**
- * A lock for the folder of a run or a sweep. Without it, two supervisors could write the same checkpoints and the same store.
+ * A lock for the folder of a run or a sweep. Without the lock, two supervisors could write the same checkpoints and the same store.
  *
  * - The lock is a transaction on a SQLite file in the folder. The operating system ends the transaction when the process dies, so no
  *   lock outlives its process. The file also names the process, for the error text only.

@@ -27,7 +27,7 @@ export function groupEnvs(config: Pick<RunConfig, "env" | "rollout">, scores: Sc
   return envs.flatMap(({ name }, i) => Array<string>(counts[i]!).fill(name));
 }
 
-/** Number of groups of each env by its score; null if the proportions of the mix decide. */
+/** Number of groups of each env, in the order of the mix; null if the proportions of the mix decide. */
 function allotted(config: Pick<RunConfig, "env" | "rollout">, scores: Scores): number[] | null {
   const { by, groupsMin } = config.rollout.curriculum;
   const envs = playedEnvs(config);

@@ -55,7 +55,7 @@ export interface RandomPlay {
   readonly plannedActions: number;
   /** True: if the same board is drawn again, random play does not explore it again, but uses what the earlier plays showed. */
   readonly exploreOnce: boolean;
-  /** Number of demonstrations each time that a board is drawn. */
+  /** Number of demonstrations that a board gives each time that it is drawn. */
   readonly demonstrations: number;
   /** Share of a demonstration's turns that are random, to reach states outside the plan. The policy imitates only the planned turns. */
   readonly randomTurns: number;
@@ -138,7 +138,7 @@ export async function explore(
   return experience;
 }
 
-/** Writes one episode with planned and random turns. Each turn gets an equal share of the actions. @param plans  collects each plan */
+/** Writes one episode with planned and random turns. Each turn gets an equal share of the actions left. @param plans  collects each plan */
 function writePlanned(
   experience: Experience,
   env: DemonstratedEnv,
@@ -292,8 +292,8 @@ export async function demonstrate(
 }
 
 /**
- * Plays one episode with the replies of `replyTo`. Each context gives one sequence; the policy imitates the written tokens of a sequence. With
- * overflow "stop" a rollout ends at the context's limit, but a demonstration does not: the policy imitates the whole demonstration.
+ * Plays one episode with the replies of `replyTo`. Each context with a reply to imitate gives one sequence, and the policy imitates only these
+ * replies. With overflow "stop" a rollout ends at the context's limit, but a demonstration does not: the policy imitates all of it.
  *
  * @param replyTo  writes the next reply with its thought
  * @throws {RangeError} if a single prompt does not fit into the context

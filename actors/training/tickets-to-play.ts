@@ -22,7 +22,7 @@ export const wantedGroups = (envs: readonly string[]): WantedGroup[] => envs.map
 export const batchName = (purpose: "u" | "v", update: number, round: number): string =>
   `${purpose}${update}${round === 0 ? "" : `r${round}`}`;
 
-/** Seed of an env's random events. With compat strict, and in RAGEN-2's Bandit, each member has its own seed. Otherwise a group shares one, as in RAGEN. */
+/** Seed of an env's random events. With compat strict, and in RAGEN-2's Bandit, each member has its own. Otherwise the group shares one. */
 function dynamicsOf(config: RunConfig, env: string, layoutSeed: number, member: number): number {
   const shared = config.prompt.compat !== "strict" && tagOf(config, env).config["sharedStream"] !== false;
   return shared ? layoutSeed : dynamicsSeed(layoutSeed, member);

@@ -96,7 +96,7 @@ export class Training {
     this.#startedAtMs = clock.now() - this.#progress.minutes * 60_000;
     if (!isNew) {
       const { update, health } = this.#progress;
-      // Repeats the verdict, because the page and the terminal show only this session's warnings, and updates log a verdict only when it changes.
+      // Repeats the verdict: the page and the terminal show only this session's warnings, and an update logs only a verdict that changes.
       if (!isWell(health.verdict))
         log.event("warning", "health", `update ${update}: ${health.verdict}: as before the run was resumed`);
       return;
@@ -256,7 +256,7 @@ export class Training {
     this.#progress = events.reduce(advance, this.#progress);
   }
 
-  /** The progress with the present time and ticket counts, as a checkpoint holds it. */
+  /** The progress for a checkpoint: with the present time and ticket counts. */
   #progressToSave(): Progress {
     return [this.#clockEvent(), this.#counted()].reduce(advance, this.#progress);
   }
@@ -277,7 +277,7 @@ export class Training {
   }
 }
 
-/** True if validation success is far below the run's best. No roll-back goes to such a policy, even if the detector's verdict is still good. */
+/** True if validation success is far below the run's best. No roll-back goes to such a policy, even if the detector's verdict is good. */
 function hasFallen({ validated, best }: Progress, { successFall }: HealthConfig["trap"]): boolean {
   if (validated === null || best === null) return false;
   const fall = best.success - validated.success;
@@ -379,7 +379,7 @@ function judge(context: JudgeContext, { update, health }: Progress, metrics: Met
   return judged(context, update, checkup(health, measured, context.config.health));
 }
 
-/** @param isLast  true if the run ends after this validation. Then no early stop is due, but if the run is prolonged, its early stops count this one */
+/** @param isLast  true if the run ends after this validation. Then no early stop is due. If the run is prolonged, the early stops count it. */
 export function judgeValidation(
   context: JudgeContext,
   { update, health }: Progress,

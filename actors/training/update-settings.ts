@@ -199,7 +199,8 @@ export function steeredKl(
 /**
  * The entropy coefficient after an update: `entropyStep` higher if the entropy is below its target, otherwise lower, but at least 0.
  *
- * Source: https://arxiv.org/abs/2505.22312. In the paper the coefficient may fall below 0, and has no effect while the entropy is above the target.
+ * Source: https://arxiv.org/abs/2505.22312. In the paper the coefficient may fall below 0. While the entropy is above the target, the paper's
+ * coefficient has no effect.
  *
  * @param entropy  entropy of this update, in nats per token; ignored if it is not finite
  */

@@ -193,8 +193,9 @@ interface Moment {
 }
 
 /**
- * Gradient analysis: measures the policy's gradients (model/health/gradient-analysis.ts) every few updates. It uses the update's own
- * episodes, or plays groups only for the analysis, because an update may have too few groups for the analysis's six buckets.
+ * Gradient analysis: measures the policy's gradients (model/health/gradient-analysis.ts) every few updates. If `gradientAnalysis.groups` is 0,
+ * the analysis uses the update's own episodes. Otherwise samplers play that many groups only for the analysis, because an update may have
+ * too few groups for the analysis's six buckets.
  *
  * - Episodes that samplers play only for the analysis enter no loss, no count and no record. Later updates play the same boards too.
  *

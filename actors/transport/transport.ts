@@ -61,7 +61,7 @@ export interface Problem {
     | "handlerThrew"
     /** The actor did not answer a stored message in any delivery. The broker's quarantine stream holds the message. NATS only. */
     | "quarantined"
-    /** This end refused a connection, request or parcel (at most one report a second, with a count), or the broker stored no parcel. */
+    /** This end refused a connection, request or parcel (at most one report a second, with a count), or the broker did not store a parcel. */
     | "refused";
   readonly peer: string;
   readonly detail: string;
@@ -69,7 +69,10 @@ export interface Problem {
   readonly stack?: string;
 }
 
-/** Limits of a run's connections. An ask or answer above the first limit becomes `failed`. A tell above it closes the connection, as does passing the second. */
+/**
+ * Limits of a run's connections. An ask gets `failed` if the ask or its answer has more than `frameBytesMax` bytes. A larger tell closes the
+ * connection, and so do more than `queuedBytesMax` waiting bytes.
+ */
 export const TRANSPORT_LIMITS = { frameBytesMax: 64 * 2 ** 20, queuedBytesMax: 256 * 2 ** 20 } as const;
 
 export interface TransportOptions {

@@ -67,8 +67,9 @@ export class WeightsPublisher {
   /**
    * Writes a version that samplers can load. `values` must not change until the promise resolves.
    *
-   * @throws {RangeError} if `version` is not newer than the last version.
+   * @throws {RangeError} if `version` is not newer than the last version, or if a value is too large for half precision.
    * @throws {WeightsError} if the file cannot be written; then no part of the file is left.
+   * @throws {Error} if the publisher is closed, or if an earlier call still writes.
    */
   async publish(version: number, values: Float32Array): Promise<Published> {
     if (this.#closed) throw new Error(`cannot publish version ${version}: the publisher is closed`);

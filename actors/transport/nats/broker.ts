@@ -52,7 +52,7 @@ const API_MS_MAX = 5000;
 /** When a process leaves, the broker has this much time to take the parcels already sent. */
 const CLOSE_MS_MAX = 500;
 const RETRY_MS = { first: 20, max: 1000 };
-/** If the broker refuses a parcel again after this many refusals, about 5 s, this end reports it. A full stream usually has room again before that. */
+/** This end reports a parcel that the broker has refused more often than this, for about 5 s. A full stream usually has room again earlier. */
 const REFUSALS_QUIET = 10;
 const ASK_HEADER = "Bunraku-Ask";
 
@@ -164,8 +164,9 @@ export class Broker {
   }
 
   /**
-   * Puts a parcel into the work stream: tries until the broker takes the parcel or `over` returns true. The broker stores a parcel once, even if
-   * it arrives twice. Parcels for one end go in one after another. Otherwise later parcels could fill the stream and leave no room for an earlier one.
+   * Puts a parcel into the work stream: tries until the broker takes the parcel or `over` returns true. The broker stores a parcel once, even
+   * if the parcel arrives twice. Parcels for one end go in one after another. Otherwise later parcels could fill the stream and leave no room
+   * for an earlier one.
    */
   store(to: string, parcel: Uint8Array, number: number, ask: number, over: () => boolean): void {
     const stored = (this.#storing.get(to) ?? Promise.resolve()).then(async () => {
