@@ -75,7 +75,7 @@ export async function savedPolicy(folder: string, config: RunConfig, checkpoint:
     const [newest] = skipped;
     if (newest !== undefined)
       throw new Error(`no checkpoint of ${folder} can be used; ${newest.path}: ${newest.reason}`);
-    throw new Error(`${folder} has no checkpoint yet; a run saves its first after its warm start`);
+    throw new Error(`${folder} has no checkpoint yet; a run saves the first one after its first validation`);
   }
   const { update, state, model: saved, tokenizer: digest, policy, served = null } = await loadCheckpoint(found);
   if (served !== null) throw new Error(`cannot use ${found}: ${weightsElsewhere(served)}`);
@@ -88,7 +88,9 @@ export async function savedPolicy(folder: string, config: RunConfig, checkpoint:
     );
   }
   if (digest !== dialogue.digest) {
-    throw new Error(`cannot use ${found}: it has another tokenizer; use the version of Bunraku that made it`);
+    throw new Error(
+      `cannot use ${found}: its tokenizer is another; use the version of Bunraku that made the checkpoint`,
+    );
   }
   // Checkpoints of an early Bunraku, which had no roll-backs, have no round.
   const { version: publishedVersion = update, health } = state as Partial<Progress>;

@@ -176,7 +176,7 @@ function openForeseen({ tag, rules }: DemonstratedEnv, seeds: Seeds): LocalEnv {
   const game = tag.open(seeds);
   if (game.kind !== "outside") return openEpisode(game, rules);
   throw new RunError(
-    `warmStart.thought is next-observation, which needs an env inside this process; ${tag.tag} is outside; set it to first-action`,
+    `warmStart.thought is next-observation, which needs an env inside this process; ${tag.tag} is outside; set warmStart.thought to first-action`,
   );
 }
 

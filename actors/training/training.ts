@@ -98,7 +98,7 @@ export class Training {
       const { update, health } = this.#progress;
       // Repeats the verdict: the page and the terminal show only this session's warnings, and an update logs only a verdict that changes.
       if (!isWell(health.verdict))
-        log.event("warning", "health", `update ${update}: ${health.verdict}: as before the run was resumed`);
+        log.event("warning", "health", `update ${update}: ${health.verdict}: the verdict from before the resume`);
       return;
     }
     reporter.event("info", "phase", "reinforcement");
