@@ -1,5 +1,5 @@
 /**
- * Converts an episode to columns of `run.sqlite` and back, without loss. Uses the columns' names, but no SQL.
+ * Converts an episode to columns of `run.sqlite` and back, without loss. This file uses the columns' names, but no SQL.
  */
 import { penalizedReward, rawReward, writtenTokens } from "../../model/trajectory.ts";
 import type { EpisodeSummary } from "../dashboard/answers.ts";
@@ -65,19 +65,19 @@ export function bodyColumns({ outcome, tokenAdvantages }: EpisodeRow): Columns {
   };
 }
 
-/** Columns that may differ between two equal copies of an episode, if a resumed run repeats it: sampler and version numbers. */
-const REPEATED = ["sampler", "asked_version", "version", "spans"];
+/** If a resumed run plays an episode again, these columns may change although the content does not: the sampler and version numbers. */
+const CHANGEABLE = ["sampler", "asked_version", "version", "spans"];
 
-/** Whether the columns hold this episode, or one that differs from it only in its sampler and version numbers. */
+/** Whether the columns hold this episode. The sampler and the version numbers may differ. */
 export function hasContent(stored: Columns, row: EpisodeRow): boolean {
   const columns = Object.entries({ ...episodeColumns(row), ...bodyColumns(row) });
-  return columns.every(([name, cell]) => REPEATED.includes(name) || isSame(stored[name]!, cell));
+  return columns.every(([name, cell]) => CHANGEABLE.includes(name) || isSame(stored[name]!, cell));
 }
 
 const isSame = (one: Cell, other: Cell): boolean =>
   one === other || (one instanceof Uint8Array && other instanceof Uint8Array && Buffer.compare(one, other) === 0);
 
-/** The text that the search of episodes reads: the policy's replies; for a failed episode, the reason. */
+/** The text in which a search for episodes looks: the policy's replies; for a failed episode, the reason. */
 export const searchTextOf = (outcome: Outcome): string =>
   "turns" in outcome ? outcome.turns.map(({ reply }) => reply).join(" ") : outcome.detail;
 

@@ -19,7 +19,7 @@ export interface WriteBatch {
   readonly points: readonly Point[];
   readonly events: readonly RunEvent[];
   readonly episodes: readonly EpisodeRow[];
-  /** All actors now. If null or left out, the store keeps its earlier report. */
+  /** The supervisor's report of all actors. If null or left out, the store keeps the earlier report. */
   readonly actors?: readonly ActorView[] | null;
 }
 /** The supervisor's latest report of all actors. */
@@ -27,7 +27,7 @@ export interface StoredActors {
   readonly atMs: number;
   readonly actors: readonly ActorView[];
 }
-/** Facts from a run's config. `updates` is the most updates of the run; null if the record does not have this number. */
+/** Facts from a run's config. `updates` is the maximum number of updates; null if the record does not have this number. */
 export interface RunFacts {
   readonly name: string;
   readonly env: string;

@@ -4,7 +4,7 @@
  * - Metrics and events arrive in order. While the reporter cannot send them, at most `waitingMax` of them wait. If more come, the reporter
  *   drops the oldest. When the sink is back, an event reports how many the reporter dropped.
  * - An episode waits until the sink has stored it. While more than `rowsMax` episodes wait, or fill more than FRAMES_WAITING frames, a caller
- *   that reports more must wait. If the sink refuses episodes, the reporter gives one notice, and another when the sink stores them again.
+ *   that reports more must wait. If the sink refuses episodes, the reporter gives a notice, and a second notice when the sink takes them again.
  * - If an episode can never be stored, the reporter gives a notice, counts the episode in `lost` and drops it, so that the other episodes
  *   need not wait. Such an episode is invalid, is larger than a frame, is refused by the sink, or ends the connection repeatedly.
  */
@@ -32,7 +32,7 @@ export interface ReporterOptions {
   readonly watch?: (step: number, values: Readonly<Record<string, number>>) => void;
 }
 
-/** While the connection has more unsent bytes than this, metrics wait in the reporter. */
+/** While the connection has more unsent bytes than this, metrics and events wait in the reporter. */
 const BUSY_BYTES = 1 << 20;
 /** Maximum number of rows of one message. */
 const ROWS_AT_ONCE = 128;
@@ -40,7 +40,7 @@ const ROWS_AT_ONCE = 128;
 const FRAME_SHARE = 1 / 8;
 /** A caller must wait while the waiting episodes fill more frames than this. */
 const FRAMES_WAITING = 4;
-/** An episode is lost when messages with this episode alone have ended the connection more often than this. */
+/** The reporter drops an episode if messages that hold only this episode end the connection more than `CUTS_MAX` times. */
 const CUTS_MAX = 10;
 /** Maximum number of lost episodes that get a notice; the reporter only counts later ones. */
 const NOTICES_MAX = 20;
@@ -230,7 +230,7 @@ const bytesOf = (rows: readonly WaitingRow[]): number => rows.reduce((sum, { byt
 
 const EpisodeRowSchema = schemas.episodes.shape.rows.element;
 
-/** Size of a turn in a message, without its texts. */
+/** Estimated size of a turn in a message, without the turn's texts. */
 const TURN_BYTES = 256;
 
 /** An estimate of a row's bytes in a message: the row's texts and arrays, without the ticket. */

@@ -1,7 +1,7 @@
 /**
  * The tables of `run.sqlite` and the statements over them.
  *
- * - The tables are a list of migrations: entry i takes a file from version i to i + 1 (`PRAGMA user_version`). Never edit a released
+ * - A list of migrations makes the tables: entry i takes a file from version i to i + 1 (`PRAGMA user_version`). Never edit a released
  *   entry; append a new one.
  * - Blobs are little-endian, like every machine that Bun runs on.
  */
@@ -77,7 +77,7 @@ export class SchemaError extends Error {
   override readonly name = "SchemaError";
 }
 
-/** @throws {SchemaError} if the file was written by a newer schema than this one. */
+/** The schema version of the file. @throws {SchemaError} if the version is newer than the last migration */
 export function schemaOf(db: Database, path: string): number {
   const { user_version: version } = db.query("PRAGMA user_version").get() as { user_version: number };
   if (version <= MIGRATIONS.length) return version;
@@ -87,10 +87,10 @@ export function schemaOf(db: Database, path: string): number {
   );
 }
 
-/** @throws {SchemaError} if the file was written by a newer schema than this one. */
+/** @throws {SchemaError} if the file's version is newer than the last migration */
 export function migrate(db: Database, path: string): void {
   const version = schemaOf(db, path);
-  // Return here, because a reader must not change the file, and even the same version, set again, would change it.
+  // Returns here, because a PRAGMA that sets the same version again would still write to the file.
   if (version === MIGRATIONS.length) return;
   db.transaction(() => {
     for (const sql of MIGRATIONS.slice(version)) db.run(sql);
@@ -101,7 +101,7 @@ export function migrate(db: Database, path: string): void {
 const insert = (table: string, columns: string, verb = "INSERT") =>
   `${verb} INTO ${table} (${columns}) VALUES (${columns.replaceAll(/\w+/g, "$$$&")})`;
 
-/** Columns that a list of episodes has. They are all of the first version, because a read-only file may lack later columns. */
+/** The columns of an episode in a list. Each is in schema version 1, because an old file that is open read-only lacks later columns. */
 const LISTED_COLUMNS =
   "episode, attempt, purpose, group_index, member, env, layout_seed, dynamics_seed, temperature, top_p, top_k, " +
   "asked_version, exact, sampler, status, stop, success, version, digest, reward, penalty, turn_count, " +

@@ -84,7 +84,7 @@ async function openStore(config: RunConfig, { run, folder, clock, log }: ActorCo
   };
 }
 
-/** Appends new points to TensorBoard event files. After an error, `bun run export` still writes them from the store. */
+/** Appends new points to TensorBoard event files until an error. `bun run export` can still write event files from the store. */
 function followStore(store: Store, folder: string, onError: (text: string) => void): void {
   const events = new EventFiles(join(folder, "tensorboard"), store.run()!.startedMs);
   let last = store.cursor().points;

@@ -45,7 +45,7 @@ export interface StoreOptions {
   readonly durability: "normal" | "full";
   /** The clock, in milliseconds since the epoch. */
   readonly wallClock: () => number;
-  /** Largest size of the file; a write beyond it fails as on a full disk. Default: no limit. */
+  /** Largest size of the file; a write that needs more fails with the error of a full disk. Default: no limit. */
   readonly bytesMax?: number;
   /** The store does not change the file, and does not migrate an older schema. Queries that need a newer schema fail. */
   readonly readOnly?: boolean;
@@ -56,7 +56,7 @@ const PAGE_BYTES = 4096;
 /** The store checks no file above this size: the check reads the whole file, and an actor must start within a minute. */
 const CHECKED_BYTES_MAX = 2 ** 31;
 
-/** The record of the run in this folder, read-only. @throws {Error} as the constructor of `Store` */
+/** The record of the run in this folder, read-only. @throws {Error} if the constructor of `Store` throws */
 export const recordOf = (folder: string): Store =>
   new Store({ path: join(folder, "run.sqlite"), durability: "normal", wallClock: Date.now, readOnly: true });
 
@@ -73,7 +73,7 @@ function faultOf(error: unknown): string {
 type Values = Readonly<Record<string, string | number | null>>;
 
 export class Store {
-  /** Whether the file has all columns that the page reads. The store migrates an older file only if it may write to the file. */
+  /** Whether the file has all columns that the page reads. A store that is not `readOnly` migrates an older file, so this is true. */
   readonly isCurrent: boolean;
   readonly #db: Database;
   readonly #wallClock: () => number;
@@ -81,7 +81,7 @@ export class Store {
   #session = 0;
   #writeFault: string | null = null;
 
-  /** @throws {Error} if the file cannot be opened, is no database, or has a newer schema than this Bunraku. */
+  /** @throws {Error} if the file cannot be opened, is damaged, is no database, or has a newer schema than this Bunraku. */
   constructor({ path, durability, wallClock, bytesMax, readOnly = false }: StoreOptions) {
     this.#wallClock = wallClock;
     let opened: Database | null = null;
@@ -134,7 +134,7 @@ export class Store {
     for (const listener of this.#listeners) listener();
   }
 
-  /** Why the last `write` of this process failed; null if it succeeded. */
+  /** Why the last `write` of this object failed; null if it succeeded, or if there was none. */
   get writeFault(): string | null {
     return this.#writeFault;
   }
@@ -155,7 +155,7 @@ export class Store {
     })();
   }
 
-  /** @param before  the largest id of an episode of earlier batches */
+  /** @param before  the largest episode id before this batch */
   #writeEpisode(row: EpisodeRow, atMs: number, before: number): void {
     const { ticket, update } = row;
     for (const stored of this.#prepared(SELECTS.attempts).all({ episode: ticket.episode }) as Columns[]) {
@@ -268,7 +268,7 @@ export class Store {
       version: filter.version ?? null,
       update: filter.update ?? null,
       layoutSeed: filter.layoutSeed ?? null,
-      // A quoted phrase for FTS5; the star lets its last word be a prefix.
+      // A quoted phrase for FTS5. With the star, the phrase's last word may be the beginning of a longer word.
       words: filter.text === undefined ? null : `"${filter.text.replaceAll('"', '""')}" *`,
       rewardMin: filter.rewardMin ?? null,
       rewardMax: filter.rewardMax ?? null,
@@ -304,7 +304,7 @@ export class Store {
     this.close();
   }
 
-  /** A statement whose errors name the file, because a reader may be the first to find damage in it. */
+  /** A statement whose errors name the file, because a reader may be the first to find damage in the file. */
   #select(sql: string): { get(values?: Values): unknown; all(values?: Values): unknown[] } {
     const named = <T>(read: (statement: Statement) => T): T => {
       try {

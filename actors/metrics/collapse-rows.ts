@@ -1,10 +1,11 @@
-/** Rows of the table of metrics for two analyses of RAGEN-2: reasoning collapse, and gradients. */
+/** Rows of the table of metrics (metrics.ts) that come from two analyses of RAGEN-2: reasoning collapse, and gradients. */
 import { BUCKET_COUNT } from "../../model/health/gradient-buckets.ts";
 import type { Metric, Unit } from "./metric.ts";
 
 /**
- * Metrics of reasoning collapse: unit and meaning by name. The marginal is the log of a thought's mean probability over all prompts. A run
- * measures each metric twice: over turns drawn from the whole episode, and over first turns. Formulas: model/health/mutual-information.ts.
+ * Metrics of reasoning collapse: unit and meaning by name. A thought's marginal log-probability is the log of the thought's mean probability
+ * over all prompts. A run measures each metric twice: over thoughts of any turn, and over thoughts of first turns. The formulas are in
+ * model/health/mutual-information.ts.
  */
 const ROWS = {
   mi_estimate: [
@@ -12,24 +13,33 @@ const ROWS = {
     "Mutual information of thought and prompt, per token: matched_log_prob_mean minus marginal_log_prob_mean.",
   ],
   mi_upper_bound: ["nats", "Upper bound of mi_estimate: the logarithm of the number of distinct prompts."],
-  mi_seq_estimate: ["nats", "As mi_estimate, over whole thoughts."],
-  mi_zscore: ["number", "Quotient of mi_estimate and marginal_std."],
-  mi_zscore_seq: ["number", "As mi_zscore, over whole thoughts."],
-  mi_zscore_ema: ["number", "Quotient of mi_estimate and marginal_std_ema."],
-  mi_zscore_ema_seq: ["number", "As mi_zscore_ema, over whole thoughts."],
+  mi_seq_estimate: ["nats", "Mutual information of thought and prompt, per whole thought."],
+  mi_zscore: ["number", "mi_estimate divided by (marginal_std + .001)."],
+  mi_zscore_seq: ["number", "mi_seq_estimate divided by (marginal_std_seq + .001)."],
+  mi_zscore_ema: ["number", "mi_estimate divided by (marginal_std_ema + .001)."],
+  mi_zscore_ema_seq: ["number", "mi_seq_estimate divided by (marginal_std_ema_seq + .001)."],
   conditional_entropy_est: [
     "nats",
-    "Entropy of a thought's token given its prompt, estimated as -matched_log_prob_mean.",
+    "Entropy of a thought's token given the thought's prompt, estimated as -matched_log_prob_mean.",
   ],
-  conditional_entropy_seq_est: ["nats", "As conditional_entropy_est, over whole thoughts."],
+  conditional_entropy_seq_est: [
+    "nats",
+    "Entropy of a thought given its prompt: minus the mean log-probability of a thought under its own prompt.",
+  ],
   reasoning_entropy_est: ["nats", "Entropy of a thought's token, estimated as -marginal_log_prob_mean."],
-  reasoning_entropy_seq_est: ["nats", "As reasoning_entropy_est, over whole thoughts."],
-  matched_log_prob_mean: ["nats", "Mean log-probability of a thought's token under its own prompt."],
-  marginal_log_prob_mean: ["nats", "As matched_log_prob_mean, with the probability averaged over all prompts."],
+  reasoning_entropy_seq_est: [
+    "nats",
+    "Entropy of a thought: minus the mean marginal log-probability of a whole thought.",
+  ],
+  matched_log_prob_mean: ["nats", "Mean log-probability of a thought's token under the thought's own prompt."],
+  marginal_log_prob_mean: [
+    "nats",
+    "Mean marginal log-probability per token; marginal: a thought's probability averaged over all prompts.",
+  ],
   marginal_std: ["nats", "Standard deviation over thoughts of the marginal log-probability per token."],
-  marginal_std_seq: ["nats", "As marginal_std, over whole thoughts."],
+  marginal_std_seq: ["nats", "Standard deviation over thoughts of a whole thought's marginal log-probability."],
   marginal_std_ema: ["nats", "Running mean of marginal_std."],
-  marginal_std_ema_seq: ["nats", "As marginal_std_ema, over whole thoughts."],
+  marginal_std_ema_seq: ["nats", "Running mean of marginal_std_seq."],
   retrieval_accuracy: ["share", "Share of thoughts that are likeliest under their own prompt."],
   retrieval_accuracy_at_2: [
     "share",
@@ -43,14 +53,14 @@ const ROWS = {
     "share",
     "Share of thoughts whose own prompt is among the 8 prompts under which they are likeliest.",
   ],
-  retrieval_chance_level: ["share", "Value of retrieval_accuracy by chance."],
-  retrieval_chance_level_at_2: ["share", "Value of retrieval_accuracy_at_2 by chance."],
-  retrieval_chance_level_at_4: ["share", "Value of retrieval_accuracy_at_4 by chance."],
-  retrieval_chance_level_at_8: ["share", "Value of retrieval_accuracy_at_8 by chance."],
-  retrieval_above_chance: ["share", "Difference of retrieval_accuracy and its chance level."],
-  retrieval_above_chance_at_2: ["share", "Difference of retrieval_accuracy_at_2 and its chance level."],
-  retrieval_above_chance_at_4: ["share", "Difference of retrieval_accuracy_at_4 and its chance level."],
-  retrieval_above_chance_at_8: ["share", "Difference of retrieval_accuracy_at_8 and its chance level."],
+  retrieval_chance_level: ["share", "Value of retrieval_accuracy for a random order of prompts."],
+  retrieval_chance_level_at_2: ["share", "Value of retrieval_accuracy_at_2 for a random order of prompts."],
+  retrieval_chance_level_at_4: ["share", "Value of retrieval_accuracy_at_4 for a random order of prompts."],
+  retrieval_chance_level_at_8: ["share", "Value of retrieval_accuracy_at_8 for a random order of prompts."],
+  retrieval_above_chance: ["share", "retrieval_accuracy minus retrieval_chance_level."],
+  retrieval_above_chance_at_2: ["share", "retrieval_accuracy_at_2 minus retrieval_chance_level_at_2."],
+  retrieval_above_chance_at_4: ["share", "retrieval_accuracy_at_4 minus retrieval_chance_level_at_4."],
+  retrieval_above_chance_at_8: ["share", "retrieval_accuracy_at_8 minus retrieval_chance_level_at_8."],
 } as const satisfies Record<string, readonly [Unit, string]>;
 
 type Row = keyof typeof ROWS;
@@ -69,7 +79,7 @@ export const COLLAPSE_METRICS = {
   ...rows("first_", "thoughts of first turns"),
 };
 
-/** Metrics of RAGEN-2's gradient analysis. Each bucket of groups has these five metrics: see model/health/gradient-analysis.ts. */
+/** Metrics of RAGEN-2's gradient analysis (model/health/gradient-analysis.ts). A bucket holds groups, and has these five metrics. */
 const GRADIENT_ROWS = {
   task: ["number", "Gradient norm of the policy loss alone"],
   entropy: ["number", "Gradient norm of the entropy bonus"],

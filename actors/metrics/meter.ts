@@ -1,5 +1,5 @@
 /**
- * `Meter` measures one actor: rates, shares of the actor's time, and depths of its queues. Every report on the actor has these values.
+ * `Meter` measures one actor: rates, shares of the actor's time, and depths of the actor's queues. Every heartbeat has these values.
  * `energyReader` counts the joules of the machine. This file sends no message.
  *
  * - Rates and shares cover at least the last `WINDOW_MS`, or the time since the actor's start if that time is shorter.
@@ -65,21 +65,21 @@ export class Meter {
     this.#depths.set(name, read);
   }
 
-  /** Counts the time for `name` until `work` settles. @returns the same promise */
+  /** Counts the time for `name` until `work` settles. @returns `work` */
   during<T>(name: MetricName, work: Promise<T>): Promise<T> {
-    this.#begin(name, 1);
-    const end = () => this.#begin(name, -1);
+    this.#addActive(name, 1);
+    const end = () => this.#addActive(name, -1);
     work.then(end, end);
     return work;
   }
 
   /** Counts the time of synchronous work for `name`. */
   within<T>(name: MetricName, work: () => T): T {
-    this.#begin(name, 1);
+    this.#addActive(name, 1);
     try {
       return work();
     } finally {
-      this.#begin(name, -1);
+      this.#addActive(name, -1);
     }
   }
 
@@ -102,7 +102,7 @@ export class Meter {
     return values;
   }
 
-  #begin(name: MetricName, by: 1 | -1): void {
+  #addActive(name: MetricName, by: 1 | -1): void {
     this.#settle();
     this.#active.set(name, (this.#active.get(name) ?? 0) + by);
   }
@@ -117,18 +117,18 @@ export class Meter {
 }
 
 interface PowerFiles {
-  /** Names in a folder; empty if it cannot be read. */
+  /** Names in a folder; empty if the folder cannot be read. */
   readonly names: (folder: string) => readonly string[];
-  /** A file's text; null if it cannot be read, for example by a user other than root. */
+  /** A file's text; null if the file cannot be read, for example because only root may read it. */
   readonly text: (path: string) => string | null;
 }
 
 export const POWER_FILES: PowerFiles = {
-  names: (folder) => unlessAbsent(() => readdirSync(folder)) ?? [],
-  text: (path) => unlessAbsent(() => readFileSync(path, "utf8")),
+  names: (folder) => nullOnError(() => readdirSync(folder)) ?? [],
+  text: (path) => nullOnError(() => readFileSync(path, "utf8")),
 };
 
-function unlessAbsent<T>(read: () => T): T | null {
+function nullOnError<T>(read: () => T): T | null {
   try {
     return read();
   } catch {
@@ -144,7 +144,7 @@ const ROOT = "/sys/class/powercap";
  * Source: https://docs.kernel.org/power/powercap/powercap.html: energy_uj counts microjoules and begins again at 0 after
  * max_energy_range_uj.
  *
- * @returns a function that gives the joules since the call of `energyReader`; it gives null on a machine that does not report joules
+ * @returns a function that gives the joules since the call of `energyReader`, or null if that call could read no package's counter
  */
 export function energyReader({ names, text }: PowerFiles): () => number | null {
   const number = (path: string) => {

@@ -3,13 +3,13 @@ export interface Metric {
   readonly unit: Unit;
   /** One sentence that says what the metric measures, and over which turns, episodes or time. */
   readonly help: string;
-  /** A counter is a running total of the run; a gauge is the value of that step. */
+  /** A counter is a total since the run's start; a gauge is the value of one step. */
   readonly kind: "gauge" | "counter";
   /** The value depends on the wall clock, so it differs between runs of equal seeds. */
   readonly timed?: true;
   /** Every actor reports its own value. The page shows the value with the actor's name. */
   readonly perActor?: true;
-  /** "env": besides its own value, the metric has a value for each env of a mix. "k": the metric has only a value for each k, as in pass@k. */
+  /** "env": the metric has a value over all envs, and one for each env of a mix. "k": the metric has only values for each k of pass@k. */
   readonly parts?: Part;
 }
 

@@ -1,10 +1,10 @@
 /**
- * The table of all metrics: name, unit, meaning. The actors that measure, the store, the page, `/metrics` and the docs read the table.
+ * The table of all metrics: name, unit, meaning. Actors, the store, the page, `/metrics` and `bun run metrics` read the table.
  * This file measures nothing and stores nothing.
  *
  * - A name that is not in the table is an error: `metricValues` throws.
  * - Two runs of equal seeds in sync mode give equal values of every metric that is not `timed`.
- * - The step of a metric is the update it belongs to; for `warm/…`, the step of the warm start, counted over all stages.
+ * - The step of a value is the update that the value belongs to; for `warm/…`, the step of the warm start, counted over all stages.
  * - A resumed run repeats updates. So a later value for the same name, actor and step replaces the earlier value.
  */
 import { COLLAPSE_METRICS, GRADIENT_METRICS } from "./collapse-rows.ts";
@@ -112,15 +112,15 @@ export const METRICS = {
   ),
   "train/cut_replies": gauge("share", "Share of replies that the sampler cut at a reply's limit of tokens."),
   "train/pass_at_group": perEnv("share", "Share of groups in which at least one episode was solved; RAGEN's pass@N."),
-  "train/groups": perEnv("groups", "Groups played for the update, including those that replaced others."),
+  "train/groups": perEnv("groups", "Groups played for the update, including groups that replaced other groups."),
   "train/optimizer_steps": gauge("number", "Steps of the policy's optimizer in this update."),
   "curriculum/score": perEnv(
     "number",
-    "Moving average of an env's success (curriculum by difficulty), or of its spread within a group (other curricula).",
+    "Moving average of an env's success (curriculum by difficulty), or of the env's in-group standard deviation (other curricula).",
   ),
   "curriculum/level": gauge(
     "number",
-    "Number, from 1, of the first env in env.mix that is not learned, or else of the last (curriculum by difficulty).",
+    "Place in env.mix, from 1, of the first env that is not learned; if all are learned, of the last env (curriculum by difficulty).",
   ),
   "train/contexts": gauge(
     "number",
@@ -192,7 +192,7 @@ export const METRICS = {
     "Groups that new groups replaced, because all of their episodes earned the same reward or could not be played.",
   ),
 
-  "loss/policy": gauge("number", "Policy loss of the update, without its other terms."),
+  "loss/policy": gauge("number", "Policy loss of the update, without the other terms of the loss."),
   "loss/value": gauge("number", "Clipped value loss of the critic."),
   "loss/clip_fraction_high": gauge("share", "Share of written tokens whose ratio was clipped at 1 + clipHigh."),
   "loss/clip_fraction_low": gauge("share", "Share of written tokens whose ratio was clipped at 1 - clipLow."),
@@ -311,14 +311,14 @@ export type MetricName = keyof typeof METRICS;
 export type MetricValues = Partial<Record<MetricName, number>>;
 export const METRIC_NAMES = Object.keys(METRICS) as readonly MetricName[];
 
-/** "train/success{env=FrozenLake}": a metric of one part. */
+/** "train/success{env=FrozenLake}": the name of one part of a metric. */
 const PARTED = /^([^{}]+)\{(env|k)=([\w.-]+)\}$/;
 
-/** The name of a metric of one part. Its type is `MetricName`, so it can stand wherever a metric's name can. */
+/** The name of one part of a metric. The type is `MetricName`, so all code that takes a metric's name takes this name too. */
 export const partName = (name: MetricName, part: Part, value: string | number): MetricName =>
   `${name}{${part}=${value}}` as MetricName;
 
-/** The row of the table that a name belongs to, and the name's part; null if the name has no part. */
+/** The row of the table that a name belongs to, and the name's part; `part` is null if the name has no part. */
 export function splitName(name: string): { row: string; part: readonly [Part, string] | null } {
   const [, row, part, value] = PARTED.exec(name) ?? [];
   return row === undefined ? { row: name, part: null } : { row, part: [part as Part, value!] };
@@ -337,7 +337,7 @@ export const isTimeIndependent = (name: string): boolean => isMetricName(name) &
 export const metric = (name: MetricName): Metric => METRICS[splitName(name).row as MetricName];
 
 /**
- * Checks values in the code that measures them.
+ * Checks metrics when an actor reports them.
  *
  * @throws {RangeError} if a name is not in the table, or a value is not a finite number.
  */
@@ -360,7 +360,7 @@ export function metricValues(values: Partial<Record<MetricName, number>>): Recor
  * - `finished`: the run made its report; text is "40 updates, success 52.0 %".
  * - `closed`: the metrics sink stopped normally; this session has no later event.
  * - `health`: the Echo Trap detector's verdict changed; text is "update 12: collapsed: reason; reason", or "update 12: health: solved".
- * - `intervention`: an intervention of health.ladder was taken; text says which, what it changed, and why.
+ * - `intervention`: the run took an intervention of health.ladder; text says which one, what changes, and why.
  * - `early-stop`: the run ends before its last update; text says why.
  */
 export const EVENT_KINDS = {

@@ -1,10 +1,10 @@
 /**
- * Modules of envs from outside: a user's files and packages. Every process that plays an env imports the module that defines it.
+ * Modules that define envs outside Bunraku: a user's files and packages. Every process that plays an env imports the env's module.
  *
- * - A module's digest covers its own text and the files that it imports by path. The digest does not cover packages, whose versions a
- *   lock file fixes, nor files that the env reads.
- * - A run's config names its modules by path, with their digests. A process whose parent made the config imports them by these paths. A
- *   config from a folder or from another machine never makes code run: its modules must already be known here.
+ * - A module's digest covers the module's text and all files that the module imports by path, directly or through other files. The digest
+ *   does not cover packages, whose versions a lock file fixes, nor files that the env reads.
+ * - A run's config names its modules by path, with their digests. A process whose parent made the config imports the modules by these
+ *   paths. A config from a folder or from another machine never makes code run: this process must already have imported the modules.
  */
 import { createHash } from "node:crypto";
 import { readFileSync } from "node:fs";
@@ -25,7 +25,7 @@ const CODE = ["ts", "tsx", "js", "jsx"];
  * Imports a module and adds its envs to those of this process. If this process has already imported the module, the file is not read again.
  *
  * @param specifier  an absolute path, a file URL, a path relative to `folder` that starts with "./", or the name of a package that `folder` can import
- * @throws {TagError} naming the file, and the line of a fault in it
+ * @throws {TagError} that names the file, and the line of a fault in the file
  */
 export async function importEnvs(specifier: string, folder: string): Promise<EnvModule> {
   let path: string;
@@ -58,7 +58,7 @@ async function addModule(path: string, specifier: string): Promise<EnvModule> {
     addEnvs(sources, module);
     return module;
   } catch (thrown) {
-    // Bun's parser throws all of its errors at once.
+    // Bun's parser throws all faults of a file as one AggregateError.
     const error = thrown instanceof AggregateError ? thrown.errors[0] : thrown;
     throw new TagError(`cannot use the envs of ${specifier}: ${messageOf(error)}${placeOf(error)}`, { cause: error });
   }
@@ -116,9 +116,9 @@ export async function importModules({ env }: Pick<RunConfig, "env">): Promise<vo
 }
 
 /**
- * Takes a config from a folder or another machine, and gives each module the path that this process knows it by.
+ * Takes a config from a folder or another machine, and gives each module the path from which this process imported a module of equal digest.
  *
- * @throws {TagError} if a module is unknown here, or has another digest
+ * @throws {TagError} if this process has imported no module of equal digest
  */
 export function withLocalModules<C extends Pick<RunConfig, "env">>(config: C): C {
   const here = envModules();

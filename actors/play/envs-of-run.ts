@@ -83,7 +83,7 @@ export function episodeRules(config: EnvSettings, name: string, tag: EnvTag): Ep
   };
 }
 
-/** The section `env` as if the run played this env of its mix alone. @throws {TagError} if the run plays no env of this name */
+/** The section `env` of a run that plays only this env of the mix. @throws {TagError} if the run plays no env of this name */
 export function envAlone(config: PlaySettings, name: string): PlaySettings["env"] {
   const { tag, options } = named(config, name);
   const { turnsMax, actionsMax, actionsPerTurnMax } = episodeRules(config, name, tagOf(config, name));
@@ -94,7 +94,7 @@ export function envAlone(config: PlaySettings, name: string): PlaySettings["env"
 export const actionsAllowed = ({ turnsMax, actionsPerTurnMax, actionsMax }: EpisodeRules): number =>
   Math.min(actionsMax, turnsMax * actionsPerTurnMax);
 
-/** One line for each env in which no episode can succeed, because every solution takes more actions than its budget allows. */
+/** One line for each env in which no episode can succeed, because every solution takes more actions than the env's budget allows. */
 export function tooSmallBudgets(config: PlaySettings): string[] {
   return playedEnvs(config).flatMap(({ name }, i) => {
     const tag = tagOf(config, name);
@@ -147,7 +147,7 @@ interface GroupSettings {
   readonly rollout: Pick<z.infer<typeof RolloutConfig>, "groups" | "onlineK">;
 }
 
-/** Groups that an update plays: `rollout.groups` for each of the `onlineK` minibatches that it is divided into. */
+/** Groups that an update plays: `rollout.groups` for each of the `onlineK` minibatches of the update. */
 export const groupsPerUpdate = ({ rollout }: GroupSettings): number => rollout.groups * rollout.onlineK;
 
 /** Number of boards reserved for an update: one for each group, and as many again for each round that may replace groups. */

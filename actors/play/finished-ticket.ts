@@ -1,11 +1,11 @@
-/** A ticket that has ended, as the learner and an evaluation see it. All functions are pure. */
+/** A ticket that has ended, with its outcome. The learner and evaluations use this file. All functions are pure. */
 import { writtenTokens } from "../../model/trajectory.ts";
 import type { RunConfig } from "../config/config.ts";
 import { RunError } from "../errors.ts";
 import type { Outcome, PlayedOutcome, Ticket } from "../protocol.ts";
 
 export interface FinishedTicket {
-  /** Its field `attempt` belongs to the last lease of the ticket. */
+  /** `ticket.attempt` is the number of the ticket's last attempt. */
   readonly ticket: Ticket;
   /** The last sampler that held a lease of the ticket. */
   readonly sampler: string;
@@ -37,8 +37,8 @@ export function unplayedText(finished: readonly FinishedTicket[]): string {
 }
 
 /**
- * Makes a `RunError`, because a restart of the learner would not help. With engine tinker it makes a plain `Error`, because the server may have
- * lost the policy, and a restarted learner loads it again.
+ * The error is a `RunError`, because a restart of the learner would not help. With engine tinker the error is a plain `Error`, because the
+ * server may have lost the policy, and a restarted learner loads the policy again.
  */
 export function unplayedError(
   { engine }: Pick<RunConfig, "engine">,

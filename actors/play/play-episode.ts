@@ -26,7 +26,7 @@ export interface PlayRules extends ContextRules {
   readonly reasoningWeight: number;
 }
 
-/** The policy as an episode uses it: one token sequence per episode. */
+/** The methods of the policy that an episode calls. Each episode has one token sequence. */
 export interface EpisodePolicy {
   open(sequence: string): Promise<void>;
   reply(sequence: string, request: ReplyRequest): Promise<ReplyTokens>;
@@ -80,7 +80,7 @@ export async function playEpisode(ticket: Ticket, context: PlayContext): Promise
         `rollout.contextTokensMax (${rules.contextTokensMax}); raise it, or shorten the observation by the env's \`brief\``;
       return { status: "aborted", detail };
     }
-    // Only these two fields of `weights` enter the trajectory: another field could replace one of the trajectory's own.
+    // Only these two fields of `weights` enter the trajectory: another field could replace a field of the trajectory.
     const { version, digest } = weights;
     const module = tag.digest === undefined ? {} : { envDigest: tag.digest };
     return {

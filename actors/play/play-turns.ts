@@ -3,7 +3,7 @@
  * A `Player` writes the replies. This file knows no tokens and no prompts.
  *
  * - A `failed` answer of the env server becomes an `EpisodeError`, never a turn with reward 0.
- * - If an episode stops before the env has ended it, `playTurns` closes it at the env server, which would otherwise keep it.
+ * - If an episode stops before the env ends it, `playTurns` closes the episode at the env server. Otherwise the server would keep it.
  */
 import { EpisodeError } from "../errors.ts";
 import type { AnswerTo, EnvAsk, Messages, StopReason, Ticket, TurnRecord } from "../protocol.ts";

@@ -2,16 +2,16 @@
  * One episode as tokens: the prompt of each turn, the context of each prompt, and the replies. This file knows no env server and no policy:
  * the caller passes observations and replies.
  *
- * - No reply is encoded again: every context shows a reply as the token ids that the policy sampled. (Context single_turn quotes replies
- *   inside a question, and encodes the quotation with the question.)
- * - `compat` is an exception: a later turn shows a reply as RAGEN rebuilds it. If the rebuilt reply differs from the sampled tokens, a new
- *   context begins. The policy still trains on the tokens that it sampled.
+ * - No reply is encoded again: every context shows a reply as the token ids that the policy sampled. (With context single_turn a question
+ *   quotes earlier replies, and the quotation is encoded with the question.)
+ * - With `compat`, an exception, a later turn shows the reply that RAGEN rebuilds from the sampled reply. If the two differ, a new context
+ *   begins. The policy still trains on the tokens that it sampled.
  * - A turn extends the current context if it can; otherwise a new context begins, and the policy keeps its cache of the
  *   tokens that both contexts begin with.
  * - With overflow "drop", a context that is too long loses its oldest turns, each a question and its reply. The record of a
  *   turn counts the dropped turns. Later contexts do not show them again.
  *
- * Source: RAGEN-2's context_window_mode. There each turn is a sample of its own. Here a turn extends the current sample if it can.
+ * Source: RAGEN-2's context_window_mode. In RAGEN-2 each turn is a sample of its own. In Bunraku a turn extends the current sample if it can.
  */
 
 import type { Turn } from "../../envs/env.ts";
@@ -40,7 +40,7 @@ export interface TurnPrompt {
   /** Number of tokens that the policy's sequence keeps; `prompt` follows them. */
   readonly keep: number;
   readonly prompt: readonly number[];
-  /** Index of the context's first token in the episode's tokens. It decides the coins: the random numbers that choose tokens. */
+  /** Index of the context's first token in the episode's tokens. The coins, which choose tokens, are numbered from this index. */
   readonly start: number;
   /** Limit on the tokens of the reply. */
   readonly tokensMax: number;
@@ -56,7 +56,7 @@ export interface ReplyTokens {
   readonly version?: number;
 }
 
-/** A turn of the history, with the tokens of its reply. */
+/** A turn of the history, with the tokens and the cut of the reply that later turns show. */
 interface HistoryTurn extends AnsweredTurn {
   readonly tokens: readonly number[];
   readonly cut: boolean;
@@ -127,7 +127,7 @@ export class Transcript {
     }
   }
 
-  /** A reply as the env reads it. */
+  /** The text of a reply that the env reads. */
   text(tokens: readonly number[]): string {
     return this.#dialogue.replyText(tokens, this.#prefix);
   }

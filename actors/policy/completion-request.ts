@@ -1,5 +1,5 @@
 /**
- * Checks the requests that `bun run serve` takes: POST /v1/chat/completions and /v1/completions of OpenAI's API. Uses no policy and no HTTP.
+ * Checks the requests that `bun run serve` takes: POST /v1/chat/completions and /v1/completions of OpenAI's API. This file uses no policy and no HTTP.
  *
  * - A field that is unknown or not supported is an error, with the field's name in `param` and a sentence that says what is allowed.
  * - The prompt of /v1/completions becomes one message of the user, because a policy reads only dialogues.

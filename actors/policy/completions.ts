@@ -1,14 +1,14 @@
 /**
- * Serves a policy through OpenAI's API: POST /v1/chat/completions and /v1/completions, GET /v1/models, /healthz and /metrics. Reads no run
- * folder and opens no port. completion-request.ts checks the requests.
+ * Serves a policy through OpenAI's API: POST /v1/chat/completions and /v1/completions, GET /v1/models, /healthz and /metrics. This file
+ * reads no run folder and opens no port. completion-request.ts checks the requests.
  *
  * - A reply is the text that an env would read: `<think>…</think><answer>…</answer>`. The client keeps the dialogue and sends earlier
  *   replies back unchanged.
  * - The policy writes at most `slots` replies at once. At most `queueMax` replies wait for a slot; the oldest gets the next slot. A further
  *   request gets the status 429.
- * - When a client disconnects, the server drops the client's waiting replies. The policy writes a begun reply to its end (`tokensMax`).
- * - If the server has no token, it answers only requests to a loopback name, and /healthz. A request's body must be JSON: a browser asks
- *   the server (a preflight request) before it sends JSON from another site's page.
+ * - When a client disconnects, the server drops the client's waiting replies. The policy still writes a begun reply to its end.
+ * - If the server has no token, it answers only requests to a loopback name, and /healthz. The content type of a POST must be JSON. A browser
+ *   sends JSON from another site's page only after a preflight request, which this server refuses.
  *
  * Source: platform.openai.com/docs/api-reference/chat; return_token_ids, prompt_token_ids and token_ids as in vLLM
  * (docs.vllm.ai, OpenAI-compatible server).
@@ -150,7 +150,7 @@ interface Completion {
   readonly created: number;
   readonly model: string;
   readonly prompt: readonly number[];
-  /** The request's replies. The policy may still write them. */
+  /** The request's replies, which the policy may still be writing. */
   readonly choices: readonly Choice[];
 }
 
@@ -160,7 +160,7 @@ interface Choice {
   text(tokens: readonly number[]): string;
   /** True if a stop text of the request ends the text of these tokens. */
   stopped(tokens: readonly number[]): boolean;
-  /** How many of these tokens contain the whole `text(tokens)`. */
+  /** The smallest number of first tokens whose text contains the whole `text(tokens)`. */
   held(tokens: readonly number[]): number;
   written(from: number): Promise<readonly number[]>;
   tokenText(token: number): string;
@@ -354,8 +354,8 @@ async function whole(completion: Completion, { form, tokenIds }: Asked) {
 }
 
 /**
- * Log-probabilities at temperature 1, in the form of the API; null if the request does not ask for them. They leave out the policy's stop
- * token, and all tokens after a stop text of the request. An answer with token_ids has these tokens, and then their log-probabilities too.
+ * Log-probabilities at temperature 1, in the form of the API; null if the request does not ask for them. The policy's stop token and all
+ * tokens after a stop text of the request have none. An exception is an answer with token_ids: it has the values of all written tokens.
  */
 function logProbsOf(
   { tokens, choices, cut }: Reply,

@@ -110,20 +110,20 @@ async function merged({
   base,
 }: Exportable): Promise<{ model: ModelConfig; parameters: Parameters }> {
   if (model.lora === null) return { model, parameters: layParameters(model, parameters) };
-  const whole = layParameters(baseOf(model));
-  await loadPretrained(base!, baseOf(model), whole);
-  mergeAdapters(huggingFaceViews(baseOf(model), whole), layParameters(model, parameters).views, model.lora);
-  return { model: baseOf(model), parameters: whole };
+  const all = layParameters(baseOf(model));
+  await loadPretrained(base!, baseOf(model), all);
+  mergeAdapters(huggingFaceViews(baseOf(model), all), layParameters(model, parameters).views, model.lora);
+  return { model: baseOf(model), parameters: all };
 }
 
-/** config.json of the model with which training started. Keeps every key, because tools read them; only the dtype changes. */
+/** config.json of the model with which training started. All keys stay, because tools read them; only the dtype changes. */
 function configOf({ model, base, contextTokensMax }: Exportable): Record<string, unknown> {
   if (base === null) return writeModelConfig(model, contextTokensMax);
   const { torch_dtype: _, ...config } = readJson(base, "config.json") as Record<string, unknown>;
   return { ...config, dtype: "float32" };
 }
 
-/** Writes beside `path` and renames. @throws {Error} if `path` exists or cannot be written */
+/** Writes a file or folder beside `path`, and then renames it to `path`. @throws {Error} if `path` exists or cannot be written */
 export async function whole(path: string, write: (pending: string) => Promise<void>): Promise<void> {
   const exists = `${path} exists; choose another --out, or remove it first`;
   if (existsSync(path)) throw new Error(exists);

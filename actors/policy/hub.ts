@@ -68,7 +68,7 @@ export function hubCache(env: Readonly<Record<string, string | undefined>>, home
   return HF_HUB_CACHE ?? join(HF_HOME ?? join(XDG_CACHE_HOME ?? join(home, ".cache"), "huggingface"), "hub");
 }
 
-/** Maximum number of attempts at one file. Each attempt continues where the attempt before broke. */
+/** Maximum number of attempts at one file. Each attempt continues where the previous attempt broke. */
 const ATTEMPTS = 4;
 const REDIRECTS_MAX = 5;
 const COMMIT = /^[0-9a-f]{40}$/;
@@ -104,7 +104,7 @@ export async function hubModel(
   return snapshot;
 }
 
-/** A link to a missing file counts as missing. */
+/** Whether the snapshot has all files. A link to a missing file counts as missing. */
 function isWhole(snapshot: string, needs: "weights" | "tokenizer"): boolean {
   const has = (file: string) => existsSync(join(snapshot, file));
   if (!["config.json", "tokenizer.json", "tokenizer_config.json"].every(has)) return false;
@@ -237,9 +237,9 @@ async function ask(
   const own = new URL(hub.endpoint).origin;
   let at = new URL(url);
   for (let hops = 0; hops <= REDIRECTS_MAX; hops++) {
-    const known = hub.token !== null && at.origin === own ? { authorization: `Bearer ${hub.token}` } : {};
+    const access = hub.token !== null && at.origin === own ? { authorization: `Bearer ${hub.token}` } : {};
     const answer = await hub
-      .fetch(at.href, { method, redirect: "manual", headers: { ...headers, ...known, "accept-encoding": "identity" } })
+      .fetch(at.href, { method, redirect: "manual", headers: { ...headers, ...access, "accept-encoding": "identity" } })
       .catch((error: Error) => {
         throw new Error(`cannot reach ${at.origin}: ${error.message}`);
       });

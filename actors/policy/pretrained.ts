@@ -36,7 +36,7 @@ export const TOKENIZER_FILES = [
   "merges.txt",
 ];
 
-/** Everything but the weights. @throws {CheckpointFormatError} in one line, naming the file. */
+/** Reads everything but the weights. @throws {CheckpointFormatError} in one line, naming the file. */
 export function readPretrained(folder: string): { model: ModelConfig; dialogue: Dialogue } {
   if (!existsSync(folder))
     throw new CheckpointFormatError(
@@ -57,7 +57,7 @@ export function tokenizerFiles(folder: string): TokenizerFiles {
   };
 }
 
-/** Maximum number of parameters of a model. They must fit into one array, and with a header into one file; both have less than 4 GiB in Bun. */
+/** Maximum number of parameters of a model. One array must hold them, and so must one file with a header. Bun limits both to under 4 GiB. */
 const PARAMETERS_MAX = 2 ** 30 - 2 ** 20;
 
 /** Checks everything but the values of the weights. @param model  the folder's model, if the caller has read it @throws {CheckpointFormatError} */

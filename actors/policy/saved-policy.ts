@@ -1,8 +1,8 @@
 /**
- * A run's saved policy. This file reads the policy from a checkpoint, checks it against the run's config, and loads it as samplers load
- * weights. It uses no env. The run may still train.
+ * A run's saved policy. This file reads the policy from a checkpoint, checks the policy against the run's config, and loads it by the code
+ * by which samplers load weights. This file uses no env. The run may still be training.
  *
- * - A checkpoint with another network shape or tokenizer is an error before the network computes anything.
+ * - If the checkpoint has another network shape or tokenizer than the config, an error comes before the network computes anything.
  */
 import { existsSync, readFileSync } from "node:fs";
 import { tmpdir } from "node:os";
@@ -51,13 +51,13 @@ export interface SavedPolicy {
   readonly update: number;
   /** Policy version under which the run had published these weights. */
   readonly publishedVersion: number;
-  /** Name of the run's own validation of this policy. */
+  /** Name of the validation in which the run itself tested this policy. */
   readonly validation: string;
   readonly model: ModelConfig;
   readonly dialogue: Dialogue;
   /** In the order of `layParameters`. */
   readonly parameters: Float32Array;
-  /** If the caller asked for the newest checkpoint: newer ones that are damaged. */
+  /** Damaged checkpoints that are newer than this one; empty if the caller named the checkpoint. */
   readonly skipped: readonly Skipped[];
 }
 
@@ -75,7 +75,7 @@ export async function savedPolicy(folder: string, config: RunConfig, checkpoint:
     const [newest] = skipped;
     if (newest !== undefined)
       throw new Error(`no checkpoint of ${folder} can be used; ${newest.path}: ${newest.reason}`);
-    throw new Error(`${folder} has no checkpoint yet; a run saves its first after its warm start`);
+    throw new Error(`${folder} has no checkpoint yet; a run saves the first one after its first validation`);
   }
   const { update, state, model: saved, tokenizer: digest, policy, served = null } = await loadCheckpoint(found);
   if (served !== null) throw new Error(`cannot use ${found}: ${weightsElsewhere(served)}`);
@@ -83,10 +83,14 @@ export async function savedPolicy(folder: string, config: RunConfig, checkpoint:
   for (const key of Object.keys(model) as (keyof ModelConfig)[]) {
     if (isDeepStrictEqual(saved[key], model[key])) continue;
     const values = `model.${key} ${JSON.stringify(saved[key])}, and the config of ${folder} says`;
-    throw new Error(`cannot use ${found}: it has ${values} ${JSON.stringify(model[key])}; it is of another run`);
+    throw new Error(
+      `cannot use ${found}: it has ${values} ${JSON.stringify(model[key])}; the checkpoint is of another run`,
+    );
   }
   if (digest !== dialogue.digest) {
-    throw new Error(`cannot use ${found}: it has another tokenizer; use the version of Bunraku that made it`);
+    throw new Error(
+      `cannot use ${found}: its tokenizer is another; use the version of Bunraku that made the checkpoint`,
+    );
   }
   // Checkpoints of an early Bunraku, which had no roll-backs, have no round.
   const { version: publishedVersion = update, health } = state as Partial<Progress>;
@@ -103,7 +107,7 @@ export async function savedPolicy(folder: string, config: RunConfig, checkpoint:
   };
 }
 
-/** sha256 (hex) of these weights as this run's samplers load them. */
+/** sha256 (hex) of the weights that this run's samplers load: rounded to half precision if the config says so. */
 export function publishedDigest({ parameters }: SavedPolicy, config: RunConfig): string {
   const published = config.sampler.precision === "half" ? roundToHalf(parameters) : parameters;
   return new Bun.CryptoHasher("sha256").update(published).digest("hex");
@@ -133,7 +137,7 @@ export async function startSavedPolicy(
   const publisher = new WeightsPublisher({
     folder,
     spareFolder: tmpdir(),
-    // Two policies that a process loads at the same time may have checkpoints of the same name.
+    // The random part is needed because a process may load two policies at once, from checkpoints with the same name.
     run: `eval-${basename(path)}-${crypto.randomUUID()}`,
     half,
     notice,

@@ -112,7 +112,7 @@ function receivedSettings(): Promise<string> {
   return promise;
 }
 
-/** @returns the first line of standard input. At the end of the input, the supervisor has ended, so this process exits */
+/** @returns the first line of standard input. When the input ends after that, the supervisor has ended, so this process exits */
 function firstLine(): Promise<string> {
   const { promise, resolve, reject } = Promise.withResolvers<string>();
   void (async () => {

@@ -124,7 +124,7 @@ function configOf(config: unknown, address: string): RunConfig {
   if (parsed.success) return parsed.data;
   const faults = schemaFaults(parsed.error, "config");
   throw new Error(
-    `cannot join ${address}: its config is of another version of Bunraku (${faults}); use the run's version`,
+    `cannot join ${address}: the run's config is of another version of Bunraku (${faults}); use the run's version`,
   );
 }
 
@@ -193,7 +193,7 @@ async function askGate(url: string, token: string, tls: ClientTls): Promise<Join
   if (answer.status >= 500) throw new Error(said);
   if (!answer.ok) throw new FinalJoinError(said);
   const settings = JoinSettings.safeParse(parsedJson(text));
-  if (!settings.success) throw new FinalJoinError("the answer is not that of a Bunraku run");
+  if (!settings.success) throw new FinalJoinError("the answer is not from a Bunraku run");
   if (settings.data.protocol !== PROTOCOL_VERSION) {
     const { protocol } = settings.data;
     throw new FinalJoinError(

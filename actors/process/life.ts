@@ -56,7 +56,7 @@ interface LiveOptions extends ProcessPorts {
   /** Changes a message of the supervisor before the actor gets it. */
   readonly translate?: (message: Tell) => Tell;
   readonly connected?: () => void;
-  /** An attempt to reach the supervisor failed. `attempt`: as in `ReconnectOptions.failed`. */
+  /** Called when an attempt to reach the supervisor fails. `attempt`: see `ReconnectOptions.failed`. */
   readonly unreachable?: (detail: string, attempt: number) => void;
 }
 
@@ -77,7 +77,7 @@ export interface ActorLife {
 /** Maximum number of messages of the supervisor that this file keeps while the actor starts. */
 const EARLY_MAX = 256;
 
-const tooManyEarly = `the actor has not started, and ${EARLY_MAX} messages of the supervisor wait, the most allowed; its log says what its start waits for`;
+const tooManyEarly = `the actor has not started, and ${EARLY_MAX} messages of the supervisor wait, the most allowed; the actor's log says what the start waits for`;
 
 /** @param place  left out: the actor has its own process or worker, which ends with the actor */
 export function runActorLife(options: LifeOptions, place?: Place): ActorLife {
@@ -95,7 +95,7 @@ export function runActorLife(options: LifeOptions, place?: Place): ActorLife {
     ...(options.tls === undefined ? {} : { tls: options.tls }),
     report: ({ kind, detail, ...where }) => options.log.warning(`peer.${kind}`, detail, where),
     received(type) {
-      // Every connection gets a `welcome`, so it says nothing about the actor's work.
+      // Every connection gets a `welcome`, so this message says nothing about the actor's work.
       if (type !== "welcome") lastMessage = type;
     },
     passed: (direction, bytes) => meter.count(`speed/${direction}_bytes_per_second`, bytes),

@@ -1,6 +1,6 @@
 /**
- * The settings of an actor's process: one line of JSON, the first line of its standard input. The line holds the run's token, and lists of
- * processes show arguments and environment variables but not standard input.
+ * The settings of an actor's process: one line of JSON, the first line of its standard input. The line holds the run's token, so it is no
+ * argument or environment variable: lists of processes show these.
  */
 import { z } from "zod";
 import { LEVELS } from "../log.ts";

@@ -7,7 +7,7 @@ import { type Clock, realClock } from "../clock.ts";
 /** An object whose methods may be called from another thread. Each call copies its arguments and its result, except shared memory. */
 export type Methods = Readonly<Record<string, (...args: never[]) => unknown>>;
 
-/** The object as the other thread sees it. */
+/** The methods for the calling thread: each returns a promise. */
 export type Remote<M extends Methods> = {
   readonly [K in keyof M]: (...args: Parameters<M[K]>) => Promise<Awaited<ReturnType<M[K]>>>;
 };

@@ -1,9 +1,9 @@
 /**
- * Converts a recorded episode to chats for supervised fine-tuning by other trainers. Pure.
+ * Converts a recorded episode to chats for supervised fine-tuning by other trainers. The function is pure.
  *
  * - A chat is one whole context of the policy, so the messages before each reply are exactly what the policy saw. If every turn only
  *   extended the context, the episode is one chat.
- * - The trainer trains on every reply once. If a later chat repeats a reply, the reply has weight 0 in the later chat.
+ * - Such a trainer trains on every reply once. If a later chat repeats a reply, the reply has weight 0 in the later chat.
  */
 
 import type { EpisodeRules } from "../../envs/env.ts";

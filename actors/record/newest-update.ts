@@ -4,7 +4,7 @@ import { isMetricName, type MetricName, metric } from "../metrics/metrics.ts";
 import type { Point } from "../metrics-sink/records.ts";
 import type { Store } from "../metrics-sink/store.ts";
 
-/** Every update writes the first metric last. A roll-back writes the second metric, at the update to which the run goes back. */
+/** Every update writes `total/updates` last. A roll-back writes `health/rollbacks` at the update to which the run goes back. */
 const ENDS: readonly MetricName[] = ["total/updates", "health/rollbacks"];
 
 /** The update at which the record ends; infinity before the first update. */
@@ -17,14 +17,14 @@ export function upTo(newest: number, { steps, values, ...one }: Series): Series 
   return { ...one, steps: steps.slice(0, count), values: values.slice(0, count) };
 }
 
-/** Gives `Store.series` without values of updates that a roll-back discarded, or that a resumed run has not repeated yet. */
+/** `Store.series` without values of updates that a roll-back discarded, or that a resumed run has not repeated yet. */
 export function seriesOf(store: Store, names: readonly MetricName[], since = 0): Series[] {
   const newest = newestUpdate(store);
   const all = store.series(names, since).map((one) => (isOfWarmStart(one) ? one : upTo(newest, one)));
   return all.filter(({ steps }) => steps.length > 0);
 }
 
-/** Gives `Store.latest`, but without values after the newest update. Values that an actor reports about itself always stay. */
+/** The latest value of each metric up to the newest update. Values that an actor reports about itself always stay. */
 export function latestOf(store: Store): Point[] {
   const newest = newestUpdate(store);
   return store.latest().flatMap((point) => {

@@ -46,7 +46,7 @@ export class RecordedRun {
     }
   }
 
-  /** The latest value of each metric, without values after the newest update. If a metric has a value per actor, the value of one actor. */
+  /** The latest value of each metric up to the newest update. A metric with a value per actor has the value of one actor. */
   latest(): Map<string, number> {
     return new Map(latestOf(this.#store).map(({ name, value }) => [name, value]));
   }

@@ -1,5 +1,5 @@
 /**
- * Encodes, writes and reads TensorBoard event files. A file is a sequence of `Event` messages; each message is a TFRecord. Only scalars.
+ * Encodes, writes and reads the scalars of TensorBoard event files. A file is a sequence of TFRecords, each with one `Event` message.
  *
  * Source: tensorflow/core/util/event.proto, framework/summary.proto and lib/io/record_writer.h; CRC-32C of RFC 3720, appendix B.4,
  * masked as in lib/hash/crc32c.h.

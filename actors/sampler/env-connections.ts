@@ -9,7 +9,7 @@ import type { Handler, Peer } from "../transport/transport.ts";
 export interface EnvServerConnectionsOptions {
   /** Opens a connection that reconnects whenever it is lost. */
   readonly connect: (url: string, handler: Handler) => Connection;
-  /** Longest time to wait, while no env server is connected, for a connection to open or close. */
+  /** While no env server is connected, `choose` waits at most this long for a connection to open or close. */
   readonly waitMsMax: number;
   readonly clock: Clock;
 }

@@ -17,7 +17,7 @@ import { announcedValues } from "../weights/load.ts";
 
 export interface PolicySettings {
   readonly model: ModelConfig;
-  /** Folder of the base model, if the policy is adapters on it. The learner sends the adapters only. */
+  /** Folder of the base model, if the policy consists of adapters on a base model. Then the learner sends only the adapters. */
   readonly base: string | null;
   readonly engine: EngineSettings;
   readonly slots: number;
@@ -58,13 +58,13 @@ export function policyMethods() {
     },
     open: (sequence: string): void => started().open(sequence),
     reply: (sequence: string, request: ReplyRequest): Promise<Reply> => started().reply(sequence, request),
-    /** Waits for token `from` of the current reply. @returns this token and those written after it; empty if the reply ends before it */
+    /** Waits for token `from` of the current reply. @returns this token and the tokens written after it; empty if the reply ends before this token */
     written: (sequence: string, from: number): Promise<number[]> => started().written(sequence, from),
     close: (sequence: string): void => started().close(sequence),
   };
 }
 
-/** Makes the decoder's options. If the policy is adapters, reads their base model. */
+/** Makes the decoder's options. If the policy consists of adapters, this function reads the base model. */
 async function decoderOptions(settings: PolicySettings): Promise<DecoderOptions> {
   const { model, base, slots, capacity, halfCaches } = settings;
   if (model.lora === null) return { slots, capacity, halfCaches };
@@ -85,9 +85,9 @@ export interface ReplyServer {
 }
 
 /**
- * The sampler's policy if a server writes the replies. The policy keeps the tokens of each open sequence: a request sends them all.
- * The seed of a reply is the coin of its first token: equal weights and coins make equal requests. The server decides whether equal
- * requests give equal tokens.
+ * The sampler's policy if a server writes the replies. The policy keeps the tokens of each open sequence, and sends all of them with each
+ * request. The seed of a reply is the coin of the reply's first token, so equal weights and coins make equal requests. The server decides
+ * whether equal requests give equal tokens.
  */
 export function serverPolicy({ name, load, write, stop }: ReplyServer): Thread<PolicyMethods> {
   const sequences = new Map<string, readonly number[]>();

@@ -1,9 +1,9 @@
 /**
  * The sampler plays tickets with its copy of the policy. It knows neither groups nor learning.
  *
- * - A ticket is played with the version that it names, or with a newer one if the ticket allows that. Weights change only while no episode
- *   is in play. With `weightsBetween: turns` weights change while the policy writes no reply, and new replies wait for announced weights. A reply
- *   names its version if the episode began with another. The caches keep the values that older weights computed.
+ * - The sampler plays a ticket with the version that the ticket names, or with a newer version if the ticket allows that. By default weights
+ *   change only while no episode is in play. With `weightsBetween: turns` weights change while the policy writes no reply, and new replies
+ *   wait for announced weights. A reply names its version if the episode began with another. Caches keep the values of older weights.
  * - The sampler acknowledges the sha256 of the bytes in use: it computes the sha256, or checks the bytes' seal (weights/seal.ts). It never
  *   uses bytes with a wrong digest. It reports the wrong digest if no newer weights are announced. After this report the learner quarantines
  *   the sampler. If the sampler cannot read the newest weights, the process ends.
@@ -129,7 +129,7 @@ export class Sampler implements Handler {
       const { version } = message;
       const digest = this.#weights?.digest === message.digest ? message.digest : await this.#load(message);
       if (digest === message.digest) this.#weights = { version, digest };
-      // If newer weights have replaced these, the path of these weights may already lead to the newer bytes.
+      // If newer weights have replaced these weights, the path may already lead to the newer bytes. Then the wrong digest is no fault.
       const isReplaced = digest !== message.digest && this.#next !== message;
       // Another connection may lead to another learner, with versions of its own.
       if (learner === this.#learner && !isReplaced)
@@ -166,7 +166,10 @@ export class Sampler implements Handler {
     }
   }
 
-  /** Tries twice: the file of a dead learner may vanish before `closed` is called. By the second failure `closed` has usually dropped the weights. */
+  /**
+   * Tries twice, because a failure ends the process, and the file of a dead learner may vanish before `closed` is called. By the second failure
+   * `closed` has usually dropped the weights, so this failure does not count.
+   */
   async #load(message: Messages["weights"]): Promise<string> {
     const { policy } = this.#options;
     try {

@@ -2,7 +2,7 @@
  * The sampler's policy on an inference server: vLLM or SGLang writes the replies with the learner's adapters. A request
  * carries tokens; its answer carries tokens and log-probabilities.
  *
- * - A policy version is a folder of adapters on this machine. The server loads it under a new name, and then unloads the previous version.
+ * - A policy version is a folder of adapters on this machine. The server loads the folder under a new name, and then unloads the previous version.
  * - A server that was restarted has no adapters. After a refused request this policy makes the server load them again, and repeats the request.
  *
  * Source: docs.vllm.ai (OpenAI-compatible server, LoRA adapters), docs.sglang.io (native API, LoRA serving).

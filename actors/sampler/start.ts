@@ -100,7 +100,7 @@ async function startPolicy(
   const { model } = policyOf(config);
   const weights = { base: config.model.path, model, token: guest?.token ?? token, guest };
   if (config.sampler.engine !== "own") {
-    log.warning("server", `sampler.engine ${config.sampler.engine} was not tried with a real server yet`);
+    log.warning("server", `sampler.engine ${config.sampler.engine} has never been tried with a real server`);
     return servedPolicy(config.sampler.engine, openServer(config, ports, "/"), weights);
   }
   // This thread imports policy.ts only if it computes the policy: usually another thread does.

@@ -1,6 +1,6 @@
 /**
- * The guests of a run, as the supervisor sees them: samplers and env servers on other machines that joined the run. The supervisor
- * neither starts nor kills guests, but removes a guest that is silent or stuck. This file knows no sockets.
+ * The guests of a run: samplers and env servers on other machines that joined the run. The supervisor neither starts nor kills guests, but
+ * removes a guest that is silent or stuck. This file knows no sockets.
  *
  * - When a guest leaves or the supervisor removes it, the gate cuts the guest's connections. So the learner issues a lost sampler's tickets
  *   again at once, and samplers open a lost env server's episodes at another env server.

@@ -1,13 +1,13 @@
 /**
  * Watches the heartbeats of actors: finds actors that are silent, and actors whose computation gives no result (stuck). This file knows no
- * processes and no connections. `Supervisor` watches its children with it, and `Guests` watches the guests.
+ * processes and no connections. `Supervisor` uses this file to watch children, and `Guests` uses it to watch guests.
  */
 import type { Clock } from "../clock.ts";
 import { type ActorView, type Messages, STARTING, type Tell } from "../protocol.ts";
 import { notTaken } from "../transport/refusals.ts";
 
 export interface Watched {
-  /** The time of the latest of these: the actor's start, its connection, its last heartbeat, the end of a suspension of this process. */
+  /** The latest of four times: the actor's start, its connection, its last heartbeat, and the end of a suspension of this process. */
   heardAtMs: number;
   /** The last heartbeat; null until the first one. */
   heartbeat: Messages["heartbeat"] | null;

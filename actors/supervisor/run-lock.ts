@@ -1,5 +1,5 @@
 /**
- * A lock for the folder of a run or a sweep. Without it, two supervisors could write the same checkpoints and the same store.
+ * A lock for the folder of a run or a sweep. Without the lock, two supervisors could write the same checkpoints and the same store.
  *
  * - The lock is a transaction on a SQLite file in the folder. The operating system ends the transaction when the process dies, so no
  *   lock outlives its process. The file also names the process, for the error text only.
@@ -61,7 +61,7 @@ const unusable = (folder: string, file: string, error: SQLiteError): string =>
 function adviceOn(file: string, { code = "" }: SQLiteError): string {
   const isFolder = statSync(file, { throwIfNoEntry: false })?.isDirectory() === true;
   if (isFolder || code === "SQLITE_NOTADB" || code.startsWith("SQLITE_CORRUPT"))
-    return "delete it if no command runs there, and try again";
+    return `delete ${FILE} if no command uses the folder, and try again`;
   if (code === "SQLITE_FULL") return "make room on its disk, and try again";
   return "a run writes into its folder: make it writable for this account, or copy it to a disk where it is writable";
 }

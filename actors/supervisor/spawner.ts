@@ -41,7 +41,7 @@ export const processSpawner: Spawner = {
       stdin: "pipe",
       stdout: "pipe",
       stderr: "pipe",
-      // The current environment, without the secrets that this process has removed. Bun's default is the environment at this process's start.
+      // The current environment, from which this process has removed secrets. Bun's default, the environment at the start, still has them.
       env: process.env,
     });
     const lines = Promise.all([readLines(child.stdout, output), readLines(child.stderr, output)]);
@@ -78,7 +78,7 @@ export const workerSpawner: Spawner = {
       if (data.kind === "line") output(data.line.trimEnd());
       if (data.kind === "exit") exit = { code: data.code, signal: null };
     };
-    // Handles an error before the actor has set its own handlers, such as a module that does not load.
+    // Handles an error that comes before the actor has set its own handlers: for example, a module does not load.
     worker.onerror = (event) => {
       event.preventDefault();
       exit = { code: 1, signal: null };

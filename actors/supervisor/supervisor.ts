@@ -5,8 +5,8 @@
  * - A child fails when it exits before the run is stopping (except with code 0 if it has `endsRun`), is silent for `heartbeatDeadlineMs`
  *   (`startDeadlineMs` before its first heartbeat), or computes without a result for `progressDeadlineMs`. The supervisor starts it again.
  *   If the system cannot start a process (no memory, too many open files), this start counts as a failure after `SPAWN_RETRY_MS`.
- * - The supervisor gives up a child after a `RunError`, or after more than `restartsMax` failures. These are failures within `restartWindowMs`,
- *   or in a row before the child has started, or (with `endsRun`) in a row at the same work. Then the run ends and names the first cause.
+ * - The supervisor gives up a child after a `RunError`, or after more than `restartsMax` failures that come within `restartWindowMs`, in a row
+ *   before the child has started, or (with `endsRun`) in a row at the same work. Then the run ends and names the first cause.
  * - The run ends once, and only when no child is left. A connected child gets the message `stop`, then SIGTERM, then SIGKILL. Children
  *   leave by role, in the reverse order of their start. So an actor that receives results leaves after the actors that send them.
  * - The standard input of a child process ends when the supervisor ends; then the child exits. So no child outlives the supervisor.
@@ -22,8 +22,8 @@ import type { Exit, SpawnedChild } from "./spawner.ts";
 import type { ChildSpec, RunEnd, SupervisorOptions } from "./supervision.ts";
 
 /**
- * Wait after a failed start. With the default of 5 restarts the last attempt comes after 15 s. Bun closes incomplete HTTP requests after 12 s,
- * so by then their files are free.
+ * Wait after a failed start. With the default of 5 restarts the last attempt comes after 15 s. Bun closes incomplete HTTP requests after 12 s.
+ * So if these requests held all open files, the last attempt finds free ones.
  */
 const SPAWN_RETRY_MS = 3000;
 

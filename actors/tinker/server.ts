@@ -6,7 +6,7 @@
  *   cases the server has not taken the request.
  * - If an answer is lost, the client sends a repeatable request again. It repeats no forward_backward or optim_step: that would train twice.
  * - The client asks for a queued result again after the status 408 (not ready yet) and after a lost answer.
- * - Answers have a largest size. Redirects are errors.
+ * - An answer of more than `ANSWER_BYTES_MAX` bytes is an error, and so is a redirect.
  *
  * Source: the schemas of skyrl-tx 0.3.0 (tx/tinker/api.py), which serves the protocol of https://tinker-docs.thinkingmachines.ai.
  */
@@ -29,7 +29,7 @@ export interface ServerPorts {
 export interface ServerOptions extends ServerPorts {
   /** The server's address without a path: "http://127.0.0.1:8801". */
   readonly url: string;
-  /** Maximum number of time from the first try of a request to its result. */
+  /** Longest time from the first try of a request to the request's result. */
   readonly deadlineMs: number;
   /** The text before the path of each request; default "/api/v1/". */
   readonly root?: string;
@@ -55,7 +55,7 @@ export class ServerError extends Error {
 
 const FIRST_WAIT_MS = 250;
 const WAIT_MS_MAX = 5000;
-/** Maximum number of time of one try. The server answers a request for a result within 300 s, and all other requests at once. */
+/** Longest time of one try. The server answers a request for a result within 300 s, and all other requests at once. */
 const TRY_MS_MAX = 330_000;
 const ANSWER_BYTES_MAX = 2 ** 30;
 /** Maximum number of characters of a server's error text in a message. */
@@ -186,7 +186,7 @@ export class ModelServer {
   }
 }
 
-/** A failed result is a 400 or 500 with a reason in JSON. A 500 without a reason is a temporary fault, such as a locked database of skyrl-tx. */
+/** A failed result is a 400 or 500 with a reason in JSON. A 500 without JSON is a temporary fault, such as a locked database of skyrl-tx. */
 function failureOf(status: number, text: string): Failure {
   const reason = reasonIn(text);
   const detail = reason === "" ? `answers ${status} without a reason` : `answers ${status}: ${reason}`;

@@ -22,7 +22,7 @@ import { type ModelServer, openServer, type ServerPorts, servedVersion } from ".
 import { TrainedModel } from "./trained-model.ts";
 
 const HEARTBEAT_MS = 10_000;
-/** Maximum number of time to unload the models when the learner stops. */
+/** When the learner stops, it waits at most this long for the server to unload the models. */
 const UNLOAD_MS = 2000;
 
 const Capabilities = z.object({ supported_models: z.array(z.object({ model_name: z.string() })) });
@@ -127,7 +127,7 @@ export async function startTinkerTrainer(
   };
 }
 
-/** The server's name of the run's model. @throws {RunError} naming the models that the server has */
+/** The server's name of the run's model; if the server has only one model, that model's name. @throws {RunError} that names all models of the server */
 async function servedModel(server: ModelServer, path: string): Promise<string> {
   const { supported_models } = await server.ask("get_server_capabilities", null, Capabilities);
   const names = supported_models.map(({ model_name }) => model_name);

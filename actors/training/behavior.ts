@@ -21,7 +21,7 @@ export function failureCounts(played: readonly PlayedTicket[], tagOf: TagOf): Re
 }
 
 export interface Thoughts {
-  /** Mean share of true claims, over turns whose thought makes a claim. */
+  /** Mean share of true claims, over turns whose thought makes a claim that can be checked. */
   readonly faithful: number;
   /** Share of turns whose thought makes a claim that can be checked. */
   readonly claiming: number;

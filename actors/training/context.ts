@@ -47,8 +47,8 @@ export class Stopped extends Error {
 }
 
 /**
- * A request to stop that ends every open wait at once. After a wait, the object holds no reference to its result. `Promise.race` with a promise
- * that stays open for the whole run would hold every result: megabytes in each update.
+ * A request to stop that ends every open wait at once. After a wait, this object holds no reference to the wait's result. `Promise.race` with a
+ * promise that stays open for the whole run would hold every result: megabytes in each update.
  */
 export class Interruption {
   /** Reject functions of the waits that are open. */

@@ -27,7 +27,7 @@ export function groupEnvs(config: Pick<RunConfig, "env" | "rollout">, scores: Sc
   return envs.flatMap(({ name }, i) => Array<string>(counts[i]!).fill(name));
 }
 
-/** Number of groups of each env by its score; null if the proportions of the mix decide. */
+/** Number of groups of each env, in the order of the mix; null if the proportions of the mix decide. */
 function allotted(config: Pick<RunConfig, "env" | "rollout">, scores: Scores): number[] | null {
   const { by, groupsMin } = config.rollout.curriculum;
   const envs = playedEnvs(config);
@@ -55,7 +55,7 @@ function levelOf(config: Pick<RunConfig, "env" | "rollout">, scores: Scores): nu
   return level === -1 ? envs.length - 1 : level;
 }
 
-/** The scores after an update. An env keeps its score if it has no episode. A score by success or reward also needs a group of two episodes. */
+/** The scores after an update. An env without an episode keeps its score. By success or reward, so does an env without a group of two episodes. */
 export function scoresAfter(
   { by, smoothing }: RunConfig["rollout"]["curriculum"],
   before: Scores,

@@ -15,7 +15,7 @@ import { RunError } from "../errors.ts";
 import { type ContextRules, Transcript } from "../play/transcript.ts";
 import { type Action, Experience } from "./experience.ts";
 
-/** An env, as the policy plays it later. */
+/** An env, with the tag and rules with which the policy plays it later. */
 export interface DemonstratedEnv {
   readonly tag: EnvTag;
   readonly rules: EpisodeRules;
@@ -55,7 +55,7 @@ export interface RandomPlay {
   readonly plannedActions: number;
   /** True: if the same board is drawn again, random play does not explore it again, but uses what the earlier plays showed. */
   readonly exploreOnce: boolean;
-  /** Number of demonstrations each time that a board is drawn. */
+  /** Number of demonstrations that a board gives each time that it is drawn. */
   readonly demonstrations: number;
   /** Share of a demonstration's turns that are random, to reach states outside the plan. The policy imitates only the planned turns. */
   readonly randomTurns: number;
@@ -108,7 +108,7 @@ const unknownStates = (tag: string) =>
       "let the env show equal states in equal words, or give it a stateOf, or set warmStart.enabled to false",
   );
 
-/** @returns what random plays of the board show; its `won` is false if no play won */
+/** Plays a board at random. @returns what the plays showed; `won` of the result is false if no play won */
 export async function explore(
   tag: EnvTag,
   layout: number,
@@ -126,7 +126,7 @@ export async function explore(
   const random = new PythonRandom(drawSeed(uniform));
   const draw = () => random.random();
   for (let played = 0; played < plays || (!experience.won && played < playsMax); played++) {
-    // The process must send its heartbeats between plays, so this loop pauses.
+    // The process must send its heartbeats, so this loop pauses before every `plays` plays.
     if (played % plays === 0) await nextTurn();
     const planned = played < quarter ? 0 : plannedActions;
     if (planned > 0 && played % quarter === 0) experience.learn();
@@ -138,7 +138,7 @@ export async function explore(
   return experience;
 }
 
-/** Writes one episode with planned and random turns. Each turn gets an equal share of the actions. @param plans  collects each plan */
+/** Writes one episode with planned and random turns. Each turn gets an equal share of the actions left. @param plans  collects each plan */
 function writePlanned(
   experience: Experience,
   env: DemonstratedEnv,
@@ -176,7 +176,7 @@ function openForeseen({ tag, rules }: DemonstratedEnv, seeds: Seeds): LocalEnv {
   const game = tag.open(seeds);
   if (game.kind !== "outside") return openEpisode(game, rules);
   throw new RunError(
-    `warmStart.thought is next-observation, which needs an env inside this process; ${tag.tag} is outside; set it to first-action`,
+    `warmStart.thought is next-observation, which needs an env inside this process; ${tag.tag} is outside; set warmStart.thought to first-action`,
   );
 }
 
@@ -292,8 +292,8 @@ export async function demonstrate(
 }
 
 /**
- * Plays one episode with the replies of `replyTo`. Each context gives one sequence; the policy imitates the written tokens of a sequence. With
- * overflow "stop" a rollout ends at the context's limit, but a demonstration does not: the policy imitates the whole demonstration.
+ * Plays one episode with the replies of `replyTo`. Each context with a reply to imitate gives one sequence, and the policy imitates only these
+ * replies. With overflow "stop" a rollout ends at the context's limit, but a demonstration does not: the policy imitates all of it.
  *
  * @param replyTo  writes the next reply with its thought
  * @throws {RangeError} if a single prompt does not fit into the context

@@ -39,7 +39,7 @@ export class Experience {
   readonly #tag: EnvTag;
   readonly #states = new Map<string, number>();
   readonly #outcomes: Map<Action, Outcomes>[] = [];
-  /** Pairs of a state and an action that no play has tried; counted only if `#deterministicActions` is above 0. */
+  /** Number of pairs of a state and an action that no play has tried; has no meaning if `#deterministicActions` is 0. */
   #untried = 0;
   /** Values of the states, for each number of actions left. The first plan after `learn` computes them. */
   #values: Float64Array[] = [];
@@ -49,8 +49,8 @@ export class Experience {
   }
 
   /**
-   * Plays one game of at most `actionsMax` actions, and adds it to the table. Closes a game outside this process. If `#values` are already
-   * computed, they change only after the next `learn`.
+   * Plays one game of at most `actionsMax` actions, and adds what the game shows to the table. Closes a game outside this process. If
+   * `#values` are already computed, they change only after the next `learn`.
    *
    * @param game     newly opened, without an action
    * @param planned  share of the actions that follow the plan; the other actions are random

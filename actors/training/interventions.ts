@@ -89,7 +89,7 @@ export function intervened(settings: UpdateSettings, control: Control, groups: n
 
 /** A filter that keeps about `factor` of the groups that `filter` keeps, and at least one group. `all` becomes the filter of StarPO-S. */
 function tightened(filter: FilterRule, factor: number, groups: number): FilterRule {
-  // Filters round the number of groups down: the share 1.5 / groups keeps one group, but the share 1 / groups may keep no group.
+  // Linear top_p with a value near 0 would keep no group. With 1.5 / groups the kept groups must reach 1.5 times the mean score.
   const atLeastOne = (share: number) => Math.min(1, Math.max(share * factor, 1.5 / groups));
   switch (filter.strategy) {
     case "all":
@@ -109,7 +109,7 @@ function tightened(filter: FilterRule, factor: number, groups: number): FilterRu
   }
 }
 
-/** Works as top_ratio, but keeps at least one group. The filter may get fewer groups than an update plays: it gets no replaced or stale groups. */
+/** Keeps the share `value` of the groups that the filter gets, by their std, and at least one group. */
 const byStd = (value: number, order: "largest" | "smallest"): FilterRule => ({
   strategy: "top_k",
   value,

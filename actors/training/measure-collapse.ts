@@ -42,7 +42,7 @@ export function checkCollapse({ health }: RunConfig, thinkEnd: number | null): v
   );
 }
 
-/** @param update  the first update has number 0. @returns no values and the same state if this update measures no collapse */
+/** @param update  the first update has number 0. @returns no values and the state `before` if this update measures no collapse */
 export async function measureCollapse(
   { config, clock, thinkEnd, trainer }: CollapseContext,
   update: number,

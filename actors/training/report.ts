@@ -40,13 +40,13 @@ export interface Report {
   readonly device: string;
 }
 
-/** File name of an earlier report: a prolonged run keeps its report of this update under this name. */
+/** File name of an earlier report: a prolonged run keeps the report that it made after this update under this name. */
 export const earlierReportName = (update: number): string => `report-u${String(update).padStart(6, "0")}.json`;
 
 export interface Course {
   readonly baselines: ReadonlyMap<string, Baselines>;
   readonly progress: Progress;
-  /** `after` is the last validation; `atOne` is the same validation at temperature 1. */
+  /** `after` is the last validation; `atOne` is a validation of the same policy on the same boards at temperature 1. */
   readonly after: Solved;
   readonly atOne: Solved;
   readonly stoppedEarly: string | null;

@@ -89,9 +89,10 @@ export class PlayTime {
 }
 
 /**
- * Plays all episodes of an update. Dynamic sampling: if all episodes of a group earned the same reward, a group on a new board replaces it,
- * in at most `resampleRoundsMax` rounds. Only the outcomes of episodes decide which groups are replaced, so equal seeds give equal runs.
- * The result also contains the replaced groups: they count in the metrics of play, but enter no loss (`UpdateSettings.dropConstant`).
+ * Plays all episodes of an update. Dynamic sampling: if all episodes of a group earned the same reward, or none could be played, a group on a
+ * new board replaces this group, in at most `resampleRoundsMax` rounds. Only the outcomes of episodes decide which groups are replaced, so
+ * equal seeds give equal runs. The result also contains the replaced groups: they count in the metrics of play, but enter no loss
+ * (`UpdateSettings.dropConstant`).
  *
  * Source: DAPO, https://arxiv.org/abs/2503.14476, section 3.2.
  *

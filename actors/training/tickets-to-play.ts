@@ -22,20 +22,20 @@ export const wantedGroups = (envs: readonly string[]): WantedGroup[] => envs.map
 export const batchName = (purpose: "u" | "v", update: number, round: number): string =>
   `${purpose}${update}${round === 0 ? "" : `r${round}`}`;
 
-/** Seed of an env's random events. With compat strict each member has its own. Otherwise a group has one, as in RAGEN, except in RAGEN-2's Bandit. */
+/** Seed of an env's random events. With compat strict, and in RAGEN-2's Bandit, each member has its own. Otherwise the group shares one. */
 function dynamicsOf(config: RunConfig, env: string, layoutSeed: number, member: number): number {
   const shared = config.prompt.compat !== "strict" && tagOf(config, env).config["sharedStream"] !== false;
   return shared ? layoutSeed : dynamicsSeed(layoutSeed, member);
 }
 
 /**
- * The tickets of one update: `rollout.groupSize` tickets for each wanted group. A group's number decides its board.
+ * The tickets of one update: `rollout.groupSize` tickets for each wanted group. The update and the group's number decide the board.
  *
  * @param update   the first update has number 0
  * @param version  oldest policy version that may play the tickets; in sync mode no other version may
  * @param round    number of roll-backs so far
  * @param wanted   may also be extra groups: replacements (rollout-queue.ts), or groups for the gradient analysis (`measureGradients`)
- * @param actions  a ticket allows this share of the configured actions per turn
+ * @param actions  a ticket allows this share of the configured actions per turn, and at least one action
  */
 export function trainingTickets(
   config: RunConfig,

@@ -96,9 +96,9 @@ export class Training {
     this.#startedAtMs = clock.now() - this.#progress.minutes * 60_000;
     if (!isNew) {
       const { update, health } = this.#progress;
-      // The page and the terminal show only warnings of this session, and the next updates log a verdict only when it changes.
+      // Repeats the verdict: the page and the terminal show only this session's warnings, and an update logs only a verdict that changes.
       if (!isWell(health.verdict))
-        log.event("warning", "health", `update ${update}: ${health.verdict}: as before the run was resumed`);
+        log.event("warning", "health", `update ${update}: ${health.verdict}: the verdict from before the resume`);
       return;
     }
     reporter.event("info", "phase", "reinforcement");
@@ -114,7 +114,7 @@ export class Training {
   async #makeUpdates(): Promise<void> {
     const { validate, checkpoint } = this.#context.config;
     const rollouts = new RolloutQueue(this.#context, this.#playTime);
-    // In a resumed run, the last update may have made a rung or an early stop due, and the run was stopped before it acted.
+    // In a resumed run, a rung or an early stop may still be due, because the run was stopped after the update that made it due.
     if (await this.#doDue(rollouts)) return;
     while (!this.#isDone()) {
       const { update } = this.#progress;
@@ -140,7 +140,7 @@ export class Training {
       return true;
     }
     if (due?.kind === "rung" && due.rung === "roll-back") {
-      // The policy before the roll-back plays the rollouts that have begun.
+      // The policy from before the roll-back plays the rollouts that have begun, so the run does not train on them.
       await this.#interruption.race(rollouts.drop());
       await this.#rollBack();
     }
@@ -256,7 +256,7 @@ export class Training {
     this.#progress = events.reduce(advance, this.#progress);
   }
 
-  /** The progress with the present time and ticket counts, as a checkpoint holds it. */
+  /** The progress for a checkpoint: with the present time and ticket counts. */
   #progressToSave(): Progress {
     return [this.#clockEvent(), this.#counted()].reduce(advance, this.#progress);
   }
@@ -277,7 +277,7 @@ export class Training {
   }
 }
 
-/** True if validation success is far below its best. No roll-back goes to such a policy, even if the detector's verdict is still good. */
+/** True if validation success is far below the run's best. No roll-back goes to such a policy, even if the detector's verdict is good. */
 function hasFallen({ validated, best }: Progress, { successFall }: HealthConfig["trap"]): boolean {
   if (validated === null || best === null) return false;
   const fall = best.success - validated.success;
@@ -295,7 +295,7 @@ const STORED_MS_MAX = { duringRun: 4000, atStop: 1000 };
  *
  * - A resumed run does not repeat the updates before its checkpoint, so the run's record must hold their episodes before the
  *   checkpoint is written. While the sink cannot store episodes, the run writes no checkpoint. The last checkpoint is the exception: without
- *   this checkpoint the run would lose all updates since the checkpoint before.
+ *   this checkpoint the run would lose all updates since the previous checkpoint.
  * - If the run cannot write a checkpoint, it logs a warning and training continues. If it cannot write the last checkpoint, the run fails.
  */
 class Saving {
@@ -379,7 +379,7 @@ function judge(context: JudgeContext, { update, health }: Progress, metrics: Met
   return judged(context, update, checkup(health, measured, context.config.health));
 }
 
-/** @param isLast  true if the run ends after this validation: no early stop is due, but the early stops of a prolonged run count it */
+/** @param isLast  true if the run ends after this validation. Then no early stop is due. If the run is prolonged, the early stops count it. */
 export function judgeValidation(
   context: JudgeContext,
   { update, health }: Progress,

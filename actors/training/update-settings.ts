@@ -1,6 +1,6 @@
 /**
  * Computes the settings of one update from the config of a run. If one key makes another key useless, this file ignores the useless key.
- * config/unread.ts refuses a useless key, unless a higher layer of the config set the key that makes it useless.
+ * config/unread.ts refuses a useless key, unless a higher layer of the config set the key that makes the other key useless.
  */
 import { type Estimator, NEEDS_CRITIC } from "../../model/learn/advantage/advantage.ts";
 import type { CovarianceRule } from "../../model/learn/covariance.ts";
@@ -81,7 +81,7 @@ export function updateSettings(config: RunConfig, update: number, adapted: Adapt
   };
 }
 
-/** Other values of `lossOn` already train on the env's tokens. If each context has only one turn, no token of the env follows a reply. */
+/** False if `lossOn` already trains on the env's tokens, or if each context has only one turn: then no token of the env follows a reply. */
 const readsObservations = ({ learner, prompt }: RunConfig) =>
   learner.lossOn === "replies" && prompt.context !== "single_turn";
 
@@ -199,7 +199,8 @@ export function steeredKl(
 /**
  * The entropy coefficient after an update: `entropyStep` higher if the entropy is below its target, otherwise lower, but at least 0.
  *
- * Source: https://arxiv.org/abs/2505.22312. There the coefficient may fall below 0, and has no effect while the entropy is above the target.
+ * Source: https://arxiv.org/abs/2505.22312. In the paper the coefficient may fall below 0. While the entropy is above the target, the paper's
+ * coefficient has no effect.
  *
  * @param entropy  entropy of this update, in nats per token; ignored if it is not finite
  */

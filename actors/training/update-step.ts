@@ -65,7 +65,7 @@ export class UpdateStep {
     return this.#logProbGap;
   }
 
-  /** @throws {RunError} if samplers could play no episode, or if the gradient was not finite in `BROKEN_UPDATES_MAX` updates in a row */
+  /** @throws {Error} `unplayedError` if samplers could play no episode; `RunError` after `BROKEN_UPDATES_MAX` updates without a finite gradient */
   async run(before: Progress, finished: readonly FinishedTicket[]): Promise<StepResult> {
     const played = playedOf(finished);
     if (played.length === 0) throw unplayedError(this.#context.config, `update ${before.update + 1}`, finished);
@@ -193,12 +193,13 @@ interface Moment {
 }
 
 /**
- * Gradient analysis: measures the policy's gradients (model/health/gradient-analysis.ts) every few updates. It uses the update's own
- * episodes, or plays groups only for the analysis, because an update may have too few groups for the analysis's six buckets.
+ * Gradient analysis: measures the policy's gradients (model/health/gradient-analysis.ts) every few updates. If `gradientAnalysis.groups` is 0,
+ * the analysis uses the update's own episodes. Otherwise samplers play that many groups only for the analysis, because an update may have
+ * too few groups for the analysis's six buckets.
  *
- * - Episodes that samplers play only for the analysis enter no loss, no count and no record. Later updates play their boards too.
+ * - Episodes that samplers play only for the analysis enter no loss, no count and no record. Later updates play the same boards too.
  *
- * Source: RAGEN-2, trainer.gradient_analysis_every and gradient_analysis_env_groups (its experiments: 50 and 128).
+ * Source: RAGEN-2, trainer.gradient_analysis_every and gradient_analysis_env_groups (50 and 128 in RAGEN-2's experiments).
  *
  * @param own  the update's episodes. @returns no values if the analysis does not run in this update
  */
@@ -222,7 +223,7 @@ async function playApart({ config, dispatcher, log }: Context, moment: Moment): 
   return trainerInput(played);
 }
 
-/** Tickets of the analysis. Group numbers start after all numbers that the update may use. The envs have the same proportions as in the update. */
+/** Tickets of the analysis. Group numbers start after all numbers that the update may use. The groups take the update's envs in turn. */
 function analysisTickets(config: RunConfig, { update, version, control: { round, actions }, envs }: Moment): Ticket[] {
   const first = boardsPerUpdate(config);
   const wanted = Array.from({ length: config.learner.gradientAnalysis.groups }, (_, i) => ({

@@ -45,7 +45,7 @@ function hooksOf(
   let begunMs = clock.now();
   const stepsInAll = config.warmStart.stages.reduce((sum, { steps }) => sum + steps, 0);
   return {
-    // The run's totals do not count these validations. So a run that finds its warm start in the cache has the same totals.
+    // The run's totals do not count these validations. So the totals are equal whether or not the run finds its warm start in the cache.
     async measureTaught(name) {
       const progress = await publish();
       const { temperature } = config.validate;

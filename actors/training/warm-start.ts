@@ -1,6 +1,6 @@
 /**
  * The warm start: a fresh policy imitates demonstrations in stages. The demonstrations follow the best plan that random play of each
- * board allows, or the env's demonstrator plays them. A cache holds finished warm starts by the digest of everything that decides their result.
+ * board allows, or the env's demonstrator plays them. A cache holds each finished warm start under a digest of everything that decides its result.
  *
  * Success after the first stage ("taught") is reported beside every later success, because reinforcement of a small policy mostly
  * improves what imitation taught.

@@ -1,4 +1,4 @@
-/** Reads addresses: whether only this machine can reach an address, and whether a NATS broker serves it. Also compares and sends tokens. */
+/** Reads addresses: whether only this machine can reach an address, and whether a NATS broker serves it. Compares tokens, and makes headers of them. */
 import { createHash, timingSafeEqual } from "node:crypto";
 
 /**
@@ -9,7 +9,7 @@ import { createHash, timingSafeEqual } from "node:crypto";
 export const isLoopback = (host: string): boolean =>
   ["localhost", "::1", "[::1]"].includes(host) || /^127(\.\d{1,3}){3}$/.test(host);
 
-/** Options for `fetch`. Without them Bun sends requests to this machine through HTTP_PROXY. Bun's types do not list `false`. */
+/** Options for `fetch`. Without them Bun sends requests to this machine through HTTP_PROXY. The cast is needed: Bun's types do not list `false`. */
 export const noProxyHere = (url: string | URL): { proxy?: never } =>
   isLoopback(new URL(url).hostname) ? { proxy: false as never } : {};
 
@@ -41,7 +41,7 @@ export function parseNatsAddress(address: string): NatsAddress {
   return { url, name: name === "" ? null : name };
 }
 
-/** Compares two secrets. The time that it takes reveals neither where they differ nor how long they are. */
+/** Compares two secrets. The time of the comparison reveals neither where the secrets differ nor how long they are. */
 export function sameSecret(a: string, b: string): boolean {
   const digest = (text: string) => createHash("sha256").update(text).digest();
   return timingSafeEqual(digest(a), digest(b));

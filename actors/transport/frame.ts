@@ -84,9 +84,9 @@ function unpack(frame: Uint8Array): unknown {
 }
 
 /**
- * Both lists have one entry for each msgpack type from 0xc0 on. HEAD_BYTES: how many bytes follow the type byte. They hold a number, the
- * count of a list or mapping, or the length of a text, of binary data or of an extension. LENGTH_BYTES: how many of them, from the first on,
- * give the length of the data that follows; 0: no data follows.
+ * Both lists have entries for the msgpack types from 0xc0 on. HEAD_BYTES: how many bytes follow the type byte. They hold a number, the
+ * count of a list or mapping, or the length of a text, of binary data or of an extension. LENGTH_BYTES: how many of these bytes, from the
+ * first on, give the length of the data that follows; 0 or no entry: no data follows.
  */
 const HEAD_BYTES = [0, 0, 0, 0, 1, 2, 4, 2, 3, 5, 4, 8, 1, 2, 4, 8, 1, 2, 4, 8, 2, 3, 5, 9, 17, 1, 2, 4, 2, 4, 2, 4];
 const LENGTH_BYTES = [0, 0, 0, 0, 1, 2, 4, 1, 2, 4, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 2, 4];

@@ -2,7 +2,7 @@
  * How a connection between actors begins: the connecting end asks `hello`, the listening end answers `welcome`.
  *
  * - A message before `hello` closes the connection.
- * - Each end refuses an end with another protocol version. The connecting end also refuses a listener of another run.
+ * - Each end refuses the other end if the protocol versions differ. The connecting end also refuses a listener of another run.
  * - An actor may repeat its `hello` to report its url. A guest must say `hello` with the name that it gave to the gate.
  */
 import { describeError } from "../errors.ts";
@@ -64,7 +64,7 @@ export interface HostHandler {
 
 interface Client {
   readonly hello: Hello;
-  /** True once `joined` was called. It comes before all other calls, but after the welcome, which is sent when `asked` returns. */
+  /** True once `joined` was called. This call comes before all other calls, but after the welcome, which is sent when `asked` returns. */
   announced: boolean;
 }
 

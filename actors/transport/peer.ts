@@ -20,7 +20,7 @@ const BAD_FRAME_TEXT_MAX = 1000;
 
 /** The part of a connection that each transport implements. */
 export interface Wire {
-  /** As in `Peer`. */
+  /** See `Peer.queuedBytes`. */
   readonly queuedBytes: number;
   /** True while the connection closes. The wire would drop a frame now, and soon calls `lost` with the reason. */
   readonly closing?: boolean;

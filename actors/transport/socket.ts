@@ -1,6 +1,6 @@
 /**
  * Transport between actors over WebSockets: one WebSocket per peer, one binary message per frame. Processes, workers and actors on one thread
- * use it in the same way.
+ * all use this transport.
  *
  * - The Authorization header holds the token. The listener compares the token before it handles a frame or a plain HTTP request. The
  *   listener refuses WebSockets from browser pages (they send an Origin header).

@@ -24,7 +24,10 @@ export interface ServerTls {
 /** Maximum number of bytes of a PEM file. A bundle of all known CA certificates has a quarter of this size. */
 const PEM_BYTES_MAX = 2 ** 20;
 
-/** @param what  name of the setting, for the error text. @throws {Error} in one line, if the file is unreadable or has no PEM certificate or key */
+/**
+ * @param what  name of the setting. If the name contains "key", the file must have a private key, otherwise a certificate
+ * @throws {Error} in one line, if the file is unreadable or has no such PEM text
+ */
 export function readPem(file: string, what: string): string {
   let text: string | null;
   try {

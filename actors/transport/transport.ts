@@ -59,9 +59,9 @@ export interface Problem {
     | "badAnswer"
     /** This end's handler threw. The transport closes the peer. */
     | "handlerThrew"
-    /** The actor answered a stored message in none of its deliveries. The broker's quarantine stream holds it. NATS only. */
+    /** The actor did not answer a stored message in any delivery. The broker's quarantine stream holds the message. NATS only. */
     | "quarantined"
-    /** This end refused a connection, request or parcel (at most one report a second, with a count), or the broker refused to store. */
+    /** This end refused a connection, request or parcel (at most one report a second, with a count), or the broker did not store a parcel. */
     | "refused";
   readonly peer: string;
   readonly detail: string;
@@ -69,7 +69,10 @@ export interface Problem {
   readonly stack?: string;
 }
 
-/** Limits of a run's connections. A larger ask or answer becomes `failed`. A larger tell closes the connection, and so do more waiting bytes. */
+/**
+ * Limits of a run's connections. An ask gets `failed` if the ask or its answer has more than `frameBytesMax` bytes. A larger tell closes the
+ * connection, and so do more than `queuedBytesMax` waiting bytes.
+ */
 export const TRANSPORT_LIMITS = { frameBytesMax: 64 * 2 ** 20, queuedBytesMax: 256 * 2 ** 20 } as const;
 
 export interface TransportOptions {

@@ -62,7 +62,7 @@ export const weightsName = (run: string, runFolder: string): string =>
 /**
  * Removes the files of dead learners.
  *
- * @param ended  `weightsName` of a run whose learner has ended although its process, this one, is alive: the learner was a worker
+ * @param ended  `weightsName` of a run whose learner has ended, but whose files name this process as owner: the learner was a worker or ran here
  * @returns the names of the removed files
  */
 export function sweep(folder: string, ended: string | null = null): string[] {
@@ -84,7 +84,7 @@ export function thisProcess(): Owner {
   return { pid: process.pid, startTime: runningSince(process.pid) ?? 0, namespace: pidNamespace() };
 }
 
-/** False only for a process of this process's pid namespace that has ended or is a zombie. A new process with the same pid does not count. */
+/** False only if the owner is in this process's pid namespace and has ended or is a zombie. A new process with the same pid is not the owner. */
 export function isAlive({ pid, startTime, namespace }: Owner): boolean {
   if (namespace !== pidNamespace()) return true;
   if (namespace !== 0) return runningSince(pid) === startTime;

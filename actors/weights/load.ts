@@ -1,7 +1,7 @@
 /**
  * Loads published weights into a sampler's memory: maps the file if it is on this host, else downloads it.
  *
- * - A function returns weights only after it has checked their length and their digest.
+ * - No function returns weights before their length and their digest are checked.
  */
 import { statSync } from "node:fs";
 import type { ModelConfig } from "../../model/policy/model-config.ts";
@@ -33,7 +33,7 @@ interface Reader {
   readonly token: string;
 }
 
-/** Loads the weights that the learner has announced. @throws {WeightsError} as `loadWeights` */
+/** Loads the weights that the learner has announced. @throws {WeightsError} in one line, if the bytes cannot be read */
 export function announcedValues({ model, guest, token }: Reader, message: Announced): Promise<Loaded> {
   const where = guest === null ? message : overHttp(message, guest.weightsFrom);
   return loadWeights(where, parameterCount(model), token, downloading(guest?.tls));

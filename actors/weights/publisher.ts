@@ -29,7 +29,7 @@ export interface PublisherOptions {
   readonly run: string;
   /** True: rounds published values to half precision, so that HTTP can send them in half as many bytes. */
   readonly half?: boolean;
-  /** True: writes files without a name if the system has such files. It frees them after this process's end. Default false. */
+  /** True: writes files without a name, if the system has such files. The system frees them after this process's end. Default false. */
   readonly nameless?: boolean;
   /** Writes a file with a name. On an error it leaves no file. */
   readonly write?: (path: string, bytes: Uint8Array) => Promise<Written>;
@@ -67,8 +67,9 @@ export class WeightsPublisher {
   /**
    * Writes a version that samplers can load. `values` must not change until the promise resolves.
    *
-   * @throws {RangeError} if `version` is not newer than the last version.
+   * @throws {RangeError} if `version` is not newer than the last version, or if a value is too large for half precision.
    * @throws {WeightsError} if the file cannot be written; then no part of the file is left.
+   * @throws {Error} if the publisher is closed, or if an earlier call still writes.
    */
   async publish(version: number, values: Float32Array): Promise<Published> {
     if (this.#closed) throw new Error(`cannot publish version ${version}: the publisher is closed`);
@@ -175,7 +176,7 @@ function canBeNameless(folder: string): boolean {
 /**
  * Writes all bytes to a file without a name, or leaves no file. Other processes of this host open the file through this process's descriptor
  * and map it. The system frees the file when this process has ended and no other process maps it. In contrast, a file with a name stays
- * after a crash; then the next learner deletes it from shared memory, once the dead owner is certain (files.ts).
+ * after a crash; then the next learner deletes it from shared memory, if its owner is dead for certain (files.ts).
  */
 async function writeNameless(folder: string, bytes: Uint8Array): Promise<WrittenFile> {
   const file = openSync(folder, NAMELESS, 0o600);

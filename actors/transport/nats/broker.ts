@@ -3,7 +3,7 @@
  *
  *   bunraku.dial.NAME         requests to connect to NAME; one of the listeners of that name (a NATS queue group) answers
  *   bunraku.to.INBOX.END      parcels for one end of a connection; each process has one inbox
- *   bunraku.work.INBOX.END    the same, but the broker keeps each parcel until the receiver acknowledges it (stream bunraku_work)
+ *   bunraku.work.INBOX.END    parcels for the same end that the broker keeps until the receiver acknowledges them (stream bunraku_work)
  *   bunraku.quarantine.INBOX  parcels that no receiver acknowledged in DELIVERIES_MAX deliveries (stream bunraku_quarantine)
  *
  * - A full work stream refuses new parcels, and the sender tries again. A full quarantine stream drops its oldest parcels.
@@ -52,7 +52,7 @@ const API_MS_MAX = 5000;
 /** When a process leaves, the broker has this much time to take the parcels already sent. */
 const CLOSE_MS_MAX = 500;
 const RETRY_MS = { first: 20, max: 1000 };
-/** After more refusals of a parcel than this, about 5 s, this end reports them. A full stream usually has room again before that. */
+/** This end reports a parcel that the broker has refused more often than this, for about 5 s. A full stream usually has room again earlier. */
 const REFUSALS_QUIET = 10;
 const ASK_HEADER = "Bunraku-Ask";
 
@@ -164,8 +164,9 @@ export class Broker {
   }
 
   /**
-   * Puts a parcel into the work stream: tries until the broker takes the parcel or `over` returns true. The broker stores a parcel sent twice
-   * only once. Parcels for one end go in one after another. Otherwise later parcels could fill the stream and leave no room for an earlier one.
+   * Puts a parcel into the work stream: tries until the broker takes the parcel or `over` returns true. The broker stores a parcel once, even
+   * if the parcel arrives twice. Parcels for one end go in one after another. Otherwise later parcels could fill the stream and leave no room
+   * for an earlier one.
    */
   store(to: string, parcel: Uint8Array, number: number, ask: number, over: () => boolean): void {
     const stored = (this.#storing.get(to) ?? Promise.resolve()).then(async () => {
@@ -173,7 +174,7 @@ export class Broker {
         const refusal = await this.#tryStore(to, parcel, number, ask);
         if (refusal === null) return;
         if (failures === REFUSALS_QUIET) {
-          const detail = `${WORK} takes no finished episode: ${refusal}; it waits here and is sent again. See that the stream and the broker's disk have room.`;
+          const detail = `${WORK} takes no finished episode: ${refusal}; the episode waits in this process and is sent again. See that the stream and the broker's disk have room.`;
           this.#report("refused", detail);
         }
         await pause(this.#options.clock, Math.min(RETRY_MS.max, RETRY_MS.first * 2 ** failures));

@@ -70,7 +70,7 @@ export class NatsTransport implements Transport {
         return;
       }
       if (!broker.ready) {
-        respond({ refused: "it is reconnecting to its broker" });
+        respond({ refused: "the listener is reconnecting to its broker" });
         return;
       }
       const { inbox, id, proof } = dial.data;

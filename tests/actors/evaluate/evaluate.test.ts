@@ -140,7 +140,7 @@ describe("the saved policy", () => {
 
   test("must have the shape that the run's config gives", async () => {
     const wider = { ...config, model: { ...config.model, hidden: 128 } };
-    const told = /it has model\.hidden 64, and the config of .* says 128; it is of another run/;
+    const told = /it has model\.hidden 64, and the config of .* says 128; the checkpoint is of another run/;
     await expect(savedPolicy(folder, wider, null)).rejects.toThrow(told);
   });
 

@@ -24,7 +24,7 @@ test.each([
     say: (_, text) => void said.push(text),
   });
   await expect(joined).rejects.toThrow(
-    `cannot join ws://127.0.0.1:${server.port}: the answer is not that of a Bunraku run`,
+    `cannot join ws://127.0.0.1:${server.port}: the answer is not from a Bunraku run`,
   );
   expect(said).toEqual([]);
 });
@@ -35,7 +35,7 @@ test("a run on this machine is asked past the proxy that the environment names",
   const patience = { patienceMs: 0, adapt: (config: RunConfig) => config, say() {} };
   await behindProxy(async () => {
     const joined = join(envServer, { address, token: "a token of this test", tls: {}, ...patience });
-    await expect(joined).rejects.toThrow("the answer is not that of a Bunraku run");
+    await expect(joined).rejects.toThrow("the answer is not from a Bunraku run");
   });
 });
 

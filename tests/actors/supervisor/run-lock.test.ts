@@ -50,7 +50,7 @@ test.each([
   make(file);
   expect(() => lockRun(folder)).toThrow(
     `cannot lock ${folder}: ${file} cannot be used as a lock (${reason}); ` +
-      "delete it if no command runs there, and try again",
+      "delete lock.sqlite if no command uses the folder, and try again",
   );
 });
 

@@ -320,7 +320,7 @@ test("a run that is resumed with a bad verdict tells it again, and one that is w
     await stage.training.run();
     return healthOf(stage);
   };
-  expect(await resumedWith("collapsed")).toEqual(["health: update 6: collapsed: as before the run was resumed"]);
+  expect(await resumedWith("collapsed")).toEqual(["health: update 6: collapsed: the verdict from before the resume"]);
   expect(await resumedWith("solved")).toEqual([]);
 });
 
