@@ -106,7 +106,7 @@ class SamplerBench {
   readonly #acks = new Acks();
   readonly #peers = new Set<Peer>();
   readonly #children: ReturnType<typeof Bun.spawn>[] = [];
-  /** The time of each acknowledgement of this version. */
+  /** The time of each acknowledgement of the newest version. */
   readonly #acknowledged: number[] = [];
   #closeListener = async () => {};
   #version = 0;

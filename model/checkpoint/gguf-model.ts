@@ -110,12 +110,12 @@ function refuseRope(scaling: string): never {
   throw new CheckpointFormatError(`llama.cpp has no rope scaling ${scaling}; export to hf instead`);
 }
 
-/** llama_token_type. */
+/** Values of llama.cpp's enum llama_token_type. */
 const TOKEN_TYPES = { normal: 1, control: 3, userDefined: 4, unused: 5 } as const;
 
 /**
  * @param json   tokenizer.json, parsed.
- * @throws {CheckpointFormatError} if the tokenizer has byte fallback, or `preTokenizer` does not know llama.cpp's name of its pre-tokenizer
+ * @throws {CheckpointFormatError} if the tokenizer has byte fallback, or a pre-tokenizer whose llama.cpp name `preTokenizer` does not know
  */
 export function ggufTokenizer(
   json: unknown,

@@ -1,9 +1,12 @@
-/** * Matrix products in vector registers whose factors are rounded to bfloat16 (AVX512_BF16): C (M, N) = A (M, K) · B (K, N) + an addend. A may
+/**
+ * Matrix products in vector registers whose factors are rounded to bfloat16 (AVX512_BF16): C (M, N) = A (M, K) · B (K, N) + an addend. A may
  * lie transposed in memory. The sums are 32-bit floats. One instruction adds two steps to each of 16 sums, so this kernel needs half as
  * many instructions as product.ts.
- * * A number of C is a sum of terms. Its error is about 2e-3 · sqrt(the sum of the squared terms), because a rounded factor keeps 8 bits of
+ *
+ * A number of C is a sum of terms. Its error is about 2e-3 · sqrt(the sum of the squared terms), because a rounded factor keeps 8 bits of
  * mantissa (the leading 1 included).
- * * The kernel rounds a block of B, then 48 rows of A at a time. In rounded memory, two steps of 16 bits lie side by side as one pair. After the
+ *
+ * The kernel rounds a block of B, then 48 rows of A at a time. In rounded memory, two steps of 16 bits lie side by side as one pair. After the
  * rounding, the kernel computes some rows of C in up to 64 columns at a time. A number of C is one sum in the order of the pairs, so it does not depend on M and N.
  *
  * Source: Intel 64 manual, volume 2, VDPBF16PS and VCVTNE2PS2BF16.
@@ -32,7 +35,7 @@ const COLUMNS_MAX = 512;
 /** Maximum number of rows of A that the kernel rounds at a time. */
 const ROWS = 48;
 
-/** Two steps. */
+/** Number of steps in a pair. */
 const PAIR = 2;
 const PAIR_BYTES = 4;
 /** Pairs that the packing loop writes before it jumps back. */
@@ -176,7 +179,8 @@ class RoundedProduct {
     return { next: rowBytes, step: PAIR_BYTES };
   }
 
-  /** * Rounds a matrix. Each of its rows in memory is one step, and two steps become one row of pairs. r8 holds the address of the first step,
+  /**
+   * Rounds a matrix. Each of its rows in memory is one step, and two steps become one row of pairs. r8 holds the address of the first step,
    * rdx that of the output. Overwrites rcx, and moves r8 and rdx.
    *
    * @param width  numbers in a row, a multiple of 16. @param distance  bytes from step to step
