@@ -5,7 +5,7 @@ import { join } from "node:path";
 
 const made: string[] = [];
 
-/** For `afterAll` of each test file that makes some. */
+/** For `afterAll` of each test file that makes temporary folders. */
 export function removeTemporaryFolders(): void {
   for (const folder of made.splice(0)) rmSync(folder, { recursive: true, force: true });
 }

@@ -1,6 +1,6 @@
 /**
- * Golden case H10: advantages and losses. Some vectors share inputs: `gae_v2` uses `gae_v1`'s tensors, the KL vectors those of
- * the policy loss.
+ * Golden case H10: advantages and losses. Some vectors share inputs: `gae_v2` uses the tensors of `gae_v1`, and the KL vectors use the
+ * tensors of the policy loss.
  */
 import * as tf from "@tensorflow/tfjs-core";
 import "@tensorflow/tfjs-backend-cpu";
