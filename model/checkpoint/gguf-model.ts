@@ -34,8 +34,8 @@ const TENSORS: Readonly<Record<string, string>> = {
 
 /**
  * @param views  from `huggingFaceViews`
- * @returns the same views under llama.cpp's names, but copies of the matrices whose rows llama.cpp orders differently. With the rope
- * scaling llama3, also the factors of the frequencies
+ * @returns the views under llama.cpp's names. Matrices whose rows llama.cpp orders differently are copies. With the rope scaling llama3,
+ * the result also has the factors of the frequencies
  */
 export function ggufTensors(model: ModelConfig, views: ReadonlyMap<string, NamedTensor>): Map<string, NamedTensor> {
   const { heads, kvHeads, headWidth, ropeTheta, ropeScaling } = model;

@@ -4,7 +4,7 @@
  * bench/step.bench.ts takes 226 ms with shared nodes, 129 ms at best in lanes; docs/log/2026-11.md.)
  *
  * - A lane that is free makes the next call of the list with the most calls left. So a lane that other work slows down makes fewer calls.
- * - The caller's thread is the first lane and waits for the others, so the memory of a call must live until `run` returns.
+ * - The caller's thread is the first lane and waits for the other lanes, so the memory of a call must live until `run` returns.
  * - The other lanes are Bun workers of this process, so addresses are valid in all lanes.
  */
 import { CFunction, type Pointer } from "bun:ffi";

@@ -129,7 +129,7 @@ let loaded: Runtime | undefined;
 /** Loads the library at its first use in this thread. @throws {Error} naming the file if that fails */
 function runtime(): Runtime {
   if (loaded !== undefined) return loaded;
-  // onnxruntime 1.30 reports usage to its vendor and writes a device id, events and a log to disk. At loading it reads this variable.
+  // onnxruntime 1.30 reports usage to its vendor and writes a device id, events and a log to disk. It reads this variable once, when it is loaded.
   setNativeVariable("ORT_DISABLE_TELEMETRY", "1");
   const { symbols } = dlopen(libraryPath(), { OrtGetApiBase: { args: [], returns: "ptr" } });
   const getApi = CFunction({ ptr: read.ptr(symbols.OrtGetApiBase()!, 0) as Pointer, args: ["u32"], returns: "ptr" });
@@ -383,7 +383,7 @@ export interface OrtCall {
   readonly alive: readonly unknown[];
 }
 
-/** Setting of a run: the number under which a session records kernels, or finds recorded ones. */
+/** Setting of a run: the number under which a session records kernels, or finds recorded kernels. */
 const RECORDING = "gpu_graph_id";
 const NOT_RECORDED = -1;
 let recordings = 0;

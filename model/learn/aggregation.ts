@@ -9,13 +9,13 @@
 import { checkLength, overTokens, type Rows, rowCount } from "./advantage/rows.ts";
 
 export type Aggregation =
-  /** Each token counts the same: 1 / tokens. */
+  /** All tokens count equally: 1 / tokens. */
   | "token-mean"
   /** 1 / rows: long rows count for more. */
   | "seq-mean-token-sum"
-  /** Each row counts the same: 1 / (rows * tokens of the row). */
+  /** All rows count equally: 1 / (rows * tokens of the row). */
   | "seq-mean-token-mean"
-  /** 1 / tokensMax. The loss is then a sum over rows, as in verl. `sampleInputs` makes it a mean: its tokensMax has the factor "number of rows". */
+  /** 1 / tokensMax: a sum over rows, as in verl. `sampleInputs` (update/prepare.ts) multiplies tokensMax by the number of rows: a mean. */
   | "seq-mean-token-sum-norm";
 
 /**

@@ -82,7 +82,7 @@ export class PageStage {
     expect(this.complaints).toEqual([]);
   }
 
-  /** A run in a folder of its own, beside the one that is shown. */
+  /** A run in a folder of its own, beside the folder of the shown run. */
   #begin(name: string, seed: number) {
     mkdirSync(join(this.#folder, name));
     const path = join(this.#folder, name, "run.sqlite");

@@ -46,7 +46,7 @@ export class Runs {
 
   /** `--config` and `--run-dir` of a new run; `changed` goes over the tiny config, section by section. */
   fresh(changed: Record<string, object> = {}): { folder: string; args: string[] } {
-    // No test file that goes at the same time has a run of this name: weights in shared memory are named by the run.
+    // No test file that runs at the same time may have a run of this name: the run's name is in the names of weights in shared memory.
     const name = `${basename(this.folder)}-r${++this.#count}`;
     const sections: Record<string, object> = {
       ...TINY,

@@ -17,7 +17,7 @@ export function temporaryFolder(): string {
 }
 
 /**
- * Where runs find the warm starts that others made: those of every test file under `bun run test`, otherwise those in `folder`. For tests
+ * The folder of warm starts that runs share: under `bun run test` one folder for all test files, otherwise a folder in `folder`. For tests
  * that begin after the warm start.
  */
 export const sharedWarmStarts = (folder: string): string =>

@@ -119,7 +119,7 @@ const RIGHT = SUMS;
 const LEFT = RIGHT + PANEL_VECTORS;
 const LEFT_COUNT = 4;
 
-/** Maximum number of rows of C at once. Rows of A that are a power of two apart share one set of the L1 cache, which holds no more rows. */
+/** Maximum number of rows of C at once. Rows of A that are a power of two apart share one set of the L1 cache, which holds at most this many. */
 const ROWS_MAX = 12;
 
 /** The number of rows that the kernel computes at once. @param columns  number of columns of the panel */

@@ -1,4 +1,4 @@
-/** The signs of the Echo Trap; most compare a run with its own past. */
+/** The signs of the Echo Trap. Most signs compare a run with its own past. */
 import { median } from "../../statistics.ts";
 import type { TrapRule } from "./rule.ts";
 import { startUpdatesOf, type Track, type Tracks, type TrapPoint } from "./tracks.ts";

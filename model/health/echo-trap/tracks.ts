@@ -62,7 +62,8 @@ export const TRAP_START: TrapState = { tracks: { gradNorms: [] }, streaks: {}, s
 
 /**
  * Number of updates in the start of a measurement. During its start a measurement gives no sign. For success, form and repetition the
- * start is the first update alone: the policy plays its episodes before any update, and success may fall right after the first update.
+ * start is the first update alone: the episodes of the first update come from the policy before any update, and success may fall right
+ * after the first update.
  */
 export const startUpdatesOf = (name: keyof TrapPoint, { startUpdates }: TrapRule): number =>
   name === "success" || name === "validity" || name === "repetition" ? 1 : startUpdates;

@@ -37,7 +37,7 @@ export interface TinyChoices {
   readonly port?: number;
 }
 
-/** A few updates on the bandit, after just enough lessons that the policy plays well-formed turns, right and wrong ones. */
+/** A few updates on the bandit, after just enough lessons that the policy plays well-formed turns, both right and wrong. */
 export function tinyConfig(folder: string, choices: TinyChoices): RunConfig {
   const { samplers, updates = 3, warmStart = "own", port = 0 } = choices;
   return composeRunConfig([

@@ -40,7 +40,7 @@ export class BigramServer {
   mixed = 0;
   /** Names of the served models. */
   names: readonly string[] = ["bigrams"];
-  /** Names of the requests so far, without those for results. */
+  /** Names of the requests so far, without the requests for results. */
   readonly asked: string[] = [];
   /** If this function returns a response, the response replaces the server's answer. */
   interfere: (path: string) => Response | null = () => null;

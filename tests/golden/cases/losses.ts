@@ -141,7 +141,7 @@ function tokenChecks(
     .map((key) => ({ name: `${name}: ${key}`, expected: vector[key as keyof TokenVectors], got: got[key] }));
 }
 
-/** One score per sample, on a full mask. The samples form one group, or each forms its own (RAGEN v1's unique uid). */
+/** One score per sample, on a full mask. The samples form one group, or each sample is a group (RAGEN v1's unique uid). */
 function scoreChecks(name: string, vector: ScoreVectors): Check[] {
   const { scores, episode_ids, norm_adv_by_std_in_grpo = true, advantages, advantage_per_row } = vector;
   const width = advantages?.[0]?.length ?? 1;

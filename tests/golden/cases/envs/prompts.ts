@@ -163,7 +163,7 @@ function historyOf(tag: EnvTag, dialogue: Dialogue, think: boolean): History {
   return { answered, now };
 }
 
-/** The actions in a reply, and those of them that the env knows. */
+/** The actions that a reply names, and the named actions that the env knows. */
 export function actionsIn(
   tag: EnvTag,
   reply: string,
