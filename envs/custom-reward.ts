@@ -8,7 +8,7 @@ import { checkName, type TagSource } from "./tag.ts";
 
 /** One action, as a reward sees it. */
 export interface RewardedAction {
-  /** The action's name; its text if the game takes any text. */
+  /** The name of the action, or the action's text if the game takes any text. */
   readonly action: string;
   /** The observations before and after the action. */
   readonly before: string;
@@ -22,7 +22,7 @@ export type RewardFunction = (action: RewardedAction) => number;
 
 /**
  * @param of  tag of the env whose games are played; the new tag takes the same options
- * @throws {TypeError} if the tag is not a name, or the two tags are the same
+ * @throws {TypeError} if the tag is not a valid name, or the two tags are equal
  */
 export function withReward(tag: string, of: string, reward: RewardFunction): TagSource {
   checkName(tag);

@@ -1,8 +1,9 @@
 /**
- * Writes the replies of the envs' demonstrators: form, random turns ("babble") and noise. Knows no env.
+ * Writes the replies of demonstrators, the scripted players that a policy can imitate: the form, random turns ("babble") and noise. Knows
+ * no env.
  *
- * - The thought of a planned turn is true of the plan before noise; the thought of a random turn names its first action.
- * - The draws have a fixed order: babble or plan, then the actions. Equal generators give equal replies.
+ * - The thought of a planned turn describes the plan before noise. The thought of a random turn names the turn's first action.
+ * - The random draws have a fixed order (babble or plan, then the actions), so equal generators give equal replies.
  */
 import type { DiscreteGame, Uniform } from "./env.ts";
 import { randomAction, type Skill } from "./tag.ts";
@@ -20,7 +21,7 @@ const BABBLE_LENGTHS = [0.35, 0.35, 0.15, 0.1, 0.05];
  * One reply: the plan with probability 1 - babble, else random actions.
  *
  * @param plan  `noisyReply` calls it only if the turn is not random. `plan` returns null if the game is lost.
- * @param babbleMax  most actions of a random turn.
+ * @param babbleMax  maximum number of actions in a random turn.
  */
 export function noisyReply(
   game: DiscreteGame,

@@ -65,9 +65,9 @@ export type Game = LocalGame | OutsideGame;
 
 /** Equal seeds make equal episodes. Episodes of a group share the layout seed; their dynamics seeds differ. */
 export interface Seeds {
-  /** uint32: boards, arms, questions. */
+  /** uint32. Decides boards, arms and questions. */
   readonly layout: number;
-  /** uint32: slips, payouts. */
+  /** uint32. Decides slips and payouts. */
   readonly dynamics: number;
 }
 
@@ -129,7 +129,7 @@ export interface LocalEnv extends Env {
 export interface EpisodeRules {
   readonly turnsMax: number;
   readonly actionsMax: number;
-  /** Maximum number of actions of one reply that the episode executes. It ignores further actions of the reply. */
+  /** Maximum number of actions of one reply that the episode executes. The episode ignores further actions of the reply. */
   readonly actionsPerTurnMax: number;
   /** The penalty of each turn whose reply is not `wellFormed`; 0 or negative. */
   readonly formatPenalty: number;

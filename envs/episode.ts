@@ -13,7 +13,7 @@
 import type { Effect, Ending, Env, EpisodeRules, Game, LocalEnv, LocalGame, OutsideGame, Turn } from "./env.ts";
 import { ACTION_SEPARATOR, parseReply } from "./text/answer.ts";
 
-/** @returns the episode. For an outside game, which has to start first, it is a promise of the episode. */
+/** @returns the episode; for an outside game, which has to start first, a promise of the episode. */
 export function openEpisode(game: LocalGame, rules: EpisodeRules): LocalEnv;
 export function openEpisode(game: Game, rules: EpisodeRules): LocalEnv | Promise<Env>;
 export function openEpisode(game: Game, rules: EpisodeRules): LocalEnv | Promise<Env> {

@@ -16,7 +16,7 @@ export type Palette = Readonly<Record<string, Color>>;
 export type Sprite = readonly string[];
 
 /**
- * @param layers  (rows, cols) the sprites of each cell, lowest first; all have one size.
+ * @param layers  (rows, cols) the sprites of each cell, lowest first; all sprites have equal sizes.
  * @param scale  picture pixels per sprite pixel.
  */
 export function drawBoard(
@@ -44,7 +44,7 @@ export function drawBoard(
 /**
  * Arranges pictures of one size in rows, with a white gap between them.
  *
- * @param columns  most pictures in a row.
+ * @param columns  maximum number of pictures in a row.
  */
 export function filmStrip(pictures: readonly Picture[], columns: number, gap: number): Picture {
   const [{ width: w, height: h }] = pictures as readonly [Picture, ...Picture[]];

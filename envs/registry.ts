@@ -1,6 +1,6 @@
 /**
- * All envs by tag: the built-in ones, and those of modules from outside, which `actors/play/env-modules.ts` imports. A tag has one
- * definition in a process.
+ * All envs by tag: the built-in envs, and the envs of users' modules, which `actors/play/env-modules.ts` imports. A process has one
+ * definition per tag.
  */
 import { alfworldTags } from "./alfworld/tags.ts";
 import { banditTags } from "./bandit/tags.ts";
@@ -19,7 +19,7 @@ import { type Compat, type EnvTag, TagError, type TagSource } from "./tag.ts";
 import { editDistance } from "./text/nearest.ts";
 import { webShopTags } from "./webshop/tags.ts";
 
-/** A module from outside that defines envs. */
+/** A user's module that defines envs. */
 export interface EnvModule {
   /** The module's file. */
   readonly path: string;
@@ -55,7 +55,7 @@ const known = new Map<string, Known>(
 /** All tags, in the order in which help texts list them. */
 export const envTags = (): readonly string[] => [...known.keys()];
 
-/** Where the env comes from; null if it is built in or unknown. */
+/** The module that defines the env; null if the env is built in or unknown. */
 export const moduleOf = (tag: string): EnvModule | null => known.get(tag)?.module ?? null;
 
 /** The tag whose games the env `tag` plays: another tag if the env only defines a reward, else `tag` itself. */
@@ -64,7 +64,7 @@ export function playedBy(tag: string): string {
   return of === undefined ? tag : playedBy(of);
 }
 
-/** The modules that an env needs: the env's own module, and the module of the env whose games it plays. */
+/** The modules that an env needs: the env's own module, and the modules of the env whose games this env plays. */
 export function neededModules(tag: string): EnvModule[] {
   const { module = null, source } = known.get(tag) ?? {};
   const others = source?.of === undefined ? [] : neededModules(source.of);
@@ -82,7 +82,7 @@ export function addEnvs(sources: readonly TagSource[], module: EnvModule): void 
   const tags = sources.map(({ tag }) => tag);
   const twice = tags.find((tag, i) => tags.indexOf(tag) !== i);
   if (twice !== undefined)
-    throw new TagError(`${module.path} defines the env ${twice} twice; choose another tag for one`);
+    throw new TagError(`${module.path} defines the env ${twice} twice; choose another tag for one of the two envs`);
   for (const { tag } of sources) {
     const other = known.get(tag);
     if (other === undefined) continue;

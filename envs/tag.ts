@@ -8,7 +8,7 @@ import { DataError } from "./data/rows.ts";
 import type { DiscreteGame, Game, LocalGame, Seeds, Uniform } from "./env.ts";
 import type { Picture } from "./picture.ts";
 
-/** Chooses the next action: an index for a discrete game, text for the others. */
+/** Chooses the next action: an index for a discrete game, text for any other game. */
 export type Player = (game: Game, actionsLeft: number, uniform: Uniform) => number | string;
 
 /** How often a demonstrator plays at random. */
@@ -19,7 +19,7 @@ export interface Skill {
   readonly noise: number;
 }
 
-/** A scripted player that replies in text; the warm start imitates the replies. Before noise, their thoughts are true. */
+/** A scripted player that replies in text; the warm start imitates the replies. Before noise, the thoughts in the replies are true. */
 export interface Demonstrator {
   reply(game: Game, actionsLeft: number, skill: Skill, uniform: Uniform): string;
 }
@@ -76,7 +76,7 @@ export interface EnvTag {
   readonly turnsMax?: number;
   /** Every success on every board takes at least this many actions; omitted if the number is unknown. */
   readonly actionsMin?: number;
-  /** RAGEN's max_tokens: the reply length that the prompt asks for. No code enforces it. */
+  /** RAGEN's max_tokens: the reply length that the prompt asks for. No code enforces this length. */
   readonly replyWordsHint: number;
   readonly wording: Wording;
   /** True if every action costs time of a server or another process. Baselines then play fewer rounds, several episodes at once. */
@@ -91,17 +91,20 @@ export interface EnvTag {
   brief(observation: string): string;
   /** Scores thoughts about this env's observations; omitted where no scorer exists. */
   readonly reasoning?: ReasoningScorer;
-  /** The part of an observation that identifies the state, without step counters; null if it shows no state. The default is all of it. */
+  /**
+   * The part of an observation that identifies the state, without step counters; null if the observation shows no state. By default the
+   * whole observation identifies the state.
+   */
   readonly stateOf?: (observation: string) => string | null;
   /**
-   * Maximum number of actions of a play in which equal actions in equal observations always have equal effects. The warm start then tries an action
+   * In a play of at most this many actions, equal actions in equal observations have equal effects. The warm start then tries an action
    * only once. Omitted if effects depend on chance or on facts that the observation does not show.
    */
   readonly deterministicActions?: number;
   readonly random: Player;
   /** A best possible player; null if none is known. */
   readonly optimal: Player | null;
-  /** A scripted player for an env without an optimal one: good, but not proven to be the best. */
+  /** A scripted player for an env without an optimal player: good, but not proven to be the best. */
   readonly expert?: Player;
   /** Highest success probability within `actionsMax` actions, for a game in its first state; null if the probability is unknown. */
   best(game: Game, actionsMax: number): number | null;
@@ -119,7 +122,7 @@ export type Parts = Omit<
 > &
   Partial<Pick<EnvTag, keyof typeof STANDARD>>;
 
-/** The parts that a tag may omit. */
+/** The values of parts that an env folder omits. */
 const STANDARD = {
   brief: (observation: string): string => observation,
   optimal: null,
@@ -139,7 +142,7 @@ export interface TagSource {
   make(options: unknown, compat: Compat): EnvTag;
 }
 
-/** Checks the tag of an env from outside: tags name folders and metrics. @throws {TypeError} if it is not a name. */
+/** Checks the tag of a user's env, because tags name folders and metrics. @throws {TypeError} if the tag is not a valid name. */
 export function checkName(tag: string): void {
   if (/^[A-Z][A-Za-z0-9]{1,40}$/.test(tag)) return;
   throw new TypeError(
@@ -153,7 +156,7 @@ export class TagError extends Error {
 }
 
 /**
- * @param defaults  the tag's own defaults; they override the schema's, and the user's options override them.
+ * @param defaults  the tag's own defaults; they override the schema's defaults, and the user's options override them.
  * @param compatDefaults  further defaults for reproducing RAGEN byte for byte: for both versions, or a function of the version.
  */
 export function defineTag<C extends Record<string, unknown>>(source: {
@@ -216,7 +219,7 @@ export function openLocal(tag: EnvTag, seeds: Seeds): LocalGame {
   return game;
 }
 
-/** Narrows `game` to the class that its tag opens. @throws {TypeError} if it belongs to another env. */
+/** Narrows `game` to the class `kind`. @throws {TypeError} if the game belongs to another env. */
 export function expectGame<G extends Game>(game: Game, kind: abstract new (...args: never[]) => G): G {
   if (!(game instanceof kind)) throw new TypeError(`expected a ${kind.name}, got a ${game.constructor.name}`);
   return game;

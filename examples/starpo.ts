@@ -1,6 +1,7 @@
 /**
- * StarPO-S with Dr. GRPO's advantage on one page and in one process: reinforcement learning of a language-model agent in a * multi-turn env. The update equals that of model/learn/update/update.ts, bit for bit, if that update averages the loss over all
- * written tokens (tests/examples/starpo.test.ts).
+ * StarPO-S with Dr. GRPO's advantage on one page and in one process: reinforcement learning of a language-model agent in a multi-turn env.
+ * The update equals the update of model/learn/update/update.ts, bit for bit, if update.ts averages the loss over all written tokens
+ * (tests/examples/starpo.test.ts).
  *
  *   bun examples/starpo.ts                   Bandit, under a minute
  *   bun examples/starpo.ts SimpleSokoban     about two minutes
@@ -8,7 +9,7 @@
  *   playGroups()  rollouts: on each of P boards, N episodes of several turns (play)
  *   update()      rewards → filter groups → advantages → loss → gradient → one optimizer step → new weights
  *
- * The policy starts from random weights and first imitates demonstrations. On Sokoban these are plans made from random play of
+ * The policy starts from random weights and first imitates demonstrations. On Sokoban the demonstrations are plans made from random play of
  * boards whose seeds neither training nor validation uses; no solver plays.
  *
  * Source: RAGEN, https://arxiv.org/abs/2504.20073 (StarPO, StarPO-S).
@@ -122,7 +123,7 @@ export async function starpo(task: keyof typeof TASKS, seed: number) {
       observation = turn.observation;
       if (turn.ending === null) continue;
       generator.close(name);
-      // A run's digest says which weights played. One process needs none.
+      // A run's digest says which weights played. One process needs no digest.
       const trajectory = { ...transcript.trajectory(), version, digest: "" };
       return { group, success: turn.success, trajectory };
     }
@@ -193,7 +194,7 @@ export async function starpo(task: keyof typeof TASKS, seed: number) {
     publish();
   }
 
-  /** The share of validation boards that the policy solves. Training has other seeds, but some of its boards equal a validation board. */
+  /** The share of validation boards that the policy solves. Training has other seeds, but some training boards equal a validation board. */
   async function validate(name: string): Promise<number> {
     const { boards, firstSeed, temperature } = VALIDATION;
     let solved = 0;

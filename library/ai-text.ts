@@ -30,7 +30,7 @@ const TOOL_HINT =
 
 const callable = ({ tools = [], toolChoice }: Call) => (toolChoice?.type === "none" ? [] : tools);
 
-/** The tools that a call offers and the form of answer that it asks for, as text. The text is empty if the call has neither. */
+/** The tools that a call offers and the form of answer that the call asks for, as text. The text is empty if the call has neither. */
 export function requestText(call: Call): string {
   const { responseFormat } = call;
   const listed = callable(call).filter((tool) => tool.type === "function");

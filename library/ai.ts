@@ -92,7 +92,10 @@ export interface AgentDefinition<C extends Record<string, unknown>, Task>
    * @returns the reward of the episode, and whether the task is solved. A number alone is the reward; a positive reward counts as solved
    */
   agent(model: LanguageModel, task: Task, signal: AbortSignal): Promise<number | AgentResult>;
-  /** The random player, with which every report compares. It returns an answer as the model writes one: `add {"a": 1, "b": 2}`. */
+  /**
+   * The random player, with which every report compares. This player returns answers in the form in which the model writes them: `add {"a":
+   * 1, "b": 2}`.
+   */
   readonly random: PlayerOf<AgentGame<Task>>;
 }
 
@@ -101,7 +104,7 @@ export interface AgentDefinition<C extends Record<string, unknown>, Task>
  * and in the first call the list of tools. If a call does not continue the previous call, the observation has all messages of the call
  * except the assistant's.
  *
- * @throws {TypeError} if the tag is not a name.
+ * @throws {TypeError} if the tag is not a valid name.
  */
 export function agentEnv<Task, C extends Record<string, unknown> = Record<string, never>>(
   env: AgentDefinition<C, Task>,

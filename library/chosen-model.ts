@@ -35,7 +35,7 @@ export async function modelFolder(model: string, notice: (line: string) => void)
   return folder;
 }
 
-/** All of the model, or all but its weights. */
+/** `weights`: all files of the model. `tokenizer`: all files except the weights. */
 type Needs = "weights" | "tokenizer";
 
 const find = async (model: string, notice: (line: string) => void, needs: Needs): Promise<string> =>
@@ -58,7 +58,10 @@ function download(model: string, notice: (line: string) => void, needs: Needs): 
   return hubModel(parseHubName(model), hub, needs);
 }
 
-/** @throws {ConfigError} if the built-in policy cannot learn this, data or programs of an env are missing, or the gate has no certificate. */
+/**
+ * @throws {ConfigError} if the built-in policy cannot learn the run's envs, data or programs of an env are missing, or the gate has no
+ * certificate.
+ */
 export function checkRun(config: RunConfig): void {
   const { path, checkpoint, pretrainedOnly } = config.model;
   if (pretrainedOnly && path === null && checkpoint === null) {

@@ -8,11 +8,11 @@ export type Settings = z.input<typeof RunConfig>;
 export interface BunrakuConfig {
   /** Modules of envs: paths from the folder of bunraku.config.ts that start with "./", or names of packages. */
   readonly envs?: readonly string[];
-  /** The preset that `run` overrides. Without it, the command chooses its default preset. */
+  /** The preset that `run` overrides. If omitted, the command chooses its default preset. */
   readonly preset?: string;
   /** Settings of every run, except a run whose `--preset` names a built-in preset. */
   readonly run?: Settings;
-  /** More presets for --preset; each overrides `run`. */
+  /** More presets for --preset. The settings of a preset override the settings of `run`. */
   readonly presets?: Readonly<Record<string, Settings>>;
   /** Folder of new runs. Default: runs. */
   readonly runsFolder?: string;

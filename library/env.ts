@@ -26,10 +26,10 @@ export type { Picture } from "../envs/picture.ts";
 export { Pcg64 } from "../envs/rng/pcg64.ts";
 export type { Skill, TagSource } from "../envs/tag.ts";
 
-/** Chooses the next action: an index for a discrete game, text for the others. */
+/** Chooses the next action: an index for a discrete game, text for any other game. */
 export type PlayerOf<G extends Game> = (game: G, actionsLeft: number, uniform: Uniform) => number | string;
 
-/** An env. C: its options. G: its game. */
+/** An env. C is the type of its options, and G is the type of its games. */
 export interface EnvDefinition<C extends Record<string, unknown>, G extends Game> {
   /** The env's name in configs and commands: letters and digits; the first character is a capital letter. */
   readonly tag: string;
@@ -45,7 +45,7 @@ export interface EnvDefinition<C extends Record<string, unknown>, G extends Game
   readonly actionsMax: number;
   /** Maximum number of turns of an episode. Default: the run's `env.turnsMax`, which is 5 if the run does not set it. */
   readonly turnsMax?: number;
-  /** On no board does a success need fewer actions than this. */
+  /** Every success on every board takes at least this many actions. */
   readonly actionsMin?: number;
   /** True if every action waits for a server or another process. */
   readonly external?: boolean;
@@ -73,10 +73,10 @@ export interface EnvDefinition<C extends Record<string, unknown>, G extends Game
   picture?(game: G): Picture;
 }
 
-/** The limit that RAGEN's prompts tell the policy, as a number of words of a reply: RAGEN's max_tokens. */
+/** The maximum number of words of a reply that a prompt in RAGEN's layouts names: RAGEN's max_tokens. */
 const REPLY_WORDS_HINT = 100;
 
-/** @throws {TypeError} if the tag is not a name. */
+/** @throws {TypeError} if the tag is not a valid name. */
 export function defineEnv<G extends Game, C extends Record<string, unknown> = Record<string, never>>(
   env: EnvDefinition<C, G>,
 ): TagSource {

@@ -30,7 +30,7 @@ export function oldRun(folder: string, layers: readonly Layer[]): RunFolder {
     valuesByPath(values).map(([path, value]) => ({ source, path, value })),
   );
   const changeable = (path: string) => LENGTH.includes(path) || CHANGEABLE.some((section) => path.startsWith(section));
-  // The user may name the config file that started the run again.
+  // The user may repeat the config file that started the run.
   const isKept = (path: string, value: unknown) => Bun.deepEquals(valueAt({ ...kept }, path), value);
   const fixed = set.find(({ path, value }) => !changeable(path) && !isKept(path, value));
   if (fixed !== undefined) {

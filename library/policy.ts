@@ -1,6 +1,6 @@
 /**
- * A run's saved policy in a program: the policy replies, plays episodes and is evaluated, in its own thread. `bun run eval` and `serve` use
- * it. This file reads the run's folder only, and never connects to a run in progress.
+ * A run's saved policy in a program: the policy replies, plays episodes and is evaluated, in its own thread. `bun run eval` and `bun run
+ * serve` use this file. This file reads only the run's folder, and never connects to a run in progress.
  */
 import { basename, resolve } from "node:path";
 import { realClock } from "../actors/clock.ts";
@@ -33,7 +33,7 @@ import { checkData, checkPresent } from "./chosen-model.ts";
 export interface PolicyOptions {
   /** Modules of the run's envs, as in `train`; a module that the program has already imported is not needed here. */
   readonly envs?: readonly string[];
-  /** Name of one of the run's checkpoints, such as u000120. Default: the newest. */
+  /** Name of one of the run's checkpoints, such as u000120. Default: the newest checkpoint. */
   readonly checkpoint?: string;
   /** Maximum number of replies and episodes in progress at once. Default: 16. */
   readonly slots?: number;
@@ -50,7 +50,7 @@ export interface PolicyOptions {
 export interface ReplyOptions {
   /** Default: the policy's temperature. */
   readonly temperature?: number;
-  /** Seed of the random numbers that choose tokens; equal seeds give equal replies. Default: random. */
+  /** Seed of the random numbers that choose tokens; equal seeds and messages give equal replies. Default: a random seed. */
   readonly seed?: number;
   /** Maximum number of tokens of the reply. Default: the run's `rollout.replyTokensMax`, or the room left in the context if this is less. */
   readonly tokensMax?: number;
@@ -121,7 +121,7 @@ export interface Completion {
 export class Policy {
   /** Config of the run that trained the policy. */
   readonly config: RunConfig;
-  /** Name of that run. Requests to `fetch` use it as the model's name. */
+  /** Name of the run that trained the policy. Requests to `fetch` use this name as the model's name. */
   readonly name: string;
   /** Name of the checkpoint that holds the policy. */
   readonly checkpoint: string;
@@ -304,7 +304,7 @@ export type PlayerName = "random" | "optimal" | "expert";
  * Plays fixed boards with a scripted player.
  *
  * @param env  keys of the section `env`: its tag, options and actionsMax
- * @throws {ConfigError} if the env or its options are unknown, or it has no such player
+ * @throws {ConfigError} if the env or its options are unknown, or the env has no such player
  */
 export async function evaluate(
   player: PlayerName,
@@ -329,8 +329,8 @@ export async function evaluate(
 }
 
 /**
- * The run's env, in which `asked` overrides keys. Another env has its own options and budgets. If the run has a mix
- * and `asked` is empty, the result has the whole mix. If `asked` is not empty, `asked.tag` must be the name of an env of the mix.
+ * The run's env, in which `asked` overrides keys. Another env has its own options and budgets. For a run with a mix, an empty `asked` gives
+ * the whole mix. Otherwise `asked.tag` must be the name of an env of the mix.
  */
 function envWithOverrides(config: RunConfig, asked: Tree): RunConfig["env"] {
   const { env: ran, prompt } = config;
@@ -352,7 +352,10 @@ function envWithOverrides(config: RunConfig, asked: Tree): RunConfig["env"] {
   };
 }
 
-/** The defaults of the budgets that the tag's file sets. Another env gets them, so that it does not keep Bandit's limit of one turn. */
+/**
+ * The defaults of the budgets that configs/env/TAG.yaml sets. Another env gets these defaults, and so does not keep Bandit's limit of one
+ * turn.
+ */
 function standardBudgets(tag: string): Tree {
   const own = Object.keys(fileBudgets(tag));
   return Object.fromEntries(Object.entries(EnvConfig.parse({})).filter(([key]) => own.includes(key)));
@@ -388,10 +391,13 @@ export function checkedTag(name: string, options: unknown, compat: Compat = "str
   }
 }
 
-/** Episodes of an evaluation; all are in memory until it ends. */
+/** Maximum number of episodes of an evaluation. All episodes are in memory until the evaluation ends. */
 const EPISODES_MAX = 10_000_000;
 
-/** @throws {ConfigError} unless each count is a whole number from 1 to its limit, and each board's seed is from 0 to 2^32 - 1 */
+/**
+ * @throws {ConfigError} unless both counts are at least 1, there are at most `EPISODES_MAX` episodes in all, and each board's seed is from
+ * 0 to 2^32 - 1
+ */
 export function checkBoards(episodes: number, seed: number, samples: number): void {
   checkCount("episodes", episodes, 1);
   checkCount("samples", samples, 1);

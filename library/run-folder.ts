@@ -15,7 +15,7 @@ export interface RunFolder {
   readonly config: RunConfig;
 }
 
-/** The run's config without its secrets. */
+/** The file with the run's config, without secrets. */
 export const CONFIG_FILE = "config.json";
 
 export const reportFile = ({ folder }: Pick<RunFolder, "folder">): string => join(folder, "report.json");
@@ -23,7 +23,7 @@ export const reportFile = ({ folder }: Pick<RunFolder, "folder">): string => joi
 /** Longest name of a run, in characters: messages carry the name. */
 const NAME_MAX = 64;
 
-/** @param wanted  path of the folder; default: the first free one under `runs` */
+/** @param wanted  path of the folder; default: the first free name in the folder `runs` */
 export function newRun(config: RunConfig, wanted: string | undefined, runs = "runs"): RunFolder {
   const folder = wanted ?? freshFolder(runs, shortText(config));
   const name = basename(folder);

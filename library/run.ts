@@ -2,7 +2,8 @@
  * A run in this program: its actors, its record, and how it ends. `bun run cluster` shows such a run, and `train` returns it.
  *
  * - A run holds nothing global: a program may have several at once, each with a folder of its own.
- * - A program reads updates and episodes from the run's store, so a program that reads late misses nothing. They do not stay in memory.
+ * - A program reads updates and episodes from the run's store, so a program that reads late misses nothing. Updates and episodes do not
+ *   stay in memory.
  */
 import { existsSync, readFileSync } from "node:fs";
 import { basename, join, resolve } from "node:path";
@@ -50,7 +51,7 @@ export interface Episode {
 /** How a run ended. */
 export interface RunResult {
   readonly reason: string;
-  /** null if the run was stopped before its last update; `bun run cluster --resume FOLDER` continues it. */
+  /** null if the run was stopped before its last update; `bun run cluster --resume FOLDER` continues the run. */
   readonly report: Report | null;
 }
 
@@ -186,7 +187,10 @@ export class Run {
     }
   }
 
-  /** Number of the newest update. If the run was killed earlier, this program repeats the updates after the last checkpoint: they do not count. */
+  /**
+   * Number of the newest update since this program started or resumed the run. Updates of an earlier program do not count: after a kill,
+   * this program repeats the updates after the last checkpoint.
+   */
   #updatesMade(): number {
     const made = fromRecord(this.folder, (store) => {
       const isAny = store.series([UPDATE_DONE], this.#before.points).length > 0;
@@ -252,17 +256,17 @@ export class NewestPolicy {
     this.#folder = folder;
   }
 
-  /** As `Policy.reply`. @throws {Error} also if there is no checkpoint yet: `save` writes one */
+  /** `Policy.reply` of the newest checkpoint. @throws {Error} also if there is no checkpoint yet: `save` writes one */
   async reply(messages: readonly Message[], options?: ReplyOptions): Promise<string> {
     return this.#use((policy) => policy.reply(messages, options));
   }
 
-  /** As `Policy.episode`. @throws {Error} also if there is no checkpoint yet: `save` writes one */
+  /** `Policy.episode` of the newest checkpoint. @throws {Error} also if there is no checkpoint yet: `save` writes one */
   async episode(env: string | null, seed: number): Promise<PlayedOutcome> {
     return this.#use((policy) => policy.episode(env, seed));
   }
 
-  /** The newest checkpoint as a policy. The policy stays open until the caller closes it. @throws {Error} as `loadPolicy` */
+  /** The newest checkpoint as a policy. The policy stays open until the caller closes it. @throws {Error} the errors of `loadPolicy` */
   newest(): Promise<Policy> {
     return loadPolicy(this.#folder);
   }

@@ -70,7 +70,7 @@ export function checkTag(tag: EnvTag): void {
       }
     });
 
-    test("its optimal or expert player, if it has one, beats random play, and an optimal one reaches the best possible, where that is known", async () => {
+    test("its optimal or expert player, if any, beats random play, and an optimal player reaches the best possible success, if known", async () => {
       const possible = bestPossible(tag, BOARDS);
       const player = tag.optimal ?? tag.expert;
       if (player === undefined) return;

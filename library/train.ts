@@ -1,4 +1,4 @@
-/** `train`: starts a run inside a program. The settings are those of a YAML file. */
+/** `train`: starts a run inside a program. Its settings have the keys of a YAML config. */
 import { pause, realClock } from "../actors/clock.ts";
 import type { RunConfig } from "../actors/config/config.ts";
 import { type Layer, oneValue, type Tree } from "../actors/config/layers.ts";
@@ -14,7 +14,7 @@ import { type Run, startRun } from "./run.ts";
 import { newRun, type RunFolder } from "./run-folder.ts";
 
 export interface TrainOptions extends Partial<Pick<ClusterOptions, "event" | "output">> {
-  /** Folder of the new run. Default: the next free one under runs/. */
+  /** Folder of the new run. Default: the first free name in the folder runs. */
   readonly folder?: string;
   /** Name of a file of configs/. Default: quickstart; with `model.path`, pretrained. */
   readonly preset?: string;

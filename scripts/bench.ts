@@ -1,5 +1,5 @@
 /**
- * `bun run bench`: measures parts of the system against their budgets. Without a name it lists the benchmarks.
+ * `bun run bench`: measures parts of the system against their budgets. Without a name, the command lists the benchmarks.
  *
  * A benchmark is bench/NAME.bench.ts with `summary` (one line) and `run(options)`, which prints lines for people and returns the
  * numbers. Each benchmark runs in its own process, so that no benchmark warms up another. At the end the command prints one table, which
@@ -41,7 +41,7 @@ export const command = {
     "bun run bench step --step.layers=6",
   ],
   overrides: { nearest: () => null },
-  keys: "An option of a benchmark; its NAME is the section",
+  keys: "An option of a benchmark; the benchmark's NAME is the section",
 } as const satisfies Command;
 
 export async function main(args: string[]): Promise<number> {
@@ -73,7 +73,7 @@ export async function main(args: string[]): Promise<number> {
       const sources = optionsOf(name).map(({ source }) => source);
       results.push(await runInProcess(name, sources));
     } catch (error) {
-      // A failed benchmark does not stop the others.
+      // A failed benchmark does not stop the other benchmarks.
       failures.push(messageOf(error));
     }
   }
@@ -106,7 +106,7 @@ async function load(name: string): Promise<Bench> {
   return (await import(join(root, "bench", `${name}.bench.ts`))) as Bench;
 }
 
-/** Runs the benchmark in its own process. Prints its lines as they come; the last line is its result. */
+/** Runs the benchmark in its own process. Prints each line of the benchmark at once, except the last line, which is the result as JSON. */
 async function runInProcess(name: string, overrides: readonly string[]): Promise<BenchResult> {
   const child = Bun.spawn([process.execPath, join(root, "scripts", "run.ts"), "bench", name, "--here", ...overrides], {
     cwd: root,

@@ -23,7 +23,7 @@ export const command = {
     only: {
       type: "text",
       value: "ACTOR",
-      text: `Faults of only this kind of actor, at the same rate: ${KINDS.join(", ")}`,
+      text: `Kill or freeze only this kind of actor, with as many faults per minute: ${KINDS.join(", ")}`,
     },
     "run-dir": {
       type: "text",

@@ -159,7 +159,10 @@ async function keepPage({ folder, config }: RunFolder, url: string | null, asked
   await page.stop();
 }
 
-/** Reads secrets from the environment, because other users can see a command line. Removes them from it, because the actors do not need them. */
+/**
+ * Reads secrets from the environment, because other users can see a command line. Removes the secrets from the environment, because the
+ * actors do not need them.
+ */
 function fromEnvironment(): Override[] {
   return Object.entries({ BUNRAKU_TOKEN: "join.token", BUNRAKU_BROKER_TOKEN: "transport.token" }).flatMap(
     ([source, path]) => {
@@ -261,7 +264,7 @@ export function smokeConfig(config: RunConfig): RunConfig {
   };
 }
 
-/** What a smoke run does, in one line. @param config  of `smokeConfig` */
+/** What a smoke run does, in one line. @param config  a result of `smokeConfig` */
 export function smokeText({ env, rollout, learner }: RunConfig): string {
   const { groups, groupSize, replyTokensMax } = rollout;
   const episodes = `${plural(groups, "group")} of ${plural(groupSize, "episode")}`;
@@ -302,9 +305,9 @@ export async function startFrom(from: string, overrides: readonly Override[]): P
     return { path, text: typeof value === "string" ? value : JSON.stringify(value), source: `--from ${from}` };
   });
   for (const { path, text, source } of overrides) {
-    const its = fixed.find((one) => one.path === path);
-    if (its === undefined || its.text === text) continue;
-    throw new UsageError(`${source}: the policy of ${from} needs ${path} ${its.text}; leave it out`);
+    const needed = fixed.find((one) => one.path === path);
+    if (needed === undefined || needed.text === text) continue;
+    throw new UsageError(`${source}: the policy of ${from} needs ${path} ${needed.text}; leave it out`);
   }
   return fixed;
 }

@@ -1,4 +1,4 @@
-/** `bun run compare`: prints the numbers of recorded runs side by side, and the settings that differ. A run may still be going. */
+/** `bun run compare`: prints the numbers of recorded runs side by side, and the settings that differ. A run may still be in progress. */
 import { resolve } from "node:path";
 import type { RunConfig } from "../actors/config/config.ts";
 import { differingSettings } from "../actors/config/layers.ts";
@@ -92,7 +92,9 @@ function highestOf(run: RecordedRun): Compared["highest"] {
 
 /** A table may always be this wide, in characters, even on a narrower terminal. */
 const WIDTH = 80;
-/** Longest path and value in the table, in characters: both fit into `WIDTH`. Settings with longer ones follow below the table. */
+/**
+ * Longest path and value in the table, in characters: both fit into `WIDTH`. Settings with a longer path or value follow below the table.
+ */
 const CELL = { path: 50, value: 20 };
 
 const TIME_PARTS = [
@@ -133,7 +135,10 @@ function costTable(runs: readonly Compared[], width: number): string {
 
 const numbersOf = (runs: number) => ["", ...Array.from({ length: runs }, (_, i) => String(i + 1))];
 
-/** A table of the settings whose path and values are short. Then each other setting: a line for each value, with the runs that have it. */
+/**
+ * A table of the settings whose path and values are short. Then each other setting: a line for each value, with the numbers of the runs
+ * that have this value.
+ */
 function settingsText(runs: number, differences: Readonly<Record<string, unknown[]>>, width: number): string {
   const text = (value: unknown) => (value === null ? UNKNOWN : JSON.stringify(value));
   const rows = Object.entries(differences).map(([path, values]) => [path, ...values.map(text)] as const);

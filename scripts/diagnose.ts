@@ -53,7 +53,7 @@ export const command = {
     },
     rates: {
       type: "switch",
-      text: "Print error rates of Bunraku's detector and of others; RUN is a folder of finished runs, or a file of their logs",
+      text: "Print error rates of Bunraku's detector and of other detectors; RUN is a folder of finished runs, or a file of their logs",
     },
     "held-out": { type: "text", value: "ENV", text: "With --rates: an env on which no threshold is chosen" },
     alarms: {
@@ -91,7 +91,7 @@ export async function main(args: string[]): Promise<number> {
   }
   const diagnoses = words.map((path) => {
     const has = (name: string) => existsSync(join(path, name));
-    // A checkpoint of TRL has its model's config.json.
+    // A checkpoint folder of TRL has a config.json too, which describes the model.
     const isRun = has("run.sqlite") || (has("config.json") && !has("trainer_state.json"));
     return diagnose(path, healthConfig(path, overrides), isRun ? recorded(path) : logged(path, flags.column ?? []));
   });
@@ -233,7 +233,7 @@ function healthConfig(run: string, overrides: readonly Override[]): HealthConfig
   throw new UsageError(schemaFaults(parsed.error, "health"));
 }
 
-/** Metrics by update. The function reads the store, not the record, because a run that never started has no record. */
+/** Metrics by update. The function reads the store itself, because `RecordedRun` refuses a run that never started. */
 function readValues(run: string): Map<number, MetricValues> {
   if (!hasRecord(run)) throw new UsageError(`no run in ${run}: there is no run.sqlite`);
   using store = recordOf(run);
@@ -248,7 +248,7 @@ function described({ run, updates, verdict, notices, earlyStops, log }: Diagnosi
   return [
     `${run}: ${verdict} after ${updates} ${log === null ? "updates" : `points of ${log.kind}`}`,
     ...(notices.length === 0 ? ["  healthy all the time"] : notices.map(line)),
-    ...earlyStops.map(({ update, text }) => `  RAGEN-2 would have stopped it at update ${update}: ${text}`),
+    ...earlyStops.map(({ update, text }) => `  RAGEN-2 would have stopped the run at update ${update}: ${text}`),
     ...(log === null ? [] : logLines(log)),
   ].join("\n");
 }

@@ -1,6 +1,6 @@
 /**
- * `bun run eval`: plays fixed boards with a scripted player, a run's policy or a hosted model. Shows, for each env, its
- * results beside those of random play and of best play on the same boards, with 95 % intervals, and why episodes stopped and failed.
+ * `bun run eval`: plays fixed boards with a scripted player, a run's policy or a hosted model. Shows, for each env, the player's results
+ * beside the results of random play and of best play on the same boards, with 95 % intervals, and why episodes stopped and failed.
  */
 import { closeSync, existsSync, mkdirSync, openSync, statSync } from "node:fs";
 import { dirname, join } from "node:path";
@@ -177,7 +177,7 @@ const trainedOn = (policy: string): string | null =>
 const isPlayer = (policy: string): policy is PlayerName => ["random", "optimal", "expert"].includes(policy);
 
 /**
- * Called for every policy and env before the first one plays.
+ * Called for every policy and env before the first policy plays.
  *
  * @throws {UsageError} for a flag or a folder that does not fit the policy. @throws {ConfigError} for an unknown env or option
  */

@@ -38,7 +38,7 @@ export const command = {
     to: {
       type: "text",
       value: "FORMAT",
-      text: "With --run: tensorboard (event files, which W&B also imports), parquet or csv (a folder of tables), jsonl (one chat a line). With --policy or --model: hf (a folder for transformers), gguf (a file for llama.cpp). With --policy: peft (its adapters)",
+      text: "With --run: tensorboard (event files, which W&B also imports), parquet or csv (a folder of tables), jsonl (one chat a line). With --policy or --model: hf (a folder for transformers), gguf (a file for llama.cpp). With --policy: peft (the policy's adapters)",
     },
     env: { type: "text", value: "NAME", text: "With --run: only episodes of this env" },
     purpose: {

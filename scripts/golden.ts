@@ -19,11 +19,11 @@ export const command = {
 
 const GoldenFile = z.looseObject({
   cases: z.array(z.looseObject({ id: z.string() })).default([]),
-  /** Keys are "X0_rng_vectors": the id, then words. */
+  /** A key, such as "X0_rng_vectors", begins with the id of the case. */
   extras: z.record(z.string(), z.unknown()).default({}),
 });
 
-/** Maximum number of characters of a value in a failure. */
+/** Maximum number of characters that a failure shows of a value. */
 const SHOWN_MAX = 2000;
 
 /** @returns the exit code: 0 if every check holds, 1 otherwise. */

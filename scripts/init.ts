@@ -38,7 +38,7 @@ const COMMANDS = [
   "help",
 ];
 
-/** The version that checks Bunraku itself. */
+/** The version of @types/bun that checks Bunraku itself. */
 const BUN_TYPES = "1.4.4";
 
 export async function main(args: string[]): Promise<number> {
@@ -79,7 +79,7 @@ async function installIn(folder: string): Promise<void> {
 
 type Part = Readonly<Record<string, string>>;
 
-/** @param kept  the existing manifest; its entries override the new ones */
+/** @param kept  the existing manifest; its entries override the new entries */
 function manifestOf(folder: string, kept: { scripts?: Part; dependencies?: Part; devDependencies?: Part }): object {
   const { version } = JSON.parse(readFileSync(join(root, "package.json"), "utf8"));
   return {

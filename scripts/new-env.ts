@@ -50,7 +50,9 @@ export async function main(args: string[]): Promise<number> {
   return 0;
 }
 
-/** @throws {UsageError} if the module would not define an env: its tag is no name, is known already, or is a name that it imports */
+/**
+ * @throws {UsageError} if the module would not define an env: its tag is no name, is known already, or is a name that the module imports
+ */
 function checkTag(file: string, tag: string): void {
   const [, imported = ""] = /import \{(.*)\} from/.exec(readFileSync(`${template}.ts`, "utf8")) ?? [];
   let fault: string | null = null;

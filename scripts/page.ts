@@ -1,4 +1,7 @@
-/** `bun run page`: serves the page of a recorded run, or of a folder of runs. It reads the records, and writes ratings of episodes. */
+/**
+ * `bun run page`: serves the page of a recorded run, or of a folder of runs. The command reads the records, and writes only ratings of
+ * episodes.
+ */
 import { existsSync, statSync } from "node:fs";
 import { hasRecord } from "../actors/record/recorded-run.ts";
 import { type Command, parseOptions, UsageError } from "./cli/options.ts";

@@ -27,7 +27,7 @@ export async function main(args: string[]): Promise<number> {
   const { [GPU]: gpu, ...needed } = dependencies as Record<string, string>;
   const packed = {
     ...manifest,
-    // Bun reads this manifest before it runs postpack.
+    // Bun reads this manifest before it runs postpack, so the manifest must name postpack.
     scripts: { postpack: scripts.postpack },
     dependencies: needed,
     // An install of the package leaves these out.

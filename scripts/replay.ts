@@ -1,6 +1,6 @@
 /**
- * `bun run replay`: plays a recorded episode again and compares it with its record, byte for byte. The command always
- * replays the env. It also replays the policy if a checkpoint still holds the weights that wrote the episode.
+ * `bun run replay`: plays a recorded episode again and compares the new episode with the record, byte for byte. The command always replays
+ * the env. The command also replays the policy if a checkpoint still holds the weights that wrote the episode.
  */
 import { join } from "node:path";
 import { checkpointsIn } from "../actors/checkpoint/checkpoint.ts";

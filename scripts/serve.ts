@@ -1,5 +1,6 @@
 /**
- * `bun run serve`: serves a run's policy by OpenAI's chat completions API: one checkpoint, by default the newest when the command starts.
+ * `bun run serve`: serves a run's policy by OpenAI's chat completions API. The policy is that of one checkpoint: by default, of the newest
+ * when the command starts.
  */
 import { basename, resolve } from "node:path";
 import { serveHttp } from "../actors/dashboard/port.ts";

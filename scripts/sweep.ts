@@ -70,7 +70,7 @@ export async function main(args: string[]): Promise<number> {
   const html = sweepPage(sweepName(file), sweep, table);
   await writeWhole(page, (pending) => Bun.write(pending, html));
   console.log(aligned(tableRows(sweep, table)));
-  console.log(`\n${INTERVAL_TEXT}\nthe same with curves: ${page}; as data: ${join(out, "table.csv")}, …`);
+  console.log(`\n${INTERVAL_TEXT}\nthis table with curves: ${page}; as data: ${join(out, "table.csv")}, …`);
   if (json) {
     const runs = table.runs.map(({ run: { group, seed, folder }, figures }) => ({ group, seed, run: folder, figures }));
     console.log(JSON.stringify({ out, groups: table.groups, runs, failed }));

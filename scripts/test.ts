@@ -1,6 +1,6 @@
 /**
- * `bun run test`: runs the test suite, several files at once. Its arguments go to `bun test`. The last lines say for what
- * reasons this machine left out how many tests, then `N passed, M failed, K skipped`.
+ * `bun run test`: runs the test suite, several files at once. Its arguments go to `bun test`. The last lines say how many tests the command
+ * could not run on this machine and why, and then `N passed, M failed, K skipped`.
  *
  * `--quick` leaves out the folders of tests with processes or browsers and the files that take long, and says how many it left out.
  */
@@ -24,7 +24,7 @@ export const command = {
 const HANG_MS = 300_000;
 /** More files at once than the machine has cores, because a file that waits for processes leaves a core idle. */
 const FILES_AT_ONCE = availableParallelism() + 2;
-/** Durations of the files, in milliseconds, as `bun test --update-timings` writes them. The slowest start first. */
+/** Durations of the files, in milliseconds, as `bun test --update-timings` writes them. The slowest files start first. */
 const TIMINGS = "tests/timings.json";
 /** `--quick` leaves out a file that takes longer. */
 const QUICK_MS_MAX = 1000;

@@ -10,9 +10,9 @@ import { defineTag, expectGame, type Parts, type Player, plainWording, type TagS
 const AlfworldConfig = z.strictObject({
   ...remoteOptions,
   url: serverUrl("http://127.0.0.1:7110"),
-  /** TextWorld opens games one by one, each in about 0.2 s. */
+  /** TextWorld opens one game at a time, in about 0.2 s, so an opening may have to wait. */
   timeoutMs: z.int().positive().default(60_000),
-  /** `seed`: games of `validationGames` for layout seeds below 10,000, training games for the others. */
+  /** `seed`: layout seeds below 10,000 play games of `validationGames`, and other seeds play training games. */
   split: z.enum(["seed", "train", "validation"]).default("seed"),
   validationGames: z.enum(["eval_in_distribution", "eval_out_of_distribution"]).default("eval_in_distribution"),
   /** Reward for a solved task. */
@@ -28,7 +28,7 @@ Once you've finished your reasoning, you should choose an admissible action for 
 `;
 
 const HELP =
-  "Start it with `python3 examples/remote-envs/alfworld_env.py --port 7110` (it needs `pip install alfworld` and `alfworld-download`), " +
+  "Start the server with `python3 examples/remote-envs/alfworld_env.py --port 7110` (after `pip install alfworld` and `alfworld-download`), " +
   "or set env.options.url.";
 
 /** Makes a player of this env from a player of remote games. */
@@ -70,7 +70,7 @@ export const alfworldTags: readonly TagSource[] = [
 ];
 
 /**
- * A household task of ALFWorld on a remote env server. Adds the list of admissible actions and RAGEN's reward.
+ * A household task of ALFWorld on a remote env server. The class adds the admissible actions to the observation, and pays RAGEN's reward.
  * Source: RAGEN-2 ragen/env/alfworld/env.py.
  */
 class AlfworldGame implements OutsideGame {

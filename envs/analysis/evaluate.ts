@@ -1,6 +1,6 @@
 /**
- * Measures players on fixed boards, without a model: the baselines of every report, their intervals, and pass@k. Players choose actions,
- * so this file reads no replies and applies no turn limits.
+ * Measures players on fixed boards, without a model: success with a 95 % interval, rewards, and pass@k. Reports use these numbers as
+ * baselines. Players choose actions, so this file reads no replies and applies no turn limits.
  */
 import type { Game, Uniform } from "../env.ts";
 import { NoRandomPlayer, Refused } from "../outside/json-server.ts";
@@ -29,7 +29,7 @@ export interface PlayerEpisode {
   readonly layoutSeed: number;
   readonly dynamicsSeed: number;
   readonly success: boolean;
-  /** One for each action. */
+  /** One turn per action. */
   readonly turns: readonly { readonly observation: string; readonly actions: string[]; readonly reward: number }[];
   readonly finalObservation: string;
 }
@@ -57,7 +57,7 @@ const EXTERNAL_AT_ONCE = 16;
 /** Maximum number of attempts at an episode of an outside game. If all attempts fail, the evaluation throws the error of the last attempt. */
 const OUTSIDE_ATTEMPTS = 3;
 
-/** @throws {RangeError} if there are no episodes. @throws the error of an episode that cannot be played. */
+/** @throws {RangeError} unless boards and tries are whole numbers of at least 1. @throws the error of an episode that cannot be played. */
 export async function evaluatePlayer(tag: EnvTag, player: Player, options: EvaluationOptions): Promise<Evaluation> {
   const { episodes: boards, tries = 1, seed, round = 0, actionsMax = tag.actionsMax } = options;
   for (const [name, count] of Object.entries({ episodes: boards, tries })) {
@@ -90,7 +90,7 @@ export async function evaluatePlayer(tag: EnvTag, player: Player, options: Evalu
   try {
     await Promise.all(Array.from({ length: tag.external ? EXTERNAL_AT_ONCE : 1 }, playRest));
   } finally {
-    // After an error the other workers stop.
+    // After an error the other loops of `playRest` stop.
     next = episodes;
   }
   for (const { reward: _, actions: __, ...episode } of played) options.record?.(episode);
@@ -205,7 +205,7 @@ export async function expertSuccess(tag: EnvTag, options: EvaluationOptions): Pr
   return (await evaluatePlayer(tag, tag.expert, options)).success;
 }
 
-/** The mean over boards of the highest possible success; null if it is unknown for at least one board. */
+/** The highest possible success, as a mean over boards. null if the highest possible success of any board is unknown. */
 export function bestPossible(tag: EnvTag, options: EvaluationOptions): number | null {
   const { episodes, seed, actionsMax = tag.actionsMax } = options;
   let sum = 0;
@@ -218,8 +218,8 @@ export function bestPossible(tag: EnvTag, options: EvaluationOptions): number | 
 }
 
 /**
- * `1 - C(n - solved, k) / C(n, k)`: the probability that k of the n tries include a solved one. Unbiased, unlike
- * `1 - (1 - solved / n)^k`.
+ * `1 - C(n - solved, k) / C(n, k)`: the probability that k tries, drawn from the n tries, include a solved try. Unbiased, unlike `1 - (1 -
+ * solved / n)^k`.
  *
  * Source: Chen et al. 2021, https://arxiv.org/abs/2107.03374, equation 1. RAGEN's pass@k is the case k = n.
  *
@@ -243,9 +243,9 @@ interface PassAtK {
 }
 
 /**
- * pass@k for k = 1, 2, 4, … and n.
+ * pass@k for k = 1, 2, 4, … and for k = `tries`.
  *
- * @param solved  successful tries of each board, of n each; at least one board.
+ * @param solved  successful tries of each board; at least one board.
  */
 export function passCurve(solved: readonly number[], tries: number): PassAtK[] {
   if (solved.length === 0) throw new RangeError("pass@k needs at least one board, got none");

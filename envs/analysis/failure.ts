@@ -1,6 +1,6 @@
 /**
- * Classifies failed episodes. Each failure has one class, so the shares of classes and of successes add up to 1. A pure
- * function over observations and extras. Games report `dead_end` and `premature_stop` in the extras of their effects, and
+ * Classifies failed episodes. Each failure has one class, so the shares of classes and of successes add up to 1. `failureOf` is a pure
+ * function of observations and extras (`Effect.extra`). Games report `dead_end` and `premature_stop` in the extras of their effects, and
  * `dead_end` also by `isLost`.
  *
  * The first class that applies counts:
@@ -8,7 +8,7 @@
  * - dead_end: success was impossible from the last state (a box in a corner, a hole).
  * - premature_stop: the agent ended the game by a wrong answer or choice.
  * - local_cycle: at least half of the turns, and at least two, led back to an earlier state.
- * - budget: none of these; the episode ran out of actions, turns, steps or context.
+ * - budget: no other class applies; the episode ran out of actions, turns, steps or context.
  */
 import type { Turn } from "../env.ts";
 import type { EnvTag } from "../tag.ts";

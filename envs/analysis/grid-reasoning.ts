@@ -123,8 +123,9 @@ function relationClaims(thought: string, { cells }: World): boolean[] {
     .flatMap((clause) => [...clause.matchAll(RELATION)])
     .flatMap(([, there, object, is, not, directly, whose, word, other]) => {
       // "push the box up" and "move to the right" state no position.
-      const places = there !== undefined || is !== undefined || /^i'm$/i.test(object!) || /^my$/i.test(whose ?? "");
-      if (!places) return [];
+      const statesPosition =
+        there !== undefined || is !== undefined || /^i'm$/i.test(object!) || /^my$/i.test(whose ?? "");
+      if (!statesPosition) return [];
       const way = word!.toLowerCase();
       const [down, right] = DIRECTIONS[WAYS[way] ?? way]!;
       const [from, to] = [objectOf(object!), other === undefined ? null : objectOf(other)];
@@ -180,7 +181,7 @@ function planClaims({ thought, actions }: ReasonedTurn, world: World): boolean[]
       return Array.from({ length: countOf(before ?? behind) }, () => step);
     });
     if (!isDenied(clause)) steps.push(...named);
-    // After a step of the plan, the claim would be about another cell.
+    // Once the plan has a step, "cannot" is about a later cell of the player, which this file does not check.
     else if (CANNOT.test(clause) && world.hasWalls && steps.length === 0) {
       claims.push(...named.map(({ direction }) => isBlocked(direction, world)));
     }

@@ -20,7 +20,7 @@ export const clausesOf = (thought: string): string[] =>
     .split(/[.;:!?\n](?!\d)|,|\b(?:because|since|so|but|therefore|hence)\b/i)
     .filter((clause) => clause.trim() !== "");
 
-/** True if a clause denies what it names, or only supposes it. */
+/** True if a clause contains a negation or a supposition. */
 export const isDenied = (clause: string): boolean =>
   /\b(?:cannot|not|never|avoid|instead of|rather than|without)\b|n't\b/i.test(clause) || isSupposed(clause);
 

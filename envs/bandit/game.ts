@@ -19,13 +19,13 @@ export const BanditConfig = z.strictObject({
   hiArmLoscore: z.number().default(0),
   hiArmHiscore: z.number().default(1),
   hiArmHiscoreProb: z.number().min(0).max(1).default(0.25),
-  /** Draw the names from RAGEN-2's list for this split; null uses the names above. */
+  /** Draw the names from RAGEN-2's list for this split; null uses `loArmName` and `hiArmName`. */
   split: z.enum(["train", "test"]).nullable().default(null),
   sharedStream: z.boolean().default(false),
 });
 export type BanditConfig = z.infer<typeof BanditConfig>;
 
-/** (low, high) arm names. */
+/** Names of the safe arm and of the risky arm. */
 const PAIRS = {
   train: [
     ["Teacher", "Trader"],
@@ -53,7 +53,7 @@ const PAIRS = {
   ],
 } as const;
 
-/** True if an arm of this name is the risky one; ignores case. */
+/** True if a risky arm has this name, in upper or lower case. */
 export const isRiskyArm = ({ split, hiArmName }: BanditConfig, name: string): boolean =>
   (split === null ? [hiArmName] : PAIRS[split].map(([, high]) => high)).some(
     (high) => high.toLowerCase() === name.toLowerCase(),
@@ -64,7 +64,7 @@ const PAYOUT_STREAM = 1;
 
 export class BanditGame implements DiscreteGame {
   readonly kind = "discrete";
-  /** The names in shown order. */
+  /** The names of the arms, in the order in which the observation shows them. */
   readonly actions: readonly [string, string];
   /** Index of the risky arm, which pays more on average with the default settings. */
   readonly high: number;
@@ -131,7 +131,7 @@ interface Arms {
 
 const CHOICE = /\b(?:pull|choose|choosing|pick|select|take|try|go with|going with)\s+(?:the\s+)?(?:arm\s+)?$/i;
 
-/** Words, and the claim that each makes about the arm named before it. */
+/** Each word makes a claim about the arm whose name stands before the word. */
 const WORDS: readonly (readonly [word: RegExp, claim: keyof Arms, holds: boolean])[] = [
   [/\b(?:higher|more|better|best|larger|greater)\b/i, "paysMore", true],
   [/\b(?:lower|less|worse|worst|smaller)\b/i, "paysMore", false],
@@ -139,7 +139,7 @@ const WORDS: readonly (readonly [word: RegExp, claim: keyof Arms, holds: boolean
   [/\b(?:safe|safer|stable|steady|certain|reliable)\b/i, "isRisky", false],
 ];
 
-/** The two names in shown order; an empty list if the observation follows a pull. */
+/** The two names in the order of the observation; an empty list if the observation follows a pull. */
 export const armsIn = (observation: string): string[] =>
   /^1\. There are 2 arms, named (.+) and (.+)$/m.exec(observation)?.slice(1) ?? [];
 

@@ -66,7 +66,7 @@ function bandit(tag: string, defaults: Partial<BanditConfig>, split: BanditConfi
       const unused = (["loArmName", "hiArmName"] as const).find((name) => given[name] !== undefined);
       if (names === null || unused === undefined) return made;
       throw new TagError(
-        `options of ${tag}: ${unused} has no effect where split (${names}) names the arms; set split to null`,
+        `options of ${tag}: ${unused} has no effect, because split (${names}) names the arms; set split to null`,
       );
     },
   };
@@ -75,6 +75,6 @@ function bandit(tag: string, defaults: Partial<BanditConfig>, split: BanditConfi
 export const banditTags: readonly TagSource[] = [
   bandit("Bandit", {}, "train"),
   bandit("BanditTest", { loArmName: "trader", hiArmName: "librarian" }, "test"),
-  // BanditTest with its arms reversed, as in RAGEN's scripts. RAGEN's paper calls the order of BanditRev the forward one.
+  // BanditRev swaps the arms of BanditTest, as in RAGEN's scripts. RAGEN's paper calls BanditRev's order the forward order.
   bandit("BanditRev", { loArmName: "librarian", hiArmName: "trader" }, null),
 ];

@@ -8,10 +8,10 @@ export class ArithmeticError extends Error {
   override readonly name = "ArithmeticError";
 }
 
-/** Longest accepted expression, in characters; this also limits its nesting. */
+/** Longest accepted expression, in characters. This limit also bounds the depth of nested parentheses. */
 const LENGTH_MAX = 1000;
 
-/** @throws {ArithmeticError} that names the part without a value. */
+/** @throws {ArithmeticError} that says why the text has no value. */
 export function evaluateArithmetic(text: string): number {
   if (text.length > LENGTH_MAX) throw new ArithmeticError(`${text.length} characters (limit ${LENGTH_MAX})`);
   const tokens = tokenize(text);

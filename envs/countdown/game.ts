@@ -2,7 +2,8 @@
  * Countdown: write an expression that makes the target from all numbers, each used once. One answer ends the game.
  *
  * - The digest of an instance assigns it to training or validation. With `split: seed`, validation seeds and training seeds draw from
- *   different instances. With any other `split`, both draw from the same instances. The default is `seed`; the default of a RAGEN compat is `all`.
+ *   different instances. With any other `split`, both draw from the same instances. The default is `seed`. If `prompt.compat` names a
+ *   version of RAGEN, the default is `all`.
  * - Every instance has a solution with + and - only, as in RAGEN.
  *
  * Source: RAGEN ragen/env/countdown.
@@ -19,13 +20,16 @@ export const CountdownConfig = z
     score: z.number().default(1),
     /** Reward for an answer with the right numbers and a wrong result. */
     formatScore: z.number().default(0.1),
-    /** The largest number and target, and the least and greatest count of numbers. */
+    /** `numberMax` limits the numbers and the target. `countMin` and `countMax` limit how many numbers an instance has. */
     numberMax: z.int().min(9).max(999).default(99),
     countMin: z.int().min(2).max(6).default(3),
     countMax: z.int().min(2).max(6).default(4),
-    /** `seed`: layout seeds below 10,000 play validation instances, others training instances; `all` is RAGEN's. */
+    /**
+     * `seed`: layout seeds below 10,000 play validation instances, and other seeds training instances. `all`: all seeds play all instances,
+     * as in RAGEN.
+     */
     split: SplitChoice.default("seed"),
-    /** A parquet, jsonl or json file of `target` and `nums`; null generates instances. */
+    /** A parquet, jsonl or json file with `target` and `nums`; null generates instances. */
     dataPath: z.string().min(1).nullable().default(null),
     /** Maximum number of rows read from the file. */
     instancesMax: z.int().positive().default(20_000),

@@ -21,7 +21,8 @@ const Row = z.object({ target: z.int(), nums: z.array(z.int().nonnegative()).min
 const cache = cached<readonly Countdown[]>(4);
 
 /**
- * Reads Countdown instances from a file as RAGEN does: it takes the first rows, and keeps those that + and - alone can solve.
+ * Reads Countdown instances from a file as RAGEN does: it takes the first `instancesMax` rows, and keeps the rows that + and - alone can
+ * solve.
  *
  * @throws {DataError} if the file is invalid or has no instance of the split.
  */

@@ -1,4 +1,4 @@
-/** Keeps loaded data sets and made boards in memory for the episodes of one process. */
+/** Keeps loaded data sets and generated boards in memory for the episodes of one process. */
 
 /** A cache of at most `entriesMax` values; it evicts the least recently used value. */
 export function cached<T>(entriesMax: number): (key: string, load: () => T) => T {

@@ -25,7 +25,7 @@ import { flatten } from "hyparquet/src/utils.js";
 /** Number of bytes at the end of the file: four hold the length of the metadata, and four hold the magic number. */
 const FOOTER_BYTES = 8;
 
-/** The largest number of values of a page: hyparquet allocates an array of them. */
+/** Maximum number of values in a page. hyparquet allocates an array of this length, so a damaged count could fill the memory. */
 const PAGE_VALUES_MAX = 2 ** 24;
 
 /** The page codecs of published data sets, except snappy: hyparquet itself decodes snappy. */
@@ -95,7 +95,7 @@ function checkFooter({ num_rows: total, row_groups: groups }: FileMetaData, sche
 /** Offset of a column's first page. Old writers give the dictionary's offset as 0 if a column has no dictionary. */
 const startOf = (meta: ColumnMetaData): number => Number(meta.dictionary_page_offset || meta.data_page_offset);
 
-/** One top-level column of a row group: (rows) values. A list is an array. */
+/** (rows) The values of one top-level column in a row group. A value that is a list is an array. */
 function readGroup(file: number, group: RowGroup, schema: SchemaTree, name: string): DecodedArray {
   const rows = Number(group.num_rows);
   const parts = new Map<string, DecodedArray>();

@@ -1,7 +1,7 @@
 /**
  * Reads the rows of a local data set from `.parquet`, `.jsonl` or `.json` (one array). Knows no env.
  *
- * - An invalid row is an error that names its file and number; no row is skipped.
+ * - An invalid row causes an error with the file and the row's number. No row is skipped.
  * - Only one piece of the file is in memory at a time.
  */
 import { closeSync, existsSync, openSync, readSync, statSync } from "node:fs";
@@ -26,7 +26,7 @@ export function missingFile(path: string | null, what: string, how: string): str
 }
 
 /**
- * @param schema  the row; its keys are the columns to read, and optional columns may be missing.
+ * @param schema  schema of a row; the schema's keys are the columns to read, and optional columns may be missing.
  * @throws {DataError} naming the file, the row (from 1) and what is wrong with it.
  */
 export function* readRows<S extends z.ZodObject>(path: string, schema: S): Generator<z.infer<S>> {

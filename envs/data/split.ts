@@ -13,7 +13,7 @@ const VALIDATION_SEEDS_BELOW = 10_000;
 /** One item in this many items is for validation. */
 const VALIDATION_ONE_IN = 8;
 
-/** The env option: `seed` derives the split from the layout seed; `all` uses every item for both, as RAGEN does. */
+/** The env option: `seed` derives the split from the layout seed; `all` uses every item for training and validation, as RAGEN does. */
 export const SplitChoice = z.enum(["seed", "train", "validation", "all"]);
 export type SplitChoice = z.infer<typeof SplitChoice>;
 
@@ -22,13 +22,13 @@ export function splitOfSeed(choice: SplitChoice, layoutSeed: number): Split | "a
   return layoutSeed < VALIDATION_SEEDS_BELOW ? "validation" : "train";
 }
 
-/** The split of an item by its content, so that the order of a file and duplicates in it do not matter. */
+/** The split of an item. The item's content decides, so the order of items and duplicate items do not matter. */
 export function splitOfItem(content: string): Split {
   return fnv1a(content) % VALIDATION_ONE_IN === 0 ? "validation" : "train";
 }
 
 /**
- * The items of a split, by their content.
+ * The items whose content belongs to a split.
  *
  * @param path  the file that an error names
  * @throws {DataError} if the split has no items

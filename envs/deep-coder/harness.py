@@ -2,7 +2,8 @@
 
 Standard input is one JSON object: {"code", "function": name or null, "tests": [{"input"} or {"arguments": [JSON texts or values]}]}.
 Standard output gets one JSON object per line: {"ready": true}, then for each test {"test", "ok", "out"} or {"test", "ok": false, "error"}.
-Source: RAGEN ragen/env/deepcoder/utils.py (run_deepcoder_sandbox). Unlike RAGEN, sys.exit() ends only the test, and sys.stdin.buffer
+The line of a called function also has "json", the result as JSON, unless JSON cannot hold the result.
+Source: RAGEN ragen/env/deepcoder/utils.py (run_deepcoder_sandbox). Unlike in RAGEN, sys.exit() ends only the test, and sys.stdin.buffer
 and descriptor 0 have the input.
 """
 
@@ -60,7 +61,7 @@ def standard_input(data):
             os.lseek(file, 0, os.SEEK_SET)
             os.dup2(file, 0)
         finally:
-            if file != 0:  # 0 after a program has closed it
+            if file != 0:  # os.open returns 0 after a program has closed descriptor 0
                 os.close(file)
         return open(0, "rb", closefd=False)
     except OSError:

@@ -14,7 +14,7 @@ import type { SandboxTask } from "./sandbox.ts";
 export const DEEP_CODER_HOME = "https://huggingface.co/datasets/agentica-org/DeepCoder-Preview-Dataset";
 
 export interface Test {
-  /** `call`: calls a function with arguments; `feed`: the program reads standard input. */
+  /** `call`: the test calls a function with arguments. `feed`: the program reads the input from standard input. */
   readonly kind: "call" | "feed";
   readonly input: unknown;
   readonly output: unknown;

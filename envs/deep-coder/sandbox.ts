@@ -1,8 +1,9 @@
 /**
  * Runs an untrusted Python program. Knows no expected outputs and no rewards.
  *
- * - bubblewrap gives the program its own namespaces: no network, no other process, and of this machine's files only /usr, read-only,
- *   and three devices. The program writes only to one folder in memory, of at most `filesMax` files and `filesBytesMax` bytes.
+ * - bubblewrap gives the program its own namespaces, without network and without other processes. Of this machine's files the program sees
+ *   only /usr, read-only, and three devices. The program writes only to one folder in memory, of at most `filesMax` files and
+ *   `filesBytesMax` bytes.
  * - The kernel limits CPU time, address space and processes of the program. This module limits wall-clock time and bytes of
  *   output. It kills a program that exceeds one of these two limits, with all processes of the program.
  * - harness.py writes results to a pipe of their own: a first line, then at most one line per test. This module counts the bytes of the
@@ -23,12 +24,12 @@ export interface SandboxLimits {
   readonly wallMsMax: number;
   /** Address space of each process. */
   readonly memoryBytesMax: number;
-  /** Processes and threads, the first included. */
+  /** Processes and threads together, the first process included. */
   readonly processesMax: number;
   readonly filesBytesMax: number;
-  /** Files and folders at once. */
+  /** Files and folders together that exist at once. */
   readonly filesMax: number;
-  /** Results and the program's output together. */
+  /** Bytes of the results and of the program's output together. */
   readonly outputBytesMax: number;
 }
 
@@ -65,7 +66,8 @@ function command(limits: SandboxLimits, source: string): string[] {
   const asNobody = [SETPRIV, `--reuid=${NOBODY}`, `--regid=${NOBODY}`, "--clear-groups"];
   const folders = ["lib", "lib64", "bin"].flatMap((name) => ["--symlink", `usr/${name}`, `/${name}`]);
   const devices = ["null", "zero", "urandom"].flatMap((name) => ["--dev-bind", `/dev/${name}`, `/dev/${name}`]);
-  // bubblewrap cannot limit the number of files of a tmpfs, so `mount` makes the tmpfs. Its root and an input count as files too.
+  // bubblewrap cannot limit the number of files of a tmpfs, so `mount` makes the tmpfs. The root of the tmpfs and the input of a test count
+  // as files too.
   const files = [MOUNT, "-t", "tmpfs", "-o", `size=${filesBytesMax},nr_inodes=${filesMax + 2}`, "tmpfs", "/tmp"];
   return [
     process.getuid?.() === 0 ? asNobody : [],
@@ -164,8 +166,8 @@ export function runSandboxed(task: SandboxTask, limits: SandboxLimits): RunningS
 }
 
 /**
- * Kills the first process inside the sandbox: the kernel then kills the others, and bubblewrap outside ends. While
- * bubblewrap still creates the sandbox, no process is inside, so this function kills the whole process group.
+ * Kills the first process inside the sandbox: the kernel then kills the other processes inside, and the bubblewrap process outside ends.
+ * While bubblewrap still creates the sandbox, no process is inside, so this function kills the whole process group.
  */
 function killAll(bubblewrap: number): void {
   const inside = childrenOf(bubblewrap);
@@ -204,7 +206,7 @@ function testSandbox(): string | null {
   try {
     filter = openFilter();
   } catch (error) {
-    return `programs run in a sandbox that needs a folder for temporary files: ${(error as Error).message}; set TMPDIR to one`;
+    return `programs run in a sandbox that needs a folder for temporary files: ${(error as Error).message}; set TMPDIR to such a folder`;
   }
   const { exitCode, stdout, stderr } = Bun.spawnSync(command(CHECK_LIMITS, "print('ready')"), {
     stdio: ["ignore", "pipe", "pipe", filter],

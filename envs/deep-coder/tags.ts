@@ -1,4 +1,4 @@
-/** DeepCoder: settings, words and limits. Source: RAGEN config/envs.yaml. */
+/** DeepCoder: settings, prompt and limits. Source: RAGEN config/envs.yaml. */
 import { z } from "zod";
 import { missingFile } from "../data/rows.ts";
 import { SplitChoice, splitOfSeed } from "../data/split.ts";
@@ -17,9 +17,9 @@ const DeepCoderConfig = z.strictObject({
   dataPath: z.string().min(1).nullable().default(null),
   /** Maximum number of rows read from the file. */
   problemsMax: z.int().positive().default(1000),
-  /** `seed`: layout seeds below 10,000 play validation problems, others training problems; `all`: every problem for both. */
+  /** `seed`: layout seeds below 10,000 play validation problems, and other seeds training problems. `all`: all seeds play all problems. */
   split: SplitChoice.default("seed"),
-  /** The answer is one program; false: the program ends at the first `||`, as in RAGEN. */
+  /** True: the whole answer is the program. False: the program ends at the first `||`, as in RAGEN. */
   wholeAnswer: z.boolean().default(true),
   /** Maximum number of answers to one problem. */
   maxSteps: z.int().positive().default(1),
@@ -32,7 +32,7 @@ const DeepCoderConfig = z.strictObject({
     .int()
     .min(64 * MIB)
     .default(512 * MIB),
-  /** Processes and threads, the first included. */
+  /** Processes and threads together, the first process included. */
   processesMax: z.int().positive().default(4),
   /** Maximum number of bytes that a program can write to files. */
   filesBytesMax: z

@@ -31,7 +31,10 @@ type Result = z.infer<typeof Result>;
 /** A verdict quotes at most this many characters of a program's output. */
 const QUOTED_MAX = 300;
 
-/** A value longer than this plus `JSON_FACTOR` times the expected length is wrong. Python writes numbers of up to 309 digits. */
+/**
+ * A result whose JSON is longer than this number plus `JSON_FACTOR` times the expected JSON is wrong. The number leaves room for Python's
+ * floats, which can have 309 digits.
+ */
 const JSON_CHARS_MIN = 1024;
 const JSON_FACTOR = 64;
 
@@ -94,7 +97,10 @@ function stringEnd(line: string, at: number): number {
   return line.length;
 }
 
-/** Why a test failed; null if it passed. Unlike RAGEN's, the text hides the expected output, which a second answer could print. */
+/**
+ * Why a test failed; null if the test passed. Unlike RAGEN's text, this text hides the expected output, because a second answer could print
+ * that output.
+ */
 function faultOf({ kind, output }: Test, result: Result): string | null {
   if (!result.ok) return `exception ${quoted(result.error)}`;
   const expected = joinedLines(output);

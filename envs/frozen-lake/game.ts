@@ -54,7 +54,10 @@ export class FrozenLakeGame implements DiscreteGame {
   readonly #rows: readonly string[];
   /** The rendered grid for each cell of the player; undefined before the first rendering. */
   readonly #grids: (string | undefined)[];
-  /** Cumulative probabilities of the moves (a - 1) mod 4 and a, for the action a. */
+  /**
+   * For an action a, `#slipLeft` is the probability of the move (a - 1) mod 4. `#slipNone` is `#slipLeft` plus the probability of the move
+   * a.
+   */
   readonly #slipLeft: number;
   readonly #slipNone: number;
   #player: number;
@@ -67,7 +70,7 @@ export class FrozenLakeGame implements DiscreteGame {
     this.#slipLeft = config.isSlippery ? (1 - config.successRate) / 2 : 0;
     this.#slipNone = config.isSlippery ? this.#slipLeft + config.successRate : 1;
     this.#slips = config.sharedStream ? new Pcg64(seeds.layout) : new Pcg64(seeds.dynamics, DYNAMICS_STREAM);
-    // gymnasium draws one number to choose the start.
+    // gymnasium's stream begins with one number that chooses the start.
     if (config.sharedStream) this.#slips.random();
     this.#rows = Array.from({ length: lake.size }, (_, row) => this.#emptyRow(row));
     this.#grids = new Array<string | undefined>(lake.size * lake.size).fill(undefined);

@@ -2,7 +2,7 @@
  * Generates frozen lakes: holes, start and goal. Plays no game.
  *
  * - Start and goal differ, and a path over frozen cells connects them.
- * - Equal settings and seeds give equal lakes, the same as RAGEN's.
+ * - For equal settings and seeds the lake equals RAGEN's lake.
  *
  * Source: RAGEN ragen/env/frozen_lake/utils.py (random start and goal, unlike gymnasium's corners).
  */

@@ -1,8 +1,8 @@
 /**
  * Optimal play on a frozen lake by value iteration over the true dynamics, and the players that use it.
  *
- * - value(n, cell) is the highest probability of reaching the goal within n actions. Of actions with equal value, the plan takes the
- *   one that needs the fewest further actions; of these, the first.
+ * - value(n, cell) is the highest probability of reaching the goal within n actions. If several actions have the highest value, the plan
+ *   takes the first of those that reach this value with the fewest actions.
  *
  * Source: Bellman (1957), finite horizon.
  */
@@ -22,7 +22,7 @@ export interface LakePlan {
 }
 
 export function planLake(lake: Lake, ice: Ice): LakePlan {
-  const step = outcomes(lake, ice);
+  const step = expectation(lake, ice);
   const values: Float64Array[] = [atGoal(lake)];
   const actions: Uint8Array[] = [new Uint8Array(lake.holes.length)];
   const extend = (horizon: number) => {
@@ -33,7 +33,7 @@ export function planLake(lake: Lake, ice: Ice): LakePlan {
         if (ends(lake, cell)) continue;
         const worth = [0, 1, 2, 3].map((a) => step(values[n - 1]!, cell, a));
         const best = Math.max(...worth);
-        // If a budget of n - 1 has the same value as a budget of n, take the action for n - 1: the first best action may only lose time.
+        // If the n-th action of the budget adds no value, take the action for n - 1: the first best action for n may waste an action.
         action[cell] = best > value[cell]! ? worth.indexOf(best) : actions[n - 1]![cell]!;
         value[cell] = best;
       }
@@ -61,8 +61,8 @@ function atGoal(lake: Lake): Float64Array {
   return new Float64Array(lake.holes.length).map((_, cell) => (cell === lake.goal ? 1 : 0));
 }
 
-/** Expected value after one action. */
-function outcomes(lake: Lake, ice: Ice): (value: Float64Array, cell: number, action: number) => number {
+/** Returns a function for the expected value after one action. */
+function expectation(lake: Lake, ice: Ice): (value: Float64Array, cell: number, action: number) => number {
   const intended = ice.isSlippery ? ice.successRate : 1;
   const side = (1 - intended) / 2;
   return (value, cell, action) =>

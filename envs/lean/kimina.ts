@@ -17,7 +17,7 @@ const Message = z.object({
 });
 export type LeanMessage = z.infer<typeof Message>;
 
-/** Lean's messages, or one message of its REPL. */
+/** Lean's messages, or one message of Lean's REPL. */
 const Response = z.union([
   z.object({ message: z.string() }),
   z.object({ messages: z.array(Message).nullish(), sorries: z.array(z.unknown()).nullish() }),
@@ -71,7 +71,10 @@ export async function checkLean(
 /** True for "unsolved goals", which every unfinished proof has. */
 export const isUnsolved = ({ data }: LeanMessage): boolean => /unsolved goals/i.test(data);
 
-/** True for Lean's warning of a declaration with a `sorry`. The server lists no `sorries` for `admit` and other tactics that insert one. */
+/**
+ * True for Lean's warning of a declaration with a `sorry`. The server lists no `sorries` for `admit` and other tactics that insert a
+ * `sorry`.
+ */
 const isAssumed = ({ data }: LeanMessage): boolean => /declaration uses ['`]sorry['`]/i.test(data);
 
 /** The verdict that rejects code which Lean did not check. */

@@ -14,12 +14,15 @@ const LeanConfig = z
   .strictObject({
     /** A parquet, jsonl or json file with `formal_statement` and `natural_language_statement`. */
     dataPath: z.string().min(1).nullable().default(null),
-    /** `seed`: layout seeds below 10,000 play validation theorems, others training theorems; `all` is RAGEN's. */
+    /**
+     * `seed`: layout seeds below 10,000 play validation theorems, and other seeds training theorems. `all`: all seeds play all theorems, as
+     * in RAGEN.
+     */
     split: SplitChoice.default("seed"),
     url: serverUrl("http://127.0.0.1:8000"),
     ...serverOptions,
     timeoutMs: z.int().positive().default(60_000),
-    /** Lean's time limit for one check. A longer check rejects the tactic. `timeoutMs` must be longer. */
+    /** Lean's time limit for one check. A longer check rejects the tactic. `timeoutMs` must be longer than this limit. */
     leanSecondsMax: z.int().positive().default(30),
     stepsMax: z.int().positive().default(100),
     stepReward: z.number().default(-0.1),

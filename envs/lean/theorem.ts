@@ -34,11 +34,11 @@ export function readTheorem(code: string, informal: string): Theorem {
 /** The whole Lean code: imports, preamble, statement, then each tactic as an indented line. */
 export function proofCode(
   { imports, preamble, statement }: Theorem,
-  standard: string,
+  defaultImports: string,
   tactics: readonly string[],
 ): string {
   const lines: string[] = [];
-  const header = imports === "" ? standard.trim() : imports;
+  const header = imports === "" ? defaultImports.trim() : imports;
   for (const part of [header, preamble]) if (part !== "") lines.push(...linesOf(part), "");
   if (statement !== "") lines.push(...linesOf(statement));
   lines.push(...tactics.filter((tactic) => tactic.trim() !== "").map((tactic) => `  ${tactic}`));

@@ -1,6 +1,6 @@
 /**
- * The observation of a proof: the statement, the code, the last steps and Lean's messages. It wraps long lines as Python's `textwrap`
- * does. Source: RAGEN-2.
+ * The observation of a proof: the statement, the code, the last steps and Lean's messages. Long lines wrap as in Python's `textwrap`.
+ * Source: RAGEN-2.
  */
 import { isUnsolved, type LeanMessage } from "./kimina.ts";
 import { linesOf } from "./theorem.ts";
@@ -123,7 +123,9 @@ export function wrapped(text: string, width: number): string[] {
   return lines;
 }
 
-/** The index at which to break a word that is too long: after its last hyphen within `room`; `room` if it has none there. */
+/**
+ * The index at which to break a word that is too long: after the word's last hyphen within `room`, or at `room` if there is no such hyphen.
+ */
 function hyphenBefore(word: readonly string[], room: number): number {
   const hyphen = room < 1 ? -1 : word.slice(0, room).lastIndexOf("-");
   return hyphen > 0 && word.slice(0, hyphen).some((character) => character !== "-") ? hyphen + 1 : room;

@@ -3,7 +3,7 @@
  * and the function's result ends the game. Knows no language-model API.
  *
  * - One question is open at a time. Questions asked together wait, in the order they were asked.
- * - If the function throws, the episode fails. It does not count as an episode with reward 0.
+ * - If the function throws, the episode fails. The episode does not count as an episode with reward 0.
  * - `close` rejects all unanswered questions and aborts the signal, so that a function whose episode is over stops.
  */
 import type { Effect, OutsideGame } from "../env.ts";

@@ -1,14 +1,15 @@
 /**
  * A client for a server that answers JSON over HTTP. Knows no env and no protocol.
  *
- * - The client repeats a request whose answer is lost, so requests must be idempotent. It repeats no request that the server refuses.
+ * - The client repeats a request whose answer is lost or has status 408, 429 or 5xx, so requests must be idempotent. It repeats no request
+ *   that the server refuses.
  * - The options limit the time of a try, the number of tries and the bytes of an answer.
  * - Redirects are errors. The client sends a token only over https or to this machine. A request to this machine uses no proxy.
  */
 import { setTimeout as wait } from "node:timers/promises";
 import { z } from "zod";
 
-/** The options that every env with a server has besides its address. */
+/** The options that every env with a server has besides the server's address. */
 export const serverOptions = {
   /** Environment variable with the server's bearer token; null sends no token. */
   tokenVariable: z
@@ -22,7 +23,7 @@ export const serverOptions = {
   retriesMax: z.int().nonnegative().max(10).default(2),
   /** Delay before the first further try; it doubles with each try. */
   retryMs: z.int().positive().default(200),
-  /** The client refuses longer answers. */
+  /** Maximum length of an answer. The client refuses a longer answer. */
   answerBytesMax: z
     .int()
     .positive()
@@ -142,7 +143,7 @@ function failure({ status, headers }: Response, text: string | null): Error {
   return status === 408 || status === 429 || status >= 500 ? new Error(message) : new Refused(message);
 }
 
-/** The reason in an error body, in one line of at most 300 characters: its `error` or `detail`, else the body. */
+/** The reason in an error body, in one line of at most 300 characters: the body's `error` or `detail`, else the whole body. */
 function reasonIn(text: string): string {
   const body = Body.safeParse(text).data;
   const reason = body?.error ?? body?.detail ?? text;

@@ -51,7 +51,7 @@ export const dataSets = {
     },
   },
   mmlu: {
-    home: "https://huggingface.co/datasets/cais/mmlu (abstract_algebra is RAGEN's)",
+    home: "https://huggingface.co/datasets/cais/mmlu (RAGEN uses abstract_algebra)",
     judge: judgeChoice,
     ragenJudge: ragenChoice,
     *read(path) {

@@ -1,6 +1,6 @@
 /**
- * Judges compare an answer with the label. The judges named after RAGEN equal RAGEN's; the others correct its errors:
- * RAGEN's number judge reads "2,500" as 2 and "-3" as 3, its comparison of texts drops the point of "1.5", and its choice judge
+ * Judges compare an answer with the label. The judges named after RAGEN judge as RAGEN's code does. The other judges correct these errors
+ * of RAGEN: RAGEN's number judge reads "2,500" as 2 and "-3" as 3, its comparison of texts drops the point of "1.5", and its choice judge
  * takes the A of "answer" for a choice.
  *
  * Source: RAGEN ragen/env/metamathqa/env.py, ragen/env/static/utils.py.

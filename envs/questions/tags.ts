@@ -12,13 +12,16 @@ import { questionScorer } from "./reasoning.ts";
 const MetaMathConfig = z.strictObject({
   /** A parquet, jsonl or json file with the data set's own columns. */
   dataPath: z.string().min(1).nullable().default(null),
-  /** `seed`: layout seeds below 10,000 play validation questions, others training questions; `all` is RAGEN's. */
+  /**
+   * `seed`: layout seeds below 10,000 play validation questions, and other seeds training questions. `all`: all seeds play all questions,
+   * as in RAGEN.
+   */
   split: SplitChoice.default("seed"),
 });
 
 const StaticConfig = MetaMathConfig.extend({
   dataSet: z.enum(["metamathqa", "gsm8k", "mmlu"]).default("gsm8k"),
-  /** Use RAGEN's labels and its judge, which reads "2,500" as 2 and the A of "answer" as a choice. */
+  /** True: use RAGEN's labels and RAGEN's judge, which reads "2,500" as 2 and the A of "answer" as a choice. */
   ragenJudge: z.boolean().default(false),
 });
 

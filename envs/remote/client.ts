@@ -1,7 +1,7 @@
 /**
  * The client of one remote env server: sends at most `requestsMax` requests at once. Knows no game.
  *
- * - Before the first episode it checks that the server speaks this protocol and has the env.
+ * - Before the first episode the client checks that the server speaks the protocol of protocol.ts and has the env.
  */
 import { type JsonServer, limiter, Refused } from "../outside/json-server.ts";
 import { type AnswerOf, answerSchemas, Health, type RemoteAsk } from "./protocol.ts";

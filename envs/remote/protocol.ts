@@ -48,7 +48,7 @@ export const Open = z.object({
   options: z.record(z.string(), z.unknown()).describe("The env's own options"),
 });
 
-/** Whether a reply can name each action. */
+/** True if a reply can choose each action. */
 const canBeChosen = (actions: readonly string[]): boolean =>
   new Set(actions.map((action) => action.toLowerCase())).size === actions.length &&
   actions.every((action) => action === action.trim() && !action.includes("||"));

@@ -18,15 +18,15 @@ import { RemoteGame } from "./game.ts";
 export const remoteOptions = {
   url: serverUrl("http://127.0.0.1:7100"),
   ...serverOptions,
-  /** Concurrent requests; further requests wait. */
+  /** Maximum number of concurrent requests; further requests wait. */
   requestsMax: z.int().positive().default(64),
-  /** The server also returns its expert's action: for `--policy expert`, and for the demonstrator of Remote. */
+  /** True: the server also returns its expert's action, which `--policy expert` and the demonstrator of Remote play. */
   expert: z.boolean().default(false),
 };
 
 const RemoteConfig = z.strictObject({
   ...remoteOptions,
-  /** Name of the server's env; null selects its first. */
+  /** Name of the server's env; null selects the server's first env. */
   env: z.string().min(1).nullable().default(null),
   /** The env's own options; the server receives them unchanged. */
   options: z.record(z.string(), z.unknown()).default({}),
@@ -36,7 +36,7 @@ const RemoteConfig = z.strictObject({
   actions: z.array(z.string().min(1)).min(1).nullable().default(null),
 });
 
-const HELP = "Start it, or set env.options.url; see docs/remote-envs.md.";
+const HELP = "Start the server, or set env.options.url; see docs/remote-envs.md.";
 
 type ClientConfig = Omit<z.infer<typeof RemoteConfig>, "options" | "instruction" | "actions">;
 
@@ -61,7 +61,7 @@ export const remoteExpert: Player = (game) => {
   return expert;
 };
 
-/** One action a turn: the server reports its expert's next action only after this one. */
+/** Plays one action per turn, because the server reports the expert's next action only after an action. */
 const remoteDemonstrator: Demonstrator = {
   reply(game, actionsLeft, { babble, noise }, uniform) {
     const isRandom = uniform() < babble || uniform() < noise;

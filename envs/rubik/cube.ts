@@ -2,10 +2,10 @@
  * The 2x2 cube: 24 stickers, and its 12 turns as permutations. Knows no game.
  *
  * - The faces are U, L, F, R, B, D with four stickers each, row by row as seen from outside.
- * - A turn is `next[i] = old[turn[i]]`; a primed turn is three plain ones.
+ * - A turn is `next[i] = old[turn[i]]`; a primed turn equals three plain turns.
  *
- * Source: RAGEN-2 ragen/env/rubikscube. Its B turn swaps two stickers of D, which no real cube does. `shippedBack`
- * reproduces this turn.
+ * Source: RAGEN-2 ragen/env/rubikscube. RAGEN-2's B turn swaps two stickers of D, which no real cube does. `shippedBack` reproduces this
+ * turn.
  */
 
 export const TURNS = ["U", "U'", "D", "D'", "L", "L'", "R", "R'", "F", "F'", "B", "B'"] as const;
@@ -14,7 +14,9 @@ type Pair = readonly [number, number];
 
 interface Spin {
   readonly face: number;
-  /** Pairs of stickers around the face. Each pair takes the stickers of the next pair; the last pair takes those of the first. */
+  /**
+   * Pairs of stickers around the face. Each pair takes the stickers of the next pair; the last pair takes the stickers of the first pair.
+   */
   readonly ring: readonly [Pair, Pair, Pair, Pair];
 }
 
@@ -91,7 +93,7 @@ function search(
 ): number[] | null {
   if (depth === 0) return isSolved(state) ? [] : null;
   for (let turn = 0; turn < all.length; turn++) {
-    // This turn would undo the last one.
+    // This turn would undo the last turn.
     if ((turn ^ 1) === last) continue;
     const rest = search(turned(state, all[turn]!), all, depth - 1, turn);
     if (rest !== null) return [turn, ...rest];

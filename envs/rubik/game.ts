@@ -1,4 +1,6 @@
-/** The 2x2 cube: its game and its tag. The layout seed decides the scramble; the dynamics are deterministic. Source: RAGEN-2 rubikscube. */
+/**
+ * The game of the 2x2 cube, and its tag. The layout seed decides the scramble; the dynamics are deterministic. Source: RAGEN-2 rubikscube.
+ */
 import { z } from "zod";
 import type { DiscreteGame, Effect, Seeds } from "../env.ts";
 import { Pcg64 } from "../rng/pcg64.ts";
@@ -9,7 +11,7 @@ export const RubikConfig = z.strictObject({
   /** Random turns from the solved cube. */
   scrambleDepth: z.int().min(1).max(5).default(5),
   maxSteps: z.int().positive().default(20),
-  /** RAGEN-2's B turn, which no real cube makes. */
+  /** True: B is RAGEN-2's B turn, which no real cube makes. */
   shippedBack: z.boolean().default(false),
   /** True: after the last turn, list the actions instead of "Game Over", as RAGEN-2 does. */
   endingHidden: z.boolean().default(false),
@@ -123,7 +125,7 @@ export const rubikTags: readonly TagSource[] = [
   }),
 ];
 
-/** The step and the 24 colors, which determine the rest. */
+/** The step and the 24 colors, which determine the rest of the observation. */
 function brief(observation: string): string {
   const colors = [...observation.matchAll(/\[(\w), (\w)\]/g)].map((match) => match[1]! + match[2]!).join("");
   return `${/^Step: (.*)$/m.exec(observation)![1]} ${colors}`;

@@ -1,7 +1,7 @@
 /**
- * Finds and scores answers. A score is 1 for the expected answer, else the word F1 if it reaches the threshold, else 0;
- * for the answers yes, no and noanswer, only an exact match scores.
- * Source: RAGEN-2 ragen/env/search/reward.py, after SQuAD and HotpotQA evaluation.
+ * Finds and scores answers. The score of the expected answer is 1. The score of any other answer is the F1 score of its words, or 0 if the
+ * F1 score is below the threshold. For the answers yes, no and noanswer, only an exact match scores. Source: RAGEN-2
+ * ragen/env/search/reward.py, after SQuAD and HotpotQA evaluation.
  */
 
 /** Lower case, no ASCII punctuation, no articles, single spaces. */
@@ -48,7 +48,8 @@ const EDGES = /^[^\p{L}\p{N}_]+|[^\p{L}\p{N}_]+$/gu;
 
 /**
  * The answer in a text without the form `finish[answer]`. It is the first of these that the text contains: a boxed part, more than 2
- * characters between asterisks, more than 3 after "the answer is" or a similar phrase, a sentence of more than 5, the first 100 characters.
+ * characters between asterisks, more than 3 characters after "the answer is" or a similar phrase, a sentence of more than 5 characters, the
+ * first 100 characters.
  */
 export function answerIn(response: string): string {
   const text = response

@@ -1,4 +1,7 @@
-/** SearchQA: questions over a retrieval server; SearchQAMock: over documents in memory. Source: RAGEN-2 config/envs.yaml. */
+/**
+ * SearchQA: questions whose documents are on a retrieval server. SearchQAMock: questions whose documents are in memory. Source: RAGEN-2
+ * config/envs.yaml.
+ */
 import { z } from "zod";
 import { cached } from "../data/cached.ts";
 import { missingFile, readRows } from "../data/rows.ts";
@@ -14,7 +17,10 @@ const SearchConfig = z
   .strictObject({
     /** A parquet, jsonl or json file with `question` and `ground_truth`. */
     dataPath: z.string().min(1).nullable().default(null),
-    /** `seed`: layout seeds below 10,000 play validation questions, others training questions; `all` is RAGEN's. */
+    /**
+     * `seed`: layout seeds below 10,000 play validation questions, and other seeds training questions. `all`: all seeds play all questions,
+     * as in RAGEN.
+     */
     split: SplitChoice.default("seed"),
     /** Maximum number of questions read from the file. */
     instancesMax: z.int().positive().default(20_000),
@@ -24,14 +30,14 @@ const SearchConfig = z
     api: z.enum(["ragen", "search-r1"]).default("ragen"),
     /** Play a made-up world in memory, without server and file. */
     mock: z.boolean().default(false),
-    /** Maximum number of documents shown per search, and of characters of all of them. */
+    /** `resultsMax`: maximum number of documents shown per search. `charactersMax`: maximum number of characters of all these documents. */
     resultsMax: z.int().positive().max(50).default(5),
     charactersMax: z.int().positive().default(4000),
     /** The game is over after this many actions. */
     stepsMax: z.int().positive().default(10),
     correctReward: z.number().default(1),
     incorrectReward: z.number().default(0),
-    /** An answer with a lower word F1 is wrong. */
+    /** An answer is wrong if the F1 score of its words is lower. */
     f1Threshold: z.number().min(0).max(1).default(0.3),
   })
   .refine(({ mock, dataPath }) => !mock || dataPath === null, {
@@ -56,7 +62,7 @@ const GET_DATA =
   "as RAGEN's scripts/prepare_search_data.py does, and set env.options.dataPath to it";
 const GET_SERVER =
   "Start RAGEN's scripts/retrieval/server.py or Search-R1's retrieval_server.py, or set env.options.url; " +
-  "SearchQAMock needs none.";
+  "SearchQAMock needs no server.";
 
 const Row = z.object({
   question: z.string().min(1),

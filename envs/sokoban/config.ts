@@ -18,7 +18,7 @@ export const SokobanConfig = z.strictObject({
 });
 export type SokobanConfig = z.infer<typeof SokobanConfig>;
 
-/** In the order of `gridLookup`, as the prompt's legend names them. */
+/** Meanings of the symbols, in the order of `gridLookup`. The prompt's legend shows these texts. */
 export const SYMBOL_MEANINGS = [
   "wall",
   "empty",

@@ -66,7 +66,10 @@ export class SokobanGame implements DiscreteGame {
     }
   }
 
-  /** True if no solution is left. On large boards, where a search could take minutes, true only if a box stands in a corner. */
+  /**
+   * True if no solution of at most 100 actions is left. On large boards, where a search could take minutes, true only if a box stands in a
+   * corner.
+   */
   isLost(): boolean {
     const { board } = this;
     const small = board.state.length <= SEARCHED_CELLS_MAX && boxesOf(board).length <= SEARCHED_BOXES_MAX;

@@ -2,9 +2,10 @@
  * RAGEN's board generator: a random walk carves a room, boxes start on targets, and a depth-first search plays backwards
  * to the most scrambled position. `SokobanState` (rules.ts) plays the board.
  *
- * - Equal configs and seeds give RAGEN's boards. If a seed gives no board, the next seed is RAGEN's under PYTHONHASHSEED=0.
- * - CPython's generator draws the room and the player's last steps. numpy's draws the player's first cell and the targets. All tries of
- *   a seed continue the same two generators.
+ * - Equal configs and seeds give RAGEN's boards. If a seed gives no board, the generator goes on with the seed that RAGEN tries next under
+ *   PYTHONHASHSEED=0.
+ * - CPython's generator draws the room and the player's last steps. numpy's generator draws the player's first cell and the targets. All
+ *   tries of a seed continue the same two generators.
  *
  * Source: RAGEN ragen/env/sokoban/utils.py, after gym_sokoban room_utils (Schrader 2018; Racaniere et al. 2017).
  */
@@ -80,12 +81,12 @@ function tryBoard(config: GeneratorConfig, seed: number): Board | null {
   return null;
 }
 
-/** Steps of the walker. */
+/** Number of steps of the walker in a room of this size. */
 export function carvingSteps(rows: number, cols: number): number {
   return Math.floor(1.7 * (rows + cols));
 }
 
-/** Walls and floor: a walker carves one of five shapes at each step. */
+/** Makes a room of walls and floor: at each step, a walker carves one of five shapes. */
 function carve(rows: number, cols: number, random: PythonRandom): Uint8Array {
   const room = new Uint8Array(rows * cols);
   let direction = DIRECTIONS[random.below(4)]!;

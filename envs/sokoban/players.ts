@@ -16,7 +16,7 @@ interface Followed {
 
 const followed = new WeakMap<SokobanGame, Followed>();
 
-/** The rest of a shortest solution; null if there is none. Searches again only if the game has left the solution found last. */
+/** The rest of a shortest solution; null if the board has no solution. Searches again only if the game has left the solution found last. */
 function solution(game: SokobanGame): readonly number[] | null {
   const last = followed.get(game);
   if (last !== undefined) {

@@ -22,11 +22,14 @@ export interface Scrambled {
   readonly player: number;
   /** Cell of the box that started on target i. */
   readonly boxes: readonly number[];
-  /** Sum of the boxes' Manhattan distances from the targets that they started on. */
+  /** Sum of the boxes' Manhattan distances from the targets that they started on; 0 if a box or the player covers a target. */
   readonly displacement: number;
 }
 
-/** @returns the first position with the highest score: 0 if a target is covered, else `displacement` times the changes of the pulled box. */
+/**
+ * @returns the first position with the highest score. The score is `displacement` times the number of times that the search pulled another
+ * box than before.
+ */
 export function scramble(solved: Solved, depthMax: number): Scrambled {
   return new ReversePlay(solved).run(depthMax);
 }
@@ -66,7 +69,7 @@ class ReversePlay {
     const key = this.#key(player);
     if (this.#visited.has(key)) return;
     this.#visited.add(key);
-    // If a target is covered, the score is 0, which beats no position after the first.
+    // If a target is covered, the score is 0. With this score, only the first position can become the best.
     const displacement = this.#targetsVisible(player) ? this.#displacement() : 0;
     const score = swaps * displacement;
     if (score > this.#bestScore) {
@@ -76,7 +79,7 @@ class ReversePlay {
     for (const delta of this.#deltas) this.#move(player, delta, swaps, lastPulled, depthLeft - 1);
   }
 
-  /** Makes one step of the player, which pulls a box behind the player along, searches from there, and undoes the step. */
+  /** Moves the player and the box behind the player, if any, by one step, searches from the new position, and undoes the step. */
   #move(player: number, delta: number, swaps: number, lastPulled: number, depthLeft: number): void {
     const next = player + delta;
     if (this.#solved.fixed[next] === WALL || this.#boxAt[next] !== 0) {

@@ -50,7 +50,7 @@ export function cornered({ state, fixed, cols }: Board): boolean {
   );
 }
 
-/** A board with the state of a game. */
+/** A game in progress: the board, the number of steps, and the number of boxes on targets. */
 export class SokobanState {
   readonly board: Board;
   readonly #deltas: readonly [number, number, number, number];

@@ -87,7 +87,7 @@ class Search {
     this.#next[j] = kept;
   }
 
-  /** False if the position is already known. */
+  /** Adds a position; false if the position is already known. */
   #add(position: readonly number[], parent: number, action: number): boolean {
     let key = 0;
     for (let i = 0; i < this.#width; i++) key = key * this.#fixed.length + position[i]!;

@@ -68,7 +68,7 @@ function parts(config: SokobanConfig, coordinates: boolean): Parts {
   };
 }
 
-/** The cells inside the ring of walls, row by row; of an observation of coordinates, all lines but the board's size. */
+/** The cells inside the ring of walls, row by row; for `coord`, all lines except the board's size. */
 function brief(config: SokobanConfig, observation: string): string {
   if (config.observationFormat === "coord") return observation.slice(observation.indexOf("\n") + 1);
   const rows = observation.split("\n").slice(-config.dimRoom[0]);

@@ -109,7 +109,10 @@ export class SudokuGame implements LanguageGame {
     return { reward, done: this.#done, effective: valid, valid, success };
   }
 
-  /** The next cell to fill, and the solution's value if it still fits, else the first value that fits; null if no value fits. */
+  /**
+   * The first empty cell that any value fits, with the solution's value if that value fits, else with the first value that fits; null if
+   * there is no such cell.
+   */
   hint(): { readonly cell: number; readonly value: number } | null {
     for (let cell = 0; cell < this.#grid.length; cell++) {
       if (this.#grid[cell] !== 0) continue;

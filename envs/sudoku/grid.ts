@@ -10,8 +10,8 @@
 import { PythonRandom } from "../rng/mt19937.ts";
 
 /**
- * Maximum number of cells that one search visits, for a full grid and for the number of solutions. A board of 9 by 9 takes hundreds of cells. A board
- * of 16 by 16 sometimes takes so many that the search would not end.
+ * Maximum number of cells that one search visits: to fill a grid, and to count solutions. A board of 9 by 9 takes hundreds of cells. A
+ * board of 16 by 16 sometimes takes so many cells that the search would not end.
  */
 const FILL_CELLS_MAX = 50_000;
 const COUNT_CELLS_MAX = 5000;
@@ -23,7 +23,7 @@ export interface Puzzle {
   readonly solution: readonly number[];
 }
 
-/** @param blanks  blank cells; with `unique` there may be fewer. */
+/** @param blanks  number of blank cells; with `unique` there may be fewer. */
 export function generateSudoku(size: number, blanks: number, unique: boolean, seed: number): Puzzle {
   const random = new PythonRandom(seed);
   const solution = filled(size, random);
@@ -65,7 +65,7 @@ function fill(grid: number[], size: number, cell: number, random: PythonRandom, 
   return false;
 }
 
-/** True if `conflicts` finds no conflict. It allocates nothing, because a search calls it a million times. */
+/** True if `conflicts` finds no conflict. This function allocates nothing, because a search calls it a million times. */
 function fits(grid: readonly number[], size: number, cell: number, value: number): boolean {
   const boxSize = Math.sqrt(size);
   const row = Math.floor(cell / size);
@@ -116,7 +116,7 @@ class Counter {
   readonly #rowOf: Uint8Array;
   readonly #colOf: Uint8Array;
   readonly #boxOf: Uint8Array;
-  /** Values used in each row, then in each column, then in each box: bit v - 1. */
+  /** Values used in each row, then in each column, then in each box: bit v - 1 for the value v. */
   readonly #used: Int32Array;
   #cellsLeft = COUNT_CELLS_MAX;
 

@@ -1,6 +1,6 @@
 /**
  * RAGEN-2's single-message memory for ALFWorld: the task, the last observations and actions, and the current turn.
- * A pure function over the history. Source: RAGEN-2 AlfWorldMemory.
+ * `alfworldMemory` is a pure function of the history. Source: RAGEN-2 AlfWorldMemory.
  */
 import { replyForm } from "./prompt.ts";
 
@@ -17,7 +17,7 @@ export interface AlfworldTurn {
 const OBSERVATION_MAX = 200;
 
 /**
- * @param history  at least one turn; the last is the current one
+ * @param history  at least one turn; the last turn is the current turn
  * @param from  index of the first turn shown
  */
 export function alfworldMemory(

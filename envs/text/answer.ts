@@ -13,7 +13,7 @@ export interface ReplyRules extends Pick<EpisodeRules, "think" | "actionsPerTurn
 }
 
 export interface ParsedReply {
-  /** The actions of the reply. Each is trimmed and not empty; the game may not know it. */
+  /** The actions of the reply. Each action is trimmed and not empty, but the game may not know the action. */
   readonly actions: readonly string[];
   /** The reply reduced to its parsed parts, which RAGEN shows and trains on; the whole reply if `formed` is false. */
   readonly cleaned: string;

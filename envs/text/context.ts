@@ -1,6 +1,6 @@
 /**
- * Builds the chat messages of a dialogue, with all of its turns or only the last ones: the prompts of training, evaluation and exported
- * chats. Pure functions over the history.
+ * Builds the chat messages of a dialogue, with all turns or only the last turns. Training, evaluation and exported chats use these prompts.
+ * All functions are pure functions of the history.
  *
  * Source: RAGEN ContextManager (v1 max_context_window; v2 context_window_mode and SimpleMemory).
  */
@@ -94,7 +94,10 @@ export function turnMessages(
   return openingMessages(tag, layout, budget(history), turnText(tag, prompt, options), options);
 }
 
-/** One user message with the turns from `from` on: in the compact layout, as ALFWorld's memory, or as SimpleMemory. */
+/**
+ * The turns from `from` on in one user message: in the compact layout, as ALFWorld's memory, or as SimpleMemory. In the layout ragen-v2 a
+ * system message comes first.
+ */
 function summaryMessages(tag: EnvTag, history: History, from: number, options: ContextOptions): Message[] {
   const { answered, now } = history;
   const { layout } = options;

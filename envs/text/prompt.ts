@@ -2,8 +2,9 @@
  * Builds the prompts of an episode as chat messages. Pure functions over text. Knows no tokens and no chat template.
  *
  * - `nextPrompt` only appends messages, so earlier messages keep their tokens.
- * - With `compat`, ragen-v1 and ragen-v2 equal RAGEN byte for byte. Without `compat`, both correct RAGEN's instruction, legend and numbers.
- * - compact, for the built-in policy, contains only what changes between turns.
+ * - With `compat`, the layouts ragen-v1 and ragen-v2 equal RAGEN's prompts byte for byte. Without `compat`, both layouts correct RAGEN's
+ *   instruction, legend and numbers.
+ * - The layout compact, for the built-in policy, contains only what changes between turns.
  *
  * Source: RAGEN ContextManager.get_lm_inputs, both versions. context.ts builds dialogues of limited length.
  */
@@ -21,7 +22,7 @@ export interface Message {
 export interface PromptOptions {
   /** True (the default): the prompt asks for a thought before the answer. */
   readonly think?: boolean;
-  /** True: the prompt equals RAGEN's byte for byte, defects included. The default is false. */
+  /** True: the prompt equals RAGEN's prompt byte for byte, defects included. The default is false. */
   readonly compat?: boolean;
 }
 

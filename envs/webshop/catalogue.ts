@@ -5,7 +5,7 @@
  *   other request makes one goal for each combination of the product's options. A full catalogue has millions of goals, so they are numbered
  *   and built on demand.
  * - The order of goals comes from two shuffles, WebShop's and RAGEN's. Price limits come from another generator, with a fixed seed; in
- *   RAGEN they differ from process to process.
+ *   RAGEN the limits differ from process to process.
  *
  * Source: WebShop web_agent_site/engine/goal.py (get_goals); RAGEN ragen/env/webshop/env.py (splits).
  */
@@ -21,7 +21,7 @@ const HITS_MAX = 50;
 /** Maximum number of goals. The catalogue keeps their order in memory. */
 const GOALS_MAX = 2 ** 26;
 
-/** WebShop's seed for the order of goals, and RAGEN's for its permutation. */
+/** WebShop's seed for the order of goals, and RAGEN's seed for the permutation of this order. */
 const ORDER_SEED = 233;
 const PERMUTATION_SEED = 42;
 const PRICE_SEED = 233;
@@ -38,7 +38,7 @@ export class Catalogue {
   /** (goals) goal numbers in the order from which splits are cut. */
   readonly #order: Uint32Array;
 
-  /** @throws {RangeError} if there is no goal, or more than the limit. */
+  /** @throws {RangeError} if there is no goal, or if there are more goals than `GOALS_MAX`. */
   constructor(products: readonly Product[]) {
     this.products = products;
     const random = new PythonRandom(PRICE_SEED);
@@ -69,7 +69,7 @@ export class Catalogue {
     return this.#index.search(query, HITS_MAX).map((number) => this.products[number]!);
   }
 
-  /** The goal of a seed. With more than 1,500 goals (500 for tests and 1,000 for validation) it is the one that RAGEN chooses. */
+  /** The goal of a seed. With more than 1,500 goals (500 for tests and 1,000 for validation), RAGEN chooses this goal too. */
   goalOfSeed(split: ShopSplit, seed: number): Goal {
     const [first, end] = rangeOf(split, this.goalCount);
     return this.goal(this.#order[first + (seed % (end - first))]!);
@@ -159,7 +159,7 @@ function goalsOfRequest({ options }: Product, request: ShopRequest): number {
   return [...options.values()].reduce((product, values) => product * values.length, 1);
 }
 
-/** Combination `number` of the options in the order of their names; the last name changes fastest. */
+/** Combination `number` of the options in the order of their names; the value of the last name changes fastest. */
 function combine({ options }: Product, number: number): [name: string, value: string][] {
   const names = [...options.keys()].sort();
   const chosen: [string, string][] = [];

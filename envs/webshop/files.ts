@@ -17,7 +17,7 @@ import type { Product, ShopRequest } from "./product.ts";
 export interface ShopFiles {
   readonly products: string;
   readonly attributes: string;
-  /** The file of requests that people wrote; null to make requests of attributes and options. */
+  /** The file of requests that people wrote; null: the reader takes the requests in the file `attributes`. */
   readonly people: string | null;
 }
 
@@ -54,7 +54,10 @@ const NO_ATTRIBUTES = ["DUMMY_ATTR"];
 const PRICE_SEED = 233;
 const ASIN_LENGTH_MAX = 10;
 
-/** @param productsMax  most products to read. @throws {DataError} naming the file and what is wrong in it. */
+/**
+ * @param productsMax  maximum number of products to read; null reads all products. @throws {DataError} naming the file and what is wrong in
+ * it.
+ */
 export function readShop(files: ShopFiles, productsMax: number | null): Product[] {
   const items = new Map<string, Item>();
   let count = 0;

@@ -11,7 +11,7 @@ import type { Product } from "./product.ts";
 
 interface Kind {
   readonly name: string;
-  /** "A › B › C". */
+  /** The categories of the kind: "A › B › C". */
   readonly place: string;
   readonly attributes: readonly string[];
   readonly options: Readonly<Record<string, readonly string[]>>;
@@ -84,7 +84,7 @@ const FIRST = "Al Bel Cor Dun El Fen Gil Hav Il Jor Kes Lor Mar Nor Or Per".spli
 const LAST = "ado brook cair dale ena field gate holm ini kind lund mere nova ridge".split(" ");
 const TONES = ["Everyday", "Premium", "Modern", "Vintage", "Essential", "Signature", "Cozy", "Urban"];
 
-/** @param count  products; their kinds alternate. */
+/** @param count  number of products, of all kinds in turn. */
 export function madeUpProducts(count: number, seed: number): Product[] {
   const random = new Pcg64(seed);
   return Array.from({ length: count }, (_, number) => madeUp(KINDS[number % KINDS.length]!, number, random));

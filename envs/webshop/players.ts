@@ -23,8 +23,8 @@ function someWords(text: string, uniform: Uniform): string {
 }
 
 /**
- * Knows the wanted product: it searches the goal's attributes and query, turns pages until the product appears, chooses the wanted
- * options and buys. When few actions are left, it searches the product's title.
+ * Knows the wanted product: it searches for the goal's attributes and query, turns pages until the product appears, chooses the wanted
+ * options and buys. When few actions are left, it searches for the product's title.
  */
 export const expertShopper: Player = (game, actionsLeft) => {
   const { goal, visit, actions } = expectGame(game, WebShopGame);

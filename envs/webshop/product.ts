@@ -15,7 +15,7 @@ export interface Product {
   readonly attributes: readonly string[];
   /** The text of the search that put the product into the catalogue. */
   readonly query: string;
-  /** "A › B › C". */
+  /** The categories of the product: "A › B › C". */
   readonly productCategory: string;
   readonly category: string;
   readonly requests: readonly ShopRequest[];

@@ -24,10 +24,10 @@ export interface PurchaseReward {
   readonly type: number;
   /** Share of matched attributes. */
   readonly attributes: number;
-  /** Share of matched options; null if the goal has none. */
+  /** Share of matched options; null if the goal has no options. */
   readonly options: number | null;
   readonly price: 0 | 1;
-  /** Share of the nouns of the goal's title that occur in the title of the bought product; 0.2 if the goal's title has none. */
+  /** Share of the nouns of the goal's title that occur in the title of the bought product; 0.2 if the goal's title has no nouns. */
   readonly title: number;
 }
 
@@ -73,7 +73,10 @@ function hasAttribute(product: Purchase["product"], attribute: string): boolean 
   );
 }
 
-/** The text to find in the chosen options. Of a name and a value: the one that is a color, else both. Of a value alone: its first color, else the value. */
+/**
+ * The text to find in the chosen options. For an option's name and value: the name or value that is a listed color, else both. For a value
+ * alone: the first listed color in the value, else the value.
+ */
 function wantedText(wanted: Goal["options"][number]): string {
   if (typeof wanted === "string") return firstColor(wanted);
   return COLORS.find((color) => wanted.includes(color)) ?? wanted.join(" ");

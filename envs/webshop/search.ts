@@ -2,7 +2,8 @@
  * Full text search with Lucene's default ranking: BM25 over one field. Documents are numbers.
  *
  * - Equal scores rank by document number, as in Lucene.
- * - A posting takes 4 bytes. The index rounds the lengths of documents as Lucene does.
+ * - A posting (a document's number and a word's count in the document) takes 4 bytes. The index rounds the lengths of documents as Lucene
+ *   does.
  *
  * Source: Robertson and Zaragoza (2009); Lucene BM25Similarity with pyserini's k1 = 0.9, b = 0.4.
  */
@@ -11,7 +12,7 @@ import { analyzed } from "./text.ts";
 const K1 = 0.9;
 const B = 0.4;
 
-/** Bits of a posting that hold the word's count in the document. A posting holds a count above the largest value as the largest value. */
+/** Bits of a posting that hold the word's count in the document. The index stores a larger count as `COUNT_MAX`. */
 const COUNT_BITS = 8;
 const COUNT_MAX = 2 ** COUNT_BITS - 1;
 const DOCUMENTS_MAX = 2 ** (32 - COUNT_BITS);

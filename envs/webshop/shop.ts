@@ -9,7 +9,7 @@
 import type { Catalogue } from "./catalogue.ts";
 import type { Product } from "./product.ts";
 
-/** Products on a page of results. */
+/** Maximum number of products on a page of results. */
 const PAGE_PRODUCTS = 10;
 
 const SUB_PAGES = ["Description", "Features", "Reviews", "Attributes"] as const;
@@ -43,7 +43,7 @@ export class Visit {
     return this.#page === "search";
   }
 
-  /** In lower case: the buttons, the search button included, then the products, then the values of options. */
+  /** The labels in lower case: the buttons, the search button included, then the products, then the values of options. */
   get labels(): readonly string[] {
     return [...this.#clicks().keys()];
   }
@@ -92,7 +92,7 @@ export class Visit {
     const buttons = new Set(clicks.keys());
     for (const [name, values] of this.#product!.options) {
       for (const value of values) {
-        // In WebShop a button hides an option of the same name.
+        // In WebShop a button hides an option value with the same label.
         if (!buttons.has(value)) clicks.set(value, () => this.#choose(name, value));
       }
     }

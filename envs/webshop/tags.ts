@@ -14,21 +14,21 @@ import { bestPurchase, expertShopper, randomShopper, shopScorer } from "./player
 const WebShopConfig = z.strictObject({
   /** Folder with WebShop's files (items_shuffle_1000.json and others); null generates a catalogue. */
   dataPath: z.string().min(1).nullable().default(null),
-  /** WebShop's 1,000 products, or all of them. */
+  /** small: WebShop's files of 1,000 products. full: the files of all products. */
   dataset: z.enum(["small", "full"]).default("small"),
   /** Maximum number of products to read, or the number to generate. null: all products of the files (the full files take gigabytes), or 1,000 generated. */
   productsMax: z.int().min(24).nullable().default(1000),
-  /** Use the requests written by people (items_human_ins.json) instead of those made of attributes and options. */
+  /** Use the requests written by people (items_human_ins.json) instead of the requests in items_ins_v2*.json. */
   humanGoals: z.boolean().default(false),
   /** Show a page of attributes for each product. */
   showAttributes: z.boolean().default(false),
-  /** whole: WebShop's reward in [0, 1]. perfect: 1 for a perfect purchase and 0 for others, as in RAGEN-2. */
+  /** whole: WebShop's reward in [0, 1]. perfect: 1 for a perfect purchase and 0 for any other purchase, as in RAGEN-2. */
   rewardForm: z.enum(["whole", "perfect"]).default("whole"),
-  /** RAGEN v1's text, which joins two lines of the advice. */
+  /** True: the advice is RAGEN v1's, which joins two of its lines. */
   joinedLines: z.boolean().default(false),
   /** True: an action is valid only as it is shown, as in RAGEN v1. False: the case of a label does not matter. */
   literalValid: z.boolean().default(false),
-  /** `seed`: layout seeds below 10,000 play validation goals, others training goals. */
+  /** `seed`: layout seeds below 10,000 play validation goals, and other seeds training goals. */
   split: z.enum(["seed", "train", "validation", "test", "all"]).default("seed"),
   /** Seed of the generated catalogue. */
   catalogueSeed: z.uint32().default(0),
@@ -41,10 +41,10 @@ const INSTRUCTION =
 const INSTRUCTION_FULL = "You are an expert autonomous agent operating in the WebShop e\u2011commerce environment.";
 
 const DOWNLOAD =
-  "download WebShop's data (its setup.sh, https://github.com/princeton-nlp/WebShop) and set env.options.dataPath to their folder";
+  "download WebShop's data (by WebShop's setup.sh, https://github.com/princeton-nlp/WebShop) and set env.options.dataPath to the folder of the data";
 const HOME = `${DOWNLOAD}, or to null for a generated catalogue`;
 
-/** Generated products if productsMax is null. */
+/** Number of generated products if productsMax is null. */
 const GENERATED_PRODUCTS = 1000;
 
 const cache = cached<Catalogue>(2);

@@ -70,7 +70,7 @@ function words(text: string): Set<string> {
   return new Set(plain.toLowerCase().match(/[\p{L}\p{N}]+/gu) ?? []);
 }
 
-/** Twice the longest common subsequence over the sum of the lengths, which is 1 - indel distance / that sum. */
+/** Twice the length of the longest common subsequence, divided by the sum of both lengths: thefuzz's 1 - (indel distance) / (sum). */
 function similarity(left: string, right: string): number {
   // Python counts code points.
   const [a, b] = [[...left], [...right]];

@@ -28,7 +28,7 @@ games = {}
 
 
 def games_of(split):
-    """Paths of the split's solvable games; as ALFWorld does, without games that have movable or sliced objects."""
+    """Paths of the split's solvable games. As in ALFWorld, the list lacks games with movable or sliced objects."""
     if split not in games:
         found = []
         root = os.path.join(ALFWORLD_DATA, "json_2.1.1", SPLITS[split])

@@ -80,7 +80,7 @@ class EnvServer:
                 raise Refused("this episode was closed, or failed, while it was opening", 409)
             if episode.request is not None:
                 if episode.request != request:
-                    raise Refused("this episode is open already; another one needs another name", 409)
+                    raise Refused("this episode is open already; another episode needs another name", 409)
                 return episode.answer
             episode.expert = body.get("expert") is True
             try:
@@ -139,7 +139,7 @@ class EnvServer:
                     self.episodes[name].touched = self.clock()
                 return self.episodes[name]
         finally:
-            # Without the lock: the close() of an env may take long.
+            # Outside of `self.lock`, because the close() of an env may take long.
             for forgotten, episode in idle:
                 try:
                     release(episode)
@@ -255,7 +255,7 @@ def make_handler(server, token):
             return body
 
         def send(self, status, answer):
-            # JSON has no NaN, no Infinity and no types of numpy. 422, because the env would return the same value again.
+            # JSON has no NaN, no Infinity and no types of numpy. The status is 422, because the env would return the same value again.
             try:
                 text = json.dumps(answer, allow_nan=False)
             except (TypeError, ValueError) as error:
@@ -281,13 +281,14 @@ def unknown(path):
 
 
 def main(envs, description, parser=None):
-    """Serves `envs` until the process ends. The first line of output is the server's address. `envs` is a dict, or makes one from the arguments."""
+    """Serves `envs` until the process ends. The first line of output is the server's address. `envs` is a dict of makers by name, or a
+    function that makes such a dict from the arguments."""
     parser = parser or argparse.ArgumentParser()
     parser.description = description
-    parser.add_argument("--host", default="127.0.0.1", help="address to listen on; any but loopback needs a token")
+    parser.add_argument("--host", default="127.0.0.1", help="address to listen on; any address except loopback needs a token")
     parser.add_argument("--port", type=int, default=7100, help="0 picks a free port")
     parser.add_argument("--token-variable", help="environment variable that holds the token which clients must send")
-    parser.add_argument("--episodes-max", type=int, default=4096, help="most open episodes")
+    parser.add_argument("--episodes-max", type=int, default=4096, help="maximum number of open episodes")
     arguments = parser.parse_args()
     token = os.environ.get(arguments.token_variable) if arguments.token_variable else None
     if arguments.token_variable and not token:

@@ -13,7 +13,8 @@ class Guess:
         self.highest = options.get("highest", HIGHEST)
         self.number = random.Random(layout_seed).randint(1, self.highest)
         self.low, self.high = 1, self.highest
-        # With the option step_seconds a step is as slow as one of a browser or compiler, but not on boards with seeds below slow_from_seed.
+        # The option step_seconds makes each step slow, as a browser or a compiler would be. Boards with seeds below slow_from_seed stay
+        # fast.
         is_slow = layout_seed >= options.get("slow_from_seed", 0)
         self.seconds = options.get("step_seconds", 0) if is_slow else 0
         self.observation = f"I think of a number from 1 to {self.highest}."

@@ -6,7 +6,7 @@ an observation of the episode. The next action of the episode becomes the answer
             super().__init__(lambda base_url: {"reward": my_agent(OpenAI(base_url=base_url, api_key="none"), layout_seed), "success": …})
 
 The function runs in a thread of its own. The function's client sends its requests to a port of this process on loopback. An observation has
-what the request adds to the request before: messages and results of tools. The first observation also has the tools. An action
+what the request adds to the previous request: messages and results of tools. The first observation also has the tools. An action
 NAME {"argument": value} is a call of a tool. The episode fails if the function raises, or neither sends a request nor returns for
 seconds_max seconds. The server refuses streaming.
 """
@@ -61,7 +61,7 @@ class AgentEpisode:
         try:
             event = self.events.get(timeout=self.seconds_max)
         except queue.Empty:  # a longer wait would keep the episode's lock and its place in the server
-            event = TimeoutError(f"the agent neither asked nor ended in {self.seconds_max:g} s; raise seconds_max if it needs longer")
+            event = TimeoutError(f"the agent neither asked nor ended in {self.seconds_max:g} s; raise seconds_max if the agent needs longer")
         if isinstance(event, Question):
             self.question = event
             return None
@@ -81,7 +81,7 @@ class AgentEpisode:
         return {"reward": 0.0, "done": False, "success": False} if result is None else {**result, "done": True}
 
     def close(self):
-        """Calls in progress and later calls fail."""
+        """Ends the episode. Calls in progress and later calls of the client fail."""
         self.over = True
         endpoint().episodes.pop(self.name, None)
         if self.question is not None:

@@ -21,7 +21,7 @@ export interface Fault extends Target {
 const numbered = (kind: string, count: number, fault: Target["fault"]): Target[] =>
   Array.from({ length: count }, (_, i) => ({ actor: `${kind}-${i}`, fault }));
 
-/** All entries have the same probability. The learner and each env server have two, so they fail twice as often as other actors. */
+/** All entries have the same probability. The learner and each env server have two entries, and so fail twice as often as other actors. */
 export const TARGETS: readonly Target[] = [
   ...numbered("sampler", SAMPLERS, "SIGKILL"),
   ...numbered("env-server", ENV_SERVERS, "SIGKILL"),
@@ -54,7 +54,7 @@ function observeOne(fault: Fault, since: readonly LogEntry[], faults: readonly F
     fault.fault === "SIGSTOP"
       ? entry.kind === "silent" && entry.child === actor
       : entry.kind === "exited" && entry.pid === pid;
-  // If the supervisor was killed after the fault, this process may end with the supervisor, and no line of the log reports its end.
+  // If the supervisor was killed after the fault, the process `pid` may end with the supervisor, and no line of the log reports this end.
   const endedWithSupervisor = () =>
     !isAlive(pid) && faults.some((other) => other.actor === "supervisor" && other.line > fault.line);
   if (since.some(isNotice) || endedWithSupervisor()) fault.noticedMs ??= now - atMs;

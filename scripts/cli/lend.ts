@@ -67,7 +67,7 @@ export async function lend(
     say: (level, text, stack) => {
       if (level !== "info") say(`${level}: ${text}`);
       else if (!quiet) say(text);
-      // A guest has no log file, so the stack goes to the terminal. run-command.ts has removed --verbose from the flags.
+      // A guest has no log file, so the stack goes to the terminal. `flags` lacks --verbose, because run-command.ts removes it.
       if (stack !== undefined && process.argv.includes("--verbose")) say(stack);
     },
   });

@@ -5,7 +5,7 @@ import { join } from "node:path";
 import { messageOf } from "../../actors/errors.ts";
 import { UsageError } from "./options.ts";
 
-/** The folder may exist already. @throws {UsageError} if it cannot be made, for example because a file has this name */
+/** The folder may exist already. @throws {UsageError} if the folder cannot be made, for example because a file has this name */
 export function makeFolder(path: string): void {
   try {
     mkdirSync(path, { recursive: true });
@@ -14,7 +14,10 @@ export function makeFolder(path: string): void {
   }
 }
 
-/** A new folder for temporary files. @param prefix  start of its name. @throws {Error} if it cannot be made, for example because TMPDIR is missing */
+/**
+ * A new folder for temporary files. @param prefix  start of the folder's name. @throws {Error} if the folder cannot be made, for example
+ * because TMPDIR is missing
+ */
 export function makeTemporaryFolder(prefix: string): string {
   try {
     return mkdtempSync(join(tmpdir(), prefix));

@@ -1,5 +1,6 @@
 /**
- * Parses the words after a command's name. One table for each command defines parsing, help and suggestions. This file has no code of a single command.
+ * Parses the words after a command's name. One table for each command defines parsing, help and suggestions. This file has no code for any
+ * particular command.
  *
  * - `parseOptions` returns `--section.key=value` as text; the config's schema gives it a type (presets.ts).
  * - An unknown, missing or ill-typed option is a `UsageError`: one line, exit code 2.
@@ -23,11 +24,14 @@ export interface Command {
   readonly name: CommandName;
   readonly flags: Readonly<Record<string, Flag>>;
   readonly examples: readonly string[];
-  /** Arguments that are no flags: placeholder and text in help, and the largest number allowed. Without this entry, none are allowed. */
+  /**
+   * Arguments that are not flags: their placeholder and text in the help, and their maximum number. If omitted, the command takes no such
+   * arguments.
+   */
   readonly words?: { readonly show: string; readonly text: string; readonly max: number };
   /** Present if the command takes `--section.key=value`. The function suggests a key for a mistyped key without a dot. */
   readonly overrides?: { nearest(path: string): string | null };
-  /** The keys that `--section.key=value` may set, for the help. Without this entry, it may set every key of the config. */
+  /** The keys that `--section.key=value` may set, for the help. If omitted, it may set every key of the config. */
   readonly keys?: string;
 }
 

@@ -19,7 +19,7 @@ import { type Flag, type Override, UsageError } from "./options.ts";
 
 let project: Project = NO_PROJECT;
 
-/** Makes this the project whose settings the command of this process uses. */
+/** Makes `loaded` the project whose settings the command of this process uses. */
 export function inProject(loaded: Project): void {
   const builtIn = Object.keys(loaded.presets).find((name) => presetFiles().includes(name));
   if (builtIn !== undefined) {
@@ -38,7 +38,7 @@ export const configFlags = {
   preset: {
     type: "text",
     value: "NAME",
-    text: `A file of configs/ without .yaml, or a preset of bunraku.config.ts (default: ${DEFAULT_PRESET}; ${PRETRAINED_PRESET} with --model)`,
+    text: `Name of a file in configs/ (without .yaml), or of a preset in bunraku.config.ts (default: ${DEFAULT_PRESET}; ${PRETRAINED_PRESET} with --model)`,
   },
   config: { type: "text", value: "FILE", text: "Your own YAML file; its keys override the preset" },
   model: {
@@ -99,7 +99,10 @@ function presetLayers(name: string | undefined, standard: string): Layer[] {
   ];
 }
 
-/** @param what  how the error calls the file. @throws {UsageError} if it cannot be read. @throws {ConfigError} if it holds no settings */
+/**
+ * @param what  how the error calls the file. @throws {UsageError} if the file cannot be read. @throws {ConfigError} if the file holds no
+ * settings
+ */
 export function fileLayer(what: string, file: string): Layer {
   try {
     return readLayer(file);

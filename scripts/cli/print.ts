@@ -8,7 +8,7 @@ const STDOUT = 1;
 /** Milliseconds between two attempts to write to a full pipe that does not block. */
 const RETRY_MS = 5;
 
-/** Prints one line; takes the arguments of console.log. @throws {Error} as `write` */
+/** Prints one line; takes the arguments of console.log. @throws {Error} the errors of `write` */
 export const print = (...values: unknown[]): void => write(`${format(...values)}\n`);
 
 /** Drops the text if the reader has closed the pipe or the terminal. @throws {Error} if the text cannot be written whole */

@@ -21,7 +21,7 @@ export async function serveRecorded(folder: string, place: Place): Promise<Serve
   }
   const store = openRecord(folder);
   try {
-    const context = apiContextOf(known(readRunConfig(folder)), folder, warn);
+    const context = apiContextOf(withKnownModules(readRunConfig(folder)), folder, warn);
     const page = await serveDashboard({ ...place, shown: { store, ...context }, clock: realClock });
     return {
       url: page.url,
@@ -36,8 +36,11 @@ export async function serveRecorded(folder: string, place: Place): Promise<Serve
   }
 }
 
-/** The config; warns if the envs of today differ from the envs of the record. The page can show episodes without their envs. */
-function known(config: RunConfig): RunConfig {
+/**
+ * The config with this machine's modules of envs. If they differ from the record's or are missing, warns and returns the config unchanged:
+ * the page can show episodes without their envs.
+ */
+function withKnownModules(config: RunConfig): RunConfig {
   try {
     return withLocalModules(config);
   } catch (error) {

@@ -95,7 +95,7 @@ export function thisStart(name: string, args: readonly string[], now: Date): Run
   };
 }
 
-/** An argument as a shell takes it, without a secret. */
+/** An argument, quoted for a shell. `HIDDEN` replaces a secret. */
 function shown(arg: string): string {
   const path = /^--([\w.]+)=/.exec(arg)?.[1];
   if (path !== undefined && SECRETS.has(path)) return `--${path}=HIDDEN`;

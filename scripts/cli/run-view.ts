@@ -23,14 +23,17 @@ export interface RunViewOptions {
   readonly columns: () => number;
 }
 
-/** Kinds of frequent lines. On a terminal, the status lines show their content. Elsewhere the view prints one line of this many. */
+/**
+ * Kinds of frequent lines. On a terminal, the status lines show the content of these lines. Elsewhere the view prints every tenth or fifth
+ * of these lines.
+ */
 const FREQUENT: Readonly<Record<string, number>> = { update: 10, warm: 5 };
 
 /** The view prints the first three warnings of one kind, and then every tenth. */
 const WARNINGS_SHOWN = 3;
 const REPEATED = 10;
 
-/** The default gate. Its address goes to the log only. */
+/** The default of `join.listen`. With this default, the view prints the gate's address only if the run waits for lent actors. */
 const DEFAULT_GATE = "ws://127.0.0.1:0";
 
 export class RunView {
@@ -144,7 +147,7 @@ export class RunView {
     }
   }
 
-  /** Logs an error of this process with its stack. The command prints the message at its end. */
+  /** Logs an error of this process with its stack. The command prints the message when the command ends. */
   crashed(error: unknown): void {
     const entry = { level: "error", actor: "supervisor", kind: "crash", text: describeError(error) };
     this.#log(JSON.stringify({ ...entry, stack: stackOf(error) }));
@@ -198,7 +201,7 @@ interface Entry {
   readonly text: string;
 }
 
-/** null if the line is not JSON of the log. */
+/** The entry in a line of a log; null if the line is no such entry. */
 function parse(line: string): Entry | null {
   try {
     const entry = JSON.parse(line);

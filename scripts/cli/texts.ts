@@ -1,7 +1,7 @@
 /** Texts of several commands: aligned tables, tables of docs/, costs, words of a shell. */
 import type { Costs } from "../../actors/record/costs.ts";
 
-/** Aligns the columns of rows of text: the first to the left, the others to the right. */
+/** Aligns the columns of rows of text: the first column to the left, the other columns to the right. */
 export function aligned(rows: readonly (readonly string[])[]): string {
   const widths = rows[0]!.map((_, column) => Math.max(...rows.map((row) => row[column]!.length)));
   const cell = (text: string, column: number) =>
@@ -50,6 +50,6 @@ export const COST_NAMES: readonly (readonly [key: keyof Costs["total"], name: st
 export const amountText = (amount: number | null): string =>
   amount === null ? "–" : amount.toLocaleString("en", { maximumFractionDigits: amount < 10 ? 1 : 0 });
 
-/** A word of a command line as a shell takes it: quoted if it has characters that mean something there. */
+/** A word of a command line, quoted if it has characters with a meaning in a shell. */
 export const shellWord = (word: string): string =>
   /^[\w@%+=:,./-]+$/.test(word) ? word : `'${word.replaceAll("'", `'\\''`)}'`;

@@ -1,4 +1,4 @@
-/** Reads from their folders the runs that a picture shows. A run may still be going. */
+/** Reads the runs of a picture from the runs' folders. A run may still be in progress. */
 import { resolve, sep } from "node:path";
 import type { Points } from "../../actors/dashboard/client/curve.ts";
 import type { MetricName } from "../../actors/metrics/metrics.ts";
@@ -72,7 +72,7 @@ function refuseRepeated(folders: readonly string[], message: (folder: string) =>
   if (repeated !== undefined) throw new UsageError(message(repeated));
 }
 
-/** The folder's own name, with as many parents as distinguish it from the others. */
+/** The folder's own name, with as many parent folders as it takes to distinguish the run from the other runs. */
 function shortName(path: string, others: readonly string[]): string {
   const name = (of: string, parts: number) => of.split(sep).slice(-parts).join("/");
   let parts = 1;

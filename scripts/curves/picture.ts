@@ -119,7 +119,10 @@ interface Row {
   readonly columns: number;
 }
 
-/** Validation success, if it is the first metric, has a row of its own. Four panels make two rows of two, not a row of three and one of one. */
+/**
+ * Validation success as the first metric, or a single metric, has a wide row of its own. Four other panels make two rows of two, not a row
+ * of three and a row of one.
+ */
 function rowsOf(metrics: readonly MetricName[]): Row[] {
   const wide = metrics[0] === SUCCESS || metrics.length === 1;
   const small = metrics.slice(wide ? 1 : 0);
@@ -289,14 +292,14 @@ interface Axis {
   readonly ticks: readonly number[];
 }
 
-/** An axis from tick to tick that covers the values. Zero is on it unless the values are far from zero. */
+/** An axis from tick to tick that covers the values. Zero is on the axis unless the values are far from zero. */
 function axisOf(values: readonly number[], unit: Unit, ticksMax: number): Axis {
   let low = values.reduce((least, value) => Math.min(least, value), Number.POSITIVE_INFINITY);
   let high = values.reduce((most, value) => Math.max(most, value), Number.NEGATIVE_INFINITY);
   if (low > 0 && (unit === "share" || low < high / 2)) low = 0;
   if (high < 0 && high > low / 2) high = 0;
   if (low === high) [low, high] = low === 0 ? [0, 1] : [Math.min(0, 2 * low), Math.max(0, 2 * low)];
-  // The smallest of 1, 2 or 5 times a power of ten that needs at most `ticksMax` ticks.
+  // The step is 1, 2 or 5 times a power of ten: the smallest such number that needs at most `ticksMax` ticks.
   const least = (high - low) / Math.max(1, ticksMax - 2);
   const power = 10 ** Math.floor(Math.log10(least));
   const step = power * ([1, 2, 5].find((factor) => factor * power >= least * (1 - 1e-9)) ?? 10);

@@ -1,6 +1,6 @@
 /**
- * The detectors of a collapse, and what happened to a run (`outcomeOf`). A detector reads the log of a run and answers with the index of the
- * update of its first alarm, or null.
+ * The detectors of a collapse, and what happened to a run (`outcomeOf`). A detector reads the log of a run. It returns the index of the
+ * update that raises the first alarm, or null.
  */
 import { HealthConfig } from "../../actors/config/health.ts";
 import type { MetricName, MetricValues } from "../../actors/metrics/metrics.ts";
@@ -21,7 +21,7 @@ export interface LoggedUpdate {
   readonly measured: Measured | null;
 }
 
-/** An update as a log has it, and so without the validations. */
+/** One update of a log. Logs have no validations. */
 export const loggedUpdate = (values: MetricValues): LoggedUpdate => ({
   values,
   measured: measuredOf(values),
@@ -40,7 +40,7 @@ export const bunraku =
 
 const ragenConfig = HealthConfig.parse({ ladder: [], stopEarly: [...RAGEN_STOPS] });
 
-/** RAGEN-2's early stops, without its stop for a low validation: validations are not in the logs. */
+/** RAGEN-2's early stops, except the stop for low success in validations: validations are not in the logs. */
 export const ragenStops: Detector = ({ updates }) =>
   firstAlarm(updates, HEALTH_START, (before, point) => {
     const { state, due } = checkup(before, point, ragenConfig);
@@ -88,7 +88,7 @@ function firstAlarm<State>(
 
 const seriesOf = (updates: readonly LoggedUpdate[], name: MetricName) => updates.map(({ values }) => values[name]);
 
-/** What happened to a run, by its success alone. The rates compare the alarms of a detector with it. */
+/** What happened to a run, by its success alone. The rates compare the alarms of a detector with this outcome. */
 export type Outcome =
   | {
       /** Success ends below half of its peak. */
@@ -102,11 +102,11 @@ export type Outcome =
   | { readonly kind: "unclear" };
 
 /**
- * Smoothed success is a mean over this many updates on each side of an update. The success of an update of eight boards varies by 0.12
- * by chance, and a peak is a maximum: with means of five updates the peak of a policy that stays at 0.4 is 0.55.
+ * Smoothed success is a mean over this many updates on each side of an update. The success of an update of eight boards varies by 0.12 by
+ * chance, and a peak is the largest of many means. With means of only five updates, a policy that stays at 0.4 would have a peak of 0.55.
  */
 const REACH = 10;
-/** The end of a run is this many updates. */
+/** Number of updates that count as the end of a run. */
 const LAST = 20;
 /** A smaller fall from the peak may be chance. */
 const FALL_MIN = 0.1;

@@ -25,7 +25,7 @@ export interface Log {
 const EVENT_FILE = /tfevents/;
 const STEPS = ["step", "_step", "global_step", "training/global_step", "train/global_step", "trainer/global_step"];
 
-/** @throws {UsageError} if there is no log at this path, or it cannot be read as one */
+/** @throws {UsageError} if there is nothing at this path, or nothing that can be read as a log */
 export function readLog(path: string): Log {
   if (!existsSync(path)) throw new UsageError(`no run and no log at ${path}`);
   const log = new LogBuilder();

@@ -120,7 +120,7 @@ export function ratesReport(logs: readonly RunLog[], { heldOut, alarms }: RatesO
   const judged = runs.map(outcomeOfRun);
   const isEarly = ({ outcome }: JudgedRun) => outcome.kind === "collapsed" && outcome.onset < EARLY_ONSETS;
   const later = part(
-    `all of these but collapses in the first ${EARLY_ONSETS} updates`,
+    `all of these except collapses in the first ${EARLY_ONSETS} updates`,
     others.filter((run) => !isEarly(run)),
   );
   return {
@@ -190,7 +190,7 @@ function ratesOf(part: readonly JudgedRun[], name: string, firstAlarm: FirstAlar
   return { alarm: name, collapsed, caught, healthy, falseAlarms, leads };
 }
 
-/** The candidate with the largest true minus false positive rate; the first of equals. */
+/** The candidate with the largest difference of true and false positive rates; if several have it, the first. */
 function bestOf<T>(candidates: readonly T[], detectorOf: (candidate: T) => Detector, on: readonly JudgedRun[]): T {
   const judged = candidates.map((candidate) => {
     const { collapsed, caught, healthy, falseAlarms } = ratesOf(on, "", detectorOf(candidate));

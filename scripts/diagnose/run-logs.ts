@@ -12,7 +12,7 @@ import { reportFile } from "../../library/run-folder.ts";
 import { UsageError } from "../cli/options.ts";
 import { named, type Row, writeParquet } from "../export/tables.ts";
 
-/** What Bunraku's detector reads, and what other detectors also read (bench/peers/alarms.py). */
+/** The metrics that Bunraku's detector reads (`MEASURED`), and more metrics that other detectors read (bench/peers/alarms.py). */
 const METRICS = [
   ...MEASURED,
   "train/reward_mean",
@@ -42,11 +42,15 @@ export function readLogs(path: string): RunLog[] {
   if (!isFolder && !path.endsWith(".parquet"))
     throw new UsageError(`${path} has no logs of runs; give a folder of runs, or a .parquet file that --logs-to wrote`);
   const logs = isFolder ? ofFolder(path) : ofParquet(path);
-  if (logs.length === 0) throw new UsageError(`no finished run in ${path}; give a folder of runs, as of bun run sweep`);
+  if (logs.length === 0)
+    throw new UsageError(`no finished run in ${path}; give a folder of runs, such as a folder of bun run sweep`);
   return logs;
 }
 
-/** Replaces an existing file at the end. @throws {UsageError} if two runs have one name. @throws {Error} if the file cannot be written */
+/**
+ * Replaces an existing file only when the new file is complete. @throws {UsageError} if two runs have one name. @throws {Error} if the file
+ * cannot be written
+ */
 export async function writeLogs(path: string, logs: readonly RunLog[]): Promise<void> {
   const names = logs.map(({ run }) => run);
   const repeated = names.find((name, i) => names.indexOf(name) !== i);
@@ -118,12 +122,12 @@ function ofRows(rows: Iterable<Readonly<Record<string, unknown>>>): RunLog[] {
   for (const row of rows) {
     const run = String(row["run"]);
     const log = logs.getOrInsert(run, { run, env: String(row["env"]), seed: Number(row["seed"]), updates: [] });
-    // Another program that wrote the file again may have put NaN for what was not measured.
+    // If another program rewrote the file, the value of an unmeasured metric may be NaN.
     const measured = METRICS.map((name) => [name, row[name]] as const).filter(([, value]) => Number.isFinite(value));
     const values: MetricValues = Object.fromEntries(measured);
     if (values["train/success"] !== undefined) log.updates.push({ update: Number(row["update"]), values });
   }
-  // Such a program may also have sorted the rows in another order.
+  // Such a program may also have changed the order of the rows.
   for (const { updates } of logs.values()) updates.sort((a, b) => a.update - b.update);
   return [...logs.values()];
 }

@@ -12,7 +12,10 @@ import { installedDigest, isPackage, lockDigest } from "../cli/install.ts";
 /** One check of doctor: what it found, and what that means for a run. */
 export interface Finding {
   readonly name: string;
-  /** low: a run works with less; absent: a run works without it; broken: a run fails or computes wrong numbers. */
+  /**
+   * low: a run works, but may be slow or run out of space; absent: a run works without this part; broken: a run fails or computes wrong
+   * numbers.
+   */
   readonly state: "ok" | "low" | "absent" | "broken";
   readonly found: string;
   readonly means: string;
@@ -21,7 +24,7 @@ export interface Finding {
 const GIB = 2 ** 30;
 const gib = (bytes: number) => `${(bytes / GIB).toFixed(1)} GiB`;
 
-/** With this memory and disk, the default run has enough. */
+/** The default run needs no more memory and disk than this. */
 const MEMORY_BYTES_MIN = 4 * GIB;
 const DISK_BYTES_MIN = 2 * GIB;
 /** Shared memory of this size holds a few versions of the built-in policy's weights. A container has 64 MiB by default. */
@@ -148,7 +151,10 @@ export function bunFinding(root: string): Finding {
   return { name: "bun", state: good ? "ok" : "broken", found: `Bun ${Bun.version}`, means };
 }
 
-/** The finding is ok if every direct dependency has its version in package.json, and the last install used this lock file. */
+/**
+ * The finding is ok if every direct dependency is installed in the version that package.json names, and the last install used this lock
+ * file.
+ */
 export function packagesFinding(root: string): Finding {
   const { dependencies = {}, devDependencies = {} } = readPackage(root);
   const wrong = Object.entries({ ...dependencies, ...devDependencies }).flatMap(([name, wanted]) => {
@@ -194,7 +200,7 @@ export async function compiledFinding(): Promise<Finding> {
       name,
       state: "broken",
       found,
-      means: "the default without an NVIDIA GPU; --engine eager works without it, far slower",
+      means: "the default without an NVIDIA GPU; --engine eager works without onnxruntime, far slower",
     };
   }
 }

@@ -134,7 +134,7 @@ export async function hostedResults(
   });
   const usage = { ...client.usage, cost: cost(client.usage, flags) };
   const boards = { episodes, seed, samples, actionsMax: actionsAllowed(episodeRules(config, env.tag, tag)) };
-  // If the server's policy was trained on a mix, its env may have a name that is not its tag.
+  // If the server's policy was trained on a mix, the env may have a name other than its tag.
   const name = overrides.findLast(({ path }) => path === "env.tag")?.text ?? tag.tag;
   // Only the server knows the tokens and their probabilities, so the result has no entropy.
   return { results: [{ ...evaluation, ...boards, name, tag, entropy: null, lines: [] }], usage };
@@ -220,7 +220,9 @@ function hostedConfig(
   return { ...config, validate: { ...config.validate, episodes, firstSeed: seed, groupSize: samples } };
 }
 
-/** The settings of env `asked`; null if the policy was not trained on it. @throws {UsageError} if `asked` names none of several envs */
+/**
+ * The settings of env `asked`; null if the policy was not trained on this env. @throws {UsageError} if `asked` names none of several envs
+ */
 function trainedEnv(card: ServedCard, asked: string | undefined): RunConfig["env"] | null {
   const names = playedEnvs(card).map(({ name }) => name);
   if (asked === undefined && names.length > 1)
@@ -229,7 +231,7 @@ function trainedEnv(card: ServedCard, asked: string | undefined): RunConfig["env
   return names.includes(name) ? envAlone(card, name) : null;
 }
 
-/** The policy's settings from training; for an env that it was not trained on, only the settings of prompts and replies. */
+/** The policy's settings from training; for an env that the policy was not trained on, only the settings of prompts and replies. */
 function trainedForm({ env, prompt, replyTokensMax, contextTokensMax }: ServedCard, trained: RunConfig["env"] | null) {
   if (prompt.overflow === "drop")
     warn("this policy was trained with prompt.overflow drop; here a full context ends an episode");

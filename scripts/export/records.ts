@@ -24,7 +24,7 @@ export interface RecordsExport {
   readonly episodes: EpisodeFilter;
 }
 
-/** Rows written, by kind. */
+/** Numbers of written rows or files, by kind. */
 export type Counts = Readonly<Record<string, number>>;
 
 /** Event files: the run's metrics in `out`, the metrics per actor in `out/ACTOR`. */
@@ -63,7 +63,7 @@ export function exportChats({ folder, out, episodes }: RecordsExport): Promise<C
   });
 }
 
-/** The keys have the names of the columns of run.sqlite. */
+/** The keys are the column names of run.sqlite. */
 function common(summary: EpisodeSummary) {
   const { episode, purpose, env, layoutSeed, version, update, reward, penalty, success, stop, advantage } = summary;
   return {
@@ -168,7 +168,7 @@ function exportTables(
   });
 }
 
-/** @throws {UsageError} if the run has no env of the name in `filter` */
+/** @throws {UsageError} if the run has no env named `env` */
 async function reading(
   folder: string,
   out: string,

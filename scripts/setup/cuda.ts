@@ -1,6 +1,6 @@
 /**
- * Downloads onnxruntime's CUDA provider for engine compiled and, unless this machine has them, NVIDIA's libraries of CUDA 13 that the
- * provider needs. All of them are in Python wheels. The GPU's driver must be installed already. Nothing is compiled.
+ * Downloads onnxruntime's CUDA provider for engine compiled, and the NVIDIA libraries of CUDA 13 that the provider needs and this machine
+ * lacks. All these files are in Python wheels. The GPU's driver must be installed already. Nothing is compiled.
  */
 import { existsSync, mkdirSync, renameSync, rmSync, statSync } from "node:fs";
 import { join } from "node:path";
@@ -17,7 +17,7 @@ export interface CudaWheel extends Wheel {
   readonly libraries: Readonly<Record<string, number>>;
   /** Target folder. */
   readonly folder: string;
-  /** True if the machine's own libraries of these names may take the place of the wheel's. */
+  /** True if the machine's own libraries of these names may take the place of the wheel's libraries. */
   readonly machineMayHave: boolean;
 }
 

@@ -40,7 +40,7 @@ export function officialSources(gpu: boolean, say: (text: string) => void): Sour
 /**
  * @param found  the library that this machine has; null: none
  * @returns the library's path.
- * @throws {Error} in one line: either LIBTENSORFLOW_PATH names no library, or each source failed, and why.
+ * @throws {Error} in one line, which says that LIBTENSORFLOW_PATH names no library, or why each source failed.
  */
 export async function setUpTensorflow(
   sources: Sources,
@@ -98,7 +98,7 @@ async function fromArchive({ archives, gpu, folder, say }: Sources): Promise<voi
   }
 }
 
-/** Returns the same response, and reports the progress after each tenth of its body. */
+/** Passes the response on, and reports the progress after each tenth of its body. */
 function withProgress(response: Response, say: (text: string) => void): Response {
   const total = Number(response.headers.get("content-length"));
   let [bytes, tenths] = [0, 0];

@@ -54,7 +54,9 @@ if not hasattr(tarfile, "data_filter"):
 /** Files by name. Python runs the import lines of a .pth file each time it starts. */
 const MODULES = { "peft.py": PEFT, "bunraku_tarfile.py": TARFILE, "bunraku_tarfile.pth": "import bunraku_tarfile\n" };
 
-/** Limits of the server. Its batches have constant sizes (the last two), because it compiles its functions for each new size. */
+/**
+ * Limits of the server. The last two limits give its batches constant sizes, because the server compiles its functions for each new size.
+ */
 const BACKEND_LIMITS = {
   max_lora_adapters: 8,
   max_lora_rank: 32,
@@ -106,7 +108,7 @@ export interface TinkerProcess {
 }
 
 /**
- * Starts the server. A later server in the same folder goes on from its checkpoints.
+ * Starts the server. A later server in this folder continues from the checkpoints there.
  *
  * @throws {Error} if the server does not answer within two minutes.
  */

@@ -6,7 +6,10 @@ import { sequence } from "../../model/rng.ts";
 import { builtinDialogue } from "../../model/text/chat.ts";
 import { Tokenizer } from "../../model/text/tokenizer.ts";
 
-/** The embedding is also the output layer, and adapters do not change it. At its usual scale, training could make no token likely. */
+/**
+ * The embedding is also the output layer, and adapters do not change it. With an embedding of the usual scale, training could make no token
+ * likely.
+ */
 const EMBEDDING_SCALE = 8;
 
 /** @throws {Error} if the folder exists, or cannot be written */

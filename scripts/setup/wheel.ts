@@ -45,7 +45,7 @@ async function digest(path: string): Promise<string> {
 
 /**
  * @param output  where standard output goes; 2 is standard error
- * @throws {Error} with the program's last line of standard error, if it fails.
+ * @throws {Error} if the program fails, with the last line of its standard error.
  */
 export async function run(argv: readonly string[], output: "ignore" | 2 = "ignore"): Promise<void> {
   const child = Bun.spawn([...argv], { stdio: ["ignore", output, "pipe"] });

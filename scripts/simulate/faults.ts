@@ -7,7 +7,7 @@ export type FaultKind = (typeof FAULT_KINDS)[number];
 
 export const noFaults = () => Object.fromEntries(FAULT_KINDS.map((kind) => [kind, 0])) as Record<FaultKind, number>;
 
-/** Faults stop here, so that every run can end. */
+/** No fault begins after this time, so that every run can end. */
 const UNTIL_MS = 25_000;
 const EVERY_MS = { least: 50, most: 1200 };
 

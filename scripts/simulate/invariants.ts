@@ -40,7 +40,7 @@ export class Invariants {
   readonly #asks = new Set<OpenAsk>();
   #queues: Queue[] = [];
   #checks: { readonly life: Life; readonly check: () => void }[] = [];
-  /** By digest of the saved parameters: their history, and the oldest policy version with these parameters. */
+  /** By digest of saved parameters: the history of these parameters, and the oldest policy version with these parameters. */
   readonly #saved = new Map<string, { readonly lineage: Lineage; readonly version: number }>();
   /** Metrics that the learner reported, by "name step". */
   readonly metrics = new Map<string, number>();
@@ -89,7 +89,7 @@ export class Invariants {
     for (const { check } of this.#checks) check();
   }
 
-  /** A learner starts with these parameters. @param digest  null for fresh ones. @returns the version they were published as */
+  /** Called when a learner starts. @param digest  digest of its parameters; null for fresh parameters. @returns their policy version */
   resumed(digest: string | null): number {
     const saved = digest === null ? { lineage: new Map(), version: 0 } : this.#saved.get(digest);
     if (saved === undefined) this.broken(3, `the learner resumed from parameters ${digest} that were never saved`);

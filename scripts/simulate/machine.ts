@@ -39,6 +39,6 @@ export interface Machine {
   failedForDisk: boolean;
   /** What the learner logged about rows and messages that it could not deliver. */
   undelivered: string | null;
-  /** Digest of the parameters of the run that has finished. */
+  /** Digest of the run's final parameters; null until the run has finished. */
   finished: string | null;
 }

@@ -10,8 +10,8 @@ import type { Life } from "./world.ts";
 export const REPORTER_LIMITS = { waitingMax: 500, rowsMax: 16 };
 export const SINK_QUEUED_MAX = 200;
 /**
- * Maximum number of tickets that may wait at a sampler for a free slot or for weights. After a lost connection, its episodes keep their slots while
- * the next connection already brings tickets.
+ * Maximum number of tickets that may wait at a sampler for a free slot or for weights. After a connection is lost, the sampler's episodes
+ * keep their slots while the next connection already brings tickets.
  */
 const WAITING_MAX = 64;
 

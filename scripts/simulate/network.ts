@@ -134,7 +134,7 @@ class SimulatedWire implements Wire {
     this.#arrivesAtMs = Math.max(this.#arrivesAtMs, this.#network.world.now + ms);
   }
 
-  /** This end notices that the connection is gone. */
+  /** After this delay, this end notices that the connection is gone. */
   lose(reason: string, delayMs: number): void {
     this.#network.world.schedule(this.#life, delayMs, `cut off from ${this.#far!.life.name}`, () =>
       this.#near!.lost(reason),
@@ -147,14 +147,14 @@ class SimulatedWire implements Wire {
     if (!this.#link.cut && this.#far !== null) this.close("the process is gone");
   }
 
-  /** Keeps the order: no message arrives before an earlier one. */
+  /** The delay of the next message, so long that no message arrives before an earlier message. */
   #delayMs(): number {
     const { world } = this.#network;
     this.#arrivesAtMs = Math.max(this.#arrivesAtMs, world.now + this.#network.delayMs());
     return this.#arrivesAtMs - world.now;
   }
 
-  /** Checks that each ask gets one answer. */
+  /** Checks that no ask gets two answers. */
   #watch(id: number): void {
     if (this.#answered.has(id)) this.#network.invariants.broken(2, `${this.#life.name} answered ask ${id} twice`);
     this.#answered.add(id);
@@ -242,7 +242,7 @@ class GrantWitness {
   readonly #invariants: Invariants;
   /** Digest by announced version. */
   readonly #announced = new Map<number, string>();
-  /** The newest version that the sampler acknowledged; null if none, or if it loaded other bytes. */
+  /** The newest version that the sampler acknowledged; null if there is none, or if the sampler last loaded other bytes. */
   #holds: number | null = null;
 
   constructor(sampler: string, invariants: Invariants) {

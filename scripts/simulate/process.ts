@@ -1,6 +1,6 @@
 /**
- * The processes of the simulated machine. The real ones come from actors/supervisor/spawner.ts. A killed process does nothing more; a
- * frozen process continues later.
+ * The processes of the simulated machine. In a real run, processes come from actors/supervisor/spawner.ts. A killed process does nothing
+ * more; a frozen process continues later.
  */
 import type { ActorContext, Running } from "../../actors/actor.ts";
 import type { RunConfig } from "../../actors/config/config.ts";
@@ -25,7 +25,7 @@ export interface Process {
   kill(signal: string): void;
 }
 
-/** @param starts  by role. The supervisor passes the role in the argument `entry`. */
+/** @param starts  starts of actors by role. The supervisor passes the role in the argument `entry`. */
 export function simulatedSpawner(
   machine: Machine,
   config: RunConfig,
@@ -70,8 +70,9 @@ export function simulatedSpawner(
   };
 }
 
-/** * After a full disk has room again, an actor may still fail for this long. An actor that cannot write removes its unfinished files or tries
- * again, and then fails. A learner that ends tries for 6 s, which is `supervisor.heartbeatDeadlineMs` plus 4 s.
+/**
+ * After a full disk has room again, an actor may still fail for this long. An actor that cannot write removes its unfinished files or
+ * tries again, and then fails. A learner that ends tries again for 6 s, which is `supervisor.heartbeatDeadlineMs` plus 4 s.
  */
 const LATE_FAILURE_MS = 6500;
 

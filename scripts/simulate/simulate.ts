@@ -45,7 +45,10 @@ export interface Result {
   readonly events: number;
   readonly simulatedMs: number;
   readonly faults: Readonly<Record<FaultKind, number>>;
-  /** Digest of the last policy, and all metrics that do not depend on time: equal in all sync runs. */
+  /**
+   * `parameters` is the digest of the last policy, and `metrics` has all metrics that do not depend on time. Both are equal in all sync
+   * runs.
+   */
   readonly parameters: string | null;
   readonly metrics: string;
 }
@@ -251,7 +254,7 @@ export function undisturbed(): Promise<Result> {
 }
 
 /**
- * Many simulated runs: one for each seed, in sync mode for even seeds and in async mode for odd ones.
+ * Many simulated runs: one for each seed, in sync mode for even seeds and in async mode for odd seeds.
  *
  * @param tell  called after each seed
  */

@@ -115,7 +115,7 @@ export class Life {
     };
   }
 
-  /** The promise never resolves if the process dies before. */
+  /** If the process dies before the time is over, the promise never resolves. */
   sleep(delayMs: number, what: string): Promise<void> {
     return new Promise((resolve) => void this.world.schedule(this, delayMs, what, resolve));
   }

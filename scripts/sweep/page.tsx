@@ -1,5 +1,5 @@
 /** @jsxImportSource hono/jsx */
-/** A sweep as one page in one file: its table, curves, the settings that differ between groups, and its runs. It has no script. */
+/** A sweep as one page in one file: its table, curves, the settings that differ between groups, and its runs. The page has no script. */
 import { raw } from "hono/html";
 import { differingSettings } from "../../actors/config/layers.ts";
 import type { MetricName } from "../../actors/metrics/metrics.ts";
@@ -13,7 +13,7 @@ import { type SweepTable, tableRows } from "./table.ts";
 export const INTERVAL_TEXT =
   "mean ± half of the 95 % interval over n seeds (Student's t); differences are paired by seed";
 
-/** Curves besides those that the sweep's file names. */
+/** Metrics that every page shows as curves, besides the metrics that the sweep's file names. */
 const METRICS: readonly MetricName[] = [SUCCESS, "train/in_group_std", "train/entropy", "train/grad_norm"];
 
 const STYLE = `body{font:14px/1.5 system-ui,"Noto Sans",sans-serif;margin:24px;background:#f5f2ec;color:#211f1b}
@@ -86,7 +86,7 @@ const Table = ({ rows: [head, ...rows] }: { rows: readonly (readonly string[])[]
   </section>
 );
 
-/** Pictures of at most `ENTRIES_MAX` groups each, because a picture has only so many colors. */
+/** Pictures of at most `ENTRIES_MAX` groups each, because a picture has only this many colors. */
 function picturesOf(sweep: Sweep, { runs }: SweepTable): string[] {
   const metrics = [...new Set([...METRICS, ...sweep.metrics])];
   const drawn = [...metrics, ...Object.values(BASELINES)];

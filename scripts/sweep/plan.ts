@@ -74,15 +74,15 @@ export const sweepName = (file: string): string => basename(file).replace(/\.ya?
 
 /**
  * @param out   folder of the sweep; each run gets a folder in it
- * @param over  settings of every run; they override those of the file
+ * @param over  settings of every run; they override the settings of the file
  * @throws {UsageError} for the faults of the file, with its name. @throws {ConfigError} for a config that is not valid, or a file that is not YAML
  */
 export async function planSweep(file: string, out: string, over: readonly Override[]): Promise<Sweep> {
   const { presets, seeds, set, variants, metrics } = readSweepFile(file);
   const groups = presets.flatMap((preset) =>
     Object.entries(variants).map(([variant, own]) => {
-      const many = presets.length > 1 || variant === "";
-      const name = many ? [preset, variant].filter((part) => part !== "").join(".") : variant;
+      const namesPreset = presets.length > 1 || variant === "";
+      const name = namesPreset ? [preset, variant].filter((part) => part !== "").join(".") : variant;
       const tree = merge([
         { source: file, values: set },
         { source: file, values: own ?? {} },

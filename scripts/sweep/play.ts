@@ -1,7 +1,7 @@
 /**
  * Plays the runs of a sweep, each as `bun run cluster` in its own process, several at once.
  *
- * - A run that fails does not stop the others.
+ * - A run that fails does not stop the other runs.
  * - `--resume` continues a run that has begun: from its newest checkpoint, or from its start if it has none.
  */
 import { existsSync, readdirSync, rmdirSync } from "node:fs";
@@ -21,7 +21,7 @@ const ENTRY = join(import.meta.dir, "../run.ts");
 /**
  * Removes an empty folder, which a run leaves if it ends before it writes its config.
  *
- * @throws {UsageError} if a folder holds a run with other settings: its figures would be those of another experiment.
+ * @throws {UsageError} if a folder holds a run with other settings: the figures of this run would belong to another experiment.
  */
 export function checkFolder({ folder, config }: PlannedRun): void {
   if (!existsSync(folder)) return;

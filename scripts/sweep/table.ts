@@ -1,6 +1,6 @@
 /**
- * The table of a sweep: for each group and figure the mean over its finished runs, with its 95 % interval. The command
- * prints the table, and writes it and a table of the single runs as Parquet and CSV.
+ * The table of a sweep: for each group and figure the mean over the group's finished runs, with the 95 % interval. The command prints the
+ * table, and writes it and a table of the single runs as Parquet and CSV.
  */
 import { existsSync, readFileSync } from "node:fs";
 import { join } from "node:path";
@@ -18,7 +18,7 @@ interface Figure {
   /** Head of the column in the printed table, which shows shares as percentages. */
   readonly head: string;
   readonly isShare: boolean;
-  /** null if the run did not measure it. */
+  /** null if the run did not measure the figure. */
   readonly of: (run: Measured) => number | null;
 }
 
@@ -72,8 +72,9 @@ export interface GroupFigure extends Mean {
   readonly group: string;
   readonly figure: string;
   /**
-   * Mean of this group's value minus the first group's, over the seeds that both have, and its 95 % interval. Equal seeds have equal
-   * boards, so the differences vary less than the groups. Null for the first group, and for a group that shares no seed with it.
+   * Mean of this group's value minus the first group's value, over the seeds that both groups have, and the 95 % interval of this mean.
+   * Equal seeds have equal boards, so the differences vary less than the groups. null for the first group, and for a group that shares no
+   * seed with the first group.
    */
   readonly change: number | null;
   readonly change_low: number | null;

@@ -104,7 +104,7 @@ describe("envTag", () => {
     [
       "Bandit",
       { split: "test", hiArmName: "engineer" },
-      "options of Bandit: hiArmName has no effect where split (test) names the arms; set split to null",
+      "options of Bandit: hiArmName has no effect, because split (test) names the arms; set split to null",
     ],
   ])("refuses %s with %j in one line", (name, options, message) => {
     expect(() => envTag(name, options)).toThrow(message);
@@ -112,7 +112,7 @@ describe("envTag", () => {
 
   test("asks for split null with names of arms in RAGEN-2, where split names them by default", () => {
     const named = { loArmName: "teacher", hiArmName: "engineer" };
-    expect(() => envTag("Bandit", named, "ragen-v2")).toThrow("loArmName has no effect where split (train) names");
+    expect(() => envTag("Bandit", named, "ragen-v2")).toThrow("loArmName has no effect, because split (train) names");
     const tag = envTag("Bandit", { ...named, split: null }, "ragen-v2");
     const { actions } = openLocal(tag, { layout: 1, dynamics: 1 }) as DiscreteGame;
     expect([...actions].sort()).toEqual(["Engineer", "Teacher"]);

@@ -47,7 +47,7 @@ test("says when a run fell, why, and what would have been done about it", async 
   expect(out).toContain(`${trapped}: collapsed after 40 updates`);
   expect(out).toMatch(/update \d+: warning: in-group reward std is \d\.\d+; at the start it was \d\.\d+/);
   expect(out).toMatch(/update \d+: intervention: stop \(rung 1 of 1\): the run ends here; collapsed: /);
-  expect(out).toMatch(/RAGEN-2 would have stopped it at update \d+: reward_variance_collapse: /);
+  expect(out).toMatch(/RAGEN-2 would have stopped the run at update \d+: reward_variance_collapse: /);
   expect(out.match(/at update \d+: reward_variance_collapse/g)).toHaveLength(1);
   expect(out).toContain(`${healthy}: healthy after 40 updates\n  healthy all the time`);
   const { runs } = JSON.parse(out.trimEnd().split("\n").at(-1)!);
@@ -66,7 +66,7 @@ test("judges a validation over a mix by the env that is solved least, as the run
   const lame = record("lame", () => 1, { validated: validated(0) });
   const sound = record("sound", () => 1, { validated: validated(0.2) });
   const { out } = await commandHere(["diagnose", lame, sound]);
-  expect(out).toMatch(/RAGEN-2 would have stopped it at update \d+: low_validation_success: /);
+  expect(out).toMatch(/RAGEN-2 would have stopped the run at update \d+: low_validation_success: /);
   expect(out.split(sound)[1]).toStartWith(": healthy after 40 updates\n");
   expect(out.split(sound)[1]).not.toContain("low_validation_success");
 });
@@ -76,7 +76,7 @@ test("judges a validation after its update, also where the next one measured not
   using db = new Database(join(stale, "run.sqlite"));
   db.run("DELETE FROM metrics WHERE name = 'train/success' AND step % 4 = 1");
   const { out } = await commandHere(["diagnose", stale]);
-  expect(out).toMatch(/RAGEN-2 would have stopped it at update 16: low_validation_success: /);
+  expect(out).toMatch(/RAGEN-2 would have stopped the run at update 16: low_validation_success: /);
 });
 
 test("a validation after the last update ends nothing, as the run itself was over", async () => {

@@ -1,5 +1,5 @@
 /**
- * Street: walk along a street to a house. Replace it with your own game.
+ * Street: walk along a street to a house. Replace Street with your own game.
  *
  * All random numbers come from the seeds: boards from `layout`, chance during a game from `dynamics`. Equal seeds make equal games.
  */

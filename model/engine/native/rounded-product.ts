@@ -7,7 +7,8 @@
  * mantissa (the leading 1 included).
  *
  * The kernel rounds a block of B, then 48 rows of A at a time. In rounded memory, two steps of 16 bits lie side by side as one pair. After the
- * rounding, the kernel computes some rows of C in up to 64 columns at a time. A number of C is one sum in the order of the pairs, so it does not depend on M and N.
+ * rounding, the kernel computes some rows of C in up to 64 columns at a time. A number of C is one sum in the order of the pairs, so it does
+ * not depend on M and N.
  *
  * Source: Intel 64 manual, volume 2, VDPBF16PS and VCVTNE2PS2BF16.
  */
@@ -35,7 +36,7 @@ const COLUMNS_MAX = 512;
 /** Maximum number of rows of A that the kernel rounds at a time. */
 const ROWS = 48;
 
-/** Number of steps in a pair. */
+/** Two steps. */
 const PAIR = 2;
 const PAIR_BYTES = 4;
 /** Pairs that the packing loop writes before it jumps back. */

@@ -95,7 +95,7 @@ describe("a remote game", () => {
     await gone[Symbol.asyncDispose]();
     const error = await played({ url: gone.url, retriesMax: 1 }, 1, []).catch(String);
     expect(error).toContain("/health after 2 tries: cannot be reached");
-    expect(error).toEndWith("Start it, or set env.options.url; see docs/remote-envs.md.");
+    expect(error).toEndWith("Start the server, or set env.options.url; see docs/remote-envs.md.");
   });
 
   test("is closed at the server however it is left, also while a step is played", async () => {

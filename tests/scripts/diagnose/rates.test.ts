@@ -163,7 +163,7 @@ describe("the rates over many runs", () => {
       ["FrozenLake, held out", 2],
       ["both", 6],
       // All three of them fall at index 20.
-      ["all of these but collapses in the first 20 updates", 6],
+      ["all of these except collapses in the first 20 updates", 6],
     ]);
     const counts = (part: number, alarm: string) => {
       const { collapsed, caught, healthy, falseAlarms } = parts[part]!.rates.find((rates) => rates.alarm === alarm)!;
