@@ -12,7 +12,7 @@ export interface BrokerProcess {
   readonly address: string;
   readonly port: number;
   readonly pid: number;
-  /** Ends the server as a power cut does. Its files stay. */
+  /** Kills the server without warning. The server's files stay. */
   kill(): Promise<void>;
   /** Starts the server again, on the same port and files. */
   restart(): Promise<void>;

@@ -1,4 +1,4 @@
-/** Loads a model as a learner does, and prints speed and memory, and the speed of disk and page cache. Argument: folder. */
+/** Loads a model with the learner's code. Prints the loader's speed and memory, and the speed of disk and page cache. Argument: folder. */
 import { dlopen } from "bun:ffi";
 import { readFileSync, statSync } from "node:fs";
 import { open } from "node:fs/promises";

@@ -1,7 +1,7 @@
 /**
  * Speed of reading a pretrained model: a safetensors file of 1 GB into the learner's memory, compared with the page cache's speed.
  * Run: bun run bench checkpoints [--checkpoints.megabytes=1000]
- * Budget: at least half of the read speed of disk or page cache, and extra memory below 10 % of the parameters'. Page faults of new
+ * Budget: at least half of the read speed of the disk, and extra memory below 10 % of the parameters' memory. Page faults of new
  * memory take longer than reading from the page cache, so `freshShare` compares with one thread that does both. Bfloat16 becomes
  * float32: the loader writes twice the bytes that it reads.
  */
@@ -13,7 +13,8 @@ import { huggingFaceShapes } from "../model/checkpoint/hugging-face.ts";
 import { ModelConfig } from "../model/policy/model-config.ts";
 import { type Comparison, numbersOf, round } from "./shared.ts";
 
-export const summary = "read a pretrained model of 1 GB, beside disk and page cache; memory besides the parameters'";
+export const summary =
+  "read a pretrained model of 1 GB, beside disk and page cache; memory in addition to the parameters";
 
 interface Row {
   readonly dtype: string;
@@ -26,7 +27,7 @@ interface Row {
   readonly diskShare: number;
   /** Share of the speed of one thread that reads the file and touches new memory for the parameters. */
   readonly freshShare: number;
-  /** Memory besides the parameters', as a share of theirs. */
+  /** Memory in addition to the parameters' memory, as a share of the parameters' memory. */
   readonly extraMemoryShare: number;
 }
 

@@ -1,5 +1,5 @@
 /**
- * Tokens a second of batched decoding with a key/value cache, sampled as in a rollout, beside PyTorch's loop and Hugging Face's
+ * Tokens a second of batched decoding with a key/value cache, sampled as in a rollout, beside a loop in PyTorch and Hugging Face's
  * generate. Run: bun run bench decode [--decode.batch=8 …]
  * Budget: 6,000 tokens/s, and under 10 % of the time outside the engine (sampling, bookkeeping).
  * Both sides measure the forward pass of the prompt too.

@@ -81,7 +81,7 @@ const meansOf = (outcomes: readonly Outcome[]) => ({
 const told = ({ seconds, before, after }: Outcome) =>
   `${round(seconds)} s, success ${round(100 * before)} % before and ${round(100 * after)} % after`;
 
-/** Trains a policy by only a few steps of imitation, so that reinforcement can improve it much. @returns the policy's run */
+/** Trains a policy by only a few steps of imitation, so that reinforcement can improve the policy much. @returns the policy's run */
 async function taught(folder: string, steps: number): Promise<string> {
   const run = join(folder, "start");
   const stages = JSON.stringify([{ name: "learn", steps, learningRate: 2e-3 }]);

@@ -1,6 +1,6 @@
 /**
- * A learner without training for the bench `scale`: issues tickets and takes every outcome. Prints its address, then its memory in
- * bytes for each line on standard input. Argument: the address to listen on.
+ * A learner without training for the bench `scale`: it issues tickets and takes every outcome. It prints its address. Then it prints its
+ * memory in bytes for each line on standard input. Argument: the address to listen on.
  */
 import { realClock } from "../actors/clock.ts";
 import { Dispatcher } from "../actors/learner/dispatcher.ts";

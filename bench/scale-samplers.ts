@@ -1,6 +1,6 @@
 /**
- * Samplers without a model for the bench `scale`, each with its own connection, all in this process. They answer a ticket with an
- * episode of 64 tokens. Prints one JSON line. Arguments: address, number of samplers, milliseconds per episode, seconds to measure.
+ * Samplers without a model for the bench `scale`, each with its own connection, all in this process. A sampler answers a ticket with
+ * an episode of 64 tokens. The program prints one JSON line. Arguments: address, number of samplers, milliseconds per episode, seconds to measure.
  */
 import { realClock } from "../actors/clock.ts";
 import type { Messages } from "../actors/protocol.ts";

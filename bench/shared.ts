@@ -3,7 +3,7 @@ import { join } from "node:path";
 import type { Device } from "../model/engine/engine.ts";
 import { ModelConfig } from "../model/policy/model-config.ts";
 
-/** The default model of the benches `step` and `decode`, also for their figures in docs/log.md. Each number is an option. */
+/** The default model of the benches `step` and `decode`. Each number is an option. The benches' figures in docs/log.md are for this model. */
 export const REFERENCE = { d: 128, layers: 4, heads: 4, kvHeads: 4, hidden: 352, vocabulary: 256 };
 
 const DEVICES = ["cpu", "cuda", "webgpu"] as const satisfies Device[];

@@ -1,7 +1,7 @@
 /**
- * Part of `bun run bench weights`: how long a sampler of another host takes to download the same bytes, from the learner and
- * through the run's gate, measured over loopback. A bare TCP copy with a sha256 is the comparison. The three alternate, each time
- * in a new process.
+ * Part of `bun run bench weights`: how long a sampler of another host takes to download the weights, from the learner and
+ * through the run's gate, measured over loopback. A bare TCP copy with a sha256 is the comparison. The three ways alternate, each
+ * time in a new process.
  */
 import { join } from "node:path";
 import { realClock } from "../actors/clock.ts";

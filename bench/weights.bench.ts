@@ -36,7 +36,7 @@ interface Row {
   readonly ms: number;
   /** Time of a copy into memory that is mapped already, and of one hash. */
   readonly referenceMs: number;
-  /** Time of the same copy and hash with new memory. The system must map new memory page by page, as it does for the file. */
+  /** Time of the same copy and hash with new memory. The system must map new memory page by page, like a file. */
   readonly freshReferenceMs: number;
   readonly ratio: number;
   readonly freshRatio: number;
@@ -106,7 +106,7 @@ class SamplerBench {
   readonly #acks = new Acks();
   readonly #peers = new Set<Peer>();
   readonly #children: ReturnType<typeof Bun.spawn>[] = [];
-  /** The time of each acknowledgement of this version. */
+  /** The time of each acknowledgement of the newest version. */
   readonly #acknowledged: number[] = [];
   #closeListener = async () => {};
   #version = 0;

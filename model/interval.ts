@@ -25,7 +25,7 @@ export function meanOf(values: readonly number[]): Mean {
   return { n, mean, std, low: mean - half, high: mean + half };
 }
 
-/** The t with P(-t < T < t) = .95 for Student's T. @param degrees  of freedom, 1 or more */
+/** The t with P(-t < T < t) = .95 for Student's T. @param degrees  degrees of freedom, 1 or more */
 export function studentT(degrees: number): number {
   // P(-1e3 < T < 1e3) is above .999 for any degrees.
   let [low, high] = [0, 1e3];

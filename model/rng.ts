@@ -3,7 +3,8 @@
  * is sampled. Every process gets the same coin 17 of episode "e3", whatever numbers the process drew before. The generators that make
  * RAGEN's boards are in envs/rng.
  *
- * Philox4x32-10: Salmon et al., "Parallel random numbers: as easy as 1, 2, 3", SC 2011; constants as in its Random123 library.
+ * Philox4x32-10: Salmon et al., "Parallel random numbers: as easy as 1, 2, 3", SC 2011; the constants are those of the authors' library
+ * Random123.
  */
 import { createHash } from "node:crypto";
 
@@ -79,7 +80,7 @@ export function coin({ seed, episode }: CoinKey, tokenIndex: number): number {
   return uniformAt(seed, COINS, episode, tokenIndex);
 }
 
-/** Draws in order, for shuffles and initial weights. Equal (seed, name) give equal sequences. */
+/** A source of numbers for shuffles and initial weights. Equal (seed, name) give equal sequences. */
 export function sequence(seed: number, name: string): Uniform {
   const hash = hash64(name);
   let index = 0;

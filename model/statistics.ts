@@ -46,7 +46,7 @@ export function positionsBy<K>(keys: ArrayLike<K>): Map<K, number[]> {
   return Map.groupBy(Array.from(keys).keys(), (i) => keys[i]!);
 }
 
-/** The middle value, or the mean of the two middle ones. @param values  at least one */
+/** The middle value, or the mean of the two middle values. @param values  at least one */
 export function median(values: readonly number[]): number {
   const sorted = values.toSorted((a, b) => a - b);
   const middle = sorted.length >> 1;

@@ -1,5 +1,5 @@
 /**
- * A finished episode as the learner gets it. Numbers only: no text, no env, no process.
+ * A finished episode as the learner gets it. A trajectory holds numbers only: no text, no env, no process.
  * T: tokens of the trajectory. V: tokens of the vocabulary.
  */
 
@@ -30,7 +30,7 @@ export interface Trajectory {
   readonly contexts: readonly number[];
   /** The turns in order. Turn ends are recorded, never inferred from rewards. */
   readonly turns: readonly TurnSpan[];
-  /** Policy version that wrote every token, except in turns with a version of their own. `digest`: the sha256 (hex) of its weights. */
+  /** Policy version that wrote every token, except in turns with a version of their own. `digest`: sha256 (hex) of this version's weights. */
   readonly version: number;
   readonly digest: string;
 }

@@ -1,4 +1,4 @@
-/** Runs a test where the environment names a proxy. It answers every request with an error. */
+/** Runs a test while the environment names a proxy. The proxy answers every request with an error. */
 export async function behindProxy(body: () => Promise<void>): Promise<void> {
   using proxy = Bun.serve({
     port: 0,

@@ -1,18 +1,19 @@
 /**
- * Documents hold: every command they show is taken as it stands, and every file, link and key that they name is there.
+ * The documents are right: every command that they show is valid as it stands, and every file, link and key that they name exists.
  *
- * - What is cheap is run. Commands on a recorded run are run on a tiny one, and `cluster` runs with a tiny policy for one update, unless it
- *   needs what a test does not have: a download, a GPU, a certificate, or an env that the reader of the page writes. Of the settings
- *   page, which differs in keys only, `config` checks every line.
- * - Of the rest every flag is parsed by the command itself: a flag that no command has is put behind them, and has to be the first thing
- *   it does not take. Keys of the config (`--section.key=value`), presets and tags are checked by `config`. Only parsed are, and tested
- *   where it says:
+ * - Cheap commands are run. Commands on a recorded run are run on a tiny run. `cluster` runs with a tiny policy for one update, unless it
+ *   needs what a test does not have: a download, a GPU, a certificate, or an env that the reader of the page writes. The lines of the
+ *   settings page differ in keys only, so `config` checks each line.
+ * - For all other commands, the command itself parses every flag: the test appends a flag that no command has, and the command has to
+ *   refuse this flag first. `config` checks keys of the config (`--section.key=value`), presets and tags. These commands are only parsed
+ *   here, and tested in the files in parentheses:
  *   - what never ends by itself: `serve`, `page`, `play`, `sampler`, `env-server` (scripts/serve, browser/live-run, scripts/play, e2e/joining);
  *   - what takes minutes: `sweep`, `chaos`, `simulate`, `bench`, `test`, `check`, `setup` (scripts/sweep, e2e/chaos, scripts/simulate,
  *     scripts/commands);
- *   - what needs a model, a data set or a server from elsewhere: `cluster --model`, `cluster --device`, `cluster --env Remote`, `eval` of such envs and of hosted
- *     models (e2e/pretrained, model/engine/webgpu, envs/, scripts/eval/hosted, which bring small ones of their own).
- * - A flag that stands alone is one of a command's page of help.
+ *   - what needs a model, a data set or a server from elsewhere: `cluster --model`, `cluster --device`, `cluster --env Remote`, `eval` of
+ *     such envs and of hosted models (e2e/pretrained, model/engine/webgpu, envs/, scripts/eval/hosted, which bring small models, data sets
+ *     and servers of their own).
+ * - A flag without its command is a flag of some command's page of help.
  * - Pages that write files (tutorial.md, new-env.md) are followed step by step in scripts/tutorial.
  */
 import { afterAll, describe, expect, test } from "bun:test";

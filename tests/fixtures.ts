@@ -2,7 +2,7 @@
 import type { PlayRules } from "../actors/play/play-episode.ts";
 import type { PlayedOutcome, Ticket, TurnRecord } from "../actors/protocol.ts";
 
-/** sha256 of no weights: one letter, 64 times. */
+/** A digest that no weights have: one letter, 64 times. */
 export const aDigest = (letter = "a"): string => letter.repeat(64);
 
 export const aTicket = (overrides: Partial<Ticket> = {}): Ticket => ({

@@ -11,7 +11,7 @@ export function describeWhere(lack: string | null, name: string, body: () => voi
   else describe.skip(skippedName(name, lack), body);
 }
 
-/** The same for one test. */
+/** `describeWhere` for one test. */
 export function testWhere(lack: string | null, name: string, body: Body, timeoutMs?: number): void {
   if (lack === null) test(name, body, timeoutMs);
   else test.skip(skippedName(name, lack), body);

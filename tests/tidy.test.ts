@@ -1,4 +1,4 @@
-/** Keeps the house: who may import whom, no file too long, none forgotten, no promise that only a comment keeps. */
+/** Rules for the source files: who may import whom, no file too long, no file unused, no promise that only a comment keeps. */
 import { describe, expect, test } from "bun:test";
 import { basename, dirname, join, relative } from "node:path";
 

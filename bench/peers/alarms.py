@@ -33,7 +33,7 @@ DOCTOR = {
 
 
 def first_alarms(name: str, alarms: list[tuple[int, bool]]) -> dict[str, int | None]:
-    """alarms: for each, ascending, the index of its update and whether it is critical."""
+    """alarms: for each alarm, the index of the alarm's update (ascending), and whether the alarm is critical."""
     return {
         f"{name}, warning or critical": next((index for index, _ in alarms), None),
         f"{name}, critical": next((index for index, is_critical in alarms if is_critical), None),

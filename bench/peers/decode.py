@@ -6,7 +6,7 @@ The model of step.py, float32, random weights, no stop token, sampled at tempera
   loop      keys and values written into arrays made once; attention (SDPA) reads the part that is filled
   generate  transformers' model.generate with its SDPA attention and its growing cache
 
-The forward pass of the prompt is inside the measured time, as it is for a turn of an episode. Median of --rounds after one to warm up.
+The measured time includes the forward pass of the prompt, which a turn of an episode needs too. Median of --rounds after one to warm up.
 With --greedy both must give the same tokens, and the program exits 1 if they do not.
 
 Prints one JSON line: {"name", "torch", "transformers", "threads", "device", "config", "tokensPerSecond": {"loop", "generate"}}.
@@ -27,7 +27,7 @@ from torch import Tensor
 
 
 class Cache:
-    """(layers, B, K, S, C) each; positions below `filled` are valid."""
+    """Keys and values, (layers, B, K, S, C) each, for S positions. Positions below `filled` are valid."""
 
     def __init__(self, config: Config, batch: int, positions: int, device: torch.device):
         shape = (config.num_hidden_layers, batch, config.num_key_value_heads, positions, config.head_dim)

@@ -1,7 +1,7 @@
 """The Qwen2 architecture in plain PyTorch: a reference for the speed and the numbers of Bunraku's model.
 
 Parameter names are Hugging Face's, so that this model and Hugging Face's load each other's checkpoints. tests/golden/qwen2.py
-compares it to transformers' Qwen2ForCausalLM. This module knows no data, no optimizer and no clock.
+compares this model with transformers' Qwen2ForCausalLM. This module knows no data, no optimizer and no clock.
 
 Shapes: B batch, T tokens, D width, H heads, K key/value heads, C head width (D / H), V vocabulary.
 """
@@ -79,7 +79,7 @@ class Attention(nn.Module):
         self.o_proj = nn.Linear(d, d, bias=False)
 
     def project(self, x: Tensor, cos: Tensor, sin: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """q (B, H, T, C), k and v (B, K, T, C), rotated by their positions."""
+        """q (B, H, T, C) and k (B, K, T, C), rotated by their positions, and v (B, K, T, C)."""
         b, t, _ = x.shape
         q, k, v = (p(x).view(b, t, -1, self.config.head_dim).transpose(1, 2) for p in (self.q_proj, self.k_proj, self.v_proj))
         return rotate(q, cos, sin), rotate(k, cos, sin), v

@@ -4,7 +4,7 @@ Run: python bench/peers/step.py [--weights FILE --data FILE] [--d 128 --layers 4
 
 The step: a Qwen2-architecture decoder in float32; loss = -mean(advantage * log-probability) over every token but the first of
 each sequence; backward; clip the global norm to 1; AdamW (betas 0.9 and 0.99, eps 1e-8, weight decay 0.01 on every parameter).
-The same batch every step. Variants take turns, a few steps at a time, so that a busy moment of the machine hits all of them.
+Every step has the same batch. Variants take turns, a few steps at a time, so that a busy moment of the machine hits all of them.
 
 Prints one JSON line: {"name", "torch", "threads", "device", "parameters", "config", "steps",
 "ms": {variant: median}, "losses": {variant: of the first 3 steps}, "peakBytes",
@@ -88,7 +88,7 @@ def model_config(options: argparse.Namespace) -> Config:
 
 
 def random_weights(config: Config, seed: int) -> dict[str, torch.Tensor]:
-    """As Hugging Face initializes: normal with standard deviation 0.02, biases 0, norms 1."""
+    """Hugging Face's initial values: matrices normal with standard deviation 0.02, biases 0, norms 1."""
     generator = torch.Generator().manual_seed(seed)
     weights = {}
     for name, p in Qwen2(config).named_parameters():
@@ -167,7 +167,7 @@ class Run:
 
 
 def products_ms(config: Config, batch: int, seq: int, device: str, rounds: int = 7) -> float:
-    """Each product of the forward pass and its two of the backward pass, without embedding, rotation, norms, softmax or loss."""
+    """Times each product of the forward pass and its two products of the backward pass; no embedding, rotation, norms, softmax or loss."""
     head = config.hidden_size // config.num_attention_heads
     rows, d, kv = batch * seq, config.hidden_size, config.num_key_value_heads * head
     hidden = config.intermediate_size

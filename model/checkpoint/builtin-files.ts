@@ -1,8 +1,9 @@
 /**
- * The built-in policy's tokenizer and layout as the files of a Hugging Face folder, so that other tools can open an export. * The tokenizer's literals become added tokens. The library transformers matches added tokens as our tokenizer does: leftmost, longest
- * first. llama.cpp matches them in another way (docs/models.md). The 256 bytes are a BPE without merges.
+ * The built-in policy's tokenizer and layout as the files of a Hugging Face folder, so that other tools can open an export. The tokenizer's
+ * literals become added tokens. The library transformers matches added tokens in the order of our tokenizer: leftmost, longest first.
+ * llama.cpp matches them in another way (docs/models.md). The 256 bytes are a BPE without merges.
  *
- * One difference: these tools encode the name of a special token inside a message as that token. Our tokenizer encodes it as plain text.
+ * One difference: these tools encode the name of a special token inside a message as that token. Our tokenizer encodes the name as text.
  */
 
 import { byteLevelAlphabet } from "../text/bpe.ts";

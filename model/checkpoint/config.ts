@@ -1,4 +1,4 @@
-/** Converts between transformers' config.json and `ModelConfig`. Refuses every model that Bunraku does not compute exactly. */
+/** Converts between transformers' config.json and `ModelConfig`. This file refuses every model that Bunraku does not compute exactly. */
 import { z } from "zod";
 import { type LayerKind, ModelConfig } from "../policy/model-config.ts";
 import type { RopeScaling } from "../policy/rope.ts";
@@ -36,10 +36,10 @@ const HuggingFaceConfig = z.looseObject({
   mlp_bias: Flag,
   use_sliding_window: Flag,
   sliding_window: Count.nullish(),
-  /** Layers before this one are full, if there is no layer_types. */
+  /** Layers before this one have full attention, if there is no layer_types. */
   max_window_layers: z.int().nonnegative().default(28),
   layer_types: z.array(z.string()).nullish(),
-  /** Layers whose number, counted from 1, is a multiple of this are full. */
+  /** Layers whose number, counted from 1, is a multiple of this have full attention. */
   sliding_window_pattern: Count.default(6),
   /** For each layer: 0 if the layer has no rotary positions. */
   no_rope_layers: z.array(z.int()).nullish(),
@@ -49,7 +49,7 @@ const HuggingFaceConfig = z.looseObject({
   final_logit_softcapping: z.number().nullish(),
   use_bidirectional_attention: z.union([z.boolean(), z.string()]).nullish(),
   quantization_config: z.unknown().optional(),
-  /** Experts of a layer; transformers 5 writes num_local_experts. */
+  /** Number of experts of a layer; transformers 5 writes num_local_experts. */
   num_experts: Count.nullish(),
   num_local_experts: Count.nullish(),
   num_experts_per_tok: Count.nullish(),
@@ -220,14 +220,14 @@ function* unsupported(config: HuggingFaceConfig, type: Architecture): Generator<
   if (config.attention_bias && type !== "qwen2")
     yield ["attention_bias", `biases in the attention of ${type} are not supported`];
   if (config.mlp_bias) yield ["mlp_bias", "biases in the gated unit are not supported"];
-  // Besides Qwen, only SmolLM3 reads this key in transformers: its layers without positions then slide.
+  // Besides Qwen, only SmolLM3 reads this key in transformers: SmolLM3's layers without positions then slide.
   if (config.use_sliding_window && type === "smollm3")
     yield ["use_sliding_window", "sliding layers without positions are not supported"];
   if (config.attn_logit_softcapping) yield ["attn_logit_softcapping", "soft caps are not supported"];
   if (config.final_logit_softcapping) yield ["final_logit_softcapping", "soft caps are not supported"];
   if (config.use_bidirectional_attention) yield ["use_bidirectional_attention", "only causal attention is supported"];
   if (config.quantization_config != null)
-    yield ["quantization_config", "quantized weights cannot be trained; take the full ones"];
+    yield ["quantization_config", "quantized weights cannot be trained; take the unquantized weights"];
 }
 
 const activationOf = (config: HuggingFaceConfig): string => config.hidden_activation ?? config.hidden_act;

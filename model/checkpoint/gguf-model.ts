@@ -34,8 +34,8 @@ const TENSORS: Readonly<Record<string, string>> = {
 
 /**
  * @param views  from `huggingFaceViews`
- * @returns the same views under llama.cpp's names, but copies of the matrices whose rows llama.cpp orders differently. With the rope
- * scaling llama3, also the factors of the frequencies
+ * @returns the views under llama.cpp's names. Matrices whose rows llama.cpp orders differently are copies. With the rope scaling llama3,
+ * the result also has the factors of the frequencies
  */
 export function ggufTensors(model: ModelConfig, views: ReadonlyMap<string, NamedTensor>): Map<string, NamedTensor> {
   const { heads, kvHeads, headWidth, ropeTheta, ropeScaling } = model;
@@ -110,12 +110,12 @@ function refuseRope(scaling: string): never {
   throw new CheckpointFormatError(`llama.cpp has no rope scaling ${scaling}; export to hf instead`);
 }
 
-/** llama_token_type. */
+/** Values of llama.cpp's enum llama_token_type. */
 const TOKEN_TYPES = { normal: 1, control: 3, userDefined: 4, unused: 5 } as const;
 
 /**
  * @param json   tokenizer.json, parsed.
- * @throws {CheckpointFormatError} if the tokenizer has byte fallback, or `preTokenizer` does not know llama.cpp's name of its pre-tokenizer
+ * @throws {CheckpointFormatError} if the tokenizer has byte fallback, or a pre-tokenizer whose llama.cpp name `preTokenizer` does not know
  */
 export function ggufTokenizer(
   json: unknown,

@@ -16,9 +16,9 @@ export type GgufValue =
 
 const VERSION = 3;
 const ALIGN_BYTES = 32;
-/** gguf_metadata_value_type. */
+/** Values of ggml's enum gguf_metadata_value_type. */
 const TYPES = { u32: 4, i32: 5, f32: 6, bool: 7, text: 8, array: 9 } as const;
-/** ggml_type. */
+/** A value of ggml's enum ggml_type. */
 const F32 = 0;
 
 /** Bytes to write; numbers are little-endian. */

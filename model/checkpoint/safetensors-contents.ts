@@ -1,6 +1,6 @@
 /**
  * Reads a safetensors file: its header, which has the place of each tensor (`readContents`), and its tensors (`SafetensorsSource`). `widen`
- * makes 32-bit floats of half-precision numbers.
+ * converts half-precision numbers to 32-bit floats.
  *
  * - Every data byte belongs to exactly one tensor: no overlaps, no holes, no tail.
  *
@@ -136,7 +136,7 @@ function checkCoverage(places: readonly Place[], dataBytes: number, refuse: Refu
 }
 
 const isDtype = (dtype: string): dtype is Dtype => Object.hasOwn(DTYPE_BYTES, dtype);
-// Without zod, whose record drops a key named __proto__.
+// This check does not use zod, because zod's record drops a key named __proto__.
 const isTextByKey = (value: unknown): value is Record<string, string> =>
   typeof value === "object" &&
   value !== null &&

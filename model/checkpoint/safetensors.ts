@@ -1,11 +1,11 @@
 /**
  * The safetensors format of Hugging Face: named arrays of numbers in one file.
  *
- * Bytes in, bytes out: it knows no disk, no network and no model. It reads F32, F16 and BF16 as Float32Array, and writes F32.
+ * This file handles bytes; it knows no disk, no network and no model. It reads F32, F16 and BF16 as Float32Array, and writes F32.
  *
  * - It checks lengths, offsets and names before it copies a value.
  * - Equal tensors and metadata, given in any order, give equal bytes.
- * - Arrays that it reads have their own memory.
+ * - The arrays that `readSafetensors` returns have memory of their own.
  *
  * Source: https://huggingface.co/docs/safetensors (format). For little-endian machines, the only ones that Bun supports.
  */

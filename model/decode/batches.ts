@@ -8,6 +8,7 @@ export const ROWS_MIN = 4;
  * longer and its products faster. The memory of the attention scores is proportional to tokens times capacity.
  */
 export const APPEND_MOST = { rows: 16, tokens: 512 };
+/** The same maximum for an engine that appends to caches that all rows share (`Engine.appendsToSlots`). */
 export const APPEND_TO_SLOTS_MOST = { rows: 64, tokens: 2048 };
 /** Maximum number of tokens of a sequence that an append computes at once. */
 const PIECE_TOKENS_MAX = 512;
@@ -20,7 +21,7 @@ export interface Piece {
   readonly added: readonly number[];
 }
 
-/** Splits the rows of a step among lanes, in multiples of 16: a lane with few rows would mostly wait for the others. */
+/** Splits the rows of a step among lanes, in multiples of 16: a lane with few rows would mostly wait for the other lanes. */
 export function partsOf(rows: number, lanes: number): { from: number; rows: number }[] {
   const most = roundUp(Math.ceil(rows / lanes), 16);
   const parts: { from: number; rows: number }[] = [];

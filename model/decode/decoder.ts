@@ -1,5 +1,5 @@
 /**
- * Decodes many sequences at once, each with a key/value cache in a slot of its own. Tokens in, logits out: it knows no
+ * Decodes many sequences at once, each with a key/value cache in a slot of its own. The decoder takes tokens and gives logits. It knows no
  * tokenizer, no sampling and no episodes.
  *
  * - Bit for bit, a token's logits depend only on its own sequence and on how this sequence was split into appends and steps:
@@ -49,7 +49,10 @@ import {
 
 /** A cache's capacity is a multiple of this number of tokens. An engine may interleave the keys of a block of this many tokens. */
 const TOKENS_STEP = 16;
-/** Maximum number of floats of all caches in huge pages, which take memory for the whole capacity. Larger caches use memory only as sequences grow. */
+/**
+ * Caches with at most this many floats in all are in huge pages, which take memory for the whole capacity. Larger caches take memory only as
+ * sequences grow.
+ */
 const HUGE_PAGES_FLOATS_MAX = 2 ** 26;
 
 export interface DecoderOptions {
@@ -367,7 +370,7 @@ export class Decoder {
     return this.#config.kvHeads * this.#floatsOf(this.#layout.capacity);
   }
 
-  /** Floats of an array that hold this many tokens of a head, in whole blocks. */
+  /** Number of floats in a cache for this many tokens of a head, in whole blocks. */
   #floatsOf(tokens: number): number {
     const numbers = roundUp(tokens, TOKENS_STEP) * this.#config.headWidth;
     return this.#layout.half ? numbers / 2 : numbers;
@@ -394,7 +397,7 @@ export class Decoder {
     });
   }
 
-  /** For the slots `from` to `from + rows - 1`. */
+  /** The function of a step of the slots `from` to `from + rows - 1`. */
   #stepFunction(rows: number, from: number): Promise<DecodeFunction> {
     const config = this.#config;
     const feeds = { tokens: i32(rows, 1), last: i32(rows), total: i32() };

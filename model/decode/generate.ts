@@ -1,6 +1,6 @@
 /**
- * Writes replies to all sequences that wait for one, in one batch, one token per step. Tokens in, tokens out: it knows no text
- * and no env.
+ * Writes replies to all sequences that wait for one, in one batch, one token per step. The generator handles tokens; it knows no text and
+ * no env.
  *
  * - A sequence keeps its cache until the sequence is closed. A later turn appends to the cache, or to the part that the request keeps.
  * - A reply depends only on parameters, sequence, coins and settings, not on the other sequences of the batch. A coin is a uniform
@@ -19,7 +19,7 @@ import { type TokenChoice, tokenChoice } from "./top-log-probs.ts";
 export interface ReplyRequest {
   /** The tokens since the last reply; never empty. */
   readonly prompt: readonly number[];
-  /** Tokens of the sequence to keep in front of the prompt; the rest is dropped. Default: all. */
+  /** Number of tokens of the sequence to keep in front of the prompt; the generator drops the later tokens. Default: all. */
   readonly keep?: number;
   readonly coins: CoinKey;
   /** Index of the coin of the sequence's first token; each later token has the next coin. Default: 0. */

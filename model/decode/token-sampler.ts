@@ -2,7 +2,7 @@
  * Samples a token from a row of logits with a given coin (a random number from [0, 1)). It knows no engine and no stop rules.
  *
  * - The log-probability is that of softmax(logits / temperature) before top-p and top-k, because the learner recomputes this number.
- *   With top-p or top-k, tokens come from a sharper distribution than the log-probabilities. By default training runs use neither.
+ *   With top-p or top-k, tokens come from a sharper distribution than the log-probabilities say. By default training runs use neither.
  * - At temperature 0 the sampler takes the most likely token; of equally likely tokens, the one with the lowest id. The log-probability
  *   is then that of softmax(logits).
  * - Sums are float64 in a fixed order, so equal logits and coins give equal tokens and log-probabilities, bit for bit.
@@ -113,7 +113,7 @@ export class TokenSampler {
     return last;
   }
 
-  /** As `#pick`, but only among the tokens that top-k and top-p keep, the likeliest first. */
+  /** Picks among the tokens that top-k and top-p keep. The running sum of weights begins with the likeliest token. */
   #pickOfBest(coin: number, total: number, topP: number, topK: number): number {
     this.#buildHeap();
     const countMax = topK === 0 ? this.#vocab : Math.min(topK, this.#vocab);

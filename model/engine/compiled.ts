@@ -110,10 +110,10 @@ class Compiled implements CompiledFunction {
   }
 }
 
-/** A job whose outputs have more bytes is not recorded: copying them would take longer than recorded kernels save. */
+/** A job whose outputs have more bytes is not recorded: copying the outputs would take longer than recorded kernels save. */
 const KEPT_BYTES_MAX = 2 ** 26;
 
-/** Records the kernels of the job's call. The job's arrays have the same values afterwards. */
+/** Records the kernels of the job's call. The job's arrays keep their values. */
 function recorded({ outputs, repeatable = false }: Job, call: OrtCall): OrtCall {
   const written = repeatable ? [] : (Object.values(outputs) as OrtArray[]);
   if (written.reduce((sum, { byteLength }) => sum + byteLength, 0) > KEPT_BYTES_MAX) return call;

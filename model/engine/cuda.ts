@@ -95,7 +95,7 @@ function loadError(library: string, symbol: string): string | null {
   }
 }
 
-/** cudaMemcpyKind. */
+/** Values of the enum cudaMemcpyKind. */
 const TO_DEVICE = 1;
 const TO_HOST = 2;
 

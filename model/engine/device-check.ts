@@ -29,7 +29,7 @@ const LIMITS = { tokensMax: 8, lengthMultiple: 8, widthMultiple: 8 };
 const RELATIVE_ERROR_MAX = 1e-3;
 /** Largest error if products round their factors to 10 bits. */
 const TF32_ERROR_MAX = 2e-2;
-/** CUDA records a job's kernels at its second run, and replays them from then on. */
+/** Number of steps. On CUDA the engine records a job's kernels at the second step and replays them at the third step. */
 const STEPS = 3;
 const ADAMW = { learningRate: 1e-2, beta1: 0.9, beta2: 0.99, epsilon: 1e-2, weightDecay: 0.01, clipNorm: 1 };
 

@@ -24,7 +24,7 @@ function productsInWords(products: GradientProducts): string {
   throw new Error(`engine.gradientProducts bfloat16 needs ${lack}; use float32`);
 }
 
-/** The device in words. @throws {Error} if it is missing. */
+/** The device in words. @throws {Error} if the device is missing, or cannot compute `gradientProducts`. */
 export function deviceInWords(
   device: Device,
   { threads, softwareAdapter = false, tf32 = false, gradientProducts = "float32" }: DeviceOptions,

@@ -1,6 +1,6 @@
 /**
  * The interface of an engine, which runs functions of tfjs tensors on a device. The model is written once as such functions.
- * `compiled` traces a function once and runs the graph; `eager` and `tensorflow` run it op by op.
+ * `compiled` traces a function once and runs the graph; `eager` and `tensorflow` run the function op by op.
  */
 import type * as tf from "@tensorflow/tfjs-core";
 import { sizeOf, type TypedArray } from "./graph.ts";
@@ -22,8 +22,8 @@ export type Device = "cpu" | "webgpu" | "cuda";
 export type TensorFunction = (inputs: Readonly<Record<string, tf.Tensor>>) => Readonly<Record<string, tf.Tensor>>;
 
 /**
- * A tensor that outlives a run. If `Engine.runsReadHostMemory`, it is a view of host memory, so weights in shared memory are used
- * in place. Otherwise it is a copy of that memory on the device; `Engine.toDevice` and `Engine.toHost` copy between the two.
+ * A tensor that outlives a run. If `Engine.runsReadHostMemory`, the tensor is a view of host memory, so a run reads weights in shared
+ * memory in place. Otherwise the tensor is a copy on the device. `Engine.toDevice` and `Engine.toHost` copy between host and device.
  */
 export interface DeviceArray extends Spec {
   /** The host memory with the current values; values on a device are copied to the host first. */
@@ -51,7 +51,7 @@ export interface Job {
 }
 
 export interface CompileOptions {
-  /** The function runs on one thread, in parallel with others. Default: false. */
+  /** The function runs on one thread, in parallel with other functions. Default: false. */
   readonly inLane?: boolean;
   /** The left factors of matrix products have so few rows that packing the right factors for tiles (AMX) saves no time. Default: false. */
   readonly fewRows?: boolean;
@@ -98,7 +98,7 @@ export function lanesFor({ lanesMax }: Engine, ...parameters: readonly Float32Ar
   return bytes > LANE_MODEL_BYTES_MAX ? 1 : lanesMax;
 }
 
-/** Number of lists of jobs for this many lanes. There is one list more than lanes, so a lane that ends a job finds a list that is free. */
+/** Number of lists of jobs for this many lanes. Two or more lanes have one list more, so a lane that ends a job finds a list that is free. */
 export const listsFor = (lanes: number): number => (lanes === 1 ? 1 : lanes + 1);
 
 /** The host memory of an array: the given memory, or fresh zeros. @throws {RangeError} if the given memory does not fit the shape. */

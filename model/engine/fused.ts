@@ -52,7 +52,7 @@ export type AttendCached = (
   shape: AttentionShape,
 ) => string[];
 
-/** onnxruntime's attention over a cache. On CUDA it does not take 32-bit floats, so there the definition runs. */
+/** onnxruntime's attention over a cache. On CUDA this operator does not take 32-bit floats, so there the definition runs. */
 export const groupQueryAttention: AttendCached = (to, { qkv, keys, values, last, total, cos, sin }, _, shape) => {
   const { heads, kvHeads, scoreScale, window, halfCaches = false } = shape;
   if (halfCaches) throw halfCachesUnread();

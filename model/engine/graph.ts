@@ -1,6 +1,6 @@
 /**
  * A traced computation: nodes in execution order; each value is assigned once. Operators have ONNX's names.
- * Knows no tfjs and no runtime: trace.ts builds it, onnx.ts writes it, compiled.ts runs it.
+ * This file knows no tfjs and no runtime: trace.ts builds a graph, onnx.ts writes it to bytes, and compiled.ts runs it.
  */
 
 import type { MachineCodeOperator } from "./native/operator.ts";
@@ -19,7 +19,7 @@ export interface Node {
   readonly inputs: readonly string[];
   readonly outputs: readonly string[];
   readonly attributes: Readonly<Record<string, Attribute>>;
-  /** The operator of domain "bunraku", whose kernel is machine code. */
+  /** In domain "bunraku": the operator, whose kernel is machine code. */
   readonly machineCode?: MachineCodeOperator;
 }
 

@@ -1,6 +1,6 @@
 /**
- * Huge pages of memory for an array. To read an array the CPU looks up where each of its pages lies, and it remembers the places of some
- * thousand pages. An array of tens of megabytes has more pages of 4 KiB than that, but only a few of 2 MiB.
+ * Huge pages of memory for an array. To read an array the CPU looks up the place of each page of the array. The CPU remembers the places of
+ * some thousand pages. An array of tens of megabytes has more pages of 4 KiB than the CPU remembers, but only a few of 2 MiB.
  * Source: Linux, Documentation/admin-guide/mm/transhuge.rst; madvise(2).
  */
 import { dlopen, ptr } from "bun:ffi";

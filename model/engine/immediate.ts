@@ -1,7 +1,7 @@
 /**
  * An engine that runs each operation immediately on a tfjs backend; eager.ts and tensorflow.ts use it.
  *
- * - Arrays are host memory, which threads share. A run copies its inputs from there and its outputs to there.
+ * - Arrays are host memory, which threads share. A run copies its inputs from the arrays and its outputs to the arrays.
  * - Between runs no tensor is alive.
  */
 import * as tf from "@tensorflow/tfjs-core";
@@ -12,7 +12,7 @@ import { trace } from "./trace.ts";
 
 /**
  * @param backend  name of a registered backend.
- * @param copies   true: copy inputs, because tensors of this backend share the memory of their values, and an output may overwrite it.
+ * @param copies   true: a run copies its inputs first. Tensors of such a backend share the memory of the arrays, which an output may overwrite.
  */
 export function immediateEngine(name: Engine["name"], device: string, backend: string, copies: boolean): Engine {
   return {

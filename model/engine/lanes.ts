@@ -4,7 +4,7 @@
  * bench/step.bench.ts takes 226 ms with shared nodes, 129 ms at best in lanes; docs/log/2026-11.md.)
  *
  * - A lane that is free makes the next call of the list with the most calls left. So a lane that other work slows down makes fewer calls.
- * - The caller's thread is the first lane and waits for the others, so the memory of a call must live until `run` returns.
+ * - The caller's thread is the first lane and waits for the other lanes, so the memory of a call must live until `run` returns.
  * - The other lanes are Bun workers of this process, so addresses are valid in all lanes.
  */
 import { CFunction, type Pointer } from "bun:ffi";
@@ -26,10 +26,10 @@ export interface LaneMemory {
   readonly run: number;
 }
 
-/** Maximum number of calls, and of lists of calls, of a round; more calls take several rounds. */
+/** Maximum number of calls in a round, and of lists in a round; more calls or lists take several rounds. */
 const CALLS_MAX = 1024;
 
-/** Int32 words of a list: 1 while a lane makes one of its calls; the index of its next call among all calls; the index after its last call. */
+/** Int32 words of a list: 1 while a lane makes a call of the list; the index of the list's next call among all calls; the index after its last. */
 const [BUSY, NEXT, END] = [0, 1, 2];
 const LIST_WORDS = 3;
 
@@ -73,7 +73,7 @@ class Work {
     Atomics.store(this.#lists, 0, lists.length);
   }
 
-  /** Makes calls until every list is done or another lane works on it. A list ends at its first error. */
+  /** Makes calls until no list is left: every list is done, or another lane works on it. A list ends at its first error. */
   run(call: (words: RunArguments) => Pointer | null): void {
     for (let list = this.#take(); list !== null; list = this.#take()) {
       const word = 1 + list * LIST_WORDS;

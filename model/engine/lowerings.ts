@@ -13,7 +13,7 @@ for (const [kernel, op] of Object.entries(BINARY)) {
   });
 }
 
-// ONNX has these under the same names.
+// ONNX has these kernels under the same names.
 for (const kernel of ["Exp", "Log", "Neg", "Sqrt", "Sigmoid", "Tanh", "Abs"]) {
   lower(kernel, ({ x }, _, to) => to.tensor(to.recorder.emit(kernel, [to.name(x!)])[0]!, x!.shape, x!.dtype));
 }
@@ -169,7 +169,7 @@ lower<tf.UnsortedSegmentSumAttrs>("UnsortedSegmentSum", ({ x, segmentIds }, { nu
   const inputs = [zeros!, cast(to, to.name(column), 7), to.name(x!)];
   return to.tensor(to.recorder.emit("ScatterND", inputs, 1, { reduction: "add" })[0]!, shape);
 });
-/** Rows of `tensor` replaced by those of `updates`; each row of `indices` is a place in the first axes. */
+/** Replaces rows of `tensor` by the rows of `updates`. Each row of `indices` is the place of a replaced row in the first axes. */
 lower("TensorScatterUpdate", ({ tensor, indices, updates }, _, to) => {
   const inputs = [to.name(tensor!), cast(to, to.name(indices!), 7), to.name(updates!)];
   return to.tensor(to.recorder.emit("ScatterND", inputs)[0]!, tensor!.shape, tensor!.dtype);

@@ -10,9 +10,9 @@ const OPSET = 21;
 const OTHER_OPSET = 1;
 const IR_VERSION = 10;
 
-/** TensorProto.DataType. */
+/** Values of TensorProto.DataType. */
 const TYPE_CODES: Record<DType, number> = { float32: 1, int32: 6, int64: 7, bool: 9 };
-/** AttributeProto.AttributeType. */
+/** Values of AttributeProto.AttributeType. */
 const FLOAT = 1;
 const INT = 2;
 const STRING = 3;

@@ -3,7 +3,7 @@
  * output of every run (67 MB for each decode step, docs/decisions.md). Here a tensor is a view of existing memory, and a run
  * writes into it.
  *
- * - The memory of a tensor must outlive it and must not move, so an `OrtTensor` keeps the memory's owner alive.
+ * - The memory of a tensor must outlive the tensor and must not move, so an `OrtTensor` keeps the memory's owner alive.
  * - A failed call throws onnxruntime's message.
  * Source: onnxruntime/core/session/onnxruntime_c_api.h. New versions append to the table of functions.
  */
@@ -129,7 +129,7 @@ let loaded: Runtime | undefined;
 /** Loads the library at its first use in this thread. @throws {Error} naming the file if that fails */
 function runtime(): Runtime {
   if (loaded !== undefined) return loaded;
-  // onnxruntime 1.30 reports usage to its vendor and writes a device id, events and a log to disk. It reads the variable once, at loading.
+  // onnxruntime 1.30 reports usage to its vendor and writes a device id, events and a log to disk. It reads this variable once, when it is loaded.
   setNativeVariable("ORT_DISABLE_TELEMETRY", "1");
   const { symbols } = dlopen(libraryPath(), { OrtGetApiBase: { args: [], returns: "ptr" } });
   const getApi = CFunction({ ptr: read.ptr(symbols.OrtGetApiBase()!, 0) as Pointer, args: ["u32"], returns: "ptr" });
@@ -271,7 +271,7 @@ interface Opened {
   readonly records: boolean;
 }
 
-/** Part of onnxruntime's error for a model of which a GPU cannot compute every node. */
+/** Part of onnxruntime's error if a session should record, but the GPU cannot compute every node of the model. */
 const CANNOT_RECORD = "graph capture";
 
 /** @throws {Error} if onnxruntime refuses the model. */
@@ -383,7 +383,7 @@ export interface OrtCall {
   readonly alive: readonly unknown[];
 }
 
-/** Setting of a run: the number under which a session records kernels, or finds recorded ones. */
+/** Setting of a run: the number under which a session records kernels, or finds recorded kernels. */
 const RECORDING = "gpu_graph_id";
 const NOT_RECORDED = -1;
 let recordings = 0;

@@ -2,7 +2,7 @@
  * Treats subnormal numbers (smaller than 1.2e-38) as zero on the calling thread. In attention, onnxruntime's softmax gives a
  * subnormal number at every masked place, and a CPU is a hundred times slower with such numbers.
  *
- * The switch is in the thread's floating-point environment (C's fegetenv and fesetenv). It is on only while `run` runs, so
+ * The switch is in the thread's floating-point environment (C's fegetenv and fesetenv). The switch is on only while `run` runs, so
  * JavaScript's own arithmetic does not change.
  * Source: Intel 64 manual, volume 1, 10.2.3 (MXCSR: FTZ, DAZ); glibc, sysdeps/x86_64/fpu/bits/fenv.h (its place in fenv_t).
  */
@@ -14,7 +14,7 @@ const MXCSR = 7;
 const FLUSH_TO_ZERO = 1 << 15;
 const SUBNORMALS_ARE_ZERO = 1 << 6;
 
-/** @returns a function that runs its argument with subnormals as zero; on machines other than Linux x64 they stay as they are. */
+/** @returns a function that runs its argument with subnormals as zero. On machines other than Linux x64, subnormals stay as they are. */
 export function subnormalsAsZero(): <T>(run: () => T) => T {
   if (process.platform !== "linux" || process.arch !== "x64") return (run) => run();
   const { fegetenv, fesetenv } = dlopen("libm.so.6", {

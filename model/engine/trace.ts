@@ -17,7 +17,7 @@ import {
 import type { Instructions } from "./native/machine.ts";
 import type { MachineCodeOperator } from "./native/operator.ts";
 
-/** A tensor of the traced graph. tfjs' bool is int32 here, because its kernels do arithmetic on it. */
+/** A tensor of the traced graph. tfjs' bool is int32 here, because tfjs' kernels do arithmetic on bools. */
 interface Recorded {
   readonly shape: readonly number[];
   readonly dtype: tf.DataType;
@@ -158,7 +158,7 @@ class TraceBackend extends tf.KernelBackend {
   override dispose(): void {}
 }
 
-/** How a graph computes each `gradientProduct` (policy/ops.ts): bfloat16 rounds its factors. Only graphs for AVX-512 and AMX read this. */
+/** How a graph computes each `gradientProduct` (policy/ops.ts). bfloat16: with rounded factors. Only graphs for AVX-512 and AMX read this. */
 export type GradientProducts = "float32" | "bfloat16";
 
 /** What a graph is for: a device, or a CPU that runs our machine code. */
@@ -191,7 +191,7 @@ export type Lowering<A, Result extends Lowered | null = Lowered> = (
   to: LoweringContext,
 ) => Result;
 
-/** A lowering as tfjs calls it. */
+/** The kernel function that tfjs calls for a lowering. */
 function kernelFunction<A, Result extends Lowered | null>(lowering: Lowering<A, Result>, target: Target) {
   return ({ inputs, attrs }: Parameters<tf.KernelFunc>[0]): Result => {
     const { recorder, gradientProducts } = backend();

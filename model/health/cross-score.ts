@@ -1,8 +1,8 @@
 /**
- * Scores each reasoning by teacher forcing, under its own prompt and under the prompts of the other reasonings.
- * mutual-information.ts reads these scores. This file knows no episode; the caller chooses the turns.
+ * Scores each reasoning (RAGEN-2's word for a thought) by teacher forcing, under its own prompt and under the prompts of the other
+ * reasonings. mutual-information.ts reads these scores. This file knows no episode; the caller chooses the turns.
  *
- * - M reasonings under N distinct prompts cost M * N scored rows of prompt and reasoning.
+ * - For M reasonings under N distinct prompts the network scores M * N rows. Each row is a prompt and a reasoning.
  *
  * Source: RAGEN-2, https://arxiv.org/abs/2604.06268, CollapseDetector.
  */
@@ -15,11 +15,11 @@ import { type CrossScores, pairUp } from "./mutual-information.ts";
 export interface Reasoned {
   /** All tokens before the reasoning, at least one. */
   readonly prompt: Int32Array;
-  /** At least one token; without the closing token. */
+  /** At least one token; without the token that closes the thought. */
   readonly reasoning: Int32Array;
 }
 
-/** @throws {RangeError} if there is no turn, or a turn has no prompt or no reasoning. */
+/** @throws {RangeError} if a turn has no prompt or no reasoning. */
 export async function crossScores(
   network: Pick<Network, "score">,
   turns: readonly Reasoned[],

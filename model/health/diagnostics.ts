@@ -3,9 +3,9 @@ import { checkLength } from "../learn/advantage/rows.ts";
 import { deviation, isConstantSum, mean, positionsBy, variance } from "../statistics.ts";
 
 export interface Spread {
-  /** Sample std of the raw reward within a group; mean over groups of at least two. If only rounding differs, the std is 0. */
+  /** Mean, over the groups of at least two, of the sample std of the raw reward. If only rounding differs in a group, its std is 0. */
   readonly rewardStd: number;
-  /** Of those groups, the share whose rewards are all equal. */
+  /** Share of the groups of at least two whose rewards are all equal except for rounding. */
   readonly zeroStdShare: number;
 }
 
@@ -31,7 +31,7 @@ export function rewardSpread(rewards: ArrayLike<number>, groups: ArrayLike<numbe
 
 /**
  * `1 - var(return - value) / var(return)` over written tokens, with population variances. 1: the critic is right up to a
- * constant. 0: it is no better than a constant. Below 0: it is worse than a constant.
+ * constant. 0: the critic is no better than a constant. Below 0: the critic is worse than a constant.
  *
  * @returns null if the returns are constant or no token is written.
  */
@@ -48,7 +48,7 @@ export function explainedVariance(values: Float32Array, returns: Float32Array, w
 }
 
 /**
- * Share of n-grams that occurred before: 0 without repetition, near 1 for a loop.
+ * Share of the n-grams that occurred earlier in the tokens: 0 without repetition, near 1 for a loop.
  *
  * @returns null if there are fewer than n tokens.
  */

@@ -2,8 +2,8 @@
  * RAGEN-2's three early stops, and Bunraku's own stop. Bunraku's own stop ends a run whose task is solved, because further training
  * can only make the policy worse. This file is a pure reducer over recorded numbers; it knows no clock, no run and no log.
  *
- * - With success at or above `solvedAt`, a collapsed spread and empty selections are expected, and their counts restart.
- * - The state is plain data, so it can be saved, and a recorded run gives the same answer offline.
+ * - While success is at least `solvedAt`, a small spread of reward and empty selections are expected. So the counts of both restart.
+ * - The state is plain data, so a checkpoint can hold the state. A recorded run gives the same stops offline.
  */
 import { mean } from "../statistics.ts";
 
@@ -30,7 +30,7 @@ export type StopRule = Readonly<Record<keyof typeof STOP_RULE, number>>;
 export interface StopState {
   /** In-group stds of the first `baselineUpdates` updates. */
   readonly baseline: readonly number[];
-  /** Current streaks, in updates or validations. */
+  /** Current streaks: `collapsed` and `empty` in updates, `failed` and `solved` in validations. */
   readonly collapsed: number;
   readonly failed: number;
   readonly empty: number;
@@ -67,9 +67,9 @@ export interface Watched {
 /**
  * The state and the stop after one more update.
  *
- * Source: RAGEN-2, https://arxiv.org/abs/2604.06268, and its code's thresholds.
+ * Source: RAGEN-2, https://arxiv.org/abs/2604.06268; the thresholds of RAGEN's three stops are those of RAGEN-2's code.
  *
- * @param wanted  the stops to return; the state counts all stops
+ * @param wanted  the kinds of stop to return; the state counts towards all kinds
  */
 export function watchForStop(
   state: StopState,

@@ -1,6 +1,6 @@
 /**
- * The gradient norms of three parts of the loss: reward, entropy and KL. Groups are in buckets, from a small to a large spread of
- * rewards. The analysis takes no optimizer step. It leaves out the observation loss, KL-Cov's term and the value loss.
+ * The gradient norms of three parts of the loss: reward, entropy and KL. The analysis sorts groups into buckets, from a small to a large
+ * spread of rewards. It takes no optimizer step, and leaves out the observation loss, KL-Cov's term and the value loss.
  *
  * Source: RAGEN-2's gradient analysis, https://arxiv.org/abs/2604.06268. The paper finds that noise and regularization move the policy
  * if the spread is small.
@@ -44,9 +44,9 @@ export async function analyzeGradients(
   return found;
 }
 
-async function normsOf({ policy }: UpdateNetworks, part: Minibatch, settings: UpdateSettings) {
-  const inputs = sampleInputs(part, settings);
-  const batches = microBatches(part.samples.flat(), settings.limits);
+async function normsOf({ policy }: UpdateNetworks, minibatch: Minibatch, settings: UpdateSettings) {
+  const inputs = sampleInputs(minibatch, settings);
+  const batches = microBatches(minibatch.samples.flat(), settings.limits);
   const objective = policyObjective(settings.policy);
   const norms: Partial<Record<keyof typeof PARTS, number>> = {};
   for (const name of Object.keys(PARTS) as (keyof typeof PARTS)[]) {

@@ -16,7 +16,7 @@ export interface CrossScores {
   readonly own: readonly number[];
 }
 
-/** Running mean of the standard deviation of the marginals (`marginal_i` at `collapseMetrics`). */
+/** Running means of the std of the marginals (`marginal_i` at `collapseMetrics`): of scores per token, and of scores of whole reasonings. */
 export interface MarginalSpread {
   readonly perToken: number;
   readonly perSequence: number;
@@ -44,7 +44,8 @@ const RANKS = [2, 4, 8];
  *
  * Source: RAGEN-2, https://arxiv.org/abs/2604.06268.
  *
- * @throws {RangeError} if there are no scores, rows, `lengths` and `own` differ in length, or `own` names no column.
+ * @throws {RangeError} if there are no scores; if the numbers of rows, `lengths` and `own` differ; if rows differ in length; or if `own`
+ * names no column.
  */
 export function collapseMetrics(
   scores: CrossScores,
@@ -143,13 +144,13 @@ function checkScores({ perToken, lengths, own }: CrossScores): number {
  * The prompts to score. Identical prompts share a column.
  *
  * @param prompts (M) a name of each reasoning's prompt; equal names are identical prompts.
- * @returns columns: index of the first reasoning with the column's prompt; own: (M) the column of each reasoning.
+ * @returns columns: for each column, the index of the first reasoning with the column's prompt; own: (M) the column of each reasoning.
  */
 export function pairUp(prompts: readonly string[]) {
-  const columns = [...new Set(prompts)];
+  const distinct = [...new Set(prompts)];
   return {
-    columns: columns.map((prompt) => prompts.indexOf(prompt)),
-    own: prompts.map((prompt) => columns.indexOf(prompt)),
+    columns: distinct.map((prompt) => prompts.indexOf(prompt)),
+    own: prompts.map((prompt) => distinct.indexOf(prompt)),
   };
 }
 

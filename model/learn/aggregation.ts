@@ -9,19 +9,19 @@
 import { checkLength, overTokens, type Rows, rowCount } from "./advantage/rows.ts";
 
 export type Aggregation =
-  /** Each token counts the same: 1 / tokens. */
+  /** All tokens count equally: 1 / tokens. */
   | "token-mean"
   /** 1 / rows: long rows count for more. */
   | "seq-mean-token-sum"
-  /** Each row counts the same: 1 / (rows * tokens of the row). */
+  /** All rows count equally: 1 / (rows * tokens of the row). */
   | "seq-mean-token-mean"
-  /** 1 / tokensMax: as in verl, a sum over rows, not a mean. An update passes tokensMax times the number of rows, which gives the mean. */
+  /** 1 / tokensMax: a sum over rows, as in verl. `sampleInputs` (update/prepare.ts) multiplies tokensMax by the number of rows: a mean. */
   | "seq-mean-token-sum-norm";
 
 /**
  * (B, T) weights; 0 where not written.
  *
- * Source: the four loss_agg_mode of verl, over the minibatch instead of the micro-batch.
+ * Source: the four values of verl's loss_agg_mode. verl counts tokens and rows of a micro-batch, Bunraku those of the minibatch.
  *
  * @param tokensMax for "seq-mean-token-sum-norm": the divisor; verl takes the width of the batch.
  * @throws {RangeError} if no token is written.
@@ -58,13 +58,13 @@ export function rowLengths(rows: Rows): number[] {
 export interface ImportanceRule {
   /** "token": each token has its own ratio. "sequence": each token has the product of the ratios of its row. */
   readonly level: "token" | "sequence";
-  /** At least 1. */
+  /** Largest weight; at least 1. */
   readonly cap: number;
 }
 
 /**
- * Truncated importance sampling: `min(exp(learner - sampler), cap)` where written, 0 elsewhere. As a factor on a
- * token's loss it corrects for tokens that another policy sampled: an older policy, or one with differently computed probabilities.
+ * Truncated importance sampling: `min(exp(learner - sampler), cap)` where written, 0 elsewhere. As a factor on a token's loss, the
+ * weight corrects for a token that another policy sampled: an older policy, or a policy whose probabilities were computed differently.
  *
  * Source: https://fengyao.notion.site/off-policy-rl; truncation https://arxiv.org/abs/1802.01561 (V-trace).
  *

@@ -3,7 +3,7 @@
  * file computes with plain arrays; it knows no tensors, no losses and no engine.
  *
  * Beside the padded tokens (B, T) a micro-batch lists its written tokens, left-aligned as (B, W). All inputs of a loss are per
- * written token, and the output layer runs on those only.
+ * written token. The output layer runs only for written tokens.
  */
 import { roundUp } from "../engine/graph.ts";
 
@@ -22,7 +22,7 @@ export interface MicroBatch {
   readonly width: number;
   /** The index of each row's sequence; further rows are padding. */
   readonly members: readonly number[];
-  /** Written tokens of each member; the rest of a row is padding. */
+  /** Number of written tokens of each member; the rest of a row is padding. */
   readonly counts: readonly number[];
   /** (B, T) */
   readonly tokens: Int32Array;

@@ -1,8 +1,8 @@
 /**
- * Covariance of a token's log-probability and its advantage. Where it is large, a step makes likely tokens likelier, and
+ * Covariance of a token's log-probability and its advantage. Where the covariance is large, a step makes likely tokens likelier, and
  * entropy falls. Clip-Cov and KL-Cov limit the change of a few such tokens. This file computes with plain arrays and knows no loss.
  *
- * Source: https://arxiv.org/abs/2505.22617, sections 3 and 4; the choice of tokens as verl's clip_cov and kl_cov.
+ * Source: https://arxiv.org/abs/2505.22617, sections 3 and 4; tokens are chosen as in verl's clip_cov and kl_cov.
  */
 import { sequence, shuffle } from "../rng.ts";
 import { mean } from "../statistics.ts";
@@ -36,13 +36,13 @@ export function covariances({ written }: Rows, advantages: Float32Array, logProb
 export interface HeldBack {
   /** (B, T) the advantages of the policy loss. */
   readonly advantages: Float32Array;
-  /** (B, T) factors on `weight * |log ratio|`; null: no such term. */
+  /** (B, T) factors on `weight * |log ratio|`; null: the loss has no such term. */
   readonly factors: Float32Array | null;
   /** Share of the written tokens that the rule chose. */
   readonly share: number;
 }
 
-/** @param covariance  (B, T) of `covariances` */
+/** @param covariance  (B, T) from `covariances` */
 export function holdBack(
   rows: Rows,
   advantages: Float32Array,

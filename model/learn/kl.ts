@@ -1,4 +1,4 @@
-/** KL divergence of a policy from its reference, in plain numbers, and controllers of its coefficient. Knows no loss. */
+/** KL divergence of a policy from its reference, in plain numbers, and controllers of the KL coefficient. This file knows no loss. */
 
 export const KL_ESTIMATORS = ["k1", "abs", "k2", "k3", "k3+"] as const;
 export type KlEstimator = (typeof KL_ESTIMATORS)[number];
@@ -8,11 +8,11 @@ export interface KlTerm {
   readonly coefficient: number;
 }
 
-/** Clamp of the exponents of ratios and of k3, so that neither exp nor its gradient overflows. */
+/** Exponents of ratios and of k3 are clamped to at most this size, so that neither exp nor its gradient overflows. */
 export const EXPONENT_MAX = 20;
 
 /**
- * KL(policy || reference) per token, as loss.ts's `klEstimate` defines it, in plain numbers, for a penalty in the reward.
+ * KL(policy || reference) per token, by the formulas of `klEstimate` (loss.ts) in plain numbers, for a penalty in the reward.
  *
  * @param logProbs, reference  of the sampled tokens; any equal shape.
  */

@@ -1,6 +1,6 @@
 /**
  * The tokens that the loss is on, by `learner.lossOn`. Source: RAGEN ctx_manager get_masks_and_scores, which finds the assistant's turns
- * by counting turn-start tokens. Here a turn is the assistant's if the policy wrote in it. So a reply that a prompt quotes is not trained.
+ * by counting turn-start tokens. Here a turn is the assistant's if the policy wrote in it. So the loss is not on a reply that a prompt quotes.
  */
 import type { RoleMarks } from "../text/dialogue.ts";
 import type { Trajectory } from "../trajectory.ts";
@@ -20,7 +20,7 @@ export function lossMask(trajectory: Pick<Trajectory, "tokens" | "written" | "co
   for (const [i, from] of contexts.entries()) {
     const to = contexts[i + 1] ?? tokens.length;
     const starts: number[] = [];
-    // A policy may sample the token that starts a message.
+    // A policy may sample the token that starts a message; such a token starts no turn.
     for (let at = from; at < to; at++) if (tokens[at] === marks.messageStart && written[at] === 0) starts.push(at);
     if (turns === "all") {
       const hasSystem = starts.length > 1 && marks.system.every((token, k) => tokens[starts[0]! + 1 + k] === token);

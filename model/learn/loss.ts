@@ -1,6 +1,6 @@
 /**
  * Policy, value and KL losses in differentiable TensorFlow.js operations, run eagerly or traced into a compiled step.
- * Knows no model and no optimizer.
+ * This file knows no model and no optimizer.
  *
  * - A loss is `sum(weights * loss per token)`. The weights hold the mask and the normalizer of the whole minibatch
  *   (`tokenWeights`), so losses and gradients of micro-batches add up to those of the minibatch.
@@ -16,13 +16,13 @@ export type PolicyRule =
   | { readonly kind: "gspo"; readonly clipLow: number; readonly clipHigh: number }
   /** REINFORCE weighted by the clipped ratio. The gradient takes the ratio as a constant, so clipped tokens have a gradient too. */
   | { readonly kind: "cispo"; readonly clipLow: number; readonly clipHigh: number }
-  /** The log-probability itself, without a ratio. */
+  /** The loss has the log-probability itself, without a ratio. */
   | { readonly kind: "reinforce" };
 
 /** All (B, T). Only `logProbs` is differentiated. */
 export interface PolicyTensors {
   readonly logProbs: tf.Tensor;
-  /** Log-probabilities by the old policy of the ratio. */
+  /** Log-probabilities by the old policy, which is in the ratio's denominator. */
   readonly oldLogProbs: tf.Tensor;
   readonly advantages: tf.Tensor;
   /** From `tokenWeights` (aggregation.ts), by the loss's aggregation. */
@@ -50,7 +50,7 @@ export interface PolicyLoss {
 
 /**
  * ppo:   `max(-A rho, -A clip(rho, 1 - clipLow, 1 + clipHigh))`, and where A < 0 at most `-A dualClip`.
- * gspo:  the same without dual clip, `rho = exp(mean over the context of log rho_t)`.
+ * gspo:  the formula of ppo without dual clip, with `rho = exp(mean over the context of log rho_t)`.
  * cispo: `-A stop(clip(rho, 1 - clipLow, 1 + clipHigh)) logProb`.
  * reinforce: `-A logProb`.
  *
@@ -167,7 +167,7 @@ export function regularized(policy: tf.Scalar, { entropy, kl, covariance }: Term
  * - k3: exp(-d) + d - 1, with the exponent clamped to [-20, 20]. The result is not negative, and is clamped to at most 10.
  * - k3+: the value of k3 with the gradient of k2.
  *
- * Source: http://joschu.net/blog/kl-approx.html; clamps as verl.
+ * Source: http://joschu.net/blog/kl-approx.html; the clamps are verl's.
  *
  * @param logProbs  (B, T) differentiable.
  * @param reference (B, T).

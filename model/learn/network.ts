@@ -68,7 +68,7 @@ export class Network {
   readonly config: ModelConfig;
   readonly parameters: Parameters;
   readonly #engine: Engine;
-  /** One sum of gradients for each list of micro-batches. The optimizer adds the sums up. Lanes run the lists. */
+  /** One sum of gradients for each list of micro-batches. Lanes (engine/lanes.ts) run the lists. The optimizer adds the sums up. */
   readonly #gradients: readonly ListGradients[];
   /** null if this network only scores. */
   readonly #optimizer: Optimizer | null;
@@ -217,7 +217,7 @@ export class Network {
   }
 
   /**
-   * Runs a function on each micro-batch, in lists that lanes share.
+   * Runs a function on each micro-batch. The micro-batches are in lists; a free lane takes the next micro-batch of a list.
    *
    * @param write  fills the function's inputs besides the batch itself.
    * @param done   is called in the order of the batches.
@@ -316,7 +316,7 @@ export class Network {
     });
   }
 
-  /** Keeps the functions in the order of their last use. */
+  /** Keeps the functions in the order of their last use, which `#dropOldest` reads. */
   #cached(name: string, make: (name: string) => Promise<Compiled>): Promise<Compiled> {
     const compiled = this.#compiled.get(name) ?? make(name);
     this.#compiled.delete(name);
@@ -332,7 +332,7 @@ export class Network {
     }
   }
 
-  /** @param shared  by list. Other outputs get arrays of their own. */
+  /** @param shared  the arrays of each list. Outputs that are not among these arrays get arrays of their own. */
   async #compile(
     name: string,
     given: Readonly<Record<string, Spec>>,

@@ -126,7 +126,7 @@ export function policyObjective(
   };
 }
 
-/** Clipped squared error of the critic's values. @param clip  how far a value may move, in reward units */
+/** Clipped squared error of the critic's values. @param clip  how far a value may move from its value before the update, in reward units */
 export function valueObjective(clip: number): Objective {
   return {
     head: "value",

@@ -1,6 +1,6 @@
 /**
- * AdamW or Muon, with global-norm clipping over all parameters as one vector. Muon moves only the hidden matrices; beside it, AdamW
- * moves the rest (embeddings, output layer, norms, biases).
+ * AdamW or Muon, with global-norm clipping over all parameters as one vector. Muon moves only the matrices of the layers. With Muon, AdamW
+ * moves the other parameters (embeddings, output layer, norms, biases).
  *
  * Source: AdamW https://arxiv.org/abs/1711.05101, bias correction as torch.optim.AdamW. Muon https://kellerjordan.github.io/posts/muon/
  * (Nesterov momentum, quintic Newton-Schulz iteration), steps scaled to the size of AdamW's as in https://arxiv.org/abs/2502.16982,
@@ -54,7 +54,7 @@ export interface Matrix {
   readonly shape: readonly [number, number];
 }
 
-/** Scalars of one step, as they are packed: clip, step size, decay, beta1, beta2, 1 / sqrt(correction2), epsilon, learning rate. */
+/** Number of scalars of one step, packed in this order: clip, step size, decay, beta1, beta2, 1 / sqrt(correction2), epsilon, learning rate. */
 const SCALARS = 8;
 
 const MUON_MOMENTUM = 0.95;
@@ -63,13 +63,13 @@ const NEWTON_SCHULZ = { steps: 5, a: 3.4445, b: -4.775, c: 2.0315 };
 /** Root mean square of AdamW's usual steps, in units of the learning rate. */
 const ADAMW_STEP = 0.2;
 
-/** Several, because jobs take different times: a lane that ends a list early takes another list. */
+/** There are several lists for each lane, because jobs take different times: a lane that ends a list early takes another list. */
 const LISTS_PER_LANE = 4;
 
 /** Maximum number of pieces of a region; each piece costs a dozen small objects. */
 const PIECES_MAX = 1024;
 
-/** Graph names of the gradients that are added up. */
+/** The name, in the graphs, of each gradient that is added up. */
 const gradientName = (index: number) => `gradient.${index}`;
 
 interface Memory {
@@ -120,7 +120,7 @@ export class Optimizer {
   }
 
   /**
-   * Keeps all arrays and works in place: `step` changes `parameters` and sets the gradients to zero.
+   * The optimizer keeps all given arrays and works in place: `step` changes `parameters` and sets the gradients to zero.
    *
    * @param gradients  the gradient is the sum of these, each as long as the parameters.
    * @param matrices   the matrices that Muon moves; AdamW moves all other parameters.

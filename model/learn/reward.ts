@@ -75,8 +75,8 @@ function scaleOf(count: number, spread: number, method: Exclude<Normalization["m
 }
 
 /**
- * Turn rewards whose sum is the episode's normalized score: each turn keeps its scaled reward and penalty, and the last turn
- * gets the rest. So turn-level credit works with normalization. RAGEN's use_turn_scores does not allow normalization.
+ * Turn rewards whose sum is the episode's normalized score: each turn keeps its scaled reward and penalty, and the last turn also gets the
+ * difference to the score. So turn-level credit works with normalization. RAGEN's use_turn_scores does not allow normalization.
  *
  * @param turns  reward plus penalty of each turn, and the column of the turn's last token.
  * @param score  the episode's score by `normalizeRewards`. @param scale  the episode's scale.

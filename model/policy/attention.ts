@@ -40,7 +40,7 @@ type SavedByDefinition = [queries: tf.Tensor, keys: tf.Tensor, values: tf.Tensor
 /** Longest sequence of the kernel, in tokens: the kernel's stack holds the scores of four queries. */
 const KERNEL_TOKENS_MAX = 4096;
 
-/** The kernel's name. If the kernel does not take these shapes, a name that no backend has. */
+/** The kernel's name. If the kernel does not take these shapes, a name that no backend has, so that the definition runs. */
 function kernelFor(
   name: "Attention" | "AttentionGradient",
   length: number,

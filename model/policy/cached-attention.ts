@@ -24,7 +24,7 @@ export interface Rotary {
   readonly sin: tf.Tensor;
 }
 
-/** The kernels take head widths and capacities that are multiples of 16; for others the definition runs. */
+/** The kernels take head widths and capacities that are multiples of 16. For other sizes the definition runs. */
 function kernelFor(name: string, { headWidth, halfCaches = false }: AttentionShape, { shape }: tf.Tensor): string {
   const capacity = halfCaches ? 2 * shape[2]! : shape[2]!;
   return headWidth % 16 === 0 && capacity % 16 === 0 ? name : `${name} by definition`;
@@ -129,7 +129,7 @@ function byDefinition(
   /** (B, S) */
   const positions = tf.add(tf.reshape(last, [batch, 1]), tf.range(1 - added, 1, 1, "int32"));
   const [c, s] = [tf.gather(cos, positions), tf.gather(sin, positions)];
-  // (row, head, position) as one row number of the cache, for each (row, token, head) in the order of the projections.
+  // For each (row, token, head), in the order of the projections: the row of the flat cache that takes this token's key or value.
   const firstHeads = tf.mul(slots ?? tf.range(0, batch, 1, "int32"), tf.scalar(kvHeads, "int32"));
   const owner = tf.add(
     tf.reshape(firstHeads, [batch, 1, 1]),

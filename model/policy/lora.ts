@@ -1,5 +1,5 @@
 /**
- * Low-rank adapters: training changes A (R, in) and B (out, R) beside a frozen matrix W (out, in), which acts as
+ * Low-rank adapters: training changes A (R, in) and B (out, R) beside a frozen matrix W (out, in). The layer computes with
  * `W + alpha / R · B · A`. B begins as zeros, so the adapted policy begins as the model itself.
  * Source: https://arxiv.org/abs/2106.09685; names as in Hugging Face's peft.
  */

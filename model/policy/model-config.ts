@@ -1,6 +1,6 @@
 /**
  * The model's configuration, and the names and shapes of its parameters. `ModelConfig` has an option for each difference between
- * model families; checkpoint/config.ts has the options of each family. This file does not import tfjs, so code that only reads
+ * model families; checkpoint/config.ts says which options a family uses. This file does not import tfjs, so code that only reads
  * checkpoints does not load tfjs. Parameter names are those of transformers, except the packed `qkv_proj` and `experts`.
  * D head width, E experts, V vocabulary.
  */
@@ -57,7 +57,7 @@ export const ModelConfig = z
     layerKinds: z.array(LayerKind).default([]),
     /** Tokens that a token of a sliding layer sees, itself included. */
     window: z.int().positive().nullable().default(null),
-    /** Rotary base of sliding layers, which then have no scaling; null: they rotate as full layers do. */
+    /** Rotary base of sliding layers, which then ignore `ropeScaling`. null: sliding layers have the rotary positions of full layers. */
     slidingRopeTheta: z.number().positive().nullable().default(null),
     /** The output projection is the embedding itself. */
     tiedEmbedding: z.boolean().default(true),

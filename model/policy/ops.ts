@@ -20,15 +20,16 @@ export function fused(
   return Array.isArray(result) ? result : [result];
 }
 
-/** The name of a kernel that computes row by row. If the length of a row is not a multiple of 16, a name that no backend has. */
+/** The name of a kernel that computes row by row. If a row's length is not a multiple of 16: a name that no backend has, so the definition runs. */
 const kernelOfRows = (name: string, { shape }: tf.Tensor) =>
   shape.at(-1)! % 16 === 0 ? name : `${name} by definition`;
 
 /**
- * `a · b`, or `aᵀ · b`, of a gradient. A backend may round the factors of this product. It never rounds those of `tf.matMul`.
+ * `a · b`, or `aᵀ · b`, for a gradient or an optimizer step. With `engine.gradientProducts` bfloat16 a backend rounds the factors of this
+ * product, but not those of `tf.matMul`.
  *
- * @param a  (N, K), or (K, N) if `transposeA`
- * @param b  (K, M)
+ * @param a  (rows, inner), or (inner, rows) if `transposeA`
+ * @param b  (inner, columns)
  */
 export function gradientProduct(a: tf.Tensor, b: tf.Tensor, transposeA = false): tf.Tensor {
   const [product] = fused("GradientProduct", { a, b }, { transposeA }, () => [tf.matMul(a, b, transposeA)]);
@@ -196,11 +197,11 @@ export interface AttentionShape {
   readonly scoreScale?: number | null;
   /** Cached keys and values are 16-bit floats, two in each float of a cache's array. Only machine code reads such caches. */
   readonly halfCaches?: boolean;
-  /** Tokens that a token sees, itself included; all before it by default. */
+  /** Maximum number of tokens that a token sees, itself included. Default: no maximum. */
   readonly window?: number | null;
 }
 
-/** The error of an attention that is not machine code, over caches of 16-bit floats. */
+/** The error for caches of 16-bit floats if attention does not run in machine code. */
 export const halfCachesUnread = () =>
   new TypeError("only attention in machine code reads caches of 16-bit floats, and headWidth must be a multiple of 16");
 

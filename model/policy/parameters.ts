@@ -1,6 +1,6 @@
 /**
- * All parameters of a policy in one array, so an update, a checkpoint and a broadcast are each one pass over it, and processes
- * on a host can map the same bytes.
+ * All parameters of a policy in one array. So an update, a checkpoint and a broadcast are each one pass over the array, and processes of
+ * one machine can map the same bytes.
  */
 import { type DeviceArray, type Engine, f32 } from "../engine/engine.ts";
 import { sizeOf } from "../engine/graph.ts";
@@ -45,7 +45,7 @@ function viewsOf(shapes: ReadonlyMap<string, readonly number[]>, flat: Float32Ar
   return new Map([...shapes].map(view));
 }
 
-/** An engine's arrays over the same memory, one per parameter, named `prefix` + name. */
+/** An engine's arrays over the memory of these parameters: one per parameter, named `prefix` + the parameter's name. */
 export function parameterArrays(engine: Engine, { views }: Parameters, prefix = ""): Record<string, DeviceArray> {
   const arrays = [...views].map(([name, { shape, values }]) => [prefix + name, engine.array(f32(...shape), values)]);
   return Object.fromEntries(arrays);
@@ -53,7 +53,7 @@ export function parameterArrays(engine: Engine, { views }: Parameters, prefix = 
 
 /**
  * Fresh weights: normal with deviation 0.02 for matrices, 1 for norm gains, 0 for biases. Source: Qwen2's initializer_range.
- * Adapters: A uniform within 1 / sqrt(in), B zeros, so they begin without effect. Source: peft.
+ * Adapters: A uniform within 1 / sqrt(in), B zeros, so adapters begin without effect. Source: peft.
  */
 export function initialize({ views }: Parameters, uniform: Uniform): void {
   for (const [name, { shape, values }] of views) {

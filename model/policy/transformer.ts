@@ -26,7 +26,7 @@ type ParameterTensors = Readonly<Record<string, tf.Tensor>>;
 
 type Attend = (qkv: tf.Tensor, layer: number) => tf.Tensor;
 
-/** @param x (N, width). @param name  of the gains, without `.weight` */
+/** @param x (N, width). @param name  the name of the norm's gains, without `.weight` */
 function norm({ gainOffset, normEpsilon }: ModelConfig, parameters: ParameterTensors, x: tf.Tensor, name: string) {
   const gain = parameters[`${name}.weight`]!;
   return rmsNorm(x, gainOffset === 0 ? gain : tf.add(gain, gainOffset), normEpsilon);
@@ -80,7 +80,7 @@ function body(
 }
 
 /**
- * A mixture of experts: `Σ weight_e(x) · expert_e(x)`. Every expert computes every row, as one gated unit of E · hidden. This
+ * A mixture of experts: `Σ weight_e(x) · expert_e(x)`. Every expert computes every row, as one gated unit of width E · hidden. This
  * takes E / used times the arithmetic of the chosen experts alone.
  * Source: https://arxiv.org/abs/2505.09388 (Qwen3), transformers' Qwen3MoeSparseMoeBlock.
  *
@@ -243,7 +243,7 @@ export interface Appended {
   readonly tokens: tf.Tensor;
   /** (B) int32: for each row, the index of its last new token in its sequence. */
   readonly last: tf.Tensor;
-  /** (M) int32, M ≥ B: indices among B · S. The first B pick the state to return of each row; further indices repeat a pick. */
+  /** (M) int32, M ≥ B: indices among B · S. The first B indices pick one state for each row; further indices repeat a pick. */
   readonly picks: tf.Tensor;
 }
 

@@ -125,7 +125,7 @@ interface PreTokenizer {
   readonly use_regex?: boolean;
 }
 
-/** GPT-2's words. Source: encoder.py. */
+/** GPT-2's pattern of a word. Source: encoder.py. */
 const WORDS = "'s|'t|'re|'ve|'m|'ll|'d| ?\\p{L}+| ?\\p{N}+| ?[^\\s\\p{L}\\p{N}]+|\\s+(?!\\S)|\\s+";
 
 const PUNCTUATION = "[!-/:-@\\[-`{-~\\p{P}]";

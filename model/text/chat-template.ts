@@ -192,7 +192,7 @@ class PretrainedDialogue implements Dialogue {
     return prefix + this.#bpe.decode([...(ended ? written.slice(0, -1) : written)]);
   }
 
-  /** The tokens after a reply: the end of its turn, these messages, and the prefix of the next reply. */
+  /** The tokens after a reply: the end of the reply's turn, these messages, and the prefix of the next reply. */
   #next(messages: readonly Message[], prefix = ""): number[] {
     const reply = unused(messages, MARKS.last, -1);
     const before: Message[] = [
@@ -216,7 +216,7 @@ class PretrainedDialogue implements Dialogue {
     return String(new BoundedInterpreter(known).run(this.#template.parsed).value);
   }
 
-  /** Encodes the rendered messages. Names of special tokens in them are split in two parts, which are encoded separately. */
+  /** Encodes the rendered messages. The name of a special token in a message is split in two, and both parts are encoded separately. */
   #encode(messages: readonly Message[], render: (marked: Message[]) => string): number[] {
     const names = [...this.#bpe.specials.values()];
     const has = messages.some(({ content }) => names.some((name) => content.includes(name)));

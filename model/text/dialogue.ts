@@ -1,6 +1,6 @@
 /**
  * The interface between text and tokens of an episode: tokens of a prompt, tokens that end a reply, text of a reply.
- * chat.ts implements it for the built-in policy, chat-template.ts for a pretrained model.
+ * chat.ts implements the interface for the built-in policy, chat-template.ts for a pretrained model.
  *
  * - Append-only: each turn's prompt follows the tokens of the reply before it, and no text is encoded twice.
  * - Text in a message never encodes to a special token, so no observation can end a turn.
@@ -33,7 +33,7 @@ export interface RoleMarks {
 }
 
 export interface Dialogue {
-  /** sha256 (hex) of the tokenizer and, for a pretrained model, its chat template and stops. A checkpoint records it. */
+  /** sha256 (hex) of the tokenizer and, for a pretrained model, its chat template and stops. A checkpoint records the digest. */
   readonly digest: string;
   /** Tokens that end a reply. A demonstration ends with the first of these tokens. */
   readonly stops: readonly number[];

@@ -22,7 +22,7 @@ export class FakeClock implements Clock {
     return this.#timers.map(({ at }) => at - this.#now).sort((a, b) => a - b);
   }
 
-  /** Run what becomes due on the way, in order. */
+  /** Moves the clock, and runs the timers that become due, in order. */
   advance(ms: number): void {
     const end = this.#now + ms;
     for (;;) {

@@ -1,4 +1,4 @@
-/** Messages that are cheap to send and dear to read are refused before they are read. */
+/** Messages that are cheap to send and costly to read are refused before they are read. */
 import { expect, test } from "bun:test";
 import { pack } from "msgpackr";
 import { ProtocolError, parseMessage } from "../../actors/protocol.ts";

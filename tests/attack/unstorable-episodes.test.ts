@@ -1,4 +1,4 @@
-/** Episodes that cannot be stored: the others are, and the loss is counted. */
+/** If some episodes cannot be stored, all other episodes are stored, and the loss is counted. */
 import { afterEach, beforeEach, describe, expect, test } from "bun:test";
 import { realClock } from "../../actors/clock.ts";
 import { MetricsSink } from "../../actors/metrics-sink/metrics-sink.ts";

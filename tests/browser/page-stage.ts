@@ -16,7 +16,7 @@ import { FakeRun, play } from "../actors/metrics-sink/fake-run.ts";
 
 export const LONG = 300_000;
 
-/** Other test files add network interfaces, at which Chromium drops what it is loading. */
+/** The error of a dropped request. Chromium drops what it is loading if another test file adds a network interface. */
 const DROPPED = "net::ERR_NETWORK_CHANGED";
 
 /** What probe.js can tell. */
@@ -82,7 +82,7 @@ export class PageStage {
     expect(this.complaints).toEqual([]);
   }
 
-  /** A run in a folder of its own, beside the one that is shown. */
+  /** A run in a folder of its own, beside the folder of the shown run. */
   #begin(name: string, seed: number) {
     mkdirSync(join(this.#folder, name));
     const path = join(this.#folder, name, "run.sqlite");
@@ -92,7 +92,7 @@ export class PageStage {
     return { store, sink, run: new FakeRun({ sink, seed }) };
   }
 
-  /** The config that a run's folder has; without one, its settings are unknown. */
+  /** Writes the config into a run's folder. Without a config, the run's settings are unknown. */
   writeConfig(name: string, config: object): void {
     writeFileSync(join(this.#folder, name, "config.json"), JSON.stringify(config));
   }
@@ -174,7 +174,7 @@ export class PageStage {
   }
 }
 
-/** To be called once in a describe block. */
+/** Call this once in a describe block. */
 export function setPageStage(): PageStage {
   const stage = new PageStage();
   beforeAll(() => stage.launch(), LONG);

@@ -1,4 +1,4 @@
-/** What all pages keep, in a real browser: actors and alarms of the run, hostile text, contrast, small screens, keys. */
+/** What holds for all pages, in a real browser: actors and alarms of the run, hostile text, contrast, small screens, keys. */
 import { expect, test } from "bun:test";
 import { partName } from "../../actors/metrics/metrics.ts";
 import { chromiumPath } from "../../bench/chromium.ts";

@@ -23,13 +23,13 @@ globalThis.probe = {
   pixels(chart, property) {
     return rowsOf(chart, property).length;
   },
-  /** Where those pixels are, as shares of the height: the uppermost, and the middle one of all. */
+  /** Places of these pixels, as shares of the chart's height: the uppermost pixel, and the median of all. */
   heights(chart, property) {
     const { height } = document.querySelector(`#${chart}-plot canvas`);
     const rows = rowsOf(chart, property);
     return { top: rows[0] / height, middle: rows[rows.length >> 1] / height };
   },
-  /** Where everything is whose place must not change. */
+  /** The places of all elements that must not move. */
   frames() {
     return all(".card, .plot, #status, h2").map((element) => {
       const { x, y, width, height } = element.getBoundingClientRect();
@@ -55,7 +55,7 @@ globalThis.probe = {
       if (text === "" || !element.checkVisibility({ opacityProperty: true }) || element.closest(":disabled, script"))
         continue;
       const ink = rgbOf(getComputedStyle(element).color);
-      // What is drawn to look empty, as the letters of walls and floors, is no text.
+      // Letters that are drawn to look empty (those of walls and floors) are no text.
       if (ink[3] === 0) continue;
       found.push({ text: text.slice(0, 40), ratio: contrast(over(ink, behind(element)), behind(element)) });
     }

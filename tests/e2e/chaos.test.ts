@@ -1,4 +1,4 @@
-/** `bun run chaos`: its result for a run that kept its promises, and for logs that show broken ones. */
+/** `bun run chaos`: its result for a run that kept its promises, and for logs that show broken promises. */
 import { afterAll, describe, expect, test } from "bun:test";
 import { appendFileSync, mkdirSync, writeFileSync } from "node:fs";
 import { join } from "node:path";

@@ -1,6 +1,6 @@
 /**
- * Rows of the table of faults (docs/faults.md) that need a real run, each with the figure it prints. Limits are asserted where
- * the promise has one; how fast a process starts again is printed, as it depends on the machine.
+ * Rows of the table of faults (docs/faults.md) that need a real run, each with the figure that it prints. A test asserts a limit where the
+ * promise has a limit. How fast a process starts again depends on the machine, so a test only prints that time.
  */
 import { Database } from "bun:sqlite";
 import { afterAll, beforeAll, expect, test } from "bun:test";

@@ -1,4 +1,4 @@
-/** A run whose processes are killed, stopped and resumed learns bit for bit what an undisturbed one learns. */
+/** A run whose processes are killed, stopped and resumed learns bit for bit what an undisturbed run learns. */
 import { Database } from "bun:sqlite";
 import { afterAll, beforeAll, describe, expect, test } from "bun:test";
 import { readFileSync, writeFileSync } from "node:fs";

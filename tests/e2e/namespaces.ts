@@ -6,7 +6,7 @@ export class Hosts {
   readonly #bridge = `bun${process.pid}`;
   readonly #names: readonly string[];
 
-  /** @returns null if this account cannot make them. */
+  /** @returns null if this account cannot make such hosts. */
   static build(count: number): Hosts | null {
     const hosts = new Hosts(count);
     if (process.platform === "linux" && hosts.#build()) return hosts;

@@ -1,4 +1,4 @@
-/** A refusal is one line that says what to do, with exit code 2 for wrong usage and 1 for the rest. */
+/** A refusal is one line that says what to do. The exit code is 2 for wrong usage, and 1 for other refusals. */
 import { afterAll, beforeAll, describe, expect, test } from "bun:test";
 import { existsSync, mkdirSync, readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { join } from "node:path";

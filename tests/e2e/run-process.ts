@@ -33,7 +33,7 @@ const warmStart = {
   ],
 };
 
-/** Folder of a test file's runs; they share their warm starts. */
+/** Folder of a test file's runs. The runs share their warm starts. */
 export class Runs {
   readonly folder = temporaryFolder();
   readonly #warmStarts: string;
@@ -46,7 +46,7 @@ export class Runs {
 
   /** `--config` and `--run-dir` of a new run; `changed` goes over the tiny config, section by section. */
   fresh(changed: Record<string, object> = {}): { folder: string; args: string[] } {
-    // No test file that goes at the same time has a run of this name: weights in shared memory are named by the run.
+    // No test file that runs at the same time may have a run of this name: the run's name is in the names of weights in shared memory.
     const name = `${basename(this.folder)}-r${++this.#count}`;
     const sections: Record<string, object> = {
       ...TINY,
@@ -71,9 +71,9 @@ export class Runs {
 /** Lines of a run's log, for `RunProcess.next`. */
 export const exited = (child: string) => (entry: LogEntry) => entry.kind === "exited" && entry.child === child;
 export const silent = (child: string) => (entry: LogEntry) => entry.kind === "silent" && entry.child === child;
-/** It listens: an env server or the metrics sink serves again. */
+/** An env server or the metrics sink listens, and serves again. */
 export const ready = (child: string) => (entry: LogEntry) => entry.kind === "ready" && entry.child === child;
-/** A sampler is with the learner. */
+/** A sampler has joined the learner. */
 export const joined = (sampler: string) => (entry: LogEntry) =>
   entry.kind === "joined" && entry.text === `${sampler} joined`;
 export const updated = ({ kind }: LogEntry) => kind === "update";
@@ -103,19 +103,19 @@ export class RunProcess {
     return this.#tail.entries;
   }
 
-  /** The first such entry after `skip` of them. @throws {Error} with what the run wrote, if it ends before. */
+  /** The first matching entry of the log, after `skip` matching entries. @throws {Error} with what the run wrote, if the run ends before. */
   async entry(what: (entry: LogEntry) => boolean, skip = 0): Promise<LogEntry> {
     for (;;) {
       const ended = this.#hasEnded;
       const found = this.log.filter(what)[skip];
       if (found !== undefined) return found;
       if (ended) throw new Error(`the run ended before it logged what was waited for:\n${(await this.ended).err}`);
-      // A file that another process appends to has no event that is there on every system.
+      // No event tells on every system that another process appended to a file.
       await Bun.sleep(10);
     }
   }
 
-  /** For each of these: milliseconds from now until the log's next such line. */
+  /** For each wanted entry: milliseconds from now until the log's next such entry. */
   async next(...wanted: readonly ((entry: LogEntry) => boolean)[]): Promise<number[]> {
     const began = performance.now();
     const before = wanted.map((what) => this.log.filter(what).length);
@@ -138,7 +138,7 @@ export class RunProcess {
     return starts.findLast(({ kind }) => kind === "started" || kind === "restarted")!.pid!;
   }
 
-  /** Of every process that was started in this run. */
+  /** Id of every process that was started in this run. */
   get pids(): number[] {
     return this.log.flatMap(({ kind, pid }) => (pid !== undefined && kind !== "exited" ? [pid] : []));
   }
@@ -150,13 +150,13 @@ export function timeIndependentMetrics(folder: string): string[] {
   const rows = db.query("SELECT name, actor, step, value FROM metrics ORDER BY name, actor, step").values();
   db.close();
   const timeIndependent = rows.filter(([name]) => isTimeIndependent(String(name)));
-  // The warm start is measured in the run that makes it, and found in the cache by the others.
+  // The run that makes the warm start measures it. Other runs find the warm start in the cache.
   return timeIndependent.filter(([name]) => !String(name).startsWith("warm/")).map((row) => JSON.stringify(row));
 }
 
 /**
- * The newest checkpoint: sha256 of parameters and moments; optimizer steps, counters and cursors. Not in it are the time it took,
- * how often weights were published, as a warm start and a learner that resumes publish, too, and how many tickets expired.
+ * The newest checkpoint: sha256 of parameters and moments; optimizer steps, counters and cursors. The result leaves out the run's time, the
+ * counts of tickets, and the number of the last published version, because a warm start and a learner that resumes publish too.
  */
 export async function learnt(folder: string): Promise<string[]> {
   const { found } = await latestCheckpoint(join(folder, "checkpoints"));
@@ -171,7 +171,7 @@ export async function expectSameLearnt(folder: string, other: string): Promise<v
   expect(await learnt(folder)).toEqual(await learnt(other));
 }
 
-/** Of a run that has ended, and of its guests. */
+/** Expects that a run that has ended, and its guests, left no process and no file of weights. */
 export function expectNothingLeft(run: RunProcess, guests: readonly { readonly pid: number }[] = []): void {
   expect([...run.pids, ...guests.map(({ pid }) => pid)].filter(isAlive)).toEqual([]);
   expect(weightFiles(basename(run.folder))).toEqual([]);

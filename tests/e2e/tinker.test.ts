@@ -1,7 +1,7 @@
 /**
  * Engine tinker with the real skyrl-tx and a tiny random Qwen3, on this machine's CPU: its numbers are those of our engine, and an agent
- * learns Bandit, though its server is killed and the run is stopped and resumed. Where `bun run setup tinker` was run, or BUNRAKU_TINKER
- * names its folder.
+ * learns Bandit, though the server is killed and the run is stopped and resumed. The test runs where `bun run setup tinker` was run, or
+ * BUNRAKU_TINKER names the folder of that setup.
  */
 import { afterAll, beforeAll, expect, test } from "bun:test";
 import { existsSync, readFileSync } from "node:fs";

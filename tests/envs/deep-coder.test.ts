@@ -27,7 +27,7 @@ const LIMITS: SandboxLimits = {
   outputBytesMax: 2 ** 20,
 };
 
-/** What came of a program that reads its input, run on one input. */
+/** Runs a program that reads its input, on one input. Gives the reason for a stop, and the results. */
 async function outcome(code: string, limits: Partial<SandboxLimits> = {}, input = "") {
   const task = { code, function: null, tests: [{ input }] };
   const { lines, stopped } = await runSandboxed(task, { ...LIMITS, ...limits }).ended;

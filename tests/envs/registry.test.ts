@@ -7,7 +7,7 @@ import { envTag, envTags } from "../../envs/registry.ts";
 import { openLocal } from "../../envs/tag.ts";
 import { checkTag } from "../../library/testing.ts";
 
-/** What the tags that need outside data are played on here. */
+/** Small files for the tags that need outside data. */
 const data = (file: string) => join(import.meta.dir, "data", file);
 const needed: Record<string, object> = {
   MetamathQA: { dataPath: data("metamathqa.parquet"), split: "all" },

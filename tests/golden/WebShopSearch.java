@@ -1,6 +1,6 @@
 /*
- * Writes the ranks and terms of tests/golden/webshop-search.json: what Lucene 9.9.1 itself makes of its documents and queries, with the
- * analyzer and the constants that pyserini gives WebShop.
+ * Writes the ranks and terms of tests/golden/webshop-search.json: what Lucene 9.9.1 itself finds for the file's documents and queries, with
+ * the analyzer and the constants that pyserini gives WebShop.
  *
  *     java -cp LUCENE_JARS tests/golden/WebShopSearch.java documents.txt queries.txt > ranks.txt
  *

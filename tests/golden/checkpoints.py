@@ -15,7 +15,7 @@ Each folder is what save_pretrained writes, with a BPE of 496 or 384 tokens trai
   expected.safetensors  logits (B,T,V) · logProbs (B,T), of token t given those before it, 0 at t = 0 · grad.<name>, before
                         clipping · after.<name>, the weights after one AdamW step · lora.before.<name>, lora.grad.<name> and
                         lora.after.<name>, peft's adapters of every matrix in such a step of their own; all float32, computed from
-                        copies of the weights in float32, and since mistral in float64
+                        copies of the weights in float32 (qwen2, qwen3, llama) or float64 (the other models)
   expected.json         tokens, mask, weight (B,T) · loss · gradNorm · adamw · lora: settings · decode: greedy with a KV cache ·
                         strings and ids: BPE of a few hundred texts · dialogues: messages, and their ids by the template
 
@@ -54,7 +54,7 @@ from transformers import (
 )
 
 HERE = Path(__file__).parent
-# By path, since bench/peers, which it imports from, has a qwen2.py as well.
+# Loaded by its path: golden/qwen2.py imports from bench/peers, which has a qwen2.py too.
 spec = importlib.util.spec_from_file_location("golden_qwen2", HERE / "qwen2.py")
 golden = importlib.util.module_from_spec(spec)
 spec.loader.exec_module(golden)
@@ -92,7 +92,7 @@ HEADERS = (
     "{{- '<|start_header_id|>' + message['role'] + '<|end_header_id|>\\n\\n' + (message['content'] | trim) + '<|eot_id|>' }}"
     "{%- endfor %}{%- if add_generation_prompt %}{{- '<|start_header_id|>assistant<|end_header_id|>\\n\\n' }}{%- endif %}"
 )
-# Without a date, as Llama 3.2's; SmolLM3's own asks for one without asking whether it can.
+# Asks for today's date and, like SmolLM3's own template, does not check that strftime_now is defined.
 DATED = (
     "{%- set today = strftime_now('%d %B %Y') %}{{- '<|im_start|>system\\n## Metadata\\n\\nToday Date: ' ~ today ~ '\\n\\n' }}"
     "{%- if messages[0].role == 'system' %}{{- '## Custom Instructions\\n\\n' + messages[0].content.rstrip() + '\\n\\n' }}{%- endif %}"
@@ -100,7 +100,7 @@ DATED = (
     "{%- elif message.role == 'assistant' %}{% generation %}{{- '<|im_start|>assistant\\n' + message.content.lstrip('\\n') + '<|im_end|>\\n' }}{% endgeneration %}"
     "{%- endif %}{%- endfor %}{%- if add_generation_prompt %}{{- '<|im_start|>assistant\\n' }}{%- endif %}"
 )
-# The system's message belongs to the last one of the user, and roles must alternate, as in Mistral 7B v0.3's own.
+# The system message goes in front of the last user message, and roles must alternate, as in Mistral 7B v0.3's own template.
 INSTRUCTIONS = (
     "{%- if messages[0]['role'] == 'system' %}{%- set system = messages[0]['content'] %}{%- set turns = messages[1:] %}"
     "{%- else %}{%- set turns = messages %}{%- endif %}{{- bos_token }}{%- for message in turns %}"
@@ -109,7 +109,7 @@ INSTRUCTIONS = (
     "{%- else %}{{- '[INST] ' + message['content'] + '[/INST]' }}{%- endif %}"
     "{%- else %}{{- ' ' + message['content'] + eos_token }}{%- endif %}{%- endfor %}"
 )
-# The system's message begins the first one of the user, and the assistant is the model, as in Gemma 3's own.
+# The system message begins the first user message, and the assistant's role is called model, as in Gemma 3's own template.
 TURNS = (
     "{{ bos_token }}{%- if messages[0]['role'] == 'system' -%}{%- set first = messages[0]['content'] + '\\n\\n' -%}"
     "{%- set turns = messages[1:] -%}{%- else -%}{%- set first = '' -%}{%- set turns = messages -%}{%- endif -%}"
@@ -272,7 +272,7 @@ def with_bytes(spec: dict) -> Tokenizer:
     )
     words = [word for text in CORPUS for word in text.split(" ")]
     tokenizer.train_from_iterator([word for text in words for word in (text, "\u2581" + text)], trainer)
-    # The trainer takes whatever must be in the vocabulary for special; bytes are not.
+    # The trainer makes every token special that must be in the vocabulary; but bytes are not special.
     document = json.loads(tokenizer.to_str())
     document["added_tokens"] = [token for token in document["added_tokens"] if token["content"] not in octets]
     tokenizer = Tokenizer.from_str(json.dumps(document))
@@ -297,7 +297,7 @@ def make_tokenizer(spec: dict, template: str) -> PreTrainedTokenizerFast:
     tokenizer.decoder = decoders.ByteLevel()
     tokenizer.post_processor = processors.ByteLevel(trim_offsets=False)
     added = len(spec["special"]) + len(spec["extra"])
-    # Fewer ids than the model has rows, as real checkpoints pad theirs.
+    # The tokenizer has fewer ids than the model has rows, because real checkpoints pad their embeddings.
     trainer = trainers.BpeTrainer(
         vocab_size=spec.get("size", V) - 16 - added, initial_alphabet=sorted(pre_tokenizers.ByteLevel.alphabet()), show_progress=False, min_frequency=1
     )
@@ -405,7 +405,7 @@ def write(name: str, seed: int) -> None:
     expected |= adapted
     save_file({key: value.float().contiguous() for key, value in expected.items()}, folder / "expected.safetensors")
     texts = strings(spec["tokens"], seed)
-    # As a text behind a special token, where Mistral puts no space before it, and before one, where none is removed.
+    # Each text stands after a special token, where Mistral puts no space before a text. Below, a letter keeps the decoder from removing a space.
     ids = [tokenizer(spec["tokens"]["eos"] + text, add_special_tokens=False)["input_ids"][1:] for text in texts]
     letter = tokenizer.convert_tokens_to_ids("a")
     said = []

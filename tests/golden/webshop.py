@@ -119,7 +119,7 @@ import web_agent_site.utils as utils  # noqa: E402
 utils.DEFAULT_ATTR_PATH = str(folder / "items_ins_v2_1000.json")
 utils.HUMAN_ATTR_PATH = str(folder / "items_human_ins.json")
 
-# Its __init__ registers with gym and starts a browser.
+# The __init__ of web_agent_site.envs registers with gym and starts a browser.
 module("web_agent_site.envs", __path__=[str(checkout / "web_agent_site" / "envs")])
 import web_agent_site.envs.web_agent_text_env as text_env  # noqa: E402
 from web_agent_site.engine import engine, goal as goals  # noqa: E402

@@ -1,4 +1,4 @@
-/** The programs of docs/program.md, each run as it stands, in a process of its own and in small. */
+/** The programs of docs/program.md. Each program runs as it stands, in a process of its own, on a small task. */
 import { afterAll, beforeAll, expect, test } from "bun:test";
 import { mkdirSync, readFileSync, symlinkSync, writeFileSync } from "node:fs";
 import { join } from "node:path";

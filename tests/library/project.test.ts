@@ -1,4 +1,4 @@
-/** bunraku.config.ts, and paths of modules in a command's words. */
+/** bunraku.config.ts, and paths of modules in a command's arguments. */
 import { afterAll, beforeAll, expect, test } from "bun:test";
 import { writeFileSync } from "node:fs";
 import { join } from "node:path";

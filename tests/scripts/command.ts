@@ -17,7 +17,7 @@ export interface StartOptions {
   /** Words before the command, such as `ip netns exec HOST`. */
   readonly wrap?: readonly string[];
   /**
-   * As a shell starts it: `bun run` around the command, in a process group of their own.
+   * Starts the command as a shell does: `bun run` around the command, in a process group of their own.
    * "terminal": on a terminal (a pty); all that it shows is in `Ended.out`.
    */
   readonly shell?: "pipes" | "terminal";
@@ -85,7 +85,7 @@ export function command(args: readonly string[], cwd = root, env: Record<string,
   return new CommandProcess(args, { cwd, env }).ended;
 }
 
-/** Of what a command listens to: a test file's own process must not keep it. */
+/** Events that a command listens to. `commandHere` removes the command's listeners: a test file's own process must not keep them. */
 const LISTENED = ["uncaughtException", "unhandledRejection", "SIGINT", "SIGTERM", "SIGHUP"] as const;
 
 /**

@@ -1,6 +1,6 @@
 /**
- * `bun run export`: what it writes, read back by us, by transformers and by llama.cpp. The last two are tested where they are:
- * BUNRAKU_PYTHON (bench/peers/README.md) and BUNRAKU_LLAMA, a folder in which node-llama-cpp 3.22.1 is installed.
+ * `bun run export`: what it writes, read back by us, by transformers and by llama.cpp. Tests of the last two run where these are installed:
+ * BUNRAKU_PYTHON (bench/peers/README.md) has transformers, and BUNRAKU_LLAMA is a folder in which node-llama-cpp 3.22.1 is installed.
  */
 import { afterAll, beforeAll, describe, expect, test } from "bun:test";
 import { mkdirSync, readFileSync, writeFileSync } from "node:fs";

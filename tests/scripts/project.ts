@@ -37,7 +37,7 @@ const files: Record<string, string> = {
  * A fresh copy in a temporary folder, locked but not installed.
  *
  * @param extra  further files, by path.
- * @param copied files of this repository that it has too.
+ * @param copied further files of this repository to copy.
  */
 export async function smallProject(extra: Record<string, string> = {}, copied: string[] = []): Promise<string> {
   const folder = temporaryFolder();

@@ -1,4 +1,4 @@
-/** `bun run replay` and `bun run compare` on a run that was really played: equal to the byte, and not so where the record was altered. */
+/** `bun run replay` and `bun run compare` on a run that was really played: replays equal the record to the byte, unless the record was altered. */
 import { Database } from "bun:sqlite";
 import { afterAll, beforeAll, describe, expect, test } from "bun:test";
 import { cpSync, readFileSync, writeFileSync } from "node:fs";

@@ -1,4 +1,4 @@
-/** `--smoke`: every preset and env becomes a valid run of two tiny updates. A real one is in e2e/pretrained. */
+/** `--smoke`: every preset and env becomes a valid run of two tiny updates. e2e/pretrained plays such a run. */
 import { expect, test } from "bun:test";
 import { readdirSync } from "node:fs";
 import { join } from "node:path";

@@ -1,4 +1,4 @@
-/** `bun run sweep`: what a file plans, what it refuses, the table of its runs, and runs that are killed and go on. */
+/** `bun run sweep`: the runs that a file plans, refused files, the table of the runs, and runs that are killed and go on. */
 import { afterAll, describe, expect, setDefaultTimeout, test } from "bun:test";
 import { existsSync, mkdirSync, readdirSync, readFileSync, statSync, writeFileSync } from "node:fs";
 import { join } from "node:path";

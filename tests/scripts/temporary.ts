@@ -5,7 +5,7 @@ import { join } from "node:path";
 
 const made: string[] = [];
 
-/** For `afterAll` of each test file that makes some. */
+/** For `afterAll` of each test file that makes temporary folders. */
 export function removeTemporaryFolders(): void {
   for (const folder of made.splice(0)) rmSync(folder, { recursive: true, force: true });
 }
@@ -17,7 +17,7 @@ export function temporaryFolder(): string {
 }
 
 /**
- * Where runs find the warm starts that others made: those of every test file under `bun run test`, otherwise those in `folder`. For tests
+ * The folder of warm starts that runs share: under `bun run test` one folder for all test files, otherwise a folder in `folder`. For tests
  * that begin after the warm start.
  */
 export const sharedWarmStarts = (folder: string): string =>

@@ -1,7 +1,7 @@
 /**
- * docs/tutorial.md and docs/new-env.md followed in the project that `bun run init` writes, with an empty home: their commands in their
- * order, their files as they are shown. A run is the page's own with a smaller policy, warm start and number of updates behind it, so
- * that it takes seconds.
+ * Follows docs/tutorial.md and docs/new-env.md in the project that `bun run init` writes, with an empty home: the pages' commands in their
+ * order, the pages' files as they are shown. To each command of a run the test appends a smaller policy, a smaller warm start and fewer
+ * updates, so that the run takes seconds.
  */
 
 import { Database } from "bun:sqlite";

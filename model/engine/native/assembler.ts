@@ -34,9 +34,9 @@ export const atIndex = (base: number, index: number, scale: 1 | 2 | 4 | 8, offse
 
 /** A point in the code that jumps go to. */
 export interface Label {
-  /** Bytes of code before it; null until `Assembler.place`. */
+  /** Bytes of code before the label; null until `Assembler.place`. */
   place: number | null;
-  /** Bytes of code before the distance field of each jump to it. */
+  /** Bytes of code before the distance field of each jump to the label. */
   readonly jumps: number[];
 }
 
@@ -320,15 +320,15 @@ export class Assembler {
   storeVector(to: Address, from: number, vectorWidth: 8 | 16 = this.vectorWidth): void {
     this.#vector("store", from, 0, to, vectorWidth);
   }
-  /** The first float. */
+  /** Stores the first float of `from`. */
   storeFloat(to: Address, from: number): void {
     this.#vector("storeFloat", from, 0, to, 4);
   }
-  /** Floats from 16-bit floats. */
+  /** Loads 16-bit floats as 32-bit floats. */
   loadHalf(to: number, from: Address): void {
     this.#vector("fromHalf", to, 0, from, this.vectorWidth);
   }
-  /** Eight floats as 16-bit floats, rounded to the nearest. */
+  /** Stores eight floats as 16-bit floats, rounded to the nearest. */
   storeHalf(to: Address, from: number): void {
     this.#vector("toHalf", from, 0, to, 8);
     this.#emit(0);
@@ -393,18 +393,18 @@ export class Assembler {
     this.#vector("round", to, 0, from, this.vectorWidth);
     this.#emit(0);
   }
-  /** Each float to a 32-bit integer. */
+  /** Converts each float to a 32-bit integer. */
   toInts(to: number, from: number): void {
     this.#vector("toInts", to, 0, from, this.vectorWidth);
   }
-  /** Each 32-bit integer to a float. */
+  /** Converts each 32-bit integer to a float. */
   fromInts(to: number, from: number): void {
     this.#vector("fromInts", to, 0, from, this.vectorWidth);
   }
   squareRoot(to: number, from: number): void {
     this.#vector("squareRoot", to, 0, from, this.vectorWidth);
   }
-  /** Each 32-bit integer · 2^bits. */
+  /** Multiplies each 32-bit integer by 2^bits. */
   shiftInts(to: number, from: number, bits: number): void {
     this.#vector("shiftInts", 6, to, from, this.vectorWidth);
     this.#emit(bits);
@@ -426,11 +426,11 @@ export class Assembler {
   toBfloats(to: number, low: number | Address, high: number): void {
     this.#vector("toBfloats", to, high, low, 16);
   }
-  /** Each 16 bits of `to` = the 16 bits of `from` at the place that the same 16 bits of `places` hold. AVX-512 only. */
+  /** Fills each 16 bits of `to` with 16 bits of `from`. The 16 bits of `places` at the same position say which. AVX-512 only. */
   orderHalves(to: number, places: number, from: number): void {
     this.#vector("orderHalves", to, places, from, 16);
   }
-  /** Each float of `to` += the product of the low bfloat16 of `a` and `b` in its place + the product of the high ones. AVX-512 only. */
+  /** Each float of `to` += the product of the low bfloat16 of `a` and `b` in its place + the product of the high bfloat16. AVX-512 only. */
   multiplyAddPairs(to: number, a: number, b: number | Address): void {
     this.#vector("multiplyAddPairs", to, a, b, 16);
   }

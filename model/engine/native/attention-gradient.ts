@@ -30,7 +30,7 @@ export function attentionGradientOperator(shape: WholeShape): MachineCodeOperato
   };
 }
 
-/** Offsets of the arrays in the scratch, in bytes, and the floats of all. Each array begins at a cache line of the scratch. */
+/** Offsets of the arrays in the scratch, in bytes, and the number of floats of all arrays. Each array begins at a cache line of the scratch. */
 function scratchOf({ tokens, headWidth }: WholeShape) {
   const padded = roundUp(tokens, KEY_PADDING);
   const block = Math.min(QUERY_BLOCK, tokens);
@@ -76,7 +76,7 @@ class AttentionGradientWriter extends TileWriter {
   readonly #scratch: Readonly<Record<ScratchArray, Address>> = this.#scratchVariables();
   /** The gradients of a tile's queries, (4, D), before they are rotated back. */
   readonly #dQueries = this.kernel.memory(TILE * this.sizes.head);
-  /** For each query of a tile, the sum of `out` · its gradient. */
+  /** For each query of a tile, the sum of `out` · the gradient of `out`. */
   readonly #deltas = this.kernel.memory(TILE * FLOAT_BYTES);
   /** Variable: the end of the current block of queries. */
   readonly #blockEnd = this.kernel.word();
@@ -308,7 +308,7 @@ class AttentionGradientWriter extends TileWriter {
 
   /**
    * Adds to the gradients of a tile of keys, or of their values: Σ `factors`[query][key] · `rows`[query] over the block's queries that see
-   * them. `rows` begins at the block's first query (`ofBlock`: queries) or at the row's first token (gradients of `out`).
+   * the tile. `rows` begins at the block's first query (`ofBlock`: queries) or at the row's first token (gradients of `out`).
    */
   #accumulate(
     block: Address,

@@ -62,7 +62,7 @@ interface LeftFactor {
   readonly row: number;
   readonly step: number;
 }
-/** The right factor of a product. Each step reads neighbouring vectors. */
+/** The right factor of a product. Each step reads neighboring vectors. */
 type RightFactor = Omit<LeftFactor, "row">;
 
 /** Writes the code that the kernels of attention and of its gradient share. */

@@ -90,7 +90,7 @@ class AttentionWriter extends TileWriter {
     }
   }
 
-  /** The scores of the tile's queries. Sets r10 to their number in a row. */
+  /** The scores of the tile's queries. Sets r10 to the number of scores of one query. */
   #score(position: Address): void {
     const { code, sizes } = this;
     this.setKeyEnd(position);

@@ -3,7 +3,7 @@
  *
  * B rows, S new tokens of a row, H query heads, K key/value heads, G = H / K, D head width, C capacity in tokens, Q queries of a pass.
  *
- * - A cache of keys has blocks of 16 tokens, and in each block (D, 16): so a vector holds one dimension of neighbouring tokens, and a
+ * - A cache of keys has blocks of 16 tokens, and in each block (D, 16): so a vector holds one dimension of neighboring tokens, and a
  *   score needs no sum across a vector. A cache of values has (C, D).
  * - Caches may hold 16-bit floats. A graph has no such type: onnxruntime gets such a cache as 32-bit floats with half of the capacity.
  * - A token's result depends on its own sequence only, not on how many new tokens each run of the kernel has.
@@ -46,7 +46,7 @@ export interface CachedShape {
   /** Caches hold 16-bit floats. */
   readonly half: boolean;
   readonly window: number | null;
-  /** Only one new token of each row is a query; a seventh input says which. The results of the others are not written. */
+  /** Only one new token of each row is a query; a seventh input says which. The kernel does not write the results of the other tokens. */
   readonly readsOne: boolean;
 }
 
@@ -57,7 +57,7 @@ const KEY_BLOCK = 16;
 const BLOCKS_AT_ONCE = 4;
 /** Maximum number of floats of a value that a pass over the values sums at once. */
 const VALUE_CHUNK = 64;
-/** Maximum number of query heads of a group in a pass. The pass reads the cache once for both. */
+/** Maximum number of query heads of a group in a pass. The pass reads the cache once for all its query heads. */
 const QUERIES_AT_ONCE = 2;
 /** Maximum number of sums (vectors) of one query in a pass. */
 const QUERY_SUMS = 8;
@@ -85,7 +85,7 @@ export function cachedAttentionOperator(shape: CachedShape): MachineCodeOperator
   };
 }
 
-/** An in-place update has one memory for input and output. */
+/** Copies, unless both are one memory. An in-place update has one memory for input and output. */
 function copyUnlessSame(code: Assembler, from: Address, to: Address, bytes: number): void {
   const same = code.label();
   code.move(RSI, from);
@@ -378,7 +378,7 @@ class CachedAttentionWriter {
     code.addConstant(RCX, -count);
   }
 
-  /** Prefetches the `tokens` tokens that begin at rdx, but of the next head (after a row's last head: of the next row's first head). */
+  /** Prefetches, of the next head, the `tokens` tokens that rdx points at in this head. After a row's last head comes the next row's first head. */
   #prefetchNextHead(tokens: number): void {
     const { added, headWidth, capacity } = this.#shape;
     // Several new tokens read the same head. After the first of them the head is in the L1 or L2 cache.

@@ -50,7 +50,7 @@ export class Kernel {
     return at(RSP, start);
   }
 
-  /** `variable` = a variable or a number. Overwrites rax. */
+  /** Sets `variable` to the value of another variable, or to a number. Overwrites rax. */
   set(variable: Address, value: Address | number): void {
     if (typeof value === "number") this.code.constant(RAX, value);
     else this.code.move(RAX, value);
@@ -135,7 +135,7 @@ export class Kernel {
     this.code.broadcast(to, this.#scalar, vectorWidth);
   }
 
-  /** Stores the low 32 bits of `value` at the indexes `from` to `end` - 1 of an array of floats. All three are registers; `from` moves. */
+  /** Stores the low 32 bits of `value` at the indexes `from` to `end` - 1 of an array of floats. All three are registers; `from` counts up. */
   fill(array: Address, from: number, end: number, value: number): void {
     const { code } = this;
     const [again, done] = [code.label(), code.label()];

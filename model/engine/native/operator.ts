@@ -71,7 +71,7 @@ const [START_VERSION, END_VERSION] = [1, 2 ** 31 - 1];
 
 /** INPUT_OUTPUT_REQUIRED of OrtCustomOpInputOutputCharacteristic. */
 const REQUIRED = 0;
-/** OrtMemTypeDefault. */
+/** The value of OrtMemTypeDefault. */
 const DEFAULT_MEMORY = 0;
 
 /** An operator for onnxruntime. */
@@ -155,7 +155,7 @@ function createFunction(): Uint8Array {
   return code.finish();
 }
 
-/** What a function restores, besides rsp. */
+/** The registers that a function restores, besides rsp. */
 const SAVED = [RBP, RBX, R12, R13, R14, R15];
 
 /**

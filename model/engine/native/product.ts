@@ -3,7 +3,7 @@
  * memory. Each number of C is a sum of K terms. A step is one index k of this sum.
  *
  * The kernel copies 64 columns of B, a panel, so that the floats of each step lie side by side in the CPU's caches. Then it computes 6 rows of
- * C in these columns at a time: 24 vectors hold their sums. Each step loads 64 floats of B, and multiplies them with one float of each row of A.
+ * C in these columns at a time: 24 vectors hold the sums. Each step loads 64 floats of B, and multiplies them with one float of each row of A.
  * A number of C is one sum in the order of the steps, so it does not depend on M and N.
  *
  * Source: Goto and van de Geijn, "Anatomy of high-performance matrix multiplication", https://doi.org/10.1145/1356052.1356053.
@@ -28,7 +28,7 @@ export interface ProductShape {
   readonly addend: "none" | "bias" | "matrix";
 }
 
-/** Steps and columns are multiples of this. */
+/** The numbers of steps and of columns are multiples of this. */
 export const PRODUCT_MULTIPLE = 16;
 
 /**
@@ -119,10 +119,10 @@ const RIGHT = SUMS;
 const LEFT = RIGHT + PANEL_VECTORS;
 const LEFT_COUNT = 4;
 
-/** Maximum number of rows of C that the kernel computes at once. Rows of A that are a power of two apart share a set of the L1 cache. */
+/** Maximum number of rows of C at once. Rows of A that are a power of two apart share one set of the L1 cache, which holds at most this many. */
 const ROWS_MAX = 12;
 
-/** The number of rows that the kernel computes at once. @param columns  of the panel */
+/** The number of rows that the kernel computes at once. @param columns  number of columns of the panel */
 export const rowsAtOnce = (columns: number): number => Math.min(ROWS_MAX, Math.floor((SUMS * VECTOR) / columns));
 
 /** Steps that a loop computes before it jumps back. */
@@ -134,11 +134,11 @@ interface PanelProduct {
   readonly columns: number;
   /** A multiple of 4. */
   readonly steps: number;
-  /** Of A. */
+  /** Distances in A. */
   readonly a: Distances;
   /** Bytes from row to row of C. */
   readonly rowBytes: number;
-  /** Bytes from row to row of what the sums start from; null: they start from 0. */
+  /** Bytes from row to row of the numbers that the sums start from; null: the sums start from 0. */
   readonly startBytes: number | null;
 }
 
@@ -193,7 +193,7 @@ export function multiplyPanel(
 
 /** What the sums of a block start from. */
 interface Start {
-  /** The variable with the address of its first row. */
+  /** The variable with the address of the first row of these numbers. */
   readonly rows: Address;
   /** Bytes from row to row; null: the sums start from 0. */
   readonly rowBytes: number | null;

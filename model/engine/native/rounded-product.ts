@@ -36,7 +36,7 @@ const COLUMNS_MAX = 512;
 /** Maximum number of rows of A that the kernel rounds at a time. */
 const ROWS = 48;
 
-/** Two steps. */
+/** Number of steps in a pair. */
 const PAIR = 2;
 const PAIR_BYTES = 4;
 /** Pairs that the packing loop writes before it jumps back. */

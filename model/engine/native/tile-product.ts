@@ -77,7 +77,7 @@ interface PanelProduct extends Pick<ProductBlock, "depth" | "first"> {
 }
 
 /**
- * Writes the kernel. The kernel packs a panel of B just before its first product. It packs a panel of A while it multiplies the previous panel:
+ * Writes the kernel. The kernel packs a panel of B just before the panel's first product. It packs a panel of A while it multiplies the one before:
  * packing takes about as long as multiplying, and uses other parts of the CPU.
  *
  * Registers: r14 holds the bytes of a packed row, r13 the bytes of a row of C.
@@ -267,7 +267,7 @@ const configurations = new Map<string, Uint8Array<ArrayBuffer>>();
 /**
  * Address of the configuration of the tile registers.
  *
- * @param tiles  rows of one or two tiles of A. The sums have as many rows; tiles of B have 16
+ * @param tiles  rows of one or two tiles of A. The tiles of sums have as many rows; tiles of B have 16
  */
 function configurationOf(tiles: readonly number[]): number {
   const bytes = configurations.getOrInsertComputed(tiles.join(), () => {

@@ -2,7 +2,7 @@
  * Kernels of the log-probability of one token per row and of the row's entropy, and of their gradient (policy/ops.ts has the
  * definitions). They keep no probabilities: the gradient computes them again from two numbers of each row.
  *
- * A target outside the vocabulary has the log-probability NaN. The kernels read and write no place outside a row for it.
+ * A target outside the vocabulary has the log-probability NaN. For such a target the kernels read and write no place outside a row.
  *
  * M rows of V logits. V is a multiple of 16.
  */
@@ -54,7 +54,7 @@ export function tokenLogProbsOperator({ rows, width }: RowsShape): MachineCodeOp
         });
         code.reduce("add", sum, sum, x);
         code.reduce("add", weighted, weighted, x);
-        // The logarithm of NaN is a number, so NaN - NaN makes it NaN again.
+        // `logarithm` makes a number of NaN. So logSum begins as sum - sum: NaN if the sum is not finite, else 0.
         code.vector("subtract", logSum, sum, sum);
         code.vector("divide", weighted, weighted, sum);
         code.constant(RAX, logarithmTable());
@@ -86,7 +86,7 @@ export function tokenLogProbsOperator({ rows, width }: RowsShape): MachineCodeOp
 }
 
 /**
- * Inputs: logits, targets, the results of `tokenLogProbsOperator`, the gradient of its first result. Output: the gradient of the logits.
+ * Inputs: logits, targets, both results of `tokenLogProbsOperator`, the gradient of its first result. Output: the gradient of the logits.
  *
  * d logProb = chosen - p;  d entropy = -p (log p + entropy)
  */

@@ -1,9 +1,9 @@
 /**
- * TensorFlow's C API through bun:ffi, with the interface that the kernels of @tensorflow/tfjs-node-gpu call. It replaces that
+ * TensorFlow's C API through bun:ffi, with the interface that the kernels of @tensorflow/tfjs-node-gpu call. This file replaces that
  * package's native addon, works with any libtensorflow and needs no compiler.
  *
  * - A tensor is an id; the caller frees it with `deleteTensor`.
- * - A failed call throws TensorFlow's message. For a failed allocation TensorFlow has no message, so this file's own is thrown.
+ * - A failed call throws TensorFlow's message. For a failed allocation TensorFlow has no message, so this file has its own message.
  * Sources: tensorflow/c/c_api.h, tensorflow/c/eager/c_api.h; tfjs-node-gpu, binding/tfjs_backend.cc.
  */
 import { dlopen, type Pointer, ptr, toArrayBuffer } from "bun:ffi";
@@ -114,7 +114,7 @@ export class Library {
   readonly #c: Symbols;
   readonly #status: Pointer;
   readonly #context: Pointer;
-  /** As TensorFlow names it: ".../device:GPU:0". */
+  /** TensorFlow's name of the device: ".../device:GPU:0". */
   readonly #device: Uint8Array;
   readonly #tensors = new Map<number, Pointer>();
   #nextId = 0;

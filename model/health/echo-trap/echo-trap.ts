@@ -2,10 +2,11 @@
  * Detects the Echo Trap: agents repeat what once worked until nothing varies. The detector combines several signs into one verdict
  * with reasons. It is a pure reducer over recorded numbers, and runs live and offline.
  *
- * - The verdict "collapsed" needs a fall of success and a second sign, or the sign of constant groups. * - If success is high and near its best, four things are no signs: a small spread, constant groups, low entropy and a low likelihood. A
+ * - The verdict "collapsed" needs a fall of success and a second sign, or the sign of constant groups.
+ * - If success is high and near its best, four things are no signs: a small spread, constant groups, low entropy and a low likelihood. A
  *   solved task also explains a spike of the gradient. Success never explains replies that repeat or lose their form, because such
  *   replies come before success falls from 100 %.
- * - The state is plain data. Signs are relative to the start of a run, so begin with `TRAP_START` after a roll-back.
+ * - The state is plain data. Most signs compare a run with its own start, so begin with `TRAP_START` after a roll-back.
  *
  * Source: signs of https://arxiv.org/abs/2504.20073 (section 4) and https://arxiv.org/abs/2604.06268; the thresholds are Bunraku's.
  */
@@ -34,7 +35,7 @@ export function echoTrap(state: TrapState, point: TrapPoint, rule: TrapRule = TR
   const solvedAt = rule.solvedAt - (state.solved ? SOLVED_MARGIN : 0);
   const solved = tracks.success !== undefined && tracks.success.smooth >= solvedAt;
   const current = signs(tracks, rule, solved);
-  // A sign that this update does not measure stays, and its streak does not grow.
+  // A sign that this update does not measure stays, but the sign's streak does not grow.
   const growth = (kind: SignKind) => Number(isMeasured(kind, point));
   const streaks = Object.fromEntries(
     current.map(({ kind }) => [kind, (state.streaks[kind] ?? 0) + growth(kind)]),

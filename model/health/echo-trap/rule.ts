@@ -1,6 +1,7 @@
 /**
  * Thresholds of the Echo Trap detector. `patience`, `spreadShare`, `entropyRise`, `validityFall`, `successShare`, `successFallAlone`,
- * and the first update as a start, were chosen on 65 runs: the runs of odd seeds in docs/error-rates.parquet, without those of FrozenLake.
+ * and the starts of one update (`startUpdatesOf`), were chosen on 65 runs: the runs of odd seeds in docs/error-rates.parquet, without
+ * those of FrozenLake.
  * Most other thresholds are fitted to three recorded runs (one collapsed, two learned; tests/model/health/echo-trap-runs.json) and to
  * noise like that of these runs. `gradientSpike` is also fitted to a fourth run. None of the four runs recorded the likelihood of solved
  * episodes, so the thresholds of the likelihood are not fitted.
@@ -27,7 +28,7 @@ export const TRAP_RULE = {
   /** Limits of absolute change since the start. */
   repetitionRise: 0.1,
   validityFall: 0.4,
-  /** A sign: the surprise (-log-probability) of solved episodes is above this many times its lowest value, and higher by `likelihoodFall` nats. */
+  /** A sign: the surprise (-log-probability) of solved episodes is above this many times its lowest value, and `likelihoodFall` nats higher. */
   surpriseRise: 2,
   likelihoodFall: 0.1,
   /** A sign: success is below this share of its best, and lower by `successFall` or more (`successFallAlone` if it is the only sign). */

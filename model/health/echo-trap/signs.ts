@@ -1,4 +1,4 @@
-/** The signs of the Echo Trap; most compare a run with its own past. */
+/** The signs of the Echo Trap. Most signs compare a run with its own past. */
 import { median } from "../../statistics.ts";
 import type { TrapRule } from "./rule.ts";
 import { startUpdatesOf, type Track, type Tracks, type TrapPoint } from "./tracks.ts";
@@ -41,11 +41,11 @@ export const isMeasured = (kind: SignKind, point: TrapPoint): boolean =>
 
 /**
  * Success counts as near its best within this distance. Chance alone moves the smoothed success of 128 episodes on new boards up or
- * down by 0.05. The best is the maximum of such values, so it is usually too high.
+ * down by 0.05. The best is the maximum of such values, so the best is usually too high.
  */
 const NEAR_BEST = 0.15;
 
-/** The present signs, in a fixed order. @param solved  whether the task counts as solved */
+/** The signs that are present, in a fixed order. @param solved  whether the task counts as solved */
 export function signs(tracks: Tracks, rule: TrapRule, solved: boolean): Sign[] {
   const { success } = tracks;
   const isNearBest =

@@ -19,7 +19,7 @@ export interface TrapPoint {
   readonly mutualInformation?: number;
   /** Share of turns with a well-formed reply. */
   readonly validity?: number;
-  /** Mean log-probability of a written token of solved episodes, in nats. */
+  /** Mean log-probability of the written tokens of solved episodes, in nats. */
   readonly likelihood?: number;
 }
 
@@ -62,7 +62,8 @@ export const TRAP_START: TrapState = { tracks: { gradNorms: [] }, streaks: {}, s
 
 /**
  * Number of updates in the start of a measurement. During its start a measurement gives no sign. For success, form and repetition the
- * start is the first update alone: its episodes come from the policy before any update, and success may fall right after it.
+ * start is the first update alone: the episodes of the first update come from the policy before any update, and success may fall right
+ * after the first update.
  */
 export const startUpdatesOf = (name: keyof TrapPoint, { startUpdates }: TrapRule): number =>
   name === "success" || name === "validity" || name === "repetition" ? 1 : startUpdates;
@@ -77,7 +78,7 @@ export function observe(before: Tracks, point: TrapPoint, rule: TrapRule): Track
   }
   const { gradNorm } = point;
   const norms = gradNorm === undefined ? before.gradNorms : [...before.gradNorms, gradNorm];
-  // Keeps as many norms as the longer of window and start: the number of norms shows when the start is over.
+  // Keeps the newest norm, and as many earlier norms as the longer of window and start. The number of norms shows when the start is over.
   return { ...tracks, gradNorms: norms.slice(-(Math.max(rule.gradientWindow, rule.startUpdates) + 1)) };
 }
 

@@ -12,13 +12,13 @@ import { checkLength, overTokens, overTurns, type Rows, rowCount, type Turns, to
 import { groupPolicy, tpoTarget } from "./tpo.ts";
 
 export interface AdvantageInputs extends Rows {
-  /** (B) turn ends and turn rewards, penalized and normalized. */
+  /** (B) turn ends, and turn rewards after penalties and normalization. */
   readonly turns: readonly Turns[];
   /** (B) the group of each row. */
   readonly groups: ArrayLike<number>;
   /** (B, T) critic's value before each token; for estimators with a critic. */
   readonly values?: Float32Array;
-  /** (B, T) rewards on tokens besides their turns' rewards: a KL penalty (klInReward). 0 where not written. */
+  /** (B, T) rewards on tokens in addition to the turn rewards: a KL penalty (`klInReward`). 0 where not written. */
   readonly tokenExtras?: Float32Array;
   /** (B)(turns) the state each turn began in; for gigpo. */
   readonly anchors?: readonly (readonly string[])[];
@@ -128,7 +128,7 @@ function onTokens(batch: AdvantageInputs, rewardAt: "turns" | "end"): Float32Arr
   return batch.tokenExtras === undefined ? rewards : rewards.map((reward, i) => reward + batch.tokenExtras![i]!);
 }
 
-/** Turns whose rewards include the extras of their tokens, for estimators of turns and episodes. */
+/** Turns whose rewards include the extras of their tokens, for estimators that work on turns or episodes. */
 function turnsWithExtras(batch: AdvantageInputs): readonly Turns[] {
   const { turns, tokenExtras, width } = batch;
   if (tokenExtras === undefined) return turns;

@@ -2,7 +2,7 @@
  * Generalized advantage estimation over tokens, and over turns and tokens (bi-level); also discounted returns. Whitening is in rows.ts.
  *
  * - The caller gives the turn ends, because rewards do not show them: a turn that earned 0 is still a turn.
- * - The next state of a written token is the state of the next written token. Values at observations and padding change neither the
+ * - The state after a written token is the state before the next written token. Values at observations and padding change neither the
  *   advantage nor the target of a written token. A reward at an observation or padding is an error.
  */
 import { checkLength, checkTurns, type Rows, rowCount, type Turns } from "./rows.ts";
@@ -25,7 +25,7 @@ export interface Gae {
  *
  * Columns that are not written hold the running advantage; no loss reads them.
  *
- * Source: https://arxiv.org/abs/1506.02438; observation tokens as verl 0.6 compute_gae_advantage_return.
+ * Source: https://arxiv.org/abs/1506.02438; like verl 0.6 (compute_gae_advantage_return) it skips observation tokens.
  *
  * @param rewards (B, T) rewards on tokens.
  * @param values  (B, T) critic's value before each token.
@@ -101,7 +101,7 @@ export function biLevelGae(rows: Rows, turns: readonly Turns[], values: Float32A
   return { advantages, returns };
 }
 
-/** The turn-level return of each turn, by the column of its last token. */
+/** The turn-level return of each turn, by the column of the turn's last token. */
 function turnTargets({ ends, rewards }: Turns, values: Float32Array, rule: BiLevelGae): Map<number, number> {
   checkLength("turn rewards", rewards, ends.length);
   const targets = new Map<number, number>();

@@ -32,7 +32,7 @@ function compare(rewards: ArrayLike<number>, groups: ArrayLike<number | string>,
 /**
  * `(R - mean) / (std + 1e-6)` within the group, with the sample std (divisor n - 1).
  *
- * Source: GRPO, https://arxiv.org/abs/2402.03300 (outcome supervision); std and epsilon as RAGEN and verl.
+ * Source: GRPO, https://arxiv.org/abs/2402.03300 (outcome supervision); std and epsilon are those of RAGEN and verl.
  *
  * @param rewards (B) episode rewards, any unit.
  * @param groups  (B) the group of each row.
@@ -43,8 +43,8 @@ export function grpo(rewards: ArrayLike<number>, groups: ArrayLike<number | stri
 }
 
 /**
- * `R - mean` within the group. GRPO's division by the std gives more weight to groups with a small std, the easy and the hard ones; this
- * formula does not. REINFORCE++ with baseline has the same advantage before whitening.
+ * `R - mean` within the group. GRPO's division by the std gives more weight to groups with a small std, which are the easy and the hard
+ * groups. This formula does not divide. REINFORCE++ with baseline has the same advantage before whitening.
  *
  * Source: Dr.GRPO, https://arxiv.org/abs/2503.20783.
  *
@@ -55,7 +55,7 @@ export function drGrpo(rewards: ArrayLike<number>, groups: ArrayLike<number | st
 }
 
 /**
- * `R - (mean of the group's others)` = `(R - mean) n / (n - 1)`: an unbiased baseline.
+ * `R - (mean of the group's other episodes)` = `(R - mean) n / (n - 1)`: an unbiased baseline.
  *
  * Source: RLOO, https://arxiv.org/abs/2402.14740.
  *
@@ -83,8 +83,8 @@ export function expertIteration(rewards: ArrayLike<number>, successes: readonly 
  * `(R - mean) / p` with p the group's share of successes; 0 if no episode of the group succeeded. These are the advantages of `drGrpo`
  * divided by p, as in the gradient of the log-likelihood of success.
  *
- * Source: MaxRL, https://arxiv.org/abs/2602.02710, for rewards of 0 and 1, whose mean is p. With costs in the rewards the
- * mean may be 0 or below, so p is the divisor.
+ * Source: MaxRL, https://arxiv.org/abs/2602.02710, for rewards of 0 and 1. The paper divides by the mean, which is p for such rewards.
+ * With costs in the rewards the mean may be 0 or below, so Bunraku divides by p.
  *
  * @param successes (B) whether each episode succeeded.
  * @returns (B) advantages, in reward units.

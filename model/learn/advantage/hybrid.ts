@@ -1,6 +1,6 @@
 /**
  * A mix of critic and group baseline: the better predictor of this batch's returns has the larger weight.
- * This project's own estimator: inverse-variance weights of GAE (https://arxiv.org/abs/1506.02438) and RLOO.
+ * Bunraku's own estimator: inverse-variance weights of GAE (https://arxiv.org/abs/1506.02438) and RLOO.
  */
 import { positionsBy } from "../../statistics.ts";
 import { rloo } from "./group.ts";
@@ -15,10 +15,10 @@ export interface Hybrid {
 
 /**
  * `A = w A_critic + (1 - w) A_group`, with `w = e_group / (e_critic + e_group)` and e the mean squared error of each
- * baseline over the batch: `(return - V)^2` over written tokens, `(R - mean of the group's others)^2` over rows that
- * have such others. A row that is alone in its group uses the critic only.
+ * baseline over the batch: `(return - V)^2` over written tokens, `(R - mean of the group's other rows)^2` over rows of
+ * groups with other rows. A row that is alone in its group uses the critic only.
  *
- * @param critic  (B, T) token advantages by GAE, not whitened, and the values they came from.
+ * @param critic  (B, T) the critic's values, and GAE's advantages (not whitened) and returns from these values.
  * @param rewards (B) episode rewards.
  * @param groups  (B) the group of each row.
  */
@@ -53,7 +53,7 @@ export function hybrid(
   return { advantages, criticShare };
 }
 
-/** Inverse-variance weight of the first; 0.5 if both errors are 0. */
+/** Inverse-variance weight of the baseline with the error `first`; 0.5 if both errors are 0. */
 function share(first: number, second: number): number {
   if (second === Number.POSITIVE_INFINITY) return 1;
   return first + second === 0 ? 0.5 : second / (first + second);

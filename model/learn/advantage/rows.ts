@@ -1,8 +1,8 @@
 /**
  * Trajectories as rows of equal width, and the steps that estimators share: put rewards on tokens, spread a row's advantage
- * over its tokens, whiten. Knows no estimator.
+ * over its tokens, whiten. This file knows no estimator.
  *
- * Column t belongs to token t: its log-probability, its advantage, and the critic's value of the state before it.
+ * Column t has the numbers of token t: the token's log-probability and advantage, and the critic's value of the state before the token.
  */
 
 /** B rows of T columns, row-major; short trajectories are padded with 0. */
@@ -20,7 +20,7 @@ export interface Turns {
   readonly rewards: readonly number[];
 }
 
-/** B. @throws {RangeError} if the mask does not split into rows. */
+/** The number of rows, B. @throws {RangeError} if the mask does not split into rows. */
 export function rowCount({ width, written }: Rows): number {
   if (!Number.isInteger(width) || width < 1) throw new RangeError(`a row is at least 1 column wide, got ${width}`);
   if (written.length % width !== 0)
@@ -93,10 +93,10 @@ export function overTurns(rows: Rows, ends: readonly (readonly number[])[], perT
 
 /**
  * `(x - mean) / sqrt(var + 1e-8)` with mean and sample variance over the written tokens of all rows: pass the whole
- * update, never a micro-batch. Other positions get the same shift and scale; nothing reads them. If only one token is written, it
- * gets 0.
+ * update, never a micro-batch. Other positions get the same shift and scale; nothing reads them. If only one token is written, this
+ * token gets 0.
  *
- * Source: masked whitening of PPO in verl core_algos.
+ * Source: the masked whitening in verl's PPO (core_algos).
  *
  * @throws {RangeError} if no token is written.
  */

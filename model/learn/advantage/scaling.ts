@@ -1,4 +1,4 @@
-/** Factors on finished advantages: by group spread, by the filter's kept share, by length. Knows no estimator. */
+/** Factors on finished advantages: by group spread, by the filter's kept share, by length. This file knows no estimator. */
 import { deviation, mean, positionsBy } from "../../statistics.ts";
 import { checkLength } from "./rows.ts";
 
@@ -11,11 +11,11 @@ export interface Scaling {
 }
 
 /**
- * (B) factors on the advantages of each row, 0 or more.
+ * (B) the factor on the advantages of each row, 0 or more.
  *
  * @param rewards   (B) raw episode rewards.
  * @param groups    (B) the group of each row.
- * @param lengths   (B) written tokens.
+ * @param lengths   (B) number of written tokens.
  * @param keptShare share of the groups that the filter kept.
  */
 export function rowFactors(
@@ -57,7 +57,7 @@ export function softReweight(rewards: ArrayLike<number>, groups: ArrayLike<numbe
 }
 
 /**
- * Factor for all advantages after a filter kept this share of the groups: 1, the share, or its square root.
+ * Factor for all advantages after a filter kept a share of the groups: 1 (none), the share (linear), or the share's square root (sqrt).
  *
  * Source: RAGEN-2's filter_loss_scaling.
  */
@@ -67,7 +67,7 @@ export function filterLossScale(scaling: "none" | "linear" | "sqrt", keptShare: 
 }
 
 /**
- * Length weighting: advantages of row b times `mean length / (length_b + 1e-6)`. Long replies then count no more than short ones.
+ * Length weighting: advantages of row b times `mean length / (length_b + 1e-6)`. Then long rows count no more than short rows.
  *
  * Source: RAGEN's grpo_advantage_length_weight.
  *

@@ -36,7 +36,7 @@ export function tpoTarget(
   return groupPolicy(tilted, groups);
 }
 
-/** (B) `exp(logProb) / sum over the group`: the policy over the episodes that were played. */
+/** (B) `exp(logProb) / sum over the group`: the policy's probability of each episode among the played episodes of the group. */
 export function groupPolicy(logProbs: ArrayLike<number>, groups: ArrayLike<number>): Float64Array {
   checkLength("groups", groups, logProbs.length);
   const policy = new Float64Array(logProbs.length);

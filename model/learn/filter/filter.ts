@@ -1,7 +1,7 @@
 /**
  * StarPO-S: selects the groups of a rollout to learn from. It sees each trajectory as a few numbers.
  *
- * - Rewards are raw episode rewards, before penalty and normalization: after mean_std every group would have a std of 1.
+ * - Rewards are raw episode rewards, before penalty and normalization: after the normalization mean_std every group would have a std of 1.
  * - If the filter keeps no group, `kept` is empty, and `reason` says why. This is no error.
  * - The order of trajectories and groups never changes. Of groups with equal scores, the first ranks first.
  * - If a rule keeps only some groups, ranks by spread, and no group has a spread, the filter keeps none. RAGEN then keeps the first groups.
@@ -38,7 +38,7 @@ export interface FilterMetrics {
   readonly keptShare: number;
   /** Groups whose score is 0 within 1e-10. */
   readonly zeroScoreCount: number;
-  /** Mean in-group sample std of the reward, of all groups and of the kept ones; null if nothing is kept. */
+  /** Means of the in-group sample std of the reward: over all groups, and over the kept groups (null if the filter keeps no group). */
   readonly rewardStd: number;
   readonly keptRewardStd: number | null;
 }
@@ -49,7 +49,7 @@ interface Group extends GroupScore {
 }
 
 /**
- * Source: StarPO-S, https://arxiv.org/abs/2504.20073 (top_ratio); RAGEN-2, https://arxiv.org/abs/2604.06268 (the others).
+ * Source: StarPO-S, https://arxiv.org/abs/2504.20073 (top_ratio); RAGEN-2, https://arxiv.org/abs/2604.06268 (the other strategies).
  *
  * @throws {RangeError} if there is no candidate, a list has the wrong length, or the rule's value is out of range.
  */

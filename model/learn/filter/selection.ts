@@ -26,9 +26,9 @@ interface Ranking {
 
 export type FilterRule =
   | { readonly strategy: "all" }
-  /** RAGEN v1: the `ratio` of the groups, at least one, with the largest ("std") or smallest ("std_rev") reward std. */
+  /** RAGEN v1: keeps the share `ratio` of the groups, at least one group: those with the largest ("std") or smallest ("std_rev") reward std. */
   | { readonly strategy: "top_ratio"; readonly ratio: number; readonly type: "std" | "std_rev" }
-  /** The fewest groups that together hold `value` of the scores' sum (linear, less `epsilon`) or of their softmax. */
+  /** Keeps the best groups until their scores reach `value` times the sum of all scores less `epsilon` (linear), or their softmax reaches `value`. */
   | ({
       readonly strategy: "top_p";
       readonly value: number;
@@ -39,7 +39,7 @@ export type FilterRule =
   | ({ readonly strategy: "top_k"; readonly value: number } & Ranking)
   /** Keeps `value` groups, rounded down, at least one. */
   | ({ readonly strategy: "top_k_abs"; readonly value: number } & Ranking)
-  /** largest: groups that score at least `value` times the best. smallest: groups that score at most the best divided by `value`. */
+  /** Keeps the groups that score at least `value` times the best score (largest), or at most the best score divided by `value` (smallest). */
   | ({ readonly strategy: "min_p"; readonly value: number } & Ranking);
 
 /** What a selection reads of a group. */

@@ -5,8 +5,8 @@
  * - Advantages are estimated over the whole update, never over a minibatch.
  * - "Written tokens" are those that the loss is on, which may be more than the replies (loss-mask.ts). A token that no sampler
  *   wrote has no recorded log-probability. The current policy's log-probability replaces it, so the token's ratio starts at 1.
- * - Every factor on the policy loss of an episode or a token is a factor on its advantages: each policy loss is linear in
- *   the advantages. These factors do not change the entropy and KL terms.
+ * - Factors on the policy loss of an episode or a token multiply its advantages: each policy loss is linear in the advantages. These
+ *   factors do not change the entropy and KL terms.
  */
 import { explainedVariance } from "../../health/diagnostics.ts";
 import { mean } from "../../statistics.ts";
@@ -192,10 +192,10 @@ async function advantageFactors(
   };
 }
 
-/** The inputs and weights of one gradient, for every written token of some of the prepared episodes. */
+/** Some of the prepared episodes: their samples, and the inputs of one gradient for each of their written tokens. */
 export type Minibatch = Pick<PreparedUpdate, "samples" | "inputs">;
 
-/** The episodes at these indices. */
+/** The minibatch of the episodes at these indices. */
 export function minibatchOf({ samples, inputs }: PreparedUpdate, indices: readonly number[]): Minibatch {
   const chosen = Object.entries(inputs).map(([name, values]) => [name, indices.map((i) => values[i]!)] as const);
   return { samples: indices.map((i) => samples[i]!), inputs: Object.fromEntries(chosen) };
@@ -206,7 +206,7 @@ export function sampleInputs({ samples, inputs }: Minibatch, settings: UpdateSet
   const { aggregation, policy, writtenTokensMax } = settings;
   const rows = episodeRows(samples);
   const bySample = (laid: Float32Array) => splitBySample(samples, rows.split(laid));
-  // Times the number of episodes, because seq-mean-token-sum-norm is a sum over rows in verl, and a mean in Bunraku.
+  // The divisor has the number of episodes, because seq-mean-token-sum-norm is a sum over rows in verl, and a mean in Bunraku.
   const weights = tokenWeights(rows, aggregation, writtenTokensMax * samples.length);
   const times = (coefficient: number) => bySample(weights.map((weight) => weight * coefficient));
   const { covarianceFactors, ...perToken } = inputs;

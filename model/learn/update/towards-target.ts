@@ -25,7 +25,7 @@ export function episodeLogProb(tokens: ArrayLike<number>, aggregation: Aggregati
   return aggregation === "seq-mean-token-mean" ? sum / tokens.length : sum;
 }
 
-/** (indices)(W) factor · (q - p) of each episode at `indices`. @param samples  (B) */
+/** (indices)(W) factor · (q - p) of each episode at `indices`, with q and p of tpo.ts. @param samples  (B) */
 export async function advantagesTowards(
   { groups, targetProbabilities, advantageFactors }: TargetPolicy,
   policy: Pick<TrainedPolicy, "score">,

@@ -38,7 +38,7 @@ export interface UpdateSettings {
   readonly writtenTokensMax: number;
   /** Passes over the kept trajectories. */
   readonly epochs: number;
-  /** A number: trajectories per optimizer step. `parts`: the most steps of an epoch. */
+  /** A number: trajectories per optimizer step. `parts`: the maximum number of steps in an epoch. */
   readonly minibatch: number | { readonly parts: number };
   readonly limits: BatchLimits;
   readonly optimizer: OptimizerSettings;
@@ -93,7 +93,7 @@ export interface UpdateResult {
   readonly skipped: string | null;
   /** Mean advantage of each episode; null if the filter dropped it. */
   readonly advantages: readonly (number | null)[];
-  /** (written tokens) advantages of each episode; null if they are equal or the filter dropped the episode. Absent if the filter kept none. */
+  /** (written tokens) advantages of each episode; null if all are equal or the filter dropped the episode. Absent if it kept no episode. */
   readonly tokenAdvantages?: readonly (Float32Array<ArrayBuffer> | null)[];
   readonly steps: number;
   readonly metrics: Readonly<Record<string, number>>;

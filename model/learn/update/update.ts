@@ -3,7 +3,7 @@
  *
  *   rewards → filter groups (StarPO-S) → advantages → minibatches → micro-batches → gradients → optimizer
  *
- * - The filter sees raw rewards; advantages see penalized and normalized ones (score.ts, prepare.ts).
+ * - The filter sees raw rewards; advantages come from rewards after penalties and normalization (score.ts, prepare.ts).
  * - Rewards, advantages, aggregation and minibatches count an episode once, even if it has several contexts.
  * - The ratio's old log-probabilities are those recorded at sampling. With importance weights, and for tokens that no sampler wrote,
  *   they are the current policy's (prepare.ts).

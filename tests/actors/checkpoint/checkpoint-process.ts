@@ -1,4 +1,4 @@
-/** Saves one checkpoint and is killed on the way. Arguments: folder, update, call, share of the call that is done. */
+/** Saves one checkpoint, and is killed during a call of the disk. Arguments: folder, update, index of the call, share of the call that is done. */
 import { saveCheckpoint } from "../../../actors/checkpoint/checkpoint.ts";
 import { checkpointOf, faultyDisk } from "./faulty-disk.ts";
 

@@ -1,4 +1,4 @@
-/** Checkpoints are loaded bit for bit, damaged ones are refused, and no failure damages an earlier one. */
+/** A checkpoint loads bit for bit. A damaged checkpoint is refused. A failed save damages no earlier checkpoint. */
 import { afterAll, afterEach, beforeEach, describe, expect, test } from "bun:test";
 import { mkdtempSync, readdirSync, readFileSync, rmSync, truncateSync, unlinkSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";

@@ -6,7 +6,7 @@ import { ModelConfig } from "../../../model/policy/model-config.ts";
 import { parameterCount } from "../../../model/policy/parameters.ts";
 import { sequence } from "../../../model/rng.ts";
 
-/** Where a disk goes wrong: at which of its calls (from 0), and how much of that call was done before (0 to 1). */
+/** Where a disk goes wrong: at which of its calls (counted from 0), and which share of that call is done before the failure (0 to 1). */
 export interface Fault {
   readonly call: number;
   readonly done: number;
@@ -50,7 +50,7 @@ export const model = ModelConfig.parse({
   hidden: 16,
 });
 
-/** A learner's state after so many updates: every number of it is another one for another update. */
+/** A learner's state after `update` updates. Every number of the state differs from update to update. */
 export function checkpointOf(update: number): Checkpoint {
   const network = (name: string, count: number) => {
     const uniform = sequence(update, name);

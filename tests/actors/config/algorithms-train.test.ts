@@ -1,6 +1,6 @@
 /**
- * Every algorithm trains a policy for real: two updates on boards of a few cells, in turns, on one thread. What it learns in
- * two updates is no matter; that it learns from them, and in finite numbers, is.
+ * Every algorithm trains a policy for real: two updates on boards of a few cells, in turns, on one thread. The tests do not check what the
+ * policy learns. They check that each update changes the weights, and that no update is skipped.
  */
 import { Database } from "bun:sqlite";
 import { afterAll, describe, expect, test } from "bun:test";

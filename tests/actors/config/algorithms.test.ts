@@ -1,4 +1,4 @@
-/** The names of algorithms: what they stand for, what lies over them, and that no key is set which they do not read. */
+/** Names of algorithms: the settings that a name stands for, the settings that override these, and refused keys that an algorithm does not read. */
 import { describe, expect, test } from "bun:test";
 import { ALGORITHM_NAMES } from "../../../actors/config/algorithms.ts";
 import { composeRunConfig } from "../../../actors/config/compose.ts";

@@ -145,7 +145,7 @@ describe("layers", () => {
     const asLayer = (values: Record<string, unknown>): Layer => ({ source: "", values });
     fc.assert(
       fc.property(tree, tree, tree, (a, b, c) => {
-        // A value between two mappings hides the lower one, which only merging from the left can know.
+        // A value between two mappings hides the lower mapping. Only merging from the left gives this result.
         fc.pre(Object.entries(b).every(([key, value]) => typeof value === "object" || typeof c[key] !== "object"));
         const [x, y, z] = [asLayer(a), asLayer(b), asLayer(c)];
         expect(merge([x, asLayer(merge([y, z]))])).toEqual(merge([x, y, z]));

@@ -1,4 +1,4 @@
-/** Values of keys from text, as flags give them, and what a mistyped key may mean. */
+/** Values of keys from the text of flags, and the suggestions for a mistyped key. */
 import { expect, test } from "bun:test";
 import { runKeys } from "../../../actors/config/config.ts";
 import { ConfigError } from "../../../actors/errors.ts";

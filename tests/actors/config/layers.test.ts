@@ -1,4 +1,4 @@
-/** Layers of files, and what a higher layer does to the lists of a lower one. */
+/** Layers of files, and what a higher layer does to the lists of a lower layer. */
 import { afterEach, describe, expect, test } from "bun:test";
 import { writeFileSync } from "node:fs";
 import { join } from "node:path";

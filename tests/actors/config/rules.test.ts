@@ -1,4 +1,4 @@
-/** Rules across keys, each with a config that breaks it, and with the nearest one that keeps it. */
+/** Rules across keys: for each rule a config that breaks the rule, and a similar config that keeps the rule. */
 import { expect, test } from "bun:test";
 import { composeRunConfig } from "../../../actors/config/compose.ts";
 import { RunConfig } from "../../../actors/config/config.ts";

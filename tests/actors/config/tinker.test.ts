@@ -1,4 +1,4 @@
-/** Engine tinker: what its name sets, and what is refused because its servers cannot compute it. */
+/** Engine tinker: the settings that its name sets, and the refused settings, which a training server cannot compute. */
 import { expect, test } from "bun:test";
 import { composeRunConfig } from "../../../actors/config/compose.ts";
 import type { Tree } from "../../../actors/config/layers.ts";

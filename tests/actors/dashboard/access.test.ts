@@ -1,4 +1,4 @@
-/** Who may read the run's page, what it refuses, and how it takes and frees its port. */
+/** Who may read the run's page, which requests the page refuses, and how the page takes and frees its port. */
 import { beforeEach, describe, expect, test } from "bun:test";
 import { readFileSync } from "node:fs";
 import { join } from "node:path";

@@ -1,4 +1,4 @@
-/** The API as it describes itself, other runs, and thinned series. */
+/** The API's description of itself, its answers on other runs, and thinned series. */
 import { Database } from "bun:sqlite";
 import { afterEach, beforeEach, describe, expect, test } from "bun:test";
 import { mkdirSync, mkdtempSync, readFileSync, rmSync, symlinkSync, writeFileSync } from "node:fs";

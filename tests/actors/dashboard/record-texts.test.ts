@@ -1,4 +1,4 @@
-/** Words of the page: actors of a recorded run in the past, and repeated warnings as one line. */
+/** Words of the page: the past tense for actors of a recorded run, and one line for repeated warnings. */
 import { describe, expect, test } from "bun:test";
 import type { StoredEvent } from "../../../actors/dashboard/answers.ts";
 import { doingText, rateTexts, summaryOf, timeShares } from "../../../actors/dashboard/client/actor-texts.ts";

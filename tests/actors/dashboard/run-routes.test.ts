@@ -1,4 +1,4 @@
-/** Reads one at a time, with pauses; more than may wait are refused. */
+/** The queue of reads runs one read at a time, with pauses, and refuses a read if too many wait. */
 import { expect, test } from "bun:test";
 import { ReadQueue } from "../../../actors/dashboard/run-routes.tsx";
 import { FakeClock } from "../fake-clock.ts";

@@ -17,13 +17,13 @@ export interface Stage {
   store: Store;
   sink: MetricsSink;
   run: FakeRun;
-  /** Without a token. */
+  /** The page's app, without a token. */
   app: Hono;
   closing: AbortController;
-  /** What the store takes for the time of day; milliseconds. */
+  /** The store's time of day, in milliseconds. */
   now: number;
   appWith(token: string | null): Hono;
-  /** Without a folder at the start of a test. */
+  /** At the start of a test, the folder of the ratings does not exist. */
   ratings: Ratings;
   readonly context: ApiContext;
   startRun(updates?: number | null): void;
@@ -33,7 +33,7 @@ const assets = await loadAssets();
 /** A folder that does not exist. */
 const MISSING = join(import.meta.dir, "missing");
 
-/** To be called once in a test file, outside of tests. */
+/** Call this once in a test file, outside of tests. */
 export function setStage(): Stage {
   const stage: Stage = {
     now: 0,

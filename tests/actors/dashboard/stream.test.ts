@@ -1,4 +1,4 @@
-/** The live stream of a run that another process records; dashboard.test.ts has that of a run which this process records. */
+/** The live stream of a run that another process records. dashboard.test.ts tests the stream of a run that the test's own process records. */
 import { afterAll, expect, test } from "bun:test";
 import { join } from "node:path";
 import type { SSEStreamingApi } from "hono/streaming";

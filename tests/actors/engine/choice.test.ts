@@ -1,4 +1,4 @@
-/** Which engine a run takes on which machine, and that nothing asked for is replaced. */
+/** Which engine a run takes on which machine. A run never replaces an engine that the config asks for. */
 import { afterAll, describe, expect, test } from "bun:test";
 import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";

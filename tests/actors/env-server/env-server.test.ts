@@ -7,7 +7,7 @@ import type { Env, Seeds, Turn } from "../../../envs/env.ts";
 import { FakeClock } from "../fake-clock.ts";
 import { MemoryNetwork, MemoryTransport } from "../transport/memory.ts";
 
-/** What an env with a bug returns in place of its turn, by reply. */
+/** For each reply, the fields that an env with a bug returns in place of those of a turn. */
 const BAD_TURNS: Readonly<Record<string, Partial<Turn>>> = {
   nan: { reward: Number.NaN },
   "reward 1e39": { reward: 1e39 },

@@ -1,6 +1,6 @@
 /**
- * A policy trained on the Bandit of this process plays the same Bandit behind HTTP. It sees the same texts, so everything it
- * reaches must be the same; and an error of the server must neither count as a failure of the policy nor be trained on.
+ * A policy trained on the Bandit of this process plays the same Bandit behind HTTP. The policy sees the same texts, so its results must
+ * be the same. An error of the server must not count as a failure of the policy, and must not enter training.
  */
 import { Database } from "bun:sqlite";
 import { afterAll, beforeAll, describe, expect, test } from "bun:test";

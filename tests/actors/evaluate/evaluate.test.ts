@@ -1,4 +1,4 @@
-/** A tiny run's policy on boards: its own validation again, with any number of samplers and slots. */
+/** Evaluates a tiny run's policy: the evaluation repeats the run's own validation, with any number of samplers and slots. */
 import { afterAll, beforeAll, describe, expect, test } from "bun:test";
 import { cpSync, readdirSync, readFileSync, renameSync, writeFileSync } from "node:fs";
 import { join } from "node:path";

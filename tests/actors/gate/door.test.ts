@@ -1,4 +1,4 @@
-/** The outer port of the gate, before a server on loopback that stands for the gate's; with real sockets. */
+/** The outer port of the gate, with real sockets. A server on loopback stands in for the gate's own server behind the port. */
 import { afterEach, expect, test } from "bun:test";
 import { connect } from "node:net";
 import type { Socket } from "bun";

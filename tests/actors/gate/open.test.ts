@@ -1,4 +1,4 @@
-/** The tokens of a gate, the file of the one that it makes, and what stays open afterwards. */
+/** The tokens of a gate, the file of the token that the gate makes, and what stays open afterwards. */
 import { afterEach, expect, test } from "bun:test";
 import { existsSync, lstatSync, readFileSync, symlinkSync, writeFileSync } from "node:fs";
 import { join } from "node:path";

@@ -1,4 +1,4 @@
-/** Joins two ends: what is held, what is too much, and how both end. */
+/** A relay joins two connections: which frames the relay holds, how many are too many, and how both connections end. */
 import { describe, expect, test } from "bun:test";
 import { Offers, Relay, type RelayEnd } from "../../../actors/gate/relay.ts";
 import { FakeClock } from "../fake-clock.ts";

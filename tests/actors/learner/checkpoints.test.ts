@@ -1,4 +1,4 @@
-/** What a learner goes on from: the progress of its checkpoint, its networks, and the reference policy. */
+/** What a resumed learner begins with: the progress in its checkpoint, its networks, and the reference policy. */
 import { afterAll, describe, expect, test } from "bun:test";
 import { readdirSync, truncateSync } from "node:fs";
 import { join } from "node:path";

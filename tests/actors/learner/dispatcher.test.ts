@@ -1,4 +1,4 @@
-/** The dispatcher as samplers see it, and both together through every loss of a connection. */
+/** The dispatcher as samplers see it; then dispatcher and samplers together, through every loss of a connection. */
 
 import { beforeEach, describe, expect, test } from "bun:test";
 import { Dispatcher } from "../../../actors/learner/dispatcher.ts";

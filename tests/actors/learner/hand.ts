@@ -26,7 +26,7 @@ export class Hand {
     return this;
   }
 
-  /** Connected, with room and with weights. */
+  /** Connects, and tells the learner of free slots and of loaded weights. */
   async ready(slots: number, version = 1, letter = "a"): Promise<this> {
     await this.connect();
     this.peer.tell({ type: "sampler.ready", actor: this.actor, slots });

@@ -1,4 +1,4 @@
-/** A learner whose tickets are not played: a warning while no sampler is there, the end of the process if samplers are. */
+/** A learner whose tickets are not played: it warns while no sampler is there, and ends its process if samplers are there. */
 import { expect, test } from "bun:test";
 import { RunError } from "../../../actors/errors.ts";
 import { drainLog, finishRun, showPlay, watchProgress } from "../../../actors/learner/start.ts";

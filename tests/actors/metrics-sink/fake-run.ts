@@ -1,6 +1,6 @@
 /**
  * A pretend training run: seeded curves, events and episodes, told to a real metrics sink over the messages that real
- * actors send. For tests of the sink and of the page; learns nothing.
+ * actors send. For tests of the sink and of the page. The run learns nothing.
  */
 
 import type { PlayAnswer } from "../../../actors/dashboard/answers.ts";

@@ -8,7 +8,7 @@ export const openFilesIn = (folder: string): string[] =>
       const path = readlinkSync(`/proc/self/fd/${descriptor}`);
       return path.startsWith(`${folder}/`) ? [path] : [];
     } catch {
-      // That of the listing itself is closed by now.
+      // The descriptor of the listing itself is closed by now.
       return [];
     }
   });

@@ -1,4 +1,4 @@
-/** What an actor reports arrives in order, or is counted; rows of the log arrive, however long the sink takes. */
+/** An actor's metrics and events arrive in order, or the reporter counts them as lost. Episodes arrive, however long the sink takes. */
 import { beforeEach, describe, expect, test } from "bun:test";
 import { Reporter } from "../../../actors/metrics-sink/reporter.ts";
 import type { Answer, Ask, EpisodeRow, Tell } from "../../../actors/protocol.ts";

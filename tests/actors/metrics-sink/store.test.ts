@@ -111,7 +111,7 @@ describe("Store", () => {
     expect(found({ text: "BOX" })).toEqual(["b", "a"]);
     expect(found({ text: "is box" })).toEqual([]);
     expect(found({ text: "boom" })).toEqual(["c"]);
-    // What FTS5 takes for an operator or a quote is a word like others.
+    // What FTS5 takes for an operator or a quote is a word like any other word.
     for (const text of ['"box is" AND NOT up*', "box OR", "NEAR(", '"', "a:b", "*"])
       expect(() => found({ text })).not.toThrow();
     expect(found({ text: '"box is" AND NOT' })).toEqual(["b"]);

@@ -1,5 +1,4 @@
-/** Whole tiny runs with limited contexts: sampler and learner agree on every token, and an exported chat is what the policy
- * saw. */
+/** Whole tiny runs with limited contexts: sampler and learner agree on every token, and an exported chat is what the policy saw. */
 import { Database } from "bun:sqlite";
 import { afterAll, expect, test } from "bun:test";
 import { join } from "node:path";

@@ -1,4 +1,4 @@
-/** Whole tiny runs over a mix of envs: metrics of each env and its share of the next batch, the same with any samplers. */
+/** Whole tiny runs over a mix of envs: metrics of each env and its share of the next batch are the same with any number of samplers. */
 import { Database } from "bun:sqlite";
 import { afterAll, beforeAll, describe, expect, test } from "bun:test";
 import { mkdirSync, readFileSync } from "node:fs";

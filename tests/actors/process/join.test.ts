@@ -1,4 +1,4 @@
-/** Joining at an address where no run answers, or another program does: one line, without waiting where that is of no use. */
+/** Joining at an address where nothing answers, or another program than a run. The error is one line, and comes at once if waiting is of no use. */
 import { afterAll, expect, test } from "bun:test";
 import type { RunConfig } from "../../../actors/config/config.ts";
 import { envServer } from "../../../actors/env-server/start.ts";

@@ -1,4 +1,4 @@
-/** Episodes as lines for supervised fine-tuning: what stands before each reply, and which replies are learnt. */
+/** Episodes as lines for supervised fine-tuning: what stands before each reply, and which replies are learned. */
 import { expect, test } from "bun:test";
 import { composeRunConfig } from "../../../actors/config/compose.ts";
 import { Transcript } from "../../../actors/play/transcript.ts";

@@ -11,13 +11,13 @@ export interface Recording {
   /** Share of the player's turns that are random. */
   readonly babble: number;
   readonly ticket?: Partial<Ticket>;
-  /** Of the tag. */
+  /** Options of the tag. */
   readonly options?: Record<string, unknown>;
 }
 
 const dialogue = builtinDialogue();
 
-/** Equal tickets and skills give equal rows. */
+/** Equal recordings give equal rows. */
 export function recordedRow({ babble, ticket: changes = {}, options = {} }: Recording): EpisodeRow {
   const ticket = ticketOf(changes);
   const tag = envTag(ticket.env, options);

@@ -1,6 +1,6 @@
 /**
- * An inference server with the documented schemas of vLLM (OpenAI-compatible completions, dynamic LoRA) and SGLang (native API): it
- * reads the adapters from their folder and writes replies with them. Unknown fields are refused.
+ * An inference server with the documented schemas of vLLM (OpenAI-compatible completions, dynamic LoRA) and SGLang (native API). The
+ * server reads adapters from their folder, writes replies with them, and refuses unknown fields.
  */
 import { join } from "node:path";
 import { z } from "zod";
@@ -44,7 +44,7 @@ export class AdapterServer {
   readonly #folder: string;
   readonly #server: ReturnType<typeof Bun.serve>;
   readonly #engine = compiledEngine({ threads: 1 });
-  /** By name of the adapters. */
+  /** Generators, by the name of their adapters. */
   readonly loaded = new Map<string, Generator>();
   /** Paths of the requests so far. */
   readonly asked: string[] = [];

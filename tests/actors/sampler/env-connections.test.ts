@@ -1,4 +1,4 @@
-/** A sampler uses connected env servers in turn, and fails in time when none is connected. */
+/** A sampler uses connected env servers in turn, and fails in time when no env server is connected. */
 import { describe, expect, test } from "bun:test";
 import { EnvServerConnections } from "../../../actors/sampler/env-connections.ts";
 import type { Handler, Peer } from "../../../actors/transport/transport.ts";

@@ -50,7 +50,7 @@ export class World {
     queuedBytesMax: 1 << 20,
   });
 
-  /** Everything that was sent has arrived, and what it caused too. */
+  /** Waits until all sent messages have arrived, and all messages that they cause. */
   async settle(): Promise<void> {
     for (let i = 0; i < 40; i++) await new Promise((next) => setImmediate(next));
   }
@@ -77,7 +77,7 @@ export class World {
 /** Loads the digest that a test sets, and writes a reply when the test lets it. */
 export class FakePolicy {
   readonly loads: number[] = [];
-  /** The digest found for a version; an error is thrown. Default: what was published. */
+  /** Gives the digest of the loaded weights; `load` throws a returned error. Default: the published digest. */
   found: (message: Messages["weights"]) => string | Error | Promise<string> = ({ digest }) => digest;
   /** Replies wait for this. */
   gate: Promise<void> = Promise.resolve();
@@ -109,7 +109,7 @@ export class FakePolicy {
   };
 }
 
-/** Hold replies back. @returns lets them go */
+/** Holds replies back. @returns a function that lets them go */
 export function hold(policy: FakePolicy): () => void {
   const { promise, resolve } = Promise.withResolvers<void>();
   policy.gate = promise;
@@ -186,11 +186,11 @@ export function startSampler(
 
 type FromSampler = Messages["sampler.ready" | "sampler.leaving" | "weights.loaded" | "episode.finished"];
 
-/** The learner's end, as a notebook: what samplers say, and no opinion of it. */
+/** A learner that records what samplers say, and checks nothing. */
 export class FakeLearner {
   readonly heard: FromSampler[] = [];
   readonly peers: Peer[] = [];
-  /** What `episode.finished` is answered; undefined: never. */
+  /** The answer to `episode.finished`; undefined: there is never an answer. */
   answer: (message: Messages["episode.finished"]) => Messages["episode.taken" | "failed"] | undefined = ({
     episode,
   }) => ({

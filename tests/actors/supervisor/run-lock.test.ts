@@ -1,4 +1,4 @@
-/** Two supervisors never hold one run folder, and a dead one does not keep it. */
+/** Two supervisors never hold one run folder, and a dead supervisor does not keep the folder. */
 import { afterAll, expect, test } from "bun:test";
 import { mkdirSync, writeFileSync } from "node:fs";
 import { join } from "node:path";

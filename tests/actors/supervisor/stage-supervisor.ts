@@ -17,7 +17,7 @@ export class Events {
     for (const check of this.#waiting.splice(0)) check();
   }
 
-  /** Of one kind and child, in order. */
+  /** The events of one kind and child, in order. */
   of<K extends SupervisorEvent["kind"]>(kind: K, child: string): EventOf<K>[] {
     return this.all.filter((event): event is EventOf<K> => event.kind === kind && event.child === child);
   }
@@ -60,7 +60,7 @@ export async function realSupervisor(overrides: Partial<SupervisorOptions> = {})
   return { supervisor, events, lines };
 }
 
-/** The same with children that are workers. */
+/** A supervisor whose children are workers. */
 export const workerSupervisor = (overrides: Partial<SupervisorOptions> = {}) =>
   realSupervisor({ spawner: workerSpawner, ...overrides });
 

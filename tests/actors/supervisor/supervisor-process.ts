@@ -1,4 +1,4 @@
-/** A supervisor of three children in a process of its own. Prints the children's pids once all are up. */
+/** A supervisor of three children in a process of its own. The process prints the children's pids once all children are ready. */
 import { realSupervisor, testActor } from "./stage-supervisor.ts";
 
 const { supervisor, events } = await realSupervisor();

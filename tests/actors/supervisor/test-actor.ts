@@ -29,7 +29,7 @@ await boot({
       behaviour === "hung"
         ? startThread<AddingMethods>(new URL("../process/adding-thread.ts", import.meta.url), fail)
         : { workingMs: () => 0, methods: null };
-    // Its loop answers, and its computation never does.
+    // A hung actor answers heartbeats, but its computation never ends.
     void thread.methods?.never();
     return {
       workingMs: () => thread.workingMs(),

@@ -9,7 +9,7 @@ import { type ClusterOptions, startCluster } from "../../../actors/supervisor/cl
 import type { RunEnd } from "../../../actors/supervisor/supervision.ts";
 import { sharedWarmStarts } from "../../scripts/temporary.ts";
 
-/** Settings of a short run. @param folder  the run's; it also caches the warm start, so that no run uses another's */
+/** Settings of a short run. @param folder  the run's folder, which also caches the warm start, so that no run uses another run's warm start */
 export const tinyLayer = (folder: string, cacheDir = join(folder, "warm-start")): Layer => ({
   source: "test",
   values: {
@@ -29,15 +29,15 @@ export const tinyLayer = (folder: string, cacheDir = join(folder, "warm-start"))
 
 export interface TinyChoices {
   readonly samplers: number;
-  /** 3 if left out. */
+  /** Default: 3. */
   readonly updates?: number;
-  /** "shared" for a test that begins after the warm start: another run may have made it. "own" if left out. */
+  /** "shared" for a test that begins after the warm start: another run may have made the warm start. Default: "own". */
   readonly warmStart?: "own" | "shared";
-  /** Of the page; any free one if left out. */
+  /** The page's port. Default: any free port. */
   readonly port?: number;
 }
 
-/** A few updates on the bandit, after just enough lessons that the policy plays well-formed turns, right and wrong ones. */
+/** A few updates on the bandit, after just enough lessons that the policy plays well-formed turns, both right and wrong. */
 export function tinyConfig(folder: string, choices: TinyChoices): RunConfig {
   const { samplers, updates = 3, warmStart = "own", port = 0 } = choices;
   return composeRunConfig([
@@ -76,7 +76,7 @@ export async function playRun(folder: string, config: RunConfig): Promise<void> 
   if (!end.ok) throw new Error(end.reason);
 }
 
-/** The same, stopped once an actor logs a line with this text. */
+/** Plays a run like `playRun`, but stops it once an actor logs a line with this text. */
 export const stopRunAt = (folder: string, config: RunConfig, text: string): Promise<RunEnd> =>
   runUntil(folder, config, text);
 
@@ -90,7 +90,7 @@ async function runUntil(folder: string, config: RunConfig, text: string | null):
   return text === null ? cluster.ended : cluster.stop("enough");
 }
 
-/** sha256 of what a run learnt: parameters and moments of its newest checkpoint. */
+/** sha256 of what a run learned: parameters and moments of its newest checkpoint. */
 export async function learnt(folder: string): Promise<string> {
   const { found } = await latestCheckpoint(join(folder, "checkpoints"));
   return readFileSync(join(found!, "SHA256SUMS"), "utf8")

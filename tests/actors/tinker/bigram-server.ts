@@ -1,7 +1,7 @@
 /**
  * A server of Tinker's protocol with a policy that a test can compute: the logits of the next token are a row of a table, the row of
- * the token before. It trains and samples as skyrl-tx does: the loss of a sequence is divided by the sum of its weights, a gradient is
- * the mean over the sequences since the last step, and one set of weights is kept a model.
+ * the token before. The server trains and samples like skyrl-tx: it divides the loss of a sequence by the sum of the sequence's weights, a
+ * gradient is the mean over the sequences since the last step, and the server keeps one set of weights for each model.
  */
 import { sequence } from "../../../model/rng.ts";
 
@@ -14,7 +14,7 @@ export interface BigramModel {
   readonly moment: Float64Array;
   readonly variance: Float64Array;
   steps: number;
-  /** The version that was loaded into the table last, to sample from it. */
+  /** The last version that the server loaded into the table for sampling. */
   sampled: string;
 }
 
@@ -32,17 +32,17 @@ export class BigramServer {
   readonly #vocabulary: number;
   readonly #server: ReturnType<typeof Bun.serve>;
   readonly models = new Map<string, BigramModel>();
-  /** By path; as a disk that outlives a restart. */
+  /** Saved models by path. They outlive a restart, like files on a disk. */
   readonly #saved = new Map<string, BigramModel>();
   readonly #results = new Map<string, unknown>();
   #ids = 0;
-  /** Replies by other weights than their version's. */
+  /** Number of replies that other weights than those of the asked version wrote. */
   mixed = 0;
-  /** Of the models that it serves. */
+  /** Names of the served models. */
   names: readonly string[] = ["bigrams"];
-  /** Names of the requests so far, without those for results. */
+  /** Names of the requests so far, without the requests for results. */
   readonly asked: string[] = [];
-  /** Answers in place of the server, if it returns a response. */
+  /** If this function returns a response, the response replaces the server's answer. */
   interfere: (path: string) => Response | null = () => null;
 
   constructor(vocabulary: number) {
@@ -68,7 +68,7 @@ export class BigramServer {
     return `http://127.0.0.1:${this.#server.port}`;
   }
 
-  /** The process is started again: what it holds in memory is gone. */
+  /** Acts like a process that was started again: what it held in memory is gone. */
   restart(): void {
     this.models.clear();
     this.#results.clear();
@@ -152,7 +152,7 @@ export class BigramServer {
     return model;
   }
 
-  /** (V) probabilities of the token behind `token`. */
+  /** (V) probabilities of the token after `token`. */
   #probabilities({ table }: BigramModel, token: number, temperature = 1): number[] {
     const row = Array.from(table.subarray(token * this.#vocabulary, (token + 1) * this.#vocabulary));
     const weights = row.map((logit) => Math.exp(logit / temperature));
@@ -202,7 +202,7 @@ export class BigramServer {
     const name = body.model_path as string;
     const saved = this.#saved.get(name);
     if (saved === undefined) throw new Error(`Checkpoint not found: ${name}`);
-    // As skyrl-tx: a version is sampled from its model's own table, whatever that is by now.
+    // Like skyrl-tx, the server samples a version from the model's current table, even if training has changed the table.
     const model = this.#model(name.split("/")[2]!);
     if (model.sampled !== name) model.table.set(saved.table);
     model.sampled = name;

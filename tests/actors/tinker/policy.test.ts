@@ -1,4 +1,4 @@
-/** What the sampler's policy of engine tinker asks its server for, and what it makes of the answer. */
+/** What the sampler's policy of engine tinker asks its server for, and how the policy reads the answer. */
 import { afterAll, expect, test } from "bun:test";
 import { realClock } from "../../../actors/clock.ts";
 import { tinkerPolicy } from "../../../actors/tinker/policy.ts";

@@ -1,4 +1,4 @@
-/** The client of a server of Tinker's protocol, over real connections to a server that fails as told. Its clock skips every wait. */
+/** The client of Tinker's protocol, over real connections to a server that fails where a test asks for it. The client's clock skips every wait. */
 import { afterEach, expect, test } from "bun:test";
 import { z } from "zod";
 import type { Clock } from "../../../actors/clock.ts";

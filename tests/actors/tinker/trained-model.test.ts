@@ -1,4 +1,4 @@
-/** What the policy in training sends, and what it makes of the answer: against a server whose policy is a table of bigrams. */
+/** What the policy in training sends, and how it reads the answer, against a server whose policy is a table of bigrams. */
 import { afterAll, expect, test } from "bun:test";
 import { z } from "zod";
 import { realClock } from "../../../actors/clock.ts";

@@ -1,4 +1,4 @@
-/** The life of a model at the server: which one is taken, heartbeats, and that it is given up. */
+/** The life of a model at the server: which model the trainer takes, its heartbeats, and how the trainer gives it up. */
 import { afterAll, beforeEach, expect, test } from "bun:test";
 import { composeRunConfig } from "../../../actors/config/compose.ts";
 import { startTinkerTrainer } from "../../../actors/tinker/trainer.ts";

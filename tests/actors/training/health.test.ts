@@ -1,4 +1,4 @@
-/** Which rung a verdict takes, when, and what it changes; a saved state continues the same. */
+/** Which rung of the interventions a verdict takes, when, and what the rung changes. A saved state continues in the same way. */
 import { describe, expect, spyOn, test } from "bun:test";
 import { composeRunConfig } from "../../../actors/config/compose.ts";
 import { HealthConfig } from "../../../actors/config/health.ts";

@@ -1,4 +1,4 @@
-/** Progress is a function of its events: what each changes, and what a roll-back keeps. */
+/** Progress is a function of its events: what each event changes, and what a roll-back keeps. */
 import { describe, expect, test } from "bun:test";
 import { advance, type Progress, type ProgressEvent, startOfRun } from "../../../actors/training/progress.ts";
 import { configOf } from "./stage.ts";

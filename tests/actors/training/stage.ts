@@ -57,14 +57,14 @@ export class Stage {
   playMs = 1000;
   outcome: (ticket: Ticket) => Outcome = (ticket) => outcomeOf(ticket);
   kl = 0;
-  /** Of the policy in an update, in nats per token. */
+  /** Entropy of the policy in an update, in nats per token. */
   entropy = Number.NaN;
-  /** Between the log-probabilities of samplers and trainer. */
+  /** Gap between the log-probabilities of samplers and trainer. */
   gap = 1e-6;
   skipped: string | null = null;
-  /** Of the policy's gradient; without one that is finite no step is taken. */
+  /** Norm of the policy's gradient. If the norm is not finite, the fake trainer takes no step. */
   gradNorm = 0.5;
-  /** In-group reward std by update; not measured beyond them. */
+  /** In-group reward std of each update. Updates after the last of these measure no std. */
   spreads: readonly number[] = [];
   saving: (progress: Progress) => void = () => {};
   warmStart: TrainingContext["warmStart"] = () => Promise.reject(new Error("not part of this test"));
@@ -74,7 +74,7 @@ export class Stage {
   readonly training: Training;
 
   constructor(changed: Sections = {}, resumed: Progress | null = null) {
-    // Its policy solves every board.
+    // The fake policy solves every board, which would stop a run early.
     const config = configOf({ ...changed, health: { stopEarly: [], ...changed["health"] } });
     const unused = () => Promise.reject(new Error("not part of this test"));
     const note = (call: string) => void this.calls.push(call);

@@ -1,4 +1,4 @@
-/** A warm start runs its stages. It is cached whole, by a digest of everything that decides its result. */
+/** A warm start runs its stages. The cache holds a whole warm start, under a digest of everything that decides its result. */
 import { afterAll, beforeEach, describe, expect, test } from "bun:test";
 import { readdirSync, readFileSync, renameSync, writeFileSync } from "node:fs";
 import { basename, join } from "node:path";

@@ -1,4 +1,4 @@
-/** A socket actor that welcomes env.open and never answers env.step. Prints its address; ends when stdin does. */
+/** A socket actor that answers env.open, and never answers env.step. It prints its address, and ends when standard input ends. */
 import { realClock } from "../../../actors/clock.ts";
 import { SocketTransport } from "../../../actors/transport/socket.ts";
 

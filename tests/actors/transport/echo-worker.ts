@@ -1,4 +1,4 @@
-/** The same in a Bun worker, which posts its address. */
+/** The actor of echo-process.ts in a Bun worker, which posts the actor's address. */
 import { realClock } from "../../../actors/clock.ts";
 import { SocketTransport } from "../../../actors/transport/socket.ts";
 

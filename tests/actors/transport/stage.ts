@@ -13,7 +13,7 @@ export const TOKEN = "a-token-for-tests";
 /** A connection that sends bytes instead of messages. */
 export interface RawConnection {
   send(bytes: Uint8Array<ArrayBuffer>): void;
-  /** Why the other end closed it. */
+  /** Why the other end closed the connection. */
   readonly closed: Promise<string>;
 }
 

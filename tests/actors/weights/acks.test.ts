@@ -1,4 +1,4 @@
-/** A sampler counts as updated when it named the digest that was published, and not before. */
+/** A sampler counts as updated once it has named the published digest, and not before. */
 import { beforeEach, describe, expect, test } from "bun:test";
 import { Acks } from "../../../actors/weights/acks.ts";
 

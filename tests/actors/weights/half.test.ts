@@ -1,4 +1,4 @@
-/** Half precision gives back every published bit from half of the bytes, however they arrive. */
+/** Half precision gives back every published bit from half of the bytes, in whatever pieces the bytes arrive. */
 import { afterEach, beforeEach, describe, expect, test } from "bun:test";
 import fc from "fast-check";
 import { decodeHalf, encodeHalf, roundToHalf } from "../../../actors/weights/half.ts";

@@ -1,4 +1,4 @@
-/** A learner that publishes one version, says so, and then does nothing until it is ended. Arguments: folder, run. */
+/** A learner that publishes one version, prints the announcement, and then waits until standard input ends. Arguments: folder, run. */
 import { WeightsPublisher } from "../../../actors/weights/publisher.ts";
 
 const [folder, run] = process.argv.slice(2);

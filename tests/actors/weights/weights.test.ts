@@ -1,4 +1,4 @@
-/** What is published is what is loaded, to the bit; anything else is refused in one line; and nothing is left lying about. */
+/** A sampler loads the published weights bit for bit, and refuses anything else in one line. No file stays behind. */
 import { afterEach, beforeEach, describe, expect, test } from "bun:test";
 import { mkdtempSync, readdirSync, readFileSync, rmSync, truncateSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";

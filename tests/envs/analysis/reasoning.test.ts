@@ -1,4 +1,4 @@
-/** Thoughts about grid worlds, judged by hand and by rule; and those of the scripted demonstrators, which are true before noise. */
+/** Thoughts about grid worlds, judged by hand and by rule. The thoughts of the scripted demonstrators are true before noise. */
 import { describe, expect, test } from "bun:test";
 import { gridScorer } from "../../../envs/analysis/grid-reasoning.ts";
 import { faithfulness, thoughtOf } from "../../../envs/analysis/reasoning.ts";

@@ -46,7 +46,7 @@ export const answersWithoutActions = ({ path }: Asked): object =>
     "/close": {},
   })[path]!;
 
-/** That a game which waits for a server's answer waits no longer once it is closed. */
+/** Expects that a game which waits for a server's answer stops waiting when the game is closed. */
 export async function expectNoWaitOnceClosed(open: (url: string) => OutsideGame, action: string): Promise<void> {
   const asked = Promise.withResolvers<void>();
   await using server = jsonService(() => {

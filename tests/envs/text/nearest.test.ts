@@ -2,7 +2,7 @@ import { describe, expect, test } from "bun:test";
 import fc from "fast-check";
 import { didYouMean, editDistance, nearest } from "../../../envs/text/nearest.ts";
 
-/** The definition, tried in every way: what is left of `a` and `b` from their starts. */
+/** The edit distance by its definition: the least over every first edit, and the distance of what then remains of `a` and `b`. */
 function slowDistance(a: string, b: string): number {
   if (a === "" || b === "") return a.length + b.length;
   const ways = [

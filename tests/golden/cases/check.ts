@@ -1,6 +1,6 @@
 /**
- * One comparison of a golden file. Knows no env and no algorithm: the other files of this folder run the project's code on a case's
- * inputs, and so turn the case into checks.
+ * One comparison of a golden file. This file knows no env and no algorithm: the other files of this folder run the project's code on a
+ * case's inputs, and so turn the case into checks.
  *
  * - `expected` comes from the file and `got` from our code.
  * - Nothing is skipped: a vector that throws is one failed check, and the other vectors of its case still run.
@@ -25,11 +25,11 @@ export type Checks = Readonly<Record<string, (body: unknown, file: unknown) => C
 export const Vectors = z.array(z.unknown());
 export const Matrix = z.array(z.array(z.number()));
 
-/** Values row by row, as rows of this width. */
+/** The values as rows of this width. */
 export const matrixOf = (values: ArrayLike<number>, width: number): number[][] =>
   Array.from({ length: values.length / width }, (_, row) => Array.from(values).slice(row * width, (row + 1) * width));
 
-/** The checks of one vector, or of a whole case. One that throws is one failed check. */
+/** The checks of one vector, or of a whole case. A vector or case that throws is one failed check. */
 export function vectorChecks(name: string, run: () => Check[], what: "vector" | "case" = "vector"): Check[] {
   try {
     return run();
@@ -39,7 +39,7 @@ export function vectorChecks(name: string, run: () => Check[], what: "vector" | 
   }
 }
 
-/** The checks of each vector of a list; one that does not fit the schema is one failed check. */
+/** The checks of each vector of a list. A vector that does not fit the schema is one failed check. */
 export function eachVector<T>(
   name: string,
   vectors: readonly unknown[],

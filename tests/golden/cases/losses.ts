@@ -1,6 +1,6 @@
 /**
- * Golden case H10: advantages and losses. Some vectors share inputs: `gae_v2` uses `gae_v1`'s tensors, the KL vectors those of
- * the policy loss.
+ * Golden case H10: advantages and losses. Some vectors share inputs: `gae_v2` uses the tensors of `gae_v1`, and the KL vectors use the
+ * tensors of the policy loss.
  */
 import * as tf from "@tensorflow/tfjs-core";
 import "@tensorflow/tfjs-backend-cpu";
@@ -141,7 +141,7 @@ function tokenChecks(
     .map((key) => ({ name: `${name}: ${key}`, expected: vector[key as keyof TokenVectors], got: got[key] }));
 }
 
-/** One score per sample, on a full mask. The samples form one group, or each forms its own (RAGEN v1's unique uid). */
+/** One score per sample, on a full mask. The samples form one group, or each sample is a group (RAGEN v1's unique uid). */
 function scoreChecks(name: string, vector: ScoreVectors): Check[] {
   const { scores, episode_ids, norm_adv_by_std_in_grpo = true, advantages, advantage_per_row } = vector;
   const width = advantages?.[0]?.length ?? 1;

@@ -38,7 +38,7 @@ export function oncePerEpisode(
   return episodes.map((_, row) => own[samples.findIndex((rows) => rows.includes(row))]!);
 }
 
-/** The filter as RAGEN has it: where every group's rewards are equal, the order of the groups decides. */
+/** RAGEN's filter: where the rewards of every group are equal, the order of the groups decides. */
 export function filterAsRagen(candidates: Candidates, rule: FilterRule): Filtered {
   const filtered = filterGroups(candidates, rule);
   const groups = [...positionsBy(candidates.groups)].map(([id, rows]) => ({ id, rows, score: 0, rewardStd: 0 }));

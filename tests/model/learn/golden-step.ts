@@ -36,7 +36,7 @@ export async function expectGoldenStep(engine: Engine, golden: Golden): Promise<
   }
 }
 
-/** The step of peft's adapters on every matrix of `golden.model` but those of experts. */
+/** The step of peft's adapters on every matrix of `golden.model` except the matrices of experts. */
 export async function expectGoldenAdapters(engine: Engine, golden: Golden): Promise<void> {
   const { rank, alpha, loss, gradNorm } = golden.record.lora!;
   const targets = LORA_TARGETS.filter((target) => golden.model.experts === null || isOfAttention(target));

@@ -1,7 +1,7 @@
 /**
  * Our rewards, filters, advantages, losses and collapse metrics against numbers that RAGEN's Python computed
- * (tests/golden/ragen.json). Within 1e-5, the file's convention. Masks, which need the chat messages too, are checked by
- * the golden command.
+ * (tests/golden/ragen.json). The tolerance is 1e-5, the file's convention. `bun run golden` checks the masks, which need the
+ * chat messages too.
  */
 import { describe, expect, test } from "bun:test";
 import { join } from "node:path";

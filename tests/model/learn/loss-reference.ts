@@ -10,7 +10,7 @@ export interface Tokens {
   readonly written: Uint8Array;
 }
 
-/** `frozen`: log-probabilities at which parts without a gradient are taken (cispo's coefficient). */
+/** `frozen`: the log-probabilities from which the parts without a gradient (cispo's coefficient) are computed. */
 export function slowPolicyLoss(tokens: Tokens, rule: PolicyRule, frozen = tokens.logProbs): number {
   const { width, logProbs, oldLogProbs, advantages, weights, written } = tokens;
   return logProbs.reduce((sum, logProb, i) => {

@@ -11,7 +11,7 @@ import { differences, slowPolicyLoss, type Tokens } from "./loss-reference.ts";
 
 await tf.setBackend("cpu");
 
-/** As gspo wants them: of each written token, 1 / (tokens of its row). */
+/** gspo's `sequenceShares`: 1 / (tokens of the row) for each written token. */
 const sequenceShares = (rows: Rows) => {
   const lengths = rowLengths(rows);
   return Float32Array.from(rows.written, (written, i) => (written ? 1 / lengths[Math.floor(i / rows.width)]! : 0));

@@ -1,6 +1,6 @@
 /**
- * Holds an operation to a plain float64 function of the same arrays: its value everywhere, and its gradient to that function's
- * central differences.
+ * Compares an operation with a plain float64 function of the same arrays: the operation's value everywhere, and its gradient with the
+ * central differences of the function.
  */
 import { expect } from "bun:test";
 import * as tf from "@tensorflow/tfjs-core";
@@ -19,17 +19,17 @@ export interface Checked {
     Record<string, { readonly shape: readonly number[]; readonly values: readonly number[] }>
   >;
   readonly build: (x: Readonly<Record<string, tf.Tensor>>) => tf.Tensor;
-  /** The same, row-major. */
+  /** The operation in plain float64, row-major. */
   readonly reference: (x: Arrays) => ArrayLike<number>;
 }
 
 /** Relative to the largest value of each array: float32 sums of some dozens of terms. */
 const TOLERANCE = 2e-5;
 const STEP = 1e-5;
-/** Of each input, so many coordinates are moved. */
+/** Maximum number of coordinates of each input that are moved. */
 const COORDINATES = 40;
 
-/** Values in about [-1.5, 1.5], exactly representable in float32, so that both sides get the same. */
+/** Values in about [-1.5, 1.5], exactly representable in float32, so that both sides get the same values. */
 export function randomValues(size: number, name: string): Float64Array {
   const uniform = sequence(1, name);
   return Float64Array.from({ length: size }, () => Math.round((3 * uniform() - 1.5) * 4096) / 4096);

@@ -1,4 +1,4 @@
-/** Adapters against the model that they would be if they were merged into it: logits, gradients by the chain rule, decoding. */
+/** A model with adapters against the model with these adapters merged in: logits, gradients by the chain rule, decoding. */
 import { describe, expect, test } from "bun:test";
 import { join } from "node:path";
 import * as tf from "@tensorflow/tfjs-core";

@@ -1,4 +1,4 @@
-/** Every operation of model/policy/ops.ts and attention.ts, on both engines, against plain float64 loops and their differences. */
+/** Every operation of model/policy/ops.ts and attention.ts, on both engines, against plain float64 loops and their finite differences. */
 
 import { describe, test } from "bun:test";
 import * as tf from "@tensorflow/tfjs-core";

@@ -17,7 +17,7 @@ export const tinyModel = ModelConfig.parse({
   hidden: 6,
 });
 
-/** Weights large enough that the policy has opinions. */
+/** Weights so large that the policy's distributions are far from uniform. */
 export function tinyParameters(config: ModelConfig = tinyModel, seed = 1, scale = 20): Parameters {
   const parameters = layParameters(config);
   initialize(parameters, sequence(seed, "tiny policy"));
@@ -29,7 +29,7 @@ export function tinyParameters(config: ModelConfig = tinyModel, seed = 1, scale 
 
 type Row = Float64Array<ArrayBuffer>;
 
-/** (rows, columns) of a parameter, where it lies. */
+/** A parameter as a matrix: its place in the flat array, and its shape. */
 interface Matrix {
   readonly at: number;
   readonly rows: number;
@@ -38,7 +38,7 @@ interface Matrix {
 
 const layouts = new WeakMap<ModelConfig, ReadonlyMap<string, Matrix>>();
 
-/** By name; kept, because central differences ask for it a thousand times. */
+/** Matrices by name. The map is kept, because central differences ask for it a thousand times. */
 function layoutOf(config: ModelConfig): ReadonlyMap<string, Matrix> {
   const known = layouts.get(config);
   if (known !== undefined) return known;

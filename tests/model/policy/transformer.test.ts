@@ -1,6 +1,6 @@
 /**
- * The transformer, its gradients and one AdamW step against Hugging Face's Qwen2 (tests/golden/qwen2.py made the numbers). The states of
- * picked rows against the same rows among all states.
+ * Compares the transformer, its gradients and one AdamW step with Hugging Face's Qwen2 (tests/golden/qwen2.py made the numbers), and the
+ * states of picked rows with the same rows among all states.
  */
 import { describe, expect, test } from "bun:test";
 import * as tf from "@tensorflow/tfjs-core";

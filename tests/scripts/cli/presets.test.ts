@@ -1,4 +1,4 @@
-/** Budgets of the tags that bring a file of their own: training and `eval` play the same. */
+/** Tags that have a file in configs/env/: training and `eval` play with the budgets in this file. */
 import { expect, test } from "bun:test";
 import { fileBudgets } from "../../../actors/config/preset-files.ts";
 import { tooSmallBudgets } from "../../../actors/play/envs-of-run.ts";

@@ -1,5 +1,5 @@
 /**
- * What llama.cpp makes of an exported GGUF file. Arguments: folder where node-llama-cpp is installed, the file, and JSON
+ * What llama.cpp computes with an exported GGUF file. Arguments: folder where node-llama-cpp is installed, the file, and JSON
  * {prompts, count, texts}. Writes JSON {tokens: greedy continuations, each to its first token that ends a reply, ids: of each text}.
  */
 import { createRequire } from "node:module";

@@ -1,4 +1,4 @@
-"""What transformers, or peft, makes of an exported folder. Arguments: the folder, and JSON {"tokens": rows, "texts": list, "dialogue": messages}.
+"""What transformers, or peft, computes with an exported folder. Arguments: the folder, and JSON {"tokens": rows, "texts": list, "dialogue": messages}.
 
 Writes JSON {"logits": flat (B * T * V), "ids": of each text, "prompt": ids of a dialogue by the chat template}.
 """

@@ -70,7 +70,7 @@ export function environmentManager(body: unknown): Check[] {
   ];
 }
 
-/** A run with the case's groups and first seed. The rules of a config do not check it: the seeds are RAGEN's. */
+/** A run with the case's groups and first seed. The seeds are RAGEN's, so the rules of a config do not check this run. */
 function runOf({ env_groups, group_size, seed_train }: Config): RunConfig {
   const run = composeRunConfig([]);
   return {

@@ -43,7 +43,7 @@ export function prompts(body: unknown): Check[] {
   ];
 }
 
-/** The vectors that fit the schema; the others fail on their own. */
+/** The vectors that fit the schema. Each other vector is a failed check of its own. */
 function readable<T>(vectors: readonly unknown[], schema: z.ZodType<T>): T[] {
   return vectors.flatMap((raw) => {
     const { success, data } = schema.safeParse(raw);
@@ -163,7 +163,7 @@ function historyOf(tag: EnvTag, dialogue: Dialogue, think: boolean): History {
   return { answered, now };
 }
 
-/** The actions in a reply, and those of them that the env knows. */
+/** The actions that a reply names, and the named actions that the env knows. */
 export function actionsIn(
   tag: EnvTag,
   reply: string,

@@ -43,7 +43,7 @@ const STREAMS: readonly (readonly [RegExp, (random: Generators, ...numbers: numb
   ],
 ];
 
-/** The name of the first key with a seed ends in the seed of all. */
+/** All keys have one seed. The first key that names a seed ends in this seed. */
 export function streams(body: unknown): Check[] {
   const vectors = X0.parse(body);
   const seeded = Object.keys(vectors).map((key) => /_seed(\d+)$/.exec(key)?.[1]);

@@ -40,7 +40,7 @@ export function lackOf(vectorWidth: VectorWidth): string | null {
   return vectorWidth > vectorWidthOf(most) ? "no AVX-512" : null;
 }
 
-/** Describes the same for vectors of 8 floats and of 16. */
+/** Describes the tests of `body` for vectors of 8 floats, and for vectors of 16. */
 export function describeWidths(name: string, body: (vectorWidth: VectorWidth) => void): void {
   for (const vectorWidth of [8, 16] as const)
     describeWhere(lackOf(vectorWidth), `${name}, ${vectorWidth} floats at once,`, () => body(vectorWidth));
@@ -275,7 +275,7 @@ export function runKernel(
   return results;
 }
 
-/** Expects equal bits: then NaN equals itself, and 0 differs from -0. Says the first place that differs, because long arrays are slow to print. */
+/** Expects equal bits: NaN equals itself, and 0 differs from -0. A failure shows the first difference only: long arrays are slow to print. */
 export function expectSameBits(found: Float32Array, expected: Float32Array): void {
   const [a, b] = [bitsOf(found), bitsOf(expected)];
   const first = a.length === b.length ? a.findIndex((bits, i) => bits !== b[i]) : Math.min(a.length, b.length);

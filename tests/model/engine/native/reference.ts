@@ -41,9 +41,9 @@ const dot = (a: readonly number[], b: readonly number[]) => {
 /** One query of a row, with the keys and values that the query sees. */
 interface Query {
   readonly token: number;
-  /** First token that it sees. */
+  /** First token that the query sees. */
   readonly first: number;
-  /** Places of its parts in qkv, and of its result. */
+  /** Places of the query in qkv, and of its result. */
   readonly at: number;
   readonly out: number;
   readonly rotated: readonly number[];

@@ -31,7 +31,7 @@ export const ours = ({ build, specs }: Case, target: Target) =>
     .graph.nodes.filter(({ domain }) => domain === "bunraku")
     .map(({ op }) => op.split("_")[0]!);
 
-/** What an engine computes of values that depend on the names of the inputs only. */
+/** What an engine computes from inputs whose values depend only on their names. */
 export async function evaluated(engine: Engine, { build, specs }: Case): Promise<Record<string, Float32Array>> {
   const run = await engine.compile("evaluated", build, specs);
   const inputs = Object.fromEntries(

@@ -11,7 +11,7 @@ import { hybrid } from "../../../../model/learn/advantage/hybrid.ts";
 import { overTokens, tokenRewards, whiten } from "../../../../model/learn/advantage/rows.ts";
 import { randomRows } from "./rows.ts";
 
-/** A new estimator has an entry here, so that it is tested as the others are. */
+/** A new estimator needs an entry here, so that the tests of all estimators cover it. */
 const byKind: Readonly<Record<Estimator["kind"], Estimator>> = {
   gae: { kind: "gae", gamma: 1, lambda: 1, rewardAt: "end" },
   "bi-level-gae": { kind: "bi-level-gae", gamma: 1, lambda: 0.95, gammaTurn: 0.95 },

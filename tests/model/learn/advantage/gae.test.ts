@@ -6,7 +6,7 @@ import { near, type RandomRows, randomRows, writtenColumns } from "./rows.ts";
 
 const discount = fc.double({ min: 0, max: 1, noNaN: true });
 
-/** The definition, O(T^2): `A_t = sum_k (gamma lambda)^k d_t+k` over the row's written tokens, without the others. */
+/** The definition, O(T^2): `A_t = sum_k (gamma lambda)^k d_t+k` over the row's written tokens only. */
 function slowGae(batch: RandomRows, rewards: Float32Array, gamma: number, lambda: number): Map<number, number> {
   const advantages = new Map<number, number>();
   for (let row = 0; row < batch.turns.length; row++) {

@@ -22,7 +22,7 @@ const penalized = ({ trajectory }: TrainingEpisode) =>
   trajectory.turns.reduce((sum, { reward, penalty }) => sum + reward + penalty, 0);
 const clip = (x: number, low: number, high: number) => Math.min(high, Math.max(low, x));
 
-/** (T)(V) after each token, given the tokens before it in its own context. */
+/** (T)(V) log-probabilities of the token after each token, given the tokens of the same context up to there. */
 export function referenceScores(
   model: ModelConfig,
   flat: ArrayLike<number>,
@@ -34,7 +34,7 @@ export function referenceScores(
   );
 }
 
-/** What a member of a group with these scores and this share of successes gets, by whether it succeeded itself. */
+/** The advantage of a group's member: from its score, the group's scores, the group's share of successes, and whether the member succeeded. */
 const COMPARED: Record<
   string,
   (score: number, scores: readonly number[], share: number, succeeded: boolean) => number
@@ -113,7 +113,7 @@ export function referenceUpdate(
     return 1 / kept.length / settings.writtenTokensMax;
   };
 
-  /** KL-Cov and Clip-Cov choose by these; clip takes all tokens between its bounds, as its lot does with a share of 1. */
+  /** KL-Cov and Clip-Cov choose by these numbers. Clip-Cov takes all tokens between its bounds here, which is right for a share of 1. */
   const perToken = kept.flatMap((one, i) =>
     sampled(one).map((logProb, k) => ({ i, k, logProb, advantage: advantages[i]! * corrections[i]![k]! })),
   );

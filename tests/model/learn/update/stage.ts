@@ -1,4 +1,4 @@
-/** Episodes of a tiny policy, and networks with one, for tests of updates. */
+/** Episodes that a tiny policy played, and networks with such a policy, for tests of updates. */
 import { compiledEngine } from "../../../../model/engine/compiled.ts";
 import type { Engine } from "../../../../model/engine/engine.ts";
 import { Network } from "../../../../model/learn/network.ts";
@@ -42,7 +42,10 @@ export const settings: UpdateSettings = {
   optimizer: { learningRate: 0.01, beta1: 0.9, beta2: 0.99, epsilon: 1e-2, weightDecay: 0.1, clipNorm: 0.5 },
 };
 
-/** Two turns each: prompt, reply, prompt, reply, the second in a context of its own if `forgetful`; log-probabilities as of a policy a little apart. */
+/**
+ * Episodes of two turns: prompt, reply, prompt, reply. If `forgetful`, the second turn is in a context of its own. The recorded
+ * log-probabilities differ a little from the policy's.
+ */
 export function play(
   flat: Float32Array,
   rewards: readonly number[],

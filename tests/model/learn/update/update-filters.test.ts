@@ -1,4 +1,4 @@
-/** Every strategy with every metric, through a whole update: it trains on the groups of a separate computation. */
+/** Every strategy with every metric, through a whole update. A separate computation gives the groups that the update must train on. */
 import { describe, expect, test } from "bun:test";
 import {
   FILTER_METRICS,
