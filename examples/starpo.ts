@@ -43,7 +43,7 @@ const TASKS = {
     actionsMax: 1,
     demonstrationSource: fromDemonstrator({ babble: 1, noise: 0 }), // random arms: imitation teaches only the form of a reply
     imitationSteps: 100,
-    updates: 60,
+    updates: 40,
     learningRate: 1e-3,
     keep: 1,
   },
