@@ -2,7 +2,10 @@
 import { existsSync } from "node:fs";
 import { type Browser, chromium } from "playwright-core";
 
-const PLACES = ["/usr/bin/chromium", "/usr/bin/chromium-browser", "/usr/bin/google-chrome"];
+/** The headless shell comes first: it has no windows, so it opens a page with a fifth of Chromium's CPU time. */
+const PLACES = ["chromium-headless-shell", "chromium", "chromium-browser", "google-chrome"].map(
+  (name) => `/usr/bin/${name}`,
+);
 
 /** null if there is none; then browser tests are skipped with a warning. */
 export const chromiumPath = process.env["BUNRAKU_CHROMIUM"] ?? PLACES.find((path) => existsSync(path)) ?? null;

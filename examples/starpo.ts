@@ -44,7 +44,7 @@ const TASKS = {
     // babble 1: each demonstration pulls a random arm, so imitation teaches only the form of a reply.
     demonstrationSource: fromDemonstrator({ babble: 1, noise: 0 }),
     imitationSteps: 100,
-    updates: 60,
+    updates: 40,
     learningRate: 1e-3,
     keep: 1,
   },

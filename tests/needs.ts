@@ -20,10 +20,11 @@ export function testWhere(lack: string | null, name: string, body: Body, timeout
 /** The Python of tests; BUNRAKU_PYTHON may have packages that python3 lacks. */
 export const pythonHere = (): string | null => process.env["BUNRAKU_PYTHON"] ?? Bun.which("python3");
 
-/** Why tests that need these Python modules ("torch, transformers") cannot run; null if they can. */
+/** Why tests that need these Python modules ("torch, transformers") cannot run; null if they can. Finds the modules, as importing them takes seconds. */
 export function lackOfPython(modules: string): string | null {
   const python = pythonHere();
   if (python === null) return "no python3";
-  const { exitCode } = Bun.spawnSync([python, "-c", `import ${modules}`]);
+  const found = "import sys; from importlib.util import find_spec; sys.exit(not all(map(find_spec, sys.argv[1:])))";
+  const { exitCode } = Bun.spawnSync([python, "-c", found, ...modules.split(", ")]);
   return exitCode === 0 ? null : `no Python with ${modules}; BUNRAKU_PYTHON may name one`;
 }

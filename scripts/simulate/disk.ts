@@ -27,7 +27,7 @@ export class SimulatedDisk {
         await takesTime(`read ${file}`);
         const bytes = files.get(file);
         if (bytes === undefined) throw Object.assign(new Error(`no file ${file}`), { code: "ENOENT" });
-        return Uint8Array.from(bytes);
+        return new Uint8Array(bytes);
       },
       write: async (file, pieces) => {
         const bytes = Buffer.concat([...pieces]);

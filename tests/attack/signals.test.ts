@@ -79,11 +79,13 @@ test(
 test(
   "Ctrl-C while a sampler is lent lets it leave in order",
   async () => {
-    const run = await learning({});
+    const { folder, args } = runs.fresh({ ...small, learner: { updates: 1000, filter: { strategy: "all" } } });
+    const run = new RunProcess(folder, [...args, "--samplers", "0"]);
     const { address } = (await run.entry(({ kind }) => kind === "open")) as unknown as { address: string };
     const lend = ["sampler", "--join", address, "--token-file", join(run.folder, "join.token")];
     const sampler = new CommandProcess(lend, { shell: "terminal" });
     await run.entry(({ kind, child }) => kind === "joined" && child !== undefined);
+    await run.updated(1);
     sampler.type("\u0003");
     expect((await sampler.ended).code).toBe(0);
     await run.entry(({ kind, child }) => kind === "left" && child !== undefined);

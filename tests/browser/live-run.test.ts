@@ -9,7 +9,7 @@ import { describeWhere } from "../needs.ts";
 import { commandHere, root } from "../scripts/command.ts";
 import { removeTemporaryFolders } from "../scripts/temporary.ts";
 
-const runs = new Runs("own");
+const runs = new Runs("shared");
 afterAll(removeTemporaryFolders);
 
 describeWhere(chromiumPath === null ? "no Chromium" : null, "a run in the browser", () => {

@@ -129,11 +129,16 @@ describe("a run", () => {
   });
 });
 
-test.each([1, 4])(
-  "%p samplers give the bytes that 2 give",
-  async (samplers) => {
+// One sampler as a process gives them too (tests/actors/supervisor/one-thread.test.ts).
+test.each([
+  [1, "one-thread"],
+  [3, "processes"],
+])(
+  "%p samplers (%s) give the bytes that 2 give",
+  async (samplers, actors) => {
     const { folder, args } = fresh();
-    const other = new RunProcess(folder, [...args, "--samplers", String(samplers), "--quiet"]);
+    const flags = ["--samplers", String(samplers), `--actors=${actors}`, "--quiet"];
+    const other = new RunProcess(folder, [...args, ...flags]);
     const { code, err } = await other.ended;
     expect({ code, err }).toEqual({ code: 0, err: "" });
     await expectSameLearnt(folder, run.folder);

@@ -183,12 +183,14 @@ describe("SIGTERM", () => {
     async () => {
       const { folder, args } = runs.fresh({
         learner: { updates: 1 },
+        validate: { episodes: 8 },
         warmStart: { cacheDir: join(runs.folder, "new") },
       });
       const run = new RunProcess(folder, args);
       await run.entry(({ kind }) => kind === "warm");
       run.kill("SIGTERM");
       expect((await run.ended).code).toBe(0);
+      expect(run.log.filter(updated)).toEqual([]);
       expectNothingLeft(run);
       expect((await new RunProcess(folder, ["--resume", folder]).ended).code).toBe(0);
     },

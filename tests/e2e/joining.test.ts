@@ -143,7 +143,9 @@ describe("a stranger", () => {
   let address: string;
   beforeAll(async () => {
     const { folder, args } = runs.fresh({ learner: { updates: 1000, filter: { strategy: "all" } } });
-    const flags = [`--join.certFile=${pem.path("server.crt")}`, `--join.keyFile=${pem.path("server.key")}`];
+    // It waits for players, which takes no CPU time.
+    const alone = ["--samplers", "0", "--env-servers", "0"];
+    const flags = [`--join.certFile=${pem.path("server.crt")}`, `--join.keyFile=${pem.path("server.key")}`, ...alone];
     const config = join(runs.folder, "tokens.yaml");
     const join_ = { listen: "wss://127.0.0.1:0", samplerToken: TOKEN };
     writeFileSync(config, JSON.stringify({ ...JSON.parse(readFileSync(args[1]!, "utf8")), join: join_ }));

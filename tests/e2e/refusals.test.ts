@@ -165,7 +165,7 @@ describeWhere(mayMount ? null : "this account may not mount file systems", "on a
       const disk = join(runs.folder, "disk");
       mkdirSync(disk);
       const { args } = runs.fresh({ ...short, checkpoint: { everyUpdates: 1, keep: 100 } });
-      const small = [...args.slice(0, 2), "--run-dir", join(disk, "run")];
+      const small = [...args.slice(0, 2), "--run-dir", join(disk, "run"), ONE_THREAD];
       const { code, out, err } = await mounted(`mount -t tmpfs -o size=1400k tmpfs ${disk}`, small);
       expect({ code, out }).toEqual({ code: 1, out: "" });
       const last = err.trimEnd().split("\n").at(-1)!;

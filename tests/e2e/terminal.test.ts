@@ -39,9 +39,10 @@ test(
   async () => {
     // No constant group at all is an alarm too, from the second update on.
     const trap = { startUpdates: 1, patience: 1, constantGroups: 0, explainedAt: 1, solvedAt: 1 };
-    const text = await trained(
-      runs.fresh({ learner: { updates: 4, filter: { strategy: "all" } }, health: { trap } }).args,
-    );
+    const text = await trained([
+      ...runs.fresh({ learner: { updates: 4, filter: { strategy: "all" } }, health: { trap } }).args,
+      "--actors=one-thread",
+    ]);
     const seen = screens(text);
     for (let update = 1; update <= 4; update++) {
       const screen = seen.find((lines) => lines.some((line) => line.includes(` · update ${update}/4`)))!;

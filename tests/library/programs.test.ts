@@ -37,7 +37,7 @@ beforeAll(() => {
      import { merge } from ${JSON.stringify(join(root, "actors/config/layers.ts"))};
      export * from ${JSON.stringify(join(root, "library/index.ts"))};
      const tiny = ${JSON.stringify(tiny)};
-     const stoppable = { ...tiny, actors: "one-thread", rollout: { groups: 16, groupSize: 32 }, sampler: { count: 1, slots: 64 } };
+     const stoppable = { ...tiny, actors: "one-thread", rollout: { groups: 16, groupSize: 16 }, sampler: { count: 1, slots: 64 } };
      export const train = (settings: Settings, options?: TrainOptions) => start(options?.resume ? settings : merge([
        { source: "page", values: settings as never },
        { source: "tiny", values: options === undefined ? tiny : stoppable },

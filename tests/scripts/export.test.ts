@@ -5,6 +5,8 @@
 import { afterAll, beforeAll, describe, expect, test } from "bun:test";
 import { mkdirSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
+import { createInterface } from "node:readline";
+import { Readable } from "node:stream";
 import type * as tf from "@tensorflow/tfjs-core";
 import { saveCheckpoint } from "../../actors/checkpoint/checkpoint.ts";
 import { composeRunConfig } from "../../actors/config/compose.ts";
@@ -134,6 +136,31 @@ async function ourLogits(model: ModelConfig, parameters: ReturnType<typeof layPa
   return out.read() as Float32Array;
 }
 
+interface PeerAnswer {
+  readonly logits: number[];
+  readonly ids: number[][];
+  readonly prompt: number[];
+}
+
+/** peers/logits.py. All tests share one process, because importing torch and transformers takes seconds. */
+let peer: {
+  readonly process: Bun.Subprocess<"pipe", "pipe", "inherit">;
+  readonly answers: AsyncIterator<string>;
+} | null = null;
+afterAll(() => peer?.process.kill());
+
+async function askPeer(folder: string, texts: readonly string[]): Promise<PeerAnswer> {
+  if (peer === null) {
+    const script = join(import.meta.dir, "peers", "logits.py");
+    const process = Bun.spawn([python!, script], { stdio: ["pipe", "pipe", "inherit"] });
+    peer = { process, answers: createInterface({ input: Readable.fromWeb(process.stdout) })[Symbol.asyncIterator]() };
+  }
+  peer.process.stdin.write(`${JSON.stringify({ folder, tokens, texts, dialogue })}\n`);
+  const { value, done } = await peer.answers.next();
+  if (done === true) throw new Error("peers/logits.py ended without an answer (see above)");
+  return JSON.parse(value) as PeerAnswer;
+}
+
 describeWhere(lackOfPython("torch, transformers"), "transformers", () => {
   test.each([...all, ...["gemma3", "qwen3_moe"].map((name) => [name, ["--model", modelOf(name)]] as const)])(
     "computes the same logits and tokens from a folder of %s",
@@ -142,10 +169,7 @@ describeWhere(lackOfPython("torch, transformers"), "transformers", () => {
       const { model, parameters, dialogue: ours } = await read(folder);
       // transformers composes characters for every Qwen2, whatever its tokenizer.json says.
       const given = name === BUILTIN ? composed : texts;
-      const asked = JSON.stringify({ tokens, texts: given, dialogue });
-      const script = join(import.meta.dir, "peers", "logits.py");
-      const child = Bun.spawnSync([python!, script, folder, asked]);
-      const said = JSON.parse(child.stdout.toString()) as { logits: number[]; ids: number[][]; prompt: number[] };
+      const said = await askPeer(folder, given);
       expect(farthest(await ourLogits(model, parameters), said.logits)).toBeLessThan(1e-4);
       const think = ours.replyTokens("<think><think>", "<think>").slice(0, -1);
       expect([...said.prompt, ...think]).toEqual(ours.promptTokens(dialogue, { first: true, prefix: "<think>" }));
@@ -221,12 +245,8 @@ testWhere(
   "peft computes with the adapters what transformers computes with them merged",
   async () => {
     const [folder, whole] = [await exported("peft", "--policy", adapters), await exported("hf", "--policy", adapters)];
-    const logitsOf = (path: string) => {
-      const asked = JSON.stringify({ tokens, texts: [], dialogue });
-      const child = Bun.spawnSync([python!, join(import.meta.dir, "peers", "logits.py"), path, asked]);
-      return (JSON.parse(child.stdout.toString()) as { logits: number[] }).logits;
-    };
-    expect(farthest(logitsOf(folder), logitsOf(whole))).toBeLessThan(1e-4);
+    const [{ logits: added }, { logits: merged }] = [await askPeer(folder, []), await askPeer(whole, [])];
+    expect(farthest(added, merged)).toBeLessThan(1e-4);
   },
   60_000,
 );
