@@ -1,7 +1,7 @@
 /**
- * Chooses the runs that the charts show beside this run, and keeps the choice in the page's address. With the choice "seeds", a chosen run's
- * line is the mean and band of all runs of the folder with the same settings and any seed. One more line is
- * the mean and band for this run's own settings.
+ * Lets a person choose the runs that the charts show beside this run, and keeps the choice in the page's address. If the person also chooses
+ * "Mean and band of seeds", the charts show, for each chosen run, the mean and band of all runs of the folder that differ from the chosen run
+ * only in the seed. The charts then also show the mean and band of this run and the runs that differ from it only in the seed.
  */
 import { percent } from "../../number-text.ts";
 import { read } from "./api.ts";
@@ -111,7 +111,7 @@ export class Compare {
   }
 }
 
-/** @returns the compared runs; the charts do not show them yet */
+/** Connects the form of chart settings to the charts. @returns the choice of runs; call `show` to draw the runs that the address names */
 export function chartTools(charts: ChartList): Compare {
   const form = byId<HTMLFormElement>("tools");
   form.addEventListener("submit", (event) => event.preventDefault());
