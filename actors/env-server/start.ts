@@ -7,7 +7,7 @@ import { type HostHandler, welcoming } from "../transport/handshake.ts";
 import { notTaken } from "../transport/refusals.ts";
 import { EnvServer } from "./env-server.ts";
 
-/** What the env server gets from its machine. A simulation passes ports of its own. */
+/** What the env server gets from its machine, in the sense of `ActorKind`. A simulation passes ports of its own. */
 export interface EnvServerPorts {
   episodeOpener(config: RunConfig, env: string): OpenEpisode;
 }
@@ -51,7 +51,7 @@ export const envServer = {
   },
 } satisfies ActorKind;
 
-/** Wraps the server, so that the meter counts its turns and measures its time. */
+/** Wraps the server, so that the meter counts the server's turns and measures how long the server works. */
 function measured(server: EnvServer, meter: Meter): HostHandler {
   return {
     asked(peer, ask, who) {
