@@ -1,7 +1,4 @@
-/**
- * An actor gets an `ActorContext` when it starts, and returns a `Running`. Both types are the same in every process or thread that may run
- * the actor.
- */
+/** What an actor gets when it starts (`ActorContext`), and what it returns (`Running`). Neither depends on the process or thread. */
 import type { Clock } from "./clock.ts";
 import type { RunConfig } from "./config/config.ts";
 import type { Log } from "./log.ts";
@@ -46,7 +43,7 @@ export interface ActorContext {
   fail(error: unknown): void;
 }
 
-/** A message of the supervisor that goes to `Running.told`. The message `stop` leads to a call of `Running.stop` instead. */
+/** A message of the supervisor for `Running.told`. The message `stop` leads to a call of `Running.stop` instead. */
 export type Order = Exclude<Tell, Messages["stop"]>;
 
 export interface Running {
@@ -56,7 +53,7 @@ export interface Running {
   doing(): string;
   /** Milliseconds since the compute thread's last result, or since it got work; 0 while it has no work. */
   workingMs?(): number;
-  /** Ends the actor's work. The learner then also saves its progress, if there is any. When the promise resolves, the actor has ended. */
+  /** Ends the actor's work; the learner also saves its progress. When the promise resolves, the actor has ended. */
   stop(reason: string): Promise<void>;
   /** The policy version that the actor holds, or published last; null if it has none. */
   weights?(): PolicyVersion | null;
@@ -65,8 +62,8 @@ export interface Running {
 }
 
 /**
- * How an actor of one role starts. `start` may take a third argument, `ports`: the disk, the computing thread and whatever else the actor
- * gets from its machine. A simulation passes its own ports.
+ * How an actor of one role starts. `start` may take a third argument, `ports`: the disk, the thread and whatever else comes from the
+ * machine. A simulation passes its own ports.
  */
 export interface ActorKind {
   readonly role: Role;

@@ -5,7 +5,7 @@
 import { relative } from "node:path";
 import { fileURLToPath } from "node:url";
 
-/** Where an episode failed. "capacity": a limit was reached. "closed": a connection or the episode was closed too early. */
+/** Where an episode failed. "capacity": at a limit. "closed": the connection or the episode was closed. */
 export type Boundary = "env" | "policy" | "protocol" | "capacity" | "closed";
 
 export class EpisodeError extends Error {

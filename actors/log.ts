@@ -1,5 +1,5 @@
 /**
- * An actor's log: one JSON object per line. This file opens no file and no terminal: `LogOptions.write` takes the lines.
+ * An actor's log: one JSON object per line. `LogOptions.write` takes the lines.
  *
  * - No line holds a secret: "(hidden)" replaces each secret.
  * - The log cuts long texts, so that a pipe takes each line in one piece and lines of different processes do not mix.
@@ -7,7 +7,7 @@
 export const LEVELS = ["debug", "info", "warning", "error"] as const;
 export type Level = (typeof LEVELS)[number];
 
-/** The fields that a line has in addition to time, level, actor, kind and text. */
+/** Additional fields of a line, by name. */
 export type Fields = Readonly<Record<string, string | number | boolean | null>>;
 type Write = (kind: string, text: string, fields?: Fields) => void;
 

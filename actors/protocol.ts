@@ -185,7 +185,7 @@ export type ActorView = z.infer<typeof ActorView>;
 export const schemas = {
   // Connections, and the supervisor.
 
-  /** The first ask of an actor on every connection; the actor repeats it when it knows its own url. The listener welcomes or refuses the actor. */
+  /** An actor asks this first on every connection, and again when it knows its own url. The listener welcomes or refuses the actor. */
   hello: z.strictObject({ type: z.literal("hello"), protocol: Count, actor: Id, role: Role, url: z.url().nullable() }),
   /** Answers `hello`. If the protocol or the run differs from those of the actor that asked, that actor closes the connection. */
   welcome: z.strictObject({ type: z.literal("welcome"), run: Id, protocol: Count }),
@@ -197,10 +197,7 @@ export const schemas = {
     /** Milliseconds since the compute thread's last result, or since it got work; 0 while it has no work. */
     workingMs: z.number().nonnegative(),
   }),
-  /**
-   * The supervisor tells each actor its roster when the actor connects, and tells learner, samplers and guests each change. The learner
-   * connects to the metrics sink, and samplers connect to the learner and the env servers.
-   */
+  /** The supervisor tells each actor when the actor connects, and learner, samplers and guests at every change, where to find other actors. */
   roster: z.strictObject({
     type: z.literal("roster"),
     learner: z.url().nullable(),
@@ -268,7 +265,7 @@ export const schemas = {
   "sampler.leaving": z.strictObject({ type: z.literal("sampler.leaving"), actor: Id, reason: z.string().max(1000) }),
   /** The learner tells a sampler with free slots which tickets to play. After leaseMs the learner issues unfinished tickets again. */
   tickets: z.strictObject({ type: z.literal("tickets"), tickets: z.array(Ticket), leaseMs: z.number().positive() }),
-  /** A sampler asks this when a ticket has ended, and repeats the ask until the learner answers or the connection ends. The learner takes the outcome once. */
+  /** A sampler asks this when a ticket has ended, again and again until the learner answers or the connection ends. The learner takes the outcome once. */
   "episode.finished": z.strictObject({
     type: z.literal("episode.finished"),
     actor: Id,
@@ -278,7 +275,7 @@ export const schemas = {
   }),
   /** Answers `episode.finished`. `fresh` is false for an outcome that the learner does not use: duplicate, expired or unknown. */
   "episode.taken": z.strictObject({ type: z.literal("episode.taken"), episode: Id, fresh: z.boolean() }),
-  /** The learner tells every sampler of a new policy version. A sampler loads the newest version as soon as the old version is not in use (sampler.weightsBetween). */
+  /** The learner tells every sampler about a new policy version. A sampler loads the newest version as soon as the old version is not in use. */
   weights: z.strictObject({
     type: z.literal("weights"),
     version: Count,
@@ -347,8 +344,8 @@ export type Tell = Exclude<Message, Ask | Answer>;
 export type EnvAsk = Messages["env.open" | "env.step"];
 
 /**
- * With this option a check ends at the first bad item of a list. A frame may hold two million bad items, and a list of all their faults
- * would take gigabytes. The type is `object`, because zod's types do not have this option of `safeParse`.
+ * With this option a check ends at the first bad item of a list. A frame may hold two million bad items, whose faults would take gigabytes.
+ * The type is `object`, because zod's types lack this option of `safeParse`.
  */
 const FIRST_FAULT: object = { abortEarly: true };
 

@@ -30,8 +30,7 @@ const NAME = /^u(\d{6,})(?:-(\d+))?$/;
 const PENDING = /^\.(writing|removing)-/;
 
 /**
- * Saves the whole checkpoint, or nothing. This function does not copy the checkpoint's arrays, so the caller must not change the arrays
- * until the promise resolves.
+ * Saves the whole checkpoint, or nothing. The arrays are not copied, so the caller must not change them until the promise resolves.
  *
  * @returns the new checkpoint's folder
  * @throws {CheckpointError} if a write fails. Then no file of this checkpoint is left, unless the disk also refuses to remove the files
@@ -150,8 +149,7 @@ export async function rollBackTo(folder: string, update: number, disk: Disk = re
 }
 
 /**
- * Removes the folders that killed processes left. Also removes all checkpoints except the newest `keep` checkpoints and the checkpoints of
- * the updates in `spared`.
+ * Removes folders that killed processes left. Also removes all checkpoints except the newest `keep` and those of the updates in `spared`.
  *
  * @returns paths of the removed checkpoints
  */

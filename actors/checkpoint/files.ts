@@ -8,8 +8,8 @@ import { messageOf, schemaFaults } from "../errors.ts";
 import { checkJson } from "./json.ts";
 
 /**
- * The parameters of a network and the state of the network's optimizer, as arrays in the order of `layParameters`. The trainer thread changes
- * the arrays during an update. Between updates the learner's main thread publishes and saves the arrays.
+ * A network's parameters and optimizer state, as arrays in the order of `layParameters`. The trainer thread changes the arrays during an
+ * update. Between updates the learner's main thread publishes and saves the arrays.
  */
 export interface NetworkMemory {
   readonly parameters: Float32Array;
@@ -26,7 +26,7 @@ export interface Checkpoint {
   /** Digest of the tokenizer that the policy was trained with. */
   readonly tokenizer: string;
   readonly policy: NetworkMemory;
-  /** The critic. Its model is the policy's model with a value head, in place of the logits or in addition to them. Null without a critic. */
+  /** The critic's model is the policy's, with a value head in place of the logits or beside the logits. Null without a critic. */
   readonly critic: NetworkMemory | null;
   /** With engine tinker: the policy's name at the server. The server keeps the parameters, and the arrays of `policy` are empty. Default null. */
   readonly served?: string | null;

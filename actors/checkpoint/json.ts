@@ -64,6 +64,6 @@ export function checkJson(value: unknown, at: string): void {
   throw new TypeError(`${at} cannot be saved as JSON: it is ${found}`);
 }
 
-/** The name of an object's class, such as "Float32Array" or "Date". */
+/** An object's class: "Float32Array", "Date". */
 const kindOf = (value: object): string =>
   Object.getPrototypeOf(value)?.constructor?.name ?? "an object without a prototype";

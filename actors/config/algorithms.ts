@@ -30,8 +30,7 @@ export const ALGORITHMS = {
   grpo: { estimator: "grpo", loss: "ppo" },
   "dr-grpo": { estimator: "dr-grpo", loss: "ppo", aggregation: "seq-mean-token-sum-norm" },
   rloo: { estimator: "rloo", loss: "ppo" },
-  // As in the paper, the loss sums over the whole episode. There is no filter, because the StarPO-S filter would drop the hard boards, to which
-  // max-rl gives more weight.
+  // As in the paper, the loss sums over the whole episode. StarPO-S's filter would drop the hard boards, to which max-rl gives more weight.
   "max-rl": {
     estimator: "max-rl",
     loss: "ppo",
@@ -55,7 +54,7 @@ export const ALGORITHMS = {
   "bi-level-ppo": { estimator: "bi-level-gae", loss: "ppo" },
   gigpo: { estimator: "gigpo", loss: "ppo" },
   hybrid: { estimator: "hybrid", loss: "ppo" },
-  // In the paper's words: clip-higher, dynamic sampling (resampleRoundsMax), token-level loss, overlong shaping; and no KL term.
+  // The paper's clip-higher, dynamic sampling (resampleRoundsMax), token-level loss and overlong shaping; no KL term.
   dapo: {
     estimator: "grpo",
     loss: "ppo",

@@ -1,5 +1,5 @@
 /**
- * Makes a run's config from layers: presets, files and flags. The caller reads the files; this file does not use the disk.
+ * Makes a run's config from layers: presets, files and flags. The caller reads the files.
  *
  * - Every composed config satisfies the schema and all rules. One error lists all unknown keys, former keys and wrong types. If there are
  *   none, one error lists all broken rules, and all keys that the run would not read. Each line of an error names the file or flag that set
@@ -38,10 +38,7 @@ export function composeRunConfig(given: readonly Layer[]): RunConfig {
   return { ...config, env: { ...config.env, modules: modulesOf(config) } };
 }
 
-/**
- * The keys whose value chooses other settings too, with the settings that each value chooses. If one layer sets two of these keys and both
- * choose the same setting, the choice of the later entry wins.
- */
+/** The keys whose values also choose other settings. If a layer sets two of these keys and both choose one setting, the later entry wins. */
 const CHOICES: readonly (readonly [path: string, settings: Readonly<Record<string, Tree>>])[] = [
   ["learner.algorithm", Object.fromEntries(Object.entries(ALGORITHMS).map(([name, learner]) => [name, { learner }]))],
   ["prompt.compat", { "ragen-v1": { prompt: { layout: "ragen-v1" } }, "ragen-v2": { prompt: { layout: "ragen-v2" } } }],

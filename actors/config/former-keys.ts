@@ -56,10 +56,7 @@ export function formerKeyText(path: string): string | null {
   return `${path} is removed: ${fate.why ?? `it is always ${JSON.stringify(fate.constant)}`}; leave it out`;
 }
 
-/**
- * An earlier version's config with today's keys. If a removed key has no `why` and its value is not `constant`, the key stays, because no
- * setting of today has the same effect. The check of the config then reports the key.
- */
+/** An earlier version's config with today's keys. A removed key without `why` stays if its value is not `constant`, because it is an error. */
 export function upgraded(stored: Tree): Tree {
   const config = structuredClone(stored);
   for (const [path, fate] of Object.entries(FORMER_KEYS)) {

@@ -1,7 +1,6 @@
 /**
  * Layers of settings: presets, files and flags. This file names no particular key.
- * Where two layers have a mapping, the mappings merge key by key. Any other value of a higher layer, such as a list, replaces the lower
- * layer's value.
+ * Mappings of two layers merge key by key. Any other value of a higher layer, such as a list, replaces the lower layer's value.
  */
 import { closeSync, openSync, readSync } from "node:fs";
 import { isDeepStrictEqual } from "node:util";
@@ -53,8 +52,8 @@ function holdsItself(value: unknown, within = new Set<unknown>(), seen = new Set
 }
 
 /**
- * The first key that a block of a YAML text sets twice; null if there is none. YAML forbids two values, but Bun's parser takes the last one.
- * This function does not check keys in {braces}. Lines of a block of text (| or >) are not keys.
+ * The first key that a block sets twice; null if there is none. YAML forbids two values, but Bun's parser takes the last one. Keys in {braces}
+ * are not checked. Lines of a block of text (| or >) are not keys.
  */
 function keyTwice(text: string): string | null {
   let open: { readonly indent: number; readonly keys: Set<string> }[] = [];
@@ -66,7 +65,7 @@ function keyTwice(text: string): string | null {
     const column = (indent ?? "").length + (dash ?? "").length;
     textBeyond = /[\s:-][|>][-+\d]*\s*$/.test(line) ? (key === undefined ? first : column) : Number.POSITIVE_INFINITY;
     if (indent === undefined || dash === undefined || key === undefined) continue;
-    // A dash begins a new item of a list. The new item may have the same keys as the item before.
+    // A dash begins a new item, which may repeat the keys of the item before.
     open = open.filter((block) => block.indent < (dash === "" ? column + 1 : indent.length + 1));
     const block = open.find((one) => one.indent === column) ?? { indent: column, keys: new Set<string>() };
     if (block.keys.has(key)) return key;

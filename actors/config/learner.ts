@@ -49,7 +49,7 @@ const FilterConfig = z.strictObject({
   mode: z
     .enum(["linear", "softmax"])
     .default("linear")
-    .describe("top_p: value is a share of the sum of scores, or of their softmax"),
+    .describe("top_p: which numbers value is a share of. linear: the scores; softmax: the softmax of the scores"),
 });
 
 const RewardNormalizationConfig = z.strictObject({

@@ -77,7 +77,7 @@ export const WarmStartConfig = z.strictObject({
     .boolean()
     .default(false)
     .describe(
-      "true: the learner plays a board only the first time that it draws the board, and keeps the results, which it always does for envs outside the process",
+      "true: the learner plays a board only the first time that it draws the board, and keeps the results. For envs outside the process the learner always does this",
     ),
   demonstrations: positiveInt
     .default(1)

@@ -59,7 +59,7 @@ export const ActorsAnswer = z.strictObject({
   atMs: z
     .number()
     .nullable()
-    .describe("Time of the supervisor's report, in milliseconds since the epoch; null before the first"),
+    .describe("Time of the supervisor's report, in milliseconds since the epoch; null before the first report"),
   actors: z.array(ActorView),
 });
 export type ActorsAnswer = z.infer<typeof ActorsAnswer>;

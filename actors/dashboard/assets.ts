@@ -51,7 +51,7 @@ export async function loadAssets(bundle = bundleReplayCode): Promise<Assets> {
   const entries = Object.entries(FILES).map(async ([name, url]) => {
     const source = await Bun.file(fileURLToPath(url)).text();
     if (extname(name) !== ".ts") return [name, assetOf(name, source)] as const;
-    // The server serves all files in one folder, so imports from a parent folder get the path of this folder.
+    // The server serves all files in one folder.
     return [name, assetOf(name, typescript.transformSync(source).replaceAll('"../../', '"./'))] as const;
   });
   const files = new Map(await Promise.all(entries));
@@ -80,7 +80,7 @@ export const STUBBED = new RegExp(
   `^(node:|bun:|wink-|(${builtinModules.filter((name) => /^\w+$/.test(name)).join("|")}|bun)$)`,
 );
 
-/** A call of a stub throws an error that names the stub's module. While modules load, a call does nothing, because some modules call their imports while they load. */
+/** A call of a stub throws an error that names the module. While modules load, a call does nothing, because some modules call stubs while they load. */
 const stubs: BunPlugin = {
   name: "stubs",
   setup(build) {

@@ -101,5 +101,5 @@ export function emptyParameter(query: Readonly<Record<string, string>>): string 
   return empty === undefined ? null : `query.${empty.slice(0, 100)}: is empty; give it a value, or leave it out`;
 }
 
-/** The faults of a query as one line, with at most `ERROR_MAX` characters. */
+/** The faults of a query, as one line of bounded length. */
 export const faults = (error: z.ZodError): string => oneLine(schemaFaults(error, "query")).slice(0, ERROR_MAX);

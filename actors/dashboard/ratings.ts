@@ -9,7 +9,6 @@ import { z } from "zod";
 import { appendJsonLine, jsonLines, parsedJson } from "../checkpoint/json.ts";
 import { schemaFaults } from "../errors.ts";
 
-/** Maximum number of lines of ratings.jsonl. */
 const RATINGS_MAX = 10_000;
 
 export const NewRating = z

@@ -209,7 +209,7 @@ export class ReadQueue {
     this.#clock = clock;
   }
 
-  /** Calls `read` after the reads that wait already. @returns the result; null, without a call, if too many reads wait */
+  /** @returns the result of `read`. If too many reads wait, returns null and does not call `read` */
   run<T>(read: () => T): Promise<T> | null {
     if (this.#waiting >= READS_WAITING_MAX) return null;
     this.#waiting++;

@@ -1,7 +1,7 @@
 /**
  * Reads the runs of a folder, for the list of runs and for comparisons. If a run cannot be read, the list gives the reason.
  *
- * - Only a name that the list of folders has becomes part of a path, so that a request cannot name a file outside the parent folder.
+ * - Only a name in the list of folders becomes part of a path, so that no request reaches a file outside the parent folder.
  */
 import { createHash } from "node:crypto";
 import { existsSync, readdirSync, statSync } from "node:fs";

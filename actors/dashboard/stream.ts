@@ -1,6 +1,6 @@
 /**
- * The live stream of a run (server-sent events). The stream first sends the data that the store got after a cursor, then new data after each
- * commit. A cursor is a position in the run's record.
+ * The live stream of a run (server-sent events). It sends the data that the store got after a cursor (a position in the record), and then new
+ * data after each commit.
  *
  * - There is no queue: a slow reader gets fewer and larger messages.
  * - The id of a message is the cursor after that message. A reader that reconnects continues at this cursor (`Last-Event-ID`).

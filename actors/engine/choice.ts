@@ -1,7 +1,6 @@
 /**
- * Chooses the engine and device of learner and samplers. The learner's choice is always the engine and device that the config names. With
- * `auto` for both, the choice has a text about an NVIDIA GPU of this machine: the learner uses the GPU, or why not. The table shows where the
- * learner computes, by engine.name (rows) and engine.device (columns):
+ * Chooses the engine and device of learner and samplers. For the learner the choice never replaces an engine or device that the config names.
+ * `auto` reports whether it uses an NVIDIA GPU that it found. Where the learner computes, by engine.name (rows) and engine.device (columns):
  *
  * | engine.name | auto, cpu | cuda                                 | webgpu      |
  * | ----------- | --------- | ------------------------------------ | ----------- |

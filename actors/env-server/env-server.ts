@@ -2,11 +2,10 @@
  * The env server holds open episodes and plays turns on request. It handles text and no tokens, and is the same for every env.
  *
  * - Every ask gets exactly one answer: `env.opened`, `env.stepped` or `failed`. If an env throws, or does not answer within `answerMsMax`,
- *   the answer is `failed` with code "env", never a turn with reward 0. The episode of this env ends.
+ *   the episode ends, and the answer is `failed` with code "env", never a turn with reward 0.
  * - A number that float32 cannot hold, or a text that is too long, is also a failure of the env: see answer-limits.ts.
  * - The server plays a turn once. If a sampler repeats the ask for the last turn, for example after a lost message, the sampler gets an equal
- *   answer, even if the env is still playing the turn. The only other turn that the server plays is the next turn. The server refuses an ask
- *   for any other turn, and changes nothing.
+ *   answer, even if the env still plays the turn. The server refuses an ask for a turn that is neither the last nor the next, and changes nothing.
  * - An episode belongs to the actor that opened it. If this actor opens the episode again, the episode starts from the beginning.
  * - The server closes every opened env once, however the env's episode ended, even if the env opened after `answerMsMax`.
  * - At most `episodesMax` episodes are open. A further `env.open` fails at once, so that memory stays bounded. The server closes an episode
@@ -99,7 +98,7 @@ export class EnvServer implements HostHandler {
     this.forget(who.actor, message.episode);
   }
 
-  /** Answers an ask. For an error of an env the answer is `failed`; this method does not throw the error. @param owner  the actor that asks */
+  /** An error of an env is not thrown, but becomes an answer `failed`. @param owner  the actor that asks */
   answer<A extends EnvAsk>(owner: string, ask: A): MaybePromise<AnswerTo<A>>;
   answer(owner: string, ask: EnvAsk): MaybePromise<EnvAnswer> {
     const key = keyOf(owner, ask.episode);
@@ -265,7 +264,7 @@ export class EnvServer implements HostHandler {
     }
   }
 
-  /** Waits for the promise of an env. @throws {EpisodeError} if the promise has not settled after `answerMsMax` */
+  /** The promise's result. @throws {EpisodeError} if the promise has not settled after `answerMsMax` */
   async #inTime<T>(what: string, promise: Promise<T>): Promise<T> {
     const { clock, answerMsMax } = this.#options;
     if (await settlesIn(clock, answerMsMax, promise)) return promise;
@@ -323,7 +322,7 @@ function checked<T>(schema: z.ZodType<T>, value: unknown): T {
   throw new Error(schemaFaults(parsed.error, "turn"));
 }
 
-/** The key contains the owner, because two samplers may hold episodes of one name: the learner issues an expired ticket again while the first sampler still plays it. */
+/** The key has the owner, because two samplers may hold one episode: an expired ticket is issued again while its first sampler still plays it. */
 const keyOf = (owner: string, episode: string): string => JSON.stringify([owner, episode]);
 
 const charsOf = ({ reply, answer }: LastTurn): number =>

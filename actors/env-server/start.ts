@@ -7,7 +7,7 @@ import { type HostHandler, welcoming } from "../transport/handshake.ts";
 import { notTaken } from "../transport/refusals.ts";
 import { EnvServer } from "./env-server.ts";
 
-/** What the env server gets from its machine, in the sense of `ActorKind`. A simulation passes ports of its own. */
+/** What the env server gets from its machine. A simulation passes ports of its own. */
 export interface EnvServerPorts {
   episodeOpener(config: RunConfig, env: string): OpenEpisode;
 }

@@ -1,6 +1,5 @@
 /**
- * Evaluates a policy on fixed boards. Like a sampler, this file plays tickets with `playEpisode`, but it calls an env server directly. It stores
- * nothing.
+ * Evaluates a policy on fixed boards. `playEpisode` plays the episodes, as in a sampler, but calls an env server directly. Nothing is stored.
  *
  * - With the run's `validate` settings, an evaluation has the boards, the temperature and the coins (the random numbers that choose tokens) of
  *   the run's own validation of the same update. So the result is exactly the number that the run reported.
@@ -45,7 +44,7 @@ export interface EvaluationOptions {
   /** The policy, with its weights loaded. */
   readonly policy: EpisodePolicy;
   readonly dialogue: Dialogue;
-  /** Policy version and digest, and the name of the validation that decides the coins. `startSavedPolicy` returns this value. */
+  /** From `startSavedPolicy`. The name `validation` decides the coins. */
   readonly weights: { readonly version: number; readonly digest: string; readonly validation: string };
   /** Number of episodes that run at once, equal to the number of slots of `policy`. */
   readonly slots: number;

@@ -65,7 +65,7 @@ export class Door {
     return this.#byPort.get(portSeen)?.from ?? "unknown";
   }
 
-  /** The gate calls this when a request has shown a valid token. Then the connection is no stranger. @param portSeen  as in `fromOf` */
+  /** The gate calls this when a request has shown a valid token. @param portSeen  as in `fromOf` */
   admit(portSeen: number): void {
     const client = this.#byPort.get(portSeen);
     if (client === undefined) return;

@@ -64,11 +64,7 @@ export interface GateOptions {
   /** How long a connection that has shown no token may stay. */
   readonly strangerMs: number;
   readonly clock: Clock;
-  /**
-   * The address of the actor of this name, on this machine or at a broker; null if no such actor has an address now.
-   *
-   * @param roles  the roles of the token that the guest has shown
-   */
+  /** The address of an actor for a guest whose token has these roles, on this machine or at a broker; null: no such actor has an address now. */
   readonly find: (name: string, roles: readonly GuestRole[]) => string | null;
   /** True for a name that no guest may take. */
   readonly isActor: (name: string) => boolean;
@@ -98,9 +94,9 @@ export class Gate {
   readonly #sockets = new Set<ServerWebSocket<SocketData>>();
   readonly #refused: (from: string, why: string) => void;
   readonly #door: Door;
-  /** The server behind the door, for other machines. */
+  /** The server for other machines, behind the door. */
   readonly #public: Server<SocketData>;
-  /** The server at which actors of this machine connect to a guest's env server. */
+  /** The server for actors of this machine that connect to a guest's env server. */
   readonly #inner: Server<SocketData>;
 
   /** @throws {Error} in one line, if the gate cannot listen at `listen` */
@@ -164,14 +160,14 @@ export class Gate {
     if (place === "join") {
       const role = GUEST_ROLES.find((known) => known === searchParams.get("role"));
       if (role === undefined) return new Response(`role must be one of ${GUEST_ROLES.join(", ")}\n`, { status: 400 });
-      if (!roles.includes(role)) return this.#refuse(from, `its token is not for the role ${role}`, 403);
+      if (!roles.includes(role)) return this.#refuse(from, `the token is not for the role ${role}`, 403);
       return Response.json(this.#options.joinSettings(role));
     }
     if (!NAME.test(name) || rest.length > 0) return new Response("nothing here\n", { status: 404 });
     const isSupervisor = place === "actors" && name === "supervisor";
     const requiredRole = place === "offer" ? "env-server" : isSupervisor ? null : "sampler";
     if (requiredRole !== null && !roles.includes(requiredRole)) {
-      return this.#refuse(from, `its token may not reach ${place}/${name}`, 403);
+      return this.#refuse(from, `the token gives no access to ${place}/${name}`, 403);
     }
     if (place === "weights") return this.#weights(request, pathname);
     if (place !== "offer" && place !== "actors") return new Response("nothing here\n", { status: 404 });
@@ -214,7 +210,6 @@ export class Gate {
     }
   }
 
-  /** Connects a guest to an actor of the run. */
   #connectTo(name: string, roles: readonly GuestRole[], socket: ServerWebSocket<SocketData>): void {
     const relay = this.#relay(socket);
     const address = this.#options.find(name, roles);

@@ -1,8 +1,8 @@
 /**
- * Opens the gate of a run: reads the tokens and certificates, and makes the listeners for guests.
+ * Opens a run's gate, with its tokens, its certificates and the listeners for guests.
  *
- * - If the config has no join token (allowed on loopback only), `openGate` makes a token, and writes it to a file in the run's folder. Only
- *   the file's owner can read the file, and the run's end removes it.
+ * - If the config has no join token (allowed on loopback only), `openGate` makes a token. A file in the run's folder, which only the file's
+ *   owner can read, holds that token until the run ends.
  */
 
 import { randomBytes } from "node:crypto";
@@ -134,7 +134,7 @@ export async function openGate(listen: string, options: OpenGateOptions): Promis
   };
 }
 
-/** Deletes an old file first, because only a new file gets the mode. With the flag `wx` the write fails at an existing file or link, so nobody can redirect the token. */
+/** Deletes an old file first, because only a new file gets the mode. `wx` refuses an existing file or link, so the write follows no link. */
 function writeToken(file: string, text: string): void {
   rmSync(file, { force: true });
   writeFileSync(file, text, { flag: "wx", mode: 0o600 });

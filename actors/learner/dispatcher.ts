@@ -2,10 +2,10 @@
  * The dispatcher gives tickets and weights to samplers, and takes the finished episodes. It knows no algorithm: training/ decides which
  * episodes are played, and which of them enter an update.
  *
- * - A sampler gets tickets once it has acknowledged the digest that the learner published for the sampler's version. A sampler that
- *   acknowledges another digest is quarantined: it gets no tickets until it connects again.
- * - When a sampler connects again, the dispatcher closes the sampler's earlier connection. If the hello of a killed process arrives late, the
- *   dispatcher so closes the connection of the new process, and the new process connects again.
+ * - A sampler gets tickets once it has acknowledged the published digest of the version that it loaded. A sampler that acknowledges another
+ *   digest is quarantined: it gets no tickets until it connects again.
+ * - When a sampler connects again, the dispatcher closes the earlier connection. So a late hello of a killed process closes the connection of
+ *   the new process, and the new process connects again.
  * - The dispatcher takes the outcome of an attempt once. It also answers a second delivery and a delivery after the lease's end, but ignores
  *   the outcome.
  * - A trajectory is invalid if lengths differ, a value is NaN, the weights are not among the last published weights, or the number of turns is
@@ -88,10 +88,7 @@ export class Dispatcher implements HostHandler {
     return tickets.waiting + tickets.leasedInAll;
   }
 
-  /**
-   * How many tickets of the latest call of `play` have ended; null if no ticket is open. If tickets of earlier calls are open too, the count
-   * is too low, and the result may be null.
-   */
+  /** How many tickets of the latest call of `play` have ended; null if no ticket is open. Open tickets of earlier calls make the count too low, or null. */
   get playing(): { readonly batch: number; readonly tickets: number; readonly ended: number } | null {
     const ended = this.#newest.tickets - this.#open;
     return this.#open === 0 || ended < 0 ? null : { ...this.#newest, ended };
@@ -222,8 +219,7 @@ export class Dispatcher implements HostHandler {
   #grant(actor: string, sampler: ConnectedSampler): void {
     if (this.#leaving) return;
     const { acks, tickets, leaseMs } = this.#options;
-    // A sampler gets at most an equal share of all open tickets. Otherwise the first sampler that loads a new version might take all tickets. The
-    // share counts every sampler that holds a version, old or new.
+    // Each sampler that holds any version may have an equal share of all open tickets. So the first sampler with a new version cannot take all.
     const share = Math.ceil((tickets.waiting + tickets.leasedInAll) / Math.max(1, acks.holders));
     const room = Math.min(sampler.slots, share) - tickets.leased(actor);
     if (room <= 0) return;

@@ -32,8 +32,8 @@ const EMPTY = new Float32Array(0);
 const NOWHERE: NetworkMemory = { parameters: EMPTY, moment: EMPTY, variance: EMPTY, step: 0 };
 
 /**
- * Makes the networks. The parameters come from the run's checkpoint. In a new run the parameters come from another run's policy or from a
- * pretrained model, or they are fresh.
+ * The parameters come from the run's checkpoint. In a new run the parameters come from another run's policy or a pretrained model, or are
+ * fresh.
  *
  * @param model  config of the policy's network
  */
@@ -58,11 +58,7 @@ export async function startingNetworks(
   return networks;
 }
 
-/**
- * Fills in the policy of another run.
- *
- * @throws {RunError} if that policy is damaged, is at a server, or has another shape or tokenizer
- */
+/** Fills in the policy of another run. @throws {RunError} if that policy is damaged, is at a server, or has another shape or tokenizer */
 async function fillPolicy(path: string, tokenizer: string, { policy, model }: Networks): Promise<void> {
   const {
     model: its,
@@ -80,13 +76,12 @@ async function fillPolicy(path: string, tokenizer: string, { policy, model }: Ne
   }
   if (itsTokenizer !== tokenizer) {
     throw new RunError(
-      `cannot start from the policy of ${path}: it was trained with another tokenizer; use its model.path and the version that made it`,
+      `cannot start from the policy of ${path}: it was trained with another tokenizer; use that run's model.path and its version of Bunraku`,
     );
   }
   policy.parameters.set(from.parameters);
 }
 
-/** Fills the networks with a pretrained model or with fresh weights. */
 async function fillFirst({ seed, model: { path } }: RunConfig, { policy, critic, model, frozen }: Networks) {
   const parameters = layParameters(model, policy.parameters);
   const pretrained = path !== null && frozen === null;

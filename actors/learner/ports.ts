@@ -32,17 +32,14 @@ export const realPorts: LearnerPorts = {
   openWeights,
   openTickets: (options) => new TicketBook(options),
   saveReport(folder, report) {
-    // The file may not be half written, because a report means that the run is finished. `saveJson` writes the whole file or no file.
+    // Write the whole file or no file, because a report means that the run is finished.
     saveJson(join(folder, "report.json"), report);
   },
   watchMetrics() {},
   reporterLimits: { waitingMax: 10_000, rowsMax: 4096 },
 };
 
-/**
- * Starts the trainer at a server (engine tinker), in this thread (host one-thread) or in a new thread. The imports are here and not above, so
- * that this thread loads only the code that it runs.
- */
+/** Starts the trainer at a server (engine tinker), in this thread (host one-thread) or in a new thread. Imports here load only code that this thread runs. */
 async function startTrainer(
   config: RunConfig,
   { host, fail, log, clock }: ActorContext,

@@ -232,7 +232,7 @@ export async function drainLog(
   throw new RunError(`${rows + lost} episodes are lost: ${late}${never}. ${advice}`);
 }
 
-/** Makes the reporter, which sends metrics, events and episodes, and the connection to the metrics sink. */
+/** Makes the reporter, and the reporter's connection to the metrics sink. */
 function connectReporter(config: RunConfig, context: ActorContext, ports: LearnerPorts) {
   const { actor, run, clock, transport, uniform, log } = context;
   const reporter: Reporter = new Reporter({

@@ -8,8 +8,8 @@
  * 3. A new attempt changes only the ticket's field `attempt`, and no seed, setting or name. So an episode does not depend on the sampler that
  *    plays it, nor on the number of attempts.
  * 4. The ticket book grants the oldest tickets first. A ticket that comes back (sampler lost, lease expired, episode failed) keeps its age.
- * 5. The ticket book grants a ticket at most `attemptsMax` times. The number of open tickets has no
- *    limit here: training limits it, because training waits for the tickets of earlier calls.
+ * 5. The ticket book grants a ticket at most `attemptsMax` times. Training limits how many
+ *    tickets are open, because it waits for the tickets of earlier calls.
  */
 import type { Clock } from "../clock.ts";
 import type { FinishedTicket } from "../play/finished-ticket.ts";
@@ -79,7 +79,7 @@ export class TicketBook {
   }
 
   /**
-   * Adds the tickets to those that wait. Tickets of several calls may be open at once.
+   * Tickets of several calls may be open at once.
    *
    * @returns one entry per ticket, in the order of `tickets`, when all have ended.
    * @throws {RangeError} if an episode is open already or occurs twice in `tickets`. In this case no ticket is issued.
@@ -213,8 +213,8 @@ interface Kind<T> {
 }
 
 /**
- * Tickets without a lease. `take` removes the oldest first. Tickets with equal `version` and `exact`, which the same policy versions may play,
- * are one kind. There are only a few kinds at a time, so the search for the oldest ticket is fast however many tickets wait.
+ * Tickets without a lease. `take` removes the oldest first. Tickets that the same policy versions may play are one kind. Few kinds exist at a
+ * time, so the search for the oldest ticket is fast however many tickets wait.
  */
 export class WaitingTickets<T extends Waiting> {
   readonly #kinds = new Map<string, Kind<T>>();

@@ -119,7 +119,7 @@ export interface StartedTrainer extends Thread<TrainerMethods> {
   readonly engine: string;
   /** True if a GPU of this machine trains; if left out, no GPU trains. */
   readonly onGpu?: boolean;
-  /** Publishes the policy, if a server keeps the policy; left out if the policy's parameters are in the memory of the networks. */
+  /** Publishes a policy that a server keeps; left out if the policy's parameters are in the memory of the networks. */
   readonly publish?: (version: number) => Promise<Published>;
   stop(): void | Promise<void>;
 }

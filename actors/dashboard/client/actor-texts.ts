@@ -57,7 +57,7 @@ export function rateTexts({ load, rssBytes }: Actor, isRecord: boolean): string[
   return [...known, `${bytes(rssBytes)} memory`];
 }
 
-/** A line with the mean of each share of `WAITS` over all actors of the role; without such shares, the number of actors. */
+/** Each share of `WAITS`, as a mean over the actors of its role. */
 export function summaryOf(actors: readonly Actor[], isRecord: boolean): string {
   const texts = WAITS.flatMap(({ texts, what, role, name }) => {
     const shares = actors.flatMap((actor) => (actor.role === role ? (actor.load[name] ?? []) : []));

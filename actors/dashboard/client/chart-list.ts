@@ -92,7 +92,7 @@ export class ChartList {
   }
 }
 
-/** Mean and band of runs that differ only in their seeds, by metric. The result leaves out a metric that one of the runs lacks. */
+/** Mean and band of runs that differ only in seed, by metric; without metrics that one of the runs lacks. */
 function meanOf(seeds: readonly ReadonlyMap<string, Curve>[]): Pick<ComparedRun, "curves" | "band"> {
   const bands = [...seeds[0]!.keys()].flatMap((name) => {
     const band = bandOf(seeds.map((curves) => curves.get(name) ?? new Curve()));

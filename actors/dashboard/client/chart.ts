@@ -2,8 +2,8 @@
  * One chart: draws this run's lines, the lines of compared runs, and guides (dashed lines across the chart), in the page's colors. The
  * caller gives the curves; this file reads no API.
  *
- * - While the pointer is over a chart, all charts show their values at the update under the pointer. The chart of the warm start, whose steps
- *   are no updates, takes no part in this.
+ * - While the pointer is over a chart, all charts show their values at the same update. Only charts of the warm start have other steps, and
+ *   take no part.
  * - Sizes come from the style sheet, so nothing moves when values arrive.
  * - The chart redraws when a value that it shows has changed, at most once a frame. It draws no more points than it has room for.
  */
@@ -220,7 +220,6 @@ function seriesOf({ label, color, width, hasDots = false }: LineSpec, alpha: num
   return { label, stroke, width, spanGaps: true, points, alpha };
 }
 
-/** Draws dashed lines across the chart, each with its label. */
 function drawGuides(plot: uPlot, guides: NonNullable<ChartSpec["guides"]>, curves: Curves, font: string): void {
   const { ctx, bbox } = plot;
   const ratio = devicePixelRatio;

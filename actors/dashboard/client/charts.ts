@@ -34,10 +34,7 @@ export const AXIS_METRICS = ["speed/updates_per_minute", "total/tokens"] as cons
 
 type Place = (step: number, value: (name: (typeof AXIS_METRICS)[number]) => number | null) => number | null;
 
-/**
- * For each axis, a function that gives a step's place from the values of `AXIS_METRICS` at that step. The function returns null if the chart
- * leaves the step out. On the axis of updates the step itself is the place.
- */
+/** How each axis places a step, from the values of `AXIS_METRICS` at that step. null as a place: the chart leaves the step out. */
 export const PLACES: Readonly<Record<XAxis, Place | null>> = {
   update: null,
   minutes(step, value) {

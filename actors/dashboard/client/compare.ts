@@ -1,7 +1,7 @@
 /**
- * Lets a person choose the runs that the charts show beside this run, and keeps the choice in the page's address. If the person also chooses
- * "Mean and band of seeds", the charts show, for each chosen run, the mean and band of all runs of the folder that differ from the chosen run
- * only in the seed. The charts then also show the mean and band of this run and the runs that differ from it only in the seed.
+ * Lets a person choose the runs that the charts show beside this run, and keeps the choice in the page's address. With the choice "seeds", the
+ * charts show, for each chosen run, the mean and band of all runs of the folder that have the same settings except the seed. The charts
+ * then show such a mean and band for this run too.
  */
 import { percent } from "../../number-text.ts";
 import { read } from "./api.ts";
@@ -111,7 +111,7 @@ export class Compare {
   }
 }
 
-/** Connects the form of chart settings to the charts. @returns the choice of runs; call `show` to draw the runs that the address names */
+/** Connects the form of chart settings to the charts. @returns the choice of runs, which `show` draws */
 export function chartTools(charts: ChartList): Compare {
   const form = byId<HTMLFormElement>("tools");
   form.addEventListener("submit", (event) => event.preventDefault());

@@ -1,4 +1,4 @@
-/** A `Curve` has the values of one metric by step. `align` puts several curves on one axis, in the form that uPlot takes. Runs in the browser and in tests. */
+/** Values of one metric by step. `align` puts several curves on one axis for uPlot. Runs in the browser and in tests. */
 import type { News } from "../answers.ts";
 import { thin } from "./thin.ts";
 
@@ -30,7 +30,7 @@ export class Curve {
     return this.values.at(-1) ?? null;
   }
 
-  /** The value at `step`; without such a value, the value at the last step before. Null if there is neither. */
+  /** The value at `step`, or else at the last step before `step`; null if there is neither. */
   at(step: number): number | null {
     const index = this.#firstFrom(step);
     return (this.steps[index] === step ? this.values[index] : this.values[index - 1]) ?? null;

@@ -10,10 +10,10 @@ import { read } from "./api.ts";
 import { byId, put } from "./dom.ts";
 import { visible } from "./text.ts";
 
-/** Wait before a new request after the server refused the stream. After a cut stream, browsers reconnect on their own. */
+/** How long the page waits after the server has refused the stream. After a cut stream, browsers reconnect on their own. */
 const AGAIN_MS = 3000;
 
-/** The newest overview, and when it arrived on the page's clock. */
+/** The newest overview, and the time of its arrival on the page's clock. */
 let overview: Overview | null = null;
 let overviewAtMs = 0;
 
@@ -66,7 +66,7 @@ function showLost(run: Overview): void {
   put(byId("status"), advice);
 }
 
-/** True if the event's target is a field that takes keys, such as a text field. */
+/** True if the event's target is a field that takes keys. */
 export const isTyping = ({ target }: Event): boolean =>
   (target as Element).matches?.("input:not([type=radio]):not([type=checkbox]), select, textarea") ?? false;
 

@@ -70,7 +70,7 @@ class GroupTable {
   }
 }
 
-/** The batch of an episode: "u12" for the episode "u12.g0.m3". */
+/** "u12" for the episode "u12.g0.m3". */
 const batchOf = ({ episode }: EpisodeSummary): string => episode.split(".")[0]!;
 
 /** The episodes that have the batch and the policy version of `one`. */

@@ -33,7 +33,6 @@ const PARTS: readonly (readonly [key: keyof CostsAnswer["seconds"], label: strin
 
 let readAtMs = Number.NEGATIVE_INFINITY;
 
-/** Reads the costs again, at most every ten seconds. */
 async function showCosts(): Promise<void> {
   if (performance.now() - readAtMs < EVERY_MS) return;
   readAtMs = performance.now();

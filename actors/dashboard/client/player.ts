@@ -70,7 +70,7 @@ export class Player {
   readonly #slider = make("input", "");
   readonly #position = make("output", "note");
   readonly #playButton: HTMLButtonElement;
-  /** The replay of another episode on the same board, which the player shows beside its own episode; null if the person has chosen none. */
+  /** The replay of another episode on the same board, if the person has chosen one. */
   #other: Pane | null = null;
   /** Index of the frame that the player shows. */
   #index = 0;

@@ -15,7 +15,7 @@ const HIDDEN = /(?![\n\t])[\p{Cc}\p{Cf}\p{Cs}\p{Zl}\p{Zp}]/gu;
 export function visible(text: string): string {
   const shown = text.replace(HIDDEN, (char) => `‹${char.codePointAt(0)!.toString(16).toUpperCase().padStart(2, "0")}›`);
   if (shown.length <= SHOWN_MAX) return shown;
-  // The cut may have left the first half of a character of two UTF-16 units at the end. Remove this half.
+  // Remove the first half of a character of two units, if the cut left it.
   const kept = shown.slice(0, SHOWN_MAX).replace(/[\uD800-\uDBFF]$/, "");
   const hiddenCount = shown.length - kept.length;
   return `${kept} … and ${hiddenCount.toLocaleString("en")} more characters`;
@@ -59,7 +59,7 @@ export function blocksOf(observation: string): Block[] {
   const blocks: Block[] = [];
   let words: string[] = [];
   let rows: string[][] = [];
-  /** The lines of `rows`, unchanged, for text that turns out to be no board. */
+  /** The unchanged lines of `rows`. */
   let lines: string[] = [];
   const endBoard = () => {
     if (rows.length >= BOARD_MIN && rows.length <= BOARD_MAX) {

@@ -7,10 +7,8 @@
  */
 
 /**
- * The argument `ends` of `thin` for curves of unequal lengths. With these ends the stretches of two curves are equal, or each stretch of one
- * curve is a part of a stretch of the other curve. So the thinned curves have common steps, which a mean needs.
- *
- * @param last  last step of the curve
+ * `ends` of `thin` for curves of unequal lengths. With these ends the stretches of two curves are equal, or each stretch of one curve is a part
+ * of a stretch of the other curve. So the thinned curves have common steps, which a mean needs.
  */
 export const commonEnds = (last: number): [number, number] => [0, 2 ** Math.ceil(Math.log2(last + 1))];
 

@@ -1,10 +1,9 @@
 /**
  * Sends requests to a hosted model and retries failed requests. This file knows no envs and no episodes.
  *
- * - The client repeats a request that fails without an answer, after a timeout, with status 408, 409, 425, 429 or 5xx, or with an answer that
- *   the client cannot parse.
- * - The wait before a repetition is random. The upper bound of the wait doubles with each try, up to a minute. If a server sends
- *   Retry-After, the client sends no request before the time that this header names.
+ * - The client tries again after no answer, a timeout, status 408, 409, 425, 429 or 5xx, and an answer that it cannot parse.
+ * - The wait before a new try is random. The upper bound of the wait doubles with each try, up to a minute. If a server sends Retry-After,
+ *   the client sends no request before the time in this header.
  * - The client sends the key in one header only, and removes the key from every error text of a server.
  * - An answer has a maximum size. The client refuses redirects, because a redirect could send the key to another server.
  */
@@ -94,7 +93,7 @@ export class HostedClient {
     return this.#usage;
   }
 
-  /** Stops the client: requests in progress finish, but the client begins and repeats no other request. */
+  /** Requests in progress finish, but the client begins and repeats no other request. */
   stop(): void {
     this.#stopped = true;
     for (const wake of this.#sleepers) wake();

@@ -33,7 +33,7 @@ export interface HostedEvaluation {
   readonly requestsMax: number;
   readonly clock: Clock;
   readonly warn: (text: string) => void;
-  /** The evaluation calls this function after each episode. The counts include the episodes of earlier sessions, which `results` held. */
+  /** The evaluation calls this function after each episode. The counts include the episodes that `results` had at the start. */
   readonly progress?: (played: number, solved: number) => void;
 }
 

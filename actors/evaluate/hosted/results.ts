@@ -53,11 +53,7 @@ export class Results {
     return new Results(null);
   }
 
-  /**
-   * Reads a file of results, or makes the file.
-   *
-   * @throws {ResultsError} if a line is invalid or a setting differs; the message names the file, and the line or the first differing setting
-   */
+  /** @throws {ResultsError} if a line is invalid or a setting differs; the message names the file, and the line or the first differing setting */
   static open(file: string, settings: HostedSettings, append?: Append): Results {
     const results = new Results(file, append);
     if (!existsSync(file) || readFileSync(file, "utf8") === "") {
