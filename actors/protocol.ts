@@ -197,7 +197,7 @@ export const schemas = {
     /** Milliseconds since the compute thread's last result, or since it got work; 0 while it has no work. */
     workingMs: z.number().nonnegative(),
   }),
-  /** The supervisor tells each actor when the actor connects, and learner, samplers and guests at every change, where to find other actors. */
+  /** Says where other actors are. The supervisor tells each actor that connects, and at every change the learner, the samplers and the guests. */
   roster: z.strictObject({
     type: z.literal("roster"),
     learner: z.url().nullable(),

@@ -49,7 +49,9 @@ const FilterConfig = z.strictObject({
   mode: z
     .enum(["linear", "softmax"])
     .default("linear")
-    .describe("top_p: which numbers value is a share of. linear: the scores; softmax: the softmax of the scores"),
+    .describe(
+      "top_p: value is a share of a sum. linear: of the sum of the scores; softmax: of the sum of the scores' softmax",
+    ),
 });
 
 const RewardNormalizationConfig = z.strictObject({
@@ -72,7 +74,9 @@ const OverlongConfig = z.strictObject({
   margin: positiveNumber
     .max(1)
     .default(0.2)
-    .describe("Share of rollout.replyTokensMax, at its end, over which the penalty grows from 0 to weight"),
+    .describe(
+      "A share m: the penalty grows from 0 at (1 - m) x rollout.replyTokensMax tokens to weight at rollout.replyTokensMax tokens",
+    ),
 });
 
 const AdvantageConfig = z.strictObject({

@@ -9,7 +9,7 @@ import { Counter, Gauge, Registry } from "prom-client";
 import { isMetricName, METRIC_NAMES, type MetricName, metric, splitName } from "../metrics/metrics.ts";
 import type { Store } from "../metrics-sink/store.ts";
 
-/** Labels of samples. `env` and `k` say which value of a metric with one value per env, or per k of pass@k. */
+/** Labels of samples. `env`: the env of a value, for a metric with one value per env. `k`: the k of a value of pass@k. */
 const LABELS = ["run", "actor", "env", "k"] as const;
 type Label = (typeof LABELS)[number];
 

@@ -219,7 +219,7 @@ export class Dispatcher implements HostHandler {
   #grant(actor: string, sampler: ConnectedSampler): void {
     if (this.#leaving) return;
     const { acks, tickets, leaseMs } = this.#options;
-    // Each sampler that holds any version may have an equal share of all open tickets. So the first sampler with a new version cannot take all.
+    // Each sampler that holds any version gets at most an equal share of the open tickets. So the first sampler with a new version leaves some.
     const share = Math.ceil((tickets.waiting + tickets.leasedInAll) / Math.max(1, acks.holders));
     const room = Math.min(sampler.slots, share) - tickets.leased(actor);
     if (room <= 0) return;

@@ -61,20 +61,20 @@ export async function startingNetworks(
 /** Fills in the policy of another run. @throws {RunError} if that policy is damaged, is at a server, or has another shape or tokenizer */
 async function fillPolicy(path: string, tokenizer: string, { policy, model }: Networks): Promise<void> {
   const {
-    model: its,
+    model: otherModel,
     policy: from,
-    tokenizer: itsTokenizer,
+    tokenizer: otherTokenizer,
     served = null,
   } = await loadCheckpoint(path).catch((error: unknown) => {
     throw new RunError(`cannot start from ${path}: ${messageOf(error)}`, { cause: error });
   });
   if (served !== null) throw new RunError(`cannot start from the policy of ${path}: ${weightsElsewhere(served)}`);
   for (const key of Object.keys(model) as (keyof ModelConfig)[]) {
-    if (isDeepStrictEqual(its[key], model[key])) continue;
-    const values = `its ${key} is ${JSON.stringify(its[key])}, and this run's ${JSON.stringify(model[key])}`;
+    if (isDeepStrictEqual(otherModel[key], model[key])) continue;
+    const values = `its ${key} is ${JSON.stringify(otherModel[key])}, and this run's ${JSON.stringify(model[key])}`;
     throw new RunError(`cannot start from the policy of ${path}: ${values}; set the section model as that run has it`);
   }
-  if (itsTokenizer !== tokenizer) {
+  if (otherTokenizer !== tokenizer) {
     throw new RunError(
       `cannot start from the policy of ${path}: it was trained with another tokenizer; use that run's model.path and its version of Bunraku`,
     );
@@ -93,7 +93,7 @@ async function fillFirst({ seed, model: { path } }: RunConfig, { policy, critic,
   if (pretrained && valued !== null && critic!.model.head === "value") shareBody(parameters, valued);
 }
 
-/** Makes fresh weights. Between two tensors the actor can send heartbeats, because a large model takes longer than an actor may be silent. */
+/** Makes fresh weights. Pauses after each tensor for heartbeats, because a large model takes longer than an actor may be silent. */
 async function begin({ flat, views }: Parameters, uniform: Uniform): Promise<void> {
   for (const [name, tensor] of views) {
     initialize({ flat, views: new Map([[name, tensor]]) }, uniform);
@@ -118,11 +118,11 @@ export function learnerMemory(
   saved: Pick<Checkpoint, "policy" | "critic"> | null,
 ): LearnerMemory {
   if (critic === "none") return { policy: memoryOf(model, saved?.policy ?? null), critic: null };
-  const its: ModelConfig = { ...model, head: critic === "shared" ? "both" : "value" };
-  const memory = memoryOf(its, saved?.critic ?? null);
+  const criticModel: ModelConfig = { ...model, head: critic === "shared" ? "both" : "value" };
+  const memory = memoryOf(criticModel, saved?.critic ?? null);
   const policy =
     critic === "shared" ? beginning(memory, parameterCount(model)) : memoryOf(model, saved?.policy ?? null);
-  return { policy, critic: { model: its, memory } };
+  return { policy, critic: { model: criticModel, memory } };
 }
 
 function memoryOf(model: ModelConfig, saved: NetworkMemory | null): NetworkMemory {

@@ -14,7 +14,7 @@ import { start } from "./live.ts";
 import { visible } from "./text.ts";
 
 /** Time between two reads of the costs while the run goes on. */
-const EVERY_MS = 10_000;
+const COSTS_EVERY_MS = 10_000;
 
 const ROWS: readonly (readonly [key: keyof CostsAnswer["total"], label: string])[] = [
   ["tokens", "Tokens written"],
@@ -34,7 +34,7 @@ const PARTS: readonly (readonly [key: keyof CostsAnswer["seconds"], label: strin
 let readAtMs = Number.NEGATIVE_INFINITY;
 
 async function showCosts(): Promise<void> {
-  if (performance.now() - readAtMs < EVERY_MS) return;
+  if (performance.now() - readAtMs < COSTS_EVERY_MS) return;
   readAtMs = performance.now();
   const { total, reinforcement, perPoint, seconds } = await read("api/costs");
   // A cost that the run did not measure has no row.
