@@ -1,4 +1,4 @@
-/** Types of what an actor gets when it starts, and of what it returns. They do not depend on the process or thread that runs the actor. */
+/** What an actor gets when it starts (`ActorContext`), and what it returns (`Running`). Neither depends on the process or thread. */
 import type { Clock } from "./clock.ts";
 import type { RunConfig } from "./config/config.ts";
 import type { Log } from "./log.ts";
@@ -23,7 +23,7 @@ export interface ActorContext {
   readonly log: Log;
   /** Measures the actor. Each heartbeat carries the measurements. */
   readonly meter: Meter;
-  /** Uses the run's token and limits, and logs problems. */
+  /** This transport uses the run's token and limits, and logs problems. */
   readonly transport: Transport;
   /** What the actor passes to `transport.listen`. */
   readonly listen: string;
@@ -37,13 +37,13 @@ export interface ActorContext {
   } | null;
   /** Random numbers, uniform in [0, 1) and without a seed: for jitter only. */
   readonly uniform: () => number;
-  /** The actor calls this when its work is done. The actor then drains, saves and ends with exit code 0. */
+  /** The actor calls this when its work is done. process/life.ts then calls `Running.stop`, and the actor ends with exit code 0. */
   finish(reason: string): void;
-  /** The actor calls this when it cannot continue. It ends with exit code 1, or with `RUN_ERROR_CODE` for a `RunError`. */
+  /** The actor calls this when it cannot continue. The actor then ends with exit code 1, or with `RUN_ERROR_CODE` for a `RunError`. */
   fail(error: unknown): void;
 }
 
-/** A message of the supervisor. `stop` does not reach the actor: see `Running.stop`. */
+/** A message of the supervisor for `Running.told`. The message `stop` leads to a call of `Running.stop` instead. */
 export type Order = Exclude<Tell, Messages["stop"]>;
 
 export interface Running {
@@ -51,9 +51,9 @@ export interface Running {
   readonly url: string | null;
   /** What the actor does, for people: "playing 64 episodes", "update 12". */
   doing(): string;
-  /** How long the current computation has given no result, in milliseconds; 0 while nothing is computed. */
+  /** Milliseconds since the compute thread's last result, or since it got work; 0 while it has no work. */
   workingMs?(): number;
-  /** Drains and saves. When the promise resolves, the actor has ended. */
+  /** Ends the actor's work; the learner also saves its progress. When the promise resolves, the actor has ended. */
   stop(reason: string): Promise<void>;
   /** The policy version that the actor holds, or published last; null if it has none. */
   weights?(): PolicyVersion | null;
@@ -62,8 +62,8 @@ export interface Running {
 }
 
 /**
- * How an actor of one role starts. `start` may take a third argument: ports, which are what the actor gets from its machine. A simulation
- * passes its own ports.
+ * How an actor of one role starts. `start` may take a third argument, `ports`: the disk, the thread and whatever else comes from the
+ * machine. A simulation passes its own ports.
  */
 export interface ActorKind {
   readonly role: Role;

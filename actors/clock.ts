@@ -18,7 +18,7 @@ export function settlesIn(clock: Clock, msMax: number, work: Promise<unknown>): 
 export const pause = (clock: Clock, delayMs: number): Promise<void> =>
   new Promise((resolve) => void clock.after(delayMs, resolve));
 
-/** 24.8 days. With a longer delay `setTimeout` makes its call at once. */
+/** 24.8 days. With a longer delay `setTimeout` does not wait at all. */
 const TIMER_MS_MAX = 2 ** 31 - 1;
 
 export const realClock: Clock = {

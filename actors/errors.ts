@@ -1,11 +1,11 @@
 /**
- * Errors, and their texts. The failure of one episode is data: an `EpisodeError` that names the boundary where the episode failed.
+ * Error classes, and functions that make texts of errors. An `EpisodeError` is the failure of one episode, which the run records as data.
  * After a `RunError` a restart would not help. Any other error of an actor is a bug, and the supervisor restarts the actor.
  */
 import { relative } from "node:path";
 import { fileURLToPath } from "node:url";
 
-/** Where an episode failed. */
+/** Where an episode failed. "capacity": at a limit. "closed": the connection or the episode was closed. */
 export type Boundary = "env" | "policy" | "protocol" | "capacity" | "closed";
 
 export class EpisodeError extends Error {
@@ -19,8 +19,8 @@ export class EpisodeError extends Error {
 }
 
 /**
- * Runs foreign code. If it throws, or its promise rejects, the error becomes an `EpisodeError` that names the boundary, so an env may
- * throw plain errors. An `EpisodeError` passes unchanged, because an inner call of `within` has already named its boundary.
+ * Runs code of an env or a policy. If the code throws, or its promise rejects, the error becomes an `EpisodeError` with this boundary. So
+ * an env may throw plain errors. An `EpisodeError` passes unchanged, because an inner call of `within` has already set the boundary.
  */
 export function within<T>(boundary: Boundary, what: string, run: () => T): T {
   const fail = (error: unknown): never => {
@@ -44,7 +44,7 @@ export function describeError(error: unknown): string {
 /** One line for people: only the message, for errors whose name adds nothing. */
 export const messageOf = (error: unknown): string => oneLine(error instanceof Error ? error.message : String(error));
 
-/** Bunraku's own folder. */
+/** The folder with Bunraku's source code. */
 const OWN = fileURLToPath(new URL("..", import.meta.url));
 
 /** The innermost call outside of Bunraku's own code, as " (FILE:LINE:COLUMN)"; an empty text if all calls are Bunraku's. */
@@ -76,7 +76,7 @@ interface SchemaError {
 
 export const oneLine = (text: string): string => text.trim().replaceAll(/\s*\n\s*/g, " ");
 
-/** For a log: the calls of an error's stack, one per line; then each cause, with its message and calls. Omits the error's own message. */
+/** For a log: the calls of an error's stack, one per line; then each cause, with its message and calls. The error's own message is left out. */
 export function stackOf(error: unknown): string {
   if (!(error instanceof Error)) return "";
   const calls = (error.stack ?? "").split("\n").filter((line) => /^\s+at /.test(line));
@@ -93,7 +93,7 @@ export class RunError extends Error {
   override readonly name = "RunError";
 }
 
-/** A config that cannot be run. The message has one line per fault, each with the file or flag that set it. */
+/** A config that cannot be run. The message has one line per fault. Each line names the file or flag that set the faulty key. */
 export class ConfigError extends Error {
   override readonly name = "ConfigError";
 }

@@ -1,13 +1,13 @@
 /**
- * An actor's log: one JSON object per line. The log knows neither files nor terminals.
+ * An actor's log: one JSON object per line. `LogOptions.write` takes the lines.
  *
  * - No line holds a secret: "(hidden)" replaces each secret.
- * - A pipe takes every line in one piece, so lines of different processes never mix.
+ * - The log cuts long texts, so that a pipe takes each line in one piece and lines of different processes do not mix.
  */
 export const LEVELS = ["debug", "info", "warning", "error"] as const;
 export type Level = (typeof LEVELS)[number];
 
-/** Further fields of a line, by name. */
+/** Additional fields of a line, by name. */
 export type Fields = Readonly<Record<string, string | number | boolean | null>>;
 type Write = (kind: string, text: string, fields?: Fields) => void;
 
@@ -25,10 +25,10 @@ export interface LogOptions {
   readonly date: () => Date;
 }
 
-/** A pipe takes this many bytes in one piece. */
+/** Maximum number of bytes that a pipe takes in one piece. */
 const LINE_BYTES = 4096;
 
-/** The log cuts the texts of a line to `max` characters. It halves this limit until the line fits, but not below `min`. */
+/** The log cuts the texts of a line to `max` characters. It halves this limit until the line has `LINE_BYTES`, but not below `min`. */
 const TEXT_CHARACTERS = { max: 3000, min: 100 };
 
 export function makeLog({ actor, level: lowest, secrets, write, date }: LogOptions): Log {

@@ -15,8 +15,9 @@ import { z } from "zod";
 export const PROTOCOL_VERSION = 4;
 
 /**
- * The messages that an actor takes on each connection. The actor refuses every other message with `notTaken` of transport/refusals.ts.
- * In that call the compiler reports a message of this table that has no handler. The handshake takes `hello` on every connection.
+ * The messages that an actor takes on each connection. The actor refuses every other message with `notTaken` or `refused` of
+ * transport/refusals.ts. If the actor has no handler for a message of this table, that call does not compile. The handshake handles
+ * `hello` on every connection.
  */
 export interface Links {
   "to the supervisor from an actor": "heartbeat";
@@ -40,9 +41,9 @@ const Digest = z.string().regex(/^[0-9a-f]{64}$/);
 const Role = z.enum(["supervisor", "learner", "sampler", "env-server", "metrics-sink"]);
 export type Role = z.infer<typeof Role>;
 
-/** One episode to play. On one machine a ticket gives the same episode on every sampler, for the same weights and run seed. */
+/** One episode to play. With equal weights and an equal run seed, every sampler of a machine plays a ticket to an equal episode. */
 const Ticket = z.strictObject({
-  /** Unique in the run. It decides the coins, which are the random numbers that choose tokens: coin = f(run seed, episode, token index). */
+  /** A name, unique in the run. It decides the coins, the random numbers that choose tokens: coin = f(run seed, episode, token index). */
   episode: Id,
   purpose: z.enum(["train", "validate"]),
   /** Index of the group in its batch. */
@@ -58,7 +59,7 @@ const Ticket = z.strictObject({
   topK: Count,
   /** The policy version to play with. */
   version: Count,
-  /** True: exactly that version (sync). False: that version or a newer one (async). */
+  /** True: exactly `version` (sync mode). False: `version` or a newer version (async mode). */
   exact: z.boolean(),
   /** How many times the ticket was issued before. */
   attempt: Count,
@@ -73,7 +74,10 @@ export type PolicyVersion = z.infer<typeof PolicyVersion>;
 /** Key and tag of a GMAC over the weights: see actors/weights/seal.ts. */
 const Seal = z.strictObject({ key: z.string().regex(/^[0-9a-f]{32}$/), tag: z.string().regex(/^[0-9a-f]{32}$/) });
 
-/** Where a policy version is: in a file of this host (in shared memory if there is any), at a URL, or under a name at engine tinker's server. */
+/**
+ * Where the weights of a policy version are: in a file of this host (in shared memory, if the host has any), at a URL, or at the server of
+ * engine tinker, under a name.
+ */
 const WeightsLocation = z.discriminatedUnion("kind", [
   z.strictObject({ kind: z.literal("shared"), path: z.string().max(4096), byteOffset: Count, seal: Seal }),
   z.strictObject({ kind: z.literal("http"), url: z.url() }),
@@ -89,7 +93,7 @@ export const TurnRecord = z.strictObject({
   wellFormed: z.boolean(),
   effective: z.boolean(),
   valid: z.boolean(),
-  /** True if the reply ran into replyTokensMax. */
+  /** True if the reply was cut at replyTokensMax. */
   cut: z.boolean(),
   /** Number of earlier turns that the context left out for lack of room. */
   dropped: Count,
@@ -114,7 +118,7 @@ const Trajectory = z.strictObject({
   envDigest: Digest.optional(),
 });
 
-/** How a ticket ended. Only `scored` and `truncated` may enter a loss; an env error is never a reward of 0. */
+/** How a ticket ended. Only `scored` and `truncated` episodes may enter a loss. An env error never counts as a reward of 0. */
 const Outcome = z.discriminatedUnion("status", [
   z.strictObject({
     status: z.enum(["scored", "truncated"]),
@@ -122,9 +126,9 @@ const Outcome = z.discriminatedUnion("status", [
     success: z.boolean(),
     trajectory: Trajectory,
     turns: z.array(TurnRecord),
-    /** The state after the last turn. */
+    /** The observation after the last turn. */
     finalObservation: z.string(),
-    /** The env's further numbers, each summed over the turns. */
+    /** Numbers that the env reports in addition to the reward, each summed over the turns. */
     extra: z.record(z.string(), z.number()),
   }),
   z.strictObject({ status: z.enum(["envError", "aborted"]), detail: z.string() }),
@@ -140,21 +144,21 @@ const EpisodeRow = z.strictObject({
   outcome: Outcome,
   /** The update that trained on the episode; null if no update did: a validation episode, or one that a filter dropped. */
   update: Count.nullable(),
-  /** Mean over the tokens that the policy wrote. */
+  /** Mean advantage of the tokens that the policy wrote. */
   advantage: z.number().nullable(),
-  /** Advantage of each written token; left out if all are equal. */
+  /** Advantage of each token that the policy wrote; left out if all advantages are equal. */
   tokenAdvantages: z.instanceof(Float32Array).optional(),
 });
 export type EpisodeRow = z.infer<typeof EpisodeRow>;
 
-/** What an actor reports of itself. */
+/** What an actor reports about itself. */
 const actorState = {
   /** For people: "playing 64 episodes", "update 12"; `STARTING` until the actor has started. */
   doing: z.string().max(200),
   /** Type of the last message that the actor received. */
   lastMessage: z.string().max(64),
   rssBytes: Count,
-  /** The actor's own measurements. The keys are names of actors/metrics/metrics.ts. */
+  /** The actor's own measurements, by metric name (actors/metrics/metrics.ts). */
   load: z.record(z.string(), z.number()),
   /** The policy that the actor holds, or published last; null if it has none. */
   weights: PolicyVersion.nullable(),
@@ -177,39 +181,39 @@ export const ActorView = z.strictObject({
 });
 export type ActorView = z.infer<typeof ActorView>;
 
-/** One row per message. The types and the checks come from this table. */
+/** One schema per message. The types of the messages and the checks come from this table. */
 export const schemas = {
   // Connections, and the supervisor.
 
   /** An actor asks this first on every connection, and again when it knows its own url. The listener welcomes or refuses the actor. */
   hello: z.strictObject({ type: z.literal("hello"), protocol: Count, actor: Id, role: Role, url: z.url().nullable() }),
-  /** Answers `hello`. The actor closes the connection if the protocol or the run differs from its own. */
+  /** Answers `hello`. If the protocol or the run differs from those of the actor that asked, that actor closes the connection. */
   welcome: z.strictObject({ type: z.literal("welcome"), run: Id, protocol: Count }),
-  /** Every actor tells the supervisor every heartbeatMs. The supervisor replaces a silent or stuck actor, and disconnects such a guest. */
+  /** Every actor tells the supervisor this every heartbeatMs. The supervisor replaces a silent or stuck actor, and disconnects a silent or stuck guest. */
   heartbeat: z.strictObject({
     type: z.literal("heartbeat"),
     actor: Id,
     ...actorState,
-    /** How long the actor's computation has gone without a result; 0 while nothing is computed. */
+    /** Milliseconds since the compute thread's last result, or since it got work; 0 while it has no work. */
     workingMs: z.number().nonnegative(),
   }),
-  /** The supervisor tells each actor that connects. At every change it tells learner, samplers and guests. Learner and samplers connect to the urls. */
+  /** Says where other actors are. The supervisor tells each actor that connects, and at every change the learner, the samplers and the guests. */
   roster: z.strictObject({
     type: z.literal("roster"),
     learner: z.url().nullable(),
     metricsSink: z.url().nullable(),
     envServers: z.array(z.strictObject({ actor: Id, url: z.url() })),
   }),
-  /** The supervisor tells the metrics sink every second. The sink shows the actors on the page. */
+  /** The supervisor tells the metrics sink the state of all actors every second. The sink shows the actors on the page. */
   actors: z.strictObject({ type: z.literal("actors"), actors: z.array(ActorView) }),
   /** The supervisor tells the learner to write a checkpoint after its current update. */
   save: z.strictObject({ type: z.literal("save") }),
-  /** The supervisor tells each actor when the run ends. It also tells a stuck guest. The actor drains, saves and exits with code 0. */
+  /** The supervisor tells each actor to stop when the run ends, and tells a stuck guest at once. The actor ends its work and exits with code 0. */
   stop: z.strictObject({ type: z.literal("stop"), reason: z.string() }),
 
   // Episodes at an env server.
 
-  /** A sampler asks when it begins a ticket. The env server opens the episode, or starts it again. */
+  /** A sampler asks this when it begins a ticket. The env server opens the episode; an open episode starts again. */
   "env.open": z.strictObject({
     type: z.literal("env.open"),
     episode: Id,
@@ -225,9 +229,9 @@ export const schemas = {
     observation: z.string(),
     actionsLeft: Count,
   }),
-  /** A sampler asks for each turn. The env server parses the model's whole reply and plays its actions. */
+  /** A sampler asks this for each turn. The env server parses the policy's whole reply, and plays the actions in the reply. */
   "env.step": z.strictObject({ type: z.literal("env.step"), episode: Id, turn: Count, reply: z.string() }),
-  /** Answers `env.step` with the turn's result. A sampler that asks the same step again gets the same answer. */
+  /** Answers `env.step` with the turn's result. A sampler that repeats an ask gets an equal answer. */
   "env.stepped": z.strictObject({
     type: z.literal("env.stepped"),
     episode: Id,
@@ -245,23 +249,23 @@ export const schemas = {
     ending: z.enum(["success", "over", "actions", "turns"]).nullable(),
     extra: z.record(z.string(), z.number()),
   }),
-  /** A sampler tells when it leaves an episode that the env has not ended. The env server closes the episode. */
+  /** A sampler tells this when it gives up an episode that the env has not ended. The env server closes the episode. */
   "env.close": z.strictObject({ type: z.literal("env.close"), episode: Id }),
 
   // Tickets and weights, between the learner and its samplers.
 
-  /** A sampler tells when it has connected. It gets tickets once it has told `weights.loaded`. */
+  /** A sampler tells this when it has connected. The sampler gets tickets once it has told `weights.loaded`. */
   "sampler.ready": z.strictObject({
     type: z.literal("sampler.ready"),
     actor: Id,
     /** Number of episodes that the sampler plays at once. */
     slots: z.number().int().positive(),
   }),
-  /** A sampler tells when it stops on request. The learner issues the sampler's unfinished tickets again. */
+  /** A sampler tells this when it stops on request. The learner issues the sampler's unfinished tickets again. */
   "sampler.leaving": z.strictObject({ type: z.literal("sampler.leaving"), actor: Id, reason: z.string().max(1000) }),
-  /** The learner tells a sampler with free slots. The sampler plays the tickets. After leaseMs the learner issues unfinished tickets again. */
+  /** The learner tells a sampler with free slots which tickets to play. After leaseMs the learner issues unfinished tickets again. */
   tickets: z.strictObject({ type: z.literal("tickets"), tickets: z.array(Ticket), leaseMs: z.number().positive() }),
-  /** A sampler asks when a ticket has ended, and asks again until the learner answers or the connection ends. The learner takes the outcome once. */
+  /** A sampler asks this when a ticket has ended, again and again until the learner answers or the connection ends. The learner takes the outcome once. */
   "episode.finished": z.strictObject({
     type: z.literal("episode.finished"),
     actor: Id,
@@ -271,7 +275,7 @@ export const schemas = {
   }),
   /** Answers `episode.finished`. `fresh` is false for an outcome that the learner does not use: duplicate, expired or unknown. */
   "episode.taken": z.strictObject({ type: z.literal("episode.taken"), episode: Id, fresh: z.boolean() }),
-  /** The learner tells every sampler of a new policy version. A sampler loads the newest version as soon as its old version is not in use. */
+  /** The learner tells every sampler about a new policy version. A sampler loads the newest version as soon as the old version is not in use. */
   weights: z.strictObject({
     type: z.literal("weights"),
     version: Count,
@@ -279,12 +283,12 @@ export const schemas = {
     byteLength: Count,
     location: WeightsLocation,
   }),
-  /** A sampler tells when it has loaded `weights`. If the digest was not published, the sampler gets no tickets until it connects again. */
+  /** A sampler tells this when it has loaded weights. If the learner did not publish the digest, the sampler gets no tickets until it connects again. */
   "weights.loaded": z.strictObject({
     type: z.literal("weights.loaded"),
     actor: Id,
     version: Count,
-    /** Digest of the bytes that the sampler holds: the sampler computes it, or the seal proves it. With engine tinker: digest of the version's name. */
+    /** Digest of the bytes that the sampler holds: computed by the sampler, or proved by the seal. With engine tinker: digest of the version's name. */
     digest: Digest,
   }),
 
@@ -294,12 +298,12 @@ export const schemas = {
   metrics: z.strictObject({
     type: z.literal("metrics"),
     actor: Id,
-    /** The update that the values belong to. In the warm start: the step of imitation. */
+    /** The update in which the values were measured. In the warm start: the step of imitation. */
     step: Count,
-    /** The keys are names of actors/metrics/metrics.ts. */
+    /** Values by metric name (actors/metrics/metrics.ts). */
     values: z.record(z.string(), z.number()),
   }),
-  /** The learner tells the metrics sink what people should know. The sink stores it and shows it on the page. */
+  /** The learner tells the metrics sink an event that people should know. The sink stores the event and shows it on the page. */
   event: z.strictObject({
     type: z.literal("event"),
     actor: Id,
@@ -307,7 +311,7 @@ export const schemas = {
     kind: Id,
     text: z.string().max(4096),
   }),
-  /** The learner sends the episodes of each update and validation. The metrics sink writes them to the run's record. */
+  /** The learner asks the metrics sink to store the episodes of each update and validation. The sink writes them to the run's record. */
   episodes: z.strictObject({ type: z.literal("episodes"), rows: z.array(EpisodeRow) }),
   /** Answers `episodes` when the rows are committed. */
   "episodes.stored": z.strictObject({ type: z.literal("episodes.stored"), count: Count }),
@@ -340,8 +344,8 @@ export type Tell = Exclude<Message, Ask | Answer>;
 export type EnvAsk = Messages["env.open" | "env.step"];
 
 /**
- * Ends a check at the first bad item of a list: a frame may hold two million bad items, and a list of their faults takes gigabytes.
- * zod's `validate` sets this option; zod's types lack it for `safeParse`.
+ * With this option a check ends at the first bad item of a list. A frame may hold two million bad items, whose faults would take gigabytes.
+ * The type is `object`, because zod's types lack this option of `safeParse`.
  */
 const FIRST_FAULT: object = { abortEarly: true };
 
@@ -353,7 +357,7 @@ const FIRST_FAULT: object = { abortEarly: true };
 export function parseMessage(raw: unknown): Message {
   const type = (raw as { type?: unknown } | null)?.type;
   if (typeof type !== "string" || !Object.hasOwn(schemas, type)) {
-    // Any program may have sent the message, so its type may be long, or a value that JSON cannot write.
+    // Any program may have sent the message. So the field `type` may be long, or may hold a value that JSON cannot write.
     const found = typeof type === "string" ? JSON.stringify(type.slice(0, 64)) : `of kind ${typeof type}`;
     throw new ProtocolError(`unknown message type ${found}; expected one of ${Object.keys(schemas).join(", ")}`);
   }

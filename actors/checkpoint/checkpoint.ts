@@ -3,13 +3,13 @@
  *
  *   FOLDER/u000120/policy.safetensors      parameters under Hugging Face's names
  *                  critic.safetensors      the critic's parameters, if the run has a critic
- *                  optimizer.safetensors   the optimizer's moments, flat, in the order of the parameters in memory; if they have more
- *                                          than 4 GiB, a file for each moment: optimizer.policy.moment.safetensors, …
+ *                  optimizer.safetensors   the optimizer's moments, as flat arrays in the order of the parameters in memory; if the moments
+ *                                          have more than 4 GiB, a file for each moment: optimizer.policy.moment.safetensors, …
  *                  state.json              model, tokenizer, optimizer steps, and the learner's own state
- *                  SHA256SUMS              digests of these files, in the format of sha256sum
+ *                  SHA256SUMS              digests of all files above, in the format of sha256sum
  *
- * - A folder whose name has no leading dot is complete: `saveCheckpoint` writes it under another name, syncs it and renames it. An error or
- *   the death of the process does not change earlier checkpoints.
+ * - A checkpoint whose name has no leading dot is complete: `saveCheckpoint` writes the folder under a name with a dot, syncs the folder
+ *   and renames it. An error or the death of the process does not change earlier checkpoints.
  * - The files of a complete checkpoint never change. A second checkpoint of the same update has the name u000120-2.
  * - The code checks all digests of a checkpoint before it uses any of the files.
  */
@@ -21,19 +21,19 @@ import { type Checkpoint, decodeCheckpoint, encodeCheckpoint } from "./files.ts"
 
 export type { Checkpoint, NetworkMemory } from "./files.ts";
 
-/** Why a checkpoint without weights cannot be used. @param served  as in `Checkpoint` */
+/** Says why a checkpoint without weights cannot be used. @param served  as in `Checkpoint` */
 export const weightsElsewhere = (served: string): string =>
   `its weights are at the server of engine tinker, as ${served}; export them there`;
 
 const NAME = /^u(\d{6,})(?:-(\d+))?$/;
-/** Folders that a process writes or removes now, or that a killed process left. */
+/** Names of folders that a process writes or removes now, or that a killed process left. */
 const PENDING = /^\.(writing|removing)-/;
 
 /**
- * Saves the whole checkpoint, or nothing. It does not copy the arrays, so the caller must not change them until the promise resolves.
+ * Saves the whole checkpoint, or nothing. The arrays are not copied, so the caller must not change them until the promise resolves.
  *
  * @returns the new checkpoint's folder
- * @throws {CheckpointError} if a write fails; then no file is left, unless the disk also refuses the removal
+ * @throws {CheckpointError} if a write fails. Then no file of this checkpoint is left, unless the disk also refuses to remove the files
  */
 export async function saveCheckpoint(folder: string, checkpoint: Checkpoint, disk: Disk = realDisk): Promise<string> {
   const base = `u${String(checkpoint.update).padStart(6, "0")}`;
@@ -76,7 +76,7 @@ export async function loadCheckpoint(path: string, disk: Disk = realDisk): Promi
   }
 }
 
-/** All files of a checkpoint, by name. @throws {Error} naming the first file that differs from what was saved */
+/** All files of a checkpoint, by name. @throws {Error} naming the first file that is missing or that was not saved with these bytes */
 async function readVerified(path: string, disk: Disk): Promise<ReadonlyMap<string, Uint8Array>> {
   const names = await disk.list(path);
   if (names.length === 0) throw new Error("the folder is empty or missing");
@@ -86,7 +86,7 @@ async function readVerified(path: string, disk: Disk): Promise<ReadonlyMap<strin
   return files;
 }
 
-/** A checkpoint that cannot be used. */
+/** A folder that cannot be used as a checkpoint. */
 export interface Skipped {
   readonly path: string;
   readonly reason: string;
@@ -118,10 +118,11 @@ export async function latestCheckpoint(folder: string, disk: Disk = realDisk): P
 }
 
 /**
- * Finds the newest checkpoint of this update, for a run that rolls back to this update. Renames the checkpoints of later updates, so that
- * no run resumes from them.
+ * Finds the newest checkpoint of `update`, to which a run rolls back. Renames the checkpoints of later updates, so that no run resumes from
+ * them.
  *
- * @throws {CheckpointError} if this update has no intact checkpoint (nothing is renamed then), or if a later checkpoint cannot be renamed
+ * @throws {CheckpointError} if the newest checkpoint of `update` is missing or damaged (then nothing is renamed), or if a later checkpoint
+ * cannot be renamed
  */
 export async function rollBackTo(folder: string, update: number, disk: Disk = realDisk): Promise<string> {
   const names = await disk.list(folder);
@@ -148,7 +149,7 @@ export async function rollBackTo(folder: string, update: number, disk: Disk = re
 }
 
 /**
- * Removes folders that killed processes left, and all checkpoints but the newest `keep` and those of the updates in `spared`.
+ * Removes folders that killed processes left. Also removes all checkpoints except the newest `keep` and those of the updates in `spared`.
  *
  * @returns paths of the removed checkpoints
  */
@@ -172,7 +173,7 @@ export async function keepCheckpoints(
   return surplus.map(({ name }) => join(folder, name));
 }
 
-/** The folder's complete checkpoints, newest first; empty if there is no folder. Reads only names, and checks no digest. */
+/** The names of the folder's complete checkpoints, newest first; empty if there is no folder. This function checks no digest. */
 export const checkpointsIn = (folder: string) => newestFirst(existsSync(folder) ? readdirSync(folder) : []);
 
 function newestFirst(names: readonly string[]): { name: string; update: number; copy: number }[] {
@@ -197,18 +198,18 @@ export class CheckpointError extends Error {
 const SUMS = "SHA256SUMS";
 const LINE = /^([0-9a-f]{64}) {2}([^/\n]+)$/;
 
-/** Number of bytes to hash at a time. A piece takes about 10 ms; then the event loop can do other work. */
+/** Number of bytes to hash at a time. A piece takes about 10 ms. After each piece the event loop can do other work. */
 const PIECE_BYTES = 2 ** 24;
 
 function* piecesOf(bytes: Uint8Array): Generator<Uint8Array> {
   for (let at = 0; at < bytes.length; at += PIECE_BYTES) yield bytes.subarray(at, at + PIECE_BYTES);
 }
 
-/** Collects the digests of files while they are written. */
+/** Collects the digests of a checkpoint's files while `Disk.write` writes the files. */
 class Sums {
   readonly #lines: string[] = [];
 
-  /** Yields the parts in small pieces and hashes each piece. After the last piece, the list has the file's digest. */
+  /** Yields a file's parts in small pieces and hashes each piece. After the last piece, the list has the file's digest. */
   *count(name: string, parts: Iterable<Uint8Array>): Generator<Uint8Array> {
     const hasher = new Bun.CryptoHasher("sha256");
     for (const part of parts) {

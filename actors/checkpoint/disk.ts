@@ -1,4 +1,4 @@
-/** The disk operations of checkpoints, which tests and simulations replace. Also functions that write a file whole or not at all. */
+/** The disk operations that checkpoints use, and that tests and simulations replace. Also functions that write a file whole or not at all. */
 import { appendFileSync, renameSync, rmSync, statSync, truncateSync } from "node:fs";
 import { mkdir, open, readdir, readFile, rename, rm } from "node:fs/promises";
 import { resolve } from "node:path";
@@ -10,7 +10,7 @@ export interface Disk {
   /** Makes parent folders too. An existing folder is no error. */
   makeFolder(folder: string): Promise<void>;
   read(file: string): Promise<Uint8Array>;
-  /** Writes a new file and syncs it to the disk. Takes each piece only after it has written the piece before. */
+  /** Writes a new file and syncs it to the disk. Takes each piece from `pieces` only after the piece before is written. */
   write(file: string, pieces: Iterable<Uint8Array>): Promise<void>;
   /** Syncs the names in this folder to the disk. */
   syncFolder(folder: string): Promise<void>;
@@ -33,7 +33,7 @@ export const realDisk: Disk = {
     await mkdir(folder, { recursive: true });
   },
   async read(file) {
-    // Return a real Uint8Array: its `slice` copies, but the `slice` of a Buffer is a view.
+    // Return a real Uint8Array and not a Buffer: `slice` of a Uint8Array copies, and `slice` of a Buffer returns a view.
     const { buffer, byteOffset, length } = await readFile(file);
     return new Uint8Array(buffer, byteOffset, length);
   },
@@ -56,14 +56,14 @@ export const realDisk: Disk = {
       await folder.close();
     }
   },
-  // The system's rename silently replaces an empty folder, or a file by a file. It fails if `to` is a folder with files, as a checkpoint is.
+  // The system's rename silently replaces a file or an empty folder. It fails if `to` is a folder with files, and every checkpoint has files.
   rename,
   remove: (path) => rm(path, { recursive: true, force: true }),
 };
 
 /**
- * Writes a pending file beside `path`, then renames it to `path`. A former file stays until the rename. An error leaves no pending file; a
- * kill leaves `PATH.RANDOM.writing`.
+ * Writes a pending file beside `path`, then renames the pending file to `path`. Until then an earlier file at `path` stays. An error leaves no
+ * pending file; a kill leaves `PATH.RANDOM.writing`.
  *
  * @param write  writes the file `pending`, whose name no other writer uses
  */
@@ -81,7 +81,7 @@ export async function writeWhole(path: string, write: (pending: string) => unkno
 
 export type Append = (file: string, text: string) => void;
 
-/** Adds text to a file of results. @throws {Error} if the text cannot be written whole; the file then stays as it was */
+/** Adds text to a file of results. @throws {Error} if the text cannot be written whole; then the file is unchanged */
 export function appendWhole(file: string, text: string, append: Append = appendFileSync): void {
   const { size } = statSync(file);
   try {

@@ -8,8 +8,8 @@ import { messageOf, schemaFaults } from "../errors.ts";
 import { checkJson } from "./json.ts";
 
 /**
- * A network and its optimizer. The arrays have the order of `layParameters`. The trainer thread changes the arrays during an update. Between
- * updates the learner's main thread publishes and saves them.
+ * A network's parameters and optimizer state, as arrays in the order of `layParameters`. The trainer thread changes the arrays during an
+ * update. Between updates the learner's main thread publishes and saves the arrays.
  */
 export interface NetworkMemory {
   readonly parameters: Float32Array;
@@ -26,13 +26,13 @@ export interface Checkpoint {
   /** Digest of the tokenizer that the policy was trained with. */
   readonly tokenizer: string;
   readonly policy: NetworkMemory;
-  /** The policy's model, with a value head instead of the logits or beside them. */
+  /** The critic's model is the policy's, with a value head in place of the logits or beside the logits. Null without a critic. */
   readonly critic: NetworkMemory | null;
   /** With engine tinker: the policy's name at the server. The server keeps the parameters, and the arrays of `policy` are empty. Default null. */
   readonly served?: string | null;
   /** The head of the critic's network; default "value". */
   readonly criticHead?: CriticHead;
-  /** The learner's own state, as JSON. */
+  /** The learner's own state, a value that JSON can hold. */
   readonly state: unknown;
 }
 
@@ -46,7 +46,7 @@ const StateFile = z.strictObject({
   model: ModelConfig,
   tokenizer: z.string(),
   criticHead: CriticHead.default("value"),
-  /** As in `Checkpoint`. The file has no such key if the parameters are in this folder. */
+  /** As in `Checkpoint`. The file lacks this key if the parameters are in the checkpoint's folder. */
   served: z.string().min(1).nullable().default(null),
   steps: z.strictObject({ policy: Steps, critic: Steps.nullable() }),
   state: z.unknown(),
@@ -55,18 +55,18 @@ const StateFile = z.strictObject({
 const STATE = "state.json";
 const OPTIMIZER = "optimizer.safetensors";
 const MOMENTS = ["moment", "variance"] as const;
-/** The file of one moment. Each moment has its own file if one file of all moments would be too large. @param name  "policy.moment" */
+/** The name of the file for one moment, if one file for all moments would be too large. @param name  "policy.moment" */
 const momentFile = (name: string): string => `optimizer.${name}.safetensors`;
 /** Size of Bun's largest array, in bytes. `decodeCheckpoint` needs each file in one array. */
 const FILE_BYTES_MAX = 2 ** 32;
-/** A bound on the size of the header of a file of moments. */
+/** Maximum size of the header of `OPTIMIZER`, in bytes. */
 const HEADER_BYTES = 4096;
 
 /**
- * The parts of each file, by file name. They are views of `checkpoint`'s arrays, because a copy would take gigabytes.
+ * The parts of each file, by file name. Parts with numbers are views of `checkpoint`'s arrays, because copies would take gigabytes.
  *
  * @throws {TypeError} naming the part of `state` that JSON cannot hold
- * @throws {RangeError} if the length of an array differs from the number of parameters
+ * @throws {RangeError} if an array of the optimizer has another length than the parameters
  */
 export function encodeCheckpoint(
   checkpoint: Checkpoint,

@@ -30,7 +30,7 @@ export const ALGORITHMS = {
   grpo: { estimator: "grpo", loss: "ppo" },
   "dr-grpo": { estimator: "dr-grpo", loss: "ppo", aggregation: "seq-mean-token-sum-norm" },
   rloo: { estimator: "rloo", loss: "ppo" },
-  // As in the paper, the loss sums over the whole episode. The StarPO-S filter would drop the hard boards, to which max-rl gives more weight.
+  // As in the paper, the loss sums over the whole episode. StarPO-S's filter would drop the hard boards, to which max-rl gives more weight.
   "max-rl": {
     estimator: "max-rl",
     loss: "ppo",
@@ -39,8 +39,8 @@ export const ALGORITHMS = {
   },
   // The policy also imitates boards that it always solves, so the filter drops no group.
   "expert-iteration": { estimator: "expert-iteration", loss: "reinforce", filter: { strategy: "all" } },
-  // The filter keeps groups whose rewards are all equal: after the first step they hold the policy near the policy that played them.
-  // No entropy bonus: it would outweigh q - p, which is small in a group whose episodes differ much in probability.
+  // The filter keeps a group whose rewards are all equal: after the first step such a group holds the policy near the policy that played it.
+  // An entropy bonus would outweigh tpo's gradient, which is small in a group whose episodes differ much in probability.
   tpo: {
     estimator: "tpo",
     loss: "reinforce",
@@ -54,7 +54,7 @@ export const ALGORITHMS = {
   "bi-level-ppo": { estimator: "bi-level-gae", loss: "ppo" },
   gigpo: { estimator: "gigpo", loss: "ppo" },
   hybrid: { estimator: "hybrid", loss: "ppo" },
-  // A higher upper clip, dynamic sampling, token-mean, overlong shaping, and no KL.
+  // The paper's clip-higher, dynamic sampling (resampleRoundsMax), token-level loss and overlong shaping; no KL term.
   dapo: {
     estimator: "grpo",
     loss: "ppo",
@@ -66,7 +66,7 @@ export const ALGORITHMS = {
     overlong: { weight: 1 },
     kl: { coefficient: 0 },
   },
-  // These clip bounds never bind. Only the KL term of the treated tokens keeps the policy near the old policy.
+  // The clip bounds are so wide that no ratio reaches them. Only the KL term of the treated tokens keeps the policy near the old policy.
   "kl-cov": {
     estimator: "grpo",
     loss: "ppo",

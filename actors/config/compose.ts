@@ -1,8 +1,9 @@
 /**
- * Makes a run's config from layers: presets, files and flags. Reads no disk; the caller reads the files.
+ * Makes a run's config from layers: presets, files and flags. The caller reads the files.
  *
  * - Every composed config satisfies the schema and all rules. One error lists all unknown keys, former keys and wrong types. If there are
- *   none, one error lists all broken rules, and all keys that the run would not read. Each line names the file or flag that set the key.
+ *   none, one error lists all broken rules, and all keys that the run would not read. Each line of an error names the file or flag that set
+ *   the key.
  * - A layer overrides the layers before it, key by key. The defaults are below all layers.
  */
 import type { z } from "zod";
@@ -37,14 +38,14 @@ export function composeRunConfig(given: readonly Layer[]): RunConfig {
   return { ...config, env: { ...config.env, modules: modulesOf(config) } };
 }
 
-/** The other settings that a key's value sets, by path and value. If a layer sets two of these keys, the later entry of this list wins. */
+/** The keys whose values also choose other settings. If a layer sets two of these keys and both choose one setting, the later entry wins. */
 const CHOICES: readonly (readonly [path: string, settings: Readonly<Record<string, Tree>>])[] = [
   ["learner.algorithm", Object.fromEntries(Object.entries(ALGORITHMS).map(([name, learner]) => [name, { learner }]))],
   ["prompt.compat", { "ragen-v1": { prompt: { layout: "ragen-v1" } }, "ragen-v2": { prompt: { layout: "ragen-v2" } } }],
   ["engine.name", { tinker: TINKER_SETTINGS }],
 ];
 
-/** Adds the settings of each choice right below the layer that made the choice. That layer and all higher layers override them. */
+/** Adds the chosen settings as a layer right below the layer that made the choice. So that layer and all higher layers override them. */
 function withChoices(given: readonly Layer[]): readonly Layer[] {
   let layers = given;
   for (const [path, settings] of CHOICES) {
@@ -56,7 +57,7 @@ function withChoices(given: readonly Layer[]): readonly Layer[] {
   return layers;
 }
 
-/** Maximum number of unknown keys of a section that get one line each. */
+/** Maximum number of a section's unknown keys that get a line each in the error. */
 const UNKNOWN_KEYS_MAX = 20;
 
 function faultLines(issue: z.core.$ZodIssue, layers: readonly Layer[]): string[] {

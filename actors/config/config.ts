@@ -18,7 +18,7 @@ export const RunConfig = z.strictObject({
     .enum(["processes", "workers", "one-thread"])
     .default("processes")
     .describe(
-      "processes: one per actor; workers: Bun workers of one process; one-thread: all actors on one thread, for debugging",
+      "Where actors run. processes: each in a process; workers: each in a Bun worker of one process; one-thread: all on one thread, for debugging",
     ),
   env: EnvConfig.prefault({}),
   prompt: PromptConfig.prefault({}),
@@ -39,7 +39,7 @@ export const RunConfig = z.strictObject({
 });
 export type RunConfig = z.infer<typeof RunConfig>;
 
-/** Stops zod from compiling a function for each section. That would cost time, and a process parses its settings only once or twice. */
+/** Stops zod from compiling a function for each section. Compiling takes more time than it saves, because a process parses its settings only once or twice. */
 export const UNCOMPILED = { jitless: true } as const;
 
 /** All keys with type, default and description. */
@@ -54,13 +54,13 @@ export const SECRETS: ReadonlySet<string> = new Set([
   "join.envServerToken",
 ]);
 
-/** The config with null for each secret, so that it can be stored and shown. */
+/** The config with null in place of each secret, so that Bunraku can store and show this config. */
 export function withoutSecrets(config: RunConfig): RunConfig {
   const hidden = [...SECRETS].map((path) => oneValue("secrets", path, null));
   return merge([{ source: "config", values: { ...config } }, ...hidden]) as RunConfig;
 }
 
-/** One `key = value` per line, secrets hidden: for people, logs and the run folder. */
+/** The config as text, with one `key = value` per line and without secrets: for people, logs and the run folder. */
 export function describeConfig(config: RunConfig): string {
   return runKeys.all.map(({ path }) => `${path} = ${JSON.stringify(shownValue(config, path))}`).join("\n");
 }

@@ -11,7 +11,9 @@ const MixedEnv = z.strictObject({
     .regex(/^[\w.-]{1,64}$/, "a name has 1 to 64 letters, digits, dots, dashes and underscores")
     .nullable()
     .default(null)
-    .describe("Name in metrics and reports; null: the tag. Needed if a tag is in the mix twice"),
+    .describe(
+      "Name in metrics and reports; null: the tag. If a tag is in the mix twice, the two items need different names",
+    ),
   options: z.record(z.string(), z.unknown()).default({}).describe("The env's own options"),
   groups: positiveInt
     .nullable()
@@ -41,13 +43,13 @@ export const EnvConfig = z.strictObject({
     .array(MixedEnv)
     .default([])
     .describe(
-      "Several envs in every batch, in place of env.tag. Items: {tag, name, options, groups, turnsMax, actionsMax, actionsPerTurnMax}",
+      "Several envs in every update, in place of env.tag. Items: {tag, name, options, groups, turnsMax, actionsMax, actionsPerTurnMax}",
     ),
   modules: z
     .record(z.string(), z.string().regex(/^[0-9a-f]{64}$/))
     .default({})
     .describe(
-      "Modules outside Bunraku that define envs of the run, each with the sha256 of its sources. Commands set this key",
+      "Paths of modules outside Bunraku that define envs of the run, each with the sha256 of the module's sources. Commands set this key",
     ),
   formatPenalty: z
     .number()
@@ -58,7 +60,7 @@ export const EnvConfig = z.strictObject({
   actionsMax: positiveInt.default(10).describe("Maximum number of actions of an episode, over all turns"),
   actionsPerTurnMax: positiveInt
     .default(5)
-    .describe("Maximum number of actions that the env reads from one reply; it drops further actions"),
+    .describe("Maximum number of actions that the env reads from one reply; the env ignores further actions"),
   think: z
     .boolean()
     .default(true)
@@ -79,7 +81,7 @@ export const PromptConfig = z.strictObject({
     .enum(COMPATS)
     .default("strict")
     .describe(
-      "strict: without RAGEN's known defects; ragen-*: that version's layout, prompts (byte for byte), env settings and random numbers (docs/algorithms.md)",
+      "strict: without RAGEN's known defects; ragen-*: layout, prompts (byte for byte), env settings and random numbers of that version of RAGEN (docs/algorithms.md)",
     ),
   context: z
     .enum(CONTEXT_MODES)
@@ -96,5 +98,7 @@ export const PromptConfig = z.strictObject({
   overflow: z
     .enum(["stop", "drop"])
     .default("stop")
-    .describe("When a context is full, stop ends the episode, and drop leaves out the oldest turns"),
+    .describe(
+      "What happens when a context is full. stop: the episode ends; drop: the context leaves out the oldest turns",
+    ),
 });

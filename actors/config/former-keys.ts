@@ -1,11 +1,11 @@
 /**
- * Keys of earlier Bunraku versions. If a layer sets such a key, one error line names the new key, or says what replaced the key.
+ * Keys of earlier Bunraku versions. If a layer sets such a key, the error names the new key, or says which value a run uses now.
  * `upgraded` converts the config.json of a run that an earlier version recorded.
  */
 import { isDeepStrictEqual } from "node:util";
 import { isTree, type Tree } from "./layers.ts";
 
-/** What replaced a key: a new path, or a constant. With `why`, the constant is only the former default; `why` says what a run uses now. */
+/** What replaced a key: a new path, or a constant. With `why`, `constant` is only the key's former default, and `why` says which value a run uses now. */
 type Fate = { readonly to: string } | { readonly constant: unknown; readonly why?: string };
 
 export const FORMER_KEYS: Readonly<Record<string, Fate>> = {
@@ -56,7 +56,7 @@ export function formerKeyText(path: string): string | null {
   return `${path} is removed: ${fate.why ?? `it is always ${JSON.stringify(fate.constant)}`}; leave it out`;
 }
 
-/** An earlier version's config with today's keys. Keeps a removed key without `why` if its value is not `constant`: such a key is an error. */
+/** An earlier version's config with today's keys. A removed key without `why` stays if its value is not `constant`, so that it is reported. */
 export function upgraded(stored: Tree): Tree {
   const config = structuredClone(stored);
   for (const [path, fate] of Object.entries(FORMER_KEYS)) {

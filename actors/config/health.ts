@@ -17,26 +17,32 @@ export const RUNGS = [
   "stop",
 ] as const;
 export type Rung = (typeof RUNGS)[number];
-/** The treatment of covariance that a rung switches on. */
+/** The value to which a rung (an intervention of `health.ladder`) sets `learner.covariance.treatment`. */
 export const TREATMENT_OF_RUNG = { "clip-cov": "clip", "kl-cov": "kl" } as const satisfies Partial<
   Record<Rung, string>
 >;
 
-/** The numbers of the Echo Trap detector that depend on the task. Its other numbers are constants in model/health/. */
+/** The numbers of the Echo Trap detector that depend on the task. The detector's other numbers are constants in model/health/. */
 const TrapConfig = z.strictObject({
   startUpdates: positiveInt
     .default(TRAP_RULE.startUpdates)
     .describe(
-      "The start of a metric is its mean over this many first updates. For success, repetition and the share of well-formed replies the start is the value in the first update",
+      "Number of first updates whose mean is the start of a metric, with which later values are compared. For success, repetition and the share of well-formed replies, the start is the value in the first update",
     ),
   patience: positiveInt
     .default(TRAP_RULE.patience)
-    .describe("Updates in a row that a sign must last; a gradient spike counts at once"),
-  solvedAt: share.default(TRAP_RULE.solvedAt).describe("Smoothed success from which the task counts as solved"),
+    .describe(
+      "Number of updates in a row in which a sign must appear before it counts; a gradient spike counts at once",
+    ),
+  solvedAt: share
+    .default(TRAP_RULE.solvedAt)
+    .describe(
+      "The task counts as solved from the time when smoothed success reaches this value, until smoothed success is more than 0.1 below",
+    ),
   explainedAt: share
     .default(TRAP_RULE.explainedAt)
     .describe(
-      "While smoothed success is at least this value, and at most 0.15 below its best, these are no signs: small spread, constant groups, low entropy, low likelihood",
+      "While smoothed success is at least this value and at most 0.15 below its highest value so far, these do not count as signs: small spread, constant groups, low entropy, low likelihood",
     ),
   spreadShare: share
     .default(TRAP_RULE.spreadShare)
@@ -47,35 +53,41 @@ const TrapConfig = z.strictObject({
   successFall: share
     .default(TRAP_RULE.successFall)
     .describe(
-      `A sign: smoothed success is below ${100 * TRAP_RULE.successShare} % of its best, and the difference is this value or more`,
+      `A sign: smoothed success is below ${100 * TRAP_RULE.successShare} % of its highest value so far, and has fallen by this value or more`,
     ),
 });
 
-/** The windows of the early stops; shorten them for short runs. */
+/** How long each early stop measures. For short runs, shorten these times. */
 const StopsConfig = z.strictObject({
   baselineUpdates: positiveInt
     .default(STOP_RULE.baselineUpdates)
-    .describe("reward_variance_collapse: the baseline is the mean in-group std over this many first updates"),
+    .describe("reward_variance_collapse: number of first updates whose mean in-group std of reward is the baseline"),
   collapseUpdates: positiveInt
     .default(STOP_RULE.collapseUpdates)
-    .describe("reward_variance_collapse: updates in a row with a std below a tenth of the baseline"),
+    .describe(
+      "reward_variance_collapse: the run ends after this many updates in a row with a std below a tenth of the baseline",
+    ),
   solvedValidations: positiveInt
     .default(STOP_RULE.solvedValidations)
-    .describe("solved: validations in a row with success of solvedShare or more, in every env"),
+    .describe(
+      "solved: the run ends after this many validations in a row in which every env has a success of solvedShare or more",
+    ),
   solvedShare: share
     .default(STOP_RULE.solvedShare)
-    .describe("solved: a validation counts if its success is at least this value"),
+    .describe("solved: a validation counts if the success of every env is at least this value"),
 });
 
 const CollapseConfig = z.strictObject({
   everyUpdates: nonnegativeInt
     .default(0)
     .describe(
-      "Measures RAGEN-2's mutual information of prompts and thoughts in the first update and in every N-th; 0: never",
+      "N: the run measures RAGEN-2's mutual information of prompts and thoughts in the first update and in every N-th update; 0: never",
     ),
   samples: positiveInt
     .default(32)
-    .describe("Maximum number of thoughts to compare; the cost grows with the square of this number"),
+    .describe(
+      "Maximum number of thoughts that one measurement compares; the cost grows with the square of this number",
+    ),
 });
 
 export const HealthConfig = z.strictObject({
@@ -83,13 +95,13 @@ export const HealthConfig = z.strictObject({
     .array(z.enum(RUNGS))
     .default([])
     .describe(
-      `Interventions against the Echo Trap, in the order in which the learner takes them, from ${RUNGS.join(", ")}; empty: none`,
+      `Interventions against the Echo Trap, in the order in which the learner takes them. Possible: ${RUNGS.join(", ")}; empty: none`,
     ),
   interveneAt: z
     .enum(["warning", "collapsed"])
     .default("collapsed")
     .describe("Mildest verdict at which the learner intervenes"),
-  settleUpdates: positiveInt.default(5).describe("Updates between two interventions"),
+  settleUpdates: positiveInt.default(5).describe("Least number of updates between two interventions"),
   stopEarly: z
     .array(z.enum(STOPS))
     .default(["solved"])

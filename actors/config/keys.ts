@@ -51,7 +51,7 @@ export class Keys {
   }
 
   /**
-   * The value of `text` at `path`, with the type that the schema gives the key.
+   * Converts `text` to the type that the schema gives the key at `path`.
    *
    * @throws {ConfigError} if there is no such key, or the text is not of the key's type. The schema checks ranges later.
    */
@@ -71,7 +71,7 @@ export class Keys {
     const former = formerKeyText(path);
     if (former !== null) return former;
     const near = this.nearest(path);
-    // The key has a dot in its name, as in a flag.
+    // A file has the whole path as one name, which only a flag may have.
     if (near === path) {
       const [section, ...names] = path.split(".");
       const nested = names.reduceRight((inner, name) => `{${name}: ${inner}}`, "VALUE");
@@ -87,7 +87,7 @@ export class Keys {
     return paths.find((known) => known.split(".").at(-1) === last) ?? nearest(path, paths) ?? this.#nearestLast(last);
   }
 
-  /** Reads the schema at the first call, because reading takes a quarter of the time of all of an actor's imports. */
+  /** Reads the schema at the first call only, because reading takes a quarter as long as all imports of an actor. */
   #nodes(): { readonly root: Node; readonly leaves: readonly Key[] } {
     if (this.#read === null) {
       const root = z.toJSONSchema(this.#schema, { io: "input" }) as Node;
@@ -141,7 +141,7 @@ function typeName(node: Node): string {
   );
 }
 
-/** The text as a value of one of the node's types; undefined if the text fits no type of the node. */
+/** Converts the text to a value of one of the node's types; undefined if the text fits none of these types. */
 function typed(node: Node, text: string): unknown {
   const allowed = types(node);
   if (allowed.length === 0) {

@@ -1,6 +1,6 @@
 /**
  * Layers of settings: presets, files and flags. This file names no particular key.
- * Mappings of two layers merge key by key. A list or a value of a higher layer replaces that of the lower layer.
+ * Mappings of two layers merge key by key. Any other value of a higher layer, such as a list, replaces the lower layer's value.
  */
 import { closeSync, openSync, readSync } from "node:fs";
 import { isDeepStrictEqual } from "node:util";
@@ -36,7 +36,7 @@ export function parseLayer(text: string, file: string): Layer {
   return { source: file, values };
 }
 
-/** Number of documents in a YAML text. If a text has several documents, Bun's parser returns a list of them. */
+/** Number of documents in a YAML text. Bun's parser does not refuse a text with several documents: it returns a list. */
 function documentsIn(text: string): number {
   const [head, ...others] = text.split(/^---(?=\s|$)/m);
   // Before its first document a file may have comments (#) and directives (%).
@@ -52,8 +52,8 @@ function holdsItself(value: unknown, within = new Set<unknown>(), seen = new Set
 }
 
 /**
- * The first key that a block sets twice. YAML forbids that, but Bun's parser takes the last value. Keys in {braces} are not checked.
- * Lines of a block of text (| or >) do not count as keys.
+ * The first key that a block sets twice; null if there is none. YAML forbids two values, but Bun's parser takes the last one. Keys in {braces}
+ * are not checked. Lines of a block of text (| or >) are not keys.
  */
 function keyTwice(text: string): string | null {
   let open: { readonly indent: number; readonly keys: Set<string> }[] = [];
@@ -65,7 +65,7 @@ function keyTwice(text: string): string | null {
     const column = (indent ?? "").length + (dash ?? "").length;
     textBeyond = /[\s:-][|>][-+\d]*\s*$/.test(line) ? (key === undefined ? first : column) : Number.POSITIVE_INFINITY;
     if (indent === undefined || dash === undefined || key === undefined) continue;
-    // A dash begins a new item, whose keys are its own.
+    // A dash begins a new item, which may repeat the keys of the item before.
     open = open.filter((block) => block.indent < (dash === "" ? column + 1 : indent.length + 1));
     const block = open.find((one) => one.indent === column) ?? { indent: column, keys: new Set<string>() };
     if (block.keys.has(key)) return key;
@@ -108,7 +108,7 @@ function over(lower: unknown, upper: unknown, source: string): unknown {
 }
 
 /**
- * Index of the highest layer that sets one of these: `path`; a key below `path`; a whole list that contains `path`. -1 if no layer does.
+ * Index of the highest layer that sets `path`, a key below `path`, or a whole list that contains `path`; -1 if there is no such layer.
  *
  * @param path  a text with dots, or a list of names. A name that contains a dot needs the list.
  */
@@ -138,7 +138,7 @@ export type At<T, P extends string> = P extends `${infer Name}.${infer Rest}`
 export const valueAt = (tree: Tree, path: string): unknown =>
   path.split(".").reduce<unknown>((node, name) => (isTree(node) ? node[name] : undefined), tree);
 
-/** Each value with its dotted path; a list is one value. */
+/** All values of a tree, each with its dotted path; a list is one value. */
 export function valuesByPath(tree: object): [path: string, value: unknown][] {
   return Object.entries(tree).flatMap(([name, value]): [string, unknown][] =>
     isTree(value) ? valuesByPath(value).map(([path, inner]) => [`${name}.${path}`, inner]) : [[name, value]],
@@ -153,7 +153,7 @@ export function isTree(value: unknown): value is Tree {
 const FILE_BYTES_MAX = 1 << 18;
 
 /**
- * @throws {ConfigError} that names the file, if the file is too large, or as `parseLayer`
+ * @throws {ConfigError} that names the file, if the file is too large, or if `parseLayer` refuses the text
  * @throws {Error} of the system, if the file cannot be read
  */
 export function readLayer(file: string): Layer {
@@ -182,7 +182,7 @@ export function readAtMost(file: string, bytesMax: number): string | null {
   return length > bytesMax ? null : bytes.toString("utf8", 0, length);
 }
 
-/** The settings that differ between configs. Each path has the value of every config; null where a config lacks the key. */
+/** The settings that differ between configs: for each path, one value per config; null for a config that lacks the key. */
 export function differingSettings(configs: readonly object[]): Record<string, unknown[]> {
   const settings = configs.map((config) => new Map(valuesByPath(config)));
   const paths = new Set(settings.flatMap((one) => [...one.keys()]));

@@ -18,7 +18,7 @@ const KlConfig = z.strictObject({
     .enum(KL_ESTIMATORS)
     .default("k3")
     .describe(
-      "Estimate per token (docs/algorithms.md). k1 needs place reward: as a loss its expected gradient is zero, so it adds only noise",
+      "Estimate per token (docs/algorithms.md). k1 needs place reward: in the loss the expected gradient of k1 is zero, so k1 adds only noise",
     ),
   control: z
     .enum(["fixed", "adaptive"])
@@ -49,14 +49,18 @@ const FilterConfig = z.strictObject({
   mode: z
     .enum(["linear", "softmax"])
     .default("linear")
-    .describe("top_p: value is a share of the sum of scores, or of their softmax"),
+    .describe(
+      "top_p: value is a share of a sum. linear: of the sum of the scores; softmax: of the sum of the scores' softmax",
+    ),
 });
 
 const RewardNormalizationConfig = z.strictObject({
   grouping: z
     .enum(["state", "inductive", "batch"])
     .default("state")
-    .describe("Rewards normalized together. state: of a group; inductive: of an env; batch: of the update"),
+    .describe(
+      "Which rewards are normalized together. state: those of a group; inductive: those of an env; batch: all of the update",
+    ),
   method: z
     .enum(["identity", "mean", "mean_std", "asym_clip"])
     .default("identity")
@@ -66,11 +70,13 @@ const RewardNormalizationConfig = z.strictObject({
 });
 
 const OverlongConfig = z.strictObject({
-  weight: nonnegativeNumber.default(0).describe("Penalty of a reply of full length; 0: off"),
+  weight: nonnegativeNumber.default(0).describe("Penalty for a reply of rollout.replyTokensMax tokens; 0: off"),
   margin: positiveNumber
     .max(1)
     .default(0.2)
-    .describe("The penalty grows from 0 to weight over this last share of rollout.replyTokensMax"),
+    .describe(
+      "A share m: the penalty grows from 0 at (1 - m) x rollout.replyTokensMax tokens to weight at rollout.replyTokensMax tokens",
+    ),
 });
 
 const AdvantageConfig = z.strictObject({
@@ -87,11 +93,13 @@ const AdvantageConfig = z.strictObject({
   lengthWeighting: z
     .boolean()
     .default(false)
-    .describe("Divides an episode's advantages by its number of written tokens, relative to the mean number"),
+    .describe(
+      "Divides an episode's advantages by n / m: n is the episode's number of written tokens, m the mean of these numbers",
+    ),
   zero: z
     .boolean()
     .default(false)
-    .describe("An ablation: all advantages are 0, so that only entropy and KL have a gradient"),
+    .describe("true, for an ablation: all advantages are 0, so that only entropy and KL have a gradient"),
 });
 
 const ImportanceConfig = z.strictObject({
@@ -107,12 +115,14 @@ const CovarianceConfig = z.strictObject({
     .enum(["none", "clip", "kl"])
     .default("none")
     .describe(
-      "For tokens whose log-probability and advantage vary together (docs/algorithms.md). clip (Clip-Cov): advantage 0; kl (KL-Cov): a penalty for leaving the old policy",
+      "Treatment of tokens whose log-probability and advantage vary together (docs/algorithms.md). clip (Clip-Cov): the advantage becomes 0; kl (KL-Cov): a penalty for leaving the old policy",
     ),
   share: positiveNumber
     .max(1)
     .default(2e-4)
-    .describe("Share of the written tokens to treat: at least one token; clip: only tokens between the bounds"),
+    .describe(
+      "Share of the written tokens that get the treatment, at least one token. clip: only tokens between the bounds get it",
+    ),
   bounds: z
     .tuple([z.number(), z.number()])
     .default([1, 5])
@@ -124,7 +134,7 @@ const GigpoConfig = z.strictObject({
   normalize: z
     .enum(["mean_std", "mean"])
     .default("mean_std")
-    .describe("mean: subtracts the mean; mean_std: also divides by the std"),
+    .describe("How gigpo compares numbers. mean: subtracts their mean; mean_std: also divides by their std"),
 });
 
 const CriticConfig = z.strictObject({
@@ -140,12 +150,12 @@ const CriticConfig = z.strictObject({
 const GradientAnalysisConfig = z.strictObject({
   everyUpdates: nonnegativeInt
     .default(0)
-    .describe("Measures gradient norms (metrics gradient/…) every N updates; 0: never"),
+    .describe("Number of updates between two measurements of gradient norms (metrics gradient/…); 0: never"),
   split: z
     .enum(["quantile", "fixed"])
     .default("quantile")
     .describe(
-      "Six buckets of groups by std of reward. quantile: of equal size; fixed: with the lower bounds 0, 1, 2, 3, 4 and 5",
+      "How the analysis divides the groups into six buckets by std of reward. quantile: into buckets of equal size; fixed: at the lower bounds 0, 1, 2, 3, 4 and 5",
     ),
   groups: nonnegativeInt
     .default(0)
@@ -169,10 +179,14 @@ export const LearnerConfig = z.strictObject({
   mode: z
     .enum(["sync", "async"])
     .default("sync")
-    .describe("sync: plays, then learns; equal seeds give equal runs. async: plays while it learns"),
+    .describe(
+      "sync: the run plays, then learns; equal seeds give equal runs. async: samplers play while the learner learns",
+    ),
   stalenessMax: nonnegativeInt
     .default(0)
-    .describe("async: most updates that an episode may lag behind the policy; the learner drops staler episodes"),
+    .describe(
+      "async: maximum number of updates between the policy that played an episode and the policy in training; the learner drops older episodes",
+    ),
   updates: positiveInt.default(200).describe("Updates of the run"),
   minutes: positiveNumber
     .nullable()
@@ -199,7 +213,7 @@ export const LearnerConfig = z.strictObject({
     .nullable()
     .default(null)
     .describe(
-      "Target of the entropy in nats per token. After an update with a lower entropy, entropyCoefficient rises; after any other update it falls, but not below 0. null: entropyCoefficient is constant",
+      "Target of the entropy in nats per token. After an update with a lower entropy, entropyCoefficient rises; after any other update entropyCoefficient falls, but not below 0. null: entropyCoefficient is constant",
     ),
   entropyStep: positiveNumber.default(5e-3).describe("Step by which entropyCoefficient rises or falls"),
   observationLoss: nonnegativeNumber
@@ -209,7 +223,7 @@ export const LearnerConfig = z.strictObject({
     .max(1)
     .default(0.2)
     .describe(
-      "With a negative advantage, a ratio below 1 - clipLow gives no gradient; cispo: the smallest weight is 1 - clipLow. With clipLow 1 there is no bound",
+      "With a negative advantage, a ratio below 1 - clipLow gives no gradient; cispo: 1 - clipLow is the smallest weight. With clipLow 1 there is no bound",
     ),
   clipHigh: positiveNumber
     .default(0.28)
@@ -238,7 +252,7 @@ export const LearnerConfig = z.strictObject({
     .enum(["replies", "assistant-turns", "everything"])
     .default("replies")
     .describe(
-      "Tokens of the loss. replies: sampled by the policy; assistant-turns: also role headers, as RAGEN's response mask; everything: all after the system message, as RAGEN without its mask",
+      "Tokens that enter the loss. replies: those that the policy sampled; assistant-turns: also role headers, which RAGEN's response mask contains; everything: all after the system message, as RAGEN trains without the mask",
     ),
   aggregation: z
     .enum([
@@ -260,7 +274,7 @@ export const LearnerConfig = z.strictObject({
     .nullable()
     .default(null)
     .describe(
-      "Padded tokens per gradient computation; lower it if memory runs out. The value changes the speed and the last digits of results. null: 256, or 4096 if the learner computes on a GPU",
+      "Maximum number of tokens, with padding, in one gradient computation. If memory runs out, lower this value; it changes only the speed and the last digits of results. null: 256, or 4096 if the learner computes on a GPU",
     ),
   gamma: share.default(1).describe("Discount per token (gae, bi-level-gae, hybrid, reinforce++)"),
   lambda: share.default(1).describe("GAE's lambda: a lower value gives advantages with less variance and more bias"),
@@ -269,7 +283,7 @@ export const LearnerConfig = z.strictObject({
     .enum(["turns", "end"])
     .default("turns")
     .describe(
-      "turns: each turn's reward is on its last token; end: the sum of the rewards is on the episode's last token",
+      "Which tokens carry rewards. turns: the last token of a turn carries the turn's reward; end: the episode's last token carries the sum of the rewards",
     ),
   gigpo: GigpoConfig.prefault({}),
   critic: CriticConfig.prefault({}),

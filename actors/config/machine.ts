@@ -42,7 +42,7 @@ export const EngineConfig = z.strictObject({
     .boolean()
     .default(false)
     .describe(
-      "Engine compiled on cuda rounds the factors of products to 10 bits of mantissa (NVIDIA's TF32): a step of a 0.5B model takes half the time; losses differ by about 1e-4",
+      "true: engine compiled on cuda rounds the factors of products to 10 bits of mantissa (NVIDIA's TF32). A step of a 0.5B model then takes half the time, and losses differ by about 1e-4",
     ),
   gradientProducts: z
     .enum(["float32", "bfloat16"])
@@ -84,7 +84,7 @@ export const SupervisorConfig = z.strictObject({
   restartsMax: nonnegativeInt
     .default(5)
     .describe(
-      "The run ends if an actor needs more restarts than this: in 60 s, in a row at its start, or at one update of the learner",
+      "The run ends if one actor fails more often than this within 60 s or in a row at its start, or if the learner fails more often than this in a row at one update",
     ),
   stopGraceMs: positiveInt
     .default(10_000)
@@ -106,7 +106,7 @@ export const JoinConfig = z.strictObject({
       "Address where other machines join: ws:// or, with TLS, wss://; port 0: any free port; null: no machine can join",
     ),
   token: Token.describe(
-    "Secret for lending samplers and env servers; null: a run on loopback without any join token makes one",
+    "Secret for lending samplers and env servers; null: none, but a run on loopback that has none of the three secrets makes one",
   ),
   samplerToken: Token.describe("Secret for lending samplers only; null: none"),
   envServerToken: Token.describe("Secret for lending env servers only; null: none"),
@@ -121,7 +121,7 @@ export const JoinConfig = z.strictObject({
   strangersMax: positiveInt
     .default(256)
     .describe(
-      "Maximum number of connections of one address that have shown no token yet; the gate closes further connections at once",
+      "Maximum number of connections from one address that have shown no token yet; the gate closes further connections at once",
     ),
   strangerMs: positiveInt
     .default(10_000)
@@ -134,7 +134,7 @@ export const TransportConfig = z.strictObject({
     .min(1)
     .default("ws://127.0.0.1:0")
     .describe(
-      "Where actors connect to each other: ws:// on loopback, or a broker: nats://HOST:PORT, with TLS tls://HOST:PORT",
+      "Where actors connect to each other: ws:// on loopback, or a broker's address, nats://HOST:PORT or, with TLS, tls://HOST:PORT",
     ),
-  token: Token.describe("Secret of the actors, and of the broker; null: the run makes one"),
+  token: Token.describe("Secret with which actors connect to each other and to the broker; null: the run makes one"),
 });

@@ -5,20 +5,22 @@ import { nonnegativeInt, optionalText, partialShare, positiveInt, positiveNumber
 
 export const ModelConfig = z.strictObject({
   path: optionalText.describe(
-    "Folder of a Hugging Face model to train; null: the built-in policy, whose shape model.width to model.hidden set",
+    "Folder of a Hugging Face model to train; null: the built-in policy, whose shape the keys model.width to model.hidden set",
   ),
   checkpoint: optionalText.describe(
-    "Checkpoint of another run; this run starts from its policy, with a fresh optimizer; --from sets this key",
+    "Checkpoint of another run; this run starts from the checkpoint's policy, with a fresh optimizer; --from sets this key",
   ),
   pretrainedOnly: z
     .boolean()
     .default(false)
     .describe(
-      "true: only a pretrained model learns from this config, so a run without model.path or model.checkpoint does not start",
+      "true: a run without model.path or model.checkpoint does not start, because only a pretrained model learns with these settings",
     ),
   lora: z
     .strictObject({
-      rank: nonnegativeInt.default(0).describe("Rank of LoRA adapters, trained in place of the model; 0: none"),
+      rank: nonnegativeInt
+        .default(0)
+        .describe("Rank of the LoRA adapters that the run trains in place of the model; 0: none"),
       alpha: positiveNumber.default(64).describe("The model scales adapters by alpha / rank"),
       targets: z
         .array(z.enum(LORA_TARGETS))
@@ -65,7 +67,7 @@ export const WarmStartConfig = z.strictObject({
     .describe("Maximum number of random plays of a board; the warm start skips a board on which none wins"),
   playActionsMax: positiveInt
     .default(60)
-    .describe("Maximum number of actions of a random play; env.actionsMax does not limit it"),
+    .describe("Maximum number of actions of a random play; env.actionsMax does not limit random plays"),
   plannedActions: partialShare
     .default(0)
     .describe(
@@ -79,10 +81,14 @@ export const WarmStartConfig = z.strictObject({
     ),
   demonstrations: positiveInt
     .default(1)
-    .describe("Demonstrations from the plays of one board; more than 1 saves time if plays are slow"),
+    .describe(
+      "Number of demonstrations that the warm start makes from the plays of one board; more than 1 saves time if plays are slow",
+    ),
   randomTurns: partialShare
     .default(0.15)
-    .describe("Share of a demonstration's turns that are random; the policy sees them and does not imitate them"),
+    .describe(
+      "Share of a demonstration's turns that are random; the policy reads these turns, but does not imitate them",
+    ),
   thought: z
     .enum(["first-action", "next-observation"])
     .default("first-action")

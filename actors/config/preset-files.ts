@@ -20,7 +20,7 @@ export const PRETRAINED_PRESET = "pretrained";
 
 export const presetFiles = (): string[] => yamlNames(root);
 
-/** @param names  all presets, for the error. @throws {ConfigError} if there is no preset of this name */
+/** @param names  the presets that the error lists or suggests. @throws {ConfigError} if there is no preset of this name */
 export function presetLayer(name: string, names = presetFiles()): Layer {
   if (!presetFiles().includes(name)) {
     const near = didYouMean(nearest(name, names)) || `; there are ${names.join(", ")}`;
@@ -43,8 +43,8 @@ export function composeWithEnvFile(layers: readonly Layer[]): RunConfig {
 }
 
 /**
- * Budgets and warm start of the chosen env, from the env's file or from the module that defines the env; null if the env has neither. An
- * env that only changes the reward of another env has the budgets and the warm start of that env.
+ * The settings of the chosen env: all that the env's file has, or the budgets of an env that an outside module defines. Null if the env has
+ * neither a file nor a module. An env that only changes the reward of another env gets the other env's settings.
  */
 export function envLayer(layers: readonly Layer[]): Layer | null {
   const { tag, options } = (merge(layers)["env"] ?? {}) as { tag?: unknown; options?: unknown };
@@ -57,7 +57,7 @@ export function envLayer(layers: readonly Layer[]): Layer | null {
   return parseLayer(readFileSync(join(folder, `${played}.yaml`), "utf8"), `configs/env/${played}.yaml`);
 }
 
-/** Budgets of an env from an outside module; empty if the env's options are wrong. rules.ts reports wrong options. */
+/** Budgets of an env that an outside module defines; empty if the env's options are wrong. rules.ts reports wrong options. */
 function moduleBudgets(tag: string, options: unknown): Tree {
   try {
     const { actionsMax, turnsMax } = envTag(tag, options ?? {});
@@ -68,7 +68,7 @@ function moduleBudgets(tag: string, options: unknown): Tree {
   }
 }
 
-/** The budgets in the tag's own file; empty if the tag has no file. */
+/** The budgets of a tag, from the same place as in `envLayer`; empty if there are none. */
 export function fileBudgets(tag: string): Tree {
   const env = envLayer([{ source: tag, values: { env: { tag } } }]);
   return env === null ? {} : budgetsIn(env);

@@ -7,7 +7,7 @@ const CurriculumConfig = z.strictObject({
     .enum(["none", "success", "reward", "difficulty"])
     .default("none")
     .describe(
-      "success, reward: more groups for envs whose success or reward differs more within a group; difficulty: env.mix lists envs from easy to hard; each learned env before the first unlearned one gets groupsMin groups, and the first unlearned env all others",
+      "How an update divides its groups among the envs of env.mix. success, reward: more groups for envs whose success or reward differs more within a group; difficulty, with the envs listed from easy to hard: each learned env before the first unlearned env gets groupsMin groups, and the first unlearned env gets all others",
     ),
   advanceAt: z
     .number()
@@ -17,11 +17,13 @@ const CurriculumConfig = z.strictObject({
     .describe("difficulty: an env is learned if the moving average of its success is this or more"),
   smoothing: partialShare
     .default(0.8)
-    .describe("Weight of the past in the curriculum's moving averages; with a lower weight the averages change faster"),
+    .describe(
+      "Weight of earlier values in the curriculum's moving averages; with a lower weight the averages change faster",
+    ),
   groupsMin: positiveInt
     .default(1)
     .describe(
-      "By success or reward: minimum number of groups of each env of the mix. By difficulty: the number of groups of each learned env",
+      "by success or reward: minimum number of groups of each env; by difficulty: number of groups of each learned env",
     ),
 });
 
@@ -98,7 +100,7 @@ export const SamplerConfig = z.strictObject({
     .enum(["episodes", "turns"])
     .default("episodes")
     .describe(
-      "async: when a sampler loads new weights. episodes: when it plays no episode; turns: when it writes no reply, so an episode may have several policy versions",
+      "async: when a sampler loads new weights. episodes: while the sampler plays no episode; turns: while the sampler writes no reply, so an episode may have several policy versions",
     ),
 });
 
@@ -115,6 +117,6 @@ export const EnvServerConfig = z.strictObject({
     ),
 });
 
-/** How long an actor waits for another actor's answer: 30 s by default. It is longer than an env server waits for its env. */
+/** How long an actor waits for another actor's answer: 30 s by default. This time exceeds the time that an env server waits for an env. */
 export const askDeadlineMs = ({ envServer }: { readonly envServer: z.infer<typeof EnvServerConfig> }): number =>
   1.2 * envServer.answerMsMax;

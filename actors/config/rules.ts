@@ -1,4 +1,4 @@
-/** Rules that relate several keys of a parsed config. Each error says what the config has, what is allowed and what to do. */
+/** Rules between several keys of a parsed config. Each error says what the config has, what is allowed and what to do. */
 import { envTag, envTags } from "../../envs/registry.ts";
 import { TagError } from "../../envs/tag.ts";
 import {
@@ -76,7 +76,7 @@ function* envRules(config: RunConfig): Generator<Fault> {
   }
 }
 
-/** Maximum number of episodes that random play may open in an env outside this process. At 1 ms per action they take some minutes. */
+/** Maximum number of episodes that random play may open in an env outside this process. At 1 ms per action so many take some minutes. */
 const OUTSIDE_PLAYS_MAX = 20_000;
 
 function* envFaults({ prompt, warmStart }: RunConfig, env: PlayedEnv, at: string): Generator<Fault> {
@@ -261,7 +261,7 @@ function* rungRules({ env, learner, rollout, health }: RunConfig): Generator<Fau
   }
 }
 
-/** Some rungs change `learner.covariance.treatment`. They need an estimator that reads this key, and the key must have another value before. */
+/** Refuses a rung that sets `learner.covariance.treatment` if the estimator does not read this key, or the key already has the rung's value. */
 function* covarianceRules({ learner, health }: RunConfig): Generator<Fault> {
   const [low, high] = learner.covariance.bounds;
   if (low >= high)
@@ -374,7 +374,8 @@ function* engineRules(engine: RunConfig["engine"]): Generator<Fault> {
     };
   }
   if (tf32 && !(name === "compiled" && device === "cuda")) {
-    const text = "only engine compiled on device cuda reads it; set engine.name and engine.device so, or leave it out";
+    const text =
+      "only engine compiled on device cuda reads it; set engine.name to compiled and engine.device to cuda, or leave it out";
     yield { path: "engine.tf32", text };
   }
   if (gradientProducts === "bfloat16" && !(device === "cpu" && (name === "auto" || name === "compiled"))) {
@@ -475,7 +476,7 @@ function* loopbackRules({ listen }: RunConfig["transport"]): Generator<Fault> {
   yield { path: "transport.listen", text };
 }
 
-/** The broker's token gives access to every actor that is connected to the broker. */
+/** Whoever has the broker's token reaches every actor that is connected to the broker. */
 function* brokerRules({ join, transport: { listen, token } }: RunConfig): Generator<Fault> {
   const { hostname, pathname } = new URL(listen);
   if (hostname === "" || !["", "/"].includes(pathname)) {

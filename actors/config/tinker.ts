@@ -1,9 +1,9 @@
-/** Engine tinker: the settings that a run changes when it chooses this engine, and the settings that this engine needs. */
+/** Engine tinker: the settings that a choice of this engine changes, and the settings that this engine requires. */
 import { NEEDS_CRITIC } from "../../model/learn/advantage/advantage.ts";
 import type { RunConfig } from "./config.ts";
 import { type At, valueAt } from "./layers.ts";
 
-/** The settings that this engine changes. The loss of its server, skyrl-tx, clips ratios at these bounds and has no entropy bonus. */
+/** A choice of this engine makes these settings. The loss of the server, skyrl-tx, clips ratios at these bounds and has no entropy bonus. */
 export const TINKER_SETTINGS = {
   model: { lora: { rank: 32 } },
   learner: { clipLow: 0.2, clipHigh: 0.2, dualClip: null, entropyCoefficient: 0 },
@@ -30,7 +30,7 @@ const LIMITS: readonly Limit[] = [
   {
     path: "model.path",
     holds: ({ model }) => model.path !== null || model.pretrainedOnly,
-    text: "engine tinker trains the server's model, whose tokenizer and chat template are read here; set --model to its folder",
+    text: "engine tinker trains the server's model, whose tokenizer and chat template Bunraku reads here; set --model to a folder with these files",
   },
   {
     path: "model.lora.rank",

@@ -1,6 +1,6 @@
 /**
- * Refuses a key that a layer sets and that the run does not read because of another key's value.
- * The key is no fault if a higher layer set that other value.
+ * Refuses a key that a layer sets and that the run would not read because of another key's value.
+ * If a higher layer set that value, the unread key is no fault.
  */
 import { ESTIMATORS } from "./algorithms.ts";
 import type { RunConfig } from "./config.ts";
@@ -32,7 +32,7 @@ const OF_RANDOM_PLAY = [
 const CRITIC_KEYS = ["backbone", "learningRate", "warmUpUpdates", "valueClip"].map((key) => `critic.${key}`);
 const GAE_KEYS = [...CRITIC_KEYS, "lambda", "gamma"];
 
-/** For each estimator, the keys below `learner` that it reads. Keys that every estimator reads are left out. */
+/** For each estimator, the keys below `learner` that this estimator reads. The table leaves out keys that every estimator reads. */
 const ESTIMATOR_KEYS: Readonly<Record<Estimator, readonly string[]>> = {
   gae: [...GAE_KEYS, "rewardAt"],
   hybrid: [...GAE_KEYS, "rewardAt"],

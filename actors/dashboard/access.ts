@@ -27,7 +27,7 @@ export function guard(token: string | null): MiddlewareHandler {
     }
     setCookie(c, cookieName(c), cookieValue, { httpOnly: true, sameSite: "Strict", path: "/" });
     url.searchParams.delete("token");
-    // Remove the token from the address bar, the history and the Referer. A path that begins with "//" would name another host.
+    // Remove the token from the address bar, the history and the Referer. Keep one slash, because a path that begins with "//" names another host.
     return c.redirect(`${url.pathname.replace(/^\/+/, "/")}${url.search}`, 303);
   };
 }
@@ -46,7 +46,7 @@ const loopbackOnly: MiddlewareHandler = (c, next) => {
 export const validHostOnly: MiddlewareHandler = (c, next) =>
   URL.canParse(c.req.url) ? next() : Promise.resolve(c.text("The Host header is not a host name.\n", 400));
 
-/** Browsers name the site of a request in Sec-Fetch-Site or Origin; programs send neither header. */
+/** Browsers say in Sec-Fetch-Site or Origin which site makes a request; programs send neither header. */
 export const sameSiteOnly: MiddlewareHandler = (c, next) => {
   const site = c.req.header("Sec-Fetch-Site");
   const origin = c.req.header("Origin");

@@ -1,4 +1,4 @@
-/** Schemas of the answers of the page's API, and the messages of its stream. The types and /api/openapi.json are made from the schemas. */
+/** Schemas of the answers of the page's API, and the type of the messages of /api/stream. The answers' types and /api/openapi.json come from the schemas. */
 import { z } from "zod";
 import { COMPATS } from "../../envs/tag.ts";
 import { ActorView, schemas } from "../protocol.ts";
@@ -59,7 +59,7 @@ export const ActorsAnswer = z.strictObject({
   atMs: z
     .number()
     .nullable()
-    .describe("Time of the supervisor's report, in milliseconds since the epoch; null before the first"),
+    .describe("Time of the supervisor's report, in milliseconds since the epoch; null before the first report"),
   actors: z.array(ActorView),
 });
 export type ActorsAnswer = z.infer<typeof ActorsAnswer>;
@@ -95,9 +95,9 @@ export type StoredEvent = z.infer<typeof StoredEvent>;
 export const EventsAnswer = z.strictObject({ events: z.array(StoredEvent).describe("Newest first") });
 export type EventsAnswer = z.infer<typeof EventsAnswer>;
 
-/** An episode in a list. An episode with an env error and an aborted episode have null for the values that they lack. */
+/** An episode in a list. With the status envError or aborted, an episode has null for each value that it lacks. */
 export const EpisodeSummary = z.strictObject({
-  id: Count.describe("Grows with every stored episode"),
+  id: Count.describe("Number of the episode in the order in which the run stored the episodes"),
   episode: z.string(),
   attempt: Count,
   purpose: Ticket.shape.purpose,
@@ -137,12 +137,14 @@ export const EpisodeAnswer = z.strictObject({
   prompts: z
     .array(z.string())
     .nullable()
-    .describe("New prompt text before each reply, with the policy's chat template; null if the tokenizer is unknown"),
+    .describe(
+      "New text of the prompt before each reply, in the policy's chat template; null if the tokenizer is unknown",
+    ),
   written: z.array(z.array(WrittenToken)).nullable().describe("Tokens of each reply; null if the tokenizer is unknown"),
 });
 export type EpisodeAnswer = z.infer<typeof EpisodeAnswer>;
 
-/** What a symbol of a grid stands for, as the page draws it. */
+/** The kinds of cells that the page can draw. A symbol of an env's grid stands for one kind. */
 export const CellKind = z.enum(["wall", "floor", "player", "box", "target", "done"]);
 export type CellKind = z.infer<typeof CellKind>;
 
@@ -156,7 +158,7 @@ export const PlayAnswer = z.strictObject({
       options: z.record(z.string(), z.unknown()),
       symbols: z
         .record(z.string(), CellKind)
-        .describe("Meanings by the env's own legend, without the symbols that mean none of these kinds"),
+        .describe("Kind of cell of each symbol, by the env's own legend; symbols of no known kind are left out"),
       rules: z.strictObject({
         turnsMax: Count,
         actionsMax: Count,
@@ -198,7 +200,7 @@ export const OtherRun = z.strictObject({
 });
 export type OtherRun = z.infer<typeof OtherRun>;
 export const RunsAnswer = z.strictObject({
-  settings: Settings.describe("Digest of this run's config, made like `settings` of each of `runs`"),
+  settings: Settings.describe("Digest of this run's config, to compare with the field `settings` of each of `runs`"),
   runs: z.array(OtherRun).describe("Runs in the same parent folder, newest first"),
   unreadable: z.array(z.strictObject({ name: z.string(), reason: z.string() })),
 });
@@ -221,7 +223,7 @@ export const CostsAnswer = z.strictObject({
   points: Amount.describe(
     "Percentage points of validation success gained since the first update; null before two validations",
   ),
-  perPoint: Amounts.describe("Reinforcement's costs for each point; null without a gain"),
+  perPoint: Amounts.describe("The values of `reinforcement` divided by `points`; null without a gain"),
   seconds: z
     .strictObject({
       rollout: Amount.describe("Time from the first ticket of an update to its last outcome"),
@@ -236,7 +238,7 @@ export type CostsAnswer = z.infer<typeof CostsAnswer>;
 export const ErrorAnswer = z.strictObject({ error: z.string() });
 export type ErrorAnswer = z.infer<typeof ErrorAnswer>;
 
-/** One message of /api/stream: the data stored since the previous message. stream.ts has the limits. */
+/** One message of /api/stream: the data that the run has stored since the previous message. stream.ts limits the size of a message. */
 export interface News {
   readonly run: Overview;
   readonly points: readonly (readonly [name: string, actor: string, step: number, value: number])[];

@@ -47,7 +47,7 @@ function dialogueOf(config: RunConfig, notice: (text: string) => void): ApiConte
 }
 
 function playOf(config: RunConfig, notice: (text: string) => void): PlayAnswer {
-  // The page shows no replay of an env whose module is unknown here, or whose options have changed since the run.
+  // The page shows no replay of an env whose module is unknown to this process, or of an env that refuses the options of the run.
   const envs = playedEnvs(config).flatMap(({ name, tag, options }) => {
     if (!envTags().includes(tag)) return [];
     try {
@@ -63,7 +63,7 @@ function playOf(config: RunConfig, notice: (text: string) => void): PlayAnswer {
   return { compat: config.prompt.compat, envs };
 }
 
-/** The kind of a symbol. The first pattern that matches the symbol's meaning decides. */
+/** Finds the kind of a symbol: the first pattern that matches the symbol's meaning in the legend decides. */
 const KINDS: readonly (readonly [RegExp, CellKind])[] = [
   [/^(box on target|player on goal|success)/, "done"],
   [/^player/, "player"],

@@ -20,7 +20,7 @@ import { cursorText } from "./stream.ts";
 
 export interface ApiContext {
   readonly store: Store;
-  /** Reads how this run was started, and its config. @throws {Error} if the file cannot be read */
+  /** Reads how this run was started, and the run's config. @throws {Error} if the file of starts cannot be read */
   readonly setup: () => answers.SetupAnswer;
   /** How this run plays episodes. */
   readonly play: answers.PlayAnswer;
@@ -195,7 +195,7 @@ function thinned(series: answers.Series, points: number | undefined): answers.Se
   return { ...series, steps: kept.map((i) => steps[i]!), values: kept.map((i) => values[i]!) };
 }
 
-/** `replyText` puts this prefix before the text of a whole reply. The tokens here are no whole reply, so `textOfTokens` cuts the prefix off. */
+/** `replyText` begins its text with the prefix that it gets. The tokens here are no whole reply, so `textOfTokens` cuts this prefix off. */
 const PREFIX = "<answer>";
 
 /** The tokens that the policy wrote, one list for each turn; null if the episode has no trajectory. */

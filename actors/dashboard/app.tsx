@@ -3,7 +3,7 @@
  * The routes of the page. They only read stores, so they allow only GET and HEAD, with one exception: a POST adds a rating.
  *
  *   / /actors /episodes …   the run's pages (run-routes.tsx)     /runs              the runs of the parent folder
- *   /api/… /metrics         the run's API, for programs          /run/NAME/…        the same for another of these runs
+ *   /api/… /metrics         the run's API, for programs          /run/NAME/…        pages and API of another of these runs
  *   /assets/…               files of the pages                   /healthz           this process is alive
  *                                                                /readyz            a learner and a sampler have started
  *
@@ -37,7 +37,7 @@ const HEADERS = {
 };
 
 export interface DashboardOptions {
-  /** The run that the page shows; or, without a run, the runs of a folder, which the page lists. */
+  /** The run that the page shows. With `store: null` the page has no run, and only lists the runs of a folder. */
   readonly shown: ApiContext | { readonly store: null; readonly nearby: NearbyRuns };
   readonly clock: Clock;
   /** null means that everyone who reaches a loopback address may read. */
@@ -95,7 +95,7 @@ export function dashboardApp({ shown, clock, token, assets, signal }: DashboardO
   });
   if (shown.store === null) app.get("/", listRuns);
   else app.route("/", runRoutes({ context: shown, clock, reads, signal }));
-  // A route throws, for example, if the file of another run cannot be read.
+  // For example, a route throws if the file of another run cannot be read.
   app.onError((error, c) => c.json({ error: error.message }, 500));
   app.notFound((c) => {
     const isBrowser = c.req.header("Accept")?.includes("text/html") && !/^\/(api|assets)\//.test(c.req.path);
@@ -117,8 +117,8 @@ interface OpenRun {
 /**
  * The pages of the other runs of a folder, under /run/NAME/. The first request for a run opens it, read-only.
  *
- * - At most `RUNS_OPEN_MAX` runs are open. To open one more, this class closes the run that it opened first.
- * - This class closes a run whose file is gone or is another file now: a new run of the same name may have written it.
+ * - At most `RUNS_OPEN_MAX` runs are open. To open a further run, this class closes the run that has been open longest.
+ * - At a request for a run whose file is gone or replaced, this class closes the run: a new run of the same name may have replaced the file.
  */
 class OtherRuns {
   readonly #nearby: NearbyRuns;

@@ -1,9 +1,9 @@
 /**
  * The page's files: styles, scripts, uPlot from its package, and the bundle of the envs. The page loads nothing from other servers.
  *
- * - The server removes the types of a script and serves it under its own name. There is no build step.
+ * - There is no build step: the server removes the types of each script, and serves the script under the name of its file.
  * - A script may import the SHARED files of actors/. These files import nothing, and the server serves them beside the scripts.
- * - The envs are one bundle. The server makes the bundle at the first request and keeps it. After a failure, the next request tries again.
+ * - The envs are one bundle. The server makes the bundle at the first request for it, and keeps it. After a failure, the next request tries again.
  */
 import { createHash } from "node:crypto";
 import { readdirSync } from "node:fs";
@@ -51,7 +51,7 @@ export async function loadAssets(bundle = bundleReplayCode): Promise<Assets> {
   const entries = Object.entries(FILES).map(async ([name, url]) => {
     const source = await Bun.file(fileURLToPath(url)).text();
     if (extname(name) !== ".ts") return [name, assetOf(name, source)] as const;
-    // All files are served in one folder.
+    // The server serves all files in one folder.
     return [name, assetOf(name, typescript.transformSync(source).replaceAll('"../../', '"./'))] as const;
   });
   const files = new Map(await Promise.all(entries));
@@ -80,7 +80,7 @@ export const STUBBED = new RegExp(
   `^(node:|bun:|wink-|(${builtinModules.filter((name) => /^\w+$/.test(name)).join("|")}|bun)$)`,
 );
 
-/** While modules load, a call of a stub does nothing, because some modules make such calls. A later call throws an error that names the module. */
+/** A call of a stub throws an error that names the module. While modules load, a call does nothing, because some modules call stubs while they load. */
 const stubs: BunPlugin = {
   name: "stubs",
   setup(build) {
@@ -107,7 +107,7 @@ const stubs: BunPlugin = {
 
 const pathOf = (file: string) => JSON.stringify(fileURLToPath(new URL(file, import.meta.url)));
 
-/** The bundle's entry: modules of envs from outside, then replay-code.ts, which must load last: from then on, calls of stubs throw. */
+/** The bundle's entry: modules of envs from outside, then replay-code.ts. replay-code.ts must load last, because calls of stubs throw after it has loaded. */
 const replayCodeWith = (modules: readonly EnvModule[]): BunPlugin => ({
   name: "replay-code",
   setup(build) {

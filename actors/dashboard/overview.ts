@@ -13,10 +13,13 @@ import type { Overview, StoredEvent } from "./answers.ts";
 /** A live run writes every second. The run counts as stopped after this time without a write, or when the store has the event `closed`. */
 const SILENT_MS = 60_000;
 
-/** The supervisor reports the actors every second; after this long without a report the run is not ready. */
+/** After this time without a report of the supervisor, the run is not ready. The supervisor reports the actors every second. */
 const NO_REPORT_MS = 10_000;
 
-/** Why the run is not ready; null if it is ready. A ready run can write to its store, its learner and one sampler have started, and the supervisor's newest report is at most 10 s old. */
+/**
+ * Why the run is not ready; null if it is ready. In a ready run the store can be written, the learner and at least one sampler have started,
+ * and the supervisor's newest report is at most `NO_REPORT_MS` old.
+ */
 export function notReadyReason(store: Store): string | null {
   if (store.writeFault !== null)
     return `cannot write run.sqlite: ${store.writeFault}; the run waits until the folder of the run can be written`;
@@ -41,10 +44,10 @@ export function overviewOf(store: Store): Overview | null {
   if (run === null) return null;
   const points = new Map(latestOf(store).map((point) => [point.name, point]));
   const value = (name: MetricName) => points.get(name)?.value ?? null;
-  // Events of an earlier session do not describe this one.
+  // Leave out events of earlier sessions, because they do not describe this session.
   const event = (kind: string) => ofSession(store.lastEvent(kind), run.startedMs);
   const finished = event(EVENT_KINDS.finished);
-  // If the run made 0 updates, `update` is null. If a run has no total/updates, the step of train/success is the number of updates.
+  // The number of updates so far; null if it is 0. If the run has no value of total/updates, the step of train/success is this number.
   const update = (value("total/updates") ?? points.get("train/success")?.step) || null;
   return {
     run: run.name,
@@ -80,7 +83,7 @@ export function overviewOf(store: Store): Overview | null {
 const ofSession = (event: StoredEvent | null, startedMs: number) =>
   event !== null && event.atMs >= startedMs ? event : null;
 
-/** A verdict of level info is no alarm. */
+/** The alarm of a verdict; null for a verdict of level info. */
 const alarmOf = (verdict: StoredEvent | null): Overview["alarm"] =>
   verdict === null || verdict.level === "info" ? null : { level: verdict.level, text: verdict.text };
 

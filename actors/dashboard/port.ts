@@ -1,4 +1,4 @@
-/** Opens the port of the page, and that of `bun run serve`. */
+/** Opens ports for HTTP: for the page, and for `bun run serve`. */
 import { isIP } from "node:net";
 
 /** Checks the page's port before a run starts. @throws {Error} if the port is not free */
@@ -6,7 +6,7 @@ export async function checkPort(hostname: string, port: number): Promise<void> {
   if (port !== 0) await freePort("the page", hostname, port);
 }
 
-/** @param what  what the port will serve @returns `port`; if `port` is 0, a port that is free now. @throws {Error} as `serveHttp` */
+/** @param what  what the port will serve @returns `port`; if `port` is 0, a port that is free now. @throws {Error} if the port is not free */
 export async function freePort(what: string, hostname: string, port: number): Promise<number> {
   const probe = serveHttp(what, { hostname, port, idleTimeout: 0, fetch: () => new Response() });
   const found = probe.port!;

@@ -9,7 +9,7 @@ import { Counter, Gauge, Registry } from "prom-client";
 import { isMetricName, METRIC_NAMES, type MetricName, metric, splitName } from "../metrics/metrics.ts";
 import type { Store } from "../metrics-sink/store.ts";
 
-/** Labels. `env` and `k` name the part, for a metric that has parts. */
+/** Labels of samples. `env`: the env of a value, for a metric with one value per env. `k`: the k of a value of pass@k. */
 const LABELS = ["run", "actor", "env", "k"] as const;
 type Label = (typeof LABELS)[number];
 
@@ -19,7 +19,7 @@ export function prometheusName(name: MetricName): string {
   return metric(name).kind === "counter" ? `${base.replace("_total_", "_")}_total` : base;
 }
 
-/** Uses its own registry, and not prom-client's global registry. */
+/** Each object has a registry of its own, and does not use prom-client's global registry. */
 export class Exposition {
   readonly #store: Store;
   readonly #registry = new Registry();
@@ -32,7 +32,7 @@ export class Exposition {
       const options = {
         name: prometheusName(name),
         help: `${help} Unit: ${unit === "milliseconds" ? "seconds" : unit}.`,
-        // A gauge without labels would start with a sample of 0.
+        // Without labels, a gauge would have a sample of 0 before its first value.
         labelNames: LABELS,
         registers: [this.#registry],
       };

@@ -1,4 +1,4 @@
-/** Query parameters of the API. Bunraku parses each parameter once; an error names the faults. */
+/** Schemas of the API's query parameters, and the texts of the errors. */
 import { z } from "zod";
 import { oneLine, schemaFaults } from "../errors.ts";
 import { isMetricName, METRIC_NAMES, type MetricName } from "../metrics/metrics.ts";
@@ -8,9 +8,9 @@ const Count = z.coerce.number().int().nonnegative();
 const TrueOrFalse = z.stringbool({ truthy: ["true"], falsy: ["false"] });
 const Limit = (most: number, standard: number) => z.coerce.number().int().min(1).max(most).default(standard);
 
-/** Maximum number of metrics of one request: the table has about 230, and each env of a mix adds some. */
+/** Maximum number of metrics of one request. The table of metrics has about 230 rows, and each env of a mix adds some metrics. */
 const NAMES_MAX = 500;
-/** Longest error, in characters. */
+/** Maximum number of characters of an error. */
 const ERROR_MAX = 1000;
 
 const Names = z
@@ -31,7 +31,7 @@ function faultOf(names: readonly string[]): string | null {
   return `no metric named "${first.slice(0, 100)}"${others}; docs/metrics.md lists them`;
 }
 
-/** Whether a text has no NUL. SQLite ends a text at a NUL, and would not search for the text after the NUL. */
+/** Whether a text has no NUL. SQLite ends a text at a NUL, and so would ignore the rest of a text to search for. */
 const withoutNul = (text: string) => !text.includes("\0");
 const NUL = "the text has a NUL; leave it out";
 
@@ -45,7 +45,7 @@ const Points = z.coerce
   .max(20_000)
   .optional()
   .describe(
-    "At most this many points per series; a longer series keeps the first, last, lowest and highest point of each of equally wide stretches of steps",
+    "Maximum number of points per series. The server divides a longer series into equally wide stretches of steps, and keeps the first, last, lowest and highest point of each stretch",
   );
 
 export const MetricsQuery = z.strictObject({
@@ -101,5 +101,5 @@ export function emptyParameter(query: Readonly<Record<string, string>>): string 
   return empty === undefined ? null : `query.${empty.slice(0, 100)}: is empty; give it a value, or leave it out`;
 }
 
-/** One line of bounded length. */
+/** The faults of a query, as one line of bounded length. */
 export const faults = (error: z.ZodError): string => oneLine(schemaFaults(error, "query")).slice(0, ERROR_MAX);

@@ -24,7 +24,8 @@ export async function rate(c: Context, { store, ratings }: ApiContext): Promise<
   if (found === null) return c.json({ error: `no episode ${body.data.id}; api/episodes lists them` }, 404);
   const { episode, turnCount } = found.summary;
   const { turn } = body.data;
-  if (turn !== null && turn > turnCount) return c.json({ error: `turn is ${turn}; the episode has ${turnCount}` }, 400);
+  if (turn !== null && turn > turnCount)
+    return c.json({ error: `turn is ${turn}, but the episode has ${turnCount} turns` }, 400);
   try {
     ratings.add({ ...body.data, episode, atMs: Date.now() });
   } catch (error) {

@@ -1,15 +1,14 @@
 /**
- * People's ratings of episodes and turns, in `ratings.jsonl` of the run's folder: each line is one rating. This file only appends
- * lines. A later rating of the same episode and turn replaces the earlier rating when Bunraku reads the file.
+ * People's ratings of episodes and turns. `ratings.jsonl` in the run's folder has one rating per line. `Ratings` only appends lines. If
+ * several lines rate the same episode and turn, `list` returns the last of these ratings.
  *
- * - The file has at most `RATINGS_MAX` lines. A line that is not a rating is an error that names the line.
+ * - ratings.jsonl has at most `RATINGS_MAX` lines. A line that is not a rating is an error that names the line.
  */
 import { existsSync } from "node:fs";
 import { z } from "zod";
 import { appendJsonLine, jsonLines, parsedJson } from "../checkpoint/json.ts";
 import { schemaFaults } from "../errors.ts";
 
-/** Maximum number of lines of the file. */
 const RATINGS_MAX = 10_000;
 
 export const NewRating = z

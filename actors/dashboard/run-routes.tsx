@@ -1,7 +1,7 @@
 /** @jsxImportSource hono/jsx */
 /**
  * The pages and the API of one run, with the API's description in OpenAPI. `ReadQueue` runs the API's reads of the store one at a time.
- * The routes change no data, except that a POST adds a rating (rate.ts). The server sends a model's text as JSON or escaped, never as HTML.
+ * A POST may add a rating (rate.ts); the other routes change no data. The server sends a model's text as JSON or escaped, never as HTML.
  */
 import { type Context, Hono } from "hono";
 import { html } from "hono/html";
@@ -106,7 +106,7 @@ async function answer(c: Context, route: ApiRoute, api: ApiContext, reads: ReadQ
   }
 }
 
-/** The answer to a reader whose read would wait behind too many others. */
+/** The answer to a request that `ReadQueue` refuses. */
 export function busy(c: Context): Response {
   const error = `${READS_WAITING_MAX} requests wait already; try again in ${RETRY_AFTER_S} s`;
   return c.json({ error }, 503, { "Retry-After": String(RETRY_AFTER_S) });
@@ -156,7 +156,7 @@ function operationOf({ path, summary, query, answer }: ApiRoute): Json {
     parameters: [...inPath, ...inQuery],
     responses: {
       200: answers("The answer", answer),
-      ...(inQuery.length > 0 && { 400: answers("A parameter is invalid; the error names it", ErrorAnswer) }),
+      ...(inQuery.length > 0 && { 400: answers("A parameter is invalid; the error names the parameter", ErrorAnswer) }),
       ...(inPath.length > 0 && { 404: answers("Not found", ErrorAnswer) }),
       503: answers("The run has not started yet, or too many requests wait (Retry-After)", ErrorAnswer),
     },
@@ -177,7 +177,7 @@ function openApiOf(routes: readonly ApiRoute[]): Json {
       title: "Bunraku: one run",
       version: "1",
       description:
-        "Read-only, except POST /api/ratings. Its body: the episode's id, a turn (null: the whole episode), a score from 1 to 5, a note. With metrics.token set, requests need it as a bearer token.",
+        "Read-only, except POST /api/ratings. The body of this POST: the episode's id, a turn (null: the whole episode), a score from 1 to 5, a note. If metrics.token is set, requests need this token as a bearer token.",
     },
     components: { securitySchemes: { token: { type: "http", scheme: "bearer" } } },
     security: [{}, { token: [] }],
@@ -209,7 +209,7 @@ export class ReadQueue {
     this.#clock = clock;
   }
 
-  /** @returns the answer of `read`; null without calling it if too many reads wait */
+  /** @returns the result of `read`. If too many reads wait, returns null and does not call `read` */
   run<T>(read: () => T): Promise<T> | null {
     if (this.#waiting >= READS_WAITING_MAX) return null;
     this.#waiting++;

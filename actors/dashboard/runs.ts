@@ -1,7 +1,7 @@
 /**
  * Reads the runs of a folder, for the list of runs and for comparisons. If a run cannot be read, the list gives the reason.
  *
- * - The code joins a requested name to a path only if the list of folders has this name.
+ * - Only a name in the list of folders becomes part of a path, so that no request reaches a file outside the parent folder.
  */
 import { createHash } from "node:crypto";
 import { existsSync, readdirSync, statSync } from "node:fs";
@@ -13,7 +13,7 @@ import { seriesOf } from "../record/newest-update.ts";
 import type { OtherRun, RunsAnswer, Series } from "./answers.ts";
 import { overviewOf } from "./overview.ts";
 
-/** Maximum number of runs of a folder that the page reads: those that changed last. A folder may have thousands of runs. */
+/** Maximum number of runs of a folder that the page reads. A folder may have thousands of runs; the page reads those that changed last. */
 const RUNS_MAX = 100;
 
 export class NearbyRuns {
@@ -43,7 +43,7 @@ export class NearbyRuns {
     return { settings, runs: runs.sort((a, b) => b.startedMs - a.startedMs), unreadable };
   }
 
-  /** The store of a run, which the caller closes; null if there is no such run. @throws {Error} if it cannot be read */
+  /** The store of a run, which the caller must close; null if there is no such run. @throws {Error} if the run cannot be read */
   open(name: string): Store | null {
     return this.#names().includes(name) ? openRecord(join(this.parent, name)) : null;
   }
@@ -71,7 +71,7 @@ export class NearbyRuns {
   }
 }
 
-/** Opens the record of a run for all its pages. @throws {Error} if the file is no record, or too old for the page */
+/** Opens the record of a run for all pages of the run. @throws {Error} if the file is no record, or the record is too old for the page */
 export function openRecord(folder: string): Store {
   const store = recordOf(folder);
   if (store.isCurrent) return store;

@@ -30,7 +30,7 @@ export async function serveDashboard({ host, port, token, ...options }: ServeOpt
   const server = serveHttp("the page", {
     hostname: host,
     port,
-    // Longer than the time between a stream's keep-alive messages, so that the streams of a quiet run stay open.
+    // In seconds. This time is longer than the time between a stream's keep-alive messages, so that the streams of a quiet run stay open.
     idleTimeout: 60,
     fetch: (request) => app.fetch(request),
   });

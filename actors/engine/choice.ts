@@ -1,6 +1,6 @@
 /**
- * Chooses the engine and device of learner and samplers. If the config names an engine or device, the choice never replaces it. `auto`
- * reports whether it uses an NVIDIA GPU that it found. Where the learner computes, by engine.name (rows) and engine.device (columns):
+ * Chooses the engine and device of learner and samplers. For the learner the choice never replaces an engine or device that the config names.
+ * `auto` reports whether it uses an NVIDIA GPU that it found. Where the learner computes, by engine.name (rows) and engine.device (columns):
  *
  * | engine.name | auto, cpu | cuda                                 | webgpu      |
  * | ----------- | --------- | ------------------------------------ | ----------- |
@@ -11,8 +11,8 @@
  *
  * With engine tinker, a server computes: see ../tinker/.
  *
- * Engine `auto` on device cpu is compiled. On device auto it is the first of these that works: compiled on the NVIDIA GPU, tensorflow on
- * that GPU, compiled on the CPU.
+ * Engine `auto` on device cpu is compiled. On device auto, engine `auto` is the first of these that works: compiled on the NVIDIA GPU,
+ * tensorflow on that GPU, compiled on the CPU.
  */
 import { deviceInWords } from "../../model/engine/device.ts";
 import { findLibtensorflow, PLACES_IN_WORDS, type Places, placesOf } from "../../model/engine/tensorflow/find.ts";
@@ -22,12 +22,12 @@ import type { EngineSettings } from "./start-engine.ts";
 
 type CompiledSettings = Extract<EngineSettings, { name: "compiled" }>;
 
-/** The facts, besides the config, that a choice depends on. */
+/** The facts about the machine on which a choice depends. */
 export interface Machine {
   /** Name of the first NVIDIA GPU; null if there is none. */
   readonly gpu: () => string | null;
   readonly places: Places;
-  /** @throws {Error} in one line, if engine compiled cannot compute on the device that it is set to. */
+  /** @throws {Error} in one line, if engine compiled cannot compute on the device of the settings. */
   readonly expectDevice: (settings: CompiledSettings) => void;
 }
 
@@ -88,7 +88,7 @@ function libraryOf({ places }: Pick<Machine, "places">): string | null {
   }
 }
 
-/** Why engine compiled cannot compute on the device that it is set to; null if it can. */
+/** Why engine compiled cannot compute on the device of the settings; null if it can. */
 function lackOf(settings: CompiledSettings, { expectDevice }: Pick<Machine, "expectDevice">): string | null {
   try {
     expectDevice(settings);
@@ -98,7 +98,7 @@ function lackOf(settings: CompiledSettings, { expectDevice }: Pick<Machine, "exp
   }
 }
 
-/** Returns the settings unchanged. @throws {RunError} if their device is missing; a restart would not help. */
+/** Returns the settings unchanged. @throws {RunError} if engine compiled cannot compute on the device of the settings */
 function checked(settings: CompiledSettings, machine: Pick<Machine, "expectDevice">): CompiledSettings {
   const lack = lackOf(settings, machine);
   if (lack !== null) throw new RunError(lack);
@@ -107,10 +107,10 @@ function checked(settings: CompiledSettings, machine: Pick<Machine, "expectDevic
 
 /**
  * A sampler's engine. Many samplers share a host, and the learner may use the host's GPU. So samplers compute on the CPU, unless the config
- * names engine compiled and device cuda. Samplers never use webgpu, which copies the key-value caches in every step. In one second an H200
- * with webgpu decodes a twentieth of the tokens that one CPU core decodes.
+ * names engine compiled and device cuda. Samplers never use webgpu, because webgpu copies the key-value caches in every step: an H200 with
+ * webgpu decodes a twentieth of the tokens that one CPU core decodes in the same time.
  *
- * @param guest  true if the sampler is on another machine, whose devices may differ from those that the config names
+ * @param guest  true if the sampler is on another machine, which may lack the devices that the config names
  * @throws {RunError} if the device that the config names is missing.
  */
 export function samplerEngine(
@@ -135,7 +135,7 @@ interface NvidiaGpu {
 
 const TIMEOUT_MS = 10_000;
 
-/** The NVIDIA GPUs of this machine, as nvidia-smi lists them. Empty if nvidia-smi is missing or fails. */
+/** The NVIDIA GPUs that nvidia-smi lists on this machine; empty if nvidia-smi is missing or fails. */
 export function nvidiaGpus(): NvidiaGpu[] {
   const program = Bun.which("nvidia-smi");
   if (program === null) return [];

@@ -1,14 +1,14 @@
 /**
- * Limits on the numbers and texts that an env returns in one episode. This file knows no particular env.
+ * Limits on the numbers and texts that an env returns in one episode. The limits are the same for every env.
  *
- * - A reward that float32 cannot hold would become infinite in an update. The numbers of `extra` have the same limit.
- * - A long text would not fit the message that carries the episode to the learner (TRANSPORT_LIMITS.frameBytesMax).
+ * - float32 must be able to hold every reward, penalty and number of `extra`, because a larger reward would become infinite in an update.
+ * - Texts have a maximum length, so that the episode fits into the message to the learner (TRANSPORT_LIMITS.frameBytesMax).
  */
 import type { Messages } from "../protocol.ts";
 
-/** Limit of one observation, and of the `extra` of one turn as JSON. */
+/** Maximum size of one observation, and of one turn's `extra` as JSON. */
 const TEXT_BYTES_MAX = 2 ** 20;
-/** Limit of all observations and `extra` of an episode together: a quarter of the largest message. */
+/** Maximum size of all observations and all `extra` of an episode together: a quarter of the largest message. */
 const EPISODE_TEXT_BYTES_MAX = 16 * 2 ** 20;
 
 export class AnswerLimits {

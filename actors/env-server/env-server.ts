@@ -1,17 +1,17 @@
 /**
- * The env server holds open episodes and plays turns on request. It knows no tokens, no model and no particular env.
+ * The env server holds open episodes and plays turns on request. It handles text and no tokens, and is the same for every env.
  *
- * - Every ask gets exactly one answer: `env.opened`, `env.stepped` or `failed`. An env that throws, or does not answer within
- *   `answerMsMax`, gives `failed` with code "env", never a turn with reward 0. Its episode ends.
+ * - Every ask gets exactly one answer: `env.opened`, `env.stepped` or `failed`. If an env throws, or does not answer within `answerMsMax`,
+ *   the episode ends, and the answer is `failed` with code "env", never a turn with reward 0.
  * - A number that float32 cannot hold, or a text that is too long, is also a failure of the env: see answer-limits.ts.
- * - The server plays a step once. If a sampler asks the same step again, for example after a lost message, it gets the same answer, even
- *   if the env still plays the step. Otherwise the server plays only the next turn. It refuses any other step, and a refused step changes nothing.
- * - Episodes belong to the actor that opened them. If its owner opens an episode again, the episode starts from the beginning.
- * - The server closes every opened env once, however its episode ended, even if the env opens after its deadline.
+ * - The server plays a turn once. If a sampler repeats the ask for the last turn, for example after a lost message, the sampler gets an equal
+ *   answer, even if the env still plays the turn. The server refuses an ask for a turn that is neither the last nor the next, and changes nothing.
+ * - An episode belongs to the actor that opened it. If this actor opens the episode again, the episode starts from the beginning.
+ * - The server closes every opened env once, however the env's episode ended, even if the env opened after `answerMsMax`.
  * - At most `episodesMax` episodes are open. A further `env.open` fails at once, so that memory stays bounded. The server closes an episode
- *   without a step for `idleMs`. For repeated requests it keeps the last answers of up to `episodesMax` ended episodes, with at most
- *   `ENDED_CHARS_MAX` characters in all.
- * - The server sends each answer as soon as its env has answered: no episode waits for the env of another episode.
+ *   that has had no step for `idleMs`. For repeated asks the server keeps the last answers of up to `episodesMax` ended episodes, with at
+ *   most `ENDED_CHARS_MAX` characters in all.
+ * - The server sends each answer as soon as the episode's env has answered: no episode waits for the env of another episode.
  */
 import type { z } from "zod";
 import type { Env } from "../../envs/env.ts";
@@ -29,10 +29,10 @@ export type EnvAnswer = Messages["env.opened" | "env.stepped" | "failed"];
 type MaybePromise<T> = T | Promise<T>;
 
 export interface EnvServerOptions {
-  /** How to open episodes of an env. @throws {Error} if the run plays no env of this name */
+  /** Finds the function that opens episodes of an env. @throws {Error} if the run plays no env of this name */
   readonly find: (tag: string) => OpenEpisode;
   readonly episodesMax: number;
-  /** The server closes an episode without a step for this long. */
+  /** The server closes an episode that has had no step for this time. */
   readonly idleMs: number;
   readonly answerMsMax: number;
   readonly clock: Clock;
@@ -62,18 +62,18 @@ interface Episode {
   touchedAtMs: number;
 }
 
-/** Longest text of a failure: an env's error may have a message of any length. */
+/** Maximum length of the text in an answer `failed`. An env's error may have a message of any length. */
 const DETAIL_CHARS_MAX = 4096;
-/** Limit on the characters of all last answers together: one answer may have a million characters. */
+/** Maximum number of characters of all kept last answers together. One answer may have a million characters. */
 const ENDED_CHARS_MAX = 2 ** 26;
-/** Time for envs to close when the server stops: less than the default supervisor.stopGraceMs. */
+/** How long a stopping server waits for envs to close: less than the default supervisor.stopGraceMs. */
 const STOP_MS = 2000;
 
 export class EnvServer implements HostHandler {
   readonly #options: EnvServerOptions;
   /** Open episodes by `keyOf`. */
   readonly #open = new Map<string, Episode>();
-  /** Last answers of ended episodes, oldest first. */
+  /** Last turns of ended episodes by `keyOf`, oldest first. */
   readonly #ended = new Map<string, LastTurn>();
   #endedChars = 0;
   readonly #closing = new Set<Promise<void>>();
@@ -98,7 +98,7 @@ export class EnvServer implements HostHandler {
     this.forget(who.actor, message.episode);
   }
 
-  /** An error of an env becomes an answer `failed`: it is never thrown. @param owner  the actor that asks */
+  /** An error of an env is not thrown, but becomes an answer `failed`. @param owner  the actor that asks */
   answer<A extends EnvAsk>(owner: string, ask: A): MaybePromise<AnswerTo<A>>;
   answer(owner: string, ask: EnvAsk): MaybePromise<EnvAnswer> {
     const key = keyOf(owner, ask.episode);
@@ -110,7 +110,7 @@ export class EnvServer implements HostHandler {
     }
   }
 
-  /** Closes an episode, and forgets its last answer. */
+  /** Closes an episode, and forgets the episode's last answer. */
   forget(owner: string, episode: string): void {
     const key = keyOf(owner, episode);
     this.#drop(key);
@@ -247,7 +247,7 @@ export class EnvServer implements HostHandler {
         );
   }
 
-  /** Plays a turn. The env fails if it throws, is late, or returns no valid turn (for example, a reward that is no number). */
+  /** Plays a turn. The answer is `failed` if the env throws, is late, or returns no valid turn (for example, a reward that is no number). */
   #turn(env: Env, { id, label, limits }: Episode, { turn, reply }: Messages["env.step"]): MaybePromise<EnvAnswer> {
     const what = `${label} turn ${turn}`;
     const answer = (played: object): EnvAnswer =>
@@ -264,7 +264,7 @@ export class EnvServer implements HostHandler {
     }
   }
 
-  /** The promise's result, or an error of the env after `answerMsMax`. */
+  /** The promise's result. @throws {EpisodeError} if the promise has not settled after `answerMsMax` */
   async #inTime<T>(what: string, promise: Promise<T>): Promise<T> {
     const { clock, answerMsMax } = this.#options;
     if (await settlesIn(clock, answerMsMax, promise)) return promise;
@@ -276,7 +276,7 @@ export class EnvServer implements HostHandler {
     if (episode !== undefined) this.#remove(episode);
   }
 
-  /** Closes an episode's env, and frees the episode's place unless another episode has already taken its key. */
+  /** Closes an episode's env, and forgets the episode, unless a newer episode has the same key. */
   #remove(episode: Episode): void {
     if (this.#open.get(episode.key) === episode) this.#open.delete(episode.key);
     if (episode.env !== null) this.#close(episode.label, episode.env);
@@ -322,7 +322,7 @@ function checked<T>(schema: z.ZodType<T>, value: unknown): T {
   throw new Error(schemaFaults(parsed.error, "turn"));
 }
 
-/** Two owners may hold one episode: an expired ticket is issued again while its first sampler still plays it. */
+/** The key has the owner, because two samplers may hold one episode: an expired ticket is issued again while its first sampler still plays it. */
 const keyOf = (owner: string, episode: string): string => JSON.stringify([owner, episode]);
 
 const charsOf = ({ reply, answer }: LastTurn): number =>
@@ -337,7 +337,7 @@ function repeated(last: PlayedTurn, { episode, turn, reply }: Messages["env.step
 
 const closedEarly = (label: string) => new EpisodeError(`${label} was closed before its env answered`, "closed");
 
-/** The answer for the failure of one episode. @throws any other error, which is a bug */
+/** Makes the answer from an `EpisodeError`. @throws any other error, which is a bug */
 function failure(error: unknown): Messages["failed"] {
   if (!(error instanceof EpisodeError)) throw error;
   return failed(error.boundary, error.message.slice(0, DETAIL_CHARS_MAX));

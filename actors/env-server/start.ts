@@ -51,7 +51,7 @@ export const envServer = {
   },
 } satisfies ActorKind;
 
-/** Wraps the server, so that the meter counts its turns and measures its time. */
+/** Wraps the server, so that the meter counts the server's turns and measures how long the server works. */
 function measured(server: EnvServer, meter: Meter): HostHandler {
   return {
     asked(peer, ask, who) {

@@ -1,8 +1,8 @@
 /**
- * Evaluates a policy on fixed boards. Plays episodes as a sampler does, but calls an env server directly. Stores nothing.
+ * Evaluates a policy on fixed boards. `playEpisode` plays the episodes, as in a sampler, but calls an env server directly. Nothing is stored.
  *
- * - With the run's `validate` settings, boards, temperature and coins (the random numbers that choose tokens) equal those of the run's
- *   validation of the same update. Then the result is exactly the number that the run reported.
+ * - With the run's `validate` settings, an evaluation has the boards, the temperature and the coins (the random numbers that choose tokens) of
+ *   the run's own validation of the same update. So the result is exactly the number that the run reported.
  * - If an episode cannot be played, the evaluation fails: a share of fewer boards cannot be compared with a share of all boards.
  */
 import { boardInterval, type Evaluation, passCurve } from "../../envs/analysis/evaluate.ts";
@@ -27,7 +27,7 @@ export interface PolicyEvaluation extends Evaluation {
   readonly formatErrors: number;
   readonly stops: Readonly<Record<StopReason, number>>;
   readonly failures: Readonly<Record<Failure, number>>;
-  /** null if no thought makes a claim that can be checked. */
+  /** null if no thought makes a claim that the env can check. */
   readonly thoughts: Thoughts | null;
   /**
    * Estimate of the policy's entropy at this temperature, in nats per written token: the mean of -log p over the sampled tokens.
@@ -44,9 +44,9 @@ export interface EvaluationOptions {
   /** The policy, with its weights loaded. */
   readonly policy: EpisodePolicy;
   readonly dialogue: Dialogue;
-  /** `startSavedPolicy` returns this value. */
+  /** From `startSavedPolicy`. The name `validation` decides the coins. */
   readonly weights: { readonly version: number; readonly digest: string; readonly validation: string };
-  /** Number of episodes that run at once. It equals the policy's number of slots. */
+  /** Number of episodes that run at once, equal to the number of slots of `policy`. */
   readonly slots: number;
   readonly clock: Clock;
   /** The evaluation calls this function with each problem that does not change the result. */
@@ -78,7 +78,7 @@ export async function evaluatePolicy(options: EvaluationOptions): Promise<Readon
   try {
     await Promise.all(Array.from({ length: Math.min(slots, tickets.length) }, playOn));
   } finally {
-    // After an error, this line keeps the other slots from beginning another episode.
+    // After an error, this line keeps the other calls of `playOn` from beginning another episode.
     next = tickets.length;
     await envs.stop();
   }
@@ -130,7 +130,7 @@ export function summary(played: readonly PlayedTicket[], tag: EnvTag): PolicyEva
   };
 }
 
-/** Mean of -log p over the written tokens of episodes; null if there are no such tokens, or if the temperature is 0. */
+/** Mean of -log p over all tokens that the policy wrote; null if there are no such tokens, or if the temperature is 0. */
 export function entropyOf(played: readonly PlayedTicket[]): number | null {
   if (played.some(({ ticket }) => ticket.temperature === 0)) return null;
   const trajectories = played.map(({ outcome }) => outcome.trajectory);

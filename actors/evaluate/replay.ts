@@ -1,11 +1,12 @@
 /**
- * Plays a recorded episode again and finds the first difference from its record. Uses no store and starts no process.
+ * Plays a recorded episode again and finds the first difference between the replay and the record. This file reads no store and starts no
+ * process.
  *
- * - `replayEnv` asks whether the env still answers the recorded replies in the same way. The recorded tokens take the place of a policy;
- *   everything else runs as in a sampler. `replayWhole` also asks whether the policy still writes the recorded replies.
+ * - `replayEnv` tests whether the env still gives the recorded answers to the recorded replies. The recorded tokens take the place of the
+ *   policy. `replayWhole` also tests whether the policy still writes the recorded replies.
  * - Every value must be exactly equal: every token, log-probability, reward and observation, and the version and digest of the weights.
- * - `replayWhole` computes every value that it compares. `replayEnv` takes replies, log-probabilities and the policy version from the
- *   record, and computes the rest.
+ * - `replayWhole` computes every value that it compares, except the policy version. `replayEnv` takes replies, log-probabilities, policy
+ *   version and digest from the record, and computes the rest.
  */
 import { isDeepStrictEqual } from "node:util";
 import type { Dialogue } from "../../model/text/dialogue.ts";
@@ -45,7 +46,7 @@ export const replayEnv = (replay: Replay): Promise<Difference | null> =>
  * Plays the episode again with env and policy.
  *
  * @param policy   the policy, with `weights` loaded
- * @param weights  has the digest of the checkpoint, so that the replay finds a wrong digest in the episode's record
+ * @param weights  the version of the record, and the digest of the checkpoint: a wrong digest in the record is a difference
  * @returns null if all values are equal
  */
 export async function replayWhole(
@@ -77,11 +78,11 @@ export async function replayWhole(
 
 /**
  * Compares the policy version and digest in an episode's record with other records of the run. In a run that was never resumed, each version
- * has one digest, and each digest has one version. A resume breaks this rule: the run publishes the weights of its checkpoint under
- * a new version, and uses later version numbers a second time. So there is no difference if another record has the same version and digest.
+ * has one digest, and each digest has one version. A resumed run publishes the weights of its checkpoint under a new version, and may use a
+ * version number a second time for other weights. So a pair of version and digest that another record also has is no difference.
  *
  * @param others  the pairs of version and digest in checkpoints and in other episodes of the run
- * @returns null if `others` contains the episode's pair, or if no other pair has the same version or the same digest
+ * @returns null if `others` contains the episode's pair, or if no pair of `others` has the episode's version or the episode's digest
  */
 export function weightsDifference(
   { version, digest }: PolicyVersion,

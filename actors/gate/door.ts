@@ -1,10 +1,11 @@
 /**
- * The door is the port of the gate that other machines connect to. The door counts a connection before it reads a byte. Bun.serve cannot
- * count so early, because it reports a connection only after a complete request. The door passes the bytes of each connection to the
- * gate's server on loopback, without looking at them.
+ * The door is the port of the gate that other machines connect to. The door passes the bytes of each connection, unread, to the gate's server
+ * on loopback. The gate does not open this port with Bun.serve, because Bun.serve reports a connection only after a complete request. The
+ * door counts a connection before the first byte.
  *
- * - A connection is a stranger until the gate has seen a valid token on it. One address has at most `strangersMax` strangers, and there
- *   are at most `connectionsMax + strangersMax` connections; the door closes a further one at once. It closes a stranger after `strangerMs`.
+ * - A connection is a stranger until the gate has seen a valid token on it. One address has at most `strangersMax` strangers, and there are at
+ *   most `connectionsMax + strangersMax` connections in all; the door closes a further connection at once. The door closes a stranger after
+ *   `strangerMs`.
  * - The door connects to the server at a client's first byte. While one end takes no bytes, the door reads none from the other end.
  */
 import type { Socket, TCPSocketListener } from "bun";
@@ -22,7 +23,7 @@ export interface DoorOptions {
   readonly refused: (from: string, why: string) => void;
 }
 
-/** One end of a relayed connection: the client's end or the server's end. */
+/** One of the two sockets of a relayed connection: the socket to the client, or the socket to the gate's server. */
 interface End {
   /** null: the connection to the server is not open yet. */
   socket: Socket<End> | null;
@@ -32,7 +33,7 @@ interface End {
   unsent: Uint8Array[];
   /** True if the other end is closed. Then this end closes as soon as `unsent` is empty. */
   otherClosed: boolean;
-  /** Cancels the timer of `strangerMs`. The timer closes a client that shows no token, or an end that does not take its last bytes. */
+  /** Cancels a timer of `strangerMs`. The timer closes a client that shows no token, or an end that does not take its last bytes. */
   cancel: () => void;
 }
 
@@ -44,7 +45,7 @@ interface Client extends End {
 export class Door {
   readonly #options: DoorOptions;
   readonly #clients = new Set<Client>();
-  /** The clients, by the local port of the door's connection to the server. */
+  /** The clients, by the local port of the socket that the door opened to the server for the client. */
   readonly #byPort = new Map<number, Client>();
   readonly #listener: TCPSocketListener<End>;
 
@@ -59,12 +60,12 @@ export class Door {
     return this.#listener.port;
   }
 
-  /** The address of the client that sent a request. @param portSeen  the port that the gate's server sees */
+  /** The address of the client that sent a request. @param portSeen  the port from which the gate's server got the request */
   fromOf(portSeen: number): string {
     return this.#byPort.get(portSeen)?.from ?? "unknown";
   }
 
-  /** The gate calls this when a request on the connection has shown a valid token. */
+  /** The gate calls this when a request has shown a valid token. @param portSeen  as in `fromOf` */
   admit(portSeen: number): void {
     const client = this.#byPort.get(portSeen);
     if (client === undefined) return;
@@ -147,7 +148,7 @@ export class Door {
   }
 }
 
-/** @returns false if some bytes are unsent and wait */
+/** @returns false if the end has not taken all bytes; the rest waits in `unsent` */
 function send(end: End, bytes: Uint8Array): boolean {
   const taken = end.unsent.length > 0 ? 0 : Math.max(0, end.socket?.write(bytes) ?? 0);
   if (taken < bytes.byteLength) end.unsent.push(bytes.slice(taken));

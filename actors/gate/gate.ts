@@ -1,7 +1,7 @@
 /**
- * The gate is the address at which other machines join a run. It checks the token of each request. It passes bytes, unread, between the
- * guest (a sampler or env server on another machine) and the actor that the path names. The actors themselves listen only on loopback or at
- * the broker, with another token.
+ * The gate is the server through which other machines join a run. The gate checks the token of each request. It passes bytes, unread, between
+ * the guest (a sampler or env server on another machine) and the actor that the request's path names. The actors themselves listen only on
+ * loopback or at the broker, with another token.
  *
  *   request                     what it is                                                       for guests of role
  *   GET /join?role=ROLE         the settings of a new guest                                      sampler, env server
@@ -9,11 +9,11 @@
  *   WS  /actors/NAME?as=GUEST   a connection to the supervisor, the learner or an env server     sampler: any; env server: the supervisor
  *   WS  /offer/NAME             a connection that waits until a sampler wants this env server    env server
  *
- * - The gate compares the token of the Authorization header in constant time before it reads the path. It refuses browser
- *   pages (requests with an Origin header). It reports refusals at most once a second.
+ * - The gate compares the token of the Authorization header in constant time, before it reads the path. The gate refuses requests of browser
+ *   pages, which have an Origin header. The gate reports refusals at most once a second.
  * - The gate closes a connection after it has refused the token, role or name. door.ts limits the number and the duration of connections
  *   that have shown no token.
- * - The gate refuses a guest's socket while `connectionsMax` sockets are open, including those that actors open to a guest's env server.
+ * - The gate refuses a guest's socket while `connectionsMax` sockets are open. This number includes sockets of actors to a guest's env server.
  *   relay.ts limits how many bytes wait for a slow end.
  */
 import type { Server, ServerWebSocket } from "bun";
@@ -43,7 +43,7 @@ import { Offers, Relay, type Side } from "./relay.ts";
 export const GUEST_ROLES = ["sampler", "env-server"] as const;
 export type GuestRole = (typeof GUEST_ROLES)[number];
 
-/** A token, and the roles of guests that may join with it. */
+/** A token, and the roles that a guest with this token may have. */
 export interface JoinToken {
   readonly token: string;
   readonly roles: readonly GuestRole[];
@@ -54,16 +54,17 @@ export interface GateOptions {
   readonly listen: string;
   readonly tls: ServerTls | null;
   readonly joinTokens: readonly JoinToken[];
-  /** Token of the actors' own listeners. */
+  /** The token with which actors connect to each other. */
   readonly actorsToken: string;
   readonly frameBytesMax: number;
   readonly queuedBytesMax: number;
   readonly connectionsMax: number;
-  /** Limits for connections that have shown no token: how many from one address, and how long each may stay. */
+  /** Maximum number of connections of one address that have shown no token. */
   readonly strangersMax: number;
+  /** How long a connection that has shown no token may stay. */
   readonly strangerMs: number;
   readonly clock: Clock;
-  /** Address of an actor that guests may connect to, on this machine or at a broker; null: no such actor has an address now. */
+  /** The address of an actor for a guest whose token has these roles, on this machine or at a broker; null: no such actor has an address now. */
   readonly find: (name: string, roles: readonly GuestRole[]) => string | null;
   /** True for a name that no guest may take. */
   readonly isActor: (name: string) => boolean;
@@ -84,7 +85,7 @@ interface SocketData {
 
 const NAME = /^[\w.-]{1,64}$/;
 
-/** Longest wait of a sampler for an offer (relay.ts) from a guest's env server. */
+/** How long a sampler waits for an offer: a connection that a guest's env server opens in advance (relay.ts). */
 const OFFER_MS_MAX = 10_000;
 
 export class Gate {
@@ -93,6 +94,7 @@ export class Gate {
   readonly #sockets = new Set<ServerWebSocket<SocketData>>();
   readonly #refused: (from: string, why: string) => void;
   readonly #door: Door;
+  /** The server for other machines, behind the door. */
   readonly #public: Server<SocketData>;
   /** The server for actors of this machine that connect to a guest's env server. */
   readonly #inner: Server<SocketData>;
@@ -145,7 +147,7 @@ export class Gate {
     const port = server.requestIP(request)?.port ?? 0;
     const from = this.#door.fromOf(port);
     const authorization = request.headers.get("authorization") ?? "";
-    // The gate compares every token, so that the time of an answer does not reveal which token matched.
+    // Compare all tokens, even after a match, so that the time of the answer does not reveal which token matched.
     const roles = this.#options.joinTokens
       .filter(({ token }) => sameSecret(authorization, bearer(token)))
       .flatMap((joinToken) => joinToken.roles);
@@ -158,14 +160,14 @@ export class Gate {
     if (place === "join") {
       const role = GUEST_ROLES.find((known) => known === searchParams.get("role"));
       if (role === undefined) return new Response(`role must be one of ${GUEST_ROLES.join(", ")}\n`, { status: 400 });
-      if (!roles.includes(role)) return this.#refuse(from, `its token is not for the role ${role}`, 403);
+      if (!roles.includes(role)) return this.#refuse(from, `the token is not for the role ${role}`, 403);
       return Response.json(this.#options.joinSettings(role));
     }
     if (!NAME.test(name) || rest.length > 0) return new Response("nothing here\n", { status: 404 });
     const isSupervisor = place === "actors" && name === "supervisor";
     const requiredRole = place === "offer" ? "env-server" : isSupervisor ? null : "sampler";
     if (requiredRole !== null && !roles.includes(requiredRole)) {
-      return this.#refuse(from, `its token may not reach ${place}/${name}`, 403);
+      return this.#refuse(from, `the token gives no access to ${place}/${name}`, 403);
     }
     if (place === "weights") return this.#weights(request, pathname);
     if (place !== "offer" && place !== "actors") return new Response("nothing here\n", { status: 404 });
@@ -193,7 +195,7 @@ export class Gate {
     return new Response(`${why}\n`, { status, headers: { Connection: "close" } });
   }
 
-  /** Asks the learner for the file of a version and serves the file itself, so that the learner need not send the weights. */
+  /** Asks the learner for the path of a version's file, and serves this file, so that the learner does not have to send the weights. */
   async #weights(request: Request, path: string): Promise<Response> {
     const learner = this.#options.find("learner", ["sampler"]);
     if (learner === null) return new Response("there is no learner now\n", { status: 503 });
@@ -208,7 +210,6 @@ export class Gate {
     }
   }
 
-  /** Connects a guest to an actor of the run. */
   #connectTo(name: string, roles: readonly GuestRole[], socket: ServerWebSocket<SocketData>): void {
     const relay = this.#relay(socket);
     const address = this.#options.find(name, roles);

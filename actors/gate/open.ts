@@ -1,8 +1,8 @@
 /**
- * Opens a run's gate with its tokens, its certificates and its guests.
+ * Opens a run's gate, with its tokens, its certificates and the listeners for guests.
  *
- * - If the config has no token (allowed on loopback only), this file makes a token. A file in the run's folder holds that token until the
- *   run ends. Only the owner of that file can read it.
+ * - If the config has no join token (allowed on loopback only), `openGate` makes a token. A file in the run's folder, which only the file's
+ *   owner can read, holds that token until the run ends.
  */
 
 import { randomBytes } from "node:crypto";
@@ -29,7 +29,7 @@ export interface OpenGateOptions {
   /** The supervisor's transport, with the token of the actors. */
   readonly transport: Transport;
   readonly actorsToken: string;
-  /** Address of an actor of this machine that guests may connect to; null: no such actor has an address now. */
+  /** The address of the actor of this name; null if this machine has no such actor, or if the actor has no address now. */
   readonly find: (name: string) => string | null;
   /** The messages that each guest gets when it joins. */
   readonly firstMessages: () => readonly Tell[];
@@ -52,7 +52,7 @@ export interface OpenGate {
 
 const TOKEN_FILE = "join.token";
 
-/** When the run ends, the guests have this much time to leave. */
+/** How long the end of the run waits for guests to leave. */
 const LEAVE_MS = 2000;
 
 /** @throws {Error} in one line, if the gate cannot listen at `listen` or a certificate cannot be read */
@@ -134,7 +134,7 @@ export async function openGate(listen: string, options: OpenGateOptions): Promis
   };
 }
 
-/** Deletes an old file first, because only a new file gets the mode. `wx` refuses an existing file or link, so no link is followed. */
+/** Deletes an old file first, because only a new file gets the mode. `wx` refuses an existing file or link, so the write follows no link. */
 function writeToken(file: string, text: string): void {
   rmSync(file, { force: true });
   writeFileSync(file, text, { flag: "wx", mode: 0o600 });

@@ -1,17 +1,17 @@
 /**
- * How the gate joins two connections. A `Relay` sends each frame from one end to the other end and does not read the frame. `Offers` holds
+ * Joins two connections of the gate. A `Relay` sends each frame from one end to the other end and does not read the frame. `Offers` holds
  * the connections that env servers of other machines make in advance. This file knows no messages and no access tokens.
  *
- * - `close` closes both ends with one reason; the gate calls it when an end closes.
- * - A relay holds frames for an end that is not connected yet. If more than `queuedBytesMax` bytes are held or unsent, the relay closes
- *   both ends.
+ * - `Relay.close` closes both ends with one reason. The gate calls `close` when an end closes.
+ * - A relay holds frames for an end that is not connected yet. If more than `queuedBytesMax` bytes wait for one end, the relay closes both
+ *   ends.
  * - The actors at the ends ping each other, so a relay does not check for silence.
  */
 import type { Clock } from "../clock.ts";
 
 /** The socket at one end of a relay. */
 export interface RelayEnd {
-  /** Bytes that were sent and that the operating system has not taken yet. */
+  /** Number of bytes that wait in this process, because the operating system has not taken them yet. */
   readonly queuedBytes: number;
   /** @returns false if the socket dropped the frame */
   send(frame: Uint8Array): boolean;
@@ -80,7 +80,7 @@ export class Relay {
   }
 }
 
-/** A call attaches the offered connection to the relay, as its other end. */
+/** A function that makes the offered connection the second end of a relay. */
 type Offer = (relay: Relay) => void;
 
 interface Waiting {
@@ -95,9 +95,9 @@ interface Queue {
 }
 
 /**
- * Connections that env servers of other machines make in advance, each for one sampler. A machine behind a firewall cannot accept
- * connections, so its env server connects to the gate and waits. Each offer serves one sampler. A sampler that finds no offer waits for the
- * next offer, at most `waitMsMax`. This class knows no sockets.
+ * Connections that env servers of other machines make in advance. A machine behind a firewall cannot accept connections, so an env server
+ * there connects to the gate and waits. Each offer serves one sampler. A sampler that finds no offer waits for the next offer, at most
+ * `waitMsMax`. This class knows no sockets.
  */
 export class Offers {
   readonly #clock: Clock;
@@ -109,7 +109,7 @@ export class Offers {
     this.#waitMsMax = waitMsMax;
   }
 
-  /** @returns a function that withdraws the offer; call it when the offer's connection ends unused */
+  /** Adds an offer. @returns a function that withdraws the offer; call this function when the offered connection ends */
   add(name: string, offer: Offer): () => void {
     const queue = this.#queue(name);
     for (const first of queue.waiting) {

@@ -1,6 +1,6 @@
 /**
- * The learner's files: checkpoints of its networks, and the reference policy, if a KL term needs one.
- * `Saving` of training/training.ts decides when checkpoints are written; checkpoint/ knows their format.
+ * The learner's files: checkpoints of the networks, and the reference policy, if a KL term needs one.
+ * `Saving` of training/training.ts decides when the learner writes checkpoints. The folder checkpoint/ defines the format of the files.
  */
 import {
   type Checkpoint,
@@ -17,7 +17,7 @@ import type { Progress } from "../training/progress.ts";
 import { fill, type Networks } from "./networks.ts";
 import type { TrainerMethods } from "./trainer.ts";
 
-/** The newest intact checkpoint; null if there is none. @param skipped  gets each newer damaged checkpoint and unfinished folder */
+/** The newest intact checkpoint; null if there is none. @param skipped  is called for each damaged newer checkpoint and each unfinished folder */
 export async function newestCheckpoint(
   folder: string,
   disk: Disk,
@@ -32,25 +32,25 @@ export async function newestCheckpoint(
 export interface LearnerCheckpointsOptions {
   /** Folder of the checkpoints. */
   readonly checkpoints: string;
-  /** Folder of the policy that reinforcement began with. */
+  /** Folder of the reference: the policy that reinforcement began with. */
   readonly reference: string;
   readonly disk: Disk;
-  /** Number of newest checkpoints to keep. `save` also keeps the last healthy one, and the one of the best update if it exists. */
+  /** Number of newest checkpoints to keep. `save` also keeps the last healthy checkpoint and the checkpoint of the best update, if they exist. */
   readonly keep: number;
   /** Digest of the policy's tokenizer. */
   readonly tokenizer: string;
   readonly networks: Networks;
   readonly trainer: Remote<TrainerMethods>;
-  /** The checkpoint that this process resumed from; null if the run had none. */
+  /** The checkpoint that this process resumed from; null if the run had no checkpoint. */
   readonly saved: Checkpoint | null;
-  /** True if the run finished at `saved` and now continues. The condition that ended the run does not end it a second time. */
+  /** True if the run finished at `saved` and now continues. Then the condition that ended the run does not end the run a second time. */
   readonly prolonged: boolean;
   readonly notice: (text: string) => void;
 }
 
 export class LearnerCheckpoints {
   readonly #options: LearnerCheckpointsOptions;
-  /** Progress of the checkpoint that this process resumed from; null if the run had none. */
+  /** The progress in the checkpoint that this process resumed from; null if the run had no checkpoint. */
   readonly resumed: Progress | null;
 
   constructor(options: LearnerCheckpointsOptions) {
@@ -76,7 +76,7 @@ export class LearnerCheckpoints {
       criticHead: critic?.model.head === "both" ? "both" : "value",
     };
     await saveCheckpoint(checkpoints, checkpoint, disk);
-    // This checkpoint may not be among the newest: the folder may have damaged checkpoints of later updates.
+    // Spare this checkpoint too. It may not be among the newest, because the folder may have damaged checkpoints of later updates.
     const spared = [progress.update, progress.best?.update, progress.health.healthyCheckpoint].filter(
       (at) => typeof at === "number",
     );
@@ -85,7 +85,7 @@ export class LearnerCheckpoints {
     );
   }
 
-  /** Loads the checkpoint of this update into the networks, and sets later checkpoints aside. */
+  /** Loads the checkpoint of `update` into the networks, and renames later checkpoints, so that no run resumes from them. */
   async restore(update: number): Promise<Progress> {
     const { checkpoints, disk, networks, trainer } = this.#options;
     const {
@@ -100,14 +100,14 @@ export class LearnerCheckpoints {
     return state as Progress;
   }
 
-  /** Sets the reference of KL terms: the policy that reinforcement began with, or, for a policy of adapters, the base model. */
+  /** Sets the reference of KL terms: the policy that reinforcement began with, or the base model if the run trains adapters. */
   async keepReference(): Promise<void> {
     const { trainer, networks } = this.#options;
     // The trainer already has the base model of adapters.
     await trainer.keepReference(networks.model.lora === null ? await this.#reference() : null);
   }
 
-  /** Checkpoints do not hold the reference, so a new run saves it once, in a folder of its own. */
+  /** The parameters of the reference. Checkpoints do not hold the reference, so a new run saves it once, in the folder `reference`. */
   async #reference(): Promise<Float32Array> {
     const { reference, disk, tokenizer, networks } = this.#options;
     const { model, policy } = networks;

@@ -1,14 +1,15 @@
 /**
- * The dispatcher gives tickets and weights to samplers and takes their finished episodes. It knows no algorithm: training/ decides
- * what is played and what is trained on.
+ * The dispatcher gives tickets and weights to samplers, and takes the finished episodes. It knows no algorithm: training/ decides which
+ * episodes are played, and which of them enter an update.
  *
- * - A sampler gets tickets once it has acknowledged the published digest of its version. A sampler that acknowledges another digest is
- *   quarantined: it gets no tickets until it connects again.
- * - When a sampler connects again, the dispatcher closes the earlier connection. A late hello of a killed process thus closes
- *   the connection of the new process, and the new process connects again.
- * - The dispatcher takes an episode once. It also answers a second delivery and a delivery after the lease's end, but ignores the outcome.
- * - The dispatcher logs an invalid trajectory (lengths differ, a value is NaN, its weights are not among the last published, it has
- *   too few or too many turns), and reissues the ticket while attempts are left.
+ * - A sampler gets tickets once it has acknowledged the published digest of the version that it loaded. A sampler that acknowledges another
+ *   digest is quarantined: it gets no tickets until it connects again.
+ * - When a sampler connects again, the dispatcher closes the earlier connection. So a late hello of a killed process closes the connection of
+ *   the new process, and the new process connects again.
+ * - The dispatcher takes the outcome of an attempt once. It also answers a second delivery and a delivery after the lease's end, but ignores
+ *   the outcome.
+ * - A trajectory is invalid if lengths differ, a value is NaN, the weights are not among the last published weights, or the number of turns is
+ *   wrong. The dispatcher logs an invalid trajectory, and issues the ticket again while attempts are left.
  */
 
 import { trajectoryFault } from "../../model/trajectory.ts";
@@ -28,7 +29,7 @@ export interface DispatcherOptions {
   readonly leaseMs: number;
   readonly clock: Clock;
   readonly vocabulary: number;
-  /** Writes a line to the log and to the page. */
+  /** Writes a line to the log, and an event for the page. */
   readonly notice: (level: "info" | "warning" | "error", kind: string, text: string) => void;
 }
 
@@ -45,9 +46,9 @@ export class Dispatcher implements HostHandler {
   readonly #samplers = new Map<string, ConnectedSampler>();
   #weights: Messages["weights"] | null = null;
   #leaving = false;
-  /** The last time at which a ticket was issued or granted, or a sampler delivered an outcome. */
+  /** The latest time at which the dispatcher issued or granted a ticket, or a sampler delivered an outcome. */
   #activeAtMs: number;
-  /** The last call of `play`: which call it was, and how many tickets it issued. */
+  /** The latest call of `play`: the number of the call, counted from 1, and how many tickets the call issued. */
   #newest = { batch: 0, tickets: 0 };
 
   constructor(options: DispatcherOptions) {
@@ -63,12 +64,12 @@ export class Dispatcher implements HostHandler {
     return this.#options.tickets.counts;
   }
 
-  /** The newest published policy version; null before the first. */
+  /** The newest published policy version; null if the learner has published none. */
   get weights(): PolicyVersion | null {
     return this.#weights && { version: this.#weights.version, digest: this.#weights.digest };
   }
 
-  /** Issues the tickets. When all have ended, resolves to them in the order of `tickets`. */
+  /** Issues the tickets. @returns the ended tickets, in the order of `tickets`, when all have ended */
   play(tickets: readonly Ticket[]): Promise<readonly FinishedTicket[]> {
     const finished = this.#options.tickets.issue([...tickets]);
     this.#newest = { batch: this.#newest.batch + 1, tickets: tickets.length };
@@ -77,7 +78,7 @@ export class Dispatcher implements HostHandler {
     return finished;
   }
 
-  /** Milliseconds since the last activity while tickets are open; 0 if no ticket is open. */
+  /** Milliseconds since `#activeAtMs`; 0 if no ticket is open. */
   get stalledMs(): number {
     return this.#open === 0 ? 0 : this.#options.clock.now() - this.#activeAtMs;
   }
@@ -87,7 +88,7 @@ export class Dispatcher implements HostHandler {
     return tickets.waiting + tickets.leasedInAll;
   }
 
-  /** How many tickets of the last call of `play` have ended; null if no ticket is open. If older tickets are open, the count is too low, or null. */
+  /** How many tickets of the latest call of `play` have ended; null if no ticket is open. Open tickets of earlier calls make the count too low, or null. */
   get playing(): { readonly batch: number; readonly tickets: number; readonly ended: number } | null {
     const ended = this.#newest.tickets - this.#open;
     return this.#open === 0 || ended < 0 ? null : { ...this.#newest, ended };
@@ -105,7 +106,7 @@ export class Dispatcher implements HostHandler {
     return `${tickets.waiting} tickets wait; ${samplers.join(", ") || "no sampler is connected"}`;
   }
 
-  /** Call this when the run ends. Then the dispatcher grants no tickets and logs no lost connections. */
+  /** Call this when the run ends. From then on the dispatcher grants no tickets and logs no lost connections. */
   leave(): void {
     this.#leaving = true;
   }
@@ -218,7 +219,7 @@ export class Dispatcher implements HostHandler {
   #grant(actor: string, sampler: ConnectedSampler): void {
     if (this.#leaving) return;
     const { acks, tickets, leaseMs } = this.#options;
-    // Each sampler that holds any version gets an equal share of all open tickets. So the first sampler with a new version leaves tickets for others.
+    // Each sampler that holds any version gets at most an equal share of the open tickets. So the first sampler with a new version leaves some.
     const share = Math.ceil((tickets.waiting + tickets.leasedInAll) / Math.max(1, acks.holders));
     const room = Math.min(sampler.slots, share) - tickets.leased(actor);
     if (room <= 0) return;

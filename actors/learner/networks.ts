@@ -1,6 +1,6 @@
 /**
- * Memory of the learner's networks, which the learner's threads share, and the first contents of this memory. A critic is a network of its own, or
- * one more head of the policy's network. With one network, the policy's memory is the first part of the critic's memory.
+ * The memory of the learner's networks, which the learner's threads share, and the first contents of this memory. A critic is a network of its
+ * own, or one more head of the policy's network. In the second case the policy's memory is the first part of the critic's memory.
  */
 import { isDeepStrictEqual } from "node:util";
 import { baseOf, type ModelConfig } from "../../model/policy/model-config.ts";
@@ -21,18 +21,19 @@ export interface LearnerMemory {
 
 export interface Networks extends LearnerMemory {
   readonly model: ModelConfig;
-  /** Parameters of the base model of adapters, which training does not change; null if the policy is not adapters. */
+  /** Parameters of the base model, which training does not change, if the run trains adapters; null otherwise. */
   readonly frozen: Float32Array | null;
   /** Name of the policy's saved state at the server of engine tinker; null for other engines, and in a new run. */
   readonly served: string | null;
 }
 
-/** The memory of a policy that a server keeps: it is empty. */
 const EMPTY = new Float32Array(0);
+/** The empty memory of a policy that a server keeps. */
 const NOWHERE: NetworkMemory = { parameters: EMPTY, moment: EMPTY, variance: EMPTY, step: 0 };
 
 /**
- * Parameters come from the run's checkpoint. In a new run they come from another run's policy or a pretrained model, or they are fresh.
+ * The parameters come from the run's checkpoint. In a new run the parameters come from another run's policy or a pretrained model, or are
+ * fresh.
  *
  * @param model  config of the policy's network
  */
@@ -57,25 +58,25 @@ export async function startingNetworks(
   return networks;
 }
 
-/** Fills in the policy of another run. @throws {RunError} if that policy is damaged, at a server, or of another shape or tokenizer */
+/** Fills in the policy of another run. @throws {RunError} if that policy is damaged, is at a server, or has another shape or tokenizer */
 async function fillPolicy(path: string, tokenizer: string, { policy, model }: Networks): Promise<void> {
   const {
-    model: its,
+    model: otherModel,
     policy: from,
-    tokenizer: itsTokenizer,
+    tokenizer: otherTokenizer,
     served = null,
   } = await loadCheckpoint(path).catch((error: unknown) => {
     throw new RunError(`cannot start from ${path}: ${messageOf(error)}`, { cause: error });
   });
   if (served !== null) throw new RunError(`cannot start from the policy of ${path}: ${weightsElsewhere(served)}`);
   for (const key of Object.keys(model) as (keyof ModelConfig)[]) {
-    if (isDeepStrictEqual(its[key], model[key])) continue;
-    const values = `its ${key} is ${JSON.stringify(its[key])}, and this run's ${JSON.stringify(model[key])}`;
+    if (isDeepStrictEqual(otherModel[key], model[key])) continue;
+    const values = `its ${key} is ${JSON.stringify(otherModel[key])}, and this run's ${JSON.stringify(model[key])}`;
     throw new RunError(`cannot start from the policy of ${path}: ${values}; set the section model as that run has it`);
   }
-  if (itsTokenizer !== tokenizer) {
+  if (otherTokenizer !== tokenizer) {
     throw new RunError(
-      `cannot start from the policy of ${path}: it was trained with another tokenizer; use its model.path and the version that made it`,
+      `cannot start from the policy of ${path}: it was trained with another tokenizer; use that run's model.path and its version of Bunraku`,
     );
   }
   policy.parameters.set(from.parameters);
@@ -85,14 +86,14 @@ async function fillFirst({ seed, model: { path } }: RunConfig, { policy, critic,
   const parameters = layParameters(model, policy.parameters);
   const pretrained = path !== null && frozen === null;
   const valued = critic === null ? null : layParameters(critic.model, critic.memory.parameters);
-  // With a shared body the policy is part of the critic, so `fillFirst` fills it last. A separate critic gets a copy of a pretrained body.
+  // Fill the critic first, because the policy may be a part of the critic's memory. A separate critic gets a copy of a pretrained body.
   if (valued !== null) await begin(pretrained ? beside(parameters, valued) : valued, sequence(seed, "critic"));
   if (pretrained) await loadPretrained(path, model, parameters);
   else await begin(parameters, sequence(seed, "initial weights"));
   if (pretrained && valued !== null && critic!.model.head === "value") shareBody(parameters, valued);
 }
 
-/** Makes fresh weights. The actor can send heartbeats between two tensors: a large model takes longer than an actor may be silent. */
+/** Makes fresh weights. Pauses after each tensor for heartbeats, because a large model takes longer than an actor may be silent. */
 async function begin({ flat, views }: Parameters, uniform: Uniform): Promise<void> {
   for (const [name, tensor] of views) {
     initialize({ flat, views: new Map([[name, tensor]]) }, uniform);
@@ -100,7 +101,7 @@ async function begin({ flat, views }: Parameters, uniform: Uniform): Promise<voi
   }
 }
 
-/** The base model's parameters, in memory shared with the trainer thread. */
+/** The base model's parameters, in memory that the learner shares with the trainer thread. */
 async function frozenBase(folder: string, base: ModelConfig): Promise<Float32Array> {
   const values = new Float32Array(new SharedArrayBuffer(4 * parameterCount(base)));
   await loadPretrained(folder, base, layParameters(base, values));
@@ -108,8 +109,8 @@ async function frozenBase(folder: string, base: ModelConfig): Promise<Float32Arr
 }
 
 /**
- * @param critic  "none", or its backbone
- * @param saved   the contents of the memory; null for zeros
+ * @param critic  "none", or `learner.critic.backbone`
+ * @param saved   the contents of the memory; null: zeros
  */
 export function learnerMemory(
   model: ModelConfig,
@@ -117,11 +118,11 @@ export function learnerMemory(
   saved: Pick<Checkpoint, "policy" | "critic"> | null,
 ): LearnerMemory {
   if (critic === "none") return { policy: memoryOf(model, saved?.policy ?? null), critic: null };
-  const its: ModelConfig = { ...model, head: critic === "shared" ? "both" : "value" };
-  const memory = memoryOf(its, saved?.critic ?? null);
+  const criticModel: ModelConfig = { ...model, head: critic === "shared" ? "both" : "value" };
+  const memory = memoryOf(criticModel, saved?.critic ?? null);
   const policy =
     critic === "shared" ? beginning(memory, parameterCount(model)) : memoryOf(model, saved?.policy ?? null);
-  return { policy, critic: { model: its, memory } };
+  return { policy, critic: { model: criticModel, memory } };
 }
 
 function memoryOf(model: ModelConfig, saved: NetworkMemory | null): NetworkMemory {
@@ -145,7 +146,7 @@ const beginning = ({ parameters, moment, variance, step }: NetworkMemory, count:
   step,
 });
 
-/** Overwrites the memory in place: the trainer thread shares it. */
+/** Overwrites the memory in place, because the trainer thread uses the same arrays. */
 export function fill({ parameters, moment, variance }: NetworkMemory, saved: NetworkMemory): void {
   parameters.set(saved.parameters);
   moment.set(saved.moment);

@@ -1,4 +1,4 @@
-/** What the learner gets from its machine: disk, trainer thread and weights. A simulation passes ports of its own. */
+/** What the learner gets from its machine: disk, trainer thread, and storage for weights. A simulation passes ports of its own. */
 import { join } from "node:path";
 import type { ActorContext } from "../actor.ts";
 import { type Disk, realDisk } from "../checkpoint/disk.ts";
@@ -20,9 +20,9 @@ export interface LearnerPorts {
   openWeights(config: RunConfig, context: ActorContext): Pick<WeightsPublisher, "publish" | "file" | "close">;
   openTickets(options: TicketBookOptions): TicketBook;
   saveReport(folder: string, report: Report): void;
-  /** The learner passes every metric to this function when it reports the metric. */
+  /** The learner calls this function with all metrics that it reports. */
   watchMetrics(step: number, values: Readonly<Record<string, number>>): void;
-  /** Limits on the messages and rows that wait while the metrics sink is not connected. */
+  /** Maximum numbers of messages, and of rows of episodes, that wait while the metrics sink is not connected. */
   readonly reporterLimits: { readonly waitingMax: number; readonly rowsMax: number };
 }
 
@@ -32,14 +32,14 @@ export const realPorts: LearnerPorts = {
   openWeights,
   openTickets: (options) => new TicketBook(options),
   saveReport(folder, report) {
-    // `saveJson` writes the whole file or no file: a report means that the run is finished.
+    // Write the whole file or no file, because a report means that the run is finished.
     saveJson(join(folder, "report.json"), report);
   },
   watchMetrics() {},
   reporterLimits: { waitingMax: 10_000, rowsMax: 4096 },
 };
 
-/** Starts the trainer at a server (engine tinker), in this thread (host one-thread) or in a new thread. This thread imports only code that it runs. */
+/** Starts the trainer at a server (engine tinker), in this thread (host one-thread) or in a new thread. Imports here load only code that this thread runs. */
 async function startTrainer(
   config: RunConfig,
   { host, fail, log, clock }: ActorContext,
@@ -73,14 +73,14 @@ async function startTrainer(
 const isGpu = (engine: EngineSettings) =>
   "device" in engine && (engine.device === "cuda" || engine.device === "webgpu");
 
-/** In sync mode samplers and learner work in alternation, so the learner may use every core. In async mode it uses the cores that samplers leave. */
+/** In sync mode samplers and learner take turns, so the learner may use every core. In async mode the learner uses the cores that the samplers do not use. */
 function learnerThreads({ engine, learner: { mode }, sampler }: RunConfig): number {
   if (engine.threads > 0) return engine.threads;
   const cores = navigator.hardwareConcurrency;
   return Math.max(1, mode === "sync" ? cores : cores - sampler.count * sampler.threads);
 }
 
-/** Opens the publisher of weights. First deletes the files in shared memory that ended runs or an earlier learner of this run left. */
+/** Opens the publisher of weights. First deletes files in shared memory that a run that has ended, or an earlier learner of this run, left. */
 function openWeights({ sampler }: RunConfig, { run, folder, host, log }: ActorContext): WeightsPublisher {
   const notice = (text: string) => log.warning("shared-memory", text);
   const shared = weightsFolder(folder, notice);
@@ -90,7 +90,7 @@ function openWeights({ sampler }: RunConfig, { run, folder, host, log }: ActorCo
     folder: shared,
     spareFolder: folder,
     run: name,
-    // A worker shares its process: a nameless file of a dead worker would stay until the process ends.
+    // Only a process of its own uses files without a name: such a file of a dead worker would stay until the whole process ends.
     nameless: host === "process",
     half: sampler.precision === "half",
     notice,

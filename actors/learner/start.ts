@@ -1,4 +1,4 @@
-/** The learner as one actor of a run: trainer thread, dispatcher, weights, checkpoints, and the training that uses them. */
+/** Makes the learner an actor of a run: starts the trainer thread, the dispatcher, the weights, the checkpoints, and the training that uses them. */
 import { join } from "node:path";
 import { layParameters } from "../../model/policy/parameters.ts";
 import type { ActorContext, ActorKind, Running } from "../actor.ts";
@@ -30,7 +30,7 @@ import { Dispatcher } from "./dispatcher.ts";
 import { startingNetworks } from "./networks.ts";
 import { type LearnerPorts, realPorts } from "./ports.ts";
 
-/** Time to wait before the learner sends a failed message to the sink again. */
+/** How long the learner waits before it repeats a failed message to the metrics sink. */
 const RETRY_MS = 200;
 /** Metrics that the learner also writes to its log. */
 const LOGGED: ReadonlySet<string> = new Set<MetricName>([
@@ -47,8 +47,8 @@ const LOGGED: ReadonlySet<string> = new Set<MetricName>([
   "health/verdict",
 ]);
 /**
- * Before the learner ends, it waits until the sink has stored all episodes. It gives up if the sink stores no episode for this long. After the last
- * update the learner waits `supervisor.heartbeatDeadlineMs` longer, because the supervisor may have to replace the sink first.
+ * Before the learner ends, it waits until the metrics sink has stored all episodes. The learner gives up if the sink stores no episode for this
+ * time. At the end of a whole run, `supervisor.heartbeatDeadlineMs` is added, because the supervisor may have to replace the sink first.
  */
 const DRAIN_MS = 4000;
 
@@ -194,7 +194,7 @@ async function startLearner(
   };
 }
 
-/** Waits until the sink has stored all episodes, saves the report, then reports the run as finished. @throws {RunError} as `drainLog` does */
+/** Waits until the metrics sink has stored all episodes, saves the report, then sends the event `finished`. @throws {RunError} if episodes are lost */
 export async function finishRun(
   { updates, success }: Pick<Report, "updates" | "success">,
   reporter: Pick<Reporter, "drain" | "lost" | "waiting" | "event">,
@@ -208,7 +208,7 @@ export async function finishRun(
 }
 
 /**
- * Waits until the sink has stored everything, or stores no episode within `drainMs`.
+ * Waits until the metrics sink has stored all messages and episodes, or stores no episode for `drainMs`.
  *
  * @throws {RunError} if episodes are lost: the run must not end as a success
  */
@@ -232,7 +232,7 @@ export async function drainLog(
   throw new RunError(`${rows + lost} episodes are lost: ${late}${never}. ${advice}`);
 }
 
-/** Makes the reporter, and its connection to the metrics sink. */
+/** Makes the reporter, and the reporter's connection to the metrics sink. */
 function connectReporter(config: RunConfig, context: ActorContext, ports: LearnerPorts) {
   const { actor, run, clock, transport, uniform, log } = context;
   const reporter: Reporter = new Reporter({
@@ -264,7 +264,7 @@ function connectReporter(config: RunConfig, context: ActorContext, ports: Learne
 /** Time between two lines of `showPlay`. */
 const SHOW_PLAY_MS = 20_000;
 
-/** Logs how many episodes of a rollout or a validation are played, if playing them takes long. */
+/** Logs how many episodes of a rollout or a validation have ended, if the rollout or validation takes longer than `SHOW_PLAY_MS`. */
 export function showPlay(clock: Clock, dispatcher: Pick<Dispatcher, "playing">, log: Pick<RunLog, "line">): void {
   let before: number | null = null;
   function show(): void {
@@ -278,7 +278,7 @@ export function showPlay(clock: Clock, dispatcher: Pick<Dispatcher, "playing">, 
   clock.after(SHOW_PLAY_MS, show);
 }
 
-/** Checks regularly, while this process lives, that samplers play the open tickets. */
+/** Checks regularly that samplers play the open tickets. The checks end only with this process. */
 export function watchProgress(
   config: Pick<RunConfig, "supervisor">,
   { clock, fail }: Pick<ActorContext, "clock" | "fail">,
@@ -290,14 +290,14 @@ export function watchProgress(
   let wokeAtMs = Number.NEGATIVE_INFINITY;
   function check(): void {
     const now = clock.now();
-    // A late check means that this process was suspended. The samplers probably were suspended too, so only the time since this check counts.
+    // A very late check means that this process was suspended, and probably the samplers too. So only the time since this check counts.
     if (now - checkedAtMs > progressDeadlineMs / 2) wokeAtMs = now;
     checkedAtMs = now;
     clock.after(progressDeadlineMs / 4, check);
     const stalledMs = Math.min(dispatcher.stalledMs, now - wokeAtMs);
     if (stalledMs < progressDeadlineMs) return;
     const text = `nothing was played for ${Math.round(stalledMs)} ms (limit ${progressDeadlineMs} ms): ${dispatcher.state}`;
-    // A missing sampler may come back; connected samplers that do not play are stuck.
+    // Without connected samplers, wait: one may still connect. Connected samplers that do not play are stuck.
     if (dispatcher.samplerCount === 0) log.event("warning", "stalled", text);
     else fail(new Error(text));
   }

@@ -1,13 +1,15 @@
 /**
- * The open tickets: which ones wait, which sampler plays which one, and until when. This file knows no connections and no weights.
+ * The ticket book holds the open tickets: which tickets wait, which sampler plays which ticket, and until when. This file knows no connections
+ * and no weights.
  *
- * 1. Every issued ticket ends exactly once. `issue` resolves when all its tickets have ended, in the order in which the caller gave them.
+ * 1. Every issued ticket ends exactly once. `issue` resolves when all tickets of the call have ended.
  * 2. At most one sampler holds the lease of a ticket. The ticket book takes an outcome only from this sampler, and only with the
  *    right attempt number. It ignores and counts every other outcome (late, duplicate, unknown).
- * 3. Only `attempt` of a ticket changes, never its seeds, settings or name. An episode does not depend on the sampler that plays it, nor on
- *    the number of attempts.
+ * 3. A new attempt changes only the ticket's field `attempt`, and no seed, setting or name. So an episode does not depend on the sampler that
+ *    plays it, nor on the number of attempts.
  * 4. The ticket book grants the oldest tickets first. A ticket that comes back (sampler lost, lease expired, episode failed) keeps its age.
- * 5. The ticket book grants a ticket at most `attemptsMax` times. The caller limits how many tickets are open: training waits for its batches.
+ * 5. The ticket book grants a ticket at most `attemptsMax` times. Training limits how many
+ *    tickets are open, because it waits for the tickets of earlier calls.
  */
 import type { Clock } from "../clock.ts";
 import type { FinishedTicket } from "../play/finished-ticket.ts";
@@ -16,12 +18,13 @@ import type { Outcome, Ticket } from "../protocol.ts";
 export interface TicketBookOptions {
   readonly clock: Clock;
   readonly leaseMs: number;
-  /** How often a ticket is granted at most; at least 1. */
+  /** Maximum number of times that the ticket book grants a ticket; at least 1. */
   readonly attemptsMax: number;
-  /** The ticket book calls this after leases have expired. Their tickets wait again if attempts are left. */
+  /** The ticket book calls this after leases have expired. The tickets of these leases now wait again if attempts are left. */
   readonly expired?: () => void;
 }
 
+/** The tickets of one call of `issue`. */
 interface Batch {
   /** Ended tickets, in the order of issue. */
   readonly finished: FinishedTicket[];
@@ -34,6 +37,7 @@ interface Entry {
   /** Position in the order of issue, over all batches. */
   readonly serial: number;
   readonly batch: Batch;
+  /** Position in the batch. */
   readonly index: number;
   ticket: Ticket;
 }
@@ -54,7 +58,7 @@ export class TicketBook {
   readonly #leasesOf = new Map<string, Set<Lease>>();
   #nextSerial = 0;
   #cancelTimer: (() => void) | null = null;
-  /** Totals: leases that expired, outcomes that were late, duplicate or unknown, and returns of tickets for another attempt. */
+  /** Totals. expired: leases that expired; ignored: outcomes that were late, duplicate or unknown; retried: tickets put back for another attempt. */
   readonly counts = { expired: 0, ignored: 0, retried: 0 };
 
   constructor(options: TicketBookOptions) {
@@ -75,10 +79,10 @@ export class TicketBook {
   }
 
   /**
-   * Several batches may be open at once.
+   * Tickets of several calls may be open at once.
    *
    * @returns one entry per ticket, in the order of `tickets`, when all have ended.
-   * @throws {RangeError} if an episode is open already or occurs twice. In this case no ticket is issued.
+   * @throws {RangeError} if an episode is open already or occurs twice in `tickets`. In this case no ticket is issued.
    */
   issue(tickets: readonly Ticket[]): Promise<FinishedTicket[]> {
     const names = new Set<string>();
@@ -98,7 +102,7 @@ export class TicketBook {
   /**
    * Leases the oldest tickets that the sampler may play, at most `slotsFree`.
    *
-   * @param version  policy version that the sampler has loaded; null if it has loaded none: then it gets no tickets
+   * @param version  policy version that the sampler has loaded; null if the sampler has loaded none and so gets no tickets
    */
   grant(sampler: string, slotsFree: number, version: number | null): Ticket[] {
     if (version === null) return [];
@@ -117,9 +121,9 @@ export class TicketBook {
   }
 
   /**
-   * Takes an outcome. If the outcome has no trajectory and attempts are left, the ticket waits again.
+   * Takes the outcome of an attempt. If the outcome has no trajectory and attempts are left, the ticket waits again.
    *
-   * @returns false if the outcome is ignored, because this sampler does not hold the lease of this attempt.
+   * @returns false if the ticket book ignores the outcome, because this sampler does not hold the lease of this attempt.
    */
   finish(sampler: string, episode: string, attempt: number, outcome: Outcome): boolean {
     const lease = this.#leases.get(episode);
@@ -204,13 +208,13 @@ export interface Waiting {
 interface Kind<T> {
   readonly version: number;
   readonly exact: boolean;
-  /** Youngest first: the oldest is at the end, where removal from an array is fast. */
+  /** Youngest first. So the oldest entry is at the end, where removal from an array is fast. */
   readonly entries: T[];
 }
 
 /**
- * Tickets without a lease. `take` removes the oldest first. Tickets that the same policy versions may play are one kind. Few kinds exist
- * at a time, so the search for the oldest ticket does not slow down with the number of tickets.
+ * Tickets without a lease. `take` removes the oldest first. Tickets that the same policy versions may play are one kind. Few kinds exist at a
+ * time, so the search for the oldest ticket is fast however many tickets wait.
  */
 export class WaitingTickets<T extends Waiting> {
   readonly #kinds = new Map<string, Kind<T>>();
@@ -219,7 +223,7 @@ export class WaitingTickets<T extends Waiting> {
     return this.#kinds.values().reduce((sum, { entries }) => sum + entries.length, 0);
   }
 
-  /** Adds tickets that are younger than all others. @param young  oldest first */
+  /** Adds tickets. @param young  oldest first, all younger than the tickets that wait already */
   append(young: readonly T[]): void {
     for (const [key, added] of Map.groupBy(young, kindOf)) {
       const { version, exact } = added[0]!.ticket;
@@ -228,7 +232,7 @@ export class WaitingTickets<T extends Waiting> {
     }
   }
 
-  /** Returns a ticket to its place by age. */
+  /** Puts a ticket back at the place that its age gives. */
   putBack(entry: T): void {
     const { version, exact } = entry.ticket;
     const kind = this.#kinds.get(kindOf(entry)) ?? { version, exact, entries: [] };

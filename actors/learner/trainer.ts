@@ -1,4 +1,4 @@
-/** The trainer: networks, imitation and updates. The trainer runs in a thread of its own, or in the learner's thread. */
+/** The trainer holds the networks, and computes imitation and updates. It runs in a thread of its own, or in the learner's thread. */
 
 import { crossScores, type Reasoned } from "../../model/health/cross-score.ts";
 import { analyzeGradients } from "../../model/health/gradient-analysis.ts";
@@ -23,7 +23,7 @@ export interface TrainerSettings {
   /** With the head "both", the policy's network is also the critic. */
   readonly model: ModelConfig;
   readonly policy: NetworkMemory;
-  /** Parameters of the base model of adapters; null if the policy is not adapters. */
+  /** Parameters of the base model, if the run trains adapters; null otherwise. */
   readonly frozen: Float32Array | null;
   /** A critic with a network of its own; null if there is no such critic. */
   readonly critic: { readonly model: ModelConfig; readonly memory: NetworkMemory } | null;
@@ -57,7 +57,7 @@ export function trainerMethods(openEngine = startEngine) {
       };
       return `${engine.name}, ${engine.device}`;
     },
-    /** Sets the reference of KL terms: a copy of these parameters. null: the reference is the base model of the adapters. */
+    /** Sets the reference of KL terms. @param parameters  copied as the reference; null: the base model of the adapters is the reference */
     keepReference(parameters: Float32Array | null): void {
       const config = baseOf(networks.policy.config);
       if (networks.reference !== null && parameters !== null) engine.release(networks.reference.parameters.flat);
@@ -92,16 +92,16 @@ export function trainerMethods(openEngine = startEngine) {
     /** Measures the policy's gradients on these episodes; changes nothing. */
     analyzeGradients: (played: readonly TrainingEpisode[], settings: UpdateSettings, rule: BucketRule) =>
       analyzeGradients(networks, played, settings, rule),
-    /** The current policy's log-probabilities of each thought, under its own prompt and under the prompts of the other thoughts. */
+    /** The current policy's log-probabilities of each thought, after the thought's own prompt and after the prompts of the other thoughts. */
     crossScore: (turns: readonly Reasoned[], limits: BatchLimits, temperature: number): Promise<CrossScores> =>
       crossScores(networks.policy, turns, limits, temperature),
-    /** Call this after a checkpoint was copied to the shared memory. @param steps  optimizer steps of the checkpoint */
+    /** Call this after you have copied a checkpoint to the shared memory. @param steps  numbers of optimizer steps in the checkpoint */
     resumeFrom(steps: { policy: number; critic: number | null; served?: string | null }): void {
       networks.policy.optimizerState.step = steps.policy;
       if (networks.critic !== null) networks.critic.optimizerState.step = steps.critic!;
       for (const network of trained()) network.toDevice();
     },
-    /** Copies parameters and moments to the shared memory, for a checkpoint. @returns optimizer steps taken, and the checkpoint's `served` */
+    /** Copies parameters and moments to the shared memory, for a checkpoint. @returns numbers of optimizer steps so far, and `Checkpoint.served` */
     prepareCheckpoint(): { policy: number; critic: number | null; served: string | null } {
       for (const network of trained()) network.toHost({ moments: true });
       return {
@@ -115,11 +115,11 @@ export function trainerMethods(openEngine = startEngine) {
 export type TrainerMethods = ReturnType<typeof trainerMethods>;
 
 export interface StartedTrainer extends Thread<TrainerMethods> {
-  /** Name, device and threads: "compiled, cpu, 2 threads" */
+  /** Name, device and threads of the engine, such as "compiled, cpu, 2 threads". */
   readonly engine: string;
   /** True if a GPU of this machine trains; if left out, no GPU trains. */
   readonly onGpu?: boolean;
-  /** Publishes a policy that a server keeps. Left out if the policy's parameters are in the networks' memory. */
+  /** Publishes a policy that a server keeps; left out if the policy's parameters are in the memory of the networks. */
   readonly publish?: (version: number) => Promise<Published>;
   stop(): void | Promise<void>;
 }

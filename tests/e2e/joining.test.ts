@@ -159,7 +159,7 @@ describe("a stranger", () => {
 
   test.each<["sampler" | "env-server", string, boolean, string]>([
     ["sampler", "another-token-than-the-run's", true, "wrong token (HTTP 401)"],
-    ["env-server", TOKEN, true, "its token is not for the role env-server (HTTP 403)"],
+    ["env-server", TOKEN, true, "the token is not for the role env-server (HTTP 403)"],
     ["sampler", TOKEN, false, "unable to verify the first certificate (--ca FILE names the CA certificate)"],
   ])(
     "is kept out: %s with %s",

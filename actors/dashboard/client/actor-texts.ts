@@ -57,7 +57,7 @@ export function rateTexts({ load, rssBytes }: Actor, isRecord: boolean): string[
   return [...known, `${bytes(rssBytes)} memory`];
 }
 
-/** Mean of the time shares of all actors of a role. */
+/** Each share of `WAITS`, as a mean over the actors of its role. */
 export function summaryOf(actors: readonly Actor[], isRecord: boolean): string {
   const texts = WAITS.flatMap(({ texts, what, role, name }) => {
     const shares = actors.flatMap((actor) => (actor.role === role ? (actor.load[name] ?? []) : []));

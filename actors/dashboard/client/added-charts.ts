@@ -15,7 +15,7 @@ export class AddedCharts {
   #known: NamesAnswer["metrics"] = [];
   #added: string[] = [];
 
-  /** @param changed  reads the values of all charts */
+  /** @param changed  called after a chart is added; reads the values of all charts */
   constructor(charts: ChartList, changed: () => Promise<unknown>) {
     this.#charts = charts;
     this.#changed = changed;
@@ -29,13 +29,13 @@ export class AddedCharts {
     this.#select.addEventListener("focus", () => void this.#list());
   }
 
-  /** Adds the charts that the page's address names. Does not read their values. */
+  /** Adds the charts that the page's address names. The caller then reads the values of these charts. */
   async show(): Promise<void> {
     await this.#list();
     for (const name of inAddress("chart")) this.#add(name);
   }
 
-  /** Adds the charts of the address whose metrics had no value before these points. */
+  /** Adds each chart of the address whose metric has its first value among these points. */
   take(points: News["points"]): void {
     const waiting = inAddress("chart").filter((name) => !this.#added.includes(name));
     if (points.some(([name]) => waiting.includes(name))) void this.show().then(this.#changed);

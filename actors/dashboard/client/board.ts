@@ -1,4 +1,4 @@
-/** An observation as elements: its boards become grids, and the rest is text. Only symbols of the env's own legend have colors. */
+/** Makes elements of an observation: boards become grids, and the rest stays text. Only symbols of the env's own legend have colors. */
 import type { PlayAnswer } from "../answers.ts";
 import { make } from "./dom.ts";
 import { blocksOf, visible } from "./text.ts";

@@ -8,7 +8,7 @@ import { bandOf, Curve, takePoints } from "./curve.ts";
 /** Maximum number of points of a series that the page asks for. The server thins longer series. */
 const POINTS = 2000;
 
-/** A line beside those of this run: another run, or the mean of several. */
+/** What charts show beside this run: the line of another run, or the mean and band of several runs. */
 export interface Comparison {
   readonly name: string;
   readonly color: string;
@@ -63,7 +63,11 @@ export class ChartList {
     for (const { chart } of this.#charts) chart.rebuild();
   }
 
-  /** Draws these comparisons in every chart. Leaves out a comparison with a run that cannot be read. @returns one error for each comparison that it leaves out */
+  /**
+   * Draws these comparisons in every chart, except comparisons with a run that cannot be read.
+   *
+   * @returns one error for each comparison that the charts leave out
+   */
   async compare(comparisons: readonly Comparison[]): Promise<string[]> {
     const compared: ComparedRun[] = [];
     const faults: string[] = [];
@@ -88,7 +92,7 @@ export class ChartList {
   }
 }
 
-/** Mean and band of the seeds, by metric. Leaves out a metric that one of the seeds lacks. */
+/** Mean and band of runs that differ only in seed, by metric; without metrics that one of the runs lacks. */
 function meanOf(seeds: readonly ReadonlyMap<string, Curve>[]): Pick<ComparedRun, "curves" | "band"> {
   const bands = [...seeds[0]!.keys()].flatMap((name) => {
     const band = bandOf(seeds.map((curves) => curves.get(name) ?? new Curve()));
@@ -106,7 +110,7 @@ const pointsOf = (series: readonly Series[]): News["points"] =>
     steps.map((step, i): News["points"][number] => [name, actor, step, values[i]!]),
   );
 
-/** The last value of each series of a few metrics. */
+/** The last value of each series of these metrics. */
 export async function latestPoints(names: readonly string[]): Promise<News["points"]> {
   const { series } = await read("api/metrics", { points: 4, names: names.join(",") });
   return pointsOf(

@@ -2,7 +2,8 @@
  * One chart: draws this run's lines, the lines of compared runs, and guides (dashed lines across the chart), in the page's colors. The
  * caller gives the curves; this file reads no API.
  *
- * - While the pointer is over one chart of updates, all charts of updates show their values at the same update.
+ * - While the pointer is over a chart, all charts show their values at the same update. Only charts of the warm start have other steps, and
+ *   take no part.
  * - Sizes come from the style sheet, so nothing moves when values arrive.
  * - The chart redraws when a value that it shows has changed, at most once a frame. It draws no more points than it has room for.
  */
@@ -31,7 +32,7 @@ export interface Look {
 /** Each pixel of width has room for a low and a high value. */
 const POINTS_PER_PIXEL = 2;
 
-/** A chart of updates spans at least this many updates, so that the first values do not fill its whole width. */
+/** A chart over updates or warm-start steps spans at least this many, so that the first values do not fill the whole width. */
 const UPDATES_MIN = 10;
 /** Width of a character of an axis label, in pixels; most characters are narrower. */
 const CHARACTER_WIDTH = 7;
@@ -91,7 +92,7 @@ export class Chart {
     return plot;
   }
 
-  /** This run's lines, the lines of compared runs and the edges of bands. With smoothing, also this run's lines before smoothing. */
+  /** What uPlot draws: this run's lines, the lines of compared runs and the edges of bands. With smoothing, also this run's lines before smoothing. */
   #data(): uPlot.AlignedData {
     const { lines } = this.#spec;
     const { smoothing, runs, isLogarithmic } = this.#look;
@@ -110,7 +111,7 @@ export class Chart {
     return [steps, ...(isLogarithmic ? rows.map((row) => row.map(positive)) : rows)];
   }
 
-  /** A line over the chosen axis. @param times  curves that give the run's time and tokens */
+  /** A line over the chosen axis. @param times  curves from which the place of a step on this axis comes (`AXIS_METRICS`) */
   #drawn(curves: Curves, { name, isComplement = false }: LineSpec, times = curves): Curve {
     const curve = curves.get(name) ?? new Curve();
     const values = isComplement ? curve.map((value) => 1 - value) : curve;
@@ -127,7 +128,7 @@ export class Chart {
     this.redrawSoon();
   }
 
-  /** Puts the values under the cursor, or the latest ones, into the legend. */
+  /** Puts the values under the cursor into the legend; without a cursor, the latest values. */
   #showValues({ cursor, data }: uPlot): void {
     const index = cursor.idx ?? null;
     const step = index === null ? null : data[0][index]!;
@@ -219,7 +220,6 @@ function seriesOf({ label, color, width, hasDots = false }: LineSpec, alpha: num
   return { label, stroke, width, spanGaps: true, points, alpha };
 }
 
-/** Draws dashed lines across the chart, each with its label. */
 function drawGuides(plot: uPlot, guides: NonNullable<ChartSpec["guides"]>, curves: Curves, font: string): void {
   const { ctx, bbox } = plot;
   const ratio = devicePixelRatio;
@@ -246,7 +246,7 @@ function drawGuides(plot: uPlot, guides: NonNullable<ChartSpec["guides"]>, curve
   ctx.restore();
 }
 
-/** @returns the element of each value: this run's lines, then one for each compared run */
+/** Makes the legend. @returns the elements that show values: one for each line of this run, then one for each compared run */
 function makeLegend(place: HTMLElement, { lines }: ChartSpec, { runs }: Readonly<Look>): HTMLElement[] {
   place.replaceChildren();
   const entries = [

@@ -14,7 +14,7 @@ export interface LineSpec {
 }
 
 export interface ChartSpec {
-  /** The lines of this run. For a compared run the chart draws only the first of them. */
+  /** The lines of this run. For a compared run the chart draws only the first line. */
   readonly lines: readonly LineSpec[];
   /** Metrics that the chart draws as dashed lines across its width. */
   readonly guides?: readonly { readonly name: MetricName; readonly label: string }[];
@@ -23,7 +23,7 @@ export interface ChartSpec {
   /** Fixed ends of the axis of values. */
   readonly range?: readonly [number, number];
   readonly from0?: boolean;
-  /** True if the steps are steps of the warm start. Then the pointer over this chart shows no values in the charts of updates. */
+  /** True if the steps are steps of the warm start and not updates. */
   readonly isWarmStart?: boolean;
 }
 
@@ -34,7 +34,7 @@ export const AXIS_METRICS = ["speed/updates_per_minute", "total/tokens"] as cons
 
 type Place = (step: number, value: (name: (typeof AXIS_METRICS)[number]) => number | null) => number | null;
 
-/** A step's place on an axis, from the values of `AXIS_METRICS` at that step; null if the chart leaves the step out. */
+/** How each axis places a step, from the values of `AXIS_METRICS` at that step. null as a place: the chart leaves the step out. */
 export const PLACES: Readonly<Record<XAxis, Place | null>> = {
   update: null,
   minutes(step, value) {
@@ -114,7 +114,7 @@ export const chartOf = (name: MetricName): ChartSpec => ({
 
 const COLORS = ["--accent", "--second", "--run-1", "--run-2", "--run-3", "--run-4", "--run-5"];
 
-/** The chart of a run over a mix of envs, with one line for each env. */
+/** The chart of success in a run with several envs (`env.mix`), with one line for each env. */
 export const successByEnv = (envs: readonly string[]): ChartSpec => ({
   lines: envs.map((env, i) => ({
     ...line(`validate/success{env=${env}}` as MetricName, env, COLORS[i % COLORS.length]),

@@ -1,7 +1,7 @@
 /**
- * Chooses the runs that the charts show beside this run, and keeps the choice in the page's address. With the choice "seeds", a chosen run's
- * line is the mean and band of all runs of the folder with the same settings and any seed. One more line is
- * the mean and band for this run's own settings.
+ * Lets a person choose the runs that the charts show beside this run, and keeps the choice in the page's address. With the choice "seeds", the
+ * charts show, for each chosen run, the mean and band of all runs of the folder that have the same settings except the seed. The charts
+ * then show such a mean and band for this run too.
  */
 import { percent } from "../../number-text.ts";
 import { read } from "./api.ts";
@@ -111,7 +111,7 @@ export class Compare {
   }
 }
 
-/** @returns the compared runs; the charts do not show them yet */
+/** Connects the form of chart settings to the charts. @returns the choice of runs, which `show` draws */
 export function chartTools(charts: ChartList): Compare {
   const form = byId<HTMLFormElement>("tools");
   form.addEventListener("submit", (event) => event.preventDefault());

@@ -1,8 +1,8 @@
-/** Values of one metric by step, and several curves on one axis as uPlot takes them. Runs in the browser and in tests. */
+/** Values of one metric by step. `align` puts several curves on one axis for uPlot. Runs in the browser and in tests. */
 import type { News } from "../answers.ts";
 import { thin } from "./thin.ts";
 
-/** Steps ascend. A second value for a step replaces the first. */
+/** The values of one metric, by ascending step. A second value for a step replaces the first. */
 export class Curve {
   readonly steps: number[];
   readonly values: number[];
@@ -19,7 +19,7 @@ export class Curve {
     this.values.splice(at, known, value);
   }
 
-  /** Drops the values of all steps after a step. @returns whether there were such values */
+  /** Drops all values at steps after `step`. @returns whether there were such values */
   end(step: number): boolean {
     const kept = this.#firstFrom(step + 1);
     this.values.length = kept;
@@ -30,7 +30,7 @@ export class Curve {
     return this.values.at(-1) ?? null;
   }
 
-  /** The value at a step, or at the last step before it. */
+  /** The value at `step`, or else at the last step before `step`; null if there is neither. */
   at(step: number): number | null {
     const index = this.#firstFrom(step);
     return (this.steps[index] === step ? this.values[index] : this.values[index - 1]) ?? null;
@@ -130,7 +130,7 @@ export interface Band {
   readonly highs: readonly number[];
 }
 
-/** Mean, lowest and highest value at the steps that all curves have; null if no step is in all curves. A mean of fewer curves would jump. */
+/** Mean, lowest and highest value at the steps that all curves have; null if there is no such step. A mean of fewer curves at some steps would jump. */
 export function bandOf(curves: readonly Points[]): Band | null {
   const known = curves.map(({ steps, values }) => new Map(steps.map((step, i) => [step, values[i]!])));
   const steps = curves[0]?.steps.filter((step) => known.every((values) => values.has(step))) ?? [];

@@ -63,7 +63,7 @@ export function putInAddress(name: string, values: readonly string[]): void {
 
 export const inAddress = (name: string): string[] => new URLSearchParams(location.search).getAll(name);
 
-/** A bar with the shares side by side. The caller gives the same shares in words. @param kind  style class that gives the color */
+/** A bar with the shares side by side. The caller shows the shares in words too. `kind` is the style class that gives the color. */
 export function shareBar(parts: readonly { readonly share: number; readonly kind: string }[]): HTMLElement {
   const bar = make("div", "time");
   bar.setAttribute("aria-hidden", "true");

@@ -1,5 +1,5 @@
 /**
- * One episode as elements: its turns, the tokens of its replies in color, and the form for its ratings. All text of a model or an env goes
+ * Makes elements of an episode: the turns, the tokens of the replies in color, and the form for ratings. All text of a model or an env goes
  * through `visible` into text nodes.
  */
 import { plural } from "../../number-text.ts";
@@ -91,9 +91,9 @@ export function detailOf(episode: EpisodeAnswer, symbols: Symbols, ...between: r
   return [head, ...between, make("ol", "turns", ...turns, turnRow("End", seen(outcome.finalObservation), []))];
 }
 
-/** Color levels: the style sheet multiplies a level by a share of the color. */
+/** The highest color level. The style sheet makes a color stronger in proportion to the level. */
 const LEVELS = 5;
-/** The size of an advantage from which the color is strongest. */
+/** From this absolute advantage on, the color level is `LEVELS`. */
 const ADVANTAGE_MAX = 2;
 
 /** The color level: from 0 for a probability above 67 % to `LEVELS` for a probability below 2.7 %. */
@@ -121,7 +121,7 @@ const tokensOf = (tokens: readonly WrittenToken[]): HTMLElement => make("p", "to
 
 const WHOLE = "the whole episode";
 
-/** The form for one episode, and below the form the episode's ratings. */
+/** The form with which a person rates one episode or a turn, and below the form the ratings so far. */
 export async function ratingForm({ summary, row }: EpisodeAnswer): Promise<HTMLElement> {
   const turns = "turns" in row.outcome ? row.outcome.turns.length : 0;
   const turn = selectOf([WHOLE, ...turnNames(turns)]);

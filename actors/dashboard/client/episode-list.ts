@@ -173,7 +173,6 @@ export class EpisodeList {
     return make("li", "", button);
   }
 
-  /** Opens the episode of this id. */
   choose(id: number): void {
     if (this.#openId !== null) this.#buttonOf(this.#openId)?.setAttribute("aria-pressed", "false");
     this.#openId = id;

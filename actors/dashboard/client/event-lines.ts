@@ -21,7 +21,7 @@ export class EventLines {
   }
 
   /**
-   * Adds events. Ignores events that it already has.
+   * Adds events, except those that the list already has.
    *
    * @param events  newest first
    * @returns all lines, newest first

@@ -1,5 +1,5 @@
 /**
- * The scripts of all pages of a run use this file. It reads the run once, follows the run's stream, and gives new data to the script.
+ * The scripts of all pages of a run call `start`, which reads the run once, follows the run's stream, and gives new data to the script.
  *
  * - If the connection is lost, the page says so and says what to do. The browser reconnects, and the stream resumes after the last message.
  */
@@ -10,10 +10,10 @@ import { read } from "./api.ts";
 import { byId, put } from "./dom.ts";
 import { visible } from "./text.ts";
 
-/** Wait before a new request after the server refused the stream. After a cut stream, browsers reconnect on their own. */
+/** How long the page waits after the server has refused the stream. After a cut stream, browsers reconnect on their own. */
 const AGAIN_MS = 3000;
 
-/** The newest overview, and when it arrived on the page's clock. */
+/** The newest overview, and the time of its arrival on the page's clock. */
 let overview: Overview | null = null;
 let overviewAtMs = 0;
 
@@ -66,7 +66,7 @@ function showLost(run: Overview): void {
   put(byId("status"), advice);
 }
 
-/** True if a key belongs to an input field. */
+/** True if the event's target is a field that takes keys. */
 export const isTyping = ({ target }: Event): boolean =>
   (target as Element).matches?.("input:not([type=radio]):not([type=checkbox]), select, textarea") ?? false;
 
@@ -83,7 +83,7 @@ function listenToKeys(): void {
   });
 }
 
-/** Whether a number of cursor `one` is below the number at the same place of `other`. In one record, no number of a cursor ever falls. */
+/** Whether one of the numbers in cursor `one` is below the number at the same place in `other`. As long as the record is the same, no number falls. */
 function isBefore(one: string, other: string): boolean {
   const parts = other.split(".").map(Number);
   return one.split(".").some((part, i) => Number(part) < parts[i]!);
@@ -98,7 +98,7 @@ function follow(cursor: string, take: (news: News) => void): void {
   });
   stream.addEventListener("error", () => {
     showLost(overview!);
-    // After an error status a browser does not reconnect. For example, a proxy sends such a status while its run restarts.
+    // After an error status a browser does not reconnect. For example, a proxy in front of the run sends such a status while the run restarts.
     if (stream.readyState === EventSource.CLOSED) setTimeout(() => follow(last, take), AGAIN_MS);
   });
   stream.addEventListener("news", ({ data, lastEventId }) => {

@@ -1,4 +1,4 @@
-/** The page about the actors: what each does, which weights it holds, and where its time goes. */
+/** The page about the actors: what each actor does, which weights it holds, and where its time goes. */
 
 import { percent, plural } from "../../number-text.ts";
 import type { ActorsAnswer, News } from "../answers.ts";
@@ -13,7 +13,7 @@ import { visible } from "./text.ts";
 type Actor = ActorsAnswer["actors"][number];
 type Weights = Actor["weights"];
 
-/** After this time without a heartbeat, the page shows an actor as silent. */
+/** After this time without a message to the supervisor, the page shows an actor as silent. */
 const SILENT_MS = 3000;
 const ROLES = ["learner", "sampler", "env-server", "metrics-sink"];
 

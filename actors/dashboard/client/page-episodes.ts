@@ -10,7 +10,7 @@ import { hasModifier, isTyping, start } from "./live.ts";
 import { Player, type ReplayCode } from "./player.ts";
 import { signed, visible } from "./text.ts";
 
-/** A table of an update's batch, the episodes of this update: a row for each group, a column for each member, rewards in the cells. */
+/** A table of the episodes of one update, which are a batch: a row for each group, a column for each member, rewards in the cells. */
 class GroupTable {
   readonly #section = byId("groups");
   readonly #open: (id: number) => void;
@@ -70,10 +70,10 @@ class GroupTable {
   }
 }
 
-/** "u12" of "u12.g0.m3". */
+/** "u12" for the episode "u12.g0.m3". */
 const batchOf = ({ episode }: EpisodeSummary): string => episode.split(".")[0]!;
 
-/** Episodes of the same batch that the same policy version played. */
+/** The episodes that have the batch and the policy version of `one`. */
 async function episodesOf(one: EpisodeSummary): Promise<EpisodeSummary[]> {
   const found: EpisodeSummary[] = [];
   let before: number | null = null;
@@ -114,7 +114,7 @@ function loadReplayCode(): Promise<ReplayCode> {
   return loading;
 }
 
-/** The player, and the page's elements beside it. If the episode cannot be replayed, the elements say why. */
+/** The player of an episode, and the elements to show. If the episode cannot be replayed, the elements say why. */
 async function replayOf(episode: EpisodeAnswer): Promise<{ player: Player | null; elements: HTMLElement[] }> {
   const { outcome } = episode.row;
   if (!("turns" in outcome)) return { player: null, elements: [] };

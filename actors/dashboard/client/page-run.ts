@@ -14,7 +14,7 @@ import { start } from "./live.ts";
 import { visible } from "./text.ts";
 
 /** Time between two reads of the costs while the run goes on. */
-const EVERY_MS = 10_000;
+const COSTS_EVERY_MS = 10_000;
 
 const ROWS: readonly (readonly [key: keyof CostsAnswer["total"], label: string])[] = [
   ["tokens", "Tokens written"],
@@ -23,7 +23,7 @@ const ROWS: readonly (readonly [key: keyof CostsAnswer["total"], label: string])
   ["joules", "Joules"],
 ];
 
-/** Parts of the time of reinforcement; the colors are those of an actor's activities. */
+/** The activities that share the time of reinforcement; `kind` is a color of the bars on the page about actors. */
 const PARTS: readonly (readonly [key: keyof CostsAnswer["seconds"], label: string, kind: string])[] = [
   ["rollout", "rollouts", "wait"],
   ["update", "updates", "work"],
@@ -33,9 +33,8 @@ const PARTS: readonly (readonly [key: keyof CostsAnswer["seconds"], label: strin
 
 let readAtMs = Number.NEGATIVE_INFINITY;
 
-/** Reads the costs again, at most every ten seconds. */
 async function showCosts(): Promise<void> {
-  if (performance.now() - readAtMs < EVERY_MS) return;
+  if (performance.now() - readAtMs < COSTS_EVERY_MS) return;
   readAtMs = performance.now();
   const { total, reinforcement, perPoint, seconds } = await read("api/costs");
   // A cost that the run did not measure has no row.
@@ -60,7 +59,7 @@ function timeBar(seconds: CostsAnswer["seconds"]): HTMLElement[] {
 
 const EVENTS_MAX = 50;
 const eventLines = new EventLines(EVENTS_MAX);
-/** A new latest episode replaces the shown one after at least this time, so that a person can read it. */
+/** The page shows the latest episode for at least this time before it shows a newer episode, so that a person can read. */
 const LATEST_EVERY_MS = 4000;
 
 const envs = document.getElementById("mix")?.dataset["envs"]?.split("+");

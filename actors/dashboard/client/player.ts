@@ -1,6 +1,6 @@
 /**
- * Replays an episode in the page with the env's own code, action by action. A person can show another episode on the same board beside it,
- * or play on by hand. This file shows frames as elements; replay-code.ts plays the game.
+ * Replays an episode in the page with the env's own code, action by action. A person can show a second replay, of another episode on the same
+ * board, or play on by hand. This file shows frames as elements; replay-code.ts plays the game.
  */
 
 import { plural } from "../../number-text.ts";
@@ -12,7 +12,7 @@ import { isTyping } from "./live.ts";
 import type { Frame, ManualGame, Recorded, Replay } from "./replay-code.ts";
 import { signed, visible } from "./text.ts";
 
-/** The code of the envs, and how this run plays them. */
+/** The bundle with the code of the envs, and the run's settings of the envs. */
 export interface ReplayCode {
   readonly code: typeof import("./replay-code.ts");
   readonly play: PlayAnswer;
@@ -70,7 +70,7 @@ export class Player {
   readonly #slider = make("input", "");
   readonly #position = make("output", "note");
   readonly #playButton: HTMLButtonElement;
-  /** The other episode on the same board, which the player shows beside this one; null if there is none. */
+  /** The replay of another episode on the same board, if the person has chosen one. */
   #other: Pane | null = null;
   /** Index of the frame that the player shows. */
   #index = 0;
@@ -110,7 +110,7 @@ export class Player {
     this.#pause();
   }
 
-  /** Handles a key of the page. @returns whether the key was for the player */
+  /** Handles a key that a person presses on the page. @returns whether the key was for the player */
   key(event: KeyboardEvent): boolean {
     // A radio button also uses the arrow keys and Space.
     const isOfField = isTyping(event) || (event.target as Element).matches("[type=radio]");

@@ -2,7 +2,7 @@
  * Replays recorded episodes action by action with the env's own code, and lets a person continue by hand from any turn.
  * This code runs in the browser, in one bundle with the envs, and in tests.
  *
- * - `replay` compares the replay with the record, turn by turn. If they differ, the page shows the replay and names the first difference.
+ * - `replay` compares the replay with the record, turn by turn. If the two differ, the page shows the replay and names the first difference.
  * - When a person plays, only the game and its budget of actions limit the play. No limit of turns and no format of replies applies.
  */
 import { z } from "zod";
@@ -15,7 +15,7 @@ import type { PlayAnswer } from "../answers.ts";
 z.config({ jitless: true });
 
 export interface Frame {
-  /** Turn of the action, from 0. After a person has taken over, always the turn at which the person took over. */
+  /** Turn of the action, from 0. In a game that a person plays by hand, every frame has the turn at which the person took over. */
   readonly turn: number;
   /** The action before this frame; null for the first observation. */
   readonly action: string | null;
@@ -97,7 +97,7 @@ export interface ManualGame {
   play(action: string): Frame;
 }
 
-/** Plays the turns before `turn` as recorded; a person plays the rest. @throws {Error} as `replay`, or if the game ends before `turn` */
+/** Plays the recorded turns before `turn`; a person plays the rest. @throws {Error} if `replay` would throw, or if the game ends before `turn` */
 export function takeOver(ticket: Ticket, { turns }: Recorded, turn: number, play: PlayAnswer): ManualGame {
   const game = openGame(ticket, play);
   const before = turns.slice(0, turn).flatMap(({ actions }) => actions);

@@ -5,7 +5,7 @@
  * - Visible codes replace characters that move or hide text (controls, ANSI escapes, bidirectional marks, zero width).
  */
 
-/** Longest text that is shown, in UTF-16 units. /api/episodes/ID has the whole text. */
+/** Maximum number of UTF-16 units of a text that the page shows. /api/episodes/ID has the whole text. */
 const SHOWN_MAX = 4000;
 
 // Controls, formats (bidirectional, zero width, tags), line and paragraph separators, half surrogates. \n and \t stay.
@@ -15,7 +15,7 @@ const HIDDEN = /(?![\n\t])[\p{Cc}\p{Cf}\p{Cs}\p{Zl}\p{Zp}]/gu;
 export function visible(text: string): string {
   const shown = text.replace(HIDDEN, (char) => `‹${char.codePointAt(0)!.toString(16).toUpperCase().padStart(2, "0")}›`);
   if (shown.length <= SHOWN_MAX) return shown;
-  // Removes half a character at the end.
+  // Remove the first half of a character of two units, if the cut left it.
   const kept = shown.slice(0, SHOWN_MAX).replace(/[\uD800-\uDBFF]$/, "");
   const hiddenCount = shown.length - kept.length;
   return `${kept} … and ${hiddenCount.toLocaleString("en")} more characters`;
@@ -59,7 +59,7 @@ export function blocksOf(observation: string): Block[] {
   const blocks: Block[] = [];
   let words: string[] = [];
   let rows: string[][] = [];
-  /** The unchanged lines. */
+  /** The unchanged lines of `rows`. */
   let lines: string[] = [];
   const endBoard = () => {
     if (rows.length >= BOARD_MIN && rows.length <= BOARD_MAX) {

@@ -7,15 +7,15 @@
  */
 
 /**
- * Ends for curves of unequal lengths. With these ends the stretches of two curves are equal, or each stretch of one curve is a part of a
- * stretch of the other. So the curves keep common steps, which a mean needs.
+ * `ends` of `thin` for curves of unequal lengths. With these ends the stretches of two curves are equal, or each stretch of one curve is a part
+ * of a stretch of the other curve. So the thinned curves have common steps, which a mean needs.
  */
 export const commonEnds = (last: number): [number, number] => [0, 2 ** Math.ceil(Math.log2(last + 1))];
 
 /**
  * @param steps   ascending
  * @param values  one value for each step
- * @param most    most points to keep; 4 or more
+ * @param most    maximum number of points to keep; 4 or more
  * @param ends    first and last step of the range that the stretches divide; default: the first and last of `steps`
  * @returns the ascending indices of the kept points; null if the curve is short enough
  */

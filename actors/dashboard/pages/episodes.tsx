@@ -65,7 +65,7 @@ export const EpisodesPage = ({ view }: PageProps) => (
       <Filter />
       <p class="note" id="versions">
         The policy version grows by 1 whenever the learner publishes weights: after each update, in the warm start,
-        after a resume and after a roll-back. So a version is higher than the update that made it.
+        after a resume and after a roll-back. So a version has a higher number than the update that made it.
       </p>
       <div class="split">
         <div class="listing">

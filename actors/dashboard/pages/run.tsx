@@ -13,7 +13,7 @@ const NUMBERS = [
   ["expert", "Expert", "a scripted player; the best possible is unknown"],
 ] as const;
 
-/** A run knows "best" or "expert" or neither. The page hides the one that is not known. */
+/** A run has a value of "best", of "expert" or of neither. The page hides the numbers without a value. */
 const isCeiling = (id: string) => id === "best" || id === "expert";
 
 const CHARTS = [

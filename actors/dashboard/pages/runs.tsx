@@ -1,5 +1,5 @@
 /** @jsxImportSource hono/jsx */
-/** The list of runs in a folder, each with a link to its page. Needs no script. */
+/** The page that lists the runs of a folder, each with a link to the run's page. This page needs no script. */
 import { percent } from "../../number-text.ts";
 import type { OtherRun, RunsAnswer } from "../answers.ts";
 import { PageHead } from "./shell.tsx";
@@ -45,7 +45,7 @@ export const RunsPage = ({ runs, unreadable, own }: RunsAnswer & { readonly own:
         </header>
         {own !== null && (
           <p>
-            This page is of <a href="/">{own}</a>. The other runs in its parent folder:
+            This server shows the run <a href="/">{own}</a>. The other runs in the same parent folder:
           </p>
         )}
         <div class="card table">

@@ -1,10 +1,10 @@
 /** @jsxImportSource hono/jsx */
 /**
  * The parts that the pages of a run share: header, links to the other pages, the run's status, frames of charts and events, and the
- * settings of charts. Also pages with only one message. The server renders the frames and most values; scripts fill the frames. This file
- * reads no store. hono/jsx escapes all text.
+ * settings of charts. This file also has the pages with only one message. The server renders the frames and most values; scripts fill the
+ * frames. This file reads no store. hono/jsx escapes all text.
  *
- * - No inline script and no inline style: the content security policy forbids both.
+ * - The pages have no inline script and no inline style, because the content security policy forbids both.
  */
 import type { Child } from "hono/jsx";
 import { whole } from "../../number-text.ts";
@@ -91,8 +91,9 @@ const Keys = () => (
 
 export interface ShellProps extends PageProps {
   readonly path: (typeof PAGES)[number][0];
-  /** More style sheets, and the page's script. */
+  /** Style sheets in addition to style.css and parts.css. */
   readonly styles: readonly string[];
+  /** The file of the page's script. */
   readonly script: string;
   /** Id of the main heading, the target of the skip link. */
   readonly main: string;
@@ -175,7 +176,7 @@ export const EventsFrame = ({ title }: { title: string }) => (
 
 interface PageHeadProps {
   readonly title: string;
-  /** Style sheets besides style.css. */
+  /** Style sheets in addition to style.css. */
   readonly styles?: readonly string[];
   readonly children?: Child;
 }

@@ -1,9 +1,9 @@
 /**
- * Sends requests to a hosted model and retries failed requests. Uses no env and no episode.
+ * Sends requests to a hosted model and retries failed requests. This file knows no envs and no episodes.
  *
  * - The client tries again after no answer, a timeout, status 408, 409, 425, 429 or 5xx, and an answer that it cannot parse.
- * - The wait is random. Its upper bound doubles with each try, up to a minute. If a server sends Retry-After, this client sends no
- *   request before that time.
+ * - The wait before a new try is random. The upper bound of the wait doubles with each try, up to a minute. If a server sends Retry-After,
+ *   the client sends no request before the time in this header.
  * - The client sends the key in one header only, and removes the key from every error text of a server.
  * - An answer has a maximum size. The client refuses redirects, because a redirect could send the key to another server.
  */
@@ -17,11 +17,11 @@ import type { Completion, Provider } from "./provider.ts";
 export interface ClientOptions {
   readonly provider: Provider;
   readonly model: string;
-  /** Without a slash at its end. */
+  /** The base address of the API, without a slash at the end. */
   readonly baseUrl: string;
   readonly key: string | null;
   readonly temperature: number | null;
-  /** null means the server's own limit. */
+  /** null means the server's default limit. */
   readonly replyTokensMax: number | null;
   /** Maximum number of tries of one request, the first included. */
   readonly triesMax: number;
@@ -33,7 +33,7 @@ export interface ClientOptions {
   readonly wallClock: () => number;
   /** Uniform in [0, 1). */
   readonly uniform: () => number;
-  /** The client calls this function with the reason of each retry. */
+  /** The client calls this function before each retry, with the reason. */
   readonly warn: (text: string) => void;
 }
 
@@ -44,7 +44,7 @@ export interface Usage {
   readonly outputTokens: number;
 }
 
-/** Thrown for a request that the client does not try again. The message contains no secret. */
+/** Thrown for a failed request that the client does not repeat. The message contains no secret. */
 export class HostedError extends Error {
   override readonly name = "HostedError";
   /** The code of an OpenAI error, such as "context_length_exceeded"; null if the server sent no code. */
@@ -58,7 +58,7 @@ export class HostedError extends Error {
 
 const FIRST_WAIT_MS = 1000;
 const WAIT_MS_MAX = 60_000;
-/** If Retry-After is longer, the client gives up the request. */
+/** If the server sends a longer Retry-After, the client gives up the request. */
 const RETRY_AFTER_MS_MAX = 600_000;
 /** Time limit of a request for a model's description. */
 const CARD_MS_MAX = 10_000;
@@ -81,19 +81,19 @@ export class HostedClient {
   /** The client sends no request before this time of `clock`. */
   #notBeforeMs = 0;
   #stopped = false;
-  /** Each function ends one open wait. */
+  /** Functions that end the waits; one for each wait in progress. */
   readonly #sleepers = new Set<() => void>();
 
   constructor(options: ClientOptions) {
     this.#options = options;
   }
 
-  /** The tokens are from answered requests only; the server may also count the tokens of failed requests. */
+  /** Counts so far. The token counts cover answered requests only; a server may also charge for the tokens of failed requests. */
   get usage(): Usage {
     return this.#usage;
   }
 
-  /** Open requests finish, but the client neither begins nor retries a request after this call. */
+  /** Requests in progress finish, but the client begins and repeats no other request. */
   stop(): void {
     this.#stopped = true;
     for (const wake of this.#sleepers) wake();
@@ -133,7 +133,7 @@ export class HostedClient {
     const { uniform, clock } = this.#options;
     if (retryAfterMs === null) return uniform() * Math.min(WAIT_MS_MAX, FIRST_WAIT_MS * 2 ** (tries - 1));
     this.#notBeforeMs = Math.max(this.#notBeforeMs, clock.now() + retryAfterMs);
-    // The random part spreads the requests, because all of them wait until the same time.
+    // All requests wait until the same time. The random part keeps them from arriving together.
     return retryAfterMs + uniform() * FIRST_WAIT_MS;
   }
 
@@ -204,7 +204,7 @@ export class HostedClient {
     };
   }
 
-  /** A server's text as one short line, without the key and control characters. */
+  /** A server's text as one short line, without control characters and with "(hidden)" in place of the key. */
   #cleaned(text: string): string {
     const { key } = this.#options;
     const clean = key === null ? text : text.replaceAll(key, "(hidden)");

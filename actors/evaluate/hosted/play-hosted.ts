@@ -1,9 +1,10 @@
 /**
- * Evaluates a hosted model on fixed boards. Envs, prompts and parsing are the same as for other policies, but replies are text, not tokens.
+ * Evaluates a hosted model on fixed boards. Envs, prompts and the parsing of replies are the same as for a policy of Bunraku, but replies are
+ * text and not tokens.
  *
  * - At most `requestsMax` episodes run at once. Each episode has at most one open request.
- * - If an episode cannot be played, the evaluation ends with an error: the episode is no failure of the model. The results keep all
- *   episodes that finished.
+ * - If an episode cannot be played, the evaluation ends with an error, because such an episode is no failure of the model. The results keep
+ *   all episodes that finished.
  */
 import type { Seeds } from "../../../envs/env.ts";
 import { openEpisode } from "../../../envs/episode.ts";
@@ -27,12 +28,12 @@ export interface HostedEvaluation {
   readonly config: RunConfig;
   readonly tag: EnvTag;
   readonly client: Pick<HostedClient, "complete" | "stop">;
-  /** The evaluation does not play a ticket again if the ticket has a result here. */
+  /** Finished episodes. The evaluation does not play the tickets of these episodes again. */
   readonly results: Results;
   readonly requestsMax: number;
   readonly clock: Clock;
   readonly warn: (text: string) => void;
-  /** The evaluation calls this function after each episode. The counts include earlier sessions. */
+  /** The evaluation calls this function after each episode. The counts include the episodes that `results` had at the start. */
   readonly progress?: (played: number, solved: number) => void;
 }
 
@@ -94,7 +95,7 @@ async function playOne(
       now = { observation, actionsLeft };
       const messages = contextMessages(tag, { answered, now }, context);
       const reply = await client.complete(messages).catch((error) => {
-        // As in training, an episode ends when its dialogue no longer fits into the context. If the first prompt does not fit, that is an error.
+        // As in training, an episode ends when its dialogue no longer fits into the context. A first prompt that does not fit is an error.
         const full = error instanceof HostedError && error.code === "context_length_exceeded";
         if (full && answered.length > 0) return null;
         throw error;
@@ -120,7 +121,7 @@ async function playOne(
   }
 }
 
-/** Converts the episode to the form that rollout metrics read. The trajectory has no tokens, because only the server knows the tokens. */
+/** Converts the episode to the form that `summary` reads. The trajectory has no tokens, because only the server knows the tokens. */
 function playedTicket(ticket: Ticket, { stop, success, turns, finalObservation, extra }: HostedEpisode): PlayedTicket {
   const outcome: PlayedOutcome = {
     status: statusOf(stop),

@@ -1,5 +1,5 @@
 /**
- * Builds the requests and reads the answers of the APIs of hosted models. Sends nothing, retries nothing, and uses no env.
+ * Builds the requests to the APIs of hosted models, and reads the answers. client.ts sends the requests.
  *
  * Source: https://platform.openai.com/docs/api-reference/chat, https://docs.anthropic.com/en/api/messages.
  */
@@ -9,7 +9,7 @@ import type { Message } from "../../../envs/text/prompt.ts";
 export interface Asked {
   readonly model: string;
   readonly messages: readonly Message[];
-  /** null means the server's default. Anthropic's API has no default, so it needs a number. */
+  /** null means the server's default. Anthropic's API has no default, so a request to this API needs a number. */
   readonly replyTokensMax: number | null;
   /** null means the server's default. */
   readonly temperature: number | null;
@@ -17,7 +17,7 @@ export interface Asked {
 
 export interface Completion {
   readonly text: string;
-  /** True if the reply ended at its token limit. */
+  /** True if the reply ended because it reached a limit of tokens. */
   readonly cut: boolean;
   readonly inputTokens: number;
   readonly outputTokens: number;
@@ -30,7 +30,7 @@ export interface Provider {
   readonly baseUrlName: string | null;
   /** Name of the environment variable that holds the key. */
   readonly keyName: string;
-  /** Path of the request, which follows the base address. */
+  /** Path of the request below the base address. */
   readonly path: string;
   headers(key: string | null): Record<string, string>;
   /** @param own  true for the provider's own server, false for another server with the same API */
@@ -48,7 +48,7 @@ const OpenAiAnswer = z.object({
   usage: z.object({ prompt_tokens: Count, completion_tokens: Count }).nullish(),
 });
 
-/** OpenAI's API. vLLM, llama.cpp, Ollama, DeepSeek, Together and others have the same API. */
+/** OpenAI's API, which vLLM, llama.cpp, Ollama, DeepSeek, Together and others also serve. */
 export const openai: Provider = {
   name: "openai",
   baseUrl: "https://api.openai.com/v1",
@@ -111,7 +111,7 @@ export const anthropic: Provider = {
 
 export const PROVIDERS: Readonly<Record<string, Provider>> = { openai, anthropic };
 
-/** Replaces the text of an empty message, because the APIs refuse empty messages. Most empty messages are replies. */
+/** Replaces the text of an empty message, because the APIs refuse empty messages. A model may have written an empty reply. */
 const said = ({ role, content }: Message) => ({ role, content: content.trim() === "" ? "(no answer)" : content });
 
 function parsed<T>(schema: z.ZodType<T>, answer: unknown): T {

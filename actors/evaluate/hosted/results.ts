@@ -1,8 +1,8 @@
 /**
- * Stores the finished episodes of an evaluation, so that an interrupted evaluation does not pay for an episode twice. Each line
- * is one JSON object: the first line has the settings; each later line has one episode.
+ * Stores the finished episodes of an evaluation in a file, so that an interrupted evaluation does not pay for an episode twice. Each line of
+ * the file is one JSON object: the first line has the settings; each later line has one episode.
  *
- * - `open` refuses a file with other settings. The evaluation does not play the file's episodes again.
+ * - `open` refuses a file with other settings.
  * - `open` removes an incomplete last line, which a killed process leaves. Any other invalid line is an error.
  */
 import { existsSync, readFileSync, truncateSync, writeFileSync } from "node:fs";
@@ -14,7 +14,7 @@ import { StopReason, TurnRecord } from "../../protocol.ts";
 
 const Count = z.number().int().nonnegative();
 
-/** Files that Bunraku 0.1 wrote have no `dropped`. */
+/** The default is for files of Bunraku 0.1, which have no `dropped`. */
 const HostedTurn = TurnRecord.extend({ dropped: Count.default(0) });
 
 export const HostedEpisode = z.strictObject({
@@ -31,7 +31,7 @@ export const HostedEpisode = z.strictObject({
 });
 export type HostedEpisode = z.infer<typeof HostedEpisode>;
 
-/** All settings on which an episode depends, as a JSON object. */
+/** All settings that may change an episode, as a JSON object. */
 export type HostedSettings = Readonly<Record<string, unknown>>;
 
 export class ResultsError extends Error {
@@ -48,12 +48,12 @@ export class Results {
     this.#append = append;
   }
 
-  /** Results that are not stored on disk. */
+  /** Makes results that stay in memory only. */
   static none(): Results {
     return new Results(null);
   }
 
-  /** @throws {ResultsError} if a line is invalid or a setting differs; the message names the file, and the line or the first such setting. */
+  /** @throws {ResultsError} if a line is invalid or a setting differs; the message names the file, and the line or the first differing setting */
   static open(file: string, settings: HostedSettings, append?: Append): Results {
     const results = new Results(file, append);
     if (!existsSync(file) || readFileSync(file, "utf8") === "") {
@@ -74,7 +74,7 @@ export class Results {
     return results;
   }
 
-  /** @throws {Error} if the episode cannot be written. Then no part of the episode stays in the file, because later episodes follow there */
+  /** @throws {Error} if the episode cannot be written whole. Then the file has no part of the episode, so that later lines stay valid */
   add(episode: HostedEpisode): void {
     if (this.#file !== null) appendWhole(this.#file, `${JSON.stringify(episode)}\n`, this.#append);
     this.episodes.set(episode.index, episode);
@@ -86,7 +86,7 @@ function checkSettings(file: string, head: string, wanted: HostedSettings): void
   if (typeof found !== "object" || found === null) {
     throw new ResultsError(`${file} does not contain results of an evaluation; name another file`);
   }
-  // JSON drops undefined values. The file has none, so this line converts the wanted settings to JSON and back.
+  // JSON drops undefined values, so the file has none. This line drops them from the wanted settings too.
   const asked = JSON.parse(JSON.stringify(wanted)) as HostedSettings;
   const differs = [...new Set([...Object.keys(asked), ...Object.keys(found)])].find(
     (key) => !isDeepStrictEqual(asked[key], found[key]),

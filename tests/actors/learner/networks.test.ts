@@ -81,7 +81,7 @@ test("a policy of another tokenizer is no start of a run", async () => {
     return startingNetworks(configOf({ model: { ...small, checkpoint }, warmStart: { enabled: false } }), model, null);
   };
   expect((await start(dialogue.digest)).policy.parameters[0]).toBe(0.25);
-  await expect(start("another")).rejects.toThrow("it was trained with another tokenizer; use its model.path");
+  await expect(start("another")).rejects.toThrow("it was trained with another tokenizer; use that run's model.path");
 });
 
 test("a policy whose weights a server of engine tinker keeps is no start of a run", async () => {
