@@ -61,6 +61,8 @@ type Numbers = { readonly [K in keyof typeof DEFAULTS]: number };
 const ADAMW = { learningRate: 1e-3, beta1: 0.9, beta2: 0.99, epsilon: 1e-8, weightDecay: 0.01, clipNorm: 1 };
 const LOSSES_COMPARED = 3;
 const LOSS_TOLERANCE = 1e-4;
+/** After the first step, rounded gradients change the loss. */
+const ROUNDED_LOSS_TOLERANCE = 5e-3;
 
 /** Policy gradient: the input holds the weight of each written token. */
 const OBJECTIVE = {
@@ -126,7 +128,7 @@ async function compare(numbers: Numbers, engine: CompiledOptions & { device: Dev
     const before = await ours.medianMs(steps);
     const report = await peer(turn === 0 && rank === 0 ? `${variants},${slow}` : variants);
     const after = await ours.medianMs(steps);
-    compareLosses(losses, report);
+    compareLosses(losses, report, rounds);
     const { eager, eagerSdpa, ...once } = report.ms;
     peerBytes = Math.max(peerBytes, report.peakBytes);
     turns.push({
@@ -293,11 +295,13 @@ class Ours {
 }
 
 /** @throws {Error} if a first loss differs, because then the two sides do different work. */
-function compareLosses(ours: readonly number[], { losses }: PeerReport): void {
+function compareLosses(ours: readonly number[], { losses }: PeerReport, rounds: boolean): void {
   for (const [variant, theirs] of Object.entries(losses)) {
     if (variant.toLowerCase().includes("bfloat16")) continue;
-    const gaps = theirs.map((loss, i) => Math.abs(loss - ours[i]!));
-    if (!(Math.max(...gaps) < LOSS_TOLERANCE))
-      throw new Error(`first losses differ: ours ${ours}, PyTorch ${variant} ${theirs}; allowed ${LOSS_TOLERANCE}`);
+    for (const [step, loss] of theirs.entries()) {
+      const allowed = rounds && step > 0 ? ROUNDED_LOSS_TOLERANCE : LOSS_TOLERANCE;
+      if (!(Math.abs(loss - ours[step]!) < allowed))
+        throw new Error(`first losses differ: ours ${ours}, PyTorch ${variant} ${theirs}; allowed ${allowed}`);
+    }
   }
 }
