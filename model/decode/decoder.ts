@@ -103,6 +103,7 @@ export class Decoder {
   /** (slots, V) logits of the last step. */
   readonly #logits: Float32Array;
   #parameters: Readonly<Record<string, DeviceArray>>;
+  #parametersSet = 0;
   /** null if the engine computes with the caller's parameters in place. */
   readonly #deviceParameters: Float32Array | null;
 
@@ -137,6 +138,7 @@ export class Decoder {
 
   /** Call this while no step is computed. Open sequences keep the caches that the older parameters computed. */
   setParameters(parameters: Float32Array): void {
+    this.#parametersSet++;
     if (this.#deviceParameters === null) {
       this.#jobs.clear();
       this.#parameters = this.#layOut(parameters);
@@ -149,6 +151,16 @@ export class Decoder {
 
   #layOut(flat: Float32Array): Readonly<Record<string, DeviceArray>> {
     return parameterArrays(this.#engine, layParameters(this.#config, flat));
+  }
+
+  /** Maximum number of tokens of a sequence. */
+  get capacity(): number {
+    return this.#capacity;
+  }
+
+  /** How many times `setParameters` was called. */
+  get parametersSet(): number {
+    return this.#parametersSet;
   }
 
   /** Tokens in a slot's cache. */
@@ -193,6 +205,15 @@ export class Decoder {
     [this.#lengths[a], this.#lengths[b]] = [this.#lengths[b]!, this.#lengths[a]!];
   }
 
+  /** Copies the first `length` tokens of a slot's sequence into an empty slot. Call this only if `canMove`. */
+  copy(from: number, to: number, length: number): void {
+    const used = this.#floatsOf(length);
+    for (const cache of this.#caches.values()) {
+      for (const [start, target] of this.#heads(from, to)) cache.copyWithin(target, start, start + used);
+    }
+    this.#lengths[to] = length;
+  }
+
   /** Keeps the first `length` tokens of a sequence. @throws {RangeError} if the sequence has fewer tokens */
   truncate(slot: number, length: number): void {
     if (!Number.isInteger(length) || length < 0 || length > this.#lengths[slot]!)
@@ -211,8 +232,7 @@ export class Decoder {
     this.#checkAppend(slots, tokens);
     const { vocabulary } = this.#config;
     const all = new Float32Array(slots.length * vocabulary);
-    const { computed, copied } = this.#distinct(slots, tokens);
-    const whole = computed.map((index) => ({ index, slot: slots[index]!, added: tokens[index]! }));
+    const whole = slots.map((slot, index) => ({ index, slot, added: tokens[index]! }));
     const most = this.#engine.appendsToSlots ? APPEND_TO_SLOTS_MOST : APPEND_MOST;
     for (const pieces of roundsOf(whole)) {
       // Pieces run together if their lengths are equal after rounding up.
@@ -224,36 +244,7 @@ export class Decoder {
         }
       }
     }
-    for (const { index, of } of copied) {
-      this.#copy(slots[of]!, slots[index]!);
-      all.copyWithin(index * vocabulary, of * vocabulary, (of + 1) * vocabulary);
-    }
     return all;
-  }
-
-  /** The prompts to compute, and the prompts to copy from another slot: the episodes of a group have equal first prompts. */
-  #distinct(slots: readonly number[], tokens: readonly (readonly number[])[]) {
-    const first = new Map<string, number>();
-    const [computed, copied]: [number[], { index: number; of: number }[]] = [[], []];
-    for (const [index, slot] of slots.entries()) {
-      const isFirst = this.canMove && this.#lengths[slot] === 0;
-      const key = isFirst ? tokens[index]!.join() : `${index}.`;
-      const of = first.get(key);
-      if (of === undefined) {
-        first.set(key, index);
-        computed.push(index);
-      } else copied.push({ index, of });
-    }
-    return { computed, copied };
-  }
-
-  /** Copies the sequence of a slot into an empty slot. */
-  #copy(from: number, to: number): void {
-    const used = this.#floatsOf(this.#lengths[from]!);
-    for (const cache of this.#caches.values()) {
-      for (const [start, target] of this.#heads(from, to)) cache.copyWithin(target, start, start + used);
-    }
-    this.#lengths[to] = this.#lengths[from]!;
   }
 
   /** Where the heads of two slots begin in a cache. */

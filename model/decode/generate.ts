@@ -11,8 +11,8 @@
  */
 
 import { type CoinKey, coin } from "../rng.ts";
-import { stepRows } from "./batches.ts";
 import type { Decoder } from "./decoder.ts";
+import { type CachedSequence, SharedCaches } from "./shared-caches.ts";
 import { type SampleSettings, TokenSampler } from "./token-sampler.ts";
 import { type TokenChoice, tokenChoice } from "./top-log-probs.ts";
 
@@ -46,7 +46,7 @@ export interface Reply {
 
 interface Sequence {
   readonly name: string;
-  slot: number;
+  readonly cached: CachedSequence;
   /** The last token of a reply, which is not in the cache yet. It goes in front of the next prompt. */
   unfed: number | null;
   pending: PendingReply | null;
@@ -65,12 +65,12 @@ interface PendingReply {
 }
 
 export class Generator {
-  readonly #decoder: Decoder;
+  readonly #caches: SharedCaches;
+  readonly #capacity: number;
   readonly #vocabulary: number;
+  readonly #slots: number;
   readonly #sampler: TokenSampler;
   readonly #open = new Map<string, Sequence>();
-  /** By slot; null where a slot is free. */
-  readonly #slots: (Sequence | null)[];
   /** Replies whose prompt is not in the cache yet. */
   readonly #waiting: PendingReply[] = [];
   #decoding: readonly PendingReply[] = [];
@@ -78,10 +78,11 @@ export class Generator {
 
   /** @param slots  number of slots of the decoder. */
   constructor(decoder: Decoder, vocabulary: number, slots: number) {
-    this.#decoder = decoder;
+    this.#caches = new SharedCaches(decoder, vocabulary, slots);
+    this.#capacity = decoder.capacity;
     this.#vocabulary = vocabulary;
+    this.#slots = slots;
     this.#sampler = new TokenSampler(vocabulary);
-    this.#slots = new Array<null>(slots).fill(null);
   }
 
   /** Number of tokens in an open sequence. */
@@ -89,27 +90,24 @@ export class Generator {
     return this.#lengthOf(this.#sequence(name));
   }
 
-  #lengthOf({ slot, unfed }: Sequence): number {
-    return this.#decoder.length(slot) + (unfed === null ? 0 : 1);
+  #lengthOf({ cached, unfed }: Sequence): number {
+    return cached.length + (unfed === null ? 0 : 1);
   }
 
   /** @throws {RangeError} if a sequence of this name is open, or all slots are taken. */
   open(name: string): void {
     if (this.#open.has(name)) throw new RangeError(`sequence ${name} is open already`);
-    const slot = this.#slots.indexOf(null);
-    if (slot < 0) throw new RangeError(`cannot open ${name}: all ${this.#slots.length} slots are taken`);
-    const sequence = { name, slot, unfed: null, pending: null };
-    this.#open.set(name, sequence);
-    this.#slots[slot] = sequence;
+    if (this.#open.size === this.#slots)
+      throw new RangeError(`cannot open ${name}: all ${this.#slots} slots are taken`);
+    this.#open.set(name, { name, cached: this.#caches.open(), unfed: null, pending: null });
   }
 
   /** @throws {RangeError} while a reply to the sequence is being written. */
   close(name: string): void {
-    const { slot, pending } = this.#sequence(name);
+    const { cached, pending } = this.#sequence(name);
     if (pending !== null) throw new RangeError(`cannot close ${name} while a reply to it is being written`);
     this.#open.delete(name);
-    this.#slots[slot] = null;
-    this.#decoder.clear(slot);
+    this.#caches.close(cached);
   }
 
   /**
@@ -122,7 +120,7 @@ export class Generator {
     const sequence = this.#sequence(name);
     this.#check(sequence, request);
     if (request.keep !== undefined && request.keep < this.#lengthOf(sequence)) {
-      this.#decoder.truncate(sequence.slot, request.keep);
+      sequence.cached.length = request.keep;
       sequence.unfed = null;
     }
     const reply: PendingReply = {
@@ -156,9 +154,13 @@ export class Generator {
   }
 
   #check(sequence: Sequence, { prompt, tokensMax, keep = this.#lengthOf(sequence) }: ReplyRequest): void {
-    const { name, slot, pending } = sequence;
+    const { name, cached, pending } = sequence;
     const length = this.#lengthOf(sequence);
     if (pending !== null) throw new RangeError(`sequence ${name} is writing a reply already; wait for it`);
+    if (cached.lost)
+      throw new Error(
+        `sequence ${name} lost its cache, because a reply with the same tokens failed; close the sequence`,
+      );
     if (prompt.length === 0 || !Number.isInteger(tokensMax) || tokensMax < 1) {
       throw new RangeError(
         `sequence ${name}: the prompt has ${prompt.length} tokens and tokensMax is ${tokensMax}; both must be at least 1`,
@@ -171,7 +173,7 @@ export class Generator {
       throw new RangeError(`sequence ${name}: cannot keep ${keep} of ${length} tokens`);
     // The last token of the reply needs no place yet: it enters the cache with the next prompt.
     const needed = prompt.length + tokensMax - 1;
-    const room = this.#decoder.length(slot) + this.#decoder.room(slot) - keep;
+    const room = this.#capacity - keep;
     if (needed <= room) return;
     throw new RangeError(
       `sequence ${name}: ${prompt.length} tokens of prompt and ${tokensMax} of reply need room for ${needed} tokens, ` +
@@ -216,49 +218,27 @@ export class Generator {
       sequence.unfed = null;
       return unfed === null ? request.prompt : [unfed, ...request.prompt];
     });
-    const slots = replies.map(({ sequence }) => sequence.slot);
-    const logits = await this.#decoder.append(slots, prompts);
+    const logits = await this.#caches.append(
+      replies.map(({ sequence }) => sequence.cached),
+      prompts,
+    );
     this.#decoding = [...this.#decoding, ...replies];
     for (const [row, reply] of replies.entries()) this.#write(reply, logits, row * this.#vocabulary);
   }
 
   async #step(replies: readonly PendingReply[]): Promise<void> {
-    this.#moveToFront(replies.map(({ sequence }) => sequence));
-    const rows = Math.max(...replies.map(({ sequence }) => sequence.slot)) + 1;
-    const fed = new Int32Array(rows).fill(-1);
-    for (const { sequence, tokens } of replies) fed[sequence.slot] = tokens.at(-1)!;
-    const logits = await this.#decoder.step(fed);
-    for (const reply of replies) this.#write(reply, logits, reply.sequence.slot * this.#vocabulary);
-  }
-
-  /** Gives these sequences the first slots if a step then computes fewer rows. */
-  #moveToFront(sequences: readonly Sequence[]): void {
-    const last = Math.max(...sequences.map(({ slot }) => slot));
-    if (!this.#decoder.canMove || stepRows(last + 1) === stepRows(sequences.length)) return;
-    const stays = new Set(sequences.map(({ slot }) => slot));
-    let to = 0;
-    for (const sequence of sequences.filter(({ slot }) => slot >= sequences.length)) {
-      while (stays.has(to)) to++;
-      this.#swap(sequence.slot, to++);
-    }
-  }
-
-  #swap(a: number, b: number): void {
-    this.#decoder.swap(a, b);
-    for (const [slot, sequence] of [
-      [a, this.#slots[b]!],
-      [b, this.#slots[a]!],
-    ] as const) {
-      this.#slots[slot] = sequence;
-      if (sequence !== null) sequence.slot = slot;
-    }
+    const { logits, places } = await this.#caches.step(
+      replies.map(({ sequence }) => sequence.cached),
+      replies.map(({ tokens }) => tokens.at(-1)!),
+    );
+    for (const [i, reply] of replies.entries()) this.#write(reply, logits, places[i]!);
   }
 
   /** Samples the next token of a reply. The token's cache entry is computed when the next step feeds the token. */
   #write(reply: PendingReply, logits: Float32Array, offset: number): void {
     const { sequence, request, tokens, logProbs } = reply;
     try {
-      const drawn = coin(request.coins, (request.coinsFrom ?? 0) + this.#decoder.length(sequence.slot));
+      const drawn = coin(request.coins, (request.coinsFrom ?? 0) + sequence.cached.length);
       const { token, logProb } = this.#sampler.sample(logits, offset, drawn, request.settings);
       tokens.push(token);
       logProbs.push(logProb);
@@ -279,8 +259,7 @@ export class Generator {
 
   #fail(reply: PendingReply, error: unknown): void {
     this.#end(reply);
-    // The cache may hold numbers that are not finite.
-    this.#decoder.wipe(reply.sequence.slot);
+    this.#caches.fail(reply.sequence.cached);
     reply.done.reject(error);
   }
 

@@ -180,26 +180,15 @@ describe.each([
     expect(bits(await moved.append(places, more))).toEqual(bits(await still.append(slots, more)));
   });
 
-  test("computes equal first prompts once, with the same bits", async () => {
-    const { names, watched } = watch();
-    const [shared, other] = [tokens(2, 11), tokens(4, 11)];
-    const decoder = make(config, 8, 40, watched);
-    await decoder.append([6], [tokens(9, 4)]);
-    names.length = 0;
-    // Slot 6 holds a sequence already, so its piece is its own.
-    const slots = [3, 1, 6, 5, 0];
-    const pieces = [shared, shared, shared, other, shared];
-    const together = await decoder.append(slots, pieces);
-    expect(names).toEqual(["decode: append 2 x 16", "decode: append 1 x 16"]);
-    const alone = make(config);
-    await alone.append([6], [tokens(9, 4)]);
-    const after = await decoder.step(Int32Array.of(7, 7, -1, 7, -1, 7, 7));
-    for (const [i, slot] of slots.entries()) {
-      expect(bits(row(together, i))).toEqual(bits(await alone.append([slot], [pieces[i]!])));
-      expect(decoder.length(slot)).toBe(alone.length(slot) + 1);
-    }
-    const stepped = await alone.step(Int32Array.of(7, 7, -1, 7, -1, 7, 7));
-    for (const slot of slots) expect(bits(row(after, slot))).toEqual(bits(row(stepped, slot)));
+  test("goes on with the same bits from a copy of its first tokens", async () => {
+    const [decoder, alone] = [make(config), make(config)];
+    await decoder.append([3], [tokens(2, 11)]);
+    await alone.append([1], [tokens(2, 11)]);
+    await decoder.append([3], [tokens(5, 7)]);
+    decoder.copy(3, 1, 11);
+    expect([1, 3].map((slot) => decoder.length(slot))).toEqual([11, 18]);
+    const more = tokens(4, 6);
+    expect(bits(await decoder.append([1], [more]))).toEqual(bits(await alone.append([1], [more])));
   });
 
   test("forgets a cleared sequence", async () => {
@@ -228,17 +217,6 @@ test("steps are compiled for products of few rows, and appends are not", async (
   await decoder.append([0], [tokens(3, 9)]);
   expect(ofFewRows).toEqual(["decode: step 4"]);
   expect(names.filter((name) => name.startsWith("decode: append"))).toHaveLength(2);
-});
-
-test("first prompts whose tokens have the same digits are two prompts", async () => {
-  const together = await make(wide).append(
-    [0, 1],
-    [
-      [1, 11],
-      [11, 1],
-    ],
-  );
-  expect(bits(row(together, 1))).not.toEqual(bits(row(together, 0)));
 });
 
 test("a sequence keeps no more tokens than it has", async () => {

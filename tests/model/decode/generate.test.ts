@@ -217,17 +217,18 @@ test("a step computes rows for the sequences that write, not for those that wait
   const writer = new Generator(decoder, tinyModel.vocabulary, 24);
   const names = Array.from({ length: 24 }, (_, i) => `s${i}`);
   for (const name of names) writer.open(name);
+  // Every sequence has another prompt, so no two share a cache.
+  const promptOf = (name: string) => [3, 3 + (Number(name.slice(1)) % 8), 3 + Math.floor(Number(name.slice(1)) / 8)];
   const reply = (name: string, tokensMax: number) =>
-    writer.reply(name, request(name, [3, 4, 5], { tokensMax, stops: [] }));
+    writer.reply(name, request(name, promptOf(name), { tokensMax, stops: [] }));
   // Twenty write two tokens, and wait for their next prompt; the last four go on.
   const replies = await Promise.all(names.map((name, i) => reply(name, i < 20 ? 2 : 6)));
   expect(rows).toEqual([24, 4, 4, 4, 4]);
   const alone = generator();
   for (const i of [0, 21, 23]) {
     alone.open(`s${i}`);
-    expect(await alone.reply(`s${i}`, request(`s${i}`, [3, 4, 5], { tokensMax: i < 20 ? 2 : 6, stops: [] }))).toEqual(
-      replies[i]!,
-    );
+    const asked = request(`s${i}`, promptOf(`s${i}`), { tokensMax: i < 20 ? 2 : 6, stops: [] });
+    expect(await alone.reply(`s${i}`, asked)).toEqual(replies[i]!);
   }
   for (const name of names.slice(0, 12)) writer.close(name);
   rows.length = 0;
@@ -260,6 +261,9 @@ describe("with a decoder on another thread, whose sequences cannot move,", () =>
     };
     const decoder = {
       canMove: false,
+      capacity: CAPACITY,
+      parametersSet: 0,
+      truncate: (slot: number, length: number) => lengths.fill(length, slot, slot + 1),
       length: (slot: number) => lengths[slot]!,
       room: (slot: number) => CAPACITY - lengths[slot]!,
       clear: (slot: number) => lengths.fill(0, slot, slot + 1),
@@ -294,7 +298,10 @@ describe("with a decoder on another thread, whose sequences cannot move,", () =>
 
   test("a step computes a lone sequence where it is", async () => {
     const { writer, fed } = elsewhere();
-    for (let i = 0; i < SLOTS; i++) writer.open(`s${i}`);
+    for (let i = 0; i < SLOTS; i++) {
+      writer.open(`s${i}`);
+      await writer.reply(`s${i}`, request(`s${i}`, [3], { tokensMax: 1 }));
+    }
     await writer.reply("s5", request("s5", [3], { stops: [], tokensMax: 2 }));
     expect(fed.map((tokens) => tokens.length)).toEqual([6]);
   });

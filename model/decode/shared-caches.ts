@@ -1,0 +1,221 @@
+/**
+ * The caches of many sequences. Sequences whose tokens are equal so far share one cache, so the decoder computes their common tokens once. The
+ * episodes of a group begin with equal prompts, and often continue with equal replies.
+ *
+ * - Each sequence has a length of its own in its cache. Several sequences extend a cache together if they add the same tokens at the same
+ *   length. A sequence that adds other tokens than its cache may take first gets a copy of its own tokens.
+ * - A sequence extends its cache in place only if no other sequence of the cache is longer.
+ * - A cache remembers the logits of its last append. A sequence that adds the same tokens later takes these logits, and computes nothing.
+ * - A token's logits depend only on its own sequence (decoder.ts), so sharing changes no bit of a result.
+ * - If an engine's caches are in a device's memory, the host cannot copy them, so each sequence has a cache of its own.
+ */
+import { stepRows } from "./batches.ts";
+import type { Decoder } from "./decoder.ts";
+
+interface Cache {
+  slot: number;
+  readonly members: Set<CachedSequence>;
+  /** The last append: the tokens after the first `from` tokens, and the logits after the last of them. */
+  append: { readonly from: number; readonly tokens: readonly number[]; readonly logits: Float32Array } | null;
+  /** The decoder's parameters that computed `append`. */
+  parameters: number;
+}
+
+export interface CachedSequence {
+  /** null before the first append. */
+  cache: Cache | null;
+  /** Number of tokens in the cache. */
+  length: number;
+  /** True if a failure emptied the cache that this sequence shared. */
+  lost: boolean;
+}
+
+/** Sequences that add the same tokens to the same cache at the same length. */
+interface Group {
+  readonly cache: Cache | null;
+  readonly length: number;
+  readonly tokens: readonly number[];
+  readonly members: CachedSequence[];
+}
+
+export class SharedCaches {
+  readonly #decoder: Decoder;
+  readonly #vocabulary: number;
+  /** By slot; null where a slot is free. There are at least as many slots as sequences. */
+  readonly #slots: (Cache | null)[];
+
+  constructor(decoder: Decoder, vocabulary: number, slots: number) {
+    this.#decoder = decoder;
+    this.#vocabulary = vocabulary;
+    this.#slots = new Array<null>(slots).fill(null);
+  }
+
+  open(): CachedSequence {
+    return { cache: null, length: 0, lost: false };
+  }
+
+  close(sequence: CachedSequence): void {
+    const { cache } = sequence;
+    sequence.cache = null;
+    sequence.length = 0;
+    if (cache === null) return;
+    cache.members.delete(sequence);
+    if (cache.members.size > 0) return;
+    this.#decoder.clear(cache.slot);
+    this.#slots[cache.slot] = null;
+  }
+
+  /** Empties the cache of a failed sequence, because the cache may hold numbers that are not finite. The cache's other sequences are lost. */
+  fail(sequence: CachedSequence): void {
+    const { cache } = sequence;
+    sequence.lost = false;
+    if (cache === null) return;
+    this.#decoder.wipe(cache.slot);
+    for (const member of cache.members) {
+      member.lost = member !== sequence;
+      this.close(member);
+    }
+  }
+
+  /**
+   * Appends tokens to sequences, to each its own.
+   *
+   * @returns (n, V) logits after the last token of each sequence
+   */
+  async append(sequences: readonly CachedSequence[], tokens: readonly (readonly number[])[]): Promise<Float32Array> {
+    const all = new Float32Array(sequences.length * this.#vocabulary);
+    const places = new Map(sequences.map((sequence, index) => [sequence, index * this.#vocabulary]));
+    const end = ({ members, length, tokens }: Group, cache: Cache) => {
+      for (const member of members) {
+        this.#move(member, cache, length + tokens.length);
+        all.set(cache.append!.logits, places.get(member));
+      }
+    };
+    const computed: Group[] = [];
+    // Before the other groups claim caches, because a longer sequence protects its tokens.
+    for (const group of this.#groups(sequences, tokens)) {
+      const cache = this.#remembered(group);
+      if (cache === null) computed.push(group);
+      else end(group, cache);
+    }
+    const caches = this.#claim(computed);
+    const logits = await this.#decoder.append(
+      caches.map(({ slot }) => slot),
+      computed.map((group) => group.tokens),
+    );
+    for (const [row, group] of computed.entries()) {
+      const cache = caches[row]!;
+      const own = logits.slice(row * this.#vocabulary, (row + 1) * this.#vocabulary);
+      cache.append = { from: group.length, tokens: group.tokens, logits: own };
+      cache.parameters = this.#decoder.parametersSet;
+      end(group, cache);
+    }
+    return all;
+  }
+
+  /**
+   * Appends one token to each sequence.
+   *
+   * @returns logits, which the next call overwrites, and the place of each sequence's first logit
+   */
+  async step(sequences: readonly CachedSequence[], tokens: readonly number[]) {
+    const groups = this.#groups(
+      sequences,
+      tokens.map((token) => [token]),
+    );
+    const caches = this.#claim(groups);
+    this.#moveToFront(caches);
+    const fed = new Int32Array(Math.max(...caches.map(({ slot }) => slot)) + 1).fill(-1);
+    for (const [i, { slot }] of caches.entries()) fed[slot] = groups[i]!.tokens[0]!;
+    const logits = await this.#decoder.step(fed);
+    for (const [i, { members, length }] of groups.entries())
+      for (const member of members) this.#move(member, caches[i]!, length + 1);
+    return { logits, places: sequences.map(({ cache }) => cache!.slot * this.#vocabulary) };
+  }
+
+  #groups(sequences: readonly CachedSequence[], tokens: readonly (readonly number[])[]): Group[] {
+    const groups = new Map<Cache | null, Map<string, Group>>();
+    for (const [i, sequence] of sequences.entries()) {
+      const { cache, length } = sequence;
+      const added = tokens[i]!;
+      const ofCache = groups.getOrInsertComputed(cache, () => new Map());
+      const key = this.#decoder.canMove ? `${length}: ${added.join()}` : `sequence ${i}`;
+      ofCache.getOrInsertComputed(key, () => ({ cache, length, tokens: added, members: [] })).members.push(sequence);
+    }
+    return [...groups.values()].flatMap((ofCache) => [...ofCache.values()]);
+  }
+
+  /** A cache whose last append added the same tokens at the same length; null if there is none. */
+  #remembered({ cache, length, tokens }: Group): Cache | null {
+    if (!this.#decoder.canMove) return null;
+    const candidates = cache === null ? this.#slots : [cache];
+    const found = candidates.find((candidate) => {
+      if (candidate?.append?.from !== length || candidate.parameters !== this.#decoder.parametersSet) return false;
+      const { tokens: other } = candidate.append;
+      return other.length === tokens.length && other.every((token, i) => token === tokens[i]);
+    });
+    return found ?? null;
+  }
+
+  /** The cache that each group extends. A group that may not extend its cache in place gets a copy. */
+  #claim(groups: readonly Group[]): Cache[] {
+    const claimed = new Set<Cache>();
+    return groups.map((group) => {
+      const { cache, length } = group;
+      if (cache === null) return this.#newCache();
+      const members = new Set(group.members);
+      const isFree = !claimed.has(cache) && [...cache.members].every((one) => members.has(one) || one.length <= length);
+      if (isFree) {
+        claimed.add(cache);
+        this.#decoder.truncate(cache.slot, length);
+        if (cache.append !== null && length < cache.append.from + cache.append.tokens.length) cache.append = null;
+        return cache;
+      }
+      const own = this.#newCache();
+      this.#decoder.copy(cache.slot, own.slot, length);
+      for (const member of group.members) this.#move(member, own, length);
+      return own;
+    });
+  }
+
+  /** @throws {RangeError} if all slots are taken */
+  #newCache(): Cache {
+    const slot = this.#slots.indexOf(null);
+    if (slot < 0) throw new RangeError(`all ${this.#slots.length} slots are taken`);
+    const cache: Cache = { slot, members: new Set(), append: null, parameters: 0 };
+    this.#slots[slot] = cache;
+    return cache;
+  }
+
+  #move(sequence: CachedSequence, cache: Cache, length: number): void {
+    if (sequence.cache !== cache) {
+      this.close(sequence);
+      sequence.cache = cache;
+      cache.members.add(sequence);
+    }
+    sequence.length = length;
+  }
+
+  /** Gives these caches the first slots if a step then computes fewer rows. */
+  #moveToFront(caches: readonly Cache[]): void {
+    const last = Math.max(...caches.map(({ slot }) => slot));
+    if (!this.#decoder.canMove || stepRows(last + 1) === stepRows(caches.length)) return;
+    const stays = new Set(caches.map(({ slot }) => slot));
+    let to = 0;
+    for (const cache of caches.filter(({ slot }) => slot >= caches.length)) {
+      while (stays.has(to)) to++;
+      this.#swap(cache.slot, to++);
+    }
+  }
+
+  #swap(a: number, b: number): void {
+    this.#decoder.swap(a, b);
+    for (const [slot, cache] of [
+      [a, this.#slots[b]!],
+      [b, this.#slots[a]!],
+    ] as const) {
+      this.#slots[slot] = cache;
+      if (cache !== null) cache.slot = slot;
+    }
+  }
+}
