@@ -157,7 +157,10 @@ export class SharedCaches {
     return found ?? null;
   }
 
-  /** The cache that each group extends. A group that may not extend its cache in place gets a copy. */
+  /**
+   * The cache that each group extends. A group that may not extend its cache in place gets a copy. What overwrites the tokens of a cache's last
+   * append is always another append, because a step only follows an append of its own sequence.
+   */
   #claim(groups: readonly Group[]): Cache[] {
     const claimed = new Set<Cache>();
     return groups.map((group) => {
@@ -168,7 +171,6 @@ export class SharedCaches {
       if (isFree) {
         claimed.add(cache);
         this.#decoder.truncate(cache.slot, length);
-        if (cache.append !== null && length < cache.append.from + cache.append.tokens.length) cache.append = null;
         return cache;
       }
       const own = this.#newCache();
