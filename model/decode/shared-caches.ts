@@ -38,6 +38,12 @@ interface Group {
   readonly members: CachedSequence[];
 }
 
+/** True if no other sequence of the cache is longer than those of the group. */
+function isLongest({ length, members }: Group, cache: Cache): boolean {
+  for (const one of cache.members) if (one.length > length && !members.includes(one)) return false;
+  return true;
+}
+
 export class SharedCaches {
   readonly #decoder: Decoder;
   readonly #vocabulary: number;
@@ -134,15 +140,22 @@ export class SharedCaches {
   }
 
   #groups(sequences: readonly CachedSequence[], tokens: readonly (readonly number[])[]): Group[] {
-    const groups = new Map<Cache | null, Map<string, Group>>();
+    const groups: Group[] = [];
+    const shared = new Map<Cache | null, Map<string, Group>>();
     for (const [i, sequence] of sequences.entries()) {
       const { cache, length } = sequence;
-      const added = tokens[i]!;
-      const ofCache = groups.getOrInsertComputed(cache, () => new Map());
-      const key = this.#decoder.canMove ? `${length}: ${added.join()}` : `sequence ${i}`;
-      ofCache.getOrInsertComputed(key, () => ({ cache, length, tokens: added, members: [] })).members.push(sequence);
+      const group: Group = { cache, length, tokens: tokens[i]!, members: [] };
+      // Most sequences have a cache of their own, and need no key.
+      const isAlone = cache === null ? !this.#decoder.canMove : cache.members.size === 1;
+      const ofCache = isAlone ? null : shared.getOrInsertComputed(cache, () => new Map());
+      const key = isAlone ? "" : `${length}: ${group.tokens.join()}`;
+      const joined = ofCache?.get(key) ?? group;
+      joined.members.push(sequence);
+      if (joined !== group) continue;
+      groups.push(group);
+      ofCache?.set(key, group);
     }
-    return [...groups.values()].flatMap((ofCache) => [...ofCache.values()]);
+    return groups;
   }
 
   /** A cache whose last append added the same tokens at the same length; null if there is none. */
@@ -166,8 +179,7 @@ export class SharedCaches {
     return groups.map((group) => {
       const { cache, length } = group;
       if (cache === null) return this.#newCache();
-      const members = new Set(group.members);
-      const isFree = !claimed.has(cache) && [...cache.members].every((one) => members.has(one) || one.length <= length);
+      const isFree = group.members.length === cache.members.size || (!claimed.has(cache) && isLongest(group, cache));
       if (isFree) {
         claimed.add(cache);
         this.#decoder.truncate(cache.slot, length);
