@@ -171,23 +171,23 @@ export class SharedCaches {
   }
 
   /**
-   * The cache that each group extends. A group that may not extend its cache in place gets a copy. What overwrites the tokens of a cache's last
+   * The cache that each group extends: a new one, its cache, or a copy if the group may not extend its cache in place. What overwrites the tokens of a cache's last
    * append is always another append, because a step only follows an append of its own sequence.
    */
   #claim(groups: readonly Group[]): Cache[] {
     const claimed = new Set<Cache>();
     return groups.map((group) => {
-      const { cache, length } = group;
-      if (cache === null) return this.#newCache();
-      const isFree = group.members.length === cache.members.size || (!claimed.has(cache) && isLongest(group, cache));
+      const { cache, length, members } = group;
+      const isFree =
+        cache !== null && (members.length === cache.members.size || (!claimed.has(cache) && isLongest(group, cache)));
       if (isFree) {
         claimed.add(cache);
         this.#decoder.truncate(cache.slot, length);
         return cache;
       }
       const own = this.#newCache();
-      this.#decoder.copy(cache.slot, own.slot, length);
-      for (const member of group.members) this.#move(member, own, length);
+      if (cache !== null) this.#decoder.copy(cache.slot, own.slot, length);
+      for (const member of members) this.#move(member, own, length);
       return own;
     });
   }

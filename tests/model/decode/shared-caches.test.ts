@@ -128,6 +128,20 @@ test("a failed reply empties its cache; a sequence that shared it says so", asyn
   for (const name of ["bad", "twin"]) writer.close(name);
 });
 
+test("a failure of the engine leaves every slot free", async () => {
+  const { writer, decoder } = watched();
+  const { append } = decoder;
+  const names = Array.from({ length: SLOTS }, (_, i) => `s${i}`);
+  for (const name of names) writer.open(name);
+  const replies = () => Promise.allSettled(names.map((name, i) => ask(writer, name, { prompt: [3 + i] })));
+  decoder.append = async () => {
+    throw new Error("the engine failed");
+  };
+  expect((await replies()).map(({ status }) => status)).toEqual(names.map(() => "rejected"));
+  decoder.append = append;
+  expect((await replies()).map(({ status }) => status)).toEqual(names.map(() => "fulfilled"));
+});
+
 const turn = fc.record({
   prompt: fc.constantFrom([3, 4, 5], [6], [6, 7]),
   tokensMax: fc.constantFrom(1, 2, 5),
