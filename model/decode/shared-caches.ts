@@ -170,10 +170,7 @@ export class SharedCaches {
     return found ?? null;
   }
 
-  /**
-   * The cache that each group extends: a new one, its cache, or a copy if the group may not extend its cache in place. What overwrites the tokens of a cache's last
-   * append is always another append, because a step only follows an append of its own sequence.
-   */
+  /** The cache that each group extends: a new one, its cache, or a copy if the group may not extend its cache in place. */
   #claim(groups: readonly Group[]): Cache[] {
     const claimed = new Set<Cache>();
     return groups.map((group) => {
@@ -183,6 +180,8 @@ export class SharedCaches {
       if (isFree) {
         claimed.add(cache);
         this.#decoder.truncate(cache.slot, length);
+        // A longer sequence, which is gone, made this append.
+        if (cache.append !== null && length < cache.append.from + cache.append.tokens.length) cache.append = null;
         return cache;
       }
       const own = this.#newCache();

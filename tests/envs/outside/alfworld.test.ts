@@ -168,7 +168,7 @@ describe("Alfworld", () => {
     const url = `http://127.0.0.1:${gone.port}`;
     await gone.stop(true);
     const game = envTag("Alfworld", { url, retriesMax: 0 }).open({ layout: 1, dynamics: 1 }) as OutsideGame;
-    expect(await game.start().catch(String)).toContain("(it needs `pip install alfworld` and `alfworld-download`)");
+    expect(await game.start().catch(String)).toContain("(after `pip install alfworld` and `alfworld-download`)");
   });
 });
 
