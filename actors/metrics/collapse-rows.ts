@@ -57,10 +57,10 @@ const ROWS = {
   retrieval_chance_level_at_2: ["share", "Value of retrieval_accuracy_at_2 for a random order of prompts."],
   retrieval_chance_level_at_4: ["share", "Value of retrieval_accuracy_at_4 for a random order of prompts."],
   retrieval_chance_level_at_8: ["share", "Value of retrieval_accuracy_at_8 for a random order of prompts."],
-  retrieval_above_chance: ["share", "retrieval_accuracy minus retrieval_chance_level."],
-  retrieval_above_chance_at_2: ["share", "retrieval_accuracy_at_2 minus retrieval_chance_level_at_2."],
-  retrieval_above_chance_at_4: ["share", "retrieval_accuracy_at_4 minus retrieval_chance_level_at_4."],
-  retrieval_above_chance_at_8: ["share", "retrieval_accuracy_at_8 minus retrieval_chance_level_at_8."],
+  retrieval_above_chance: ["share", "Difference of retrieval_accuracy and retrieval_chance_level."],
+  retrieval_above_chance_at_2: ["share", "Difference of retrieval_accuracy_at_2 and retrieval_chance_level_at_2."],
+  retrieval_above_chance_at_4: ["share", "Difference of retrieval_accuracy_at_4 and retrieval_chance_level_at_4."],
+  retrieval_above_chance_at_8: ["share", "Difference of retrieval_accuracy_at_8 and retrieval_chance_level_at_8."],
 } as const satisfies Record<string, readonly [Unit, string]>;
 
 type Row = keyof typeof ROWS;
