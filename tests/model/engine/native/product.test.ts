@@ -1,8 +1,9 @@
 /** Compares products of matrices on vectors and on tiles with float64, and tests the instructions of tiles. */
 import { expect, test } from "bun:test";
 import { at, atIndex, R12, R13, RAX } from "../../../../model/engine/native/assembler.ts";
-import { machineInstructions } from "../../../../model/engine/native/machine.ts";
+import { lackOfBfloat16, machineInstructions } from "../../../../model/engine/native/machine.ts";
 import { type ProductShape, vectorProductOperator } from "../../../../model/engine/native/product.ts";
+import { roundedProductOperator } from "../../../../model/engine/native/rounded-product.ts";
 import { tileProductOperator } from "../../../../model/engine/native/tile-product.ts";
 import { describeWhere } from "../../../needs.ts";
 import {
@@ -16,20 +17,36 @@ import {
   runKernel,
   TestKernel,
 } from "./machine-code.ts";
-import { addends, errorOf, expectedOf, inputsOf, random, SMALL, sizes, transposed } from "./products.ts";
+import {
+  addends,
+  errorOf,
+  expectedOf,
+  expectedOfRounded,
+  inputsOf,
+  random,
+  SMALL,
+  sizes,
+  transposed,
+} from "./products.ts";
 
+const noTransposedB = transposed.filter(([, transposeB]) => !transposeB);
 const kinds = [
-  ["vectors", vectorProductOperator, lackOf(16)],
-  ["tiles", tileProductOperator, machineInstructions() === "AMX" ? null : "no AMX"],
+  ["on vectors", vectorProductOperator, lackOf(16), transposed, expectedOf],
+  ["on tiles", tileProductOperator, machineInstructions() === "AMX" ? null : "no AMX", transposed, expectedOf],
+  ["with rounded factors", roundedProductOperator, lackOfBfloat16(), noTransposedB, expectedOfRounded],
 ] as const;
 
-for (const [kind, productOperator, lack] of kinds) {
-  describeWhere(lack, `the product of matrices on ${kind}`, () => productTests(productOperator));
+for (const [kind, productOperator, lack, transposed, expectedOf] of kinds) {
+  describeWhere(lack, `the product of matrices ${kind}`, () => productTests(productOperator, transposed, expectedOf));
 }
 
-function productTests(productOperator: typeof vectorProductOperator): void {
+function productTests(
+  productOperator: typeof vectorProductOperator,
+  taken: readonly (readonly [boolean, boolean])[],
+  expectedOf: typeof expectedOfRounded,
+): void {
   const shapes = sizes.flatMap(([rows, depth, columns]) =>
-    transposed.flatMap(([transposeA, transposeB]) =>
+    taken.flatMap(([transposeA, transposeB]) =>
       addends.map((addend): ProductShape => ({ rows, depth, columns, transposeA, transposeB, addend })),
     ),
   );
@@ -40,7 +57,7 @@ function productTests(productOperator: typeof vectorProductOperator): void {
     expect(errorOf(found!, expectedOf(shape, inputs))).toBeLessThan(2.5e-7);
   });
 
-  test.each([1, 5, 15, 17, 31, 33, 47, 79])(
+  test.each([1, 5, 15, 17, 31, 33, 47, 49, 79, 97])(
     "with %p rows has float32's error, and reads no memory behind the left factor",
     (rows) => {
       for (const [depth, columns] of [
@@ -93,7 +110,7 @@ function productTests(productOperator: typeof vectorProductOperator): void {
   test.each([Number.NaN, Number.POSITIVE_INFINITY])(
     "with %p in one row of the left factor is not finite in this row, and finite in all others",
     (bad) => {
-      const shape: ProductShape = { ...SMALL, rows: 48, transposeB: true };
+      const shape: ProductShape = { ...SMALL, rows: 48 };
       const inputs = inputsOf(shape);
       inputs[0]![33 * 32 + 7] = bad;
       const [found] = runKernel(productOperator(shape), 16, inputs);

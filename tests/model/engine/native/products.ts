@@ -1,6 +1,7 @@
 /** Products of matrices in float64, their inputs and their shapes. */
 import type { ProductShape } from "../../../../model/engine/native/product.ts";
 import { randomValues } from "../../policy/gradient-check.ts";
+import { bitsOf } from "./machine-code.ts";
 
 export const random = (length: number, name: string) => Float32Array.from(randomValues(length, name));
 
@@ -33,6 +34,17 @@ export function expectedOf(shape: ProductShape, [a, b, added]: readonly Float32A
   }
   return { sums, sizes };
 }
+
+/** The nearest bfloat16; of two equally near ones, the one whose last bit is 0. */
+export function bfloat16(value: number): number {
+  const [bits] = bitsOf(Float32Array.of(value));
+  const rounded = (bits! + 0x7fff + ((bits! >>> 16) & 1)) & ~0xffff;
+  return new Float32Array(Int32Array.of(rounded).buffer)[0]!;
+}
+
+/** The product of rounded factors in float64. The addend is not rounded. */
+export const expectedOfRounded = (shape: ProductShape, [a, b, ...addend]: readonly Float32Array[]) =>
+  expectedOf(shape, [a!.map(bfloat16), b!.map(bfloat16), ...addend]);
 
 /** Largest error of a number, divided by its `sizes`. */
 export function errorOf(found: Float32Array, { sums, sizes }: ReturnType<typeof expectedOf>): number {
