@@ -15,10 +15,18 @@ import type { Decoder } from "./decoder.ts";
 interface Cache {
   slot: number;
   readonly members: Set<CachedSequence>;
-  /** The last append: the tokens after the first `from` tokens, and the logits after the last of them. */
-  append: { readonly from: number; readonly tokens: readonly number[]; readonly logits: Float32Array } | null;
-  /** The decoder's parameters that computed `append`. */
-  parameters: number;
+  append: Append | null;
+}
+
+/** The last append to a cache. */
+interface Append {
+  /** Number of tokens before it. */
+  readonly from: number;
+  readonly tokens: readonly number[];
+  /** (V) after the last token. */
+  readonly logits: Float32Array;
+  /** The decoder's count of `setParameters` then. */
+  readonly parameters: number;
 }
 
 export interface CachedSequence {
@@ -111,9 +119,12 @@ export class SharedCaches {
     );
     for (const [row, group] of computed.entries()) {
       const cache = caches[row]!;
-      const own = logits.slice(row * this.#vocabulary, (row + 1) * this.#vocabulary);
-      cache.append = { from: group.length, tokens: group.tokens, logits: own };
-      cache.parameters = this.#decoder.parametersSet;
+      cache.append = {
+        from: group.length,
+        tokens: group.tokens,
+        logits: logits.slice(row * this.#vocabulary, (row + 1) * this.#vocabulary),
+        parameters: this.#decoder.parametersSet,
+      };
       end(group, cache);
     }
     return all;
@@ -163,9 +174,9 @@ export class SharedCaches {
     if (!this.#decoder.canMove) return null;
     const candidates = cache === null ? this.#slots : [cache];
     const found = candidates.find((candidate) => {
-      if (candidate?.append?.from !== length || candidate.parameters !== this.#decoder.parametersSet) return false;
-      const { tokens: other } = candidate.append;
-      return other.length === tokens.length && other.every((token, i) => token === tokens[i]);
+      const append = candidate?.append ?? null;
+      if (append?.from !== length || append.parameters !== this.#decoder.parametersSet) return false;
+      return append.tokens.length === tokens.length && append.tokens.every((token, i) => token === tokens[i]);
     });
     return found ?? null;
   }
@@ -195,7 +206,7 @@ export class SharedCaches {
   #newCache(): Cache {
     const slot = this.#slots.indexOf(null);
     if (slot < 0) throw new RangeError(`all ${this.#slots.length} slots are taken`);
-    const cache: Cache = { slot, members: new Set(), append: null, parameters: 0 };
+    const cache: Cache = { slot, members: new Set(), append: null };
     this.#slots[slot] = cache;
     return cache;
   }
