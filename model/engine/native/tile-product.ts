@@ -30,7 +30,7 @@ import {
 } from "./assembler.ts";
 import { blocksOf, FLOAT_BYTES, type Kernel } from "./kernel.ts";
 import type { MachineCodeOperator } from "./operator.ts";
-import { eachBlock, operatorOfProduct, type ProductBlock, type ProductShape } from "./product.ts";
+import { eachBlock, operatorOfProduct, type ProductBlock, type ProductShape, startOf } from "./product.ts";
 import {
   HIGH,
   type Layout,
@@ -117,8 +117,9 @@ class TileProduct {
   }
 
   /** Adds a block's product to all rows of C. @param a, b  variables with the addresses of the block's steps in A, and of the block in B */
-  #addBlock(a: Address, b: Address, { depth, width, first }: ProductBlock): void {
-    const { rows, columns, addend } = this.#shape;
+  #addBlock(a: Address, b: Address, block: ProductBlock): void {
+    const { depth, width, first } = block;
+    const { rows, columns } = this.#shape;
     const kernel = this.#kernel;
     const { code } = kernel;
     const [currentPanel, nextPanel] = [kernel.word(), kernel.word()];
@@ -126,7 +127,7 @@ class TileProduct {
     const [source, target] = [kernel.word(), kernel.word()];
     // The sums of a pass start from these rows.
     const startRows = kernel.word();
-    const startsFromAddend = first && addend !== "none";
+    const start = startOf(kernel, this.#shape, block);
     const heights = blocksOf(rows, PANEL);
     const tilesOf = (height: number) => blocksOf(height, TILE);
 
@@ -137,7 +138,7 @@ class TileProduct {
     code.store(nextPanel, RDX);
     kernel.set(aRows, a);
     kernel.set(cRows, kernel.outputs[0]!);
-    kernel.set(startRows, startsFromAddend ? kernel.inputs[2]! : kernel.outputs[0]!);
+    kernel.set(startRows, start.rows);
 
     const passes = heights.map((height, i) => ({ height, next: heights[i + 1] ?? 0, packsB: i === 0 }));
     kernel.each(passes, ({ height, next, packsB }) => {
@@ -169,10 +170,8 @@ class TileProduct {
       code.move(RCX, nextPanel);
       code.store(nextPanel, RAX);
       code.store(currentPanel, RCX);
-      const panelRows = PANEL * FLOAT_BYTES * columns;
-      kernel.advance(cRows, panelRows);
-      // All rows start from the same bias.
-      kernel.advance(startRows, startsFromAddend && addend === "bias" ? 0 : panelRows);
+      kernel.advance(cRows, PANEL * FLOAT_BYTES * columns);
+      kernel.advance(startRows, PANEL * (start.rowBytes ?? 0));
     });
   }
 
