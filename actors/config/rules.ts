@@ -476,7 +476,7 @@ function* loopbackRules({ listen }: RunConfig["transport"]): Generator<Fault> {
   yield { path: "transport.listen", text };
 }
 
-/** Whoever has the broker's token reaches every actor that is connected to the broker. */
+/** A process with the broker's token reaches every actor that is connected to the broker. */
 function* brokerRules({ join, transport: { listen, token } }: RunConfig): Generator<Fault> {
   const { hostname, pathname } = new URL(listen);
   if (hostname === "" || !["", "/"].includes(pathname)) {
