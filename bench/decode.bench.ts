@@ -1,21 +1,22 @@
 /**
  * Tokens a second of batched decoding with a key/value cache, sampled as in a rollout, beside a loop in PyTorch and Hugging Face's
  * generate. Run: bun run bench decode [--decode.batch=8 …]
+ * With --decode.bfloat16Products=all, Bunraku rounds the factors of products; PyTorch does not.
  * Budget: 6,000 tokens/s, and under 10 % of the time outside the engine (sampling, bookkeeping).
  * Both sides measure the forward pass of the prompt too.
  */
 import { Decoder } from "../model/decode/decoder.ts";
 import { Generator } from "../model/decode/generate.ts";
-import { compiledEngine } from "../model/engine/compiled.ts";
-import type { Device, Engine } from "../model/engine/engine.ts";
+import { type CompiledOptions, compiledEngine } from "../model/engine/compiled.ts";
+import type { Engine } from "../model/engine/engine.ts";
 import { initialize, layParameters } from "../model/policy/parameters.ts";
 import { hash64, sequence } from "../model/rng.ts";
 import { median } from "../model/statistics.ts";
 import {
   type Comparison,
   checkPython,
-  DEVICE_OPTIONS,
-  deviceOf,
+  ENGINE_OPTIONS,
+  engineOf,
   flagsOf,
   numbersOf,
   peerArguments,
@@ -24,6 +25,7 @@ import {
   REFERENCE,
   referenceModel,
   round,
+  roundingInWords,
   runPeer,
 } from "./shared.ts";
 
@@ -40,16 +42,17 @@ interface PeerReport {
 }
 
 export async function run(options: Readonly<Record<string, string>>) {
-  const numbers = numbersOf("decode", DEFAULTS, options, DEVICE_OPTIONS);
+  const numbers = numbersOf("decode", DEFAULTS, options, ENGINE_OPTIONS);
   const python = pythonOf(options);
   await checkPython(python, ["torch", "numpy", "safetensors", "transformers"]);
   const { batch, prompt, tokens, threads } = numbers;
   const size = { batch, prompt, tokens, threads };
-  const device = deviceOf(options);
+  const engine = { threads, ...engineOf(options) };
+  const { device, bfloat16Products } = engine;
   const args = [...peerArguments(numbers), ...flagsOf(size), ...peerDevice(device), "--rounds", "1"];
-  const ours = new Ours(numbers, device);
+  const ours = new Ours(numbers, engine);
   // Only machine code, which computes on a CPU, has caches in half precision.
-  const oursHalf = device === "cpu" ? new Ours(numbers, device, true) : null;
+  const oursHalf = device === "cpu" ? new Ours(numbers, engine, true) : null;
   await ours.round();
   await oursHalf?.round();
   const speeds: { ours: number; half: number | null; outside: number; loop: number; generate: number }[] = [];
@@ -67,7 +70,7 @@ export async function run(options: Readonly<Record<string, string>>) {
   const middle = (name: keyof (typeof speeds)[0]) => median(speeds.map((speed) => speed[name]!));
   const where = device === "cpu" ? (threads === 1 ? "one thread" : `${threads} threads`) : device;
   const beside = (own: "ours" | "half", peer: "loop" | "generate", goal: number): Comparison => ({
-    what: `decode, batch ${batch}, ${where}${own === "half" ? ", half caches" : ""}`,
+    what: `decode, batch ${batch}, ${where}${own === "half" ? ", half caches" : ""}${roundingInWords(bfloat16Products)}`,
     ours: `${round(middle(own), 0)} tokens/s`,
     beside: `${peer === "loop" ? "PyTorch loop" : "transformers' generate"} ${round(middle(peer), 0)}`,
     speed: round(middle(own) / middle(peer), 2),
@@ -97,14 +100,13 @@ class Ours {
   #engineMs = 0;
   #rounds = 0;
 
-  constructor(numbers: Numbers, device: Device, halfCaches = false) {
-    const { batch, prompt, tokens, threads, vocabulary } = numbers;
+  constructor(numbers: Numbers, engine: CompiledOptions, halfCaches = false) {
+    const { batch, prompt, tokens, vocabulary } = numbers;
     const config = referenceModel(numbers);
     const parameters = layParameters(config);
     initialize(parameters, sequence(1, "reference weights"));
-    const engine = this.#timed(compiledEngine({ threads, device }));
     const options = { slots: batch, capacity: prompt + tokens, halfCaches };
-    const decoder = new Decoder(engine, config, parameters.flat, options);
+    const decoder = new Decoder(this.#timed(compiledEngine(engine)), config, parameters.flat, options);
     const uniform = sequence(2, "reference prompts");
     const token = () => Math.floor(uniform() * vocabulary);
     this.#numbers = numbers;

@@ -2,7 +2,7 @@
  * The same training in Bunraku and in a loop written with PyTorch and transformers (peers/train.py): Dr. GRPO with AdamW on
  * SimpleSokoban, from the same weights, with as many threads. Run: bun run bench run [--run.seeds=3 --run.updates=60 …]
  * Budget: a fifth of the loop's time. Equal success at the end, within the interval, shows that both sides do the same work.
- * With --run.precision=half, both sides round: Bunraku has sampler.precision half and engine.gradientProducts bfloat16, and PyTorch runs
+ * With --run.precision=half, both sides round: Bunraku has sampler.precision half and engine.bfloat16Products all, and PyTorch runs
  * under autocast.
  *
  * Both times include the validation before the first update and the validation after the last update. Bunraku's time includes its
@@ -95,7 +95,7 @@ async function train(start: string, run: string, seed: number, half: boolean, nu
   const settings = {
     learner: { ...LEARNER, updates, minibatch: groups * groupSize },
     rollout: { groups, groupSize },
-    engine: half ? { threads, device: "cpu", gradientProducts: "bfloat16" } : { threads },
+    engine: half ? { threads, device: "cpu", bfloat16Products: "all" } : { threads },
     sampler: { count: threads, precision: half ? "half" : "full" },
     validate: { everyUpdates: updates },
     seed,

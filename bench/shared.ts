@@ -1,6 +1,7 @@
 /** What benches share: the reference model, their options, the Python of the peers, statistics. */
 import { join } from "node:path";
 import type { Device } from "../model/engine/engine.ts";
+import type { Bfloat16Products } from "../model/engine/trace.ts";
 import { ModelConfig } from "../model/policy/model-config.ts";
 
 /** The default model of the benches `step` and `decode`. Each number is an option. The benches' figures in docs/log.md are for this model. */
@@ -8,16 +9,27 @@ export const REFERENCE = { d: 128, layers: 4, heads: 4, kvHeads: 4, hidden: 352,
 
 const DEVICES = ["cpu", "cuda", "webgpu"] as const satisfies Device[];
 
-/** Options that are not numbers, for benches that compute on a device. */
-export const DEVICE_OPTIONS = ["python", "device"];
+const BFLOAT16_PRODUCTS = ["none", "gradients", "all"] as const satisfies Bfloat16Products[];
 
-/** The option `device`, cpu by default. @throws {RangeError} naming the devices. */
-export function deviceOf(options: Readonly<Record<string, string>>): Device {
-  const { device: wanted = "cpu" } = options;
-  const device = DEVICES.find((name) => name === wanted);
-  if (device === undefined) throw new RangeError(`device must be one of ${DEVICES.join(", ")}, got "${wanted}"`);
-  return device;
+/** Options that are not numbers, for benches that compute on a device. */
+export const ENGINE_OPTIONS = ["python", "device", "bfloat16Products"];
+
+/** The device, and the products whose factors Bunraku rounds. Default: cpu, none. @throws {RangeError} naming the values of an option */
+export const engineOf = (options: Readonly<Record<string, string>>) => ({
+  device: choiceOf("device", DEVICES, options["device"]),
+  bfloat16Products: choiceOf("bfloat16Products", BFLOAT16_PRODUCTS, options["bfloat16Products"]),
+});
+
+/** @param wanted  default: the first choice */
+function choiceOf<T extends string>(name: string, choices: readonly [T, ...T[]], wanted: string = choices[0]): T {
+  const choice = choices.find((value) => value === wanted);
+  if (choice === undefined) throw new RangeError(`${name} must be one of ${choices.join(", ")}, got "${wanted}"`);
+  return choice;
 }
+
+/** The rounding, for the name of a measurement. */
+export const roundingInWords = (rounded: Bfloat16Products): string =>
+  ({ none: "", gradients: ", gradients' products in bfloat16", all: ", products in bfloat16" })[rounded];
 
 /** The device as an argument of the peers. PyTorch has no webgpu and uses cuda instead. */
 export const peerDevice = (device: Device): string[] => ["--device", device === "cpu" ? "cpu" : "cuda"];

@@ -4,7 +4,7 @@
  * Budget: 1.3 times as fast as the faster of PyTorch's eager variants (one has SDPA). The two sides alternate, because a shared
  * machine changes its speed by the minute. Equal first losses prove that both do the same work.
  *
- * With --step.gradientProducts=bfloat16 Bunraku rounds the factors of a gradient's products, and PyTorch runs under autocast too, which
+ * With --step.bfloat16Products=gradients or all, Bunraku rounds the factors of these products, and PyTorch runs under autocast too, which
  * rounds the factors of all products. Autocast's losses are not compared.
  *
  * With a rank, adapters of that rank are trained and the embedding is tied. In the shape of Qwen2.5-0.5B (each side needs under 20 GB):
@@ -19,6 +19,7 @@ import { huggingFaceViews } from "../model/checkpoint/hugging-face.ts";
 import { safetensorsParts, writeSafetensors } from "../model/checkpoint/safetensors.ts";
 import { type CompiledOptions, compiledEngine } from "../model/engine/compiled.ts";
 import type { Device } from "../model/engine/engine.ts";
+import type { Bfloat16Products } from "../model/engine/trace.ts";
 import { MICRO_TOKENS_MAX, type MicroBatch, microBatches } from "../model/learn/batch.ts";
 import { Network } from "../model/learn/network.ts";
 import type { Objective } from "../model/learn/objective.ts";
@@ -30,8 +31,8 @@ import { median } from "../model/statistics.ts";
 import {
   type Comparison,
   checkPython,
-  DEVICE_OPTIONS,
-  deviceOf,
+  ENGINE_OPTIONS,
+  engineOf,
   flagsOf,
   numbersOf,
   peerArguments,
@@ -40,6 +41,7 @@ import {
   REFERENCE,
   referenceModel,
   round,
+  roundingInWords,
   runPeer,
 } from "./shared.ts";
 
@@ -61,7 +63,7 @@ type Numbers = { readonly [K in keyof typeof DEFAULTS]: number };
 const ADAMW = { learningRate: 1e-3, beta1: 0.9, beta2: 0.99, epsilon: 1e-8, weightDecay: 0.01, clipNorm: 1 };
 const LOSSES_COMPARED = 3;
 const LOSS_TOLERANCE = 1e-4;
-/** After the first step, rounded gradients change the loss. */
+/** Rounded gradients change the loss after the first step, and a rounded forward pass changes the first loss too. */
 const ROUNDED_LOSS_TOLERANCE = 5e-3;
 
 /** Policy gradient: the input holds the weight of each written token. */
@@ -82,17 +84,14 @@ interface PeerReport {
 }
 
 export async function run(options: Readonly<Record<string, string>>) {
-  const device = deviceOf(options);
-  const { gradientProducts = "float32" } = options;
-  if (gradientProducts !== "float32" && gradientProducts !== "bfloat16")
-    throw new RangeError(`step.gradientProducts must be float32 or bfloat16, got "${gradientProducts}"`);
-  const defaults = device === "cpu" ? DEFAULTS : { ...DEFAULTS, microBatchTokens: MICRO_TOKENS_MAX.gpu };
-  const numbers = numbersOf("step", defaults, options, [...DEVICE_OPTIONS, "gradientProducts"]);
+  const engine = engineOf(options);
+  const defaults = engine.device === "cpu" ? DEFAULTS : { ...DEFAULTS, microBatchTokens: MICRO_TOKENS_MAX.gpu };
+  const numbers = numbersOf("step", defaults, options, ENGINE_OPTIONS);
   const python = pythonOf(options);
   await checkPython(python, ["torch", "numpy", "safetensors"]);
   const folder = await mkdtemp(join(tmpdir(), "bunraku-step-"));
   try {
-    return await compare(numbers, { threads: numbers.threads, device, gradientProducts }, python, folder);
+    return await compare(numbers, { threads: numbers.threads, ...engine }, python, folder);
   } finally {
     await rm(folder, { recursive: true, force: true });
   }
@@ -116,7 +115,8 @@ async function compare(numbers: Numbers, engine: CompiledOptions & { device: Dev
   const peer = (variants: string) => runPeer<PeerReport>(python, "step.py", [...fixed, ...flagsOf({ variants })]);
   // Each variant has a model of its own. With adapters, this bench also measures memory, so only one variant runs.
   const variants = rank > 0 ? "eagerSdpa" : "eager,eagerSdpa";
-  const rounds = engine.gradientProducts === "bfloat16";
+  const { bfloat16Products = "none" } = engine;
+  const rounds = bfloat16Products !== "none";
   const slow = rounds ? "compiledSdpa,bfloat16Sdpa,compiledBfloat16Sdpa" : "compiledSdpa";
 
   const ours = await Ours.create(numbers, engine, model, data);
@@ -128,7 +128,7 @@ async function compare(numbers: Numbers, engine: CompiledOptions & { device: Dev
     const before = await ours.medianMs(steps);
     const report = await peer(turn === 0 && rank === 0 ? `${variants},${slow}` : variants);
     const after = await ours.medianMs(steps);
-    compareLosses(losses, report, rounds);
+    compareLosses(losses, report, bfloat16Products);
     const { eager, eagerSdpa, ...once } = report.ms;
     peerBytes = Math.max(peerBytes, report.peakBytes);
     turns.push({
@@ -159,7 +159,7 @@ async function compare(numbers: Numbers, engine: CompiledOptions & { device: Dev
           productShare: round(median(turns.map((turn) => turn.productsMs! / turn.ms)), 2),
         };
   const { d, layers } = numbers;
-  const kind = `${rank === 0 ? "" : `, rank ${rank}`}${rounds ? ", gradients' products in bfloat16" : ""}`;
+  const kind = `${rank === 0 ? "" : `, rank ${rank}`}${roundingInWords(bfloat16Products)}`;
   const what = `step, d ${d}, ${layers} layers, ${batch} × ${length} tokens${kind}`;
   const beside = (peer: string, speed: number, goal: number): Comparison => {
     return { what, ours: `${round(ms)} ms`, beside: peer, speed, goal };
@@ -295,11 +295,12 @@ class Ours {
 }
 
 /** @throws {Error} if a first loss differs, because then the two sides do different work. */
-function compareLosses(ours: readonly number[], { losses }: PeerReport, rounds: boolean): void {
+function compareLosses(ours: readonly number[], { losses }: PeerReport, rounded: Bfloat16Products): void {
   for (const [variant, theirs] of Object.entries(losses)) {
     if (variant.toLowerCase().includes("bfloat16")) continue;
     for (const [step, loss] of theirs.entries()) {
-      const allowed = rounds && step > 0 ? ROUNDED_LOSS_TOLERANCE : LOSS_TOLERANCE;
+      const allowed =
+        rounded === "all" || (rounded === "gradients" && step > 0) ? ROUNDED_LOSS_TOLERANCE : LOSS_TOLERANCE;
       if (!(Math.abs(loss - ours[step]!) < allowed))
         throw new Error(`first losses differ: ours ${ours}, PyTorch ${variant} ${theirs}; allowed ${allowed}`);
     }

@@ -44,11 +44,11 @@ export const EngineConfig = z.strictObject({
     .describe(
       "true: engine compiled on cuda rounds the factors of products to 10 bits of mantissa (NVIDIA's TF32). A step of a 0.5B model then takes half the time, and losses differ by about 1e-4",
     ),
-  gradientProducts: z
-    .enum(["float32", "bfloat16"])
-    .default("float32")
+  bfloat16Products: z
+    .enum(["none", "gradients", "all"])
+    .default("none")
     .describe(
-      "bfloat16: on a CPU with AVX-512 and avx512_bf16, engine compiled rounds the factors of products to 8 bits of mantissa, in gradients and in the optimizer Muon. Log-probabilities and losses keep full precision",
+      "On a CPU with AVX-512 and avx512_bf16, engine compiled rounds the factors of products to 8 bits of mantissa. gradients: in gradients and in the optimizer Muon, so log-probabilities and losses keep full precision. all: also in the forward pass of learner and samplers",
     ),
   threads: nonnegativeInt
     .default(0)

@@ -356,7 +356,7 @@ function* healthRules({ health, env }: RunConfig): Generator<Fault> {
 }
 
 function* engineRules(engine: RunConfig["engine"]): Generator<Fault> {
-  const { name, device, softwareAdapter, tf32, gradientProducts } = engine;
+  const { name, device, softwareAdapter, tf32, bfloat16Products } = engine;
   if (name === "eager" && (device === "cuda" || device === "webgpu")) {
     yield {
       path: "engine.device",
@@ -378,10 +378,10 @@ function* engineRules(engine: RunConfig["engine"]): Generator<Fault> {
       "only engine compiled on device cuda reads it; set engine.name to compiled and engine.device to cuda, or leave it out";
     yield { path: "engine.tf32", text };
   }
-  if (gradientProducts === "bfloat16" && !(device === "cpu" && (name === "auto" || name === "compiled"))) {
+  if (bfloat16Products !== "none" && !(device === "cpu" && (name === "auto" || name === "compiled"))) {
     const text =
       "only engine compiled on device cpu rounds; set engine.name to compiled and engine.device to cpu, or leave it out";
-    yield { path: "engine.gradientProducts", text };
+    yield { path: "engine.bfloat16Products", text };
   }
 }
 

@@ -196,7 +196,7 @@ const table: readonly Unread[] = [
       "engine.device",
       "engine.softwareAdapter",
       "engine.tf32",
-      "engine.gradientProducts",
+      "engine.bfloat16Products",
       "engine.threads",
       "sampler.threads",
       "sampler.precision",

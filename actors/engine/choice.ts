@@ -52,9 +52,9 @@ const GET_TENSORFLOW = "get one: bun run setup tensorflow";
  * @throws {RunError} if the config names an engine or device that is not installed.
  */
 export function learnerEngine({ engine }: RunConfig, threads: number, machine: Machine): Choice {
-  const { name, device, softwareAdapter, tf32, gradientProducts } = engine;
+  const { name, device, softwareAdapter, tf32, bfloat16Products } = engine;
   if (name === "tinker") throw new RunError(AT_SERVER);
-  const cpu = { name: "compiled", threads, gradientProducts } as const;
+  const cpu = { name: "compiled", threads, bfloat16Products } as const;
   if (name === "eager") return { engine: { name, threads }, reason: null };
   const compiled = (settings: CompiledSettings, reason: string | null) => ({
     engine: checked(settings, machine),
@@ -118,12 +118,12 @@ export function samplerEngine(
   { expectDevice }: Pick<Machine, "expectDevice">,
   guest = false,
 ): EngineSettings {
-  const { name, device, tf32 } = engine;
+  const { name, device, tf32, bfloat16Products } = engine;
   if (name === "tinker") throw new RunError(AT_SERVER);
   if (name === "eager") return { name, threads };
-  const own = { name: "compiled", threads } as const;
-  if (guest) return own;
-  return name === "compiled" && device === "cuda" ? checked({ ...own, device, tf32 }, { expectDevice }) : own;
+  const own = { name: "compiled", threads, ...(bfloat16Products === "all" ? { bfloat16Products } : {}) } as const;
+  const onGpu = name === "compiled" && device === "cuda" && !guest;
+  return checked(onGpu ? { ...own, device, tf32 } : own, { expectDevice });
 }
 
 interface NvidiaGpu {

@@ -6,7 +6,7 @@ import { selfCheck } from "../../model/engine/self-check.ts";
 export type EngineSettings =
   | ({ readonly name: "compiled" } & Pick<
       CompiledOptions,
-      "threads" | "device" | "softwareAdapter" | "tf32" | "gradientProducts"
+      "threads" | "device" | "softwareAdapter" | "tf32" | "bfloat16Products"
     >)
   | { readonly name: "eager"; readonly threads: number }
   | {

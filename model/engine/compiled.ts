@@ -69,7 +69,7 @@ class Compiled implements CompiledFunction {
 
   constructor(name: string, build: TensorFunction, inputs: Readonly<Record<string, Spec>>, options: GraphOptions) {
     const instructions = instructionsFor(options);
-    const { graph, outputs } = trace(build, inputs, instructions ?? options.device, options.gradientProducts);
+    const { graph, outputs } = trace(build, inputs, instructions ?? options.device, options.bfloat16Products);
     this.#name = name;
     this.#inputs = inputs;
     this.outputs = outputs;

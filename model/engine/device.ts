@@ -2,7 +2,7 @@
 import { expectCudaProvider } from "./cuda.ts";
 import type { Device } from "./engine.ts";
 import { lackOfBfloat16 } from "./native/machine.ts";
-import type { GradientProducts } from "./trace.ts";
+import type { Bfloat16Products } from "./trace.ts";
 import { vulkanAdapters, webgpuAdapter } from "./vulkan.ts";
 
 export interface DeviceOptions {
@@ -10,28 +10,28 @@ export interface DeviceOptions {
   readonly softwareAdapter?: boolean;
   /** On cuda, round the factors of products to 10 bits of mantissa. Default: false. */
   readonly tf32?: boolean;
-  /** bfloat16: on the CPU, lanes round the factors of `gradientProduct` (policy/ops.ts) if its sizes are multiples of 16. Default: float32. */
-  readonly gradientProducts?: GradientProducts;
+  /** The products whose factors lanes round on the CPU, if the products' sizes are multiples of 16. Default: none. */
+  readonly bfloat16Products?: Bfloat16Products;
   /** Threads on the CPU. */
   readonly threads: number;
 }
 
 /** @throws {Error} if this machine does not multiply bfloat16 */
-function productsInWords(products: GradientProducts): string {
-  if (products === "float32") return "";
+function productsInWords(products: Bfloat16Products): string {
+  if (products === "none") return "";
   const lack = lackOfBfloat16();
-  if (lack === null) return ", products of gradients in bfloat16";
-  throw new Error(`engine.gradientProducts bfloat16 needs ${lack}; use float32`);
+  if (lack === null) return `, products ${products === "all" ? "" : "of gradients "}in bfloat16`;
+  throw new Error(`engine.bfloat16Products ${products} needs ${lack}; use none`);
 }
 
-/** The device in words. @throws {Error} if the device is missing, or cannot compute `gradientProducts`. */
+/** The device in words. @throws {Error} if the device is missing, or cannot compute `bfloat16Products`. */
 export function deviceInWords(
   device: Device,
-  { threads, softwareAdapter = false, tf32 = false, gradientProducts = "float32" }: DeviceOptions,
+  { threads, softwareAdapter = false, tf32 = false, bfloat16Products = "none" }: DeviceOptions,
 ): string {
   switch (device) {
     case "cpu":
-      return `cpu, ${threads} ${threads === 1 ? "thread" : "threads"}${productsInWords(gradientProducts)}`;
+      return `cpu, ${threads} ${threads === 1 ? "thread" : "threads"}${productsInWords(bfloat16Products)}`;
     case "webgpu":
       return `webgpu, ${webgpuAdapter(process.platform === "linux" ? vulkanAdapters() : null, softwareAdapter)}`;
     case "cuda":

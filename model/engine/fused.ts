@@ -3,6 +3,7 @@
  * Source: github.com/microsoft/onnxruntime, docs/ContribOperators.md.
  */
 import { type AttentionShape, halfCachesUnread } from "../policy/ops.ts";
+import { batchMatMul } from "./lowerings.ts";
 import { type Lowering, type LoweringContext, lower, type Target } from "./trace.ts";
 
 const MICROSOFT = "com.microsoft";
@@ -30,7 +31,8 @@ lower<{ epsilon: number }>("RmsNorm", ({ x, gain }, { epsilon }, to) => {
 });
 
 lower("Linear", ({ x, weight, addend }, _, to) => {
-  const [y] = to.recorder.emit("Gemm", [to.name(x!), to.name(weight!), to.name(addend!)], 1, { transB: 1 });
+  if (addend === undefined) return batchMatMul({ a: x!, b: weight! }, { transposeA: false, transposeB: true }, to);
+  const [y] = to.recorder.emit("Gemm", [to.name(x!), to.name(weight!), to.name(addend)], 1, { transB: 1 });
   return to.tensor(y!, [x!.shape[0]!, weight!.shape[0]!]);
 });
 

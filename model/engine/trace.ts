@@ -94,7 +94,7 @@ class Recorder {
 
 class TraceBackend extends tf.KernelBackend {
   recorder = new Recorder();
-  gradientProducts: GradientProducts = "float32";
+  bfloat16Products: Bfloat16Products = "none";
   readonly data = new tf.DataStorage<Recorded>(this, tf.engine());
 
   override write(values: tf.backend_util.BackendValues, shape: number[], dtype: tf.DataType): tf.DataId {
@@ -158,8 +158,11 @@ class TraceBackend extends tf.KernelBackend {
   override dispose(): void {}
 }
 
-/** How a graph computes each `gradientProduct` (policy/ops.ts). bfloat16: with rounded factors. Only graphs for AVX-512 and AMX read this. */
-export type GradientProducts = "float32" | "bfloat16";
+/**
+ * The matrix products whose factors a graph rounds to bfloat16. gradients: each `gradientProduct` (policy/ops.ts). all: each `linear` too.
+ * Only graphs for AVX-512 and AMX read this.
+ */
+export type Bfloat16Products = "none" | "gradients" | "all";
 
 /** What a graph is for: a device, or a CPU that runs our machine code. */
 export type Target = Device | Instructions;
@@ -177,7 +180,7 @@ const backend = () => tf.engine().backend as TraceBackend;
 export interface LoweringContext {
   readonly recorder: Recorder;
   readonly target: Target;
-  readonly gradientProducts: GradientProducts;
+  readonly bfloat16Products: Bfloat16Products;
   name(tensor: tf.TensorInfo): string;
   tensor(name: string, shape: readonly number[], dtype?: tf.DataType): tf.TensorInfo;
 }
@@ -194,11 +197,11 @@ export type Lowering<A, Result extends Lowered | null = Lowered> = (
 /** The kernel function that tfjs calls for a lowering. */
 function kernelFunction<A, Result extends Lowered | null>(lowering: Lowering<A, Result>, target: Target) {
   return ({ inputs, attrs }: Parameters<tf.KernelFunc>[0]): Result => {
-    const { recorder, gradientProducts } = backend();
+    const { recorder, bfloat16Products } = backend();
     const to: LoweringContext = {
       recorder,
       target,
-      gradientProducts,
+      bfloat16Products,
       name: (tensor) => backend().nameOf(tensor),
       tensor: (name, shape, dtype = "float32") => backend().tensor(name, shape, dtype),
     };
@@ -246,13 +249,13 @@ export function trace(
   build: TensorFunction,
   inputs: Readonly<Record<string, Spec>>,
   target: Target = "cpu",
-  gradientProducts: GradientProducts = "float32",
+  bfloat16Products: Bfloat16Products = "none",
 ): { graph: Graph; outputs: Record<string, Spec> } {
   const before = tf.engine().backendName;
   void tf.engine().setBackend(backendName(target)); // All backends are synchronous.
   const traced = backend();
   traced.recorder = new Recorder();
-  traced.gradientProducts = gradientProducts;
+  traced.bfloat16Products = bfloat16Products;
   const ports = Object.entries(inputs).map(([name, spec]) => ({ name, ...spec }));
   const outputs: Record<string, Spec> = {};
   const results: { port: Port; value: string }[] = [];

@@ -301,7 +301,7 @@ function muon([rows, columns]: Matrix["shape"]): TensorFunction {
     const wide = rows <= columns;
     let x = tf.div(ahead, tf.add(tf.sqrt(tf.sum(tf.square(ahead))), epsilon!));
     for (let i = 0; i < steps; i++) {
-      const gram = wide ? tf.matMul(x, x, false, true) : gradientProduct(x, x, true);
+      const gram = gradientProduct(x, x, !wide, wide);
       const polynomial = tf.add(tf.mul(gram, b), tf.mul(gradientProduct(gram, gram), c));
       x = tf.add(tf.mul(x, a), wide ? gradientProduct(polynomial, x) : gradientProduct(x, polynomial));
     }

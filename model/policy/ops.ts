@@ -25,19 +25,18 @@ const kernelOfRows = (name: string, { shape }: tf.Tensor) =>
   shape.at(-1)! % 16 === 0 ? name : `${name} by definition`;
 
 /**
- * `a · b`, or `aᵀ · b`, for a gradient or an optimizer step. With `engine.gradientProducts` bfloat16 a backend rounds the factors of this
- * product, but not those of `tf.matMul`.
+ * `a · b` for a gradient or an optimizer step. A backend may round the factors (`engine.bfloat16Products`). It never rounds those of `tf.matMul`.
  *
  * @param a  (rows, inner), or (inner, rows) if `transposeA`
- * @param b  (inner, columns)
+ * @param b  (inner, columns), or (columns, inner) if `transposeB`
  */
-export function gradientProduct(a: tf.Tensor, b: tf.Tensor, transposeA = false): tf.Tensor {
-  const [product] = fused("GradientProduct", { a, b }, { transposeA }, () => [tf.matMul(a, b, transposeA)]);
-  return product!;
+export function gradientProduct(a: tf.Tensor, b: tf.Tensor, transposeA = false, transposeB = false): tf.Tensor {
+  const definition = () => [tf.matMul(a, b, transposeA, transposeB)];
+  return fused("GradientProduct", { a, b }, { transposeA, transposeB }, definition)[0]!;
 }
 
 /**
- * `x · weightᵀ + addend`.
+ * `x · weightᵀ + addend`. A backend may round the two factors (`engine.bfloat16Products`).
  *
  * @param x       (N, in)
  * @param weight  (out, in)
@@ -48,11 +47,11 @@ export function linear(x: tf.Tensor, weight: tf.Tensor, addend?: tf.Tensor): tf.
   return tf.customGrad((...args) => {
     const save = args.pop() as unknown as tf.GradSaveFunc;
     const [x, weight, addend] = args as [tf.Tensor, tf.Tensor, tf.Tensor?];
-    const product = () => tf.matMul(x, weight, false, true);
-    const [y] =
-      addend === undefined
-        ? [product()]
-        : fused("Linear", { x, weight, addend }, {}, () => [tf.add(product(), addend)]);
+    const inputs = { x, weight, ...(addend && { addend }) };
+    const [y] = fused("Linear", inputs, {}, () => {
+      const product = tf.matMul(x, weight, false, true);
+      return [addend ? tf.add(product, addend) : product];
+    });
     save([x, weight]);
     return {
       value: y!,

@@ -33,7 +33,7 @@ import {
   RDX,
 } from "./assembler.ts";
 import { checkMultiple, FLOAT_BYTES, floatBits, type Kernel, shifted } from "./kernel.ts";
-import { BLOCK, transpose } from "./transpose.ts";
+import { BLOCK, rowsOf, transpose } from "./transpose.ts";
 
 export interface WholeShape {
   readonly rows: number;
@@ -121,7 +121,7 @@ export class TileWriter {
       code.move(RDX, columns);
       kernel.countDown(RCX, inBlocks, BLOCK, () => {
         for (let d = 0; d < headWidth; d += BLOCK) {
-          const from = { start: at(RAX, FLOAT_BYTES * d), row: rowBytes };
+          const from = rowsOf(code, { start: at(RAX, FLOAT_BYTES * d), row: rowBytes });
           const to = { start: at(RDX, d * padded), row: padded };
           transpose(code, from, to);
         }

@@ -164,15 +164,13 @@ const PRODUCTS = ["AVX-512", "AMX"] as const;
 
 lowerFirst<tf.BatchMatMulAttrs>(
   "BatchMatMul",
-  ({ a, b }, { transposeA, transposeB }, to) =>
-    product(to, { factors: [a!, b!], transposed: { transposeA, transposeB }, rounded: false }),
+  ({ a, b }, transposed, to) => product(to, { factors: [a!, b!], transposed, rounded: false }),
   PRODUCTS,
 );
-lower<{ transposeA: boolean }>(
+lower<tf.BatchMatMulAttrs>(
   "GradientProduct",
-  (inputs, { transposeA }, to) => {
-    const transposed = { transposeA, transposeB: false };
-    const rounded = to.gradientProducts === "bfloat16";
+  (inputs, transposed, to) => {
+    const rounded = to.bfloat16Products !== "none";
     const made = product(to, { factors: [inputs["a"]!, inputs["b"]!], transposed, rounded });
     return made ?? batchMatMul(inputs, transposed, to);
   },
@@ -182,7 +180,8 @@ lowerFirst(
   "Linear",
   ({ x, weight, addend }, _, to) => {
     const transposed = { transposeA: false, transposeB: true };
-    return product(to, { factors: [x!, weight!], transposed, rounded: false }, addend);
+    const rounded = to.bfloat16Products === "all";
+    return product(to, { factors: [x!, weight!], transposed, rounded }, addend);
   },
   PRODUCTS,
 );

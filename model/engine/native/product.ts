@@ -11,7 +11,7 @@
 import { type Address, at, R8, R9, R10, R11, R12, RBX, RCX, RDX } from "./assembler.ts";
 import { blocksOf, checkMultiple, FLOAT_BYTES, type Kernel } from "./kernel.ts";
 import type { MachineCodeOperator } from "./operator.ts";
-import { transpose } from "./transpose.ts";
+import { rowsOf, transpose } from "./transpose.ts";
 
 export interface ProductShape {
   /** M. On tiles and with rounded factors, a multiple of 16 if A is transposed. */
@@ -245,7 +245,7 @@ class VectorProduct {
     this.#kernel.countDown(RCX, block.depth, VECTOR, () => {
       if (this.#shape.transposeB) {
         for (const vector of vectors) {
-          const from = { start: at(R8, vector * VECTOR * this.#b.next), row: this.#b.next };
+          const from = rowsOf(code, { start: at(R8, vector * VECTOR * this.#b.next), row: this.#b.next });
           const to = { start: at(RDX, vector * VECTOR_BYTES), row: stepBytes };
           transpose(code, from, to);
         }

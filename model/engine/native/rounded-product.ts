@@ -1,6 +1,6 @@
 /**
- * Matrix products in vector registers whose factors are rounded to bfloat16 (AVX512_BF16): C (M, N) = A (M, K) · B (K, N) + an addend. A may
- * lie transposed in memory. The sums are 32-bit floats. One instruction adds two steps to each of 16 sums, so this kernel needs half as
+ * Matrix products in vector registers whose factors are rounded to bfloat16 (AVX512_BF16): C (M, N) = A (M, K) · B (K, N) + an addend. Either
+ * factor may lie transposed in memory. The sums are 32-bit floats. One instruction adds two steps to each of 16 sums, so this kernel needs half as
  * many instructions as product.ts.
  *
  * A number of C is a sum of terms. Its error is about 2e-3 · sqrt(the sum of the squared terms), because a rounded factor keeps 8 bits of
@@ -13,7 +13,7 @@
  * Source: Intel 64 manual, volume 2, VDPBF16PS and VCVTNE2PS2BF16.
  */
 import { type Address, at, R8, R9, R11, R12, RAX, RBX, RCX, RDX } from "./assembler.ts";
-import { blocksOf, FLOAT_BYTES, type Kernel } from "./kernel.ts";
+import { blocksOf, FLOAT_BYTES, type Kernel, shifted } from "./kernel.ts";
 import type { MachineCodeOperator } from "./operator.ts";
 import {
   type Distances,
@@ -29,6 +29,7 @@ import {
   VECTOR,
   VECTOR_BYTES,
 } from "./product.ts";
+import { BLOCK, transpose } from "./transpose.ts";
 
 /** Maximum number of steps, and of columns, of a rounded block of B. The block has up to 256 KiB, which the CPU's second-level cache holds. */
 const DEPTH_MAX = 256;
@@ -42,14 +43,15 @@ const PAIR_BYTES = 4;
 /** Pairs that the packing loop writes before it jumps back. */
 const PAIRS_AT_ONCE = 4;
 
-/** Vector registers of the packing code. */
-const [VALUES, PAIRS, PLACES] = [0, 1, 2];
+/** Steps of 16 pairs. One instruction rounds so many steps of one row. */
+const CHUNK = PAIR * VECTOR;
+const wholeChunks = (steps: number): number => Math.ceil(steps / CHUNK) * CHUNK;
 
-/** @throws {RangeError} if B lies transposed: no `gradientProduct` (policy/ops.ts) needs this */
-export function roundedProductOperator(shape: ProductShape): MachineCodeOperator {
-  if (shape.transposeB) throw new RangeError("a product with rounded factors does not take a transposed B");
-  return operatorOfProduct(shape, shape.transposeA ? VECTOR : 1, (kernel) => new RoundedProduct(kernel, shape).write());
-}
+/** Vector registers of the packing code. `transpose` leaves LATER unchanged. */
+const [VALUES, PAIRS, PLACES, LATER] = [0, 1, 2, BLOCK + 1];
+
+export const roundedProductOperator = (shape: ProductShape): MachineCodeOperator =>
+  operatorOfProduct(shape, shape.transposeA ? VECTOR : 1, (kernel) => new RoundedProduct(kernel, shape).write());
 
 class RoundedProduct {
   readonly #kernel: Kernel;
@@ -62,14 +64,14 @@ class RoundedProduct {
   readonly #places: Address;
 
   constructor(kernel: Kernel, shape: ProductShape) {
-    const { rows, depth, columns, transposeA } = shape;
+    const { rows, depth, columns, transposeA, transposeB } = shape;
     this.#kernel = kernel;
     this.#shape = shape;
     this.#a = distancesOf(depth, rows, !transposeA);
-    this.#b = distancesOf(depth, columns, false);
+    this.#b = distancesOf(depth, columns, transposeB);
     const steps = Math.min(depth, DEPTH_MAX);
     this.#roundedA = kernel.memory(ROWS * rowBytesOf(steps));
-    this.#roundedB = kernel.memory((steps / PAIR) * PAIR_BYTES * Math.min(columns, COLUMNS_MAX));
+    this.#roundedB = kernel.memory((wholeChunks(steps) / PAIR) * PAIR_BYTES * Math.min(columns, COLUMNS_MAX));
     this.#places = kernel.memory(VECTOR_BYTES);
   }
 
@@ -98,8 +100,9 @@ class RoundedProduct {
     kernel.code.addressOf(RDX, this.#roundedB);
     kernel.each(blocksOf(width, PANEL_COLUMNS), (columns) => {
       kernel.code.move(R8, bColumns);
-      this.#roundSteps(columns, depth, this.#b.step);
-      kernel.advance(bColumns, columns * FLOAT_BYTES);
+      if (this.#shape.transposeB) this.#roundTransposed(columns, depth);
+      else this.#roundSteps(columns, depth, this.#b.step);
+      kernel.advance(bColumns, columns * this.#b.next);
     });
   }
 
@@ -168,7 +171,7 @@ class RoundedProduct {
     }
     const rowBytes = rowBytesOf(depth);
     this.#kernel.countDown(RCX, rows, 1, () => {
-      for (let step = 0; step < depth; step += PAIR * VECTOR) {
+      for (let step = 0; step < depth; step += CHUNK) {
         if (step + VECTOR < depth) code.loadVector(VALUES, at(R8, (step + VECTOR) * FLOAT_BYTES));
         else code.zero(VALUES);
         code.toBfloats(PAIRS, at(R8, step * FLOAT_BYTES), VALUES);
@@ -178,6 +181,32 @@ class RoundedProduct {
       code.addConstant(RDX, rowBytes);
     });
     return { next: rowBytes, step: PAIR_BYTES };
+  }
+
+  /**
+   * Rounds columns of a transposed B: each row in memory holds the steps of one column. r8 holds the address of the first column, rdx that of
+   * the output. Overwrites rcx, and moves r8 and rdx. If `depth` is not a multiple of 32, zeros of 8 pairs follow the output.
+   */
+  #roundTransposed(columns: number, depth: number): void {
+    const { code } = this.#kernel;
+    const pairBytes = PAIR_BYTES * columns;
+    const round = (steps: number) => {
+      for (let column = 0; column < columns; column += VECTOR) {
+        const load = (row: number) => {
+          const start = at(R8, (column + row) * this.#b.next);
+          if (steps === CHUNK) code.loadVector(LATER, shifted(start, VECTOR_BYTES));
+          code.toBfloats(row, start, LATER);
+        };
+        transpose(code, load, { start: at(RDX, column * PAIR_BYTES), row: pairBytes });
+      }
+      code.addConstant(R8, steps * FLOAT_BYTES);
+      code.addConstant(RDX, (steps / PAIR) * pairBytes);
+    };
+    const rest = depth % CHUNK;
+    if (depth > rest) this.#kernel.countDown(RCX, depth - rest, CHUNK, () => round(CHUNK));
+    if (rest === 0) return;
+    code.zero(LATER);
+    round(rest);
   }
 
   /**
@@ -206,4 +235,4 @@ class RoundedProduct {
 }
 
 /** Bytes of a rounded row of A: whole vectors, and a cache line more, so that rows are not a power of two apart. */
-const rowBytesOf = (depth: number): number => (Math.ceil(depth / (PAIR * VECTOR)) + 1) * VECTOR_BYTES;
+const rowBytesOf = (depth: number): number => (wholeChunks(depth) / CHUNK + 1) * VECTOR_BYTES;

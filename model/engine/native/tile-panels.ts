@@ -7,7 +7,7 @@
  */
 import { type Address, at, R8, RAX, RCX, RDI, RDX, RSI } from "./assembler.ts";
 import { FLOAT_BYTES, type Kernel, shifted } from "./kernel.ts";
-import { type Emit, transposing } from "./transpose.ts";
+import { type Emit, rowsOf, transposing } from "./transpose.ts";
 
 /** Rows of a tile, and 32-bit values in a row. */
 export const TILE = 16;
@@ -176,7 +176,7 @@ export class PanelPacker {
     const { code } = this.#kernel;
     return Array.from({ length: halves }, (_, half) => half).flatMap((half) => {
       const to = { start: shifted(this.#transposed, half * TILE_BYTES), row: ROW_BYTES };
-      return transposing(code, { start: shifted(source, half * from.steps), row: from.row }, to);
+      return transposing(code, rowsOf(code, { start: shifted(source, half * from.steps), row: from.row }), to);
     });
   }
 }

@@ -15,16 +15,24 @@ interface Place {
   readonly row: number;
 }
 
+/** Writes instructions that put row `i` of a block into vector `i`. */
+type LoadRow = (row: number) => void;
+
+/** Loads the rows of a block in memory. */
+export const rowsOf = (code: Assembler, { start, row }: Place): LoadRow => {
+  return (i) => code.loadVector(i, shifted(start, i * row));
+};
+
 /** Stores the rows of a block as the columns of another. Overwrites the vectors 0 to 16. */
-export function transpose(code: Assembler, from: Place, to: Place): void {
-  for (const emit of transposing(code, from, to)) emit();
+export function transpose(code: Assembler, load: LoadRow, to: Place): void {
+  for (const emit of transposing(code, load, to)) emit();
 }
 
 /** Instructions that store the rows of a block as the columns of another. They overwrite the vectors 0 to 16. */
-export function transposing(code: Assembler, from: Place, to: Place): Emit[] {
+export function transposing(code: Assembler, load: LoadRow, to: Place): Emit[] {
   const vectors = Array.from({ length: BLOCK }, (_, i) => i);
   let spare = BLOCK;
-  const emits = vectors.map((vector) => () => code.loadVector(vector, shifted(from.start, vector * from.row)));
+  const emits = vectors.map((row) => () => load(row));
   type Combine = (to: number, a: number, b: number) => void;
   /** Replaces vector i by first(i, j), and vector j by second(i, j). */
   const pair = (i: number, j: number, first: Combine, second: Combine) => {

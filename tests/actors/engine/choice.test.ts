@@ -28,7 +28,7 @@ const config = (engine: object) => RunConfig.parse({ engine });
 const H200 = "NVIDIA H200";
 const here = machine(H200, library, true);
 /** The learner's engine on two threads of the CPU. */
-const CPU = { name: "compiled", threads: 2, gradientProducts: "float32" } as const;
+const CPU = { name: "compiled", threads: 2, bfloat16Products: "none" } as const;
 
 describe("the learner's engine", () => {
   test("is compiled on the GPU where onnxruntime's CUDA provider loads, else tensorflow, and says so", () => {
@@ -74,11 +74,9 @@ describe("the learner's engine", () => {
     });
     expect(asked({ name: "compiled", device: "cuda", tf32: true })).toEqual({ ...CPU, device: "cuda", tf32: true });
     expect(asked({ name: "compiled" })).toEqual(CPU);
-    const rounding = { device: "cpu", gradientProducts: "bfloat16" } as const;
-    for (const name of ["auto", "compiled"]) {
-      expect(asked({ name, ...rounding })).toEqual({ ...CPU, gradientProducts: "bfloat16" });
-      expect(samplerEngine(config({ name, ...rounding }), here)).toEqual({ name: "compiled", threads: 1 });
-    }
+    for (const name of ["auto", "compiled"])
+      for (const bfloat16Products of ["gradients", "all"] as const)
+        expect(asked({ name, device: "cpu", bfloat16Products })).toEqual({ ...CPU, bfloat16Products });
   });
 
   // A machine with a libtensorflow in the system's folders cannot test this.
@@ -116,6 +114,15 @@ test("with engine.name compiled and device cuda, samplers of this machine use th
   expect(samplerEngine(asked, here, true)).toEqual({ name: "compiled", threads: 1 });
 });
 
+test("samplers round products where the learner's forward pass does, and not where only its gradients do", () => {
+  const asked = (bfloat16Products: string) => config({ device: "cpu", bfloat16Products });
+  const own = { name: "compiled", threads: 1 } as const;
+  for (const guest of [false, true]) {
+    expect(samplerEngine(asked("all"), here, guest)).toEqual({ ...own, bfloat16Products: "all" });
+    expect(samplerEngine(asked("gradients"), here, guest)).toEqual(own);
+  }
+});
+
 test("a device that is not there ends the run: starting again does not mend it", () => {
   const none = {
     ...here,
@@ -126,4 +133,5 @@ test("a device that is not there ends the run: starting again does not mend it",
   const error = new RunError("device webgpu: Vulkan lists no GPU; install its driver");
   expect(() => learnerEngine(config({ device: "webgpu" }), 2, none)).toThrow(error);
   expect(() => samplerEngine(config({ name: "compiled", device: "cuda" }), none)).toThrow(error);
+  expect(() => samplerEngine(config({ device: "cpu", bfloat16Products: "all" }), none, true)).toThrow(error);
 });

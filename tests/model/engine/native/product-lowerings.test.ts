@@ -4,7 +4,7 @@ import * as tf from "@tensorflow/tfjs-core";
 import { compiledEngine } from "../../../../model/engine/compiled.ts";
 import { type Engine, f32, type Spec, type TensorFunction } from "../../../../model/engine/engine.ts";
 import { type Instructions, lackOfBfloat16 } from "../../../../model/engine/native/machine.ts";
-import { type Target, trace } from "../../../../model/engine/trace.ts";
+import { type Bfloat16Products, type Target, trace } from "../../../../model/engine/trace.ts";
 import { linear } from "../../../../model/policy/ops.ts";
 import { describeWhere } from "../../../needs.ts";
 import { farthest } from "../../farthest.ts";
@@ -86,21 +86,26 @@ describe("a traced product of matrices", () => {
     }
   });
 
-  test("of a gradient alone has rounded factors, if the graph asks for it", () => {
+  test("has rounded factors where the graph asks for it: in gradients, or in linear layers too", () => {
     const { build, specs } = linearCase(f32(144, 128));
     for (const [target, name] of [
       ["AVX-512", "Product"],
       ["AMX", "TileProduct"],
     ] as const) {
-      const nodes = trace(build, specs, target, "bfloat16").graph.nodes.map(({ op }) => op);
-      expect(nodes.filter((op) => /Product|Add/.test(op))).toEqual([
-        `${name}_144_32_128_false_true_matrix`,
-        "RoundedProduct_144_128_32_false_false_matrix",
-        "RoundedProduct_128_144_32_true_false_matrix",
-      ]);
+      for (const [rounded, forward] of [
+        ["gradients", name],
+        ["all", "RoundedProduct"],
+      ] as const) {
+        const nodes = trace(build, specs, target, rounded).graph.nodes.map(({ op }) => op);
+        expect(nodes.filter((op) => /Product|Add/.test(op))).toEqual([
+          `${forward}_144_32_128_false_true_matrix`,
+          "RoundedProduct_144_128_32_false_false_matrix",
+          "RoundedProduct_128_144_32_true_false_matrix",
+        ]);
+      }
     }
     for (const target of ["cpu", "webgpu", "cuda", "AVX2"] as const)
-      expect(trace(build, specs, target, "bfloat16").graph).toEqual(trace(build, specs, target).graph);
+      expect(trace(build, specs, target, "all").graph).toEqual(trace(build, specs, target).graph);
   });
 
   test.each([1, 4, 127])(
@@ -119,20 +124,26 @@ describe("a traced product of matrices", () => {
 });
 
 describeWhere(lackOf(16), "a compiled function, on vectors of 16 floats,", () => productTests("AVX-512"));
-describeWhere(lackOfBfloat16(), "a compiled function that rounds the factors of gradients", () => {
-  test("has gradients near those of its definition, and the same bits in all other results", async () => {
-    const [exact, rounds] = [{}, { gradientProducts: "bfloat16" } as const].map((options) =>
-      compiledEngine({ threads: 1, instructions: "AVX-512", ...options }),
-    );
-    const of = linearCase(f32(144, 128));
-    const [expected, found] = [await evaluated(exact!, of), await evaluated(rounds!, of)];
+describeWhere(lackOfBfloat16(), "a compiled function that rounds factors", () => {
+  const of = linearCase(f32(144, 128));
+  const resultsOf = (bfloat16Products: Bfloat16Products) =>
+    evaluated(compiledEngine({ threads: 1, instructions: "AVX-512", bfloat16Products }), of);
+  const length = (values: Float32Array) => Math.hypot(...values);
+  function expectNear(found: Float32Array, expected: Float32Array): void {
+    const gap = length(found.map((value, i) => value - expected[i]!)) / length(expected);
+    expect(gap).toBeGreaterThan(1e-3);
+    expect(gap).toBeLessThan(3e-3);
+  }
+
+  test("of gradients has gradients near those of its definition, and the same bits in all other results", async () => {
+    const [expected, found] = [await resultsOf("none"), await resultsOf("gradients")];
     expectSameBits(found["y"]!, expected["y"]!);
-    const length = (values: Float32Array) => Math.hypot(...values);
-    for (const name of ["d x", "d weight"]) {
-      const gap = length(found[name]!.map((value, i) => value - expected[name]![i]!)) / length(expected[name]!);
-      expect(gap).toBeGreaterThan(1e-3);
-      expect(gap).toBeLessThan(3e-3);
-    }
+    for (const name of ["d x", "d weight"]) expectNear(found[name]!, expected[name]!);
+  });
+
+  test("of all products has all results near those of its definition", async () => {
+    const [expected, found] = [await resultsOf("none"), await resultsOf("all")];
+    for (const name of ["y", "d x", "d weight"]) expectNear(found[name]!, expected[name]!);
   });
 });
 
