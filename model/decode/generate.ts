@@ -231,15 +231,20 @@ export class Generator {
       replies.map(({ sequence }) => sequence.cached),
       replies.map(({ tokens }) => tokens.at(-1)!),
     );
-    for (const [i, reply] of replies.entries()) this.#write(reply, logits, places[i]!);
+    for (const [i, reply] of replies.entries())
+      this.#write(reply, logits, places[i]!, i > 0 && places[i] === places[i - 1]);
   }
 
-  /** Samples the next token of a reply. The token's cache entry is computed when the next step feeds the token. */
-  #write(reply: PendingReply, logits: Float32Array, offset: number): void {
+  /**
+   * Samples the next token of a reply. The token's cache entry is computed when the next step feeds the token.
+   *
+   * @param sameRow  true if the last call read the same row of the logits
+   */
+  #write(reply: PendingReply, logits: Float32Array, offset: number, sameRow = false): void {
     const { sequence, request, tokens, logProbs } = reply;
     try {
       const drawn = coin(request.coins, (request.coinsFrom ?? 0) + sequence.cached.length);
-      const { token, logProb } = this.#sampler.sample(logits, offset, drawn, request.settings);
+      const { token, logProb } = this.#sampler.sample(logits, offset, drawn, request.settings, sameRow);
       tokens.push(token);
       logProbs.push(logProb);
       if (request.tops !== undefined)

@@ -32,6 +32,11 @@ export class TokenSampler {
   /** (V) token ids: a heap with the likeliest on top; after the heap the popped ids, the likeliest last. */
   readonly #heap: Uint32Array;
   #heapSize = 0;
+  /** The weights' row: its likeliest token and that token's logit, the temperature, and the sum of the weights. */
+  #best = 0;
+  #highest = 0;
+  #temperature = Number.NaN;
+  #total = 0;
   readonly #sampled: Sampled = { token: 0, logProb: 0 };
 
   constructor(vocab: number) {
@@ -43,11 +48,20 @@ export class TokenSampler {
   /**
    * @param logits  holds the row at `[offset, offset + V)`.
    * @param coin    in [0, 1).
+   * @param sameRow  true if the last call sampled from the same row. At the same temperature, its weights serve again.
    * @returns an object that the next call overwrites.
    * @throws {RangeError} if a logit of the row is not finite, or a setting is out of its range.
    */
-  sample(logits: Float32Array, offset: number, coin: number, settings: SampleSettings): Readonly<Sampled> {
+  sample(
+    logits: Float32Array,
+    offset: number,
+    coin: number,
+    settings: SampleSettings,
+    sameRow = false,
+  ): Readonly<Sampled> {
     const { temperature, topP, topK } = settings;
+    // If this call throws an error, the weights of an earlier row do not serve a later call.
+    if (!sameRow) this.#temperature = Number.NaN;
     const inRange = temperature >= 0 && topP > 0 && topP <= 1 && topK >= 0 && Number.isInteger(topK);
     if (!inRange || !(coin >= 0 && coin < 1)) {
       throw new RangeError(
@@ -55,15 +69,14 @@ export class TokenSampler {
           "temperature >= 0, topP in (0, 1], topK a whole number >= 0, coin in [0, 1)",
       );
     }
-    const best = this.#likeliest(logits, offset);
-    const highest = logits[offset + best]!;
     const scale = temperature === 0 ? 1 : temperature;
-    const total = this.#weigh(logits, offset, highest, scale);
+    if (scale !== this.#temperature) this.#weigh(logits, offset, scale);
+    const total = this.#total;
     const keepsAll = topP === 1 && (topK === 0 || topK >= this.#vocab);
-    let token = best;
+    let token = this.#best;
     if (temperature > 0) token = keepsAll ? this.#pick(coin * total) : this.#pickOfBest(coin, total, topP, topK);
     this.#sampled.token = token;
-    this.#sampled.logProb = (logits[offset + token]! - highest) / scale - Math.log(total);
+    this.#sampled.logProb = (logits[offset + token]! - this.#highest) / scale - Math.log(total);
     return this.#sampled;
   }
 
@@ -87,16 +100,21 @@ export class TokenSampler {
     return best;
   }
 
-  /** Fills the weights and returns their sum, which is at least 1. */
-  #weigh(logits: Float32Array, offset: number, highest: number, temperature: number): number {
+  /** Fills the weights. Their sum is at least 1. */
+  #weigh(logits: Float32Array, offset: number, temperature: number): void {
     const weights = this.#weights;
+    const best = this.#likeliest(logits, offset);
+    const highest = logits[offset + best]!;
     let total = 0;
     for (let token = 0; token < weights.length; token++) {
       const weight = Math.exp((logits[offset + token]! - highest) / temperature);
       weights[token] = weight;
       total += weight;
     }
-    return total;
+    this.#best = best;
+    this.#highest = highest;
+    this.#temperature = temperature;
+    this.#total = total;
   }
 
   /** The token at which the running sum of weights passes `mark`. */

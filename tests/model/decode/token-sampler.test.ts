@@ -101,6 +101,37 @@ describe("TokenSampler", () => {
     expect(drawn(new Float32Array(4), { ...plain, topP: 0.5 })).toEqual([0.5, 0.5, 0, 0]);
   });
 
+  test("samples again from a row as a new sampler does", () => {
+    const row = fc.array(fc.float({ min: -9, max: 9, noNaN: true }), { minLength: 5, maxLength: 5 });
+    const draw = fc.record({
+      coin: fc.double({ min: 0, max: 1, maxExcluded: true, noNaN: true }),
+      temperature: fc.constantFrom(0, 0.5, 1),
+      topP: fc.constantFrom(0.7, 1),
+      topK: fc.constantFrom(0, 2),
+    });
+    fc.assert(
+      fc.property(fc.array(fc.tuple(row, fc.array(draw, { minLength: 1, maxLength: 4 })), { minLength: 1 }), (rows) => {
+        const sampler = new TokenSampler(5);
+        for (const [values, draws] of rows) {
+          const logits = Float32Array.from(values);
+          for (const [i, { coin, ...settings }] of draws.entries())
+            expect({ ...sampler.sample(logits, 0, coin, settings, i > 0) }).toEqual({
+              ...new TokenSampler(5).sample(logits, 0, coin, settings),
+            });
+        }
+      }),
+    );
+  });
+
+  test("does not sample with an earlier row's weights after a call that failed", () => {
+    const sampler = new TokenSampler(2);
+    sampler.sample(logits(0.9, 0.1), 0, 0.5, plain);
+    expect(() => sampler.sample(Float32Array.of(0, Number.NaN), 0, 0.5, plain)).toThrow(RangeError);
+    expect(() => sampler.sample(Float32Array.of(0, Number.NaN), 0, 0.5, plain, true)).toThrow(RangeError);
+    expect(() => sampler.sample(logits(0.1, 0.9), 0, 0.5, { ...plain, topP: 2 })).toThrow(RangeError);
+    expect(sampler.sample(logits(0.1, 0.9), 0, 0.5, plain, true).token).toBe(1);
+  });
+
   test("applies top-p to the tokens that top-k keeps", () => {
     // Of the best two, 5/8 and 3/8: 0.6 needs the first only, though 0.5 < 0.6 of all.
     expect(drawn(logits(0.15, 0.5, 0.05, 0.3), { temperature: 1, topK: 2, topP: 0.6 })).toEqual([0, 1, 0, 0]);
