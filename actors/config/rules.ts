@@ -115,8 +115,8 @@ function* modelRules({ model, warmStart, engine }: RunConfig): Generator<Fault> 
     if (warmStart.enabled && engine.name !== "tinker") yield { path: "warmStart.enabled", text };
     return;
   }
-  // With pretrainedOnly, `checkRun` refuses a run without a pretrained model.
-  if (lora.rank > 0 && !pretrainedOnly) {
+  // With pretrainedOnly and no checkpoint, `checkRun` refuses a run without a pretrained model.
+  if (lora.rank > 0 && (checkpoint !== null || !pretrainedOnly)) {
     const text = "adapters need a pretrained model; set model.path, or set the rank to 0";
     yield { path: "model.lora.rank", text };
   }

@@ -116,8 +116,10 @@ export class PythonRandom {
     return this.#twister.next32() >>> (32 - bits);
   }
 
-  /** Uniform integer in [0, count); count in 1..2^32 - 1. */
+  /** Uniform integer in [0, count). @throws {RangeError} unless count is in 1..2^32 - 1 */
   below(count: number): number {
+    if (!(count >= 1 && count < 2 ** 32))
+      throw new RangeError(`cannot draw one of ${count} numbers; allowed are 1 to 2^32 - 1`);
     const bits = 32 - Math.clz32(count);
     let drawn = this.getrandbits(bits);
     while (drawn >= count) drawn = this.getrandbits(bits);

@@ -39,6 +39,12 @@ describe("PythonRandom", () => {
   test.each([-1, 1.5, 2 ** 32])("refuses seed %p", (seed) => {
     expect(() => new PythonRandom(seed)).toThrow(`seed must be an integer in [0, 4294967295], got ${seed}`);
   });
+
+  test("refuses to choose from an empty list", () => {
+    expect(() => new PythonRandom(1).choice([])).toThrow(
+      new RangeError("cannot draw one of 0 numbers; allowed are 1 to 2^32 - 1"),
+    );
+  });
 });
 
 test("NumpyLegacyRandom gives RandomState(0).randint(0, 100, 5)", () => {

@@ -47,6 +47,10 @@ test.each([
   ],
   ["model: {lora: {rank: 8}}", ["model.lora.rank: adapters need a pretrained model"]],
   [
+    "model: {lora: {rank: 8}, pretrainedOnly: true, checkpoint: runs/a}\nwarmStart: {enabled: false}",
+    ["model.lora.rank: adapters need a pretrained model"],
+  ],
+  [
     "model: {width: 12}",
     ["model.heads: model.width / model.heads is 12 / 4; rotary positions need an even whole number"],
   ],
