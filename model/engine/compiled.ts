@@ -195,6 +195,7 @@ export function compiledEngine(options: CompiledOptions): CompiledEngine {
     release: (values) => memory.release(values),
 
     lanesMax,
+    roundsProducts: device === "cpu" && (options.bfloat16Products ?? "none") !== "none",
     appendsToSlots: device !== "cpu",
     valuesPerPiece: device === "cpu" ? 2 ** 15 : 2 ** 24,
 

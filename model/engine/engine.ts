@@ -73,6 +73,8 @@ export interface Engine {
   release(values: TypedArray): void;
   /** The largest number of functions that can run in parallel. */
   readonly lanesMax: number;
+  /** True if functions on one thread round the factors of products (`DeviceOptions.bfloat16Products`). Functions on several threads never do. */
+  readonly roundsProducts?: boolean;
   /** True if functions read caches of 16-bit floats (`AttentionShape.halfCaches`). @param inLane  as in `CompileOptions` */
   readsHalfCaches(inLane: boolean): boolean;
   /** True: an append writes to slots of caches that all rows share, which is fast on a GPU. False: each row has caches of its own. */
@@ -92,10 +94,19 @@ export interface Engine {
 /** Largest model for parallel lanes, each of which needs a gradient of its own. For a larger model, threads share each product. */
 const LANE_MODEL_BYTES_MAX = 128 * 2 ** 20;
 
-/** Number of lanes for a model with these parameters. */
-export function lanesFor({ lanesMax }: Engine, ...parameters: readonly Float32Array[]): number {
+/** Number of lanes for a model with these parameters. @throws {RangeError} if the engine rounds products, but not those of so large a model */
+export function lanesFor(
+  { lanesMax, roundsProducts = false }: Pick<Engine, "lanesMax" | "roundsProducts">,
+  ...parameters: readonly Pick<Float32Array, "byteLength">[]
+): number {
   const bytes = parameters.reduce((sum, { byteLength }) => sum + byteLength, 0);
-  return bytes > LANE_MODEL_BYTES_MAX ? 1 : lanesMax;
+  if (bytes <= LANE_MODEL_BYTES_MAX) return lanesMax;
+  if (!roundsProducts || lanesMax === 1) return 1;
+  const megabytes = (bytes: number) => `${Math.ceil(bytes / 2 ** 20)} MiB`;
+  throw new RangeError(
+    `with ${lanesMax} threads, engine.bfloat16Products takes a model of at most ${megabytes(LANE_MODEL_BYTES_MAX)} of parameters, got ` +
+      `${megabytes(bytes)}; set it to none, or set engine.threads to 1`,
+  );
 }
 
 /** Number of lists of jobs for this many lanes. Two or more lanes have one list more, so a lane that ends a job finds a list that is free. */

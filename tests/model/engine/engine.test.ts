@@ -4,7 +4,15 @@ import { join } from "node:path";
 import * as tf from "@tensorflow/tfjs-core";
 import { compiledEngine } from "../../../model/engine/compiled.ts";
 import { eagerEngine } from "../../../model/engine/eager.ts";
-import { type Device, type Engine, f32, i32, type Spec, type TensorFunction } from "../../../model/engine/engine.ts";
+import {
+  type Device,
+  type Engine,
+  f32,
+  i32,
+  lanesFor,
+  type Spec,
+  type TensorFunction,
+} from "../../../model/engine/engine.ts";
 import { OrtSession } from "../../../model/engine/onnxruntime.ts";
 import { selfCheck } from "../../../model/engine/self-check.ts";
 import { trace } from "../../../model/engine/trace.ts";
@@ -270,6 +278,18 @@ describe("lanes", () => {
       row: engine.array(i32(2), Int32Array.from(rows)),
     },
     outputs: { sum: engine.array(f32()) },
+  });
+
+  test("run models of up to 128 MiB; rounded products refuse a larger model on several threads", () => {
+    const [small, large] = [{ byteLength: 2 ** 27 }, { byteLength: 2 ** 27 + 1 }];
+    for (const roundsProducts of [false, true]) {
+      expect(lanesFor({ lanesMax: 3, roundsProducts }, small)).toBe(3);
+      expect(lanesFor({ lanesMax: 1, roundsProducts }, large)).toBe(1);
+    }
+    expect(lanesFor({ lanesMax: 3 }, large)).toBe(1);
+    expect(() => lanesFor({ lanesMax: 3, roundsProducts: true }, large, small)).toThrow(
+      "with 3 threads, engine.bfloat16Products takes a model of at most 128 MiB of parameters, got 257 MiB; set it to none, or set engine.threads to 1",
+    );
   });
 
   test("run every call of every list, also of different lengths", async () => {
