@@ -82,14 +82,18 @@ async function fillPolicy(path: string, tokenizer: string, { policy, model }: Ne
   policy.parameters.set(from.parameters);
 }
 
-async function fillFirst({ seed, model: { path } }: RunConfig, { policy, critic, model, frozen }: Networks) {
+/** Fills everything but a policy that `fillPolicy` fills. */
+async function fillFirst(
+  { seed, model: { path, checkpoint } }: RunConfig,
+  { policy, critic, model, frozen }: Networks,
+) {
   const parameters = layParameters(model, policy.parameters);
   const pretrained = path !== null && frozen === null;
   const valued = critic === null ? null : layParameters(critic.model, critic.memory.parameters);
   // Fill the critic first, because the policy may be a part of the critic's memory. A separate critic gets a copy of a pretrained body.
   if (valued !== null) await begin(pretrained ? beside(parameters, valued) : valued, sequence(seed, "critic"));
   if (pretrained) await loadPretrained(path, model, parameters);
-  else await begin(parameters, sequence(seed, "initial weights"));
+  else if (checkpoint === null) await begin(parameters, sequence(seed, "initial weights"));
   if (pretrained && valued !== null && critic!.model.head === "value") shareBody(parameters, valued);
 }
 

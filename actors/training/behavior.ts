@@ -30,9 +30,15 @@ export interface Thoughts {
 /** @returns null if no thought makes a claim that can be checked */
 export function thoughtsOf(played: readonly PlayedTicket[], tagOf: TagOf): Thoughts | null {
   const tags = tagsOf(played, tagOf);
+  /** Scores by env and turn, because the episodes of a group often have equal turns. */
+  const known = new Map<string, number | null>();
   const scores = played.flatMap(({ ticket, outcome }) => {
     const { reasoning } = tags.get(ticket.env)!;
-    return reasoning === undefined ? [] : outcome.turns.map((turn) => faithfulness(reasoning, turn));
+    if (reasoning === undefined) return [];
+    return outcome.turns.map((turn) => {
+      const key = JSON.stringify([ticket.env, turn.observation, turn.reply, turn.actions]);
+      return known.getOrInsertComputed(key, () => faithfulness(reasoning, turn));
+    });
   });
   const claims = scores.filter((score) => score !== null);
   if (claims.length === 0) return null;
