@@ -14,7 +14,7 @@ import { baseOf, type ModelConfig } from "../../model/policy/model-config.ts";
 import { layFrozen, layParameters } from "../../model/policy/parameters.ts";
 import type { NetworkMemory } from "../checkpoint/checkpoint.ts";
 import { type EngineSettings, startEngine } from "../engine/start-engine.ts";
-import type { Thread } from "../process/worker-rpc.ts";
+import { inOrder, type Thread } from "../process/worker-rpc.ts";
 import type { Published } from "../weights/publisher.ts";
 
 export interface TrainerSettings {
@@ -71,8 +71,12 @@ export function trainerMethods(openEngine = startEngine) {
       policy.optimizerState.step = 0;
       policy.toDevice();
     },
-    /** Takes one step of imitation, in which all written tokens have the same weight. @returns the mean cross-entropy in nats */
-    async imitate(demos: readonly Sequence[], limits: BatchLimits, optimizer: OptimizerSettings): Promise<number> {
+    /**
+     * Takes one step of imitation, in which all written tokens have the same weight. Steps run in the order of their calls.
+     *
+     * @returns the mean cross-entropy in nats
+     */
+    imitate: inOrder(async (demos: readonly Sequence[], limits: BatchLimits, optimizer: OptimizerSettings) => {
       const tokens = demos.reduce((sum, { written }) => sum + written.length, 0);
       const weights = demos.map(({ written }) => new Float32Array(written.length).fill(1 / tokens));
       const { loss } = await networks.policy.accumulate(imitation, microBatches(demos, limits), { weights });
@@ -83,7 +87,7 @@ export function trainerMethods(openEngine = startEngine) {
         );
       networks.policy.toHost({ moments: false });
       return loss!;
-    },
+    }),
     async update(played: readonly TrainingEpisode[], settings: UpdateSettings): Promise<UpdateResult> {
       const result = await update(networks, played, settings);
       for (const network of trained()) network.toHost({ moments: false });

@@ -117,6 +117,16 @@ function uncaught(printed: string): Error {
   return error;
 }
 
+/** The same function, but a call begins only after the calls before it have settled. So a caller may call it again without waiting. */
+export function inOrder<A extends readonly unknown[], R>(run: (...args: A) => Promise<R>): (...args: A) => Promise<R> {
+  let last: Promise<unknown> = Promise.resolve();
+  return (...args) => {
+    const result = last.then(() => run(...args));
+    last = result.catch(() => {});
+    return result;
+  };
+}
+
 export function withMethods<M extends Methods>(remote: Remote<M>, replaced: Partial<Remote<M>>): Remote<M> {
   return new Proxy(remote, { get: (from, name: string) => replaced[name] ?? from[name] });
 }

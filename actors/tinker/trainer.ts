@@ -18,6 +18,7 @@ import { settlesIn } from "../clock.ts";
 import type { RunConfig } from "../config/config.ts";
 import { RunError } from "../errors.ts";
 import type { StartedTrainer } from "../learner/trainer.ts";
+import { inOrder } from "../process/worker-rpc.ts";
 import { type ModelServer, openServer, type ServerPorts, servedVersion } from "./server.ts";
 import { TrainedModel } from "./trained-model.ts";
 
@@ -104,14 +105,14 @@ export async function startTinkerTrainer(
         if (steps > 0) await model.resetOptimizer();
         steps = 0;
       },
-      async imitate(demos, limits, optimizer) {
+      imitate: inOrder(async (demos, limits, optimizer) => {
         const tokens = demos.reduce((sum, { written }) => sum + written.length, 0);
         const weights = demos.map(({ written }) => new Float32Array(written.length).fill(1 / tokens));
         const { loss } = await model.accumulate(imitation, microBatches(demos, limits), { weights });
         await model.step(optimizer);
         steps++;
         return loss!;
-      },
+      }),
       async update(played, settings) {
         const result = await update({ policy: model, critic: null, reference }, played, settings);
         steps += result.steps;

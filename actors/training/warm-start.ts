@@ -110,6 +110,8 @@ export async function warmStart(context: WarmStartContext): Promise<WarmStartRes
     const stream = new Demonstrations(context.demonstrations, source, boards, stage.batch, config.seed, stage.name);
     let loss = 0;
     let since = 0;
+    /** Losses of the steps that the trainer has not finished, the oldest first. */
+    const unfinished: Promise<number>[] = [];
     let batch = await stream.next();
     for (let step = 0; step < stage.steps; step++) {
       context.checkStop();
@@ -121,20 +123,26 @@ export async function warmStart(context: WarmStartContext): Promise<WarmStartRes
         weightDecay: 0,
         clipNorm: 1,
       });
+      unfinished.push(meter.during("time/update", imitating));
+      // If this loop ends with an error, the error of a later step is not reported.
+      imitating.catch(() => {});
+      const isLastStep = step + 1 === stage.steps;
       // This thread plays the next batch while the trainer learns from this one.
-      const drawing = step + 1 < stage.steps ? stream.next() : [];
-      const [stepLoss, drawn] = await Promise.all([meter.during("time/update", imitating), drawing]);
-      loss += stepLoss;
-      batch = drawn;
+      if (!isLastStep) batch = await stream.next();
       since++;
       stepOverall++;
+      const isSampled = stepOverall % SAMPLE_EVERY === 0;
+      // The run also reports step 2, because this step is the first from which the remaining time can be estimated.
+      const isReported = since === REPORT_EVERY || stepOverall === 2 || isLastStep;
+      // Otherwise the trainer gets the next batch while it still computes this step, so that it never waits.
+      const needsAll = isSampled || isReported || stepOverall === 1;
+      while (unfinished.length > (needsAll ? 0 : 1)) loss += await unfinished.shift()!;
       if (stepOverall === 1) context.begun();
-      const sampled = stepOverall % SAMPLE_EVERY === 0 ? await context.sample(stepOverall) : null;
+      const sampled = isSampled ? await context.sample(stepOverall) : null;
       // Only the first stage ends at a success: a later stage, such as `blur` of configs/solver-taught.yaml, may lower success.
       if (index === 0 && isEnough(sampled, config)) taught = await solvedAt(stepOverall, context);
-      const isLast = step + 1 === stage.steps || (index === 0 && taught !== null);
-      // The run also reports step 2, because this step is the first from which the remaining time can be estimated.
-      if (since < REPORT_EVERY && stepOverall !== 2 && !isLast) continue;
+      const isDone = index === 0 && taught !== null;
+      if (!isReported && !isDone) continue;
       const { name, steps } = stage;
       context.progress({
         stage: index + 1,
@@ -147,7 +155,7 @@ export async function warmStart(context: WarmStartContext): Promise<WarmStartRes
       });
       loss = 0;
       since = 0;
-      if (index === 0 && taught !== null) break;
+      if (isDone) break;
     }
     taught ??= await context.measureTaught("taught");
   }

@@ -1,7 +1,7 @@
 /** Remote methods of a thread: each call gets one answer, in any order, and rejects if the thread is gone. */
 import { afterEach, describe, expect, test } from "bun:test";
 import { describeError, stackOf } from "../../../actors/errors.ts";
-import { inThisThread, startThread, type Thread } from "../../../actors/process/worker-rpc.ts";
+import { inOrder, inThisThread, startThread, type Thread } from "../../../actors/process/worker-rpc.ts";
 import { FakeClock } from "../fake-clock.ts";
 import type { AddingMethods } from "./adding-thread.ts";
 
@@ -99,4 +99,22 @@ describe("the same methods in this thread", () => {
     expect(calls).toEqual(["a"]);
     await expect(methods.fail()).rejects.toThrow(new RangeError("no"));
   });
+});
+
+test("calls in order begin after the calls before them, also after one that failed", async () => {
+  const log: string[] = [];
+  const work = inOrder(async (name: string, waits: number) => {
+    log.push(`${name} begins`);
+    for (let i = 0; i < waits; i++) await null;
+    log.push(`${name} ends`);
+    if (name === "b") throw new Error("b failed");
+    return name;
+  });
+  const settled = await Promise.allSettled([work("a", 9), work("b", 5), work("c", 0)]);
+  expect(log).toEqual(["a begins", "a ends", "b begins", "b ends", "c begins", "c ends"]);
+  expect(settled.map((one) => (one.status === "fulfilled" ? one.value : one.reason.message))).toEqual([
+    "a",
+    "b failed",
+    "c",
+  ]);
 });

@@ -9,6 +9,7 @@ import { Meter } from "../../../actors/metrics/meter.ts";
 import { envsWithRules } from "../../../actors/play/envs-of-run.ts";
 import { rulesOf } from "../../../actors/play/play-episode.ts";
 import { policyOf } from "../../../actors/policy/pretrained.ts";
+import { inOrder } from "../../../actors/process/worker-rpc.ts";
 import type { DemonstratedEnv } from "../../../actors/training/demonstrations.ts";
 import { type WarmStartContext, warmStart } from "../../../actors/training/warm-start.ts";
 import type { EnvTag } from "../../../envs/tag.ts";
@@ -134,6 +135,48 @@ describe("a fresh warm start", () => {
     const taught = { cool: 1, one: 0.9 };
     expect(await play(1)).toEqual({ steps: 600, taught, measured: ["taught400", "taught600"] });
     expect(await play(null)).toEqual({ steps: 1000, taught, measured: ["taught"] });
+  });
+
+  test("gives the trainer a step while the step before runs, but waits for all steps before it samples or reports", async () => {
+    let unfinished = 0;
+    const seen: Record<"step" | "sample" | "progress", Set<number>> = {
+      step: new Set(),
+      sample: new Set(),
+      progress: new Set(),
+    };
+    const stages = [{ ...stage, name: "learn", babble: 0, noise: 0, steps: 450, learningRate: 0.01 }];
+    const { context } = trainee(configOf({ warmStart: { stages } }), {
+      async sample() {
+        seen.sample.add(unfinished);
+        return null;
+      },
+      progress: () => void seen.progress.add(unfinished),
+    });
+    const imitate = inOrder(async () => {
+      // The loop plays the next batch, and then waits for this step or gives the next one.
+      for (let i = 0; i < 1000; i++) await null;
+      seen.step.add(unfinished--);
+      return 1;
+    });
+    const counted = () => {
+      unfinished++;
+      return imitate();
+    };
+    await warmStart({ ...context, trainer: { ...context.trainer, imitate: counted } });
+    expect(seen).toEqual({ step: new Set([1, 2]), sample: new Set([0]), progress: new Set([0]) });
+  });
+
+  test("ends with the error of a step that failed", async () => {
+    const { context } = trainee(configOf());
+    let steps = 0;
+    const imitate = async () => {
+      if (++steps === 4) throw new Error("imitation diverged");
+      return 1;
+    };
+    await expect(warmStart({ ...context, trainer: { ...context.trainer, imitate } })).rejects.toThrow(
+      "imitation diverged",
+    );
+    expect(steps).toBeLessThan(7);
   });
 
   test("raises its step size linearly to the peak, and lowers it to the final fraction", async () => {
