@@ -48,7 +48,7 @@ export const EngineConfig = z.strictObject({
     .enum(["none", "gradients", "all"])
     .default("none")
     .describe(
-      "On a CPU with AVX-512 and avx512_bf16, engine compiled rounds the factors of products to 8 bits of mantissa. gradients: in gradients and in the optimizer Muon, so log-probabilities and losses keep full precision. all: also in the forward pass of learner and samplers",
+      "On a CPU with AVX-512 and avx512_bf16, engine compiled rounds the factors of products to 8 bits of mantissa. gradients: in gradients and in the optimizer Muon, so log-probabilities and losses keep full precision. all: also in the forward pass of learner and samplers. With several threads, the model may have at most 128 MiB of parameters",
     ),
   threads: nonnegativeInt
     .default(0)
