@@ -10,6 +10,7 @@ import {
   tagOf,
 } from "../play/envs-of-run.ts";
 import { isBroker, isLoopback } from "../transport/address.ts";
+import { ESTIMATOR_FACTS } from "./algorithms.ts";
 import type { RunConfig } from "./config.ts";
 import { TREATMENT_OF_RUNG } from "./health.ts";
 import { WARM_START_FIRST_SEED } from "./model.ts";
@@ -183,28 +184,13 @@ function* rolloutRules({ rollout, validate, prompt }: RunConfig): Generator<Faul
   yield { path: "rollout.replyTokensMax", text };
 }
 
-const COMPARES_EPISODES: Readonly<Record<RunConfig["learner"]["estimator"], boolean>> = {
-  grpo: true,
-  "dr-grpo": true,
-  rloo: true,
-  "max-rl": true,
-  tpo: true,
-  "reinforce++-baseline": true,
-  gigpo: true,
-  hybrid: true,
-  "expert-iteration": false,
-  "reinforce++": false,
-  gae: false,
-  "bi-level-gae": false,
-};
-
 function* learnerRules({ learner, rollout, prompt, health }: RunConfig): Generator<Fault> {
   const { estimator, mode, stalenessMax, minibatch, resampleRoundsMax, advantage, kl } = learner;
   const { groupSize } = rollout;
   const groups = groupsPerUpdate({ rollout });
   if (groupSize < 2) {
     const path = "rollout.groupSize";
-    if (COMPARES_EPISODES[estimator]) {
+    if (ESTIMATOR_FACTS[estimator].compares) {
       const text = `${estimator} compares episodes within a group, so groupSize must be at least 2; raise it, or use the algorithm ppo`;
       yield { path, text };
     }

@@ -2,11 +2,13 @@
  * Refuses a key that a layer sets and that the run would not read because of another key's value.
  * If a higher layer set that value, the unread key is no fault.
  */
-import { ESTIMATORS } from "./algorithms.ts";
+import { ESTIMATOR_FACTS, ESTIMATORS } from "./algorithms.ts";
 import type { RunConfig } from "./config.ts";
 import { TREATMENT_OF_RUNG } from "./health.ts";
 import { type At, type Layer, lastToSet, valueAt } from "./layers.ts";
+import { CovarianceConfig, FilterConfig } from "./learner.ts";
 import { JoinConfig, TransportConfig } from "./machine.ts";
+import { WarmStartConfig } from "./model.ts";
 
 interface Unread {
   /** The keys whose values decide whether the run reads `keys`. */
@@ -17,7 +19,9 @@ interface Unread {
   readonly keys: readonly string[];
 }
 
-type Estimator = RunConfig["learner"]["estimator"];
+/** The sections' keys, with their paths. */
+const keysOf = (path: string, { shape }: { readonly shape: object }) =>
+  Object.keys(shape).map((key) => `${path}.${key}`);
 
 const OF_RANDOM_PLAY = [
   "plays",
@@ -28,36 +32,18 @@ const OF_RANDOM_PLAY = [
   "demonstrations",
   "randomTurns",
   "thought",
-];
-const CRITIC_KEYS = ["backbone", "learningRate", "warmUpUpdates", "valueClip"].map((key) => `critic.${key}`);
-const GAE_KEYS = [...CRITIC_KEYS, "lambda", "gamma"];
-
-/** For each estimator, the keys below `learner` that this estimator reads. The table leaves out keys that every estimator reads. */
-const ESTIMATOR_KEYS: Readonly<Record<Estimator, readonly string[]>> = {
-  gae: [...GAE_KEYS, "rewardAt"],
-  hybrid: [...GAE_KEYS, "rewardAt"],
-  "bi-level-gae": [...GAE_KEYS, "gammaTurn"],
-  "reinforce++": ["gamma", "rewardAt"],
-  gigpo: ["gammaTurn", "gigpo.normalize"],
-  grpo: [],
-  "dr-grpo": [],
-  rloo: [],
-  "max-rl": [],
-  "expert-iteration": [],
-  tpo: [],
-  "reinforce++-baseline": [],
-};
-const KEYS_OF_ESTIMATORS = [...new Set(Object.values(ESTIMATOR_KEYS).flat())];
+].map((key) => `warmStart.${key}`);
 
 const ladderTreatsCovariance = ({ ladder }: RunConfig["health"]) => ladder.some((rung) => rung in TREATMENT_OF_RUNG);
 
+const keysOfEstimators = new Set(Object.values(ESTIMATOR_FACTS).flatMap(({ reads }) => reads));
 const byEstimator = ESTIMATORS.map((estimator): Unread => {
-  const unread = KEYS_OF_ESTIMATORS.filter((key) => !ESTIMATOR_KEYS[estimator].includes(key));
+  const unread = keysOfEstimators.difference(new Set<string>(ESTIMATOR_FACTS[estimator].reads));
   return {
     choices: ["learner.estimator"],
     when: `by the estimator ${estimator}`,
     holds: ({ learner }) => learner.estimator === estimator,
-    keys: unread.map((key) => `learner.${key}`),
+    keys: [...unread].map((key) => `learner.${key}`),
   };
 });
 
@@ -101,7 +87,7 @@ const table: readonly Unread[] = [
     choices: ["learner.estimator"],
     when: "by the estimator tpo, which makes new advantages before each step",
     holds: ({ learner }) => learner.estimator === "tpo",
-    keys: ["treatment", "share", "bounds", "coefficient"].map((key) => `learner.covariance.${key}`),
+    keys: keysOf("learner.covariance", CovarianceConfig),
   },
   {
     choices: ["learner.covariance.treatment", "health.ladder"],
@@ -140,7 +126,7 @@ const table: readonly Unread[] = [
   whileIs(
     "learner.filter.strategy",
     "all",
-    ["value", "order", "metric", "includeZero", "mode"].map((key) => `learner.filter.${key}`),
+    keysOf("learner.filter", FilterConfig).filter((key) => key !== "learner.filter.strategy"),
   ),
   {
     choices: ["learner.filter.strategy", "health.ladder"],
@@ -151,7 +137,7 @@ const table: readonly Unread[] = [
   whileIs(
     "learner.filter.strategy",
     "top_ratio",
-    ["metric", "includeZero"].map((key) => `learner.filter.${key}`),
+    ["learner.filter.metric", "learner.filter.includeZero"],
     ", which ranks by the std of the raw reward",
   ),
   unlessIs("learner.filter.strategy", "top_p", ["learner.filter.mode"]),
@@ -164,10 +150,7 @@ const table: readonly Unread[] = [
   },
   whileIs("rollout.curriculum.by", "none", ["rollout.curriculum.smoothing", "rollout.curriculum.groupsMin"]),
   unlessIs("rollout.curriculum.by", "difficulty", ["rollout.curriculum.advanceAt"]),
-  unlessIs("actors", "processes", [
-    ...Object.keys(JoinConfig.shape).map((key) => `join.${key}`),
-    ...Object.keys(TransportConfig.shape).map((key) => `transport.${key}`),
-  ]),
+  unlessIs("actors", "processes", [...keysOf("join", JoinConfig), ...keysOf("transport", TransportConfig)]),
   whileIs("prompt.context", "full", ["prompt.contextTurnsMax"]),
   {
     choices: ["prompt.context"],
@@ -215,13 +198,9 @@ const table: readonly Unread[] = [
   whileIs(
     "warmStart.enabled",
     false,
-    ["imitate", ...OF_RANDOM_PLAY, "boards", "solvedShare", "stages", "cacheDir"].map((key) => `warmStart.${key}`),
+    keysOf("warmStart", WarmStartConfig).filter((key) => key !== "warmStart.enabled"),
   ),
-  whileIs(
-    "warmStart.imitate",
-    "demonstrator",
-    OF_RANDOM_PLAY.map((key) => `warmStart.${key}`),
-  ),
+  whileIs("warmStart.imitate", "demonstrator", OF_RANDOM_PLAY),
   {
     choices: ["health.ladder"],
     when: "while health.ladder is empty",
