@@ -11,7 +11,7 @@ import { costsOf } from "../record/costs.ts";
 import { newestUpdate, seriesOf } from "../record/newest-update.ts";
 import type { WrittenToken } from "./answers.ts";
 import * as answers from "./answers.ts";
-import { commonEnds, thin } from "./client/thin.ts";
+import { commonEnds, thin } from "./client/curve.ts";
 import { overviewOf } from "./overview.ts";
 import { EpisodeId, EpisodesQuery, EventsQuery, MetricsQuery, NoQuery, OtherMetricsQuery } from "./queries.ts";
 import type { Ratings } from "./ratings.ts";

@@ -23,8 +23,7 @@ import type { Assets } from "./assets.ts";
 import { notReadyReason } from "./overview.ts";
 import { RunsPage } from "./pages/runs.tsx";
 import { MissingPage } from "./pages/shell.tsx";
-import { RATINGS_PATH } from "./rate.ts";
-import { busy, ReadQueue, type RunRoutesOptions, runRoutes } from "./run-routes.tsx";
+import { busy, RATINGS_PATH, ReadQueue, type RunRoutesOptions, runRoutes } from "./run-routes.tsx";
 import type { NearbyRuns } from "./runs.ts";
 
 const HEADERS = {
