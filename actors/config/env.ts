@@ -4,7 +4,7 @@ import { COMPATS } from "../../envs/tag.ts";
 import { CONTEXT_MODES } from "../../envs/text/context.ts";
 import { flag, nonnegativeNumber, oneOf, positiveInt, text } from "./kinds.ts";
 
-const MixedEnv = z.strictObject({
+export const MixedEnv = z.strictObject({
   tag: z.string().min(1).describe("Tag of the env"),
   name: z
     .string()

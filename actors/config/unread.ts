@@ -4,7 +4,7 @@
  */
 import { ESTIMATOR_FACTS, ESTIMATORS } from "./algorithms.ts";
 import type { RunConfig } from "./config.ts";
-import { TREATMENT_OF_RUNG } from "./health.ts";
+import type { Rung } from "./health.ts";
 import { type At, type Layer, lastToSet, valueAt } from "./layers.ts";
 import { CovarianceConfig, FilterConfig } from "./learner.ts";
 import { JoinConfig, TransportConfig } from "./machine.ts";
@@ -34,8 +34,6 @@ const OF_RANDOM_PLAY = [
   "thought",
 ].map((key) => `warmStart.${key}`);
 
-const ladderTreatsCovariance = ({ ladder }: RunConfig["health"]) => ladder.some((rung) => rung in TREATMENT_OF_RUNG);
-
 const keysOfEstimators = new Set(Object.values(ESTIMATOR_FACTS).flatMap(({ reads }) => reads));
 const byEstimator = ESTIMATORS.map((estimator): Unread => {
   const unread = keysOfEstimators.difference(new Set<string>(ESTIMATOR_FACTS[estimator].reads));
@@ -47,20 +45,30 @@ const byEstimator = ESTIMATORS.map((estimator): Unread => {
   };
 });
 
-/** @param why  text to append to `when` */
-const whileIs = <P extends string>(path: P, value: At<RunConfig, P>, keys: readonly string[], why = ""): Unread => ({
-  choices: [path],
-  when: `while ${path} is ${value}${why}`,
-  holds: (config) => valueAt(config, path) === value,
-  keys,
-});
+interface More {
+  /** Text to append to `when`. */
+  readonly why?: string;
+  /** A run whose `health.ladder` has one of these rungs reads `keys` too. */
+  readonly rungs?: readonly Rung[];
+}
 
-const unlessIs = <P extends string>(path: P, value: At<RunConfig, P>, keys: readonly string[], why = ""): Unread => ({
-  choices: [path],
-  when: `unless ${path} is ${value}${why}`,
-  holds: (config) => valueAt(config, path) !== value,
-  keys,
-});
+const byValue =
+  (word: "while" | "unless") =>
+  <P extends string>(
+    path: P,
+    value: At<RunConfig, P>,
+    keys: readonly string[],
+    { why = "", rungs = [] }: More = {},
+  ): Unread => ({
+    choices: rungs.length === 0 ? [path] : [path, "health.ladder"],
+    when: `${word} ${path} is ${value}${why}`,
+    holds: (config) =>
+      (valueAt(config, path) === value) === (word === "while") &&
+      !config.health.ladder.some((rung) => rungs.includes(rung)),
+    keys,
+  });
+const whileIs = byValue("while");
+const unlessIs = byValue("unless");
 
 const table: readonly Unread[] = [
   ...byEstimator,
@@ -71,12 +79,9 @@ const table: readonly Unread[] = [
     holds: ({ learner }) => learner.loss === "reinforce",
     keys: ["learner.clipLow", "learner.clipHigh"],
   },
-  unlessIs(
-    "learner.lossOn",
-    "replies",
-    ["learner.observationLoss"],
-    ", because with the other masks the policy loss is on the env's tokens too",
-  ),
+  unlessIs("learner.lossOn", "replies", ["learner.observationLoss"], {
+    why: ", because with the other masks the policy loss is on the env's tokens too",
+  }),
   whileIs("learner.gradientAnalysis.everyUpdates", 0, [
     "learner.gradientAnalysis.split",
     "learner.gradientAnalysis.groups",
@@ -89,57 +94,26 @@ const table: readonly Unread[] = [
     holds: ({ learner }) => learner.estimator === "tpo",
     keys: keysOf("learner.covariance", CovarianceConfig),
   },
-  {
-    choices: ["learner.covariance.treatment", "health.ladder"],
-    when: "while learner.covariance.treatment is none",
-    holds: ({ learner, health }) => learner.covariance.treatment === "none" && !ladderTreatsCovariance(health),
-    keys: ["learner.covariance.share"],
-  },
-  {
-    choices: ["learner.covariance.treatment", "health.ladder"],
-    when: "unless learner.covariance.treatment is clip",
-    holds: ({ learner, health }) => learner.covariance.treatment !== "clip" && !health.ladder.includes("clip-cov"),
-    keys: ["learner.covariance.bounds"],
-  },
-  {
-    choices: ["learner.covariance.treatment", "health.ladder"],
-    when: "unless learner.covariance.treatment is kl",
-    holds: ({ learner, health }) => learner.covariance.treatment !== "kl" && !health.ladder.includes("kl-cov"),
-    keys: ["learner.covariance.coefficient"],
-  },
+  whileIs("learner.covariance.treatment", "none", ["learner.covariance.share"], { rungs: ["clip-cov", "kl-cov"] }),
+  unlessIs("learner.covariance.treatment", "clip", ["learner.covariance.bounds"], { rungs: ["clip-cov"] }),
+  unlessIs("learner.covariance.treatment", "kl", ["learner.covariance.coefficient"], { rungs: ["kl-cov"] }),
   whileIs("learner.importance.level", "none", ["learner.importance.cap"]),
   whileIs("learner.overlong.weight", 0, ["learner.overlong.margin"]),
   whileIs("learner.mode", "sync", ["learner.stalenessMax", "sampler.weightsBetween"]),
-  {
-    choices: ["learner.kl.coefficient", "health.ladder"],
-    when: "while learner.kl.coefficient is 0",
-    holds: ({ learner, health }) => learner.kl.coefficient === 0 && !health.ladder.includes("raise-kl"),
-    keys: ["learner.kl.place", "learner.kl.estimator"],
-  },
-  whileIs(
-    "learner.kl.coefficient",
-    0,
-    ["learner.kl.control", "learner.kl.target"],
-    ", which a control only multiplies",
-  ),
+  whileIs("learner.kl.coefficient", 0, ["learner.kl.place", "learner.kl.estimator"], { rungs: ["raise-kl"] }),
+  whileIs("learner.kl.coefficient", 0, ["learner.kl.control", "learner.kl.target"], {
+    why: ", which a control only multiplies",
+  }),
   whileIs("learner.kl.control", "fixed", ["learner.kl.target"]),
   whileIs(
     "learner.filter.strategy",
     "all",
     keysOf("learner.filter", FilterConfig).filter((key) => key !== "learner.filter.strategy"),
   ),
-  {
-    choices: ["learner.filter.strategy", "health.ladder"],
-    when: "while learner.filter.strategy is all",
-    holds: ({ learner, health }) => learner.filter.strategy === "all" && !health.ladder.includes("tighten-filter"),
-    keys: ["learner.advantage.filterLossScaling"],
-  },
-  whileIs(
-    "learner.filter.strategy",
-    "top_ratio",
-    ["learner.filter.metric", "learner.filter.includeZero"],
-    ", which ranks by the std of the raw reward",
-  ),
+  whileIs("learner.filter.strategy", "all", ["learner.advantage.filterLossScaling"], { rungs: ["tighten-filter"] }),
+  whileIs("learner.filter.strategy", "top_ratio", ["learner.filter.metric", "learner.filter.includeZero"], {
+    why: ", which ranks by the std of the raw reward",
+  }),
   unlessIs("learner.filter.strategy", "top_p", ["learner.filter.mode"]),
   whileIs("learner.rewardNormalization.method", "identity", ["learner.rewardNormalization.grouping"]),
   {
