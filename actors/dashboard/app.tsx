@@ -9,7 +9,6 @@
  *
  * - Only /healthz and /readyz answer without the token.
  */
-
 import { statSync } from "node:fs";
 import { join } from "node:path";
 import { type Context, Hono } from "hono";

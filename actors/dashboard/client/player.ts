@@ -2,7 +2,6 @@
  * Replays an episode in the page with the env's own code, action by action. A person can show a second replay, of another episode on the same
  * board, or play on by hand. This file shows frames as elements; replay-code.ts plays the game.
  */
-
 import { plural } from "../../number-text.ts";
 import type { EpisodeAnswer, EpisodeSummary, PlayAnswer } from "../answers.ts";
 import { read } from "./api.ts";
