@@ -32,8 +32,7 @@ export function brokenRules(config: RunConfig): Fault[] {
     ...rungRules(config),
     ...covarianceRules(config),
     ...boardRules(config),
-    ...healthRules(config),
-    ...reasoningRules(config),
+    ...thoughtRules(config),
     ...machineRules(config),
     ...joinRules(config),
     ...tinkerRules(config),
@@ -319,9 +318,13 @@ function* boardRules({ validate, warmStart, rollout, learner }: RunConfig): Gene
 type Range = readonly [first: number, end: number];
 const meet = (a: Range, b: Range) => a[0] < b[1] && b[0] < a[1];
 
-/** env.reasoningWeight needs replies with thoughts, and an env that can judge thoughts. */
-function* reasoningRules(config: RunConfig): Generator<Fault> {
-  const { env } = config;
+/** What judges or compares thoughts needs replies with thoughts. env.reasoningWeight also needs an env that can judge thoughts. */
+function* thoughtRules(config: RunConfig): Generator<Fault> {
+  const { env, health } = config;
+  if (health.collapse.everyUpdates > 0 && !env.think) {
+    const text = "env.think is false, so there are no thoughts to compare; set it to 0";
+    yield { path: "health.collapse.everyUpdates", text };
+  }
   if (env.reasoningWeight === 0) return;
   const path = "env.reasoningWeight";
   if (!env.think) yield { path, text: "env.think is false, so there are no thoughts to judge; set it to 0" };
@@ -331,13 +334,6 @@ function* reasoningRules(config: RunConfig): Generator<Fault> {
   } catch (error) {
     // envRules reports this error.
     if (!(error instanceof TagError)) throw error;
-  }
-}
-
-function* healthRules({ health, env }: RunConfig): Generator<Fault> {
-  if (health.collapse.everyUpdates > 0 && !env.think) {
-    const text = "env.think is false, so there are no thoughts to compare; set it to 0";
-    yield { path: "health.collapse.everyUpdates", text };
   }
 }
 

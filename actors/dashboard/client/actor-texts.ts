@@ -5,12 +5,6 @@ import { bytes } from "./text.ts";
 
 type Actor = ActorsAnswer["actors"][number];
 
-interface TimeShare {
-  readonly text: string;
-  readonly kind: string;
-  readonly share: number;
-}
-
 /** Activities in the order of the bar, each in the present and in the past tense. */
 const TIMES = [
   { name: "time/update", texts: ["computes updates", "computed updates"], kind: "work" },
@@ -34,7 +28,7 @@ const tense = (texts: readonly [now: string, then: string], isRecord: boolean) =
 export const doingText = ({ doing }: Actor, isRecord: boolean): string => (isRecord ? `last seen: ${doing}` : doing);
 
 /** Shares of the actor's time; the rest of the time counts as idle. Empty if the actor reports no shares. */
-export function timeShares({ load }: Actor, isRecord: boolean): TimeShare[] {
+export function timeShares({ load }: Actor, isRecord: boolean) {
   const known = TIMES.flatMap(({ name, texts, kind }) =>
     load[name] === undefined ? [] : [{ text: tense(texts, isRecord), kind, share: load[name] }],
   );
