@@ -201,9 +201,9 @@ export class Store {
     return names.flatMap((name) => {
       const byActor = new Map<string, Series>();
       for (const { actor, step, value } of read.all({ name, since }) as Point[]) {
-        if (!byActor.has(actor)) byActor.set(actor, { name, actor, steps: [], values: [] });
-        byActor.get(actor)!.steps.push(step);
-        byActor.get(actor)!.values.push(value);
+        const { steps, values } = byActor.getOrInsertComputed(actor, () => ({ name, actor, steps: [], values: [] }));
+        steps.push(step);
+        values.push(value);
       }
       return [...byActor.values()];
     });
