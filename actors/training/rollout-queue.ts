@@ -1,6 +1,7 @@
 /**
- * The rollouts of the next updates: when a rollout begins (`RolloutQueue`), and which boards it plays (`playUpdate`). In sync mode a rollout begins when its update begins. In async mode a rollout begins up to `stalenessMax` updates earlier,
- * so that samplers play while the trainer computes.
+ * The rollouts of the next updates: when a rollout begins (`RolloutQueue`), and which boards it plays (`playUpdate`). In sync mode a rollout
+ * begins when its update begins. In async mode a rollout begins up to `stalenessMax` updates earlier, so that samplers play while the trainer
+ * computes.
  */
 import { isConstantSum } from "../../model/statistics.ts";
 import { rawReward } from "../../model/trajectory.ts";

@@ -2,9 +2,6 @@
  * Controls a run from its first weights to its report: first the warm start, then updates, with validations and checkpoints between them.
  * This file uses neither samplers nor tensors: the dispatcher sends tickets to samplers, and the trainer computes updates.
  *
- * `Saving` decides when the run writes a checkpoint. `judge` and `judgeValidation` give the numbers of an update or a validation to health.ts,
- * and log the result.
- *
  * - In sync mode the result of an update depends only on config and seed, not on time or on the samplers.
  * - A checkpoint holds everything on which the next update depends.
  */
