@@ -54,7 +54,7 @@ const TASKS = {
     demonstrationSource: fromRandomPlay({
       plays: 60,
       playsMax: 600,
-      actionsMax: 60,
+      playActionsMax: 60,
       plannedActions: 0,
       exploreOnce: false,
       demonstrations: 1,

@@ -39,7 +39,8 @@ export async function saveCheckpoint(folder: string, checkpoint: Checkpoint, dis
   const base = `u${String(checkpoint.update).padStart(6, "0")}`;
   const files = encodeCheckpoint(checkpoint);
   const byteCount = [...files.values()].flat().reduce((sum, part) => sum + part.length, 0);
-  const sums = new Sums();
+  /** The lines of `SUMS`. */
+  const sums: string[] = [];
   const pending = join(folder, `.writing-${base}`);
   try {
     const names = await disk.list(folder);
@@ -47,9 +48,8 @@ export async function saveCheckpoint(folder: string, checkpoint: Checkpoint, dis
     const path = join(folder, copies.length === 0 ? base : `${base}-${Math.max(...copies) + 1}`);
     await disk.remove(pending);
     await disk.makeFolder(pending);
-    for (const [name, parts] of files) await disk.write(join(pending, name), sums.count(name, parts));
-    const [name, list] = sums.list();
-    await disk.write(join(pending, name), [list]);
+    for (const [name, parts] of files) await disk.write(join(pending, name), summed(name, parts, sums));
+    await disk.write(join(pending, SUMS), [new TextEncoder().encode(sums.join(""))]);
     await disk.syncFolder(pending);
     await disk.rename(pending, path);
     await disk.syncFolder(folder);
@@ -205,25 +205,16 @@ function* piecesOf(bytes: Uint8Array): Generator<Uint8Array> {
   for (let at = 0; at < bytes.length; at += PIECE_BYTES) yield bytes.subarray(at, at + PIECE_BYTES);
 }
 
-/** Collects the digests of a checkpoint's files while `Disk.write` writes the files. */
-class Sums {
-  readonly #lines: string[] = [];
-
-  /** Yields a file's parts in small pieces and hashes each piece. After the last piece, the list has the file's digest. */
-  *count(name: string, parts: Iterable<Uint8Array>): Generator<Uint8Array> {
-    const hasher = new Bun.CryptoHasher("sha256");
-    for (const part of parts) {
-      for (const piece of piecesOf(part)) {
-        hasher.update(piece);
-        yield piece;
-      }
+/** Yields a file's parts in small pieces and hashes each piece. After the last piece, adds the file's digest to `sums`. */
+function* summed(name: string, parts: Iterable<Uint8Array>, sums: string[]): Generator<Uint8Array> {
+  const hasher = new Bun.CryptoHasher("sha256");
+  for (const part of parts) {
+    for (const piece of piecesOf(part)) {
+      hasher.update(piece);
+      yield piece;
     }
-    this.#lines.push(`${hasher.digest("hex")}  ${name}\n`);
   }
-
-  list(): readonly [name: string, bytes: Uint8Array] {
-    return [SUMS, new TextEncoder().encode(this.#lines.join(""))];
-  }
+  sums.push(`${hasher.digest("hex")}  ${name}\n`);
 }
 
 async function digestOf(bytes: Uint8Array): Promise<string> {

@@ -38,23 +38,15 @@ export const realDisk: Disk = {
     return new Uint8Array(buffer, byteOffset, length);
   },
   async write(path, pieces) {
-    const file = await open(path, "wx");
-    try {
-      for (const piece of pieces) {
-        for (let at = 0; at < piece.length; ) at += (await file.write(piece, at)).bytesWritten;
-      }
-      await file.sync();
-    } finally {
-      await file.close();
+    await using file = await open(path, "wx");
+    for (const piece of pieces) {
+      for (let at = 0; at < piece.length; ) at += (await file.write(piece, at)).bytesWritten;
     }
+    await file.sync();
   },
   async syncFolder(path) {
-    const folder = await open(path, "r");
-    try {
-      await folder.sync();
-    } finally {
-      await folder.close();
-    }
+    await using folder = await open(path, "r");
+    await folder.sync();
   },
   // The system's rename silently replaces a file or an empty folder. It fails if `to` is a folder with files, and every checkpoint has files.
   rename,

@@ -4,25 +4,34 @@
  */
 import type { Tree } from "./layers.ts";
 
-export const ESTIMATORS = [
-  "grpo",
-  "dr-grpo",
-  "rloo",
-  "max-rl",
-  "expert-iteration",
-  "tpo",
-  "reinforce++",
-  "reinforce++-baseline",
-  "gae",
-  "bi-level-gae",
-  "gigpo",
-  "hybrid",
-] as const;
+const CRITIC_KEYS = ["backbone", "learningRate", "warmUpUpdates", "valueClip"].map((key) => `critic.${key}`);
+const GAE_KEYS = [...CRITIC_KEYS, "lambda", "gamma"];
+
+/**
+ * All estimators. compares: whether the estimator compares the episodes of a group. reads: the keys below `learner` that this estimator reads,
+ * without the keys that every estimator reads.
+ */
+export const ESTIMATOR_FACTS = {
+  grpo: { compares: true, reads: [] },
+  "dr-grpo": { compares: true, reads: [] },
+  rloo: { compares: true, reads: [] },
+  "max-rl": { compares: true, reads: [] },
+  "expert-iteration": { compares: false, reads: [] },
+  tpo: { compares: true, reads: [] },
+  "reinforce++": { compares: false, reads: ["gamma", "rewardAt"] },
+  "reinforce++-baseline": { compares: true, reads: [] },
+  gae: { compares: false, reads: [...GAE_KEYS, "rewardAt"] },
+  "bi-level-gae": { compares: false, reads: [...GAE_KEYS, "gammaTurn"] },
+  gigpo: { compares: true, reads: ["gammaTurn", "gigpo.normalize"] },
+  hybrid: { compares: true, reads: [...GAE_KEYS, "rewardAt"] },
+} satisfies Record<string, { readonly compares: boolean; readonly reads: readonly string[] }>;
+type EstimatorName = keyof typeof ESTIMATOR_FACTS;
+export const ESTIMATORS = Object.keys(ESTIMATOR_FACTS) as EstimatorName[];
 export const LOSSES = ["ppo", "gspo", "cispo", "reinforce"] as const;
 export const OPTIMIZERS = ["adamw", "muon"] as const;
 
 interface Composition extends Tree {
-  readonly estimator: (typeof ESTIMATORS)[number];
+  readonly estimator: EstimatorName;
   readonly loss: (typeof LOSSES)[number];
 }
 

@@ -6,6 +6,7 @@ import { z } from "zod";
 import { EnvConfig, PromptConfig } from "./env.ts";
 import { HealthConfig } from "./health.ts";
 import { Keys } from "./keys.ts";
+import { oneOf } from "./kinds.ts";
 import { merge, oneValue, valueAt } from "./layers.ts";
 import { LearnerConfig } from "./learner.ts";
 import { EngineConfig, JoinConfig, MetricsConfig, SupervisorConfig, TransportConfig } from "./machine.ts";
@@ -14,12 +15,9 @@ import { EnvServerConfig, RolloutConfig, SamplerConfig, ValidateConfig } from ".
 
 export const RunConfig = z.strictObject({
   seed: z.uint32().default(10_000).describe("Seed of the run: decides sampling, initial weights and every shuffle"),
-  actors: z
-    .enum(["processes", "workers", "one-thread"])
-    .default("processes")
-    .describe(
-      "Where actors run. processes: each in a process; workers: each in a Bun worker of one process; one-thread: all on one thread, for debugging",
-    ),
+  actors: oneOf(["processes", "workers", "one-thread"], "processes").describe(
+    "Where actors run. processes: each in a process; workers: each in a Bun worker of one process; one-thread: all on one thread, for debugging",
+  ),
   env: EnvConfig.prefault({}),
   prompt: PromptConfig.prefault({}),
   rollout: RolloutConfig.prefault({}),

@@ -2,9 +2,9 @@
 import { z } from "zod";
 import { COMPATS } from "../../envs/tag.ts";
 import { CONTEXT_MODES } from "../../envs/text/context.ts";
-import { nonnegativeNumber, positiveInt } from "./kinds.ts";
+import { flag, nonnegativeNumber, oneOf, positiveInt, text } from "./kinds.ts";
 
-const MixedEnv = z.strictObject({
+export const MixedEnv = z.strictObject({
   tag: z.string().min(1).describe("Tag of the env"),
   name: z
     .string()
@@ -15,26 +15,18 @@ const MixedEnv = z.strictObject({
       "Name in metrics and reports; null: the tag. If a tag is in the mix twice, the two items need different names",
     ),
   options: z.record(z.string(), z.unknown()).default({}).describe("The env's own options"),
-  groups: positiveInt
-    .nullable()
-    .default(null)
-    .describe("Groups per update; null: an even share of the groups that the other envs leave"),
-  turnsMax: positiveInt
-    .nullable()
-    .default(null)
-    .describe("Maximum number of turns of an episode; null: the tag's own limit, or else env.turnsMax"),
-  actionsMax: positiveInt
-    .nullable()
-    .default(null)
-    .describe("Maximum number of actions of an episode; null: the tag's own limit"),
-  actionsPerTurnMax: positiveInt
-    .nullable()
-    .default(null)
-    .describe("Maximum number of actions that the env reads from one reply; null: env.actionsPerTurnMax"),
+  groups: positiveInt(null).describe("Groups per update; null: an even share of the groups that the other envs leave"),
+  turnsMax: positiveInt(null).describe(
+    "Maximum number of turns of an episode; null: the tag's own limit, or else env.turnsMax",
+  ),
+  actionsMax: positiveInt(null).describe("Maximum number of actions of an episode; null: the tag's own limit"),
+  actionsPerTurnMax: positiveInt(null).describe(
+    "Maximum number of actions that the env reads from one reply; null: env.actionsPerTurnMax",
+  ),
 });
 
 export const EnvConfig = z.strictObject({
-  tag: z.string().min(1).default("SimpleSokoban").describe("Env to play; `bun run eval --help` lists the tags"),
+  tag: text("SimpleSokoban").describe("Env to play; `bun run eval --help` lists the tags"),
   options: z
     .record(z.string(), z.unknown())
     .default({})
@@ -56,49 +48,31 @@ export const EnvConfig = z.strictObject({
     .nonpositive()
     .default(-0.1)
     .describe("Reward added to a turn whose reply is malformed, has no action, or has an unknown action"),
-  turnsMax: positiveInt.default(5).describe("Maximum number of turns of an episode"),
-  actionsMax: positiveInt.default(10).describe("Maximum number of actions of an episode, over all turns"),
-  actionsPerTurnMax: positiveInt
-    .default(5)
-    .describe("Maximum number of actions that the env reads from one reply; the env ignores further actions"),
-  think: z
-    .boolean()
-    .default(true)
-    .describe("true: replies are <think>…</think><answer>…</answer>; false: the answer alone"),
-  reasoningWeight: nonnegativeNumber
-    .default(0)
-    .describe(
-      "Weight of a penalty on false claims: a turn's reward decreases by this weight times the share of false claims in the turn's thought; 0: the run only measures the share",
-    ),
+  turnsMax: positiveInt(5).describe("Maximum number of turns of an episode"),
+  actionsMax: positiveInt(10).describe("Maximum number of actions of an episode, over all turns"),
+  actionsPerTurnMax: positiveInt(5).describe(
+    "Maximum number of actions that the env reads from one reply; the env ignores further actions",
+  ),
+  think: flag(true).describe("true: replies are <think>…</think><answer>…</answer>; false: the answer alone"),
+  reasoningWeight: nonnegativeNumber(0).describe(
+    "Weight of a penalty on false claims: a turn's reward decreases by this weight times the share of false claims in the turn's thought; 0: the run only measures the share",
+  ),
 });
 
 export const PromptConfig = z.strictObject({
-  layout: z
-    .enum(["compact", "ragen-v1", "ragen-v2"])
-    .default("compact")
-    .describe("compact: short prompts for the built-in policy; ragen-*: RAGEN's text, for pretrained models"),
-  compat: z
-    .enum(COMPATS)
-    .default("strict")
-    .describe(
-      "strict: without RAGEN's known defects; ragen-*: layout, prompts (byte for byte), env settings and random numbers of that version of RAGEN (docs/algorithms.md)",
-    ),
-  context: z
-    .enum(CONTEXT_MODES)
-    .default("full")
-    .describe(
-      "What a prompt shows of earlier turns. full: all; limited_multi_turn: a dialogue of the last turns; single_turn: a summary in one message",
-    ),
-  contextTurnsMax: positiveInt
-    .nullable()
-    .default(null)
-    .describe(
-      "limited_multi_turn, single_turn: number of turns that a prompt shows, the current turn included; null: all",
-    ),
-  overflow: z
-    .enum(["stop", "drop"])
-    .default("stop")
-    .describe(
-      "What happens when a context is full. stop: the episode ends; drop: the context leaves out the oldest turns",
-    ),
+  layout: oneOf(["compact", "ragen-v1", "ragen-v2"], "compact").describe(
+    "compact: short prompts for the built-in policy; ragen-*: RAGEN's text, for pretrained models",
+  ),
+  compat: oneOf(COMPATS, "strict").describe(
+    "strict: without RAGEN's known defects; ragen-*: layout, prompts (byte for byte), env settings and random numbers of that version of RAGEN (docs/algorithms.md)",
+  ),
+  context: oneOf(CONTEXT_MODES, "full").describe(
+    "What a prompt shows of earlier turns. full: all; limited_multi_turn: a dialogue of the last turns; single_turn: a summary in one message",
+  ),
+  contextTurnsMax: positiveInt(null).describe(
+    "limited_multi_turn, single_turn: number of turns that a prompt shows, the current turn included; null: all",
+  ),
+  overflow: oneOf(["stop", "drop"], "stop").describe(
+    "What happens when a context is full. stop: the episode ends; drop: the context leaves out the oldest turns",
+  ),
 });

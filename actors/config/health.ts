@@ -2,7 +2,7 @@
 import { z } from "zod";
 import { RAGEN_STOPS, STOP_RULE, STOPS } from "../../model/health/early-stop.ts";
 import { TRAP_RULE } from "../../model/health/echo-trap/echo-trap.ts";
-import { nonnegativeInt, positiveInt, share } from "./kinds.ts";
+import { nonnegativeInt, oneOf, positiveInt, share } from "./kinds.ts";
 
 export const RUNGS = [
   "tighten-filter",
@@ -24,70 +24,52 @@ export const TREATMENT_OF_RUNG = { "clip-cov": "clip", "kl-cov": "kl" } as const
 
 /** The numbers of the Echo Trap detector that depend on the task. The detector's other numbers are constants in model/health/. */
 const TrapConfig = z.strictObject({
-  startUpdates: positiveInt
-    .default(TRAP_RULE.startUpdates)
-    .describe(
-      "Number of first updates whose mean is the start of a metric, with which later values are compared. For success, repetition and the share of well-formed replies, the start is the value in the first update",
-    ),
-  patience: positiveInt
-    .default(TRAP_RULE.patience)
-    .describe(
-      "Number of updates in a row in which a sign must appear before it counts; a gradient spike counts at once",
-    ),
-  solvedAt: share
-    .default(TRAP_RULE.solvedAt)
-    .describe(
-      "The task counts as solved from the time when smoothed success reaches this value, until smoothed success is more than 0.1 below",
-    ),
-  explainedAt: share
-    .default(TRAP_RULE.explainedAt)
-    .describe(
-      "While smoothed success is at least this value and at most 0.15 below its highest value so far, these do not count as signs: small spread, constant groups, low entropy, low likelihood",
-    ),
-  spreadShare: share
-    .default(TRAP_RULE.spreadShare)
-    .describe("A sign: the reward's in-group std is below this share of its start"),
-  constantGroups: share
-    .default(TRAP_RULE.constantGroups)
-    .describe("A sign of collapse: in this share of the groups or more, all episodes earned the same reward"),
-  successFall: share
-    .default(TRAP_RULE.successFall)
-    .describe(
-      `A sign: smoothed success is below ${100 * TRAP_RULE.successShare} % of its highest value so far, and has fallen by this value or more`,
-    ),
+  startUpdates: positiveInt(TRAP_RULE.startUpdates).describe(
+    "Number of first updates whose mean is the start of a metric, with which later values are compared. For success, repetition and the share of well-formed replies, the start is the value in the first update",
+  ),
+  patience: positiveInt(TRAP_RULE.patience).describe(
+    "Number of updates in a row in which a sign must appear before it counts; a gradient spike counts at once",
+  ),
+  solvedAt: share(TRAP_RULE.solvedAt).describe(
+    "The task counts as solved from the time when smoothed success reaches this value, until smoothed success is more than 0.1 below",
+  ),
+  explainedAt: share(TRAP_RULE.explainedAt).describe(
+    "While smoothed success is at least this value and at most 0.15 below its highest value so far, these do not count as signs: small spread, constant groups, low entropy, low likelihood",
+  ),
+  spreadShare: share(TRAP_RULE.spreadShare).describe(
+    "A sign: the reward's in-group std is below this share of its start",
+  ),
+  constantGroups: share(TRAP_RULE.constantGroups).describe(
+    "A sign of collapse: in this share of the groups or more, all episodes earned the same reward",
+  ),
+  successFall: share(TRAP_RULE.successFall).describe(
+    `A sign: smoothed success is below ${100 * TRAP_RULE.successShare} % of its highest value so far, and has fallen by this value or more`,
+  ),
 });
 
 /** How long each early stop measures. For short runs, shorten these times. */
 const StopsConfig = z.strictObject({
-  baselineUpdates: positiveInt
-    .default(STOP_RULE.baselineUpdates)
-    .describe("reward_variance_collapse: number of first updates whose mean in-group std of reward is the baseline"),
-  collapseUpdates: positiveInt
-    .default(STOP_RULE.collapseUpdates)
-    .describe(
-      "reward_variance_collapse: the run ends after this many updates in a row with a std below a tenth of the baseline",
-    ),
-  solvedValidations: positiveInt
-    .default(STOP_RULE.solvedValidations)
-    .describe(
-      "solved: the run ends after this many validations in a row in which every env has a success of solvedShare or more",
-    ),
-  solvedShare: share
-    .default(STOP_RULE.solvedShare)
-    .describe("solved: a validation counts if the success of every env is at least this value"),
+  baselineUpdates: positiveInt(STOP_RULE.baselineUpdates).describe(
+    "reward_variance_collapse: number of first updates whose mean in-group std of reward is the baseline",
+  ),
+  collapseUpdates: positiveInt(STOP_RULE.collapseUpdates).describe(
+    "reward_variance_collapse: the run ends after this many updates in a row with a std below a tenth of the baseline",
+  ),
+  solvedValidations: positiveInt(STOP_RULE.solvedValidations).describe(
+    "solved: the run ends after this many validations in a row in which every env has a success of solvedShare or more",
+  ),
+  solvedShare: share(STOP_RULE.solvedShare).describe(
+    "solved: a validation counts if the success of every env is at least this value",
+  ),
 });
 
 const CollapseConfig = z.strictObject({
-  everyUpdates: nonnegativeInt
-    .default(0)
-    .describe(
-      "N: the run measures RAGEN-2's mutual information of prompts and thoughts in the first update and in every N-th update; 0: never",
-    ),
-  samples: positiveInt
-    .default(32)
-    .describe(
-      "Maximum number of thoughts that one measurement compares; the cost grows with the square of this number",
-    ),
+  everyUpdates: nonnegativeInt(0).describe(
+    "N: the run measures RAGEN-2's mutual information of prompts and thoughts in the first update and in every N-th update; 0: never",
+  ),
+  samples: positiveInt(32).describe(
+    "Maximum number of thoughts that one measurement compares; the cost grows with the square of this number",
+  ),
 });
 
 export const HealthConfig = z.strictObject({
@@ -97,11 +79,8 @@ export const HealthConfig = z.strictObject({
     .describe(
       `Interventions against the Echo Trap, in the order in which the learner takes them. Possible: ${RUNGS.join(", ")}; empty: none`,
     ),
-  interveneAt: z
-    .enum(["warning", "collapsed"])
-    .default("collapsed")
-    .describe("Mildest verdict at which the learner intervenes"),
-  settleUpdates: positiveInt.default(5).describe("Least number of updates between two interventions"),
+  interveneAt: oneOf(["warning", "collapsed"], "collapsed").describe("Mildest verdict at which the learner intervenes"),
+  settleUpdates: positiveInt(5).describe("Least number of updates between two interventions"),
   stopEarly: z
     .array(z.enum(STOPS))
     .default(["solved"])

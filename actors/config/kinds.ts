@@ -1,11 +1,25 @@
-/** Types of values that many settings share. */
+/** Kinds of values that many settings share. A kind takes the default of the setting; with the default null, the setting may be null. */
 import { z } from "zod";
 
-export const positiveInt = z.int().positive();
-export const nonnegativeInt = z.int().nonnegative();
-export const positiveNumber = z.number().positive();
-export const nonnegativeNumber = z.number().nonnegative();
-export const share = z.number().min(0).max(1);
-export const partialShare = z.number().min(0).lt(1);
-/** A name or a path; null means that there is none. */
-export const optionalText = z.string().min(1).nullable().default(null);
+interface Kind<T> {
+  (standard: T): z.ZodDefault<z.ZodType<T, T>>;
+  (standard: null): z.ZodDefault<z.ZodType<T | null, T | null>>;
+}
+
+const kind = <T>(schema: z.ZodType<T, T>) =>
+  ((standard: z.core.util.NoUndefined<T> | null) =>
+    standard === null ? schema.nullable().default(null) : schema.default(standard)) as Kind<T>;
+
+export const positiveInt = kind(z.int().positive());
+export const nonnegativeInt = kind(z.int().nonnegative());
+export const positiveNumber = kind(z.number().positive());
+export const nonnegativeNumber = kind(z.number().nonnegative());
+export const share = kind(z.number().min(0).max(1));
+export const positiveShare = kind(z.number().positive().max(1));
+/** A share below 1. */
+export const partialShare = kind(z.number().min(0).lt(1));
+/** A name or a path. */
+export const text = kind(z.string().min(1));
+export const flag = kind(z.boolean());
+export const oneOf = <const T extends string>(values: readonly T[], standard: NoInfer<T>) =>
+  z.enum(values).default(standard as never);

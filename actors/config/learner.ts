@@ -4,232 +4,175 @@ import type { Aggregation } from "../../model/learn/aggregation.ts";
 import { FILTER_METRICS, type FilterRule } from "../../model/learn/filter/filter.ts";
 import { KL_ESTIMATORS } from "../../model/learn/kl.ts";
 import { ALGORITHM_NAMES, ESTIMATORS, LOSSES, OPTIMIZERS } from "./algorithms.ts";
-import { nonnegativeInt, nonnegativeNumber, partialShare, positiveInt, positiveNumber, share } from "./kinds.ts";
+import {
+  flag,
+  nonnegativeInt,
+  nonnegativeNumber,
+  oneOf,
+  positiveInt,
+  positiveNumber,
+  positiveShare,
+  share,
+} from "./kinds.ts";
 
 const KlConfig = z.strictObject({
-  coefficient: nonnegativeNumber
-    .default(0)
-    .describe("Weight of the divergence from the starting policy (with adapters: the base model); 0: off"),
-  place: z
-    .enum(["loss", "reward"])
-    .default("loss")
-    .describe("loss: a term of the loss; reward: subtracted from each token's reward"),
-  estimator: z
-    .enum(KL_ESTIMATORS)
-    .default("k3")
-    .describe(
-      "Estimate per token (docs/algorithms.md). k1 needs place reward: in the loss the expected gradient of k1 is zero, so k1 adds only noise",
-    ),
-  control: z
-    .enum(["fixed", "adaptive"])
-    .default("fixed")
-    .describe("adaptive: changes the coefficient so that the divergence approaches the target"),
-  target: positiveNumber.default(0.1).describe("adaptive: the target of the divergence, in nats per token"),
+  coefficient: nonnegativeNumber(0).describe(
+    "Weight of the divergence from the starting policy (with adapters: the base model); 0: off",
+  ),
+  place: oneOf(["loss", "reward"], "loss").describe(
+    "loss: a term of the loss; reward: subtracted from each token's reward",
+  ),
+  estimator: oneOf(KL_ESTIMATORS, "k3").describe(
+    "Estimate per token (docs/algorithms.md). k1 needs place reward: in the loss the expected gradient of k1 is zero, so k1 adds only noise",
+  ),
+  control: oneOf(["fixed", "adaptive"], "fixed").describe(
+    "adaptive: changes the coefficient so that the divergence approaches the target",
+  ),
+  target: positiveNumber(0.1).describe("adaptive: the target of the divergence, in nats per token"),
 });
 
-const FilterConfig = z.strictObject({
-  strategy: z
-    .enum(["all", "top_ratio", "top_p", "top_k", "top_k_abs", "min_p"] satisfies FilterRule["strategy"][])
-    .default("top_ratio")
-    .describe("Selects the groups to train on; top_ratio, by the std of the raw reward, is StarPO-S"),
-  value: positiveNumber
-    .default(0.25)
-    .describe(
-      "Share of the groups to keep; top_k_abs: number of groups; top_p: share of the sum of scores; min_p: share of the best score",
-    ),
-  order: z
-    .enum(["largest", "smallest"])
-    .default("largest")
-    .describe("Which groups the filter keeps: those with the largest or with the smallest scores"),
-  metric: z
-    .enum(FILTER_METRICS)
-    .default("reward_variance")
-    .describe("Score of a group, for strategies other than top_ratio"),
-  includeZero: z.boolean().default(true).describe("false: the filter first drops groups with a score of 0"),
-  mode: z
-    .enum(["linear", "softmax"])
-    .default("linear")
-    .describe(
-      "top_p: value is a share of a sum. linear: of the sum of the scores; softmax: of the sum of the scores' softmax",
-    ),
+export const FilterConfig = z.strictObject({
+  strategy: oneOf(
+    ["all", "top_ratio", "top_p", "top_k", "top_k_abs", "min_p"] satisfies FilterRule["strategy"][],
+    "top_ratio",
+  ).describe("Selects the groups to train on; top_ratio, by the std of the raw reward, is StarPO-S"),
+  value: positiveNumber(0.25).describe(
+    "Share of the groups to keep; top_k_abs: number of groups; top_p: share of the sum of scores; min_p: share of the best score",
+  ),
+  order: oneOf(["largest", "smallest"], "largest").describe(
+    "Which groups the filter keeps: those with the largest or with the smallest scores",
+  ),
+  metric: oneOf(FILTER_METRICS, "reward_variance").describe("Score of a group, for strategies other than top_ratio"),
+  includeZero: flag(true).describe("false: the filter first drops groups with a score of 0"),
+  mode: oneOf(["linear", "softmax"], "linear").describe(
+    "top_p: value is a share of a sum. linear: of the sum of the scores; softmax: of the sum of the scores' softmax",
+  ),
 });
 
 const RewardNormalizationConfig = z.strictObject({
-  grouping: z
-    .enum(["state", "inductive", "batch"])
-    .default("state")
-    .describe(
-      "Which rewards are normalized together. state: those of a group; inductive: those of an env; batch: all of the update",
-    ),
-  method: z
-    .enum(["identity", "mean", "mean_std", "asym_clip"])
-    .default("identity")
-    .describe(
-      "identity: none; mean: subtracts the mean; mean_std: also divides by the std; asym_clip: mean_std, clipped to [-1, 3]",
-    ),
+  grouping: oneOf(["state", "inductive", "batch"], "state").describe(
+    "Which rewards are normalized together. state: those of a group; inductive: those of an env; batch: all of the update",
+  ),
+  method: oneOf(["identity", "mean", "mean_std", "asym_clip"], "identity").describe(
+    "identity: none; mean: subtracts the mean; mean_std: also divides by the std; asym_clip: mean_std, clipped to [-1, 3]",
+  ),
 });
 
 const OverlongConfig = z.strictObject({
-  weight: nonnegativeNumber.default(0).describe("Penalty for a reply of rollout.replyTokensMax tokens; 0: off"),
-  margin: positiveNumber
-    .max(1)
-    .default(0.2)
-    .describe(
-      "A share m: the penalty grows from 0 at (1 - m) x rollout.replyTokensMax tokens to weight at rollout.replyTokensMax tokens",
-    ),
+  weight: nonnegativeNumber(0).describe("Penalty for a reply of rollout.replyTokensMax tokens; 0: off"),
+  margin: positiveShare(0.2).describe(
+    "A share m: the penalty grows from 0 at (1 - m) x rollout.replyTokensMax tokens to weight at rollout.replyTokensMax tokens",
+  ),
 });
 
 const AdvantageConfig = z.strictObject({
-  softReweight: z
-    .boolean()
-    .default(false)
-    .describe("Scales advantages by the group's std of raw reward, divided by the largest group std"),
-  filterLossScaling: z
-    .enum(["none", "linear", "sqrt"])
-    .default("none")
-    .describe(
-      "Scales advantages by the share of groups that the filter kept (linear), or by the square root of this share (sqrt)",
-    ),
-  lengthWeighting: z
-    .boolean()
-    .default(false)
-    .describe(
-      "Divides an episode's advantages by n / m: n is the episode's number of written tokens, m the mean of these numbers",
-    ),
-  zero: z
-    .boolean()
-    .default(false)
-    .describe("true, for an ablation: all advantages are 0, so that only entropy and KL have a gradient"),
+  softReweight: flag(false).describe(
+    "Scales advantages by the group's std of raw reward, divided by the largest group std",
+  ),
+  filterLossScaling: oneOf(["none", "linear", "sqrt"], "none").describe(
+    "Scales advantages by the share of groups that the filter kept (linear), or by the square root of this share (sqrt)",
+  ),
+  lengthWeighting: flag(false).describe(
+    "Divides an episode's advantages by n / m: n is the episode's number of written tokens, m the mean of these numbers",
+  ),
+  zero: flag(false).describe(
+    "true, for an ablation: all advantages are 0, so that only entropy and KL have a gradient",
+  ),
 });
 
 const ImportanceConfig = z.strictObject({
-  level: z
-    .enum(["none", "token", "sequence"])
-    .default("none")
-    .describe("Importance weights: the learner's probability divided by the sampler's, per token or per episode"),
+  level: oneOf(["none", "token", "sequence"], "none").describe(
+    "Importance weights: the learner's probability divided by the sampler's, per token or per episode",
+  ),
   cap: z.number().min(1).default(2).describe("Largest importance weight"),
 });
 
-const CovarianceConfig = z.strictObject({
-  treatment: z
-    .enum(["none", "clip", "kl"])
-    .default("none")
-    .describe(
-      "Treatment of tokens whose log-probability and advantage vary together (docs/algorithms.md). clip (Clip-Cov): the advantage becomes 0; kl (KL-Cov): a penalty for leaving the old policy",
-    ),
-  share: positiveNumber
-    .max(1)
-    .default(2e-4)
-    .describe(
-      "Share of the written tokens that get the treatment, at least one token. clip: only tokens between the bounds get it",
-    ),
+export const CovarianceConfig = z.strictObject({
+  treatment: oneOf(["none", "clip", "kl"], "none").describe(
+    "Treatment of tokens whose log-probability and advantage vary together (docs/algorithms.md). clip (Clip-Cov): the advantage becomes 0; kl (KL-Cov): a penalty for leaving the old policy",
+  ),
+  share: positiveShare(2e-4).describe(
+    "Share of the written tokens that get the treatment, at least one token. clip: only tokens between the bounds get it",
+  ),
   bounds: z
     .tuple([z.number(), z.number()])
     .default([1, 5])
     .describe("clip: treats tokens whose covariance lies between these bounds"),
-  coefficient: positiveNumber.default(1).describe("kl: weight of the absolute log-ratio of a treated token"),
+  coefficient: positiveNumber(1).describe("kl: weight of the absolute log-ratio of a treated token"),
 });
 
 const GigpoConfig = z.strictObject({
-  normalize: z
-    .enum(["mean_std", "mean"])
-    .default("mean_std")
-    .describe("How gigpo compares numbers. mean: subtracts their mean; mean_std: also divides by their std"),
+  normalize: oneOf(["mean_std", "mean"], "mean_std").describe(
+    "How gigpo compares numbers. mean: subtracts their mean; mean_std: also divides by their std",
+  ),
 });
 
 const CriticConfig = z.strictObject({
-  backbone: z
-    .enum(["separate", "shared"])
-    .default("separate")
-    .describe("separate: the critic has its own network; shared: the critic is an output of the policy's network"),
-  learningRate: positiveNumber.default(1e-3).describe("Step size of a separate critic"),
-  warmUpUpdates: nonnegativeInt.default(0).describe("Updates at the start that train only the critic"),
-  valueClip: positiveNumber.default(0.5).describe("PPO's clip of the value loss, in reward units"),
+  backbone: oneOf(["separate", "shared"], "separate").describe(
+    "separate: the critic has its own network; shared: the critic is an output of the policy's network",
+  ),
+  learningRate: positiveNumber(1e-3).describe("Step size of a separate critic"),
+  warmUpUpdates: nonnegativeInt(0).describe("Updates at the start that train only the critic"),
+  valueClip: positiveNumber(0.5).describe("PPO's clip of the value loss, in reward units"),
 });
 
 const GradientAnalysisConfig = z.strictObject({
-  everyUpdates: nonnegativeInt
-    .default(0)
-    .describe("Number of updates between two measurements of gradient norms (metrics gradient/…); 0: never"),
-  split: z
-    .enum(["quantile", "fixed"])
-    .default("quantile")
-    .describe(
-      "How the analysis divides the groups into six buckets by std of reward. quantile: into buckets of equal size; fixed: at the lower bounds 0, 1, 2, 3, 4 and 5",
-    ),
-  groups: nonnegativeInt
-    .default(0)
-    .describe("Groups that the run plays for the analysis only; 0: the analysis takes the update's groups"),
+  everyUpdates: nonnegativeInt(0).describe(
+    "Number of updates between two measurements of gradient norms (metrics gradient/…); 0: never",
+  ),
+  split: oneOf(["quantile", "fixed"], "quantile").describe(
+    "How the analysis divides the groups into six buckets by std of reward. quantile: into buckets of equal size; fixed: at the lower bounds 0, 1, 2, 3, 4 and 5",
+  ),
+  groups: nonnegativeInt(0).describe(
+    "Groups that the run plays for the analysis only; 0: the analysis takes the update's groups",
+  ),
 });
 
 export const LearnerConfig = z.strictObject({
-  algorithm: z
-    .enum(ALGORITHM_NAMES)
-    .default("grpo")
-    .describe(
-      "Sets estimator, loss and further keys (docs/algorithms.md); a key that you set beside the name overrides the name's value",
-    ),
-  estimator: z.enum(ESTIMATORS).default("grpo").describe("Computes advantages from rewards"),
-  loss: z
-    .enum(LOSSES)
-    .default("ppo")
-    .describe(
-      "ppo: clipped ratio per token; gspo: clipped ratio per context, by default an episode; cispo: REINFORCE weighted by the clipped ratio; reinforce: no ratio",
-    ),
-  mode: z
-    .enum(["sync", "async"])
-    .default("sync")
-    .describe(
-      "sync: the run plays, then learns; equal seeds give equal runs. async: samplers play while the learner learns",
-    ),
-  stalenessMax: nonnegativeInt
-    .default(0)
-    .describe(
-      "async: maximum number of updates between the policy that played an episode and the policy in training; the learner drops older episodes",
-    ),
-  updates: positiveInt.default(200).describe("Updates of the run"),
-  minutes: positiveNumber
-    .nullable()
-    .default(null)
-    .describe("Ends the run after this many minutes of reinforcement; null: no limit"),
-  optimizer: z
-    .enum(OPTIMIZERS)
-    .default("adamw")
-    .describe(
-      "muon: orthogonal steps of the hidden matrices, AdamW for the other weights. The warm start uses the same optimizer",
-    ),
-  learningRate: positiveNumber.default(3e-4).describe("Step size; muon scales its steps to the size of AdamW's"),
-  decay: z
-    .enum(["none", "linear"])
-    .default("none")
-    .describe("linear: the policy's step size falls to a tenth at the last update"),
-  betas: z.tuple([partialShare, partialShare]).default([0.9, 0.99]).describe("Decay rates of AdamW's two moments"),
-  weightDecay: nonnegativeNumber.default(0).describe("AdamW's decoupled weight decay"),
-  gradClip: positiveNumber
-    .default(1)
-    .describe("Largest global norm of a gradient; the learner scales a larger gradient down to this norm"),
-  entropyCoefficient: nonnegativeNumber.default(1e-3).describe("Weight of the entropy bonus"),
-  entropyTarget: positiveNumber
-    .nullable()
-    .default(null)
-    .describe(
-      "Target of the entropy in nats per token. After an update with a lower entropy, entropyCoefficient rises; after any other update entropyCoefficient falls, but not below 0. null: entropyCoefficient is constant",
-    ),
-  entropyStep: positiveNumber.default(5e-3).describe("Step by which entropyCoefficient rises or falls"),
-  observationLoss: nonnegativeNumber
-    .default(0)
-    .describe("Weight of the cross-entropy of the env's tokens after a reply (ECHO, docs/algorithms.md); 0: off"),
-  clipLow: positiveNumber
-    .max(1)
-    .default(0.2)
-    .describe(
-      "With a negative advantage, a ratio below 1 - clipLow gives no gradient; cispo: 1 - clipLow is the smallest weight. With clipLow 1 there is no bound",
-    ),
-  clipHigh: positiveNumber
-    .default(0.28)
-    .describe(
-      "With a positive advantage, a ratio above 1 + clipHigh gives no gradient; cispo: 1 + clipHigh is the largest weight",
-    ),
+  algorithm: oneOf(ALGORITHM_NAMES, "grpo").describe(
+    "Sets estimator, loss and further keys (docs/algorithms.md); a key that you set beside the name overrides the name's value",
+  ),
+  estimator: oneOf(ESTIMATORS, "grpo").describe("Computes advantages from rewards"),
+  loss: oneOf(LOSSES, "ppo").describe(
+    "ppo: clipped ratio per token; gspo: clipped ratio per context, by default an episode; cispo: REINFORCE weighted by the clipped ratio; reinforce: no ratio",
+  ),
+  mode: oneOf(["sync", "async"], "sync").describe(
+    "sync: the run plays, then learns; equal seeds give equal runs. async: samplers play while the learner learns",
+  ),
+  stalenessMax: nonnegativeInt(0).describe(
+    "async: maximum number of updates between the policy that played an episode and the policy in training; the learner drops older episodes",
+  ),
+  updates: positiveInt(200).describe("Updates of the run"),
+  minutes: positiveNumber(null).describe("Ends the run after this many minutes of reinforcement; null: no limit"),
+  optimizer: oneOf(OPTIMIZERS, "adamw").describe(
+    "muon: orthogonal steps of the hidden matrices, AdamW for the other weights. The warm start uses the same optimizer",
+  ),
+  learningRate: positiveNumber(3e-4).describe("Step size; muon scales its steps to the size of AdamW's"),
+  decay: oneOf(["none", "linear"], "none").describe(
+    "linear: the policy's step size falls to a tenth at the last update",
+  ),
+  betas: z
+    .tuple([z.number().min(0).lt(1), z.number().min(0).lt(1)])
+    .default([0.9, 0.99])
+    .describe("Decay rates of AdamW's two moments"),
+  weightDecay: nonnegativeNumber(0).describe("AdamW's decoupled weight decay"),
+  gradClip: positiveNumber(1).describe(
+    "Largest global norm of a gradient; the learner scales a larger gradient down to this norm",
+  ),
+  entropyCoefficient: nonnegativeNumber(1e-3).describe("Weight of the entropy bonus"),
+  entropyTarget: positiveNumber(null).describe(
+    "Target of the entropy in nats per token. After an update with a lower entropy, entropyCoefficient rises; after any other update entropyCoefficient falls, but not below 0. null: entropyCoefficient is constant",
+  ),
+  entropyStep: positiveNumber(5e-3).describe("Step by which entropyCoefficient rises or falls"),
+  observationLoss: nonnegativeNumber(0).describe(
+    "Weight of the cross-entropy of the env's tokens after a reply (ECHO, docs/algorithms.md); 0: off",
+  ),
+  clipLow: positiveShare(0.2).describe(
+    "With a negative advantage, a ratio below 1 - clipLow gives no gradient; cispo: 1 - clipLow is the smallest weight. With clipLow 1 there is no bound",
+  ),
+  clipHigh: positiveNumber(0.28).describe(
+    "With a positive advantage, a ratio above 1 + clipHigh gives no gradient; cispo: 1 + clipHigh is the largest weight",
+  ),
   dualClip: z
     .number()
     .gt(1)
@@ -238,53 +181,34 @@ export const LearnerConfig = z.strictObject({
     .describe("ppo: with a negative advantage, a ratio above this value gives no gradient; null: no limit"),
   kl: KlConfig.prefault({}),
   filter: FilterConfig.prefault({}),
-  resampleRoundsMax: nonnegativeInt
-    .default(0)
-    .describe(
-      "Maximum number of rounds in which groups on new boards replace groups whose episodes all earned the same reward; 0: off",
-    ),
+  resampleRoundsMax: nonnegativeInt(0).describe(
+    "Maximum number of rounds in which groups on new boards replace groups whose episodes all earned the same reward; 0: off",
+  ),
   rewardNormalization: RewardNormalizationConfig.prefault({}),
   overlong: OverlongConfig.prefault({}),
   advantage: AdvantageConfig.prefault({}),
   importance: ImportanceConfig.prefault({}),
   covariance: CovarianceConfig.prefault({}),
-  lossOn: z
-    .enum(["replies", "assistant-turns", "everything"])
-    .default("replies")
-    .describe(
-      "Tokens that enter the loss. replies: those that the policy sampled; assistant-turns: also role headers, which RAGEN's response mask contains; everything: all after the system message, as RAGEN trains without the mask",
-    ),
-  aggregation: z
-    .enum([
-      "token-mean",
-      "seq-mean-token-sum",
-      "seq-mean-token-mean",
-      "seq-mean-token-sum-norm",
-    ] satisfies Aggregation[])
-    .default("token-mean")
-    .describe("How the token losses of a minibatch become one loss (docs/algorithms.md)"),
-  epochs: positiveInt.default(1).describe("Passes over the trajectories of an update"),
-  minibatch: positiveInt
-    .nullable()
-    .default(null)
-    .describe(
-      "Trajectories per optimizer step; null: the number of the update's trajectories, divided by rollout.onlineK",
-    ),
-  microTokensMax: positiveInt
-    .nullable()
-    .default(null)
-    .describe(
-      "Maximum number of tokens, with padding, in one gradient computation. If memory runs out, lower this value; it changes only the speed and the last digits of results. null: 256, or 4096 if the learner computes on a GPU",
-    ),
-  gamma: share.default(1).describe("Discount per token (gae, bi-level-gae, hybrid, reinforce++)"),
-  lambda: share.default(1).describe("GAE's lambda: a lower value gives advantages with less variance and more bias"),
-  gammaTurn: share.default(0.95).describe("Discount per turn (bi-level-gae, gigpo)"),
-  rewardAt: z
-    .enum(["turns", "end"])
-    .default("turns")
-    .describe(
-      "Which tokens carry rewards. turns: the last token of a turn carries the turn's reward; end: the episode's last token carries the sum of the rewards",
-    ),
+  lossOn: oneOf(["replies", "assistant-turns", "everything"], "replies").describe(
+    "Tokens that enter the loss. replies: those that the policy sampled; assistant-turns: also role headers, which RAGEN's response mask contains; everything: all after the system message, as RAGEN trains without the mask",
+  ),
+  aggregation: oneOf(
+    ["token-mean", "seq-mean-token-sum", "seq-mean-token-mean", "seq-mean-token-sum-norm"] satisfies Aggregation[],
+    "token-mean",
+  ).describe("How the token losses of a minibatch become one loss (docs/algorithms.md)"),
+  epochs: positiveInt(1).describe("Passes over the trajectories of an update"),
+  minibatch: positiveInt(null).describe(
+    "Trajectories per optimizer step; null: the number of the update's trajectories, divided by rollout.onlineK",
+  ),
+  microTokensMax: positiveInt(null).describe(
+    "Maximum number of tokens, with padding, in one gradient computation. If memory runs out, lower this value; it changes only the speed and the last digits of results. null: 256, or 4096 if the learner computes on a GPU",
+  ),
+  gamma: share(1).describe("Discount per token (gae, bi-level-gae, hybrid, reinforce++)"),
+  lambda: share(1).describe("GAE's lambda: a lower value gives advantages with less variance and more bias"),
+  gammaTurn: share(0.95).describe("Discount per turn (bi-level-gae, gigpo)"),
+  rewardAt: oneOf(["turns", "end"], "turns").describe(
+    "Which tokens carry rewards. turns: the last token of a turn carries the turn's reward; end: the episode's last token carries the sum of the rewards",
+  ),
   gigpo: GigpoConfig.prefault({}),
   critic: CriticConfig.prefault({}),
   gradientAnalysis: GradientAnalysisConfig.prefault({}),

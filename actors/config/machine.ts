@@ -2,7 +2,7 @@
 import { z } from "zod";
 import { LEVELS } from "../log.ts";
 import { fitsHeader } from "../transport/address.ts";
-import { nonnegativeInt, optionalText, positiveInt } from "./kinds.ts";
+import { flag, nonnegativeInt, oneOf, positiveInt, text } from "./kinds.ts";
 
 const Token = z
   .string()
@@ -12,12 +12,9 @@ const Token = z
   .default(null);
 
 export const EngineConfig = z.strictObject({
-  name: z
-    .enum(["auto", "compiled", "tensorflow", "eager", "tinker"])
-    .default("auto")
-    .describe(
-      "auto: compiled or tensorflow; compiled: onnxruntime; tensorflow: libtensorflow; eager: tfjs in JavaScript, slow, for checks; tinker: a server at engine.url that trains and samples (docs/models.md)",
-    ),
+  name: oneOf(["auto", "compiled", "tensorflow", "eager", "tinker"], "auto").describe(
+    "auto: compiled or tensorflow; compiled: onnxruntime; tensorflow: libtensorflow; eager: tfjs in JavaScript, slow, for checks; tinker: a server at engine.url that trains and samples (docs/models.md)",
+  ),
   url: z
     .url({ protocol: /^https?$/ })
     .nullable()
@@ -25,47 +22,31 @@ export const EngineConfig = z.strictObject({
     .describe(
       "Address of the server of engine.name tinker, or of sampler.engine vllm or sglang, such as http://127.0.0.1:8801",
     ),
-  deadlineMs: positiveInt
-    .default(900_000)
-    .describe(
-      "Time from a request at engine.url to its result, retries included; the server may compile new shapes for minutes",
-    ),
-  device: z
-    .enum(["auto", "cpu", "cuda", "webgpu"])
-    .default("auto")
-    .describe("auto: the run chooses. If a device that you name is missing, the run does not start"),
-  softwareAdapter: z
-    .boolean()
-    .default(false)
-    .describe("Allows webgpu on a software driver such as llvmpipe: slower than the CPU, for checks"),
-  tf32: z
-    .boolean()
-    .default(false)
-    .describe(
-      "true: engine compiled on cuda rounds the factors of products to 10 bits of mantissa (NVIDIA's TF32). A step of a 0.5B model then takes half the time, and losses differ by about 1e-4",
-    ),
-  bfloat16Products: z
-    .enum(["none", "gradients", "all"])
-    .default("none")
-    .describe(
-      "On a CPU with AVX-512 and avx512_bf16, engine compiled rounds the factors of products to 8 bits of mantissa. gradients: in gradients and in the optimizer Muon, so log-probabilities and losses keep full precision. all: also in the forward pass of learner and samplers. With several threads, the model may have at most 128 MiB of parameters",
-    ),
-  threads: nonnegativeInt
-    .default(0)
-    .describe(
-      "Threads of the learner's engine; 0: in sync mode all cores, in async mode the cores that the samplers leave",
-    ),
+  deadlineMs: positiveInt(900_000).describe(
+    "Time from a request at engine.url to its result, retries included; the server may compile new shapes for minutes",
+  ),
+  device: oneOf(["auto", "cpu", "cuda", "webgpu"], "auto").describe(
+    "auto: the run chooses. If a device that you name is missing, the run does not start",
+  ),
+  softwareAdapter: flag(false).describe(
+    "Allows webgpu on a software driver such as llvmpipe: slower than the CPU, for checks",
+  ),
+  tf32: flag(false).describe(
+    "true: engine compiled on cuda rounds the factors of products to 10 bits of mantissa (NVIDIA's TF32). A step of a 0.5B model then takes half the time, and losses differ by about 1e-4",
+  ),
+  bfloat16Products: oneOf(["none", "gradients", "all"], "none").describe(
+    "On a CPU with AVX-512 and avx512_bf16, engine compiled rounds the factors of products to 8 bits of mantissa. gradients: in gradients and in the optimizer Muon, so log-probabilities and losses keep full precision. all: also in the forward pass of learner and samplers. With several threads, the model may have at most 128 MiB of parameters",
+  ),
+  threads: nonnegativeInt(0).describe(
+    "Threads of the learner's engine; 0: in sync mode all cores, in async mode the cores that the samplers leave",
+  ),
 });
 
 export const MetricsConfig = z.strictObject({
-  host: z
-    .string()
-    .min(1)
-    .default("127.0.0.1")
-    .describe("Address of the page; an address other than loopback needs metrics.token"),
+  host: text("127.0.0.1").describe("Address of the page; an address other than loopback needs metrics.token"),
   port: z.int().min(0).max(65_535).default(7001).describe("Port of the page; 0: any free port"),
   token: Token.describe("Secret that the page asks for, at least 16 characters; null: no secret"),
-  tensorboard: z.boolean().default(false).describe("Also writes TensorBoard event files into RUN/tensorboard/"),
+  tensorboard: flag(false).describe("Also writes TensorBoard event files into RUN/tensorboard/"),
 });
 
 export const SupervisorConfig = z.strictObject({
@@ -76,20 +57,16 @@ export const SupervisorConfig = z.strictObject({
     .describe(
       "The supervisor replaces an actor that sends no heartbeat for this time; each actor sends 20 heartbeats in this time",
     ),
-  progressDeadlineMs: positiveInt
-    .default(1_800_000)
-    .describe(
-      "The supervisor replaces an actor whose computation gives no result for this time; must exceed the longest update",
-    ),
-  restartsMax: nonnegativeInt
-    .default(5)
-    .describe(
-      "The run ends if one actor fails more often than this within 60 s or in a row at its start, or if the learner fails more often than this in a row at one update",
-    ),
-  stopGraceMs: positiveInt
-    .default(10_000)
-    .describe("Time for an actor to stop before it gets SIGTERM; raise this time if an update takes longer"),
-  logLevel: z.enum(LEVELS).default("info").describe("Lowest level of log lines that actors write"),
+  progressDeadlineMs: positiveInt(1_800_000).describe(
+    "The supervisor replaces an actor whose computation gives no result for this time; must exceed the longest update",
+  ),
+  restartsMax: nonnegativeInt(5).describe(
+    "The run ends if one actor fails more often than this within 60 s or in a row at its start, or if the learner fails more often than this in a row at one update",
+  ),
+  stopGraceMs: positiveInt(10_000).describe(
+    "Time for an actor to stop before it gets SIGTERM; raise this time if an update takes longer",
+  ),
+  logLevel: oneOf(LEVELS, "info").describe("Lowest level of log lines that actors write"),
 });
 
 /** Time between two heartbeats of an actor: 500 ms by default. */
@@ -110,31 +87,25 @@ export const JoinConfig = z.strictObject({
   ),
   samplerToken: Token.describe("Secret for lending samplers only; null: none"),
   envServerToken: Token.describe("Secret for lending env servers only; null: none"),
-  certFile: optionalText.describe("PEM file with the certificate of join.listen; needed for wss://"),
-  keyFile: optionalText.describe("PEM file with the private key of join.certFile; needed for wss://"),
-  clientCaFile: optionalText.describe(
+  certFile: text(null).describe("PEM file with the certificate of join.listen; needed for wss://"),
+  keyFile: text(null).describe("PEM file with the private key of join.certFile; needed for wss://"),
+  clientCaFile: text(null).describe(
     "PEM file of the authority that signed the certificates of guests (other machines); null: guests need no certificate",
   ),
-  connectionsMax: positiveInt
-    .default(8192)
-    .describe("Maximum number of connections from other machines; the gate refuses further connections"),
-  strangersMax: positiveInt
-    .default(256)
-    .describe(
-      "Maximum number of connections from one address that have shown no token yet; the gate closes further connections at once",
-    ),
-  strangerMs: positiveInt
-    .default(10_000)
-    .describe("Time for a connection to show a token; after this time the gate closes the connection"),
+  connectionsMax: positiveInt(8192).describe(
+    "Maximum number of connections from other machines; the gate refuses further connections",
+  ),
+  strangersMax: positiveInt(256).describe(
+    "Maximum number of connections from one address that have shown no token yet; the gate closes further connections at once",
+  ),
+  strangerMs: positiveInt(10_000).describe(
+    "Time for a connection to show a token; after this time the gate closes the connection",
+  ),
 });
 
 export const TransportConfig = z.strictObject({
-  listen: z
-    .string()
-    .min(1)
-    .default("ws://127.0.0.1:0")
-    .describe(
-      "Where actors connect to each other: ws:// on loopback, or a broker's address, nats://HOST:PORT or, with TLS, tls://HOST:PORT",
-    ),
+  listen: text("ws://127.0.0.1:0").describe(
+    "Where actors connect to each other: ws:// on loopback, or a broker's address, nats://HOST:PORT or, with TLS, tls://HOST:PORT",
+  ),
   token: Token.describe("Secret with which actors connect to each other and to the broker; null: the run makes one"),
 });

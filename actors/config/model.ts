@@ -1,27 +1,22 @@
 /** Sections `model`, `warmStart` and `checkpoint`: the policy, what it learns first, and how a run saves it. Types and defaults only. */
 import { z } from "zod";
 import { LORA_TARGETS } from "../../model/policy/lora.ts";
-import { nonnegativeInt, optionalText, partialShare, positiveInt, positiveNumber, share } from "./kinds.ts";
+import { flag, nonnegativeInt, oneOf, partialShare, positiveInt, positiveNumber, share, text } from "./kinds.ts";
 
 export const ModelConfig = z.strictObject({
-  path: optionalText.describe(
+  path: text(null).describe(
     "Folder of a Hugging Face model to train; null: the built-in policy, whose shape the keys model.width to model.hidden set",
   ),
-  checkpoint: optionalText.describe(
+  checkpoint: text(null).describe(
     "Checkpoint of another run; this run starts from the checkpoint's policy, with a fresh optimizer; --from sets this key",
   ),
-  pretrainedOnly: z
-    .boolean()
-    .default(false)
-    .describe(
-      "true: a run without model.path or model.checkpoint does not start, because only a pretrained model learns with these settings",
-    ),
+  pretrainedOnly: flag(false).describe(
+    "true: a run without model.path or model.checkpoint does not start, because only a pretrained model learns with these settings",
+  ),
   lora: z
     .strictObject({
-      rank: nonnegativeInt
-        .default(0)
-        .describe("Rank of the LoRA adapters that the run trains in place of the model; 0: none"),
-      alpha: positiveNumber.default(64).describe("The model scales adapters by alpha / rank"),
+      rank: nonnegativeInt(0).describe("Rank of the LoRA adapters that the run trains in place of the model; 0: none"),
+      alpha: positiveNumber(64).describe("The model scales adapters by alpha / rank"),
       targets: z
         .array(z.enum(LORA_TARGETS))
         .min(1)
@@ -29,74 +24,60 @@ export const ModelConfig = z.strictObject({
         .describe("Matrices that get an adapter"),
     })
     .prefault({}),
-  width: positiveInt.default(128).describe("Size of the residual stream"),
-  layers: positiveInt.default(3).describe("Transformer blocks"),
-  heads: positiveInt.default(4).describe("Query heads; width / heads must be even"),
-  kvHeads: positiveInt.default(2).describe("Key and value heads; must divide heads"),
-  hidden: positiveInt.default(256).describe("Inner size of the SwiGLU layer"),
+  width: positiveInt(128).describe("Size of the residual stream"),
+  layers: positiveInt(3).describe("Transformer blocks"),
+  heads: positiveInt(4).describe("Query heads; width / heads must be even"),
+  kvHeads: positiveInt(2).describe("Key and value heads; must divide heads"),
+  hidden: positiveInt(256).describe("Inner size of the SwiGLU layer"),
 });
 
 const WarmStartStage = z.strictObject({
   name: z.string().min(1).describe("Name in progress and reports"),
-  babble: share.default(0).describe("Share of the demonstrator's turns that are random; the policy imitates them too"),
-  noise: share.default(0).describe("Share of random actions in the demonstrator's other turns"),
-  steps: positiveInt.describe("Optimizer steps"),
-  batch: positiveInt.default(32).describe("Demonstrations per step"),
-  learningRate: positiveNumber.describe("Peak step size of the optimizer"),
-  finalFraction: share
-    .default(0.1)
-    .describe("Step size at the last step, as a share of the peak; the step size falls linearly"),
-  warmUpSteps: nonnegativeInt.default(30).describe("Steps in which the step size rises from 0 to the peak"),
+  babble: share(0).describe("Share of the demonstrator's turns that are random; the policy imitates them too"),
+  noise: share(0).describe("Share of random actions in the demonstrator's other turns"),
+  steps: z.int().positive().describe("Optimizer steps"),
+  batch: positiveInt(32).describe("Demonstrations per step"),
+  learningRate: z.number().positive().describe("Peak step size of the optimizer"),
+  finalFraction: share(0.1).describe(
+    "Step size at the last step, as a share of the peak; the step size falls linearly",
+  ),
+  warmUpSteps: nonnegativeInt(30).describe("Steps in which the step size rises from 0 to the peak"),
 });
 
 export const WarmStartConfig = z.strictObject({
-  enabled: z.boolean().default(true).describe("Whether the policy imitates demonstrations before reinforcement"),
-  imitate: z
-    .enum(["random-play", "demonstrator"])
-    .default("random-play")
-    .describe(
-      "What the policy imitates. random-play: the best plan that random plays of a board show; demonstrator: the env's scripted player",
-    ),
-  plays: positiveInt
-    .default(60)
-    .describe(
-      "Random plays of a board. If no play wins, more plays follow until one wins, up to playsMax plays in all",
-    ),
-  playsMax: positiveInt
-    .default(600)
-    .describe("Maximum number of random plays of a board; the warm start skips a board on which none wins"),
-  playActionsMax: positiveInt
-    .default(60)
-    .describe("Maximum number of actions of a random play; env.actionsMax does not limit random plays"),
-  plannedActions: partialShare
-    .default(0)
-    .describe(
-      "Share of actions that follow the best plan so far, after the first quarter of a board's plays; the other actions are random. A share above 0 helps where moves have random outcomes",
-    ),
-  exploreOnce: z
-    .boolean()
-    .default(false)
-    .describe(
-      "true: the learner plays a board only the first time that it draws the board, and keeps the results. For envs outside the process the learner always does this",
-    ),
-  demonstrations: positiveInt
-    .default(1)
-    .describe(
-      "Number of demonstrations that the warm start makes from the plays of one board; more than 1 saves time if plays are slow",
-    ),
-  randomTurns: partialShare
-    .default(0.15)
-    .describe(
-      "Share of a demonstration's turns that are random; the policy reads these turns, but does not imitate them",
-    ),
-  thought: z
-    .enum(["first-action", "next-observation"])
-    .default("first-action")
-    .describe(
-      "The thought of a demonstration. first-action: the turn's first action; next-observation: what the env shows after the turn, which needs a larger rollout.replyTokensMax",
-    ),
-  boards: positiveInt.default(10_000).describe("Boards of the demonstrations"),
-  solvedShare: share
+  enabled: flag(true).describe("Whether the policy imitates demonstrations before reinforcement"),
+  imitate: oneOf(["random-play", "demonstrator"], "random-play").describe(
+    "What the policy imitates. random-play: the best plan that random plays of a board show; demonstrator: the env's scripted player",
+  ),
+  plays: positiveInt(60).describe(
+    "Random plays of a board. If no play wins, more plays follow until one wins, up to playsMax plays in all",
+  ),
+  playsMax: positiveInt(600).describe(
+    "Maximum number of random plays of a board; the warm start skips a board on which none wins",
+  ),
+  playActionsMax: positiveInt(60).describe(
+    "Maximum number of actions of a random play; env.actionsMax does not limit random plays",
+  ),
+  plannedActions: partialShare(0).describe(
+    "Share of actions that follow the best plan so far, after the first quarter of a board's plays; the other actions are random. A share above 0 helps where moves have random outcomes",
+  ),
+  exploreOnce: flag(false).describe(
+    "true: the learner plays a board only the first time that it draws the board, and keeps the results. For envs outside the process the learner always does this",
+  ),
+  demonstrations: positiveInt(1).describe(
+    "Number of demonstrations that the warm start makes from the plays of one board; more than 1 saves time if plays are slow",
+  ),
+  randomTurns: partialShare(0.15).describe(
+    "Share of a demonstration's turns that are random; the policy reads these turns, but does not imitate them",
+  ),
+  thought: oneOf(["first-action", "next-observation"], "first-action").describe(
+    "The thought of a demonstration. first-action: the turn's first action; next-observation: what the env shows after the turn, which needs a larger rollout.replyTokensMax",
+  ),
+  boards: positiveInt(10_000).describe("Boards of the demonstrations"),
+  solvedShare: z
+    .number()
+    .min(0)
+    .max(1)
     .nullable()
     .default(1)
     .describe(
@@ -109,27 +90,20 @@ export const WarmStartConfig = z.strictObject({
     .describe(
       "Stages in order. Items: {name, babble, noise, steps, batch, learningRate, finalFraction, warmUpSteps}; babble and noise are the shares of the demonstrator's random turns and actions",
     ),
-  cacheDir: z
-    .string()
-    .min(1)
-    .default("runs/.warm-start")
-    .describe("Folder of finished warm starts, each named by the digest of its settings"),
+  cacheDir: text("runs/.warm-start").describe(
+    "Folder of finished warm starts, each named by the digest of its settings",
+  ),
 });
 
 /** Layout seed of the first board of the demonstrations. Validation uses other boards. */
 export const WARM_START_FIRST_SEED = 10_000;
 
 export const CheckpointConfig = z.strictObject({
-  everyUpdates: positiveInt
-    .default(10)
-    .describe("Updates between checkpoints; the run also saves at its end and on SIGTERM"),
-  keep: positiveInt
-    .default(3)
-    .describe(
-      "Number of newest checkpoints to keep; the run also keeps the best by validation and the last healthy one",
-    ),
-  durability: z
-    .enum(["normal", "full"])
-    .default("normal")
-    .describe("full: fsync on every commit of run.sqlite, so that no stored episode is lost in a power cut"),
+  everyUpdates: positiveInt(10).describe("Updates between checkpoints; the run also saves at its end and on SIGTERM"),
+  keep: positiveInt(3).describe(
+    "Number of newest checkpoints to keep; the run also keeps the best by validation and the last healthy one",
+  ),
+  durability: oneOf(["normal", "full"], "normal").describe(
+    "full: fsync on every commit of run.sqlite, so that no stored episode is lost in a power cut",
+  ),
 });

@@ -1,120 +1,92 @@
 /** Sections `rollout`, `validate`, `sampler` and `envServer`: which episodes a run plays, and with how many processes. Types and defaults. */
 import { z } from "zod";
-import { nonnegativeInt, nonnegativeNumber, partialShare, positiveInt, positiveNumber } from "./kinds.ts";
+import {
+  nonnegativeInt,
+  nonnegativeNumber,
+  oneOf,
+  partialShare,
+  positiveInt,
+  positiveNumber,
+  positiveShare,
+} from "./kinds.ts";
 
 const CurriculumConfig = z.strictObject({
-  by: z
-    .enum(["none", "success", "reward", "difficulty"])
-    .default("none")
-    .describe(
-      "How an update divides its groups among the envs of env.mix. success, reward: more groups for envs whose success or reward differs more within a group; difficulty, with the envs listed from easy to hard: each learned env before the first unlearned env gets groupsMin groups, and the first unlearned env gets all others",
-    ),
-  advanceAt: z
-    .number()
-    .gt(0)
-    .max(1)
-    .default(0.7)
-    .describe("difficulty: an env is learned if the moving average of its success is this or more"),
-  smoothing: partialShare
-    .default(0.8)
-    .describe(
-      "Weight of earlier values in the curriculum's moving averages; with a lower weight the averages change faster",
-    ),
-  groupsMin: positiveInt
-    .default(1)
-    .describe(
-      "by success or reward: minimum number of groups of each env; by difficulty: number of groups of each learned env",
-    ),
+  by: oneOf(["none", "success", "reward", "difficulty"], "none").describe(
+    "How an update divides its groups among the envs of env.mix. success, reward: more groups for envs whose success or reward differs more within a group; difficulty, with the envs listed from easy to hard: each learned env before the first unlearned env gets groupsMin groups, and the first unlearned env gets all others",
+  ),
+  advanceAt: positiveShare(0.7).describe(
+    "difficulty: an env is learned if the moving average of its success is this or more",
+  ),
+  smoothing: partialShare(0.8).describe(
+    "Weight of earlier values in the curriculum's moving averages; with a lower weight the averages change faster",
+  ),
+  groupsMin: positiveInt(1).describe(
+    "by success or reward: minimum number of groups of each env; by difficulty: number of groups of each learned env",
+  ),
 });
 
 export const RolloutConfig = z.strictObject({
-  groups: positiveInt
-    .default(16)
-    .describe("Groups per update, one board each (RAGEN's P); with onlineK above 1, groups per optimizer step"),
-  groupSize: positiveInt
-    .default(8)
-    .describe(
-      "Episodes per group, all on one board (RAGEN's N); with prompt.compat strict, the episodes differ in the game's random events",
-    ),
-  onlineK: positiveInt
-    .default(1)
-    .describe(
-      "k of RAGEN's Online-k: an update plays k x rollout.groups boards and trains on them in k optimizer steps",
-    ),
+  groups: positiveInt(16).describe(
+    "Groups per update, one board each (RAGEN's P); with onlineK above 1, groups per optimizer step",
+  ),
+  groupSize: positiveInt(8).describe(
+    "Episodes per group, all on one board (RAGEN's N); with prompt.compat strict, the episodes differ in the game's random events",
+  ),
+  onlineK: positiveInt(1).describe(
+    "k of RAGEN's Online-k: an update plays k x rollout.groups boards and trains on them in k optimizer steps",
+  ),
   curriculum: CurriculumConfig.prefault({}),
   firstSeed: z
     .uint32()
     .default(20_000)
     .describe("Layout seed of the first training board; each group takes the next seed"),
-  replyTokensMax: positiveInt
-    .default(24)
-    .describe("Maximum number of tokens of a reply; the sampler cuts a longer reply"),
-  contextTokensMax: positiveInt
-    .default(360)
-    .describe("Maximum number of tokens of a context, which is the whole episode by default; see prompt.overflow"),
-  temperature: positiveNumber.default(1).describe("Sampling temperature of training rollouts"),
-  topP: positiveNumber
-    .max(1)
-    .default(1)
-    .describe("The policy samples from the likeliest tokens whose probabilities sum to this value"),
-  topK: nonnegativeInt.default(0).describe("The policy samples from this many likeliest tokens; 0: from all tokens"),
-  leaseMs: positiveInt
-    .default(60_000)
-    .describe(
-      "Time for one sampler to play an episode; after this time a sampler plays the episode again. Raise this time for slow models",
-    ),
-  attemptsMax: positiveInt
-    .default(3)
-    .describe(
-      "Attempts at an episode; if all fail, training leaves the episode out and counts it as failed, and a validation ends the run",
-    ),
+  replyTokensMax: positiveInt(24).describe("Maximum number of tokens of a reply; the sampler cuts a longer reply"),
+  contextTokensMax: positiveInt(360).describe(
+    "Maximum number of tokens of a context, which is the whole episode by default; see prompt.overflow",
+  ),
+  temperature: positiveNumber(1).describe("Sampling temperature of training rollouts"),
+  topP: positiveShare(1).describe("The policy samples from the likeliest tokens whose probabilities sum to this value"),
+  topK: nonnegativeInt(0).describe("The policy samples from this many likeliest tokens; 0: from all tokens"),
+  leaseMs: positiveInt(60_000).describe(
+    "Time for one sampler to play an episode; after this time a sampler plays the episode again. Raise this time for slow models",
+  ),
+  attemptsMax: positiveInt(3).describe(
+    "Attempts at an episode; if all fail, training leaves the episode out and counts it as failed, and a validation ends the run",
+  ),
 });
 
 export const ValidateConfig = z.strictObject({
-  everyUpdates: positiveInt
-    .default(10)
-    .describe("Updates between validations; the run also validates at its start and end"),
-  episodes: positiveInt.default(256).describe("Number of fixed boards; with a mix, of each env"),
-  groupSize: positiveInt.default(1).describe("Episodes per board; with 2 or more, the run estimates pass@k"),
+  everyUpdates: positiveInt(10).describe("Updates between validations; the run also validates at its start and end"),
+  episodes: positiveInt(256).describe("Number of fixed boards; with a mix, of each env"),
+  groupSize: positiveInt(1).describe("Episodes per board; with 2 or more, the run estimates pass@k"),
   firstSeed: z.uint32().default(123).describe("Layout seed of the first validation board"),
-  temperature: nonnegativeNumber.default(0.5).describe("Sampling temperature of validation; 0: greedy"),
+  temperature: nonnegativeNumber(0.5).describe("Sampling temperature of validation; 0: greedy"),
 });
 
 export const SamplerConfig = z.strictObject({
-  count: nonnegativeInt.default(2).describe("Sampler processes on this machine; 0: other machines lend samplers"),
-  slots: positiveInt.default(64).describe("Maximum number of episodes that one sampler decodes in one batch"),
-  engine: z
-    .enum(["own", "vllm", "sglang"])
-    .default("own")
-    .describe(
-      "own: the engine of engine.name; vllm, sglang: a server at engine.url, on the sampler's machine, writes the replies with the learner's LoRA adapters",
-    ),
-  threads: positiveInt.default(1).describe("Threads of one sampler's engine"),
-  precision: z
-    .enum(["full", "half"])
-    .default("full")
-    .describe(
-      "half: samplers use weights in half precision, and other machines download half the bytes; on a CPU with machine code samplers keep keys and values in half precision too, and write replies about 1.3 times as fast",
-    ),
-  weightsBetween: z
-    .enum(["episodes", "turns"])
-    .default("episodes")
-    .describe(
-      "async: when a sampler loads new weights. episodes: while the sampler plays no episode; turns: while the sampler writes no reply, so an episode may have several policy versions",
-    ),
+  count: nonnegativeInt(2).describe("Sampler processes on this machine; 0: other machines lend samplers"),
+  slots: positiveInt(64).describe("Maximum number of episodes that one sampler decodes in one batch"),
+  engine: oneOf(["own", "vllm", "sglang"], "own").describe(
+    "own: the engine of engine.name; vllm, sglang: a server at engine.url, on the sampler's machine, writes the replies with the learner's LoRA adapters",
+  ),
+  threads: positiveInt(1).describe("Threads of one sampler's engine"),
+  precision: oneOf(["full", "half"], "full").describe(
+    "half: samplers use weights in half precision, and other machines download half the bytes; on a CPU with machine code samplers keep keys and values in half precision too, and write replies about 1.3 times as fast",
+  ),
+  weightsBetween: oneOf(["episodes", "turns"], "episodes").describe(
+    "async: when a sampler loads new weights. episodes: while the sampler plays no episode; turns: while the sampler writes no reply, so an episode may have several policy versions",
+  ),
 });
 
 export const EnvServerConfig = z.strictObject({
-  count: nonnegativeInt.default(1).describe("Env server processes on this machine; 0: other machines lend env servers"),
-  episodesMax: positiveInt
-    .default(4096)
-    .describe("Maximum number of open episodes per server; the server refuses further episodes"),
-  idleMs: positiveInt.default(300_000).describe("The server closes an episode that has had no step for this time"),
-  answerMsMax: positiveInt
-    .default(25_000)
-    .describe(
-      "Time for an env outside the process to open an episode or play a turn; after this time the attempt fails",
-    ),
+  count: nonnegativeInt(1).describe("Env server processes on this machine; 0: other machines lend env servers"),
+  episodesMax: positiveInt(4096).describe(
+    "Maximum number of open episodes per server; the server refuses further episodes",
+  ),
+  idleMs: positiveInt(300_000).describe("The server closes an episode that has had no step for this time"),
+  answerMsMax: positiveInt(25_000).describe(
+    "Time for an env outside the process to open an episode or play a turn; after this time the attempt fails",
+  ),
 });
 
 /** How long an actor waits for another actor's answer: 30 s by default. This time exceeds the time that an env server waits for an env. */

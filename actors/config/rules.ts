@@ -10,6 +10,7 @@ import {
   tagOf,
 } from "../play/envs-of-run.ts";
 import { isBroker, isLoopback } from "../transport/address.ts";
+import { ESTIMATOR_FACTS } from "./algorithms.ts";
 import type { RunConfig } from "./config.ts";
 import { TREATMENT_OF_RUNG } from "./health.ts";
 import { WARM_START_FIRST_SEED } from "./model.ts";
@@ -31,8 +32,7 @@ export function brokenRules(config: RunConfig): Fault[] {
     ...rungRules(config),
     ...covarianceRules(config),
     ...boardRules(config),
-    ...healthRules(config),
-    ...reasoningRules(config),
+    ...thoughtRules(config),
     ...machineRules(config),
     ...joinRules(config),
     ...tinkerRules(config),
@@ -183,28 +183,13 @@ function* rolloutRules({ rollout, validate, prompt }: RunConfig): Generator<Faul
   yield { path: "rollout.replyTokensMax", text };
 }
 
-const COMPARES_EPISODES: Readonly<Record<RunConfig["learner"]["estimator"], boolean>> = {
-  grpo: true,
-  "dr-grpo": true,
-  rloo: true,
-  "max-rl": true,
-  tpo: true,
-  "reinforce++-baseline": true,
-  gigpo: true,
-  hybrid: true,
-  "expert-iteration": false,
-  "reinforce++": false,
-  gae: false,
-  "bi-level-gae": false,
-};
-
 function* learnerRules({ learner, rollout, prompt, health }: RunConfig): Generator<Fault> {
   const { estimator, mode, stalenessMax, minibatch, resampleRoundsMax, advantage, kl } = learner;
   const { groupSize } = rollout;
   const groups = groupsPerUpdate({ rollout });
   if (groupSize < 2) {
     const path = "rollout.groupSize";
-    if (COMPARES_EPISODES[estimator]) {
+    if (ESTIMATOR_FACTS[estimator].compares) {
       const text = `${estimator} compares episodes within a group, so groupSize must be at least 2; raise it, or use the algorithm ppo`;
       yield { path, text };
     }
@@ -333,9 +318,13 @@ function* boardRules({ validate, warmStart, rollout, learner }: RunConfig): Gene
 type Range = readonly [first: number, end: number];
 const meet = (a: Range, b: Range) => a[0] < b[1] && b[0] < a[1];
 
-/** env.reasoningWeight needs replies with thoughts, and an env that can judge thoughts. */
-function* reasoningRules(config: RunConfig): Generator<Fault> {
-  const { env } = config;
+/** What judges or compares thoughts needs replies with thoughts. env.reasoningWeight also needs an env that can judge thoughts. */
+function* thoughtRules(config: RunConfig): Generator<Fault> {
+  const { env, health } = config;
+  if (health.collapse.everyUpdates > 0 && !env.think) {
+    const text = "env.think is false, so there are no thoughts to compare; set it to 0";
+    yield { path: "health.collapse.everyUpdates", text };
+  }
   if (env.reasoningWeight === 0) return;
   const path = "env.reasoningWeight";
   if (!env.think) yield { path, text: "env.think is false, so there are no thoughts to judge; set it to 0" };
@@ -345,13 +334,6 @@ function* reasoningRules(config: RunConfig): Generator<Fault> {
   } catch (error) {
     // envRules reports this error.
     if (!(error instanceof TagError)) throw error;
-  }
-}
-
-function* healthRules({ health, env }: RunConfig): Generator<Fault> {
-  if (health.collapse.everyUpdates > 0 && !env.think) {
-    const text = "env.think is false, so there are no thoughts to compare; set it to 0";
-    yield { path: "health.collapse.everyUpdates", text };
   }
 }
 

@@ -2,11 +2,13 @@
  * Refuses a key that a layer sets and that the run would not read because of another key's value.
  * If a higher layer set that value, the unread key is no fault.
  */
-import { ESTIMATORS } from "./algorithms.ts";
+import { ESTIMATOR_FACTS, ESTIMATORS } from "./algorithms.ts";
 import type { RunConfig } from "./config.ts";
-import { TREATMENT_OF_RUNG } from "./health.ts";
+import type { Rung } from "./health.ts";
 import { type At, type Layer, lastToSet, valueAt } from "./layers.ts";
+import { CovarianceConfig, FilterConfig } from "./learner.ts";
 import { JoinConfig, TransportConfig } from "./machine.ts";
+import { WarmStartConfig } from "./model.ts";
 
 interface Unread {
   /** The keys whose values decide whether the run reads `keys`. */
@@ -17,7 +19,9 @@ interface Unread {
   readonly keys: readonly string[];
 }
 
-type Estimator = RunConfig["learner"]["estimator"];
+/** The sections' keys, with their paths. */
+const keysOf = (path: string, { shape }: { readonly shape: object }) =>
+  Object.keys(shape).map((key) => `${path}.${key}`);
 
 const OF_RANDOM_PLAY = [
   "plays",
@@ -28,53 +32,43 @@ const OF_RANDOM_PLAY = [
   "demonstrations",
   "randomTurns",
   "thought",
-];
-const CRITIC_KEYS = ["backbone", "learningRate", "warmUpUpdates", "valueClip"].map((key) => `critic.${key}`);
-const GAE_KEYS = [...CRITIC_KEYS, "lambda", "gamma"];
+].map((key) => `warmStart.${key}`);
 
-/** For each estimator, the keys below `learner` that this estimator reads. The table leaves out keys that every estimator reads. */
-const ESTIMATOR_KEYS: Readonly<Record<Estimator, readonly string[]>> = {
-  gae: [...GAE_KEYS, "rewardAt"],
-  hybrid: [...GAE_KEYS, "rewardAt"],
-  "bi-level-gae": [...GAE_KEYS, "gammaTurn"],
-  "reinforce++": ["gamma", "rewardAt"],
-  gigpo: ["gammaTurn", "gigpo.normalize"],
-  grpo: [],
-  "dr-grpo": [],
-  rloo: [],
-  "max-rl": [],
-  "expert-iteration": [],
-  tpo: [],
-  "reinforce++-baseline": [],
-};
-const KEYS_OF_ESTIMATORS = [...new Set(Object.values(ESTIMATOR_KEYS).flat())];
-
-const ladderTreatsCovariance = ({ ladder }: RunConfig["health"]) => ladder.some((rung) => rung in TREATMENT_OF_RUNG);
-
+const keysOfEstimators = new Set(Object.values(ESTIMATOR_FACTS).flatMap(({ reads }) => reads));
 const byEstimator = ESTIMATORS.map((estimator): Unread => {
-  const unread = KEYS_OF_ESTIMATORS.filter((key) => !ESTIMATOR_KEYS[estimator].includes(key));
+  const unread = keysOfEstimators.difference(new Set<string>(ESTIMATOR_FACTS[estimator].reads));
   return {
     choices: ["learner.estimator"],
     when: `by the estimator ${estimator}`,
     holds: ({ learner }) => learner.estimator === estimator,
-    keys: unread.map((key) => `learner.${key}`),
+    keys: [...unread].map((key) => `learner.${key}`),
   };
 });
 
-/** @param why  text to append to `when` */
-const whileIs = <P extends string>(path: P, value: At<RunConfig, P>, keys: readonly string[], why = ""): Unread => ({
-  choices: [path],
-  when: `while ${path} is ${value}${why}`,
-  holds: (config) => valueAt(config, path) === value,
-  keys,
-});
+interface More {
+  /** Text to append to `when`. */
+  readonly why?: string;
+  /** A run whose `health.ladder` has one of these rungs reads `keys` too. */
+  readonly rungs?: readonly Rung[];
+}
 
-const unlessIs = <P extends string>(path: P, value: At<RunConfig, P>, keys: readonly string[], why = ""): Unread => ({
-  choices: [path],
-  when: `unless ${path} is ${value}${why}`,
-  holds: (config) => valueAt(config, path) !== value,
-  keys,
-});
+const byValue =
+  (word: "while" | "unless") =>
+  <P extends string>(
+    path: P,
+    value: At<RunConfig, P>,
+    keys: readonly string[],
+    { why = "", rungs = [] }: More = {},
+  ): Unread => ({
+    choices: rungs.length === 0 ? [path] : [path, "health.ladder"],
+    when: `${word} ${path} is ${value}${why}`,
+    holds: (config) =>
+      (valueAt(config, path) === value) === (word === "while") &&
+      !config.health.ladder.some((rung) => rungs.includes(rung)),
+    keys,
+  });
+const whileIs = byValue("while");
+const unlessIs = byValue("unless");
 
 const table: readonly Unread[] = [
   ...byEstimator,
@@ -85,12 +79,9 @@ const table: readonly Unread[] = [
     holds: ({ learner }) => learner.loss === "reinforce",
     keys: ["learner.clipLow", "learner.clipHigh"],
   },
-  unlessIs(
-    "learner.lossOn",
-    "replies",
-    ["learner.observationLoss"],
-    ", because with the other masks the policy loss is on the env's tokens too",
-  ),
+  unlessIs("learner.lossOn", "replies", ["learner.observationLoss"], {
+    why: ", because with the other masks the policy loss is on the env's tokens too",
+  }),
   whileIs("learner.gradientAnalysis.everyUpdates", 0, [
     "learner.gradientAnalysis.split",
     "learner.gradientAnalysis.groups",
@@ -101,59 +92,28 @@ const table: readonly Unread[] = [
     choices: ["learner.estimator"],
     when: "by the estimator tpo, which makes new advantages before each step",
     holds: ({ learner }) => learner.estimator === "tpo",
-    keys: ["treatment", "share", "bounds", "coefficient"].map((key) => `learner.covariance.${key}`),
+    keys: keysOf("learner.covariance", CovarianceConfig),
   },
-  {
-    choices: ["learner.covariance.treatment", "health.ladder"],
-    when: "while learner.covariance.treatment is none",
-    holds: ({ learner, health }) => learner.covariance.treatment === "none" && !ladderTreatsCovariance(health),
-    keys: ["learner.covariance.share"],
-  },
-  {
-    choices: ["learner.covariance.treatment", "health.ladder"],
-    when: "unless learner.covariance.treatment is clip",
-    holds: ({ learner, health }) => learner.covariance.treatment !== "clip" && !health.ladder.includes("clip-cov"),
-    keys: ["learner.covariance.bounds"],
-  },
-  {
-    choices: ["learner.covariance.treatment", "health.ladder"],
-    when: "unless learner.covariance.treatment is kl",
-    holds: ({ learner, health }) => learner.covariance.treatment !== "kl" && !health.ladder.includes("kl-cov"),
-    keys: ["learner.covariance.coefficient"],
-  },
+  whileIs("learner.covariance.treatment", "none", ["learner.covariance.share"], { rungs: ["clip-cov", "kl-cov"] }),
+  unlessIs("learner.covariance.treatment", "clip", ["learner.covariance.bounds"], { rungs: ["clip-cov"] }),
+  unlessIs("learner.covariance.treatment", "kl", ["learner.covariance.coefficient"], { rungs: ["kl-cov"] }),
   whileIs("learner.importance.level", "none", ["learner.importance.cap"]),
   whileIs("learner.overlong.weight", 0, ["learner.overlong.margin"]),
   whileIs("learner.mode", "sync", ["learner.stalenessMax", "sampler.weightsBetween"]),
-  {
-    choices: ["learner.kl.coefficient", "health.ladder"],
-    when: "while learner.kl.coefficient is 0",
-    holds: ({ learner, health }) => learner.kl.coefficient === 0 && !health.ladder.includes("raise-kl"),
-    keys: ["learner.kl.place", "learner.kl.estimator"],
-  },
-  whileIs(
-    "learner.kl.coefficient",
-    0,
-    ["learner.kl.control", "learner.kl.target"],
-    ", which a control only multiplies",
-  ),
+  whileIs("learner.kl.coefficient", 0, ["learner.kl.place", "learner.kl.estimator"], { rungs: ["raise-kl"] }),
+  whileIs("learner.kl.coefficient", 0, ["learner.kl.control", "learner.kl.target"], {
+    why: ", which a control only multiplies",
+  }),
   whileIs("learner.kl.control", "fixed", ["learner.kl.target"]),
   whileIs(
     "learner.filter.strategy",
     "all",
-    ["value", "order", "metric", "includeZero", "mode"].map((key) => `learner.filter.${key}`),
+    keysOf("learner.filter", FilterConfig).filter((key) => key !== "learner.filter.strategy"),
   ),
-  {
-    choices: ["learner.filter.strategy", "health.ladder"],
-    when: "while learner.filter.strategy is all",
-    holds: ({ learner, health }) => learner.filter.strategy === "all" && !health.ladder.includes("tighten-filter"),
-    keys: ["learner.advantage.filterLossScaling"],
-  },
-  whileIs(
-    "learner.filter.strategy",
-    "top_ratio",
-    ["metric", "includeZero"].map((key) => `learner.filter.${key}`),
-    ", which ranks by the std of the raw reward",
-  ),
+  whileIs("learner.filter.strategy", "all", ["learner.advantage.filterLossScaling"], { rungs: ["tighten-filter"] }),
+  whileIs("learner.filter.strategy", "top_ratio", ["learner.filter.metric", "learner.filter.includeZero"], {
+    why: ", which ranks by the std of the raw reward",
+  }),
   unlessIs("learner.filter.strategy", "top_p", ["learner.filter.mode"]),
   whileIs("learner.rewardNormalization.method", "identity", ["learner.rewardNormalization.grouping"]),
   {
@@ -164,10 +124,7 @@ const table: readonly Unread[] = [
   },
   whileIs("rollout.curriculum.by", "none", ["rollout.curriculum.smoothing", "rollout.curriculum.groupsMin"]),
   unlessIs("rollout.curriculum.by", "difficulty", ["rollout.curriculum.advanceAt"]),
-  unlessIs("actors", "processes", [
-    ...Object.keys(JoinConfig.shape).map((key) => `join.${key}`),
-    ...Object.keys(TransportConfig.shape).map((key) => `transport.${key}`),
-  ]),
+  unlessIs("actors", "processes", [...keysOf("join", JoinConfig), ...keysOf("transport", TransportConfig)]),
   whileIs("prompt.context", "full", ["prompt.contextTurnsMax"]),
   {
     choices: ["prompt.context"],
@@ -215,13 +172,9 @@ const table: readonly Unread[] = [
   whileIs(
     "warmStart.enabled",
     false,
-    ["imitate", ...OF_RANDOM_PLAY, "boards", "solvedShare", "stages", "cacheDir"].map((key) => `warmStart.${key}`),
+    keysOf("warmStart", WarmStartConfig).filter((key) => key !== "warmStart.enabled"),
   ),
-  whileIs(
-    "warmStart.imitate",
-    "demonstrator",
-    OF_RANDOM_PLAY.map((key) => `warmStart.${key}`),
-  ),
+  whileIs("warmStart.imitate", "demonstrator", OF_RANDOM_PLAY),
   {
     choices: ["health.ladder"],
     when: "while health.ladder is empty",

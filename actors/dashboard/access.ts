@@ -51,7 +51,7 @@ export const sameSiteOnly: MiddlewareHandler = (c, next) => {
   const site = c.req.header("Sec-Fetch-Site");
   const origin = c.req.header("Origin");
   const { host } = new URL(c.req.url);
-  const isOwn = origin === undefined || (URL.canParse(origin) && new URL(origin).host === host);
+  const isOwn = origin === undefined || URL.parse(origin)?.host === host;
   if (site === undefined ? isOwn : ["same-origin", "none"].includes(site)) return next();
   const error = `a page of another site may not read ${c.req.path}; type its address into the browser, or send neither Origin nor Sec-Fetch-Site`;
   return Promise.resolve(c.json({ error }, 403));

@@ -11,7 +11,7 @@ import { costsOf } from "../record/costs.ts";
 import { newestUpdate, seriesOf } from "../record/newest-update.ts";
 import type { WrittenToken } from "./answers.ts";
 import * as answers from "./answers.ts";
-import { commonEnds, thin } from "./client/thin.ts";
+import { commonEnds, thin } from "./client/curve.ts";
 import { overviewOf } from "./overview.ts";
 import { EpisodeId, EpisodesQuery, EventsQuery, MetricsQuery, NoQuery, OtherMetricsQuery } from "./queries.ts";
 import type { Ratings } from "./ratings.ts";
@@ -53,21 +53,21 @@ export interface ApiRoute {
 }
 
 /** Makes the compiler check that `read` fits the schemas of query and answer. */
-function route<Q extends z.ZodObject, A extends z.ZodType>(made: {
+function route<A extends z.ZodType, Q extends z.ZodObject = typeof NoQuery>(made: {
   readonly path: string;
   readonly summary: string;
-  readonly query: Q;
+  /** Left out: the route has no query parameters. */
+  readonly query?: Q;
   readonly answer: A;
   read(context: ApiContext, query: z.output<Q>, part: string): z.output<A> & object;
 }): ApiRoute {
-  return made;
+  return { query: NoQuery, ...made };
 }
 
 export const API: readonly ApiRoute[] = [
   route({
     path: "/api/run",
     summary: "What the run is doing",
-    query: NoQuery,
     answer: answers.RunAnswer,
     read({ store }) {
       const overview = overviewOf(store);
@@ -78,7 +78,6 @@ export const API: readonly ApiRoute[] = [
   route({
     path: "/api/actors",
     summary: "All actors: what each does and measures",
-    query: NoQuery,
     answer: answers.ActorsAnswer,
     read({ store }) {
       const { atMs, actors } = store.actors() ?? { atMs: null, actors: [] };
@@ -100,14 +99,12 @@ export const API: readonly ApiRoute[] = [
     path: "/api/costs",
     summary:
       "Tokens, actions, processor time and energy of the run, in total and per percentage point of success gained",
-    query: NoQuery,
     answer: answers.CostsAnswer,
     read: ({ store }) => costsOf((name) => store.series([name], 0), newestUpdate(store)),
   }),
   route({
     path: "/api/names",
     summary: "Metrics that this run has recorded, except those that each actor reports",
-    query: NoQuery,
     answer: answers.NamesAnswer,
     read({ store }) {
       const names = new Set(store.latest().map(({ name }) => name));
@@ -133,7 +130,6 @@ export const API: readonly ApiRoute[] = [
   route({
     path: "/api/episodes/{id}",
     summary: "One whole episode: ticket, turns, tokens, log-probabilities",
-    query: NoQuery,
     answer: answers.EpisodeAnswer,
     read({ store, dialogue }, _, part) {
       const id = EpisodeId.safeParse(part);
@@ -150,28 +146,24 @@ export const API: readonly ApiRoute[] = [
   route({
     path: "/api/play",
     summary: "Settings of the envs and rules of play, for replaying an episode",
-    query: NoQuery,
     answer: answers.PlayAnswer,
     read: ({ play }) => play,
   }),
   route({
     path: "/api/setup",
     summary: "The run's config, and the command, commit and versions of each start",
-    query: NoQuery,
     answer: answers.SetupAnswer,
     read: ({ setup }) => setup(),
   }),
   route({
     path: "/api/ratings",
     summary: "People's ratings of episodes and turns; a POST adds one",
-    query: NoQuery,
     answer: answers.RatingsAnswer,
     read: ({ ratings }) => ({ ratings: ratings.list() }),
   }),
   route({
     path: "/api/runs",
     summary: "Other runs in the same parent folder",
-    query: NoQuery,
     answer: answers.RunsAnswer,
     read: ({ nearby }) => nearby.list(),
   }),

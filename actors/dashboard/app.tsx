@@ -9,7 +9,6 @@
  *
  * - Only /healthz and /readyz answer without the token.
  */
-
 import { statSync } from "node:fs";
 import { join } from "node:path";
 import { type Context, Hono } from "hono";
@@ -23,8 +22,7 @@ import type { Assets } from "./assets.ts";
 import { notReadyReason } from "./overview.ts";
 import { RunsPage } from "./pages/runs.tsx";
 import { MissingPage } from "./pages/shell.tsx";
-import { RATINGS_PATH } from "./rate.ts";
-import { busy, ReadQueue, type RunRoutesOptions, runRoutes } from "./run-routes.tsx";
+import { busy, RATINGS_PATH, ReadQueue, type RunRoutesOptions, runRoutes } from "./run-routes.tsx";
 import type { NearbyRuns } from "./runs.ts";
 
 const HEADERS = {
@@ -51,7 +49,7 @@ export function dashboardApp({ shown, clock, token, assets, signal }: DashboardO
   const { store, nearby } = shown;
   const app = new Hono();
   const reads = new ReadQueue(clock);
-  const others = new OtherRuns(nearby, { clock, reads, signal });
+  const routesOf = otherRuns(nearby, { clock, reads, signal });
 
   app.use(async (c, next) => {
     const takesRatings = c.req.path === RATINGS_PATH || /^\/run\/[^/]+\/api\/ratings$/.test(c.req.path);
@@ -87,7 +85,7 @@ export function dashboardApp({ shown, clock, token, assets, signal }: DashboardO
   app.get("/run/:name", (c) => c.redirect(`/run/${encodeURIComponent(c.req.param("name"))}/`));
   app.on(["GET", "POST"], "/run/:name/*", (c) => {
     const name = c.req.param("name");
-    const other = others.routesOf(name);
+    const other = routesOf(name);
     if (other === null) return c.notFound();
     const url = new URL(c.req.url);
     url.pathname = url.pathname.replace(/^\/run\/[^/]*/, "");
@@ -117,54 +115,46 @@ interface OpenRun {
 /**
  * The pages of the other runs of a folder, under /run/NAME/. The first request for a run opens it, read-only.
  *
- * - At most `RUNS_OPEN_MAX` runs are open. To open a further run, this class closes the run that has been open longest.
- * - At a request for a run whose file is gone or replaced, this class closes the run: a new run of the same name may have replaced the file.
+ * - At most `RUNS_OPEN_MAX` runs are open. To open a further run, this function closes the run that has been open longest.
+ * - At a request for a run whose file is gone or replaced, this function closes the run: a new run of the same name may have replaced the file.
+ *
+ * @returns a function that gives the pages of a run; null if there is no such run. It throws an error if the run cannot be read
  */
-class OtherRuns {
-  readonly #nearby: NearbyRuns;
-  readonly #shared: Omit<RunRoutesOptions, "context">;
-  readonly #open = new Map<string, OpenRun>();
-
-  constructor(nearby: NearbyRuns, shared: Omit<RunRoutesOptions, "context">) {
-    this.#nearby = nearby;
-    this.#shared = shared;
-    shared.signal.addEventListener("abort", () => {
-      for (const name of [...this.#open.keys()]) this.#close(name);
-    });
-  }
-
-  /** The run's pages; null if there is no such run. @throws {Error} if the run cannot be read */
-  routesOf(name: string): Hono | null {
-    const known = this.#open.get(name);
-    if (known !== undefined && known.inode === this.#inodeOf(name)) return known.routes;
-    this.#close(name);
-    const store = this.#nearby.open(name);
+function otherRuns(nearby: NearbyRuns, shared: Omit<RunRoutesOptions, "context">): (name: string) => Hono | null {
+  const open = new Map<string, OpenRun>();
+  const inodeOf = (name: string) => statSync(join(nearby.parent, name, "run.sqlite"), { throwIfNoEntry: false })?.ino;
+  const close = (name: string) => {
+    open.get(name)?.close();
+    open.delete(name);
+  };
+  shared.signal.addEventListener("abort", () => {
+    for (const name of [...open.keys()]) close(name);
+  });
+  return (name) => {
+    const known = open.get(name);
+    if (known !== undefined && known.inode === inodeOf(name)) return known.routes;
+    close(name);
+    const store = nearby.open(name);
     if (store === null) return null;
     const closing = new AbortController();
     try {
-      const folder = join(this.#nearby.parent, name);
+      const folder = join(nearby.parent, name);
       const context = { store, ...apiContextOf(readRunConfig(folder), folder) };
-      const routes = new Hono().route("/", runRoutes({ ...this.#shared, context, signal: closing.signal }));
+      const routes = new Hono().route("/", runRoutes({ ...shared, context, signal: closing.signal }));
       routes.onError((error, c) => c.json({ error: error.message }, 500));
-      const close = () => {
-        closing.abort();
-        store.close();
-      };
-      for (const first of [...this.#open.keys()].slice(0, this.#open.size + 1 - RUNS_OPEN_MAX)) this.#close(first);
-      this.#open.set(name, { routes, inode: this.#inodeOf(name), close });
+      for (const first of [...open.keys()].slice(0, open.size + 1 - RUNS_OPEN_MAX)) close(first);
+      open.set(name, {
+        routes,
+        inode: inodeOf(name),
+        close() {
+          closing.abort();
+          store.close();
+        },
+      });
       return routes;
     } catch (error) {
       store.close();
       throw error;
     }
-  }
-
-  #inodeOf(name: string): number | undefined {
-    return statSync(join(this.#nearby.parent, name, "run.sqlite"), { throwIfNoEntry: false })?.ino;
-  }
-
-  #close(name: string): void {
-    this.#open.get(name)?.close();
-    this.#open.delete(name);
-  }
+  };
 }

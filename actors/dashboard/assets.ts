@@ -105,37 +105,30 @@ const stubs: BunPlugin = {
   },
 };
 
-const pathOf = (file: string) => JSON.stringify(fileURLToPath(new URL(file, import.meta.url)));
+/** Path of the bundle's entry, a file in memory. */
+const ENTRY = fileURLToPath(new URL("replay-entry.ts", import.meta.url));
 
 /** The bundle's entry: modules of envs from outside, then replay-code.ts. replay-code.ts must load last, because calls of stubs throw after it has loaded. */
-const replayCodeWith = (modules: readonly EnvModule[]): BunPlugin => ({
-  name: "replay-code",
-  setup(build) {
-    build.onResolve({ filter: /^replay-code$/ }, ({ path }) => ({ path, namespace: "replay-code" }));
-    build.onLoad({ filter: /.*/, namespace: "replay-code" }, () => {
-      const lines = modules.flatMap((module, i) => [
-        `import module${i} from ${JSON.stringify(module.path)};`,
-        `addEnvs([module${i}].flat(), ${JSON.stringify(module)});`,
-      ]);
-      const contents = [
-        `import { addEnvs } from ${pathOf("../../envs/registry.ts")};`,
-        ...lines,
-        `export * from ${pathOf("client/replay-code.ts")};`,
-      ];
-      return { contents: contents.join("\n"), loader: "ts" };
-    });
-  },
-});
+const entryWith = (modules: readonly EnvModule[]): string =>
+  [
+    'import { addEnvs } from "../../envs/registry.ts";',
+    ...modules.flatMap((module, i) => [
+      `import module${i} from ${JSON.stringify(module.path)};`,
+      `addEnvs([module${i}].flat(), ${JSON.stringify(module)});`,
+    ]),
+    'export * from "./client/replay-code.ts";',
+  ].join("\n");
 
 /** @throws {Error} naming what could not be bundled. */
 export async function bundleReplayCode(modules: readonly EnvModule[] = envModules()): Promise<string> {
   const { success, outputs, logs } = await Bun.build({
-    entrypoints: ["replay-code"],
+    entrypoints: [ENTRY],
+    files: { [ENTRY]: entryWith(modules) },
     target: "browser",
     // A module from outside imports "bunraku/env". The package's exports name the sources of bunraku/env under this condition.
     conditions: ["bun"],
     minify: true,
-    plugins: [replayCodeWith(modules), stubs],
+    plugins: [stubs],
     throw: false,
   });
   if (!success) throw new Error(`cannot bundle the envs for the browser: ${logs.map(String).join("; ")}`);

@@ -4,6 +4,7 @@
  * - A number that the run did not measure is null, never 0.
  */
 import { EVENT_KINDS, type MetricName } from "../metrics/metrics.ts";
+import type { StoredRun } from "../metrics-sink/records.ts";
 import type { Store } from "../metrics-sink/store.ts";
 import { plural, timeLeft } from "../number-text.ts";
 import { STARTING } from "../protocol.ts";
@@ -46,27 +47,17 @@ export function overviewOf(store: Store): Overview | null {
   const value = (name: MetricName) => points.get(name)?.value ?? null;
   // Leave out events of earlier sessions, because they do not describe this session.
   const event = (kind: string) => ofSession(store.lastEvent(kind), run.startedMs);
-  const finished = event(EVENT_KINDS.finished);
   // The number of updates so far; null if it is 0. If the run has no value of total/updates, the step of train/success is this number.
   const update = (value("total/updates") ?? points.get("train/success")?.step) || null;
   return {
     run: run.name,
     env: run.env,
     engine: event(EVENT_KINDS.engine)?.text ?? null,
-    ...stateOf({
-      finished,
-      silent: run.silentMs > SILENT_MS || event(EVENT_KINDS.closed) !== null,
-      phase: event(EVENT_KINDS.phase),
-      update,
-      updates: run.updates,
-      secondsLeft: value(update === null ? "warm/left_s" : "speed/left_s"),
-      stage: value("warm/stage"),
-      progress: value("warm/progress"),
-    }),
+    ...stateOf(run, update, value, event),
     update,
     updates: run.updates,
     tokensPerSecond: value("speed/tokens_per_second"),
-    aliveMs: run.earlierMs + (finished?.atMs ?? run.seenMs) - run.startedMs,
+    aliveMs: run.earlierMs + (event(EVENT_KINDS.finished)?.atMs ?? run.seenMs) - run.startedMs,
     success: {
       random: value("baseline/random"),
       taught: value("baseline/taught"),
@@ -87,49 +78,34 @@ const ofSession = (event: StoredEvent | null, startedMs: number) =>
 const alarmOf = (verdict: StoredEvent | null): Overview["alarm"] =>
   verdict === null || verdict.level === "info" ? null : { level: verdict.level, text: verdict.text };
 
-interface RunState {
-  readonly finished: StoredEvent | null;
-  readonly silent: boolean;
-  readonly phase: StoredEvent | null;
-  readonly update: number | null;
-  readonly updates: number | null;
-  readonly secondsLeft: number | null;
-  readonly stage: number | null;
-  readonly progress: number | null;
-}
-
-function stateOf(state: RunState): Pick<Overview, "phase" | "status" | "progress"> {
-  const { finished, silent, phase, update, updates, stage, progress } = state;
+function stateOf(
+  { silentMs, updates }: StoredRun,
+  update: number | null,
+  value: (name: MetricName) => number | null,
+  event: (kind: string) => StoredEvent | null,
+): Pick<Overview, "phase" | "status" | "progress"> {
+  const finished = event(EVENT_KINDS.finished);
   if (finished !== null) return { phase: "finished", status: finished.text, progress: 1 };
-  if (silent) {
+  const progress = update && updates && Math.min(1, update / updates);
+  if (silentMs > SILENT_MS || event(EVENT_KINDS.closed) !== null) {
     const reached = update === null ? "before its first update" : `at update ${update}`;
     const status = `The run stopped ${reached}; continue it: bun run cluster --resume FOLDER`;
-    return { phase: "silent", status, progress: update && updates && Math.min(1, update / updates) };
+    return { phase: "silent", status, progress };
   }
+  const secondsLeft = value(update === null ? "warm/left_s" : "speed/left_s");
+  const left = secondsLeft === null ? "" : `, ${timeLeft(secondsLeft / 60)}`;
   if (update !== null) {
-    return {
-      phase: "training",
-      status: trainingText(update, state),
-      progress: updates && Math.min(1, update / updates),
-    };
+    const toGo =
+      updates === null ? `update ${update}` : `${plural(Math.max(0, updates - update), "update")} to go${left}`;
+    return { phase: "training", status: `Training: ${toGo}`, progress };
   }
   const waiting = "Waiting for the first update";
-  if (stage !== null && progress !== null && (progress < 1 || phase === null)) {
-    const percent = Math.floor(progress * 100);
-    return {
-      phase: "warm",
-      status: `${waiting}: warm start, stage ${stage}, ${percent} %${leftText(state)}`,
-      progress,
-    };
+  const phase = event(EVENT_KINDS.phase);
+  const stage = value("warm/stage");
+  const done = value("warm/progress");
+  if (stage !== null && done !== null && (done < 1 || phase === null)) {
+    const status = `${waiting}: warm start, stage ${stage}, ${Math.floor(done * 100)} %${left}`;
+    return { phase: "warm", status, progress: done };
   }
   return { phase: "waiting", status: `${waiting}: ${phase?.text ?? "the actors are starting"}`, progress: null };
 }
-
-function trainingText(update: number, state: RunState): string {
-  const { updates } = state;
-  if (updates === null) return `Training: update ${update}`;
-  const left = Math.max(0, updates - update);
-  return `Training: ${plural(left, "update")} to go${leftText(state)}`;
-}
-
-const leftText = ({ secondsLeft }: RunState) => (secondsLeft === null ? "" : `, ${timeLeft(secondsLeft / 60)}`);

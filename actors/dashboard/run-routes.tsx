@@ -1,13 +1,15 @@
 /** @jsxImportSource hono/jsx */
 /**
  * The pages and the API of one run, with the API's description in OpenAPI. `ReadQueue` runs the API's reads of the store one at a time.
- * A POST may add a rating (rate.ts); the other routes change no data. The server sends a model's text as JSON or escaped, never as HTML.
+ * A POST may add a rating; the other routes change no data. The server sends a model's text as JSON or escaped, never as HTML.
  */
 import { type Context, Hono } from "hono";
+import { bodyLimit } from "hono/body-limit";
 import { html } from "hono/html";
 import { streamSSE } from "hono/streaming";
 import { z } from "zod";
 import { type Clock, pause } from "../clock.ts";
+import { schemaFaults } from "../errors.ts";
 import { sameSiteOnly } from "./access.ts";
 import { ErrorAnswer } from "./answers.ts";
 import { API, type ApiContext, type ApiRoute, NoAnswer } from "./api.ts";
@@ -20,7 +22,7 @@ import { SettingsPage } from "./pages/settings.tsx";
 import { EmptyPage } from "./pages/shell.tsx";
 import type { Exposition } from "./prometheus.ts";
 import { CursorText, emptyParameter, faults } from "./queries.ts";
-import { RATINGS_PATH, rate, ratingLimit } from "./rate.ts";
+import { NewRating, TooManyRatings } from "./ratings.ts";
 import { cursorText, parseCursor, streamRun } from "./stream.ts";
 
 /** Maximum number of live streams that are open at once; a browser tab holds one. */
@@ -104,6 +106,36 @@ async function answer(c: Context, route: ApiRoute, api: ApiContext, reads: ReadQ
     if (error instanceof NoAnswer) return c.json({ error: error.message }, error.status);
     throw error;
   }
+}
+
+export const RATINGS_PATH = "/api/ratings";
+
+const RATING_BYTES_MAX = 16_384;
+
+const ratingLimit = bodyLimit({
+  maxSize: RATING_BYTES_MAX,
+  onError: (c) => c.json({ error: `a rating has at most ${RATING_BYTES_MAX} bytes` }, 413),
+});
+
+/** Adds a rating (ratings.ts) to the run. Accepts only JSON, which a form of another site cannot send. */
+async function rate(c: Context, { store, ratings }: ApiContext): Promise<Response> {
+  if (c.req.header("Content-Type")?.split(";")[0] !== "application/json")
+    return c.json({ error: "a rating is sent as application/json" }, 415);
+  const body = NewRating.safeParse(await c.req.json().catch(() => null));
+  if (!body.success) return c.json({ error: schemaFaults(body.error, "rating").slice(0, 1000) }, 400);
+  const found = store.episode(body.data.id);
+  if (found === null) return c.json({ error: `no episode ${body.data.id}; api/episodes lists them` }, 404);
+  const { episode, turnCount } = found.summary;
+  const { turn } = body.data;
+  if (turn !== null && turn > turnCount)
+    return c.json({ error: `turn is ${turn}, but the episode has ${turnCount} turns` }, 400);
+  try {
+    ratings.add({ ...body.data, episode, atMs: Date.now() });
+  } catch (error) {
+    if (error instanceof TooManyRatings) return c.json({ error: error.message }, 507);
+    throw error;
+  }
+  return c.json({}, 201);
 }
 
 /** The answer to a request that `ReadQueue` refuses. */

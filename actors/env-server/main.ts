@@ -1,5 +1,4 @@
 /** Entry of an env server's process. */
-
 import { runActor } from "../process/boot.ts";
 import { envServer } from "./start.ts";
 

@@ -22,11 +22,7 @@ export const envServer = {
     const envs = new Map<string, OpenEpisode>();
     const { episodesMax, idleMs, answerMsMax } = config.envServer;
     const server = new EnvServer({
-      find(name) {
-        const open = envs.get(name) ?? ports.episodeOpener(config, name);
-        envs.set(name, open);
-        return open;
-      },
+      find: (name) => envs.getOrInsertComputed(name, () => ports.episodeOpener(config, name)),
       episodesMax,
       idleMs,
       answerMsMax,

@@ -17,7 +17,9 @@ export interface DoorOptions {
   /** Port of the gate's server on 127.0.0.1. */
   readonly serverPort: number;
   readonly connectionsMax: number;
+  /** Maximum number of connections of one address that have shown no token. */
   readonly strangersMax: number;
+  /** How long a connection that has shown no token may stay. */
   readonly strangerMs: number;
   readonly clock: Clock;
   readonly refused: (from: string, why: string) => void;

@@ -17,7 +17,6 @@
  *   relay.ts limits how many bytes wait for a slow end.
  */
 import type { Server, ServerWebSocket } from "bun";
-import type { Clock } from "../clock.ts";
 import { describeError } from "../errors.ts";
 import { bearer, httpOf, isBroker, noProxyHere, sameSecret } from "../transport/address.ts";
 import { reportSeldom } from "../transport/refusals.ts";
@@ -35,9 +34,9 @@ import {
   serverWire,
 } from "../transport/socket-wire.ts";
 import { type ServerTls, serverOptions } from "../transport/tls.ts";
-import type { Problem } from "../transport/transport.ts";
+import type { Problem, TransportOptions } from "../transport/transport.ts";
 import { type ServedFile, serveFile } from "../weights/http.ts";
-import { Door } from "./door.ts";
+import { Door, type DoorOptions } from "./door.ts";
 import { Offers, Relay, type Side } from "./relay.ts";
 
 export const GUEST_ROLES = ["sampler", "env-server"] as const;
@@ -49,21 +48,15 @@ export interface JoinToken {
   readonly roles: readonly GuestRole[];
 }
 
-export interface GateOptions {
+export interface GateOptions
+  extends Pick<DoorOptions, "connectionsMax" | "strangersMax" | "strangerMs" | "clock">,
+    Pick<TransportOptions, "frameBytesMax" | "queuedBytesMax"> {
   /** ws://HOST:PORT, or wss:// with `tls`. */
   readonly listen: string;
   readonly tls: ServerTls | null;
   readonly joinTokens: readonly JoinToken[];
   /** The token with which actors connect to each other. */
   readonly actorsToken: string;
-  readonly frameBytesMax: number;
-  readonly queuedBytesMax: number;
-  readonly connectionsMax: number;
-  /** Maximum number of connections of one address that have shown no token. */
-  readonly strangersMax: number;
-  /** How long a connection that has shown no token may stay. */
-  readonly strangerMs: number;
-  readonly clock: Clock;
   /** The address of an actor for a guest whose token has these roles, on this machine or at a broker; null: no such actor has an address now. */
   readonly find: (name: string, roles: readonly GuestRole[]) => string | null;
   /** True for a name that no guest may take. */

@@ -4,7 +4,6 @@
  * - If the config has no join token (allowed on loopback only), `openGate` makes a token. A file in the run's folder, which only the file's
  *   owner can read, holds that token until the run ends.
  */
-
 import { randomBytes } from "node:crypto";
 import { rmSync, writeFileSync } from "node:fs";
 import { join as joinPath } from "node:path";
@@ -13,16 +12,15 @@ import { type RunConfig, withoutSecrets } from "../config/config.ts";
 import { heartbeatMs } from "../config/machine.ts";
 import type { JoinSettings } from "../process/join.ts";
 import { type ActorView, type Messages, PROTOCOL_VERSION, type Tell } from "../protocol.ts";
-import { Guests } from "../supervisor/guests.ts";
+import { Guests, type GuestsOptions } from "../supervisor/guests.ts";
 import { actorsOf } from "../supervisor/roster.ts";
-import type { GuestEvent } from "../supervisor/supervision.ts";
 import { anyBeside, isBroker } from "../transport/address.ts";
 import { welcoming } from "../transport/handshake.ts";
 import { serverTls } from "../transport/tls.ts";
 import { type Listener, type Problem, TRANSPORT_LIMITS, type Transport } from "../transport/transport.ts";
 import { Gate, GUEST_ROLES, type JoinToken } from "./gate.ts";
 
-export interface OpenGateOptions {
+export interface OpenGateOptions extends Pick<GuestsOptions, "firstMessages" | "envServersChanged" | "event"> {
   readonly run: string;
   readonly folder: string;
   readonly config: RunConfig;
@@ -31,10 +29,6 @@ export interface OpenGateOptions {
   readonly actorsToken: string;
   /** The address of the actor of this name; null if this machine has no such actor, or if the actor has no address now. */
   readonly find: (name: string) => string | null;
-  /** The messages that each guest gets when it joins. */
-  readonly firstMessages: () => readonly Tell[];
-  readonly envServersChanged: () => void;
-  readonly event: (event: GuestEvent) => void;
   readonly report: (problem: Problem) => void;
 }
 

@@ -147,9 +147,7 @@ export class Offers {
   }
 
   #queue(name: string): Queue {
-    const queue = this.#queues.get(name) ?? { offers: new Set(), waiting: new Set() };
-    this.#queues.set(name, queue);
-    return queue;
+    return this.#queues.getOrInsertComputed(name, () => ({ offers: new Set(), waiting: new Set() }));
   }
 
   #tidy(name: string, queue: Queue): void {

@@ -11,7 +11,6 @@
  * - A trajectory is invalid if lengths differ, a value is NaN, the weights are not among the last published weights, or the number of turns is
  *   wrong. The dispatcher logs an invalid trajectory, and issues the ticket again while attempts are left.
  */
-
 import { trajectoryFault } from "../../model/trajectory.ts";
 import type { Clock } from "../clock.ts";
 import { plural } from "../number-text.ts";

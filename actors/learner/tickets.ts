@@ -109,8 +109,7 @@ export class TicketBook {
     const granted = this.#waiting.take(slotsFree, version);
     if (granted.length === 0) return [];
     const endsAtMs = this.#options.clock.now() + this.#options.leaseMs;
-    const own = this.#leasesOf.get(sampler) ?? new Set();
-    this.#leasesOf.set(sampler, own);
+    const own = this.#leasesOf.getOrInsertComputed(sampler, () => new Set());
     for (const entry of granted) {
       const lease = { entry, sampler, endsAtMs };
       this.#leases.set(entry.ticket.episode, lease);
@@ -235,9 +234,8 @@ export class WaitingTickets<T extends Waiting> {
   /** Puts a ticket back at the place that its age gives. */
   putBack(entry: T): void {
     const { version, exact } = entry.ticket;
-    const kind = this.#kinds.get(kindOf(entry)) ?? { version, exact, entries: [] };
-    this.#kinds.set(kindOf(entry), kind);
-    kind.entries.splice(kind.entries.findLastIndex(({ serial }) => serial > entry.serial) + 1, 0, entry);
+    const { entries } = this.#kinds.getOrInsert(kindOf(entry), { version, exact, entries: [] });
+    entries.splice(entries.findLastIndex(({ serial }) => serial > entry.serial) + 1, 0, entry);
   }
 
   /** Removes the oldest tickets that this version may play, at most `max`. */

@@ -1,5 +1,4 @@
 /** Entry of the trainer thread. */
-
 import { serveMethods } from "../process/worker-rpc.ts";
 import { trainerMethods } from "./trainer.ts";
 

@@ -1,5 +1,4 @@
 /** The trainer holds the networks, and computes imitation and updates. It runs in a thread of its own, or in the learner's thread. */
-
 import { crossScores, type Reasoned } from "../../model/health/cross-score.ts";
 import { analyzeGradients } from "../../model/health/gradient-analysis.ts";
 import type { BucketRule } from "../../model/health/gradient-buckets.ts";

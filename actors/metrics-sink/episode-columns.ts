@@ -133,27 +133,10 @@ function outcomeOf(columns: Columns): Outcome {
   };
 }
 
-export function summaryOf(columns: Columns): EpisodeSummary {
-  return {
-    id: columns["id"] as number,
-    episode: columns["episode"] as string,
-    attempt: columns["attempt"] as number,
-    purpose: columns["purpose"] as Ticket["purpose"],
-    env: columns["env"] as string,
-    layoutSeed: columns["layout_seed"] as number,
-    group: columns["group_index"] as number,
-    member: columns["member"] as number,
-    sampler: columns["sampler"] as string,
-    status: columns["status"] as Outcome["status"],
-    stop: columns["stop"] as StopReason | null,
-    success: columns["success"] === null ? null : columns["success"] === 1,
-    version: columns["version"] as number | null,
-    reward: columns["reward"] as number | null,
-    penalty: columns["penalty"] as number | null,
-    turnCount: columns["turn_count"] as number,
-    writtenTokens: columns["written_tokens"] as number,
-    update: columns["trained_in"] as number | null,
-    advantage: columns["advantage"] as number | null,
-    atMs: columns["at_ms"] as number,
-  };
-}
+/** A row of `SELECTS.summary` or `SELECTS.episodes`: SQLite has no booleans. */
+export type SummaryRow = Omit<EpisodeSummary, "success"> & { readonly success: 0 | 1 | null };
+
+export const summaryOf = (row: SummaryRow): EpisodeSummary => ({
+  ...row,
+  success: row.success === null ? null : row.success === 1,
+});

@@ -1,5 +1,4 @@
 /** Entry of the metrics sink's process. */
-
 import { runActor } from "../process/boot.ts";
 import { metricsSink } from "./start.ts";
 

@@ -98,31 +98,17 @@ export function migrate(db: Database, path: string): void {
   })();
 }
 
-const insert = (table: string, columns: string, verb = "INSERT") =>
-  `${verb} INTO ${table} (${columns}) VALUES (${columns.replaceAll(/\w+/g, "$$$&")})`;
+/** The statement that inserts a row. The parameters have the names of the columns. */
+export function insertInto(table: string, row: object, verb: string): string {
+  const columns = Object.keys(row);
+  return `${verb} INTO ${table} (${columns.join(", ")}) VALUES (${columns.map((name) => `$${name}`).join(", ")})`;
+}
 
-/** The columns of an episode in a list. Each is in schema version 1, because an old file that is open read-only lacks later columns. */
-const LISTED_COLUMNS =
-  "episode, attempt, purpose, group_index, member, env, layout_seed, dynamics_seed, temperature, top_p, top_k, " +
-  "asked_version, exact, sampler, status, stop, success, version, digest, reward, penalty, turn_count, " +
-  "written_tokens, trained_in, advantage, at_ms";
-const EPISODE_COLUMNS = `${LISTED_COLUMNS}, actions_per_turn`;
+/** An episode in a list, with the names of `EpisodeSummary`. All columns are in schema version 1, because an old read-only file lacks later ones. */
+const SUMMARY = `SELECT id, episode, attempt, purpose, env, layout_seed AS layoutSeed, group_index AS "group", member, sampler,
+  status, stop, success, version, reward, penalty, turn_count AS turnCount, written_tokens AS writtenTokens,
+  trained_in AS "update", advantage, at_ms AS atMs FROM episodes`;
 const EVENT_COLUMNS = "id, at_ms AS atMs, actor, level, kind, text";
-
-/** Parameters have the names of their columns. */
-export const INSERTS = {
-  session: insert("runs", "name, env, updates, seed, started_ms, seen_ms"),
-  point: insert("metrics", "name, actor, step, value, at_ms", "INSERT OR REPLACE"),
-  latest: insert("latest", "name, actor, step, value", "INSERT OR REPLACE"),
-  event: insert("events", "at_ms, actor, level, kind, text"),
-  episode: insert("episodes", EPISODE_COLUMNS),
-  words: insert("words", "rowid, text"),
-  actor: insert("actors", "name, view, at_ms"),
-  body: insert(
-    "bodies",
-    "id, turns, spans, contexts, final_observation, extra, detail, tokens, written, log_probs, token_advantages, env_digest",
-  ),
-} as const;
 
 export const DELETES = {
   episode: "DELETE FROM episodes WHERE id = $id",
@@ -152,7 +138,8 @@ export const SELECTS = {
   named: "SELECT id FROM episodes WHERE episode = $episode ORDER BY stop IS NULL, id DESC LIMIT 1",
   versionsSharing: `SELECT DISTINCT version, digest FROM episodes
     WHERE id != $id AND (version = $version OR digest = $digest) ORDER BY version, digest`,
-  episodes: `SELECT id, ${LISTED_COLUMNS} FROM episodes WHERE id < $before AND id > $since
+  summary: `${SUMMARY} WHERE id = $id`,
+  episodes: `${SUMMARY} WHERE id < $before AND id > $since
     AND ($env IS NULL OR env = $env) AND ($purpose IS NULL OR purpose = $purpose)
     AND ($status IS NULL OR status = $status) AND ($stop IS NULL OR stop = $stop)
     AND ($success IS NULL OR success = $success) AND ($failed IS NULL OR (stop IS NULL) = $failed) AND ($version IS NULL OR version = $version)

@@ -22,6 +22,7 @@ import {
   episodeColumns,
   fromColumns,
   hasContent,
+  type SummaryRow,
   searchTextOf,
   summaryOf,
 } from "./episode-columns.ts";
@@ -37,7 +38,7 @@ import type {
   StoredRun,
   WriteBatch,
 } from "./records.ts";
-import { DELETES, INSERTS, migrate, READABLE_SCHEMA, SchemaError, SELECTS, schemaOf } from "./schema.ts";
+import { DELETES, insertInto, migrate, READABLE_SCHEMA, SchemaError, SELECTS, schemaOf } from "./schema.ts";
 
 export interface StoreOptions {
   readonly path: string;
@@ -110,15 +111,7 @@ export class Store {
   /** Begins a session of the run. Each start and each resume is a session. */
   startSession({ name, env, updates, seed }: RunFacts): void {
     const now = this.#wallClock();
-    const { lastInsertRowid } = this.#prepared(INSERTS.session).run({
-      name,
-      env,
-      updates,
-      seed,
-      started_ms: now,
-      seen_ms: now,
-    });
-    this.#session = Number(lastInsertRowid);
+    this.#session = this.#insert("runs", { name, env, updates, seed, started_ms: now, seen_ms: now });
   }
 
   /** @throws {SQLiteError} if the disk is full or fails; then the store has no part of the batch. */
@@ -142,11 +135,11 @@ export class Store {
   #writeAll(batch: WriteBatch, atMs: number): void {
     this.#db.transaction(() => {
       for (const { name, actor, step, value } of batch.points) {
-        this.#prepared(INSERTS.point).run({ name, actor, step, value, at_ms: atMs });
-        this.#prepared(INSERTS.latest).run({ name, actor, step, value });
+        this.#insert("metrics", { name, actor, step, value, at_ms: atMs }, "INSERT OR REPLACE");
+        this.#insert("latest", { name, actor, step, value }, "INSERT OR REPLACE");
       }
       for (const { actor, level, kind, text } of batch.events) {
-        this.#prepared(INSERTS.event).run({ actor, level, kind, text, at_ms: atMs });
+        this.#insert("events", { actor, level, kind, text, at_ms: atMs });
       }
       const before = this.cursor().episodes;
       for (const row of batch.episodes) this.#writeEpisode(row, atMs, before);
@@ -165,10 +158,9 @@ export class Store {
         (stored["id"] as number) <= before && (trainedIn === null || update === null || trainedIn === update);
       if (isRepeated || stored["attempt"] === ticket.attempt) this.#removeEpisode(stored);
     }
-    const { lastInsertRowid } = this.#prepared(INSERTS.episode).run({ ...episodeColumns(row), at_ms: atMs });
-    const id = Number(lastInsertRowid);
-    this.#prepared(INSERTS.body).run({ ...bodyColumns(row), id });
-    this.#prepared(INSERTS.words).run({ rowid: id, text: searchTextOf(row.outcome) });
+    const id = this.#insert("episodes", { ...episodeColumns(row), at_ms: atMs });
+    this.#insert("bodies", { ...bodyColumns(row), id });
+    this.#insert("words", { rowid: id, text: searchTextOf(row.outcome) });
   }
 
   #removeEpisode(stored: Columns): void {
@@ -180,9 +172,7 @@ export class Store {
 
   #writeActors(actors: readonly ActorView[], atMs: number): void {
     this.#prepared("DELETE FROM actors").run();
-    for (const actor of actors) {
-      this.#prepared(INSERTS.actor).run({ name: actor.name, view: JSON.stringify(actor), at_ms: atMs });
-    }
+    for (const actor of actors) this.#insert("actors", { name: actor.name, view: JSON.stringify(actor), at_ms: atMs });
   }
 
   /** Calls `listener` after every commit of this object. @returns a function that unsubscribes */
@@ -211,9 +201,9 @@ export class Store {
     return names.flatMap((name) => {
       const byActor = new Map<string, Series>();
       for (const { actor, step, value } of read.all({ name, since }) as Point[]) {
-        if (!byActor.has(actor)) byActor.set(actor, { name, actor, steps: [], values: [] });
-        byActor.get(actor)!.steps.push(step);
-        byActor.get(actor)!.values.push(value);
+        const { steps, values } = byActor.getOrInsertComputed(actor, () => ({ name, actor, steps: [], values: [] }));
+        steps.push(step);
+        values.push(value);
       }
       return [...byActor.values()];
     });
@@ -258,7 +248,7 @@ export class Store {
 
   /** One page of episodes, newest first. `next` is the value of `before` for the next page; null on the last page. */
   episodes(filter: EpisodeFilter, { before, since, limit }: Page): { rows: EpisodeSummary[]; next: number | null } {
-    const columns = this.#select(SELECTS.episodes).all({
+    const found = this.#select(SELECTS.episodes).all({
       env: filter.env ?? null,
       purpose: filter.purpose ?? null,
       status: filter.status ?? null,
@@ -276,15 +266,16 @@ export class Store {
       since: since ?? 0,
       // The statement asks for one row more than the page has: this row shows whether there is a next page.
       limit: limit + 1,
-    }) as Columns[];
-    const rows = columns.slice(0, limit).map(summaryOf);
-    return { rows, next: columns.length > limit ? rows.at(-1)!.id : null };
+    }) as SummaryRow[];
+    const rows = found.slice(0, limit).map(summaryOf);
+    return { rows, next: found.length > limit ? rows.at(-1)!.id : null };
   }
 
   /** One whole episode as the learner sent it, or null. */
   episode(id: number): { summary: EpisodeSummary; row: EpisodeRow } | null {
+    const summary = this.#select(SELECTS.summary).get({ id }) as SummaryRow | null;
     const columns = this.#select(SELECTS.episode).get({ id }) as Columns | null;
-    return columns && { summary: summaryOf(columns), row: fromColumns(columns) };
+    return summary && columns && { summary: summaryOf(summary), row: fromColumns(columns) };
   }
 
   episodeNamed(episode: string): number | null {
@@ -317,6 +308,11 @@ export class Store {
       get: (values = {}) => named((statement) => statement.get(values)),
       all: (values = {}) => named((statement) => statement.all(values)),
     };
+  }
+
+  /** @returns the row's id */
+  #insert(table: string, row: Columns, verb = "INSERT"): number {
+    return Number(this.#prepared(insertInto(table, row, verb)).run(row).lastInsertRowid);
   }
 
   // `query` caches compiled statements by their text.

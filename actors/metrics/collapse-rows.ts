@@ -3,72 +3,55 @@ import { BUCKET_COUNT } from "../../model/health/gradient-buckets.ts";
 import type { Metric, Unit } from "./metric.ts";
 
 /**
- * Metrics of reasoning collapse: unit and meaning by name. A thought's marginal log-probability is the log of the thought's mean probability
+ * Metrics of reasoning collapse: meaning by name. A thought's marginal log-probability is the log of the thought's mean probability
  * over all prompts. A run measures each metric twice: over thoughts of any turn, and over thoughts of first turns. The formulas are in
  * model/health/mutual-information.ts.
  */
 const ROWS = {
-  mi_estimate: [
-    "nats",
+  mi_estimate:
     "Mutual information of thought and prompt, per token: matched_log_prob_mean minus marginal_log_prob_mean.",
-  ],
-  mi_upper_bound: ["nats", "Upper bound of mi_estimate: the logarithm of the number of distinct prompts."],
-  mi_seq_estimate: ["nats", "Mutual information of thought and prompt, per whole thought."],
-  mi_zscore: ["number", "The quotient of mi_estimate and (marginal_std + .001)."],
-  mi_zscore_seq: ["number", "The quotient of mi_seq_estimate and (marginal_std_seq + .001)."],
-  mi_zscore_ema: ["number", "The quotient of mi_estimate and (marginal_std_ema + .001)."],
-  mi_zscore_ema_seq: ["number", "The quotient of mi_seq_estimate and (marginal_std_ema_seq + .001)."],
-  conditional_entropy_est: [
-    "nats",
+  mi_upper_bound: "Upper bound of mi_estimate: the logarithm of the number of distinct prompts.",
+  mi_seq_estimate: "Mutual information of thought and prompt, per whole thought.",
+  mi_zscore: "The quotient of mi_estimate and (marginal_std + .001).",
+  mi_zscore_seq: "The quotient of mi_seq_estimate and (marginal_std_seq + .001).",
+  mi_zscore_ema: "The quotient of mi_estimate and (marginal_std_ema + .001).",
+  mi_zscore_ema_seq: "The quotient of mi_seq_estimate and (marginal_std_ema_seq + .001).",
+  conditional_entropy_est:
     "Entropy of a thought's token given the thought's prompt, estimated as -matched_log_prob_mean.",
-  ],
-  conditional_entropy_seq_est: [
-    "nats",
+  conditional_entropy_seq_est:
     "Entropy of a thought given its prompt: minus the mean log-probability of a thought under its own prompt.",
-  ],
-  reasoning_entropy_est: ["nats", "Entropy of a thought's token, estimated as -marginal_log_prob_mean."],
-  reasoning_entropy_seq_est: [
-    "nats",
-    "Entropy of a thought: minus the mean marginal log-probability of a whole thought.",
-  ],
-  matched_log_prob_mean: ["nats", "Mean log-probability of a thought's token under the thought's own prompt."],
-  marginal_log_prob_mean: [
-    "nats",
+  reasoning_entropy_est: "Entropy of a thought's token, estimated as -marginal_log_prob_mean.",
+  reasoning_entropy_seq_est: "Entropy of a thought: minus the mean marginal log-probability of a whole thought.",
+  matched_log_prob_mean: "Mean log-probability of a thought's token under the thought's own prompt.",
+  marginal_log_prob_mean:
     "Mean marginal log-probability per token; marginal: a thought's probability averaged over all prompts.",
-  ],
-  marginal_std: ["nats", "Standard deviation over thoughts of the marginal log-probability per token."],
-  marginal_std_seq: ["nats", "Standard deviation over thoughts of a whole thought's marginal log-probability."],
-  marginal_std_ema: ["nats", "Running mean of marginal_std."],
-  marginal_std_ema_seq: ["nats", "Running mean of marginal_std_seq."],
-  retrieval_accuracy: ["share", "Share of thoughts that are likeliest under their own prompt."],
-  retrieval_accuracy_at_2: [
-    "share",
-    "Share of thoughts whose own prompt is among the 2 prompts under which they are likeliest.",
-  ],
-  retrieval_accuracy_at_4: [
-    "share",
-    "Share of thoughts whose own prompt is among the 4 prompts under which they are likeliest.",
-  ],
-  retrieval_accuracy_at_8: [
-    "share",
-    "Share of thoughts whose own prompt is among the 8 prompts under which they are likeliest.",
-  ],
-  retrieval_chance_level: ["share", "Value of retrieval_accuracy for a random order of prompts."],
-  retrieval_chance_level_at_2: ["share", "Value of retrieval_accuracy_at_2 for a random order of prompts."],
-  retrieval_chance_level_at_4: ["share", "Value of retrieval_accuracy_at_4 for a random order of prompts."],
-  retrieval_chance_level_at_8: ["share", "Value of retrieval_accuracy_at_8 for a random order of prompts."],
-  retrieval_above_chance: ["share", "Difference of retrieval_accuracy and retrieval_chance_level."],
-  retrieval_above_chance_at_2: ["share", "Difference of retrieval_accuracy_at_2 and retrieval_chance_level_at_2."],
-  retrieval_above_chance_at_4: ["share", "Difference of retrieval_accuracy_at_4 and retrieval_chance_level_at_4."],
-  retrieval_above_chance_at_8: ["share", "Difference of retrieval_accuracy_at_8 and retrieval_chance_level_at_8."],
-} as const satisfies Record<string, readonly [Unit, string]>;
+  marginal_std: "Standard deviation over thoughts of the marginal log-probability per token.",
+  marginal_std_seq: "Standard deviation over thoughts of a whole thought's marginal log-probability.",
+  marginal_std_ema: "Running mean of marginal_std.",
+  marginal_std_ema_seq: "Running mean of marginal_std_seq.",
+  retrieval_accuracy: "Share of thoughts that are likeliest under their own prompt.",
+  retrieval_accuracy_at_2: "Share of thoughts whose own prompt is among the 2 prompts under which they are likeliest.",
+  retrieval_accuracy_at_4: "Share of thoughts whose own prompt is among the 4 prompts under which they are likeliest.",
+  retrieval_accuracy_at_8: "Share of thoughts whose own prompt is among the 8 prompts under which they are likeliest.",
+  retrieval_chance_level: "Value of retrieval_accuracy for a random order of prompts.",
+  retrieval_chance_level_at_2: "Value of retrieval_accuracy_at_2 for a random order of prompts.",
+  retrieval_chance_level_at_4: "Value of retrieval_accuracy_at_4 for a random order of prompts.",
+  retrieval_chance_level_at_8: "Value of retrieval_accuracy_at_8 for a random order of prompts.",
+  retrieval_above_chance: "Difference of retrieval_accuracy and retrieval_chance_level.",
+  retrieval_above_chance_at_2: "Difference of retrieval_accuracy_at_2 and retrieval_chance_level_at_2.",
+  retrieval_above_chance_at_4: "Difference of retrieval_accuracy_at_4 and retrieval_chance_level_at_4.",
+  retrieval_above_chance_at_8: "Difference of retrieval_accuracy_at_8 and retrieval_chance_level_at_8.",
+} as const;
+
+const unitOf = (name: string): Unit =>
+  name.startsWith("retrieval_") ? "share" : name.startsWith("mi_zscore") ? "number" : "nats";
 
 type Row = keyof typeof ROWS;
 
 /** @param prefix  text between `collapse/` and the row's name */
 function rows<P extends string>(prefix: P, where: string) {
-  const named = Object.entries(ROWS).map(([name, [unit, help]]) => {
-    const row: Metric = { unit, help: `${help.slice(0, -1)} (${where}).`, kind: "gauge" };
+  const named = Object.entries(ROWS).map(([name, help]) => {
+    const row: Metric = { unit: unitOf(name), help: `${help.slice(0, -1)} (${where}).`, kind: "gauge" };
     return [`collapse/${prefix}${name}`, row] as const;
   });
   return Object.fromEntries(named) as Record<`collapse/${P}${Row}`, Metric>;

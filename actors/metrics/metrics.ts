@@ -11,6 +11,10 @@ import { COLLAPSE_METRICS, GRADIENT_METRICS } from "./collapse-rows.ts";
 import type { Metric, Part, Unit } from "./metric.ts";
 
 const gauge = (unit: Unit, help: string) => ({ unit, help, kind: "gauge" }) as const satisfies Metric;
+/** Gauges of the three units that most rows have. */
+const share = (help: string) => gauge("share", help);
+const nats = (help: string) => gauge("nats", help);
+const number = (help: string) => gauge("number", help);
 const timed = (unit: Unit, help: string) => ({ unit, help, kind: "gauge", timed: true }) as const satisfies Metric;
 const perActor = (unit: Unit, help: string) =>
   ({ unit, help, kind: "gauge", timed: true, perActor: true }) as const satisfies Metric;
@@ -20,7 +24,7 @@ const timedCounter = (unit: Unit, help: string) => ({ ...counter(unit, help), ti
 
 export const METRICS = {
   "baseline/random": perEnv("share", "Success of a uniform-random player on the validation boards."),
-  "baseline/taught": gauge("share", "Validation success after the warm start's first stage."),
+  "baseline/taught": share("Validation success after the warm start's first stage."),
   "baseline/before": perEnv("share", "Validation success before the first update."),
   "baseline/best": perEnv("share", "Success of the optimal player on the validation boards."),
   "baseline/expert": perEnv(
@@ -34,32 +38,26 @@ export const METRICS = {
   "validate/actions": perEnv("actions", "Mean executed actions of a validation episode."),
   "validate/format_errors": perEnv("share", "Share of validation turns whose reply was malformed."),
   "validate/pass": {
-    ...gauge("share", "Share of validation boards solved by at least one of k tries (unbiased estimate)."),
+    ...share("Share of validation boards solved by at least one of k tries (unbiased estimate)."),
     parts: "k",
   },
-  "validate/faithful_thoughts": gauge(
-    "share",
+  "validate/faithful_thoughts": share(
     "Mean share of a thought's claims that are true, over thoughts with a checkable claim.",
   ),
-  "validate/claiming_thoughts": gauge("share", "Share of turns whose thought claims something that can be checked."),
-  "validate/fail_invalid_format": gauge(
-    "share",
+  "validate/claiming_thoughts": share("Share of turns whose thought claims something that can be checked."),
+  "validate/fail_invalid_format": share(
     "Share of validation episodes that failed with at least half of their replies malformed.",
   ),
-  "validate/fail_dead_end": gauge(
-    "share",
+  "validate/fail_dead_end": share(
     "Share of validation episodes that failed in a state from which success was impossible.",
   ),
-  "validate/fail_premature_stop": gauge(
-    "share",
+  "validate/fail_premature_stop": share(
     "Share of validation episodes that failed because a wrong answer or choice ended the game.",
   ),
-  "validate/fail_local_cycle": gauge(
-    "share",
+  "validate/fail_local_cycle": share(
     "Share of validation episodes that failed with at least half of their turns leading back to an earlier state.",
   ),
-  "validate/fail_budget": gauge(
-    "share",
+  "validate/fail_budget": share(
     "Share of validation episodes that failed for another reason: they ran out of actions, turns or context.",
   ),
 
@@ -73,68 +71,60 @@ export const METRICS = {
     "reward",
     "Standard deviation of the raw reward within a group, mean over groups, before filtering.",
   ),
-  "train/zero_std_groups": gauge("share", "Share of groups whose episodes all have the same reward, before filtering."),
-  "train/kept_groups": gauge("share", "Share of played groups that the filter kept."),
+  "train/zero_std_groups": share("Share of groups whose episodes all have the same reward, before filtering."),
+  "train/kept_groups": share("Share of played groups that the filter kept."),
   "train/kept_in_group_std": gauge(
     "reward",
     "Standard deviation of the raw reward within a group, mean over kept groups.",
   ),
-  "train/entropy": gauge("nats", "Mean entropy of the policy's next-token distribution over written tokens."),
-  "train/solved_log_prob": gauge(
-    "nats",
+  "train/entropy": nats("Mean entropy of the policy's next-token distribution over written tokens."),
+  "train/solved_log_prob": nats(
     "Mean log-probability of a written token over solved episodes, at the temperature of sampling.",
   ),
-  "train/grad_norm": gauge(
-    "number",
+  "train/grad_norm": number(
     "Global L2 norm of the policy's gradient before clipping, mean over minibatches whose norm is finite.",
   ),
-  "train/critic_grad_norm": gauge(
-    "number",
+  "train/critic_grad_norm": number(
     "Global L2 norm of the critic's gradient before clipping, mean over minibatches whose norm is finite.",
   ),
-  "train/learning_rate": gauge("number", "Step size of the policy's optimizer in this update."),
+  "train/learning_rate": number("Step size of the policy's optimizer in this update."),
   "train/reply_tokens": gauge("tokens", "Mean tokens that the policy wrote in an episode."),
   "train/think_tokens": gauge("tokens", "Mean tokens inside <think> in an episode."),
   "train/turns": perEnv("turns", "Mean turns of an episode."),
   "train/actions": perEnv("actions", "Mean executed actions of an episode."),
   "train/format_errors": perEnv("share", "Share of turns whose reply was malformed."),
   "train/effective": perEnv("share", "Share of turns whose last action changed the state."),
-  "train/valid": gauge("share", "Share of turns whose last action the env accepts as valid."),
-  "train/thinking_rate": gauge("share", "Share of turns whose reply has a complete thought that is not empty."),
-  "train/faithful_thoughts": gauge(
-    "share",
+  "train/valid": share("Share of turns whose last action the env accepts as valid."),
+  "train/thinking_rate": share("Share of turns whose reply has a complete thought that is not empty."),
+  "train/faithful_thoughts": share(
     "Mean share of a thought's claims that are true, over thoughts with a checkable claim.",
   ),
-  "train/claiming_thoughts": gauge("share", "Share of turns whose thought claims something that can be checked."),
-  "train/repetition": gauge(
-    "share",
+  "train/claiming_thoughts": share("Share of turns whose thought claims something that can be checked."),
+  "train/repetition": share(
     "Share of an episode's 4-grams of written tokens that occurred earlier in the episode, mean over episodes.",
   ),
-  "train/cut_replies": gauge("share", "Share of replies that the sampler cut at a reply's limit of tokens."),
+  "train/cut_replies": share("Share of replies that the sampler cut at a reply's limit of tokens."),
   "train/pass_at_group": perEnv("share", "Share of groups in which at least one episode was solved; RAGEN's pass@N."),
   "train/groups": perEnv("groups", "Groups played for the update, including groups that replaced other groups."),
-  "train/optimizer_steps": gauge("number", "Steps of the policy's optimizer in this update."),
+  "train/optimizer_steps": number("Steps of the policy's optimizer in this update."),
   "curriculum/score": perEnv(
     "number",
     "Moving average of an env's success (curriculum by difficulty), or of the env's in-group standard deviation (other curricula).",
   ),
-  "curriculum/level": gauge(
-    "number",
+  "curriculum/level": number(
     "Place in env.mix, from 1, of the first env that is not learned; if all are learned, of the last env (curriculum by difficulty).",
   ),
-  "train/contexts": gauge(
-    "number",
+  "train/contexts": number(
     "Mean number of contexts of an episode; a new context begins where the prompt leaves out earlier turns.",
   ),
-  "train/overflowed_turns": gauge(
-    "share",
+  "train/overflowed_turns": share(
     "Share of turns whose prompt left out earlier turns, because the context had no room.",
   ),
-  "train/stop_success": gauge("share", "Share of episodes that ended solved."),
-  "train/stop_over": gauge("share", "Share of episodes that the game ended without success."),
-  "train/stop_actions": gauge("share", "Share of episodes that used up their actions."),
-  "train/stop_turns": gauge("share", "Share of episodes that used up their turns."),
-  "train/stop_context": gauge("share", "Share of episodes that ran out of context."),
+  "train/stop_success": share("Share of episodes that ended solved."),
+  "train/stop_over": share("Share of episodes that the game ended without success."),
+  "train/stop_actions": share("Share of episodes that used up their actions."),
+  "train/stop_turns": share("Share of episodes that used up their turns."),
+  "train/stop_context": share("Share of episodes that ran out of context."),
   "train/scored_episodes": gauge("episodes", "Episodes of the update that the game ended, solved or not."),
   "train/truncated_episodes": gauge(
     "episodes",
@@ -146,88 +136,71 @@ export const METRICS = {
     "episodes",
     "Sum of env_errors and aborted_episodes; the learner does not train on these episodes.",
   ),
-  "train/log_prob_gap": gauge(
-    "nats",
+  "train/log_prob_gap": nats(
     "Mean absolute difference between sampler and learner in a written token's log-probability.",
   ),
   "train/staleness": gauge(
     "updates",
     "Mean lag of trained episodes: updates between the policy version that played them and the newest.",
   ),
-  "train/lag_0": gauge("share", "Share of trained episodes played by the newest policy version."),
-  "train/lag_1": gauge("share", "Share of trained episodes played by the policy version one update before the newest."),
-  "train/lag_2": gauge(
-    "share",
-    "Share of trained episodes played by the policy version two updates before the newest.",
-  ),
-  "train/lag_more": gauge(
-    "share",
+  "train/lag_0": share("Share of trained episodes played by the newest policy version."),
+  "train/lag_1": share("Share of trained episodes played by the policy version one update before the newest."),
+  "train/lag_2": share("Share of trained episodes played by the policy version two updates before the newest."),
+  "train/lag_more": share(
     "Share of trained episodes played by a policy version three or more updates before the newest.",
   ),
-  "train/mixed_episodes": gauge("share", "Share of trained episodes whose turns have several policy versions."),
-  "train/advantage_abs": gauge("number", "Mean absolute advantage over written tokens of kept episodes."),
-  "train/covariance": gauge(
-    "number",
+  "train/mixed_episodes": share("Share of trained episodes whose turns have several policy versions."),
+  "train/advantage_abs": number("Mean absolute advantage over written tokens of kept episodes."),
+  "train/covariance": number(
     "Covariance of log-probability and advantage over written tokens of kept episodes; the larger the covariance, the faster entropy falls.",
   ),
-  "train/held_tokens": gauge("share", "Share of written tokens that learner.covariance treats."),
-  "train/explained_variance": gauge(
-    "number",
+  "train/held_tokens": share("Share of written tokens that learner.covariance treats."),
+  "train/explained_variance": number(
     "1 - var(return - value) / var(return), over written tokens; 1 is a perfect critic.",
   ),
-  "train/critic_share": gauge(
-    "share",
+  "train/critic_share": share(
     "Weight of the critic in the hybrid advantage; the group's baseline has 1 minus this weight.",
   ),
   "train/overlong_mean": gauge("reward", "Mean penalty of an episode for overlong replies; 0 or negative."),
-  "train/importance_mean": gauge(
-    "number",
+  "train/importance_mean": number(
     "Mean importance weight (probability by learner over probability by sampler), over written tokens.",
   ),
-  "train/importance_capped": gauge("share", "Share of written tokens whose importance weight was cut to the cap."),
-  "train/kl_coefficient": gauge("number", "Weight of the KL term in this update."),
-  "train/entropy_coefficient": gauge("number", "Weight of the entropy bonus in this update."),
+  "train/importance_capped": share("Share of written tokens whose importance weight was cut to the cap."),
+  "train/kl_coefficient": number("Weight of the KL term in this update."),
+  "train/entropy_coefficient": number("Weight of the entropy bonus in this update."),
   "train/replaced_groups": gauge(
     "groups",
     "Groups that new groups replaced, because all of their episodes earned the same reward or could not be played.",
   ),
 
-  "loss/policy": gauge("number", "Policy loss of the update, without the other terms of the loss."),
-  "loss/value": gauge("number", "Clipped value loss of the critic."),
-  "loss/clip_fraction_high": gauge("share", "Share of written tokens whose ratio was clipped at 1 + clipHigh."),
-  "loss/clip_fraction_low": gauge("share", "Share of written tokens whose ratio was clipped at 1 - clipLow."),
-  "loss/dual_clip_fraction": gauge("share", "Share of written tokens whose ratio was clipped at dualClip."),
-  "loss/value_clip_fraction": gauge(
-    "share",
+  "loss/policy": number("Policy loss of the update, without the other terms of the loss."),
+  "loss/value": number("Clipped value loss of the critic."),
+  "loss/clip_fraction_high": share("Share of written tokens whose ratio was clipped at 1 + clipHigh."),
+  "loss/clip_fraction_low": share("Share of written tokens whose ratio was clipped at 1 - clipLow."),
+  "loss/dual_clip_fraction": share("Share of written tokens whose ratio was clipped at dualClip."),
+  "loss/value_clip_fraction": share(
     "Share of written tokens for which the clipped value error exceeded the unclipped one.",
   ),
-  "loss/kl": gauge("nats", "Mean KL estimate between the policy and its reference, over written tokens."),
-  "loss/observation": gauge(
-    "nats",
-    "Mean cross-entropy of the env's tokens after a context's first reply, over kept episodes.",
-  ),
-  "loss/ratio_kl": gauge(
-    "nats",
+  "loss/kl": nats("Mean KL estimate between the policy and its reference, over written tokens."),
+  "loss/observation": nats("Mean cross-entropy of the env's tokens after a context's first reply, over kept episodes."),
+  "loss/ratio_kl": nats(
     "Mean of old minus new log-probability over written tokens: how far the update moved the policy.",
   ),
 
-  "health/verdict": gauge("number", "Verdict of the Echo Trap detector: 0 healthy, 1 solved, 2 warning, 3 collapsed."),
+  "health/verdict": number("Verdict of the Echo Trap detector: 0 healthy, 1 solved, 2 warning, 3 collapsed."),
   "health/interventions": counter("number", "Interventions of health.ladder taken so far."),
   "health/rollbacks": counter("number", "Times the run returned to its last healthy checkpoint."),
-  "health/stopped_early": gauge(
-    "number",
-    "1 at the update after which health.stopEarly or health.ladder ended the run.",
-  ),
+  "health/stopped_early": number("1 at the update after which health.stopEarly or health.ladder ended the run."),
 
   ...COLLAPSE_METRICS,
   ...GRADIENT_METRICS,
   "speed/collapse_s": timed("seconds", "Time to score thoughts under each other's prompts."),
 
-  "warm/stage": gauge("number", "Stage of the warm start, from 1."),
-  "warm/progress": gauge("share", "Share of the steps of this stage that the warm start has made."),
-  "warm/loss": gauge("nats", "Mean cross-entropy of the warm start's written tokens."),
+  "warm/stage": number("Stage of the warm start, from 1."),
+  "warm/progress": share("Share of the steps of this stage that the warm start has made."),
+  "warm/loss": nats("Mean cross-entropy of the warm start's written tokens."),
   "warm/left_s": timed("seconds", "Time until the warm start ends, at its pace so far."),
-  "warm/success": gauge("share", "Share of 32 validation episodes solved, every 200 steps of the warm start."),
+  "warm/success": share("Share of 32 validation episodes solved, every 200 steps of the warm start."),
 
   "speed/tokens_per_second": timed("tokens/s", "Tokens written per second of rollout, over all samplers."),
   "speed/updates_per_minute": timed("updates/min", "Updates per minute, validation and checkpoints included."),

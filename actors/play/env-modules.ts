@@ -39,9 +39,7 @@ export async function importEnvs(specifier: string, folder: string): Promise<Env
   }
   const earlier = envModules().find((module) => module.path === path);
   if (earlier !== undefined) return earlier;
-  const coming = importing.get(path) ?? addModule(path, specifier).finally(() => importing.delete(path));
-  importing.set(path, coming);
-  return coming;
+  return importing.getOrInsertComputed(path, () => addModule(path, specifier).finally(() => importing.delete(path)));
 }
 
 /** Imports that have not ended, by path: runs that start together may name the same module. */

@@ -9,21 +9,12 @@ import type { Env, EpisodeRules, Seeds } from "../../envs/env.ts";
 import { openEpisode } from "../../envs/episode.ts";
 import { envTag } from "../../envs/registry.ts";
 import { type EnvTag, TagError } from "../../envs/tag.ts";
-import type { EnvConfig, PromptConfig } from "../config/env.ts";
+import type { EnvConfig, MixedEnv, PromptConfig } from "../config/env.ts";
 import type { RolloutConfig } from "../config/rollout.ts";
 import type { Ticket } from "../protocol.ts";
 
-export interface PlayedEnv {
-  readonly name: string;
-  readonly tag: string;
-  readonly options: Readonly<Record<string, unknown>>;
-  /** Number of this env's groups in an update. null: the envs with null share evenly the groups that the other envs leave. */
-  readonly groups: number | null;
-  /** null: the tag's own limit applies, or the run's limit if the tag has none. */
-  readonly turnsMax: number | null;
-  readonly actionsMax: number | null;
-  readonly actionsPerTurnMax: number | null;
-}
+/** An env of the mix. For a single env: the env of section `env`. */
+export type PlayedEnv = Omit<z.infer<typeof MixedEnv>, "name"> & { readonly name: string };
 
 interface EnvSettings {
   readonly env: z.infer<typeof EnvConfig>;

@@ -13,7 +13,6 @@
  *
  * Source: RAGEN-2's context_window_mode. In RAGEN-2 each turn is a sample of its own. In Bunraku a turn extends the current sample if it can.
  */
-
 import type { Turn } from "../../envs/env.ts";
 import type { EnvTag } from "../../envs/tag.ts";
 import { shownReply } from "../../envs/text/answer.ts";

@@ -26,25 +26,12 @@ export class RequestError extends Error {
 export type RequestForm = "chat" | "text";
 
 /** A checked request. For a null field the server uses its own value, unless the field's comment says otherwise. */
-export interface Asked {
+export interface Asked extends ReturnType<typeof commonOf> {
   readonly form: RequestForm;
-  readonly model: string;
   readonly messages: readonly { readonly role: "system" | "user" | "assistant"; readonly content: string }[];
-  readonly temperature: number | null;
-  readonly topP: number;
-  readonly topK: number;
   readonly tokensMax: number | null;
-  readonly count: number;
-  /** null means a random seed. */
-  readonly seed: number | null;
-  /** A reply ends before the first of these texts. */
-  readonly stops: readonly string[];
   /** Number of likeliest tokens to report beside each written token; null means no log-probabilities. */
   readonly tops: number | null;
-  /** True if the answer must have the tokens of the prompt and the replies. */
-  readonly tokenIds: boolean;
-  readonly stream: boolean;
-  readonly includeUsage: boolean;
 }
 
 const CHOICES_MAX = 8;
@@ -138,8 +125,11 @@ function commonOf(body: z.infer<z.ZodObject<typeof common>>) {
     topP: body.top_p ?? 1,
     topK: body.top_k ?? 0,
     count: body.n ?? 1,
+    /** null means a random seed. */
     seed: body.seed ?? null,
+    /** A reply ends before the first of these texts. */
     stops: typeof body.stop === "string" ? [body.stop] : (body.stop ?? []),
+    /** True if the answer must have the tokens of the prompt and the replies. */
     tokenIds: body.return_token_ids === true && streamless(body, "return_token_ids", true),
     stream: body.stream === true,
     includeUsage: body.stream_options?.include_usage === true,

@@ -58,7 +58,7 @@ export function completionsApp(options: CompletionsOptions): Hono {
   const app = new Hono();
   const slots = new Slots(options.slots, options.queueMax);
   const counts = new ServeCounts(slots);
-  const completions = new Completions(options, slots, counts);
+  const begin = completer(options, slots, counts);
   app.onError((error, c) => refusal(c, error));
   app.notFound((c) => refusal(c, new RequestError(404, "not_found", `there is no ${c.req.method} ${c.req.path}`)));
   app.get("/healthz", (c) => c.json({ status: "ok" }));
@@ -92,7 +92,7 @@ export function completionsApp(options: CompletionsOptions): Hono {
     try {
       const asked = askedOf(form, await jsonOf(c));
       checkModel(asked.model, options.model);
-      const completion = completions.begin(asked, c.req.raw.signal);
+      const completion = begin(asked, c.req.raw.signal);
       const response = asked.stream ? streamed(c, completion, asked) : c.json(await whole(completion, asked));
       counts.answered(200);
       return response;
@@ -166,105 +166,53 @@ interface Choice {
   tokenText(token: number): string;
 }
 
-/** Begins completions. Each reply of a completion then waits for a free slot. */
-class Completions {
-  readonly #options: CompletionsOptions;
-  readonly #slots: Slots;
-  readonly #counts: ServeCounts;
-  #begun = 0;
+/**
+ * Makes the function that begins completions. Each reply of a completion then waits for a free slot. The function throws a `RequestError` if the
+ * messages cannot be encoded or are too long, or the queue is full.
+ */
+function completer(options: CompletionsOptions, slots: Slots, counts: ServeCounts) {
+  const { model, policy, dialogue, prefix, wallClock, freshSeed } = options;
+  let begun = 0;
 
-  constructor(options: CompletionsOptions, slots: Slots, counts: ServeCounts) {
-    this.#options = options;
-    this.#slots = slots;
-    this.#counts = counts;
-  }
-
-  /**
-   * @param gone  aborted when the client has disconnected
-   * @throws {RequestError} if the messages cannot be encoded or are too long, or the queue is full
-   */
-  begin(asked: Asked, gone: AbortSignal): Completion {
-    const { model, wallClock, freshSeed } = this.#options;
-    const prompt = this.#prompt(asked.messages);
-    const tokensMax = this.#room(prompt.length, asked.tokensMax);
-    const { taken, waiting, slots, queueMax } = this.#slots;
-    if (asked.count > slots + queueMax)
-      throw new RequestError(
-        400,
-        "n",
-        `n is ${asked.count}; this server takes at most ${slots + queueMax} replies at once`,
-        "n",
-      );
-    if (asked.count > this.#slots.room) {
-      const text = `${taken} of ${slots} replies are being written, and ${waiting} of ${queueMax} wait; try again later`;
+  /** @param gone  aborted when the client has disconnected */
+  return (asked: Asked, gone: AbortSignal): Completion => {
+    const prompt = promptOf(asked.messages, options);
+    const tokensMax = roomFor(prompt.length, asked.tokensMax, options);
+    const most = slots.slots + slots.queueMax;
+    if (asked.count > most)
+      throw new RequestError(400, "n", `n is ${asked.count}; this server takes at most ${most} replies at once`, "n");
+    if (asked.count > slots.room) {
+      const text = `${slots.taken} of ${slots.slots} replies are being written, and ${slots.waiting} of ${slots.queueMax} wait; try again later`;
       throw new RequestError(429, "busy", text);
     }
-    const number = ++this.#begun;
+    const number = ++begun;
     const seed = asked.seed ?? freshSeed();
-    const choices = Array.from({ length: asked.count }, (_, index) => {
-      return this.#choice(`${number}.${index}`, { prompt, tokensMax, seed, index, asked, gone });
-    });
+    const choices = Array.from({ length: asked.count }, (_, index) =>
+      choice(`${number}.${index}`, { prompt, tokensMax, seed, index, asked, gone }),
+    );
     const created = Math.floor(wallClock() / 1000);
     const id = `${asked.form === "chat" ? "chatcmpl" : "cmpl"}-${created}-${number}`;
     return { id, created, model, prompt, choices };
-  }
+  };
 
-  #prompt(messages: Asked["messages"]): number[] {
-    const { dialogue, prefix } = this.#options;
-    let tokens: number[] = [];
-    let prompt: Message[] = [];
-    // Uses concat, because `push(...tokens)` fails for a long text: a call may not have so many arguments.
-    const pushPrompt = () => {
-      tokens = tokens.concat(dialogue.promptTokens(prompt, { first: tokens.length === 0, prefix }));
-      prompt = [];
-    };
-    try {
-      for (const { role, content } of messages) {
-        if (role !== "assistant") {
-          prompt.push({ role, content });
-          continue;
-        }
-        pushPrompt();
-        tokens = tokens.concat(dialogue.replyTokens(content, prefix));
-      }
-      pushPrompt();
-    } catch (error) {
-      if (error instanceof RangeError)
-        throw new RequestError(400, "messages", `messages: ${error.message}`, "messages");
-      throw error;
-    }
-    return tokens;
-  }
-
-  #room(promptTokens: number, asked: number | null): number {
-    const { contextTokensMax, replyTokensMax } = this.#options;
-    const room = contextTokensMax - promptTokens;
-    if (room >= (asked ?? 1)) return asked ?? Math.min(replyTokensMax, room);
-    const wanted = asked === null ? "" : ` and ${asked} of reply`;
-    const text = `${promptTokens} tokens of messages${wanted} do not fit into a context of ${contextTokensMax}`;
-    const param = asked === null || room < 1 ? "messages" : "max_tokens";
-    throw new RequestError(400, "context_length_exceeded", text, param);
-  }
-
-  #choice(sequence: string, { prompt, tokensMax, seed, index, asked, gone }: ChoiceRequest): Choice {
-    const { policy, dialogue, prefix } = this.#options;
+  function choice(sequence: string, { prompt, tokensMax, seed, index, asked, gone }: ChoiceRequest): Choice {
     const settings = {
-      temperature: asked.temperature ?? this.#options.temperature,
+      temperature: asked.temperature ?? options.temperature,
       topP: asked.topP,
       topK: asked.topK,
     };
     const coins = { seed, episode: hash64(`choice ${index}`) };
-    const begun = Promise.withResolvers<void>();
+    const started = Promise.withResolvers<void>();
     const write = async () => {
-      const free = await this.#slots.take(gone);
+      const free = await slots.take(gone);
       try {
         await policy.open(sequence);
         try {
           const tops = asked.tops === null ? {} : { tops: asked.tops };
           const reply = policy.reply(sequence, { prompt, coins, settings, stops: dialogue.stops, tokensMax, ...tops });
-          begun.resolve();
+          started.resolve();
           const written = await reply;
-          this.#counts.wrote(prompt.length, written.tokens.length);
+          counts.wrote(prompt.length, written.tokens.length);
           return written;
         } finally {
           await policy.close(sequence);
@@ -275,8 +223,8 @@ class Completions {
     };
     const reply = write();
     // A stream awaits the reply only later. Without these handlers, an earlier failure would be an unhandled rejection.
-    reply.catch(begun.reject);
-    begun.promise.catch(() => {});
+    reply.catch(started.reject);
+    started.promise.catch(() => {});
     const full = (tokens: readonly number[]) => dialogue.replyText(tokens, prefix);
     const text = (tokens: readonly number[]) => cutAt(full(tokens), prefix.length, asked.stops);
     return {
@@ -291,11 +239,49 @@ class Completions {
       stopped: (tokens) => text(tokens).length < full(tokens).length,
       tokenText: (token) => full([token]).slice(prefix.length),
       async written(from) {
-        await begun.promise;
+        await started.promise;
         return policy.written(sequence, from);
       },
     };
   }
+}
+
+function promptOf(messages: Asked["messages"], { dialogue, prefix }: CompletionsOptions): number[] {
+  let tokens: number[] = [];
+  let prompt: Message[] = [];
+  // Uses concat, because `push(...tokens)` fails for a long text: a call may not have so many arguments.
+  const pushPrompt = () => {
+    tokens = tokens.concat(dialogue.promptTokens(prompt, { first: tokens.length === 0, prefix }));
+    prompt = [];
+  };
+  try {
+    for (const { role, content } of messages) {
+      if (role !== "assistant") {
+        prompt.push({ role, content });
+        continue;
+      }
+      pushPrompt();
+      tokens = tokens.concat(dialogue.replyTokens(content, prefix));
+    }
+    pushPrompt();
+  } catch (error) {
+    if (error instanceof RangeError) throw new RequestError(400, "messages", `messages: ${error.message}`, "messages");
+    throw error;
+  }
+  return tokens;
+}
+
+function roomFor(
+  promptTokens: number,
+  asked: number | null,
+  { contextTokensMax, replyTokensMax }: CompletionsOptions,
+): number {
+  const room = contextTokensMax - promptTokens;
+  if (room >= (asked ?? 1)) return asked ?? Math.min(replyTokensMax, room);
+  const wanted = asked === null ? "" : ` and ${asked} of reply`;
+  const text = `${promptTokens} tokens of messages${wanted} do not fit into a context of ${contextTokensMax}`;
+  const param = asked === null || room < 1 ? "messages" : "max_tokens";
+  throw new RequestError(400, "context_length_exceeded", text, param);
 }
 
 interface ChoiceRequest {

@@ -11,7 +11,6 @@ import { isDeepStrictEqual } from "node:util";
 import { z } from "zod";
 import { faultsOf } from "../../model/checkpoint/config.ts";
 import type { ModelConfig } from "../../model/policy/model-config.ts";
-import type { Dialogue } from "../../model/text/dialogue.ts";
 import { latestCheckpoint, loadCheckpoint, type Skipped, weightsElsewhere } from "../checkpoint/checkpoint.ts";
 import { RunConfig, UNCOMPILED } from "../config/config.ts";
 import { upgraded } from "../config/former-keys.ts";
@@ -26,6 +25,7 @@ import { batchName } from "../training/tickets-to-play.ts";
 import { weightsFolder } from "../weights/files.ts";
 import { roundToHalf } from "../weights/half.ts";
 import { WeightsPublisher } from "../weights/publisher.ts";
+import type { Exportable } from "./export.ts";
 import { policyOf } from "./pretrained.ts";
 
 /** The config of a recorded run. @throws {Error} in one line, if the config cannot be read. */
@@ -44,7 +44,7 @@ export function readRunConfig(folder: string): RunConfig {
   }
 }
 
-export interface SavedPolicy {
+export interface SavedPolicy extends Pick<Exportable, "model" | "dialogue" | "parameters"> {
   /** Folder of the policy's checkpoint. */
   readonly path: string;
   /** Number of updates before the checkpoint. */
@@ -53,10 +53,6 @@ export interface SavedPolicy {
   readonly publishedVersion: number;
   /** Name of the validation in which the run itself tested this policy. */
   readonly validation: string;
-  readonly model: ModelConfig;
-  readonly dialogue: Dialogue;
-  /** In the order of `layParameters`. */
-  readonly parameters: Float32Array;
   /** Damaged checkpoints that are newer than this one; empty if the caller named the checkpoint. */
   readonly skipped: readonly Skipped[];
 }

@@ -5,7 +5,6 @@
  *   extended the context, the episode is one chat.
  * - Such a trainer trains on every reply once. If a later chat repeats a reply, the reply has weight 0 in the later chat.
  */
-
 import type { EpisodeRules } from "../../envs/env.ts";
 import type { EnvTag } from "../../envs/tag.ts";
 import { shownReply } from "../../envs/text/answer.ts";

@@ -141,13 +141,11 @@ export class EventFiles {
   add({ name, actor, step, value, atMs }: Omit<StoredPoint, "id">): void {
     const isPerActor = isMetricName(name) && metric(name).perActor === true;
     const path = join(this.#folder, isPerActor ? actor : "", this.#name);
-    let waiting = this.#waiting.get(path);
-    if (waiting === undefined) {
+    const waiting = this.#waiting.getOrInsertComputed(path, () => {
       mkdirSync(dirname(path), { recursive: true });
       writeFileSync(path, fileHead(atMs), { flag: "wx" });
-      waiting = [];
-      this.#waiting.set(path, waiting);
-    }
+      return [];
+    });
     const event = scalarEvent(atMs, step, [[name, value]]);
     waiting.push(event);
     this.pointCount++;

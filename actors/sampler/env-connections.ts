@@ -40,10 +40,7 @@ export class EnvServerConnections {
       connection.close("no longer in the roster");
       this.#connections.delete(url);
     }
-    for (const url of urls) {
-      if (this.#connections.has(url)) continue;
-      this.#connections.set(url, this.#options.connect(url, this.#handler));
-    }
+    for (const url of urls) this.#connections.getOrInsertComputed(url, () => this.#options.connect(url, this.#handler));
   }
 
   /** Chooses each connected env server in turn. Waits while none is connected. @throws {EpisodeError} if none connects in time */

@@ -1,5 +1,4 @@
 /** Entry of a sampler's process. */
-
 import { runActor } from "../process/boot.ts";
 import { sampler } from "./start.ts";
 

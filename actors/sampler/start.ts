@@ -56,11 +56,7 @@ export const sampler = {
       rules: rulesOf(config),
       policy: measured(thread.methods, meter),
       meter,
-      envTag(name) {
-        const tag = tags.get(name) ?? tagOf(config, name);
-        tags.set(name, tag);
-        return tag;
-      },
+      envTag: (name) => tags.getOrInsertComputed(name, () => tagOf(config, name)),
       askDeadlineMs: askDeadlineMs(config),
       fail: context.fail,
     });

@@ -6,7 +6,6 @@
  * - If the actors are workers or share one thread, no guest can join. A crash of native code or a lack of memory then ends this process and
  *   the run. After the supervisor has replaced a learner or sampler, the memory of the old engine stays allocated.
  */
-
 import { randomBytes } from "node:crypto";
 import { join } from "node:path";
 import { realClock } from "../clock.ts";

@@ -12,12 +12,8 @@ import { messageOf } from "../errors.ts";
 
 const FILE = "lock.sqlite";
 
-export interface RunLock {
-  release(): void;
-}
-
 /** @throws {Error} in one line that names the process that holds the lock, if known, or the file that cannot hold a lock */
-export function lockRun(folder: string): RunLock {
+export function lockRun(folder: string): { release(): void } {
   const file = join(folder, FILE);
   let db: Database | null = null;
   try {

@@ -1,5 +1,4 @@
 /** How the supervisor starts its children: as processes, or as Bun workers of this process. Tests use a fake spawner. */
-
 import { realClock } from "../clock.ts";
 import type { ChildMessage, SettingsMessage } from "../process/boot.ts";
 import { linesOf } from "../process/lines.ts";

@@ -1,5 +1,4 @@
 /** The supervisor's options, the events that it reports, and time limits that are the same in every run. */
-
 import type { Clock } from "../clock.ts";
 import type { ActorSettings } from "../process/settings.ts";
 import type { ActorView, Role, Tell } from "../protocol.ts";

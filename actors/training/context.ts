@@ -1,5 +1,6 @@
-/** The parts of the learner that a training run uses (`TrainingContext`), and the request to stop the run (`Interruption`). */
+/** What a training run uses: the parts of the learner (`TrainingContext`), the request to stop (`Interruption`), and the time of play (`PlayTime`). */
 import type { RoleMarks } from "../../model/text/dialogue.ts";
+import { writtenTokens } from "../../model/trajectory.ts";
 import type { Clock } from "../clock.ts";
 import type { RunConfig } from "../config/config.ts";
 import type { LearnerCheckpoints } from "../learner/checkpoints.ts";
@@ -7,6 +8,7 @@ import type { Dispatcher } from "../learner/dispatcher.ts";
 import type { TrainerMethods } from "../learner/trainer.ts";
 import type { Meter } from "../metrics/meter.ts";
 import type { Reporter } from "../metrics-sink/reporter.ts";
+import { type FinishedTicket, playedOf } from "../play/finished-ticket.ts";
 import type { Remote } from "../process/worker-rpc.ts";
 import type { WarmStartHooks, WarmStartResult } from "./warm-start.ts";
 
@@ -77,4 +79,46 @@ export class Interruption {
       this.#waits.delete(reject);
     }
   }
+}
+
+export interface Rollout {
+  readonly finished: readonly FinishedTicket[];
+  readonly ms: number;
+}
+
+/** How long rollouts take, and how many tokens they write per second. If two rollouts overlap, their common time counts once. */
+export class PlayTime {
+  readonly #context: Pick<TrainingContext, "clock" | "meter">;
+  /** Time of all rollouts so far. */
+  #ms = 0;
+  #tokens = 0;
+  /** When the last rollout ended. */
+  #endedAtMs = 0;
+
+  constructor(context: Pick<TrainingContext, "clock" | "meter">) {
+    this.#context = context;
+  }
+
+  /** null before the end of the first rollout. */
+  get tokensPerSecond(): number | null {
+    return this.#ms > 0 ? this.#tokens / (this.#ms / 1000) : null;
+  }
+
+  async measure(playing: Promise<readonly FinishedTicket[]>): Promise<Rollout> {
+    const { clock, meter } = this.#context;
+    const beganAtMs = clock.now();
+    const finished = await meter.during("time/rollout", playing);
+    const now = clock.now();
+    const ms = now - Math.max(beganAtMs, this.#endedAtMs);
+    this.#endedAtMs = now;
+    this.#ms += ms;
+    for (const { outcome } of playedOf(finished)) this.#tokens += writtenTokens(outcome.trajectory);
+    return { finished, ms };
+  }
+}
+
+/** The learner's parts, and what one session of a run shares. */
+export interface Session extends TrainingContext {
+  readonly interruption: Interruption;
+  readonly playTime: PlayTime;
 }

@@ -11,6 +11,7 @@ import type { Sequence } from "../../model/learn/batch.ts";
 import { samplesOf } from "../../model/learn/sequences.ts";
 import { sequence, shuffle, type Uniform } from "../../model/rng.ts";
 import type { Dialogue } from "../../model/text/dialogue.ts";
+import type { RunConfig } from "../config/config.ts";
 import { RunError } from "../errors.ts";
 import { type ContextRules, Transcript } from "../play/transcript.ts";
 import { type Action, Experience } from "./experience.ts";
@@ -44,26 +45,10 @@ export const fromDemonstrator = (skill: Skill): DemonstrationSource => ({
   play: (env, draw, uniform, options) => demonstrate(env.tag.open(draw()), env, skill, uniform, options),
 });
 
-/** Settings of random play, and of the demonstrations that are planned from it. */
-export interface RandomPlay {
-  /** Number of plays of a board. If none of them won, more plays follow until one wins, or until the board has `playsMax` plays. */
-  readonly plays: number;
-  readonly playsMax: number;
-  /** Maximum number of actions of a play. The episode's own limits of turns and actions do not apply to a play. */
-  readonly actionsMax: number;
-  /** In the first quarter of a board's plays all actions are random. In later plays, this share of the actions follows the best plan so far. */
-  readonly plannedActions: number;
-  /** True: if the same board is drawn again, random play does not explore it again, but uses what the earlier plays showed. */
-  readonly exploreOnce: boolean;
-  /** Number of demonstrations that a board gives each time that it is drawn. */
-  readonly demonstrations: number;
-  /** Share of a demonstration's turns that are random, to reach states outside the plan. The policy imitates only the planned turns. */
-  readonly randomTurns: number;
-  readonly thought: Thought;
-}
-
-/** What a demonstration's thought says: the turn's first action, or what the next prompt shows (SPA, arXiv 2510.15047). */
-export type Thought = "first-action" | "next-observation";
+/** Settings of random play, and of the demonstrations that are planned from it. The env's limits of turns and actions do not apply to a play. */
+export type RandomPlay = ExploreSettings &
+  Pick<RunConfig["warmStart"], "exploreOnce" | "demonstrations" | "randomTurns" | "thought">;
+type ExploreSettings = Pick<RunConfig["warmStart"], "plays" | "playsMax" | "playActionsMax" | "plannedActions">;
 
 /** The warm start fails after this many boards in a row on which no play won, or for which no plan was found. */
 const LOST_BOARDS_MAX = 200;
@@ -112,12 +97,7 @@ const unknownStates = (tag: string) =>
 export async function explore(
   tag: EnvTag,
   layout: number,
-  {
-    plays,
-    playsMax,
-    actionsMax,
-    plannedActions,
-  }: Pick<RandomPlay, "plays" | "playsMax" | "actionsMax" | "plannedActions">,
+  { plays, playsMax, playActionsMax, plannedActions }: ExploreSettings,
   uniform: Uniform,
 ): Promise<Experience> {
   const experience = new Experience(tag);
@@ -131,8 +111,8 @@ export async function explore(
     const planned = played < quarter ? 0 : plannedActions;
     if (planned > 0 && played % quarter === 0) experience.learn();
     const game = tag.open({ layout, dynamics: drawSeed(draw) });
-    if (experience.isComplete(game, actionsMax)) break;
-    await experience.play(game, actionsMax, draw, planned);
+    if (experience.isComplete(game, playActionsMax)) break;
+    await experience.play(game, playActionsMax, draw, planned);
   }
   experience.learn();
   return experience;
@@ -158,6 +138,7 @@ function writePlanned(
   const nameOf = (action: Action) => (typeof action === "string" ? action : (game as DiscreteGame).actions[action]!);
   const foreseen = thought === "next-observation" ? openForeseen(env, seeds) : null;
   const shown = (observation: string) => (options.context.layout === "compact" ? tag.brief(observation) : observation);
+  // Source of the thoughts that foresee the next observation: SPA, arXiv 2510.15047.
   const thoughtOf = (actions: readonly string[]) =>
     foreseen === null ? `try ${actions[0]}` : shown(foreseen.step(formatReply("next", actions)).observation);
   let turnsLeft = rules.turnsMax;

@@ -159,37 +159,27 @@ export const healthAfterRollBack = (saved: HealthState, now: HealthState): Healt
   healthyCheckpoint: saved.healthyCheckpoint,
 });
 
+/** The metric of each number that the detectors read. If no group has two episodes, an update has no in-group standard deviation. */
+const METRIC_OF = {
+  success: "train/success",
+  rewardStd: "train/in_group_std",
+  zeroStdShare: "train/zero_std_groups",
+  groupsKept: "train/kept_groups",
+  entropy: "train/entropy",
+  gradNorm: "train/grad_norm",
+  repetition: "train/repetition",
+  likelihood: "train/solved_log_prob",
+  mutualInformation: "collapse/mi_estimate",
+} as const satisfies Partial<Record<keyof Measured, MetricName>>;
+
 /** The metrics that `measuredOf` reads. */
-export const MEASURED = [
-  "train/success",
-  "train/in_group_std",
-  "train/zero_std_groups",
-  "train/kept_groups",
-  "train/entropy",
-  "train/grad_norm",
-  "train/repetition",
-  "train/format_errors",
-  "train/solved_log_prob",
-  "collapse/mi_estimate",
-] as const satisfies MetricName[];
+export const MEASURED = [...Object.values(METRIC_OF), "train/format_errors"] as const;
 
 /** The detectors' input, without the numbers that the update did not measure. @returns null if the update trained on no episode */
 export function measuredOf(values: Pick<MetricValues, (typeof MEASURED)[number]>): Measured | null {
-  const success = values["train/success"];
+  const { "train/success": success, "train/format_errors": formatErrors } = values;
   if (success === undefined) return null;
-  const formatErrors = values["train/format_errors"];
-  const given = {
-    // If no group has two episodes, the update has no in-group standard deviation.
-    rewardStd: values["train/in_group_std"],
-    zeroStdShare: values["train/zero_std_groups"],
-    entropy: values["train/entropy"],
-    gradNorm: values["train/grad_norm"],
-    repetition: values["train/repetition"],
-    mutualInformation: values["collapse/mi_estimate"],
-    likelihood: values["train/solved_log_prob"],
-    validity: formatErrors === undefined ? undefined : 1 - formatErrors,
-    groupsKept: values["train/kept_groups"],
-  };
-  const known = Object.entries(given).filter(([, value]) => value !== undefined);
-  return { success, ...Object.fromEntries(known) };
+  const given = Object.entries(METRIC_OF).map(([key, name]) => [key, values[name]] as const);
+  const known = Object.fromEntries(given.filter(([, value]) => value !== undefined));
+  return { success, ...known, ...(formatErrors === undefined ? {} : { validity: 1 - formatErrors }) };
 }

@@ -1,34 +1,32 @@
 /**
- * The rollouts of the next updates: when a rollout begins (`RolloutQueue`), how long it takes (`PlayTime`), and which boards it plays
- * (`playUpdate`). In sync mode a rollout begins when its update begins. In async mode a rollout begins up to `stalenessMax` updates earlier,
- * so that samplers play while the trainer computes.
+ * The rollouts of the next updates: when a rollout begins (`RolloutQueue`), and which boards it plays (`playUpdate`). In sync mode a rollout
+ * begins when its update begins. In async mode a rollout begins up to `stalenessMax` updates earlier, so that samplers play while the trainer
+ * computes.
  */
 import { isConstantSum } from "../../model/statistics.ts";
-import { rawReward, writtenTokens } from "../../model/trajectory.ts";
+import { rawReward } from "../../model/trajectory.ts";
 import { type FinishedTicket, playedOf } from "../play/finished-ticket.ts";
-import type { TrainingContext } from "./context.ts";
+import type { Rollout, Session, TrainingContext } from "./context.ts";
 import { groupEnvs } from "./curriculum.ts";
 import type { Control } from "./interventions.ts";
 import type { Progress } from "./progress.ts";
 import { trainingTickets, type WantedGroup, wantedGroups } from "./tickets-to-play.ts";
 
 export class RolloutQueue {
-  readonly #context: TrainingContext;
-  readonly #playTime: PlayTime;
+  readonly #session: Session;
   readonly #playing: Promise<Rollout>[] = [];
   /** The first update whose rollout has not begun. */
   #next = 0;
   /** The oldest policy version that may play. Older versions are from the warm start, or from before a roll-back. */
   #oldest = 0;
 
-  constructor(context: TrainingContext, playTime: PlayTime) {
-    this.#context = context;
-    this.#playTime = playTime;
+  constructor(session: Session) {
+    this.#session = session;
   }
 
   /** The rollout of the next update. In async mode this call also begins the rollouts of later updates. */
   next({ update, version, curriculum, health }: Progress): Promise<Rollout> {
-    const { config } = this.#context;
+    const { config, playTime } = this.#session;
     const { mode, stalenessMax, updates } = config.learner;
     const ahead = mode === "sync" ? 0 : stalenessMax;
     // The queue is empty in sync mode, at the start of the run, and after a roll-back.
@@ -40,8 +38,8 @@ export class RolloutQueue {
       // When the trainer reaches update `#next`, `#next - update` more versions will have been published.
       const oldest = mode === "sync" ? version : Math.max(this.#oldest, version + (this.#next - update) - stalenessMax);
       const envs = groupEnvs(config, curriculum);
-      const played = playUpdate(this.#context, this.#next, oldest, health.control, envs);
-      this.#playing.push(this.#playTime.measure(played));
+      const played = playUpdate(this.#session, this.#next, oldest, health.control, envs);
+      this.#playing.push(playTime.measure(played));
     }
     return this.#playing.shift()!;
   }
@@ -49,42 +47,6 @@ export class RolloutQueue {
   /** Waits for the rollouts that have begun, then discards them. */
   async drop(): Promise<void> {
     await Promise.all(this.#playing.splice(0));
-  }
-}
-
-export interface Rollout {
-  readonly finished: readonly FinishedTicket[];
-  readonly ms: number;
-}
-
-/** How long rollouts take, and how many tokens they write per second. If two rollouts overlap, their common time counts once. */
-export class PlayTime {
-  readonly #context: Pick<TrainingContext, "clock" | "meter">;
-  /** Time of all rollouts so far. */
-  #ms = 0;
-  #tokens = 0;
-  /** When the last rollout ended. */
-  #endedAtMs = 0;
-
-  constructor(context: Pick<TrainingContext, "clock" | "meter">) {
-    this.#context = context;
-  }
-
-  /** null before the end of the first rollout. */
-  get tokensPerSecond(): number | null {
-    return this.#ms > 0 ? this.#tokens / (this.#ms / 1000) : null;
-  }
-
-  async measure(playing: Promise<readonly FinishedTicket[]>): Promise<Rollout> {
-    const { clock, meter } = this.#context;
-    const beganAtMs = clock.now();
-    const finished = await meter.during("time/rollout", playing);
-    const now = clock.now();
-    const ms = now - Math.max(beganAtMs, this.#endedAtMs);
-    this.#endedAtMs = now;
-    this.#ms += ms;
-    for (const { outcome } of playedOf(finished)) this.#tokens += writtenTokens(outcome.trajectory);
-    return { finished, ms };
   }
 }
 

@@ -2,9 +2,6 @@
  * Controls a run from its first weights to its report: first the warm start, then updates, with validations and checkpoints between them.
  * This file uses neither samplers nor tensors: the dispatcher sends tickets to samplers, and the trainer computes updates.
  *
- * `Saving` decides when the run writes a checkpoint. `judge` and `judgeValidation` give the numbers of an update or a validation to health.ts,
- * and log the result.
- *
  * - In sync mode the result of an update depends only on config and seed, not on time or on the samplers.
  * - A checkpoint holds everything on which the next update depends.
  */
@@ -15,21 +12,18 @@ import { RunError } from "../errors.ts";
 import { type MetricValues, partName } from "../metrics/metrics.ts";
 import { plural } from "../number-text.ts";
 import { type Baselines, reportBaselines } from "./baselines.ts";
-import { Interruption, Stopped, type TrainingContext } from "./context.ts";
+import { Interruption, PlayTime, type Rollout, type Session, Stopped, type TrainingContext } from "./context.ts";
 import { type Checkup, checkup, checkupOfValidation, endsRun, hasNoSign, isWell, measuredOf } from "./health.ts";
 import { advance, type Progress, type ProgressEvent, type Solved, startOfRun } from "./progress.ts";
 import { type Report, reportOf } from "./report.ts";
-import { PlayTime, type Rollout, RolloutQueue } from "./rollout-queue.ts";
+import { RolloutQueue } from "./rollout-queue.ts";
 import { speedMetrics, totalMetrics, updateLine } from "./update-metrics.ts";
 import { UpdateStep } from "./update-step.ts";
-import { lowestSuccess, Validation } from "./validation.ts";
+import { lowestSuccess, validateApart, validateUpdate } from "./validation.ts";
 import { playWarmStart } from "./warm-start-play.ts";
 
 export class Training {
-  readonly #context: TrainingContext;
-  readonly #interruption = new Interruption();
-  readonly #playTime: PlayTime;
-  readonly #validation: Validation;
+  readonly #session: Session;
   readonly #step: UpdateStep;
   readonly #saving: Saving;
   #progress: Progress;
@@ -38,22 +32,20 @@ export class Training {
   #saveAsked = false;
 
   constructor(context: TrainingContext) {
-    this.#context = context;
-    this.#playTime = new PlayTime(context);
-    this.#validation = new Validation(context, this.#interruption, this.#playTime);
-    this.#step = new UpdateStep(context, this.#interruption);
+    this.#session = { ...context, interruption: new Interruption(), playTime: new PlayTime(context) };
+    this.#step = new UpdateStep(this.#session);
     this.#saving = new Saving(context);
     // A checkpoint that an earlier Bunraku wrote may lack some fields.
     this.#progress = { ...startOfRun(context.config), ...context.checkpoints.resumed };
   }
 
   doing(): string {
-    return `update ${this.#progress.update} of ${this.#context.config.learner.updates}`;
+    return `update ${this.#progress.update} of ${this.#session.config.learner.updates}`;
   }
 
   /** Ends the run at its current or next wait. Then `run` saves the progress. */
   stop(reason: string): void {
-    this.#interruption.stop(reason);
+    this.#session.interruption.stop(reason);
   }
 
   /** Asks the run to write a checkpoint before its next update. */
@@ -63,10 +55,10 @@ export class Training {
 
   /** @returns null if `stop` ended the run; then the progress is saved, unless `stop` came before the end of the first validation */
   async run(): Promise<Report | null> {
-    const { reporter, engine, log } = this.#context;
+    const { reporter, engine, log } = this.#session;
     reporter.event("info", "engine", engine);
     log.line("engine", engine);
-    const baselines = await reportBaselines(this.#context);
+    const baselines = await reportBaselines(this.#session);
     try {
       await this.#begin();
       await this.#makeUpdates();
@@ -83,11 +75,11 @@ export class Training {
 
   /** Does the warm start, publishes the first weights, and validates them. A resumed run only publishes its weights. */
   async #begin(): Promise<void> {
-    const { config, checkpoints, clock, reporter, log } = this.#context;
+    const { config, checkpoints, clock, reporter, log } = this.#session;
     const isNew = checkpoints.resumed === null;
     if (isNew && config.warmStart.enabled) {
       const publish = () => this.#publish().then(() => this.#progress);
-      const taught = await playWarmStart(this.#context, this.#interruption, this.#validation, publish);
+      const taught = await playWarmStart(this.#session, publish);
       this.#advance({ kind: "taught", taught });
     }
     await this.#publish();
@@ -112,8 +104,8 @@ export class Training {
   }
 
   async #makeUpdates(): Promise<void> {
-    const { validate, checkpoint } = this.#context.config;
-    const rollouts = new RolloutQueue(this.#context, this.#playTime);
+    const { validate, checkpoint } = this.#session.config;
+    const rollouts = new RolloutQueue(this.#session);
     // In a resumed run, a rung or an early stop may still be due, because the run was stopped after the update that made it due.
     if (await this.#doDue(rollouts)) return;
     while (!this.#isDone()) {
@@ -126,7 +118,7 @@ export class Training {
         this.#progress = await this.#saving.duringRun(this.#progressToSave());
         this.#saveAsked = this.#saveAsked && !this.#saving.has(this.#progress);
       }
-      await this.#update(await this.#interruption.race(rollouts.next(this.#progress)));
+      await this.#update(await this.#session.interruption.race(rollouts.next(this.#progress)));
       if (await this.#doDue(rollouts)) return;
     }
   }
@@ -141,7 +133,7 @@ export class Training {
     }
     if (due?.kind === "rung" && due.rung === "roll-back") {
       // The policy from before the roll-back plays the rollouts that have begun, so the run does not train on them.
-      await this.#interruption.race(rollouts.drop());
+      await this.#session.interruption.race(rollouts.drop());
       await this.#rollBack();
     }
     this.#advance({ kind: "done" });
@@ -149,12 +141,12 @@ export class Training {
   }
 
   #isDone(): boolean {
-    const { updates, minutes } = this.#context.config.learner;
+    const { updates, minutes } = this.#session.config.learner;
     return this.#progress.update >= updates || (minutes !== null && this.#minutes() >= minutes);
   }
 
   async #update({ finished, ms }: Rollout): Promise<void> {
-    const { config, reporter, clock, log } = this.#context;
+    const { config, reporter, clock, log } = this.#session;
     const started = clock.now();
     const { progress, metrics, rows } = await this.#step.run(this.#progress, finished);
     const tokens = progress.tokens - this.#progress.tokens;
@@ -174,36 +166,36 @@ export class Training {
       }),
     };
     const totals = totalMetrics(this.#progress);
-    const { due, state, metrics: healthMetrics } = judge(this.#context, this.#progress, { ...values, ...totals });
+    const { due, state, metrics: healthMetrics } = judge(this.#session, this.#progress, { ...values, ...totals });
     this.#advance({ kind: "judged", health: state, due });
     const all = { ...values, ...healthMetrics, ...totals };
     reporter.metrics(update, all);
     void acknowledged.then((ms) => reporter.metrics(update, { "weights/publish_ms": ms }));
     log.line("update", updateLine(update, config.learner.updates, all));
-    await this.#interruption.race(reporter.episodes(rows));
+    await this.#session.interruption.race(reporter.episodes(rows));
   }
 
   /** Validates at most once for each update, even if the run was stopped and resumed at this update. */
   async #validate(isLast: boolean): Promise<Solved> {
     const { update, validated } = this.#progress;
     if (validated?.update === update) return validated;
-    const { solved, played } = await this.#validation.ofUpdate(this.#progress);
+    const { solved, played } = await validateUpdate(this.#session, this.#progress);
     this.#advance(played, { kind: "validated", solved });
-    const { state, due, metrics } = judgeValidation(this.#context, this.#progress, solved, isLast);
+    const { state, due, metrics } = judgeValidation(this.#session, this.#progress, solved, isLast);
     this.#advance({ kind: "judged", health: state, due: due ?? this.#progress.due });
-    if (due !== null) this.#context.reporter.metrics(update, metrics);
+    if (due !== null) this.#session.reporter.metrics(update, metrics);
     return solved;
   }
 
   async #publish(): Promise<{ acknowledged: Promise<number> }> {
-    const published = await this.#context.publishPolicy(this.#progress.version + 1);
+    const published = await this.#session.publishPolicy(this.#progress.version + 1);
     this.#advance({ kind: "published" });
     return published;
   }
 
   /** Goes back to the last healthy checkpoint. New random draws make the next rollouts differ from the rollouts before the roll-back. */
   async #rollBack(): Promise<void> {
-    const { checkpoints, log, reporter } = this.#context;
+    const { checkpoints, log, reporter } = this.#session;
     const { update, health } = this.#progress;
     const target = health.healthyCheckpoint;
     if (target === null) {
@@ -212,7 +204,7 @@ export class Training {
     }
     let saved: Progress;
     try {
-      saved = { ...startOfRun(this.#context.config), ...(await checkpoints.restore(target)) };
+      saved = { ...startOfRun(this.#session.config), ...(await checkpoints.restore(target)) };
     } catch (error) {
       if (!(error instanceof CheckpointError)) throw error;
       log.event("warning", "roll-back", `${error.message}; training continues`);
@@ -229,11 +221,11 @@ export class Training {
   }
 
   #minutes(): number {
-    return (this.#context.clock.now() - this.#startedAtMs) / 60_000;
+    return (this.#session.clock.now() - this.#startedAtMs) / 60_000;
   }
 
   #clockEvent(): ProgressEvent & { kind: "clock" } {
-    const { clock, processStartedAtMs, checkpoints } = this.#context;
+    const { clock, processStartedAtMs, checkpoints } = this.#session;
     const earlier = checkpoints.resumed?.minutesInAll ?? 0;
     const minutesInAll = earlier + (clock.now() - processStartedAtMs) / 60_000;
     return { kind: "clock", minutes: this.#minutes(), minutesInAll };
@@ -241,7 +233,7 @@ export class Training {
 
   /** The run's ticket counts. The dispatcher counts only this process's tickets, so the code adds the counts of earlier sessions. */
   #counted(): ProgressEvent & { kind: "counted" } {
-    const { dispatcher, checkpoints, config } = this.#context;
+    const { dispatcher, checkpoints, config } = this.#session;
     const { expired, retried, ignored } = dispatcher.ticketCounts;
     const earlier = checkpoints.resumed?.tickets ?? startOfRun(config).tickets;
     const tickets = {
@@ -263,15 +255,15 @@ export class Training {
 
   async #report(baselines: ReadonlyMap<string, Baselines>, after: Solved): Promise<Report> {
     const minutes = this.#minutes();
-    const atOne = await this.#validation.withoutMetrics("end", 1, this.#progress);
+    const atOne = await validateApart(this.#session, "end", 1, this.#progress);
     this.#advance(atOne.played, { ...this.#clockEvent(), minutes });
-    return reportOf(this.#context, {
+    return reportOf(this.#session, {
       baselines,
       progress: this.#progress,
       after,
       atOne: atOne.solved,
       stoppedEarly: this.#stoppedEarly,
-      tokensPerSecond: this.#playTime.tokensPerSecond,
+      tokensPerSecond: this.#session.playTime.tokensPerSecond,
       logProbGap: this.#step.logProbGap,
     });
   }

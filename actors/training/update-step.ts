@@ -22,7 +22,7 @@ import {
 } from "../play/finished-ticket.ts";
 import type { EpisodeRow, Ticket } from "../protocol.ts";
 import { behaviorMetrics } from "./behavior.ts";
-import type { Interruption, TrainingContext } from "./context.ts";
+import type { Session, TrainingContext } from "./context.ts";
 import { curriculumMetrics, groupEnvs, scoresAfter } from "./curriculum.ts";
 import { type Control, intervened } from "./interventions.ts";
 import { measureCollapse } from "./measure-collapse.ts";
@@ -49,15 +49,13 @@ const BROKEN_UPDATES_MAX = 5;
 const LOG_PROB_GAP_MAX = 0.05;
 
 export class UpdateStep {
-  readonly #context: TrainingContext;
-  readonly #interruption: Interruption;
+  readonly #session: Session;
   /** Updates in a row without a finite gradient. */
   #brokenInARow = 0;
   #logProbGap: number | null = null;
 
-  constructor(context: TrainingContext, interruption: Interruption) {
-    this.#context = context;
-    this.#interruption = interruption;
+  constructor(session: Session) {
+    this.#session = session;
   }
 
   /** Nats per token: mean difference of samplers' and trainer's log-probabilities, from the last update that measured it; null if none did. */
@@ -68,7 +66,7 @@ export class UpdateStep {
   /** @throws {Error} `unplayedError` if samplers could play no episode; `RunError` after `BROKEN_UPDATES_MAX` updates without a finite gradient */
   async run(before: Progress, finished: readonly FinishedTicket[]): Promise<StepResult> {
     const played = playedOf(finished);
-    if (played.length === 0) throw unplayedError(this.#context.config, `update ${before.update + 1}`, finished);
+    if (played.length === 0) throw unplayedError(this.#session.config, `update ${before.update + 1}`, finished);
     const recent = this.#recent(played, before);
     const trained =
       recent.length > 0
@@ -83,11 +81,11 @@ export class UpdateStep {
 
   /** The episodes that are not stale: the update may train on these. */
   #recent(played: readonly PlayedTicket[], { update, version }: Progress): readonly PlayedTicket[] {
-    const { stalenessMax } = this.#context.config.learner;
+    const { stalenessMax } = this.#session.config.learner;
     const recent = played.filter(({ outcome }) => version - outcome.trajectory.version <= stalenessMax);
     if (recent.length < played.length) {
       const lagging = `${played.length - recent.length} of ${played.length} episodes were played by weights more than ${plural(stalenessMax, "update")} old`;
-      this.#context.log.event("warning", "stale", `update ${update + 1}: ${lagging} and are not trained on`);
+      this.#session.log.event("warning", "stale", `update ${update + 1}: ${lagging} and are not trained on`);
     }
     return recent;
   }
@@ -97,12 +95,12 @@ export class UpdateStep {
     finished: readonly FinishedTicket[],
     recent: readonly PlayedTicket[],
   ): Promise<StepResult> {
-    const { config, trainer, meter, roleMarks } = this.#context;
+    const { config, trainer, meter, roleMarks } = this.#session;
     const { learner } = config;
     const { update, version, klCoefficient, entropyCoefficient } = before;
     const { control } = before.health;
     const trajectories = recent.map(({ outcome }) => outcome.trajectory);
-    const collapse = await measureCollapse(this.#context, update, trajectories, before.collapse);
+    const collapse = await measureCollapse(this.#session, update, trajectories, before.collapse);
     const kl = klCoefficient + control.kl;
     const covariance = control.covariance ?? learner.covariance.treatment;
     const adapted = { klCoefficient: kl, entropyCoefficient, covariance };
@@ -110,7 +108,9 @@ export class UpdateStep {
     const episodes = trainerInput(recent);
     const envs = groupEnvs(config, before.curriculum);
     const moment = { update, version, control, envs };
-    const gradients = await this.#interruption.race(measureGradients(this.#context, moment, episodes, settings));
+    const gradients = await this.#session.interruption.race(
+      measureGradients(this.#session, moment, episodes, settings),
+    );
     const training = meter.during("time/update", trainer.update(episodes, settings));
     // This thread measures the episodes while the trainer trains on them.
     const ofEpisodes = this.#episodeMetrics(before, finished, recent, settings);
@@ -125,7 +125,7 @@ export class UpdateStep {
     if (isOneVersion && logProbGap > LOG_PROB_GAP_MAX && settings.importance === null) {
       const gap = `the log-probabilities of samplers and learner differ by ${logProbGap.toFixed(3)} nats a token (bound ${LOG_PROB_GAP_MAX})`;
       const advice = "their engines compute different policies; learner.importance.level token corrects for it";
-      this.#context.log.event("warning", "log-prob-gap", `update ${update + 1}: ${gap}: ${advice}`);
+      this.#session.log.event("warning", "log-prob-gap", `update ${update + 1}: ${gap}: ${advice}`);
     }
     const curriculum = scoresAfter(config.rollout.curriculum, before.curriculum, recent);
     return {
@@ -155,7 +155,7 @@ export class UpdateStep {
     recent: readonly PlayedTicket[],
     { optimizer, dropConstant }: UpdateSettings,
   ): MetricValues {
-    const { config, thinkEnd } = this.#context;
+    const { config, thinkEnd } = this.#session;
     return {
       ...rolloutMetrics("train", recent, thinkEnd),
       ...behaviorMetrics("train", recent, (env) => tagOf(config, env)),
@@ -167,7 +167,7 @@ export class UpdateStep {
   }
 
   #skip(progress: Progress, reason: string): Progress {
-    this.#context.log.event("warning", "skipped", `update ${progress.update + 1}: ${reason}`);
+    this.#session.log.event("warning", "skipped", `update ${progress.update + 1}: ${reason}`);
     return advance(progress, { kind: "skipped" });
   }
 

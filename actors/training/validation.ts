@@ -3,10 +3,9 @@ import { percent } from "../number-text.ts";
 import { tagOf } from "../play/envs-of-run.ts";
 import { type PlayedTicket, playedOf, playedTotals, unplayedError } from "../play/finished-ticket.ts";
 import { behaviorMetrics } from "./behavior.ts";
-import type { Interruption, TrainingContext } from "./context.ts";
+import type { Session } from "./context.ts";
 import type { Progress, ProgressEvent, Solved } from "./progress.ts";
 import { rolloutMetrics } from "./rollout-metrics.ts";
-import type { PlayTime } from "./rollout-queue.ts";
 import { batchName, validationTickets } from "./tickets-to-play.ts";
 import { episodeRows } from "./trained-episodes.ts";
 
@@ -15,49 +14,41 @@ export interface Validated {
   readonly played: Extract<ProgressEvent, { kind: "played" }>;
 }
 
-export class Validation {
-  readonly #context: TrainingContext;
-  readonly #interruption: Interruption;
-  readonly #playTime: PlayTime;
+/** The validation of an update, with its metrics. */
+export function validateUpdate(session: Session, progress: Progress): Promise<Validated> {
+  const name = batchName("v", progress.update, progress.health.control.round);
+  return validate(session, name, session.config.validate.temperature, progress, true);
+}
 
-  constructor(context: TrainingContext, interruption: Interruption, playTime: PlayTime) {
-    this.#context = context;
-    this.#interruption = interruption;
-    this.#playTime = playTime;
-  }
+/** A validation without metrics. @param name  unique among validations at this temperature */
+export const validateApart = (session: Session, name: string, temperature: number, progress: Progress) =>
+  validate(session, name, temperature, progress, false);
 
-  /** The validation of an update, with its metrics. */
-  ofUpdate(progress: Progress): Promise<Validated> {
-    const name = batchName("v", progress.update, progress.health.control.round);
-    return this.#validate(name, this.#context.config.validate.temperature, progress, true);
+/** @throws {Error} if a sampler could not play an episode: success on fewer boards cannot be compared with other validations */
+async function validate(
+  { config, clock, dispatcher, log, reporter, interruption, playTime }: Session,
+  name: string,
+  temperature: number,
+  progress: Progress,
+  hasMetrics: boolean,
+): Promise<Validated> {
+  const started = clock.now();
+  const tickets = validationTickets(config, name, temperature, progress.version);
+  const { finished } = await interruption.race(playTime.measure(dispatcher.play(tickets)));
+  const played = playedOf(finished);
+  if (played.length < finished.length) throw unplayedError(config, `validation ${name}`, finished);
+  if (hasMetrics) {
+    reporter.metrics(progress.update, {
+      ...rolloutMetrics("validate", played),
+      ...behaviorMetrics("validate", played, (env) => tagOf(config, env)),
+      "speed/validate_s": (clock.now() - started) / 1000,
+    });
   }
-
-  /** A validation without metrics. @param name  unique among validations at this temperature */
-  withoutMetrics(name: string, temperature: number, progress: Progress): Promise<Validated> {
-    return this.#validate(name, temperature, progress, false);
-  }
-
-  /** @throws {Error} if a sampler could not play an episode: success on fewer boards cannot be compared with other validations */
-  async #validate(name: string, temperature: number, progress: Progress, hasMetrics: boolean): Promise<Validated> {
-    const { config, clock, dispatcher, log, reporter } = this.#context;
-    const started = clock.now();
-    const tickets = validationTickets(config, name, temperature, progress.version);
-    const { finished } = await this.#interruption.race(this.#playTime.measure(dispatcher.play(tickets)));
-    const played = playedOf(finished);
-    if (played.length < finished.length) throw unplayedError(config, `validation ${name}`, finished);
-    if (hasMetrics) {
-      reporter.metrics(progress.update, {
-        ...rolloutMetrics("validate", played),
-        ...behaviorMetrics("validate", played, (env) => tagOf(config, env)),
-        "speed/validate_s": (clock.now() - started) / 1000,
-      });
-    }
-    const solved = solvedOf(played);
-    const text = `success ${solvedText(solved)} of ${played.length} episodes`;
-    log.line("validate", `${name} at temperature ${temperature}: ${text}`);
-    await this.#interruption.race(reporter.episodes(episodeRows(played)));
-    return { solved, played: { kind: "played", ...playedTotals(played) } };
-  }
+  const solved = solvedOf(played);
+  const text = `success ${solvedText(solved)} of ${played.length} episodes`;
+  log.line("validate", `${name} at temperature ${temperature}: ${text}`);
+  await interruption.race(reporter.episodes(episodeRows(played)));
+  return { solved, played: { kind: "played", ...playedTotals(played) } };
 }
 
 export const solvedShare = (played: readonly PlayedTicket[]): number =>

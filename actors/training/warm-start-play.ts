@@ -3,27 +3,21 @@ import { Refused } from "../../envs/outside/json-server.ts";
 import { RunError } from "../errors.ts";
 import { percent, timeLeft } from "../number-text.ts";
 import { playedOf } from "../play/finished-ticket.ts";
-import type { Interruption, TrainingContext } from "./context.ts";
+import type { Session } from "./context.ts";
 import type { Progress } from "./progress.ts";
 import { validationTickets } from "./tickets-to-play.ts";
 import { episodeRows } from "./trained-episodes.ts";
-import { solvedShare, type Validation } from "./validation.ts";
+import { solvedShare, validateApart } from "./validation.ts";
 import type { Taught, WarmStartHooks } from "./warm-start.ts";
 
 /** Number of episodes in one sample of play, over all envs together. */
 const SAMPLE_EPISODES = 32;
 
 /** @param publish  publishes the policy; resolves to the progress after the publication */
-export async function playWarmStart(
-  context: TrainingContext,
-  interruption: Interruption,
-  validation: Validation,
-  publish: () => Promise<Progress>,
-): Promise<Taught> {
-  const { config, log, reporter, warmStart } = context;
+export async function playWarmStart(session: Session, publish: () => Promise<Progress>): Promise<Taught> {
+  const { config, log, reporter, warmStart, interruption } = session;
   reporter.event("info", "phase", "warm start");
-  const hooks = hooksOf(context, interruption, validation, publish);
-  const { taught, cached } = await interruption.race(warmStart(hooks)).catch((error) => {
+  const { taught, cached } = await interruption.race(warmStart(hooksOf(session, publish))).catch((error) => {
     // The env's server would refuse a restarted learner again.
     if (error instanceof Refused) throw new RunError(`the warm start cannot play: ${error.message}`, { cause: error });
     throw error;
@@ -35,13 +29,8 @@ export async function playWarmStart(
   return taught;
 }
 
-function hooksOf(
-  context: TrainingContext,
-  interruption: Interruption,
-  validation: Validation,
-  publish: () => Promise<Progress>,
-): WarmStartHooks {
-  const { config, dispatcher, log, reporter, clock } = context;
+function hooksOf(session: Session, publish: () => Promise<Progress>): WarmStartHooks {
+  const { config, dispatcher, log, reporter, clock, interruption } = session;
   let begunMs = clock.now();
   const stepsInAll = config.warmStart.stages.reduce((sum, { steps }) => sum + steps, 0);
   return {
@@ -49,8 +38,8 @@ function hooksOf(
     async measureTaught(name) {
       const progress = await publish();
       const { temperature } = config.validate;
-      const configured = await validation.withoutMetrics(name, temperature, progress);
-      const atOne = temperature === 1 ? configured : await validation.withoutMetrics(name, 1, progress);
+      const configured = await validateApart(session, name, temperature, progress);
+      const atOne = temperature === 1 ? configured : await validateApart(session, name, 1, progress);
       return { cool: configured.solved.success, one: atOne.solved.success };
     },
     async sample(stepOverall) {

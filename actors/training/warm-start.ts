@@ -203,8 +203,7 @@ async function previews({ config, demonstrations }: WarmStartContext): Promise<S
 }
 
 function sourceOf({ warmStart }: RunConfig, skill: Skill): DemonstrationSource {
-  const { imitate, playActionsMax: actionsMax, ...play } = warmStart;
-  return imitate === "demonstrator" ? fromDemonstrator(skill) : fromRandomPlay({ ...play, actionsMax });
+  return warmStart.imitate === "demonstrator" ? fromDemonstrator(skill) : fromRandomPlay(warmStart);
 }
 
 const boardsOf = ({ warmStart }: RunConfig) => ({ first: WARM_START_FIRST_SEED, count: warmStart.boards });

@@ -33,7 +33,7 @@ export interface NatsAddress {
 
 /** @throws {Error} if the address is neither `nats://HOST:PORT/NAME` nor `tls://HOST:PORT/NAME`, which requires TLS. The name is optional. */
 export function parseNatsAddress(address: string): NatsAddress {
-  const url = URL.canParse(address) ? new URL(address) : null;
+  const url = URL.parse(address);
   const name = /^\/?([\w-]{0,64})$/.exec(url?.pathname ?? "!")?.[1];
   if (url === null || !["nats:", "tls:"].includes(url.protocol) || url.host === "" || name === undefined) {
     throw new Error(`cannot use ${address}: expected nats://HOST:PORT/NAME, or tls://HOST:PORT/NAME for TLS`);

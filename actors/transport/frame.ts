@@ -38,13 +38,8 @@ const codec = new Packr({ useRecords: false, moreTypes: true });
 
 /** @throws {FrameTooLargeError} */
 export function encodeFrame(envelope: Envelope, frameBytesMax: number): Frame {
-  const packed = codec.pack(
-    envelope.kind === "tell"
-      ? [0, envelope.body]
-      : envelope.kind === "ask"
-        ? [1, envelope.id, envelope.body]
-        : [2, envelope.id, envelope.body],
-  );
+  const head = envelope.kind === "tell" ? [0] : [envelope.kind === "ask" ? 1 : 2, envelope.id];
+  const packed = codec.pack([...head, envelope.body]);
   if (packed.byteLength > frameBytesMax) throw new FrameTooLargeError(packed.byteLength, frameBytesMax, envelope);
   // The codec reuses its buffer for every message, so the frame must be a copy.
   return new Uint8Array(packed);

@@ -8,7 +8,7 @@
 import type { Clock } from "../clock.ts";
 import { describeError } from "../errors.ts";
 import { ListenerPeers } from "./peer.ts";
-import type { Handler, Listener, Transport } from "./transport.ts";
+import type { Listener, Transport } from "./transport.ts";
 
 /** Number of samplers that can connect at the same time without waiting. */
 const SPARE = 4;
@@ -21,81 +21,70 @@ export interface OfferOptions {
   readonly failed: (detail: string) => void;
 }
 
-export const offering = (options: OfferOptions): Transport => ({
-  connect: (address, handler) => options.transport.connect(address, handler),
-  async listen(address, handler): Promise<Listener> {
-    const offers = new OfferedConnections(address, handler, options);
-    offers.fill();
-    return { address, close: async () => offers.close() };
+export const offering = ({ transport, clock, failed }: OfferOptions): Transport => ({
+  connect: (address, handler) => transport.connect(address, handler),
+  async listen(address, listening): Promise<Listener> {
+    const peers = new ListenerPeers(listening);
+    const { handler } = peers;
+    /** Number of unused offers. An offer counts from the start of its attempt to connect. */
+    let spare = 0;
+    let failures = 0;
+    let closed = false;
+    let cancelWait = () => {};
+
+    function fill(): void {
+      cancelWait();
+      for (; spare < SPARE && !closed; spare++) void offer();
+    }
+
+    async function offer(): Promise<void> {
+      let used = false;
+      const use = () => {
+        if (used) return;
+        used = true;
+        spare--;
+        fill();
+      };
+      try {
+        const peer = await transport.connect(address, {
+          ...handler,
+          told(from, message) {
+            use();
+            handler.told(from, message);
+          },
+          asked(from, ask) {
+            use();
+            return handler.asked(from, ask);
+          },
+          closed(from, reason) {
+            handler.closed?.(from, reason);
+            if (!used) lost();
+          },
+        });
+        failures = 0;
+        if (closed) peer.close("the listener closed");
+      } catch (error) {
+        failed(describeError(error));
+        failures++;
+        lost();
+      }
+    }
+
+    function lost(): void {
+      spare--;
+      if (closed) return;
+      cancelWait();
+      cancelWait = clock.after(Math.min(BACKOFF_MS.max, BACKOFF_MS.first * 2 ** failures), fill);
+    }
+
+    fill();
+    return {
+      address,
+      async close() {
+        closed = true;
+        cancelWait();
+        peers.closeAll();
+      },
+    };
   },
 });
-
-class OfferedConnections {
-  readonly #address: string;
-  readonly #options: OfferOptions;
-  /** Number of unused offers. An offer counts from the start of its attempt to connect. */
-  #spare = 0;
-  #failures = 0;
-  #closed = false;
-  #cancelWait = () => {};
-  readonly #peers: ListenerPeers;
-
-  constructor(address: string, handler: Handler, options: OfferOptions) {
-    this.#address = address;
-    this.#peers = new ListenerPeers(handler);
-    this.#options = options;
-  }
-
-  fill(): void {
-    this.#cancelWait();
-    for (; this.#spare < SPARE && !this.#closed; this.#spare++) void this.#offer();
-  }
-
-  close(): void {
-    this.#closed = true;
-    this.#cancelWait();
-    this.#peers.closeAll();
-  }
-
-  async #offer(): Promise<void> {
-    const { handler } = this.#peers;
-    let used = false;
-    const use = () => {
-      if (used) return;
-      used = true;
-      this.#spare--;
-      this.fill();
-    };
-    try {
-      const peer = await this.#options.transport.connect(this.#address, {
-        ...handler,
-        told(from, message) {
-          use();
-          handler.told(from, message);
-        },
-        asked(from, ask) {
-          use();
-          return handler.asked(from, ask);
-        },
-        closed: (from, reason) => {
-          handler.closed?.(from, reason);
-          if (!used) this.#lost();
-        },
-      });
-      this.#failures = 0;
-      if (this.#closed) peer.close("the listener closed");
-    } catch (error) {
-      this.#options.failed(describeError(error));
-      this.#failures++;
-      this.#lost();
-    }
-  }
-
-  #lost(): void {
-    this.#spare--;
-    if (this.#closed) return;
-    const { first, max } = BACKOFF_MS;
-    this.#cancelWait();
-    this.#cancelWait = this.#options.clock.after(Math.min(max, first * 2 ** this.#failures), () => this.fill());
-  }
-}

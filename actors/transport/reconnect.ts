@@ -7,7 +7,7 @@
  */
 import type { Clock } from "../clock.ts";
 import { describeError } from "../errors.ts";
-import type { Answer, Ask, Tell } from "../protocol.ts";
+import type { Answer } from "../protocol.ts";
 import { type Identity, sayHello } from "./handshake.ts";
 import type { Handler, Peer, Transport } from "./transport.ts";
 
@@ -36,7 +36,7 @@ export interface Connection {
 const BACKOFF_MS = { first: 50, max: 1000 };
 export const HELLO_DEADLINE_MS = 5000;
 
-/** Maximum number of messages that a session holds until it has called `opened`. */
+/** Maximum number of messages that a connection holds until it is open. */
 const EARLY_MAX = 1024;
 
 export function connectForever(options: ReconnectOptions): Connection {
@@ -48,9 +48,9 @@ export function connectForever(options: ReconnectOptions): Connection {
   let cancelWait = () => {};
 
   async function connect(): Promise<void> {
-    const session = new Session(handler, lost);
+    const receiving = session(handler, lost);
     try {
-      pending = await options.transport.connect(options.address(), session);
+      pending = await options.transport.connect(options.address(), receiving);
       if (closedWith !== null) throw new Error(closedWith);
       await sayHello(pending, options.me(), HELLO_DEADLINE_MS, options.run);
       if (pending.closed) throw new Error(`${pending.name} closed right after its welcome`);
@@ -67,7 +67,7 @@ export function connectForever(options: ReconnectOptions): Connection {
     pending = null;
     attempt = 0;
     try {
-      session.open(current);
+      receiving.open(current);
     } catch (error) {
       options.failed?.(`the handler of ${current.name} failed: ${describeError(error)}`, 0);
       current.close(describeError(error));
@@ -95,47 +95,38 @@ export function connectForever(options: ReconnectOptions): Connection {
   };
 }
 
-/** The handler of one connection. It holds the messages that arrive before the call of `opened`. */
-class Session implements Handler {
-  readonly #handler: Handler;
-  readonly #lost: () => void;
-  #opened = false;
-  #early: (() => void)[] = [];
+/** The handler of one connection. It holds the messages that arrive before the call of `open`. @param lost  called when an open connection ends */
+function session(handler: Handler, lost: () => void): Handler & { open(peer: Peer): void } {
+  /** The held messages; null after the call of `open`. */
+  let early: (() => void)[] | null = [];
 
-  constructor(handler: Handler, lost: () => void) {
-    this.#handler = handler;
-    this.#lost = lost;
-  }
-
-  open(peer: Peer): void {
-    this.#opened = true;
-    this.#handler.opened?.(peer);
-    const early = this.#early;
-    this.#early = [];
-    for (const run of early) run();
-  }
-
-  told(peer: Peer, message: Tell): void {
-    if (this.#opened) this.#handler.told(peer, message);
-    else this.#holdBack(() => this.#handler.told(peer, message));
-  }
-
-  asked(peer: Peer, message: Ask): Answer | Promise<Answer> {
-    if (this.#opened) return this.#handler.asked(peer, message);
-    const { promise, resolve } = Promise.withResolvers<Answer>();
-    this.#holdBack(() => resolve(this.#handler.asked(peer, message)));
-    return promise;
-  }
-
-  closed(peer: Peer, reason: string): void {
-    if (!this.#opened) return;
-    this.#lost();
-    this.#handler.closed?.(peer, reason);
-  }
-
-  #holdBack(run: () => void): void {
-    if (this.#early.length >= EARLY_MAX)
+  function hold(held: (() => void)[], run: () => void): void {
+    if (held.length >= EARLY_MAX)
       throw new Error(`more than ${EARLY_MAX} messages came before the connection was ready`);
-    this.#early.push(run);
+    held.push(run);
   }
+
+  return {
+    open(peer) {
+      const held = early ?? [];
+      early = null;
+      handler.opened?.(peer);
+      for (const run of held) run();
+    },
+    told(peer, message) {
+      if (early === null) handler.told(peer, message);
+      else hold(early, () => handler.told(peer, message));
+    },
+    asked(peer, message) {
+      if (early === null) return handler.asked(peer, message);
+      const { promise, resolve } = Promise.withResolvers<Answer>();
+      hold(early, () => resolve(handler.asked(peer, message)));
+      return promise;
+    },
+    closed(peer, reason) {
+      if (early !== null) return;
+      lost();
+      handler.closed?.(peer, reason);
+    },
+  };
 }

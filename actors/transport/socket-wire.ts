@@ -83,7 +83,7 @@ export function closeReason(reason: string): string {
 
 /** @throws {Error} if the address is neither `ws://HOST:PORT` nor `wss://HOST:PORT`, which uses TLS */
 export function parseAddress(address: string): URL {
-  const url = URL.canParse(address) ? new URL(address) : null;
+  const url = URL.parse(address);
   if (url === null || !["ws:", "wss:"].includes(url.protocol)) {
     throw new Error(`cannot use ${address}: expected ws://HOST:PORT, or wss://HOST:PORT for TLS`);
   }

@@ -6,9 +6,8 @@
  * - This file escapes all text, so a folder's name or a title never becomes markup. Equal input gives equal bytes.
  */
 
-import { type Band, bandOf } from "../../actors/dashboard/client/curve.ts";
+import { type Band, bandOf, thin } from "../../actors/dashboard/client/curve.ts";
 import { visible } from "../../actors/dashboard/client/text.ts";
-import { thin } from "../../actors/dashboard/client/thin.ts";
 import type { Unit } from "../../actors/metrics/metric.ts";
 import { type MetricName, metric } from "../../actors/metrics/metrics.ts";
 import { percent, plural } from "../../actors/number-text.ts";

@@ -1,16 +1,9 @@
 /** Describes in words what an actor does or, for a run that has ended, what it did. */
-
 import { percent, plural, whole } from "../../number-text.ts";
 import type { ActorsAnswer } from "../answers.ts";
 import { bytes } from "./text.ts";
 
 type Actor = ActorsAnswer["actors"][number];
-
-interface TimeShare {
-  readonly text: string;
-  readonly kind: string;
-  readonly share: number;
-}
 
 /** Activities in the order of the bar, each in the present and in the past tense. */
 const TIMES = [
@@ -35,7 +28,7 @@ const tense = (texts: readonly [now: string, then: string], isRecord: boolean) =
 export const doingText = ({ doing }: Actor, isRecord: boolean): string => (isRecord ? `last seen: ${doing}` : doing);
 
 /** Shares of the actor's time; the rest of the time counts as idle. Empty if the actor reports no shares. */
-export function timeShares({ load }: Actor, isRecord: boolean): TimeShare[] {
+export function timeShares({ load }: Actor, isRecord: boolean) {
   const known = TIMES.flatMap(({ name, texts, kind }) =>
     load[name] === undefined ? [] : [{ text: tense(texts, isRecord), kind, share: load[name] }],
   );
@@ -44,17 +37,22 @@ export function timeShares({ load }: Actor, isRecord: boolean): TimeShare[] {
   return [...known, { text: isRecord ? "was idle" : "idle", kind: "idle", share: idle }];
 }
 
-export function rateTexts({ load, rssBytes }: Actor, isRecord: boolean): string[] {
+export type LoadTexts = readonly (readonly [name: string, text: (value: number) => string])[];
+
+/** The texts of the measurements that the actor reports. */
+export const loadTexts = (texts: LoadTexts, { load }: Actor): string[] =>
+  texts.flatMap(([name, text]) => (load[name] === undefined ? [] : [text(load[name])]));
+
+export function rateTexts(actor: Actor, isRecord: boolean): string[] {
   const sends = isRecord ? "sent" : "sends";
   const receives = isRecord ? "received" : "receives";
-  const rates: readonly (readonly [name: string, text: (rate: number) => string])[] = [
+  const rates: LoadTexts = [
     ["speed/actor_tokens_per_second", (rate) => `${whole(rate)} tokens/s`],
     ["speed/env_steps_per_second", (rate) => `${whole(rate)} steps/s`],
     ["speed/sent_bytes_per_second", (rate) => `${sends} ${bytes(rate)}/s`],
     ["speed/received_bytes_per_second", (rate) => `${receives} ${bytes(rate)}/s`],
   ];
-  const known = rates.flatMap(([name, text]) => (load[name] === undefined ? [] : [text(load[name])]));
-  return [...known, `${bytes(rssBytes)} memory`];
+  return [...loadTexts(rates, actor), `${bytes(actor.rssBytes)} memory`];
 }
 
 /** Each share of `WAITS`, as a mean over the actors of its role. */

@@ -1,5 +1,4 @@
 /** Functions that the scripts of all pages share: they make elements, and keep choices in the page's address. */
-
 import { whole } from "../../number-text.ts";
 import type { EventLine } from "./event-lines.ts";
 import { visible } from "./text.ts";

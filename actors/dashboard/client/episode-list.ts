@@ -4,7 +4,6 @@
  * - The page's address holds the filters and the open episode, so that a view can be shared as a link.
  * - New episodes appear only while the top of the first page is in view. Otherwise the list does not move.
  */
-
 import { plural } from "../../number-text.ts";
 import type { EpisodeSummary } from "../answers.ts";
 import { read } from "./api.ts";

@@ -3,7 +3,6 @@
  *
  * - If the connection is lost, the page says so and says what to do. The browser reconnects, and the stream resumes after the last message.
  */
-
 import { percent, whole } from "../../number-text.ts";
 import type { News, Overview, RunAnswer } from "../answers.ts";
 import { read } from "./api.ts";

@@ -1,8 +1,7 @@
 /** The page about the actors: what each actor does, which weights it holds, and where its time goes. */
-
 import { percent, plural } from "../../number-text.ts";
 import type { ActorsAnswer, News } from "../answers.ts";
-import { doingText, rateTexts, summaryOf, timeShares } from "./actor-texts.ts";
+import { doingText, type LoadTexts, loadTexts, rateTexts, summaryOf, timeShares } from "./actor-texts.ts";
 import { read } from "./api.ts";
 import { ChartList, latestPoints } from "./chart-list.ts";
 import { ACTORS_CHARTS } from "./charts.ts";
@@ -17,7 +16,7 @@ type Weights = Actor["weights"];
 const SILENT_MS = 3000;
 const ROLES = ["learner", "sampler", "env-server", "metrics-sink"];
 
-const QUEUES: Texts = [
+const QUEUES: LoadTexts = [
   ["queue/playing", (count) => `${count} in play`],
   ["queue/waiting", (count) => `${count} waiting`],
   ["queue/rows", (count) => `${count} to store`],
@@ -30,11 +29,6 @@ const LAGS: readonly (readonly [name: string, text: string])[] = [
   ["train/lag_more", "3 or more"],
 ];
 const CHIPS = { running: "good", starting: "plain", ended: "plain", silent: "bad", gone: "bad" } as const;
-
-type Texts = readonly (readonly [name: string, text: (value: number) => string])[];
-
-const textsOf = (texts: Texts, { load }: Actor): string[] =>
-  texts.flatMap(([name, text]) => (load[name] === undefined ? [] : [text(load[name])]));
 
 const charts = new ChartList(ACTORS_CHARTS);
 
@@ -73,7 +67,7 @@ function rowOf(actor: Actor, published: Weights): HTMLElement {
   if (guest) who.append(make("span", "note", "on another machine"));
   if (restarts > 0) who.append(make("span", "chip bad", plural(restarts, "restart")));
   const hasPolicy = role === "learner" || role === "sampler";
-  const work = [...(hasPolicy ? [weightsText(actor, published)] : []), ...textsOf(QUEUES, actor)];
+  const work = [...(hasPolicy ? [weightsText(actor, published)] : []), ...loadTexts(QUEUES, actor)];
   const rates = rateTexts(actor, isRecord);
   return make(
     "li",

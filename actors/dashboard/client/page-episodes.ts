@@ -10,65 +10,9 @@ import { hasModifier, isTyping, start } from "./live.ts";
 import { Player, type ReplayCode } from "./player.ts";
 import { signed, visible } from "./text.ts";
 
-/** A table of the episodes of one update, which are a batch: a row for each group, a column for each member, rewards in the cells. */
-class GroupTable {
-  readonly #section = byId("groups");
-  readonly #open: (id: number) => void;
-  #shown = "";
-
-  /** @param open  shows the episode of this id */
-  constructor(open: (id: number) => void) {
-    this.#open = open;
-  }
-
-  /** Shows the batch of this episode; hides the table for a validation episode. */
-  async show(one: EpisodeSummary): Promise<void> {
-    this.#section.hidden = one.purpose !== "train";
-    if (this.#section.hidden) return;
-    const shown = `${batchOf(one)} ${one.version}`;
-    if (shown !== this.#shown) {
-      this.#shown = shown;
-      const rows = await episodesOf(one);
-      if (shown !== this.#shown) return;
-      put(byId("groups-title"), `Groups of ${visible(batchOf(one))}, reward of each member`);
-      byId("groups-table").replaceChildren(this.#tableOf(rows));
-    }
-    for (const cell of this.#section.querySelectorAll<HTMLElement>("button"))
-      cell.setAttribute("aria-pressed", String(cell.dataset["id"] === String(one.id)));
-  }
-
-  #tableOf(rows: readonly EpisodeSummary[]): HTMLTableElement {
-    const groups = [...Map.groupBy(rows, ({ group }) => group)].sort(([a], [b]) => a - b);
-    const members = [...new Set(rows.map(({ member }) => member))].sort((a, b) => a - b);
-    const head = make(
-      "tr",
-      "",
-      ...["group", "board", "mean ± std", ...members.map((member) => `${member}`)].map((text) => make("th", "", text)),
-    );
-    const body = groups.map(([group, episodes]) => {
-      const isTrained = episodes.some(({ advantage }) => advantage !== null);
-      const env = visible(episodes[0]!.env);
-      return make(
-        "tr",
-        "",
-        make("th", "", isTrained ? `${group}` : `${group} (not trained on)`),
-        make("td", "", `${env} ${episodes[0]!.layoutSeed}`),
-        make("td", "", spreadOf(episodes)),
-        ...members.map((member) => this.#cellOf(episodes.find((episode) => episode.member === member))),
-      );
-    });
-    return make("table", "", make("thead", "", head), make("tbody", "", ...body));
-  }
-
-  #cellOf(episode: EpisodeSummary | undefined): HTMLTableCellElement {
-    if (episode === undefined) return make("td", "");
-    const { id, reward, success, status } = episode;
-    const cell = button(reward === null ? visible(status) : signed(reward), () => this.#open(id));
-    cell.className = success === true ? "chip good" : "chip";
-    cell.dataset["id"] = String(id);
-    return make("td", "", cell);
-  }
-}
+/** Maximum number of episodes of one request. */
+const PAGE_ROWS = 200;
+const TABLE_ROWS_MAX = 4000;
 
 /** "u12" for the episode "u12.g0.m3". */
 const batchOf = ({ episode }: EpisodeSummary): string => episode.split(".")[0]!;
@@ -99,7 +43,6 @@ function spreadOf(episodes: readonly EpisodeSummary[]): string {
 
 const detail = byId("episode");
 const list = new EpisodeList(open);
-const groups = new GroupTable((id) => list.choose(id));
 let openId: number | null = null;
 let player: Player | null = null;
 
@@ -137,6 +80,56 @@ const tokenColors = make(
   }),
 );
 
+const groupsCard = byId("groups");
+/** The batch and the policy version of the table of groups. */
+let shownGroups = "";
+
+/**
+ * Shows a table of the episodes of one update, which are a batch: a row for each group, a column for each member, rewards in the cells. Hides the
+ * table for a validation episode.
+ */
+async function showGroups(one: EpisodeSummary): Promise<void> {
+  groupsCard.hidden = one.purpose !== "train";
+  if (groupsCard.hidden) return;
+  const shown = `${batchOf(one)} ${one.version}`;
+  if (shown !== shownGroups) {
+    shownGroups = shown;
+    const rows = await episodesOf(one);
+    if (shown !== shownGroups) return;
+    put(byId("groups-title"), `Groups of ${visible(batchOf(one))}, reward of each member`);
+    byId("groups-table").replaceChildren(groupTable(rows));
+  }
+  for (const cell of groupsCard.querySelectorAll<HTMLElement>("button"))
+    cell.setAttribute("aria-pressed", String(cell.dataset["id"] === String(one.id)));
+}
+
+function groupTable(rows: readonly EpisodeSummary[]): HTMLTableElement {
+  const groups = [...Map.groupBy(rows, ({ group }) => group)].sort(([a], [b]) => a - b);
+  const members = [...new Set(rows.map(({ member }) => member))].sort((a, b) => a - b);
+  const heads = ["group", "board", "mean ± std", ...members.map(String)].map((text) => make("th", "", text));
+  const body = groups.map(([group, episodes]) => {
+    const isTrained = episodes.some(({ advantage }) => advantage !== null);
+    return make(
+      "tr",
+      "",
+      make("th", "", isTrained ? `${group}` : `${group} (not trained on)`),
+      make("td", "", `${visible(episodes[0]!.env)} ${episodes[0]!.layoutSeed}`),
+      make("td", "", spreadOf(episodes)),
+      ...members.map((member) => groupCell(episodes.find((episode) => episode.member === member))),
+    );
+  });
+  return make("table", "", make("thead", "", make("tr", "", ...heads)), make("tbody", "", ...body));
+}
+
+function groupCell(episode: EpisodeSummary | undefined): HTMLTableCellElement {
+  if (episode === undefined) return make("td", "");
+  const { id, reward, success, status } = episode;
+  const cell = button(reward === null ? visible(status) : signed(reward), () => list.choose(id));
+  cell.className = success === true ? "chip good" : "chip";
+  cell.dataset["id"] = String(id);
+  return make("td", "", cell);
+}
+
 async function open(id: number): Promise<void> {
   openId = id;
   try {
@@ -144,10 +137,10 @@ async function open(id: number): Promise<void> {
     const symbols = symbolsOf(await playing.catch(() => null), episode.summary.env);
     const [replay, rating] = await Promise.all([replayOf(episode), ratingForm(episode)]);
     if (openId !== id) return;
-    player?.close();
+    player?.pause();
     player = replay.player;
     detail.replaceChildren(...detailOf(episode, symbols, ...replay.elements, rating));
-    await groups.show(episode.summary);
+    await showGroups(episode.summary);
   } catch (error) {
     if (openId === id) detail.replaceChildren(make("p", "empty", visible((error as Error).message)));
   }
@@ -165,7 +158,3 @@ await start(
   () => list.load(),
   ({ episodes }) => list.take(episodes),
 );
-
-/** Maximum number of episodes of one request. */
-const PAGE_ROWS = 200;
-const TABLE_ROWS_MAX = 4000;

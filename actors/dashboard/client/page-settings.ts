@@ -1,5 +1,4 @@
 /** The page about the run's settings: how a person started the run, and the run's config. */
-
 import { plural } from "../../number-text.ts";
 import type { SetupAnswer } from "../answers.ts";
 import { read } from "./api.ts";

@@ -2,7 +2,6 @@
  * Replays an episode in the page with the env's own code, action by action. A person can show a second replay, of another episode on the same
  * board, or play on by hand. This file shows frames as elements; replay-code.ts plays the game.
  */
-
 import { plural } from "../../number-text.ts";
 import type { EpisodeAnswer, EpisodeSummary, PlayAnswer } from "../answers.ts";
 import { read } from "./api.ts";
@@ -105,11 +104,6 @@ export class Player {
     this.#showReplay();
   }
 
-  /** Call when the player leaves the page. */
-  close(): void {
-    this.#pause();
-  }
-
   /** Handles a key that a person presses on the page. @returns whether the key was for the player */
   key(event: KeyboardEvent): boolean {
     // A radio button also uses the arrow keys and Space.
@@ -153,12 +147,12 @@ export class Player {
     this.#other?.show(this.#index);
     this.#slider.value = String(this.#index);
     this.#position.textContent = `${this.#index} of ${this.#lastIndex}`;
-    if (this.#index === this.#lastIndex) this.#pause();
+    if (this.#index === this.#lastIndex) this.pause();
   }
 
   #toggle(): void {
     if (this.#timer !== null) {
-      this.#pause();
+      this.pause();
       return;
     }
     if (this.#index === this.#lastIndex) this.#go(0);
@@ -166,7 +160,8 @@ export class Player {
     this.#playButton.textContent = "Pause";
   }
 
-  #pause(): void {
+  /** Stops the replay. Call it also when the player leaves the page. */
+  pause(): void {
     if (this.#timer !== null) clearInterval(this.#timer);
     this.#timer = null;
     this.#playButton.textContent = "Play";
@@ -200,7 +195,7 @@ export class Player {
     const turns = selectOf(this.#recorded.turns.map((_, i) => `turn ${i + 1}`));
     const start = () => {
       const { code, play } = this.#replayCode;
-      this.#pause();
+      this.pause();
       this.#manual = code.takeOver(this.#episode.row.ticket, this.#recorded, turns.selectedIndex, play);
       this.#showManual(this.#manual, "");
       this.#panes.querySelector<HTMLElement>(".hand button, .hand input")?.focus();

@@ -161,17 +161,13 @@ export class HostedClient {
   async #try(messages: readonly Message[]): Promise<Completion | Failure> {
     const { provider, model, baseUrl, key, temperature, replyTokensMax, timeoutMs, clock } = this.#options;
     const own = baseUrl === provider.baseUrl;
-    const abort = new AbortController();
-    let late = false;
-    const cancel = clock.after(timeoutMs, () => {
-      late = true;
-      abort.abort();
-    });
+    const late = new AbortController();
+    const cancel = clock.after(timeoutMs, () => late.abort());
     try {
       const response = await this.#options.fetch(`${baseUrl}${provider.path}`, {
         method: "POST",
         redirect: "error",
-        signal: abort.signal,
+        signal: late.signal,
         headers: { "content-type": "application/json", ...provider.headers(key) },
         body: JSON.stringify(provider.body({ model, messages, temperature, replyTokensMax }, own)),
       });
@@ -179,7 +175,7 @@ export class HostedClient {
       if (!response.ok) return this.#refusal(response, text);
       return provider.read(this.#parsed(text));
     } catch (error) {
-      const detail = late ? `no answer in ${timeoutMs / 1000} s` : this.#cleaned(messageOf(error));
+      const detail = late.signal.aborted ? `no answer in ${timeoutMs / 1000} s` : this.#cleaned(messageOf(error));
       return { detail, code: null, retry: true, retryAfterMs: null };
     } finally {
       cancel();

@@ -2,9 +2,16 @@ import { describe, expect, test } from "bun:test";
 import fc from "fast-check";
 import { apiContextOf } from "../../../actors/dashboard/api-of-run.ts";
 import { PLACES } from "../../../actors/dashboard/client/charts.ts";
-import { align, bandOf, Curve, smoothed, takePoints } from "../../../actors/dashboard/client/curve.ts";
+import {
+  align,
+  bandOf,
+  Curve,
+  commonEnds,
+  smoothed,
+  takePoints,
+  thin,
+} from "../../../actors/dashboard/client/curve.ts";
 import { blocksOf, bytes, splitReply, visible } from "../../../actors/dashboard/client/text.ts";
-import { commonEnds, thin } from "../../../actors/dashboard/client/thin.ts";
 import { configOf } from "../training/stage.ts";
 
 const curveOf = (entries: readonly (readonly [number, number])[]) => {

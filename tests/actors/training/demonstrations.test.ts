@@ -294,7 +294,7 @@ test("an env in another language is imitated by plans from its random play; each
   const random = {
     plays: 12,
     playsMax: 12,
-    actionsMax: 20,
+    playActionsMax: 20,
     plannedActions: 0,
     exploreOnce: false,
     demonstrations: 1,
@@ -316,7 +316,7 @@ describe("a demonstration from random play", () => {
   const settings = {
     plays: 60,
     playsMax: 600,
-    actionsMax: 60,
+    playActionsMax: 60,
     plannedActions: 0,
     exploreOnce: false,
     demonstrations: 1,
@@ -359,7 +359,7 @@ describe("a demonstration from random play", () => {
       for (let layout = 0; layout < 20; layout++) {
         const plans = await Promise.all(
           ["a", "b"].map(async (name) => {
-            const random = { plays: 100, playsMax: 600, actionsMax: 40, plannedActions };
+            const random = { plays: 100, playsMax: 600, playActionsMax: 40, plannedActions };
             const experience = await explore(tag, layout, random, sequence(layout, name));
             return experience.plan(openLocal(tag, { layout, dynamics: 0 }), rules.actionsMax, 2).join();
           }),
@@ -432,7 +432,7 @@ describe("a demonstration from random play", () => {
   test("of a language game writes its best random text", async () => {
     const options = optionsFor("Countdown", { rules: { ...rules, turnsMax: 1, actionsMax: 1 } });
     const envs = [{ tag: options.tag, rules: options.rules }];
-    const few = stream("Countdown", { actionsMax: 1, plays: 300 }, { ...options, envs });
+    const few = stream("Countdown", { playActionsMax: 1, plays: 300 }, { ...options, envs });
     for (const demo of await few.take(5)) {
       const text = options.dialogue.replyText(replies([demo])[0]!, "<think>");
       const written = text.replace(/.*<answer>(.*)<\/answer>.*/, "$1");
@@ -445,7 +445,7 @@ describe("a demonstration from random play", () => {
     const text =
       "random play of game_2048 cannot be imitated: none of 2 plays won on any of 200 boards; " +
       "raise warmStart.playsMax or warmStart.playActionsMax, or set warmStart.enabled to false";
-    const settings = { plays: 2, playsMax: 2, actionsMax: 5 };
+    const settings = { plays: 2, playsMax: 2, playActionsMax: 5 };
     await expect(stream("game_2048", settings).next()).rejects.toThrow(new RunError(text));
   });
 
@@ -459,7 +459,7 @@ describe("a demonstration from random play", () => {
       return Object.assign(game, { render: () => `${number} ${board()}` });
     };
     const noted = { ...tag, open, stateOf: (observation: string) => observation };
-    const settings = { plays: 60, playsMax: 60, actionsMax: 30 };
+    const settings = { plays: 60, playsMax: 60, playActionsMax: 30 };
     const text =
       "random play of SimpleSokoban cannot be imitated: on 200 boards in a row its demonstrations met no state that random play had met; " +
       "let the env show equal states in equal words, or give it a stateOf, or set warmStart.enabled to false";
