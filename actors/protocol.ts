@@ -12,7 +12,7 @@
  */
 import { z } from "zod";
 
-export const PROTOCOL_VERSION = 4;
+export const PROTOCOL_VERSION = 5;
 
 /**
  * The messages that an actor takes on each connection. The actor refuses every other message with `notTaken` or `refused` of

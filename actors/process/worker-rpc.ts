@@ -28,19 +28,33 @@ declare const self: Worker;
 
 /** Answers calls. The worker's code calls this once. If a method throws, only that call fails. */
 export function serveMethods(methods: Methods): void {
-  self.onmessage = ({ data }: MessageEvent<Call>) => void answer(methods, data);
+  const send = together<Return>((answers) => self.postMessage(answers));
+  self.onmessage = ({ data }: MessageEvent<readonly Call[]>) => {
+    for (const call of data) void answer(methods, call).then(send);
+  };
 }
 
-async function answer(methods: Methods, { id, method, args }: Call): Promise<void> {
-  let answer: Return;
+async function answer(methods: Methods, { id, method, args }: Call): Promise<Return> {
   try {
     if (!Object.hasOwn(methods, method)) throw new TypeError(`this thread has no method ${method}`);
-    answer = { id, result: await methods[method]!(...args) };
+    return { id, result: await methods[method]!(...args) };
   } catch (error) {
     const { name, message, stack = "" } = error instanceof Error ? error : new Error(String(error));
-    answer = { id, error: { name, message, stack } };
+    return { id, error: { name, message, stack } };
   }
-  self.postMessage(answer);
+}
+
+/** Sends the items of one turn of the event loop together, because a message between threads takes as long as many small copies. */
+function together<T>(send: (items: readonly T[]) => void): (item: T) => void {
+  let waiting: T[] = [];
+  return (item) => {
+    if (waiting.push(item) > 1) return;
+    queueMicrotask(() => {
+      const items = waiting;
+      waiting = [];
+      send(items);
+    });
+  };
 }
 
 export interface Thread<M extends Methods> {
@@ -72,13 +86,17 @@ export function startThread<M extends Methods>(
     end(error);
     failed(error);
   };
-  worker.onmessage = ({ data }: MessageEvent<Return>) => {
-    const call = open.get(data.id);
-    open.delete(data.id);
+  const send = together<Call>((calls) => worker.postMessage(calls));
+  const settle = (answer: Return) => {
+    const call = open.get(answer.id);
+    open.delete(answer.id);
+    if ("result" in answer) return call?.resolve(answer.result);
+    const error = new Error(answer.error.message);
+    call?.reject(Object.assign(error, { name: answer.error.name, stack: answer.error.stack }));
+  };
+  worker.onmessage = ({ data }: MessageEvent<readonly Return[]>) => {
     sinceMs = clock.now();
-    if ("result" in data) return call?.resolve(data.result);
-    const error = new Error(data.error.message);
-    call?.reject(Object.assign(error, { name: data.error.name, stack: data.error.stack }));
+    data.forEach(settle);
   };
   worker.onerror = ({ message }) => fail(uncaught(message));
   worker.addEventListener("close", (event) => {
@@ -93,7 +111,7 @@ export function startThread<M extends Methods>(
           const id = nextId++;
           if (open.size === 0) sinceMs = clock.now();
           open.set(id, { resolve, reject });
-          worker.postMessage({ id, method, args } satisfies Call);
+          send({ id, method, args });
         });
     },
   });

@@ -1,5 +1,5 @@
 /**
- * Transport between actors over WebSockets: one WebSocket per peer, one binary message per frame. Processes, workers and actors on one thread
+ * Transport between actors over WebSockets: one WebSocket per peer, one or more frames per binary message (bundle.ts). Processes, workers and actors on one thread
  * all use this transport.
  *
  * - The Authorization header holds the token. The listener compares the token before it handles a frame or a plain HTTP request. The
@@ -11,6 +11,7 @@
 import type { Server, ServerWebSocket } from "bun";
 import { describeError } from "../errors.ts";
 import { bearer, isLoopback, sameSecret } from "./address.ts";
+import { bundling, takeMessage } from "./bundle.ts";
 import { ListenerPeers, WirePeer } from "./peer.ts";
 import { reportSeldom } from "./refusals.ts";
 import type { SilenceWatch } from "./silence.ts";
@@ -107,7 +108,7 @@ export class SocketTransport implements Transport {
         message({ data: { peer, watch } }, message) {
           watch?.heard();
           if (typeof message === "string") peer?.refuse("badFrame", "bad frame: text, expected bytes");
-          else if (message.byteLength > 0) peer?.receive(message);
+          else if (message.byteLength > 0) peer && takeMessage(peer, message);
         },
         close({ data: { peer, watch } }, code, reason) {
           watch?.stop();
@@ -119,9 +120,15 @@ export class SocketTransport implements Transport {
   }
 
   #open(socket: ServerWebSocket<Data>, peers: ListenerPeers): void {
-    const { clock, silenceMsMax = SILENCE_MS_MAX } = this.#options;
+    const { clock, frameBytesMax, silenceMsMax = SILENCE_MS_MAX } = this.#options;
     const { guest } = socket.data;
-    const peer = new WirePeer(socket.remoteAddress, serverWire(socket), peers.handler, this.#options, guest);
+    const peer = new WirePeer(
+      socket.remoteAddress,
+      bundling(serverWire(socket), frameBytesMax),
+      peers.handler,
+      this.#options,
+      guest,
+    );
     socket.data.peer = peer;
     socket.data.watch = watchPeer(clock, silenceMsMax, peer, socket);
     peer.start();
@@ -144,7 +151,7 @@ function dial(address: string, handler: Handler, options: SocketOptions): Promis
 
   socket.onopen = () => {
     cancelDeadline();
-    peer = new WirePeer(address, clientWire(socket), handler, options);
+    peer = new WirePeer(address, bundling(clientWire(socket), options.frameBytesMax), handler, options);
     watch = watchPeer(clock, silenceMsMax, peer, socket);
     peer.start();
     resolve(peer);
@@ -152,7 +159,7 @@ function dial(address: string, handler: Handler, options: SocketOptions): Promis
   socket.onmessage = ({ data }) => {
     watch?.heard();
     if (!(data instanceof ArrayBuffer)) peer?.refuse("badFrame", "bad frame: text, expected bytes");
-    else if (data.byteLength > 0) peer?.receive(new Uint8Array(data));
+    else if (data.byteLength > 0) peer && takeMessage(peer, new Uint8Array(data));
   };
   socket.onerror = (event) => {
     refusal = whyRefused(event);
