@@ -31,20 +31,18 @@ const keys = {
 } as const;
 
 /** RAGEN's mock client, which gives every query the same two documents. */
-const ragenMock: Retriever = {
-  search: async (query) => [
-    {
-      id: "mock_1",
-      score: 0.9,
-      content: `Mock search result for query: '${query}'. This is a placeholder document for testing purposes.`,
-    },
-    {
-      id: "mock_2",
-      score: 0.75,
-      content: `Another mock document related to: '${query}'. Replace with real retrieval server for actual training.`,
-    },
-  ],
-};
+const ragenMock: Retriever = async (query) => [
+  {
+    id: "mock_1",
+    score: 0.9,
+    content: `Mock search result for query: '${query}'. This is a placeholder document for testing purposes.`,
+  },
+  {
+    id: "mock_2",
+    score: 0.75,
+    content: `Another mock document related to: '${query}'. Replace with real retrieval server for actual training.`,
+  },
+];
 
 test("the best of several right answers counts, without the spaces around it", async () => {
   const rules = envTag("SearchQA").config as unknown as SearchRules;
@@ -161,7 +159,7 @@ describe("SearchQAMock", () => {
   test("can be solved by searching alone", async () => {
     const retriever = wordRetriever(villageDocuments);
     const never = new AbortController().signal;
-    const best = async (query: string) => (await retriever.search(query, 5, never))[0]!.content;
+    const best = async (query: string) => (await retriever(query, 5, never))[0]!.content;
     for (let layout = 0; layout < villageQuestions.length; layout++) {
       const game = mock(layout);
       const book = /of (The \w+ \w+)/.exec(game.render())![1]!;
@@ -216,7 +214,7 @@ test("a wrong answer is no success, whatever it earns", async () => {
 test("wordRetriever ranks a rare word above common ones, and gives at most as many documents as asked for", async () => {
   const retriever = wordRetriever(["a red house", "a red boat", "a red house and a red boat", "a green owl"]);
   const found = async (query: string, count: number) =>
-    (await retriever.search(query, count, new AbortController().signal)).map(({ id }) => id);
+    (await retriever(query, count, new AbortController().signal)).map(({ id }) => id);
   expect(await found("red owl", 2)).toEqual(["doc_4", "doc_1"]);
   expect(await found("nothing", 5)).toEqual([]);
 });
