@@ -2,7 +2,7 @@
  * A person ends a run in a shell: Ctrl-C, a signal to the whole process group, a closed terminal. And a run whose standard error fails.
  * None of them loses an update.
  */
-import { afterAll, expect, test } from "bun:test";
+import { expect, test } from "bun:test";
 import { existsSync, readdirSync, statSync } from "node:fs";
 import { join } from "node:path";
 import { latestCheckpoint } from "../../actors/checkpoint/checkpoint.ts";
@@ -10,10 +10,8 @@ import { isAlive } from "../../scripts/chaos/watch.ts";
 import { expectNothingLeft, LONG, RunProcess, Runs, updated } from "../e2e/run-process.ts";
 import { figure } from "../figure.ts";
 import { CommandProcess, type StartOptions } from "../scripts/command.ts";
-import { removeTemporaryFolders } from "../scripts/temporary.ts";
 
 const runs = new Runs("shared");
-afterAll(removeTemporaryFolders);
 
 /** Little to play: what counts is how the run ends. */
 const small = { validate: { episodes: 8 } };

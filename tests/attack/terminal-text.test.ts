@@ -3,16 +3,14 @@
  * bidirectional mark, no line of a megabyte.
  */
 import { Database } from "bun:sqlite";
-import { afterAll, expect, test } from "bun:test";
+import { expect, test } from "bun:test";
 import { mkdirSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { startOneThread, tinyConfig } from "../actors/supervisor/tiny-run.ts";
 import { LONG } from "../e2e/run-process.ts";
 import { jsonService } from "../envs/outside/json-service.ts";
 import { onTerminal } from "../scripts/command.ts";
-import { removeTemporaryFolders, temporaryFolder } from "../scripts/temporary.ts";
-
-afterAll(removeTemporaryFolders);
+import { temporaryFolder } from "../scripts/temporary.ts";
 
 /** Colours it, names its window, clears it (in C1 too), rings, turns the direction of writing, and never ends. */
 const HOSTILE = `\u001b[31m\u001b]0;owned\u0007\u001b[2J\u009b2J\u202eabc\u200b${"y".repeat(1 << 20)}`;

@@ -7,10 +7,8 @@ import { chromiumPath, launch } from "../../bench/chromium.ts";
 import { LONG, RunProcess, Runs } from "../e2e/run-process.ts";
 import { describeWhere } from "../needs.ts";
 import { commandHere, root } from "../scripts/command.ts";
-import { removeTemporaryFolders } from "../scripts/temporary.ts";
 
 const runs = new Runs("shared");
-afterAll(removeTemporaryFolders);
 
 describeWhere(chromiumPath === null ? "no Chromium" : null, "a run in the browser", () => {
   let browser: Browser;

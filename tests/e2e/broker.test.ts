@@ -2,16 +2,14 @@
  * A real run whose messages go through a real NATS broker, which asks for a token and is killed in between; samplers and env
  * servers join it as guests. It learns the same as over sockets, to the bit.
  */
-import { afterAll, expect, test } from "bun:test";
+import { expect, test } from "bun:test";
 import { join } from "node:path";
 import { natsServer, startBroker } from "../../bench/broker.ts";
 import { describeWhere } from "../needs.ts";
-import { removeTemporaryFolders } from "../scripts/temporary.ts";
 import { Guest } from "./guest.ts";
 import { LONG, learnt, RunProcess, Runs, timeIndependentMetrics } from "./run-process.ts";
 
 const runs = new Runs("shared");
-afterAll(removeTemporaryFolders);
 
 const TOKEN = "a-token-of-this-test";
 const learner = { updates: 12, filter: { strategy: "all" } };

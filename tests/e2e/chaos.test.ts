@@ -1,5 +1,5 @@
 /** `bun run chaos`: its result for a run that kept its promises, and for logs that show broken promises. */
-import { afterAll, describe, expect, test } from "bun:test";
+import { describe, expect, test } from "bun:test";
 import { appendFileSync, mkdirSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { Store } from "../../actors/metrics-sink/store.ts";
@@ -10,10 +10,8 @@ import { scored, ticket } from "../actors/sampler/stage.ts";
 import { figure, ms } from "../figure.ts";
 import { aDigest } from "../fixtures.ts";
 import { command, commandHere } from "../scripts/command.ts";
-import { removeTemporaryFolders, temporaryFolder } from "../scripts/temporary.ts";
+import { temporaryFolder } from "../scripts/temporary.ts";
 import { LONG } from "./run-process.ts";
-
-afterAll(removeTemporaryFolders);
 
 test(
   "a run survives kills: how many, how soon each actor recovered, nothing lost",

@@ -1,15 +1,13 @@
 /** `bun run cluster` from start to end: what it prints, serves and leaves behind, and what may not depend on who plays. */
 import { Database } from "bun:sqlite";
-import { afterAll, beforeAll, describe, expect, test } from "bun:test";
+import { beforeAll, describe, expect, test } from "bun:test";
 import { existsSync, readdirSync, readFileSync } from "node:fs";
 import { basename, join } from "node:path";
 import type { ActorView } from "../../actors/protocol.ts";
 import { commandHere, type Ended } from "../scripts/command.ts";
-import { removeTemporaryFolders } from "../scripts/temporary.ts";
 import { expectNothingLeft, expectSameLearnt, LONG, RunProcess, Runs, timeIndependentMetrics } from "./run-process.ts";
 
 const runs = new Runs("own");
-afterAll(removeTemporaryFolders);
 
 /** With fewer groups, rewards would be equal within every one of them. */
 const fresh = (learner: object = {}) => runs.fresh({ rollout: { groups: 8 }, learner });

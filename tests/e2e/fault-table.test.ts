@@ -3,10 +3,9 @@
  * promise has a limit. How fast a process starts again depends on the machine, so a test only prints that time.
  */
 import { Database } from "bun:sqlite";
-import { afterAll, beforeAll, expect, test } from "bun:test";
+import { beforeAll, expect, test } from "bun:test";
 import { join } from "node:path";
 import { figure, ms } from "../figure.ts";
-import { removeTemporaryFolders } from "../scripts/temporary.ts";
 import {
   exited,
   expectNothingLeft,
@@ -21,7 +20,6 @@ import {
 } from "./run-process.ts";
 
 const runs = new Runs("shared");
-afterAll(removeTemporaryFolders);
 
 const learner = { updates: 14, filter: { strategy: "all" } };
 const supervisor = { heartbeatDeadlineMs: 4000, restartsMax: 20 };

@@ -1,17 +1,15 @@
 /** A run whose processes are killed, stopped and resumed learns bit for bit what an undisturbed run learns. */
 import { Database } from "bun:sqlite";
-import { afterAll, beforeAll, describe, expect, test } from "bun:test";
+import { beforeAll, describe, expect, test } from "bun:test";
 import { readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { latestCheckpoint } from "../../actors/checkpoint/checkpoint.ts";
 import { isAlive } from "../../scripts/chaos/watch.ts";
 import { figure, ms } from "../figure.ts";
 import type { Ended } from "../scripts/command.ts";
-import { removeTemporaryFolders } from "../scripts/temporary.ts";
 import { exited, expectNothingLeft, expectSameLearnt, LONG, RunProcess, Runs, ready, updated } from "./run-process.ts";
 
 const runs = new Runs("shared");
-afterAll(removeTemporaryFolders);
 
 /** A run that is killed after its fifth has at least 20 to make after it was resumed. */
 const UPDATES = 28;

@@ -6,12 +6,10 @@ import { afterAll, beforeAll, describe, expect, test } from "bun:test";
 import { existsSync, mkdirSync, readdirSync, readFileSync, statSync, writeFileSync } from "node:fs";
 import { basename, join } from "node:path";
 import { certificates } from "../actors/transport/certificates.ts";
-import { removeTemporaryFolders } from "../scripts/temporary.ts";
 import { Guest } from "./guest.ts";
 import { expectNothingLeft, expectSameLearnt, LONG, RunProcess, Runs } from "./run-process.ts";
 
 const runs = new Runs("shared");
-afterAll(removeTemporaryFolders);
 
 const TOKEN = "a-token-of-this-test";
 const ACTORS_TOKEN = "what-the-actors-tell-each-other";

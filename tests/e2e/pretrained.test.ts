@@ -1,16 +1,15 @@
 /** `bun run cluster --model`: a model that Python made (tests/golden/checkpoints.py), trained from start to end. */
-import { afterAll, expect, test } from "bun:test";
+import { expect, test } from "bun:test";
 import { cpSync, rmSync } from "node:fs";
 import { join } from "node:path";
 import { loadCheckpoint } from "../../actors/checkpoint/checkpoint.ts";
 import { loadPretrained } from "../../actors/policy/pretrained.ts";
 import { layParameters } from "../../model/policy/parameters.ts";
 import { commandHere } from "../scripts/command.ts";
-import { removeTemporaryFolders, temporaryFolder } from "../scripts/temporary.ts";
+import { temporaryFolder } from "../scripts/temporary.ts";
 import { LONG, learnt, RunProcess, timeIndependentMetrics } from "./run-process.ts";
 
 const home = temporaryFolder();
-afterAll(removeTemporaryFolders);
 
 const modelOf = (name: string) => join(import.meta.dir, "../golden/checkpoints", name);
 

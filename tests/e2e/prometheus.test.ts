@@ -6,7 +6,6 @@ import { prometheusName } from "../../actors/dashboard/prometheus.ts";
 import { METRIC_NAMES, metric } from "../../actors/metrics/metrics.ts";
 import { describeWhere } from "../needs.ts";
 import { root } from "../scripts/command.ts";
-import { removeTemporaryFolders } from "../scripts/temporary.ts";
 import { LONG, RunProcess, Runs } from "./run-process.ts";
 
 const prometheus = Bun.which("prometheus");
@@ -65,7 +64,6 @@ describeWhere(there ? null : "no prometheus and promtool", "Prometheus", () => {
     server.kill();
     run.kill("SIGINT");
     await Promise.all([server.exited, run.ended]);
-    removeTemporaryFolders();
   }, LONG);
 
   async function ask<T>(path: string): Promise<T> {

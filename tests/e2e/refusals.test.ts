@@ -1,11 +1,11 @@
 /** A refusal is one line that says what to do. The exit code is 2 for wrong usage, and 1 for other refusals. */
-import { afterAll, beforeAll, describe, expect, test } from "bun:test";
+import { beforeAll, describe, expect, test } from "bun:test";
 import { existsSync, mkdirSync, readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { jsonService } from "../envs/outside/json-service.ts";
 import { describeWhere } from "../needs.ts";
 import { CommandProcess, command, commandHere, root } from "../scripts/command.ts";
-import { removeTemporaryFolders, temporaryFolder } from "../scripts/temporary.ts";
+import { temporaryFolder } from "../scripts/temporary.ts";
 import { LONG, RunProcess, Runs } from "./run-process.ts";
 
 const runs = new Runs("shared");
@@ -20,7 +20,6 @@ beforeAll(async () => {
   writeFileSync(join(finished, "config.json"), out);
   writeFileSync(join(finished, "report.json"), JSON.stringify({ updates: 200, minutes: 9 }));
 });
-afterAll(removeTemporaryFolders);
 
 /** For what is refused only after the page's port was looked at: another program may have the default one. */
 const ANY_PORT = "--metrics.port=0";

@@ -1,14 +1,12 @@
 /** What a run shows on a terminal: a few lines at its foot that move, and lines that stay. The terminal is a real one (a pty). */
-import { afterAll, expect, test } from "bun:test";
+import { expect, test } from "bun:test";
 import { existsSync } from "node:fs";
 import { join } from "node:path";
 import { isAlive } from "../../scripts/chaos/watch.ts";
 import { COLUMNS, onTerminal } from "../scripts/command.ts";
-import { removeTemporaryFolders } from "../scripts/temporary.ts";
 import { LONG, RunProcess, Runs } from "./run-process.ts";
 
 const runs = new Runs("own");
-afterAll(removeTemporaryFolders);
 
 async function trained(args: readonly string[]): Promise<string> {
   const { code, out } = await onTerminal(["cluster", ...args, "--exit"]);

@@ -22,7 +22,7 @@ import { ms } from "../figure.ts";
 import { farthest } from "../model/farthest.ts";
 import { describeWhere } from "../needs.ts";
 import { root } from "../scripts/command.ts";
-import { removeTemporaryFolders, temporaryFolder } from "../scripts/temporary.ts";
+import { temporaryFolder } from "../scripts/temporary.ts";
 import { RunProcess } from "./run-process.ts";
 
 const installed = process.env["BUNRAKU_TINKER"] ?? join(root, "node_modules", ".bunraku", "tinker");
@@ -40,10 +40,7 @@ describeWhere(lack, "skyrl-tx", () => {
     await free.stop(true);
     server = await startTinkerServer(places, port);
   }, LONG);
-  afterAll(() => {
-    server.kill("SIGKILL");
-    removeTemporaryFolders();
-  });
+  afterAll(() => server.kill("SIGKILL"));
 
   test(
     "log-probabilities and loss of a fresh adapter equal our compiled engine's within 1e-3",

@@ -28,13 +28,12 @@ import { farthest } from "../model/farthest.ts";
 import { tinyModel } from "../model/policy/tiny-policy.ts";
 import { describeWhere, lackOfPython, pythonHere, testWhere } from "../needs.ts";
 import { commandHere } from "./command.ts";
-import { removeTemporaryFolders, temporaryFolder } from "./temporary.ts";
+import { temporaryFolder } from "./temporary.ts";
 
 const python = pythonHere();
 const llama = process.env["BUNRAKU_LLAMA"] ?? null;
 
 const home = temporaryFolder();
-afterAll(removeTemporaryFolders);
 const engine = compiledEngine({ threads: 1 });
 const modelOf = (name: string) => join(import.meta.dir, "../golden/checkpoints", name);
 

@@ -1,11 +1,8 @@
-import { afterAll, describe, expect, test } from "bun:test";
+import { describe, expect, test } from "bun:test";
 import { appendFileSync, existsSync, mkdirSync, rmSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { command } from "./command.ts";
 import { smallProject } from "./project.ts";
-import { removeTemporaryFolders } from "./temporary.ts";
-
-afterAll(removeTemporaryFolders);
 
 const installs = (err: string) => err.split("\n").filter((line) => line.startsWith("installing dependencies")).length;
 

@@ -1,7 +1,6 @@
 /** SearchQA against RAGEN's own numbers, and against local servers that speak the protocols of RAGEN and Search-R1. */
-import { afterAll, describe, expect, test } from "bun:test";
-import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
-import { tmpdir } from "node:os";
+import { describe, expect, test } from "bun:test";
+import { writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { evaluatePlayer } from "../../../envs/analysis/evaluate.ts";
 import type { OutsideGame } from "../../../envs/env.ts";
@@ -11,11 +10,11 @@ import { SearchGame, type SearchQuestion, type SearchRules } from "../../../envs
 import { documentsText, type Retriever, wordRetriever } from "../../../envs/search/retrieval.ts";
 import { villageDocuments, villageQuestions } from "../../../envs/search/village.ts";
 import { pythonFixed } from "../../../envs/text/numbers.ts";
+import { temporaryFolder } from "../../scripts/temporary.ts";
 import { expectNoWaitOnceClosed, jsonService } from "./json-service.ts";
 import ragen from "./ragen-search.json";
 
-const folder = mkdtempSync(join(tmpdir(), "bunraku-search-"));
-afterAll(() => rmSync(folder, { recursive: true }));
+const folder = temporaryFolder();
 
 const dataPath = join(folder, "questions.jsonl");
 writeFileSync(dataPath, ragen.data.map((row) => JSON.stringify(row)).join("\n"));

@@ -1,13 +1,11 @@
 /** `setup cuda` puts each whole library of a wheel in its place, or none of the wheel's. The wheels are made here. */
-import { afterAll, describe, expect, test } from "bun:test";
+import { describe, expect, test } from "bun:test";
 import { chmodSync, existsSync, mkdirSync, readdirSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { NVIDIA, PROVIDER } from "../../../model/engine/cuda.ts";
 import { CUDA_WHEELS, type CudaWheel, cudaLack, setUpCuda } from "../../../scripts/setup/cuda.ts";
 import { describeWhere, lackOfPython, pythonHere } from "../../needs.ts";
-import { removeTemporaryFolders, temporaryFolder } from "../temporary.ts";
-
-afterAll(removeTemporaryFolders);
+import { temporaryFolder } from "../temporary.ts";
 
 describe("the wheels", () => {
   test("have the provider of onnxruntime-node's version, and every library that it needs", () => {
