@@ -4,8 +4,7 @@
  */
 import { existsSync, rmSync } from "node:fs";
 import { basename, join } from "node:path";
-import { KINDS } from "./chaos/faults.ts";
-import { type ChaosResult, injectFaults, type Percentiles } from "./chaos/inject.ts";
+import { type ChaosResult, injectFaults, KINDS, type Percentiles } from "./chaos/inject.ts";
 import { inspect, type Violations } from "./chaos/inspect.ts";
 import { makeTemporaryFolder } from "./cli/make-folder.ts";
 import { type Command, parseOptions, UsageError } from "./cli/options.ts";

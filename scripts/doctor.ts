@@ -3,23 +3,7 @@ import { join } from "node:path";
 import { RunConfig } from "../actors/config/config.ts";
 import { type Command, parseOptions } from "./cli/options.ts";
 import { runsFolder } from "./cli/presets.ts";
-import {
-  bunFinding,
-  clockFinding,
-  compiledFinding,
-  cpuFinding,
-  deviceFinding,
-  diskFinding,
-  eagerFinding,
-  type Finding,
-  libtensorflowFinding,
-  memoryFinding,
-  nvidiaFinding,
-  packagesFinding,
-  portFinding,
-  sandboxFinding,
-  sharedMemoryFinding,
-} from "./doctor/findings.ts";
+import { type Finding, findings } from "./doctor/findings.ts";
 
 const root = join(import.meta.dir, "..");
 const DEFAULT_PORT = RunConfig.parse({}).metrics.port;
@@ -39,26 +23,10 @@ export const command = {
 
 export async function main(args: string[]): Promise<number> {
   const { flags } = parseOptions(command, args);
-  const findings: readonly Finding[] = [
-    bunFinding(root),
-    packagesFinding(root),
-    cpuFinding(),
-    memoryFinding(),
-    diskFinding(runsFolder()),
-    sharedMemoryFinding(),
-    await portFinding(flags.port ?? DEFAULT_PORT),
-    clockFinding(),
-    sandboxFinding(),
-    await compiledFinding(),
-    await deviceFinding("webgpu"),
-    await deviceFinding("cuda"),
-    await libtensorflowFinding(),
-    await eagerFinding(),
-    nvidiaFinding(),
-  ];
-  const broken = findings.filter(({ state }) => state === "broken");
-  if (flags.json) console.log(JSON.stringify({ ok: broken.length === 0, findings }));
-  else show(findings, broken);
+  const found = await findings(root, runsFolder(), flags.port ?? DEFAULT_PORT);
+  const broken = found.filter(({ state }) => state === "broken");
+  if (flags.json) console.log(JSON.stringify({ ok: broken.length === 0, findings: found }));
+  else show(found, broken);
   return broken.length === 0 ? 0 : 1;
 }
 
