@@ -6,7 +6,9 @@ import { join } from "node:path";
 
 const made: string[] = [];
 
-afterAll(removeTemporaryFolders);
+/** The removal may take longer than a test may. */
+const REMOVAL_MS_MAX = 300_000;
+afterAll(removeTemporaryFolders, REMOVAL_MS_MAX);
 
 export function removeTemporaryFolders(): void {
   for (const folder of made.splice(0)) rmSync(folder, { recursive: true, force: true });
