@@ -8,11 +8,9 @@ const made: string[] = [];
 
 /** The removal may take longer than a test may. */
 const REMOVAL_MS_MAX = 300_000;
-afterAll(removeTemporaryFolders, REMOVAL_MS_MAX);
-
-export function removeTemporaryFolders(): void {
-  for (const folder of made.splice(0)) rmSync(folder, { recursive: true, force: true });
-}
+afterAll(() => {
+  for (const folder of made) rmSync(folder, { recursive: true, force: true });
+}, REMOVAL_MS_MAX);
 
 export function temporaryFolder(): string {
   const folder = mkdtempSync(join(tmpdir(), "bunraku-test-"));

@@ -3,16 +3,14 @@
  * policy learns. They check that each update changes the weights, and that no update is skipped.
  */
 import { Database } from "bun:sqlite";
-import { afterAll, describe, expect, test } from "bun:test";
+import { describe, expect, test } from "bun:test";
 import { join } from "node:path";
 import { ALGORITHM_NAMES } from "../../../actors/config/algorithms.ts";
 import { composeRunConfig } from "../../../actors/config/compose.ts";
 import { type Layer, parseLayer } from "../../../actors/config/layers.ts";
 import { needsCritic } from "../../../actors/training/update-settings.ts";
-import { removeTemporaryFolders, temporaryFolder } from "../../scripts/temporary.ts";
+import { temporaryFolder } from "../../scripts/temporary.ts";
 import { playRun, stopRunAt, tinyLayer } from "../supervisor/tiny-run.ts";
-
-afterAll(removeTemporaryFolders);
 
 /** One warm start for all. */
 const cacheDir = temporaryFolder();

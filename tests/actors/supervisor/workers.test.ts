@@ -1,10 +1,10 @@
 /** Actors as Bun workers of one process: what happens when one of them hangs, throws or is killed. */
-import { afterAll, afterEach, describe, expect, test } from "bun:test";
+import { afterEach, describe, expect, test } from "bun:test";
 import { mkdirSync } from "node:fs";
 import { join } from "node:path";
 import { startCluster } from "../../../actors/supervisor/cluster.ts";
 import type { Supervisor } from "../../../actors/supervisor/supervisor.ts";
-import { removeTemporaryFolders, temporaryFolder } from "../../scripts/temporary.ts";
+import { temporaryFolder } from "../../scripts/temporary.ts";
 import { Events, testActor, workerSupervisor } from "./stage-supervisor.ts";
 import { learnt, playRun, tinyConfig } from "./tiny-run.ts";
 
@@ -14,7 +14,6 @@ const running: Supervisor[] = [];
 afterEach(async () => {
   for (const supervisor of running.splice(0)) await supervisor.stop("the test is over");
 });
-afterAll(removeTemporaryFolders);
 
 async function start(...args: Parameters<typeof workerSupervisor>) {
   const made = await workerSupervisor(...args);
