@@ -9,7 +9,7 @@ import { Pcg64 } from "../envs/rng/pcg64.ts";
 import { dynamicsSeed } from "../envs/seeds.ts";
 import { type EnvTag, openLocal } from "../envs/tag.ts";
 import { checkedTag } from "../library/policy.ts";
-import { type Command, expectOnly, parseOptions, UsageError } from "./cli/options.ts";
+import { type Command, expectOnly, flag, parseOptions, UsageError } from "./cli/options.ts";
 import { envOverrides } from "./cli/presets.ts";
 
 const drawn = envTags().filter((name) => envTag(name).picture !== undefined);
@@ -17,19 +17,10 @@ const drawn = envTags().filter((name) => envTag(name).picture !== undefined);
 export const command = {
   name: "board",
   flags: {
-    env: {
-      type: "text",
-      value: "TAG",
-      text: `Env of the board: ${drawn.join(", ")} (default: SimpleSokoban)`,
-      key: "env.tag",
-    },
-    seed: { type: "count", value: "S", text: "Layout seed of the board (default: 123)" },
-    policy: {
-      type: "text",
-      value: "PLAYER",
-      text: "random or optimal: also draw the board after each of this player's actions",
-    },
-    out: { type: "text", value: "FILE", text: "Output file ending in .png (default: board.png)" },
+    env: flag.text("TAG", `Env of the board: ${drawn.join(", ")} (default: SimpleSokoban)`, "env.tag"),
+    seed: flag.count("S", "Layout seed of the board (default: 123)"),
+    policy: flag.text("PLAYER", "random or optimal: also draw the board after each of this player's actions"),
+    out: flag.text("FILE", "Output file ending in .png (default: board.png)"),
   },
   examples: [
     "bun run board --env LargerSokoban --seed 7",

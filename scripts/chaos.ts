@@ -7,29 +7,20 @@ import { basename, join } from "node:path";
 import { type ChaosResult, injectFaults, KINDS, type Percentiles } from "./chaos/inject.ts";
 import { inspect, type Violations } from "./chaos/inspect.ts";
 import { makeTemporaryFolder } from "./cli/make-folder.ts";
-import { type Command, parseOptions, UsageError } from "./cli/options.ts";
+import { type Command, flag, parseOptions, UsageError } from "./cli/options.ts";
 import { onStopSignal } from "./cli/stop-signals.ts";
 
 export const command = {
   name: "chaos",
   flags: {
-    minutes: {
-      type: "number",
-      value: "M",
-      text: "For M minutes, kill a process or freeze an env server every 5 to 20 s (default: 2)",
-    },
-    seed: { type: "count", value: "S", text: "Seed of the run and of the faults (default: 1)" },
-    only: {
-      type: "text",
-      value: "ACTOR",
-      text: `Kill or freeze only this kind of actor, with as many faults per minute: ${KINDS.join(", ")}`,
-    },
-    "run-dir": {
-      type: "text",
-      value: "DIR",
-      text: "Folder of the run (default: a temporary folder, removed unless a check fails)",
-    },
-    json: { type: "switch", text: "End standard output with one JSON object" },
+    minutes: flag.number("M", "For M minutes, kill a process or freeze an env server every 5 to 20 s (default: 2)"),
+    seed: flag.count("S", "Seed of the run and of the faults (default: 1)"),
+    only: flag.text(
+      "ACTOR",
+      `Kill or freeze only this kind of actor, with as many faults per minute: ${KINDS.join(", ")}`,
+    ),
+    "run-dir": flag.text("DIR", "Folder of the run (default: a temporary folder, removed unless a check fails)"),
+    json: flag.switch("End standard output with one JSON object"),
   },
   examples: ["bun run chaos", "bun run chaos --minutes 30 --seed 7 --json", "bun run chaos --run-dir runs/chaos-1"],
 } as const satisfies Command;

@@ -1,6 +1,6 @@
 /** `bun run config`: prints every key of the config that a run would have, with its value and meaning. Runs nothing. */
 import { describeConfig, runKeys, withoutSecrets } from "../actors/config/config.ts";
-import { type Command, parseOptions, UsageError } from "./cli/options.ts";
+import { type Command, flag, parseOptions, UsageError } from "./cli/options.ts";
 import { chooseConfig, configFlags } from "./cli/presets.ts";
 import { table } from "./cli/texts.ts";
 
@@ -8,8 +8,8 @@ export const command = {
   name: "config",
   flags: {
     ...configFlags,
-    json: { type: "switch", text: "Print one JSON object" },
-    markdown: { type: "switch", text: "Print the text of docs/configuration.md" },
+    json: flag.switch("Print one JSON object"),
+    markdown: flag.switch("Print the text of docs/configuration.md"),
   },
   examples: [
     "bun run config",

@@ -1,7 +1,7 @@
 /** `bun run doctor`: checks whether this machine has everything that a run needs. Exit code 1 if something is broken. */
 import { join } from "node:path";
 import { RunConfig } from "../actors/config/config.ts";
-import { type Command, parseOptions } from "./cli/options.ts";
+import { type Command, flag, parseOptions } from "./cli/options.ts";
 import { runsFolder } from "./cli/presets.ts";
 import { type Finding, findings } from "./doctor/findings.ts";
 
@@ -11,12 +11,8 @@ const DEFAULT_PORT = RunConfig.parse({}).metrics.port;
 export const command = {
   name: "doctor",
   flags: {
-    port: {
-      type: "port",
-      value: "N",
-      text: `Port of a run's page, to check that it is free (default: ${DEFAULT_PORT})`,
-    },
-    json: { type: "switch", text: "Print one JSON object: {ok, findings}" },
+    port: flag.port("N", `Port of a run's page, to check that it is free (default: ${DEFAULT_PORT})`),
+    json: flag.switch("Print one JSON object: {ok, findings}"),
   },
   examples: ["bun run doctor", "bun run doctor --json"],
 } as const satisfies Command;

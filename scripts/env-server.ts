@@ -2,17 +2,13 @@
 import type { RunConfig } from "../actors/config/config.ts";
 import { envServer } from "../actors/env-server/start.ts";
 import { lend, lendFlags } from "./cli/lend.ts";
-import { type Command, parseOptions, UsageError } from "./cli/options.ts";
+import { type Command, flag, parseOptions, UsageError } from "./cli/options.ts";
 
 export const command = {
   name: "env-server",
   flags: {
     ...lendFlags,
-    episodes: {
-      type: "count",
-      value: "N",
-      text: "Maximum number of open episodes (default: the run's envServer.episodesMax)",
-    },
+    episodes: flag.count("N", "Maximum number of open episodes (default: the run's envServer.episodesMax)"),
   },
   examples: [
     "BUNRAKU_TOKEN=… bun run env-server --join wss://learner.example:7000 --ca ca.pem",

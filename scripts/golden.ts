@@ -8,11 +8,11 @@ import { z } from "zod";
 import { messageOf, schemaFaults } from "../actors/errors.ts";
 import { casesById } from "../tests/golden/cases/cases.ts";
 import { type Check, holds, vectorChecks } from "../tests/golden/cases/check.ts";
-import { type Command, parseOptions, UsageError } from "./cli/options.ts";
+import { type Command, flag, parseOptions, UsageError } from "./cli/options.ts";
 
 export const command = {
   name: "golden",
-  flags: { json: { type: "switch", text: "End standard output with one JSON object: {passed, failed}" } },
+  flags: { json: flag.switch("End standard output with one JSON object: {passed, failed}") },
   words: { show: "FILE", text: "File of golden vectors, such as tests/golden/ragen.json", max: 1 },
   examples: ["bun run golden tests/golden/ragen.json"],
 } as const satisfies Command;

@@ -7,14 +7,14 @@ import { isTree } from "../actors/config/layers.ts";
 import { messageOf } from "../actors/errors.ts";
 import { isPackage } from "./cli/install.ts";
 import { makeFolder } from "./cli/make-folder.ts";
-import { type Command, parseOptions, UsageError } from "./cli/options.ts";
+import { type Command, flag, parseOptions, UsageError } from "./cli/options.ts";
 import { say } from "./cli/print.ts";
 import { shellWord } from "./cli/texts.ts";
 
 export const command = {
   name: "init",
   words: { show: "FOLDER", text: "Folder of the project (default: the current folder)", max: 1 },
-  flags: { "no-install": { type: "switch", text: "Write the files only" } },
+  flags: { "no-install": flag.switch("Write the files only") },
   examples: ["bun run init ../my-agent"],
 } as const satisfies Command;
 

@@ -4,7 +4,7 @@
  */
 import { existsSync, statSync } from "node:fs";
 import { hasRecord } from "../actors/record/recorded-run.ts";
-import { type Command, parseOptions, UsageError } from "./cli/options.ts";
+import { type Command, flag, parseOptions, UsageError } from "./cli/options.ts";
 import { runsFolder } from "./cli/presets.ts";
 import { serveRecorded } from "./cli/recorded-page.ts";
 import { stopSignal } from "./cli/stop-signals.ts";
@@ -18,13 +18,12 @@ export const command = {
     max: 1,
   },
   flags: {
-    host: {
-      type: "text",
-      value: "HOST",
-      text: "Address to listen on (default: 127.0.0.1); an address other than loopback needs --token-file",
-    },
-    port: { type: "port", value: "N", text: "Port; 0 for any free port (default: 7001)" },
-    "token-file": { type: "text", value: "FILE", text: "File with the secret that the page asks for" },
+    host: flag.text(
+      "HOST",
+      "Address to listen on (default: 127.0.0.1); an address other than loopback needs --token-file",
+    ),
+    port: flag.port("N", "Port; 0 for any free port (default: 7001)"),
+    "token-file": flag.text("FILE", "File with the secret that the page asks for"),
   },
   examples: ["bun run page", "bun run page runs/2026-11-20-simplesokoban-1", "bun run page runs/a --port 0"],
 } as const satisfies Command;

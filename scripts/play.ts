@@ -11,7 +11,7 @@ import { envTags } from "../envs/registry.ts";
 import { dynamicsSeed } from "../envs/seeds.ts";
 import type { EnvTag } from "../envs/tag.ts";
 import { checkedTag } from "../library/policy.ts";
-import { type Command, expectOnly, parseOptions, UsageError } from "./cli/options.ts";
+import { type Command, expectOnly, flag, parseOptions, UsageError } from "./cli/options.ts";
 import { chooseConfig, envOverrides } from "./cli/presets.ts";
 import { write } from "./cli/print.ts";
 
@@ -19,8 +19,8 @@ export const command = {
   name: "play",
   words: { show: "ENV", text: `Env to play: ${envTags().join(", ")}`, max: 1 },
   flags: {
-    seed: { type: "count", value: "S", text: "Layout seed of the board (default: 123)" },
-    json: { type: "switch", text: "End standard output with one JSON object" },
+    seed: flag.count("S", "Layout seed of the board (default: 123)"),
+    json: flag.switch("End standard output with one JSON object"),
   },
   examples: [
     "bun run play SimpleSokoban",

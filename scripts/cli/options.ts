@@ -20,6 +20,20 @@ export interface Flag {
   readonly key?: string;
 }
 
+const flagOf =
+  <T extends Exclude<Flag["type"], "switch">>(type: T) =>
+  (value: string, text: string, key?: string) => ({ type, value, text, ...(key !== undefined && { key }) });
+
+/** Flags by type. Their arguments are the `value`, `text` and `key` of `Flag`. */
+export const flag = {
+  text: flagOf("text"),
+  number: flagOf("number"),
+  count: flagOf("count"),
+  port: flagOf("port"),
+  list: flagOf("list"),
+  switch: (text: string) => ({ type: "switch", text }) as const,
+};
+
 export interface Command {
   readonly name: CommandName;
   readonly flags: Readonly<Record<string, Flag>>;
