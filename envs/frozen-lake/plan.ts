@@ -24,11 +24,11 @@ export interface LakePlan {
 export function planLake(lake: Lake, ice: Ice): LakePlan {
   const step = expectation(lake, ice);
   const atGoal = new Float64Array(lake.holes.length).map((_, cell) => (cell === lake.goal ? 1 : 0));
-  /** (actions left) values and actions by cell. */
-  const plans = [{ values: atGoal, actions: new Uint8Array(atGoal.length) }];
+  /** (actions left) The value and the best action of each cell. */
+  const budgets = [{ values: atGoal, actions: new Uint8Array(atGoal.length) }];
   const planFor = (actionsLeft: number) => {
-    while (plans.length <= actionsLeft) {
-      const before = plans.at(-1)!;
+    while (budgets.length <= actionsLeft) {
+      const before = budgets.at(-1)!;
       const values = before.values.slice();
       const actions = before.actions.slice();
       for (let cell = 0; cell < values.length; cell++) {
@@ -39,9 +39,9 @@ export function planLake(lake: Lake, ice: Ice): LakePlan {
         if (best > values[cell]!) actions[cell] = worth.indexOf(best);
         values[cell] = best;
       }
-      plans.push({ values, actions });
+      budgets.push({ values, actions });
     }
-    return plans[actionsLeft]!;
+    return budgets[actionsLeft]!;
   };
   return {
     value: (actionsLeft, cell) => planFor(actionsLeft).values[cell]!,
@@ -61,8 +61,13 @@ function expectation(lake: Lake, ice: Ice): (value: Float64Array, cell: number, 
 
 const plans = new WeakMap<FrozenLakeGame, LakePlan>();
 
-const planOf = (game: FrozenLakeGame): LakePlan =>
-  plans.getOrInsertComputed(game, ({ lake, config }) => planLake(lake, config));
+function planOf(game: FrozenLakeGame): LakePlan {
+  const known = plans.get(game);
+  if (known !== undefined) return known;
+  const plan = planLake(game.lake, game.config);
+  plans.set(game, plan);
+  return plan;
+}
 
 /** Value iteration. The player sees the whole lake. */
 export const optimalFrozenLake: Player = (game, actionsLeft) => {
