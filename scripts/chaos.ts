@@ -7,7 +7,7 @@ import { basename, join } from "node:path";
 import { type ChaosResult, injectFaults, KINDS, type Percentiles } from "./chaos/inject.ts";
 import { inspect, type Violations } from "./chaos/inspect.ts";
 import { makeTemporaryFolder } from "./cli/make-folder.ts";
-import { type Command, flag, parseOptions, UsageError } from "./cli/options.ts";
+import { type Command, flag, type Parsed, UsageError } from "./cli/options.ts";
 import { onStopSignal } from "./cli/stop-signals.ts";
 
 export const command = {
@@ -28,8 +28,7 @@ export const command = {
 /** A shorter run may end before the first kill. */
 const MINUTES_MIN = 0.5;
 
-export async function main(args: string[]): Promise<number> {
-  const { flags } = parseOptions(command, args);
+export async function main({ flags }: Parsed<typeof command>): Promise<number> {
   const { minutes = 2, seed = 1, json = false, "run-dir": runDir, only = null } = flags;
   if (minutes < MINUTES_MIN) throw new UsageError(`--minutes takes ${MINUTES_MIN} or more, got ${minutes}`);
   if (only !== null && !KINDS.includes(only)) {

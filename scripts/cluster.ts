@@ -20,7 +20,7 @@ import { lengthenRun, oldRun } from "../library/old-run.ts";
 import { startRun } from "../library/run.ts";
 import { CONFIG_FILE, newRun, type RunFolder } from "../library/run-folder.ts";
 import { Memory } from "./cli/memory.ts";
-import { type Command, flag, type Override, type Parsed, parseOptions, UsageError } from "./cli/options.ts";
+import { type Command, flag, type Override, type Parsed, UsageError } from "./cli/options.ts";
 import { chooseConfig, configFlags, fileLayer, overrideLayer, runsFolder } from "./cli/presets.ts";
 import { say, warn } from "./cli/print.ts";
 import { resultTable, thisStart } from "./cli/run-result.ts";
@@ -67,8 +67,7 @@ export const command = {
 
 const MEMORY_SAMPLE_MS = 1000;
 
-export async function main(args: string[], typed: readonly string[] = args): Promise<number> {
-  const options = parseOptions(command, args);
+export async function main(options: Parsed<typeof command>, typed: readonly string[]): Promise<number> {
   const { quiet = false, json = false, exit = false } = options.flags;
   const prepared = await openRun(options);
   const { folder, config } = prepared;

@@ -7,7 +7,7 @@ import { writeWhole } from "../actors/checkpoint/disk.ts";
 import { isMetricName, METRIC_NAMES, type MetricName, metric } from "../actors/metrics/metrics.ts";
 import { plural } from "../actors/number-text.ts";
 import { didYouMean, nearest } from "../envs/text/nearest.ts";
-import { type Command, flag, parseOptions, UsageError } from "./cli/options.ts";
+import { type Command, flag, type Parsed, UsageError } from "./cli/options.ts";
 import { readEntries } from "./curves/entries.ts";
 import { BASELINES, ENTRIES_MAX, picture } from "./curves/picture.ts";
 
@@ -38,8 +38,7 @@ export const command = {
   ],
 } as const satisfies Command;
 
-export async function main(args: string[]): Promise<number> {
-  const { flags, words } = parseOptions(command, args);
+export async function main({ flags, words }: Parsed<typeof command>): Promise<number> {
   const { out, group = [], dashed = [], title = null } = flags;
   if (out === undefined) throw new UsageError("name the file to write: --out FILE.svg or --out FILE.png");
   const format = /\.(svg|png)$/i.exec(out)?.[1]?.toLowerCase();

@@ -31,7 +31,7 @@ import {
   measuredOf,
 } from "../actors/training/health.ts";
 import { RAGEN_STOPS } from "../model/health/early-stop.ts";
-import { type Command, expectOnly, flag, type Override, parseOptions, UsageError } from "./cli/options.ts";
+import { type Command, expectOnly, flag, type Override, type Parsed, UsageError } from "./cli/options.ts";
 import { overrideLayer } from "./cli/presets.ts";
 import { readLog } from "./diagnose/logs.ts";
 import { seenIn } from "./diagnose/names.ts";
@@ -70,8 +70,7 @@ export const command = {
   keys: "A key of health",
 } as const satisfies Command;
 
-export async function main(args: string[]): Promise<number> {
-  const { flags, words, overrides } = parseOptions(command, args);
+export async function main({ flags, words, overrides }: Parsed<typeof command>): Promise<number> {
   if (words.length === 0) throw new UsageError("name folders of runs, or logs of other trainers");
   checkFlags(flags, overrides);
   if (flags.rates) {
@@ -94,7 +93,7 @@ export async function main(args: string[]): Promise<number> {
   return 0;
 }
 
-type Flags = ReturnType<typeof parseOptions<typeof command>>["flags"];
+type Flags = Parsed<typeof command>["flags"];
 
 /** @throws {UsageError} for a flag that the command does not read: some flags need --rates, and others do not fit it */
 function checkFlags(flags: Flags, overrides: readonly Override[]): void {

@@ -1,7 +1,7 @@
 /** `bun run doctor`: checks whether this machine has everything that a run needs. Exit code 1 if something is broken. */
 import { join } from "node:path";
 import { RunConfig } from "../actors/config/config.ts";
-import { type Command, flag, parseOptions } from "./cli/options.ts";
+import { type Command, flag, type Parsed } from "./cli/options.ts";
 import { runsFolder } from "./cli/presets.ts";
 import { type Finding, findings } from "./doctor/findings.ts";
 
@@ -17,8 +17,7 @@ export const command = {
   examples: ["bun run doctor", "bun run doctor --json"],
 } as const satisfies Command;
 
-export async function main(args: string[]): Promise<number> {
-  const { flags } = parseOptions(command, args);
+export async function main({ flags }: Parsed<typeof command>): Promise<number> {
   const found = await findings(root, runsFolder(), flags.port ?? DEFAULT_PORT);
   const broken = found.filter(({ state }) => state === "broken");
   if (flags.json) console.log(JSON.stringify({ ok: broken.length === 0, findings: found }));

@@ -23,7 +23,7 @@ import { readRunConfig } from "../actors/policy/saved-policy.ts";
 import type { PlayerEpisode } from "../envs/analysis/evaluate.ts";
 import { envTags } from "../envs/registry.ts";
 import { checkedTag, evaluate, loadPolicy, type PlayerName } from "../library/policy.ts";
-import { type Command, expectOnly, flag, parseOptions, UsageError } from "./cli/options.ts";
+import { type Command, expectOnly, flag, type Parsed, UsageError } from "./cli/options.ts";
 import { envOverrides, projectEnv } from "./cli/presets.ts";
 import { say, warn } from "./cli/print.ts";
 import { hostedFlags, hostedResults, isHosted, usageLine } from "./eval/hosted.ts";
@@ -78,10 +78,9 @@ const DEFAULTS = { env: "SimpleSokoban", episodes: 256, seed: 123 };
 /** Maximum number of episodes of a policy at the same time. */
 const SLOTS = 64;
 
-type Options = ReturnType<typeof parseOptions<typeof command>>;
+type Options = Parsed<typeof command>;
 
-export async function main(args: string[]): Promise<number> {
-  const options = parseOptions(command, args);
+export async function main(options: Parsed<typeof command>): Promise<number> {
   const { policy } = options.flags;
   if (policy === undefined) {
     throw new UsageError(

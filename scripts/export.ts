@@ -10,7 +10,7 @@ import { didYouMean, nearest } from "../envs/text/nearest.ts";
 import { modelFolder } from "../library/chosen-model.ts";
 import { baseOf } from "../model/policy/model-config.ts";
 import { layParameters, parameterCount } from "../model/policy/parameters.ts";
-import { type Command, flag, parseOptions, UsageError } from "./cli/options.ts";
+import { type Command, flag, type Parsed, UsageError } from "./cli/options.ts";
 import { say, warn } from "./cli/print.ts";
 import { type Counts, exportChats, exportCsv, exportParquet, exportTensorboard } from "./export/records.ts";
 
@@ -51,8 +51,7 @@ export const command = {
   ],
 } as const satisfies Command;
 
-export async function main(args: string[]): Promise<number> {
-  const { flags } = parseOptions(command, args);
+export async function main({ flags }: Parsed<typeof command>): Promise<number> {
   const { run, policy, model, to, out } = flags;
   const sources = [run, policy, model].filter((source) => source !== undefined);
   if (sources.length !== 1) throw new UsageError("name one source: --run RUN, --policy RUN or --model DIR");
@@ -74,7 +73,7 @@ function wrongFormat(to: string | undefined, formats: readonly string[]): string
   return `${takes}, got "${to}"${didYouMean(nearest(to, formats))}`;
 }
 
-type Flags = ReturnType<typeof parseOptions<typeof command>>["flags"];
+type Flags = Parsed<typeof command>["flags"];
 
 async function exportRecord(folder: string, flags: Flags, to: keyof typeof RECORDS, out: string): Promise<number> {
   const { checkpoint, env, purpose, solved, json } = flags;

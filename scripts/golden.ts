@@ -8,7 +8,7 @@ import { z } from "zod";
 import { messageOf, schemaFaults } from "../actors/errors.ts";
 import { casesById } from "../tests/golden/cases/cases.ts";
 import { type Check, holds, vectorChecks } from "../tests/golden/cases/check.ts";
-import { type Command, flag, parseOptions, UsageError } from "./cli/options.ts";
+import { type Command, flag, type Parsed, UsageError } from "./cli/options.ts";
 
 export const command = {
   name: "golden",
@@ -27,8 +27,7 @@ const GoldenFile = z.looseObject({
 const SHOWN_MAX = 2000;
 
 /** @returns the exit code: 0 if every check holds, 1 otherwise. */
-export async function main(args: string[]): Promise<number> {
-  const { flags, words } = parseOptions(command, args);
+export async function main({ flags, words }: Parsed<typeof command>): Promise<number> {
   const [path] = words;
   if (path === undefined)
     throw new UsageError("golden needs a FILE of golden vectors: bun run golden tests/golden/ragen.json");

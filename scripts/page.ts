@@ -4,7 +4,7 @@
  */
 import { existsSync, statSync } from "node:fs";
 import { hasRecord } from "../actors/record/recorded-run.ts";
-import { type Command, flag, parseOptions, UsageError } from "./cli/options.ts";
+import { type Command, flag, type Parsed, UsageError } from "./cli/options.ts";
 import { runsFolder } from "./cli/presets.ts";
 import { serveRecorded } from "./cli/recorded-page.ts";
 import { stopSignal } from "./cli/stop-signals.ts";
@@ -30,8 +30,7 @@ export const command = {
 
 const PORT = 7001;
 
-export async function main(args: string[]): Promise<number> {
-  const { flags, words } = parseOptions(command, args);
+export async function main({ flags, words }: Parsed<typeof command>): Promise<number> {
   const [folder = runsFolder()] = words;
   if (!existsSync(folder) || !statSync(folder).isDirectory()) {
     throw new UsageError(`there is no folder ${folder}; name the folder of a run, or a folder of runs`);

@@ -21,7 +21,7 @@ import {
 import type { PolicyVersion } from "../actors/protocol.ts";
 import { type RecordedEpisode, RecordedRun } from "../actors/record/recorded-run.ts";
 import { didYouMean, nearest } from "../envs/text/nearest.ts";
-import { type Command, flag, parseOptions, UsageError } from "./cli/options.ts";
+import { type Command, flag, type Parsed, UsageError } from "./cli/options.ts";
 import { warn } from "./cli/print.ts";
 
 export const command = {
@@ -43,8 +43,7 @@ export const command = {
   ],
 } as const satisfies Command;
 
-export async function main(args: string[]): Promise<number> {
-  const { flags, words } = parseOptions(command, args);
+export async function main({ flags, words }: Parsed<typeof command>): Promise<number> {
   const [name] = words;
   const { run: folder, show, json } = flags;
   if (name === undefined) throw new UsageError("name an episode: its number, or its name such as u3.g0.m1");

@@ -2,7 +2,7 @@
 import type { RunConfig } from "../actors/config/config.ts";
 import { sampler } from "../actors/sampler/start.ts";
 import { lend, lendFlags } from "./cli/lend.ts";
-import { type Command, flag, parseOptions, UsageError } from "./cli/options.ts";
+import { type Command, flag, type Parsed, UsageError } from "./cli/options.ts";
 
 export const command = {
   name: "sampler",
@@ -20,8 +20,7 @@ export const command = {
   ],
 } as const satisfies Command;
 
-export async function main(args: string[]): Promise<number> {
-  const { flags } = parseOptions(command, args);
+export async function main({ flags }: Parsed<typeof command>): Promise<number> {
   const { slots, threads } = flags;
   if (slots === 0) throw new UsageError("--slots takes 1 or more, got 0");
   if (threads === 0) throw new UsageError("--threads takes 1 or more, got 0");

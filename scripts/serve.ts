@@ -7,7 +7,7 @@ import { serveHttp } from "../actors/dashboard/port.ts";
 import { readRunConfig } from "../actors/policy/saved-policy.ts";
 import { isLoopback } from "../actors/transport/address.ts";
 import { loadPolicy, QUEUE_MAX, SLOTS } from "../library/policy.ts";
-import { type Command, flag, parseOptions, UsageError } from "./cli/options.ts";
+import { type Command, flag, type Parsed, UsageError } from "./cli/options.ts";
 import { warn } from "./cli/print.ts";
 import { stopSignal } from "./cli/stop-signals.ts";
 import { tokenIn } from "./cli/token-file.ts";
@@ -43,8 +43,7 @@ export const command = {
   ],
 } as const satisfies Command;
 
-export async function main(args: string[]): Promise<number> {
-  const { flags, words } = parseOptions(command, args);
+export async function main({ flags, words }: Parsed<typeof command>): Promise<number> {
   const [given] = words;
   if (given === undefined) throw new UsageError("name the folder of a run");
   const { host = "127.0.0.1", port = PORT, slots = SLOTS, queue = QUEUE_MAX, checkpoint } = flags;

@@ -2,7 +2,7 @@
  * `bun run simulate`: simulates whole runs in one thread, with faults drawn from a seed, and checks the invariants after every event.
  * The simulation is in simulate/.
  */
-import { type Command, flag, parseOptions, UsageError } from "./cli/options.ts";
+import { type Command, flag, type Parsed, UsageError } from "./cli/options.ts";
 import { simulateSeeds } from "./simulate/simulate.ts";
 
 export const command = {
@@ -18,8 +18,8 @@ export const command = {
 /** Seeds between two lines of progress. */
 const LINE_EVERY = 20;
 
-export async function main(args: string[]): Promise<number> {
-  const { seeds = 200, seed = 1, json = false } = parseOptions(command, args).flags;
+export async function main({ flags }: Parsed<typeof command>): Promise<number> {
+  const { seeds = 200, seed = 1, json = false } = flags;
   if (seeds === 0) throw new UsageError("--seeds takes 1 or more, got 0");
   const last = Number.MAX_SAFE_INTEGER - seeds + 1;
   if (seed > last) throw new UsageError(`--seed takes at most ${last} with ${seeds} seeds, got ${seed}`);

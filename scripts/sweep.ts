@@ -12,7 +12,7 @@ import { visible } from "../actors/dashboard/client/text.ts";
 import { oneLine } from "../actors/errors.ts";
 import { lockRun } from "../actors/supervisor/run-lock.ts";
 import { makeFolder } from "./cli/make-folder.ts";
-import { type Command, flag, parseOptions, UsageError } from "./cli/options.ts";
+import { type Command, flag, type Parsed, UsageError } from "./cli/options.ts";
 import { runsFolder } from "./cli/presets.ts";
 import { progressBar } from "./cli/run-status.ts";
 import { onStopSignal } from "./cli/stop-signals.ts";
@@ -48,8 +48,7 @@ export const command = {
 
 const REDRAW_MS = 2000;
 
-export async function main(args: string[]): Promise<number> {
-  const { flags, words, overrides } = parseOptions(command, args);
+export async function main({ flags, words, overrides }: Parsed<typeof command>): Promise<number> {
   const [file] = words;
   if (file === undefined) throw new UsageError("name the sweep: a YAML file, such as configs/sweeps/filter-ratio.yaml");
   const {

@@ -43,6 +43,8 @@ export interface Command {
    * arguments.
    */
   readonly words?: { readonly show: string; readonly text: string; readonly max: number };
+  /** True if the arguments go to another program: all of them are words. */
+  readonly passesOn?: true;
   /** Present if the command takes `--section.key=value`. The function suggests a key for a mistyped key without a dot. */
   readonly overrides?: { nearest(path: string): string | null };
   /** The keys that `--section.key=value` may set, for the help. If omitted, it may set every key of the config. */
@@ -81,6 +83,7 @@ export class UsageError extends Error {
 
 /** @throws {UsageError} for the first option that the command does not take. */
 export function parseOptions<const C extends Command>(command: C, args: readonly string[]): Parsed<C> {
+  if (command.passesOn) return { flags: {}, words: args, overrides: [] };
   const { tokens } = parseArgs({
     args: [...args],
     options: Object.fromEntries(

@@ -18,7 +18,9 @@ test("a run of an older schema is refused, and every byte of its store stays", a
   db.run("PRAGMA wal_checkpoint(TRUNCATE)");
   db.close();
   const before = readFileSync(path);
-  await expect(main([folder, "--port", "0"])).rejects.toThrow("an older version recorded it");
+  await expect(main({ flags: { port: 0 }, words: [folder], overrides: [] })).rejects.toThrow(
+    "an older version recorded it",
+  );
   expect(readFileSync(path).equals(before)).toBe(true);
 });
 
