@@ -38,10 +38,8 @@ export async function modelFolder(model: string, notice: (line: string) => void)
 /** `weights`: all files of the model. `tokenizer`: all files except the weights. */
 type Needs = "weights" | "tokenizer";
 
-const find = async (model: string, notice: (line: string) => void, needs: Needs): Promise<string> =>
-  isHubName(model) ? download(model, notice, needs) : resolve(model);
-
-function download(model: string, notice: (line: string) => void, needs: Needs): Promise<string> {
+async function find(model: string, notice: (line: string) => void, needs: Needs): Promise<string> {
+  if (!isHubName(model)) return resolve(model);
   const { HF_ENDPOINT, HF_TOKEN } = process.env;
   let lastLine = "";
   const hub: Hub = {

@@ -84,22 +84,17 @@ function checkGrows({ folder, config: { learner } }: RunFolder, lengthGiven: boo
  * @throws {Error} if the run is in progress; the function then changes no file
  */
 export function lengthenRun(run: RunFolder): void {
-  const lock = lockRun(run.folder);
+  const { folder, config } = run;
+  const lock = lockRun(folder);
   try {
-    lengthen(run);
+    const kept = readRunConfig(folder);
+    const { updates, minutes } = config.learner;
+    if (kept.learner.updates !== updates || kept.learner.minutes !== minutes) {
+      saveJson(join(folder, CONFIG_FILE), { ...kept, learner: { ...kept.learner, updates, minutes } });
+    }
+    const report = reportFile(run);
+    if (existsSync(report)) renameSync(report, join(folder, earlierReportName(readReport(folder).updates)));
   } finally {
     lock.release();
   }
-}
-
-function lengthen(run: RunFolder): void {
-  const { folder, config } = run;
-  const kept = readRunConfig(folder);
-  const { updates, minutes } = config.learner;
-  if (kept.learner.updates !== updates || kept.learner.minutes !== minutes) {
-    saveJson(join(folder, CONFIG_FILE), { ...kept, learner: { ...kept.learner, updates, minutes } });
-  }
-  const report = reportFile(run);
-  if (!existsSync(report)) return;
-  renameSync(report, join(folder, earlierReportName(readReport(folder).updates)));
 }

@@ -11,7 +11,7 @@ import { messageOf } from "../actors/errors.ts";
 import { linesOf } from "../actors/process/lines.ts";
 import type { Comparison } from "../bench/shared.ts";
 import { didYouMean, nearest } from "../envs/text/nearest.ts";
-import { type Command, parseOptions, UsageError } from "./cli/options.ts";
+import { type Command, flag, type Parsed, UsageError } from "./cli/options.ts";
 import { aligned } from "./cli/texts.ts";
 
 const root = join(import.meta.dir, "..");
@@ -31,8 +31,8 @@ export const command = {
   name: "bench",
   words: { show: "[NAME …]", text: "Benchmarks to run; the name `all` runs every benchmark", max: 99 },
   flags: {
-    json: { type: "switch", text: "End standard output with one JSON object; for several names {results: [...]}" },
-    here: { type: "switch", text: "Run in this process, for a profiler; takes one NAME" },
+    json: flag.switch("End standard output with one JSON object; for several names {results: [...]}"),
+    here: flag.switch("Run in this process, for a profiler; takes one NAME"),
   },
   examples: [
     "bun run bench",
@@ -44,8 +44,7 @@ export const command = {
   keys: "An option of a benchmark; the benchmark's NAME is the section",
 } as const satisfies Command;
 
-export async function main(args: string[]): Promise<number> {
-  const { flags, words, overrides } = parseOptions(command, args);
+export async function main({ flags, words, overrides }: Parsed<typeof command>): Promise<number> {
   const names = findBenches();
   if (words.length === 0) return list(names);
   const unknown = words.find((word) => word !== "all" && !names.includes(word));

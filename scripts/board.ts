@@ -9,7 +9,7 @@ import { Pcg64 } from "../envs/rng/pcg64.ts";
 import { dynamicsSeed } from "../envs/seeds.ts";
 import { type EnvTag, openLocal } from "../envs/tag.ts";
 import { checkedTag } from "../library/policy.ts";
-import { type Command, expectOnly, parseOptions, UsageError } from "./cli/options.ts";
+import { type Command, expectOnly, flag, type Parsed, UsageError } from "./cli/options.ts";
 import { envOverrides } from "./cli/presets.ts";
 
 const drawn = envTags().filter((name) => envTag(name).picture !== undefined);
@@ -17,19 +17,10 @@ const drawn = envTags().filter((name) => envTag(name).picture !== undefined);
 export const command = {
   name: "board",
   flags: {
-    env: {
-      type: "text",
-      value: "TAG",
-      text: `Env of the board: ${drawn.join(", ")} (default: SimpleSokoban)`,
-      key: "env.tag",
-    },
-    seed: { type: "count", value: "S", text: "Layout seed of the board (default: 123)" },
-    policy: {
-      type: "text",
-      value: "PLAYER",
-      text: "random or optimal: also draw the board after each of this player's actions",
-    },
-    out: { type: "text", value: "FILE", text: "Output file ending in .png (default: board.png)" },
+    env: flag.text("TAG", `Env of the board: ${drawn.join(", ")} (default: SimpleSokoban)`, "env.tag"),
+    seed: flag.count("S", "Layout seed of the board (default: 123)"),
+    policy: flag.text("PLAYER", "random or optimal: also draw the board after each of this player's actions"),
+    out: flag.text("FILE", "Output file ending in .png (default: board.png)"),
   },
   examples: [
     "bun run board --env LargerSokoban --seed 7",
@@ -44,8 +35,7 @@ export const command = {
 const COLUMNS = 5;
 const GAP = 8;
 
-export async function main(args: string[]): Promise<number> {
-  const { flags, overrides } = parseOptions(command, args);
+export async function main({ flags, overrides }: Parsed<typeof command>): Promise<number> {
   const { seed = 123, policy, out = "board.png" } = flags;
   if (!out.endsWith(".png")) throw new UsageError(`--out ${out}: the file must end in .png`);
   if (seed >= 2 ** 32) throw new UsageError(`--seed must be below ${2 ** 32}, got ${seed}`);

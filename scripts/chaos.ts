@@ -4,33 +4,23 @@
  */
 import { existsSync, rmSync } from "node:fs";
 import { basename, join } from "node:path";
-import { KINDS } from "./chaos/faults.ts";
-import { type ChaosResult, injectFaults, type Percentiles } from "./chaos/inject.ts";
+import { type ChaosResult, injectFaults, KINDS, type Percentiles } from "./chaos/inject.ts";
 import { inspect, type Violations } from "./chaos/inspect.ts";
 import { makeTemporaryFolder } from "./cli/make-folder.ts";
-import { type Command, parseOptions, UsageError } from "./cli/options.ts";
+import { type Command, flag, type Parsed, UsageError } from "./cli/options.ts";
 import { onStopSignal } from "./cli/stop-signals.ts";
 
 export const command = {
   name: "chaos",
   flags: {
-    minutes: {
-      type: "number",
-      value: "M",
-      text: "For M minutes, kill a process or freeze an env server every 5 to 20 s (default: 2)",
-    },
-    seed: { type: "count", value: "S", text: "Seed of the run and of the faults (default: 1)" },
-    only: {
-      type: "text",
-      value: "ACTOR",
-      text: `Kill or freeze only this kind of actor, with as many faults per minute: ${KINDS.join(", ")}`,
-    },
-    "run-dir": {
-      type: "text",
-      value: "DIR",
-      text: "Folder of the run (default: a temporary folder, removed unless a check fails)",
-    },
-    json: { type: "switch", text: "End standard output with one JSON object" },
+    minutes: flag.number("M", "For M minutes, kill a process or freeze an env server every 5 to 20 s (default: 2)"),
+    seed: flag.count("S", "Seed of the run and of the faults (default: 1)"),
+    only: flag.text(
+      "ACTOR",
+      `Kill or freeze only this kind of actor, with as many faults per minute: ${KINDS.join(", ")}`,
+    ),
+    "run-dir": flag.text("DIR", "Folder of the run (default: a temporary folder, removed unless a check fails)"),
+    json: flag.switch("End standard output with one JSON object"),
   },
   examples: ["bun run chaos", "bun run chaos --minutes 30 --seed 7 --json", "bun run chaos --run-dir runs/chaos-1"],
 } as const satisfies Command;
@@ -38,8 +28,7 @@ export const command = {
 /** A shorter run may end before the first kill. */
 const MINUTES_MIN = 0.5;
 
-export async function main(args: string[]): Promise<number> {
-  const { flags } = parseOptions(command, args);
+export async function main({ flags }: Parsed<typeof command>): Promise<number> {
   const { minutes = 2, seed = 1, json = false, "run-dir": runDir, only = null } = flags;
   if (minutes < MINUTES_MIN) throw new UsageError(`--minutes takes ${MINUTES_MIN} or more, got ${minutes}`);
   if (only !== null && !KINDS.includes(only)) {

@@ -1,6 +1,6 @@
 /** `bun run check`: checks types, lint, format and which folders import which. Changes no file. Exit code 1 if a check fails. */
 import { join } from "node:path";
-import { type Command, parseOptions } from "./cli/options.ts";
+import type { Command } from "./cli/options.ts";
 
 const root = join(import.meta.dir, "..");
 
@@ -22,8 +22,7 @@ const steps: readonly { readonly name: string; readonly run: readonly string[] }
   { name: "folders", run: ["test", "--only-failures", "tests/tidy.test.ts"] },
 ];
 
-export async function main(args: string[]): Promise<number> {
-  parseOptions(command, args);
+export async function main(): Promise<number> {
   const failed: string[] = [];
   for (const { name, run } of steps) {
     const started = performance.now();

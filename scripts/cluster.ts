@@ -20,7 +20,7 @@ import { lengthenRun, oldRun } from "../library/old-run.ts";
 import { startRun } from "../library/run.ts";
 import { CONFIG_FILE, newRun, type RunFolder } from "../library/run-folder.ts";
 import { Memory } from "./cli/memory.ts";
-import { type Command, type Override, type Parsed, parseOptions, UsageError } from "./cli/options.ts";
+import { type Command, flag, type Override, type Parsed, UsageError } from "./cli/options.ts";
 import { chooseConfig, configFlags, fileLayer, overrideLayer, runsFolder } from "./cli/presets.ts";
 import { say, warn } from "./cli/print.ts";
 import { resultTable, thisStart } from "./cli/run-result.ts";
@@ -32,40 +32,25 @@ export const command = {
   name: "cluster",
   flags: {
     ...configFlags,
-    "run-dir": {
-      type: "text",
-      value: "DIR",
-      text: "Folder of the new run (default: the next free name in runs/, or in runsFolder of bunraku.config.ts)",
-    },
-    smoke: { type: "switch", text: "Run two tiny updates of this config, to test the config" },
-    from: {
-      type: "text",
-      value: "DIR",
-      text: "Start a new run from the policy in this folder, which is a run or one of its checkpoints",
-    },
-    resume: {
-      type: "text",
-      value: "DIR",
-      text: "Continue the run in this folder with the run's config; --updates N makes the run longer, --config FILE adds secrets",
-    },
-    transport: {
-      type: "text",
-      value: "ADDRESS",
-      text: "Broker for messages: nats://HOST:PORT",
-      key: "transport.listen",
-    },
-    actors: {
-      type: "text",
-      value: "HOW",
-      text: "Where actors run: processes (default), workers (of one process) or one-thread (for debugging)",
-      key: "actors",
-    },
-    exit: {
-      type: "switch",
-      text: "End with the run; on a terminal, without --exit, the command serves the page until Ctrl-C",
-    },
-    quiet: { type: "switch", text: "Print warnings and the result only" },
-    json: { type: "switch", text: "End standard output with one JSON object" },
+    "run-dir": flag.text(
+      "DIR",
+      "Folder of the new run (default: the next free name in runs/, or in runsFolder of bunraku.config.ts)",
+    ),
+    smoke: flag.switch("Run two tiny updates of this config, to test the config"),
+    from: flag.text("DIR", "Start a new run from the policy in this folder, which is a run or one of its checkpoints"),
+    resume: flag.text(
+      "DIR",
+      "Continue the run in this folder with the run's config; --updates N makes the run longer, --config FILE adds secrets",
+    ),
+    transport: flag.text("ADDRESS", "Broker for messages: nats://HOST:PORT", "transport.listen"),
+    actors: flag.text(
+      "HOW",
+      "Where actors run: processes (default), workers (of one process) or one-thread (for debugging)",
+      "actors",
+    ),
+    exit: flag.switch("End with the run; on a terminal, without --exit, the command serves the page until Ctrl-C"),
+    quiet: flag.switch("Print warnings and the result only"),
+    json: flag.switch("End standard output with one JSON object"),
   },
   examples: [
     "bun run cluster",
@@ -82,8 +67,7 @@ export const command = {
 
 const MEMORY_SAMPLE_MS = 1000;
 
-export async function main(args: string[], typed: readonly string[] = args): Promise<number> {
-  const options = parseOptions(command, args);
+export async function main(options: Parsed<typeof command>, typed: readonly string[]): Promise<number> {
   const { quiet = false, json = false, exit = false } = options.flags;
   const prepared = await openRun(options);
   const { folder, config } = prepared;

@@ -7,13 +7,13 @@ import { percent, whole } from "../actors/number-text.ts";
 import { readRunConfig } from "../actors/policy/saved-policy.ts";
 import type { Costs } from "../actors/record/costs.ts";
 import { RecordedRun } from "../actors/record/recorded-run.ts";
-import { type Command, parseOptions, UsageError } from "./cli/options.ts";
+import { type Command, flag, type Parsed, UsageError } from "./cli/options.ts";
 import { alignedWithin, amountText, COST_NAMES } from "./cli/texts.ts";
 
 export const command = {
   name: "compare",
   words: { show: "RUN…", text: "Folders of two or more runs", max: Number.POSITIVE_INFINITY },
-  flags: { json: { type: "switch", text: "End standard output with one JSON object" } },
+  flags: { json: flag.switch("End standard output with one JSON object") },
   examples: [
     "bun run compare runs/2026-11-20-simplesokoban-1 runs/2026-11-20-simplesokoban-2",
     "bun run compare runs/starpo runs/starpo-s --json",
@@ -36,8 +36,7 @@ const COLUMNS: readonly (readonly [head: string, key: string, name: MetricName, 
   ["tokens/s", "tokensPerSecond", "speed/tokens_per_second", whole],
 ];
 
-export async function main(args: string[]): Promise<number> {
-  const { flags, words } = parseOptions(command, args);
+export async function main({ flags, words }: Parsed<typeof command>): Promise<number> {
   if (words.length < 2) throw new UsageError(`name two or more runs, got ${words.length}`);
   const folders = words.map((word) => resolve(word));
   const twice = words.find((_, index) => folders.indexOf(folders[index]!) !== index);

@@ -1,6 +1,6 @@
 /** `bun run config`: prints every key of the config that a run would have, with its value and meaning. Runs nothing. */
 import { describeConfig, runKeys, withoutSecrets } from "../actors/config/config.ts";
-import { type Command, parseOptions, UsageError } from "./cli/options.ts";
+import { type Command, flag, type Parsed, UsageError } from "./cli/options.ts";
 import { chooseConfig, configFlags } from "./cli/presets.ts";
 import { table } from "./cli/texts.ts";
 
@@ -8,8 +8,8 @@ export const command = {
   name: "config",
   flags: {
     ...configFlags,
-    json: { type: "switch", text: "Print one JSON object" },
-    markdown: { type: "switch", text: "Print the text of docs/configuration.md" },
+    json: flag.switch("Print one JSON object"),
+    markdown: flag.switch("Print the text of docs/configuration.md"),
   },
   examples: [
     "bun run config",
@@ -19,8 +19,7 @@ export const command = {
   overrides: runKeys,
 } as const satisfies Command;
 
-export async function main(args: string[]): Promise<number> {
-  const options = parseOptions(command, args);
+export async function main(options: Parsed<typeof command>): Promise<number> {
   const { markdown: asPage, json } = options.flags;
   if (asPage && json) throw new UsageError("--json and --markdown print the keys in two forms; leave one out");
   if (asPage) {

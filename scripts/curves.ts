@@ -7,7 +7,7 @@ import { writeWhole } from "../actors/checkpoint/disk.ts";
 import { isMetricName, METRIC_NAMES, type MetricName, metric } from "../actors/metrics/metrics.ts";
 import { plural } from "../actors/number-text.ts";
 import { didYouMean, nearest } from "../envs/text/nearest.ts";
-import { type Command, parseOptions, UsageError } from "./cli/options.ts";
+import { type Command, flag, type Parsed, UsageError } from "./cli/options.ts";
 import { readEntries } from "./curves/entries.ts";
 import { BASELINES, ENTRIES_MAX, picture } from "./curves/picture.ts";
 
@@ -25,19 +25,11 @@ export const command = {
   name: "curves",
   words: { show: "RUN…", text: "Folders of runs; each run is one line of the picture", max: Number.POSITIVE_INFINITY },
   flags: {
-    out: { type: "text", value: "FILE", text: "File to write, ending in .svg or .png (PNG needs Chromium)" },
-    group: {
-      type: "list",
-      value: "LABEL=RUN,RUN",
-      text: "Seeds of one setting, drawn as mean and band; may be repeated",
-    },
-    dashed: { type: "list", value: "LABEL", text: "Draw the line of this run or group dashed; may be repeated" },
-    metrics: {
-      type: "text",
-      value: "A,B",
-      text: "Metrics to draw (default: validation success and six training metrics)",
-    },
-    title: { type: "text", value: "TEXT", text: "Title of the picture (default: the name of the env)" },
+    out: flag.text("FILE", "File to write, ending in .svg or .png (PNG needs Chromium)"),
+    group: flag.list("LABEL=RUN,RUN", "Seeds of one setting, drawn as mean and band; may be repeated"),
+    dashed: flag.list("LABEL", "Draw the line of this run or group dashed; may be repeated"),
+    metrics: flag.text("A,B", "Metrics to draw (default: validation success and six training metrics)"),
+    title: flag.text("TEXT", "Title of the picture (default: the name of the env)"),
   },
   examples: [
     "bun run curves runs/2026-11-20-simplesokoban-1 --out curves.svg",
@@ -46,8 +38,7 @@ export const command = {
   ],
 } as const satisfies Command;
 
-export async function main(args: string[]): Promise<number> {
-  const { flags, words } = parseOptions(command, args);
+export async function main({ flags, words }: Parsed<typeof command>): Promise<number> {
   const { out, group = [], dashed = [], title = null } = flags;
   if (out === undefined) throw new UsageError("name the file to write: --out FILE.svg or --out FILE.png");
   const format = /\.(svg|png)$/i.exec(out)?.[1]?.toLowerCase();

@@ -31,7 +31,7 @@ import {
   measuredOf,
 } from "../actors/training/health.ts";
 import { RAGEN_STOPS } from "../model/health/early-stop.ts";
-import { type Command, expectOnly, type Override, parseOptions, UsageError } from "./cli/options.ts";
+import { type Command, expectOnly, flag, type Override, type Parsed, UsageError } from "./cli/options.ts";
 import { overrideLayer } from "./cli/presets.ts";
 import { readLog } from "./diagnose/logs.ts";
 import { seenIn } from "./diagnose/names.ts";
@@ -46,23 +46,17 @@ export const command = {
     max: Number.POSITIVE_INFINITY,
   },
   flags: {
-    column: {
-      type: "list",
-      value: "QUANTITY=NAME",
-      text: "The log's name for a quantity: success, spread, constant, entropy, gradient, repetition, information, form, likelihood or kept; may be repeated",
-    },
-    rates: {
-      type: "switch",
-      text: "Print error rates of Bunraku's detector and of other detectors; RUN is a folder of finished runs, or a file of their logs",
-    },
-    "held-out": { type: "text", value: "ENV", text: "With --rates: an env on which no threshold is chosen" },
-    alarms: {
-      type: "text",
-      value: "FILE",
-      text: "With --rates: first alarms of other detectors (bench/peers/alarms.py)",
-    },
-    "logs-to": { type: "text", value: "FILE", text: "With --rates: also write the logs as one Parquet file" },
-    json: { type: "switch", text: "End standard output with one JSON object" },
+    column: flag.list(
+      "QUANTITY=NAME",
+      "The log's name for a quantity: success, spread, constant, entropy, gradient, repetition, information, form, likelihood or kept; may be repeated",
+    ),
+    rates: flag.switch(
+      "Print error rates of Bunraku's detector and of other detectors; RUN is a folder of finished runs, or a file of their logs",
+    ),
+    "held-out": flag.text("ENV", "With --rates: an env on which no threshold is chosen"),
+    alarms: flag.text("FILE", "With --rates: first alarms of other detectors (bench/peers/alarms.py)"),
+    "logs-to": flag.text("FILE", "With --rates: also write the logs as one Parquet file"),
+    json: flag.switch("End standard output with one JSON object"),
   },
   examples: [
     "bun run diagnose runs/2026-11-20-simplesokoban-1",
@@ -76,8 +70,7 @@ export const command = {
   keys: "A key of health",
 } as const satisfies Command;
 
-export async function main(args: string[]): Promise<number> {
-  const { flags, words, overrides } = parseOptions(command, args);
+export async function main({ flags, words, overrides }: Parsed<typeof command>): Promise<number> {
   if (words.length === 0) throw new UsageError("name folders of runs, or logs of other trainers");
   checkFlags(flags, overrides);
   if (flags.rates) {
@@ -100,7 +93,7 @@ export async function main(args: string[]): Promise<number> {
   return 0;
 }
 
-type Flags = ReturnType<typeof parseOptions<typeof command>>["flags"];
+type Flags = Parsed<typeof command>["flags"];
 
 /** @throws {UsageError} for a flag that the command does not read: some flags need --rates, and others do not fit it */
 function checkFlags(flags: Flags, overrides: readonly Override[]): void {

@@ -1,25 +1,9 @@
 /** `bun run doctor`: checks whether this machine has everything that a run needs. Exit code 1 if something is broken. */
 import { join } from "node:path";
 import { RunConfig } from "../actors/config/config.ts";
-import { type Command, parseOptions } from "./cli/options.ts";
+import { type Command, flag, type Parsed } from "./cli/options.ts";
 import { runsFolder } from "./cli/presets.ts";
-import {
-  bunFinding,
-  clockFinding,
-  compiledFinding,
-  cpuFinding,
-  deviceFinding,
-  diskFinding,
-  eagerFinding,
-  type Finding,
-  libtensorflowFinding,
-  memoryFinding,
-  nvidiaFinding,
-  packagesFinding,
-  portFinding,
-  sandboxFinding,
-  sharedMemoryFinding,
-} from "./doctor/findings.ts";
+import { type Finding, findings } from "./doctor/findings.ts";
 
 const root = join(import.meta.dir, "..");
 const DEFAULT_PORT = RunConfig.parse({}).metrics.port;
@@ -27,38 +11,17 @@ const DEFAULT_PORT = RunConfig.parse({}).metrics.port;
 export const command = {
   name: "doctor",
   flags: {
-    port: {
-      type: "port",
-      value: "N",
-      text: `Port of a run's page, to check that it is free (default: ${DEFAULT_PORT})`,
-    },
-    json: { type: "switch", text: "Print one JSON object: {ok, findings}" },
+    port: flag.port("N", `Port of a run's page, to check that it is free (default: ${DEFAULT_PORT})`),
+    json: flag.switch("Print one JSON object: {ok, findings}"),
   },
   examples: ["bun run doctor", "bun run doctor --json"],
 } as const satisfies Command;
 
-export async function main(args: string[]): Promise<number> {
-  const { flags } = parseOptions(command, args);
-  const findings: readonly Finding[] = [
-    bunFinding(root),
-    packagesFinding(root),
-    cpuFinding(),
-    memoryFinding(),
-    diskFinding(runsFolder()),
-    sharedMemoryFinding(),
-    await portFinding(flags.port ?? DEFAULT_PORT),
-    clockFinding(),
-    sandboxFinding(),
-    await compiledFinding(),
-    await deviceFinding("webgpu"),
-    await deviceFinding("cuda"),
-    await libtensorflowFinding(),
-    await eagerFinding(),
-    nvidiaFinding(),
-  ];
-  const broken = findings.filter(({ state }) => state === "broken");
-  if (flags.json) console.log(JSON.stringify({ ok: broken.length === 0, findings }));
-  else show(findings, broken);
+export async function main({ flags }: Parsed<typeof command>): Promise<number> {
+  const found = await findings(root, runsFolder(), flags.port ?? DEFAULT_PORT);
+  const broken = found.filter(({ state }) => state === "broken");
+  if (flags.json) console.log(JSON.stringify({ ok: broken.length === 0, findings: found }));
+  else show(found, broken);
   return broken.length === 0 ? 0 : 1;
 }
 

@@ -23,7 +23,7 @@ import { readRunConfig } from "../actors/policy/saved-policy.ts";
 import type { PlayerEpisode } from "../envs/analysis/evaluate.ts";
 import { envTags } from "../envs/registry.ts";
 import { checkedTag, evaluate, loadPolicy, type PlayerName } from "../library/policy.ts";
-import { type Command, expectOnly, parseOptions, UsageError } from "./cli/options.ts";
+import { type Command, expectOnly, flag, type Parsed, UsageError } from "./cli/options.ts";
 import { envOverrides, projectEnv } from "./cli/presets.ts";
 import { say, warn } from "./cli/print.ts";
 import { hostedFlags, hostedResults, isHosted, usageLine } from "./eval/hosted.ts";
@@ -40,36 +40,25 @@ import {
 export const command = {
   name: "eval",
   flags: {
-    env: {
-      type: "text",
-      value: "TAGS",
-      text: `Envs to play, with commas between several (default: the run's, the project's, or SimpleSokoban): ${envTags().join(", ")}`,
-      key: "env.tag",
-    },
-    policy: {
-      type: "text",
-      value: "WHO",
-      text: "random, optimal, expert, the folder of a run, openai:MODEL, anthropic:MODEL; with commas between several",
-    },
-    checkpoint: { type: "text", value: "NAME", text: "Checkpoint of the run, such as u000120 (default: the newest)" },
-    episodes: { type: "count", value: "N", text: "Number of boards (default: the run's validate.episodes, or 256)" },
-    seed: {
-      type: "count",
-      value: "S",
-      text: "Layout seed of the first board (default: the run's validate.firstSeed, or 123)",
-    },
-    samples: {
-      type: "count",
-      value: "N",
-      text: "Episodes per board (default: 1); with 2 or more, eval estimates pass@k",
-    },
-    temperature: {
-      type: "number",
-      value: "T",
-      text: "Sampling temperature of a policy; 0 is greedy (default: the run's validate.temperature, or the server's)",
-    },
+    env: flag.text(
+      "TAGS",
+      `Envs to play, with commas between several (default: the run's, the project's, or SimpleSokoban): ${envTags().join(", ")}`,
+      "env.tag",
+    ),
+    policy: flag.text(
+      "WHO",
+      "random, optimal, expert, the folder of a run, openai:MODEL, anthropic:MODEL; with commas between several",
+    ),
+    checkpoint: flag.text("NAME", "Checkpoint of the run, such as u000120 (default: the newest)"),
+    episodes: flag.count("N", "Number of boards (default: the run's validate.episodes, or 256)"),
+    seed: flag.count("S", "Layout seed of the first board (default: the run's validate.firstSeed, or 123)"),
+    samples: flag.count("N", "Episodes per board (default: 1); with 2 or more, eval estimates pass@k"),
+    temperature: flag.number(
+      "T",
+      "Sampling temperature of a policy; 0 is greedy (default: the run's validate.temperature, or the server's)",
+    ),
     ...hostedFlags,
-    json: { type: "switch", text: "End standard output with one JSON object" },
+    json: flag.switch("End standard output with one JSON object"),
   },
   examples: [
     "bun run eval --env SimpleSokoban --policy random --episodes 256 --seed 123",
@@ -89,10 +78,9 @@ const DEFAULTS = { env: "SimpleSokoban", episodes: 256, seed: 123 };
 /** Maximum number of episodes of a policy at the same time. */
 const SLOTS = 64;
 
-type Options = ReturnType<typeof parseOptions<typeof command>>;
+type Options = Parsed<typeof command>;
 
-export async function main(args: string[]): Promise<number> {
-  const options = parseOptions(command, args);
+export async function main(options: Parsed<typeof command>): Promise<number> {
   const { policy } = options.flags;
   if (policy === undefined) {
     throw new UsageError(

@@ -10,7 +10,7 @@ import { didYouMean, nearest } from "../envs/text/nearest.ts";
 import { modelFolder } from "../library/chosen-model.ts";
 import { baseOf } from "../model/policy/model-config.ts";
 import { layParameters, parameterCount } from "../model/policy/parameters.ts";
-import { type Command, parseOptions, UsageError } from "./cli/options.ts";
+import { type Command, flag, type Parsed, UsageError } from "./cli/options.ts";
 import { say, warn } from "./cli/print.ts";
 import { type Counts, exportChats, exportCsv, exportParquet, exportTensorboard } from "./export/records.ts";
 
@@ -27,28 +27,19 @@ const WITH_EPISODES = ["parquet", "csv", "jsonl"];
 export const command = {
   name: "export",
   flags: {
-    run: { type: "text", value: "RUN", text: "Folder of the run whose record to write" },
-    policy: { type: "text", value: "RUN", text: "Folder of the run whose policy to write" },
-    checkpoint: {
-      type: "text",
-      value: "NAME",
-      text: "With --policy: a checkpoint of the run, such as u000120; the newest if left out",
-    },
-    model: { type: "text", value: "DIR", text: "Pretrained model to write: its folder, or hf:OWNER/NAME" },
-    to: {
-      type: "text",
-      value: "FORMAT",
-      text: "With --run: tensorboard (event files, which W&B also imports), parquet or csv (a folder of tables), jsonl (one chat a line). With --policy or --model: hf (a folder for transformers), gguf (a file for llama.cpp). With --policy: peft (the policy's adapters)",
-    },
-    env: { type: "text", value: "NAME", text: "With --run: only episodes of this env" },
-    purpose: {
-      type: "text",
-      value: "WHICH",
-      text: "With --run: train or validate, to write only episodes of that purpose",
-    },
-    solved: { type: "switch", text: "With --run: only solved episodes" },
-    out: { type: "text", value: "PATH", text: "File or folder to write; it must not exist" },
-    json: { type: "switch", text: "End standard output with one JSON object" },
+    run: flag.text("RUN", "Folder of the run whose record to write"),
+    policy: flag.text("RUN", "Folder of the run whose policy to write"),
+    checkpoint: flag.text("NAME", "With --policy: a checkpoint of the run, such as u000120; the newest if left out"),
+    model: flag.text("DIR", "Pretrained model to write: its folder, or hf:OWNER/NAME"),
+    to: flag.text(
+      "FORMAT",
+      "With --run: tensorboard (event files, which W&B also imports), parquet or csv (a folder of tables), jsonl (one chat a line). With --policy or --model: hf (a folder for transformers), gguf (a file for llama.cpp). With --policy: peft (the policy's adapters)",
+    ),
+    env: flag.text("NAME", "With --run: only episodes of this env"),
+    purpose: flag.text("WHICH", "With --run: train or validate, to write only episodes of that purpose"),
+    solved: flag.switch("With --run: only solved episodes"),
+    out: flag.text("PATH", "File or folder to write; it must not exist"),
+    json: flag.switch("End standard output with one JSON object"),
   },
   examples: [
     "bun run export --run runs/2026-11-20-bandit-1 --to tensorboard --out exported/bandit",
@@ -60,8 +51,7 @@ export const command = {
   ],
 } as const satisfies Command;
 
-export async function main(args: string[]): Promise<number> {
-  const { flags } = parseOptions(command, args);
+export async function main({ flags }: Parsed<typeof command>): Promise<number> {
   const { run, policy, model, to, out } = flags;
   const sources = [run, policy, model].filter((source) => source !== undefined);
   if (sources.length !== 1) throw new UsageError("name one source: --run RUN, --policy RUN or --model DIR");
@@ -83,7 +73,7 @@ function wrongFormat(to: string | undefined, formats: readonly string[]): string
   return `${takes}, got "${to}"${didYouMean(nearest(to, formats))}`;
 }
 
-type Flags = ReturnType<typeof parseOptions<typeof command>>["flags"];
+type Flags = Parsed<typeof command>["flags"];
 
 async function exportRecord(folder: string, flags: Flags, to: keyof typeof RECORDS, out: string): Promise<number> {
   const { checkpoint, env, purpose, solved, json } = flags;

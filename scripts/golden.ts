@@ -8,11 +8,11 @@ import { z } from "zod";
 import { messageOf, schemaFaults } from "../actors/errors.ts";
 import { casesById } from "../tests/golden/cases/cases.ts";
 import { type Check, holds, vectorChecks } from "../tests/golden/cases/check.ts";
-import { type Command, parseOptions, UsageError } from "./cli/options.ts";
+import { type Command, flag, type Parsed, UsageError } from "./cli/options.ts";
 
 export const command = {
   name: "golden",
-  flags: { json: { type: "switch", text: "End standard output with one JSON object: {passed, failed}" } },
+  flags: { json: flag.switch("End standard output with one JSON object: {passed, failed}") },
   words: { show: "FILE", text: "File of golden vectors, such as tests/golden/ragen.json", max: 1 },
   examples: ["bun run golden tests/golden/ragen.json"],
 } as const satisfies Command;
@@ -27,8 +27,7 @@ const GoldenFile = z.looseObject({
 const SHOWN_MAX = 2000;
 
 /** @returns the exit code: 0 if every check holds, 1 otherwise. */
-export async function main(args: string[]): Promise<number> {
-  const { flags, words } = parseOptions(command, args);
+export async function main({ flags, words }: Parsed<typeof command>): Promise<number> {
   const [path] = words;
   if (path === undefined)
     throw new UsageError("golden needs a FILE of golden vectors: bun run golden tests/golden/ragen.json");

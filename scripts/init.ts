@@ -7,14 +7,14 @@ import { isTree } from "../actors/config/layers.ts";
 import { messageOf } from "../actors/errors.ts";
 import { isPackage } from "./cli/install.ts";
 import { makeFolder } from "./cli/make-folder.ts";
-import { type Command, parseOptions, UsageError } from "./cli/options.ts";
+import { type Command, flag, type Parsed, UsageError } from "./cli/options.ts";
 import { say } from "./cli/print.ts";
 import { shellWord } from "./cli/texts.ts";
 
 export const command = {
   name: "init",
   words: { show: "FOLDER", text: "Folder of the project (default: the current folder)", max: 1 },
-  flags: { "no-install": { type: "switch", text: "Write the files only" } },
+  flags: { "no-install": flag.switch("Write the files only") },
   examples: ["bun run init ../my-agent"],
 } as const satisfies Command;
 
@@ -41,8 +41,7 @@ const COMMANDS = [
 /** The version of @types/bun that checks Bunraku itself. */
 const BUN_TYPES = "1.4.4";
 
-export async function main(args: string[]): Promise<number> {
-  const { words, flags } = parseOptions(command, args);
+export async function main({ words, flags }: Parsed<typeof command>): Promise<number> {
   const folder = resolve(words[0] ?? ".");
   const files = readdirSync(template, { recursive: true, withFileTypes: true }).filter((entry) => entry.isFile());
   const written = files.map(({ parentPath, name }) => join(folder, parentPath.slice(template.length), name));

@@ -2,21 +2,20 @@
 import { prometheusName } from "../actors/dashboard/prometheus.ts";
 import type { Metric } from "../actors/metrics/metric.ts";
 import { METRIC_NAMES, type MetricName, metric } from "../actors/metrics/metrics.ts";
-import { type Command, parseOptions, UsageError } from "./cli/options.ts";
+import { type Command, flag, type Parsed, UsageError } from "./cli/options.ts";
 import { table } from "./cli/texts.ts";
 
 export const command = {
   name: "metrics",
   words: { show: "PART", text: "List only the metrics whose names begin with PART", max: 1 },
   flags: {
-    json: { type: "switch", text: "Print a JSON list" },
-    markdown: { type: "switch", text: "Print the text of docs/metrics.md" },
+    json: flag.switch("Print a JSON list"),
+    markdown: flag.switch("Print the text of docs/metrics.md"),
   },
   examples: ["bun run metrics", "bun run metrics train/", "bun run metrics --json"],
 } as const satisfies Command;
 
-export async function main(args: string[]): Promise<number> {
-  const { flags, words } = parseOptions(command, args);
+export async function main({ flags, words }: Parsed<typeof command>): Promise<number> {
   const [part = ""] = words;
   if (flags.markdown && part !== "") throw new UsageError(`--markdown prints all metrics; leave out ${part}`);
   if (flags.markdown && flags.json)

@@ -5,7 +5,7 @@ import { fileURLToPath } from "node:url";
 import { messageOf } from "../actors/errors.ts";
 import { envTags } from "../envs/registry.ts";
 import { makeFolder } from "./cli/make-folder.ts";
-import { type Command, parseOptions, UsageError } from "./cli/options.ts";
+import { type Command, type Parsed, UsageError } from "./cli/options.ts";
 import { say } from "./cli/print.ts";
 import { shellWord } from "./cli/texts.ts";
 
@@ -18,8 +18,7 @@ export const command = {
 
 const template = fileURLToPath(new URL("../library/template/envs/street", import.meta.url));
 
-export async function main(args: string[]): Promise<number> {
-  const [file] = parseOptions(command, args).words;
+export async function main({ words: [file] }: Parsed<typeof command>): Promise<number> {
   const name = file === undefined ? "" : basename(file, ".ts");
   if (file === undefined || !file.endsWith(".ts") || !/^[a-z][a-z0-9]*(-[a-z0-9]+)*$/.test(name)) {
     const found = file === undefined ? "" : `, got ${file}`;

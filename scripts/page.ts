@@ -4,7 +4,7 @@
  */
 import { existsSync, statSync } from "node:fs";
 import { hasRecord } from "../actors/record/recorded-run.ts";
-import { type Command, parseOptions, UsageError } from "./cli/options.ts";
+import { type Command, flag, type Parsed, UsageError } from "./cli/options.ts";
 import { runsFolder } from "./cli/presets.ts";
 import { serveRecorded } from "./cli/recorded-page.ts";
 import { stopSignal } from "./cli/stop-signals.ts";
@@ -18,21 +18,19 @@ export const command = {
     max: 1,
   },
   flags: {
-    host: {
-      type: "text",
-      value: "HOST",
-      text: "Address to listen on (default: 127.0.0.1); an address other than loopback needs --token-file",
-    },
-    port: { type: "port", value: "N", text: "Port; 0 for any free port (default: 7001)" },
-    "token-file": { type: "text", value: "FILE", text: "File with the secret that the page asks for" },
+    host: flag.text(
+      "HOST",
+      "Address to listen on (default: 127.0.0.1); an address other than loopback needs --token-file",
+    ),
+    port: flag.port("N", "Port; 0 for any free port (default: 7001)"),
+    "token-file": flag.text("FILE", "File with the secret that the page asks for"),
   },
   examples: ["bun run page", "bun run page runs/2026-11-20-simplesokoban-1", "bun run page runs/a --port 0"],
 } as const satisfies Command;
 
 const PORT = 7001;
 
-export async function main(args: string[]): Promise<number> {
-  const { flags, words } = parseOptions(command, args);
+export async function main({ flags, words }: Parsed<typeof command>): Promise<number> {
   const [folder = runsFolder()] = words;
   if (!existsSync(folder) || !statSync(folder).isDirectory()) {
     throw new UsageError(`there is no folder ${folder}; name the folder of a run, or a folder of runs`);

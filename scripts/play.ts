@@ -11,7 +11,7 @@ import { envTags } from "../envs/registry.ts";
 import { dynamicsSeed } from "../envs/seeds.ts";
 import type { EnvTag } from "../envs/tag.ts";
 import { checkedTag } from "../library/policy.ts";
-import { type Command, expectOnly, parseOptions, UsageError } from "./cli/options.ts";
+import { type Command, expectOnly, flag, type Parsed, UsageError } from "./cli/options.ts";
 import { chooseConfig, envOverrides } from "./cli/presets.ts";
 import { write } from "./cli/print.ts";
 
@@ -19,8 +19,8 @@ export const command = {
   name: "play",
   words: { show: "ENV", text: `Env to play: ${envTags().join(", ")}`, max: 1 },
   flags: {
-    seed: { type: "count", value: "S", text: "Layout seed of the board (default: 123)" },
-    json: { type: "switch", text: "End standard output with one JSON object" },
+    seed: flag.count("S", "Layout seed of the board (default: 123)"),
+    json: flag.switch("End standard output with one JSON object"),
   },
   examples: [
     "bun run play SimpleSokoban",
@@ -31,8 +31,7 @@ export const command = {
   keys: "A key of env",
 } as const satisfies Command;
 
-export async function main(args: string[]): Promise<number> {
-  const { flags, words, overrides } = parseOptions(command, args);
+export async function main({ flags, words, overrides }: Parsed<typeof command>): Promise<number> {
   const { seed = 123, json } = flags;
   const [name] = words;
   if (name === undefined) throw new UsageError(`name the env to play: ${envTags().join(", ")}`);

@@ -4,7 +4,7 @@
  */
 import { renameSync, rmSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
-import { type Command, parseOptions } from "./cli/options.ts";
+import type { Command } from "./cli/options.ts";
 
 export const command = { name: "prepack", flags: {}, examples: ["bun run prepack"] } as const satisfies Command;
 
@@ -17,8 +17,7 @@ const GPU = "@tensorflow/tfjs-node-gpu";
 /** Versions of the AI SDK that `bunraku/ai` fits. */
 const AI_SDK = "6 || 7";
 
-export async function main(args: string[]): Promise<number> {
-  parseOptions(command, args);
+export async function main(): Promise<number> {
   rmSync(join(root, "types"), { recursive: true, force: true });
   const tsc = [process.execPath, "node_modules/.bin/tsc", "-p", "library/tsconfig.json"];
   const child = Bun.spawn(tsc, { cwd: root, stdio: ["ignore", 2, 2] });

@@ -21,7 +21,7 @@ import {
 import type { PolicyVersion } from "../actors/protocol.ts";
 import { type RecordedEpisode, RecordedRun } from "../actors/record/recorded-run.ts";
 import { didYouMean, nearest } from "../envs/text/nearest.ts";
-import { type Command, parseOptions, UsageError } from "./cli/options.ts";
+import { type Command, flag, type Parsed, UsageError } from "./cli/options.ts";
 import { warn } from "./cli/print.ts";
 
 export const command = {
@@ -32,10 +32,10 @@ export const command = {
     max: 1,
   },
   flags: {
-    run: { type: "text", value: "RUN", text: "Folder of the run that recorded the episode" },
-    "env-only": { type: "switch", text: "Play the recorded replies in the env, and load no policy" },
-    show: { type: "switch", text: "Print the episode turn by turn" },
-    json: { type: "switch", text: "End standard output with one JSON object" },
+    run: flag.text("RUN", "Folder of the run that recorded the episode"),
+    "env-only": flag.switch("Play the recorded replies in the env, and load no policy"),
+    show: flag.switch("Print the episode turn by turn"),
+    json: flag.switch("End standard output with one JSON object"),
   },
   examples: [
     "bun run replay 1200 --run runs/2026-11-20-simplesokoban-1",
@@ -43,8 +43,7 @@ export const command = {
   ],
 } as const satisfies Command;
 
-export async function main(args: string[]): Promise<number> {
-  const { flags, words } = parseOptions(command, args);
+export async function main({ flags, words }: Parsed<typeof command>): Promise<number> {
   const [name] = words;
   const { run: folder, show, json } = flags;
   if (name === undefined) throw new UsageError("name an episode: its number, or its name such as u3.g0.m1");

@@ -1,6 +1,6 @@
 /**
  * `bun run COMMAND …`: every command of package.json starts here. Installs the dependencies if they are missing, then calls
- * `main(args): Promise<number>` of scripts/COMMAND.ts.
+ * `main` of scripts/COMMAND.ts, which returns the exit code.
  *
  * - Before the install this file can import only built-in modules and our own files without dependencies.
  * - Exit codes: 0 done, 1 failed, 2 wrong usage.

@@ -2,18 +2,17 @@
 import type { RunConfig } from "../actors/config/config.ts";
 import { sampler } from "../actors/sampler/start.ts";
 import { lend, lendFlags } from "./cli/lend.ts";
-import { type Command, parseOptions, UsageError } from "./cli/options.ts";
+import { type Command, flag, type Parsed, UsageError } from "./cli/options.ts";
 
 export const command = {
   name: "sampler",
   flags: {
     ...lendFlags,
-    slots: {
-      type: "count",
-      value: "N",
-      text: "Maximum number of episodes that the sampler decodes in one batch (default: the run's sampler.slots)",
-    },
-    threads: { type: "count", value: "N", text: "Threads of the engine (default: the run's sampler.threads)" },
+    slots: flag.count(
+      "N",
+      "Maximum number of episodes that the sampler decodes in one batch (default: the run's sampler.slots)",
+    ),
+    threads: flag.count("N", "Threads of the engine (default: the run's sampler.threads)"),
   },
   examples: [
     "BUNRAKU_TOKEN=… bun run sampler --join wss://learner.example:7000 --ca ca.pem",
@@ -21,8 +20,7 @@ export const command = {
   ],
 } as const satisfies Command;
 
-export async function main(args: string[]): Promise<number> {
-  const { flags } = parseOptions(command, args);
+export async function main({ flags }: Parsed<typeof command>): Promise<number> {
   const { slots, threads } = flags;
   if (slots === 0) throw new UsageError("--slots takes 1 or more, got 0");
   if (threads === 0) throw new UsageError("--threads takes 1 or more, got 0");

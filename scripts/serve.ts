@@ -7,7 +7,7 @@ import { serveHttp } from "../actors/dashboard/port.ts";
 import { readRunConfig } from "../actors/policy/saved-policy.ts";
 import { isLoopback } from "../actors/transport/address.ts";
 import { loadPolicy, QUEUE_MAX, SLOTS } from "../library/policy.ts";
-import { type Command, parseOptions, UsageError } from "./cli/options.ts";
+import { type Command, flag, type Parsed, UsageError } from "./cli/options.ts";
 import { warn } from "./cli/print.ts";
 import { stopSignal } from "./cli/stop-signals.ts";
 import { tokenIn } from "./cli/token-file.ts";
@@ -18,29 +18,22 @@ export const command = {
   name: "serve",
   words: { show: "RUN", text: "Folder of the run", max: 1 },
   flags: {
-    checkpoint: { type: "text", value: "NAME", text: "Checkpoint of the run, such as u000120 (default: the newest)" },
-    host: {
-      type: "text",
-      value: "HOST",
-      text: "Address to listen on (default: 127.0.0.1); an address other than loopback needs --token-file",
-    },
-    port: { type: "port", value: "N", text: `Port; 0 for any free port (default: ${PORT})` },
-    "token-file": { type: "text", value: "FILE", text: "File with the secret that clients send as their API key" },
-    slots: {
-      type: "count",
-      value: "N",
-      text: `Maximum number of replies that the policy writes at once (default: ${SLOTS})`,
-    },
-    queue: {
-      type: "count",
-      value: "N",
-      text: `Maximum number of replies that may wait for a slot; further requests get 429 (default: ${QUEUE_MAX})`,
-    },
-    temperature: {
-      type: "number",
-      value: "T",
-      text: "Temperature of requests without a temperature (default: the run's rollout.temperature)",
-    },
+    checkpoint: flag.text("NAME", "Checkpoint of the run, such as u000120 (default: the newest)"),
+    host: flag.text(
+      "HOST",
+      "Address to listen on (default: 127.0.0.1); an address other than loopback needs --token-file",
+    ),
+    port: flag.port("N", `Port; 0 for any free port (default: ${PORT})`),
+    "token-file": flag.text("FILE", "File with the secret that clients send as their API key"),
+    slots: flag.count("N", `Maximum number of replies that the policy writes at once (default: ${SLOTS})`),
+    queue: flag.count(
+      "N",
+      `Maximum number of replies that may wait for a slot; further requests get 429 (default: ${QUEUE_MAX})`,
+    ),
+    temperature: flag.number(
+      "T",
+      "Temperature of requests without a temperature (default: the run's rollout.temperature)",
+    ),
   },
   examples: [
     "bun run serve runs/2026-11-20-simplesokoban-1",
@@ -50,8 +43,7 @@ export const command = {
   ],
 } as const satisfies Command;
 
-export async function main(args: string[]): Promise<number> {
-  const { flags, words } = parseOptions(command, args);
+export async function main({ flags, words }: Parsed<typeof command>): Promise<number> {
   const [given] = words;
   if (given === undefined) throw new UsageError("name the folder of a run");
   const { host = "127.0.0.1", port = PORT, slots = SLOTS, queue = QUEUE_MAX, checkpoint } = flags;

@@ -9,7 +9,7 @@ import { freePort } from "../actors/dashboard/port.ts";
 import { nvidiaGpus } from "../actors/engine/choice.ts";
 import { DriverError, expectCudaProvider } from "../model/engine/cuda.ts";
 import { install, isPackage } from "./cli/install.ts";
-import { type Command, parseOptions, UsageError } from "./cli/options.ts";
+import { type Command, flag, type Parsed, UsageError } from "./cli/options.ts";
 import { stopSignal } from "./cli/stop-signals.ts";
 import { packagesFinding } from "./doctor/findings.ts";
 import { CUDA_WHEELS, cudaLack, setUpCuda } from "./setup/cuda.ts";
@@ -26,8 +26,8 @@ export const command = {
     max: 1,
   },
   flags: {
-    again: { type: "switch", text: "Install again, even if the packages match the lock file" },
-    port: { type: "port", value: "N", text: "tinker: port of the server (default: 8801); 0 for any free port" },
+    again: flag.switch("Install again, even if the packages match the lock file"),
+    port: flag.port("N", "tinker: port of the server (default: 8801); 0 for any free port"),
   },
   examples: [
     "bun run setup",
@@ -38,8 +38,7 @@ export const command = {
   ],
 } as const satisfies Command;
 
-export async function main(args: string[]): Promise<number> {
-  const { flags, words } = parseOptions(command, args);
+export async function main({ flags, words }: Parsed<typeof command>): Promise<number> {
   const [what] = words;
   if (what !== undefined && what !== "cuda" && what !== "tensorflow" && what !== "tinker") {
     throw new UsageError(`setup does not know "${what}"; it takes cuda, tensorflow or tinker`);

@@ -2,19 +2,15 @@
  * `bun run simulate`: simulates whole runs in one thread, with faults drawn from a seed, and checks the invariants after every event.
  * The simulation is in simulate/.
  */
-import { type Command, parseOptions, UsageError } from "./cli/options.ts";
+import { type Command, flag, type Parsed, UsageError } from "./cli/options.ts";
 import { simulateSeeds } from "./simulate/simulate.ts";
 
 export const command = {
   name: "simulate",
   flags: {
-    seeds: { type: "count", value: "N", text: "Number of runs (default: 200)" },
-    seed: {
-      type: "count",
-      value: "S",
-      text: "Seed of the first run (default: 1); each further run takes the next seed",
-    },
-    json: { type: "switch", text: "End standard output with one JSON object" },
+    seeds: flag.count("N", "Number of runs (default: 200)"),
+    seed: flag.count("S", "Seed of the first run (default: 1); each further run takes the next seed"),
+    json: flag.switch("End standard output with one JSON object"),
   },
   examples: ["bun run simulate", "bun run simulate --seeds 10000 --seed 1001", "bun run simulate --seed 77 --seeds 1"],
 } as const satisfies Command;
@@ -22,8 +18,8 @@ export const command = {
 /** Seeds between two lines of progress. */
 const LINE_EVERY = 20;
 
-export async function main(args: string[]): Promise<number> {
-  const { seeds = 200, seed = 1, json = false } = parseOptions(command, args).flags;
+export async function main({ flags }: Parsed<typeof command>): Promise<number> {
+  const { seeds = 200, seed = 1, json = false } = flags;
   if (seeds === 0) throw new UsageError("--seeds takes 1 or more, got 0");
   const last = Number.MAX_SAFE_INTEGER - seeds + 1;
   if (seed > last) throw new UsageError(`--seed takes at most ${last} with ${seeds} seeds, got ${seed}`);

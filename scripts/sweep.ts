@@ -12,7 +12,7 @@ import { visible } from "../actors/dashboard/client/text.ts";
 import { oneLine } from "../actors/errors.ts";
 import { lockRun } from "../actors/supervisor/run-lock.ts";
 import { makeFolder } from "./cli/make-folder.ts";
-import { type Command, parseOptions, UsageError } from "./cli/options.ts";
+import { type Command, flag, type Parsed, UsageError } from "./cli/options.ts";
 import { runsFolder } from "./cli/presets.ts";
 import { progressBar } from "./cli/run-status.ts";
 import { onStopSignal } from "./cli/stop-signals.ts";
@@ -30,14 +30,13 @@ export const command = {
     max: 1,
   },
   flags: {
-    "at-once": { type: "count", value: "N", text: "Runs at the same time (default: 1)" },
-    out: {
-      type: "text",
-      value: "DIR",
-      text: "Folder of the sweep (default: the file's name, in runs/ or in runsFolder of bunraku.config.ts)",
-    },
-    table: { type: "switch", text: "Start no run; write the table and the page of the finished runs" },
-    json: { type: "switch", text: "End standard output with one JSON object" },
+    "at-once": flag.count("N", "Runs at the same time (default: 1)"),
+    out: flag.text(
+      "DIR",
+      "Folder of the sweep (default: the file's name, in runs/ or in runsFolder of bunraku.config.ts)",
+    ),
+    table: flag.switch("Start no run; write the table and the page of the finished runs"),
+    json: flag.switch("End standard output with one JSON object"),
   },
   examples: [
     "bun run sweep configs/sweeps/filter-ratio.yaml",
@@ -49,8 +48,7 @@ export const command = {
 
 const REDRAW_MS = 2000;
 
-export async function main(args: string[]): Promise<number> {
-  const { flags, words, overrides } = parseOptions(command, args);
+export async function main({ flags, words, overrides }: Parsed<typeof command>): Promise<number> {
   const [file] = words;
   if (file === undefined) throw new UsageError("name the sweep: a YAML file, such as configs/sweeps/filter-ratio.yaml");
   const {

@@ -7,7 +7,7 @@
 import { mkdtempSync, rmSync } from "node:fs";
 import { availableParallelism, tmpdir } from "node:os";
 import { join } from "node:path";
-import { type Command, UsageError } from "./cli/options.ts";
+import { type Command, type Parsed, UsageError } from "./cli/options.ts";
 
 export const command = {
   name: "test",
@@ -17,6 +17,7 @@ export const command = {
     max: 0,
   },
   flags: {},
+  passesOn: true,
   examples: ["bun run test", "bun run test --quick", "bun run test envs", "bun run test tests/tidy.test.ts --bail"],
 } as const satisfies Command;
 
@@ -44,7 +45,7 @@ const MESA = { LP_NATIVE_VECTOR_WIDTH: "128", GALLIVM_PERF: "nopt" };
 
 const root = join(import.meta.dir, "..");
 
-export async function main(args: string[]): Promise<number> {
+export async function main({ words: args }: Parsed<typeof command>): Promise<number> {
   const rest = args.filter((arg) => arg !== "--quick");
   const quick = rest.length < args.length;
   const isValue = (i: number) => /^--[^=]+$/.test(rest[i - 1] ?? "");

@@ -16,7 +16,7 @@
  * - A flag without its command is a flag of some command's page of help.
  * - Pages that write files (tutorial.md, new-env.md) are followed step by step in scripts/tutorial.
  */
-import { afterAll, describe, expect, test } from "bun:test";
+import { describe, expect, test } from "bun:test";
 import { cpSync, existsSync, readdirSync, readFileSync, writeFileSync } from "node:fs";
 import { basename, dirname, join } from "node:path";
 import { ESTIMATORS, LOSSES } from "../actors/config/algorithms.ts";
@@ -24,7 +24,7 @@ import { envTags, moduleOf as moduleOfEnv } from "../envs/registry.ts";
 import { COMMANDS } from "../scripts/cli/commands.ts";
 import { playRun, tinyConfig } from "./actors/supervisor/tiny-run.ts";
 import { command, commandHere, root } from "./scripts/command.ts";
-import { removeTemporaryFolders, temporaryFolder } from "./scripts/temporary.ts";
+import { temporaryFolder } from "./scripts/temporary.ts";
 
 const documents = [
   ...readdirSync(root).filter((name) => name.endsWith(".md")),
@@ -169,7 +169,6 @@ describe("commands", async () => {
   await playRun(recorded, tinyConfig(recorded, { samplers: 1, warmStart: "shared" }));
   const other = join(folder, "other");
   cpSync(recorded, other, { recursive: true });
-  afterAll(removeTemporaryFolders);
 
   test("are found", () => expect(lines.length).toBeGreaterThan(40));
 

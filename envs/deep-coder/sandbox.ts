@@ -15,23 +15,38 @@
 import { closeSync, existsSync, mkdtempSync, openSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
+import { z } from "zod";
 import { seccompFilter } from "./seccomp.ts";
 
-export interface SandboxLimits {
+const MIB = 2 ** 20;
+
+/** The limits of a program, as options of an env. */
+export const sandboxLimits = {
   /** CPU time of each process. */
-  readonly cpuSecondsMax: number;
+  cpuSecondsMax: z.int().positive().default(3),
   /** Wall-clock time, the start of the sandbox included. */
-  readonly wallMsMax: number;
+  wallMsMax: z.int().positive().default(10_000),
   /** Address space of each process. */
-  readonly memoryBytesMax: number;
+  memoryBytesMax: z
+    .int()
+    .min(64 * MIB)
+    .default(512 * MIB),
   /** Processes and threads together, the first process included. */
-  readonly processesMax: number;
-  readonly filesBytesMax: number;
+  processesMax: z.int().positive().default(4),
+  /** Bytes that the program can write to files. */
+  filesBytesMax: z
+    .int()
+    .positive()
+    .default(16 * MIB),
   /** Files and folders together that exist at once. */
-  readonly filesMax: number;
+  filesMax: z.int().positive().default(1000),
   /** Bytes of the results and of the program's output together. */
-  readonly outputBytesMax: number;
-}
+  outputBytesMax: z
+    .int()
+    .positive()
+    .default(16 * MIB),
+};
+export type SandboxLimits = Readonly<z.infer<z.ZodObject<typeof sandboxLimits>>>;
 
 /** The input of harness.py. */
 export interface SandboxTask {

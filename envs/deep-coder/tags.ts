@@ -8,9 +8,7 @@ import { PythonRandom } from "../rng/mt19937.ts";
 import { defineTag, type Parts, plainWording, type TagSource } from "../tag.ts";
 import { DeepCoderGame } from "./game.ts";
 import { DEEP_CODER_HOME, readProblems } from "./problem.ts";
-import { sandboxLack } from "./sandbox.ts";
-
-const MIB = 2 ** 20;
+import { sandboxLack, sandboxLimits } from "./sandbox.ts";
 
 const DeepCoderConfig = z.strictObject({
   /** A parquet, jsonl or json file with `problem`, `tests` and optionally `starter_code` and `metadata`. */
@@ -23,29 +21,8 @@ const DeepCoderConfig = z.strictObject({
   wholeAnswer: z.boolean().default(true),
   /** Maximum number of answers to one problem. */
   maxSteps: z.int().positive().default(1),
-  /** CPU time of each process of a program, for all tests of a problem. */
-  cpuSecondsMax: z.int().positive().default(3),
-  /** Wall-clock time of a program for all tests of a problem. */
-  wallMsMax: z.int().positive().default(10_000),
-  /** Address space of each process. */
-  memoryBytesMax: z
-    .int()
-    .min(64 * MIB)
-    .default(512 * MIB),
-  /** Processes and threads together, the first process included. */
-  processesMax: z.int().positive().default(4),
-  /** Maximum number of bytes that a program can write to files. */
-  filesBytesMax: z
-    .int()
-    .positive()
-    .default(16 * MIB),
-  /** Maximum number of files and folders that a program can have at once. */
-  filesMax: z.int().positive().default(1000),
-  /** Maximum number of bytes that a program can print, its results included. */
-  outputBytesMax: z
-    .int()
-    .positive()
-    .default(16 * MIB),
+  /** A program runs once for all tests of a problem, within these limits. */
+  ...sandboxLimits,
   /** Maximum number of programs that this process runs at the same time; further programs wait. */
   sandboxesMax: z.int().positive().default(4),
 });

@@ -23,42 +23,30 @@ export interface LakePlan {
 
 export function planLake(lake: Lake, ice: Ice): LakePlan {
   const step = expectation(lake, ice);
-  const values: Float64Array[] = [atGoal(lake)];
-  const actions: Uint8Array[] = [new Uint8Array(lake.holes.length)];
-  const extend = (horizon: number) => {
-    for (let n = values.length; n <= horizon; n++) {
-      const value = values[n - 1]!.slice();
-      const action = new Uint8Array(value.length);
-      for (let cell = 0; cell < value.length; cell++) {
-        if (ends(lake, cell)) continue;
-        const worth = [0, 1, 2, 3].map((a) => step(values[n - 1]!, cell, a));
+  const atGoal = new Float64Array(lake.holes.length).map((_, cell) => (cell === lake.goal ? 1 : 0));
+  /** (actions left) The value and the best action of each cell. */
+  const budgets = [{ values: atGoal, actions: new Uint8Array(atGoal.length) }];
+  const planFor = (actionsLeft: number) => {
+    while (budgets.length <= actionsLeft) {
+      const before = budgets.at(-1)!;
+      const values = before.values.slice();
+      const actions = before.actions.slice();
+      for (let cell = 0; cell < values.length; cell++) {
+        if (cell === lake.goal || lake.holes[cell] === 1) continue;
+        const worth = [0, 1, 2, 3].map((action) => step(before.values, cell, action));
         const best = Math.max(...worth);
-        // If the n-th action of the budget adds no value, take the action for n - 1: the first best action for n may waste an action.
-        action[cell] = best > value[cell]! ? worth.indexOf(best) : actions[n - 1]![cell]!;
-        value[cell] = best;
+        // If one more action adds no value, keep the action: the first best action with the larger budget may waste an action.
+        if (best > values[cell]!) actions[cell] = worth.indexOf(best);
+        values[cell] = best;
       }
-      values.push(value);
-      actions.push(action);
+      budgets.push({ values, actions });
     }
+    return budgets[actionsLeft]!;
   };
   return {
-    value(actionsLeft, cell) {
-      extend(actionsLeft);
-      return values[actionsLeft]![cell]!;
-    },
-    action(actionsLeft, cell) {
-      extend(actionsLeft);
-      return actions[actionsLeft]![cell]!;
-    },
+    value: (actionsLeft, cell) => planFor(actionsLeft).values[cell]!,
+    action: (actionsLeft, cell) => planFor(actionsLeft).actions[cell]!,
   };
-}
-
-function ends(lake: Lake, cell: number): boolean {
-  return cell === lake.goal || lake.holes[cell] === 1;
-}
-
-function atGoal(lake: Lake): Float64Array {
-  return new Float64Array(lake.holes.length).map((_, cell) => (cell === lake.goal ? 1 : 0));
 }
 
 /** Returns a function for the expected value after one action. */

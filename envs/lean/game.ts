@@ -8,25 +8,32 @@
  *
  * Source: RAGEN-2 ragen/env/lean/env.py.
  */
+import { z } from "zod";
 import type { Effect, OutsideGame } from "../env.ts";
 import { rejected, type Verdict } from "./kimina.ts";
 import { proofCode, type Theorem } from "./theorem.ts";
 import { proofText } from "./view.ts";
 
-export interface LeanRules {
-  readonly stepsMax: number;
-  readonly stepReward: number;
-  readonly acceptedReward: number;
-  readonly rejectedReward: number;
-  readonly provenReward: number;
-  readonly timeoutReward: number;
-  readonly stepsMaxReward: number;
+/** The options of the tag that the game reads. */
+export const leanRules = {
+  stepsMax: z.int().positive().default(100),
+  stepReward: z.number().default(-0.1),
+  acceptedReward: z.number().default(1),
+  rejectedReward: z.number().default(-1),
+  provenReward: z.number().default(10),
+  timeoutReward: z.number().default(-1),
+  /** Reward added at step `stepsMax` if this step does not complete the proof. Not added if the actions or turns run out earlier. */
+  stepsMaxReward: z.number().default(-2),
   /** Imports for a theorem that has no imports of its own. */
-  readonly defaultImports: string;
-  readonly messageCharactersMax: number;
-}
+  defaultImports: z
+    .string()
+    .default("import Mathlib\nimport Aesop\nset_option maxHeartbeats 0\nopen BigOperators Real Nat Topology Rat"),
+  /** Maximum number of characters shown of each Lean message; 0 shows all. */
+  messageCharactersMax: z.int().nonnegative().default(0),
+};
+type LeanRules = Readonly<z.infer<z.ZodObject<typeof leanRules>>>;
 
-export type CheckProof = (code: string, signal: AbortSignal) => Promise<Verdict>;
+type CheckProof = (code: string, signal: AbortSignal) => Promise<Verdict>;
 
 export class LeanGame implements OutsideGame {
   readonly kind = "outside";
@@ -50,7 +57,6 @@ export class LeanGame implements OutsideGame {
   render(): string {
     const { stepsMax, messageCharactersMax } = this.#rules;
     return proofText({
-      steps: this.#log.length,
       stepsMax,
       informal: this.#theorem.informal,
       code: this.#code(this.#accepted()),

@@ -6,7 +6,7 @@ import { itemsOfSplit, SplitChoice, splitOfSeed } from "../data/split.ts";
 import { JsonServer, serverOptions, serverUrl } from "../outside/json-server.ts";
 import { PythonRandom } from "../rng/mt19937.ts";
 import { defineTag, type Parts, plainWording, type TagSource } from "../tag.ts";
-import { LeanGame } from "./game.ts";
+import { LeanGame, leanRules } from "./game.ts";
 import { checkLean } from "./kimina.ts";
 import { readTheorem, type Theorem } from "./theorem.ts";
 
@@ -24,19 +24,7 @@ const LeanConfig = z
     timeoutMs: z.int().positive().default(60_000),
     /** Lean's time limit for one check. A longer check rejects the tactic. `timeoutMs` must be longer than this limit. */
     leanSecondsMax: z.int().positive().default(30),
-    stepsMax: z.int().positive().default(100),
-    stepReward: z.number().default(-0.1),
-    acceptedReward: z.number().default(1),
-    rejectedReward: z.number().default(-1),
-    provenReward: z.number().default(10),
-    timeoutReward: z.number().default(-1),
-    /** Reward added at step `stepsMax` if this step does not complete the proof. Not added if the actions or turns run out earlier. */
-    stepsMaxReward: z.number().default(-2),
-    defaultImports: z
-      .string()
-      .default("import Mathlib\nimport Aesop\nset_option maxHeartbeats 0\nopen BigOperators Real Nat Topology Rat"),
-    /** Maximum number of characters shown of each Lean message; 0 shows all. */
-    messageCharactersMax: z.int().nonnegative().default(0),
+    ...leanRules,
   })
   .refine(({ timeoutMs, leanSecondsMax }) => timeoutMs > 1000 * leanSecondsMax, {
     path: ["timeoutMs"],

@@ -6,7 +6,6 @@ import { isUnsolved, type LeanMessage } from "./kimina.ts";
 import { linesOf } from "./theorem.ts";
 
 export interface ProofView {
-  readonly steps: number;
   readonly stepsMax: number;
   readonly informal: string;
   /** The theorem as Lean code, with the accepted tactics. */
@@ -23,10 +22,10 @@ const CODE_LINES_MAX = 40;
 const LOG_STEPS_MAX = 5;
 
 export function proofText(view: ProofView): string {
-  const { steps, stepsMax, informal, code, log, verdict } = view;
+  const { stepsMax, informal, code, log, verdict } = view;
   const accepted = log.filter((step) => step.accepted).length;
   const lines = [
-    `Steps taken: ${steps}/${stepsMax} | accepted tactics: ${accepted}`,
+    `Steps taken: ${log.length}/${stepsMax} | accepted tactics: ${accepted}`,
     "",
     "Informal statement:",
     ...(informal === "" ? ["  (not provided)"] : wrapped(informal, LINE_MAX).map((line) => `  ${line}`)),

@@ -7,6 +7,7 @@
  *
  * Source: RAGEN-2 ragen/env/search/env.py.
  */
+import { z } from "zod";
 import type { Effect, OutsideGame } from "../env.ts";
 import { pythonFixed } from "../text/numbers.ts";
 import { answerIn, answerScore } from "./answer.ts";
@@ -18,14 +19,19 @@ export interface SearchQuestion {
   readonly answers: readonly string[];
 }
 
-export interface SearchRules {
-  readonly stepsMax: number;
-  readonly resultsMax: number;
-  readonly charactersMax: number;
-  readonly correctReward: number;
-  readonly incorrectReward: number;
-  readonly f1Threshold: number;
-}
+/** The options of the tags that the game reads. */
+export const searchRules = {
+  /** `resultsMax`: maximum number of documents shown per search. `charactersMax`: maximum number of characters of all these documents. */
+  resultsMax: z.int().positive().max(50).default(5),
+  charactersMax: z.int().positive().default(4000),
+  /** The game is over after this many actions. */
+  stepsMax: z.int().positive().default(10),
+  correctReward: z.number().default(1),
+  incorrectReward: z.number().default(0),
+  /** An answer is wrong if the F1 score of its words is lower. */
+  f1Threshold: z.number().min(0).max(1).default(0.3),
+};
+export type SearchRules = Readonly<z.infer<z.ZodObject<typeof searchRules>>>;
 
 const ACTIONS = "Available actions: search[<query>], finish[<answer>]";
 const NO_ANSWER = "Maximum search steps reached. Episode ended without an answer.";
@@ -73,7 +79,7 @@ export class SearchGame implements OutsideGame {
 
   async #search(query: string): Promise<Effect> {
     const { stepsMax, resultsMax, charactersMax } = this.#rules;
-    const documents = await this.#retriever.search(query, resultsMax, this.#closing.signal);
+    const documents = await this.#retriever(query, resultsMax, this.#closing.signal);
     const done = ++this.#steps >= stepsMax;
     const found = documentsText(documents.slice(0, resultsMax), charactersMax);
     this.#observation = `Search results for '${query}':\n${found}\n\n${done ? NO_ANSWER : ACTIONS}`;

@@ -16,10 +16,8 @@ export interface Document {
   readonly score: number;
 }
 
-export interface Retriever {
-  /** At most `count` documents, best first. @throws {Error} if retrieval fails. Throws the reason of an aborted `signal`. */
-  search(query: string, count: number, signal: AbortSignal): Promise<readonly Document[]>;
-}
+/** Returns at most `count` documents, best first. @throws {Error} if retrieval fails. Throws the reason of an aborted `signal`. */
+export type Retriever = (query: string, count: number, signal: AbortSignal) => Promise<readonly Document[]>;
 
 const RagenAnswer = z.object({
   results: z.array(z.object({ id: z.string().optional(), content: z.string(), score: z.number().default(0) })),
@@ -27,12 +25,10 @@ const RagenAnswer = z.object({
 
 /** RAGEN's dense retrieval server: `POST /retrieve {query, top_k}` with top_k at most 50. */
 export function ragenRetriever(server: JsonServer): Retriever {
-  return {
-    async search(query, count, signal) {
-      const body = { query, top_k: Math.min(count, 50) };
-      const { results } = await server.ask("/retrieve", body, RagenAnswer, signal);
-      return results.map(({ id, content, score }, i) => ({ id: id ?? `doc_${i + 1}`, content, score }));
-    },
+  return async (query, count, signal) => {
+    const body = { query, top_k: Math.min(count, 50) };
+    const { results } = await server.ask("/retrieve", body, RagenAnswer, signal);
+    return results.map(({ id, content, score }, i) => ({ id: id ?? `doc_${i + 1}`, content, score }));
   };
 }
 
@@ -51,16 +47,14 @@ const SearchR1Answer = z.object({
 
 /** Search-R1's server: `POST /retrieve {queries, topk, return_scores}`, here with one query. */
 export function searchR1Retriever(server: JsonServer): Retriever {
-  return {
-    async search(query, count, signal) {
-      const body = { queries: [query], topk: count, return_scores: true };
-      const { result } = await server.ask("/retrieve", body, SearchR1Answer, signal);
-      return result[0]!.map(({ document, score }, i) => ({
-        id: String(document.id ?? `doc_${i + 1}`),
-        content: document.contents,
-        score,
-      }));
-    },
+  return async (query, count, signal) => {
+    const body = { queries: [query], topk: count, return_scores: true };
+    const { result } = await server.ask("/retrieve", body, SearchR1Answer, signal);
+    return result[0]!.map(({ document, score }, i) => ({
+      id: String(document.id ?? `doc_${i + 1}`),
+      content: document.contents,
+      score,
+    }));
   };
 }
 
@@ -70,18 +64,16 @@ export function wordRetriever(documents: readonly string[]): Retriever {
   const frequency = new Map<string, number>();
   for (const own of words) for (const word of own) frequency.set(word, (frequency.get(word) ?? 0) + 1);
   const weight = (word: string) => Math.log(1 + documents.length / (frequency.get(word) ?? documents.length));
-  return {
-    async search(query, count) {
-      const wanted = [...new Set(wordsOf(query))];
-      return documents
-        .map((content, i) => {
-          const shared = wanted.filter((word) => words[i]!.has(word));
-          return { id: `doc_${i + 1}`, content, score: shared.reduce((sum, word) => sum + weight(word), 0) };
-        })
-        .filter(({ score }) => score > 0)
-        .sort((a, b) => b.score - a.score)
-        .slice(0, count);
-    },
+  return async (query, count) => {
+    const wanted = [...new Set(wordsOf(query))];
+    return documents
+      .map((content, i) => {
+        const shared = wanted.filter((word) => words[i]!.has(word));
+        return { id: `doc_${i + 1}`, content, score: shared.reduce((sum, word) => sum + weight(word), 0) };
+      })
+      .filter(({ score }) => score > 0)
+      .sort((a, b) => b.score - a.score)
+      .slice(0, count);
   };
 }
 

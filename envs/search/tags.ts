@@ -9,7 +9,7 @@ import { itemsOfSplit, SplitChoice, splitOfSeed } from "../data/split.ts";
 import { JsonServer, serverOptions, serverUrl } from "../outside/json-server.ts";
 import { questionScorer } from "../questions/reasoning.ts";
 import { defineTag, expectGame, type Parts, type Player, plainWording, type TagSource } from "../tag.ts";
-import { SearchGame, type SearchQuestion } from "./game.ts";
+import { SearchGame, type SearchQuestion, searchRules } from "./game.ts";
 import { type Retriever, ragenRetriever, searchR1Retriever, wordRetriever } from "./retrieval.ts";
 import { villageDocuments, villageQuestions } from "./village.ts";
 
@@ -30,15 +30,7 @@ const SearchConfig = z
     api: z.enum(["ragen", "search-r1"]).default("ragen"),
     /** Play a made-up world in memory, without server and file. */
     mock: z.boolean().default(false),
-    /** `resultsMax`: maximum number of documents shown per search. `charactersMax`: maximum number of characters of all these documents. */
-    resultsMax: z.int().positive().max(50).default(5),
-    charactersMax: z.int().positive().default(4000),
-    /** The game is over after this many actions. */
-    stepsMax: z.int().positive().default(10),
-    correctReward: z.number().default(1),
-    incorrectReward: z.number().default(0),
-    /** An answer is wrong if the F1 score of its words is lower. */
-    f1Threshold: z.number().min(0).max(1).default(0.3),
+    ...searchRules,
   })
   .refine(({ mock, dataPath }) => !mock || dataPath === null, {
     path: ["dataPath"],

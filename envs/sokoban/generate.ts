@@ -10,7 +10,7 @@
  * Source: RAGEN ragen/env/sokoban/utils.py, after gym_sokoban room_utils (Schrader 2018; Racaniere et al. 2017).
  */
 import { NumpyLegacyRandom, nextSeed, PythonRandom } from "../rng/mt19937.ts";
-import type { SokobanConfig } from "./config.ts";
+import type { SokobanConfig } from "./game.ts";
 import { type Scrambled, scramble } from "./reverse-play.ts";
 import { BOX, type Board, deltas, FLOOR, PLAYER, TARGET, WALL } from "./rules.ts";
 

@@ -30,105 +30,84 @@ export interface Scrambled {
  * @returns the first position with the highest score. The score is `displacement` times the number of times that the search pulled another
  * box than before.
  */
-export function scramble(solved: Solved, depthMax: number): Scrambled {
-  return new ReversePlay(solved).run(depthMax);
-}
-
-class ReversePlay {
-  readonly #solved: Solved;
-  readonly #deltas: readonly number[];
-  readonly #boxes: number[];
+export function scramble({ fixed, cols, player: start, targets }: Solved, depthMax: number): Scrambled {
+  const steps = deltas(cols);
+  const boxes = [...targets];
   /** Box index + 1 by cell; 0 where there is none. */
-  readonly #boxAt: Uint8Array;
-  readonly #pulled: boolean[];
-  readonly #visited = new Set<number>();
-  readonly #keys: number[];
-  #best: Scrambled;
-  #bestScore = -1;
+  const boxAt = new Uint8Array(fixed.length);
+  targets.forEach((cell, i) => {
+    boxAt[cell] = i + 1;
+  });
+  const pulled = targets.map(() => false);
+  const visited = new Set<number>();
+  const keys = targets.map(() => 0);
+  let best: Scrambled = { player: start, boxes: [...targets], displacement: 0 };
+  let bestScore = -1;
 
-  constructor(solved: Solved) {
-    this.#solved = solved;
-    this.#deltas = deltas(solved.cols);
-    this.#boxes = [...solved.targets];
-    this.#boxAt = new Uint8Array(solved.fixed.length);
-    solved.targets.forEach((cell, i) => {
-      this.#boxAt[cell] = i + 1;
-    });
-    this.#pulled = solved.targets.map(() => false);
-    this.#keys = solved.targets.map(() => 0);
-    this.#best = { player: solved.player, boxes: [...solved.targets], displacement: 0 };
-  }
-
-  run(depthMax: number): Scrambled {
-    this.#search(this.#solved.player, 0, -1, depthMax);
-    return this.#best;
-  }
-
-  #search(player: number, swaps: number, lastPulled: number, depthLeft: number): void {
-    if (depthLeft - 1 <= 0 || this.#visited.size >= VISITED_MAX) return;
-    const key = this.#key(player);
-    if (this.#visited.has(key)) return;
-    this.#visited.add(key);
+  function search(player: number, swaps: number, lastPulled: number, depthLeft: number): void {
+    if (depthLeft - 1 <= 0 || visited.size >= VISITED_MAX) return;
+    const key = keyOf(player);
+    if (visited.has(key)) return;
+    visited.add(key);
     // If a target is covered, the score is 0. With this score, only the first position can become the best.
-    const displacement = this.#targetsVisible(player) ? this.#displacement() : 0;
+    const displacement = targetsVisible(player) ? displacementOf() : 0;
     const score = swaps * displacement;
-    if (score > this.#bestScore) {
-      this.#bestScore = score;
-      this.#best = { player, boxes: [...this.#boxes], displacement };
+    if (score > bestScore) {
+      bestScore = score;
+      best = { player, boxes: [...boxes], displacement };
     }
-    for (const delta of this.#deltas) this.#move(player, delta, swaps, lastPulled, depthLeft - 1);
+    for (const delta of steps) move(player, delta, swaps, lastPulled, depthLeft - 1);
   }
 
   /** Moves the player and the box behind the player, if any, by one step, searches from the new position, and undoes the step. */
-  #move(player: number, delta: number, swaps: number, lastPulled: number, depthLeft: number): void {
+  function move(player: number, delta: number, swaps: number, lastPulled: number, depthLeft: number): void {
     const next = player + delta;
-    if (this.#solved.fixed[next] === WALL || this.#boxAt[next] !== 0) {
-      // The position is unchanged and thus visited already.
-      return;
-    }
+    // The position would be unchanged, and thus visited already.
+    if (fixed[next] === WALL || boxAt[next] !== 0) return;
     const behind = player - delta;
-    const box = this.#boxAt[behind]! - 1;
+    const box = boxAt[behind]! - 1;
     if (box < 0) {
-      this.#search(next, swaps, lastPulled, depthLeft);
+      search(next, swaps, lastPulled, depthLeft);
       return;
     }
-    const pulledBefore = this.#pulled[box]!;
-    this.#place(box, behind, player, true);
-    this.#search(next, box === lastPulled ? swaps : swaps + 1, box, depthLeft);
-    this.#place(box, player, behind, pulledBefore);
+    const pulledBefore = pulled[box]!;
+    place(box, behind, player, true);
+    search(next, box === lastPulled ? swaps : swaps + 1, box, depthLeft);
+    place(box, player, behind, pulledBefore);
   }
 
-  #place(box: number, from: number, to: number, pulled: boolean): void {
-    this.#boxAt[from] = 0;
-    this.#boxAt[to] = box + 1;
-    this.#boxes[box] = to;
-    this.#pulled[box] = pulled;
+  function place(box: number, from: number, to: number, isPulled: boolean): void {
+    boxAt[from] = 0;
+    boxAt[to] = box + 1;
+    boxes[box] = to;
+    pulled[box] = isPulled;
   }
 
   /** Player and boxes as one exact number. Boxes are interchangeable, except for whether they were pulled. */
-  #key(player: number): number {
-    const cells = this.#solved.fixed.length;
-    for (let i = 0; i < this.#boxes.length; i++) this.#keys[i] = this.#boxes[i]! * 2 + (this.#pulled[i] ? 1 : 0);
-    if (this.#keys.length > 1) this.#keys.sort((a, b) => a - b);
+  function keyOf(player: number): number {
+    for (let i = 0; i < boxes.length; i++) keys[i] = boxes[i]! * 2 + (pulled[i] ? 1 : 0);
+    if (keys.length > 1) keys.sort((a, b) => a - b);
     let key = player;
-    for (const box of this.#keys) key = key * cells * 2 + box;
+    for (const box of keys) key = key * fixed.length * 2 + box;
     return key;
   }
 
   /** True if no target is hidden by a box or by the player. */
-  #targetsVisible(player: number): boolean {
-    for (const target of this.#solved.targets) if (target === player || this.#boxAt[target] !== 0) return false;
+  function targetsVisible(player: number): boolean {
+    for (const target of targets) if (target === player || boxAt[target] !== 0) return false;
     return true;
   }
 
-  #displacement(): number {
-    const { cols, targets } = this.#solved;
+  function displacementOf(): number {
     let sum = 0;
     for (let i = 0; i < targets.length; i++) {
-      const a = this.#boxes[i]!;
+      const a = boxes[i]!;
       const b = targets[i]!;
       sum += Math.abs(Math.floor(a / cols) - Math.floor(b / cols)) + Math.abs((a % cols) - (b % cols));
     }
     return sum;
   }
+
+  search(start, 0, -1, depthMax);
+  return best;
 }

@@ -15,98 +15,83 @@ const DEPTH_MAX = 100;
  * @returns action indices (0 Up, 1 Down, 2 Left, 3 Right), empty if the board is solved; null if no solution has at most 100 actions.
  */
 export function shortestPath(board: Board): number[] | null {
-  return new Search(board).run();
-}
+  const { fixed } = board;
+  const steps = deltas(board.cols);
+  /** A position: the player's cell, then the boxes' cells in ascending order. */
+  const start = [board.state.indexOf(PLAYER), ...boxesOf(board)];
+  const width = start.length;
+  /** The cells of all found positions, `width` for each, in the order of discovery. */
+  const cells: number[] = [];
+  /** Of each found position: the index of the position before it, and the action between the two. */
+  const parents: number[] = [];
+  const actions: number[] = [];
+  const found = new Set<number>();
+  const next = [...start];
 
-/** One search. A position is `width` cells in flat arrays: the player, then the boxes in ascending order. */
-class Search {
-  readonly #fixed: Uint8Array;
-  readonly #deltas: readonly number[];
-  readonly #width: number;
-  readonly #start: number[];
-  /** The cells of all found positions, in the order of discovery. */
-  readonly #cells: number[] = [];
-  readonly #parents: number[] = [];
-  readonly #actions: number[] = [];
-  readonly #found = new Set<number>();
-  readonly #next: number[];
-
-  constructor(board: Board) {
-    this.#fixed = board.fixed;
-    this.#deltas = deltas(board.cols);
-    this.#start = [board.state.indexOf(PLAYER), ...boxesOf(board)];
-    this.#width = this.#start.length;
-    this.#next = [...this.#start];
-  }
-
-  run(): number[] | null {
-    if (this.#solved(this.#start)) return [];
-    this.#add(this.#start, -1, -1);
-    let levelEnd = 1;
-    let depth = 0;
-    for (let at = 0; at < this.#parents.length; at++) {
-      if (at === levelEnd) {
-        levelEnd = this.#parents.length;
-        if (++depth === DEPTH_MAX) return null;
-      }
-      for (let action = 0; action < 4; action++) {
-        if (this.#step(at, this.#deltas[action]!) && this.#add(this.#next, at, action) && this.#solved(this.#next)) {
-          return this.#path(this.#parents.length - 1);
-        }
-      }
-    }
-    return null;
-  }
-
-  /** Fills `#next` with the position after one move; false if the move changes nothing. */
-  #step(at: number, delta: number): boolean {
-    const base = at * this.#width;
-    const player = this.#cells[base]! + delta;
-    if (this.#fixed[player] === WALL) return false;
-    this.#next[0] = player;
+  /** Fills `next` with the position after one move; false if the move changes nothing. */
+  function step(at: number, delta: number): boolean {
+    const base = at * width;
+    const player = cells[base]! + delta;
+    if (fixed[player] === WALL) return false;
+    next[0] = player;
     let pushed = 0;
-    for (let i = 1; i < this.#width; i++) {
-      const box = this.#cells[base + i]!;
-      this.#next[i] = box;
+    for (let i = 1; i < width; i++) {
+      const box = cells[base + i]!;
+      next[i] = box;
       if (box === player) pushed = i;
     }
     if (pushed === 0) return true;
     const beyond = player + delta;
-    if (this.#fixed[beyond] === WALL) return false;
-    for (let i = 1; i < this.#width; i++) if (this.#next[i] === beyond) return false;
-    this.#next[pushed] = beyond;
+    if (fixed[beyond] === WALL) return false;
+    for (let i = 1; i < width; i++) if (next[i] === beyond) return false;
+    next[pushed] = beyond;
     // Move the pushed box to its place in ascending order.
-    for (let i = pushed; i > 1 && this.#next[i - 1]! > beyond; i--) this.#swap(i, i - 1);
-    for (let i = pushed; i < this.#width - 1 && this.#next[i + 1]! < beyond; i++) this.#swap(i, i + 1);
+    for (let i = pushed; i > 1 && next[i - 1]! > beyond; i--) swap(next, i, i - 1);
+    for (let i = pushed; i < width - 1 && next[i + 1]! < beyond; i++) swap(next, i, i + 1);
     return true;
-  }
-
-  #swap(i: number, j: number): void {
-    const kept = this.#next[i]!;
-    this.#next[i] = this.#next[j]!;
-    this.#next[j] = kept;
   }
 
   /** Adds a position; false if the position is already known. */
-  #add(position: readonly number[], parent: number, action: number): boolean {
+  function add(position: readonly number[], parent: number, action: number): boolean {
     let key = 0;
-    for (let i = 0; i < this.#width; i++) key = key * this.#fixed.length + position[i]!;
-    if (this.#found.has(key)) return false;
-    this.#found.add(key);
-    for (let i = 0; i < this.#width; i++) this.#cells.push(position[i]!);
-    this.#parents.push(parent);
-    this.#actions.push(action);
+    for (let i = 0; i < width; i++) key = key * fixed.length + position[i]!;
+    if (found.has(key)) return false;
+    found.add(key);
+    for (let i = 0; i < width; i++) cells.push(position[i]!);
+    parents.push(parent);
+    actions.push(action);
     return true;
   }
 
-  #solved(position: readonly number[]): boolean {
-    for (let i = 1; i < this.#width; i++) if (this.#fixed[position[i]!] !== TARGET) return false;
+  function solved(position: readonly number[]): boolean {
+    for (let i = 1; i < width; i++) if (fixed[position[i]!] !== TARGET) return false;
     return true;
   }
 
-  #path(end: number): number[] {
+  function pathTo(end: number): number[] {
     const path: number[] = [];
-    for (let at = end; this.#parents[at]! >= 0; at = this.#parents[at]!) path.push(this.#actions[at]!);
+    for (let at = end; parents[at]! >= 0; at = parents[at]!) path.push(actions[at]!);
     return path.reverse();
   }
+
+  if (solved(start)) return [];
+  add(start, -1, -1);
+  let levelEnd = 1;
+  let depth = 0;
+  for (let at = 0; at < parents.length; at++) {
+    if (at === levelEnd) {
+      levelEnd = parents.length;
+      if (++depth === DEPTH_MAX) return null;
+    }
+    for (let action = 0; action < 4; action++) {
+      if (step(at, steps[action]!) && add(next, at, action) && solved(next)) return pathTo(parents.length - 1);
+    }
+  }
+  return null;
+}
+
+function swap(cells: number[], i: number, j: number): void {
+  const kept = cells[i]!;
+  cells[i] = cells[j]!;
+  cells[j] = kept;
 }

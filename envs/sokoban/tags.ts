@@ -2,8 +2,7 @@
 import { gridScorer } from "../analysis/grid-reasoning.ts";
 import { cached } from "../data/cached.ts";
 import { defineTag, expectGame, legendOf, type Parts, type TagSource, uniformPlayer } from "../tag.ts";
-import { SokobanConfig, SYMBOL_MEANINGS } from "./config.ts";
-import { SokobanGame } from "./game.ts";
+import { SokobanConfig, SokobanGame, SYMBOL_MEANINGS } from "./game.ts";
 import { generateBoard } from "./generate.ts";
 import { bestSokoban, optimalSokoban, sokobanDemonstrator } from "./players.ts";
 import { sokobanPicture } from "./render.ts";

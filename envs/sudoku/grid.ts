@@ -101,50 +101,35 @@ export function candidatesOf(grid: readonly number[], size: number, cell: number
   return Array.from({ length: size }, (_, i) => i + 1).filter((value) => fits(grid, size, cell, value));
 }
 
-/** The number of solutions, or `most` if there are more. If the search takes too long, the result is `most` too. */
+/**
+ * The number of solutions, or `most` if there are more. If the search takes too long, the result is `most` too. The search goes depth
+ * first, and next fills the cell with the fewest candidates.
+ */
 export function solutionCount(grid: readonly number[], size: number, most: number): number {
-  return new Counter(grid, size, most).count();
-}
-
-/** Depth-first search, which next fills the cell with the fewest candidates. A bit set holds the used values of a unit. */
-class Counter {
-  readonly #most: number;
-  /** Cells that are blank now, in ascending order. */
-  readonly #blanks: number[];
-  readonly #size: number;
-  /** Index of each cell's row, column and box in `#used`. */
-  readonly #rowOf: Uint8Array;
-  readonly #colOf: Uint8Array;
-  readonly #boxOf: Uint8Array;
+  const boxSize = Math.sqrt(size);
+  const row = (cell: number) => Math.floor(cell / size);
+  const box = (cell: number) => Math.floor(row(cell) / boxSize) * boxSize + Math.floor((cell % size) / boxSize);
   /** Values used in each row, then in each column, then in each box: bit v - 1 for the value v. */
-  readonly #used: Int32Array;
-  #cellsLeft = COUNT_CELLS_MAX;
+  const used = new Int32Array(3 * size);
+  /** Index of each cell's row, column and box in `used`. */
+  const rowOf = Uint8Array.from(grid, (_, cell) => row(cell));
+  const colOf = Uint8Array.from(grid, (_, cell) => size + (cell % size));
+  const boxOf = Uint8Array.from(grid, (_, cell) => 2 * size + box(cell));
+  /** Cells that are blank now, in ascending order. */
+  const blanks = [...grid.keys()].filter((cell) => grid[cell] === 0);
+  const all = (1 << size) - 1;
+  let cellsLeft = COUNT_CELLS_MAX;
 
-  constructor(grid: readonly number[], size: number, most: number) {
-    this.#most = most;
-    this.#size = size;
-    this.#blanks = [...grid.keys()].filter((cell) => grid[cell] === 0);
-    const boxSize = Math.sqrt(size);
-    const row = (cell: number) => Math.floor(cell / size);
-    const box = (cell: number) => Math.floor(row(cell) / boxSize) * boxSize + Math.floor((cell % size) / boxSize);
-    this.#rowOf = Uint8Array.from(grid, (_, cell) => row(cell));
-    this.#colOf = Uint8Array.from(grid, (_, cell) => size + (cell % size));
-    this.#boxOf = Uint8Array.from(grid, (_, cell) => 2 * size + box(cell));
-    this.#used = new Int32Array(3 * size);
-    grid.forEach((value, cell) => {
-      if (value !== 0) this.#mark(cell, 1 << (value - 1));
-    });
+  /** Sets or clears one value in the three units of a cell. */
+  function mark(cell: number, bit: number): void {
+    used[rowOf[cell]!]! ^= bit;
+    used[colOf[cell]!]! ^= bit;
+    used[boxOf[cell]!]! ^= bit;
   }
 
-  count(): number {
-    return this.#search(0);
-  }
-
-  #search(found: number): number {
-    if (this.#cellsLeft-- === 0) return this.#most;
-    const blanks = this.#blanks;
-    const [rowOf, colOf, boxOf, used] = [this.#rowOf, this.#colOf, this.#boxOf, this.#used];
-    const all = (1 << this.#size) - 1;
+  /** @param found  number of solutions found before. @returns the number of solutions found so far */
+  function search(found: number): number {
+    if (cellsLeft-- === 0) return most;
     let at = -1;
     let free = 0;
     let fewest = 33;
@@ -161,22 +146,21 @@ class Counter {
     }
     if (at < 0) return found + 1;
     const [cell] = blanks.splice(at, 1) as [number];
-    for (let left = free; left !== 0 && found < this.#most; left &= left - 1) {
+    let sum = found;
+    for (let left = free; left !== 0 && sum < most; left &= left - 1) {
       const bit = left & -left;
-      this.#mark(cell, bit);
-      found = this.#search(found);
-      this.#mark(cell, bit);
+      mark(cell, bit);
+      sum = search(sum);
+      mark(cell, bit);
     }
     blanks.splice(at, 0, cell);
-    return found;
+    return sum;
   }
 
-  /** Set or clear one value in the three units of a cell. */
-  #mark(cell: number, bit: number): void {
-    this.#used[this.#rowOf[cell]!]! ^= bit;
-    this.#used[this.#colOf[cell]!]! ^= bit;
-    this.#used[this.#boxOf[cell]!]! ^= bit;
-  }
+  grid.forEach((value, cell) => {
+    if (value !== 0) mark(cell, 1 << (value - 1));
+  });
+  return search(0);
 }
 
 /** The number of ones among the lowest 16 bits. */

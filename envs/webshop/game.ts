@@ -6,6 +6,7 @@
  *
  * Source: RAGEN ragen/env/webshop/env.py over WebShop.
  */
+import { z } from "zod";
 import type { Effect, LanguageGame } from "../env.ts";
 import { pythonFloat } from "../text/numbers.ts";
 import type { Catalogue } from "./catalogue.ts";
@@ -13,13 +14,18 @@ import type { Goal } from "./product.ts";
 import { type PurchaseReward, purchaseReward } from "./reward.ts";
 import { type Bought, Visit } from "./shop.ts";
 
-/** Options of the tag; tags.ts explains them. */
-export interface WebShopRules {
-  readonly rewardForm: "whole" | "perfect";
-  readonly showAttributes: boolean;
-  readonly joinedLines: boolean;
-  readonly literalValid: boolean;
-}
+/** The options of the tags that the game reads. */
+export const webShopRules = {
+  /** Show a page of attributes for each product. */
+  showAttributes: z.boolean().default(false),
+  /** whole: WebShop's reward in [0, 1]. perfect: 1 for a perfect purchase and 0 for any other purchase, as in RAGEN-2. */
+  rewardForm: z.enum(["whole", "perfect"]).default("whole"),
+  /** True: the advice is RAGEN v1's, which joins two of its lines. */
+  joinedLines: z.boolean().default(false),
+  /** True: an action is valid only as it is shown, as in RAGEN v1. False: the case of a label does not matter. */
+  literalValid: z.boolean().default(false),
+};
+type WebShopRules = Readonly<z.infer<z.ZodObject<typeof webShopRules>>>;
 
 const LINES = [
   "We must buy a product within 10 actions. It doesn't have to match perfectly with description.",

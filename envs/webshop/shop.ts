@@ -15,6 +15,9 @@ const PAGE_PRODUCTS = 10;
 const SUB_PAGES = ["Description", "Features", "Reviews", "Attributes"] as const;
 type SubPage = (typeof SUB_PAGES)[number];
 
+/** The button of an item's page that ends the visit. */
+const BUY = "Buy Now";
+
 type Page = "search" | "results" | "item" | SubPage;
 
 export interface Bought {
@@ -80,12 +83,14 @@ export class Visit {
   click(label: string): Bought | null {
     const follow = this.#clicks().get(label);
     if (follow === undefined || label === "search") throw new RangeError(`this page has no label ${label}`);
-    return follow();
+    if (label === BUY.toLowerCase()) return { product: this.#product!, options: this.#options };
+    follow();
+    return null;
   }
 
-  /** What a click on each label does. */
-  #clicks(): Map<string, () => Bought | null> {
-    const clicks = new Map<string, () => Bought | null>();
+  /** What a click on each label does; a click on `BUY` changes nothing. */
+  #clicks(): Map<string, () => void> {
+    const clicks = new Map<string, () => void>();
     for (const name of this.#buttons()) clicks.set(name.toLowerCase(), () => this.#press(name));
     for (const product of this.shown) clicks.set(product.asin.toLowerCase(), () => this.#openItem(product));
     if (this.#page !== "item") return clicks;
@@ -93,7 +98,7 @@ export class Visit {
     for (const [name, values] of this.#product!.options) {
       for (const value of values) {
         // In WebShop a button hides an option value with the same label.
-        if (!buttons.has(value)) clicks.set(value, () => this.#choose(name, value));
+        if (!buttons.has(value)) clicks.set(value, () => this.#options.set(name, value));
       }
     }
     return clicks;
@@ -106,42 +111,24 @@ export class Visit {
       case "results":
         return ["Back to Search", ...(this.#pageNumber > 1 ? ["< Prev"] : []), "Next >"];
       case "item":
-        return ["Back to Search", "< Prev", ...this.#subPages, "Buy Now"];
+        return ["Back to Search", "< Prev", ...this.#subPages, BUY];
       default:
         return ["Back to Search", "< Prev"];
     }
   }
 
-  #press(name: string): Bought | null {
-    switch (name) {
-      case "Buy Now":
-        return { product: this.#product!, options: this.#options };
-      case "Back to Search":
-        this.#leave("search");
-        return null;
-      case "Next >":
-        this.#openResults(this.#pageNumber + 1);
-        return null;
-      case "< Prev":
-        if (this.#page === "results") this.#openResults(this.#pageNumber - 1);
-        else if (this.#page === "item") this.#openResults(this.#pageNumber);
-        else this.#page = "item";
-        return null;
-      default:
-        this.#page = name as SubPage;
-        return null;
-    }
+  #press(name: string): void {
+    if (name === "Back to Search") this.#leave("search");
+    else if (name === "Next >") this.#openResults(this.#pageNumber + 1);
+    else if (name !== "< Prev") this.#page = name as SubPage;
+    else if (this.#page === "results") this.#openResults(this.#pageNumber - 1);
+    else if (this.#page === "item") this.#openResults(this.#pageNumber);
+    else this.#page = "item";
   }
 
-  #openItem(product: Product): null {
+  #openItem(product: Product): void {
     this.#product = product;
     this.#page = "item";
-    return null;
-  }
-
-  #choose(name: string, value: string): null {
-    this.#options.set(name, value);
-    return null;
   }
 
   #openResults(pageNumber: number): void {
@@ -170,7 +157,7 @@ export class Visit {
         const { options, title, priceTag } = this.#product!;
         const choices = [...options].flatMap(([name, values]) => [name, ...values]);
         const facts = [title, `Price: ${priceTag}`, "Rating: N.A."];
-        return [...instruction, "Back to Search", "< Prev", ...choices, ...facts, ...this.#subPages, "Buy Now"];
+        return [...instruction, "Back to Search", "< Prev", ...choices, ...facts, ...this.#subPages, BUY];
       }
       default:
         return [...instruction, "Back to Search", "< Prev", ...this.#subTexts(this.#page)];

@@ -7,7 +7,7 @@ import { splitOfSeed } from "../data/split.ts";
 import { defineTag, type Parts, plainWording, type TagSource } from "../tag.ts";
 import { Catalogue } from "./catalogue.ts";
 import { readShop, type ShopFiles } from "./files.ts";
-import { ACTIONS_HEADING, ADVICE, JOINED_ADVICE, WebShopGame } from "./game.ts";
+import { ACTIONS_HEADING, ADVICE, JOINED_ADVICE, WebShopGame, webShopRules } from "./game.ts";
 import { madeUpProducts } from "./made-up.ts";
 import { bestPurchase, expertShopper, randomShopper, shopScorer } from "./players.ts";
 
@@ -20,14 +20,7 @@ const WebShopConfig = z.strictObject({
   productsMax: z.int().min(24).nullable().default(1000),
   /** Use the requests written by people (items_human_ins.json) instead of the requests in items_ins_v2*.json. */
   humanGoals: z.boolean().default(false),
-  /** Show a page of attributes for each product. */
-  showAttributes: z.boolean().default(false),
-  /** whole: WebShop's reward in [0, 1]. perfect: 1 for a perfect purchase and 0 for any other purchase, as in RAGEN-2. */
-  rewardForm: z.enum(["whole", "perfect"]).default("whole"),
-  /** True: the advice is RAGEN v1's, which joins two of its lines. */
-  joinedLines: z.boolean().default(false),
-  /** True: an action is valid only as it is shown, as in RAGEN v1. False: the case of a label does not matter. */
-  literalValid: z.boolean().default(false),
+  ...webShopRules,
   /** `seed`: layout seeds below 10,000 play validation goals, and other seeds training goals. */
   split: z.enum(["seed", "train", "validation", "test", "all"]).default("seed"),
   /** Seed of the generated catalogue. */

@@ -5,29 +5,24 @@ import { messageOf } from "../../actors/errors.ts";
 import { type Joined, join } from "../../actors/process/join.ts";
 import { parseAddress } from "../../actors/transport/socket-wire.ts";
 import { type ClientTls, readPem } from "../../actors/transport/tls.ts";
-import { type Flag, type FlagValues, UsageError } from "./options.ts";
+import { type Flag, type FlagValues, flag, UsageError } from "./options.ts";
 import { say, warn } from "./print.ts";
 import { onStopSignal } from "./stop-signals.ts";
 import { readToken, sendable } from "./token-file.ts";
 
 export const lendFlags = {
-  join: { type: "text", value: "ADDRESS", text: "Address of the run's gate: ws://HOST:PORT, or wss:// for TLS" },
-  "token-file": {
-    type: "text",
-    value: "FILE",
-    text: "File with the run's token; without it, the environment variable BUNRAKU_TOKEN has the token",
-  },
-  token: { type: "text", value: "TOKEN", text: "The token itself; other users of this machine can see it" },
-  ca: { type: "text", value: "FILE", text: "CA certificate (PEM) instead of the system's certificates" },
-  cert: { type: "text", value: "FILE", text: "Client certificate (PEM), if the run asks for one" },
-  key: { type: "text", value: "FILE", text: "Private key (PEM) of the client certificate" },
-  patience: {
-    type: "number",
-    value: "SECONDS",
-    text: "Give up after this many seconds without a connection to the run (default: 60)",
-  },
-  quiet: { type: "switch", text: "Print warnings only" },
-  json: { type: "switch", text: "End standard output with one JSON object" },
+  join: flag.text("ADDRESS", "Address of the run's gate: ws://HOST:PORT, or wss:// for TLS"),
+  "token-file": flag.text(
+    "FILE",
+    "File with the run's token; without it, the environment variable BUNRAKU_TOKEN has the token",
+  ),
+  token: flag.text("TOKEN", "The token itself; other users of this machine can see it"),
+  ca: flag.text("FILE", "CA certificate (PEM) instead of the system's certificates"),
+  cert: flag.text("FILE", "Client certificate (PEM), if the run asks for one"),
+  key: flag.text("FILE", "Private key (PEM) of the client certificate"),
+  patience: flag.number("SECONDS", "Give up after this many seconds without a connection to the run (default: 60)"),
+  quiet: flag.switch("Print warnings only"),
+  json: flag.switch("End standard output with one JSON object"),
 } as const satisfies Record<string, Flag>;
 
 type LendFlags = FlagValues<typeof lendFlags>;

@@ -20,6 +20,20 @@ export interface Flag {
   readonly key?: string;
 }
 
+const flagOf =
+  <T extends Exclude<Flag["type"], "switch">>(type: T) =>
+  (value: string, text: string, key?: string) => ({ type, value, text, ...(key !== undefined && { key }) });
+
+/** Flags by type. Their arguments are the `value`, `text` and `key` of `Flag`. */
+export const flag = {
+  text: flagOf("text"),
+  number: flagOf("number"),
+  count: flagOf("count"),
+  port: flagOf("port"),
+  list: flagOf("list"),
+  switch: (text: string) => ({ type: "switch", text }) as const,
+};
+
 export interface Command {
   readonly name: CommandName;
   readonly flags: Readonly<Record<string, Flag>>;
@@ -29,6 +43,8 @@ export interface Command {
    * arguments.
    */
   readonly words?: { readonly show: string; readonly text: string; readonly max: number };
+  /** True if the arguments go to another program: all of them are words. */
+  readonly passesOn?: true;
   /** Present if the command takes `--section.key=value`. The function suggests a key for a mistyped key without a dot. */
   readonly overrides?: { nearest(path: string): string | null };
   /** The keys that `--section.key=value` may set, for the help. If omitted, it may set every key of the config. */
@@ -67,6 +83,7 @@ export class UsageError extends Error {
 
 /** @throws {UsageError} for the first option that the command does not take. */
 export function parseOptions<const C extends Command>(command: C, args: readonly string[]): Parsed<C> {
+  if (command.passesOn) return { flags: {}, words: args, overrides: [] };
   const { tokens } = parseArgs({
     args: [...args],
     options: Object.fromEntries(

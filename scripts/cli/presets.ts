@@ -15,7 +15,7 @@ import {
 } from "../../actors/config/preset-files.ts";
 import { ConfigError, messageOf } from "../../actors/errors.ts";
 import { NO_PROJECT, PROJECT_FILE, type Project } from "../../library/project.ts";
-import { type Flag, type Override, UsageError } from "./options.ts";
+import { type Flag, flag, type Override, UsageError } from "./options.ts";
 
 let project: Project = NO_PROJECT;
 
@@ -35,32 +35,21 @@ export const projectEnv = (): Tree => (project.run["env"] ?? {}) as Tree;
 
 /** Flags of the commands that take a run's config. */
 export const configFlags = {
-  preset: {
-    type: "text",
-    value: "NAME",
-    text: `Name of a file in configs/ (without .yaml), or of a preset in bunraku.config.ts (default: ${DEFAULT_PRESET}; ${PRETRAINED_PRESET} with --model)`,
-  },
-  config: { type: "text", value: "FILE", text: "Your own YAML file; its keys override the preset" },
-  model: {
-    type: "text",
-    value: "DIR",
-    text: "Hugging Face model to train: a folder, or hf:OWNER/NAME[@REVISION]",
-    key: "model.path",
-  },
-  env: { type: "text", value: "TAG", text: "Env to play: SimpleSokoban, FrozenLake, Bandit, …", key: "env.tag" },
-  updates: { type: "count", value: "N", text: "Reinforcement updates", key: "learner.updates" },
-  minutes: { type: "number", value: "M", text: "End the run after M minutes of reinforcement", key: "learner.minutes" },
-  samplers: { type: "count", value: "N", text: "Sampler processes", key: "sampler.count" },
-  "env-servers": { type: "count", value: "N", text: "Env server processes", key: "envServer.count" },
-  seed: { type: "count", value: "N", text: "Seed of the run", key: "seed" },
-  engine: {
-    type: "text",
-    value: "NAME",
-    text: "Compute engine: auto, compiled, tensorflow, eager or tinker",
-    key: "engine.name",
-  },
-  device: { type: "text", value: "NAME", text: "Device: auto, cpu, cuda or webgpu", key: "engine.device" },
-  port: { type: "port", value: "N", text: "Port of the page; 0 for any free port", key: "metrics.port" },
+  preset: flag.text(
+    "NAME",
+    `Name of a file in configs/ (without .yaml), or of a preset in bunraku.config.ts (default: ${DEFAULT_PRESET}; ${PRETRAINED_PRESET} with --model)`,
+  ),
+  config: flag.text("FILE", "Your own YAML file; its keys override the preset"),
+  model: flag.text("DIR", "Hugging Face model to train: a folder, or hf:OWNER/NAME[@REVISION]", "model.path"),
+  env: flag.text("TAG", "Env to play: SimpleSokoban, FrozenLake, Bandit, …", "env.tag"),
+  updates: flag.count("N", "Reinforcement updates", "learner.updates"),
+  minutes: flag.number("M", "End the run after M minutes of reinforcement", "learner.minutes"),
+  samplers: flag.count("N", "Sampler processes", "sampler.count"),
+  "env-servers": flag.count("N", "Env server processes", "envServer.count"),
+  seed: flag.count("N", "Seed of the run", "seed"),
+  engine: flag.text("NAME", "Compute engine: auto, compiled, tensorflow, eager or tinker", "engine.name"),
+  device: flag.text("NAME", "Device: auto, cpu, cuda or webgpu", "engine.device"),
+  port: flag.port("N", "Port of the page; 0 for any free port", "metrics.port"),
 } as const satisfies Record<string, Flag>;
 
 export interface ConfigChoice {

@@ -3,16 +3,16 @@ import { existsSync } from "node:fs";
 import { join } from "node:path";
 import { visible } from "../../actors/dashboard/client/text.ts";
 import { messageOf } from "../../actors/errors.ts";
-import { type Command, helpText } from "./options.ts";
+import { type Command, helpText, type Parsed, parseOptions } from "./options.ts";
 
 interface CommandModule {
   readonly command: Command;
-  /** @param typed  the arguments as the user typed them; in `args`, the tag of an env replaces the path of its module */
-  main(args: string[], typed: readonly string[]): Promise<number>;
+  /** @param typed  the arguments as the user typed them; in `options`, the tag of an env replaces the path of its module */
+  main(options: Parsed<Command>, typed: readonly string[]): Promise<number>;
 }
 
 /**
- * Calls `main` of scripts/NAME.ts, or prints the help of its `command`.
+ * Calls `main` of scripts/NAME.ts with the parsed arguments, or prints the help of its `command`.
  *
  * @param args  with --verbose a failure also prints its stack
  * @returns the exit code of `main`, or the exit code for its failure
@@ -26,7 +26,7 @@ export async function runCommand(name: string, args: readonly string[]): Promise
       console.log(helpText(command));
       return 0;
     }
-    return await main(words, typed);
+    return await main(parseOptions(command, words), typed);
   } catch (error) {
     return failed(error, args.includes("--verbose"));
   }

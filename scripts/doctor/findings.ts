@@ -21,6 +21,32 @@ export interface Finding {
   readonly means: string;
 }
 
+/**
+ * All checks.
+ *
+ * @param runs  folder of new runs, which need not exist
+ * @param port  port of a run's page
+ */
+export async function findings(root: string, runs: string, port: number): Promise<Finding[]> {
+  return [
+    bunFinding(root),
+    packagesFinding(root),
+    cpuFinding(),
+    memoryFinding(),
+    diskFinding(runs),
+    sharedMemoryFinding(),
+    await portFinding(port),
+    clockFinding(),
+    sandboxFinding(),
+    await compiledFinding(),
+    await deviceFinding("webgpu"),
+    await deviceFinding("cuda"),
+    await libtensorflowFinding(),
+    await eagerFinding(),
+    nvidiaFinding(),
+  ];
+}
+
 const GIB = 2 ** 30;
 const gib = (bytes: number) => `${(bytes / GIB).toFixed(1)} GiB`;
 
@@ -32,7 +58,7 @@ const SHARED_BYTES_MIN = 128 * 2 ** 20;
 
 const SIMD = ["avx2", "fma", "avx512f", "avx512_bf16", "amx_bf16", "asimd", "sve"];
 
-export function cpuFinding(): Finding {
+function cpuFinding(): Finding {
   const all = cpus();
   const simd = simdFlags();
   const found = `${all.length} x ${all[0]?.model ?? "unknown"}, ${simd === null ? "SIMD unknown" : `SIMD ${simd.join(" ") || "none"}`}`;
@@ -51,7 +77,7 @@ function simdFlags(): string[] | null {
   }
 }
 
-export function memoryFinding(): Finding {
+function memoryFinding(): Finding {
   const limit = process.constrainedMemory();
   const total = limit > 0 && limit < totalmem() ? limit : totalmem();
   const free = Math.min(freemem(), total);
@@ -61,8 +87,7 @@ export function memoryFinding(): Finding {
   return { name: "memory", state: enough ? "ok" : "low", found, means };
 }
 
-/** @param runs  folder of new runs, which need not exist */
-export function diskFinding(runs: string): Finding {
+function diskFinding(runs: string): Finding {
   let folder = resolve(runs);
   while (!existsSync(folder)) folder = dirname(folder);
   const probe = join(folder, `.doctor-${process.pid}`);
@@ -85,7 +110,7 @@ export function diskFinding(runs: string): Finding {
   return { name: "disk", state: enough ? "ok" : "low", found: `${gib(free)} free`, means };
 }
 
-export function sharedMemoryFinding(): Finding {
+function sharedMemoryFinding(): Finding {
   const name = "shared memory";
   try {
     const { bavail, bsize } = statfsSync("/dev/shm");
@@ -100,7 +125,7 @@ export function sharedMemoryFinding(): Finding {
   }
 }
 
-export async function portFinding(port: number): Promise<Finding> {
+async function portFinding(port: number): Promise<Finding> {
   const name = `port ${port}`;
   try {
     await checkPort("127.0.0.1", port);
@@ -111,7 +136,7 @@ export async function portFinding(port: number): Promise<Finding> {
 }
 
 /** Deadlines and leases need a monotonic clock with steps below a millisecond. */
-export function clockFinding(): Finding {
+function clockFinding(): Finding {
   let last = performance.now();
   let finest = Number.POSITIVE_INFINITY;
   for (let i = 0; i < 100_000; i++) {
@@ -129,7 +154,7 @@ export function clockFinding(): Finding {
 }
 
 /** Runs an empty program in a sandbox. */
-export function sandboxFinding(): Finding {
+function sandboxFinding(): Finding {
   const lack = sandboxLack();
   if (lack !== null) return { name: "sandbox", state: "absent", found: lack, means: "only env DeepCoder needs it" };
   return { name: "sandbox", state: "ok", found: "bubblewrap runs python3", means: "env DeepCoder can judge programs" };
@@ -144,7 +169,7 @@ interface Package {
 
 const readPackage = (folder: string) => JSON.parse(readFileSync(join(folder, "package.json"), "utf8")) as Package;
 
-export function bunFinding(root: string): Finding {
+function bunFinding(root: string): Finding {
   const needed = readPackage(root).engines?.bun ?? "*";
   const good = Bun.semver.satisfies(Bun.version, needed);
   const means = good ? "the tested version, or newer" : `this project needs ${needed}`;
@@ -189,7 +214,7 @@ function installedVersion(folder: string, name: string): string | null {
 /** [[1 2] [3 4]] times [[5 6] [7 8]]. */
 const PRODUCT = [19, 22, 43, 50];
 
-export async function compiledFinding(): Promise<Finding> {
+async function compiledFinding(): Promise<Finding> {
   const name = "engine compiled";
   try {
     const { compiledEngine } = await import("../../model/engine/compiled.ts");
@@ -205,7 +230,7 @@ export async function compiledFinding(): Promise<Finding> {
   }
 }
 
-export async function deviceFinding(device: "webgpu" | "cuda"): Promise<Finding> {
+async function deviceFinding(device: "webgpu" | "cuda"): Promise<Finding> {
   const name = `engine compiled, ${device}`;
   const flags = device === "webgpu" ? "--device webgpu" : "--engine compiled --device cuda";
   const { compiledEngine } = await import("../../model/engine/compiled.ts");
@@ -230,7 +255,7 @@ export async function deviceFinding(device: "webgpu" | "cuda"): Promise<Finding>
   }
 }
 
-export async function eagerFinding(): Promise<Finding> {
+async function eagerFinding(): Promise<Finding> {
   const name = "engine eager";
   try {
     const { eagerEngine } = await import("../../model/engine/eager.ts");
@@ -242,13 +267,6 @@ export async function eagerFinding(): Promise<Finding> {
 }
 
 async function multiplies(name: string, engine: Engine, means: string, prefix = ""): Promise<Finding> {
-  const got = await multiply(engine);
-  const right = got.join() === PRODUCT.join();
-  const found = `${prefix}${engine.device}: ${right ? "multiplies two matrices correctly" : `computes ${got}, not ${PRODUCT}`}`;
-  return { name, state: right ? "ok" : "broken", found, means: right ? means : "its numbers are wrong; do not use it" };
-}
-
-async function multiply(engine: Engine): Promise<number[]> {
   const { matMul } = await import("@tensorflow/tfjs-core");
   const matrix = { shape: [2, 2], dtype: "float32" } as const;
   const compiled = await engine.compile("doctor", ({ a, b }) => ({ c: matMul(a!, b!) }), { a: matrix, b: matrix });
@@ -256,12 +274,14 @@ async function multiply(engine: Engine): Promise<number[]> {
   const b = engine.array(matrix, Float32Array.of(5, 6, 7, 8));
   const c = engine.array(matrix);
   await compiled.run({ a, b }, { c });
-  const values = Array.from(c.read(), Number);
+  const got = Array.from(c.read(), Number);
   await compiled.dispose();
-  return values;
+  const right = got.join() === PRODUCT.join();
+  const found = `${prefix}${engine.device}: ${right ? "multiplies two matrices correctly" : `computes ${got}, not ${PRODUCT}`}`;
+  return { name, state: right ? "ok" : "broken", found, means: right ? means : "its numbers are wrong; do not use it" };
 }
 
-export async function libtensorflowFinding(): Promise<Finding> {
+async function libtensorflowFinding(): Promise<Finding> {
   const name = "engine tensorflow";
   const { findLibtensorflow, PLACES_IN_WORDS, placesOf } = await import("../../model/engine/tensorflow/find.ts");
   try {
@@ -278,7 +298,7 @@ export async function libtensorflowFinding(): Promise<Finding> {
   }
 }
 
-export function nvidiaFinding(): Finding {
+function nvidiaFinding(): Finding {
   const name = "NVIDIA GPU";
   const gpus = nvidiaGpus().map(({ name, memory, driver }) => `${name}, ${memory}, driver ${driver}`);
   if (gpus.length > 0) {

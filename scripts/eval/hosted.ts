@@ -20,7 +20,7 @@ import { ModelCard, type ServedCard } from "../../actors/policy/served-card.ts";
 import { isLoopback, noProxyHere } from "../../actors/transport/address.ts";
 import { checkData } from "../../library/chosen-model.ts";
 import { checkBoards } from "../../library/policy.ts";
-import { type Flag, type FlagValues, type Override, UsageError } from "../cli/options.ts";
+import { type Flag, type FlagValues, flag, type Override, UsageError } from "../cli/options.ts";
 import { overrideLayer } from "../cli/presets.ts";
 import { say, warn } from "../cli/print.ts";
 import { progressLine, type Result } from "./report.ts";
@@ -30,31 +30,27 @@ const REPLY_TOKENS_MAX = 512;
 
 /** Flags of hosted models. Of these flags, other policies take only `results`. */
 export const hostedFlags = {
-  "base-url": {
-    type: "text",
-    value: "URL",
-    text: "Address of another server with the same API, such as http://127.0.0.1:8000/v1 (default for openai: the variable OPENAI_BASE_URL)",
-  },
-  "key-env": {
-    type: "text",
-    value: "NAME",
-    text: "Environment variable of the key (default: OPENAI_API_KEY or ANTHROPIC_API_KEY; none with --base-url)",
-  },
-  results: {
-    type: "text",
-    value: "FILE",
-    text: "New file for the episodes, one JSON line each; the evaluation of a hosted model may continue an existing file",
-  },
-  concurrency: { type: "count", value: "N", text: "Requests at once (default: 8)" },
-  "reply-tokens": {
-    type: "count",
-    value: "N",
-    text: `Maximum number of tokens of a reply (default: ${REPLY_TOKENS_MAX}; for a policy of \`bun run serve\` the policy's own limit)`,
-  },
-  tries: { type: "count", value: "N", text: "Tries of a request whose failure may be temporary (default: 6)" },
-  "timeout-s": { type: "number", value: "S", text: "Longest wait for one answer, in seconds (default: 120)" },
-  "price-in": { type: "number", value: "USD", text: "Price of a million sent tokens, to report the cost" },
-  "price-out": { type: "number", value: "USD", text: "Price of a million answered tokens, to report the cost" },
+  "base-url": flag.text(
+    "URL",
+    "Address of another server with the same API, such as http://127.0.0.1:8000/v1 (default for openai: the variable OPENAI_BASE_URL)",
+  ),
+  "key-env": flag.text(
+    "NAME",
+    "Environment variable of the key (default: OPENAI_API_KEY or ANTHROPIC_API_KEY; none with --base-url)",
+  ),
+  results: flag.text(
+    "FILE",
+    "New file for the episodes, one JSON line each; the evaluation of a hosted model may continue an existing file",
+  ),
+  concurrency: flag.count("N", "Requests at once (default: 8)"),
+  "reply-tokens": flag.count(
+    "N",
+    `Maximum number of tokens of a reply (default: ${REPLY_TOKENS_MAX}; for a policy of \`bun run serve\` the policy's own limit)`,
+  ),
+  tries: flag.count("N", "Tries of a request whose failure may be temporary (default: 6)"),
+  "timeout-s": flag.number("S", "Longest wait for one answer, in seconds (default: 120)"),
+  "price-in": flag.number("USD", "Price of a million sent tokens, to report the cost"),
+  "price-out": flag.number("USD", "Price of a million answered tokens, to report the cost"),
 } as const satisfies Record<string, Flag>;
 
 /** The parsed flags, without the flags that the user left out. */

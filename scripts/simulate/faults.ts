@@ -11,38 +11,31 @@ export const noFaults = () => Object.fromEntries(FAULT_KINDS.map((kind) => [kind
 const UNTIL_MS = 25_000;
 const EVERY_MS = { least: 50, most: 1200 };
 
-export class Faults {
-  readonly #machine: Machine;
-  readonly #processes: ReadonlySet<Process>;
-  readonly counts = noFaults();
-
-  constructor(machine: Machine, processes: ReadonlySet<Process>) {
-    this.#machine = machine;
-    this.#processes = processes;
-    this.#next();
-  }
-
-  #next(): void {
-    const { world, supervisor } = this.#machine;
+/** Causes faults in these processes and their machine. @returns the number of faults so far, by kind */
+export function causeFaults(
+  { world, supervisor, network, disk }: Machine,
+  processes: ReadonlySet<Process>,
+): Readonly<Record<FaultKind, number>> {
+  const counts = noFaults();
+  const later = (delayMs: number, what: string, run: () => void) => void world.schedule(supervisor, delayMs, what, run);
+  const next = () => {
     const kind = world.pick(FAULT_KINDS)!;
-    world.schedule(supervisor, world.between(EVERY_MS.least, EVERY_MS.most), `fault: ${kind}`, () => {
+    later(world.between(EVERY_MS.least, EVERY_MS.most), `fault: ${kind}`, () => {
       if (world.now > UNTIL_MS) return;
-      this.counts[kind]++;
-      this.#cause(kind);
-      this.#next();
+      counts[kind]++;
+      cause(kind);
+      next();
     });
-  }
-
-  #cause(kind: FaultKind): void {
-    const { world, network, disk } = this.#machine;
-    const victim = world.pick([...this.#processes]);
+  };
+  const cause = (kind: FaultKind) => {
+    const victim = world.pick([...processes]);
     switch (kind) {
       case "kill":
         victim?.kill("SIGKILL");
         break;
       case "freeze":
         victim?.life.freeze();
-        this.#later(world.between(100, 6000), "thaw", () => victim?.life.thaw());
+        later(world.between(100, 6000), "thaw", () => victim?.life.thaw());
         break;
       case "cut":
         world.pick([...network.links])?.break("the network broke");
@@ -52,24 +45,21 @@ export class Faults {
         break;
       case "full disk":
         disk.full = true;
-        this.#later(world.between(100, 3000), "room on the disk", () => {
+        later(world.between(100, 3000), "room on the disk", () => {
           disk.full = false;
           disk.roomAtMs = world.now;
         });
         break;
       case "slow network":
         network.slowness = 10;
-        this.#later(world.between(100, 2000), "quick network", () => {
+        later(world.between(100, 2000), "quick network", () => {
           network.slowness = 1;
         });
         break;
       default:
         kind satisfies never;
     }
-  }
-
-  #later(delayMs: number, what: string, run: () => void): void {
-    const { world, supervisor } = this.#machine;
-    world.schedule(supervisor, delayMs, what, run);
-  }
+  };
+  next();
+  return counts;
 }

@@ -165,7 +165,7 @@ class SimulatedWire implements Wire {
 class WatchedPeer extends WirePeer {
   readonly #invariants: Invariants;
   readonly #life: Life;
-  readonly #grants: GrantWitness;
+  readonly #grants: ReturnType<typeof grantWitness>;
 
   constructor(name: string, wire: Wire, handler: Handler, network: Network, life: Life) {
     const report = ({ kind, detail }: Problem) => {
@@ -173,7 +173,7 @@ class WatchedPeer extends WirePeer {
       if (kind !== "overflow") network.invariants.broken(0, `${life.name}: ${kind}: ${detail}`);
     };
     const limits = { frameBytesMax: FRAME_BYTES_MAX, queuedBytesMax: QUEUED_BYTES_MAX };
-    const grants = new GrantWitness(name, network.invariants);
+    const grants = grantWitness(name, network.invariants);
     super(name, wire, grants.hearing(handler), { clock: life.clock, token: "", ...limits, report });
     this.#invariants = network.invariants;
     this.#life = life;
@@ -237,45 +237,34 @@ export const simulatedTransport = (network: Network, life: Life): Transport => (
  * Watches the learner's end of one connection to a sampler: tickets go only to a sampler that has acknowledged the digest of a
  * version that may play them.
  */
-class GrantWitness {
-  readonly #sampler: string;
-  readonly #invariants: Invariants;
+function grantWitness(sampler: string, invariants: Invariants) {
   /** Digest by announced version. */
-  readonly #announced = new Map<number, string>();
+  const announced = new Map<number, string>();
   /** The newest version that the sampler acknowledged; null if there is none, or if the sampler last loaded other bytes. */
-  #holds: number | null = null;
+  let holds: number | null = null;
+  return {
+    telling(message: Tell): void {
+      if (message.type === "weights") announced.set(message.version, message.digest);
+      if (message.type !== "tickets") return;
+      for (const { episode, version, exact } of message.tickets) {
+        if (holds !== null && (exact ? holds === version : holds >= version)) continue;
+        const wanted = `${exact ? "exactly" : "at least"} ${version}`;
+        invariants.broken(5, `${sampler} holds version ${holds} and got ${episode} of ${wanted}`);
+      }
+    },
 
-  constructor(sampler: string, invariants: Invariants) {
-    this.#sampler = sampler;
-    this.#invariants = invariants;
-  }
-
-  telling(message: Tell): void {
-    if (message.type === "weights") this.#announced.set(message.version, message.digest);
-    if (message.type !== "tickets") return;
-    const holds = this.#holds;
-    for (const { episode, version, exact } of message.tickets) {
-      if (holds !== null && (exact ? holds === version : holds >= version)) continue;
-      const wanted = `${exact ? "exactly" : "at least"} ${version}`;
-      this.#invariants.broken(5, `${this.#sampler} holds version ${holds} and got ${episode} of ${wanted}`);
-    }
-  }
-
-  /** A handler that shows every message to this witness before `handler`. */
-  hearing(handler: Handler): Handler {
-    return {
+    /** A handler that shows every message to this witness before `handler`. */
+    hearing: (handler: Handler): Handler => ({
       opened: (peer) => handler.opened?.(peer),
-      told: (peer, message) => {
-        if (message.type === "weights.loaded") this.#loaded(message.version, message.digest);
+      told(peer, message) {
+        if (message.type === "weights.loaded") {
+          const isRight = announced.get(message.version) === message.digest;
+          holds = isRight ? Math.max(message.version, holds ?? message.version) : null;
+        }
         handler.told(peer, message);
       },
       asked: (peer, message) => handler.asked(peer, message),
       closed: (peer, reason) => handler.closed?.(peer, reason),
-    };
-  }
-
-  #loaded(version: number, digest: string): void {
-    const isRight = this.#announced.get(version) === digest;
-    this.#holds = isRight ? Math.max(version, this.#holds ?? version) : null;
-  }
+    }),
+  };
 }

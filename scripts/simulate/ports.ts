@@ -141,13 +141,13 @@ export function samplerPorts({ machine, life, meter }: SimulatedProcess): Sample
   const { invariants } = machine;
   return {
     async startPolicy() {
-      const policy = new SimulatedPolicy(life, machine);
+      const { methods, open } = simulatedPolicy(life, machine);
       invariants.always(life, () => {
         const { playing } = meter;
-        if (policy.openCount <= playing) return;
-        invariants.broken(8, `${life.name} plays ${playing} episodes and holds ${policy.openCount} sequences`);
+        if (open.size > playing)
+          invariants.broken(8, `${life.name} plays ${playing} episodes and holds ${open.size} sequences`);
       });
-      return { methods: { ...policy.methods, written: notSimulated }, workingMs: () => 0, stop() {} };
+      return { methods, workingMs: () => 0, stop() {} };
     },
   };
 }
@@ -194,65 +194,54 @@ const digestOf = (values: Float32Array): string =>
  * The model of a simulated run: a few numbers that every episode changes, and a player whose moves follow from these numbers and the
  * episode's coins. It is trivial, but depends on the same inputs as the real model.
  */
-class SimulatedPolicy {
-  readonly #life: Life;
-  readonly #machine: Machine;
-  readonly #open = new Set<string>();
+function simulatedPolicy(life: Life, { world, memory, invariants, troubles, defect }: Machine) {
+  const open = new Set<string>();
   /** Digest of the weights in use; empty before the first load. */
-  #digest = "";
+  let used = "";
   /** Version of the weights in use, and the process that published it. */
-  #held: { readonly owner: Life; readonly version: number } | null = null;
+  let held: { readonly owner: Life; readonly version: number } | null = null;
 
-  constructor(life: Life, machine: Machine) {
-    this.#life = life;
-    this.#machine = machine;
-  }
-
-  get openCount(): number {
-    return this.#open.size;
-  }
-
-  readonly methods: Omit<Remote<PolicyMethods>, "written"> = {
-    start: async () => "simulated",
-    load: (message) => this.#load(message),
-    open: async (sequence) => {
-      if (this.#open.has(sequence)) this.#machine.invariants.broken(8, `${this.#life.name} opened ${sequence} twice`);
-      this.#open.add(sequence);
-    },
-    close: async (sequence) => void this.#open.delete(sequence),
-    reply: (_, request) => this.#reply(request),
-  };
-
-  async #load({ version, digest, location }: Messages["weights"]): Promise<string> {
-    const { world, memory, invariants, troubles } = this.#machine;
+  async function load({ version, digest, location }: Messages["weights"]): Promise<string> {
     if (location.kind !== "shared") throw new Error(`the simulation has no ${location.kind} weights`);
     const { path } = location;
-    await this.#life.sleep(world.between(5, 100), `loads ${path}`);
+    await life.sleep(world.between(5, 100), `loads ${path}`);
     const found = memory.get(path);
     if (found === undefined || !found.owner.alive) throw new Error(`no weights at ${path}`);
     const values = found.values.slice();
     if (world.uniform() < troubles.corrupt) values[0]! += 1;
     const loaded = digestOf(values);
     if (loaded !== digest) return loaded;
-    if (this.#open.size > 0) invariants.broken(5, `${this.#life.name} loaded weights in the middle of episodes`);
-    if (this.#held?.owner === found.owner && this.#held.version > version)
-      invariants.broken(5, `${this.#life.name} went from version ${this.#held.version} back to ${version}`);
-    this.#held = { owner: found.owner, version };
-    this.#digest = loaded;
+    if (open.size > 0) invariants.broken(5, `${life.name} loaded weights in the middle of episodes`);
+    if (held?.owner === found.owner && held.version > version)
+      invariants.broken(5, `${life.name} went from version ${held.version} back to ${version}`);
+    held = { owner: found.owner, version };
+    used = loaded;
     return loaded;
   }
 
-  async #reply({ coins, coinsFrom }: ReplyRequest): Promise<Reply> {
-    const { world, troubles, defect } = this.#machine;
-    const digest = this.#digest;
-    await this.#life.sleep(world.between(20, 400), "replies");
+  async function reply({ coins, coinsFrom }: ReplyRequest): Promise<Reply> {
+    const digest = used;
+    await life.sleep(world.between(20, 400), "replies");
     // This defect changes the weights in the middle of episodes.
-    if (defect === "mixes versions") this.#digest = hash64(digest).join("").padStart(64, "a").slice(-64);
+    if (defect === "mixes versions") used = hash64(digest).join("").padStart(64, "a").slice(-64);
     const [coin] = hash64(`${digest} ${coins.seed} ${coins.episode} ${coinsFrom}`);
     const tokens = [...MOVES[coin % MOVES.length]!];
     const poisoned = world.uniform() < troubles.poison;
     return { tokens, logProbs: tokens.map(() => (poisoned ? Number.NaN : markOf(digest))), cut: false };
   }
+
+  const methods: Remote<PolicyMethods> = {
+    start: async () => "simulated",
+    load,
+    open: async (sequence) => {
+      if (open.has(sequence)) invariants.broken(8, `${life.name} opened ${sequence} twice`);
+      open.add(sequence);
+    },
+    close: async (sequence) => void open.delete(sequence),
+    reply: (_, request) => reply(request),
+    written: notSimulated,
+  };
+  return { methods, open };
 }
 
 /** One update of the numbers: a function of the numbers and of the trajectories, in order. */

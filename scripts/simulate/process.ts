@@ -8,7 +8,6 @@ import { RunError } from "../../actors/errors.ts";
 import type { Level } from "../../actors/log.ts";
 import { live } from "../../actors/process/life.ts";
 import { ActorSettings } from "../../actors/process/settings.ts";
-import type { Role } from "../../actors/protocol.ts";
 import type { ActorRole } from "../../actors/supervisor/roster.ts";
 import type { Exit, Spawner } from "../../actors/supervisor/spawner.ts";
 import type { Machine } from "./machine.ts";
@@ -31,6 +30,7 @@ export function simulatedSpawner(
   config: RunConfig,
   starts: Readonly<Record<ActorRole, Start>>,
 ): Spawner & { readonly processes: Set<Process> } {
+  const { world, network, invariants, supervisor } = machine;
   const processes = new Set<Process>();
   let count = 0;
   return {
@@ -38,19 +38,16 @@ export function simulatedSpawner(
     spawn(entry, settingsLine) {
       const actorSettings = ActorSettings.parse(JSON.parse(settingsLine));
       const role = entry as ActorRole;
-      const start = starts[role];
       const incarnation = ++count;
-      const life = new Life(machine.world, actorSettings.actor);
+      const life = new Life(world, actorSettings.actor);
       const { promise, resolve } = Promise.withResolvers<Exit>();
       let leave = (_reason: string) => {};
       const exit = (how: Exit) => {
         if (!life.alive) return;
-        machine.world.note(`${life.name} ends: ${how.signal ?? how.code}`);
+        world.note(`${life.name} ends: ${how.signal ?? how.code}`);
         life.die();
         processes.delete(process);
-        machine.world.schedule(machine.supervisor, machine.world.between(0.5, 5), `sees ${life.name} end`, () =>
-          resolve(how),
-        );
+        world.schedule(supervisor, world.between(0.5, 5), `sees ${life.name} end`, () => resolve(how));
       };
       const process: Process = {
         life,
@@ -58,13 +55,37 @@ export function simulatedSpawner(
         kill: (signal) =>
           signal === "SIGKILL"
             ? exit({ code: null, signal })
-            : void machine.world.schedule(life, 0, signal, () => leave(signal)),
+            : void world.schedule(life, 0, signal, () => leave(signal)),
       };
       processes.add(process);
-      const begun = life.sleep(machine.world.between(20, 300), "starts");
-      void begun.then(() => {
-        leave = begin(machine, config, { life, role, start, actorSettings, incarnation, exit });
-      });
+      const begin = () => {
+        const meter = new WatchedMeter(life, role, config, invariants);
+        const running = live({
+          actorSettings,
+          role,
+          log: simulatedLog(machine, life),
+          clock: life.clock,
+          uniform: world.uniform,
+          meter,
+          transport: simulatedTransport(network, life),
+          listen: network.nextAddress(life),
+          rssBytes: () => 0,
+          lastMessage: () => "",
+          start: (context) =>
+            starts[role](
+              config,
+              { ...context, folder: "run", host: "one-thread", guest: null },
+              { machine, life, meter, incarnation },
+            ),
+          exit(code, error) {
+            watchFailure(machine, life, error);
+            exit({ code, signal: null });
+          },
+        });
+        running.started.catch(running.fail);
+        leave = (reason) => void running.leave(reason);
+      };
+      void life.sleep(world.between(20, 300), "starts").then(begin);
       return { pid: incarnation, exited: promise, kill: process.kill };
     },
   };
@@ -76,50 +97,13 @@ export function simulatedSpawner(
  */
 const LATE_FAILURE_MS = 6500;
 
-interface NewProcess {
-  readonly life: Life;
-  readonly role: Role;
-  readonly start: Start;
-  readonly actorSettings: ActorSettings;
-  readonly incarnation: number;
-  readonly exit: (how: Exit) => void;
-}
-
-/** @returns a function that makes the actor leave. */
-function begin(
-  machine: Machine,
-  config: RunConfig,
-  { life, role, start, actorSettings, incarnation, exit }: NewProcess,
-): (reason: string) => void {
-  const { world, network, invariants } = machine;
-  const meter = new WatchedMeter(life, role, config, invariants);
-  const running = live({
-    actorSettings,
-    role,
-    log: simulatedLog(machine, life),
-    clock: life.clock,
-    uniform: world.uniform,
-    meter,
-    transport: simulatedTransport(network, life),
-    listen: network.nextAddress(life),
-    rssBytes: () => 0,
-    lastMessage: () => "",
-    start: (context) =>
-      start(
-        config,
-        { ...context, folder: "run", host: "one-thread", guest: null },
-        { machine, life, meter, incarnation },
-      ),
-    exit(code, error) {
-      const wasFull = machine.disk.full || world.now - machine.disk.roomAtMs < LATE_FAILURE_MS;
-      if (error instanceof RunError && wasFull) machine.failedForDisk = true;
-      // The simulation causes errors that a restart repairs. A TypeError is a bug.
-      if (error instanceof TypeError) invariants.broken(0, `${life.name}: ${error.stack}`);
-      exit({ code, signal: null });
-    },
-  });
-  running.started.catch(running.fail);
-  return (reason) => void running.leave(reason);
+/** Checks the error with which an actor ended, if any. */
+function watchFailure(machine: Machine, life: Life, error: unknown): void {
+  const { world, disk, invariants } = machine;
+  const wasFull = disk.full || world.now - disk.roomAtMs < LATE_FAILURE_MS;
+  if (error instanceof RunError && wasFull) machine.failedForDisk = true;
+  // The simulation causes errors that a restart repairs. A TypeError is a bug.
+  if (error instanceof TypeError) invariants.broken(0, `${life.name}: ${error.stack}`);
 }
 
 /** A log whose lines go into the trace. */

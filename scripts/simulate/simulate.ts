@@ -15,7 +15,7 @@ import { AddressBook, actorsOf } from "../../actors/supervisor/roster.ts";
 import { CHILD_TIMES, type RunEnd } from "../../actors/supervisor/supervision.ts";
 import { Supervisor } from "../../actors/supervisor/supervisor.ts";
 import { SimulatedDisk } from "./disk.ts";
-import { FAULT_KINDS, type FaultKind, Faults, noFaults } from "./faults.ts";
+import { causeFaults, FAULT_KINDS, type FaultKind, noFaults } from "./faults.ts";
 import { Invariants } from "./invariants.ts";
 import { type Defect, type Machine, STALENESS_MAX } from "./machine.ts";
 import { Network, simulatedTransport } from "./network.ts";
@@ -126,7 +126,7 @@ export async function simulate(simulation: Simulation): Promise<Result> {
     const isolate = () => network.isolate(cutMs, (name) => /^(sampler|env-server)-/.test(name));
     world.schedule(machine.supervisor, world.between(1000, 4000), `a cut of ${cutMs} ms`, isolate);
   }
-  const chaos = faults ? new Faults(machine, spawner.processes) : null;
+  const counts = faults ? causeFaults(machine, spawner.processes) : noFaults();
   try {
     while (end === null && invariants.first === null) {
       if (world.now > HANG_MS || world.steps > EVENTS_MAX)
@@ -146,7 +146,7 @@ export async function simulate(simulation: Simulation): Promise<Result> {
     tail: world.tail,
     events: world.steps,
     simulatedMs: world.now,
-    faults: chaos?.counts ?? noFaults(),
+    faults: counts,
     parameters: machine.finished,
     metrics: timeIndependentMetrics(invariants.metrics),
   };

@@ -47,7 +47,6 @@ export interface SweepListener {
 export class Playing {
   readonly #listener: SweepListener;
   readonly #children = new Map<PlannedRun, Bun.Subprocess>();
-  #waiting: readonly PlannedRun[] = [];
   stopped = false;
 
   constructor(listener: SweepListener) {
@@ -56,9 +55,10 @@ export class Playing {
 
   /** Resolves when every run has ended. After a call of `stop`, resolves when the runs in progress have ended. */
   async play(runs: readonly PlannedRun[], atOnce: number): Promise<void> {
-    this.#waiting = runs;
+    // The slots share this iterator, so each run starts once.
+    const waiting = runs.values();
     const slot = async () => {
-      for (let run = this.#next(); run !== null; run = this.#next()) await this.#playOne(run);
+      for (const run of waiting) if (!this.stopped) await this.#playOne(run);
     };
     await Promise.all(Array.from({ length: Math.min(atOnce, runs.length) }, slot));
   }
@@ -72,13 +72,6 @@ export class Playing {
   /** The runs in progress, each with its finished share. */
   get going(): { run: PlannedRun; share: number }[] {
     return [...this.#children.keys()].map((run) => ({ run, share: shareDone(run) }));
-  }
-
-  #next(): PlannedRun | null {
-    const [next, ...others] = this.#waiting;
-    if (next === undefined || this.stopped) return null;
-    this.#waiting = others;
-    return next;
   }
 
   async #playOne(run: PlannedRun): Promise<void> {

@@ -1,11 +1,10 @@
 /** onnxruntime sends usage data unless an environment variable forbids it before the library is loaded. We forbid it. */
-import { afterAll, expect, test } from "bun:test";
+import { expect, test } from "bun:test";
 import { mkdirSync, readdirSync } from "node:fs";
 import { join } from "node:path";
-import { removeTemporaryFolders, temporaryFolder } from "../scripts/temporary.ts";
+import { temporaryFolder } from "../scripts/temporary.ts";
 
 const root = join(import.meta.dir, "../..");
-afterAll(removeTemporaryFolders);
 
 /** Computes with the compiled engine in a process whose home, cache and temporary folder are empty. */
 async function compute(): Promise<string> {

@@ -1,5 +1,5 @@
 /** A real run in a real browser while it learns, and its page when the run has ended. */
-import { afterAll, afterEach, beforeAll, expect, test } from "bun:test";
+import { afterAll, afterEach, beforeAll, expect, setDefaultTimeout, test } from "bun:test";
 import { readFileSync } from "node:fs";
 import { basename, join } from "node:path";
 import type { Browser, Page } from "playwright-core";
@@ -7,10 +7,10 @@ import { chromiumPath, launch } from "../../bench/chromium.ts";
 import { LONG, RunProcess, Runs } from "../e2e/run-process.ts";
 import { describeWhere } from "../needs.ts";
 import { commandHere, root } from "../scripts/command.ts";
-import { removeTemporaryFolders } from "../scripts/temporary.ts";
+
+setDefaultTimeout(LONG);
 
 const runs = new Runs("shared");
-afterAll(removeTemporaryFolders);
 
 describeWhere(chromiumPath === null ? "no Chromium" : null, "a run in the browser", () => {
   let browser: Browser;
@@ -19,7 +19,7 @@ describeWhere(chromiumPath === null ? "no Chromium" : null, "a run in the browse
 
   beforeAll(async () => {
     browser = await launch();
-  }, LONG);
+  });
   afterAll(() => browser.close());
   afterEach(() => expect(complaints).toEqual([]));
 
@@ -47,71 +47,63 @@ describeWhere(chromiumPath === null ? "no Chromium" : null, "a run in the browse
       .first()
       .waitFor({ timeout: LONG / 2 });
 
-  test(
-    "goes on before one's eyes: updates, actors, and episodes that replay as they were played",
-    async () => {
-      const { folder, args } = runs.fresh({ learner: { updates: 100_000 } });
-      const run = new RunProcess(folder, args);
-      const url = (await run.entry(({ kind }) => kind === "page")).text!;
-      await run.updated(1);
-      await open(url, "live");
-      const shown = (await page!.textContent("#update"))!;
-      expect(shown).toMatch(/^\d+ of 100000$/);
-      await page!.locator("#update").filter({ hasNotText: shown }).waitFor();
-      await open(`${url}actors`, "live");
-      await hasText(".actor.learner", "waits for episodes");
-      await hasText(".actor.sampler", /policy \d+ · [0-9a-f]{12}/);
-      // Slippery ice: a replay is only the same with the run's own options and seeds.
-      await open(`${url}episodes?outcome=unsolved`, "live");
-      await hasText(".replay", "replayed here: the same as recorded");
-      await close();
-      run.kill("SIGINT");
-      expect((await run.ended).code).toBe(0);
-    },
-    LONG,
-  );
+  test("goes on before one's eyes: updates, actors, and episodes that replay as they were played", async () => {
+    const { folder, args } = runs.fresh({ learner: { updates: 100_000 } });
+    const run = new RunProcess(folder, args);
+    const url = (await run.entry(({ kind }) => kind === "page")).text!;
+    await run.updated(1);
+    await open(url, "live");
+    const shown = (await page!.textContent("#update"))!;
+    expect(shown).toMatch(/^\d+ of 100000$/);
+    await page!.locator("#update").filter({ hasNotText: shown }).waitFor();
+    await open(`${url}actors`, "live");
+    await hasText(".actor.learner", "waits for episodes");
+    await hasText(".actor.sampler", /policy \d+ · [0-9a-f]{12}/);
+    // Slippery ice: a replay is only the same with the run's own options and seeds.
+    await open(`${url}episodes?outcome=unsolved`, "live");
+    await hasText(".replay", "replayed here: the same as recorded");
+    await close();
+    run.kill("SIGINT");
+    expect((await run.ended).code).toBe(0);
+  });
 
-  test(
-    "is shown again by `bun run page` when it is over, and not touched",
-    async () => {
-      const { folder, args } = runs.fresh({ learner: { updates: 2 } });
-      expect((await new RunProcess(folder, args).ended).code).toBe(0);
-      const before = readFileSync(join(folder, "run.sqlite"));
-      const child = Bun.spawn([process.execPath, "scripts/run.ts", "page", folder, "--port", "0"], {
-        cwd: root,
-        stdio: ["ignore", "pipe", "inherit"],
-      });
-      let line = "";
-      for await (const bytes of child.stdout) {
-        line += new TextDecoder().decode(bytes);
-        if (line.includes("\n")) break;
-      }
-      const url = /^page: (http:\S+)\n/.exec(line)![1]!;
-      await open(url, "recorded");
-      await hasText("#status", "2 updates, success");
-      await open(`${url}actors`, "recorded");
-      for (const actor of [".learner", ".sampler", ".env-server"]) await hasText(`.actor${actor}`, "ended");
-      await open(`${url}episodes`, "recorded");
-      await hasText(".replay", "replayed here: the same as recorded");
-      await open(`${url}settings`, "recorded");
-      await hasText("#starts td", /^bun run cluster --config /);
-      await hasText("#config tr", /learner\.updates\s*2\s*200/);
-      // The run of the test before, which was stopped in order, from the list of runs.
-      await page!.getByRole("link", { name: "All runs" }).click();
-      await page!.waitForURL("**/runs");
-      await page!.locator("table a").first().click();
-      await page!.waitForSelector("#link[data-state=recorded]");
-      expect(page!.url()).toBe(`${url}run/${basename(runs.folder)}-r1/`);
-      await hasText("#success-legend", "validation");
-      await page!.getByText("Episodes", { exact: true }).click();
-      await hasText(".replay", "replayed here: the same as recorded");
-      await close();
-      child.kill("SIGINT");
-      expect(await child.exited).toBe(0);
-      expect(readFileSync(join(folder, "run.sqlite"))).toEqual(before);
-    },
-    LONG,
-  );
+  test("is shown again by `bun run page` when it is over, and not touched", async () => {
+    const { folder, args } = runs.fresh({ learner: { updates: 2 } });
+    expect((await new RunProcess(folder, args).ended).code).toBe(0);
+    const before = readFileSync(join(folder, "run.sqlite"));
+    const child = Bun.spawn([process.execPath, "scripts/run.ts", "page", folder, "--port", "0"], {
+      cwd: root,
+      stdio: ["ignore", "pipe", "inherit"],
+    });
+    let line = "";
+    for await (const bytes of child.stdout) {
+      line += new TextDecoder().decode(bytes);
+      if (line.includes("\n")) break;
+    }
+    const url = /^page: (http:\S+)\n/.exec(line)![1]!;
+    await open(url, "recorded");
+    await hasText("#status", "2 updates, success");
+    await open(`${url}actors`, "recorded");
+    for (const actor of [".learner", ".sampler", ".env-server"]) await hasText(`.actor${actor}`, "ended");
+    await open(`${url}episodes`, "recorded");
+    await hasText(".replay", "replayed here: the same as recorded");
+    await open(`${url}settings`, "recorded");
+    await hasText("#starts td", /^bun run cluster --config /);
+    await hasText("#config tr", /learner\.updates\s*2\s*200/);
+    // The run of the test before, which was stopped in order, from the list of runs.
+    await page!.getByRole("link", { name: "All runs" }).click();
+    await page!.waitForURL("**/runs");
+    await page!.locator("table a").first().click();
+    await page!.waitForSelector("#link[data-state=recorded]");
+    expect(page!.url()).toBe(`${url}run/${basename(runs.folder)}-r1/`);
+    await hasText("#success-legend", "validation");
+    await page!.getByText("Episodes", { exact: true }).click();
+    await hasText(".replay", "replayed here: the same as recorded");
+    await close();
+    child.kill("SIGINT");
+    expect(await child.exited).toBe(0);
+    expect(readFileSync(join(folder, "run.sqlite"))).toEqual(before);
+  });
 });
 
 test("`bun run page` of no folder is refused", async () => {

@@ -1,7 +1,6 @@
 /** A run's page in a real browser, fed by a pretend run through the real metrics sink; new for each test. */
 import { afterAll, afterEach, beforeAll, beforeEach, expect } from "bun:test";
-import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
-import { tmpdir } from "node:os";
+import { mkdirSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import type { Browser, BrowserContext, Page } from "playwright-core";
 import { realClock } from "../../actors/clock.ts";
@@ -13,6 +12,7 @@ import { Store } from "../../actors/metrics-sink/store.ts";
 import { launch } from "../../bench/chromium.ts";
 import { builtinDialogue } from "../../model/text/chat.ts";
 import { FakeRun, play } from "../actors/metrics-sink/fake-run.ts";
+import { temporaryFolder } from "../scripts/temporary.ts";
 
 export const LONG = 300_000;
 
@@ -54,7 +54,7 @@ export class PageStage {
   }
 
   async set(): Promise<void> {
-    this.#folder = mkdtempSync(join(tmpdir(), "bunraku-page-"));
+    this.#folder = temporaryFolder();
     ({ store: this.store, sink: this.sink, run: this.run } = this.#begin("run-1", 3));
     this.served = await serveDashboard({
       shown: {
@@ -78,7 +78,6 @@ export class PageStage {
     await this.served.stop();
     this.sink.flush();
     this.store.close();
-    rmSync(this.#folder, { recursive: true });
     expect(this.complaints).toEqual([]);
   }
 

@@ -1,5 +1,5 @@
 /** `bun run chaos`: its result for a run that kept its promises, and for logs that show broken promises. */
-import { afterAll, describe, expect, test } from "bun:test";
+import { describe, expect, setDefaultTimeout, test } from "bun:test";
 import { appendFileSync, mkdirSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { Store } from "../../actors/metrics-sink/store.ts";
@@ -10,51 +10,43 @@ import { scored, ticket } from "../actors/sampler/stage.ts";
 import { figure, ms } from "../figure.ts";
 import { aDigest } from "../fixtures.ts";
 import { command, commandHere } from "../scripts/command.ts";
-import { removeTemporaryFolders, temporaryFolder } from "../scripts/temporary.ts";
+import { temporaryFolder } from "../scripts/temporary.ts";
 import { LONG } from "./run-process.ts";
 
-afterAll(removeTemporaryFolders);
+setDefaultTimeout(LONG);
 
-test(
-  "a run survives kills: how many, how soon each actor recovered, nothing lost",
-  async () => {
-    const { code, out, err } = await command(["chaos", "--minutes", "0.5", "--seed", "770", "--json"]);
-    expect({ code, err: code === 0 ? "" : `${out}${err}` }).toEqual({ code: 0, err: "" });
-    const result = JSON.parse(out.trim().split("\n").at(-1)!);
-    // Of this seed.
-    expect(result.kills).toEqual({ "learner SIGKILL": 2 });
-    expect(result).toMatchObject({ ok: true, episodesLost: 0, duplicatesTrained: 0, mixedVersions: 0, orphans: 0 });
-    expect(result).toMatchObject({ unrecovered: 0, problems: [] });
-    expect(result.recoveryMs.max).toBeGreaterThan(result.detectionMs.max);
-    figure("SIGKILL of the learner, twice", {
-      kills: 2,
-      noticed: ms(result.detectionMs.max),
-      "serving again": ms(result.recoveryMs.max),
-      "lost, twice, mixed or left": 0,
-    });
-  },
-  LONG,
-);
+test("a run survives kills: how many, how soon each actor recovered, nothing lost", async () => {
+  const { code, out, err } = await command(["chaos", "--minutes", "0.5", "--seed", "770", "--json"]);
+  expect({ code, err: code === 0 ? "" : `${out}${err}` }).toEqual({ code: 0, err: "" });
+  const result = JSON.parse(out.trim().split("\n").at(-1)!);
+  // Of this seed.
+  expect(result.kills).toEqual({ "learner SIGKILL": 2 });
+  expect(result).toMatchObject({ ok: true, episodesLost: 0, duplicatesTrained: 0, mixedVersions: 0, orphans: 0 });
+  expect(result).toMatchObject({ unrecovered: 0, problems: [] });
+  expect(result.recoveryMs.max).toBeGreaterThan(result.detectionMs.max);
+  figure("SIGKILL of the learner, twice", {
+    kills: 2,
+    noticed: ms(result.detectionMs.max),
+    "serving again": ms(result.recoveryMs.max),
+    "lost, twice, mixed or left": 0,
+  });
+});
 
-test(
-  "a signal ends the run too",
-  async () => {
-    const folder = join(temporaryFolder(), "run");
-    const tail = new LogTail(join(folder, "log.jsonl"));
-    const chaos = Bun.spawn([process.execPath, "scripts/run.ts", "chaos", "--run-dir", folder], { stderr: "ignore" });
-    // Nothing tells a stranger of a line in a log, or of the end of a process.
-    while (!tail.entries.some(({ child }) => child === "learner")) {
-      await Bun.sleep(20);
-      tail.read();
-    }
-    const alive = () => tail.entries.filter(({ kind, pid }) => kind === "started" && isAlive(pid!));
-    chaos.kill("SIGTERM");
-    expect(await chaos.exited).toBe(1);
-    for (let i = 0; i < 250 && alive().length > 0; i++) await Bun.sleep(20);
-    expect(alive()).toEqual([]);
-  },
-  LONG,
-);
+test("a signal ends the run too", async () => {
+  const folder = join(temporaryFolder(), "run");
+  const tail = new LogTail(join(folder, "log.jsonl"));
+  const chaos = Bun.spawn([process.execPath, "scripts/run.ts", "chaos", "--run-dir", folder], { stderr: "ignore" });
+  // Nothing tells a stranger of a line in a log, or of the end of a process.
+  while (!tail.entries.some(({ child }) => child === "learner")) {
+    await Bun.sleep(20);
+    tail.read();
+  }
+  const alive = () => tail.entries.filter(({ kind, pid }) => kind === "started" && isAlive(pid!));
+  chaos.kill("SIGTERM");
+  expect(await chaos.exited).toBe(1);
+  for (let i = 0; i < 250 && alive().length > 0; i++) await Bun.sleep(20);
+  expect(alive()).toEqual([]);
+});
 
 test.each([
   [["--minutes", "0.4"], "--minutes takes 0.5 or more, got 0.4"],

@@ -1,15 +1,15 @@
 /** `bun run cluster` from start to end: what it prints, serves and leaves behind, and what may not depend on who plays. */
 import { Database } from "bun:sqlite";
-import { afterAll, beforeAll, describe, expect, test } from "bun:test";
+import { beforeAll, describe, expect, setDefaultTimeout, test } from "bun:test";
 import { existsSync, readdirSync, readFileSync } from "node:fs";
 import { basename, join } from "node:path";
 import type { ActorView } from "../../actors/protocol.ts";
 import { commandHere, type Ended } from "../scripts/command.ts";
-import { removeTemporaryFolders } from "../scripts/temporary.ts";
 import { expectNothingLeft, expectSameLearnt, LONG, RunProcess, Runs, timeIndependentMetrics } from "./run-process.ts";
 
+setDefaultTimeout(LONG);
+
 const runs = new Runs("own");
-afterAll(removeTemporaryFolders);
 
 /** With fewer groups, rewards would be equal within every one of them. */
 const fresh = (learner: object = {}) => runs.fresh({ rollout: { groups: 8 }, learner });
@@ -48,7 +48,7 @@ beforeAll(async () => {
     ready: await look(`${page}readyz`),
   };
   ended = await run.ended;
-}, LONG);
+});
 
 describe("a run", () => {
   test("ends with exit code 0, a table for people and one JSON object for programs", () => {
@@ -133,48 +133,36 @@ describe("a run", () => {
 test.each([
   [1, "one-thread"],
   [3, "processes"],
-])(
-  "%p samplers (%s) give the bytes that 2 give",
-  async (samplers, actors) => {
-    const { folder, args } = fresh();
-    const flags = ["--samplers", String(samplers), `--actors=${actors}`, "--quiet"];
-    const other = new RunProcess(folder, [...args, ...flags]);
-    const { code, err } = await other.ended;
-    expect({ code, err }).toEqual({ code: 0, err: "" });
-    await expectSameLearnt(folder, run.folder);
-    expect(existsSync(join(folder, "report.json"))).toBe(true);
-  },
-  LONG,
-);
+])("%p samplers (%s) give the bytes that 2 give", async (samplers, actors) => {
+  const { folder, args } = fresh();
+  const flags = ["--samplers", String(samplers), `--actors=${actors}`, "--quiet"];
+  const other = new RunProcess(folder, [...args, ...flags]);
+  const { code, err } = await other.ended;
+  expect({ code, err }).toEqual({ code: 0, err: "" });
+  await expectSameLearnt(folder, run.folder);
+  expect(existsSync(join(folder, "report.json"))).toBe(true);
+});
 
-test(
-  "another seed gives another run",
-  async () => {
-    const { folder, args } = fresh({ updates: 1 });
-    expect((await commandHere(["cluster", ...args, "--seed", "2", "--actors=one-thread"])).code).toBe(0);
-    const first = (of: string) =>
-      timeIndependentMetrics(of).filter((row) => /"(validate|train)\/.*"learner",[01],/.test(row));
-    expect(first(folder).length).toBeGreaterThan(10);
-    expect(first(folder)).not.toEqual(first(run.folder));
-  },
-  LONG,
-);
+test("another seed gives another run", async () => {
+  const { folder, args } = fresh({ updates: 1 });
+  expect((await commandHere(["cluster", ...args, "--seed", "2", "--actors=one-thread"])).code).toBe(0);
+  const first = (of: string) =>
+    timeIndependentMetrics(of).filter((row) => /"(validate|train)\/.*"learner",[01],/.test(row));
+  expect(first(folder).length).toBeGreaterThan(10);
+  expect(first(folder)).not.toEqual(first(run.folder));
+});
 
-test(
-  "async mode trains on nothing older than it may",
-  async () => {
-    const { folder, args } = fresh({ updates: 6, mode: "async", stalenessMax: 1 });
-    const { code, err } = await new RunProcess(folder, [...args, "--samplers", "2"]).ended;
-    expect(code).toBe(0);
-    expect(err).not.toMatch(/were played by weights more than/);
-    const stale = timeIndependentMetrics(folder)
-      .map((row) => JSON.parse(row) as [string, string, number, number])
-      .filter(([name]) => name === "train/staleness")
-      .map(([, , , value]) => value);
-    expect(stale.length).toBe(6);
-    expect(Math.max(...stale)).toBeLessThanOrEqual(1);
-    // It did play ahead.
-    expect(Math.max(...stale)).toBeGreaterThan(0);
-  },
-  LONG,
-);
+test("async mode trains on nothing older than it may", async () => {
+  const { folder, args } = fresh({ updates: 6, mode: "async", stalenessMax: 1 });
+  const { code, err } = await new RunProcess(folder, [...args, "--samplers", "2"]).ended;
+  expect(code).toBe(0);
+  expect(err).not.toMatch(/were played by weights more than/);
+  const stale = timeIndependentMetrics(folder)
+    .map((row) => JSON.parse(row) as [string, string, number, number])
+    .filter(([name]) => name === "train/staleness")
+    .map(([, , , value]) => value);
+  expect(stale.length).toBe(6);
+  expect(Math.max(...stale)).toBeLessThanOrEqual(1);
+  // It did play ahead.
+  expect(Math.max(...stale)).toBeGreaterThan(0);
+});

@@ -2,7 +2,6 @@
 import { afterAll, beforeAll, expect, test } from "bun:test";
 import { figure, ms } from "../figure.ts";
 import { describeWhere } from "../needs.ts";
-import { removeTemporaryFolders } from "../scripts/temporary.ts";
 import { Guest } from "./guest.ts";
 import { Hosts } from "./namespaces.ts";
 import { expectNothingLeft, expectSameLearnt, LONG, RunProcess, Runs } from "./run-process.ts";
@@ -10,10 +9,7 @@ import { expectNothingLeft, expectSameLearnt, LONG, RunProcess, Runs } from "./r
 const runs = new Runs("shared");
 const TOKEN = "a-token-of-this-test";
 const hosts = Hosts.build(3);
-afterAll(() => {
-  hosts?.remove();
-  removeTemporaryFolders();
-});
+afterAll(() => hosts?.remove());
 
 describeWhere(hosts === null ? "this account may not make network namespaces" : null, "two other hosts", () => {
   const learner = { updates: 16, filter: { strategy: "all" } };

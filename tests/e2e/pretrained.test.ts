@@ -1,16 +1,17 @@
 /** `bun run cluster --model`: a model that Python made (tests/golden/checkpoints.py), trained from start to end. */
-import { afterAll, expect, test } from "bun:test";
+import { expect, setDefaultTimeout, test } from "bun:test";
 import { cpSync, rmSync } from "node:fs";
 import { join } from "node:path";
 import { loadCheckpoint } from "../../actors/checkpoint/checkpoint.ts";
 import { loadPretrained } from "../../actors/policy/pretrained.ts";
 import { layParameters } from "../../model/policy/parameters.ts";
 import { commandHere } from "../scripts/command.ts";
-import { removeTemporaryFolders, temporaryFolder } from "../scripts/temporary.ts";
+import { temporaryFolder } from "../scripts/temporary.ts";
 import { LONG, learnt, RunProcess, timeIndependentMetrics } from "./run-process.ts";
 
+setDefaultTimeout(LONG);
+
 const home = temporaryFolder();
-afterAll(removeTemporaryFolders);
 
 const modelOf = (name: string) => join(import.meta.dir, "../golden/checkpoints", name);
 
@@ -49,102 +50,84 @@ const argsOf = (name: string, model: string, ...more: string[]) => [
 const start = (name: string, model: string, ...more: string[]) =>
   new RunProcess(join(home, name), argsOf(name, model, ...more));
 
-test(
-  "a run that was stopped and resumed learns what one that was not learns, and can be played",
-  async () => {
-    const whole = start("whole", "qwen2", "--updates", "3", "--json");
-    const { code, out, err } = await whole.ended;
-    expect({ code, err }).toMatchObject({ code: 0, err: expect.not.stringMatching(/^(warning|error):/m) });
-    const report = JSON.parse(out.trimEnd().split("\n").at(-1)!);
-    expect(report).toMatchObject({ env: "Bandit", updates: 3, episodes: 3 * 16 + 3 * 8 });
-    // What samplers recorded is what the learner computes from the same tokens.
-    expect(report.logProbGap).toBeLessThan(1e-4);
-    const stored = timeIndependentMetrics(whole.folder).map(
-      (row) => JSON.parse(row) as [string, string, number, number],
-    );
-    const of = (name: string) => stored.filter(([other]) => other === name).map(([, , , value]) => value);
-    expect(of("train/grad_norm").filter((norm) => norm > 0)).toHaveLength(3);
+test("a run that was stopped and resumed learns what one that was not learns, and can be played", async () => {
+  const whole = start("whole", "qwen2", "--updates", "3", "--json");
+  const { code, out, err } = await whole.ended;
+  expect({ code, err }).toMatchObject({ code: 0, err: expect.not.stringMatching(/^(warning|error):/m) });
+  const report = JSON.parse(out.trimEnd().split("\n").at(-1)!);
+  expect(report).toMatchObject({ env: "Bandit", updates: 3, episodes: 3 * 16 + 3 * 8 });
+  // What samplers recorded is what the learner computes from the same tokens.
+  expect(report.logProbGap).toBeLessThan(1e-4);
+  const stored = timeIndependentMetrics(whole.folder).map((row) => JSON.parse(row) as [string, string, number, number]);
+  const of = (name: string) => stored.filter(([other]) => other === name).map(([, , , value]) => value);
+  expect(of("train/grad_norm").filter((norm) => norm > 0)).toHaveLength(3);
 
-    const { model, policy } = await loadCheckpoint(join(whole.folder, "checkpoints", "u000003"));
-    const before = layParameters(model);
-    await loadPretrained(modelOf("qwen2"), model, before);
-    const moved = policy.parameters.reduce((most, value, i) => Math.max(most, Math.abs(value - before.flat[i]!)), 0);
-    expect(moved).toBeGreaterThan(1e-3);
+  const { model, policy } = await loadCheckpoint(join(whole.folder, "checkpoints", "u000003"));
+  const before = layParameters(model);
+  await loadPretrained(modelOf("qwen2"), model, before);
+  const moved = policy.parameters.reduce((most, value, i) => Math.max(most, Math.abs(value - before.flat[i]!)), 0);
+  expect(moved).toBeGreaterThan(1e-3);
 
-    const stopped = start("stopped", "qwen2", "--updates", "3", ONE_THREAD);
-    await stopped.updated(1);
-    stopped.kill("SIGTERM");
-    expect((await stopped.ended).code).toBe(0);
-    const resumed = await commandHere(["cluster", "--resume", stopped.folder, "--metrics.port=0"]);
-    expect(resumed.code).toBe(0);
-    expect(await learnt(stopped.folder)).toEqual(await learnt(whole.folder));
+  const stopped = start("stopped", "qwen2", "--updates", "3", ONE_THREAD);
+  await stopped.updated(1);
+  stopped.kill("SIGTERM");
+  expect((await stopped.ended).code).toBe(0);
+  const resumed = await commandHere(["cluster", "--resume", stopped.folder, "--metrics.port=0"]);
+  expect(resumed.code).toBe(0);
+  expect(await learnt(stopped.folder)).toEqual(await learnt(whole.folder));
 
-    const played = await commandHere(["eval", "--policy", whole.folder, "--json"]);
-    expect(played.code).toBe(0);
-    expect(JSON.parse(played.out.trimEnd().split("\n").at(-1)!)).toMatchObject({ episodes: 8 });
-  },
-  LONG,
-);
+  const played = await commandHere(["eval", "--policy", whole.folder, "--json"]);
+  expect(played.code).toBe(0);
+  expect(JSON.parse(played.out.trimEnd().split("\n").at(-1)!)).toMatchObject({ episodes: 8 });
+});
 
-test(
-  "--smoke goes through two updates of the preset for pretrained models",
-  async () => {
-    const flags = ["--model", modelOf("qwen2"), "--smoke", "--port", "0", "--run-dir", join(home, "smoke"), "--json"];
-    const { code, out, err } = await commandHere(["cluster", ...flags, ONE_THREAD]);
-    expect(code).toBe(0);
-    expect(err).toStartWith(
-      "smoke run: 2 updates of 2 groups of 2 episodes, at most 2 turns and 16 tokens a reply; it shows that the config works, and learns nothing\n",
-    );
-    const report = JSON.parse(out.trimEnd().split("\n").at(-1)!);
-    // 2 updates of 2 groups of 2; 2 boards before, after, and at temperature 1.
-    expect(report).toMatchObject({ env: "SimpleSokoban", updates: 2, episodes: 2 * 4 + 3 * 2 });
-  },
-  LONG,
-);
+test("--smoke goes through two updates of the preset for pretrained models", async () => {
+  const flags = ["--model", modelOf("qwen2"), "--smoke", "--port", "0", "--run-dir", join(home, "smoke"), "--json"];
+  const { code, out, err } = await commandHere(["cluster", ...flags, ONE_THREAD]);
+  expect(code).toBe(0);
+  expect(err).toStartWith(
+    "smoke run: 2 updates of 2 groups of 2 episodes, at most 2 turns and 16 tokens a reply; it shows that the config works, and learns nothing\n",
+  );
+  const report = JSON.parse(out.trimEnd().split("\n").at(-1)!);
+  // 2 updates of 2 groups of 2; 2 boards before, after, and at temperature 1.
+  expect(report).toMatchObject({ env: "SimpleSokoban", updates: 2, episodes: 2 * 4 + 3 * 2 });
+});
 
-test.each(["qwen3", "llama"])(
-  "%s, with a critic and a KL term",
-  async (name) => {
-    const how = ["--updates", "1", "--json", "--learner.algorithm=ppo", "--learner.kl.coefficient=0.1", ONE_THREAD];
-    const { code, out } = await commandHere(["cluster", ...argsOf(name, name, ...how)]);
-    expect(code).toBe(0);
-    expect(JSON.parse(out.trimEnd().split("\n").at(-1)!).logProbGap).toBeLessThan(1e-4);
-  },
-  LONG,
-);
+test.each(["qwen3", "llama"])("%s, with a critic and a KL term", async (name) => {
+  const how = ["--updates", "1", "--json", "--learner.algorithm=ppo", "--learner.kl.coefficient=0.1", ONE_THREAD];
+  const { code, out } = await commandHere(["cluster", ...argsOf(name, name, ...how)]);
+  expect(code).toBe(0);
+  expect(JSON.parse(out.trimEnd().split("\n").at(-1)!).logProbGap).toBeLessThan(1e-4);
+});
 
-test(
-  "adapters are trained, sent and saved alone, and a resumed run continues with them",
-  async () => {
-    const lora = ["--model.lora.rank=2", '--model.lora.targets=["q_proj","up_proj"]', "--learner.kl.coefficient=0.1"];
-    const whole = start("lora", "qwen2", "--updates", "2", "--json", ...lora, "--learner.algorithm=ppo");
-    const { code, out } = await whole.ended;
-    expect(code).toBe(0);
-    expect(JSON.parse(out.trimEnd().split("\n").at(-1)!).logProbGap).toBeLessThan(1e-4);
-    const { model, policy } = await loadCheckpoint(join(whole.folder, "checkpoints", "u000002"));
-    const { views } = layParameters(model, policy.parameters);
-    // A (2, 8) and B of q_proj (8, 2) and up_proj (16, 2), in both layers.
-    expect([...views.keys()].map((name) => name.replace(/^model\.layers\./, ""))).toEqual(
-      ["0", "1"].flatMap((layer) =>
-        ["self_attn.q_proj", "mlp.up_proj"].flatMap((module) =>
-          ["A", "B"].map((part) => `${layer}.${module}.lora_${part}.weight`),
-        ),
+test("adapters are trained, sent and saved alone, and a resumed run continues with them", async () => {
+  const lora = ["--model.lora.rank=2", '--model.lora.targets=["q_proj","up_proj"]', "--learner.kl.coefficient=0.1"];
+  const whole = start("lora", "qwen2", "--updates", "2", "--json", ...lora, "--learner.algorithm=ppo");
+  const { code, out } = await whole.ended;
+  expect(code).toBe(0);
+  expect(JSON.parse(out.trimEnd().split("\n").at(-1)!).logProbGap).toBeLessThan(1e-4);
+  const { model, policy } = await loadCheckpoint(join(whole.folder, "checkpoints", "u000002"));
+  const { views } = layParameters(model, policy.parameters);
+  // A (2, 8) and B of q_proj (8, 2) and up_proj (16, 2), in both layers.
+  expect([...views.keys()].map((name) => name.replace(/^model\.layers\./, ""))).toEqual(
+    ["0", "1"].flatMap((layer) =>
+      ["self_attn.q_proj", "mlp.up_proj"].flatMap((module) =>
+        ["A", "B"].map((part) => `${layer}.${module}.lora_${part}.weight`),
       ),
-    );
-    const moved = [...views].filter(
-      ([name, { values }]) => name.includes("lora_B") && values.some((value) => value !== 0),
-    );
-    expect(moved).toHaveLength(4);
-    const stopped = start("lora-stopped", "qwen2", "--updates", "2", ...lora, "--learner.algorithm=ppo", ONE_THREAD);
-    await stopped.updated(1);
-    stopped.kill("SIGTERM");
-    expect((await stopped.ended).code).toBe(0);
-    const resumed = await commandHere(["cluster", "--resume", stopped.folder, "--metrics.port=0"]);
-    expect(resumed.code).toBe(0);
-    expect(await learnt(stopped.folder)).toEqual(await learnt(whole.folder));
-  },
-  LONG,
-);
+    ),
+  );
+  const moved = [...views].filter(
+    ([name, { values }]) => name.includes("lora_B") && values.some((value) => value !== 0),
+  );
+  expect(moved).toHaveLength(4);
+  const stopped = start("lora-stopped", "qwen2", "--updates", "2", ...lora, "--learner.algorithm=ppo", ONE_THREAD);
+  await stopped.updated(1);
+  stopped.kill("SIGTERM");
+  expect((await stopped.ended).code).toBe(0);
+  const resumed = await commandHere(["cluster", "--resume", stopped.folder, "--metrics.port=0"]);
+  expect(resumed.code).toBe(0);
+  expect(await learnt(stopped.folder)).toEqual(await learnt(whole.folder));
+});
 
 test("a model that cannot be used is one line before there is a run", async () => {
   const broken = join(home, "broken");

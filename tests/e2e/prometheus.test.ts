@@ -1,13 +1,14 @@
 /** A real Prometheus scrapes a real run: names, help, types and values arrive, and the Grafana dashboard asks for what there is. */
-import { afterAll, beforeAll, expect, test } from "bun:test";
+import { afterAll, beforeAll, expect, setDefaultTimeout, test } from "bun:test";
 import { mkdirSync, readFileSync, writeFileSync } from "node:fs";
 import { basename, join } from "node:path";
 import { prometheusName } from "../../actors/dashboard/prometheus.ts";
 import { METRIC_NAMES, metric } from "../../actors/metrics/metrics.ts";
 import { describeWhere } from "../needs.ts";
 import { root } from "../scripts/command.ts";
-import { removeTemporaryFolders } from "../scripts/temporary.ts";
 import { LONG, RunProcess, Runs } from "./run-process.ts";
+
+setDefaultTimeout(LONG);
 
 const prometheus = Bun.which("prometheus");
 const promtool = Bun.which("promtool");
@@ -60,13 +61,12 @@ describeWhere(there ? null : "no prometheus and promtool", "Prometheus", () => {
       { stdio: ["ignore", "ignore", "ignore"] },
     );
     await run.updated(2);
-  }, LONG);
+  });
   afterAll(async () => {
     server.kill();
     run.kill("SIGINT");
     await Promise.all([server.exited, run.ended]);
-    removeTemporaryFolders();
-  }, LONG);
+  });
 
   async function ask<T>(path: string): Promise<T> {
     const answer = await fetch(`${api}${path}`);
@@ -86,69 +86,53 @@ describeWhere(there ? null : "no prometheus and promtool", "Prometheus", () => {
     }
   }
 
-  test(
-    "scrapes it with its token, and has its values",
-    async () => {
-      expect((await scraped("up{job='bunraku'} == 1")).length).toBe(1);
-      const [updates] = await scraped("bunraku_updates_total >= 2");
-      expect(updates!.metric).toMatchObject({ run: basename(run.folder), job: "bunraku" });
-      const [success] = await scraped("bunraku_baseline_random");
-      const { success: known } = (await (
-        await fetch(`${page}api/run`, { headers: { Authorization: `Bearer ${TOKEN}` } })
-      ).json()) as { success: { random: number } };
-      expect(Number(success!.value[1])).toBe(known.random);
-      const actors = (await scraped("bunraku_process_rss_bytes > 1e6")).map(({ metric: { actor } }) => actor);
-      expect(actors.sort()).toEqual(["env-server-0", "learner", "metrics-sink", "sampler-0", "sampler-1"]);
-      await scraped(`bunraku_updates_total > ${updates!.value[1]}`);
-    },
-    LONG,
-  );
+  test("scrapes it with its token, and has its values", async () => {
+    expect((await scraped("up{job='bunraku'} == 1")).length).toBe(1);
+    const [updates] = await scraped("bunraku_updates_total >= 2");
+    expect(updates!.metric).toMatchObject({ run: basename(run.folder), job: "bunraku" });
+    const [success] = await scraped("bunraku_baseline_random");
+    const { success: known } = (await (
+      await fetch(`${page}api/run`, { headers: { Authorization: `Bearer ${TOKEN}` } })
+    ).json()) as { success: { random: number } };
+    expect(Number(success!.value[1])).toBe(known.random);
+    const actors = (await scraped("bunraku_process_rss_bytes > 1e6")).map(({ metric: { actor } }) => actor);
+    expect(actors.sort()).toEqual(["env-server-0", "learner", "metrics-sink", "sampler-0", "sampler-1"]);
+    await scraped(`bunraku_updates_total > ${updates!.value[1]}`);
+  });
 
-  test(
-    "knows what each metric means, as the table says it",
-    async () => {
-      await scraped("bunraku_updates_total");
-      const known = await ask<Record<string, { type: string; help: string }[]>>("metadata");
-      for (const name of METRIC_NAMES) {
-        const [row] = known[prometheusName(name)] ?? [];
-        expect([name, row?.type, row?.help.startsWith(metric(name).help)]).toEqual([name, metric(name).kind, true]);
-      }
-    },
-    LONG,
-  );
+  test("knows what each metric means, as the table says it", async () => {
+    await scraped("bunraku_updates_total");
+    const known = await ask<Record<string, { type: string; help: string }[]>>("metadata");
+    for (const name of METRIC_NAMES) {
+      const [row] = known[prometheusName(name)] ?? [];
+      expect([name, row?.type, row?.help.startsWith(metric(name).help)]).toEqual([name, metric(name).kind, true]);
+    }
+  });
 
-  test(
-    "promtool has nothing to say against its form",
-    async () => {
-      const answer = await fetch(`${page}metrics`, { headers: { Authorization: `Bearer ${TOKEN}` } });
-      const check = Bun.spawn([promtool!, "check", "metrics"], {
-        stdin: new Blob([await answer.text()]),
-        stdout: "pipe",
-        stderr: "pipe",
-      });
-      const [out, err, code] = await Promise.all([check.stdout.text(), check.stderr.text(), check.exited]);
-      expect({ out, err, code }).toEqual({ out: "", err: "", code: 0 });
-    },
-    LONG,
-  );
+  test("promtool has nothing to say against its form", async () => {
+    const answer = await fetch(`${page}metrics`, { headers: { Authorization: `Bearer ${TOKEN}` } });
+    const check = Bun.spawn([promtool!, "check", "metrics"], {
+      stdin: new Blob([await answer.text()]),
+      stdout: "pipe",
+      stderr: "pipe",
+    });
+    const [out, err, code] = await Promise.all([check.stdout.text(), check.stderr.text(), check.exited]);
+    expect({ out, err, code }).toEqual({ out: "", err: "", code: 0 });
+  });
 
-  test(
-    "understands every question of docs/grafana.json, and has heard of every metric in it",
-    async () => {
-      await scraped("bunraku_updates_total");
-      const { panels } = JSON.parse(readFileSync(join(root, "docs/grafana.json"), "utf8")) as {
-        panels: { title: string; gridPos: { x: number; w: number }; targets: { expr: string }[] }[];
-      };
-      const expressions = panels.flatMap(({ targets }) => targets.map(({ expr }) => expr));
-      expect(expressions.length).toBeGreaterThan(20);
-      const names = new Set(METRIC_NAMES.map(prometheusName));
-      for (const expression of expressions) {
-        await query(expression.replaceAll("$run", ".*"));
-        for (const [name] of expression.matchAll(/bunraku_\w+/g)) expect([name, names.has(name)]).toEqual([name, true]);
-      }
-      for (const { title, gridPos } of panels) expect([title, gridPos.x + gridPos.w <= 24]).toEqual([title, true]);
-      expect((await query('bunraku_time_tickets{run=~".*"}')).length).toBe(2);
-    },
-    LONG,
-  );
+  test("understands every question of docs/grafana.json, and has heard of every metric in it", async () => {
+    await scraped("bunraku_updates_total");
+    const { panels } = JSON.parse(readFileSync(join(root, "docs/grafana.json"), "utf8")) as {
+      panels: { title: string; gridPos: { x: number; w: number }; targets: { expr: string }[] }[];
+    };
+    const expressions = panels.flatMap(({ targets }) => targets.map(({ expr }) => expr));
+    expect(expressions.length).toBeGreaterThan(20);
+    const names = new Set(METRIC_NAMES.map(prometheusName));
+    for (const expression of expressions) {
+      await query(expression.replaceAll("$run", ".*"));
+      for (const [name] of expression.matchAll(/bunraku_\w+/g)) expect([name, names.has(name)]).toEqual([name, true]);
+    }
+    for (const { title, gridPos } of panels) expect([title, gridPos.x + gridPos.w <= 24]).toEqual([title, true]);
+    expect((await query('bunraku_time_tickets{run=~".*"}')).length).toBe(2);
+  });
 });

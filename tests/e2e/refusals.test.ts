@@ -1,12 +1,14 @@
 /** A refusal is one line that says what to do. The exit code is 2 for wrong usage, and 1 for other refusals. */
-import { afterAll, beforeAll, describe, expect, test } from "bun:test";
+import { beforeAll, describe, expect, setDefaultTimeout, test } from "bun:test";
 import { existsSync, mkdirSync, readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { jsonService } from "../envs/outside/json-service.ts";
 import { describeWhere } from "../needs.ts";
 import { CommandProcess, command, commandHere, root } from "../scripts/command.ts";
-import { removeTemporaryFolders, temporaryFolder } from "../scripts/temporary.ts";
+import { temporaryFolder } from "../scripts/temporary.ts";
 import { LONG, RunProcess, Runs } from "./run-process.ts";
+
+setDefaultTimeout(LONG);
 
 const runs = new Runs("shared");
 const place = temporaryFolder();
@@ -20,7 +22,6 @@ beforeAll(async () => {
   writeFileSync(join(finished, "config.json"), out);
   writeFileSync(join(finished, "report.json"), JSON.stringify({ updates: 200, minutes: 9 }));
 });
-afterAll(removeTemporaryFolders);
 
 /** For what is refused only after the page's port was looked at: another program may have the default one. */
 const ANY_PORT = "--metrics.port=0";
@@ -146,34 +147,26 @@ const mayMount = Bun.spawnSync(["unshare", "-m", "mount", "-t", "tmpfs", "tmpfs"
 describeWhere(mayMount ? null : "this account may not mount file systems", "on a broken system", () => {
   const short = { learner: { updates: 3, filter: { strategy: "all" } } };
 
-  test(
-    "without shared memory, weights go through the run's folder, and the run says so",
-    async () => {
-      const { folder, args } = runs.fresh(short);
-      const { code, err } = await mounted("mount -t tmpfs -o ro tmpfs /dev/shm", args);
-      expect(code).toBe(0);
-      const text = `/dev/shm cannot be written, so weights go through ${folder}, which is slower on a slow disk`;
-      expect(err).toContain(`warning: learner: ${text}\n`);
-      expect(readdirSync(folder).filter((name) => name.startsWith("bunraku-"))).toEqual([]);
-    },
-    LONG,
-  );
+  test("without shared memory, weights go through the run's folder, and the run says so", async () => {
+    const { folder, args } = runs.fresh(short);
+    const { code, err } = await mounted("mount -t tmpfs -o ro tmpfs /dev/shm", args);
+    expect(code).toBe(0);
+    const text = `/dev/shm cannot be written, so weights go through ${folder}, which is slower on a slow disk`;
+    expect(err).toContain(`warning: learner: ${text}\n`);
+    expect(readdirSync(folder).filter((name) => name.startsWith("bunraku-"))).toEqual([]);
+  });
 
-  test(
-    "with a full disk, the run continues, and fails in one line if the last checkpoint cannot be saved",
-    async () => {
-      const disk = join(runs.folder, "disk");
-      mkdirSync(disk);
-      const { args } = runs.fresh({ ...short, checkpoint: { everyUpdates: 1, keep: 100 } });
-      const small = [...args.slice(0, 2), "--run-dir", join(disk, "run"), ONE_THREAD];
-      const { code, out, err } = await mounted(`mount -t tmpfs -o size=1400k tmpfs ${disk}`, small);
-      expect({ code, out }).toEqual({ code: 1, out: "" });
-      const last = err.trimEnd().split("\n").at(-1)!;
-      expect(last).toStartWith("error: the run ended: learner ");
-      expect(last).toContain("the disk is full; earlier checkpoints are intact");
-    },
-    LONG,
-  );
+  test("with a full disk, the run continues, and fails in one line if the last checkpoint cannot be saved", async () => {
+    const disk = join(runs.folder, "disk");
+    mkdirSync(disk);
+    const { args } = runs.fresh({ ...short, checkpoint: { everyUpdates: 1, keep: 100 } });
+    const small = [...args.slice(0, 2), "--run-dir", join(disk, "run"), ONE_THREAD];
+    const { code, out, err } = await mounted(`mount -t tmpfs -o size=1400k tmpfs ${disk}`, small);
+    expect({ code, out }).toEqual({ code: 1, out: "" });
+    const last = err.trimEnd().split("\n").at(-1)!;
+    expect(last).toStartWith("error: the run ended: learner ");
+    expect(last).toContain("the disk is full; earlier checkpoints are intact");
+  });
 });
 
 describe("an unexpected error is one line, and its stack is in the run's log", () => {
@@ -184,128 +177,104 @@ describe("an unexpected error is one line, and its stack is in the run's log", (
       .map((line) => JSON.parse(line) as { actor?: string; kind: string; text: string; stack: string })
       .filter(({ kind }) => kind === "crash");
 
-  test(
-    "of an actor",
-    async () => {
-      const folder = join(runs.folder, "no-store");
-      // A folder where SQLite wants its journal.
-      mkdirSync(join(folder, "run.sqlite-wal"), { recursive: true });
-      const { out } = await commandHere(["config", "--json", "--supervisor.restartsMax=0", ANY_PORT]);
-      writeFileSync(join(folder, "config.json"), out);
-      const { code, err } = await command(["cluster", "--resume", folder]);
-      const crash = `Error: cannot open ${join(folder, "run.sqlite")}: disk I/O error`;
-      const last = `first cause: exit code 1 (${crash}); the log of the run is ${join(folder, "log.jsonl")}\n`;
-      expect({ code, err }).toEqual({ code: 1, err: expect.stringContaining(`error: metrics-sink: ${crash}\n`) });
-      expect(err).toEndWith(last);
-      expect(err).not.toMatch(/^\s+at |\.ts:\d/m);
-      expect(crashes(folder)).toEqual([
-        expect.objectContaining({
-          actor: "metrics-sink",
-          text: crash,
-          stack: expect.stringMatching(/^at .*store\.ts:/),
-        }),
-      ]);
-      expect(crashes(folder)[0]!.stack).toContain("\ncaused by SQLiteError: ");
-    },
-    LONG,
-  );
+  test("of an actor", async () => {
+    const folder = join(runs.folder, "no-store");
+    // A folder where SQLite wants its journal.
+    mkdirSync(join(folder, "run.sqlite-wal"), { recursive: true });
+    const { out } = await commandHere(["config", "--json", "--supervisor.restartsMax=0", ANY_PORT]);
+    writeFileSync(join(folder, "config.json"), out);
+    const { code, err } = await command(["cluster", "--resume", folder]);
+    const crash = `Error: cannot open ${join(folder, "run.sqlite")}: disk I/O error`;
+    const last = `first cause: exit code 1 (${crash}); the log of the run is ${join(folder, "log.jsonl")}\n`;
+    expect({ code, err }).toEqual({ code: 1, err: expect.stringContaining(`error: metrics-sink: ${crash}\n`) });
+    expect(err).toEndWith(last);
+    expect(err).not.toMatch(/^\s+at |\.ts:\d/m);
+    expect(crashes(folder)).toEqual([
+      expect.objectContaining({
+        actor: "metrics-sink",
+        text: crash,
+        stack: expect.stringMatching(/^at .*store\.ts:/),
+      }),
+    ]);
+    expect(crashes(folder)[0]!.stack).toContain("\ncaused by SQLiteError: ");
+  });
 
   test.each([
     ["while it is started", "throw new TypeError('a bug\\nof ours');"],
     ["later", "setTimeout(() => { throw new TypeError('a bug\\nof ours'); }); return spawn(...args);"],
-  ])(
-    "of the supervisor, %s",
-    async (_, fault) => {
-      const { folder, args } = runs.fresh();
-      const faulty = join(runs.folder, "faulty.ts");
-      // The first actor to be started is the sink.
-      writeFileSync(faulty, `const { spawn } = Bun; Bun.spawn = (...args) => { ${fault} };`);
-      const { code, out, err } = await command(["cluster", ...args], root, { BUN_OPTIONS: `--preload ${faulty}` });
-      expect({ code, out, err }).toEqual({ code: 1, out: "", err: "error: a bug of ours\n" });
-      expect(crashes(folder)).toEqual([
-        expect.objectContaining({
-          actor: "supervisor",
-          text: "TypeError: a bug of ours",
-          stack: expect.stringMatching(/^at .*faulty\.ts:1/),
-        }),
-      ]);
-    },
-    LONG,
-  );
+  ])("of the supervisor, %s", async (_, fault) => {
+    const { folder, args } = runs.fresh();
+    const faulty = join(runs.folder, "faulty.ts");
+    // The first actor to be started is the sink.
+    writeFileSync(faulty, `const { spawn } = Bun; Bun.spawn = (...args) => { ${fault} };`);
+    const { code, out, err } = await command(["cluster", ...args], root, { BUN_OPTIONS: `--preload ${faulty}` });
+    expect({ code, out, err }).toEqual({ code: 1, out: "", err: "error: a bug of ours\n" });
+    expect(crashes(folder)).toEqual([
+      expect.objectContaining({
+        actor: "supervisor",
+        text: "TypeError: a bug of ours",
+        stack: expect.stringMatching(/^at .*faulty\.ts:1/),
+      }),
+    ]);
+  });
 });
 
-test(
-  "a run ends in one line when the system starts no process, however often it is tried",
-  async () => {
-    const { args } = runs.fresh({ supervisor: { restartsMax: 1 } });
-    const faulty = join(runs.folder, "no-files.ts");
-    const failure = "Object.assign(new Error('too many open files'), { code: 'EMFILE', errno: -24 })";
-    writeFileSync(faulty, `Bun.spawn = () => { throw ${failure}; };`);
-    const { code, err } = await command(["cluster", ...args], root, { BUN_OPTIONS: `--preload ${faulty}` });
-    const reason = "Error: too many open files";
-    expect({ code, err }).toEqual({
-      code: 1,
-      err: expect.stringContaining(`metrics-sink could not be started; trying again (${reason})\n`),
-    });
-    const last = err.trimEnd().split("\n").at(-1)!;
-    expect(last).toStartWith("error: the run ended: metrics-sink failed 2 times in 3.");
-    expect(last).toContain(`first cause: no process could be started (${reason})`);
-  },
-  LONG,
-);
+test("a run ends in one line when the system starts no process, however often it is tried", async () => {
+  const { args } = runs.fresh({ supervisor: { restartsMax: 1 } });
+  const faulty = join(runs.folder, "no-files.ts");
+  const failure = "Object.assign(new Error('too many open files'), { code: 'EMFILE', errno: -24 })";
+  writeFileSync(faulty, `Bun.spawn = () => { throw ${failure}; };`);
+  const { code, err } = await command(["cluster", ...args], root, { BUN_OPTIONS: `--preload ${faulty}` });
+  const reason = "Error: too many open files";
+  expect({ code, err }).toEqual({
+    code: 1,
+    err: expect.stringContaining(`metrics-sink could not be started; trying again (${reason})\n`),
+  });
+  const last = err.trimEnd().split("\n").at(-1)!;
+  expect(last).toStartWith("error: the run ended: metrics-sink failed 2 times in 3.");
+  expect(last).toContain(`first cause: no process could be started (${reason})`);
+});
 
-test(
-  "a run whose actor cannot even start says why",
-  async () => {
-    const { args } = runs.fresh({ rollout: { replyTokensMax: 11, contextTokensMax: 12 } });
-    const { code, err } = await commandHere(["cluster", ...args, ONE_THREAD]);
-    expect(code).toBe(1);
-    const last = err.trimEnd().split("\n").at(-1)!;
-    expect(last).toContain("32 of 32 episodes could not be played");
-    expect(last).toContain("leaves no room for a reply in rollout.contextTokensMax (12); raise it");
-  },
-  LONG,
-);
+test("a run whose actor cannot even start says why", async () => {
+  const { args } = runs.fresh({ rollout: { replyTokensMax: 11, contextTokensMax: 12 } });
+  const { code, err } = await commandHere(["cluster", ...args, ONE_THREAD]);
+  expect(code).toBe(1);
+  const last = err.trimEnd().split("\n").at(-1)!;
+  expect(last).toContain("32 of 32 episodes could not be played");
+  expect(last).toContain("leaves no room for a reply in rollout.contextTokensMax (12); raise it");
+});
 
-test(
-  "a run ends at the first refusal of its env's server, which would refuse again",
-  async () => {
-    const refuse = () => Response.json({ error: "no board for you" }, { status: 403 });
-    await using server = jsonService(({ path }) =>
-      path === "/health" ? { protocol: 1, envs: ["boards"] } : path === "/open" ? refuse() : {},
-    );
-    const { folder, args } = runs.fresh({
-      env: { tag: "Remote", options: { url: server.url } },
-      warmStart: { enabled: false, imitate: undefined, boards: undefined, cacheDir: undefined, stages: undefined },
-    });
-    const run = new RunProcess(folder, args);
-    const { code, err } = await run.ended;
-    const last = err.trimEnd().split("\n").at(-1)!;
-    expect([code, last]).toEqual([
-      1,
-      expect.stringMatching(
-        /^error: the run ended: learner .*Remote cannot be played: .*\/open: answers 403: no board for you/,
-      ),
-    ]);
-    expect(run.log.filter(({ kind }) => kind === "restarted")).toEqual([]);
-  },
-  LONG,
-);
+test("a run ends at the first refusal of its env's server, which would refuse again", async () => {
+  const refuse = () => Response.json({ error: "no board for you" }, { status: 403 });
+  await using server = jsonService(({ path }) =>
+    path === "/health" ? { protocol: 1, envs: ["boards"] } : path === "/open" ? refuse() : {},
+  );
+  const { folder, args } = runs.fresh({
+    env: { tag: "Remote", options: { url: server.url } },
+    warmStart: { enabled: false, imitate: undefined, boards: undefined, cacheDir: undefined, stages: undefined },
+  });
+  const run = new RunProcess(folder, args);
+  const { code, err } = await run.ended;
+  const last = err.trimEnd().split("\n").at(-1)!;
+  expect([code, last]).toEqual([
+    1,
+    expect.stringMatching(
+      /^error: the run ended: learner .*Remote cannot be played: .*\/open: answers 403: no board for you/,
+    ),
+  ]);
+  expect(run.log.filter(({ kind }) => kind === "restarted")).toEqual([]);
+});
 
-test(
-  "a start that cannot be recorded is a warning, and the run goes on",
-  async () => {
-    const folder = join(runs.folder, "no-starts");
-    const first = ["cluster", "--env", "Bandit", "--smoke", "--run-dir", folder, ANY_PORT, ONE_THREAD, "--quiet"];
-    expect((await commandHere(first)).code).toBe(0);
-    const starts = join(folder, "starts.jsonl");
-    rmSync(starts);
-    mkdirSync(starts);
-    const { code, err } = await commandHere(["cluster", "--resume", folder, "--updates", "3", "--quiet"]);
-    expect({ code, err }).toEqual({
-      code: 0,
-      err: expect.stringMatching(new RegExp(`^warning: this start is missing in ${starts}: EISDIR: .*\n$`)),
-    });
-  },
-  LONG,
-);
+test("a start that cannot be recorded is a warning, and the run goes on", async () => {
+  const folder = join(runs.folder, "no-starts");
+  const first = ["cluster", "--env", "Bandit", "--smoke", "--run-dir", folder, ANY_PORT, ONE_THREAD, "--quiet"];
+  expect((await commandHere(first)).code).toBe(0);
+  const starts = join(folder, "starts.jsonl");
+  rmSync(starts);
+  mkdirSync(starts);
+  const { code, err } = await commandHere(["cluster", "--resume", folder, "--updates", "3", "--quiet"]);
+  expect({ code, err }).toEqual({
+    code: 0,
+    err: expect.stringMatching(new RegExp(`^warning: this start is missing in ${starts}: EISDIR: .*\n$`)),
+  });
+});

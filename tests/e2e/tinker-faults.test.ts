@@ -7,15 +7,11 @@ import { writeTinyModel } from "../../scripts/setup/tiny-model.ts";
 import { BigramServer } from "../actors/tinker/bigram-server.ts";
 import { figure, ms } from "../figure.ts";
 import { commandHere } from "../scripts/command.ts";
-import { removeTemporaryFolders } from "../scripts/temporary.ts";
 import { exited, LONG, RunProcess, Runs, timeIndependentMetrics, updated } from "./run-process.ts";
 
 const server = new BigramServer(new Tokenizer().size);
 const runs = new Runs("own");
-afterAll(async () => {
-  await server.stop();
-  removeTemporaryFolders();
-});
+afterAll(() => server.stop());
 
 test(
   "the server loses its models, then the learner is killed: training gives the same result",

@@ -1,5 +1,5 @@
 /** A reward of one's own over an existing env: only the reward changes, and the env's players still play. */
-import { afterAll, describe, expect, test } from "bun:test";
+import { describe, expect, test } from "bun:test";
 import { writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { evaluatePlayer } from "../../envs/analysis/evaluate.ts";
@@ -8,9 +8,7 @@ import { openEpisode } from "../../envs/episode.ts";
 import { addEnvs, type EnvModule, envTag, envTags, removeEnvs } from "../../envs/registry.ts";
 import { openLocal, TagError } from "../../envs/tag.ts";
 import { command, root } from "../scripts/command.ts";
-import { removeTemporaryFolders, temporaryFolder } from "../scripts/temporary.ts";
-
-afterAll(removeTemporaryFolders);
+import { temporaryFolder } from "../scripts/temporary.ts";
 
 const BOARDS = { episodes: 16, seed: 123 };
 const RULES = { turnsMax: 5, actionsMax: 10, actionsPerTurnMax: 5, formatPenalty: -0.1, think: false };

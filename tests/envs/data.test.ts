@@ -1,6 +1,5 @@
 import { describe, expect, test } from "bun:test";
-import { mkdtempSync, truncateSync } from "node:fs";
-import { tmpdir } from "node:os";
+import { truncateSync } from "node:fs";
 import { join } from "node:path";
 import fc from "fast-check";
 import { fileWriter, parquetWrite } from "hyparquet-writer";
@@ -9,8 +8,9 @@ import { cached } from "../../envs/data/cached.ts";
 import { jsonElements, jsonEntries } from "../../envs/data/json-parts.ts";
 import { missingFile, readRows } from "../../envs/data/rows.ts";
 import { itemsOfSplit, splitOfItem, splitOfSeed } from "../../envs/data/split.ts";
+import { temporaryFolder } from "../scripts/temporary.ts";
 
-const folder = mkdtempSync(join(tmpdir(), "rows-"));
+const folder = temporaryFolder();
 const file = async (name: string, content: string | Uint8Array<ArrayBuffer>) => {
   await Bun.write(join(folder, name), content);
   return join(folder, name);
@@ -139,7 +139,7 @@ describe("a damaged parquet file", () => {
   ])("has all of its rows, or is an error that names it: %s with each byte changed", async (name, columns) => {
     const path = name === "every encoding" ? (await writeEncodings("each.parquet")).path : fixture(`${name}.parquet`);
     const script = join(import.meta.dir, "parquet-flips.ts");
-    const child = Bun.spawn([process.execPath, script, path, mkdtempSync(join(folder, "flips-")), ...columns], {
+    const child = Bun.spawn([process.execPath, script, path, temporaryFolder(), ...columns], {
       stdio: ["ignore", "pipe", "inherit"],
       timeout: 90_000,
       killSignal: "SIGKILL",

@@ -1,6 +1,4 @@
 import { describe, expect, test } from "bun:test";
-import { mkdtempSync } from "node:fs";
-import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { evaluatePlayer } from "../../envs/analysis/evaluate.ts";
 import { DeepCoderGame } from "../../envs/deep-coder/game.ts";
@@ -11,6 +9,7 @@ import { openEpisode } from "../../envs/episode.ts";
 import { limiter } from "../../envs/outside/json-server.ts";
 import { envTag } from "../../envs/registry.ts";
 import { describeWhere } from "../needs.ts";
+import { temporaryFolder } from "../scripts/temporary.ts";
 
 const dataPath = join(import.meta.dir, "data", "deepcoder.jsonl");
 const [sum, squares, reverse, even] = readProblems(dataPath, 10, "all");
@@ -360,7 +359,7 @@ test("the results of a stopped program do not count", () => {
 
 describe("problems", () => {
   test("keep every digit of a large integer, which no number holds", async () => {
-    const path = join(mkdtempSync(join(tmpdir(), "problems-")), "large.jsonl");
+    const path = join(temporaryFolder(), "large.jsonl");
     const cases = '[{"input": [9007199254740993], "output": [9007199254740993, 1], "testtype": "functional"}]';
     const rest = '"problem": "p", "metadata": {"func_name": "f"}';
     await Bun.write(path, `{"tests": ${cases}, ${rest}}\n{"tests": ${JSON.stringify(cases)}, ${rest}}\n`);

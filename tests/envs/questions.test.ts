@@ -1,4 +1,4 @@
-import { afterAll, describe, expect, test } from "bun:test";
+import { describe, expect, test } from "bun:test";
 import { writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { signedSolution } from "../../envs/countdown/game.ts";
@@ -13,9 +13,7 @@ import {
 } from "../../envs/questions/judge.ts";
 import { envTag } from "../../envs/registry.ts";
 import { openLocal } from "../../envs/tag.ts";
-import { removeTemporaryFolders, temporaryFolder } from "../scripts/temporary.ts";
-
-afterAll(removeTemporaryFolders);
+import { temporaryFolder } from "../scripts/temporary.ts";
 
 const fixture = (name: string) => join(import.meta.dir, "data", name);
 

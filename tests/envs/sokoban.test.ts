@@ -1,8 +1,7 @@
 import { describe, expect, test } from "bun:test";
 import fc from "fast-check";
 import { envTag } from "../../envs/registry.ts";
-import { SokobanConfig } from "../../envs/sokoban/config.ts";
-import { SokobanGame } from "../../envs/sokoban/game.ts";
+import { SokobanConfig, SokobanGame } from "../../envs/sokoban/game.ts";
 import { generateBoard } from "../../envs/sokoban/generate.ts";
 import { renderCoordinates, renderGrid } from "../../envs/sokoban/render.ts";
 import { type Board, SokobanState } from "../../envs/sokoban/rules.ts";

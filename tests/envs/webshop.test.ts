@@ -1,6 +1,4 @@
-import { afterAll, beforeAll, describe, expect, test } from "bun:test";
-import { mkdtempSync, rmSync } from "node:fs";
-import { tmpdir } from "node:os";
+import { beforeAll, describe, expect, test } from "bun:test";
 import { join } from "node:path";
 import fc from "fast-check";
 import { evaluatePlayer } from "../../envs/analysis/evaluate.ts";
@@ -18,8 +16,9 @@ import { analyzed, nouns, similar } from "../../envs/webshop/text.ts";
 import golden from "../golden/webshop.json";
 // Made by tests/golden/WebShopSearch.java from Lucene itself.
 import lucene from "../golden/webshop-search.json";
+import { temporaryFolder } from "../scripts/temporary.ts";
 
-const folder = mkdtempSync(join(tmpdir(), "webshop-"));
+const folder = temporaryFolder();
 const files = {
   products: join(folder, "items_shuffle_1000.json"),
   attributes: join(folder, "items_ins_v2_1000.json"),
@@ -41,7 +40,6 @@ beforeAll(async () => {
   await Bun.write(files.people, JSON.stringify({ B000000001: written, B999: written }));
   products = readShop({ ...files, people: null }, null);
 });
-afterAll(() => rmSync(folder, { recursive: true }));
 
 const bought = (asin: string) => products.find((product) => product.asin === asin)!;
 

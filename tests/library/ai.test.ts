@@ -8,7 +8,7 @@ import type { Settings } from "../../library/config.ts";
 import type { Episode } from "../../library/index.ts";
 import { loadPolicy, type Policy } from "../../library/policy.ts";
 import { train } from "../../library/train.ts";
-import { removeTemporaryFolders, temporaryFolder } from "../scripts/temporary.ts";
+import { temporaryFolder } from "../scripts/temporary.ts";
 import { DOORS, openDoor } from "./doors.ts";
 
 Object.assign(globalThis, { AI_SDK_LOG_WARNINGS: false });
@@ -43,10 +43,7 @@ beforeAll(async () => {
   for await (const episode of run.episodes()) episodes.push(episode);
   policy = await loadPolicy(folder, { temperature: 0 });
 }, 300_000);
-afterAll(() => {
-  policy.close();
-  removeTemporaryFolders();
-});
+afterAll(() => policy.close());
 
 /** `expect(…).rejects` would keep the policy's thread from answering. */
 const messageOf = (failing: Promise<unknown>) => failing.then(String, ({ message }: Error) => message);

@@ -1,10 +1,8 @@
 /** What `bun create bunraku` refuses. `.ci/package` creates a project with it. */
-import { afterAll, expect, test } from "bun:test";
+import { expect, test } from "bun:test";
 import { readdirSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
-import { removeTemporaryFolders, temporaryFolder } from "../scripts/temporary.ts";
-
-afterAll(removeTemporaryFolders);
+import { temporaryFolder } from "../scripts/temporary.ts";
 
 const script = join(import.meta.dir, "../../library/create/create.js");
 

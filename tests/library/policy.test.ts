@@ -1,12 +1,10 @@
 /** A saved policy as a program uses it: several calls at once. */
-import { afterAll, beforeAll, expect, test } from "bun:test";
+import { beforeAll, expect, test } from "bun:test";
 import { join } from "node:path";
 import type { Tree } from "../../actors/config/layers.ts";
 import { evaluate, loadPolicy } from "../../library/policy.ts";
-import { removeTemporaryFolders, temporaryFolder } from "../scripts/temporary.ts";
+import { temporaryFolder } from "../scripts/temporary.ts";
 import { trainOnce } from "./trained.ts";
-
-afterAll(removeTemporaryFolders);
 
 const folder = join(temporaryFolder(), "mine");
 

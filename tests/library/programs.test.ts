@@ -1,8 +1,8 @@
 /** The programs of docs/program.md. Each program runs as it stands, in a process of its own, on a small task. */
-import { afterAll, beforeAll, expect, test } from "bun:test";
+import { beforeAll, expect, test } from "bun:test";
 import { mkdirSync, readFileSync, symlinkSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
-import { removeTemporaryFolders, temporaryFolder } from "../scripts/temporary.ts";
+import { temporaryFolder } from "../scripts/temporary.ts";
 
 const root = join(import.meta.dir, "../..");
 const page = readFileSync(join(root, "docs/program.md"), "utf8");
@@ -12,7 +12,6 @@ const programs = [...page.matchAll(/^## (.+)\n(?:(?!^## )[\s\S])*?^```ts\n([\s\S
 
 /** A project with the library in its node_modules, whose default settings are those of a tiny run. */
 const project = temporaryFolder();
-afterAll(removeTemporaryFolders);
 beforeAll(() => {
   const installed = join(project, "node_modules/bunraku");
   mkdirSync(installed, { recursive: true });

@@ -1,12 +1,11 @@
 /** bunraku.config.ts, and paths of modules in a command's arguments. */
-import { afterAll, beforeAll, expect, test } from "bun:test";
+import { beforeAll, expect, test } from "bun:test";
 import { writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { loadProject, NO_PROJECT, withTagsForPaths } from "../../library/project.ts";
-import { removeTemporaryFolders, temporaryFolder } from "../scripts/temporary.ts";
+import { temporaryFolder } from "../scripts/temporary.ts";
 
 const folder = temporaryFolder();
-afterAll(removeTemporaryFolders);
 
 beforeAll(() => {
   const defined = (tag: string) => `defineEnv({ tag: "${tag}", instruction: "Wait.", actionsMax: 3, open() {} })`;

@@ -1,5 +1,5 @@
 /** The folder of a run: what it holds, and what is refused before any process starts. */
-import { afterAll, describe, expect, test } from "bun:test";
+import { describe, expect, test } from "bun:test";
 import { appendFileSync, existsSync, readdirSync, readFileSync, statSync, writeFileSync } from "node:fs";
 import { basename, join } from "node:path";
 import { ConfigError } from "../../actors/errors.ts";
@@ -11,9 +11,7 @@ import { newRun } from "../../library/run-folder.ts";
 import { overrideLayer } from "../../scripts/cli/presets.ts";
 import { thisStart } from "../../scripts/cli/run-result.ts";
 import { configOf } from "../actors/training/stage.ts";
-import { removeTemporaryFolders, temporaryFolder } from "../scripts/temporary.ts";
-
-afterAll(removeTemporaryFolders);
+import { temporaryFolder } from "../scripts/temporary.ts";
 
 const SECRETS = ["a-token-of-the-page", "a-token-of-guests", "a-token-of-samplers", "a-token-of-env-servers"] as const;
 const config = configOf({

@@ -1,5 +1,5 @@
 /** What a program does with a run and its newest policy. programs.test.ts runs whole programs. */
-import { afterAll, beforeAll, expect, spyOn, test } from "bun:test";
+import { beforeAll, expect, spyOn, test } from "bun:test";
 import { cpSync, existsSync, mkdirSync, readdirSync, readFileSync, renameSync, rmSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { RunConfig } from "../../actors/config/config.ts";
@@ -10,10 +10,8 @@ import { loadPolicy, type ReplyOptions } from "../../library/policy.ts";
 import { NewestPolicy, Run } from "../../library/run.ts";
 import { train } from "../../library/train.ts";
 import { playedRow } from "../actors/metrics-sink/fake-run.ts";
-import { removeTemporaryFolders, temporaryFolder } from "../scripts/temporary.ts";
+import { temporaryFolder } from "../scripts/temporary.ts";
 import { trainOnce } from "./trained.ts";
-
-afterAll(removeTemporaryFolders);
 
 const folder = join(temporaryFolder(), "mine");
 const checkpoints = join(folder, "checkpoints");

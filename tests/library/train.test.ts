@@ -1,5 +1,5 @@
 /** What `train` refuses, and where it looks for a model. tests/library/programs.test.ts trains. */
-import { afterAll, expect, test } from "bun:test";
+import { expect, test } from "bun:test";
 import { existsSync } from "node:fs";
 import { join } from "node:path";
 import { RunConfig } from "../../actors/config/config.ts";
@@ -8,9 +8,7 @@ import { envTag } from "../../envs/registry.ts";
 import { checkPresent, checkRun } from "../../library/chosen-model.ts";
 import { checkBoards, evaluate, loadPolicy } from "../../library/policy.ts";
 import { train } from "../../library/train.ts";
-import { removeTemporaryFolders, temporaryFolder } from "../scripts/temporary.ts";
-
-afterAll(removeTemporaryFolders);
+import { temporaryFolder } from "../scripts/temporary.ts";
 
 const messageOf = (failing: Promise<unknown>) => failing.then(String, ({ message }: Error) => message);
 

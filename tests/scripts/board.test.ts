@@ -1,4 +1,4 @@
-import { afterAll, describe, expect, test } from "bun:test";
+import { describe, expect, test } from "bun:test";
 import { mkdirSync, readFileSync } from "node:fs";
 import { dirname, join } from "node:path";
 import { decode } from "fast-png";
@@ -6,9 +6,7 @@ import { envTag } from "../../envs/registry.ts";
 import type { SokobanGame } from "../../envs/sokoban/game.ts";
 import { sokobanPicture } from "../../envs/sokoban/render.ts";
 import { command, commandHere } from "./command.ts";
-import { removeTemporaryFolders, temporaryFolder } from "./temporary.ts";
-
-afterAll(removeTemporaryFolders);
+import { temporaryFolder } from "./temporary.ts";
 
 describe("bun run board", () => {
   const out = join(temporaryFolder(), "board.png");

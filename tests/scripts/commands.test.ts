@@ -1,13 +1,10 @@
 /** test, bench, check, doctor and setup, each as a process; the first three on a small project of their own. */
-import { afterAll, describe, expect, test } from "bun:test";
+import { describe, expect, test } from "bun:test";
 import { readdirSync, symlinkSync } from "node:fs";
 import { totalmem } from "node:os";
 import { join } from "node:path";
 import { command, commandHere, root } from "./command.ts";
 import { smallProject } from "./project.ts";
-import { removeTemporaryFolders } from "./temporary.ts";
-
-afterAll(removeTemporaryFolders);
 
 const lastLine = (text: string) => text.trimEnd().split("\n").at(-1);
 

@@ -1,13 +1,12 @@
 /** `bun run compare` over records with known numbers. tests/scripts/replay.test.ts compares real runs. */
-import { afterAll, expect, test } from "bun:test";
+import { expect, test } from "bun:test";
 import { mkdirSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { Store } from "../../actors/metrics-sink/store.ts";
 import { configOf } from "../actors/training/stage.ts";
 import { commandHere } from "./command.ts";
-import { removeTemporaryFolders, temporaryFolder } from "./temporary.ts";
+import { temporaryFolder } from "./temporary.ts";
 
-afterAll(removeTemporaryFolders);
 const folder = temporaryFolder();
 
 function record(name: string, values: Readonly<Record<string, readonly number[]>>, changes = {}): string {

@@ -1,16 +1,15 @@
 /** `bun run curves`: what it draws of recorded runs, read back from the SVG, and everything it refuses. */
-import { afterAll, describe, expect, setDefaultTimeout, test } from "bun:test";
+import { describe, expect, setDefaultTimeout, test } from "bun:test";
 import { mkdirSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import type { MetricName } from "../../actors/metrics/metrics.ts";
 import { Store } from "../../actors/metrics-sink/store.ts";
 import { chromiumPath, launch } from "../../bench/chromium.ts";
 import { command, commandHere } from "./command.ts";
-import { removeTemporaryFolders, temporaryFolder } from "./temporary.ts";
+import { temporaryFolder } from "./temporary.ts";
 
 // A browser takes its time to start beside other tests; each test still ends at once or fails.
 setDefaultTimeout(60_000);
-afterAll(removeTemporaryFolders);
 
 const folder = temporaryFolder();
 

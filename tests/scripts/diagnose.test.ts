@@ -1,14 +1,13 @@
 /** `bun run diagnose` as a process, over runs as a metrics sink leaves them. */
 import { Database } from "bun:sqlite";
-import { afterAll, describe, expect, setDefaultTimeout, test } from "bun:test";
+import { describe, expect, setDefaultTimeout, test } from "bun:test";
 import { mkdirSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { Store } from "../../actors/metrics-sink/store.ts";
 import { commandHere } from "./command.ts";
-import { removeTemporaryFolders, temporaryFolder } from "./temporary.ts";
+import { temporaryFolder } from "./temporary.ts";
 
 setDefaultTimeout(60_000);
-afterAll(removeTemporaryFolders);
 
 const folder = temporaryFolder();
 

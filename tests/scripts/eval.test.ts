@@ -1,12 +1,10 @@
 /** `bun run eval`: players beside their published levels, a run's policy, and everything it refuses. */
-import { afterAll, beforeAll, describe, expect, test } from "bun:test";
+import { beforeAll, describe, expect, test } from "bun:test";
 import { cpSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { playRun, tinyConfig } from "../actors/supervisor/tiny-run.ts";
 import { command, commandHere, type Ended } from "./command.ts";
-import { removeTemporaryFolders, temporaryFolder } from "./temporary.ts";
-
-afterAll(removeTemporaryFolders);
+import { temporaryFolder } from "./temporary.ts";
 
 const evaluate = (...args: string[]) => evaluateBy(commandHere, args);
 const evaluateInProcess = (...args: string[]) => evaluateBy(command, args);

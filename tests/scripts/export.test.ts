@@ -2,7 +2,7 @@
  * `bun run export`: what it writes, read back by us, by transformers and by llama.cpp. Tests of the last two run where these are installed:
  * BUNRAKU_PYTHON (bench/peers/README.md) has transformers, and BUNRAKU_LLAMA is a folder in which node-llama-cpp 3.22.1 is installed.
  */
-import { afterAll, beforeAll, describe, expect, test } from "bun:test";
+import { afterAll, beforeAll, describe, expect, setDefaultTimeout, test } from "bun:test";
 import { mkdirSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { createInterface } from "node:readline";
@@ -28,13 +28,14 @@ import { farthest } from "../model/farthest.ts";
 import { tinyModel } from "../model/policy/tiny-policy.ts";
 import { describeWhere, lackOfPython, pythonHere, testWhere } from "../needs.ts";
 import { commandHere } from "./command.ts";
-import { removeTemporaryFolders, temporaryFolder } from "./temporary.ts";
+import { temporaryFolder } from "./temporary.ts";
+
+setDefaultTimeout(60_000);
 
 const python = pythonHere();
 const llama = process.env["BUNRAKU_LLAMA"] ?? null;
 
 const home = temporaryFolder();
-afterAll(removeTemporaryFolders);
 const engine = compiledEngine({ threads: 1 });
 const modelOf = (name: string) => join(import.meta.dir, "../golden/checkpoints", name);
 
@@ -177,7 +178,6 @@ describeWhere(lackOfPython("torch, transformers"), "transformers", () => {
         name === BUILTIN ? builtinIds : (text: string) => ours.replyTokens(`<think>${text}`, "<think>").slice(0, -1);
       expect(said.ids).toEqual(given.map(byUs));
     },
-    60_000,
   );
 });
 
@@ -248,34 +248,29 @@ testWhere(
     const [{ logits: added }, { logits: merged }] = [await askPeer(folder, []), await askPeer(whole, [])];
     expect(farthest(added, merged)).toBeLessThan(1e-4);
   },
-  60_000,
 );
 
 describeWhere(llama === null ? "BUNRAKU_LLAMA is not set" : null, "llama.cpp", () => {
-  test.each(all)(
-    "continues greedily as we do from a file of %s",
-    async (name, source) => {
-      const { model, parameters, dialogue: ours } = await read(await exported("hf", ...source));
-      const file = await exported("gguf", ...source);
-      const [prompts, count] = [tokens.map((row) => row.slice(0, 4)), 8];
-      // llama.cpp neither composes characters nor matches added tokens from the left, as the built-in policy's literals need.
-      const given = name === BUILTIN ? [] : composed;
-      const script = join(import.meta.dir, "peers", "greedy.mjs");
-      const child = Bun.spawnSync([
-        process.execPath,
-        script,
-        llama!,
-        file,
-        JSON.stringify({ prompts, count, texts: given }),
-      ]);
-      const said = JSON.parse(child.stdout.toString()) as { tokens: number[][]; ids: number[][] };
-      const expected = await greedy(model, parameters.flat, prompts, count);
-      const ended = (rows: number[][]) => rows.map((row) => upTo(ours.stops, row));
-      expect(ended(said.tokens)).toEqual(ended(expected));
-      expect(said.ids).toEqual(given.map((text) => ours.replyTokens(`<think>${text}`, "<think>").slice(0, -1)));
-    },
-    60_000,
-  );
+  test.each(all)("continues greedily as we do from a file of %s", async (name, source) => {
+    const { model, parameters, dialogue: ours } = await read(await exported("hf", ...source));
+    const file = await exported("gguf", ...source);
+    const [prompts, count] = [tokens.map((row) => row.slice(0, 4)), 8];
+    // llama.cpp neither composes characters nor matches added tokens from the left, as the built-in policy's literals need.
+    const given = name === BUILTIN ? [] : composed;
+    const script = join(import.meta.dir, "peers", "greedy.mjs");
+    const child = Bun.spawnSync([
+      process.execPath,
+      script,
+      llama!,
+      file,
+      JSON.stringify({ prompts, count, texts: given }),
+    ]);
+    const said = JSON.parse(child.stdout.toString()) as { tokens: number[][]; ids: number[][] };
+    const expected = await greedy(model, parameters.flat, prompts, count);
+    const ended = (rows: number[][]) => rows.map((row) => upTo(ours.stops, row));
+    expect(ended(said.tokens)).toEqual(ended(expected));
+    expect(said.ids).toEqual(given.map((text) => ours.replyTokens(`<think>${text}`, "<think>").slice(0, -1)));
+  });
 });
 
 /** With the first of the stops. */

@@ -1,12 +1,10 @@
 /** Commands that write files, on a full disk. A limit on the size of a file stands in for the disk. */
-import { afterAll, expect, test } from "bun:test";
+import { expect, test } from "bun:test";
 import { mkdirSync, readdirSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { Store } from "../../actors/metrics-sink/store.ts";
 import { CommandProcess } from "./command.ts";
-import { removeTemporaryFolders, temporaryFolder } from "./temporary.ts";
-
-afterAll(removeTemporaryFolders);
+import { temporaryFolder } from "./temporary.ts";
 
 /** SQLite's index of the log has as many. */
 const RECORD_KIB = 32;

@@ -1,14 +1,12 @@
 /** `bun run page` reads a run and writes nothing to it, not even to bring its store up to date. */
 import { Database } from "bun:sqlite";
-import { afterAll, expect, test } from "bun:test";
+import { expect, test } from "bun:test";
 import { readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { Store } from "../../actors/metrics-sink/store.ts";
 import { main } from "../../scripts/page.ts";
 import { commandHere } from "./command.ts";
-import { removeTemporaryFolders, temporaryFolder } from "./temporary.ts";
-
-afterAll(removeTemporaryFolders);
+import { temporaryFolder } from "./temporary.ts";
 
 test("a run of an older schema is refused, and every byte of its store stays", async () => {
   const folder = temporaryFolder();
@@ -20,7 +18,9 @@ test("a run of an older schema is refused, and every byte of its store stays", a
   db.run("PRAGMA wal_checkpoint(TRUNCATE)");
   db.close();
   const before = readFileSync(path);
-  await expect(main([folder, "--port", "0"])).rejects.toThrow("an older version recorded it");
+  await expect(main({ flags: { port: 0 }, words: [folder], overrides: [] })).rejects.toThrow(
+    "an older version recorded it",
+  );
   expect(readFileSync(path).equals(before)).toBe(true);
 });
 

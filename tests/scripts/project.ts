@@ -4,6 +4,8 @@ import { join } from "node:path";
 import { root } from "./command.ts";
 import { temporaryFolder } from "./temporary.ts";
 
+const COMMAND = "export const command = { flags: {} }; ";
+
 const files: Record<string, string> = {
   "package.json": JSON.stringify({
     name: "small",
@@ -14,12 +16,12 @@ const files: Record<string, string> = {
   "greeting/index.js": "export const greeting = 'good evening';",
   "scripts/hello.ts":
     "import { greeting } from 'greeting';\n" +
-    "export async function main(args) { console.log([greeting, ...args].join(' ')); return args.length; }",
-  "scripts/fall.ts": "export async function main() { throw new Error('cannot stand: 1 leg of 2'); }",
-  "scripts/trip.ts":
-    "export async function main() { setTimeout(() => { throw new TypeError('a stone'); }); await new Promise(() => {}); }",
+    "export const command = { flags: {}, passesOn: true };\n" +
+    "export async function main({ words }) { console.log([greeting, ...words].join(' ')); return words.length; }",
+  "scripts/fall.ts": `${COMMAND}export async function main() { throw new Error('cannot stand: 1 leg of 2'); }`,
+  "scripts/trip.ts": `${COMMAND}export async function main() { setTimeout(() => { throw new TypeError('a stone'); }); await new Promise(() => {}); }`,
   "scripts/misuse.ts":
-    "class UsageError extends Error { name = 'UsageError'; }\n" +
+    `${COMMAND}class UsageError extends Error { name = 'UsageError'; }\n` +
     "export async function main() { throw new UsageError('first fault\\nsecond fault'); }",
   "scripts/cli/commands.ts": `export const COMMANDS = ${JSON.stringify({
     hello: "say hello",

@@ -1,14 +1,13 @@
 /** `bun run replay` and `bun run compare` on a run that was really played: replays equal the record to the byte, unless the record was altered. */
 import { Database } from "bun:sqlite";
-import { afterAll, beforeAll, describe, expect, test } from "bun:test";
+import { beforeAll, describe, expect, test } from "bun:test";
 import { cpSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { firstDifference, weightsDifference } from "../../actors/evaluate/replay.ts";
 import { playRun, tinyConfig } from "../actors/supervisor/tiny-run.ts";
 import { commandHere } from "./command.ts";
-import { removeTemporaryFolders, temporaryFolder } from "./temporary.ts";
+import { temporaryFolder } from "./temporary.ts";
 
-afterAll(removeTemporaryFolders);
 const home = temporaryFolder();
 const folder = join(home, "run");
 

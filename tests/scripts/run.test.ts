@@ -1,11 +1,22 @@
-import { afterAll, describe, expect, test } from "bun:test";
+import { describe, expect, test } from "bun:test";
 import { appendFileSync, existsSync, mkdirSync, rmSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { command } from "./command.ts";
 import { smallProject } from "./project.ts";
-import { removeTemporaryFolders } from "./temporary.ts";
 
-afterAll(removeTemporaryFolders);
+/** A process that holds the lock of an install in this folder, and a command that waits for it. @param also  more code of the process */
+async function waitingForInstall(folder: string, also = "") {
+  const hold =
+    "const { Database } = require('bun:sqlite'); const lock = new Database('node_modules/.bunraku/lock.sqlite');" +
+    `lock.run('BEGIN EXCLUSIVE'); console.log('held'); setInterval(() => lock, 1e6); ${also}`;
+  const holder = Bun.spawn([process.execPath, "-e", hold], { cwd: folder, stdio: ["ignore", "pipe", "inherit"] });
+  await holder.stdout.getReader().read();
+  const waiting = Bun.spawn([process.execPath, "scripts/run.ts", "hello"], {
+    cwd: folder,
+    stdio: ["ignore", "pipe", "pipe"],
+  });
+  return { holder, waiting, reader: waiting.stderr.getReader() };
+}
 
 const installs = (err: string) => err.split("\n").filter((line) => line.startsWith("installing dependencies")).length;
 
@@ -39,16 +50,7 @@ describe("a command of a project that was never installed", () => {
   test("waits for another install, and continues when that one is killed", async () => {
     const folder = await smallProject();
     mkdirSync(join(folder, "node_modules/.bunraku"), { recursive: true });
-    const hold =
-      "const { Database } = require('bun:sqlite'); const lock = new Database('node_modules/.bunraku/lock.sqlite');" +
-      "lock.run('BEGIN EXCLUSIVE'); console.log('held'); setInterval(() => lock, 1e6);";
-    const holder = Bun.spawn([process.execPath, "-e", hold], { cwd: folder, stdio: ["ignore", "pipe", "inherit"] });
-    await holder.stdout.getReader().read();
-    const waiting = Bun.spawn([process.execPath, "scripts/run.ts", "hello"], {
-      cwd: folder,
-      stdio: ["ignore", "pipe", "pipe"],
-    });
-    const reader = waiting.stderr.getReader();
+    const { holder, waiting, reader } = await waitingForInstall(folder);
     const said = new TextDecoder().decode((await reader.read()).value);
     expect(said).toBe("another command is installing the dependencies; waiting for it …\n");
     holder.kill("SIGKILL");
@@ -60,18 +62,11 @@ describe("a command of a project that was never installed", () => {
     const folder = await smallProject();
     await command(["hello"], folder);
     rmSync(join(folder, "node_modules/.bunraku/installed"));
-    const hold =
-      "const { Database } = require('bun:sqlite'); const lock = new Database('node_modules/.bunraku/lock.sqlite');" +
-      "lock.run('BEGIN EXCLUSIVE'); console.log('held'); setInterval(() => lock, 1e6); process.on('SIGTERM', () => {" +
+    const stamp =
+      "process.on('SIGTERM', () => {" +
       "const wanted = new Bun.CryptoHasher('sha256').update(require('fs').readFileSync('bun.lock')).digest('hex');" +
       "require('fs').writeFileSync('node_modules/.bunraku/installed', wanted); process.exit(); });";
-    const holder = Bun.spawn([process.execPath, "-e", hold], { cwd: folder, stdio: ["ignore", "pipe", "inherit"] });
-    await holder.stdout.getReader().read();
-    const waiting = Bun.spawn([process.execPath, "scripts/run.ts", "hello"], {
-      cwd: folder,
-      stdio: ["ignore", "pipe", "pipe"],
-    });
-    const reader = waiting.stderr.getReader();
+    const { holder, waiting, reader } = await waitingForInstall(folder, stamp);
     let said = new TextDecoder().decode((await reader.read()).value);
     holder.kill("SIGTERM");
     for (let part = await reader.read(); !part.done; part = await reader.read())

@@ -11,9 +11,8 @@ import { Tokenizer } from "../../model/text/tokenizer.ts";
 import { playRun, tinyConfig, tinyLayer } from "../actors/supervisor/tiny-run.ts";
 import { testWhere } from "../needs.ts";
 import { command, commandHere, root } from "./command.ts";
-import { removeTemporaryFolders, temporaryFolder } from "./temporary.ts";
+import { temporaryFolder } from "./temporary.ts";
 
-afterAll(removeTemporaryFolders);
 const folder = join(temporaryFolder(), "taught");
 const secret = join(temporaryFolder(), "secret");
 const question = { role: "user", content: "1 left Dragon Phoenix" } as const;

@@ -5,9 +5,7 @@ import { join } from "node:path";
 import { setUpTensorflow } from "../../scripts/setup/tensorflow.ts";
 import { startTinkerServer, tinkerPlaces } from "../../scripts/setup/tinker.ts";
 import { run } from "../../scripts/setup/wheel.ts";
-import { removeTemporaryFolders, temporaryFolder } from "./temporary.ts";
-
-afterAll(removeTemporaryFolders);
+import { temporaryFolder } from "./temporary.ts";
 
 const hasArchive = process.platform === "linux" && process.arch === "x64";
 

@@ -1,5 +1,5 @@
 /** `bun run sweep`: the runs that a file plans, refused files, the table of the runs, and runs that are killed and go on. */
-import { afterAll, describe, expect, setDefaultTimeout, test } from "bun:test";
+import { describe, expect, setDefaultTimeout, test } from "bun:test";
 import { existsSync, mkdirSync, readdirSync, readFileSync, statSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { asyncBufferFromFile, parquetReadObjects } from "hyparquet";
@@ -11,10 +11,9 @@ import { planSweep } from "../../scripts/sweep/plan.ts";
 import { checkFolder } from "../../scripts/sweep/play.ts";
 import { LONG } from "../e2e/run-process.ts";
 import { CommandProcess, command, commandHere, root } from "./command.ts";
-import { removeTemporaryFolders, temporaryFolder } from "./temporary.ts";
+import { temporaryFolder } from "./temporary.ts";
 
 setDefaultTimeout(LONG);
-afterAll(removeTemporaryFolders);
 
 const folder = temporaryFolder();
 let files = 0;

@@ -1,14 +1,16 @@
-/** Folders of tests, gone when a test file ends. */
+/** Temporary folders of tests. bunfig.toml loads this file before the test files, so the folders go after the tests. */
+import { afterAll } from "bun:test";
 import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 
 const made: string[] = [];
 
-/** For `afterAll` of each test file that makes temporary folders. */
-export function removeTemporaryFolders(): void {
-  for (const folder of made.splice(0)) rmSync(folder, { recursive: true, force: true });
-}
+/** The removal may take longer than a test may. */
+const REMOVAL_MS_MAX = 300_000;
+afterAll(() => {
+  for (const folder of made) rmSync(folder, { recursive: true, force: true });
+}, REMOVAL_MS_MAX);
 
 export function temporaryFolder(): string {
   const folder = mkdtempSync(join(tmpdir(), "bunraku-test-"));

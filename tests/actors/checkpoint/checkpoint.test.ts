@@ -1,7 +1,6 @@
 /** A checkpoint loads bit for bit. A damaged checkpoint is refused. A failed save damages no earlier checkpoint. */
-import { afterAll, afterEach, beforeEach, describe, expect, test } from "bun:test";
-import { mkdtempSync, readdirSync, readFileSync, rmSync, truncateSync, unlinkSync, writeFileSync } from "node:fs";
-import { tmpdir } from "node:os";
+import { afterAll, beforeEach, describe, expect, test } from "bun:test";
+import { readdirSync, readFileSync, truncateSync, unlinkSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import fc from "fast-check";
 import {
@@ -17,13 +16,13 @@ import { readSafetensors } from "../../../model/checkpoint/safetensors.ts";
 import { ModelConfig } from "../../../model/policy/model-config.ts";
 import { parameterCount } from "../../../model/policy/parameters.ts";
 import { figure } from "../../figure.ts";
+import { temporaryFolder } from "../../scripts/temporary.ts";
 import { checkpointOf, type Fault, faultyDisk, model } from "./faulty-disk.ts";
 
 let folder: string;
 beforeEach(() => {
-  folder = mkdtempSync(join(tmpdir(), "bunraku-checkpoint-"));
+  folder = temporaryFolder();
 });
-afterEach(() => rmSync(folder, { recursive: true }));
 
 const FILES = ["SHA256SUMS", "critic.safetensors", "optimizer.safetensors", "policy.safetensors", "state.json"];
 const bits = (values: Float32Array) => new Uint32Array(values.buffer, values.byteOffset, values.length);

@@ -8,7 +8,7 @@ import { Store } from "../../../actors/metrics-sink/store.ts";
 import type { EpisodeRow } from "../../../actors/protocol.ts";
 import { figure } from "../../figure.ts";
 import { describeWhere } from "../../needs.ts";
-import { removeTemporaryFolders, temporaryFolder } from "../../scripts/temporary.ts";
+import { temporaryFolder } from "../../scripts/temporary.ts";
 import { FakeClock } from "../fake-clock.ts";
 import { playedRow, silentPeer } from "../metrics-sink/fake-run.ts";
 import { checkpointOf } from "./faulty-disk.ts";
@@ -19,7 +19,6 @@ const mounted = Bun.spawnSync(["mount", "-t", "tmpfs", "-o", "size=800k", "tmpfs
 }).success;
 afterAll(() => {
   if (mounted) Bun.spawnSync(["umount", folder]);
-  removeTemporaryFolders();
 });
 
 describeWhere(mounted ? null : "this account may not mount a file system", "a full disk", () => {

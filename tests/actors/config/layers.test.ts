@@ -1,12 +1,10 @@
 /** Layers of files, and what a higher layer does to the lists of a lower layer. */
-import { afterEach, describe, expect, test } from "bun:test";
+import { describe, expect, test } from "bun:test";
 import { writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { merge, oneValue, parseLayer, readLayer } from "../../../actors/config/layers.ts";
 import { ConfigError } from "../../../actors/errors.ts";
-import { removeTemporaryFolders, temporaryFolder } from "../../scripts/temporary.ts";
-
-afterEach(removeTemporaryFolders);
+import { temporaryFolder } from "../../scripts/temporary.ts";
 
 const lower = { source: "file", values: { stages: [{ steps: 1 }, { steps: 2 }] } };
 

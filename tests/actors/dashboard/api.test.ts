@@ -1,8 +1,7 @@
 /** The API's description of itself, its answers on other runs, and thinned series. */
 import { Database } from "bun:sqlite";
-import { afterEach, beforeEach, describe, expect, test } from "bun:test";
-import { mkdirSync, mkdtempSync, readFileSync, rmSync, symlinkSync, writeFileSync } from "node:fs";
-import { tmpdir } from "node:os";
+import { beforeEach, describe, expect, test } from "bun:test";
+import { mkdirSync, readFileSync, rmSync, symlinkSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { realClock } from "../../../actors/clock.ts";
 import type { RunsAnswer } from "../../../actors/dashboard/answers.ts";
@@ -11,6 +10,7 @@ import { dashboardApp } from "../../../actors/dashboard/app.tsx";
 import { NearbyRuns } from "../../../actors/dashboard/runs.ts";
 import { Store } from "../../../actors/metrics-sink/store.ts";
 import { Tokenizer } from "../../../model/text/tokenizer.ts";
+import { temporaryFolder } from "../../scripts/temporary.ts";
 import { actorView, playedRow } from "../metrics-sink/fake-run.ts";
 import { recordedRow } from "../record/recorded-episode.ts";
 import { configOf } from "../training/stage.ts";
@@ -219,7 +219,7 @@ describe("events", () => {
 describe("other runs", () => {
   let root: string;
   beforeEach(() => {
-    root = mkdtempSync(join(tmpdir(), "bunraku-runs-"));
+    root = temporaryFolder();
     stage.startRun();
     stage.app = dashboardApp({
       shown: { ...stage.context, nearby: new NearbyRuns(root, "this") },
@@ -229,7 +229,6 @@ describe("other runs", () => {
       assets: { get: () => Promise.resolve(null) },
     });
   });
-  afterEach(() => rmSync(root, { recursive: true }));
 
   function record(name: string, success: number, startedMs: number): void {
     mkdirSync(join(root, name), { recursive: true });

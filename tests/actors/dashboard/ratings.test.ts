@@ -1,13 +1,12 @@
 /** Ratings: who may give them, what is refused, and where they lie. */
-import { afterAll, describe, expect, test } from "bun:test";
+import { describe, expect, test } from "bun:test";
 import { appendFileSync, readFileSync, statSync, symlinkSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { Ratings } from "../../../actors/dashboard/ratings.ts";
-import { removeTemporaryFolders, temporaryFolder } from "../../scripts/temporary.ts";
+import { temporaryFolder } from "../../scripts/temporary.ts";
 import { playedRow } from "../metrics-sink/fake-run.ts";
 import { setStage } from "./stage.ts";
 
-afterAll(removeTemporaryFolders);
 const stage = setStage();
 
 /** A page with one episode of three turns, whose ratings go to the returned file. */

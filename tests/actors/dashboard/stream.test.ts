@@ -1,15 +1,13 @@
 /** The live stream of a run that another process records. dashboard.test.ts tests the stream of a run that the test's own process records. */
-import { afterAll, expect, test } from "bun:test";
+import { expect, test } from "bun:test";
 import { join } from "node:path";
 import type { SSEStreamingApi } from "hono/streaming";
 import type { News } from "../../../actors/dashboard/answers.ts";
 import { streamRun } from "../../../actors/dashboard/stream.ts";
 import { Store } from "../../../actors/metrics-sink/store.ts";
-import { removeTemporaryFolders, temporaryFolder } from "../../scripts/temporary.ts";
+import { temporaryFolder } from "../../scripts/temporary.ts";
 import { FakeClock } from "../fake-clock.ts";
 import { actorView, playedRow } from "../metrics-sink/fake-run.ts";
-
-afterAll(removeTemporaryFolders);
 
 test("reports a run that was killed when it counts as stopped, and no sooner", async () => {
   let now = 1_700_000_000_000;

@@ -1,15 +1,14 @@
 /** Which engine a run takes on which machine. A run never replaces an engine that the config asks for. */
-import { afterAll, describe, expect, test } from "bun:test";
-import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
-import { tmpdir } from "node:os";
+import { describe, expect, test } from "bun:test";
+import { writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { RunConfig } from "../../../actors/config/config.ts";
 import { learnerEngine, type Machine, samplerEngine } from "../../../actors/engine/choice.ts";
 import { RunError } from "../../../actors/errors.ts";
 import { findLibtensorflow } from "../../../model/engine/tensorflow/find.ts";
+import { temporaryFolder } from "../../scripts/temporary.ts";
 
-const folder = mkdtempSync(join(tmpdir(), "bunraku-engine-"));
-afterAll(() => rmSync(folder, { recursive: true, force: true }));
+const folder = temporaryFolder();
 const library = join(folder, "libtensorflow.so.2");
 writeFileSync(library, "");
 

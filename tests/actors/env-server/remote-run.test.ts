@@ -3,7 +3,7 @@
  * be the same. An error of the server must not count as a failure of the policy, and must not enter training.
  */
 import { Database } from "bun:sqlite";
-import { afterAll, beforeAll, describe, expect, test } from "bun:test";
+import { beforeAll, describe, expect, test } from "bun:test";
 import { cpSync } from "node:fs";
 import { join } from "node:path";
 import { realClock } from "../../../actors/clock.ts";
@@ -17,12 +17,11 @@ import { envTag } from "../../../envs/registry.ts";
 import type { RemoteAsk } from "../../../envs/remote/protocol.ts";
 import { openLocal } from "../../../envs/tag.ts";
 import { type Asked, jsonService } from "../../envs/outside/json-service.ts";
-import { removeTemporaryFolders, temporaryFolder } from "../../scripts/temporary.ts";
+import { temporaryFolder } from "../../scripts/temporary.ts";
 import { playRun, startOneThread, tinyConfig } from "../supervisor/tiny-run.ts";
 
 const folder = join(temporaryFolder(), "run");
 const config = tinyConfig(folder, { samplers: 1, updates: 1, warmStart: "shared" });
-afterAll(removeTemporaryFolders);
 beforeAll(async () => {
   await playRun(folder, config);
 }, 300_000);

@@ -1,5 +1,5 @@
 /** Evaluates a tiny run's policy: the evaluation repeats the run's own validation, with any number of samplers and slots. */
-import { afterAll, beforeAll, describe, expect, test } from "bun:test";
+import { beforeAll, describe, expect, test } from "bun:test";
 import { cpSync, readdirSync, readFileSync, renameSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { realClock } from "../../../actors/clock.ts";
@@ -10,10 +10,8 @@ import { inThisThread } from "../../../actors/process/worker-rpc.ts";
 import { policyMethods } from "../../../actors/sampler/policy.ts";
 import { wilson } from "../../../envs/analysis/evaluate.ts";
 import { anOutcome, aTicket, aTrajectory } from "../../fixtures.ts";
-import { removeTemporaryFolders, temporaryFolder } from "../../scripts/temporary.ts";
+import { temporaryFolder } from "../../scripts/temporary.ts";
 import { playRun, tinyConfig } from "../supervisor/tiny-run.ts";
-
-afterAll(removeTemporaryFolders);
 
 let folder: string;
 let config: RunConfig;

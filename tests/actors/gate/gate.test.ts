@@ -15,7 +15,7 @@ import type { Handler, Peer, Problem } from "../../../actors/transport/transport
 import { download, downloading } from "../../../actors/weights/load.ts";
 import { behindProxy } from "../../behind-proxy.ts";
 import { figure } from "../../figure.ts";
-import { removeTemporaryFolders, temporaryFolder } from "../../scripts/temporary.ts";
+import { temporaryFolder } from "../../scripts/temporary.ts";
 import { FakeClock } from "../fake-clock.ts";
 import { certificates } from "../transport/certificates.ts";
 
@@ -27,7 +27,6 @@ const limits = { clock: realClock, frameBytesMax: 1 << 16, queuedBytesMax: 1 << 
 const ends: (() => unknown)[] = [];
 afterEach(async () => {
   for (const end of ends.splice(0).reverse()) await end();
-  removeTemporaryFolders();
 });
 
 /** Answers every ask with its own name. */

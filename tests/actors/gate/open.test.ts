@@ -1,5 +1,5 @@
 /** The tokens of a gate, the file of the token that the gate makes, and what stays open afterwards. */
-import { afterEach, expect, test } from "bun:test";
+import { expect, test } from "bun:test";
 import { existsSync, lstatSync, readFileSync, symlinkSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { realClock } from "../../../actors/clock.ts";
@@ -8,9 +8,7 @@ import { openGate } from "../../../actors/gate/open.ts";
 import { bearer } from "../../../actors/transport/address.ts";
 import { RoutedTransport } from "../../../actors/transport/routed.ts";
 import { TRANSPORT_LIMITS } from "../../../actors/transport/transport.ts";
-import { removeTemporaryFolders, temporaryFolder } from "../../scripts/temporary.ts";
-
-afterEach(removeTemporaryFolders);
+import { temporaryFolder } from "../../scripts/temporary.ts";
 
 const token = "the-actors-own-token";
 const open = (folder: string, join: object = {}, listen = "ws://127.0.0.1:0") =>

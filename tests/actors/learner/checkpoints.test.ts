@@ -1,16 +1,14 @@
 /** What a resumed learner begins with: the progress in its checkpoint, its networks, and the reference policy. */
-import { afterAll, describe, expect, test } from "bun:test";
+import { describe, expect, test } from "bun:test";
 import { readdirSync, truncateSync } from "node:fs";
 import { join } from "node:path";
 import { type Checkpoint, latestCheckpoint, saveCheckpoint } from "../../../actors/checkpoint/checkpoint.ts";
 import { realDisk } from "../../../actors/checkpoint/disk.ts";
 import { LearnerCheckpoints, type LearnerCheckpointsOptions } from "../../../actors/learner/checkpoints.ts";
 import { type Progress, startOfRun } from "../../../actors/training/progress.ts";
-import { removeTemporaryFolders, temporaryFolder } from "../../scripts/temporary.ts";
+import { temporaryFolder } from "../../scripts/temporary.ts";
 import { checkpointOf } from "../checkpoint/faulty-disk.ts";
 import { configOf } from "../training/stage.ts";
-
-afterAll(removeTemporaryFolders);
 
 test("an early stop is due until the run is finished, and not in a run that is prolonged", () => {
   const due = { kind: "early-stop", text: "solved" } as const;

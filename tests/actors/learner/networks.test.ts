@@ -1,4 +1,4 @@
-import { afterAll, describe, expect, test } from "bun:test";
+import { describe, expect, test } from "bun:test";
 import { join } from "node:path";
 import { loadCheckpoint, saveCheckpoint } from "../../../actors/checkpoint/checkpoint.ts";
 import { fill, learnerMemory, type Networks, startingNetworks } from "../../../actors/learner/networks.ts";
@@ -6,10 +6,8 @@ import { loadPretrained, policyOf, readPretrained } from "../../../actors/policy
 import { ModelConfig, VALUE_HEAD } from "../../../model/policy/model-config.ts";
 import { layParameters, type Parameters, parameterCount } from "../../../model/policy/parameters.ts";
 import { deviation } from "../../../model/statistics.ts";
-import { removeTemporaryFolders, temporaryFolder } from "../../scripts/temporary.ts";
+import { temporaryFolder } from "../../scripts/temporary.ts";
 import { configOf } from "../training/stage.ts";
-
-afterAll(removeTemporaryFolders);
 
 const shape = { vocabulary: 12, width: 8, layers: 1, heads: 2, kvHeads: 1, headWidth: 4, hidden: 6 };
 

@@ -5,7 +5,7 @@ import { join } from "node:path";
 import { realPorts } from "../../../actors/learner/ports.ts";
 import type { Report } from "../../../actors/training/report.ts";
 import { describeWhere } from "../../needs.ts";
-import { removeTemporaryFolders, temporaryFolder } from "../../scripts/temporary.ts";
+import { temporaryFolder } from "../../scripts/temporary.ts";
 
 const folder = temporaryFolder();
 const mounted = Bun.spawnSync(["mount", "-t", "tmpfs", "-o", "size=400k", "tmpfs", folder], {
@@ -13,7 +13,6 @@ const mounted = Bun.spawnSync(["mount", "-t", "tmpfs", "-o", "size=400k", "tmpfs
 }).success;
 afterAll(() => {
   if (mounted) Bun.spawnSync(["umount", folder]);
-  removeTemporaryFolders();
 });
 
 describeWhere(mounted ? null : "this account may not mount a file system", "a report", () => {

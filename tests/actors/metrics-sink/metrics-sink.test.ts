@@ -1,12 +1,11 @@
 import { afterEach, beforeEach, describe, expect, test } from "bun:test";
-import { mkdtempSync, rmSync } from "node:fs";
-import { tmpdir } from "node:os";
 import { join } from "node:path";
 import fc from "fast-check";
 import { MetricsSink } from "../../../actors/metrics-sink/metrics-sink.ts";
 import { Store } from "../../../actors/metrics-sink/store.ts";
 import type { EpisodeRow } from "../../../actors/protocol.ts";
 import { sayHello, welcoming } from "../../../actors/transport/handshake.ts";
+import { temporaryFolder } from "../../scripts/temporary.ts";
 import { FakeClock } from "../fake-clock.ts";
 import { MemoryNetwork, MemoryTransport } from "../transport/memory.ts";
 import { actorView, playedRow, silentPeer, ticketOf } from "./fake-run.ts";
@@ -26,15 +25,12 @@ const sinkOver = (store: Store, queuedMax = 1000) =>
   new MetricsSink({ store, actor: "metrics-sink", clock, flushMs: 250, queuedMax });
 
 beforeEach(() => {
-  directory = mkdtempSync(join(tmpdir(), "bunraku-sink-"));
+  directory = temporaryFolder();
   store = openStore();
   clock = new FakeClock();
   sink = sinkOver(store);
 });
-afterEach(() => {
-  store.close();
-  rmSync(directory, { recursive: true });
-});
+afterEach(() => store.close());
 
 const tellMetrics = (values: Record<string, number>, step = 1, actor = "learner") =>
   sink.told(silentPeer, { type: "metrics", actor, step, values });

@@ -1,7 +1,5 @@
 /** The metrics sink as a real process: killed, resumed, and a port in use. */
 import { afterEach, beforeEach, expect, test } from "bun:test";
-import { mkdtempSync, rmSync } from "node:fs";
-import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { realClock } from "../../../actors/clock.ts";
 import { RunConfig } from "../../../actors/config/config.ts";
@@ -10,6 +8,7 @@ import type { RunActorSettings } from "../../../actors/process/boot.ts";
 import { processSpawner, type SpawnedChild } from "../../../actors/supervisor/spawner.ts";
 import { type Hello, sayHello, welcoming } from "../../../actors/transport/handshake.ts";
 import { SocketTransport } from "../../../actors/transport/socket.ts";
+import { temporaryFolder } from "../../scripts/temporary.ts";
 import { playedRow } from "./fake-run.ts";
 
 const limits = { frameBytesMax: 1 << 24, queuedBytesMax: 1 << 26 };
@@ -18,14 +17,13 @@ const children: SpawnedChild[] = [];
 let directory: string;
 
 beforeEach(() => {
-  directory = mkdtempSync(join(tmpdir(), "bunraku-sink-"));
+  directory = temporaryFolder();
 });
 afterEach(async () => {
   for (const child of children.splice(0)) {
     child.kill("SIGKILL");
     await child.exited;
   }
-  rmSync(directory, { recursive: true });
 });
 
 /** A supervisor that only listens, and one sink under it. */

@@ -1,11 +1,11 @@
 import { Database } from "bun:sqlite";
-import { afterEach, beforeEach, describe, expect, test } from "bun:test";
-import { mkdtempSync, readFileSync, rmSync, truncateSync, writeFileSync } from "node:fs";
-import { tmpdir } from "node:os";
+import { beforeEach, describe, expect, test } from "bun:test";
+import { readFileSync, truncateSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { overviewOf } from "../../../actors/dashboard/overview.ts";
 import { Store } from "../../../actors/metrics-sink/store.ts";
 import type { EpisodeRow } from "../../../actors/protocol.ts";
+import { temporaryFolder } from "../../scripts/temporary.ts";
 import { actorView, playedRow } from "./fake-run.ts";
 import { openFilesIn } from "./open-files.ts";
 
@@ -18,10 +18,9 @@ const openRecorded = () =>
   new Store({ path: join(directory, "run.sqlite"), durability: "full", wallClock: () => now, readOnly: true });
 
 beforeEach(() => {
-  directory = mkdtempSync(join(tmpdir(), "bunraku-store-"));
+  directory = temporaryFolder();
   now = 1_000_000;
 });
-afterEach(() => rmSync(directory, { recursive: true }));
 
 const facts = { name: "run-1", env: "SimpleSokoban", updates: 200, seed: 7 };
 const nothing = { points: [], events: [], episodes: [] };

@@ -1,6 +1,6 @@
 /** Whole tiny runs with limited contexts: sampler and learner agree on every token, and an exported chat is what the policy saw. */
 import { Database } from "bun:sqlite";
-import { afterAll, expect, test } from "bun:test";
+import { expect, test } from "bun:test";
 import { join } from "node:path";
 import { composeRunConfig } from "../../../actors/config/compose.ts";
 import type { RunConfig } from "../../../actors/config/config.ts";
@@ -9,10 +9,8 @@ import { type ChatMessage, chatsOf } from "../../../actors/record/chat-lines.ts"
 import { RecordedRun } from "../../../actors/record/recorded-run.ts";
 import { samplesOf } from "../../../model/learn/sequences.ts";
 import { Tokenizer } from "../../../model/text/tokenizer.ts";
-import { removeTemporaryFolders, temporaryFolder } from "../../scripts/temporary.ts";
+import { temporaryFolder } from "../../scripts/temporary.ts";
 import { playRun, tinyLayer } from "../supervisor/tiny-run.ts";
-
-afterAll(removeTemporaryFolders);
 
 const cases: [string, Record<string, Record<string, unknown>>][] = [
   [

@@ -11,11 +11,10 @@ import { openLocal } from "../../../envs/tag.ts";
 import { defineEnv } from "../../../library/env.ts";
 import { loadProject, withTagsForPaths } from "../../../library/project.ts";
 import { root } from "../../scripts/command.ts";
-import { removeTemporaryFolders, temporaryFolder } from "../../scripts/temporary.ts";
+import { temporaryFolder } from "../../scripts/temporary.ts";
 
 afterAll(() => {
   for (const module of envModules()) removeEnvs(module);
-  removeTemporaryFolders();
 });
 
 /** A project with these files, by path. */

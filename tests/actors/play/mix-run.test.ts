@@ -1,6 +1,6 @@
 /** Whole tiny runs over a mix of envs: metrics of each env and its share of the next batch are the same with any number of samplers. */
 import { Database } from "bun:sqlite";
-import { afterAll, beforeAll, describe, expect, test } from "bun:test";
+import { beforeAll, describe, expect, test } from "bun:test";
 import { mkdirSync, readFileSync } from "node:fs";
 import { join } from "node:path";
 import { realClock } from "../../../actors/clock.ts";
@@ -13,10 +13,8 @@ import { policyMethods } from "../../../actors/sampler/policy.ts";
 import { startCluster } from "../../../actors/supervisor/cluster.ts";
 import { groupEnvs, type Scores } from "../../../actors/training/curriculum.ts";
 import type { Report } from "../../../actors/training/report.ts";
-import { removeTemporaryFolders, temporaryFolder } from "../../scripts/temporary.ts";
+import { temporaryFolder } from "../../scripts/temporary.ts";
 import { playRun, startOneThread, stopRunAt, tinyLayer } from "../supervisor/tiny-run.ts";
-
-afterAll(removeTemporaryFolders);
 
 const mixedConfig = (folder: string, warmStarts?: string): RunConfig =>
   composeRunConfig([

@@ -1,11 +1,9 @@
 /** What every export does on the disk. tests/scripts/export.test.ts reads the exported policies. */
-import { afterAll, expect, test } from "bun:test";
+import { expect, test } from "bun:test";
 import { appendFileSync, readdirSync, readFileSync } from "node:fs";
 import { join } from "node:path";
 import { whole } from "../../../actors/policy/export.ts";
-import { removeTemporaryFolders, temporaryFolder } from "../../scripts/temporary.ts";
-
-afterAll(removeTemporaryFolders);
+import { temporaryFolder } from "../../scripts/temporary.ts";
 
 test("of two exports to one file at once, the one that ends first is there whole, and the other is refused", async () => {
   const folder = temporaryFolder();

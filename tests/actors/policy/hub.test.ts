@@ -5,7 +5,7 @@ import { existsSync, lstatSync, mkdirSync, readdirSync, readFileSync, rmSync, wr
 import { join } from "node:path";
 import { type Hub, hubCache, hubModel, parseHubName } from "../../../actors/policy/hub.ts";
 import { checkPretrained, readPretrained } from "../../../actors/policy/pretrained.ts";
-import { removeTemporaryFolders, temporaryFolder } from "../../scripts/temporary.ts";
+import { temporaryFolder } from "../../scripts/temporary.ts";
 
 const COMMIT = "0123456789abcdef0123456789abcdef01234567";
 const model = join(import.meta.dir, "../../golden/checkpoints/qwen2");
@@ -86,7 +86,6 @@ const hubServer = Bun.serve({
 afterAll(async () => {
   await store.stop(true);
   await hubServer.stop(true);
-  removeTemporaryFolders();
 });
 
 let hub: Hub;

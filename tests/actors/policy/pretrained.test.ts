@@ -3,8 +3,7 @@
  * and in halves, configs, tokenizers and chat templates, and what Python computed with them.
  */
 import { describe, expect, test } from "bun:test";
-import { cpSync, mkdtempSync, readFileSync, rmSync, symlinkSync, truncateSync, writeFileSync } from "node:fs";
-import { tmpdir } from "node:os";
+import { cpSync, readFileSync, rmSync, symlinkSync, truncateSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { RunConfig } from "../../../actors/config/config.ts";
 import { checkPretrained, loadPretrained, policyOf, readPretrained } from "../../../actors/policy/pretrained.ts";
@@ -19,6 +18,7 @@ import { builtinDialogue } from "../../../model/text/chat.ts";
 import type { Message } from "../../../model/text/dialogue.ts";
 import { expectGoldenAdapters, expectGoldenStep } from "../../model/learn/golden-step.ts";
 import type { Golden, GoldenRecord } from "../../model/policy/golden-model.ts";
+import { temporaryFolder } from "../../scripts/temporary.ts";
 
 const NAMES = ["qwen2", "qwen3", "qwen3_moe", "llama", "mistral", "smollm3", "gemma3"] as const;
 const folderOf = (name: string) => join(import.meta.dir, "../../golden/checkpoints", name);
@@ -163,34 +163,26 @@ test("the loss is on role headers only where replies have one", () => {
 });
 
 test("a template cannot tell what day it is", async () => {
-  const folder = mkdtempSync(join(tmpdir(), "pretrained-"));
-  try {
-    cpSync(folderOf("llama"), folder, { recursive: true });
-    const file = join(folder, "chat_template.jinja");
-    const dated = "{% if strftime_now is defined %}{{ strftime_now('%Y') }}{% else %}26 Jul 2024{% endif %}";
-    writeFileSync(file, dated + readFileSync(file, "utf8"));
-    const { dialogue } = readPretrained(folder);
-    const asked = dialogue.promptTokens([{ role: "user", content: "x" }], { first: true, prefix: "<think>" });
-    expect(dialogue.replyText(asked, "<think>")).toStartWith("<think>26 Jul 2024");
-  } finally {
-    rmSync(folder, { recursive: true });
-  }
+  const folder = temporaryFolder();
+  cpSync(folderOf("llama"), folder, { recursive: true });
+  const file = join(folder, "chat_template.jinja");
+  const dated = "{% if strftime_now is defined %}{{ strftime_now('%Y') }}{% else %}26 Jul 2024{% endif %}";
+  writeFileSync(file, dated + readFileSync(file, "utf8"));
+  const { dialogue } = readPretrained(folder);
+  const asked = dialogue.promptTokens([{ role: "user", content: "x" }], { first: true, prefix: "<think>" });
+  expect(dialogue.replyText(asked, "<think>")).toStartWith("<think>26 Jul 2024");
 });
 
 describe("a folder that is broken", () => {
   const broken = (name: string, change: (file: (name: string) => string) => void) => async () => {
-    const folder = mkdtempSync(join(tmpdir(), "pretrained-"));
-    try {
-      cpSync(folderOf(name), folder, { recursive: true });
-      change((file) => join(folder, file));
-      const error = await checkPretrained(folder).then(
-        () => null,
-        (error: Error) => error,
-      );
-      return error?.message.replaceAll(folder, "DIR") ?? "nothing";
-    } finally {
-      rmSync(folder, { recursive: true });
-    }
+    const folder = temporaryFolder();
+    cpSync(folderOf(name), folder, { recursive: true });
+    change((file) => join(folder, file));
+    const error = await checkPretrained(folder).then(
+      () => null,
+      (error: Error) => error,
+    );
+    return error?.message.replaceAll(folder, "DIR") ?? "nothing";
   };
   const edit = (file: string, change: (json: Record<string, unknown>) => unknown) => {
     const json = JSON.parse(readFileSync(file, "utf8"));
@@ -425,17 +417,13 @@ describe("a folder that is broken", () => {
   });
 
   test("by an output layer that the config calls tied and is not is found when it is read", async () => {
-    const folder = mkdtempSync(join(tmpdir(), "pretrained-"));
-    try {
-      cpSync(folderOf("qwen3"), folder, { recursive: true });
-      set(join(folder, "config.json"), { tie_word_embeddings: true });
-      const { model } = readPretrained(folder);
-      await expect(loadPretrained(folder, model, layParameters(model))).rejects.toThrow(
-        "lm_head.weight differs from the embedding, but config.json says tie_word_embeddings",
-      );
-    } finally {
-      rmSync(folder, { recursive: true });
-    }
+    const folder = temporaryFolder();
+    cpSync(folderOf("qwen3"), folder, { recursive: true });
+    set(join(folder, "config.json"), { tie_word_embeddings: true });
+    const { model } = readPretrained(folder);
+    await expect(loadPretrained(folder, model, layParameters(model))).rejects.toThrow(
+      "lm_head.weight differs from the embedding, but config.json says tie_word_embeddings",
+    );
   });
 });
 

@@ -1,13 +1,11 @@
 /** Joining at an address where nothing answers, or another program than a run. The error is one line, and comes at once if waiting is of no use. */
-import { afterAll, expect, test } from "bun:test";
+import { expect, test } from "bun:test";
 import type { RunConfig } from "../../../actors/config/config.ts";
 import { envServer } from "../../../actors/env-server/start.ts";
 import { join } from "../../../actors/process/join.ts";
 import { behindProxy } from "../../behind-proxy.ts";
-import { removeTemporaryFolders, temporaryFolder } from "../../scripts/temporary.ts";
+import { temporaryFolder } from "../../scripts/temporary.ts";
 import { certificates } from "../transport/certificates.ts";
-
-afterAll(removeTemporaryFolders);
 
 test.each([
   ["a page", () => new Response("<!doctype html><p>hello")],

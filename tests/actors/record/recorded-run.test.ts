@@ -1,4 +1,4 @@
-import { afterAll, expect, test } from "bun:test";
+import { expect, test } from "bun:test";
 import { mkdirSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { overviewOf } from "../../../actors/dashboard/overview.ts";
@@ -6,11 +6,9 @@ import { Store } from "../../../actors/metrics-sink/store.ts";
 import { readRunConfig } from "../../../actors/policy/saved-policy.ts";
 import { latestOf, seriesOf } from "../../../actors/record/newest-update.ts";
 import { RecordedRun } from "../../../actors/record/recorded-run.ts";
-import { removeTemporaryFolders, temporaryFolder } from "../../scripts/temporary.ts";
+import { temporaryFolder } from "../../scripts/temporary.ts";
 import { playedRow } from "../metrics-sink/fake-run.ts";
 import { openFilesIn } from "../metrics-sink/open-files.ts";
-
-afterAll(removeTemporaryFolders);
 
 test("a run that never started is refused, and its file is closed", () => {
   const folder = temporaryFolder();

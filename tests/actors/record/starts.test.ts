@@ -1,11 +1,9 @@
 /** How a run was started, from its file. */
-import { afterAll, expect, test } from "bun:test";
+import { expect, test } from "bun:test";
 import { appendFileSync } from "node:fs";
 import { join } from "node:path";
 import { addStart, readStarts } from "../../../actors/record/starts.ts";
-import { removeTemporaryFolders, temporaryFolder } from "../../scripts/temporary.ts";
-
-afterAll(removeTemporaryFolders);
+import { temporaryFolder } from "../../scripts/temporary.ts";
 
 test("starts are read oldest first; a blank line is none, and a wrong one is named", () => {
   const folder = temporaryFolder();

@@ -1,5 +1,5 @@
 /** The bytes of event files, worked out by hand, and read again; tests/scripts/export/records.test.ts lets TensorBoard itself read some. */
-import { afterEach, describe, expect, test } from "bun:test";
+import { describe, expect, test } from "bun:test";
 import { readFileSync, statSync } from "node:fs";
 import { join } from "node:path";
 import {
@@ -12,7 +12,7 @@ import {
   tfRecord,
 } from "../../../actors/record/tensorboard.ts";
 import { ProtobufMessage } from "../../../model/engine/protobuf.ts";
-import { removeTemporaryFolders, temporaryFolder } from "../../scripts/temporary.ts";
+import { temporaryFolder } from "../../scripts/temporary.ts";
 
 const hex = (bytes: Uint8Array) => Buffer.from(bytes).toString("hex");
 
@@ -94,7 +94,6 @@ test("a file that is cut anywhere gives the records before the cut, and nothing 
 });
 
 describe("event files", () => {
-  afterEach(removeTemporaryFolders);
   const point = (step: number, changed: object = {}) => ({
     name: "train/success",
     actor: "learner",

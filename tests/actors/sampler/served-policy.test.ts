@@ -8,7 +8,7 @@ import type { Tree } from "../../../actors/config/layers.ts";
 import { adaptersFolder } from "../../../actors/sampler/served-policy.ts";
 import { thisProcess } from "../../../actors/weights/files.ts";
 import { writeTinyModel } from "../../../scripts/setup/tiny-model.ts";
-import { removeTemporaryFolders, temporaryFolder } from "../../scripts/temporary.ts";
+import { temporaryFolder } from "../../scripts/temporary.ts";
 import { playRun } from "../supervisor/tiny-run.ts";
 import { AdapterServer } from "./adapter-server.ts";
 
@@ -19,10 +19,7 @@ beforeAll(async () => {
   await writeTinyModel(model);
   server = new AdapterServer(model);
 });
-afterAll(async () => {
-  await server.stop();
-  removeTemporaryFolders();
-});
+afterAll(() => server.stop());
 
 const configOf = (engine: string, changes: Tree = {}): RunConfig =>
   composeRunConfig([

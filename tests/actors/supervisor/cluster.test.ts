@@ -1,11 +1,9 @@
-import { afterEach, expect, test } from "bun:test";
+import { expect, test } from "bun:test";
 import { existsSync } from "node:fs";
 import { join } from "node:path";
 import { RunConfig } from "../../../actors/config/config.ts";
 import { startCluster } from "../../../actors/supervisor/cluster.ts";
-import { removeTemporaryFolders, temporaryFolder } from "../../scripts/temporary.ts";
-
-afterEach(removeTemporaryFolders);
+import { temporaryFolder } from "../../scripts/temporary.ts";
 
 test("a run whose supervisor cannot listen leaves no gate open, and no token", async () => {
   using busy = Bun.serve({ hostname: "127.0.0.1", port: 0, fetch: () => new Response() });

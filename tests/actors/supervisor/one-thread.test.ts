@@ -3,7 +3,7 @@
  * the actors live or how messages travel, so everything but the times is compared as it is stored.
  */
 import { Database } from "bun:sqlite";
-import { afterAll, beforeAll, describe, expect, test } from "bun:test";
+import { beforeAll, describe, expect, test } from "bun:test";
 import { cpSync, mkdirSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { latestCheckpoint, loadCheckpoint } from "../../../actors/checkpoint/checkpoint.ts";
@@ -13,10 +13,8 @@ import { isTimeIndependent } from "../../../actors/metrics/metrics.ts";
 import { type Cluster, startCluster } from "../../../actors/supervisor/cluster.ts";
 import { overrideLayer } from "../../../scripts/cli/presets.ts";
 import { startFrom } from "../../../scripts/cluster.ts";
-import { removeTemporaryFolders, temporaryFolder } from "../../scripts/temporary.ts";
+import { temporaryFolder } from "../../scripts/temporary.ts";
 import { learnt, playRun, startOneThread, stopRunAt, type TinyChoices, tinyConfig } from "./tiny-run.ts";
-
-afterAll(removeTemporaryFolders);
 
 interface Run {
   readonly folder: string;

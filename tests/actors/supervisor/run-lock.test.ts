@@ -4,13 +4,12 @@ import { mkdirSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { lockRun } from "../../../actors/supervisor/run-lock.ts";
 import { figure } from "../../figure.ts";
-import { removeTemporaryFolders, temporaryFolder } from "../../scripts/temporary.ts";
+import { temporaryFolder } from "../../scripts/temporary.ts";
 
 const holders: Bun.Subprocess[] = [];
 afterAll(() => {
   // A failed test must not leave one behind.
   for (const holder of holders) holder.kill("SIGKILL");
-  removeTemporaryFolders();
 });
 
 /** Another process that holds the lock until it is killed. */

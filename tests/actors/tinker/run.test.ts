@@ -8,7 +8,7 @@ import type { RunConfig } from "../../../actors/config/config.ts";
 import { savedPolicy } from "../../../actors/policy/saved-policy.ts";
 import { Tokenizer } from "../../../model/text/tokenizer.ts";
 import { writeTinyModel } from "../../../scripts/setup/tiny-model.ts";
-import { removeTemporaryFolders, temporaryFolder } from "../../scripts/temporary.ts";
+import { temporaryFolder } from "../../scripts/temporary.ts";
 import { playRun, stopRunAt } from "../supervisor/tiny-run.ts";
 import { BigramServer } from "./bigram-server.ts";
 
@@ -16,10 +16,7 @@ const server = new BigramServer(new Tokenizer().size);
 const home = temporaryFolder();
 const model = join(home, "model");
 beforeAll(() => writeTinyModel(model));
-afterAll(async () => {
-  await server.stop();
-  removeTemporaryFolders();
-});
+afterAll(() => server.stop());
 
 const configOf = (updates: number): RunConfig =>
   composeRunConfig([

@@ -1,13 +1,11 @@
-import { afterAll, expect, test } from "bun:test";
+import { expect, test } from "bun:test";
 import { writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { composeRunConfig } from "../../../actors/config/compose.ts";
 import { RunError } from "../../../actors/errors.ts";
 import { meanBaselines, measureBaselines } from "../../../actors/training/baselines.ts";
 import { answersWithoutActions, jsonService } from "../../envs/outside/json-service.ts";
-import { removeTemporaryFolders, temporaryFolder } from "../../scripts/temporary.ts";
-
-afterAll(removeTemporaryFolders);
+import { temporaryFolder } from "../../scripts/temporary.ts";
 
 test("baselines play as many actions as the turns of an episode hold", async () => {
   const best = async (turnsMax: number) => {

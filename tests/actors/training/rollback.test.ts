@@ -1,18 +1,17 @@
 /** A real run in one thread rolls back to a healthy checkpoint: its policy, optimizer and log, and how it resumes. */
 import { Database } from "bun:sqlite";
-import { afterAll, expect, test } from "bun:test";
-import { mkdtempSync, readdirSync, readFileSync, rmSync } from "node:fs";
-import { tmpdir } from "node:os";
+import { expect, test } from "bun:test";
+import { readdirSync, readFileSync } from "node:fs";
 import { join } from "node:path";
 import { loadCheckpoint } from "../../../actors/checkpoint/checkpoint.ts";
 import type { RunConfig } from "../../../actors/config/config.ts";
 import { HealthConfig } from "../../../actors/config/health.ts";
 import type { MetricName } from "../../../actors/metrics/metrics.ts";
 import type { Progress } from "../../../actors/training/progress.ts";
+import { temporaryFolder } from "../../scripts/temporary.ts";
 import { startOneThread, tinyConfig } from "../supervisor/tiny-run.ts";
 
-const folder = mkdtempSync(join(tmpdir(), "bunraku-rollback-"));
-afterAll(() => rmSync(folder, { recursive: true }));
+const folder = temporaryFolder();
 
 /** Every update counts as collapsed once the start is over: a share of constant groups of 0 is already too much. */
 function trappedConfig(at: string): RunConfig {
@@ -83,7 +82,7 @@ async function runIn(at: string): Promise<void> {
 }
 
 test("rolls back once, with other coins, and logs why; equal seeds do the same", async () => {
-  const [one, two] = [mkdtempSync(join(folder, "one-")), mkdtempSync(join(folder, "two-"))];
+  const [one, two] = [temporaryFolder(), temporaryFolder()];
   await runIn(one);
   await runIn(two);
 

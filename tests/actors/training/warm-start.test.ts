@@ -1,5 +1,5 @@
 /** A warm start runs its stages. The cache holds a whole warm start, under a digest of everything that decides its result. */
-import { afterAll, beforeEach, describe, expect, test } from "bun:test";
+import { beforeEach, describe, expect, test } from "bun:test";
 import { readdirSync, readFileSync, renameSync, writeFileSync } from "node:fs";
 import { basename, join } from "node:path";
 import { composeRunConfig } from "../../../actors/config/compose.ts";
@@ -14,10 +14,8 @@ import type { DemonstratedEnv } from "../../../actors/training/demonstrations.ts
 import { type WarmStartContext, warmStart } from "../../../actors/training/warm-start.ts";
 import type { EnvTag } from "../../../envs/tag.ts";
 import { layParameters } from "../../../model/policy/parameters.ts";
-import { removeTemporaryFolders, temporaryFolder } from "../../scripts/temporary.ts";
+import { temporaryFolder } from "../../scripts/temporary.ts";
 import { FakeClock } from "../fake-clock.ts";
-
-afterAll(removeTemporaryFolders);
 
 let cacheDir: string;
 beforeEach(() => {

@@ -1,8 +1,5 @@
 /** What happens only at a broker: it is killed, refuses, is full, delivers again. Each test has its own nats-server. */
 import { afterEach, expect, test } from "bun:test";
-import { mkdtempSync, rmSync } from "node:fs";
-import { tmpdir } from "node:os";
-import { join } from "node:path";
 import { jetstream, jetstreamManager } from "@nats-io/jetstream";
 import { connect } from "@nats-io/transport-node";
 import { realClock } from "../../../actors/clock.ts";
@@ -16,6 +13,7 @@ import type { Handler, Peer, Problem } from "../../../actors/transport/transport
 import { type BrokerProcess, natsServer, startBroker } from "../../../bench/broker.ts";
 import { figure } from "../../figure.ts";
 import { describeWhere } from "../../needs.ts";
+import { temporaryFolder } from "../../scripts/temporary.ts";
 import { certificates } from "./certificates.ts";
 import { TOKEN } from "./stage.ts";
 
@@ -369,8 +367,7 @@ describeWhere(natsServer === null ? "no nats-server" : null, "a NATS broker", ()
   });
 
   test("with TLS and certificates for both ends lets in who has one of its authority", async () => {
-    const folder = mkdtempSync(join(tmpdir(), "certificates-"));
-    ends.push(() => rmSync(folder, { recursive: true, force: true }));
+    const folder = temporaryFolder();
     const { path, text } = certificates(folder);
     const own = ["--tls", "--tlscert", path("server.crt"), "--tlskey", path("server.key")];
     const broker = await brokerOf(...own, "--tlsverify", "--tlscacert", path("ca.crt"));

@@ -1,11 +1,9 @@
 /** Certificates of the gate and of guests: a wrong file is named before anything listens or connects. */
-import { afterAll, expect, test } from "bun:test";
+import { expect, test } from "bun:test";
 import { readPem, serverTls } from "../../../actors/transport/tls.ts";
-import { removeTemporaryFolders, temporaryFolder } from "../../scripts/temporary.ts";
+import { temporaryFolder } from "../../scripts/temporary.ts";
 import { configOf } from "../training/stage.ts";
 import { certificates } from "./certificates.ts";
-
-afterAll(removeTemporaryFolders);
 
 const pem = certificates(temporaryFolder());
 const gate = (certFile: string, keyFile: string) =>

@@ -5,7 +5,7 @@ import { decodeHalf, encodeHalf, roundToHalf } from "../../../actors/weights/hal
 import { overHttp, serveWeights } from "../../../actors/weights/http.ts";
 import { downloading, loadWeights } from "../../../actors/weights/load.ts";
 import { WeightsPublisher } from "../../../actors/weights/publisher.ts";
-import { removeTemporaryFolders, temporaryFolder } from "../../scripts/temporary.ts";
+import { temporaryFolder } from "../../scripts/temporary.ts";
 
 /** The bytes in chunks whose ends are no value's. */
 async function* chunks(bytes: Uint8Array, size: number): AsyncGenerator<Uint8Array> {
@@ -58,7 +58,6 @@ describe("a sampler of another host", () => {
   });
   afterEach(async () => {
     for (const end of ends.splice(0).reverse()) await end();
-    removeTemporaryFolders();
   });
 
   function host(half = false) {

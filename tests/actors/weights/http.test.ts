@@ -1,8 +1,5 @@
 /** Weights for other hosts: over the socket listener's port, with the run's token, whatever the connection does. */
 import { afterEach, beforeEach, describe, expect, test } from "bun:test";
-import { mkdtempSync, rmSync } from "node:fs";
-import { tmpdir } from "node:os";
-import { join } from "node:path";
 import fc from "fast-check";
 import { realClock } from "../../../actors/clock.ts";
 import { SocketTransport } from "../../../actors/transport/socket.ts";
@@ -10,6 +7,7 @@ import { SILENCE_MS_MAX } from "../../../actors/transport/socket-wire.ts";
 import { overHttp, serveWeights } from "../../../actors/weights/http.ts";
 import { type Download, downloading, loadWeights } from "../../../actors/weights/load.ts";
 import { type Published, WeightsPublisher } from "../../../actors/weights/publisher.ts";
+import { temporaryFolder } from "../../scripts/temporary.ts";
 import { FakeClock } from "../fake-clock.ts";
 import { TOKEN } from "../transport/stage.ts";
 
@@ -22,14 +20,13 @@ let publisher: WeightsPublisher;
 let published: Published;
 const ends: (() => unknown)[] = [];
 beforeEach(async () => {
-  folder = mkdtempSync(join(tmpdir(), "bunraku-weights-http-"));
+  folder = temporaryFolder();
   publisher = new WeightsPublisher({ folder, run: "test" });
   published = await publisher.publish(4, values);
 });
 afterEach(async () => {
   for (const end of ends.splice(0).reverse()) await end();
   publisher.close();
-  rmSync(folder, { recursive: true });
 });
 
 /** @returns where it listens */

@@ -2,16 +2,14 @@
  * A thousand transfers that are cut, resumed and changed on the way, over HTTP and through shared memory: each gives exactly the bytes
  * that were published, or a refusal. Never a mix, and never an acknowledgement of other bytes.
  */
-import { afterAll, expect, test } from "bun:test";
+import { expect, test } from "bun:test";
 import { readFileSync, writeFileSync } from "node:fs";
 import { WeightsError } from "../../../actors/errors.ts";
 import { type Download, downloading, loadWeights } from "../../../actors/weights/load.ts";
 import { type Published, WeightsPublisher } from "../../../actors/weights/publisher.ts";
 import { sequence } from "../../../model/rng.ts";
 import { figure } from "../../figure.ts";
-import { removeTemporaryFolders, temporaryFolder } from "../../scripts/temporary.ts";
-
-afterAll(removeTemporaryFolders);
+import { temporaryFolder } from "../../scripts/temporary.ts";
 
 const ROW = "weights cut off or changed on their way";
 const LENGTH = 5000;

@@ -1,7 +1,6 @@
 /** A sampler loads the published weights bit for bit, and refuses anything else in one line. No file stays behind. */
 import { afterEach, beforeEach, describe, expect, test } from "bun:test";
-import { mkdtempSync, readdirSync, readFileSync, rmSync, truncateSync, writeFileSync } from "node:fs";
-import { tmpdir } from "node:os";
+import { readdirSync, readFileSync, rmSync, truncateSync, writeFileSync } from "node:fs";
 import { basename, join } from "node:path";
 import { WeightsError } from "../../../actors/errors.ts";
 import { parseMessage } from "../../../actors/protocol.ts";
@@ -9,15 +8,15 @@ import { isAlive, sweep, thisProcess, weightsFolder, weightsPath } from "../../.
 import { loadWeights } from "../../../actors/weights/load.ts";
 import { type Published, WeightsPublisher } from "../../../actors/weights/publisher.ts";
 import { Sealer } from "../../../actors/weights/seal.ts";
+import { temporaryFolder } from "../../scripts/temporary.ts";
 
 let folder: string;
 const ends: (() => unknown)[] = [];
 beforeEach(() => {
-  folder = mkdtempSync(join(tmpdir(), "bunraku-weights-"));
+  folder = temporaryFolder();
 });
 afterEach(async () => {
   for (const end of ends.splice(0).reverse()) await end();
-  rmSync(folder, { recursive: true });
 });
 
 const publisherIn = (options: Partial<ConstructorParameters<typeof WeightsPublisher>[0]> = {}) =>
@@ -104,8 +103,7 @@ describe("a publisher", () => {
   });
 
   test("goes to the spare folder, for good and saying so once, when shared memory is full", async () => {
-    const spareFolder = mkdtempSync(join(tmpdir(), "bunraku-spare-"));
-    ends.push(() => rmSync(spareFolder, { recursive: true }));
+    const spareFolder = temporaryFolder();
     const notices: string[] = [];
     let full = true;
     const write = async (path: string, bytes: Uint8Array) => {

@@ -8,8 +8,7 @@ import { openEpisode } from "../../../envs/episode.ts";
 import { FrozenLakeConfig, FrozenLakeGame } from "../../../envs/frozen-lake/game.ts";
 import { QuestionGame } from "../../../envs/questions/game.ts";
 import { envTag } from "../../../envs/registry.ts";
-import { SokobanConfig } from "../../../envs/sokoban/config.ts";
-import { SokobanGame } from "../../../envs/sokoban/game.ts";
+import { SokobanConfig, SokobanGame } from "../../../envs/sokoban/game.ts";
 import type { EnvTag } from "../../../envs/tag.ts";
 import { boardOf } from "../sokoban-boards.ts";
 

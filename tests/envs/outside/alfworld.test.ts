@@ -3,17 +3,17 @@
  * task has to be found and put on the table.
  */
 import { afterAll, beforeAll, describe, expect, test } from "bun:test";
-import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
-import { tmpdir } from "node:os";
+import { mkdirSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { evaluatePlayer } from "../../../envs/analysis/evaluate.ts";
 import type { OutsideGame } from "../../../envs/env.ts";
 import { openEpisode } from "../../../envs/episode.ts";
 import { envTag } from "../../../envs/registry.ts";
 import { contextMessages } from "../../../envs/text/context.ts";
+import { temporaryFolder } from "../../scripts/temporary.ts";
 import { type PythonServer, startPython } from "./python-server.ts";
 
-const folder = mkdtempSync(join(tmpdir(), "bunraku-alfworld-"));
+const folder = temporaryFolder();
 let python: PythonServer;
 
 /** TextWorld as far as the script uses it. Where the apple is stands in the game's file. */
@@ -72,10 +72,7 @@ beforeAll(async () => {
   game("valid_unseen/a", "fridge 1");
   python = await startPython("alfworld_env.py", [], { PYTHONPATH: folder });
 });
-afterAll(async () => {
-  await python[Symbol.asyncDispose]();
-  rmSync(folder, { recursive: true });
-});
+afterAll(() => python[Symbol.asyncDispose]());
 
 const tagOf = (name: string, options: object = {}) => envTag(name, { url: python.url, ...options });
 

@@ -1,7 +1,6 @@
 /** Lean against RAGEN's own numbers, through a local server that speaks the Kimina server's protocol. */
-import { afterAll, describe, expect, test } from "bun:test";
-import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
-import { tmpdir } from "node:os";
+import { describe, expect, test } from "bun:test";
+import { writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { evaluatePlayer } from "../../../envs/analysis/evaluate.ts";
 import type { OutsideGame } from "../../../envs/env.ts";
@@ -11,11 +10,11 @@ import { wrapped } from "../../../envs/lean/view.ts";
 import type { JsonServer } from "../../../envs/outside/json-server.ts";
 import { envTag } from "../../../envs/registry.ts";
 import { PythonRandom } from "../../../envs/rng/mt19937.ts";
+import { temporaryFolder } from "../../scripts/temporary.ts";
 import { expectNoWaitOnceClosed, jsonService } from "./json-service.ts";
 import ragen from "./ragen-lean.json";
 
-const folder = mkdtempSync(join(tmpdir(), "bunraku-lean-"));
-afterAll(() => rmSync(folder, { recursive: true }));
+const folder = temporaryFolder();
 
 /** A data set of these theorems. */
 function dataOf(...rows: object[]): string {

@@ -1,15 +1,13 @@
 /** The adapters of examples/remote-envs, each over an env that others wrote; and an agent with an OpenAI client, by its wire. */
-import { afterAll, expect, test } from "bun:test";
+import { expect, test } from "bun:test";
 import { writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { evaluatePlayer } from "../../../envs/analysis/evaluate.ts";
 import type { OutsideGame } from "../../../envs/env.ts";
 import { envTag } from "../../../envs/registry.ts";
 import { lackOfPython, testWhere } from "../../needs.ts";
-import { removeTemporaryFolders, temporaryFolder } from "../../scripts/temporary.ts";
+import { temporaryFolder } from "../../scripts/temporary.ts";
 import { startPython } from "./python-server.ts";
-
-afterAll(removeTemporaryFolders);
 
 /** Importing these packages takes seconds. */
 const adapted = (module: string, name: string, body: () => Promise<void>) =>

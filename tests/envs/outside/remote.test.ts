@@ -12,12 +12,11 @@ import { envTag } from "../../../envs/registry.ts";
 import { answerSchemas } from "../../../envs/remote/protocol.ts";
 import { FakeClock } from "../../actors/fake-clock.ts";
 import { pythonHere } from "../../needs.ts";
-import { removeTemporaryFolders, temporaryFolder } from "../../scripts/temporary.ts";
+import { temporaryFolder } from "../../scripts/temporary.ts";
 import { type PythonServer, startPython } from "./python-server.ts";
 
 const python: PythonServer = await startPython("guess.py");
 afterAll(() => python[Symbol.asyncDispose]());
-afterAll(removeTemporaryFolders);
 
 const remote = (options: object = {}) => envTag("Remote", { url: python.url, retryMs: 1, ...options });
 const game = (options: object = {}, layout = 5) => remote(options).open({ layout, dynamics: 0 }) as OutsideGame;

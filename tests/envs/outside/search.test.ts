@@ -1,7 +1,6 @@
 /** SearchQA against RAGEN's own numbers, and against local servers that speak the protocols of RAGEN and Search-R1. */
-import { afterAll, describe, expect, test } from "bun:test";
-import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
-import { tmpdir } from "node:os";
+import { describe, expect, test } from "bun:test";
+import { writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { evaluatePlayer } from "../../../envs/analysis/evaluate.ts";
 import type { OutsideGame } from "../../../envs/env.ts";
@@ -11,11 +10,11 @@ import { SearchGame, type SearchQuestion, type SearchRules } from "../../../envs
 import { documentsText, type Retriever, wordRetriever } from "../../../envs/search/retrieval.ts";
 import { villageDocuments, villageQuestions } from "../../../envs/search/village.ts";
 import { pythonFixed } from "../../../envs/text/numbers.ts";
+import { temporaryFolder } from "../../scripts/temporary.ts";
 import { expectNoWaitOnceClosed, jsonService } from "./json-service.ts";
 import ragen from "./ragen-search.json";
 
-const folder = mkdtempSync(join(tmpdir(), "bunraku-search-"));
-afterAll(() => rmSync(folder, { recursive: true }));
+const folder = temporaryFolder();
 
 const dataPath = join(folder, "questions.jsonl");
 writeFileSync(dataPath, ragen.data.map((row) => JSON.stringify(row)).join("\n"));
@@ -31,20 +30,18 @@ const keys = {
 } as const;
 
 /** RAGEN's mock client, which gives every query the same two documents. */
-const ragenMock: Retriever = {
-  search: async (query) => [
-    {
-      id: "mock_1",
-      score: 0.9,
-      content: `Mock search result for query: '${query}'. This is a placeholder document for testing purposes.`,
-    },
-    {
-      id: "mock_2",
-      score: 0.75,
-      content: `Another mock document related to: '${query}'. Replace with real retrieval server for actual training.`,
-    },
-  ],
-};
+const ragenMock: Retriever = async (query) => [
+  {
+    id: "mock_1",
+    score: 0.9,
+    content: `Mock search result for query: '${query}'. This is a placeholder document for testing purposes.`,
+  },
+  {
+    id: "mock_2",
+    score: 0.75,
+    content: `Another mock document related to: '${query}'. Replace with real retrieval server for actual training.`,
+  },
+];
 
 test("the best of several right answers counts, without the spaces around it", async () => {
   const rules = envTag("SearchQA").config as unknown as SearchRules;
@@ -161,7 +158,7 @@ describe("SearchQAMock", () => {
   test("can be solved by searching alone", async () => {
     const retriever = wordRetriever(villageDocuments);
     const never = new AbortController().signal;
-    const best = async (query: string) => (await retriever.search(query, 5, never))[0]!.content;
+    const best = async (query: string) => (await retriever(query, 5, never))[0]!.content;
     for (let layout = 0; layout < villageQuestions.length; layout++) {
       const game = mock(layout);
       const book = /of (The \w+ \w+)/.exec(game.render())![1]!;
@@ -216,7 +213,7 @@ test("a wrong answer is no success, whatever it earns", async () => {
 test("wordRetriever ranks a rare word above common ones, and gives at most as many documents as asked for", async () => {
   const retriever = wordRetriever(["a red house", "a red boat", "a red house and a red boat", "a green owl"]);
   const found = async (query: string, count: number) =>
-    (await retriever.search(query, count, new AbortController().signal)).map(({ id }) => id);
+    (await retriever(query, count, new AbortController().signal)).map(({ id }) => id);
   expect(await found("red owl", 2)).toEqual(["doc_4", "doc_1"]);
   expect(await found("nothing", 5)).toEqual([]);
 });

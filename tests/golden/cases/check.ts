@@ -24,6 +24,13 @@ export type Checks = Readonly<Record<string, (body: unknown, file: unknown) => C
 /** Vectors that `eachVector` checks one by one. */
 export const Vectors = z.array(z.unknown());
 export const Matrix = z.array(z.array(z.number()));
+/** What a file has of every action. */
+export const Outcome = z.object({
+  observation: z.string(),
+  reward: z.number(),
+  done: z.boolean(),
+  success: z.boolean(),
+});
 
 /** The values as rows of this width. */
 export const matrixOf = (values: ArrayLike<number>, width: number): number[][] =>

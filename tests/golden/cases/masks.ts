@@ -9,7 +9,7 @@ import type { EnvTag } from "../../../envs/tag.ts";
 import type { Message } from "../../../envs/text/prompt.ts";
 import { lossMask } from "../../../model/learn/loss-mask.ts";
 import { normalizeRewards } from "../../../model/learn/reward.ts";
-import { type Check, vectorChecks } from "./check.ts";
+import { type Check, perKey, vectorChecks } from "./check.ts";
 import { actionsIn, chatml, tagOf } from "./envs/prompts.ts";
 
 interface Placed {
@@ -71,7 +71,7 @@ export function maskChecks(body: unknown, file: unknown): Check[] {
     { name: "seq_len", expected: v1.seq_len, got: rows[0]!.length },
     { name: "rm_scores_last", expected: v1.rm_scores_last, got: Array.from(scores) },
     { name: "original_rm_scores_last", expected: v1.original_rm_scores_last, got: Array.from(scores) },
-    ...Object.entries(v1.metrics).map(([name, expected]) => ({ name, expected, got: metrics[name] })),
+    ...perKey("", v1.metrics, metrics),
     ...Object.entries(v1)
       .filter(([name]) => name.startsWith("use_turn_scores="))
       .flatMap(([name, expected]) => vectorChecks(name, () => placedChecks(name, expected as Placed))),
@@ -91,11 +91,7 @@ export function maskChecks(body: unknown, file: unknown): Check[] {
       }),
       first_trained: used.map((mask, row) => trained(mask, row)[0]!),
     };
-    return Object.entries(expected).map(([key, value]) => ({
-      name: `${name}: ${key}`,
-      expected: value,
-      got: got[key as keyof Placed],
-    }));
+    return perKey(`${name}: `, { ...expected }, { ...got });
   }
 }
 

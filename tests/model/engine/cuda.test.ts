@@ -2,14 +2,12 @@
  * What is loaded for onnxruntime's CUDA provider, and the message where something is missing. gcc makes libraries with the names and
  * needs of NVIDIA's. They are loaded in a process of their own, which keeps them until its end.
  */
-import { afterAll, expect, test } from "bun:test";
+import { expect, test } from "bun:test";
 import { rmSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { expectCudaProvider, NVIDIA, PROVIDER } from "../../../model/engine/cuda.ts";
 import { describeWhere } from "../../needs.ts";
-import { removeTemporaryFolders, temporaryFolder } from "../../scripts/temporary.ts";
-
-afterAll(removeTemporaryFolders);
+import { temporaryFolder } from "../../scripts/temporary.ts";
 
 const [shared, cuda] = PROVIDER;
 const GET = "on Linux x64 with NVIDIA's driver R580 or newer, get it with: bun run setup cuda";

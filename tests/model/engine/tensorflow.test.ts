@@ -2,9 +2,8 @@
  * The tensorflow engine on a real libtensorflow against the compiled engine. It needs one (`bun run setup tensorflow`); the errors
  * without one are tested everywhere.
  */
-import { afterAll, describe, expect, test } from "bun:test";
-import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
-import { tmpdir } from "node:os";
+import { describe, expect, test } from "bun:test";
+import { mkdirSync, writeFileSync } from "node:fs";
 import { dirname, join } from "node:path";
 import * as tf from "@tensorflow/tfjs-core";
 import { Decoder } from "../../../model/decode/decoder.ts";
@@ -18,12 +17,12 @@ import { imitation } from "../../../model/learn/objective.ts";
 import { layParameters } from "../../../model/policy/parameters.ts";
 import { sequence } from "../../../model/rng.ts";
 import { describeWhere } from "../../needs.ts";
+import { temporaryFolder } from "../../scripts/temporary.ts";
 import { farthest } from "../farthest.ts";
 import { tinyModel, tinyParameters } from "../policy/tiny-policy.ts";
 import { engines, libtensorflow } from "./engines.ts";
 
-const folder = mkdtempSync(join(tmpdir(), "bunraku-libtensorflow-"));
-afterAll(() => rmSync(folder, { recursive: true, force: true }));
+const folder = temporaryFolder();
 
 const nowhere = { named: undefined, own: undefined, home: undefined, pythonRoots: [] };
 

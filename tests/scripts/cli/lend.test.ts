@@ -1,11 +1,10 @@
 /** What `bun run sampler` and `bun run env-server` refuse before they connect: one line, exit code 2. */
-import { afterAll, describe, expect, test } from "bun:test";
+import { describe, expect, test } from "bun:test";
 import { writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { commandHere, root } from "../command.ts";
-import { removeTemporaryFolders, temporaryFolder } from "../temporary.ts";
+import { temporaryFolder } from "../temporary.ts";
 
-afterAll(removeTemporaryFolders);
 const folder = temporaryFolder();
 const token = join(folder, "token");
 writeFileSync(token, "a-token-of-this-test\n");

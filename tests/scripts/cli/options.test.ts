@@ -1,12 +1,10 @@
 /** Flags, overrides and presets, through `bun run config`, which prints what a run would get. */
-import { afterAll, describe, expect, test } from "bun:test";
+import { describe, expect, test } from "bun:test";
 import { readdirSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { RunConfig } from "../../../actors/config/config.ts";
 import { commandHere, root } from "../command.ts";
-import { removeTemporaryFolders, temporaryFolder } from "../temporary.ts";
-
-afterAll(removeTemporaryFolders);
+import { temporaryFolder } from "../temporary.ts";
 
 async function config(...args: string[]): Promise<RunConfig> {
   const { code, out, err } = await commandHere(["config", "--json", ...args]);

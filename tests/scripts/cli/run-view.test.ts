@@ -1,13 +1,11 @@
 /** What a run shows. tests/e2e/terminal.test.ts has a real terminal. */
-import { afterAll, expect, test } from "bun:test";
+import { expect, test } from "bun:test";
 import { mkdirSync, readFileSync, rmdirSync, rmSync } from "node:fs";
 import { join } from "node:path";
 import type { SupervisorEvent } from "../../../actors/supervisor/supervision.ts";
 import { RunView, type RunViewOptions } from "../../../scripts/cli/run-view.ts";
 import { configOf } from "../../actors/training/stage.ts";
-import { removeTemporaryFolders, temporaryFolder } from "../temporary.ts";
-
-afterAll(removeTemporaryFolders);
+import { temporaryFolder } from "../temporary.ts";
 
 function viewOf(options: Partial<RunViewOptions> = {}, settings = {}) {
   let text = "";

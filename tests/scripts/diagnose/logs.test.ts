@@ -1,11 +1,10 @@
-import { afterAll, expect, test } from "bun:test";
+import { expect, test } from "bun:test";
 import { mkdirSync, readdirSync, renameSync, truncateSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { EventFiles } from "../../../actors/record/tensorboard.ts";
 import { readLog } from "../../../scripts/diagnose/logs.ts";
-import { removeTemporaryFolders, temporaryFolder } from "../temporary.ts";
+import { temporaryFolder } from "../temporary.ts";
 
-afterAll(removeTemporaryFolders);
 const folder = temporaryFolder();
 
 function read(name: string, text: string) {

@@ -1,4 +1,4 @@
-import { afterAll, describe, expect, test } from "bun:test";
+import { describe, expect, test } from "bun:test";
 import { mkdirSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import type { MetricValues } from "../../../actors/metrics/metrics.ts";
@@ -16,7 +16,7 @@ import {
 } from "../../../scripts/diagnose/detectors.ts";
 import { ratesReport, ratesText } from "../../../scripts/diagnose/rates.ts";
 import { type RunLog, readLogs, writeLogs } from "../../../scripts/diagnose/run-logs.ts";
-import { removeTemporaryFolders, temporaryFolder } from "../temporary.ts";
+import { temporaryFolder } from "../temporary.ts";
 
 const repeat = <T>(count: number, value: T): T[] => Array.from({ length: count }, () => value);
 
@@ -120,7 +120,6 @@ describe("the first alarm", () => {
 
 describe("the rates over many runs", () => {
   const folder = temporaryFolder();
-  afterAll(removeTemporaryFolders);
   const update = (success: number, formErrors: number) => ({
     "train/success": success,
     "train/format_errors": formErrors,

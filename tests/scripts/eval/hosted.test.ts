@@ -7,7 +7,7 @@ import type { Tree } from "../../../actors/config/layers.ts";
 import { servedCard } from "../../../actors/policy/served-card.ts";
 import { answersWithoutActions, jsonService } from "../../envs/outside/json-service.ts";
 import { command, commandHere } from "../command.ts";
-import { removeTemporaryFolders, temporaryFolder } from "../temporary.ts";
+import { temporaryFolder } from "../temporary.ts";
 
 setDefaultTimeout(60_000);
 const KEY = "sk-never-shown-0123456789";
@@ -49,10 +49,7 @@ const server = Bun.serve({
     });
   },
 });
-afterAll(() => {
-  server.stop(true);
-  removeTemporaryFolders();
-});
+afterAll(() => server.stop(true));
 beforeEach(() => {
   [requests, together, most, served, waiting] = [0, 1, 0, Number.POSITIVE_INFINITY, []];
   card = null;

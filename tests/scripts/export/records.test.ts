@@ -14,11 +14,10 @@ import { playRun, tinyConfig } from "../../actors/supervisor/tiny-run.ts";
 import { configOf } from "../../actors/training/stage.ts";
 import { lackOfPython, pythonHere, testWhere } from "../../needs.ts";
 import { commandHere } from "../command.ts";
-import { removeTemporaryFolders, temporaryFolder } from "../temporary.ts";
+import { temporaryFolder } from "../temporary.ts";
 
 const python = pythonHere();
 
-afterAll(removeTemporaryFolders);
 const home = temporaryFolder();
 const folder = join(home, "run");
 let run: RecordedRun;

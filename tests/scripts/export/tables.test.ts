@@ -1,11 +1,10 @@
-import { afterAll, expect, test } from "bun:test";
+import { expect, test } from "bun:test";
 import { readFileSync } from "node:fs";
 import { join } from "node:path";
 import { asyncBufferFromFile, parquetMetadataAsync } from "hyparquet";
 import { type Columns, TextFile, writeCsv, writeParquet } from "../../../scripts/export/tables.ts";
-import { removeTemporaryFolders, temporaryFolder } from "../temporary.ts";
+import { temporaryFolder } from "../temporary.ts";
 
-afterAll(removeTemporaryFolders);
 const folder = temporaryFolder();
 
 test("CSV as RFC 4180 has it: what would end a field is quoted, and an empty text is not a missing one", () => {

@@ -1,13 +1,11 @@
 /** `setup cuda` puts each whole library of a wheel in its place, or none of the wheel's. The wheels are made here. */
-import { afterAll, describe, expect, test } from "bun:test";
+import { describe, expect, setDefaultTimeout, test } from "bun:test";
 import { chmodSync, existsSync, mkdirSync, readdirSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { NVIDIA, PROVIDER } from "../../../model/engine/cuda.ts";
 import { CUDA_WHEELS, type CudaWheel, cudaLack, setUpCuda } from "../../../scripts/setup/cuda.ts";
 import { describeWhere, lackOfPython, pythonHere } from "../../needs.ts";
-import { removeTemporaryFolders, temporaryFolder } from "../temporary.ts";
-
-afterAll(removeTemporaryFolders);
+import { temporaryFolder } from "../temporary.ts";
 
 describe("the wheels", () => {
   test("have the provider of onnxruntime-node's version, and every library that it needs", () => {
@@ -41,7 +39,8 @@ test("without Python one line says what is missing, and for what", async () => {
   ).rejects.toThrow(/^no-such-python is missing; it downloads the wheel of nvidia-cuda-runtime$/);
 });
 
-const TIMEOUT_MS = 120_000;
+setDefaultTimeout(120_000);
+
 const python3 = pythonHere() ?? "python3";
 
 /** A Python whose pip takes a wheel from its folder. The real pip takes seconds. */
@@ -95,34 +94,26 @@ async function setUp(
 }
 
 describeWhere(lackOfPython("pip"), "with pip", () => {
-  test(
-    "the libraries are put in place, and nothing else; the second time nothing is downloaded",
-    async () => {
-      const wheels = [makeWheel("one", "libone.so", true), makeWheel("two", "libtwo.so", false)];
-      expect(await setUp(wheels, python3)).toEqual([
-        "downloading wheel 1 of 2 with pip: one 1.5",
-        "downloading wheel 2 of 2 with pip: two 1.5",
-      ]);
-      for (const { folder, libraries, bytes } of wheels) {
-        const [file] = Object.keys(libraries);
-        expect(readdirSync(folder)).toEqual([file!]);
-        expect(readFileSync(join(folder, file!)).equals(bytes)).toBe(true);
-      }
-      expect(await setUp(wheels, "no-such-python")).toEqual(["found; nothing to download"]);
-    },
-    TIMEOUT_MS,
-  );
+  test("the libraries are put in place, and nothing else; the second time nothing is downloaded", async () => {
+    const wheels = [makeWheel("one", "libone.so", true), makeWheel("two", "libtwo.so", false)];
+    expect(await setUp(wheels, python3)).toEqual([
+      "downloading wheel 1 of 2 with pip: one 1.5",
+      "downloading wheel 2 of 2 with pip: two 1.5",
+    ]);
+    for (const { folder, libraries, bytes } of wheels) {
+      const [file] = Object.keys(libraries);
+      expect(readdirSync(folder)).toEqual([file!]);
+      expect(readFileSync(join(folder, file!)).equals(bytes)).toBe(true);
+    }
+    expect(await setUp(wheels, "no-such-python")).toEqual(["found; nothing to download"]);
+  });
 
-  test(
-    "a wheel that pip does not find: one line with pip's reason",
-    async () => {
-      const wheel = { ...makeWheel("one", "libone.so", false), version: "9.9" };
-      await expect(setUp([wheel], python3)).rejects.toThrow(
-        / -m pip download ended with 1: ERROR: No matching distribution found for one==9\.9$/,
-      );
-    },
-    TIMEOUT_MS,
-  );
+  test("a wheel that pip does not find: one line with pip's reason", async () => {
+    const wheel = { ...makeWheel("one", "libone.so", false), version: "9.9" };
+    await expect(setUp([wheel], python3)).rejects.toThrow(
+      / -m pip download ended with 1: ERROR: No matching distribution found for one==9\.9$/,
+    );
+  });
 });
 
 describeWhere(lackOfPython("zipfile"), "with Python", () => {

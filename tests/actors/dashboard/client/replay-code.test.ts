@@ -1,12 +1,12 @@
 /** Replays, and play by hand, with the code that the browser runs. */
 import { describe, expect, test } from "bun:test";
-import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
-import { tmpdir } from "node:os";
-import { dirname, join } from "node:path";
+import { writeFileSync } from "node:fs";
+import { join } from "node:path";
 import type { PlayAnswer } from "../../../../actors/dashboard/answers.ts";
 import { bundleReplayCode } from "../../../../actors/dashboard/assets.ts";
 import { replay, takeOver } from "../../../../actors/dashboard/client/replay-code.ts";
 import type { EpisodeRow, PlayedOutcome } from "../../../../actors/protocol.ts";
+import { temporaryFolder } from "../../../scripts/temporary.ts";
 import { play } from "../../metrics-sink/fake-run.ts";
 import { recordedRow } from "../../record/recorded-episode.ts";
 
@@ -106,10 +106,9 @@ test("the bundle needs nothing that a browser lacks, and makes no code from text
   const code = await bundleReplayCode();
   expect(code).not.toMatch(/\brequire\(|from\s*"(node|bun):|import\s*\(\s*"node/);
   expect(code.length).toBeLessThan(600_000);
-  const file = join(mkdtempSync(join(tmpdir(), "bunraku-replay-code-")), "replay-code.js");
+  const file = join(temporaryFolder(), "replay-code.js");
   writeFileSync(file, code);
   const bundled = (await import(file)) as { replay: typeof replay };
   const row = recordedRow({ babble: 0 });
   expect(bundled.replay(row.ticket, recorded(row), play).difference).toBeNull();
-  rmSync(dirname(file), { recursive: true });
 });

@@ -1,11 +1,9 @@
 /** The file of an evaluation's episodes on a disk that is full for a while. tests/scripts/eval/hosted.test.ts continues evaluations. */
-import { afterAll, expect, test } from "bun:test";
+import { expect, test } from "bun:test";
 import { appendFileSync } from "node:fs";
 import { join } from "node:path";
 import { type HostedEpisode, Results } from "../../../../actors/evaluate/hosted/results.ts";
-import { removeTemporaryFolders, temporaryFolder } from "../../../scripts/temporary.ts";
-
-afterAll(removeTemporaryFolders);
+import { temporaryFolder } from "../../../scripts/temporary.ts";
 
 const turn = { observation: "", reply: "", actions: [], reward: 1, penalty: 0, cut: false, dropped: 0 };
 const episode = (index: number): HostedEpisode => ({

@@ -5,15 +5,14 @@ import { CountdownConfig, CountdownGame, signedSolution } from "../../../../envs
 import { metaMathLabel, QuestionGame } from "../../../../envs/questions/game.ts";
 import { answerScore } from "../../../../envs/search/answer.ts";
 import { parseReply } from "../../../../envs/text/answer.ts";
-import { type Check, eachVector, Vectors } from "../check.ts";
+import { type Check, eachVector, Outcome, Vectors } from "../check.ts";
 
-const Pull = z.object({ observation: z.string(), reward: z.number(), done: z.boolean(), success: z.boolean() });
 const Instance = z.object({ nums: z.array(z.number()), target: z.number() });
 const BanditVector = z.object({
   seed: z.uint32(),
   arms: z.array(z.string()),
-  pull_1: Pull,
-  pull_2: Pull,
+  pull_1: Outcome,
+  pull_2: Outcome,
   prompt: z.string().optional(),
 });
 const BanditRow = z.object({
@@ -25,27 +24,11 @@ const BanditRow = z.object({
   hi_pull_reward: z.number(),
 });
 const Solvable = Instance.extend({ result: z.boolean() });
-const Counted = Instance.extend({
-  action: z.string(),
-  reward: z.number(),
-  observation: z.string(),
-  done: z.boolean(),
-  action_is_effective: z.boolean(),
-  success: z.boolean(),
-});
+const Counted = Outcome.extend({ ...Instance.shape, action: z.string(), action_is_effective: z.boolean() });
 const MathVector = z.object({
   response: z.string(),
   label: z.string().nullable(),
-  trace: z.array(
-    z.object({
-      answer: z.string(),
-      observation: z.string(),
-      reward: z.number(),
-      done: z.boolean(),
-      action_is_valid: z.boolean(),
-      success: z.boolean(),
-    }),
-  ),
+  trace: z.array(Outcome.extend({ answer: z.string(), action_is_valid: z.boolean() })),
 });
 const H4 = z.object({
   bandit_v1: Vectors,

@@ -3,14 +3,13 @@ import { z } from "zod";
 import type { Effect } from "../../../../envs/env.ts";
 import { FrozenLakeConfig, FrozenLakeGame } from "../../../../envs/frozen-lake/game.ts";
 import { generateLake, type Lake } from "../../../../envs/frozen-lake/map.ts";
-import { SokobanConfig } from "../../../../envs/sokoban/config.ts";
-import { SokobanGame } from "../../../../envs/sokoban/game.ts";
+import { SokobanConfig, SokobanGame } from "../../../../envs/sokoban/game.ts";
 import { carvingSteps, generateBoard } from "../../../../envs/sokoban/generate.ts";
 import { renderGrid } from "../../../../envs/sokoban/render.ts";
 import { PLAYER } from "../../../../envs/sokoban/rules.ts";
 import { shortestPath } from "../../../../envs/sokoban/solve.ts";
 import { boardOf } from "../../../envs/sokoban-boards.ts";
-import { type Check, eachVector, Matrix, matrixOf, Vectors } from "../check.ts";
+import { type Check, eachVector, Matrix, matrixOf, Outcome, Vectors } from "../check.ts";
 
 const Seed = z.uint32();
 
@@ -91,15 +90,7 @@ const PlayedBoard = Layers.extend({
   grid_lookup: Lookup.optional(),
   initial: z.string(),
   trace: z.array(
-    z.object({
-      action: z.number(),
-      observation: z.string(),
-      reward: z.number(),
-      done: z.boolean(),
-      action_is_effective: z.boolean(),
-      action_is_valid: z.boolean(),
-      success: z.boolean(),
-    }),
+    Outcome.extend({ action: z.number(), action_is_effective: z.boolean(), action_is_valid: z.boolean() }),
   ),
 });
 const Render = Layers.partial().extend({
@@ -163,17 +154,7 @@ const LakeVector = z.object({
   desc: z.array(z.string()),
   observation: z.string(),
   player: z.array(z.number()),
-  trace: z.array(
-    z.object({
-      action: z.number(),
-      observation: z.string(),
-      reward: z.number(),
-      done: z.boolean(),
-      player: z.array(z.number()),
-      action_is_effective: z.boolean(),
-      success: z.boolean(),
-    }),
-  ),
+  trace: z.array(Outcome.extend({ action: z.number(), player: z.array(z.number()), action_is_effective: z.boolean() })),
 });
 const H3 = z.object({ vectors_v1: Vectors, vectors_v2: Vectors });
 

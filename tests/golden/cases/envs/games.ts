@@ -4,7 +4,7 @@ import { Config2048, Game2048, logReward, slide } from "../../../../envs/game-20
 import { solveCube, TURNS, turns } from "../../../../envs/rubik/cube.ts";
 import { RubikConfig, RubikGame } from "../../../../envs/rubik/game.ts";
 import { parsePlacement, SudokuConfig, SudokuGame } from "../../../../envs/sudoku/game.ts";
-import { type Check, eachVector, Matrix, matrixOf, Vectors, vectorChecks } from "../check.ts";
+import { type Check, eachVector, Matrix, matrixOf, Outcome, Vectors, vectorChecks } from "../check.ts";
 
 const Slide = z.object({ grid: Matrix, action: z.number() }).loose();
 const X3 = z.object({
@@ -38,7 +38,7 @@ const Scrambled = z.object({
   observation: z.string(),
   /** A name, or the names of the shortest solution. */
   solving_action: z.union([z.string(), z.array(z.string()).min(1)]),
-  after: z.object({ observation: z.string(), reward: z.number(), done: z.boolean(), success: z.boolean() }),
+  after: Outcome,
 });
 const Permutation = z.object({ action: z.string(), permutation: z.array(z.number()) });
 const X4 = z.object({ permutations: Vectors }).catchall(z.unknown());

@@ -6,7 +6,7 @@ import { planLake } from "../../../../envs/frozen-lake/plan.ts";
 import { envTag } from "../../../../envs/registry.ts";
 import { NumpyLegacyRandom, PythonRandom } from "../../../../envs/rng/mt19937.ts";
 import { Pcg64 } from "../../../../envs/rng/pcg64.ts";
-import { SokobanConfig } from "../../../../envs/sokoban/config.ts";
+import { SokobanConfig } from "../../../../envs/sokoban/game.ts";
 import { generateBoard } from "../../../../envs/sokoban/generate.ts";
 import { shortestPath } from "../../../../envs/sokoban/solve.ts";
 import type { EnvTag } from "../../../../envs/tag.ts";
