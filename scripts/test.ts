@@ -66,9 +66,18 @@ export async function main(args: string[]): Promise<number> {
       ...(process.stderr.isTTY ? { FORCE_COLOR: "1" } : {}),
     },
   });
+  // `bun test` stops its workers when it gets a signal. A signal to this process alone would leave `bun test` running.
+  let wasStopped = false;
+  for (const signal of ["SIGINT", "SIGTERM", "SIGHUP"] as const) {
+    process.on(signal, () => {
+      wasStopped = true;
+      child.kill(signal);
+    });
+  }
   const { counts, lacking } = await passOn(child.stderr);
   const code = await child.exited;
   rmSync(warmStarts, { recursive: true, force: true });
+  if (wasStopped) return code;
   if (!counts.has("pass") && !counts.has("fail"))
     throw new Error(`no test ran: \`bun test\` ended with ${code} (see above)`);
   for (const [lack, names] of lacking) console.log(`not tested here: ${lack} (${names.size} tests)`);
