@@ -42,6 +42,9 @@ const JIT_POLICY_SCALE = "4";
  */
 const MESA = { LP_NATIVE_VECTOR_WIDTH: "128", GALLIVM_PERF: "nopt" };
 
+/** Memory that a process frees stays with the process: most processes end soon, and would ask the system for the same memory again. */
+const KEEP_MEMORY = { MIMALLOC_PURGE_DELAY: "-1" };
+
 const root = join(import.meta.dir, "..");
 
 export async function main(args: string[]): Promise<number> {
@@ -60,6 +63,7 @@ export async function main(args: string[]): Promise<number> {
     stdio: ["inherit", "inherit", "pipe"],
     env: {
       ...MESA,
+      ...KEEP_MEMORY,
       ...process.env,
       BUN_JSC_jitPolicyScale: JIT_POLICY_SCALE,
       BUNRAKU_TEST_WARM_STARTS: warmStarts,
