@@ -43,6 +43,9 @@ const JIT_POLICY_SCALE = "4";
  */
 const MESA = { LP_NATIVE_VECTOR_WIDTH: "128", GALLIVM_PERF: "nopt" };
 
+/** Memory that a process frees stays with the process: most processes end soon, and would ask the system for the same memory again. */
+const KEEP_MEMORY = { MIMALLOC_PURGE_DELAY: "-1" };
+
 const root = join(import.meta.dir, "..");
 
 export async function main({ words: args }: Parsed<typeof command>): Promise<number> {
@@ -61,15 +64,25 @@ export async function main({ words: args }: Parsed<typeof command>): Promise<num
     stdio: ["inherit", "inherit", "pipe"],
     env: {
       ...MESA,
+      ...KEEP_MEMORY,
       ...process.env,
       BUN_JSC_jitPolicyScale: JIT_POLICY_SCALE,
       BUNRAKU_TEST_WARM_STARTS: warmStarts,
       ...(process.stderr.isTTY ? { FORCE_COLOR: "1" } : {}),
     },
   });
+  // `bun test` stops its workers when it gets a signal. A signal to this process alone would leave `bun test` running.
+  let wasStopped = false;
+  for (const signal of ["SIGINT", "SIGTERM", "SIGHUP"] as const) {
+    process.on(signal, () => {
+      wasStopped = true;
+      child.kill(signal);
+    });
+  }
   const { counts, lacking } = await passOn(child.stderr);
   const code = await child.exited;
   rmSync(warmStarts, { recursive: true, force: true });
+  if (wasStopped) return code;
   if (!counts.has("pass") && !counts.has("fail"))
     throw new Error(`no test ran: \`bun test\` ended with ${code} (see above)`);
   for (const [lack, names] of lacking) console.log(`not tested here: ${lack} (${names.size} tests)`);

@@ -1,9 +1,9 @@
 /**
  * The documents are right: every command that they show is valid as it stands, and every file, link and key that they name exists.
  *
- * - Cheap commands are run. Commands on a recorded run are run on a tiny run. `cluster` runs with a tiny policy for one update, unless it
- *   needs what a test does not have: a download, a GPU, a certificate, or an env that the reader of the page writes. The lines of the
- *   settings page differ in keys only, so `config` checks each line.
+ * - Cheap commands are run. Commands on a recorded run are run on a tiny run, and play 8 episodes. `cluster` runs with a tiny policy for
+ *   one update, unless it needs what a test does not have: a download, a GPU, a certificate, or an env that the reader of the page writes.
+ *   The lines of the settings page differ in keys only, so `config` checks each line.
  * - For all other commands, the command itself parses every flag: the test appends a flag that no command has, and the command has to
  *   refuse this flag first. `config` checks keys of the config (`--section.key=value`), presets and tags. These commands are only parsed
  *   here, and tested in the files in parentheses:
@@ -185,7 +185,6 @@ describe("commands", async () => {
     const given = words.map((word, i) => {
       if (i > 0 && i === out) return join(temporaryFolder(), basename(word));
       if (isRun(word)) return named.indexOf(word) === 0 ? recorded : other;
-      // Fewer episodes take less time.
       if (words[i - 1] === "--episodes") return "8";
       return /^(EPISODE|u\d+\.g\d+\.m\d+)$/.test(word) ? EPISODE : word;
     });

@@ -1,5 +1,5 @@
 /** Observes a run from outside: its growing log, its living processes, and its files in shared memory. */
-import { closeSync, existsSync, openSync, readdirSync, readSync } from "node:fs";
+import { closeSync, existsSync, openSync, readdirSync, readSync, statSync } from "node:fs";
 import { runningSince } from "../../actors/weights/files.ts";
 
 export interface LogEntry {
@@ -15,6 +15,7 @@ const CHUNK_BYTES = 1 << 16;
 export class LogTail {
   readonly #path: string;
   readonly #decoder = new TextDecoder();
+  readonly #bytes = new Uint8Array(CHUNK_BYTES);
   readonly entries: LogEntry[] = [];
   #offset = 0;
   #rest = "";
@@ -24,9 +25,11 @@ export class LogTail {
   }
 
   read(): void {
-    if (!existsSync(this.#path)) return;
+    // Most reads find nothing new.
+    const size = statSync(this.#path, { throwIfNoEntry: false })?.size ?? 0;
+    if (size <= this.#offset) return;
     const file = openSync(this.#path, "r");
-    const bytes = new Uint8Array(CHUNK_BYTES);
+    const bytes = this.#bytes;
     try {
       for (;;) {
         const count = readSync(file, bytes, 0, bytes.length, this.#offset);

@@ -57,13 +57,18 @@ globalThis.probe = {
       const ink = rgbOf(getComputedStyle(element).color);
       // Letters that are drawn to look empty (those of walls and floors) are no text.
       if (ink[3] === 0) continue;
-      found.push({ text: text.slice(0, 40), ratio: contrast(over(ink, behind(element)), behind(element)) });
+      const ground = behind(element);
+      found.push({ text: text.slice(0, 40), ratio: contrast(over(ink, ground), ground) });
     }
     return found;
   },
 };
 
-function rgbOf(color) {
+/** By their texts in CSS: a page has hundreds of elements and few colors, and each canvas takes time. */
+const colors = new Map();
+const rgbOf = (color) => colors.get(color) ?? colors.set(color, drawn(color)).get(color);
+
+function drawn(color) {
   const pixel = new OffscreenCanvas(1, 1).getContext("2d", { willReadFrequently: true });
   pixel.fillStyle = color;
   pixel.fillRect(0, 0, 1, 1);

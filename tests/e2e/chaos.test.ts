@@ -9,7 +9,7 @@ import { isAlive, LogTail } from "../../scripts/chaos/watch.ts";
 import { scored, ticket } from "../actors/sampler/stage.ts";
 import { figure, ms } from "../figure.ts";
 import { aDigest } from "../fixtures.ts";
-import { command, commandHere } from "../scripts/command.ts";
+import { childEnv, command, commandHere } from "../scripts/command.ts";
 import { temporaryFolder } from "../scripts/temporary.ts";
 import { LONG } from "./run-process.ts";
 
@@ -35,7 +35,10 @@ test("a run survives kills: how many, how soon each actor recovered, nothing los
 test("a signal ends the run too", async () => {
   const folder = join(temporaryFolder(), "run");
   const tail = new LogTail(join(folder, "log.jsonl"));
-  const chaos = Bun.spawn([process.execPath, "scripts/run.ts", "chaos", "--run-dir", folder], { stderr: "ignore" });
+  const chaos = Bun.spawn([process.execPath, "scripts/run.ts", "chaos", "--run-dir", folder], {
+    env: childEnv(),
+    stderr: "ignore",
+  });
   // Nothing tells a stranger of a line in a log, or of the end of a process.
   while (!tail.entries.some(({ child }) => child === "learner")) {
     await Bun.sleep(20);

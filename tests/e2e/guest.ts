@@ -1,5 +1,6 @@
 /** `bun run sampler` or `bun run env-server` as a process. */
 import { join } from "node:path";
+import { childEnv } from "../scripts/command.ts";
 
 export class Guest {
   readonly #child: Bun.Subprocess<"ignore", "pipe", "pipe">;
@@ -17,7 +18,7 @@ export class Guest {
     this.#child = Bun.spawn([...wrap, process.execPath, "scripts/run.ts", command, ...args], {
       cwd: join(import.meta.dir, "../.."),
       stdio: ["ignore", "pipe", "pipe"],
-      env: { ...process.env, ...env },
+      env: childEnv(env),
     });
     const { stdout, exited } = this.#child;
     this.ended = Promise.all([stdout.text(), this.#read(), exited]).then(([out, err, code]) => ({ out, err, code }));

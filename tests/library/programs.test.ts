@@ -2,6 +2,7 @@
 import { beforeAll, expect, test } from "bun:test";
 import { mkdirSync, readFileSync, symlinkSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
+import { childEnv } from "../scripts/command.ts";
 import { temporaryFolder } from "../scripts/temporary.ts";
 
 const root = join(import.meta.dir, "../..");
@@ -28,18 +29,19 @@ beforeAll(() => {
     validate: { episodes: 16, everyUpdates: 2 },
     engine: { threads: 1 },
   };
-  // The first program, which has no options, has its actors in workers, as by default. The others have long updates: a run of short updates
-  // can end before a program stops it.
+  // The first program, which has no options, has its actors in workers, as by default. The program that stops its run has long updates: a
+  // run of short updates can end before the program stops it.
   writeFileSync(
     join(installed, "index.ts"),
     `import { train as start, type Settings, type TrainOptions } from ${JSON.stringify(join(root, "library/index.ts"))};
      import { merge } from ${JSON.stringify(join(root, "actors/config/layers.ts"))};
      export * from ${JSON.stringify(join(root, "library/index.ts"))};
      const tiny = ${JSON.stringify(tiny)};
-     const stoppable = { ...tiny, actors: "one-thread", rollout: { groups: 16, groupSize: 16 }, sampler: { count: 1, slots: 64 } };
+     const oneThread = { ...tiny, actors: "one-thread" };
+     const stoppable = { ...oneThread, rollout: { groups: 8, groupSize: 16 }, sampler: { count: 1, slots: 64 } };
      export const train = (settings: Settings, options?: TrainOptions) => start(options?.resume ? settings : merge([
        { source: "page", values: settings as never },
-       { source: "tiny", values: options === undefined ? tiny : stoppable },
+       { source: "tiny", values: options === undefined ? tiny : options.folder === undefined ? oneThread : stoppable },
      ]) as Settings, options);`,
   );
   symlinkSync(join(root, "tsconfig.json"), join(project, "tsconfig.json"));
@@ -62,7 +64,12 @@ test.each(programs.map(([title, code], i) => [title, code, printed[i]!] as const
   async (title, code, expected) => {
     const file = join(project, `${title.toLowerCase().replaceAll(/\W+/g, "-")}.ts`);
     writeFileSync(file, code);
-    const program = Bun.spawn([process.execPath, file], { cwd: project, stdout: "pipe", stderr: "pipe" });
+    const program = Bun.spawn([process.execPath, file], {
+      cwd: project,
+      env: childEnv(),
+      stdout: "pipe",
+      stderr: "pipe",
+    });
     const [out, err] = await Promise.all([program.stdout.text(), program.stderr.text()]);
     expect({ code: await program.exited, err, out }).toEqual({
       code: 0,

@@ -27,6 +27,16 @@ export interface StartOptions {
 
 export const COLUMNS = 60;
 
+/**
+ * The environment of a process that a test starts. Such a process ends within seconds. In so short a time, JavaScriptCore's optimizing
+ * compiler costs more CPU time than the optimized code saves. The test's own process keeps this compiler, as it may compute for long.
+ */
+export const childEnv = (env: Readonly<Record<string, string>> = {}): Record<string, string | undefined> => ({
+  BUN_JSC_useDFGJIT: "0",
+  ...process.env,
+  ...env,
+});
+
 export class CommandProcess {
   readonly ended: Promise<Ended>;
   readonly #child: Bun.Subprocess;
@@ -35,7 +45,7 @@ export class CommandProcess {
     const { cwd = root, env = {}, wrap = [], shell, errorsTo } = options;
     const entry = shell === undefined ? ["scripts/run.ts"] : ["run", "--silent"];
     const argv = [...wrap, process.execPath, ...entry, ...args];
-    const common = { cwd, env: { ...process.env, FORCE_COLOR: "0", NO_COLOR: "1", ...env } };
+    const common = { cwd, env: childEnv({ FORCE_COLOR: "0", NO_COLOR: "1", ...env }) };
     if (shell === "terminal") {
       const decoder = new TextDecoder();
       let out = "";

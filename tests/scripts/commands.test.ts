@@ -1,9 +1,10 @@
 /** test, bench, check, doctor and setup, each as a process; the first three on a small project of their own. */
 import { describe, expect, test } from "bun:test";
-import { readdirSync, symlinkSync } from "node:fs";
+import { existsSync, readdirSync, readFileSync, symlinkSync } from "node:fs";
 import { totalmem } from "node:os";
 import { join } from "node:path";
-import { command, commandHere, root } from "./command.ts";
+import { isAlive } from "../../scripts/chaos/watch.ts";
+import { CommandProcess, command, commandHere, root } from "./command.ts";
 import { smallProject } from "./project.ts";
 
 const lastLine = (text: string) => text.trimEnd().split("\n").at(-1);
@@ -52,6 +53,17 @@ describe("bun run test", async () => {
   test("fails if nothing ran", async () => {
     const { code, err } = await command(["test", "nowhere"], folder);
     expect([code, lastLine(err)]).toEqual([1, "error: no test ran: `bun test` ended with 1 (see above)"]);
+  });
+
+  test("ends with its workers on SIGTERM", async () => {
+    const file = join(folder, "pid");
+    const body = `require("fs").writeFileSync(${JSON.stringify(file)}, String(process.pid)); return new Promise(() => {});`;
+    await Bun.write(join(folder, "tests/waits.test.ts"), about(`test("waits", () => { ${body} });`));
+    const run = new CommandProcess(["test", "waits"], { cwd: folder });
+    const worker = () => (existsSync(file) ? Number(readFileSync(file, "utf8")) : 0);
+    while (worker() === 0) await Bun.sleep(10);
+    run.kill("SIGTERM");
+    expect([(await run.ended).code, isAlive(worker())]).toEqual([143, false]);
   });
 });
 

@@ -10,7 +10,7 @@ import { builtinDialogue } from "../../model/text/chat.ts";
 import { Tokenizer } from "../../model/text/tokenizer.ts";
 import { playRun, tinyConfig, tinyLayer } from "../actors/supervisor/tiny-run.ts";
 import { testWhere } from "../needs.ts";
-import { command, commandHere, root } from "./command.ts";
+import { childEnv, command, commandHere, root } from "./command.ts";
 import { temporaryFolder } from "./temporary.ts";
 
 const folder = join(temporaryFolder(), "taught");
@@ -25,6 +25,7 @@ const serve = (...args: string[]) => serveRun(folder, ...args);
 async function serveRun(run: string, ...args: string[]) {
   const child = Bun.spawn([process.execPath, "scripts/run.ts", "serve", run, "--port", "0", ...args], {
     cwd: root,
+    env: childEnv(),
     stdio: ["ignore", "pipe", "inherit"],
   });
   const reader = child.stdout.getReader();

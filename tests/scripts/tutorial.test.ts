@@ -10,7 +10,7 @@ import { existsSync, mkdirSync, readdirSync, readFileSync, symlinkSync, writeFil
 import { join } from "node:path";
 import { RunConfig } from "../../actors/config/config.ts";
 import { readStarts } from "../../actors/record/starts.ts";
-import { commandHere, root } from "./command.ts";
+import { childEnv, commandHere, root } from "./command.ts";
 import { temporaryFolder } from "./temporary.ts";
 
 const LONG = 240_000;
@@ -41,7 +41,7 @@ async function project(): Promise<string> {
 /** A line of a page as it is typed in the project. */
 async function typed(line: string, folder: string): Promise<void> {
   const [, verb, ...words] = line.split(" ");
-  const env = { ...process.env, HOME: folder, FORCE_COLOR: "0", NO_COLOR: "1" };
+  const env = childEnv({ HOME: folder, FORCE_COLOR: "0", NO_COLOR: "1" });
   const entry = verb === "test" ? ["test", ...words] : [join(root, "library/bin.js"), ...words];
   // The page's first run has processes, as by default.
   const how = words.includes("runs/first") ? [] : ["--actors=one-thread"];
