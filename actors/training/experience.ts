@@ -166,7 +166,8 @@ export class Experience {
     while (this.#values.length <= horizon) {
       const before = this.#values.at(-1)!;
       const values = new Float64Array(states);
-      for (const [state, known] of this.#outcomes.entries()) {
+      for (let state = 0; state < states; state++) {
+        const known = this.#outcomes[state]!;
         let best = known.size === 0 ? 0 : Number.NEGATIVE_INFINITY;
         for (const outcomes of known.values()) best = Math.max(best, returnOf(outcomes, before));
         values[state] = best;

@@ -14,13 +14,24 @@ function shown(board: Board, cell: number): number {
   return code === PLAYER && board.fixed[cell] === TARGET ? PLAYER_ON_TARGET : code;
 }
 
+const NEW_LINE = 10;
+const UTF_16 = new TextDecoder("utf-16", { ignoreBOM: true });
+
+/**
+ * Random play renders thousands of boards a second. So this function decodes an array: a text from 40 additions takes twice as long to make
+ * and to compare.
+ *
+ * @param lookup  symbols of one character
+ */
 export function renderGrid(board: Board, lookup: readonly string[]): string {
-  let text = "";
-  for (let cell = 0; cell < board.rows * board.cols; cell++) {
-    if (cell > 0 && cell % board.cols === 0) text += "\n";
-    text += lookup[shown(board, cell)]!;
+  const { rows, cols } = board;
+  const text = new Uint16Array(rows * (cols + 1) - 1).fill(NEW_LINE);
+  let at = 0;
+  for (let cell = 0; cell < rows * cols; cell++) {
+    if (cell > 0 && cell % cols === 0) at++;
+    text[at++] = lookup[shown(board, cell)]!.charCodeAt(0);
   }
-  return text;
+  return UTF_16.decode(text);
 }
 
 const NAMES: readonly (readonly [number, string])[] = [
