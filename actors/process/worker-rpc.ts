@@ -44,7 +44,7 @@ async function answer(methods: Methods, { id, method, args }: Call): Promise<Ret
   }
 }
 
-/** Sends the items of one turn of the event loop together, because a message between threads takes as long as many small copies. */
+/** Sends the items of one turn of the event loop in one message, because a message between threads costs much more time than a small item. */
 function together<T>(send: (items: readonly T[]) => void): (item: T) => void {
   let waiting: T[] = [];
   return (item) => {

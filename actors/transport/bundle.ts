@@ -1,48 +1,48 @@
 /**
- * Bundles: several frames in one WebSocket message. To send and to take a message costs each end more time than to encode a small frame. An
- * actor often sends many frames at once: a sampler, for example, sends the replies of one decoding step.
+ * Bundles: WebSocket messages that hold several frames. A message costs both ends more time than a small frame, and an actor often sends many
+ * frames at once. For example, a sampler sends all replies that ended in one decoding step.
  *
- * A bundle begins with a byte that begins no msgpack. Each frame of the bundle follows its length: 4 bytes, big-endian. A frame alone is a
- * message without these.
+ * A bundle begins with a byte that no frame begins with. In front of each frame of the bundle stands the frame's length: 4 bytes, big-endian. A
+ * message with one frame is the frame itself.
  */
 import type { Frame } from "./frame.ts";
 import type { Wire, WirePeer } from "./peer.ts";
 
-/** msgpack never uses this byte. */
+/** A frame is msgpack, which never uses this byte. */
 const BUNDLE = 0xc1;
 const LENGTH_BYTES = 4;
 
 /** The sending half of a WebSocket. */
-type Messages = Required<Pick<Wire, "queuedBytes" | "closing" | "close">> & {
+type SendingHalf = Required<Pick<Wire, "queuedBytes" | "closing" | "close">> & {
   /** @returns false if the message was dropped */
   send(message: Uint8Array): boolean;
 };
 
 /**
- * A wire that sends frames later in the same turn of the event loop, so that frames of one turn share a message.
+ * A wire that sends a frame at the end of the current turn of the event loop, together with the other frames of this turn.
  *
  * @param bytesMax  maximum size of a bundle
  */
-export function bundling(messages: Messages, bytesMax: number): Wire {
+export function bundling(socket: SendingHalf, bytesMax: number): Wire {
   let waiting: Frame[] = [];
   let waitingBytes = 0;
   const flush = () => {
     const frames = waiting;
     waiting = [];
     waitingBytes = 0;
-    if (frames.length === 0 || messages.closing) return;
-    const sent = messages.send(frames.length === 1 ? frames[0]! : bundleOf(frames));
-    if (!sent) messages.close("frames were dropped: the socket is full", true);
+    if (frames.length === 0 || socket.closing) return;
+    const sent = socket.send(frames.length === 1 ? frames[0]! : bundleOf(frames));
+    if (!sent) socket.close("frames were dropped: the socket is full", true);
   };
   return {
     get queuedBytes() {
-      return messages.queuedBytes + waitingBytes;
+      return socket.queuedBytes + waitingBytes;
     },
     get closing() {
-      return messages.closing;
+      return socket.closing;
     },
     send(frame) {
-      if (messages.closing) return false;
+      if (socket.closing) return false;
       const bytes = LENGTH_BYTES + frame.byteLength;
       if (1 + waitingBytes + bytes > bytesMax) flush();
       waitingBytes += bytes;
@@ -51,7 +51,7 @@ export function bundling(messages: Messages, bytesMax: number): Wire {
     },
     close(reason, drop) {
       if (!drop) flush();
-      messages.close(reason, drop);
+      socket.close(reason, drop);
     },
   };
 }
