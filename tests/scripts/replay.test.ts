@@ -197,21 +197,27 @@ test("the weights of an episode are those of other episodes and checkpoints, unl
 });
 
 test("compare: last values, the highest success, and the settings that differ", async () => {
+  const one = join(home, "one");
+  cpSync(folder, one, { recursive: true });
+  // A run as short as this one may end before the first heartbeat, which reports the processor time.
+  new Database(join(one, "run.sqlite")).run(
+    "INSERT OR REPLACE INTO metrics (name, actor, step, value, at_ms) VALUES ('process/cpu_seconds', 'learner', 3, 1.5, 0)",
+  );
   const other = join(home, "other");
-  cpSync(folder, other, { recursive: true });
+  cpSync(one, other, { recursive: true });
   const config = JSON.parse(readFileSync(join(other, "config.json"), "utf8"));
   writeFileSync(
     join(other, "config.json"),
     JSON.stringify({ ...config, seed: 9, learner: { ...config.learner, learningRate: 0.5, minutes: 90 } }),
   );
-  const { code, out } = await commandHere(["compare", folder, other, "--json"]);
+  const { code, out } = await commandHere(["compare", one, other, "--json"]);
   expect(code).toBe(0);
   const told = JSON.parse(out.trimEnd().split("\n").at(-1)!);
-  const point = new Database(join(folder, "run.sqlite"))
+  const point = new Database(join(one, "run.sqlite"))
     .query("SELECT value FROM metrics WHERE name = 'validate/success' ORDER BY step DESC LIMIT 1")
     .get() as { value: number };
   expect(told.runs.map(({ success }: { success: number }) => success)).toEqual([point.value, point.value]);
-  expect(told.runs[0]).toMatchObject({ run: folder, env: "Bandit", updates: 3 });
+  expect(told.runs[0]).toMatchObject({ run: one, env: "Bandit", updates: 3 });
   expect(told.runs[0].highest.success).toBeGreaterThanOrEqual(point.value);
   expect(told.runs[0].costs.total.cpuSeconds).toBeGreaterThan(0);
   expect(told.runs[0].costs.total.actions).toBeGreaterThan(0);
@@ -222,7 +228,7 @@ test("compare: last values, the highest success, and the settings that differ", 
     "learner.minutes": [null, 90],
   });
   // The runs are columns, with numbers for heads; what is not set is a dash.
-  expect(out).toStartWith(`1  ${folder} (Bandit, seed ${config.seed})\n2  ${other} (Bandit, seed `);
+  expect(out).toStartWith(`1  ${one} (Bandit, seed ${config.seed})\n2  ${other} (Bandit, seed `);
   expect(out).toMatch(/^updates +3 +3$/m);
   expect(out).toMatch(/^learner\.minutes +– +90$/m);
   expect(out).toContain("settings that differ:");
@@ -233,12 +239,12 @@ test("compare: last values, the highest success, and the settings that differ", 
   }));
   const many = [1, 2, 3, 4, 5, 6].map((seed) => {
     const copy = join(home, `seed-${seed}`);
-    cpSync(folder, copy, { recursive: true });
+    cpSync(one, copy, { recursive: true });
     const changed = { ...config, seed, ...(seed === 6 && { warmStart: { ...config.warmStart, stages } }) };
     writeFileSync(join(copy, "config.json"), JSON.stringify(changed));
     return copy;
   });
-  const wide = (await commandHere(["compare", folder, other, ...many])).out.trimEnd().split("\n");
+  const wide = (await commandHere(["compare", one, other, ...many])).out.trimEnd().split("\n");
   expect(Math.max(...wide.slice(8).map((line) => line.length))).toBeLessThanOrEqual(80);
   expect(
     wide
@@ -250,5 +256,5 @@ test("compare: last values, the highest success, and the settings that differ", 
   expect(wide.slice(stage).join("").replaceAll("    ", "")).toContain(
     `  1, 2, 3, 4, 5, 6, 7: ${JSON.stringify(config.warmStart.stages)}  8: ${JSON.stringify(stages)}`,
   );
-  expect((await commandHere(["compare", folder])).err).toBe("error: name two or more runs, got 1\n");
+  expect((await commandHere(["compare", one])).err).toBe("error: name two or more runs, got 1\n");
 });
