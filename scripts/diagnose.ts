@@ -95,7 +95,7 @@ export async function main({ flags, words, overrides }: Parsed<typeof command>):
 
 type Flags = Parsed<typeof command>["flags"];
 
-/** @throws {UsageError} for a flag that the command does not read: some flags need --rates, and others do not fit it */
+/** @throws {UsageError} for a flag that the command would not read: some flags need --rates, and others have no effect with --rates */
 function checkFlags(flags: Flags, overrides: readonly Override[]): void {
   if (!flags.rates) {
     const unread = (["held-out", "alarms", "logs-to"] as const).find((name) => flags[name] !== undefined);
@@ -120,7 +120,7 @@ interface Diagnosis {
   readonly notices: readonly UpdateNotice[];
   /** The first time that each of RAGEN-2's early stops would have ended the run. */
   readonly earlyStops: readonly UpdateNotice[];
-  /** Facts on the log of another trainer; null for a run of Bunraku. */
+  /** Facts about the log of another trainer; null for a run of Bunraku. */
   readonly log: LogFacts | null;
 }
 

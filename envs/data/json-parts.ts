@@ -12,18 +12,18 @@ const MEMBER_BYTES_MAX = 64 * 2 ** 20;
 
 const [OPEN_BRACKET, CLOSE_BRACKET, OPEN_BRACE, CLOSE_BRACE] = [0x5b, 0x5d, 0x7b, 0x7d];
 const [QUOTE, BACKSLASH, COMMA] = [0x22, 0x5c, 0x2c];
-/** The bytes that editors on Windows write before a text. */
+/** UTF-8's byte order mark, which editors on Windows write before a text. */
 const BYTE_ORDER_MARK = [0xef, 0xbb, 0xbf];
 const isSpace = (byte: number) => byte === 0x20 || byte === 0x0a || byte === 0x0d || byte === 0x09;
 
 const closingOf = (opening: number) => (opening === OPEN_BRACE ? CLOSE_BRACE : CLOSE_BRACKET);
 
-/** Elements of the array in the file. @throws {Error} if the file holds no array, or ends too early. */
+/** Elements of the array in the file. @throws {Error} if the file is not one valid JSON array, or an element is longer than 64 MiB. */
 export function* jsonElements(path: string): Generator<unknown> {
   for (const text of members(path, OPEN_BRACKET, "an array")) yield exactJson(text);
 }
 
-/** Keys and values of the object in the file. @throws {Error} if the file holds no object, or ends too early. */
+/** Keys and values of the object in the file. @throws {Error} if the file is not one valid JSON object, or a member is longer than 64 MiB. */
 export function* jsonEntries(path: string): Generator<[key: string, value: unknown]> {
   for (const text of members(path, OPEN_BRACE, "an object")) {
     const pairs = Object.entries(exactJson(`{${text}}`) as Record<string, unknown>);

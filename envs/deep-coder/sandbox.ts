@@ -4,8 +4,8 @@
  * - bubblewrap gives the program its own namespaces, without network and without other processes. Of this machine's files the program sees
  *   only /usr, read-only, and three devices. The program writes only to one folder in memory, of at most `filesMax` files and
  *   `filesBytesMax` bytes.
- * - The kernel limits CPU time, address space and processes of the program. This module limits wall-clock time and bytes of
- *   output. It kills a program that exceeds one of these two limits, with all processes of the program.
+ * - The kernel limits CPU time, address space and processes of the program. This module limits wall-clock time, bytes of output
+ *   and lines of results. It kills a program that exceeds one of these limits, with all processes of the program.
  * - harness.py writes results to a pipe of their own: a first line, then at most one line per test. This module counts the bytes of the
  *   program's output and discards them.
  * - seccomp refuses system calls that use memory outside these limits or inspect the kernel.

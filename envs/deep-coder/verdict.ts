@@ -1,6 +1,6 @@
 /**
- * Counts the passed tests of a run. This file compares results with expected outputs outside the sandbox, so that a program
- * cannot read the expected outputs.
+ * Counts the tests that a program passed. The comparison with the expected outputs runs outside the sandbox, so that the program cannot
+ * read them.
  *
  * - A program that does not finish all of its tests passes none of them, as in RAGEN. This file does not parse the lines of a
  *   killed program.

@@ -2,8 +2,8 @@
  * The game 2048 and its tag. The layout seed decides the first two tiles. The dynamics seed decides the later tiles.
  *
  * - `sharedStream` is RAGEN's behavior: one random stream for all tiles.
- * - A move that changes nothing earns `invalidScore`, as the prompt says. RAGEN computes this score and drops it
- *   (`hideInvalidScore`).
+ * - A move that changes nothing earns `invalidScore`, as the prompt says. RAGEN computes this score, but its log
+ *   reward of a negative score is 0 (`hideInvalidScore`).
  *
  * Source: RAGEN-2 ragen/env/game_2048.
  */
@@ -31,7 +31,7 @@ export type Grid = readonly (readonly number[])[];
 const GOAL = 2048;
 /** The largest tile that appears by itself. */
 const NEW_TILE_MAX = 4;
-/** Least number of moves to the goal: the first two tiles and one new tile per move must add up to the goal. */
+/** A lower bound on the moves to the goal: the first two tiles and one new tile per move must add up to the goal. */
 export const MOVES_MIN = (GOAL - 2 * NEW_TILE_MAX) / NEW_TILE_MAX;
 const DYNAMICS_STREAM = 1;
 

@@ -1,4 +1,4 @@
-/** MetamathQA and StaticQA: questions of local files. Source: RAGEN config/envs.yaml; RAGEN has a static env without a tag. */
+/** MetamathQA and StaticQA: questions of local files. Source: RAGEN config/envs.yaml, which lists no tag for RAGEN's static env. */
 import { z } from "zod";
 import { missingFile } from "../data/rows.ts";
 import { SplitChoice, splitOfSeed } from "../data/split.ts";

@@ -57,7 +57,7 @@ export const sokobanDemonstrator: Demonstrator = {
   },
 };
 
-/** The walk to the next push of a shortest solution, and that push with the pushes right after it. */
+/** The next part of a shortest solution: the walk to a push, that push, and the pushes right after it; at most `lengthMax` actions. */
 function planPushes(game: SokobanGame, lengthMax: number): Plan | null {
   const path = solution(game);
   if (path === null || path.length === 0) return null;

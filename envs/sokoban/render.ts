@@ -1,6 +1,6 @@
 /**
  * Renders boards as a grid of symbols, as coordinates or as a picture. Knows no rules.
- * Source: RAGEN ragen/env/sokoban/env.py (render), whose coordinates omit the walls too.
+ * Source: RAGEN ragen/env/sokoban/env.py (render). As in RAGEN, the coordinates omit the walls.
  */
 import { drawBoard, type Palette, type Picture, type Sprite } from "../picture.ts";
 import { BOX, BOX_ON_TARGET, type Board, PLAYER, TARGET, WALL } from "./rules.ts";
@@ -18,10 +18,10 @@ const NEW_LINE = 10;
 const UTF_16 = new TextDecoder("utf-16", { ignoreBOM: true });
 
 /**
- * Random play renders thousands of boards a second. So this function decodes an array: a text from 40 additions takes twice as long to make
- * and to compare.
+ * Decodes an array of characters, because random play renders thousands of boards a second: a text from 40 concatenations takes twice as
+ * long to make and to compare.
  *
- * @param lookup  symbols of one character
+ * @param lookup  symbols; each is one character
  */
 export function renderGrid(board: Board, lookup: readonly string[]): string {
   const { rows, cols } = board;
@@ -41,7 +41,7 @@ const NAMES: readonly (readonly [number, string])[] = [
   [PLAYER_ON_TARGET, "Player on target"],
 ];
 
-/** The line `Targets` lists all targets, also those under a box or the player. */
+/** The line `Targets` lists all targets, including those under a box or the player. */
 export function renderCoordinates(board: Board): string {
   const lines = [`Board size: ${board.rows} rows x ${board.cols} cols (zero-indexed).`];
   const list = (name: string, holds: (cell: number) => boolean) => {
@@ -81,7 +81,7 @@ const PIECES: Readonly<Record<number, Sprite>> = { [PLAYER]: MAN, [BOX]: CRATE, 
 /** Picture pixels per sprite pixel; a cell is 32 pixels wide. */
 const SCALE = 4;
 
-/** Draws a Sokoban board, the counterpart of RAGEN's rgb_array, with our own sprites. */
+/** Draws a board with our own sprites. Corresponds to RAGEN's render mode rgb_array. */
 export function sokobanPicture(board: Board): Picture {
   const cells = Array.from({ length: board.rows }, (_, row) =>
     Array.from({ length: board.cols }, (_, col) => layersOf(board, row * board.cols + col)),

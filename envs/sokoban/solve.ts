@@ -1,5 +1,5 @@
 /**
- * Finds shortest solutions of Sokoban boards by breadth-first search over positions. Plays no game.
+ * Finds shortest solutions of Sokoban boards by breadth-first search over positions. Does not change the board.
  *
  * Source: RAGEN's get_shortest_action_path. The search tries moves in the order Up, Down, Left, Right. Of equally short solutions,
  * the search returns the first that it finds.
@@ -17,12 +17,12 @@ const DEPTH_MAX = 100;
 export function shortestPath(board: Board): number[] | null {
   const { fixed } = board;
   const steps = deltas(board.cols);
-  /** A position: the player's cell, then the boxes' cells in ascending order. */
+  /** The first position. A position is the player's cell, then the boxes' cells in ascending order. */
   const start = [board.state.indexOf(PLAYER), ...boxesOf(board)];
   const width = start.length;
   /** The cells of all found positions, `width` for each, in the order of discovery. */
   const cells: number[] = [];
-  /** Of each found position: the index of the position before it, and the action between the two. */
+  /** For each found position: the index of the position before it, and in `actions` the action that leads from that one to it. */
   const parents: number[] = [];
   const actions: number[] = [];
   const found = new Set<number>();

@@ -14,7 +14,7 @@ import type { Goal } from "./product.ts";
 import { type PurchaseReward, purchaseReward } from "./reward.ts";
 import { type Bought, Visit } from "./shop.ts";
 
-/** The options of the tags that the game reads. */
+/** Those options of the tags that the game reads. */
 export const webShopRules = {
   /** Show a page of attributes for each product. */
   showAttributes: z.boolean().default(false),
@@ -22,7 +22,7 @@ export const webShopRules = {
   rewardForm: z.enum(["whole", "perfect"]).default("whole"),
   /** True: the advice is RAGEN v1's, which joins two of its lines. */
   joinedLines: z.boolean().default(false),
-  /** True: an action is valid only as it is shown, as in RAGEN v1. False: the case of a label does not matter. */
+  /** True: an action is valid only if it is written as the observation shows it, as in RAGEN v1. False: the case of a label does not matter. */
   literalValid: z.boolean().default(false),
 };
 type WebShopRules = Readonly<z.infer<z.ZodObject<typeof webShopRules>>>;

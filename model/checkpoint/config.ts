@@ -62,7 +62,7 @@ const HuggingFaceConfig = z.looseObject({
 type HuggingFaceConfig = z.infer<typeof HuggingFaceConfig>;
 
 interface Family {
-  /** How the family's layers differ from the layers of Llama. */
+  /** How the family's models differ from Llama. */
   readonly options: Partial<ModelConfig>;
   /** The values that transformers uses for keys that config.json lacks. */
   readonly defaults?: Partial<HuggingFaceConfig>;
@@ -287,7 +287,7 @@ export function architectureOf(model: ModelConfig): "qwen2" | "qwen3" | "llama" 
 /** transformers' class of each model type that `writeModelConfig` writes. */
 const CLASSES = { qwen2: "Qwen2ForCausalLM", qwen3: "Qwen3ForCausalLM", llama: "LlamaForCausalLM" } as const;
 
-/** A config.json for this model. @param longest  most tokens of a sequence */
+/** A config.json for this model. @param longest  maximum number of tokens of a sequence */
 export function writeModelConfig(model: ModelConfig, longest: number): Record<string, unknown> {
   const type = architectureOf(model);
   return {

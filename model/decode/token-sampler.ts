@@ -32,7 +32,7 @@ export class TokenSampler {
   /** (V) token ids: a heap with the likeliest on top; after the heap the popped ids, the likeliest last. */
   readonly #heap: Uint32Array;
   #heapSize = 0;
-  /** The weights' row: its likeliest token and that token's logit, the temperature, and the sum of the weights. */
+  /** What belongs to `#weights`: the likeliest token and its logit, the temperature, and the sum of the weights. */
   #best = 0;
   #highest = 0;
   #temperature = Number.NaN;
@@ -48,7 +48,7 @@ export class TokenSampler {
   /**
    * @param logits  holds the row at `[offset, offset + V)`.
    * @param coin    in [0, 1).
-   * @param sameRow  true if the last call sampled from the same row. At the same temperature, its weights serve again.
+   * @param sameRow  true if the last call sampled from the same row. If the temperature is the same too, the sampler reuses the weights.
    * @returns an object that the next call overwrites.
    * @throws {RangeError} if a logit of the row is not finite, or a setting is out of its range.
    */
@@ -60,7 +60,7 @@ export class TokenSampler {
     sameRow = false,
   ): Readonly<Sampled> {
     const { temperature, topP, topK } = settings;
-    // If this call throws an error, the weights of an earlier row do not serve a later call.
+    // Forget the weights first: if this call throws, a later call must not reuse the weights of an earlier row.
     if (!sameRow) this.#temperature = Number.NaN;
     const inRange = temperature >= 0 && topP > 0 && topP <= 1 && topK >= 0 && Number.isInteger(topK);
     if (!inRange || !(coin >= 0 && coin < 1)) {

@@ -10,9 +10,9 @@ export interface DeviceOptions {
   readonly softwareAdapter?: boolean;
   /** On cuda, round the factors of products to 10 bits of mantissa. Default: false. */
   readonly tf32?: boolean;
-  /** The products whose factors lanes round on the CPU, if the products' sizes are multiples of 16. Default: none. */
+  /** The products whose factors lanes round on the CPU, if the kernel takes the products' sizes (native/lowerings.ts). Default: none. */
   readonly bfloat16Products?: Bfloat16Products;
-  /** Threads on the CPU. */
+  /** Number of threads on the CPU. */
   readonly threads: number;
 }
 

@@ -274,7 +274,7 @@ interface Opened {
 /** Part of onnxruntime's error if a session should record, but the GPU cannot compute every node of the model. */
 const CANNOT_RECORD = "graph capture";
 
-/** @throws {Error} if onnxruntime refuses the model. */
+/** @throws {Error} if onnxruntime refuses the model, or the device is missing. */
 function open(model: Uint8Array, options: SessionOptions): Opened {
   const { api, env } = runtime();
   const { device = "cpu", threads, records = false } = options;
@@ -320,7 +320,7 @@ export class OrtSession {
   /** True if `record` works for the calls of this session: a GPU computes all nodes. */
   readonly records: boolean;
 
-  /** @throws {Error} if onnxruntime refuses the model. */
+  /** @throws {Error} if onnxruntime refuses the model, or the device is missing. */
   constructor(model: Uint8Array, inputs: readonly string[], outputs: readonly string[], options: SessionOptions) {
     const { api } = runtime();
     const { device = "cpu", records = false } = options;
@@ -390,7 +390,7 @@ let recordings = 0;
 
 let notRecorded: Pointer | undefined;
 
-/** Options of every run that is not recorded. */
+/** Options of a run that is not recorded, in a session that can record. */
 function notRecordedOptions(): Pointer {
   notRecorded ??= runOptions(NOT_RECORDED);
   return notRecorded;

@@ -1,15 +1,15 @@
 /**
- * Treats subnormal numbers (smaller than 1.2e-38) as zero on the calling thread. In attention, onnxruntime's softmax gives a
- * subnormal number at every masked place, and a CPU is a hundred times slower with such numbers.
+ * Treats subnormal numbers (smaller than 1.2e-38) as zero on the calling thread. In attention, onnxruntime's softmax gives
+ * subnormal numbers at masked places, and a CPU is a hundred times slower with such numbers.
  *
- * The switch is in the thread's floating-point environment (C's fegetenv and fesetenv). The switch is on only while `run` runs, so
- * JavaScript's own arithmetic does not change.
+ * Two bits of the register MXCSR turn this on. MXCSR is in the thread's floating-point environment (C's fegetenv and fesetenv). The bits
+ * are set only while `run` runs, so JavaScript's own arithmetic does not change.
  * Source: Intel 64 manual, volume 1, 10.2.3 (MXCSR: FTZ, DAZ); glibc, sysdeps/x86_64/fpu/bits/fenv.h (its place in fenv_t).
  */
 import { dlopen, type Pointer, ptr } from "bun:ffi";
 
 const FENV_BYTES = 32;
-/** Place of MXCSR in fenv_t, in 32-bit words. */
+/** Index of MXCSR among the 32-bit words of fenv_t. */
 const MXCSR = 7;
 const FLUSH_TO_ZERO = 1 << 15;
 const SUBNORMALS_ARE_ZERO = 1 << 6;

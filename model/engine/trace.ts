@@ -111,7 +111,7 @@ class TraceBackend extends tf.KernelBackend {
     return id;
   }
 
-  /** A tensor for the value `name`. */
+  /** A tensor for the graph's value `name`. */
   tensor(name: string, shape: readonly number[], dtype: tf.DataType): tf.TensorInfo {
     return { dataId: this.#put({ shape, dtype, name }), shape: [...shape], dtype };
   }
@@ -225,7 +225,7 @@ export function lower<A = object>(
   }
 }
 
-/** Puts a lowering in front of the targets' present one. If the new lowering returns null, the present one runs. */
+/** Registers a lowering that runs before the kernel's present lowering. If the new one returns null, the present one runs. */
 export function lowerFirst<A = object>(
   kernelName: string,
   lowering: Lowering<A, Lowered | null>,

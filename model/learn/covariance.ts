@@ -62,7 +62,10 @@ export function holdBack(
   return { advantages, factors, share };
 }
 
-/** Indices of `floor(share * written tokens)` tokens, at least one; for clip, at most the tokens between the bounds. */
+/**
+ * Indices of the chosen tokens. KL-Cov: the `floor(share * written tokens)` tokens with the largest covariance, at least one. Clip-Cov: as
+ * many of the tokens between the bounds, or all of them if they are fewer.
+ */
 function chosenTokens({ written }: Rows, covariance: Float64Array, rule: CovarianceRule): number[] {
   const tokens = [...written.keys()].filter((i) => written[i] === 1);
   const count = Math.max(1, Math.floor(rule.share * tokens.length));

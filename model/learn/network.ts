@@ -20,7 +20,7 @@ import {
   type OptimizerState,
 } from "./optimizer.ts";
 
-/** Maximum number of compiled shapes to keep. Each holds a few megabytes. */
+/** Maximum number of compiled functions to keep. Each holds a few megabytes. */
 const COMPILED_MAX = 32;
 
 type Arrays = Readonly<Record<string, DeviceArray>>;
@@ -261,7 +261,7 @@ export class Network {
     return Object.fromEntries(names.map((name) => [name, arrays[name]!]));
   }
 
-  /** (B, W) scores of each written token by one head. */
+  /** (B, W) one head's numbers for each written token: values, or log-probabilities and entropies. W is the batch's `width`. */
   #scores(
     head: Head,
     parameters: Readonly<Record<string, tf.Tensor>>,

@@ -1,6 +1,6 @@
 /**
- * AdamW or Muon, with global-norm clipping over all parameters as one vector. Muon moves only the matrices of the layers. With Muon, AdamW
- * moves the other parameters (embeddings, output layer, norms, biases).
+ * AdamW or Muon, with clipping by the global norm of the gradient. Muon updates only the matrices of the layers. AdamW then updates the
+ * other parameters (embeddings, output layer, norms, biases).
  *
  * Source: AdamW https://arxiv.org/abs/1711.05101, bias correction as torch.optim.AdamW. Muon https://kellerjordan.github.io/posts/muon/
  * (Nesterov momentum, quintic Newton-Schulz iteration), steps scaled to the size of AdamW's as in https://arxiv.org/abs/2502.16982,
@@ -28,15 +28,15 @@ export interface OptimizerSettings {
   readonly epsilon: number;
   /** A step multiplies every parameter by `1 - learningRate * weightDecay`. */
   readonly weightDecay: number;
-  /** A step scales a gradient of a larger Euclidean norm down to this norm. */
+  /** Maximum Euclidean norm of the gradient. A step scales a larger gradient down to this norm. */
   readonly clipNorm: number;
 }
 
 /** State of the optimizer; the arrays are as long as the parameters. */
 export interface OptimizerState {
-  /** AdamW's first moment; for a matrix that Muon moves, Muon's momentum. */
+  /** AdamW's first moment; for a matrix that Muon updates, Muon's momentum. */
   readonly moment: Float32Array;
-  /** AdamW's second moment; 0 where Muon moves. */
+  /** AdamW's second moment; AdamW alone reads it. */
   readonly variance: Float32Array;
   step: number;
 }
@@ -48,7 +48,7 @@ export interface OptimizerResult {
   readonly applied: boolean;
 }
 
-/** A matrix in the flat parameters that Muon moves: [rows, columns] from `start` on. */
+/** A matrix that Muon updates: [rows, columns] of the flat parameters from `start` on. */
 export interface Matrix {
   readonly start: number;
   readonly shape: readonly [number, number];
@@ -63,7 +63,7 @@ const NEWTON_SCHULZ = { steps: 5, a: 3.4445, b: -4.775, c: 2.0315 };
 /** Root mean square of AdamW's usual steps, in units of the learning rate. */
 const ADAMW_STEP = 0.2;
 
-/** There are several lists for each lane, because jobs take different times: a lane that ends a list early takes another list. */
+/** There are several lists for each lane, because jobs take different times: a free lane then finds a list that no other lane is in. */
 const LISTS_PER_LANE = 4;
 
 /** Maximum number of pieces of a region; each piece costs a dozen small objects. */
@@ -84,9 +84,9 @@ export class Optimizer {
   readonly #engine: Engine;
   readonly #gradients: readonly Float32Array[];
   readonly #scalars: DeviceArray;
-  /** Sum of the gradient's squares, by piece. */
+  /** For each piece, the sum of the squares of the gradient's values. */
   readonly #squares: Float32Array;
-  /** Lists of jobs, which lanes share. Each piece has a job. */
+  /** Lists of jobs, one job for each piece. Lanes share the lists. */
   readonly #norms: readonly (readonly Job[])[];
   readonly #steps: readonly (readonly Job[])[];
 
@@ -123,7 +123,7 @@ export class Optimizer {
    * The optimizer keeps all given arrays and works in place: `step` changes `parameters` and sets the gradients to zero.
    *
    * @param gradients  the gradient is the sum of these, each as long as the parameters.
-   * @param matrices   the matrices that Muon moves; AdamW moves all other parameters.
+   * @param matrices   the matrices that Muon updates; AdamW updates all other parameters.
    */
   static async create(
     engine: Engine,
@@ -265,7 +265,7 @@ function unpack(scalars: tf.Tensor): tf.Tensor[] {
   return Array.from({ length: SCALARS }, (_, index) => tf.reshape(tf.slice(scalars, [index], [1]), []));
 }
 
-/** Sets the gradients to zero after `move` is known. */
+/** Sets the gradients to zero after `move` is computed. */
 function cleared(inputs: Tensors, move: tf.Tensor): Record<string, tf.Tensor> {
   // This zero overwrites the gradients in place, so it must depend on all nodes that read them; a constant could be written too early.
   const zero = tf.sub(move, move);
@@ -288,7 +288,7 @@ function adamW(inputs: Tensors): Record<string, tf.Tensor> {
   };
 }
 
-/** Moves a matrix by its momentum, after bringing all singular values of the momentum near 1. */
+/** Updates a matrix by its Nesterov momentum. The iteration first brings all singular values of the momentum near 1. */
 function muon([rows, columns]: Matrix["shape"]): TensorFunction {
   const { steps, a, b, c } = NEWTON_SCHULZ;
   return (inputs) => {

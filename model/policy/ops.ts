@@ -1,9 +1,9 @@
 /**
  * Operations of the transformer. Each is defined by ordinary tfjs ops, so any backend runs it; most have an explicit gradient.
- * Operations that call `fused` name a kernel: a backend that has the kernel runs it instead of the definition. engine/fused.ts writes
- * these kernels as onnxruntime operators.
+ * Operations that call `fused` name a kernel: a backend that has the kernel runs it instead of the definition. engine/fused.ts has kernels
+ * of onnxruntime's operators; engine/native/lowerings.ts has kernels of machine code.
  *
- * B batch, T tokens, H query heads, K key/value heads, G = H / K, D head width, N rows, M rows with a loss, V vocabulary.
+ * B batch, T tokens, H query heads, K key/value heads, G = H / K, D head width, E experts, N rows, M rows with a loss, V vocabulary.
  */
 import * as tf from "@tensorflow/tfjs-core";
 import type { Experts } from "./model-config.ts";
@@ -25,7 +25,8 @@ const kernelOfRows = (name: string, { shape }: tf.Tensor) =>
   shape.at(-1)! % 16 === 0 ? name : `${name} by definition`;
 
 /**
- * `a · b` for a gradient or an optimizer step. A backend may round the factors (`engine.bfloat16Products`). It never rounds those of `tf.matMul`.
+ * `a · b` for a gradient or an optimizer step. `engine.bfloat16Products` may round the factors to bfloat16; it never rounds those of
+ * `tf.matMul`.
  *
  * @param a  (rows, inner), or (inner, rows) if `transposeA`
  * @param b  (inner, columns), or (columns, inner) if `transposeB`
@@ -36,7 +37,7 @@ export function gradientProduct(a: tf.Tensor, b: tf.Tensor, transposeA = false, 
 }
 
 /**
- * `x · weightᵀ + addend`. A backend may round the two factors (`engine.bfloat16Products`).
+ * `x · weightᵀ + addend`. `engine.bfloat16Products` "all" may round `x` and `weight` to bfloat16.
  *
  * @param x       (N, in)
  * @param weight  (out, in)
@@ -86,8 +87,8 @@ export function rmsNorm(x: tf.Tensor, gain: tf.Tensor, epsilon: number): tf.Tens
       gradFunc: (dy: tf.Tensor, saved: tf.Tensor[]) => {
         const [x, gain, inverse] = saved as [tf.Tensor, tf.Tensor, tf.Tensor];
         return fused(kernelOfRows("RmsNormGradient", x), { x, gain, inverse, dy }, {}, () => {
-          // dx = (dy · gain - x · mean(dy · x · gain) · inverse²) · inverse. A product with a column or a row computes each sum
-          // without an intermediate tensor.
+          // dx = (dy · gain - x · mean(dy · x · gain) · inverse²) · inverse. Each sum is a matrix product with
+          // a column or a row, which needs no intermediate tensor.
           const product = tf.mul(dy, x);
           const column = tf.reshape(tf.div(gain, gain.size), [-1, 1]);
           const along = tf.mul(tf.matMul(product, column), tf.square(inverse));
@@ -221,7 +222,8 @@ export function tokenLogProbs(logits: tf.Tensor, targets: tf.Tensor): { logProbs
   const pair = tf.customGrad((...args) => {
     const save = args.pop() as unknown as tf.GradSaveFunc;
     const [logits] = args as [tf.Tensor];
-    // The kernel keeps two numbers of each row; the definition keeps the probabilities, and their logarithms in place of the logits.
+    // What the gradient needs: the kernel keeps two numbers of each row, and the logits. The definition keeps the probabilities and their
+    // logarithms.
     const [pair, kept, all = logits] = fused(kernelOfRows("TokenLogProbs", logits), { logits, targets }, {}, () => {
       const all = tf.logSoftmax(logits, -1);
       const probabilities = tf.exp(all);

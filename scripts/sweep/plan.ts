@@ -1,5 +1,5 @@
 /**
- * The runs of a sweep: presets × variants × seeds of a YAML file. Other files start processes.
+ * The runs of a sweep: presets × variants × seeds of a YAML file. This file starts no process.
  *
  * - A group is a preset with a variant's settings; its runs differ in their seeds only.
  * - `planSweep` composes every run's config before the first run starts, as `bun run cluster` composes it from the same flags.
@@ -75,7 +75,8 @@ export const sweepName = (file: string): string => basename(file).replace(/\.ya?
 /**
  * @param out   folder of the sweep; each run gets a folder in it
  * @param over  settings of every run; they override the settings of the file
- * @throws {UsageError} for the faults of the file, with its name. @throws {ConfigError} for a config that is not valid, or a file that is not YAML
+ * @throws {UsageError} for a fault of the file; the error names the file.
+ * @throws {ConfigError} for a config that is not valid, or a file that is not YAML
  */
 export async function planSweep(file: string, out: string, over: readonly Override[]): Promise<Sweep> {
   const { presets, seeds, set, variants, metrics } = readSweepFile(file);

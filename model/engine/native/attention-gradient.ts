@@ -1,11 +1,11 @@
 /**
- * The kernel of the gradient of causal self-attention (policy/attention.ts has the definition; attention-tiles.ts the letters and
- * registers). It computes the weights again, from each query's largest score and the sum of its exponentials.
+ * The kernel of the gradient of causal self-attention (policy/attention.ts has the definition; attention-tiles.ts explains the letters
+ * and registers). The kernel computes the weights again, from each query's largest score and the sum of its exponentials.
  *
  * For each key/value head and each query head of its group, it takes blocks of 64 queries:
  *
  * 1. for each tile of four queries in the block: the weights, the gradients of the scores and of the queries
- * 2. for each tile of four keys that the block sees: what the block adds to the gradients of keys and values
+ * 2. for each tile of four keys that the block sees: the block's terms of the gradients of keys and values
  *
  * Source: FlashAttention-2, https://arxiv.org/abs/2307.08691.
  */
@@ -16,7 +16,7 @@ import { exponential, exponentialTable } from "./exponential.ts";
 import { CACHE_LINE_BYTES, FLOAT_BYTES, shifted } from "./kernel.ts";
 import type { MachineCodeOperator } from "./operator.ts";
 
-/** Queries whose weights are in memory at once. */
+/** Number of queries whose weights are in memory at once. */
 const QUERY_BLOCK = 64;
 
 /** Inputs: qkv, cos, sin, out, the gradient of out, the second output of `attentionOperator`. Outputs: the gradient of qkv; scratch. */
@@ -61,7 +61,7 @@ function scratchOf({ tokens, headWidth }: WholeShape) {
 type ScratchArray = keyof ReturnType<typeof scratchOf>["offsets"];
 
 class AttentionGradientWriter extends TileWriter {
-  /** Variables: addresses of the current head's part of the row's first token, in the inputs and in the result. */
+  /** Variables: addresses of the current head's numbers in the row's first token. `#dQuery` to `#dValue` are in the result, the others in inputs. */
   readonly #query = this.kernel.word();
   readonly #key = this.kernel.word();
   readonly #value = this.kernel.word();
@@ -76,7 +76,7 @@ class AttentionGradientWriter extends TileWriter {
   readonly #scratch: Readonly<Record<ScratchArray, Address>> = this.#scratchVariables();
   /** The gradients of a tile's queries, (4, D), before they are rotated back. */
   readonly #dQueries = this.kernel.memory(TILE * this.sizes.head);
-  /** For each query of a tile, the sum of `out` · the gradient of `out`. */
+  /** For each query of a tile, the dot product of `out` and the gradient of `out`. */
   readonly #deltas = this.kernel.memory(TILE * FLOAT_BYTES);
   /** Variable: the end of the current block of queries. */
   readonly #blockEnd = this.kernel.word();
@@ -285,7 +285,7 @@ class AttentionGradientWriter extends TileWriter {
     }
   }
 
-  /** Adds what a block adds to the gradients of the keys and values that it sees. */
+  /** Adds a block's terms to the gradients of the keys and values that the block sees. */
   #accumulateBlock(block: Address): void {
     const { kernel, code } = this;
     const { dKeys, dScores, queries, dValues, weights } = this.#scratch;

@@ -1,14 +1,14 @@
 /**
- * Matrix products in vector registers whose factors are rounded to bfloat16 (AVX512_BF16): C (M, N) = A (M, K) · B (K, N) + an addend. Either
- * factor may lie transposed in memory. The sums are 32-bit floats. One instruction adds two steps to each of 16 sums, so this kernel needs half as
- * many instructions as product.ts.
+ * Matrix products with factors rounded to bfloat16 (AVX512_BF16): C (M, N) = A (M, K) · B (K, N) + an addend. Either factor may lie
+ * transposed in memory. The sums are 32-bit floats. A step is one index of K. One instruction adds the terms of two steps to each of 16
+ * sums, so this kernel needs half as many multiply-add instructions as product.ts.
  *
- * A number of C is a sum of terms. Its error is about 2e-3 · sqrt(the sum of the squared terms), because a rounded factor keeps 8 bits of
- * mantissa (the leading 1 included).
+ * A number of C is a sum of K terms. Its error is about 2e-3 · sqrt(the sum of the squared terms), because a rounded factor keeps 8 bits
+ * of mantissa (the leading 1 included).
  *
- * The kernel rounds a block of B, then 48 rows of A at a time. In rounded memory, two steps of 16 bits lie side by side as one pair. After the
- * rounding, the kernel computes some rows of C in up to 64 columns at a time. A number of C is one sum in the order of the pairs, so it does
- * not depend on M and N.
+ * The kernel rounds a block of B, then 48 rows of A at a time. In rounded memory, the numbers of two steps (16 bits each) lie side by side
+ * as one pair. After the rounding, the kernel computes some rows of C in up to 64 columns at a time. A number of C is one sum in the order
+ * of the pairs, so it does not depend on M and N.
  *
  * Source: Intel 64 manual, volume 2, VDPBF16PS and VCVTNE2PS2BF16.
  */
@@ -40,10 +40,10 @@ const ROWS = 48;
 /** Number of steps in a pair. */
 const PAIR = 2;
 const PAIR_BYTES = 4;
-/** Pairs that the packing loop writes before it jumps back. */
+/** Pairs that one iteration of the packing loop writes. */
 const PAIRS_AT_ONCE = 4;
 
-/** Steps of 16 pairs. One instruction rounds so many steps of one row. */
+/** Number of steps in 16 pairs. One instruction rounds this many steps of one row. */
 const CHUNK = PAIR * VECTOR;
 const wholeChunks = (steps: number): number => Math.ceil(steps / CHUNK) * CHUNK;
 

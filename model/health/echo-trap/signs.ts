@@ -45,7 +45,7 @@ export const isMeasured = (kind: SignKind, point: TrapPoint): boolean =>
  */
 const NEAR_BEST = 0.15;
 
-/** The signs that are present, in a fixed order. @param solved  whether the task counts as solved */
+/** The signs that are present, in a fixed order. @param solved  true if the task counts as solved; then some signs do not count */
 export function signs(tracks: Tracks, rule: TrapRule, solved: boolean): Sign[] {
   const { success } = tracks;
   const isNearBest =

@@ -15,7 +15,7 @@ import type { Normalization } from "../reward.ts";
 
 export interface UpdateSettings {
   readonly filter: FilterRule;
-  /** Before the filter, drop groups whose raw rewards are all equal (DAPO); the caller has played groups to replace them. */
+  /** True: before the filter, drop groups whose raw rewards are all equal (DAPO). The caller has already played other groups in their place. */
   readonly dropConstant: boolean;
   readonly normalization: Normalization;
   /** Penalty for long replies; null: none. */
@@ -69,11 +69,11 @@ export type CriticSettings = {
 /** A played episode as an update sees it. */
 export interface TrainingEpisode {
   readonly trajectory: Trajectory;
-  /** Any integer per group. */
+  /** An integer that identifies the episode's group in the update. */
   readonly group: number;
   /** Name of the env in the run. */
   readonly tag: string;
-  /** (turns) names the state each turn began in; for gigpo. */
+  /** (turns) a name for the state in which each turn began; equal names mean equal states. For gigpo. */
   readonly anchors: readonly string[];
   /** For max-rl and expert-iteration. */
   readonly success: boolean;
@@ -93,7 +93,7 @@ export interface UpdateResult {
   readonly skipped: string | null;
   /** Mean advantage of each episode; null if the filter dropped it. */
   readonly advantages: readonly (number | null)[];
-  /** (written tokens) advantages of each episode; null if all are equal or the filter dropped the episode. Absent if it kept no episode. */
+  /** (written tokens) advantages of each episode; null if all are equal or the filter dropped the episode. Absent if no episode was kept. */
   readonly tokenAdvantages?: readonly (Float32Array<ArrayBuffer> | null)[];
   readonly steps: number;
   readonly metrics: Readonly<Record<string, number>>;
