@@ -1,11 +1,12 @@
 /**
- * Error classes, and functions that make texts of errors. An `EpisodeError` is the failure of one episode, which the run records as data.
- * After a `RunError` a restart would not help. Any other error of an actor is a bug, and the supervisor restarts the actor.
+ * Error classes, and functions that write errors as text. An `EpisodeError` is the failure of one episode; the run records it as data.
+ * After a `RunError` the supervisor does not restart the actor, because the restarted actor would fail in the same way. Any other error of an
+ * actor is a bug, and the supervisor restarts the actor.
  */
 import { relative } from "node:path";
 import { fileURLToPath } from "node:url";
 
-/** Where an episode failed. "capacity": at a limit. "closed": the connection or the episode was closed. */
+/** Where an episode failed. "capacity": it reached a limit. "closed": the episode or the connection closed, or no answer came in time. */
 export type Boundary = "env" | "policy" | "protocol" | "capacity" | "closed";
 
 export class EpisodeError extends Error {
@@ -65,7 +66,7 @@ function fromHere(file: string): string {
 /**
  * One line for people: every fault that a zod schema found, as `path: message`.
  *
- * @param whole  the word in place of the path if the whole value is at fault, for example "body"
+ * @param whole  the word that stands for the path if the whole value is at fault, for example "body"
  */
 export const schemaFaults = ({ issues }: SchemaError, whole: string): string =>
   issues.map(({ path, message }) => `${path.join(".") || whole}: ${message}`).join("; ");
@@ -76,7 +77,7 @@ interface SchemaError {
 
 export const oneLine = (text: string): string => text.trim().replaceAll(/\s*\n\s*/g, " ");
 
-/** For a log: the calls of an error's stack, one per line; then each cause, with its message and calls. The error's own message is left out. */
+/** For a log: the calls of an error's stack, one per line; then each cause, with its message and calls. Leaves out the error's own message. */
 export function stackOf(error: unknown): string {
   if (!(error instanceof Error)) return "";
   const calls = (error.stack ?? "").split("\n").filter((line) => /^\s+at /.test(line));
@@ -88,7 +89,6 @@ export function stackOf(error: unknown): string {
 /** Exit code of an actor that ended with a `RunError`. */
 export const RUN_ERROR_CODE = 3;
 
-/** The run cannot continue: a restarted actor would fail in the same way. */
 export class RunError extends Error {
   override readonly name = "RunError";
 }

@@ -17,7 +17,7 @@ export const RUNGS = [
   "stop",
 ] as const;
 export type Rung = (typeof RUNGS)[number];
-/** The value to which a rung (an intervention of `health.ladder`) sets `learner.covariance.treatment`. */
+/** The value of `learner.covariance.treatment` that a rung sets. A rung is an intervention of `health.ladder`. */
 export const TREATMENT_OF_RUNG = { "clip-cov": "clip", "kl-cov": "kl" } as const satisfies Partial<
   Record<Rung, string>
 >;
@@ -25,29 +25,29 @@ export const TREATMENT_OF_RUNG = { "clip-cov": "clip", "kl-cov": "kl" } as const
 /** The numbers of the Echo Trap detector that depend on the task. The detector's other numbers are constants in model/health/. */
 const TrapConfig = z.strictObject({
   startUpdates: positiveInt(TRAP_RULE.startUpdates).describe(
-    "Number of first updates whose mean is the start of a metric, with which later values are compared. For success, repetition and the share of well-formed replies, the start is the value in the first update",
+    "The detector compares a metric with its start: the mean over this many first updates. For success, repetition and the share of well-formed replies, the start is the value in the first update",
   ),
   patience: positiveInt(TRAP_RULE.patience).describe(
-    "Number of updates in a row in which a sign must appear before it counts; a gradient spike counts at once",
+    "A sign counts after it has appeared in this many updates in a row; a gradient spike counts at once",
   ),
   solvedAt: share(TRAP_RULE.solvedAt).describe(
-    "The task counts as solved from the time when smoothed success reaches this value, until smoothed success is more than 0.1 below",
+    "The task counts as solved when smoothed success reaches this value, and stays solved until smoothed success is more than 0.1 below this value",
   ),
   explainedAt: share(TRAP_RULE.explainedAt).describe(
-    "While smoothed success is at least this value and at most 0.15 below its highest value so far, these do not count as signs: small spread, constant groups, low entropy, low likelihood",
+    "Small spread, constant groups, low entropy and low likelihood are no signs while smoothed success is at least this value and at most 0.15 below its highest value so far",
   ),
   spreadShare: share(TRAP_RULE.spreadShare).describe(
     "A sign: the reward's in-group std is below this share of its start",
   ),
   constantGroups: share(TRAP_RULE.constantGroups).describe(
-    "A sign of collapse: in this share of the groups or more, all episodes earned the same reward",
+    "A sign that alone gives the verdict collapsed: in this share of the groups or more, all episodes earned the same reward",
   ),
   successFall: share(TRAP_RULE.successFall).describe(
     `A sign: smoothed success is below ${100 * TRAP_RULE.successShare} % of its highest value so far, and has fallen by this value or more`,
   ),
 });
 
-/** How long each early stop measures. For short runs, shorten these times. */
+/** Numbers of the early stops reward_variance_collapse and solved. For short runs, lower the counts. */
 const StopsConfig = z.strictObject({
   baselineUpdates: positiveInt(STOP_RULE.baselineUpdates).describe(
     "reward_variance_collapse: number of first updates whose mean in-group std of reward is the baseline",

@@ -1,4 +1,4 @@
-/** Kinds of values that many settings share. A kind takes the default of the setting; with the default null, the setting may be null. */
+/** Kinds of values that many settings share. The argument of a kind is the setting's default. If the default is null, the setting may be null. */
 import { z } from "zod";
 
 interface Kind<T> {

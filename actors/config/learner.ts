@@ -1,4 +1,4 @@
-/** Section `learner`: how the policy learns from episodes. Types and defaults only; unread.ts says which estimator reads which key. */
+/** Section `learner`: how the policy learns from episodes. Types and defaults only; algorithms.ts says which estimator reads which key. */
 import { z } from "zod";
 import type { Aggregation } from "../../model/learn/aggregation.ts";
 import { FILTER_METRICS, type FilterRule } from "../../model/learn/filter/filter.ts";
@@ -35,9 +35,11 @@ export const FilterConfig = z.strictObject({
   strategy: oneOf(
     ["all", "top_ratio", "top_p", "top_k", "top_k_abs", "min_p"] satisfies FilterRule["strategy"][],
     "top_ratio",
-  ).describe("Selects the groups to train on; top_ratio, by the std of the raw reward, is StarPO-S"),
+  ).describe(
+    "How the filter selects the groups to train on. top_ratio is StarPO-S: it ranks groups by the std of the raw reward",
+  ),
   value: positiveNumber(0.25).describe(
-    "Share of the groups to keep; top_k_abs: number of groups; top_p: share of the sum of scores; min_p: share of the best score",
+    "Share of the groups to keep; top_k_abs: number of groups; top_p: share of the sum of scores; min_p: a group needs value x the best score, or with order smallest at most the best score / value",
   ),
   order: oneOf(["largest", "smallest"], "largest").describe(
     "Which groups the filter keeps: those with the largest or with the smallest scores",
@@ -45,7 +47,7 @@ export const FilterConfig = z.strictObject({
   metric: oneOf(FILTER_METRICS, "reward_variance").describe("Score of a group, for strategies other than top_ratio"),
   includeZero: flag(true).describe("false: the filter first drops groups with a score of 0"),
   mode: oneOf(["linear", "softmax"], "linear").describe(
-    "top_p: value is a share of a sum. linear: of the sum of the scores; softmax: of the sum of the scores' softmax",
+    "top_p: the sum of which value is a share. linear: the sum of the scores; softmax: the sum of the scores' softmax",
   ),
 });
 
@@ -103,7 +105,7 @@ export const CovarianceConfig = z.strictObject({
 
 const GigpoConfig = z.strictObject({
   normalize: oneOf(["mean_std", "mean"], "mean_std").describe(
-    "How gigpo compares numbers. mean: subtracts their mean; mean_std: also divides by their std",
+    "How gigpo compares the returns of episodes and of turns. mean: subtracts the mean; mean_std: also divides by the std",
   ),
 });
 
@@ -118,7 +120,7 @@ const CriticConfig = z.strictObject({
 
 const GradientAnalysisConfig = z.strictObject({
   everyUpdates: nonnegativeInt(0).describe(
-    "Number of updates between two measurements of gradient norms (metrics gradient/…); 0: never",
+    "N: the run measures gradient norms (metrics gradient/…) in the first update, and then again after every N updates; 0: never",
   ),
   split: oneOf(["quantile", "fixed"], "quantile").describe(
     "How the analysis divides the groups into six buckets by std of reward. quantile: into buckets of equal size; fixed: at the lower bounds 0, 1, 2, 3, 4 and 5",
@@ -134,7 +136,7 @@ export const LearnerConfig = z.strictObject({
   ),
   estimator: oneOf(ESTIMATORS, "grpo").describe("Computes advantages from rewards"),
   loss: oneOf(LOSSES, "ppo").describe(
-    "ppo: clipped ratio per token; gspo: clipped ratio per context, by default an episode; cispo: REINFORCE weighted by the clipped ratio; reinforce: no ratio",
+    "ppo: clipped ratio per token; gspo: clipped ratio per context (by default a context is an episode); cispo: REINFORCE weighted by the clipped ratio; reinforce: no ratio",
   ),
   mode: oneOf(["sync", "async"], "sync").describe(
     "sync: the run plays, then learns; equal seeds give equal runs. async: samplers play while the learner learns",
@@ -168,7 +170,7 @@ export const LearnerConfig = z.strictObject({
     "Weight of the cross-entropy of the env's tokens after a reply (ECHO, docs/algorithms.md); 0: off",
   ),
   clipLow: positiveShare(0.2).describe(
-    "With a negative advantage, a ratio below 1 - clipLow gives no gradient; cispo: 1 - clipLow is the smallest weight. With clipLow 1 there is no bound",
+    "With a negative advantage, a ratio below 1 - clipLow gives no gradient; cispo: 1 - clipLow is the smallest weight. If clipLow is 1, the ratio has no lower bound",
   ),
   clipHigh: positiveNumber(0.28).describe(
     "With a positive advantage, a ratio above 1 + clipHigh gives no gradient; cispo: 1 + clipHigh is the largest weight",

@@ -47,7 +47,7 @@ const WarmStartStage = z.strictObject({
 export const WarmStartConfig = z.strictObject({
   enabled: flag(true).describe("Whether the policy imitates demonstrations before reinforcement"),
   imitate: oneOf(["random-play", "demonstrator"], "random-play").describe(
-    "What the policy imitates. random-play: the best plan that random plays of a board show; demonstrator: the env's scripted player",
+    "What the policy imitates. random-play: the best plan that random plays of a board find; demonstrator: the env's scripted player",
   ),
   plays: positiveInt(60).describe(
     "Random plays of a board. If no play wins, more plays follow until one wins, up to playsMax plays in all",
@@ -91,11 +91,11 @@ export const WarmStartConfig = z.strictObject({
       "Stages in order. Items: {name, babble, noise, steps, batch, learningRate, finalFraction, warmUpSteps}; babble and noise are the shares of the demonstrator's random turns and actions",
     ),
   cacheDir: text("runs/.warm-start").describe(
-    "Folder of finished warm starts, each named by the digest of its settings",
+    "Folder of the cache of finished warm starts; the name of a file is the digest of everything that decides the result",
   ),
 });
 
-/** Layout seed of the first board of the demonstrations. Validation uses other boards. */
+/** Layout seed of the first board of the demonstrations. rules.ts refuses a config whose validation uses one of these boards. */
 export const WARM_START_FIRST_SEED = 10_000;
 
 export const CheckpointConfig = z.strictObject({

@@ -89,6 +89,6 @@ export const EnvServerConfig = z.strictObject({
   ),
 });
 
-/** How long an actor waits for another actor's answer: 30 s by default. This time exceeds the time that an env server waits for an env. */
+/** How long an actor waits for another actor's answer: 30 s by default. An env server waits a shorter time for an env. */
 export const askDeadlineMs = ({ envServer }: { readonly envServer: z.infer<typeof EnvServerConfig> }): number =>
   1.2 * envServer.answerMsMax;

@@ -1,9 +1,9 @@
-/** Engine tinker: the settings that a choice of this engine changes, and the settings that this engine requires. */
+/** Engine tinker: the defaults that this engine changes, and the values that it requires of settings. */
 import { NEEDS_CRITIC } from "../../model/learn/advantage/advantage.ts";
 import type { RunConfig } from "./config.ts";
 import { type At, valueAt } from "./layers.ts";
 
-/** A choice of this engine makes these settings. The loss of the server, skyrl-tx, clips ratios at these bounds and has no entropy bonus. */
+/** Settings that engine tinker sets. The loss of the server skyrl-tx clips ratios at these bounds and has no entropy bonus. */
 export const TINKER_SETTINGS = {
   model: { lora: { rank: 32 } },
   learner: { clipLow: 0.2, clipHigh: 0.2, dualClip: null, entropyCoefficient: 0 },
@@ -74,7 +74,7 @@ const LIMITS: readonly Limit[] = [
   is("rollout.temperature", 1, "the server computes log-probabilities at temperature 1; set it to 1"),
 ];
 
-/** One fault for every setting whose value engine tinker does not allow. */
+/** @returns a fault for each setting whose value engine tinker refuses; none with another engine */
 export function tinkerRules(config: RunConfig): readonly Pick<Limit, "path" | "text">[] {
   return config.engine.name === "tinker" ? LIMITS.filter(({ holds }) => !holds(config)) : [];
 }

@@ -1,10 +1,10 @@
 /**
  * Decides who may read the page.
  *
- * - If the run has a token, a request needs `Authorization: Bearer TOKEN`, or a cookie. The answer to a request with `?token=TOKEN` sets the cookie.
- * - If the run has no token, a request must name a loopback host. So a site whose name resolves to 127.0.0.1 (DNS rebinding) reads nothing.
+ * - If the run has a token, a request needs `Authorization: Bearer TOKEN` or the run's cookie. A request with `?token=TOKEN` gets this cookie.
+ * - If the run has no token, a request must name a loopback host. So a site whose name resolves to 127.0.0.1 (DNS rebinding) cannot read the page.
  * - The API, /metrics and /runs refuse requests that a page of another site makes.
- * - The comparison of tokens takes constant time. The cookie contains a digest and not the token.
+ * - The guard compares tokens in constant time. The cookie contains a digest of the token, not the token.
  */
 import { createHash } from "node:crypto";
 import type { Context, MiddlewareHandler } from "hono";
@@ -46,7 +46,7 @@ const loopbackOnly: MiddlewareHandler = (c, next) => {
 export const validHostOnly: MiddlewareHandler = (c, next) =>
   URL.canParse(c.req.url) ? next() : Promise.resolve(c.text("The Host header is not a host name.\n", 400));
 
-/** Browsers say in Sec-Fetch-Site or Origin which site makes a request; programs send neither header. */
+/** Refuses requests of another site's page. A browser names the requesting site in Sec-Fetch-Site or Origin; a program sends neither header. */
 export const sameSiteOnly: MiddlewareHandler = (c, next) => {
   const site = c.req.header("Sec-Fetch-Site");
   const origin = c.req.header("Origin");

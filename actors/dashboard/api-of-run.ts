@@ -12,7 +12,7 @@ import type { ApiContext } from "./api.ts";
 import { Ratings } from "./ratings.ts";
 import { NearbyRuns } from "./runs.ts";
 
-/** @param notice  takes a text for each thing that the page cannot show because a part of the run is gone */
+/** @param notice  receives one text for each part of the run that the page cannot show, for example because the model is gone */
 export function apiContextOf(
   config: RunConfig,
   folder: string,
@@ -47,7 +47,7 @@ function dialogueOf(config: RunConfig, notice: (text: string) => void): ApiConte
 }
 
 function playOf(config: RunConfig, notice: (text: string) => void): PlayAnswer {
-  // The page shows no replay of an env whose module is unknown to this process, or of an env that refuses the options of the run.
+  // The page shows no replay of an env whose tag this process does not know, or of an env that refuses the options of the run.
   const envs = playedEnvs(config).flatMap(({ name, tag, options }) => {
     if (!envTags().includes(tag)) return [];
     try {
@@ -63,7 +63,7 @@ function playOf(config: RunConfig, notice: (text: string) => void): PlayAnswer {
   return { compat: config.prompt.compat, envs };
 }
 
-/** Finds the kind of a symbol: the first pattern that matches the symbol's meaning in the legend decides. */
+/** The kinds of symbols. A symbol has the kind of the first pattern that matches the symbol's meaning in the legend. */
 const KINDS: readonly (readonly [RegExp, CellKind])[] = [
   [/^(box on target|player on goal|success)/, "done"],
   [/^player/, "player"],

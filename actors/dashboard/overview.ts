@@ -1,7 +1,6 @@
 /**
- * The overview of a run: the numbers and the status sentence at the top of the page. This file reads only the store.
- *
- * - A number that the run did not measure is null, never 0.
+ * The overview of a run: the numbers and the status sentence at the top of the page. A number that the run did not measure is null, never 0.
+ * This file reads only the store.
  */
 import { EVENT_KINDS, type MetricName } from "../metrics/metrics.ts";
 import type { StoredRun } from "../metrics-sink/records.ts";
@@ -11,10 +10,10 @@ import { STARTING } from "../protocol.ts";
 import { latestOf } from "../record/newest-update.ts";
 import type { Overview, StoredEvent } from "./answers.ts";
 
-/** A live run writes every second. The run counts as stopped after this time without a write, or when the store has the event `closed`. */
+/** A live run writes every second. A run that has written nothing for this time counts as stopped. */
 const SILENT_MS = 60_000;
 
-/** After this time without a report of the supervisor, the run is not ready. The supervisor reports the actors every second. */
+/** The supervisor reports the actors every second. A run whose newest report is older than this time is not ready. */
 const NO_REPORT_MS = 10_000;
 
 /**
@@ -47,7 +46,7 @@ export function overviewOf(store: Store): Overview | null {
   const value = (name: MetricName) => points.get(name)?.value ?? null;
   // Leave out events of earlier sessions, because they do not describe this session.
   const event = (kind: string) => ofSession(store.lastEvent(kind), run.startedMs);
-  // The number of updates so far; null if it is 0. If the run has no value of total/updates, the step of train/success is this number.
+  // The number of updates so far; null before the first update. If the run has no value of total/updates, the step of train/success is this number.
   const update = (value("total/updates") ?? points.get("train/success")?.step) || null;
   return {
     run: run.name,

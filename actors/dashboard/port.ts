@@ -1,12 +1,12 @@
-/** Opens ports for HTTP: for the page, and for `bun run serve`. */
+/** Opens HTTP ports for the page and for `bun run serve`. */
 import { isIP } from "node:net";
 
-/** Checks the page's port before a run starts. @throws {Error} if the port is not free */
+/** Call before a run starts. @throws {Error} if the page's port is not free */
 export async function checkPort(hostname: string, port: number): Promise<void> {
   if (port !== 0) await freePort("the page", hostname, port);
 }
 
-/** @param what  what the port will serve @returns `port`; if `port` is 0, a port that is free now. @throws {Error} if the port is not free */
+/** @param what  what the port will serve @returns `port`, or a free port if `port` is 0. @throws {Error} if the port is not free */
 export async function freePort(what: string, hostname: string, port: number): Promise<number> {
   const probe = serveHttp(what, { hostname, port, idleTimeout: 0, fetch: () => new Response() });
   const found = probe.port!;

@@ -1,4 +1,4 @@
-/** Schemas of the API's query parameters, and the texts of the errors. */
+/** Schemas of the API's query parameters, and the error texts for invalid parameters. */
 import { z } from "zod";
 import { oneLine, schemaFaults } from "../errors.ts";
 import { isMetricName, METRIC_NAMES, type MetricName } from "../metrics/metrics.ts";
@@ -31,7 +31,7 @@ function faultOf(names: readonly string[]): string | null {
   return `no metric named "${first.slice(0, 100)}"${others}; docs/metrics.md lists them`;
 }
 
-/** Whether a text has no NUL. SQLite ends a text at a NUL, and so would ignore the rest of a text to search for. */
+/** SQLite ends a text at a NUL, so a search would ignore the words after a NUL. */
 const withoutNul = (text: string) => !text.includes("\0");
 const NUL = "the text has a NUL; leave it out";
 

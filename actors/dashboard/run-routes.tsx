@@ -25,7 +25,7 @@ import { CursorText, emptyParameter, faults } from "./queries.ts";
 import { NewRating, TooManyRatings } from "./ratings.ts";
 import { cursorText, parseCursor, streamRun } from "./stream.ts";
 
-/** Maximum number of live streams that are open at once; a browser tab holds one. */
+/** Maximum number of open live streams; each browser tab holds one. */
 const STREAMS_MAX = 64;
 
 /** A refused reader should ask again after this many seconds. */
@@ -144,7 +144,7 @@ export function busy(c: Context): Response {
   return c.json({ error }, 503, { "Retry-After": String(RETRY_AFTER_S) });
 }
 
-/** Makes typed arrays JSON lists. By default they would become objects with a key for each index. */
+/** Writes a typed array as a JSON list. By default JSON.stringify writes an object with a key for each index. */
 const plainArrays = (_key: string, value: unknown) =>
   value instanceof Int32Array || value instanceof Float32Array || value instanceof Uint8Array ? [...value] : value;
 

@@ -1,6 +1,7 @@
 /**
- * Chooses the engine and device of learner and samplers. For the learner the choice never replaces an engine or device that the config names.
- * `auto` reports whether it uses an NVIDIA GPU that it found. Where the learner computes, by engine.name (rows) and engine.device (columns):
+ * Chooses the engine and device of learner and samplers. The learner always uses the engine and the device that the config names. If both
+ * are `auto` and the machine has an NVIDIA GPU, the log says whether the learner uses it. Where the learner computes, by engine.name (rows)
+ * and engine.device (columns):
  *
  * | engine.name | auto, cpu | cuda                                 | webgpu      |
  * | ----------- | --------- | ------------------------------------ | ----------- |
@@ -37,7 +38,7 @@ export const thisMachine: Machine = {
   expectDevice: (settings) => void deviceInWords(settings.device ?? "cpu", settings),
 };
 
-/** An engine, and a text for the log: which GPU the engine uses, or why it uses none; null if there is nothing to log. */
+/** `reason` is a text for the log: which GPU the engine uses, or why it uses none; null if there is nothing to log. */
 export interface Choice {
   readonly engine: EngineSettings;
   readonly reason: string | null;
@@ -98,7 +99,7 @@ function lackOf(settings: CompiledSettings, { expectDevice }: Pick<Machine, "exp
   }
 }
 
-/** Returns the settings unchanged. @throws {RunError} if engine compiled cannot compute on the device of the settings */
+/** @returns the settings, unchanged. @throws {RunError} if engine compiled cannot compute on the device of the settings */
 function checked(settings: CompiledSettings, machine: Pick<Machine, "expectDevice">): CompiledSettings {
   const lack = lackOf(settings, machine);
   if (lack !== null) throw new RunError(lack);
@@ -110,7 +111,7 @@ function checked(settings: CompiledSettings, machine: Pick<Machine, "expectDevic
  * names engine compiled and device cuda. Samplers never use webgpu, because webgpu copies the key-value caches in every step: an H200 with
  * webgpu decodes a twentieth of the tokens that one CPU core decodes in the same time.
  *
- * @param guest  true if the sampler is on another machine, which may lack the devices that the config names
+ * @param guest  true if the sampler is on another machine; it computes on the CPU, because its machine may lack the device of the config
  * @throws {RunError} if the device that the config names is missing.
  */
 export function samplerEngine(

@@ -1,14 +1,15 @@
 /**
  * Limits on the numbers and texts that an env returns in one episode. The limits are the same for every env.
  *
- * - float32 must be able to hold every reward, penalty and number of `extra`, because a larger reward would become infinite in an update.
+ * - Every reward, every penalty, their sum over the episode and every number of `extra` must be finite in float32. In an update a larger
+ *   reward would become infinite.
  * - Texts have a maximum length, so that the episode fits into the message to the learner (TRANSPORT_LIMITS.frameBytesMax).
  */
 import type { Messages } from "../protocol.ts";
 
 /** Maximum size of one observation, and of one turn's `extra` as JSON. */
 const TEXT_BYTES_MAX = 2 ** 20;
-/** Maximum size of all observations and all `extra` of an episode together: a quarter of the largest message. */
+/** Maximum size of all observations and all `extra` of an episode together: a quarter of TRANSPORT_LIMITS.frameBytesMax. */
 const EPISODE_TEXT_BYTES_MAX = 16 * 2 ** 20;
 
 export class AnswerLimits {

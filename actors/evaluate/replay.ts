@@ -2,8 +2,8 @@
  * Plays a recorded episode again and finds the first difference between the replay and the record. This file reads no store and starts no
  * process.
  *
- * - `replayEnv` tests whether the env still gives the recorded answers to the recorded replies. The recorded tokens take the place of the
- *   policy. `replayWhole` also tests whether the policy still writes the recorded replies.
+ * - `replayEnv` gives the env the recorded replies and compares the env's answers; it needs no policy. `replayWhole` also lets the policy
+ *   write the replies, and compares them.
  * - Every value must be exactly equal: every token, log-probability, reward and observation, and the version and digest of the weights.
  * - `replayWhole` computes every value that it compares, except the policy version. `replayEnv` takes replies, log-probabilities, policy
  *   version and digest from the record, and computes the rest.
@@ -46,7 +46,7 @@ export const replayEnv = (replay: Replay): Promise<Difference | null> =>
  * Plays the episode again with env and policy.
  *
  * @param policy   the policy, with `weights` loaded
- * @param weights  the version of the record, and the digest of the checkpoint: a wrong digest in the record is a difference
+ * @param weights  the version of the record, and the digest of the checkpoint. If the record has another digest, the digest is a difference
  * @returns null if all values are equal
  */
 export async function replayWhole(
@@ -79,7 +79,7 @@ export async function replayWhole(
 /**
  * Compares the policy version and digest in an episode's record with other records of the run. In a run that was never resumed, each version
  * has one digest, and each digest has one version. A resumed run publishes the weights of its checkpoint under a new version, and may use a
- * version number a second time for other weights. So a pair of version and digest that another record also has is no difference.
+ * version number a second time for other weights. So a pair of version and digest is right if another record has the same pair.
  *
  * @param others  the pairs of version and digest in checkpoints and in other episodes of the run
  * @returns null if `others` contains the episode's pair, or if no pair of `others` has the episode's version or the episode's digest
@@ -100,7 +100,7 @@ export function weightsDifference(
   return null;
 }
 
-/** Thrown if the replay asks for a turn that the record does not have. */
+/** The replay asks for a turn that the record does not have. */
 class Divergence extends Error {
   override readonly name = "Divergence";
   readonly difference: Difference;
@@ -137,7 +137,7 @@ function repliesOf({ trajectory, turns }: PlayedOutcome): ReplyTokens[] {
   });
 }
 
-/** Finds the first difference: searches depth first, in the order of the record's keys. */
+/** Searches depth first, in the order of the record's keys. @returns null if the values are equal */
 export function firstDifference(recorded: unknown, replayed: unknown, where = ""): Difference | null {
   if (isDeepStrictEqual(recorded, replayed)) return null;
   if (!isTree(recorded) || !isTree(replayed)) return { where, recorded, replayed };

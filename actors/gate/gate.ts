@@ -1,7 +1,7 @@
 /**
- * The gate is the server through which other machines join a run. The gate checks the token of each request. It passes bytes, unread, between
- * the guest (a sampler or env server on another machine) and the actor that the request's path names. The actors themselves listen only on
- * loopback or at the broker, with another token.
+ * The gate is the server through which other machines join a run. A guest is a sampler or env server on another machine. The gate checks the
+ * token of each request, and passes bytes, unread, between the guest and the actor that the request's path names. The actors themselves
+ * listen only on loopback or at the broker, with another token.
  *
  *   request                     what it is                                                       for guests of role
  *   GET /join?role=ROLE         the settings of a new guest                                      sampler, env server
@@ -11,8 +11,8 @@
  *
  * - The gate compares the token of the Authorization header in constant time, before it reads the path. The gate refuses requests of browser
  *   pages, which have an Origin header. The gate reports refusals at most once a second.
- * - The gate closes a connection after it has refused the token, role or name. door.ts limits the number and the duration of connections
- *   that have shown no token.
+ * - The gate closes the connection after it refuses a token, a browser page, a role or a name, or an upgrade beyond `connectionsMax`. door.ts
+ *   limits the number and the duration of connections that have shown no token.
  * - The gate refuses a guest's socket while `connectionsMax` sockets are open. This number includes sockets of actors to a guest's env server.
  *   relay.ts limits how many bytes wait for a slow end.
  */
@@ -57,7 +57,7 @@ export interface GateOptions
   readonly joinTokens: readonly JoinToken[];
   /** The token with which actors connect to each other. */
   readonly actorsToken: string;
-  /** The address of an actor for a guest whose token has these roles, on this machine or at a broker; null: no such actor has an address now. */
+  /** The address of an actor that a guest with these roles may reach. The actor is on this machine or at a broker. null: it has no address now. */
   readonly find: (name: string, roles: readonly GuestRole[]) => string | null;
   /** True for a name that no guest may take. */
   readonly isActor: (name: string) => boolean;
@@ -67,7 +67,7 @@ export interface GateOptions
 }
 
 interface SocketData {
-  /** The guest that the socket belongs to; "" for an actor of this machine. */
+  /** Name of the guest at this socket; "" for an actor of this machine. */
   readonly guest: string;
   readonly side: Side;
   relay: Relay | null;
@@ -78,7 +78,7 @@ interface SocketData {
 
 const NAME = /^[\w.-]{1,64}$/;
 
-/** How long a sampler waits for an offer: a connection that a guest's env server opens in advance (relay.ts). */
+/** How long a sampler waits for an offer. An offer is a connection that a guest's env server opens in advance (relay.ts). */
 const OFFER_MS_MAX = 10_000;
 
 export class Gate {

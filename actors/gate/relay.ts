@@ -11,7 +11,7 @@ import type { Clock } from "../clock.ts";
 
 /** The socket at one end of a relay. */
 export interface RelayEnd {
-  /** Number of bytes that wait in this process, because the operating system has not taken them yet. */
+  /** Number of bytes that wait in this process for the operating system to take them. */
   readonly queuedBytes: number;
   /** @returns false if the socket dropped the frame */
   send(frame: Uint8Array): boolean;
@@ -96,8 +96,8 @@ interface Queue {
 
 /**
  * Connections that env servers of other machines make in advance. A machine behind a firewall cannot accept connections, so an env server
- * there connects to the gate and waits. Each offer serves one sampler. A sampler that finds no offer waits for the next offer, at most
- * `waitMsMax`. This class knows no sockets.
+ * there connects to the gate and waits. Each offer serves one sampler. A sampler that finds no offer waits at most `waitMsMax` for the next
+ * one.
  */
 export class Offers {
   readonly #clock: Clock;
@@ -127,7 +127,7 @@ export class Offers {
     };
   }
 
-  /** Connects a sampler's relay to an offer: at once, or as soon as an offer is made. */
+  /** Connects a sampler's relay to an offer, or to the next offer if there is none now. */
   take(name: string, relay: Relay): void {
     const queue = this.#queue(name);
     const [offer] = queue.offers;

@@ -1,6 +1,6 @@
 /**
- * Calls methods of an object in a worker thread, so that a long computation never blocks an actor's event loop. Messages between
- * actors do not use this file: see protocol.ts. Each call is settled exactly once, and calls may settle in any order.
+ * Calls methods of an object in a worker thread, so that a long computation never blocks an actor's event loop. Each call
+ * settles exactly once, and calls may settle in any order. Messages between actors do not use this file: see protocol.ts.
  */
 import { type Clock, realClock } from "../clock.ts";
 
@@ -26,7 +26,7 @@ type Return =
 
 declare const self: Worker;
 
-/** Answers calls. The worker's code calls this once. If a method throws, only that call fails. */
+/** Answers the calls of the thread that started this worker. A worker calls this function once. If a method throws, only that call fails. */
 export function serveMethods(methods: Methods): void {
   const send = together<Return>((answers) => self.postMessage(answers));
   self.onmessage = ({ data }: MessageEvent<readonly Call[]>) => {
@@ -44,7 +44,7 @@ async function answer(methods: Methods, { id, method, args }: Call): Promise<Ret
   }
 }
 
-/** Sends the items of one turn of the event loop in one message, because a message between threads costs much more time than a small item. */
+/** Sends the items of one turn of the event loop in one message, because a message between threads takes as long as copying many items. */
 function together<T>(send: (items: readonly T[]) => void): (item: T) => void {
   let waiting: T[] = [];
   return (item) => {
@@ -59,7 +59,7 @@ function together<T>(send: (items: readonly T[]) => void): (item: T) => void {
 
 export interface Thread<M extends Methods> {
   readonly methods: Remote<M>;
-  /** While calls are open: milliseconds since the last answer or the first call, whichever is later. 0 if no call is open. */
+  /** Milliseconds since the newest answer, or since the first open call if no answer came after it. 0 if no call is open. */
   workingMs(): number;
   stop(): void;
 }
@@ -73,7 +73,7 @@ export function startThread<M extends Methods>(
   const worker = new Worker(entry);
   const open = new Map<number, { resolve(value: unknown): void; reject(error: Error): void }>();
   let nextId = 0;
-  /** Time of the last answer, or of the first call after no call was open, whichever is later. */
+  /** The time from which `workingMs` counts. Each answer sets it, and so does a call while no other call is open. */
   let sinceMs = 0;
   /** The error with which every call rejects after the thread's end; null while the thread lives. */
   let gone: Error | null = null;
@@ -125,7 +125,7 @@ export function startThread<M extends Methods>(
   };
 }
 
-/** Makes an `Error` of a thread's uncaught error. Bun reports the error as printed: lines of code, name and message, stack. */
+/** Makes an `Error` from a thread's uncaught error. Bun gives the error as printed text: lines of code, then name and message, then the stack. */
 function uncaught(printed: string): Error {
   const lines = printed.split("\n").filter((line) => !/^\s*(\d+ \||\^)/.test(line));
   const isCall = (line: string) => /^\s+at /.test(line);
@@ -135,7 +135,7 @@ function uncaught(printed: string): Error {
   return error;
 }
 
-/** The same function, but a call begins only after the calls before it have settled. So a caller may call it again without waiting. */
+/** Returns `run` with calls in order: a call begins after the earlier calls have settled. So a caller need not wait between calls. */
 export function inOrder<A extends readonly unknown[], R>(run: (...args: A) => Promise<R>): (...args: A) => Promise<R> {
   let last: Promise<unknown> = Promise.resolve();
   return (...args) => {

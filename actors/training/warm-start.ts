@@ -1,8 +1,9 @@
 /**
- * The warm start: a fresh policy imitates demonstrations in stages. The demonstrations follow the best plan that random play of each
- * board allows, or the env's demonstrator plays them. A cache holds each finished warm start under a digest of everything that decides its result.
+ * The warm start: a fresh policy imitates demonstrations in stages. Each demonstration follows the best plan that random play
+ * of its board finds, or the env's demonstrator plays it. A cache holds each finished warm start under a digest of everything that decides
+ * its result.
  *
- * Success after the first stage ("taught") is reported beside every later success, because reinforcement of a small policy mostly
+ * The run reports success after the first stage ("taught") beside every later success, because reinforcement of a small policy mostly
  * improves what imitation taught.
  */
 import { createHash } from "node:crypto";
@@ -54,12 +55,12 @@ export interface WarmStartContext extends WarmStartHooks {
 }
 
 export interface WarmStartHooks {
-  /** Validates the policy. @param name  differs from the names of all other such validations */
+  /** Validates the policy. @param name  a name that no other validation of the warm start has */
   readonly measureTaught: (name: string) => Promise<Taught>;
   /** Lets the policy play a few boards. @returns the share of episodes that the policy solves; null if no episode could be played */
   readonly sample: (stepOverall: number) => Promise<number | null>;
   readonly progress: (progress: WarmStartProgress) => void;
-  /** Called after the first step. The first step takes longest: before it the run makes several batches, and in it the engine compiles. */
+  /** The warm start calls this after the first step. This step takes longest, because the engine compiles in it. */
   readonly begun: () => void;
   /** Throws an error if the run must end. */
   readonly checkStop: () => void;
@@ -88,7 +89,7 @@ const SAMPLE_EVERY = 200;
 /** The digest includes the demonstrations of this many boards for each stage and env. */
 const PREVIEWED = 32;
 
-/** Fills `parameters` from the cache or by training; if `parameters` is null, trains the policy that the server holds. */
+/** Fills `parameters` from the cache or by training. If `parameters` is null, trains the policy that the server holds. */
 export async function warmStart(context: WarmStartContext): Promise<WarmStartResult> {
   const { config, parameters, trainer, meter } = context;
   const digest = digestOf(context, await previews(context));
@@ -124,7 +125,7 @@ export async function warmStart(context: WarmStartContext): Promise<WarmStartRes
         clipNorm: 1,
       });
       unfinished.push(meter.during("time/update", imitating));
-      // If this loop ends with an error, the error of a later step is not reported.
+      // If this loop throws, nothing awaits the later steps. This handler keeps their errors from being unhandled rejections.
       imitating.catch(() => {});
       const isLastStep = step + 1 === stage.steps;
       // This thread plays the next batch while the trainer learns from this one.
@@ -132,9 +133,9 @@ export async function warmStart(context: WarmStartContext): Promise<WarmStartRes
       since++;
       stepOverall++;
       const isSampled = stepOverall % SAMPLE_EVERY === 0;
-      // The run also reports step 2, because this step is the first from which the remaining time can be estimated.
+      // The run also reports step 2, because the run can estimate the remaining time from this step on.
       const isReported = since === REPORT_EVERY || stepOverall === 2 || isLastStep;
-      // Otherwise the trainer gets the next batch while it still computes this step, so that it never waits.
+      // In the other steps the loop gives the trainer the next batch before this step ends, so that the trainer never waits.
       const needsAll = isSampled || isReported || stepOverall === 1;
       while (unfinished.length > (needsAll ? 0 : 1)) loss += await unfinished.shift()!;
       if (stepOverall === 1) context.begun();
@@ -216,7 +217,7 @@ function learningRate(stage: RunConfig["warmStart"]["stages"][number], step: num
   return peak * (1 - (1 - finalFraction) * done);
 }
 
-/** The config with the micro-batch size that is fast on a GPU, unless the config names a size. */
+/** The config, with the micro-batch size that is fast on a GPU if the config names no size. */
 export const sizedForGpu = (config: RunConfig): RunConfig => ({
   ...config,
   learner: { ...config.learner, microTokensMax: config.learner.microTokensMax ?? MICRO_TOKENS_MAX.gpu },
@@ -229,7 +230,7 @@ export const limitsOf = ({ microTokensMax }: RunConfig["learner"]) => ({
   widthMultiple: 16,
 });
 
-/** Digest of everything that decides the result. @param replies  some demonstrations, which change if the code of the env or its players does */
+/** Digest of everything that decides the result. @param replies  some demonstrations: a change in the code of the env or its players changes them */
 function digestOf({ config, model, engine, demonstrations }: WarmStartContext, replies: readonly Sequence[]): string {
   const { cacheDir: _, ...chosen } = config.warmStart;
   const settings = { ...chosen, firstSeed: WARM_START_FIRST_SEED, optimizer: config.learner.optimizer };
@@ -248,7 +249,7 @@ function digestOf({ config, model, engine, demonstrations }: WarmStartContext, r
   return hash.digest("hex").slice(0, 32);
 }
 
-/** Keeps the result for other runs. If this fails, the run only logs a warning, because this run does not need the file. */
+/** Keeps the result for other runs. If the file cannot be written, the run only logs a warning, because this run does not need the file. */
 async function save(
   file: string,
   { config, model, parameters, notice }: WarmStartContext,
@@ -258,7 +259,7 @@ async function save(
   const bytes = writeSafetensors(huggingFaceViews(model, parameters), { taught: JSON.stringify(taught) });
   try {
     mkdirSync(config.warmStart.cacheDir, { recursive: true });
-    // Another run, even one of this process, may read or write the file at any moment.
+    // Write the file whole: another run, even one of this process, may read or write it at any moment.
     await writeWhole(file, (pending) => writeFileSync(pending, bytes, { flush: true }));
   } catch (error) {
     notice(`cannot keep the warm start for other runs in ${file}: ${describeError(error)}`);

@@ -1,14 +1,14 @@
 /**
- * Bundles: WebSocket messages that hold several frames. A message costs both ends more time than a small frame, and an actor often sends many
- * frames at once. For example, a sampler sends all replies that ended in one decoding step.
+ * Bundles: several frames in one WebSocket message. An actor often sends many frames at once: a sampler, for example, sends the replies of
+ * one decoding step. A message costs each end more time than the encoding of a small frame, so one message for many frames saves time.
  *
- * A bundle begins with a byte that no frame begins with. In front of each frame of the bundle stands the frame's length: 4 bytes, big-endian. A
- * message with one frame is the frame itself.
+ * A bundle begins with the byte `BUNDLE`. Before each frame of the bundle stands the frame's length in 4 bytes, big-endian. A message with
+ * one frame is the frame itself, without `BUNDLE` and without a length.
  */
 import type { Frame } from "./frame.ts";
 import type { Wire, WirePeer } from "./peer.ts";
 
-/** A frame is msgpack, which never uses this byte. */
+/** No frame begins with this byte, because msgpack never uses it. */
 const BUNDLE = 0xc1;
 const LENGTH_BYTES = 4;
 
@@ -19,9 +19,9 @@ type SendingHalf = Required<Pick<Wire, "queuedBytes" | "closing" | "close">> & {
 };
 
 /**
- * A wire that sends a frame at the end of the current turn of the event loop, together with the other frames of this turn.
+ * A wire that collects the frames of one turn of the event loop, and sends them in one message at the end of the turn.
  *
- * @param bytesMax  maximum size of a bundle
+ * @param bytesMax  maximum size of a bundle; a frame that does not fit begins another message
  */
 export function bundling(socket: SendingHalf, bytesMax: number): Wire {
   let waiting: Frame[] = [];
@@ -69,7 +69,7 @@ function bundleOf(frames: readonly Frame[]): Uint8Array {
   return bytes;
 }
 
-/** Gives a peer the frames of a message. */
+/** Gives a peer the frames of a message, one by one. The peer refuses a bundle that ends inside a frame. */
 export function takeMessage(peer: Pick<WirePeer, "receive" | "refuse" | "closed">, message: Uint8Array): void {
   if (message[0] !== BUNDLE) {
     peer.receive(message);

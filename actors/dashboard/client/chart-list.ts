@@ -8,7 +8,7 @@ import { bandOf, Curve, takePoints } from "./curve.ts";
 /** Maximum number of points of a series that the page asks for. The server thins longer series. */
 const POINTS = 2000;
 
-/** What charts show beside this run: the line of another run, or the mean and band of several runs. */
+/** A comparison with this run. Charts draw the line of one other run, or the mean and band of several runs. */
 export interface Comparison {
   readonly name: string;
   readonly color: string;
@@ -57,7 +57,6 @@ export class ChartList {
     }
   }
 
-  /** Changes how all charts are drawn. */
   look(changes: Partial<Look>): void {
     Object.assign(this.#look, changes);
     for (const { chart } of this.#charts) chart.rebuild();
@@ -66,7 +65,7 @@ export class ChartList {
   /**
    * Draws these comparisons in every chart, except comparisons with a run that cannot be read.
    *
-   * @returns one error for each comparison that the charts leave out
+   * @returns an error text for each comparison that the charts leave out
    */
   async compare(comparisons: readonly Comparison[]): Promise<string[]> {
     const compared: ComparedRun[] = [];
@@ -92,7 +91,7 @@ export class ChartList {
   }
 }
 
-/** Mean and band of runs that differ only in seed, by metric; without metrics that one of the runs lacks. */
+/** For each metric, the mean and band of runs that differ only in seed. Leaves out a metric that one of the runs lacks. */
 function meanOf(seeds: readonly ReadonlyMap<string, Curve>[]): Pick<ComparedRun, "curves" | "band"> {
   const bands = [...seeds[0]!.keys()].flatMap((name) => {
     const band = bandOf(seeds.map((curves) => curves.get(name) ?? new Curve()));

@@ -1,7 +1,8 @@
 /**
  * Sends requests to a hosted model and retries failed requests. This file knows no envs and no episodes.
  *
- * - The client tries again after no answer, a timeout, status 408, 409, 425, 429 or 5xx, and an answer that it cannot parse.
+ * - The client tries again if it gets no answer, status 408, 409, 425, 429 or 5xx, or an answer that it cannot use: a redirect, a text that
+ *   is too long, or a text that it cannot parse.
  * - The wait before a new try is random. The upper bound of the wait doubles with each try, up to a minute. If a server sends Retry-After,
  *   the client sends no request before the time in this header.
  * - The client sends the key in one header only, and removes the key from every error text of a server.
@@ -44,7 +45,7 @@ export interface Usage {
   readonly outputTokens: number;
 }
 
-/** Thrown for a failed request that the client does not repeat. The message contains no secret. */
+/** A request failed and the client does not repeat it, or the client was stopped. The message never contains the key. */
 export class HostedError extends Error {
   override readonly name = "HostedError";
   /** The code of an OpenAI error, such as "context_length_exceeded"; null if the server sent no code. */
@@ -58,7 +59,7 @@ export class HostedError extends Error {
 
 const FIRST_WAIT_MS = 1000;
 const WAIT_MS_MAX = 60_000;
-/** If the server sends a longer Retry-After, the client gives up the request. */
+/** The client gives up a request if the server's Retry-After is longer than this time. */
 const RETRY_AFTER_MS_MAX = 600_000;
 /** Time limit of a request for a model's description. */
 const CARD_MS_MAX = 10_000;
@@ -81,7 +82,7 @@ export class HostedClient {
   /** The client sends no request before this time of `clock`. */
   #notBeforeMs = 0;
   #stopped = false;
-  /** Functions that end the waits; one for each wait in progress. */
+  /** One function for each wait in progress; it ends the wait. */
   readonly #sleepers = new Set<() => void>();
 
   constructor(options: ClientOptions) {
@@ -93,13 +94,13 @@ export class HostedClient {
     return this.#usage;
   }
 
-  /** Requests in progress finish, but the client begins and repeats no other request. */
+  /** Lets the requests in progress finish. After this call the client sends no other request. */
   stop(): void {
     this.#stopped = true;
     for (const wake of this.#sleepers) wake();
   }
 
-  /** @throws {HostedError} after `stop`, or if all tries fail; then the message names the server, its last error and the number of tries. */
+  /** @throws {HostedError} after `stop`, or if the request fails; then the message names the model, the server and the last error. */
   async complete(messages: readonly Message[]): Promise<Completion> {
     const { model, baseUrl, triesMax, warn } = this.#options;
     for (let tries = 1; ; tries++) {
@@ -133,7 +134,7 @@ export class HostedClient {
     const { uniform, clock } = this.#options;
     if (retryAfterMs === null) return uniform() * Math.min(WAIT_MS_MAX, FIRST_WAIT_MS * 2 ** (tries - 1));
     this.#notBeforeMs = Math.max(this.#notBeforeMs, clock.now() + retryAfterMs);
-    // All requests wait until the same time. The random part keeps them from arriving together.
+    // All requests, new ones too, wait until the same time. A random part spreads the retries.
     return retryAfterMs + uniform() * FIRST_WAIT_MS;
   }
 
