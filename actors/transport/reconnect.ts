@@ -48,7 +48,7 @@ export function connectForever(options: ReconnectOptions): Connection {
   let cancelWait = () => {};
 
   async function connect(): Promise<void> {
-    const receiving = session(handler, lost);
+    const receiving = holdingEarly(handler, lost);
     try {
       pending = await options.transport.connect(options.address(), receiving);
       if (closedWith !== null) throw new Error(closedWith);
@@ -96,7 +96,7 @@ export function connectForever(options: ReconnectOptions): Connection {
 }
 
 /** The handler of one connection. It holds the messages that arrive before the call of `open`. @param lost  called when an open connection ends */
-function session(handler: Handler, lost: () => void): Handler & { open(peer: Peer): void } {
+function holdingEarly(handler: Handler, lost: () => void): Handler & { open(peer: Peer): void } {
   /** The held messages; null after the call of `open`. */
   let early: (() => void)[] | null = [];
 

@@ -1,6 +1,6 @@
 /**
- * Transport between actors over WebSockets: one WebSocket per peer, one or more frames per binary message (bundle.ts). Processes, workers and actors on one thread
- * all use this transport.
+ * Transport between actors over WebSockets: one WebSocket per peer, one or more frames per binary message (bundle.ts). Processes, workers
+ * and actors on one thread all use this transport.
  *
  * - The Authorization header holds the token. The listener compares the token before it handles a frame or a plain HTTP request. The
  *   listener refuses WebSockets from browser pages (they send an Origin header).
@@ -108,7 +108,7 @@ export class SocketTransport implements Transport {
         message({ data: { peer, watch } }, message) {
           watch?.heard();
           if (typeof message === "string") peer?.refuse("badFrame", "bad frame: text, expected bytes");
-          else if (message.byteLength > 0) peer && takeMessage(peer, message);
+          else if (peer && message.byteLength > 0) takeMessage(peer, message);
         },
         close({ data: { peer, watch } }, code, reason) {
           watch?.stop();
@@ -159,7 +159,7 @@ function dial(address: string, handler: Handler, options: SocketOptions): Promis
   socket.onmessage = ({ data }) => {
     watch?.heard();
     if (!(data instanceof ArrayBuffer)) peer?.refuse("badFrame", "bad frame: text, expected bytes");
-    else if (data.byteLength > 0) peer && takeMessage(peer, new Uint8Array(data));
+    else if (peer && data.byteLength > 0) takeMessage(peer, new Uint8Array(data));
   };
   socket.onerror = (event) => {
     refusal = whyRefused(event);

@@ -32,9 +32,8 @@ export class TokenSampler {
   /** (V) token ids: a heap with the likeliest on top; after the heap the popped ids, the likeliest last. */
   readonly #heap: Uint32Array;
   #heapSize = 0;
-  /** What belongs to `#weights`: the likeliest token and its logit, the temperature, and the sum of the weights. */
+  /** What belongs to `#weights`: the likeliest token, the temperature, and the sum of the weights. */
   #best = 0;
-  #highest = 0;
   #temperature = Number.NaN;
   #total = 0;
   readonly #sampled: Sampled = { token: 0, logProb: 0 };
@@ -76,7 +75,7 @@ export class TokenSampler {
     let token = this.#best;
     if (temperature > 0) token = keepsAll ? this.#pick(coin * total) : this.#pickOfBest(coin, total, topP, topK);
     this.#sampled.token = token;
-    this.#sampled.logProb = (logits[offset + token]! - this.#highest) / scale - Math.log(total);
+    this.#sampled.logProb = (logits[offset + token]! - logits[offset + this.#best]!) / scale - Math.log(total);
     return this.#sampled;
   }
 
@@ -112,7 +111,6 @@ export class TokenSampler {
       total += weight;
     }
     this.#best = best;
-    this.#highest = highest;
     this.#temperature = temperature;
     this.#total = total;
   }

@@ -288,7 +288,7 @@ describeWhere(chromiumPath === null ? "no Chromium" : null, "the run's page", ()
     stage.complaints = stage.complaints.filter((text) => !text.includes("502"));
   });
 
-  test("begins anew with a record that took the place of the one it showed", async () => {
+  test("loads again when another record takes the place of the shown record", async () => {
     stage.run.metrics(3, { "train/entropy": 0.5, "total/updates": 3 });
     stage.sink.flush();
     const old = {

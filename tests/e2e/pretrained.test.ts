@@ -50,6 +50,17 @@ const argsOf = (name: string, model: string, ...more: string[]) => [
 const start = (name: string, model: string, ...more: string[]) =>
   new RunProcess(join(home, name), argsOf(name, model, ...more));
 
+/** Expects that a run with these settings, stopped after an update and resumed, learns what `whole` learned. */
+async function expectEqualAfterStop(whole: RunProcess, name: string, ...settings: string[]): Promise<void> {
+  const stopped = start(name, "qwen2", ...settings, ONE_THREAD);
+  await stopped.updated(1);
+  stopped.kill("SIGTERM");
+  expect((await stopped.ended).code).toBe(0);
+  const resumed = await commandHere(["cluster", "--resume", stopped.folder, "--metrics.port=0"]);
+  expect(resumed.code).toBe(0);
+  expect(await learnt(stopped.folder)).toEqual(await learnt(whole.folder));
+}
+
 test("a run that was stopped and resumed learns what one that was not learns, and can be played", async () => {
   const whole = start("whole", "qwen2", "--updates", "3", "--json");
   const { code, out, err } = await whole.ended;
@@ -68,13 +79,7 @@ test("a run that was stopped and resumed learns what one that was not learns, an
   const moved = policy.parameters.reduce((most, value, i) => Math.max(most, Math.abs(value - before.flat[i]!)), 0);
   expect(moved).toBeGreaterThan(1e-3);
 
-  const stopped = start("stopped", "qwen2", "--updates", "3", ONE_THREAD);
-  await stopped.updated(1);
-  stopped.kill("SIGTERM");
-  expect((await stopped.ended).code).toBe(0);
-  const resumed = await commandHere(["cluster", "--resume", stopped.folder, "--metrics.port=0"]);
-  expect(resumed.code).toBe(0);
-  expect(await learnt(stopped.folder)).toEqual(await learnt(whole.folder));
+  await expectEqualAfterStop(whole, "stopped", "--updates", "3");
 
   const played = await commandHere(["eval", "--policy", whole.folder, "--json"]);
   expect(played.code).toBe(0);
@@ -120,13 +125,7 @@ test("adapters are trained, sent and saved alone, and a resumed run continues wi
     ([name, { values }]) => name.includes("lora_B") && values.some((value) => value !== 0),
   );
   expect(moved).toHaveLength(4);
-  const stopped = start("lora-stopped", "qwen2", "--updates", "2", ...lora, "--learner.algorithm=ppo", ONE_THREAD);
-  await stopped.updated(1);
-  stopped.kill("SIGTERM");
-  expect((await stopped.ended).code).toBe(0);
-  const resumed = await commandHere(["cluster", "--resume", stopped.folder, "--metrics.port=0"]);
-  expect(resumed.code).toBe(0);
-  expect(await learnt(stopped.folder)).toEqual(await learnt(whole.folder));
+  await expectEqualAfterStop(whole, "lora-stopped", "--updates", "2", ...lora, "--learner.algorithm=ppo");
 });
 
 test("a model that cannot be used is one line before there is a run", async () => {

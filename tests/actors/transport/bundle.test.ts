@@ -94,7 +94,7 @@ test.each([
   [[0xc1, 0, 0, 0], []],
   [[0xc1, 0, 0, 0, 3, 0x92, 1], []],
   [[0xc1, 0, 0, 0, 2, 0x92, 1, 0xff, 0xff, 0xff, 0xff], [frameOf(1)]],
-])("a bundle %p that ends inside a frame is refused", (bytes, frames) => {
+])("a bundle that ends inside a frame is refused, case %#", (bytes, frames) => {
   const refusals = [`bad frame: a bundle of ${bytes.length} bytes ends inside a frame`];
   expect(taken([Uint8Array.from(bytes)])).toEqual({ frames, refusals });
 });
