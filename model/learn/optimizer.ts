@@ -16,7 +16,7 @@ import {
   type TensorFunction,
 } from "../engine/engine.ts";
 import { sizeOf } from "../engine/graph.ts";
-import { gradientProduct } from "../policy/ops.ts";
+import { fused, gradientProduct, kernelOfRows } from "../policy/ops.ts";
 
 export type OptimizerName = "adamw" | "muon";
 
@@ -102,7 +102,7 @@ export class Optimizer {
     const norms: Job[] = [];
     this.#squares = new Float32Array(functions.norms.length);
     for (const [index, { start, shape, run }] of functions.norms.entries()) {
-      const squares = engine.array(f32(), this.#squares.subarray(index, index + 1));
+      const squares = engine.array(f32(1), this.#squares.subarray(index, index + 1));
       norms.push({ run, inputs: { ...gradientsAt(start, shape), scalars: this.#scalars }, outputs: { squares } });
     }
     const steps = functions.steps.map(({ start, shape, run, usesVariance }) => {
@@ -256,8 +256,14 @@ const gradientsOf = (inputs: Tensors) => Object.entries(inputs).filter(([name]) 
 const sumOf = (gradients: ReturnType<typeof gradientsOf>) =>
   gradients.map(([, tensor]) => tensor).reduce((sum, tensor) => tf.add(sum, tensor));
 
+/** The sum of the squares of the gradient's values, (1). */
 function squares(inputs: Tensors): Record<string, tf.Tensor> {
-  return { squares: tf.sum(tf.square(sumOf(gradientsOf(inputs)))) };
+  const gradients = gradientsOf(inputs);
+  const kernel = kernelOfRows("GradientSquares", gradients[0]![1]);
+  const [result] = fused(kernel, Object.fromEntries(gradients), {}, () => [
+    tf.sum(tf.square(sumOf(gradients)), 0, true),
+  ]);
+  return { squares: result! };
 }
 
 /** The packed scalars, each a tensor without dimensions. */
@@ -265,26 +271,35 @@ function unpack(scalars: tf.Tensor): tf.Tensor[] {
   return Array.from({ length: SCALARS }, (_, index) => tf.reshape(tf.slice(scalars, [index], [1]), []));
 }
 
-/** Sets the gradients to zero after `move` is computed. */
-function cleared(inputs: Tensors, move: tf.Tensor): Record<string, tf.Tensor> {
+/** The gradients set to zero after `move` is computed. */
+function cleared(gradients: readonly unknown[], move: tf.Tensor): tf.Tensor[] {
   // This zero overwrites the gradients in place, so it must depend on all nodes that read them; a constant could be written too early.
   const zero = tf.sub(move, move);
-  return Object.fromEntries(gradientsOf(inputs).map(([name]) => [name, zero]));
+  return gradients.map(() => zero);
 }
+
+const namedGradients = (tensors: readonly tf.Tensor[]) =>
+  Object.fromEntries(tensors.map((tensor, index) => [gradientName(index), tensor]));
 
 function adamW(inputs: Tensors): Record<string, tf.Tensor> {
   const { parameters, moment, variance, scalars } = inputs;
-  const [clip, stepSize, decay, beta1, beta2, inverseRoot, epsilon] = unpack(scalars!);
-  const gradient = tf.mul(sumOf(gradientsOf(inputs)), clip!);
-  const nextMoment = tf.add(tf.mul(moment!, beta1!), tf.mul(gradient, tf.sub(1, beta1!)));
-  const nextVariance = tf.add(tf.mul(variance!, beta2!), tf.mul(tf.square(gradient), tf.sub(1, beta2!)));
-  const scale = tf.add(tf.mul(tf.sqrt(nextVariance), inverseRoot!), epsilon!);
-  const move = tf.mul(tf.div(nextMoment, scale), stepSize!);
+  const gradients = gradientsOf(inputs);
+  const kernel = kernelOfRows("AdamW", parameters!);
+  const [nextParameters, nextMoment, nextVariance, ...zeros] = fused(kernel, inputs, {}, () => {
+    const [clip, stepSize, decay, beta1, beta2, inverseRoot, epsilon] = unpack(scalars!);
+    const gradient = tf.mul(sumOf(gradients), clip!);
+    const nextMoment = tf.add(tf.mul(moment!, beta1!), tf.mul(gradient, tf.sub(1, beta1!)));
+    const nextVariance = tf.add(tf.mul(variance!, beta2!), tf.mul(tf.square(gradient), tf.sub(1, beta2!)));
+    const scale = tf.add(tf.mul(tf.sqrt(nextVariance), inverseRoot!), epsilon!);
+    const move = tf.mul(tf.div(nextMoment, scale), stepSize!);
+    const nextParameters = tf.sub(tf.mul(parameters!, decay!), move);
+    return [nextParameters, nextMoment, nextVariance, ...cleared(gradients, move)];
+  });
   return {
-    parameters: tf.sub(tf.mul(parameters!, decay!), move),
-    moment: nextMoment,
-    variance: nextVariance,
-    ...cleared(inputs, move),
+    parameters: nextParameters!,
+    moment: nextMoment!,
+    variance: nextVariance!,
+    ...namedGradients(zeros),
   };
 }
 
@@ -294,7 +309,8 @@ function muon([rows, columns]: Matrix["shape"]): TensorFunction {
   return (inputs) => {
     const { parameters, moment, scalars } = inputs;
     const [clip, , decay, , , , epsilon, learningRate] = unpack(scalars!);
-    const gradient = tf.mul(sumOf(gradientsOf(inputs)), clip!);
+    const gradients = gradientsOf(inputs);
+    const gradient = tf.mul(sumOf(gradients), clip!);
     const nextMoment = tf.add(tf.mul(moment!, MUON_MOMENTUM), gradient);
     const ahead = tf.add(gradient, tf.mul(nextMoment, MUON_MOMENTUM));
     // The smaller Gram matrix: rows by rows, or columns by columns.
@@ -306,6 +322,7 @@ function muon([rows, columns]: Matrix["shape"]): TensorFunction {
       x = tf.add(tf.mul(x, a), wide ? gradientProduct(polynomial, x) : gradientProduct(x, polynomial));
     }
     const move = tf.mul(x, tf.mul(learningRate!, ADAMW_STEP * Math.sqrt(Math.max(rows, columns))));
-    return { parameters: tf.sub(tf.mul(parameters!, decay!), move), moment: nextMoment, ...cleared(inputs, move) };
+    const zeros = namedGradients(cleared(gradients, move));
+    return { parameters: tf.sub(tf.mul(parameters!, decay!), move), moment: nextMoment, ...zeros };
   };
 }

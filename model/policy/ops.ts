@@ -21,7 +21,7 @@ export function fused(
 }
 
 /** The name of a kernel that computes row by row. If a row's length is not a multiple of 16: a name that no backend has, so the definition runs. */
-const kernelOfRows = (name: string, { shape }: tf.Tensor) =>
+export const kernelOfRows = (name: string, { shape }: tf.Tensor) =>
   shape.at(-1)! % 16 === 0 ? name : `${name} by definition`;
 
 /**
