@@ -2,8 +2,8 @@
  * NVIDIA GPUs for onnxruntime: its CUDA provider, NVIDIA's libraries that the provider needs, and the memory of the first GPU (through
  * NVIDIA's runtime library). `bun run setup cuda` gets the provider and the libraries. The machine must have NVIDIA's driver.
  *
- * - If the machine has a library of NVIDIA, this library is loaded instead of the one that `setup cuda` got.
- * - A library that is loaded by its path is found by its name from then on, so no LD_LIBRARY_PATH is needed.
+ * - A library of the machine goes before the library that `setup cuda` got.
+ * - Once a library is loaded by its path, the system finds it by its name. So users set no LD_LIBRARY_PATH.
  * - Only onnxruntime loads the provider: the provider's constructors crash if onnxruntime has not prepared the process for them.
  * Source: CUDA Runtime API, "Memory Management"; CUDA Driver API, "Version Management".
  */

@@ -22,11 +22,11 @@ export type Device = "cpu" | "webgpu" | "cuda";
 export type TensorFunction = (inputs: Readonly<Record<string, tf.Tensor>>) => Readonly<Record<string, tf.Tensor>>;
 
 /**
- * A tensor that outlives a run. If `Engine.runsReadHostMemory`, the tensor is a view of host memory, so a run reads weights in shared
- * memory in place. Otherwise the tensor is a copy on the device. `Engine.toDevice` and `Engine.toHost` copy between host and device.
+ * A tensor that outlives a run. If `Engine.runsReadHostMemory` is true, the tensor is a view of host memory. Otherwise it is a copy on the
+ * device, and `Engine.toDevice` and `Engine.toHost` copy between host and device.
  */
 export interface DeviceArray extends Spec {
-  /** The host memory with the current values; values on a device are copied to the host first. */
+  /** Copies values on a device to the host. @returns the host memory with the current values */
   read(): TypedArray;
   write(values: TypedArray): void;
 }
@@ -41,7 +41,7 @@ export interface CompiledFunction {
   dispose(): Promise<void>;
 }
 
-/** A function with its arrays, as `CompiledFunction.run` takes them. Reuse a job: the compiled engine checks it at its first run only. */
+/** A function with its arrays, as `CompiledFunction.run` takes them. Reuse a job: the compiled engine checks the arrays of a job only once. */
 export interface Job {
   readonly run: CompiledFunction;
   readonly inputs: Readonly<Record<string, DeviceArray>>;
@@ -53,7 +53,7 @@ export interface Job {
 export interface CompileOptions {
   /** The function runs on one thread, in parallel with other functions. Default: false. */
   readonly inLane?: boolean;
-  /** The left factors of matrix products have so few rows that packing the right factors for tiles (AMX) saves no time. Default: false. */
+  /** The left factors of matrix products have so few rows that packing factors for tiles (AMX) saves no time. Default: false. */
   readonly fewRows?: boolean;
 }
 
@@ -94,7 +94,7 @@ export interface Engine {
 /** Largest model for parallel lanes, each of which needs a gradient of its own. For a larger model, threads share each product. */
 const LANE_MODEL_BYTES_MAX = 128 * 2 ** 20;
 
-/** Number of lanes for a model with these parameters. @throws {RangeError} if the engine rounds products, but not those of so large a model */
+/** Number of lanes for a model with these parameters. @throws {RangeError} if the engine rounds products and the model is too large for lanes */
 export function lanesFor(
   { lanesMax, roundsProducts = false }: Pick<Engine, "lanesMax" | "roundsProducts">,
   ...parameters: readonly Pick<Float32Array, "byteLength">[]

@@ -1,7 +1,7 @@
 /**
  * An engine that runs each operation immediately on a tfjs backend; eager.ts and tensorflow.ts use it.
  *
- * - Arrays are host memory, which threads share. A run copies its inputs from the arrays and its outputs to the arrays.
+ * - Arrays are host memory. A run copies its inputs from the arrays and its outputs to the arrays.
  * - Between runs no tensor is alive.
  */
 import * as tf from "@tensorflow/tfjs-core";
@@ -12,7 +12,7 @@ import { trace } from "./trace.ts";
 
 /**
  * @param backend  name of a registered backend.
- * @param copies   true: a run copies its inputs first. Tensors of such a backend share the memory of the arrays, which an output may overwrite.
+ * @param copies   true: a run copies its inputs first. For a backend whose tensors share the arrays' memory: an output may overwrite an input.
  */
 export function immediateEngine(name: Engine["name"], device: string, backend: string, copies: boolean): Engine {
   return {

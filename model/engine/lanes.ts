@@ -26,7 +26,7 @@ export interface LaneMemory {
   readonly run: number;
 }
 
-/** Maximum number of calls in a round, and of lists in a round; more calls or lists take several rounds. */
+/** Maximum number of calls, and of lists, in a round. A round is one start of the lanes. */
 const CALLS_MAX = 1024;
 
 /** Int32 words of a list: 1 while a lane makes a call of the list; the index of the list's next call among all calls; the index after its last. */

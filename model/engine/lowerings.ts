@@ -169,7 +169,7 @@ lower<tf.UnsortedSegmentSumAttrs>("UnsortedSegmentSum", ({ x, segmentIds }, { nu
   const inputs = [zeros!, cast(to, to.name(column), 7), to.name(x!)];
   return to.tensor(to.recorder.emit("ScatterND", inputs, 1, { reduction: "add" })[0]!, shape);
 });
-/** Replaces rows of `tensor` by the rows of `updates`. Each row of `indices` is the place of a replaced row in the first axes. */
+/** Replaces rows of `tensor` by the rows of `updates`. Each row of `indices` has the indices of one replaced row along the first axes. */
 lower("TensorScatterUpdate", ({ tensor, indices, updates }, _, to) => {
   const inputs = [to.name(tensor!), cast(to, to.name(indices!), 7), to.name(updates!)];
   return to.tensor(to.recorder.emit("ScatterND", inputs)[0]!, tensor!.shape, tensor!.dtype);

@@ -5,7 +5,7 @@
  *
  * - The memory of a tensor must outlive the tensor and must not move, so an `OrtTensor` keeps the memory's owner alive.
  * - A failed call throws onnxruntime's message.
- * Source: onnxruntime/core/session/onnxruntime_c_api.h. New versions append to the table of functions.
+ * Source: onnxruntime/core/session/onnxruntime_c_api.h. New versions append to its table of functions, OrtApi.
  */
 import { CFunction, CString, dlopen, type FFITypeOrString, type Pointer, ptr, read } from "bun:ffi";
 import { dirname, join } from "node:path";
@@ -143,7 +143,7 @@ function runtime(): Runtime {
   const env = new Out();
   check(api, api.createEnv(LOG_ERRORS, zeroEnded("bunraku"), env.cell));
   const memories = { cpu: memoryInfo(api, MEMORIES.cpu), cuda: memoryInfo(api, MEMORIES.cuda) };
-  // One arena for all sessions: an arena per session would keep its peak, half a gigabyte for each compiled shape.
+  // One arena (a pool of memory) for all sessions: an arena per session would keep its peak, half a gigabyte for each compiled shape.
   // The environment belongs to the process; in a second thread this call fails because the arena exists.
   const registered = api.registerAllocator(env.pointer, memories.cpu, null);
   if (registered !== null) api.releaseStatus(registered);

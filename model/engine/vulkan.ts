@@ -1,6 +1,6 @@
 /**
- * The GPUs that Vulkan lists. On Linux onnxruntime's WebGPU runs on Vulkan; WebGPU does not name its adapter, and silently takes a
- * software driver if Vulkan lists no GPU.
+ * The GPUs that Vulkan lists. On Linux onnxruntime's WebGPU runs on Vulkan. WebGPU does not name its adapter. If Vulkan lists no GPU, WebGPU
+ * silently takes a software driver.
  * Source: vulkan_core.h (VkInstanceCreateInfo, VkPhysicalDeviceProperties).
  */
 import { dlopen, type Pointer, ptr } from "bun:ffi";
@@ -37,7 +37,7 @@ export function vulkanAdapters(): Adapter[] {
     const count = Uint32Array.of(ADAPTERS_MAX);
     const devices = new BigUint64Array(ADAPTERS_MAX);
     const listed = vulkan.vkEnumeratePhysicalDevices(handle, ptr(count), ptr(devices));
-    // 0 means success, 5 that there are more devices. If no device may be opened, the driver returns an error and no handles.
+    // 0 means success, 5 that there are more devices. If the process may open no device, the driver returns an error and no handles.
     if (listed !== 0 && listed !== 5) return [];
     return Array.from(devices.subarray(0, count[0]), (device) => {
       const properties = new Uint8Array(PROPERTIES_BYTES);

@@ -430,7 +430,7 @@ export class Assembler {
   orderHalves(to: number, places: number, from: number): void {
     this.#vector("orderHalves", to, places, from, 16);
   }
-  /** Each float of `to` += the product of the low bfloat16 of `a` and `b` in its place + the product of the high bfloat16. AVX-512 only. */
+  /** `to[i]` += `a[2i]` · `b[2i]` + `a[2i + 1]` · `b[2i + 1]`. `to` has floats; `a` and `b` have bfloat16. AVX-512 only. */
   multiplyAddPairs(to: number, a: number, b: number | Address): void {
     this.#vector("multiplyAddPairs", to, a, b, 16);
   }

@@ -184,7 +184,7 @@ class AttentionGradientWriter extends TileWriter {
     code.jumpIf("less", nextTile);
   }
 
-  /** Rotates the queries of a tile, and sums the products of `out` and its gradient. */
+  /** Rotates the queries of a tile, and computes `#deltas`. */
   #prepareQueries(): void {
     const { kernel, code } = this;
     const { headWidth, scale } = this.shape;
@@ -340,7 +340,7 @@ class AttentionGradientWriter extends TileWriter {
     }
   }
 
-  /** Writes the gradients of a head's keys, rotated back, and values into the result. */
+  /** Writes a head's gradients of keys, rotated back, and of values into the result. */
   #writeKeysAndValues(): void {
     const { kernel, code } = this;
     const { head, token, vector } = this.sizes;

@@ -1,6 +1,6 @@
 /**
- * Code that the kernels of causal self-attention over whole sequences and of its gradient share: products of tiles, and the range of keys
- * that a tile of queries sees.
+ * Code that two kernels share: causal self-attention over whole sequences, and its gradient. The code computes products of tiles, and the
+ * range of keys that a tile of queries sees.
  *
  * B rows, T tokens, H query heads, K key/value heads, G = H / K, D head width, P = T rounded up to a multiple of 16.
  *
@@ -56,7 +56,7 @@ export function checkShape({ tokens, headWidth }: WholeShape): void {
   checkMultiple("headWidth", headWidth, 16);
 }
 
-/** The left factor of a product: the register of its address, and the bytes from one row, or one step of the sum, to the next. */
+/** The left factor of a product: the register of its address, the bytes from row to row, and the bytes from step to step of the sum. */
 interface LeftFactor {
   readonly register: number;
   readonly row: number;
@@ -190,8 +190,8 @@ export class TileWriter {
   }
 
   /**
-   * Adds a product to the sums: one number for each query of the tile and each key, (4, P) at rdi, times the rows of the keys before the
-   * tile's end. Overwrites rcx and r8, and moves rdi.
+   * Adds a product to the sums: the numbers (4, P) at rdi, one for each query and key, times the rows of the keys before the tile's end.
+   * Overwrites rcx and r8, and moves rdi.
    *
    * @param rows  the variable with the address of the first key's row
    * @param from  the first float of a row that is summed

@@ -131,7 +131,7 @@ class AttentionWriter extends TileWriter {
     code.jumpIf("more", again);
   }
 
-  /** Writes the results of the tile's queries: the sums of the values, weighted. */
+  /** Writes the results of the tile's queries: the weighted sums of the values. */
   #mix(position: Address): void {
     const { code, sizes } = this;
     const { token, outToken } = sizes;

@@ -3,8 +3,8 @@
  *
  * B rows, S new tokens of a row, H query heads, K key/value heads, G = H / K, D head width, C capacity in tokens, Q queries of a pass.
  *
- * - A cache of keys has blocks of 16 tokens, and in each block (D, 16): so a vector holds one dimension of neighboring tokens, and a
- *   score needs no sum across a vector. A cache of values has (C, D).
+ * - A cache of keys is a list of blocks of 16 tokens, each (D, 16). So a vector holds one dimension of neighboring tokens, and a score
+ *   needs no sum across a vector. A cache of values is (C, D).
  * - Caches may hold 16-bit floats. A graph has no such type: onnxruntime gets such a cache as 32-bit floats with half of the capacity.
  * - A token's result depends on its own sequence only, not on how many new tokens each run of the kernel has.
  */
@@ -85,7 +85,7 @@ export function cachedAttentionOperator(shape: CachedShape): MachineCodeOperator
   };
 }
 
-/** Copies, unless both are one memory. An in-place update has one memory for input and output. */
+/** Copies, unless both addresses are equal. An in-place update has one memory for input and output. */
 function copyUnlessSame(code: Assembler, from: Address, to: Address, bytes: number): void {
   const same = code.label();
   code.move(RSI, from);
@@ -378,7 +378,7 @@ class CachedAttentionWriter {
     code.addConstant(RCX, -count);
   }
 
-  /** Prefetches, of the next head, the `tokens` tokens that rdx points at in this head. After a row's last head comes the next row's first head. */
+  /** Prefetches `tokens` tokens of the next head, at rdx's place in this head. After a row's last head comes the next row's first head. */
   #prefetchNextHead(tokens: number): void {
     const { added, headWidth, capacity } = this.#shape;
     // Several new tokens read the same head. After the first of them the head is in the L1 or L2 cache.
@@ -420,7 +420,7 @@ class CachedAttentionWriter {
     code.jumpIf("more", again);
   }
 
-  /** Writes the results of some heads: the sums of the values, weighted. */
+  /** Writes the results of some heads: the weighted sums of the values. */
   #mix(queries: number): void {
     const { headWidth } = this.#shape;
     const widest = Math.min(VALUE_CHUNK, (this.#registers.sums / queries) * this.#code.vectorWidth);

@@ -149,7 +149,7 @@ export class Kernel {
   }
 
   /**
-   * Rotates a head: (D) at rax to (D) at `to`, times `scale`, by the angles at r14 (cosines) and r15 (sines); `sign` -1 rotates back.
+   * Rotates the head at rax, and writes it, times `scale`, to `to`. r14 and r15 are the addresses of cosines and sines. `sign` -1 rotates back.
    * Overwrites rcx and the vectors 0 to 5. Half a head is a multiple of 8 floats, so vectors have 8 floats on every CPU.
    */
   rotate(to: Address, headWidth: number, { scale = 1, sign = 1 }: { scale?: number; sign?: 1 | -1 } = {}): void {

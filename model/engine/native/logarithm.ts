@@ -21,7 +21,7 @@ new Int32Array(TABLE).set([-ROOT_BITS, 2 ** FRACTION_BITS - 1, ROOT_BITS]);
 /** Address of the numbers that `logarithm` reads. */
 export const logarithmTable = (): number => ptr(TABLE);
 
-/** Vector `x` = ln x; wrong for small x below 1. @param table  register that holds `logarithmTable()`. @param spare  vectors that are overwritten */
+/** Vector `x` = ln x, for x of at least 1. @param table  register that holds `logarithmTable()`. @param spare  vectors that are overwritten */
 export function logarithm(code: Assembler, x: number, table: number, spare: readonly [number, number, number]): void {
   const [n, y, scratch] = spare;
   const number = (place: number) => at(table, 4 * place);

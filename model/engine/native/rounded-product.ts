@@ -60,7 +60,7 @@ class RoundedProduct {
   readonly #b: Distances;
   readonly #roundedA: Address;
   readonly #roundedB: Address;
-  /** 32 numbers of 16 bits. Number i says which bfloat16 goes to place i of a vector of pairs, among 16 of one step and 16 of the next. */
+  /** The `places` of an `orderHalves` that interleaves 16 bfloat16 of one step with 16 of the next. */
   readonly #places: Address;
 
   constructor(kernel: Kernel, shape: ProductShape) {
@@ -185,7 +185,7 @@ class RoundedProduct {
 
   /**
    * Rounds columns of a transposed B: each row in memory holds the steps of one column. r8 holds the address of the first column, rdx that of
-   * the output. Overwrites rcx, and moves r8 and rdx. If `depth` is not a multiple of 32, zeros of 8 pairs follow the output.
+   * the output. Overwrites rcx, and moves r8 and rdx. If `depth` is not a multiple of 32, 8 rows of zero pairs follow the output.
    */
   #roundTransposed(columns: number, depth: number): void {
     const { code } = this.#kernel;

@@ -13,7 +13,7 @@ export const [LARGEST, INVERSE_SUM] = [9, 11] as const;
  * Replaces each score by e^(score - largest). Overwrites rax, rcx, and the vectors 0 and 9 to 14, of which `LARGEST` and `INVERSE_SUM`
  * are results.
  *
- * @param first  vector of the scores
+ * @param first  address of the scores
  * @param each   writes a loop over all vectors of the scores; the loop may use neither rax nor a vector
  */
 export function softmax(kernel: Kernel, first: Address, each: (body: (scores: Address) => void) => void): void {

@@ -48,7 +48,7 @@ import {
 } from "./tile-panels.ts";
 import type { Emit } from "./transpose.ts";
 
-/** Maximum number of steps, and of columns, of a packed block of B. The block has up to .8 MB, which the CPU's second-level cache holds. */
+/** Maximum number of steps, and of columns, of a packed block of B. The block has up to 0.8 MB, which the CPU's second-level cache holds. */
 const DEPTH_MAX = 256;
 const COLUMNS_MAX = 512;
 
@@ -125,7 +125,7 @@ class TileProduct {
     const [currentPanel, nextPanel] = [kernel.word(), kernel.word()];
     const [aRows, bColumns, cRows] = [kernel.word(), kernel.word(), kernel.word()];
     const [source, target] = [kernel.word(), kernel.word()];
-    // The sums of a pass start from these rows.
+    // The sums start from these rows.
     const startRows = kernel.word();
     const start = startOf(kernel, this.#shape, block);
     const heights = blocksOf(rows, PANEL);

@@ -54,7 +54,7 @@ export function tokenLogProbsOperator({ rows, width }: RowsShape): MachineCodeOp
         });
         code.reduce("add", sum, sum, x);
         code.reduce("add", weighted, weighted, x);
-        // `logarithm` makes a number of NaN. So logSum begins as sum - sum: NaN if the sum is not finite, else 0.
+        // `logarithm` turns NaN into a number. So logSum begins as sum - sum: NaN if the sum is not finite, else 0.
         code.vector("subtract", logSum, sum, sum);
         code.vector("divide", weighted, weighted, sum);
         code.constant(RAX, logarithmTable());

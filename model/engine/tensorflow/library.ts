@@ -100,7 +100,7 @@ export interface LibraryOptions {
 
 /**
  * ConfigProto of tensorflow/core/protobuf/config.proto. Field 2 is intra_op_parallelism_threads. Field 1 is device_count, here {GPU: 0}.
- * Field 6 is gpu_options, and field 4 of that is allow_growth: memory is allocated as needed.
+ * Field 6 is gpu_options, whose field 4 is allow_growth: TensorFlow allocates memory as needed.
  */
 export function configProto({ threads, device }: LibraryOptions): Uint8Array {
   const proto = new ProtobufMessage().int(2, threads);
