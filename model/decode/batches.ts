@@ -40,7 +40,7 @@ export function roundsOf(pieces: readonly Piece[]): Piece[][] {
   });
 }
 
-/** Splits pieces of `length` tokens into batches whose sizes are powers of two: few shapes are compiled, and no row is padding. */
+/** Splits pieces of `length` tokens into batches whose sizes are powers of two, so no row is padding. */
 export function batchesOf(group: readonly Piece[], length: number, { rows, tokens }: typeof APPEND_MOST): Piece[][] {
   const most = Math.min(rows, 2 ** Math.floor(Math.log2(tokens / length)));
   const batches: Piece[][] = [];
@@ -52,7 +52,6 @@ export function batchesOf(group: readonly Piece[], length: number, { rows, token
 
 const powerOfTwo = (value: number) => 2 ** Math.ceil(Math.log2(value));
 
-// Sizes are rounded up so that few shapes are compiled.
 export const stepRows = (rows: number) => (rows <= 16 ? Math.max(powerOfTwo(rows), ROWS_MIN) : roundUp(rows, 16));
 export const appendStep = (tokens: number) => (tokens <= 32 ? 8 : tokens <= 128 ? 16 : 64);
 export const appendLength = (tokens: number) => roundUp(tokens, appendStep(tokens));

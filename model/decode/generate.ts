@@ -38,7 +38,7 @@ export interface Reply {
   readonly tokens: number[];
   /** Natural-log probability of each written token, at the sampling temperature. */
   readonly logProbs: number[];
-  /** True if `tokensMax` was reached without a stop token. */
+  /** True if the reply reached `tokensMax` without a stop token. */
   readonly cut: boolean;
   /** One choice for each written token, if the request has `tops`. */
   readonly choices?: readonly TokenChoice[];
@@ -114,7 +114,7 @@ export class Generator {
    * Appends the prompt to a sequence and writes a reply. A sequence has at most one reply in progress.
    *
    * @throws {RangeError} if the request is invalid, or does not fit into the rest of its slot. After this error the sequence is unchanged.
-   * @throws {Error} if the engine failed or a logit is not finite. After this error, close the sequence.
+   * @throws {Error} if the engine fails, a logit is not finite or the sequence lost its cache. After this error, close the sequence.
    */
   reply(name: string, request: ReplyRequest): Promise<Reply> {
     const sequence = this.#sequence(name);
@@ -236,7 +236,7 @@ export class Generator {
   }
 
   /**
-   * Samples the next token of a reply. The token's cache entry is computed when the next step feeds the token.
+   * Samples the next token of a reply. The next step computes the token's cache entry.
    *
    * @param sameRow  true if the last call read the same row of the logits
    */

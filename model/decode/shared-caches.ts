@@ -2,10 +2,10 @@
  * The caches of many sequences. Sequences whose tokens are equal so far share one cache, so the decoder computes their common tokens once. The
  * episodes of a group begin with equal prompts, and often continue with equal replies.
  *
- * - Each sequence has a length of its own in its cache. Several sequences extend a cache together if they add the same tokens at the same
- *   length. A sequence that adds other tokens than its cache may take first gets a copy of its own tokens.
- * - A sequence extends its cache in place only if no other sequence of the cache is longer.
- * - A cache remembers the logits of its last append. A sequence that adds the same tokens later takes these logits, and computes nothing.
+ * - Each sequence has a length of its own in its cache. Sequences that add the same tokens at the same length extend a cache together.
+ * - One such group of sequences extends a cache in place, if no other sequence of the cache is longer. Other groups first get copies of
+ *   their tokens.
+ * - A cache remembers the logits of its last append. A sequence that adds the same tokens later takes these logits, and the decoder computes nothing.
  * - A token's logits depend only on its own sequence (decoder.ts), so sharing changes no bit of a result.
  * - If an engine's caches are in a device's memory, the host cannot copy them, so each sequence has a cache of its own.
  */
@@ -25,7 +25,7 @@ interface Append {
   readonly tokens: readonly number[];
   /** (V) after the last token. */
   readonly logits: Float32Array;
-  /** The decoder's count of `setParameters` then. */
+  /** The decoder's `parametersSet` at the append. */
   readonly parameters: number;
 }
 
@@ -106,7 +106,7 @@ export class SharedCaches {
       }
     };
     const computed: Group[] = [];
-    // Before the other groups claim caches, because a longer sequence protects its tokens.
+    // Do this before `#claim`, which cuts a cache only if no other sequence is longer.
     for (const group of this.#groups(sequences, tokens)) {
       const cache = this.#remembered(group);
       if (cache === null) computed.push(group);

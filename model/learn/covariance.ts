@@ -64,7 +64,7 @@ export function holdBack(
 
 /**
  * Indices of the chosen tokens. KL-Cov: the `floor(share * written tokens)` tokens with the largest covariance, at least one. Clip-Cov: as
- * many of the tokens between the bounds, or all of them if they are fewer.
+ * many tokens, drawn from those between the bounds, or all of those if they are fewer.
  */
 function chosenTokens({ written }: Rows, covariance: Float64Array, rule: CovarianceRule): number[] {
   const tokens = [...written.keys()].filter((i) => written[i] === 1);

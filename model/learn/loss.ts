@@ -12,7 +12,7 @@ import { EXPONENT_MAX, type KlEstimator } from "./kl.ts";
 export type PolicyRule =
   /** Clipped surrogate. `dualClip` bounds the ratio where the advantage is negative; null: no bound. */
   | { readonly kind: "ppo"; readonly clipLow: number; readonly clipHigh: number; readonly dualClip: number | null }
-  /** As ppo without dual clip. All tokens of a context have one ratio: the product of their ratios, to the power of 1 / number of tokens. */
+  /** As ppo without dual clip. All tokens of a context have one ratio: the geometric mean of their ratios. */
   | { readonly kind: "gspo"; readonly clipLow: number; readonly clipHigh: number }
   /** REINFORCE weighted by the clipped ratio. The gradient takes the ratio as a constant, so clipped tokens have a gradient too. */
   | { readonly kind: "cispo"; readonly clipLow: number; readonly clipHigh: number }

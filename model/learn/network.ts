@@ -73,7 +73,7 @@ export class Network {
   /** null if this network only scores. */
   readonly #optimizer: Optimizer | null;
   readonly #lanes: number;
-  /** Inputs of a forward pass, trained and frozen. */
+  /** The parameters that a forward pass reads, trained and frozen. */
   readonly #parameterArrays: Arrays;
   readonly #compiled = new Map<string, Promise<Compiled>>();
 

@@ -271,9 +271,9 @@ function unpack(scalars: tf.Tensor): tf.Tensor[] {
   return Array.from({ length: SCALARS }, (_, index) => tf.reshape(tf.slice(scalars, [index], [1]), []));
 }
 
-/** The gradients set to zero after `move` is computed. */
+/** A zero for each gradient array. The graph computes the zeros after `move`. */
 function cleared(gradients: readonly unknown[], move: tf.Tensor): tf.Tensor[] {
-  // This zero overwrites the gradients in place, so it must depend on all nodes that read them; a constant could be written too early.
+  // This zero overwrites the gradients in place, so it must depend on all nodes that read them. The engine could write a constant too early.
   const zero = tf.sub(move, move);
   return gradients.map(() => zero);
 }

@@ -1,6 +1,6 @@
 /**
- * Penalty, normalization and overlong shaping of episode rewards. Groups and tags are opaque names. The raw reward is never
- * changed in place: filters need it.
+ * Penalty, normalization and overlong shaping of episode rewards. Groups and tags are opaque names. No function
+ * changes the raw reward in place: filters need it.
  */
 
 import { deviation, mean, positionsBy } from "../statistics.ts";

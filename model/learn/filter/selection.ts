@@ -28,7 +28,7 @@ export type FilterRule =
   | { readonly strategy: "all" }
   /** RAGEN v1: keeps the share `ratio` of the groups, at least one group: those with the largest ("std") or smallest ("std_rev") reward std. */
   | { readonly strategy: "top_ratio"; readonly ratio: number; readonly type: "std" | "std_rev" }
-  /** Keeps the best groups until their scores reach `value` times the sum of all scores less `epsilon` (linear), or their softmax reaches `value`. */
+  /** Keeps the best groups until their scores reach `value` times the sum of all scores, minus `epsilon` (linear), or their softmax `value`. */
   | ({
       readonly strategy: "top_p";
       readonly value: number;
@@ -104,7 +104,7 @@ export const allConstant = (groups: readonly GroupScore[]) => groups.every((grou
 const rank = <G extends GroupScore>(groups: readonly G[], order: "largest" | "smallest"): G[] =>
   groups.toSorted((a, b) => (order === "largest" ? b.score - a.score : a.score - b.score));
 
-/** The best groups until their scores reach `value` times the sum, less epsilon. No groups if a score of 0 or below comes first. */
+/** The best groups until their scores reach `value` times the sum, minus epsilon. No groups if a score of 0 or below comes first. */
 function linearShare<G extends GroupScore>(ranked: readonly G[], value: number, epsilon: number): readonly G[] {
   const threshold = value * ranked.reduce((sum, group) => sum + group.score, 0) - epsilon;
   let held = 0;

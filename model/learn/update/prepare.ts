@@ -5,8 +5,8 @@
  * - Advantages are estimated over the whole update, never over a minibatch.
  * - "Written tokens" are those that the loss is on, which may be more than the replies (loss-mask.ts). A token that no sampler
  *   wrote has no recorded log-probability. The current policy's log-probability replaces it, so the token's ratio starts at 1.
- * - Factors on the policy loss of an episode or a token multiply its advantages: each policy loss is linear in the advantages. These
- *   factors do not change the entropy and KL terms.
+ * - A factor on the policy loss of an episode or a token multiplies the advantages instead, which gives the same policy loss. The entropy
+ *   and KL terms stay as they are.
  */
 import { explainedVariance } from "../../health/diagnostics.ts";
 import { mean } from "../../statistics.ts";
@@ -31,7 +31,7 @@ export interface PreparedUpdate {
   /** Advantages of the tokens that the policy wrote, whichever tokens the loss is on. */
   readonly replyAdvantages: readonly Float32Array[];
   readonly inputs: TokenInputs;
-  /** For tpo, whose advantages are recomputed before each step. */
+  /** For tpo, which computes its advantages again before each step. */
   readonly target: TargetPolicy | null;
   readonly metrics: Readonly<Record<string, number>>;
 }
