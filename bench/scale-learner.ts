@@ -50,7 +50,7 @@ const ticket = () => madeUpTicket({ episode: `e${issued++}` });
 async function playBatches(): Promise<never> {
   for (;;) await dispatcher.play(Array.from({ length: BATCH }, ticket));
 }
-// Two batches at a time: one has tickets left while the last episodes of the other are played.
+// Two batches at a time: one has tickets left while samplers play the last episodes of the other.
 void playBatches();
 void playBatches();
 

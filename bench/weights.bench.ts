@@ -24,7 +24,7 @@ import { type RemoteRow, remoteRow } from "./weights-remote.ts";
 export const summary = "publish to last acknowledgement of 4 samplers, beside a copy and one hash of the same bytes";
 
 const SAMPLERS = 4;
-/** How many versions of this size are measured. */
+/** Number of versions of this size to measure. */
 const roundsOf = (megabytes: number): number => (megabytes < 10 ? 41 : megabytes < 1000 ? 7 : 3);
 const MEGABYTE = 1_000_000;
 /** The first size is that of the built-in policy. */
@@ -149,7 +149,7 @@ class SamplerBench {
       this.#children.push(Bun.spawn(command, { stdio: [new Blob([token]), "inherit", "inherit"] }));
     }
     await complete;
-    // The last sampler's hello is not answered yet, and making a gigabyte of values would delay the answer.
+    // The learner has not answered the last sampler's hello yet. Making a gigabyte of values would delay the answer.
     await new Promise((next) => setImmediate(next));
   }
 

@@ -163,7 +163,7 @@ export async function starpo(task: keyof typeof TASKS, seed: number) {
       oldLogProbs: perToken((i, position) => kept[i]!.trajectory.logProbs[position]!),
       advantages: perToken((i) => advantages[i]!),
       weights: perToken(() => 1 / tokens),
-      // `Math.fround`: update.ts rounds the weight to 32 bits before it multiplies.
+      // `Math.fround`: model/learn/update/prepare.ts rounds the weight to 32 bits before it multiplies.
       entropyWeights: perToken(() => Math.fround(1 / tokens) * ENTROPY_COEFFICIENT),
       // `shares` are the weights of the metrics, which are means over tokens.
       shares: perToken(() => 1 / tokens),

@@ -24,7 +24,7 @@ export interface Trajectory {
   readonly logProbs: Float32Array;
   /**
    * Index in `tokens` where each context begins; the first is 0. A context is one text that the policy reads: the whole episode,
-   * or a new text each time that earlier turns are left out. A reply is marked as written in one context only, even if later contexts
+   * or a new text each time that earlier turns drop out. A reply is marked as written in one context only, even if later contexts
    * repeat it.
    */
   readonly contexts: readonly number[];

@@ -69,7 +69,7 @@ function interleaved({ shape, values }: NamedTensor, heads: number, headWidth: n
 }
 
 /**
- * @param longest  most tokens of a sequence
+ * @param longest  maximum number of tokens of a sequence
  * @throws {CheckpointFormatError} if llama.cpp has no settings for the model's rope scaling
  */
 export function ggufSettings(model: ModelConfig, name: string, longest: number): Map<string, GgufValue> {

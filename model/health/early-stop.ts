@@ -41,7 +41,7 @@ export interface StopState {
 export const STOP_START: StopState = { baseline: [], collapsed: 0, failed: 0, empty: 0, solved: 0 };
 
 export interface StopPoint {
-  /** Share of played episodes solved. */
+  /** Share of the played episodes that succeeded. */
   readonly success: number;
   /** Mean in-group std of the raw reward, before filtering; absent where no group has two episodes. */
   readonly rewardStd?: number;

@@ -12,7 +12,7 @@ import { CheckpointFormatError, faultsOf } from "../checkpoint/config.ts";
 
 const AddedToken = z.looseObject({ id: z.int().nonnegative(), content: z.string().min(1), special: z.boolean() });
 
-/** The parts of a tokenizer.json that are read. */
+/** The parts of a tokenizer.json that Bunraku reads. */
 export const TokenizerFile = z.looseObject({
   added_tokens: z.array(AddedToken).default([]),
   model: z.looseObject({
@@ -116,7 +116,7 @@ function withoutLeadingSpace(json: object, refuse: (why: string) => never): obje
   return { ...json, ...Object.fromEntries(revived) };
 }
 
-/** The parts of a pre-tokenizer that are read. */
+/** The parts of a pre-tokenizer that this file reads. */
 interface PreTokenizer {
   readonly type?: string;
   readonly pretokenizers?: readonly PreTokenizer[];

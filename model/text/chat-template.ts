@@ -216,7 +216,7 @@ class PretrainedDialogue implements Dialogue {
     return String(new BoundedInterpreter(known).run(this.#template.parsed).value);
   }
 
-  /** Encodes the rendered messages. The name of a special token in a message is split in two, and both parts are encoded separately. */
+  /** Encodes the rendered messages. Splits the name of a special token in a message in two, and encodes both parts separately. */
   #encode(messages: readonly Message[], render: (marked: Message[]) => string): number[] {
     const names = [...this.#bpe.specials.values()];
     const has = messages.some(({ content }) => names.some((name) => content.includes(name)));

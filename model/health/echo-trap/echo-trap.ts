@@ -4,7 +4,7 @@
  *
  * - The verdict "collapsed" needs a fall of success and a second sign, or the sign of constant groups.
  * - If success is high and near its best, four things are no signs: a small spread, constant groups, low entropy and a low likelihood. A
- *   solved task also explains a spike of the gradient. Success never explains replies that repeat or lose their form, because such
+ *   solved task also explains a spike of the gradient. Success never explains replies that repeat or are malformed, because such
  *   replies come before success falls from 100 %.
  * - The state is plain data. Most signs compare a run with its own start, so begin with `TRAP_START` after a roll-back.
  *

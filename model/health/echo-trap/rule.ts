@@ -7,7 +7,7 @@
  * episodes, so the thresholds of the likelihood are not fitted.
  */
 export const TRAP_RULE = {
-  /** Number of updates at the start, which give no signs. For success, form and repetition the start is one update (`startUpdatesOf`). */
+  /** Number of updates at the start, which give no signs. For success, validity and repetition the start is one update (`startUpdatesOf`). */
   startUpdates: 5,
   /** Weight of the newest value in the moving average. */
   smoothing: 0.2,

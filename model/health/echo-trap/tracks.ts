@@ -3,7 +3,7 @@ import type { TrapRule } from "./rule.ts";
 
 /** Measurements of one update. An absent number gives no signs. */
 export interface TrapPoint {
-  /** Share of played episodes solved. */
+  /** Share of the played episodes that succeeded. */
   readonly success?: number;
   /** Mean in-group std of the raw reward, before filtering. */
   readonly rewardStd?: number;
@@ -61,7 +61,7 @@ export interface TrapState {
 export const TRAP_START: TrapState = { tracks: { gradNorms: [] }, streaks: {}, solved: false };
 
 /**
- * Number of updates in the start of a measurement. During its start a measurement gives no sign. For success, form and repetition the
+ * Number of updates in the start of a measurement. During its start a measurement gives no sign. For success, validity and repetition the
  * start is the first update alone: the episodes of the first update come from the policy before any update, and success may fall right
  * after the first update.
  */
