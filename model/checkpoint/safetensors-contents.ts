@@ -145,7 +145,7 @@ const isTextByKey = (value: unknown): value is Record<string, string> =>
 
 /**
  * Widens the half-precision numbers (halves) at the end of `values`, in place. Each write overwrites only halves that were already read.
- * Halves are read in pairs, because reading a 32-bit word takes no longer than reading a half.
+ * It reads halves in pairs, because reading a 32-bit word takes no longer than reading a half.
  */
 export function widen(dtype: Dtype, { buffer, byteOffset, length }: Float32Array): void {
   const words = new Int32Array(buffer, byteOffset, length);
@@ -201,7 +201,7 @@ const READS = 4;
  * an argument: the reader knows no disk.
  *
  * - It checks the whole header before it reads a value.
- * - It needs no buffer: half precision is read into the end of the destination and widened there.
+ * - It needs no buffer: it reads half precision into the end of the destination and widens the numbers there.
  * - Several reads run in parallel, because page faults in new memory take more time than the copy.
  */
 export class SafetensorsSource {

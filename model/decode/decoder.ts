@@ -136,7 +136,7 @@ export class Decoder {
     if (areRead) preferHugePages(this.#caches.values());
   }
 
-  /** Call this while no step is computed. Open sequences keep the caches that the older parameters computed. */
+  /** Call this while the decoder computes nothing. Open sequences keep the caches that the older parameters computed. */
   setParameters(parameters: Float32Array): void {
     this.#parametersSet++;
     if (this.#deviceParameters === null) {
@@ -158,7 +158,7 @@ export class Decoder {
     return this.#capacity;
   }
 
-  /** How many times `setParameters` was called. */
+  /** Number of calls of `setParameters`. */
   get parametersSet(): number {
     return this.#parametersSet;
   }

@@ -5,7 +5,7 @@
  * - Each sequence has a length of its own in its cache. Sequences that add the same tokens at the same length extend a cache together.
  * - One such group of sequences extends a cache in place, if no other sequence of the cache is longer. Other groups first get copies of
  *   their tokens.
- * - A cache remembers the logits of its last append. A sequence that adds the same tokens later takes these logits, and the decoder computes nothing.
+ * - A cache remembers the logits of its last append. A sequence that adds the same tokens later takes these logits without a computation.
  * - A token's logits depend only on its own sequence (decoder.ts), so sharing changes no bit of a result.
  * - If an engine's caches are in a device's memory, the host cannot copy them, so each sequence has a cache of its own.
  */

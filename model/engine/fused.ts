@@ -43,7 +43,7 @@ lower("Rotate", ({ x, cos, sin }, _, to) => {
 });
 
 /**
- * Adds the node of attention over caches. `read` names the index of the only new token whose result is read. A node may ignore `read`.
+ * Adds the node of attention over caches. `read` names the index of the only new token whose result the model reads. A node may ignore `read`.
  *
  * @returns the names of the result, of the written keys and of the written values
  */

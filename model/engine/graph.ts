@@ -8,7 +8,7 @@ import type { MachineCodeOperator } from "./native/operator.ts";
 export type DType = "float32" | "int32" | "int64" | "bool";
 export type TypedArray = Float32Array | Int32Array | BigInt64Array | Uint8Array;
 
-/** A plain number is an integer; floats are wrapped. */
+/** A plain number is an integer; `{ float }` holds a float. */
 export type Attribute = number | readonly number[] | string | { readonly float: number };
 
 export interface Node {

@@ -43,7 +43,7 @@ export function immediateEngine(name: Engine["name"], device: string, backend: s
           void tf.engine().setBackend(backend);
           tf.tidy(() => {
             const tensors = Object.entries(inputs).map(([key, { shape, dtype }]) => {
-              // Without a copy, the backend uploads the values at their first use in this run, before any output is written.
+              // Without a copy, the backend uploads the values at their first use in this run, before the run writes any output.
               const values = given[key]!.read();
               return [key, tf.tensor((copies ? values.slice() : values) as Float32Array, [...shape], dtype)] as const;
             });

@@ -88,7 +88,7 @@ interface Runtime {
   readonly lanes: Lanes;
   /** Address of the OrtApi table. */
   readonly table: Pointer;
-  /** Operators of machine code that were made, by their names and vector widths. */
+  /** Operators of machine code so far, by their names and vector widths. */
   readonly operators: Map<string, CustomOp>;
 }
 

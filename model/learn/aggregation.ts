@@ -64,7 +64,7 @@ export interface ImportanceRule {
 
 /**
  * Truncated importance sampling: `min(exp(learner - sampler), cap)` where written, 0 elsewhere. As a factor on a token's loss, the
- * weight corrects for a token that another policy sampled: an older policy, or a policy whose probabilities were computed differently.
+ * weight corrects for a token that another policy sampled: an older policy, or the same policy with other rounding.
  *
  * Source: https://fengyao.notion.site/off-policy-rl; truncation https://arxiv.org/abs/1802.01561 (V-trace).
  *

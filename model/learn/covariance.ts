@@ -2,7 +2,7 @@
  * Covariance of a token's log-probability and its advantage. Where the covariance is large, a step makes likely tokens likelier, and
  * entropy falls. Clip-Cov and KL-Cov limit the change of a few such tokens. This file computes with plain arrays and knows no loss.
  *
- * Source: https://arxiv.org/abs/2505.22617, sections 3 and 4; tokens are chosen as in verl's clip_cov and kl_cov.
+ * Source: https://arxiv.org/abs/2505.22617, sections 3 and 4; the choice of tokens as in verl's clip_cov and kl_cov.
  */
 import { sequence, shuffle } from "../rng.ts";
 import { mean } from "../statistics.ts";
@@ -14,7 +14,7 @@ export type CovarianceRule =
       readonly treatment: "clip";
       readonly share: number;
       readonly bounds: readonly [number, number];
-      /** Seed and name of the random numbers of this draw: plain data, so the rule can be sent to the trainer's thread. */
+      /** Seed and name of the random numbers of this draw: plain data, so that the rule can cross to the trainer's thread. */
       readonly lots: readonly [seed: number, name: string];
     }
   /** KL-Cov: the tokens with the largest covariance have an additional loss of `coefficient * |log ratio|`. */

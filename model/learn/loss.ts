@@ -54,7 +54,7 @@ export interface PolicyLoss {
  * cispo: `-A stop(clip(rho, 1 - clipLow, 1 + clipHigh)) logProb`.
  * reinforce: `-A logProb`.
  *
- * ppo and gspo are computed with A+ = max(A, 0) and A- = min(A, 0): `-A+ min(rho, 1 + clipHigh) - A- clip(rho, 1 - clipLow, dualClip)`.
+ * The code computes ppo and gspo with A+ = max(A, 0) and A- = min(A, 0): `-A+ min(rho, 1 + clipHigh) - A- clip(rho, 1 - clipLow, dualClip)`.
  *
  * Source: PPO https://arxiv.org/abs/1707.06347; dual clip https://arxiv.org/abs/1912.09729; clip-higher
  * https://arxiv.org/abs/2503.14476; GSPO https://arxiv.org/abs/2507.18071; CISPO https://arxiv.org/abs/2506.13585; REINFORCE

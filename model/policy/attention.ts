@@ -3,7 +3,7 @@
  *
  * B batch, T tokens, H query heads, K key/value heads, G = H / K, D head width.
  *
- * - Queries are computed in blocks; a block sees no keys after its end. At T 256 this saves a quarter of the products and of
+ * - The definition computes queries in blocks; a block sees no keys after its end. At T 256 this saves a quarter of the products and of
  *   the (T, T) memory. (The step of bench/step.bench.ts takes 149, 132 and 144 ms in blocks of 64, 128 and 256.)
  * - `matMul(a, b, transposeA)` is slow if a has T columns. So `backward` computes the gradients of keys and values transposed, as (D, T):
  *   then a has D columns.
@@ -11,7 +11,7 @@
 import * as tf from "@tensorflow/tfjs-core";
 import { type AttentionShape, fused, rotate, scoreScaleOf } from "./ops.ts";
 
-/** Queries that are computed together. */
+/** Maximum number of queries of a block. */
 const BLOCK = 128;
 
 /** Queries [start, end). */

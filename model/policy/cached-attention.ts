@@ -5,7 +5,7 @@
  *
  * - A row's result depends bit for bit on its own tokens and cache only: the number of rows does not change the order in which
  *   a product adds up.
- * - Caches are written in place if the engine's output array is the input array.
+ * - The engine writes a cache in place if the output's array is the input's array.
  */
 import * as tf from "@tensorflow/tfjs-core";
 import { type AttentionShape, fused, halfCachesUnread, rotate, scoreScaleOf } from "./ops.ts";

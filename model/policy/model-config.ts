@@ -49,7 +49,7 @@ export const ModelConfig = z
     outputNorms: z.boolean().default(false),
     /** Activation of the gated unit; gelu is the tanh approximation of GELU. */
     activation: z.enum(["silu", "gelu"]).default("silu"),
-    /** Embeddings are multiplied by the square root of the width (Gemma). */
+    /** Multiply embeddings by the square root of the width (Gemma). */
     scaledEmbedding: z.boolean().default(false),
     /** Factor of the attention scores; null: 1 / sqrt(D). */
     scoreScale: z.number().positive().nullable().default(null),

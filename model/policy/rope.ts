@@ -9,9 +9,9 @@ import { z } from "zod";
 const Factor = z.number().positive();
 
 export const RopeScaling = z.discriminatedUnion("kind", [
-  /** Positions are divided by the factor. */
+  /** Divides positions by the factor. */
   z.strictObject({ kind: z.literal("linear"), factor: Factor }),
-  /** Llama 3.1: low frequencies are divided by the factor, high frequencies are kept, and the frequencies between are blended. */
+  /** Llama 3.1: divides low frequencies by the factor, keeps high frequencies, and blends those between. */
   z.strictObject({
     kind: z.literal("llama3"),
     factor: Factor,
@@ -20,7 +20,7 @@ export const RopeScaling = z.discriminatedUnion("kind", [
     /** Longest sequence of the original training, in tokens. */
     originalLength: z.int().positive(),
   }),
-  /** YaRN: like llama3, but blended by dimension instead of by frequency. Source: https://arxiv.org/abs/2309.00071. */
+  /** YaRN: like llama3, but blends by dimension instead of by frequency. Source: https://arxiv.org/abs/2309.00071. */
   z.strictObject({
     kind: z.literal("yarn"),
     factor: Factor,

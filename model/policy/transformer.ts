@@ -263,7 +263,7 @@ export function appendStates(
   const rows = [...Array(batch).keys()];
   const reads = tf.sub(tf.slice(picks, [0], [batch]), tf.range(0, batch * added, added, "int32"));
   const attend: AttendCached = (qkv, layer, { shape, ...rotary }) => {
-    // After the last layer's attention, only the picked tokens are read.
+    // After the last layer's attention, `body` reads only the picked tokens.
     const read = layer === config.layers - 1 ? reads : undefined;
     const of = (name: "keys" | "values") => rows.map((row) => caches[`${name}.${layer}.${row}`]!);
     const { out, keys, values } = appendAttention(qkv, of("keys"), of("values"), last, rotary, shape, read);

@@ -17,7 +17,7 @@ export const TokenizerFile = z.looseObject({
   added_tokens: z.array(AddedToken).default([]),
   model: z.looseObject({
     type: z.string().optional(),
-    /** A character without a piece is encoded as pieces of its bytes, <0x00> to <0xFF>. */
+    /** The tokenizer encodes a character without a piece as pieces of its bytes, <0x00> to <0xFF>. */
     byte_fallback: z.boolean().nullish(),
     vocab: z.record(z.string(), z.int().nonnegative()),
     merges: z.array(z.union([z.string(), z.tuple([z.string(), z.string()])])),
@@ -60,7 +60,7 @@ export function readBpe(json: unknown, settings: object, vocabulary: number, fil
   if (model.type !== undefined && model.type !== "BPE")
     return refuse(`its model is ${JSON.stringify(model.type)}; ${SUPPORTED}`);
   checkPieces({ model, added_tokens: added }, vocabulary, refuse);
-  // The cleanup of spaces is made for WordPiece. It would change a policy's text: "a , b" would become "a, b".
+  // The cleanup of spaces is for WordPiece. It would change a policy's text: "a , b" would become "a, b".
   const options = { ...settings, clean_up_tokenization_spaces: false };
   // The library needs the keys post_processor and model.type, which older files lack.
   const whole = { post_processor: null, ...withoutLeadingSpace(json as object, refuse), added_tokens: added };

@@ -6,7 +6,7 @@
  *
  * - For each later prompt the dialogue renders the template once, with a placeholder in place of the previous reply. The text after
  *   the placeholder is the prompt. So a template cannot rewrite older turns (Qwen3's template would drop their thoughts).
- * - The name of a special token inside a message is encoded as plain characters.
+ * - The name of a special token inside a message becomes tokens of plain characters.
  */
 import { createHash } from "node:crypto";
 import { Environment, Interpreter, Template } from "@huggingface/jinja";

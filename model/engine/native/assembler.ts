@@ -288,7 +288,7 @@ export class Assembler {
   /**
    * `to` = an operation of `a` and `operand`. `a` is 0 if the instruction has one source. A store passes its source as `to`. Vectors of 16
    * floats are encoded with EVEX, all others with VEX, which reaches only the registers 0 to 15. If `isNumber`, `operand` is the address of
-   * one float that is used in every place. Only EVEX can do this.
+   * one float, which the instruction uses in every place. Only EVEX can do this.
    */
   #vector(
     name: VectorInstruction,

@@ -46,7 +46,7 @@ export interface WholeShape {
   readonly scale: number;
 }
 
-/** Rows of a tile: queries, or keys whose gradients are summed. */
+/** Rows of a tile: queries, or keys whose gradients the kernel sums. */
 export const TILE = 4;
 /** Keys are padded to a multiple of this, the widest vector. */
 export const KEY_PADDING = 16;
@@ -194,7 +194,7 @@ export class TileWriter {
    * Overwrites rcx and r8, and moves rdi.
    *
    * @param rows  the variable with the address of the first key's row
-   * @param from  the first float of a row that is summed
+   * @param from  the first float of a row to sum
    */
   protected addKeyRows(vectors: number, position: Address, rows: Address, from: number, rowBytes: number): void {
     const { code } = this;

@@ -5,7 +5,7 @@
 import { ptr } from "bun:ffi";
 import { type Assembler, at } from "./assembler.ts";
 
-/** x is kept in these bounds, where e^x is a normal number. */
+/** `exponential` keeps x within these bounds, where e^x is a normal number. */
 const [LEAST, MOST] = [-87.3, 88.3];
 /** The two parts of ln 2. */
 export const [LN2_HIGH, LN2_LOW] = [0.693359375, -2.1219444e-4];
@@ -17,7 +17,7 @@ const PLACE = { least: 0, log2e: 1, ln2High: 2, ln2Low: 3, one: 4, most: 5, poly
 /** Bits of a float's fraction, below its exponent. */
 export const FRACTION_BITS = 23;
 
-/** Address of the numbers that `exponential` reads. It is a function, because a function keeps the numbers alive; a constant would not. */
+/** Address of the numbers that `exponential` reads. This is a function, because a function keeps `TABLE` alive; a constant would not. */
 export const exponentialTable = (): number => ptr(TABLE);
 
 /** Vector `x` = e^x. @param table  register that holds `exponentialTable()`. @param spare  vectors that are overwritten */
@@ -43,7 +43,7 @@ export function exponential(code: Assembler, x: number, table: number, spare: re
   code.vector("multiply", scratch, x, x);
   code.timesPlus(y, scratch, x);
   code.withNumber("add", x, y, number(PLACE.one), scratch);
-  // 2^n · e^r: n is added to the exponent of each float.
+  // 2^n · e^r: adds n to the exponent of each float.
   code.toInts(n, n);
   code.shiftInts(n, n, FRACTION_BITS);
   code.vector("addInts", x, x, n);

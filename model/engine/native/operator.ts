@@ -2,7 +2,7 @@
  * Operators of onnxruntime whose kernels are our machine code. onnxruntime takes a table of functions for each operator. Here every
  * function of the table is machine code, so a run calls no JavaScript.
  *
- * - An operator is made for one set of shapes, so its kernel contains them as constants.
+ * - An operator is for one set of shapes, so its kernel contains them as constants.
  * - A kernel runs on one thread.
  *
  * Source: OrtCustomOp in onnxruntime/core/session/onnxruntime_c_api.h; System V ABI for x64. Arguments are in rdi, rsi, rdx, rcx and r8, the
@@ -48,7 +48,7 @@ export const ELEMENT_TYPES = { float32: 1, int32: 6 } as const;
 /** Indexes in the OrtApi table of KernelContext_GetInput, KernelContext_GetOutput and GetTensorMutableData. */
 const API = { getInput: 90, getOutput: 91, dataOf: 51 } as const;
 
-/** Indexes of the words of OrtCustomOp that are set here. The first word is the version, the others are functions. */
+/** Indexes of the words of OrtCustomOp that this file sets. The first word is the version, the others are functions. */
 const TABLE = {
   name: 2,
   provider: 3,

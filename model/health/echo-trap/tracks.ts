@@ -30,7 +30,7 @@ export interface Track {
   readonly start: number;
   /** Exponential moving average. */
   readonly smooth: number;
-  /** Highest smoothed value since the start was measured. */
+  /** Highest smoothed value since the start, or the start itself if it is higher. */
   readonly best: number;
 }
 

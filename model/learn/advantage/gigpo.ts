@@ -9,7 +9,7 @@ import { checkLength } from "./rows.ts";
 export interface Gigpo {
   /** Discount per turn in the returns of turns. */
   readonly gammaTurn: number;
-  /** How numbers are compared. mean_std: subtract their mean and divide by their standard deviation. mean: only subtract. */
+  /** How to compare numbers. mean_std: subtract their mean and divide by their standard deviation. mean: only subtract. */
   readonly normalize: "mean_std" | "mean";
 }
 

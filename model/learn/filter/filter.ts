@@ -28,7 +28,7 @@ export interface Filtered {
   readonly kept: readonly number[];
   /** (rows) indices of the kept groups' rows, ascending. */
   readonly rows: readonly number[];
-  /** Why nothing is kept; null if a group is kept. */
+  /** Why the filter keeps nothing; null if it keeps a group. */
   readonly reason: string | null;
   readonly metrics: FilterMetrics;
 }

@@ -1,6 +1,6 @@
 /**
  * The selection strategies of RAGEN v1 and RAGEN-2: from one score per group to the groups that stay.
- * It does not know how a score was computed.
+ * It computes no scores.
  */
 
 import { ROUNDING } from "../../statistics.ts";
@@ -20,7 +20,7 @@ interface Ranking {
   readonly metric: FilterMetric;
   /** Which values of the metric are best, and kept. */
   readonly order: "largest" | "smallest";
-  /** False: groups that score 0 (within 1e-10) are dropped first. */
+  /** False: the rule first drops groups that score 0 (within 1e-10). */
   readonly includeZero: boolean;
 }
 

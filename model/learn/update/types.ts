@@ -93,7 +93,7 @@ export interface UpdateResult {
   readonly skipped: string | null;
   /** Mean advantage of each episode; null if the filter dropped it. */
   readonly advantages: readonly (number | null)[];
-  /** (written tokens) advantages of each episode; null if all are equal or the filter dropped the episode. Absent if no episode was kept. */
+  /** (written tokens) advantages of each episode; null if all are equal or the filter dropped the episode. Absent if the filter kept none. */
   readonly tokenAdvantages?: readonly (Float32Array<ArrayBuffer> | null)[];
   readonly steps: number;
   readonly metrics: Readonly<Record<string, number>>;
