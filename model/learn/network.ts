@@ -220,7 +220,7 @@ export class Network {
    * Runs a function on each micro-batch. The micro-batches are in lists; a free lane takes the next micro-batch of a list.
    *
    * @param write  fills the function's inputs besides the batch itself.
-   * @param done   runs once for each batch, in their order.
+   * @param done   runs for each batch, in the order of the batches.
    */
   async #runAll(
     batches: readonly MicroBatch[],

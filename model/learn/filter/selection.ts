@@ -28,7 +28,7 @@ export type FilterRule =
   | { readonly strategy: "all" }
   /** RAGEN v1: keeps the share `ratio` of the groups, at least one group: those with the largest ("std") or smallest ("std_rev") reward std. */
   | { readonly strategy: "top_ratio"; readonly ratio: number; readonly type: "std" | "std_rev" }
-  /** Keeps the best groups until their scores reach `value` times the sum of all scores, minus `epsilon` (linear), or their softmax `value`. */
+  /** Keeps the best groups until their scores add up to `value` · the sum of all scores - `epsilon` (linear), or their softmax to `value`. */
   | ({
       readonly strategy: "top_p";
       readonly value: number;
