@@ -89,7 +89,7 @@ export class ModelServer {
     this.#abort.abort();
   }
 
-  /** Sends a request that may be repeated. @throws {ServerError} */
+  /** Sends a request that the server may take twice. @throws {ServerError} */
   async ask<T>(path: string, body: unknown, schema: z.ZodType<T>): Promise<T> {
     return this.#parsed(path, await this.#send(path, body, true, this.#deadline()), schema);
   }
@@ -100,7 +100,7 @@ export class ModelServer {
   }
 
   /**
-   * The result of a request that is queued at the server.
+   * The result of a request that the server queues.
    *
    * @param repeatable  whether the server may take the request twice
    * @throws {ServerError}
