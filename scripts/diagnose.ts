@@ -133,7 +133,7 @@ interface LogFacts {
   readonly notFinite: number;
 }
 
-/** An update that was measured, the validation after it, or a roll-back to it. */
+/** A measured update, the validation after it, or a roll-back to it. */
 interface Point {
   readonly update: number;
   judge(before: HealthState, config: HealthConfig): Checkup;

@@ -1,5 +1,5 @@
 /**
- * Installs the dependencies if they differ from the lock file. Imports built-in modules only, because no package may be installed yet.
+ * Installs the dependencies if they differ from the lock file. Imports built-in modules only, because packages may not be installed yet.
  *
  * - If two commands start at once, only one installs. The lock is a SQLite transaction, so the lock ends with its process.
  * - The install writes the file `installed` last, so the next command repeats an interrupted install.

@@ -73,8 +73,8 @@ export interface GroupFigure extends Mean {
   readonly figure: string;
   /**
    * Mean of this group's value minus the first group's value, over the seeds that both groups have, and the 95 % interval of this mean.
-   * Equal seeds have equal boards, so the differences vary less than the groups. null for the first group, and for a group that shares no
-   * seed with the first group.
+   * Equal seeds have equal boards, so the differences vary less than the values of a group. null for the first group, and for a group that
+   * shares no seed with the first group.
    */
   readonly change: number | null;
   readonly change_low: number | null;
