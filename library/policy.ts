@@ -353,7 +353,8 @@ function envWithOverrides(config: RunConfig, asked: Tree): RunConfig["env"] {
 }
 
 /**
- * The defaults of the budgets that configs/env/TAG.yaml sets. Another env gets these defaults: for example, not Bandit's limit of one turn.
+ * The defaults of the budgets that configs/env/TAG.yaml sets. Another env gets these defaults instead of, for example, Bandit's limit of one
+ * turn.
  */
 function standardBudgets(tag: string): Tree {
   const own = Object.keys(fileBudgets(tag));

@@ -23,7 +23,6 @@ import type { Message } from "../model/text/dialogue.ts";
 import { loadPolicy, type Policy, type ReplyOptions } from "./policy.ts";
 import { type RunFolder, reportFile } from "./run-folder.ts";
 
-/** One update. */
 export interface Update {
   /** The number of the update, from 1. */
   readonly update: number;

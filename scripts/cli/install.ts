@@ -18,7 +18,7 @@ export const isPackage = import.meta.dir.split(sep).includes("node_modules");
  * Makes node_modules match bun.lock. Takes about a millisecond if node_modules matches already.
  *
  * @param root  folder of package.json and bun.lock.
- * @returns true if packages were installed since this process started; Bun may have cached that these packages are missing.
+ * @returns true if this process or another has installed packages since this process started; Bun may still treat them as missing.
  * @throws {Error} if the lock file is missing, the disk cannot be written, or the install fails.
  */
 export async function install(root: string): Promise<boolean> {

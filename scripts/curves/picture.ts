@@ -4,7 +4,7 @@
  * - The line of an entry with several runs is their mean, with a band from the lowest to the highest value. It has the steps that all of the
  *   runs have.
  * - Each panel draws every run, or has a note that says why a run is missing.
- * - This file escapes all text, so a folder's name or a title never becomes markup. Equal input gives equal bytes.
+ * - This file escapes all text that it gets, so a folder's name or a title never becomes markup. Equal input gives equal bytes.
  */
 
 import { type Band, bandOf, thin } from "../../actors/dashboard/client/curve.ts";

@@ -122,7 +122,7 @@ function measure(run: PlannedRun, figures: readonly Figure[]): RunFigures["figur
   return Object.fromEntries(figures.map(({ name, of }) => [name, of(measured)]));
 }
 
-/** One row a group: mean ± half of the 95 % interval. n is the number of finished runs. Figures that no run measured are left out. */
+/** One row a group: mean ± half of the 95 % interval. n is the number of finished runs. The rows leave out figures that no run measured. */
 export function tableRows({ groups: names, seeds }: Sweep, { figures, groups, runs }: SweepTable): string[][] {
   const measured = figures.filter(({ name }) => groups.some(({ figure }) => figure === name));
   const after = figures.find(({ name }) => name === "after")!;
