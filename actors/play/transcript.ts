@@ -38,7 +38,7 @@ export interface TurnPrompt {
   /** Number of tokens that the policy's sequence keeps; `prompt` follows them. */
   readonly keep: number;
   readonly prompt: readonly number[];
-  /** Index of the context's first token in the episode's tokens. From this index on count the coins: the random numbers that choose tokens. */
+  /** Index of the context's first token in the episode's tokens. Each token's coin, the random number that chooses it, has the token's index. */
   readonly start: number;
   /** Limit on the tokens of the reply. */
   readonly tokensMax: number;

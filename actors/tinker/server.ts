@@ -4,7 +4,8 @@
  *
  * - The client sends a request again, until the deadline, if it cannot reach the server, or if the server answers 425, 429 or 503. In these
  *   cases the server has not taken the request.
- * - If an answer is lost, the client sends a repeatable request again. It repeats no forward_backward or optim_step: that would train twice.
+ * - If an answer is lost, the client sends the request again only if the caller calls it repeatable. A second forward_backward or optim_step
+ *   would train twice.
  * - The client asks for a queued result again after the status 408 (not ready yet) and after a lost answer.
  * - An answer of more than `ANSWER_BYTES_MAX` bytes is an error, and so is a redirect.
  *
