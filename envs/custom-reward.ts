@@ -21,7 +21,7 @@ export interface RewardedAction {
 export type RewardFunction = (action: RewardedAction) => number;
 
 /**
- * @param of  tag of the env whose games are played; the new tag takes the same options
+ * @param of  tag of the env whose games the new env plays; the new tag takes the same options
  * @throws {TypeError} if the tag is not a valid name, or the two tags are equal
  */
 export function withReward(tag: string, of: string, reward: RewardFunction): TagSource {

@@ -21,7 +21,7 @@ export interface Effect {
   readonly extra?: Readonly<Record<string, number>>;
 }
 
-/** The game of a task with a fixed list of actions. An object plays one episode. It parses no replies and counts no budgets. */
+/** The game of a task with a fixed list of actions. One object plays one episode. It parses no replies and counts no budgets. */
 export interface DiscreteGame {
   readonly kind: "discrete";
   /** Action names in order; `act` takes an index into this list. */
@@ -104,7 +104,7 @@ export interface Turn {
   readonly extra: Readonly<Record<string, number>>;
 }
 
-/** One episode of one task, in text. An object plays one episode and has no reset. */
+/** One episode of one task, in text. There is no reset: each episode is a new object. */
 export interface Env {
   /** The first observation. */
   readonly opening: string;

@@ -12,7 +12,7 @@ type Color = readonly [red: number, green: number, blue: number];
 /** Colors by letter. A letter without a color is transparent. */
 export type Palette = Readonly<Record<string, Color>>;
 
-/** A square of letters, one per pixel. */
+/** Rows of a square of letters, one letter per pixel. */
 export type Sprite = readonly string[];
 
 /**

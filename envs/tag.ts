@@ -79,7 +79,7 @@ export interface EnvTag {
   /** RAGEN's max_tokens: the reply length that the prompt asks for. No code enforces this length. */
   readonly replyWordsHint: number;
   readonly wording: Wording;
-  /** True if every action costs time of a server or another process. Baselines then play fewer rounds, several episodes at once. */
+  /** True if every action costs time of a server or another process. Baselines then play one round, with several episodes at once. */
   readonly external?: boolean;
   /** False if the env's module does not run in a browser: the dashboard then cannot replay the env's episodes. */
   readonly browser?: boolean;

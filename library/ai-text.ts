@@ -102,7 +102,7 @@ function replyText({ content }: Extract<SdkMessage, { role: "assistant" }>, thin
 /**
  * Thought and answer of a reply.
  *
- * @param isWhole  false while the policy still writes the reply; thought and answer are then the beginnings of their final texts
+ * @param isWhole  false while the policy still writes the reply: thought and answer are then incomplete
  */
 export function replyParts(reply: string, isWhole: boolean): ReplyParts {
   // The end of an unfinished reply may be the beginning of a tag.
@@ -127,7 +127,7 @@ export function contentOf({ thought, answer }: ReplyParts, call: Call, nextId: (
   return [...content, ...named];
 }
 
-/** Tool name and input of each call in the answer; null if the answer is not a list of calls. A `||` inside an input's JSON does not separate calls. */
+/** Tool name and input of each call in the answer; null if the answer is no list of calls. A `||` inside an input's JSON separates no calls. */
 function callsIn(answer: string, names: ReadonlySet<string>): [name: string, input: string][] | null {
   const calls: [string, string][] = [];
   const pieces = answer.split(ACTION_SEPARATOR);

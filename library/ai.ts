@@ -1,7 +1,7 @@
 /**
  * `bunraku/ai`: a policy as a language model of the Vercel AI SDK, and an agent that is written with the SDK as an env.
  *
- * - Only types of `ai` are imported, so the caller's version of `ai` runs. A process that loads this module for an env loads no engine.
+ * - This module imports only types of `ai`, so the caller's version of `ai` runs. A process that loads this module for an env loads no engine.
  * - In training, the run's settings (temperature, length) apply. The settings of an agent's calls do not apply.
  */
 import type { LanguageModel } from "ai";
@@ -33,9 +33,8 @@ export type { AgentGame, AgentResult } from "../envs/outside/agent-game.ts";
 
 export interface BunrakuOptions {
   /**
-   * Tag of an env that the policy was trained on. With a tag, prompts have the form of that env, and the model plays one episode:
-   * the model keeps the dialogue of its calls, and a call fails when the episode's budgets are used up. Without a tag, each call is a
-   * separate dialogue.
+   * Tag of an env that the policy was trained on. With a tag, prompts have the form of that env, and the model plays one episode: it keeps
+   * the dialogue of its calls. A call fails after the episode has used up its budgets. Without a tag, each call is a separate dialogue.
    */
   readonly env?: string;
 }
@@ -100,9 +99,9 @@ export interface AgentDefinition<C extends Record<string, unknown>, Task>
 }
 
 /**
- * An env whose game is an agent. An observation has what a call of the model adds to the previous call: messages, results of tools,
- * and in the first call the list of tools. If a call does not continue the previous call, the observation has all messages of the call
- * except the assistant's.
+ * An env whose game is an agent. An observation is what a call of the model adds to the previous call: messages, results of tools, and in
+ * the first call the list of tools. If a call does not continue the previous call, the observation has all messages of the call except the
+ * assistant's.
  *
  * @throws {TypeError} if the tag is not a valid name.
  */

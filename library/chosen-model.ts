@@ -1,4 +1,4 @@
-/** Finds or downloads the pretrained model of a run, and checks everything that can be checked without reading the weights. */
+/** Finds or downloads the pretrained model of a run, and checks everything that it can check without reading the weights. */
 import { homedir } from "node:os";
 import { resolve } from "node:path";
 import type { RunConfig } from "../actors/config/config.ts";

@@ -31,7 +31,7 @@ import type { Message } from "../model/text/dialogue.ts";
 import { checkData, checkPresent } from "./chosen-model.ts";
 
 export interface PolicyOptions {
-  /** Modules of the run's envs, as in `train`; a module that the program has already imported is not needed here. */
+  /** Modules of the run's envs, as in `train`, except modules that the program has already imported. */
   readonly envs?: readonly string[];
   /** Name of one of the run's checkpoints, such as u000120. Default: the newest checkpoint. */
   readonly checkpoint?: string;
@@ -43,7 +43,7 @@ export interface PolicyOptions {
   readonly temperature?: number;
   /** Bearer token that a request to `fetch` must have. Default: no token; `fetch` then answers only requests to a loopback name. */
   readonly token?: string | null;
-  /** Called with problems that do not prevent the policy's use, such as a damaged checkpoint that is skipped. */
+  /** Called with problems that do not prevent the policy's use, such as a damaged checkpoint that `loadPolicy` skips. */
   readonly notice?: (text: string) => void;
 }
 
@@ -127,7 +127,7 @@ export class Policy {
   readonly checkpoint: string;
   /** Rejects when the policy's thread dies. */
   readonly died: Promise<never>;
-  /** Answers OpenAI's chat completions API (actors/policy/completions.ts): serve this function, or give it to a client as the client's `fetch`. */
+  /** Answers OpenAI's chat completions API (actors/policy/completions.ts). Serve this function, or give it to a client as its `fetch`. */
   readonly fetch: (request: Request) => Response | Promise<Response>;
   readonly #saved: SavedPolicy;
   readonly #thread: PolicyThread;
@@ -353,7 +353,7 @@ function envWithOverrides(config: RunConfig, asked: Tree): RunConfig["env"] {
 }
 
 /**
- * The defaults of the budgets that configs/env/TAG.yaml sets. Another env gets these defaults, and so does not keep Bandit's limit of one
+ * The defaults of the budgets that configs/env/TAG.yaml sets. Another env gets these defaults instead of, for example, Bandit's limit of one
  * turn.
  */
 function standardBudgets(tag: string): Tree {

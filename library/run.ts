@@ -2,8 +2,8 @@
  * A run in this program: its actors, its record, and how it ends. `bun run cluster` shows such a run, and `train` returns it.
  *
  * - A run holds nothing global: a program may have several at once, each with a folder of its own.
- * - A program reads updates and episodes from the run's store, so a program that reads late misses nothing. Updates and episodes do not
- *   stay in memory.
+ * - A program reads updates and episodes from the run's store, so a program that reads late misses nothing. No update or episode stays in
+ *   memory.
  */
 import { existsSync, readFileSync } from "node:fs";
 import { basename, join, resolve } from "node:path";
@@ -23,7 +23,6 @@ import type { Message } from "../model/text/dialogue.ts";
 import { loadPolicy, type Policy, type ReplyOptions } from "./policy.ts";
 import { type RunFolder, reportFile } from "./run-folder.ts";
 
-/** One update. */
 export interface Update {
   /** The number of the update, from 1. */
   readonly update: number;
@@ -66,7 +65,7 @@ const POLL_MS = 100;
 const PAGE = 256;
 
 /**
- * Starts the run in a folder that holds its config. A folder with checkpoints is resumed.
+ * Starts the run in a folder that holds its config, from the folder's newest checkpoint if there is one.
  *
  * @throws {Error} in one line, if the folder is in use or the actors cannot be started
  */
@@ -125,7 +124,7 @@ export class Run {
   }
 
   /**
-   * Each update since this program started or resumed the run, also updates from before the call. The iterator ends with the run.
+   * Each update since this program started or resumed the run, even before this call. The iterator ends with the run.
    * After a restart of the learner, the updates since the last checkpoint come again, with equal values in sync mode.
    *
    * @throws {Error} if the run failed

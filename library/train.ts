@@ -28,7 +28,7 @@ export interface TrainOptions extends Partial<Pick<ClusterOptions, "event" | "ou
   readonly notice?: (text: string) => void;
 }
 
-/** The preset may override these defaults. With workers, a program stays one process. With port 0, several runs can serve pages. */
+/** Defaults, which the preset may override. With workers, a program stays one process. With port 0, several runs can serve pages. */
 const PROGRAM: Layer = { source: "train", values: { actors: "workers", metrics: { port: 0 } } };
 
 const SETTINGS = "the settings";

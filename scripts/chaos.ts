@@ -1,6 +1,7 @@
 /**
- * `bun run chaos`: starts a real training run, kills or freezes its processes at seeded moments, and checks the run's promises. Exit code
- * 0 only if no episode is lost or trained on twice, no update mixes policy versions, every actor recovers, and no process or file remains.
+ * `bun run chaos`: starts a real training run, kills or freezes its processes at seeded moments, and checks the run's promises. The exit code
+ * is 0 only if the run loses no episode and trains on none twice, no update mixes policy versions, every actor recovers, and no process or
+ * file remains.
  */
 import { existsSync, rmSync } from "node:fs";
 import { basename, join } from "node:path";

@@ -260,7 +260,7 @@ export function smokeText({ env, rollout, learner }: RunConfig): string {
  * The settings of a run that starts from the policy of another run.
  *
  * @param from       a run's folder, or one of its checkpoints
- * @param overrides  settings of the new run; one that contradicts the policy is refused
+ * @param overrides  settings of the new run; the function refuses a setting that contradicts the policy
  */
 export async function startFrom(from: string, overrides: readonly Override[]): Promise<Override[]> {
   const isCheckpoint = basename(dirname(resolve(from))) === "checkpoints";

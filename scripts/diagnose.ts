@@ -133,7 +133,7 @@ interface LogFacts {
   readonly notFinite: number;
 }
 
-/** An update that was measured, the validation after it, or a roll-back to it. */
+/** A measured update, the validation after it, or a roll-back to it. */
 interface Point {
   readonly update: number;
   judge(before: HealthState, config: HealthConfig): Checkup;
@@ -151,7 +151,7 @@ const pointOf = (update: number, measured: Measured): Point => ({
   judge: (before, config) => checkup(before, measured, config),
 });
 
-/** In a run in progress, the detectors start again after a roll-back. This function does the same. */
+/** After a roll-back the detectors start again, as they do in the run itself. */
 const rolledBack: Point["judge"] = (before) => {
   const text = "the run was rolled back to this update; the detectors start again";
   const state = healthAfterRollBack(HEALTH_START, before);

@@ -1,4 +1,4 @@
-/** `bun run env-server`: lends an env server to a run on another machine. The env server connects to the run, so this machine needs no open port. */
+/** `bun run env-server`: lends an env server to a run on another machine. It connects to the run, so this machine needs no open port. */
 import type { RunConfig } from "../actors/config/config.ts";
 import { envServer } from "../actors/env-server/start.ts";
 import { lend, lendFlags } from "./cli/lend.ts";

@@ -1,6 +1,6 @@
 /**
- * `bun run eval`: plays fixed boards with a scripted player, a run's policy or a hosted model. Shows, for each env, the player's results
- * beside the results of random play and of best play on the same boards, with 95 % intervals, and why episodes stopped and failed.
+ * `bun run eval`: plays fixed boards with a scripted player, a run's policy or a hosted model. For each env, shows the player's results
+ * with 95 % intervals, the results of random and of best play on the same boards, and why episodes stopped and failed.
  */
 import { closeSync, existsSync, mkdirSync, openSync, statSync } from "node:fs";
 import { dirname, join } from "node:path";

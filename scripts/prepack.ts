@@ -1,6 +1,6 @@
 /**
- * `bun run prepack`, which `bun pm pack` runs first: writes the declarations of library/ to types/, and the manifest of the package.
- * types/ keeps the clone's manifest until `bun run postpack`.
+ * `bun run prepack`, which `bun pm pack` runs first: writes the declarations of library/ to types/, and replaces the clone's manifest by the
+ * package's. types/ keeps the clone's manifest until `bun run postpack`.
  */
 import { renameSync, rmSync, writeFileSync } from "node:fs";
 import { join } from "node:path";

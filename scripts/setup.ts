@@ -1,7 +1,9 @@
 /**
- * `bun run setup`: in a clone, installs the dependencies, as every command also does; in an installed package, only checks them. `setup
- * cuda` also downloads what engine compiled needs for an NVIDIA GPU; `setup tensorflow` also downloads libtensorflow, unless this machine
- * has it; `setup tinker` also installs a server of Tinker's protocol, and runs it until a stop signal arrives or the server ends.
+ * `bun run setup` installs the dependencies of a clone, as every command also does. In an installed package it only checks them.
+ *
+ * - `setup cuda` also downloads what engine compiled needs for an NVIDIA GPU.
+ * - `setup tensorflow` also downloads libtensorflow, unless this machine has it.
+ * - `setup tinker` also installs a server of Tinker's protocol, and runs it until a stop signal arrives or the server ends.
  */
 import { rmSync } from "node:fs";
 import { join, relative } from "node:path";

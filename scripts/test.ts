@@ -38,12 +38,12 @@ const SLOW_FOLDERS = /^tests\/(attack|e2e|browser|scripts|golden|examples)\//;
 const JIT_POLICY_SCALE = "4";
 
 /**
- * Mesa compiles the shaders of the WebGPU tests for the CPU, which takes longer than the tests: with narrow vectors and without
- * optimization 11 s of CPU time instead of 27.
+ * Mesa compiles the shaders of the WebGPU tests for the CPU. This compilation takes longer than the tests. With narrow vectors and without
+ * optimization it takes 11 s of CPU time instead of 27 s.
  */
 const MESA = { LP_NATIVE_VECTOR_WIDTH: "128", GALLIVM_PERF: "nopt" };
 
-/** Memory that a process frees stays with the process: most processes end soon, and would ask the system for the same memory again. */
+/** A process keeps the memory that it frees. Most processes end soon, and before that they would ask the system for the same memory again. */
 const KEEP_MEMORY = { MIMALLOC_PURGE_DELAY: "-1" };
 
 const root = join(import.meta.dir, "..");

@@ -30,7 +30,7 @@ const NAME = /^u(\d{6,})(?:-(\d+))?$/;
 const PENDING = /^\.(writing|removing)-/;
 
 /**
- * Saves the whole checkpoint, or nothing. The arrays are not copied, so the caller must not change them until the promise resolves.
+ * Saves the whole checkpoint, or nothing. Does not copy the arrays, so the caller must not change them until the promise resolves.
  *
  * @returns the new checkpoint's folder
  * @throws {CheckpointError} if a write fails. Then no file of this checkpoint is left, unless the disk also refuses to remove the files
@@ -198,7 +198,7 @@ export class CheckpointError extends Error {
 const SUMS = "SHA256SUMS";
 const LINE = /^([0-9a-f]{64}) {2}([^/\n]+)$/;
 
-/** Number of bytes to hash at a time. A piece takes about 10 ms. After each piece the event loop can do other work. */
+/** Number of bytes to hash at a time, which takes about 10 ms. After each piece the event loop can do other work. */
 const PIECE_BYTES = 2 ** 24;
 
 function* piecesOf(bytes: Uint8Array): Generator<Uint8Array> {

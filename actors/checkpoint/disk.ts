@@ -10,7 +10,7 @@ export interface Disk {
   /** Makes parent folders too. An existing folder is no error. */
   makeFolder(folder: string): Promise<void>;
   read(file: string): Promise<Uint8Array>;
-  /** Writes a new file and syncs it to the disk. Takes each piece from `pieces` only after the piece before is written. */
+  /** Writes a new file and syncs it to the disk. Takes a piece from `pieces` only after it has written the piece before. */
   write(file: string, pieces: Iterable<Uint8Array>): Promise<void>;
   /** Syncs the names in this folder to the disk. */
   syncFolder(folder: string): Promise<void>;

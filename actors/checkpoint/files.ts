@@ -28,7 +28,7 @@ export interface Checkpoint {
   readonly policy: NetworkMemory;
   /** The critic's model is the policy's, with a value head in place of the logits or beside the logits. Null without a critic. */
   readonly critic: NetworkMemory | null;
-  /** With engine tinker: the policy's name at the server. The server keeps the parameters, and the arrays of `policy` are empty. Default null. */
+  /** With engine tinker: the policy's name at the server, which keeps the parameters. The arrays of `policy` are then empty. Default null. */
   readonly served?: string | null;
   /** The head of the critic's network; default "value". */
   readonly criticHead?: CriticHead;

@@ -1,14 +1,14 @@
 /** Writes and reads JSON files and files of JSON lines. A kill or a full disk may have cut the last line of a file of JSON lines. */
 import { closeSync, constants, ftruncateSync, openSync, readFileSync, renameSync, writeFileSync } from "node:fs";
 
-/** Writes a value as indented JSON. Even after a kill or on a full disk, `file` has the whole old or the whole new text. @throws {Error} of the disk */
+/** Writes a value as indented JSON. After a kill or a full disk, `file` has the whole old or the whole new text. @throws {Error} of the disk */
 export function saveJson(file: string, value: unknown): void {
   const pending = `${file}.new`;
   writeFileSync(pending, `${JSON.stringify(value, null, 2)}\n`, { flush: true });
   renameSync(pending, file);
 }
 
-/** Appends a line to a file of JSON lines. If a kill or a full disk has cut the last line, removes that line first. @throws {Error} of the disk */
+/** Appends a line to a file of JSON lines. First removes a last line that was cut. @throws {Error} of the disk */
 export function appendJsonLine(file: string, value: unknown, mode = 0o666): void {
   const { O_APPEND, O_CREAT, O_NOFOLLOW, O_RDWR } = constants;
   const opened = openSync(file, O_APPEND | O_CREAT | O_NOFOLLOW | O_RDWR, mode);
@@ -24,7 +24,7 @@ export function appendJsonLine(file: string, value: unknown, mode = 0o666): void
   }
 }
 
-/** The lines of a file of JSON lines, without a last line that a kill cut. If the file ends with a line break, the last item is an empty text. */
+/** The lines of a file of JSON lines, without a last line that was cut. If the file ends with a line break, the last item is an empty text. */
 export function jsonLines(file: string): string[] {
   const lines = readFileSync(file, "utf8").split("\n");
   return isHalf(lines.at(-1)!) ? lines.slice(0, -1) : lines;

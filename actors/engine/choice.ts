@@ -1,7 +1,7 @@
 /**
  * Chooses the engine and device of learner and samplers. The learner always uses the engine and the device that the config names. If both
- * are `auto` and the machine has an NVIDIA GPU, the log says whether the learner uses it. Where the learner computes, by engine.name (rows)
- * and engine.device (columns):
+ * are `auto` and the machine has an NVIDIA GPU, the log says whether the learner uses this GPU. The table says where the learner computes,
+ * by engine.name (rows) and engine.device (columns):
  *
  * | engine.name | auto, cpu | cuda                                 | webgpu      |
  * | ----------- | --------- | ------------------------------------ | ----------- |
@@ -108,10 +108,10 @@ function checked(settings: CompiledSettings, machine: Pick<Machine, "expectDevic
 
 /**
  * A sampler's engine. Many samplers share a host, and the learner may use the host's GPU. So samplers compute on the CPU, unless the config
- * names engine compiled and device cuda. Samplers never use webgpu, because webgpu copies the key-value caches in every step: an H200 with
- * webgpu decodes a twentieth of the tokens that one CPU core decodes in the same time.
+ * names engine compiled and device cuda. Samplers never use webgpu, because webgpu copies the key-value caches in every step. In equal time
+ * an H200 with webgpu decodes a twentieth of the tokens of one CPU core.
  *
- * @param guest  true if the sampler is on another machine; it computes on the CPU, because its machine may lack the device of the config
+ * @param guest  true if the sampler is on another machine, which may lack the device of the config. Such a sampler computes on the CPU
  * @throws {RunError} if the device that the config names is missing.
  */
 export function samplerEngine(

@@ -34,7 +34,7 @@ async function makeEngine(settings: EngineSettings): Promise<Engine> {
   switch (settings.name) {
     case "compiled":
       return compiledEngine(settings);
-    // Import the next two engines here and not above, because their packages are large and few runs need them.
+    // Import the next two engines here and not above: their packages are large, and few runs need them.
     case "eager":
       return (await import("../../model/engine/eager.ts")).eagerEngine();
     case "tensorflow": {

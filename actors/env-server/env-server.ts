@@ -2,10 +2,11 @@
  * The env server holds open episodes and plays turns on request. It handles text and no tokens, and is the same for every env.
  *
  * - Every ask gets exactly one answer: `env.opened`, `env.stepped` or `failed`. If an env throws, or does not answer within `answerMsMax`,
- *   the episode ends, and the answer is `failed` with code "env", never a turn with reward 0.
+ *   the episode ends. The answer is then `failed` with code "env", never a turn with reward 0.
  * - A number that float32 cannot hold, or a text that is too long, is also a failure of the env: see answer-limits.ts.
  * - The server plays a turn once. If a sampler repeats the ask for the last turn, for example after a lost message, the sampler gets an equal
- *   answer, even if the env still plays the turn. The server refuses an ask for a turn that is neither the last nor the next, and changes nothing.
+ *   answer, even if the env still plays the turn. The server refuses an ask for a turn that is neither the last nor the next. A refused ask
+ *   changes nothing.
  * - An episode belongs to the actor that opened it. If this actor opens the episode again, the episode starts from the beginning.
  * - The server closes every opened env once, however the env's episode ended, even if the env opened after `answerMsMax`.
  * - At most `episodesMax` episodes are open. A further `env.open` fails at once, so that memory stays bounded. The server closes an episode
@@ -98,7 +99,7 @@ export class EnvServer implements HostHandler {
     this.forget(who.actor, message.episode);
   }
 
-  /** An error of an env is not thrown, but becomes an answer `failed`. @param owner  the actor that asks */
+  /** If the env throws, the answer is `failed`. @param owner  the actor that asks */
   answer<A extends EnvAsk>(owner: string, ask: A): MaybePromise<AnswerTo<A>>;
   answer(owner: string, ask: EnvAsk): MaybePromise<EnvAnswer> {
     const key = keyOf(owner, ask.episode);
@@ -322,7 +323,7 @@ function checked<T>(schema: z.ZodType<T>, value: unknown): T {
   throw new Error(schemaFaults(parsed.error, "turn"));
 }
 
-/** The key has the owner, because two samplers may hold one episode: an expired ticket is issued again while its first sampler still plays it. */
+/** The key contains the owner, because two samplers may hold one episode: the learner reissues an expired ticket that a sampler still plays. */
 const keyOf = (owner: string, episode: string): string => JSON.stringify([owner, episode]);
 
 const charsOf = ({ reply, answer }: LastTurn): number =>

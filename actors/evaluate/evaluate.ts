@@ -1,8 +1,8 @@
 /**
- * Evaluates a policy on fixed boards. `playEpisode` plays the episodes, as in a sampler, but calls an env server directly. Nothing is stored.
+ * Evaluates a policy on fixed boards. `playEpisode` plays the episodes, as in a sampler, but calls an env server directly. Stores nothing.
  *
- * - With the run's `validate` settings, an evaluation has the boards, the temperature and the coins (the random numbers that choose tokens) of
- *   the run's own validation of the same update. So the result is exactly the number that the run reported.
+ * - With the run's `validate` settings, an evaluation has the boards, the temperature and the coins of the run's own validation of the same
+ *   update. (Coins are the random numbers that choose tokens.) So the result is exactly the number that the run reported.
  * - If an episode cannot be played, the evaluation fails: a share of fewer boards cannot be compared with a share of all boards.
  */
 import { boardInterval, type Evaluation, passCurve } from "../../envs/analysis/evaluate.ts";

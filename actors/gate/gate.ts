@@ -11,10 +11,10 @@
  *
  * - The gate compares the token of the Authorization header in constant time, before it reads the path. The gate refuses requests of browser
  *   pages, which have an Origin header. The gate reports refusals at most once a second.
- * - The gate closes the connection after it refuses a token, a browser page, a role or a name, or an upgrade beyond `connectionsMax`. door.ts
- *   limits the number and the duration of connections that have shown no token.
+ * - The gate closes the connection after it refuses a token, a browser page, a role or a name, or an upgrade beyond `connectionsMax`.
+ * - door.ts limits the number and the duration of connections that have shown no token.
  * - The gate refuses a guest's socket while `connectionsMax` sockets are open. This number includes sockets of actors to a guest's env server.
- *   relay.ts limits how many bytes wait for a slow end.
+ * - relay.ts limits how many bytes wait for a slow end.
  */
 import type { Server, ServerWebSocket } from "bun";
 import { describeError } from "../errors.ts";
@@ -57,7 +57,7 @@ export interface GateOptions
   readonly joinTokens: readonly JoinToken[];
   /** The token with which actors connect to each other. */
   readonly actorsToken: string;
-  /** The address of an actor that a guest with these roles may reach. The actor is on this machine or at a broker. null: it has no address now. */
+  /** The address of an actor, on this machine or at a broker, for a guest with these roles; null if the actor has no address now. */
   readonly find: (name: string, roles: readonly GuestRole[]) => string | null;
   /** True for a name that no guest may take. */
   readonly isActor: (name: string) => boolean;

@@ -96,8 +96,7 @@ interface Queue {
 
 /**
  * Connections that env servers of other machines make in advance. A machine behind a firewall cannot accept connections, so an env server
- * there connects to the gate and waits. Each offer serves one sampler. A sampler that finds no offer waits at most `waitMsMax` for the next
- * one.
+ * there connects to the gate and waits. Each offer serves one sampler. A sampler that finds no offer waits at most `waitMsMax` for one.
  */
 export class Offers {
   readonly #clock: Clock;

@@ -65,10 +65,10 @@ export function bodyColumns({ outcome, tokenAdvantages }: EpisodeRow): Columns {
   };
 }
 
-/** If a resumed run plays an episode again, these columns may change although the content does not: the sampler and version numbers. */
+/** Columns with the sampler or version numbers. If a resumed run plays an episode again, these may change although the content does not. */
 const CHANGEABLE = ["sampler", "asked_version", "version", "spans"];
 
-/** Whether the columns hold this episode. The sampler and the version numbers may differ. */
+/** Whether the columns hold this episode. The columns `CHANGEABLE` may differ. */
 export function hasContent(stored: Columns, row: EpisodeRow): boolean {
   const columns = Object.entries({ ...episodeColumns(row), ...bodyColumns(row) });
   return columns.every(([name, cell]) => CHANGEABLE.includes(name) || isSame(stored[name]!, cell));

@@ -3,7 +3,8 @@
  * actors. The sink interprets only two metrics: the count of updates and the processor time.
  *
  * - The sink answers `episodes` only after it has committed the rows, so no answered row is lost. If a write fails, the sink answers
- *   `failed` ("capacity"); then the learner keeps the rows and asks again. If the rows can never be stored, the answer is `failed` ("protocol").
+ *   `failed` ("capacity"); then the learner keeps the rows and asks again. If the store can never take the rows, the sink answers `failed`
+ *   ("protocol").
  * - The sink commits metrics and events in one transaction, at most `flushMs` after they arrive.
  * - At most `queuedMax` metrics and events wait. Before the sink takes more, it writes the waiting ones. If this or the previous write
  *   failed, the sink drops and counts the new ones. It stores the count when a write succeeds again.

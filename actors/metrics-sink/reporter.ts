@@ -3,10 +3,10 @@
  *
  * - Metrics and events arrive in order. While the reporter cannot send them, at most `waitingMax` of them wait. If more come, the reporter
  *   drops the oldest. When the sink is back, an event reports how many the reporter dropped.
- * - An episode waits until the sink has stored it. While more than `rowsMax` episodes wait, or fill more than FRAMES_WAITING frames, a caller
- *   that reports more must wait. If the sink refuses episodes, the reporter gives a notice, and a second notice when the sink takes them again.
- * - If an episode can never be stored, the reporter gives a notice, counts the episode in `lost` and drops it, so that the other episodes
- *   need not wait. Such an episode is invalid, is larger than a frame, is refused by the sink, or ends the connection repeatedly.
+ * - An episode waits until the sink has stored it. A caller must wait while more than `rowsMax` episodes wait, or the waiting episodes fill
+ *   more than FRAMES_WAITING frames. If the sink refuses episodes, the reporter gives a notice, and another when the sink takes them again.
+ * - If the sink can never store an episode, the reporter gives a notice, counts the episode in `lost` and drops it, so that the others need
+ *   not wait. Such an episode is invalid or larger than a frame, or the sink refuses it, or it ends the connection repeatedly.
  */
 import { type Clock, pause, settlesIn } from "../clock.ts";
 import { schemaFaults } from "../errors.ts";
@@ -26,7 +26,7 @@ export interface ReporterOptions {
   readonly frameBytesMax: number;
   readonly askDeadlineMs: number;
   readonly retryMs: number;
-  /** Takes notices that the reporter cannot send through the sink. */
+  /** Takes notices about episodes that wait, are lost, or can be stored again. */
   readonly notice: (level: "info" | "warning", text: string) => void;
   /** The reporter calls this with all metrics that it gets. */
   readonly watch?: (step: number, values: Readonly<Record<string, number>>) => void;
@@ -60,7 +60,7 @@ export class Reporter implements Handler {
     this.#options = options;
   }
 
-  /** Number of episodes that could never be stored. */
+  /** Number of episodes that the sink can never store. */
   get lost(): number {
     return this.#lost;
   }

@@ -104,7 +104,7 @@ export function insertInto(table: string, row: object, verb: string): string {
   return `${verb} INTO ${table} (${columns.join(", ")}) VALUES (${columns.map((name) => `$${name}`).join(", ")})`;
 }
 
-/** An episode in a list, with the names of `EpisodeSummary`. All columns are in schema version 1, because an old read-only file lacks later ones. */
+/** An episode in a list, with the names of `EpisodeSummary`. It has columns of schema version 1 only: an old read-only file lacks later ones. */
 const SUMMARY = `SELECT id, episode, attempt, purpose, env, layout_seed AS layoutSeed, group_index AS "group", member, sampler,
   status, stop, success, version, reward, penalty, turn_count AS turnCount, written_tokens AS writtenTokens,
   trained_in AS "update", advantage, at_ms AS atMs FROM episodes`;

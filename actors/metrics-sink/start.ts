@@ -12,7 +12,7 @@ import { notTaken } from "../transport/refusals.ts";
 import { MetricsSink } from "./metrics-sink.ts";
 import { Store } from "./store.ts";
 
-/** Metrics and events wait at most this long before they are written. */
+/** Metrics and events wait at most this long before the sink writes them. */
 const FLUSH_MS = 200;
 const PAGE = 1000;
 

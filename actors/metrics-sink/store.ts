@@ -46,7 +46,7 @@ export interface StoreOptions {
   readonly durability: "normal" | "full";
   /** The clock, in milliseconds since the epoch. */
   readonly wallClock: () => number;
-  /** Largest size of the file; a write that needs more fails with the error of a full disk. Default: no limit. */
+  /** Largest size of the file. A write that needs more fails like a write to a full disk. Default: no limit. */
   readonly bytesMax?: number;
   /** The store does not change the file, and does not migrate an older schema. Queries that need a newer schema fail. */
   readonly readOnly?: boolean;

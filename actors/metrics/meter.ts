@@ -3,8 +3,8 @@
  * `energyReader` counts the joules of the machine. This file sends no message.
  *
  * - Rates and shares cover at least the last `WINDOW_MS`, or the time since the actor's start if that time is shorter.
- * - When several activities overlap, the time counts for the first of them in `precedence`, so the shares of one actor never
- *   add up to more than 1.
+ * - When several activities overlap, the time counts only for the first of them in `precedence`. So the shares of one actor never add up to
+ *   more than 1.
  */
 import { readdirSync, readFileSync } from "node:fs";
 import type { Clock } from "../clock.ts";
@@ -46,7 +46,7 @@ export class Meter {
    * Declares the activities that `during` and `within` take.
    *
    * @param precedence  when several activities run, the time counts for the first of them in this list
-   * @param idle  the activity that time counts for while no activity runs; null: no metric counts that time
+   * @param idle  the activity that time counts for while no other activity runs; null: no metric counts that time
    */
   divide(precedence: readonly MetricName[], idle: MetricName | null): void {
     this.#settle();

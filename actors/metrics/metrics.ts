@@ -306,7 +306,7 @@ export function isMetricName(name: string): name is MetricName {
 /** Whether the metric does not depend on time. In sync mode such a metric is equal in all runs of one seed. */
 export const isTimeIndependent = (name: string): boolean => isMetricName(name) && metric(name).timed !== true;
 
-/** The row of one metric, as a Metric, so that fields which the row leaves out can be read. */
+/** The row of one metric, as a `Metric`, so that code can read fields that the row leaves out. */
 export const metric = (name: MetricName): Metric => METRICS[splitName(name).row as MetricName];
 
 /**

@@ -22,9 +22,9 @@ const FILES_MAX = 10_000;
 const CODE = ["ts", "tsx", "js", "jsx"];
 
 /**
- * Imports a module and adds its envs to those of this process. If this process has already imported the module, the file is not read again.
+ * Imports a module and adds its envs to those of this process. Does not read a module again that this process has already imported.
  *
- * @param specifier  an absolute path, a file URL, a path relative to `folder` that starts with "./", or the name of a package that `folder` can import
+ * @param specifier  an absolute path, a file URL, a path from `folder` that starts with "./", or the name of a package that `folder` can import
  * @throws {TagError} that names the file, and the line of a fault in the file
  */
 export async function importEnvs(specifier: string, folder: string): Promise<EnvModule> {

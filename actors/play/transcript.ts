@@ -2,12 +2,11 @@
  * One episode as tokens: the prompt of each turn, the context of each prompt, and the replies. This file knows no env server and no policy:
  * the caller passes observations and replies.
  *
- * - No reply is encoded again: every context shows a reply as the token ids that the policy sampled. (With context single_turn a question
- *   quotes earlier replies, and the quotation is encoded with the question.)
- * - With `compat`, an exception, a later turn shows the reply that RAGEN rebuilds from the sampled reply. If the two differ, a new context
- *   begins. The policy still trains on the tokens that it sampled.
- * - A turn extends the current context if it can; otherwise a new context begins, and the policy keeps its cache of the
- *   tokens that both contexts begin with.
+ * - Every context shows a reply as the token ids that the policy sampled, and never encodes the reply again. There are two exceptions. With
+ *   context single_turn a question quotes the text of earlier replies. With `compat` a later turn shows the reply that RAGEN rebuilds from
+ *   the sampled reply; if the two differ, a new context begins. The policy still trains on the tokens that it sampled.
+ * - A turn extends the current context if it can. Otherwise a new context begins, and the policy keeps its cache of the tokens with which
+ *   both contexts begin.
  * - With overflow "drop", a context that is too long loses its oldest turns, each a question and its reply. The record of a
  *   turn counts the dropped turns. Later contexts do not show them again.
  *
@@ -39,7 +38,7 @@ export interface TurnPrompt {
   /** Number of tokens that the policy's sequence keeps; `prompt` follows them. */
   readonly keep: number;
   readonly prompt: readonly number[];
-  /** Index of the context's first token in the episode's tokens. The coins, which choose tokens, are numbered from this index. */
+  /** Index of the context's first token in the episode's tokens. Each token's coin, the random number that chooses it, has the token's index. */
   readonly start: number;
   /** Limit on the tokens of the reply. */
   readonly tokensMax: number;

@@ -1,7 +1,7 @@
 /**
  * Joins a run on another machine as a guest: a sampler or an env server. The run's gate gives the guest its settings. All connections of
- * the guest go through the gate; but in a run on a NATS broker, the guest's messages go through the broker. A guest may leave at any time:
- * other actors of the run then do the guest's unfinished work again.
+ * the guest go through the gate. In a run on a NATS broker, the guest's messages go through the broker instead. A guest may leave at any
+ * time: other actors of the run then do the guest's unfinished work again.
  *
  * - The guest stays until the run ends or a person stops the guest. If the guest cannot reach the run for `patienceMs`, it exits with code 1.
  *   If the run refuses the token, the guest ends at once.

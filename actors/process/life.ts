@@ -22,7 +22,7 @@ import type { SocketOptions } from "../transport/socket-wire.ts";
 import type { Transport } from "../transport/transport.ts";
 import type { ActorSettings } from "./settings.ts";
 
-/** The part of an actor's context that does not depend on how its process was started. */
+/** The part of an actor's context that does not depend on how its process started. */
 export type LifeContext = Omit<ActorContext, "folder" | "host" | "guest">;
 
 /** What `live` gets from the real or simulated machine. */

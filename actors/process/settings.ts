@@ -1,6 +1,6 @@
 /**
- * The settings of an actor's process: one line of JSON, the first line of its standard input. The line holds the run's token, so it is no
- * argument or environment variable: lists of processes show these.
+ * The settings of an actor's process: one line of JSON, the first line of its standard input. The line holds the run's token. Lists of
+ * processes show arguments and environment variables, so the line is neither.
  */
 import { z } from "zod";
 import { LEVELS } from "../log.ts";

@@ -26,7 +26,7 @@ type Return =
 
 declare const self: Worker;
 
-/** Answers the calls of the thread that started this worker. A worker calls this function once. If a method throws, only that call fails. */
+/** Answers the calls of the thread that started this worker. A worker calls this function once. If a method throws, only its call fails. */
 export function serveMethods(methods: Methods): void {
   const send = together<Return>((answers) => self.postMessage(answers));
   self.onmessage = ({ data }: MessageEvent<readonly Call[]>) => {
@@ -44,7 +44,7 @@ async function answer(methods: Methods, { id, method, args }: Call): Promise<Ret
   }
 }
 
-/** Sends the items of one turn of the event loop in one message, because a message between threads takes as long as copying many items. */
+/** Sends the items of one turn of the event loop in one message: one message for each item would take much longer. */
 function together<T>(send: (items: readonly T[]) => void): (item: T) => void {
   let waiting: T[] = [];
   return (item) => {
@@ -125,7 +125,7 @@ export function startThread<M extends Methods>(
   };
 }
 
-/** Makes an `Error` from a thread's uncaught error. Bun gives the error as printed text: lines of code, then name and message, then the stack. */
+/** Makes an `Error` from a thread's uncaught error. Bun gives it as printed text: lines of code, then name and message, then the stack. */
 function uncaught(printed: string): Error {
   const lines = printed.split("\n").filter((line) => !/^\s*(\d+ \||\^)/.test(line));
   const isCall = (line: string) => /^\s+at /.test(line);

@@ -3,7 +3,7 @@
  *
  * - A chat is one whole context of the policy, so the messages before each reply are exactly what the policy saw. If every turn only
  *   extended the context, the episode is one chat.
- * - Such a trainer trains on every reply once. If a later chat repeats a reply, the reply has weight 0 in the later chat.
+ * - Another trainer trains on every reply once: if a later chat repeats a reply, the reply has weight 0 in the later chat.
  */
 import type { EpisodeRules } from "../../envs/env.ts";
 import type { EnvTag } from "../../envs/tag.ts";

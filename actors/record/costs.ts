@@ -1,6 +1,7 @@
 /**
- * Computes the costs of a run from its record: tokens, actions, processor time and energy, in all, for reinforcement (from the first update
- * on), and per percentage point that success rose in reinforcement. Also computes the seconds of reinforcement's phases. Pure.
+ * Computes a run's costs from its record: tokens, actions, processor time and energy. The costs are those of the whole run, those of
+ * reinforcement (from the first update on), and those per percentage point that success rose in reinforcement. Also computes the seconds of
+ * reinforcement's phases. Pure.
  *
  * - Each process counts its processor time and energy. If a counter falls, a new process reports, and this counter began at 0.
  * - The record lacks the costs after an actor's last report: at most one heartbeat interval. If a new process replaces a process during an

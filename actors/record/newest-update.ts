@@ -1,4 +1,4 @@
-/** Finds the update at which a record ends. After a roll-back or resume, the record has old values of later updates until the run repeats them. */
+/** Finds the update at which a record ends. After a roll-back or resume, old values of later updates stay until the run repeats the updates. */
 import type { Series } from "../dashboard/answers.ts";
 import { isMetricName, type MetricName, metric } from "../metrics/metrics.ts";
 import type { Point } from "../metrics-sink/records.ts";

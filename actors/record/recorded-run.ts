@@ -72,7 +72,7 @@ export class RecordedRun {
     const ids = backwards(pages, ({ id }) => id);
     for (const id of ids) {
       const found = this.#store.episode(id);
-      // After the page was read, a resumed run may have replaced the episode.
+      // A resumed run may have replaced the episode since `backwards` read its id.
       if (found !== null) yield found;
     }
   }

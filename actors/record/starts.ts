@@ -1,4 +1,4 @@
-/** How a run was started: `starts.jsonl` in its folder has a line for its first start and for each resume. */
+/** The starts of a run: `starts.jsonl` in its folder has a line for its first start and for each resume. */
 import { existsSync } from "node:fs";
 import { join } from "node:path";
 import { z } from "zod";

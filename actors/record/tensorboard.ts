@@ -69,7 +69,7 @@ export interface Scalar {
 }
 
 /**
- * The scalars of an event file. An incomplete last record is skipped, because a run may still be writing it.
+ * The scalars of an event file. Skips an incomplete last record, because a run may still be writing it.
  *
  * @throws {RangeError} for a damaged record
  */
@@ -107,7 +107,7 @@ function* scalarsOfEvent(event: Uint8Array): Generator<Scalar> {
   }
 }
 
-/** The only float32 of a TensorProto; null if it holds another value. TensorProto: 1 dtype (the value 1 is float), 4 tensor_content, 5 float_val. */
+/** The only float32 of a TensorProto; null for any other value. TensorProto: 1 dtype (the value 1 is float), 4 tensor_content, 5 float_val. */
 function floatOf(tensor: number | Uint8Array | undefined): Uint8Array | null {
   if (!(tensor instanceof Uint8Array)) return null;
   const { 1: type, 4: content, 5: floats } = Object.fromEntries(fieldsOf(tensor));
@@ -118,7 +118,7 @@ function floatOf(tensor: number | Uint8Array | undefined): Uint8Array | null {
 /** `EventFiles` flushes when it buffers more bytes than this. */
 const WAITING_BYTES_MAX = 1 << 20;
 
-/** Writes metrics to TensorBoard event files. The run's file is in the folder itself; an actor's file is in a subfolder with the actor's name. */
+/** Writes metrics to TensorBoard event files: the run's file in the folder itself, an actor's file in a subfolder with the actor's name. */
 export class EventFiles {
   readonly #folder: string;
   readonly #name: string;

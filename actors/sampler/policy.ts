@@ -58,13 +58,13 @@ export function policyMethods() {
     },
     open: (sequence: string): void => started().open(sequence),
     reply: (sequence: string, request: ReplyRequest): Promise<Reply> => started().reply(sequence, request),
-    /** Waits for token `from` of the current reply. @returns this token and the tokens written after it; empty if the reply ends before this token */
+    /** Waits for token `from` of the current reply. @returns this token and those written after it; empty if the reply ends before this token */
     written: (sequence: string, from: number): Promise<number[]> => started().written(sequence, from),
     close: (sequence: string): void => started().close(sequence),
   };
 }
 
-/** Makes the decoder's options. If the policy consists of adapters, this function reads the base model. */
+/** If the policy consists of adapters, this function reads the base model. */
 async function decoderOptions(settings: PolicySettings): Promise<DecoderOptions> {
   const { model, base, slots, capacity, halfCaches } = settings;
   if (model.lora === null) return { slots, capacity, halfCaches };

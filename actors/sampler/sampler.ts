@@ -3,12 +3,13 @@
  *
  * - The sampler plays a ticket with the version that the ticket names, or with a newer version if the ticket allows that. By default weights
  *   change only while no episode is in play. With `weightsBetween: turns` weights change while the policy writes no reply, and new replies
- *   wait for announced weights. A reply names its version if the episode began with another. Caches keep the values of older weights.
+ *   wait for announced weights. A reply names its version if the episode began with another. The key-value caches of an episode keep what
+ *   older weights computed.
  * - The sampler acknowledges the sha256 of the bytes in use: it computes the sha256, or checks the bytes' seal (weights/seal.ts). It never
- *   uses bytes with a wrong digest. It reports the wrong digest if no newer weights are announced. After this report the learner quarantines
- *   the sampler. If the sampler cannot read the newest weights, the process ends.
+ *   uses bytes with a wrong digest. It reports a wrong digest, unless the learner has announced newer weights. After this report the learner
+ *   quarantines the sampler. If the sampler cannot read the newest weights, the process ends.
  * - The sampler sends an outcome until the learner takes or refuses it. When the connection to the learner ends, the sampler drops waiting
- *   tickets and weights not yet loaded: the learner issues the tickets again, and sends the weights on the next connection.
+ *   tickets and weights not yet loaded. The learner reissues the tickets, and sends the weights on the next connection.
  * - The sampler plays at most `slots` episodes at once; further tickets wait.
  */
 import type { EnvTag } from "../../envs/tag.ts";
@@ -111,7 +112,7 @@ export class Sampler implements Handler {
     this.#releaseReplies();
   }
 
-  /** From now on the sampler begins no episode. The learner issues the unfinished tickets again. */
+  /** From now on the sampler begins no episode. The learner reissues the unfinished tickets. */
   stop(reason: string): void {
     this.#stopped = true;
     this.#waiting = [];
@@ -135,7 +136,7 @@ export class Sampler implements Handler {
       if (learner === this.#learner && !isReplaced)
         learner?.tell({ type: "weights.loaded", actor: this.#options.actor, version, digest });
     } catch (error) {
-      // If the connection was lost or newer weights were announced, these weights may be gone: that is no failure.
+      // After a lost connection, or if newer weights were announced, these weights may be gone. That is no failure.
       if (this.#next === message && !this.#stopped) this.#options.fail(error);
     }
     this.#loading = false;
@@ -150,8 +151,8 @@ export class Sampler implements Handler {
   }
 
   /**
-   * Writes a reply of an episode that began with the weights `first`. The sampler first waits until all announced weights are in use. The reply names
-   * the version that wrote it, if that is not the version of `first`.
+   * Writes a reply of an episode that began with the weights `first`. The sampler first waits until all announced weights are in use. The
+   * reply names the version that wrote it, if that is not the version of `first`.
    */
   async #replyBetween(first: PolicyVersion, ...args: Parameters<EpisodePolicy["reply"]>): Promise<ReplyTokens> {
     while (this.#loading || this.#next !== null) await new Promise<void>((release) => this.#held.push(release));
@@ -167,8 +168,8 @@ export class Sampler implements Handler {
   }
 
   /**
-   * Tries twice, because a failure ends the process, and the file of a dead learner may vanish before `closed` is called. By the second failure
-   * `closed` has usually dropped the weights, so this failure does not count.
+   * Tries twice. A failure ends the process, but the file of a dead learner may vanish before the sampler's `closed` runs. By the second
+   * failure, `closed` has usually dropped the weights, and then this failure does not count.
    */
   async #load(message: Messages["weights"]): Promise<string> {
     const { policy } = this.#options;

@@ -2,8 +2,9 @@
  * The sampler's policy on an inference server: vLLM or SGLang writes the replies with the learner's adapters. A request
  * carries tokens; its answer carries tokens and log-probabilities.
  *
- * - A policy version is a folder of adapters on this machine. The server loads the folder under a new name, and then unloads the previous version.
- * - A server that was restarted has no adapters. After a refused request this policy makes the server load them again, and repeats the request.
+ * - A policy version is a folder of adapters on this machine. The server loads the folder under a new name, and then unloads the previous
+ *   version.
+ * - A restarted server has no adapters. After a refused request this policy makes the server load them again, and repeats the request.
  *
  * Source: docs.vllm.ai (OpenAI-compatible server, LoRA adapters), docs.sglang.io (native API, LoRA serving).
  */
@@ -96,7 +97,7 @@ export function servedPolicy(
   const pathOf = (name: string) => join(folder, name);
   const loadAdapters = (name: string) => server.order(load, { lora_name: name, lora_path: pathOf(name) });
   const drop = async (name: string) => {
-    // A server that was restarted does not know the adapters.
+    // A restarted server does not know the adapters.
     await server.order(unload, { lora_name: name }).catch(() => {});
     rmSync(pathOf(name), { recursive: true, force: true });
   };

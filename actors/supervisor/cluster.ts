@@ -1,7 +1,7 @@
 /**
  * A run on one machine: the supervisor and its actors. Each actor is a process or a Bun worker of this process, or all share one thread. This
- * file knows which actors to start and their addresses, but not what the actors do. After the run it deletes the weights that a killed learner
- * left.
+ * file knows which actors to start and their addresses, but not what the actors do. After the run, `startCluster` deletes the weights that a
+ * killed learner left.
  *
  * - If the actors are workers or share one thread, no guest can join. A crash of native code or a lack of memory then ends this process and
  *   the run. After the supervisor has replaced a learner or sampler, the memory of the old engine stays allocated.

@@ -2,8 +2,8 @@
  * The guests of a run: samplers and env servers on other machines that joined the run. The supervisor neither starts nor kills guests, but
  * removes a guest that is silent or stuck. This file knows no sockets.
  *
- * - When a guest leaves or the supervisor removes it, the gate cuts the guest's connections. So the learner issues a lost sampler's tickets
- *   again at once, and samplers open a lost env server's episodes at another env server.
+ * - When a guest leaves or the supervisor removes it, the gate cuts the guest's connections. So the learner reissues a lost sampler's tickets
+ *   at once, and samplers open a lost env server's episodes at another env server.
  */
 import type { Clock } from "../clock.ts";
 import type { ActorView, Messages, Role, Tell } from "../protocol.ts";
@@ -47,7 +47,7 @@ export class Guests {
       options,
       () => this.#guests.values(),
       ({ name, peer }, { kind, reason }) => {
-        // A silent guest may join again. A stuck guest would be stuck again, so it first gets a `stop` message; then its connections are cut.
+        // A silent guest may join again. A stuck guest would be stuck again, so it gets a `stop` message before the gate cuts its connections.
         const waitMs = kind === "stuck" ? STOP_MESSAGE_MS : 0;
         if (kind === "stuck") peer.tell({ type: "stop", reason });
         this.#remove(name, reason, waitMs);

@@ -23,11 +23,11 @@ export interface HeartbeatFault {
 
 export interface HeartbeatLimits {
   readonly heartbeatMs: number;
-  /** An actor that is silent for longer than this is faulty. */
+  /** An actor is faulty if it is silent for longer than this. */
   readonly heartbeatDeadlineMs: number;
   /** Replaces `heartbeatDeadlineMs` until the first heartbeat: the limit from the actor's start or its latest connection. */
   readonly startDeadlineMs?: number;
-  /** An actor whose computation gives no result for longer than this is faulty. */
+  /** An actor is faulty if its computation gives no result for longer than this. */
   readonly progressDeadlineMs: number;
 }
 

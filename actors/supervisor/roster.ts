@@ -1,4 +1,4 @@
-/** The actors of a run, and their addresses: the supervisor collects the addresses, and other actors connect to the addresses. */
+/** The actors of a run, and their addresses. The supervisor collects the addresses, and other actors connect to them. */
 import type { RunConfig } from "../config/config.ts";
 import type { Messages, Role } from "../protocol.ts";
 import { type Connection, connectForever, type ReconnectOptions } from "../transport/reconnect.ts";

@@ -45,7 +45,7 @@ function busy(folder: string, db: Database): string {
   return `${folder} is in use by ${who}; stop that process first`;
 }
 
-/** null until the first process that locks this folder has written its pid. After later locks, the entry may briefly name the previous holder. */
+/** null until the first process that locks this folder has written its pid. At a later lock, the entry may briefly name the previous holder. */
 function holderOf(db: Database): { pid: number; since: string } | null {
   const isThere = db.query("SELECT name FROM sqlite_master WHERE name = 'holder'").get() !== null;
   return isThere ? db.query<{ pid: number; since: string }, []>("SELECT pid, since FROM holder").get() : null;

@@ -31,7 +31,7 @@ export interface Spawner {
 /** Longest wait for the last lines of a dead child. The limit is needed because a grandchild may hold the child's streams open. */
 const LAST_LINES_MS = 200;
 
-/** A line with more characters than this is passed on before its end arrives; the rest becomes the next line. */
+/** The spawner passes on a line with more characters than this before its end arrives; the rest becomes the next line. */
 const LINE_MAX = 1 << 16;
 
 export const processSpawner: Spawner = {

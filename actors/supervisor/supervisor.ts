@@ -2,11 +2,12 @@
  * Starts the actors of a run as children (processes or Bun workers), watches them, replaces children that fail, and stops them.
  * This file does not know what the children do.
  *
- * - A child fails when it exits before the run is stopping (except with code 0 if it has `endsRun`), is silent for `heartbeatDeadlineMs`
- *   (`startDeadlineMs` before its first heartbeat), or computes without a result for `progressDeadlineMs`. The supervisor starts it again.
- *   If the system cannot start a process (no memory, too many open files), this start counts as a failure after `SPAWN_RETRY_MS`.
- * - The supervisor gives up a child after a `RunError`, or after more than `restartsMax` failures that come within `restartWindowMs`, in a row
- *   before the child has started, or (with `endsRun`) in a row at the same work. Then the run ends and names the first cause.
+ * - A child fails when it exits before the run is stopping, unless it has `endsRun` and exits with code 0. It also fails when it is silent
+ *   for `heartbeatDeadlineMs` (`startDeadlineMs` before its first heartbeat), or computes without a result for `progressDeadlineMs`. The
+ *   supervisor starts a failed child again. If the system cannot start a process (no memory, too many open files), this start counts as a
+ *   failure after `SPAWN_RETRY_MS`.
+ * - The supervisor gives up a child after a `RunError`, or after more than `restartsMax` failures (see `RestartLimit`). Then the run ends
+ *   and names the first cause.
  * - The run ends once, and only when no child is left. A connected child gets the message `stop`, then SIGTERM, then SIGKILL. Children
  *   leave by role, in the reverse order of their start. So an actor that receives results leaves after the actors that send them.
  * - The standard input of a child process ends when the supervisor ends; then the child exits. So no child outlives the supervisor.
@@ -290,9 +291,9 @@ interface ChildFailure {
 }
 
 /**
- * Decides whether one child may restart. As in Erlang/OTP, a child may restart at most `restartsMax` times in a window of time. It may also
- * restart at most `restartsMax` times in a row after failures at the same place, such as its start, because a child may need longer than
- * the window to reach that place.
+ * Decides whether one child may restart. As in Erlang/OTP, a child may restart at most `restartsMax` times in a window of time. A child may
+ * need longer than the window to reach the place where it fails. So the limit also applies to failures in a row at one place: at the start,
+ * or, for a child with `endsRun`, at one piece of work.
  */
 export class RestartLimit {
   readonly #restartsMax: number;
@@ -328,7 +329,7 @@ export class RestartLimit {
     if (failures.length <= this.#restartsMax) return null;
     const [first, last] = [failures[0]!, failures.at(-1)!];
     const seconds = ((last.atMs - first.atMs) / 1000).toFixed(1);
-    // The causes may differ: after the loss of a broker, an actor is silent first; then its replacements report that they cannot reach the broker.
+    // The causes may differ. If a broker is lost, an actor is silent at first; then its replacements report that they cannot reach the broker.
     const other = kindOf(first.cause) === kindOf(last.cause) ? "" : `; last cause: ${last.cause}`;
     return (
       `${what} ${failures.length} times in ${seconds} s, and at most ${this.#restartsMax} restarts ${when} are allowed; ` +

@@ -4,7 +4,8 @@
  *
  * - The client sends a request again, until the deadline, if it cannot reach the server, or if the server answers 425, 429 or 503. In these
  *   cases the server has not taken the request.
- * - If an answer is lost, the client sends a repeatable request again. It repeats no forward_backward or optim_step: that would train twice.
+ * - If an answer is lost, the client sends the request again only if the caller calls it repeatable. A second forward_backward or optim_step
+ *   would train twice.
  * - The client asks for a queued result again after the status 408 (not ready yet) and after a lost answer.
  * - An answer of more than `ANSWER_BYTES_MAX` bytes is an error, and so is a redirect.
  *
@@ -89,7 +90,7 @@ export class ModelServer {
     this.#abort.abort();
   }
 
-  /** Sends a request that may be repeated. @throws {ServerError} */
+  /** Sends a request that the server may take twice. @throws {ServerError} */
   async ask<T>(path: string, body: unknown, schema: z.ZodType<T>): Promise<T> {
     return this.#parsed(path, await this.#send(path, body, true, this.#deadline()), schema);
   }
@@ -100,7 +101,7 @@ export class ModelServer {
   }
 
   /**
-   * The result of a request that is queued at the server.
+   * The result of a request that the server queues.
    *
    * @param repeatable  whether the server may take the request twice
    * @throws {ServerError}

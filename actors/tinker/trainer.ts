@@ -5,8 +5,8 @@
  * - Heartbeats keep a session alive, and a model lives as long as its session. After a restart of the server, or without heartbeats,
  *   requests for the model fail. Then the learner ends. The next learner loads into a new model the state that the newest checkpoint names.
  * - skyrl-tx keeps one set of weights per model, and samples every version from that set. In async mode samplers still play an older
- *   version after the learner has published a newer one. So `stalenessMax + 1` more models hold the versions in turn. A version is
- *   overwritten only when its episodes are too stale to train on.
+ *   version after the learner has published a newer one. So `stalenessMax + 1` more models hold the versions in turn. The trainer overwrites
+ *   a version only when the version's episodes are too stale to train on.
  * - The trainer uses every name at the server once, so a save never meets a checkpoint of an earlier save under the same name.
  */
 import { z } from "zod";
@@ -89,7 +89,7 @@ export async function startTinkerTrainer(
     workingMs: () => 0,
     async stop() {
       cancelBeat();
-      // A model that is not unloaded occupies one of the server's places until its session ends.
+      // Otherwise a model occupies one of the server's places until its session ends.
       const unloaded = made.map(({ id }) => server.ask("unload_model", { model_id: id }, Done));
       await settlesIn(ports.clock, UNLOAD_MS, Promise.all(unloaded));
       server.close();
@@ -128,7 +128,7 @@ export async function startTinkerTrainer(
   };
 }
 
-/** The server's name of the run's model; if the server has only one model, that model's name. @throws {RunError} that names all models of the server */
+/** The server's name of the run's model, or the name of the server's only model. @throws {RunError} that names all models of the server */
 async function servedModel(server: ModelServer, path: string): Promise<string> {
   const { supported_models } = await server.ask("get_server_capabilities", null, Capabilities);
   const names = supported_models.map(({ model_name }) => model_name);

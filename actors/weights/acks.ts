@@ -8,7 +8,7 @@
  * - The version that a sampler holds never decreases while it stays connected: a report of an older version changes nothing.
  */
 
-/** Number of published digests that are kept. A sampler that reports an older version is quarantined. */
+/** Number of published digests to keep. A sampler that reports an older version is quarantined. */
 const PUBLISHED_MAX = 64;
 
 /** The version that a sampler holds; null: the sampler holds none yet. */
@@ -41,7 +41,7 @@ export class Acks {
     if (this.#published.size > PUBLISHED_MAX) this.#published.delete(this.#published.keys().next().value!);
   }
 
-  /** The published digest of this version; undefined if it was never published, or is too old to be kept. */
+  /** The published digest of this version; undefined if there is none, or if it is not among the newest `PUBLISHED_MAX`. */
   digestOf(version: number): string | undefined {
     return this.#published.get(version);
   }

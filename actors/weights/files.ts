@@ -2,7 +2,7 @@
  * Files of weights in a folder of shared memory: their names, and the removal of files whose owner is dead.
  *
  * - A name contains the run, the owner process (pid namespace, pid, and start time, because the system reuses pids) and the version.
- * - `sweep` removes files whose owner is dead for certain, and files of a run that its caller names as ended. It cannot check a process of
+ * - `sweep` removes files whose owner is certainly dead, and files of a run that its caller names as ended. It cannot check a process of
  *   another pid namespace, so the files of such a process stay.
  */
 import { accessSync, constants, readdirSync, readFileSync, readlinkSync, unlinkSync } from "node:fs";
@@ -30,7 +30,7 @@ export const weightsPath = (folder: string, run: string, owner: Owner, version: 
 /** The part of a file's name that identifies its owner. */
 export const ownerText = ({ namespace, pid, startTime }: Owner): string => `${namespace}.${pid}.${startTime}`;
 
-/** True if the owner in the name is dead for certain. @param form  matches names with an owner; its groups are the numbers of `ownerText` */
+/** True if the owner in the name is certainly dead. @param form  matches names with an owner; its groups are the numbers of `ownerText` */
 export function isOfDead(name: string, form: RegExp): boolean {
   const [, namespace, pid, startTime] = form.exec(name) ?? [];
   if (namespace === undefined) return false;

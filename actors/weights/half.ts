@@ -1,6 +1,6 @@
 /**
- * Weights in half precision (IEEE 754 binary16). A publisher with `half` rounds every value before it hashes and writes the weights. So another
- * host needs to get only half as many bytes, and decodes them to the published bytes, bit for bit.
+ * Weights in half precision (IEEE 754 binary16). A publisher with `half` rounds every value before it hashes and writes the weights. So
+ * another host gets half as many bytes, and decodes them to exactly the published bytes.
  */
 
 /** Rounds the values to half precision. @throws {RangeError} that names the first value that is too large */

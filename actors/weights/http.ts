@@ -1,5 +1,5 @@
 /**
- * Serves published weights over plain HTTP to samplers on other hosts. The caller, a socket listener or the gate, has already checked a token.
+ * Serves published weights over HTTP to samplers on other hosts. The caller, a socket listener or the gate, has already checked a token.
  */
 import { encodeHalf } from "./half.ts";
 import type { Published, WeightsPublisher } from "./publisher.ts";

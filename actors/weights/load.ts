@@ -1,7 +1,7 @@
 /**
  * Loads published weights into a sampler's memory: maps the file if it is on this host, else downloads it.
  *
- * - No function returns weights before their length and their digest are checked.
+ * - No function returns weights before it has checked their length and their digest.
  */
 import { statSync } from "node:fs";
 import type { ModelConfig } from "../../model/policy/model-config.ts";
@@ -76,7 +76,7 @@ type Shared = Extract<Announced["location"], { kind: "shared" }>;
 
 function shared({ byteLength, digest }: Announced, { path, byteOffset, seal }: Shared) {
   const bytes = mapped(path, byteOffset, byteLength);
-  // The sha256 takes seven times as long as the seal. It is needed only for wrong bytes, whose digest the sampler reports.
+  // The sha256 takes seven times as long as the seal. Only wrong bytes need it, because the sampler reports their digest.
   const found = isSealed(bytes, seal) ? digest : new Bun.CryptoHasher("sha256").update(bytes).digest("hex");
   return { bytes, digest: found };
 }

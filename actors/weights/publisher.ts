@@ -175,8 +175,8 @@ function canBeNameless(folder: string): boolean {
 
 /**
  * Writes all bytes to a file without a name, or leaves no file. Other processes of this host open the file through this process's descriptor
- * and map it. The system frees the file when this process has ended and no other process maps it. In contrast, a file with a name stays
- * after a crash; then the next learner deletes it from shared memory, if its owner is dead for certain (files.ts).
+ * and map it. The system frees the file when this process has ended and no other process maps it. A file with a name stays after a crash,
+ * until the next learner deletes it from shared memory (files.ts).
  */
 async function writeNameless(folder: string, bytes: Uint8Array): Promise<WrittenFile> {
   const file = openSync(folder, NAMELESS, 0o600);

@@ -3,7 +3,7 @@
  * computes the tag in the same pass as the sha256. Every sampler on the host computes the tag again from the bytes that it mapped.
  *
  * - An equal tag counts as an equal sha256: the probability that other data of n bytes has the same tag is about n / 2^132.
- * - The samplers of a host compute the tag instead of the sha256, because it takes a seventh of the time (docs/log/2026-11.md).
+ * - The samplers of a host compute the tag instead of the sha256, because the tag takes a seventh of the time (docs/log/2026-11.md).
  * - The seal finds accidents, not attacks: a reader of the message has the key and can forge a tag.
  *
  * Source: NIST SP 800-38D, GMAC (GCM with no plaintext; the bytes are the additional data).

@@ -146,7 +146,7 @@ async function play(
   }
 }
 
-/** Number of rounds whose mean is the random baseline. The mean of several rounds has little noise. */
+/** Number of rounds whose mean is the random baseline: the mean of several rounds has little noise. */
 const RANDOM_ROUNDS = 16;
 
 /** The random baseline: means over several rounds, or over one round if the env is external. null if the env has no random player. */
@@ -184,8 +184,8 @@ export function wilson(successes: number, trials: number): [low: number, high: n
 
 /**
  * 95 % interval of the success on boards like these. For one try per board, or for one board, the interval is Wilson's. Several tries at
- * one board are correlated, so for several tries the interval is the mean over boards, plus and minus 1.96 standard errors. If all boards
- * have equally many solved tries, the standard error is 0. The interval is then Wilson's, with each board counted as one try.
+ * one board are correlated. So for several tries the interval is the mean over boards, plus and minus 1.96 standard errors. If all boards
+ * have equally many solved tries, the standard error would be 0. The interval is then Wilson's, with each board counted as one try.
  *
  * @param solved  successful tries of each board
  */
@@ -205,7 +205,7 @@ export async function expertSuccess(tag: EnvTag, options: EvaluationOptions): Pr
   return (await evaluatePlayer(tag, tag.expert, options)).success;
 }
 
-/** The highest possible success, as a mean over boards. null if the highest possible success of any board is unknown. */
+/** The highest possible success, as a mean over boards; null if it is unknown for at least one board. */
 export function bestPossible(tag: EnvTag, options: EvaluationOptions): number | null {
   const { episodes, seed, actionsMax = tag.actionsMax } = options;
   let sum = 0;

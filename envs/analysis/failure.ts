@@ -1,7 +1,7 @@
 /**
  * Classifies failed episodes. Each failure has one class, so the shares of classes and of successes add up to 1. `failureOf` is a pure
- * function of observations and extras (`Effect.extra`). Games report `dead_end` and `premature_stop` in the extras of their effects, and
- * `dead_end` also by `isLost`.
+ * function of observations and extras (`Effect.extra`). Games report `dead_end` and `premature_stop` in the extras of their effects. An
+ * episode that ends in a lost game (`isLost`) reports `dead_end` too.
  *
  * The first class that applies counts:
  * - invalid_format: at least half of the turns did not have the required form.

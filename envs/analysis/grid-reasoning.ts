@@ -30,7 +30,7 @@ const objectOf = (word: string): string | null =>
 interface World {
   /** Objects by "row,column". */
   readonly cells: ReadonlyMap<string, ReadonlySet<string>>;
-  /** True if walls are known, so that pushes can be simulated. */
+  /** True if the observation shows the walls, which a simulation of pushes needs. */
   readonly hasWalls: boolean;
 }
 
@@ -181,7 +181,7 @@ function planClaims({ thought, actions }: ReasonedTurn, world: World): boolean[]
       return Array.from({ length: countOf(before ?? behind) }, () => step);
     });
     if (!isDenied(clause)) steps.push(...named);
-    // Once the plan has a step, "cannot" is about a later cell of the player, which this file does not check.
+    // After the plan's first step, "cannot" is about a later cell of the player, which this file does not check.
     else if (CANNOT.test(clause) && world.hasWalls && steps.length === 0) {
       claims.push(...named.map(({ direction }) => isBlocked(direction, world)));
     }

@@ -1,7 +1,7 @@
 /**
  * Reads the rows of a local data set from `.parquet`, `.jsonl` or `.json` (one array). Knows no env.
  *
- * - An invalid row causes an error with the file and the row's number. No row is skipped.
+ * - An invalid row causes an error with the file and the row's number. The reader skips no row.
  * - Only one piece of the file is in memory at a time.
  */
 import { closeSync, existsSync, openSync, readSync, statSync } from "node:fs";

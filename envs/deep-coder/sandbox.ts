@@ -6,8 +6,8 @@
  *   `filesBytesMax` bytes.
  * - The kernel limits CPU time, address space and processes of the program. This module limits wall-clock time, bytes of output
  *   and lines of results. It kills a program that exceeds one of these limits, with all processes of the program.
- * - harness.py writes results to a pipe of their own: a first line, then at most one line per test. This module counts the bytes of the
- *   program's output and discards them.
+ * - harness.py writes results to a separate pipe: a first line, then at most one line per test. This module counts the bytes of the
+ *   program's own output and discards them.
  * - seccomp refuses system calls that use memory outside these limits or inspect the kernel.
  * - If this process is root, the sandbox first changes its user to `nobody`, because the process limit does not apply to root.
  * - If the machine cannot create this sandbox, no program runs.

@@ -75,7 +75,7 @@ function parsed(line: string): Result | null {
   }
 }
 
-/** True if nothing is nested in the object, as in every line of harness.py. Megabytes of brackets take seconds to parse. */
+/** True if the object contains no object and no list, like every line of harness.py. Megabytes of brackets take seconds to parse. */
 function isFlat(line: string): boolean {
   let at = 1;
   while (at < line.length) {

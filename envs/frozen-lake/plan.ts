@@ -35,7 +35,7 @@ export function planLake(lake: Lake, ice: Ice): LakePlan {
         if (cell === lake.goal || lake.holes[cell] === 1) continue;
         const worth = [0, 1, 2, 3].map((action) => step(before.values, cell, action));
         const best = Math.max(...worth);
-        // If one more action adds no value, keep the action: the first best action with the larger budget may waste an action.
+        // If one more action adds no value, keep the action of the smaller budget: `worth`'s first best action may waste an action.
         if (best > values[cell]!) actions[cell] = worth.indexOf(best);
         values[cell] = best;
       }

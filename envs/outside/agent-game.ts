@@ -2,7 +2,7 @@
  * Turns a function that asks a policy into a game. Each question of the function is an observation, the policy's action is the answer,
  * and the function's result ends the game. Knows no language-model API.
  *
- * - One question is open at a time. Questions asked together wait, in the order they were asked.
+ * - One question is open at a time. If the function asks several questions at once, the later ones wait in their order.
  * - If the function throws, the episode fails. The episode does not count as an episode with reward 0.
  * - `close` rejects all unanswered questions and aborts the signal, so that a function whose episode is over stops.
  */
@@ -73,7 +73,7 @@ export class AgentGame<Task = unknown> implements OutsideGame {
     if (question === undefined) return this.#effect();
     this.#turn = Promise.withResolvers();
     question.answer.resolve(action);
-    // A question asked together with the answered one is the next observation.
+    // A question that waits is the next observation.
     if (this.#questions.length > 0) this.#turn.resolve();
     await this.#turn.promise;
     return this.#effect();

@@ -14,7 +14,7 @@ export interface Question {
   readonly answer: string | null;
 }
 
-/** The part of the response after "The answer is: "; null if the response does not contain this phrase. */
+/** The part of the response after "The answer is: "; null if the response lacks this phrase. */
 export function metaMathLabel(response: string): string | null {
   const match = /The answer is: (.*)$/s.exec(response);
   return match === null ? null : match[1]!.trim();

@@ -1,5 +1,5 @@
 /**
- * The protocol between a remote env and its server: JSON over HTTP, so that an env can be written in any language.
+ * The protocol between a remote env and its server: JSON over HTTP, so that authors can write an env in any language.
  * docs/remote-envs.md explains the protocol. A test keeps docs/remote-envs.schema.json equal to these schemas.
  *
  *   GET  /health  -> Health
@@ -7,8 +7,8 @@
  *   POST /step    Step  -> Stepped
  *   POST /close   Close -> Closed
  *
- * - An answer can be lost, so a client may repeat a request. The server then repeats its first answer: to an `open` of an
- *   episode without steps, to a `step` with the number and action of the last step, and to any `close`.
+ * - An answer can be lost, so a client may repeat a request. The server then repeats its first answer to an `open` of an episode without
+ *   steps, to a `step` with the number and action of the last step, and to any `close`.
  * - An error has a status other than 2xx and a Failed as its body.
  */
 import { z } from "zod";

@@ -2,7 +2,7 @@
  * The agent answers a question by searching: `search[query]` shows documents, `finish[answer]` ends the game. Knows no data
  * set and no server.
  *
- * - Any other text is an invalid action, but is judged as an answer. An empty action is invalid and is not judged.
+ * - Any other text is an invalid action, but the game judges it as an answer. It does not judge an empty action, which is also invalid.
  * - A search has no reward. After `stepsMax` actions the game is over.
  *
  * Source: RAGEN-2 ragen/env/search/env.py.

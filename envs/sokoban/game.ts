@@ -44,7 +44,7 @@ export const SYMBOL_MEANINGS = [
 const SEARCHED_CELLS_MAX = 100;
 const SEARCHED_BOXES_MAX = 2;
 
-/** Maximum number of texts that the games of one board keep. Beyond this number they discard all of the texts. */
+/** Maximum number of texts that the games of one board keep. Beyond this number they discard all texts. */
 const TEXTS_MAX = 100_000;
 
 export class SokobanGame implements DiscreteGame {

@@ -36,7 +36,7 @@ type GeneratorConfig = Pick<SokobanConfig, "dimRoom" | "numBoxes" | "searchDepth
 
 export interface GeneratedBoard {
   readonly board: Board;
-  /** How many seeds were replaced because they gave no board. */
+  /** Number of seeds that gave no board and that the generator replaced. */
   readonly reseeds: number;
 }
 

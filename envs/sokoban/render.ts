@@ -18,8 +18,8 @@ const NEW_LINE = 10;
 const UTF_16 = new TextDecoder("utf-16", { ignoreBOM: true });
 
 /**
- * Decodes an array of characters, because random play renders thousands of boards a second: a text from 40 concatenations takes twice as
- * long to make and to compare.
+ * Decodes an array of characters. A text from 40 concatenations takes twice as long to make and to compare, and random play renders
+ * thousands of boards a second.
  *
  * @param lookup  symbols; each is one character
  */

@@ -62,7 +62,7 @@ export function scramble({ fixed, cols, player: start, targets }: Solved, depthM
   /** Moves the player and the box behind the player, if any, by one step, searches from the new position, and undoes the step. */
   function move(player: number, delta: number, swaps: number, lastPulled: number, depthLeft: number): void {
     const next = player + delta;
-    // The position would be unchanged, and thus visited already.
+    // The player cannot step there.
     if (fixed[next] === WALL || boxAt[next] !== 0) return;
     const behind = player - delta;
     const box = boxAt[behind]! - 1;
@@ -92,7 +92,7 @@ export function scramble({ fixed, cols, player: start, targets }: Solved, depthM
     return key;
   }
 
-  /** True if no target is hidden by a box or by the player. */
+  /** True if neither a box nor the player covers a target. */
   function targetsVisible(player: number): boolean {
     for (const target of targets) if (target === player || boxAt[target] !== 0) return false;
     return true;

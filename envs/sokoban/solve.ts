@@ -22,7 +22,7 @@ export function shortestPath(board: Board): number[] | null {
   const width = start.length;
   /** The cells of all found positions, `width` for each, in the order of discovery. */
   const cells: number[] = [];
-  /** For each found position: the index of the position before it, and in `actions` the action that leads from that one to it. */
+  /** For each found position: the index of the position before it. `actions` has the action between these two positions. */
   const parents: number[] = [];
   const actions: number[] = [];
   const found = new Set<number>();

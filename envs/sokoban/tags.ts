@@ -33,7 +33,7 @@ const DEFAULT_LEGEND = legendOf(SokobanConfig.parse({}).gridLookup, SYMBOL_MEANI
 
 function parts(config: SokobanConfig, coordinates: boolean): Parts {
   const [rows, cols] = config.dimRoom;
-  // The episodes of a group and the random plays of a board open the same board many times, and making a board takes ten times as long as
+  // The episodes of a group and the random plays of a board open the same board many times. Making a board takes ten times as long as
   // playing it.
   const boards = cached<{ readonly board: Board; readonly texts: Map<number, string> }>(1);
   const plain = { v1: LINES.join(""), v2: `${LINES.join("\n")}\n` };

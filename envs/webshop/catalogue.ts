@@ -2,8 +2,8 @@
  * A shop's products, its search index and its goals. Knows no files and no pages.
  *
  * - A goal is a request for a product. A request that a person wrote is one goal, with the options that the request names, if any. Any
- *   other request makes one goal for each combination of the product's options. A full catalogue has millions of goals, so they are numbered
- *   and built on demand.
+ *   other request makes one goal for each combination of the product's options. A full catalogue has millions of goals, so `goal` builds a
+ *   goal from its number on demand.
  * - The order of goals comes from two shuffles, WebShop's and RAGEN's. Price limits come from another generator, with a fixed seed; in
  *   RAGEN the limits differ from process to process.
  *
@@ -35,7 +35,7 @@ export class Catalogue {
   readonly #goalsBefore: Float64Array;
   /** (products) price limit in dollars; NaN if the product has no limit. */
   readonly #priceMax: Float64Array;
-  /** (goals) goal numbers in the order from which splits are cut. */
+  /** (goals) goal numbers; each split is a range of this order. */
   readonly #order: Uint32Array;
 
   /** @throws {RangeError} if there is no goal, or if there are more goals than `GOALS_MAX`. */

@@ -14,7 +14,7 @@ import type { Goal } from "./product.ts";
 import { type PurchaseReward, purchaseReward } from "./reward.ts";
 import { type Bought, Visit } from "./shop.ts";
 
-/** Those options of the tags that the game reads. */
+/** The options of the tags that the game reads. */
 export const webShopRules = {
   /** Show a page of attributes for each product. */
   showAttributes: z.boolean().default(false),

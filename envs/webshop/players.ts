@@ -55,7 +55,7 @@ function nextOption(goal: Goal, chosen: ReadonlyMap<string, string>, actions: re
   return null;
 }
 
-/** 1 if buying the wanted product with the wanted options is perfect and fits in `actionsMax`; else null: the best is unknown. */
+/** 1 if a purchase of the wanted product with the wanted options is perfect and fits in `actionsMax`; else null: the best is unknown. */
 export function bestPurchase(game: Game, actionsMax: number): number | null {
   const { goal, catalogue } = expectGame(game, WebShopGame);
   if (actionsMax < goal.options.length + 3) return null;
@@ -76,8 +76,8 @@ const STEPS: readonly (readonly [said: RegExp, done: RegExp])[] = [
 ];
 
 /**
- * Scores thoughts in the shop: products and prices that a thought names must be on the page or in the request, and the step that it
- * announces ("I search for …", "buy it now", "click B07XYZ1234") must be the action taken.
+ * Scores thoughts in the shop. Products and prices that a thought names must be on the page or in the request. The step that a thought
+ * announces ("I search for …", "buy it now", "click B07XYZ1234") must be the turn's first action.
  */
 export const shopScorer: ReasoningScorer = ({ thought, observation, actions }) => {
   const page = observation.toLowerCase();

@@ -13,7 +13,7 @@ const POLL_MS = 20;
 /** The supervisor replaces an actor that sends no heartbeat for this time. */
 const HEARTBEAT_DEADLINE_MS = 4000;
 
-/** A policy of one layer on small lakes. The run goes on until someone stops it. */
+/** A policy of one layer on small lakes. The run continues until `stop`. */
 const config = (seed: number, warmStarts: string) => ({
   seed,
   env: { tag: "FrozenLake", options: { successRate: 0.8 }, turnsMax: 3, actionsMax: 6, actionsPerTurnMax: 3 },

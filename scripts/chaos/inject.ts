@@ -1,6 +1,6 @@
 /**
- * Starts a tiny training run, injects faults, and measures the time until the run notices each fault and recovers. For each fault, the log
- * shows when the supervisor noticed it and when the actor served again.
+ * Starts a tiny training run, injects faults, and measures the time until the run notices each fault and recovers. The run's log shows when
+ * the supervisor noticed a fault and when the actor served again.
  *
  * - The seed decides which fault comes when. A fault kills an actor of any kind (SIGKILL), or freezes an env server (SIGSTOP).
  */

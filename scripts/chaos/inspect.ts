@@ -1,4 +1,4 @@
-/** Inspects a finished run: compares the recorded episodes with the episodes that the record must have, and counts processes and files that remain. */
+/** Inspects a finished run: compares its recorded episodes with those that it must have, and counts the processes and files that remain. */
 import { Database } from "bun:sqlite";
 import { existsSync, readdirSync } from "node:fs";
 import { basename, join } from "node:path";

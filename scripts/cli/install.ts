@@ -1,5 +1,5 @@
 /**
- * Installs the dependencies if they differ from the lock file. Imports built-in modules only, because no package may be installed yet.
+ * Installs the dependencies if they differ from the lock file. Imports built-in modules only, because packages may not be installed yet.
  *
  * - If two commands start at once, only one installs. The lock is a SQLite transaction, so the lock ends with its process.
  * - The install writes the file `installed` last, so the next command repeats an interrupted install.
@@ -18,7 +18,7 @@ export const isPackage = import.meta.dir.split(sep).includes("node_modules");
  * Makes node_modules match bun.lock. Takes about a millisecond if node_modules matches already.
  *
  * @param root  folder of package.json and bun.lock.
- * @returns true if packages were installed since this process started; Bun may have cached that these packages are missing.
+ * @returns true if this process or another has installed packages since this process started; Bun may still treat them as missing.
  * @throws {Error} if the lock file is missing, the disk cannot be written, or the install fails.
  */
 export async function install(root: string): Promise<boolean> {

@@ -1,8 +1,8 @@
 /**
  * Makes a run's config from files and flags. Layers, lowest first: defaults; the env's file (configs/env/TAG.yaml); the preset
  * (configs/NAME.yaml); the project's own settings and preset (bunraku.config.ts); the file of --config; flags and --section.key=value in
- * the order of the command line. A flag whose value also sets other keys comes before all other flags. The env file's limits of turns and
- * actions also form a layer directly below the layer that chose env.tag, so they override the limits of a lower preset.
+ * the order of the command line. A flag whose value also sets other keys comes before all other flags. The env file's limits on turns and
+ * actions come a second time, directly below the layer that chose env.tag. So they override the limits of a lower preset.
  */
 import { type RunConfig, runKeys } from "../../actors/config/config.ts";
 import { type Layer, merge, oneValue, readLayer, type Tree } from "../../actors/config/layers.ts";

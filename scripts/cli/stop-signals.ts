@@ -39,7 +39,7 @@ function ignoresHangup(): boolean {
     const [, mask] = /^SigIgn:\s*([0-9a-f]+)$/m.exec(readFileSync("/proc/self/status", "utf8")) ?? [];
     return (BigInt(`0x${mask}`) & HANGUP_BIT) !== 0n;
   } catch {
-    // Not Linux. `nohup` redirects a terminal's standard error, so a terminal there means that nohup was not used.
+    // Not Linux. `nohup` redirects standard error, so a terminal there means that the command runs without nohup.
     return process.stderr.isTTY !== true;
   }
 }

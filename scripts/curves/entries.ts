@@ -25,7 +25,8 @@ export interface Entry {
  *
  * @param groups  each "LABEL=RUN,RUN"
  * @param dashed  labels of the dashed lines
- * @throws {UsageError} if a group has no label, a label or a run is used twice, or no line has a label of `dashed`. @throws {Error} if a folder has no run.
+ * @throws {UsageError} if a group has no label, two lines have one label or one run, or no line has a label of `dashed`
+ * @throws {Error} if a folder has no run
  */
 export function readEntries(
   folders: readonly string[],

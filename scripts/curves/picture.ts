@@ -1,9 +1,10 @@
 /**
  * Draws metrics of recorded runs as one SVG: a panel for each metric, a line for each entry. Other files read and write files.
  *
- * - The line of an entry with several runs is their mean, with a band from the lowest to the highest value, at the steps that all of its runs have.
+ * - The line of an entry with several runs is their mean, with a band from the lowest to the highest value. It has the steps that all of the
+ *   runs have.
  * - Each panel draws every run, or has a note that says why a run is missing.
- * - This file escapes all text, so a folder's name or a title never becomes markup. Equal input gives equal bytes.
+ * - This file escapes all text that it gets, so a folder's name or a title never becomes markup. Equal input gives equal bytes.
  */
 
 import { type Band, bandOf, thin } from "../../actors/dashboard/client/curve.ts";
@@ -45,7 +46,7 @@ export const SUCCESS: MetricName = "validate/success";
 
 type Attributes = Readonly<Record<string, string | number>>;
 
-/** Attributes are our own text and are not escaped; children are markup. */
+/** Does not escape the attributes, which are our own text. The children are markup. */
 function element(name: string, attributes: Attributes, ...children: readonly string[]): string {
   const written = Object.entries(attributes).map(
     ([key, value]) => ` ${key}="${typeof value === "number" ? rounded(value) : value}"`,

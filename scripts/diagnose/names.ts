@@ -102,7 +102,7 @@ export interface Seen {
   readonly measured: ReadonlyMap<number, Measured>;
 }
 
-/** @param chosen  "QUANTITY=NAME" of the flag `--column`. @throws {UsageError} if a quantity or name is unknown, or the log has no quantity to judge */
+/** @param chosen  "QUANTITY=NAME" of the flag `--column`. @throws {UsageError} for an unknown quantity or name, or if nothing can be judged */
 export function seenIn(steps: Log["steps"], path: string, chosen: readonly string[]): Seen {
   const names = [...new Set([...steps.values()].flatMap((values) => [...values.keys()]))];
   const given = new Map<string, string>();

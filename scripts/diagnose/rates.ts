@@ -30,7 +30,7 @@ import type { RunLog } from "./run-logs.ts";
 
 /** An alarm up to this many updates after the onset still counts as true. */
 const LATE_MAX = 10;
-/** Most detectors compare a run with its own first updates, so no alarm can come before a collapse in the first updates. */
+/** Most detectors compare a run with its own first updates, so they cannot raise an alarm before a collapse in these updates. */
 const EARLY_ONSETS = 20;
 
 /** First alarms of other projects' detectors, as bench/peers/alarms.py writes them: by detector and run, the index of the update, or null. */
@@ -79,7 +79,7 @@ export interface RatesReport {
   readonly runs: readonly OutcomeOfRun[];
   /** Runs by setting, which is the folder's name without its seed. */
   readonly outcomes: readonly OutcomesOfSetting[];
-  /** The chosen thresholds that differ from the default, the chosen entropy floor in nats, and on how many runs they were chosen. */
+  /** The chosen thresholds that differ from the default, the chosen entropy floor in nats, and the number of runs behind the choice. */
   readonly chosen: {
     readonly runs: number;
     readonly collapsed: object;

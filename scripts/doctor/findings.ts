@@ -13,7 +13,7 @@ import { installedDigest, isPackage, lockDigest } from "../cli/install.ts";
 export interface Finding {
   readonly name: string;
   /**
-   * low: a run works, but may be slow or run out of space; absent: a run works without this part; broken: a run fails or computes wrong
+   * low: a run works, but may be slow or run out of space. absent: a run works without this part. broken: a run fails, or computes wrong
    * numbers.
    */
   readonly state: "ok" | "low" | "absent" | "broken";

@@ -100,7 +100,7 @@ export async function hostedResults(
   const client = new HostedClient({
     ...server,
     temperature,
-    // A policy that bunraku serves has limits of its own, so the client sends only the user's limit.
+    // A policy of `bun run serve` has limits of its own, so the client sends only the user's limit.
     replyTokensMax: card === null ? replyTokensMax : asked,
     timeoutMs,
     warn,
@@ -187,7 +187,7 @@ function keyOf(provider: Provider, baseUrl: string, flags: HostedFlags): string 
 const UNREAD = ["env.mix", "prompt.overflow", "env.reasoningWeight"];
 const isUnread = (path: string): boolean => UNREAD.some((key) => path === key || path.startsWith(`${key}.`));
 
-/** The part of the model's card that `bunraku serve` wrote: env, prompts and lengths of training; null if the card has no such part. */
+/** The part of the model's card that `bun run serve` wrote: env, prompts and lengths of training; null if the card has no such part. */
 async function readServedCard(server: Parameters<typeof modelCard>[0]): Promise<ServedCard | null> {
   const parsed = ModelCard.safeParse(await modelCard(server));
   return parsed.success ? parsed.data.bunraku : null;

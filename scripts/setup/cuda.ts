@@ -1,6 +1,6 @@
 /**
  * Downloads onnxruntime's CUDA provider for engine compiled, and the NVIDIA libraries of CUDA 13 that the provider needs and this machine
- * lacks. All these files are in Python wheels. The GPU's driver must be installed already. Nothing is compiled.
+ * lacks. All these files are in Python wheels. The machine must have the GPU's driver already. Compiles nothing.
  */
 import { existsSync, mkdirSync, renameSync, rmSync, statSync } from "node:fs";
 import { join } from "node:path";

@@ -1,6 +1,6 @@
 /**
  * Downloads libtensorflow for engine tensorflow: TensorFlow's official archive or, if that fails, the library in the Python wheel.
- * Nothing is compiled.
+ * Compiles nothing.
  */
 import { mkdirSync, readdirSync, renameSync, rmSync } from "node:fs";
 import { join } from "node:path";

@@ -1,7 +1,7 @@
 /**
  * A server of Tinker's protocol on this machine: skyrl-tx with jax on the CPU, in a Python environment of its own, and a tiny model for it.
  *
- * - skyrl-tx needs one class of peft, which writes a description of adapters. peft itself needs torch, which takes 6 GB, so a small module
+ * - skyrl-tx needs one class of peft, which writes a description of adapters. peft itself needs torch, which takes 6 GB. So a small module
  *   named peft has this class instead.
  * - skyrl-tx starts its engine by `uv run … -m MODULE`. A script named uv runs the environment's own Python instead.
  * - skyrl-tx unpacks its own files with an argument that Python 3.11.2 of Debian 12 does not know. A module that each start of Python

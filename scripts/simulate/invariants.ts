@@ -6,7 +6,7 @@ import type { Ticket } from "../../actors/protocol.ts";
 import type { Trajectory } from "../../model/trajectory.ts";
 import type { Life } from "./world.ts";
 
-/** The log-probability of every token that a policy with these weights writes. It identifies the weights. Exact in single precision. */
+/** The log-probability of every token that a policy with these weights writes: it identifies the weights, and is exact in single precision. */
 export const markOf = (digest: string): number => -(Number.parseInt(digest.slice(0, 6), 16) + 1) / 2 ** 24;
 
 interface OpenAsk {

@@ -152,7 +152,7 @@ export function samplerPorts({ machine, life, meter }: SimulatedProcess): Sample
   };
 }
 
-/** At random, with a small probability, an env cannot be opened. */
+/** With a small probability, an env does not open. */
 export const envServerPorts = ({ machine, life }: SimulatedProcess): EnvServerPorts => ({
   episodeOpener(config, env) {
     const open = episodeOpener(config, env);

@@ -1,7 +1,7 @@
 /**
- * `simulate` simulates a whole run in one thread, and one seed decides everything. `simulateSeeds` simulates many runs. The actors are real;
- * clock, network, disk, processes and the policy's arithmetic are simulated. Faults kill and freeze processes, cut and delay connections,
- * fill the disk and change bytes. The simulation checks the invariants after every event.
+ * `simulate` simulates a whole run in one thread, and one seed decides everything. `simulateSeeds` simulates many runs. The actors are real.
+ * The simulation replaces clock, network, disk, processes and the policy's arithmetic. Faults kill and freeze processes, cut and delay
+ * connections, fill the disk and change bytes. The simulation checks the invariants after every event.
  */
 import { composeRunConfig } from "../../actors/config/compose.ts";
 import type { RunConfig } from "../../actors/config/config.ts";

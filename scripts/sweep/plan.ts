@@ -66,7 +66,7 @@ export interface Sweep {
   readonly groups: readonly string[];
   readonly seeds: readonly number[];
   readonly metrics: readonly MetricName[];
-  /** The first seed of every group comes first, so that groups can be compared early. */
+  /** The first seed of every group comes first, so that a user can compare the groups early. */
   readonly runs: readonly PlannedRun[];
 }
 

@@ -73,8 +73,8 @@ export interface GroupFigure extends Mean {
   readonly figure: string;
   /**
    * Mean of this group's value minus the first group's value, over the seeds that both groups have, and the 95 % interval of this mean.
-   * Equal seeds have equal boards, so the differences vary less than the groups. null for the first group, and for a group that shares no
-   * seed with the first group.
+   * Equal seeds have equal boards, so the differences vary less than the values of a group. null for the first group, and for a group that
+   * shares no seed with the first group.
    */
   readonly change: number | null;
   readonly change_low: number | null;
@@ -122,7 +122,7 @@ function measure(run: PlannedRun, figures: readonly Figure[]): RunFigures["figur
   return Object.fromEntries(figures.map(({ name, of }) => [name, of(measured)]));
 }
 
-/** One row a group: mean ± half of the 95 % interval. n is the number of finished runs. Figures that no run measured are left out. */
+/** One row a group: mean ± half of the 95 % interval. n is the number of finished runs. The rows leave out figures that no run measured. */
 export function tableRows({ groups: names, seeds }: Sweep, { figures, groups, runs }: SweepTable): string[][] {
   const measured = figures.filter(({ name }) => groups.some(({ figure }) => figure === name));
   const after = figures.find(({ name }) => name === "after")!;

@@ -1,8 +1,8 @@
 /**
  * Sends requests to a hosted model and retries failed requests. This file knows no envs and no episodes.
  *
- * - The client tries again if it gets no answer, status 408, 409, 425, 429 or 5xx, or an answer that it cannot use: a redirect, a text that
- *   is too long, or a text that it cannot parse.
+ * - The client tries again if it gets no answer, status 408, 409, 425, 429 or 5xx, or an answer that it cannot use. Such an answer is a
+ *   redirect, is too long, or has a text that the client cannot parse.
  * - The wait before a new try is random. The upper bound of the wait doubles with each try, up to a minute. If a server sends Retry-After,
  *   the client sends no request before the time in this header.
  * - The client sends the key in one header only, and removes the key from every error text of a server.
@@ -134,7 +134,7 @@ export class HostedClient {
     const { uniform, clock } = this.#options;
     if (retryAfterMs === null) return uniform() * Math.min(WAIT_MS_MAX, FIRST_WAIT_MS * 2 ** (tries - 1));
     this.#notBeforeMs = Math.max(this.#notBeforeMs, clock.now() + retryAfterMs);
-    // All requests, new ones too, wait until the same time. A random part spreads the retries.
+    // All requests, new ones too, wait for this time. The random part spreads the retries.
     return retryAfterMs + uniform() * FIRST_WAIT_MS;
   }
 

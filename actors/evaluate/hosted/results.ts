@@ -53,7 +53,7 @@ export class Results {
     return new Results(null);
   }
 
-  /** @throws {ResultsError} if a line is invalid or a setting differs; the message names the file, and the line or the first differing setting */
+  /** @throws {ResultsError} if a line is invalid or a setting differs; the message names the file, and the line or the first such setting */
   static open(file: string, settings: HostedSettings, append?: Append): Results {
     const results = new Results(file, append);
     if (!existsSync(file) || readFileSync(file, "utf8") === "") {
