@@ -39,7 +39,7 @@ export async function startTinkerTrainer(
   ports: ServerPorts,
 ): Promise<StartedTrainer> {
   const server = openServer(config, ports);
-  const base = await servedModel(server, config.model.path!);
+  const base = await servedModel(server, config.model.path!, ports.warn);
   const session = await server.ask(
     "create_session",
     { tags: [], user_metadata: {}, sdk_version: "0", type: "create_session" },
@@ -129,13 +129,16 @@ export async function startTinkerTrainer(
 }
 
 /** The server's name of the run's model, or the name of the server's only model. @throws {RunError} that names all models of the server */
-async function servedModel(server: ModelServer, path: string): Promise<string> {
+async function servedModel(server: ModelServer, path: string, warn: (text: string) => void): Promise<string> {
   const { supported_models } = await server.ask("get_server_capabilities", null, Capabilities);
   const names = supported_models.map(({ model_name }) => model_name);
   // A model of the Hub lies in …/models--OWNER--NAME/snapshots/REVISION.
   const own = names.find((name) => name === path || path.includes(`/models--${name.replaceAll("/", "--")}/`));
   if (own !== undefined) return own;
-  if (names.length === 1) return names[0]!;
+  if (names.length === 1) {
+    warn(`the server at ${server.url} has only the model ${names[0]}, and model.path is ${path}: the run trains ${names[0]}`);
+    return names[0]!;
+  }
   throw new RunError(
     `the server at ${server.url} has the models ${names.join(", ") || "(none)"}, and model.path is ${path}; set model.path to one of them`,
   );

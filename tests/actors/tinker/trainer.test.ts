@@ -51,8 +51,8 @@ test("a heartbeat without a session is a warning: the next request shows that th
   server.interfere = (path) =>
     path === "session_heartbeat" ? Response.json({ detail: "Session not found" }, { status: 404 }) : null;
   clock.advance(10_000);
-  await until(() => warnings.length > 0);
-  expect(warnings).toEqual([`the server at ${server.url}, session_heartbeat: answers 404: Session not found`]);
+  await until(() => warnings.length > 1);
+  expect(warnings.slice(1)).toEqual([`the server at ${server.url}, session_heartbeat: answers 404: Session not found`]);
   server.interfere = () => null;
   await stop();
 });
@@ -63,8 +63,14 @@ test.each([
   ["the model of the Hub", ["Qwen/Qwen3-4B", "a/b"], "/c/hub/models--Qwen--Qwen3-4B/snapshots/12ab", "Qwen/Qwen3-4B"],
 ])("of a server's models it takes %s", async (_, names, path, taken) => {
   server.names = names;
-  const { engine, stop } = await start(path).trainer;
+  const { warnings, trainer } = start(path);
+  const { engine, stop } = await trainer;
   expect(engine).toEndWith(`, ${taken}`);
+  expect(warnings).toEqual(
+    taken === "bigrams"
+      ? [`the server at ${server.url} has only the model bigrams, and model.path is ${path}: the run trains bigrams`]
+      : [],
+  );
   await stop();
 });
 
