@@ -43,7 +43,7 @@ export const UNCOMPILED = { jitless: true } as const;
 /** All keys with type, default and description. */
 export const runKeys = new Keys(RunConfig);
 
-/** Keys whose values are never shown, logged or written to a run folder. */
+/** Bunraku never shows or logs the values of these keys, and never writes them to a run folder. */
 export const SECRETS: ReadonlySet<string> = new Set([
   "metrics.token",
   "transport.token",

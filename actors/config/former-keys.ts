@@ -56,7 +56,7 @@ export function formerKeyText(path: string): string | null {
   return `${path} is removed: ${fate.why ?? `it is always ${JSON.stringify(fate.constant)}`}; leave it out`;
 }
 
-/** An earlier version's config with today's keys. A removed key without `why` stays if its value is not `constant`, so that it is reported. */
+/** An earlier version's config with today's keys. A removed key without `why` stays if its value is not `constant`, so the schema refuses it. */
 export function upgraded(stored: Tree): Tree {
   const config = structuredClone(stored);
   for (const [path, fate] of Object.entries(FORMER_KEYS)) {
