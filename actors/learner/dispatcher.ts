@@ -8,8 +8,8 @@
  *   the new process, and the new process connects again.
  * - The dispatcher takes the outcome of an attempt once. It also answers a second delivery and a delivery after the lease's end, but ignores
  *   the outcome.
- * - A trajectory is invalid if lengths differ, a value is NaN, the weights are not among the last published weights, or the number of turns is
- *   wrong. The dispatcher logs an invalid trajectory, and issues the ticket again while attempts are left.
+ * - A trajectory is invalid if `trajectoryFault` finds a fault, if its weights are not among the last published weights, or if the number of
+ *   turns is wrong. The dispatcher logs an invalid trajectory, and the ticket waits again while attempts are left.
  */
 import { trajectoryFault } from "../../model/trajectory.ts";
 import type { Clock } from "../clock.ts";
@@ -218,7 +218,7 @@ export class Dispatcher implements HostHandler {
   #grant(actor: string, sampler: ConnectedSampler): void {
     if (this.#leaving) return;
     const { acks, tickets, leaseMs } = this.#options;
-    // Each sampler that holds any version gets at most an equal share of the open tickets. So the first sampler with a new version leaves some.
+    // A sampler that holds a version gets at most an equal share of the open tickets. So the first with a new version leaves some for others.
     const share = Math.ceil((tickets.waiting + tickets.leasedInAll) / Math.max(1, acks.holders));
     const room = Math.min(sampler.slots, share) - tickets.leased(actor);
     if (room <= 0) return;

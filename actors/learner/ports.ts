@@ -80,7 +80,7 @@ function learnerThreads({ engine, learner: { mode }, sampler }: RunConfig): numb
   return Math.max(1, mode === "sync" ? cores : cores - sampler.count * sampler.threads);
 }
 
-/** Opens the publisher of weights. First deletes files in shared memory that a run that has ended, or an earlier learner of this run, left. */
+/** Opens the publisher of weights. First deletes the files in shared memory that an ended run or an earlier learner of this run left. */
 function openWeights({ sampler }: RunConfig, { run, folder, host, log }: ActorContext): WeightsPublisher {
   const notice = (text: string) => log.warning("shared-memory", text);
   const shared = weightsFolder(folder, notice);
@@ -90,7 +90,7 @@ function openWeights({ sampler }: RunConfig, { run, folder, host, log }: ActorCo
     folder: shared,
     spareFolder: folder,
     run: name,
-    // Only a process of its own uses files without a name: such a file of a dead worker would stay until the whole process ends.
+    // Only an actor in its own process uses files without a name. Such a file of a dead worker would stay until the whole process ends.
     nameless: host === "process",
     half: sampler.precision === "half",
     notice,

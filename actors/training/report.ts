@@ -21,7 +21,7 @@ export interface Report {
   /** Minutes of the whole run, earlier sessions included. */
   readonly minutesInAll: number;
   readonly success: Success;
-  /** For a mix, the success of each env by name; null for a single env. `taught` is measured over all envs together. */
+  /** For a mix, the success of each env by name; null for a single env. `taught` has only one value for all envs. */
   readonly envs: Readonly<Record<string, Omit<Success, "taught">>> | null;
   /** Two values of `success`, measured at temperature 1. */
   readonly successAtOne: Pick<Success, "taught" | "after">;
