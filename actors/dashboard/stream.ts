@@ -5,7 +5,7 @@
  * - There is no queue: a slow reader gets fewer and larger messages.
  * - The id of a message is the cursor after that message. A reader that reconnects continues at this cursor (`Last-Event-ID`).
  * - A cursor beyond the end of the record comes from an earlier record at this port or folder. Then the stream sends all data.
- * - The stream also sends a message when the run counts as stopped (overview.ts).
+ * - The stream also sends a message when only the run's phase changes, for example to `silent` (overview.ts).
  * - The stream sends every metric value. A message has at most the newest `EVENTS_MAX` events and `EPISODES_MAX` episodes.
  */
 import type { SSEStreamingApi } from "hono/streaming";

@@ -25,7 +25,7 @@ export type Envelope =
 /** Maximum number of values in a frame: numbers, texts, keys, lists and mappings, at any depth. An episode has about 30 values for each turn. */
 const VALUES_MAX = 2 ** 21;
 
-/** A frame owns its buffer, so it can be transferred to another thread. */
+/** A frame owns its buffer, so another thread can take it over. */
 export type Frame = Uint8Array<ArrayBuffer>;
 
 const answers: ReadonlySet<string> = new Set(["failed", ...Object.values(answerTypes)]);
