@@ -246,7 +246,7 @@ function* rungRules({ env, learner, rollout, health }: RunConfig): Generator<Fau
   }
 }
 
-/** Refuses bounds in the wrong order, and rungs that would not change `learner.covariance.treatment` or its effect. */
+/** Refuses bounds in the wrong order, and rungs of `TREATMENT_OF_RUNG` that would change nothing. */
 function* covarianceRules({ learner, health }: RunConfig): Generator<Fault> {
   const [low, high] = learner.covariance.bounds;
   if (low >= high)

@@ -46,7 +46,7 @@ export async function streamRun(
   { store, clock, since, signal }: StreamOptions,
 ): Promise<void> {
   const cursor = isBeyond(since, store.cursor()) ? START : since;
-  // A new report of the actors replaces the report before, so a reader gets only the newest report.
+  // A new report of the actors replaces the previous report, so a reader gets only the newest report.
   let sent: Sent = { cursor, actorsAtMs: 0, phase: overviewOf(store)?.phase };
   let wake = () => {};
   const unsubscribe = store.subscribe(() => wake());

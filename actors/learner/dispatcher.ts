@@ -2,7 +2,7 @@
  * The dispatcher gives tickets and weights to samplers, and takes the finished episodes. It knows no algorithm: training/ decides which
  * episodes are played, and which of them enter an update.
  *
- * - A sampler gets tickets once it has acknowledged the published digest of the version that it loaded. A sampler that acknowledges another
+ * - A sampler gets tickets after it has acknowledged the published digest of the version that it loaded. A sampler that acknowledges another
  *   digest is quarantined: it gets no tickets until it connects again.
  * - When a sampler connects again, the dispatcher closes the earlier connection. So a late hello of a killed process closes the connection of
  *   the new process, and the new process connects again.
