@@ -275,7 +275,7 @@ export const schemas = {
   }),
   /** Answers `episode.finished`. `fresh` is false for an outcome that the learner does not use: duplicate, expired or unknown. */
   "episode.taken": z.strictObject({ type: z.literal("episode.taken"), episode: Id, fresh: z.boolean() }),
-  /** The learner tells every sampler about a new policy version. A sampler loads the newest version as soon as the old version is not in use. */
+  /** The learner tells every sampler about a new policy version. A sampler loads the newest version as soon as it does not use the old one. */
   weights: z.strictObject({
     type: z.literal("weights"),
     version: Count,
@@ -283,7 +283,7 @@ export const schemas = {
     byteLength: Count,
     location: WeightsLocation,
   }),
-  /** A sampler tells this when it has loaded weights. If the learner did not publish the digest, the sampler gets no tickets until it connects again. */
+  /** A sampler tells this when it has loaded weights. With a digest that the learner did not publish, it gets no tickets until it reconnects. */
   "weights.loaded": z.strictObject({
     type: z.literal("weights.loaded"),
     actor: Id,

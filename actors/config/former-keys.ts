@@ -5,7 +5,7 @@
 import { isDeepStrictEqual } from "node:util";
 import { isTree, type Tree } from "./layers.ts";
 
-/** What replaced a key: a new path, or a constant. With `why`, `constant` is only the key's former default, and `why` says which value a run uses now. */
+/** What replaced a key: a path, or a constant. With `why`, `constant` is only the former default, and `why` says which value a run uses now. */
 type Fate = { readonly to: string } | { readonly constant: unknown; readonly why?: string };
 
 export const FORMER_KEYS: Readonly<Record<string, Fate>> = {

@@ -87,7 +87,7 @@ export class Dispatcher implements HostHandler {
     return tickets.waiting + tickets.leasedInAll;
   }
 
-  /** How many tickets of the latest call of `play` have ended; null if no ticket is open. Open tickets of earlier calls make the count too low, or null. */
+  /** Ended tickets of the latest call of `play`; null if no ticket is open. Open tickets of earlier calls make the count too low, or null. */
   get playing(): { readonly batch: number; readonly tickets: number; readonly ended: number } | null {
     const ended = this.#newest.tickets - this.#open;
     return this.#open === 0 || ended < 0 ? null : { ...this.#newest, ended };

@@ -39,7 +39,7 @@ export const realPorts: LearnerPorts = {
   reporterLimits: { waitingMax: 10_000, rowsMax: 4096 },
 };
 
-/** Starts the trainer at a server (engine tinker), in this thread (host one-thread) or in a new thread. Imports here load only code that this thread runs. */
+/** Starts the trainer at a server (engine tinker), in this thread (host one-thread) or in a new thread. Imports only what this thread runs. */
 async function startTrainer(
   config: RunConfig,
   { host, fail, log, clock }: ActorContext,
@@ -73,7 +73,7 @@ async function startTrainer(
 const isGpu = (engine: EngineSettings) =>
   "device" in engine && (engine.device === "cuda" || engine.device === "webgpu");
 
-/** In sync mode samplers and learner take turns, so the learner may use every core. In async mode the learner uses the cores that the samplers do not use. */
+/** In sync mode samplers and learner take turns, so the learner may use every core. In async mode it uses the cores that the samplers leave. */
 function learnerThreads({ engine, learner: { mode }, sampler }: RunConfig): number {
   if (engine.threads > 0) return engine.threads;
   const cores = navigator.hardwareConcurrency;

@@ -194,7 +194,7 @@ async function startLearner(
   };
 }
 
-/** Waits until the metrics sink has stored all episodes, saves the report, then sends the event `finished`. @throws {RunError} if episodes are lost */
+/** Waits until the sink has stored all episodes, saves the report, then sends the event `finished`. @throws {RunError} if episodes are lost */
 export async function finishRun(
   { updates, success }: Pick<Report, "updates" | "success">,
   reporter: Pick<Reporter, "drain" | "lost" | "waiting" | "event">,

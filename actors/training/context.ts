@@ -1,4 +1,4 @@
-/** What a training run uses: the parts of the learner (`TrainingContext`), the request to stop (`Interruption`), and the time of play (`PlayTime`). */
+/** What training uses: the parts of the learner (`TrainingContext`), the request to stop (`Interruption`), and the time of play (`PlayTime`). */
 import type { RoleMarks } from "../../model/text/dialogue.ts";
 import { writtenTokens } from "../../model/trajectory.ts";
 import type { Clock } from "../clock.ts";

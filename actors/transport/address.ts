@@ -1,4 +1,4 @@
-/** Reads addresses: whether only this machine can reach an address, and whether a NATS broker serves it. Compares tokens, and makes headers of them. */
+/** Reads addresses: whether only this machine can reach one, and whether a NATS broker serves it. Compares tokens, and makes headers of them. */
 import { createHash, timingSafeEqual } from "node:crypto";
 
 /**

@@ -92,7 +92,7 @@ export class Chart {
     return plot;
   }
 
-  /** What uPlot draws: this run's lines, the lines of compared runs and the edges of bands. With smoothing, also this run's lines before smoothing. */
+  /** What uPlot draws: this run's lines, the lines of compared runs and the edges of bands. With smoothing, also this run's unsmoothed lines. */
   #data(): uPlot.AlignedData {
     const { lines } = this.#spec;
     const { smoothing, runs, isLogarithmic } = this.#look;

@@ -82,7 +82,7 @@ function listenToKeys(): void {
   });
 }
 
-/** Whether one of the numbers in cursor `one` is below the number at the same place in `other`. As long as the record is the same, no number falls. */
+/** Whether a number in cursor `one` is below the number at the same place in `other`. In one record no number falls. */
 function isBefore(one: string, other: string): boolean {
   const parts = other.split(".").map(Number);
   return one.split(".").some((part, i) => Number(part) < parts[i]!);
