@@ -62,8 +62,8 @@ export interface Running {
 }
 
 /**
- * How an actor of one role starts. `start` may take a third argument, `ports`: the disk, the thread and whatever else comes from the
- * machine. A simulation passes its own ports.
+ * How an actor of one role starts. `start` may take a third argument, `ports`: what comes from the machine, such as the disk and the
+ * thread. A simulation passes its own ports.
  */
 export interface ActorKind {
   readonly role: Role;

@@ -93,7 +93,7 @@ export class RunError extends Error {
   override readonly name = "RunError";
 }
 
-/** A config that cannot be run. The message has one line per fault. Each line names the file or flag that set the faulty key. */
+/** A config that Bunraku cannot run. The message has one line per fault. Each line names the file or flag that set the faulty key. */
 export class ConfigError extends Error {
   override readonly name = "ConfigError";
 }

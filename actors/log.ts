@@ -28,7 +28,7 @@ export interface LogOptions {
 /** Maximum number of bytes that a pipe takes in one piece. */
 const LINE_BYTES = 4096;
 
-/** The log cuts the texts of a line to `max` characters. It halves this limit until the line has `LINE_BYTES`, but not below `min`. */
+/** The log cuts the texts of a line to `max` characters. It halves this limit, but not below `min`, until the line fits `LINE_BYTES`. */
 const TEXT_CHARACTERS = { max: 3000, min: 100 };
 
 export function makeLog({ actor, level: lowest, secrets, write, date }: LogOptions): Log {

@@ -8,7 +8,7 @@
  *   metrics sink  stores metrics, events and episodes, and serves the page              actors/metrics-sink/, actors/dashboard/
  *   guest         a sampler or env server on another machine that joined the run        actors/process/join.ts, actors/gate/
  *
- * A `tell` is sent once and gets no answer. An `ask` gets exactly one answer: the one that `answerTypes` names, or `failed`.
+ * An actor sends a `tell` once and gets no answer. An `ask` gets exactly one answer: the one that `answerTypes` names, or `failed`.
  */
 import { z } from "zod";
 
@@ -16,8 +16,8 @@ export const PROTOCOL_VERSION = 5;
 
 /**
  * The messages that an actor takes on each connection. The actor refuses every other message with `notTaken` or `refused` of
- * transport/refusals.ts. If the actor has no handler for a message of this table, that call does not compile. The handshake handles
- * `hello` on every connection.
+ * transport/refusals.ts. These calls do not compile if the actor has no branch for a message of this table. The handshake handles `hello`
+ * on every connection.
  */
 export interface Links {
   "to the supervisor from an actor": "heartbeat";
@@ -61,7 +61,7 @@ const Ticket = z.strictObject({
   version: Count,
   /** True: exactly `version` (sync mode). False: `version` or a newer version (async mode). */
   exact: z.boolean(),
-  /** How many times the ticket was issued before. */
+  /** Number of earlier attempts. */
   attempt: Count,
   /** Limit on the actions of a turn; if left out, the config's limit applies. */
   actionsPerTurnMax: Count.optional(),
@@ -93,7 +93,7 @@ export const TurnRecord = z.strictObject({
   wellFormed: z.boolean(),
   effective: z.boolean(),
   valid: z.boolean(),
-  /** True if the reply was cut at replyTokensMax. */
+  /** True if the sampler cut the reply at replyTokensMax. */
   cut: z.boolean(),
   /** Number of earlier turns that the context left out for lack of room. */
   dropped: Count,
@@ -187,9 +187,9 @@ export const schemas = {
 
   /** An actor asks this first on every connection, and again when it knows its own url. The listener welcomes or refuses the actor. */
   hello: z.strictObject({ type: z.literal("hello"), protocol: Count, actor: Id, role: Role, url: z.url().nullable() }),
-  /** Answers `hello`. If the protocol or the run differs from those of the actor that asked, that actor closes the connection. */
+  /** Answers `hello`. The asking actor closes the connection if it has another protocol or run. */
   welcome: z.strictObject({ type: z.literal("welcome"), run: Id, protocol: Count }),
-  /** Every actor tells the supervisor this every heartbeatMs. The supervisor replaces a silent or stuck actor, and disconnects a silent or stuck guest. */
+  /** Each actor tells the supervisor this every heartbeatMs. The supervisor replaces a silent or stuck actor, and disconnects such a guest. */
   heartbeat: z.strictObject({
     type: z.literal("heartbeat"),
     actor: Id,
@@ -197,7 +197,7 @@ export const schemas = {
     /** Milliseconds since the compute thread's last result, or since it got work; 0 while it has no work. */
     workingMs: z.number().nonnegative(),
   }),
-  /** Says where other actors are. The supervisor tells each actor that connects, and at every change the learner, the samplers and the guests. */
+  /** Says where other actors are. The supervisor sends it to each new connection, and at every change to the learner, samplers and guests. */
   roster: z.strictObject({
     type: z.literal("roster"),
     learner: z.url().nullable(),
@@ -254,7 +254,7 @@ export const schemas = {
 
   // Tickets and weights, between the learner and its samplers.
 
-  /** A sampler tells this when it has connected. The sampler gets tickets once it has told `weights.loaded`. */
+  /** A sampler tells this when it has connected. It gets tickets only after it has told `weights.loaded`. */
   "sampler.ready": z.strictObject({
     type: z.literal("sampler.ready"),
     actor: Id,
@@ -265,7 +265,7 @@ export const schemas = {
   "sampler.leaving": z.strictObject({ type: z.literal("sampler.leaving"), actor: Id, reason: z.string().max(1000) }),
   /** The learner tells a sampler with free slots which tickets to play. After leaseMs the learner issues unfinished tickets again. */
   tickets: z.strictObject({ type: z.literal("tickets"), tickets: z.array(Ticket), leaseMs: z.number().positive() }),
-  /** A sampler asks this when a ticket has ended, again and again until the learner answers or the connection ends. The learner takes the outcome once. */
+  /** A sampler asks this when a ticket has ended. It repeats the ask until an answer or the end of the connection. The outcome counts once. */
   "episode.finished": z.strictObject({
     type: z.literal("episode.finished"),
     actor: Id,
@@ -275,7 +275,7 @@ export const schemas = {
   }),
   /** Answers `episode.finished`. `fresh` is false for an outcome that the learner does not use: duplicate, expired or unknown. */
   "episode.taken": z.strictObject({ type: z.literal("episode.taken"), episode: Id, fresh: z.boolean() }),
-  /** The learner tells every sampler about a new policy version. A sampler loads the newest version as soon as the old version is not in use. */
+  /** The learner tells every sampler about a new policy version. A sampler loads the newest version as soon as it does not use the old one. */
   weights: z.strictObject({
     type: z.literal("weights"),
     version: Count,
@@ -283,7 +283,7 @@ export const schemas = {
     byteLength: Count,
     location: WeightsLocation,
   }),
-  /** A sampler tells this when it has loaded weights. If the learner did not publish the digest, the sampler gets no tickets until it connects again. */
+  /** A sampler tells this when it has loaded weights. With a digest that the learner did not publish, it gets no tickets until it reconnects. */
   "weights.loaded": z.strictObject({
     type: z.literal("weights.loaded"),
     actor: Id,
@@ -344,7 +344,7 @@ export type Tell = Exclude<Message, Ask | Answer>;
 export type EnvAsk = Messages["env.open" | "env.step"];
 
 /**
- * With this option a check ends at the first bad item of a list. A frame may hold two million bad items, whose faults would take gigabytes.
+ * With this option a check ends at the first bad item of a list. A frame may hold two million bad items. Their faults would fill gigabytes.
  * The type is `object`, because zod's types lack this option of `safeParse`.
  */
 const FIRST_FAULT: object = { abortEarly: true };

@@ -38,7 +38,7 @@ export function composeRunConfig(given: readonly Layer[]): RunConfig {
   return { ...config, env: { ...config.env, modules: modulesOf(config) } };
 }
 
-/** The keys whose values also choose other settings. If a layer sets two of these keys and both choose one setting, the later entry wins. */
+/** The keys whose values also choose other settings. If two of these keys in one layer choose the same setting, the later entry wins. */
 const CHOICES: readonly (readonly [path: string, settings: Readonly<Record<string, Tree>>])[] = [
   ["learner.algorithm", Object.fromEntries(Object.entries(ALGORITHMS).map(([name, learner]) => [name, { learner }]))],
   ["prompt.compat", { "ragen-v1": { prompt: { layout: "ragen-v1" } }, "ragen-v2": { prompt: { layout: "ragen-v2" } } }],

@@ -37,13 +37,13 @@ export const RunConfig = z.strictObject({
 });
 export type RunConfig = z.infer<typeof RunConfig>;
 
-/** Stops zod from compiling a function for each section. Compiling takes more time than it saves, because a process parses its settings only once or twice. */
+/** Stops zod from compiling a function for each section. Compiling does not pay, because a process parses its settings only once or twice. */
 export const UNCOMPILED = { jitless: true } as const;
 
 /** All keys with type, default and description. */
 export const runKeys = new Keys(RunConfig);
 
-/** Keys whose values are never shown, logged or written to a run folder. */
+/** Bunraku never shows or logs the values of these keys, and never writes them to a run folder. */
 export const SECRETS: ReadonlySet<string> = new Set([
   "metrics.token",
   "transport.token",

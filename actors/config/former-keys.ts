@@ -5,7 +5,7 @@
 import { isDeepStrictEqual } from "node:util";
 import { isTree, type Tree } from "./layers.ts";
 
-/** What replaced a key: a new path, or a constant. With `why`, `constant` is only the key's former default, and `why` says which value a run uses now. */
+/** What replaced a key: a path, or a constant. With `why`, `constant` is only the former default, and `why` says which value a run uses now. */
 type Fate = { readonly to: string } | { readonly constant: unknown; readonly why?: string };
 
 export const FORMER_KEYS: Readonly<Record<string, Fate>> = {
@@ -56,7 +56,7 @@ export function formerKeyText(path: string): string | null {
   return `${path} is removed: ${fate.why ?? `it is always ${JSON.stringify(fate.constant)}`}; leave it out`;
 }
 
-/** An earlier version's config with today's keys. A removed key without `why` stays if its value is not `constant`, so that it is reported. */
+/** An earlier version's config with today's keys. A removed key without `why` stays if its value is not `constant`, so the schema refuses it. */
 export function upgraded(stored: Tree): Tree {
   const config = structuredClone(stored);
   for (const [path, fate] of Object.entries(FORMER_KEYS)) {

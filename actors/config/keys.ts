@@ -71,7 +71,7 @@ export class Keys {
     const former = formerKeyText(path);
     if (former !== null) return former;
     const near = this.nearest(path);
-    // A file has the whole path as one name, which only a flag may have.
+    // Here a file has a path with dots as one name. Only a flag may name a whole path.
     if (near === path) {
       const [section, ...names] = path.split(".");
       const nested = names.reduceRight((inner, name) => `{${name}: ${inner}}`, "VALUE");
@@ -109,7 +109,7 @@ export class Keys {
         node = Object.hasOwn(node.properties, part) ? node.properties[part] : undefined;
       else if (node?.items !== undefined && /^\d+$/.test(part)) node = node.items;
       else if (typeof node?.additionalProperties === "object") node = node.additionalProperties;
-      // A node that allows any value may hold an object, so any key below it exists.
+      // A node that allows any value may hold an object, so every key below it is valid.
       else if (node === undefined || node.enum !== undefined || types(node).length > 0) return null;
     }
     return node ?? null;

@@ -52,8 +52,8 @@ function holdsItself(value: unknown, within = new Set<unknown>(), seen = new Set
 }
 
 /**
- * The first key that a block sets twice; null if there is none. YAML forbids two values, but Bun's parser takes the last one. Keys in {braces}
- * are not checked. Lines of a block of text (| or >) are not keys.
+ * The first key that a block sets twice; null if there is none. YAML forbids two values, but Bun's parser takes the last one. This function does
+ * not check keys in {braces}. Lines of a block of text (| or >) are not keys.
  */
 function keyTwice(text: string): string | null {
   let open: { readonly indent: number; readonly keys: Set<string> }[] = [];

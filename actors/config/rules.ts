@@ -76,7 +76,7 @@ function* envRules(config: RunConfig): Generator<Fault> {
   }
 }
 
-/** Maximum number of episodes that random play may open in an env outside this process. At 1 ms per action so many take some minutes. */
+/** Maximum number of episodes that random play may open in an env outside this process. At 1 ms per action they take some minutes. */
 const OUTSIDE_PLAYS_MAX = 20_000;
 
 function* envFaults({ prompt, warmStart }: RunConfig, env: PlayedEnv, at: string): Generator<Fault> {
@@ -246,7 +246,7 @@ function* rungRules({ env, learner, rollout, health }: RunConfig): Generator<Fau
   }
 }
 
-/** Refuses a rung that sets `learner.covariance.treatment` if the estimator does not read this key, or the key already has the rung's value. */
+/** Refuses bounds in the wrong order, and rungs of `TREATMENT_OF_RUNG` that would change nothing. */
 function* covarianceRules({ learner, health }: RunConfig): Generator<Fault> {
   const [low, high] = learner.covariance.bounds;
   if (low >= high)
@@ -318,7 +318,7 @@ function* boardRules({ validate, warmStart, rollout, learner }: RunConfig): Gene
 type Range = readonly [first: number, end: number];
 const meet = (a: Range, b: Range) => a[0] < b[1] && b[0] < a[1];
 
-/** What judges or compares thoughts needs replies with thoughts. env.reasoningWeight also needs an env that can judge thoughts. */
+/** Settings that judge or compare thoughts need replies with thoughts. env.reasoningWeight also needs an env that can judge thoughts. */
 function* thoughtRules(config: RunConfig): Generator<Fault> {
   const { env, health } = config;
   if (health.collapse.everyUpdates > 0 && !env.think) {

@@ -19,7 +19,7 @@ interface Unread {
   readonly keys: readonly string[];
 }
 
-/** The sections' keys, with their paths. */
+/** A section's keys, with their paths. */
 const keysOf = (path: string, { shape }: { readonly shape: object }) =>
   Object.keys(shape).map((key) => `${path}.${key}`);
 

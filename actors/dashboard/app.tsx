@@ -116,7 +116,7 @@ interface OpenRun {
  * The pages of the other runs of a folder, under /run/NAME/. The first request for a run opens it, read-only.
  *
  * - At most `RUNS_OPEN_MAX` runs are open. To open a further run, this function closes the run that has been open longest.
- * - At a request for a run whose file is gone or replaced, this function closes the run: a new run of the same name may have replaced the file.
+ * - At a request for a run whose file is gone or replaced, this function closes the run. Then it opens the new file, if there is one.
  *
  * @returns a function that gives the pages of a run; null if there is no such run. It throws an error if the run cannot be read
  */

@@ -35,7 +35,6 @@ function faultOf(names: readonly string[]): string | null {
 const withoutNul = (text: string) => !text.includes("\0");
 const NUL = "the text has a NUL; leave it out";
 
-/** For a route that has no query parameters. */
 export const NoQuery = z.strictObject({});
 
 const Points = z.coerce

@@ -59,7 +59,7 @@ export class NearbyRuns {
     const { parent, own } = this;
     if (!existsSync(parent)) return [];
     const folders = readdirSync(parent, { withFileTypes: true })
-      // `isDirectory` is false for a symbolic link: a link may lead to any folder.
+      // `isDirectory` is false for a symbolic link, which may lead to any folder.
       .filter(
         (entry) => entry.isDirectory() && entry.name !== own && existsSync(join(parent, entry.name, "run.sqlite")),
       )

@@ -5,7 +5,7 @@
  * - There is no queue: a slow reader gets fewer and larger messages.
  * - The id of a message is the cursor after that message. A reader that reconnects continues at this cursor (`Last-Event-ID`).
  * - A cursor beyond the end of the record comes from an earlier record at this port or folder. Then the stream sends all data.
- * - The stream also sends a message when the run counts as stopped (overview.ts).
+ * - The stream also sends a message when only the run's phase changes, for example to `silent` (overview.ts).
  * - The stream sends every metric value. A message has at most the newest `EVENTS_MAX` events and `EPISODES_MAX` episodes.
  */
 import type { SSEStreamingApi } from "hono/streaming";
@@ -46,7 +46,7 @@ export async function streamRun(
   { store, clock, since, signal }: StreamOptions,
 ): Promise<void> {
   const cursor = isBeyond(since, store.cursor()) ? START : since;
-  // A new report of the actors replaces the report before, so a reader gets only the newest report.
+  // A new report of the actors replaces the previous report, so a reader gets only the newest report.
   let sent: Sent = { cursor, actorsAtMs: 0, phase: overviewOf(store)?.phase };
   let wake = () => {};
   const unsubscribe = store.subscribe(() => wake());

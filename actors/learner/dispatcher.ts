@@ -2,14 +2,14 @@
  * The dispatcher gives tickets and weights to samplers, and takes the finished episodes. It knows no algorithm: training/ decides which
  * episodes are played, and which of them enter an update.
  *
- * - A sampler gets tickets once it has acknowledged the published digest of the version that it loaded. A sampler that acknowledges another
+ * - A sampler gets tickets after it has acknowledged the published digest of the version that it loaded. A sampler that acknowledges another
  *   digest is quarantined: it gets no tickets until it connects again.
  * - When a sampler connects again, the dispatcher closes the earlier connection. So a late hello of a killed process closes the connection of
  *   the new process, and the new process connects again.
  * - The dispatcher takes the outcome of an attempt once. It also answers a second delivery and a delivery after the lease's end, but ignores
  *   the outcome.
- * - A trajectory is invalid if lengths differ, a value is NaN, the weights are not among the last published weights, or the number of turns is
- *   wrong. The dispatcher logs an invalid trajectory, and issues the ticket again while attempts are left.
+ * - A trajectory is invalid if `trajectoryFault` finds a fault, if its weights are not among the last published weights, or if the number of
+ *   turns is wrong. The dispatcher logs an invalid trajectory, and the ticket waits again while attempts are left.
  */
 import { trajectoryFault } from "../../model/trajectory.ts";
 import type { Clock } from "../clock.ts";
@@ -87,7 +87,7 @@ export class Dispatcher implements HostHandler {
     return tickets.waiting + tickets.leasedInAll;
   }
 
-  /** How many tickets of the latest call of `play` have ended; null if no ticket is open. Open tickets of earlier calls make the count too low, or null. */
+  /** Ended tickets of the latest call of `play`; null if no ticket is open. Open tickets of earlier calls make the count too low, or null. */
   get playing(): { readonly batch: number; readonly tickets: number; readonly ended: number } | null {
     const ended = this.#newest.tickets - this.#open;
     return this.#open === 0 || ended < 0 ? null : { ...this.#newest, ended };
@@ -218,7 +218,7 @@ export class Dispatcher implements HostHandler {
   #grant(actor: string, sampler: ConnectedSampler): void {
     if (this.#leaving) return;
     const { acks, tickets, leaseMs } = this.#options;
-    // Each sampler that holds any version gets at most an equal share of the open tickets. So the first sampler with a new version leaves some.
+    // A sampler that holds a version gets at most an equal share of the open tickets. So the first with a new version leaves some for others.
     const share = Math.ceil((tickets.waiting + tickets.leasedInAll) / Math.max(1, acks.holders));
     const room = Math.min(sampler.slots, share) - tickets.leased(actor);
     if (room <= 0) return;

@@ -34,8 +34,6 @@ const NOWHERE: NetworkMemory = { parameters: EMPTY, moment: EMPTY, variance: EMP
 /**
  * The parameters come from the run's checkpoint. In a new run the parameters come from another run's policy or a pretrained model, or are
  * fresh.
- *
- * @param model  config of the policy's network
  */
 export async function startingNetworks(
   config: RunConfig,
@@ -82,7 +80,7 @@ async function fillPolicy(path: string, tokenizer: string, { policy, model }: Ne
   policy.parameters.set(from.parameters);
 }
 
-/** Fills everything but a policy that `fillPolicy` fills. */
+/** Fills the critic, and the policy unless `fillPolicy` fills it. */
 async function fillFirst(
   { seed, model: { path, checkpoint } }: RunConfig,
   { policy, critic, model, frozen }: Networks,

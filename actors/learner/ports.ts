@@ -39,7 +39,7 @@ export const realPorts: LearnerPorts = {
   reporterLimits: { waitingMax: 10_000, rowsMax: 4096 },
 };
 
-/** Starts the trainer at a server (engine tinker), in this thread (host one-thread) or in a new thread. Imports here load only code that this thread runs. */
+/** Starts the trainer at a server (engine tinker), in this thread (host one-thread) or in a new thread. Imports only what this thread runs. */
 async function startTrainer(
   config: RunConfig,
   { host, fail, log, clock }: ActorContext,
@@ -73,14 +73,14 @@ async function startTrainer(
 const isGpu = (engine: EngineSettings) =>
   "device" in engine && (engine.device === "cuda" || engine.device === "webgpu");
 
-/** In sync mode samplers and learner take turns, so the learner may use every core. In async mode the learner uses the cores that the samplers do not use. */
+/** In sync mode samplers and learner take turns, so the learner may use every core. In async mode it uses the cores that the samplers leave. */
 function learnerThreads({ engine, learner: { mode }, sampler }: RunConfig): number {
   if (engine.threads > 0) return engine.threads;
   const cores = navigator.hardwareConcurrency;
   return Math.max(1, mode === "sync" ? cores : cores - sampler.count * sampler.threads);
 }
 
-/** Opens the publisher of weights. First deletes files in shared memory that a run that has ended, or an earlier learner of this run, left. */
+/** Opens the publisher of weights. First deletes the files in shared memory that an ended run or an earlier learner of this run left. */
 function openWeights({ sampler }: RunConfig, { run, folder, host, log }: ActorContext): WeightsPublisher {
   const notice = (text: string) => log.warning("shared-memory", text);
   const shared = weightsFolder(folder, notice);
@@ -90,7 +90,7 @@ function openWeights({ sampler }: RunConfig, { run, folder, host, log }: ActorCo
     folder: shared,
     spareFolder: folder,
     run: name,
-    // Only a process of its own uses files without a name: such a file of a dead worker would stay until the whole process ends.
+    // Only an actor in its own process uses files without a name. Such a file of a dead worker would stay until the whole process ends.
     nameless: host === "process",
     half: sampler.precision === "half",
     notice,

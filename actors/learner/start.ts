@@ -48,7 +48,7 @@ const LOGGED: ReadonlySet<string> = new Set<MetricName>([
 ]);
 /**
  * Before the learner ends, it waits until the metrics sink has stored all episodes. The learner gives up if the sink stores no episode for this
- * time. At the end of a whole run, `supervisor.heartbeatDeadlineMs` is added, because the supervisor may have to replace the sink first.
+ * time. At the end of a whole run it waits `supervisor.heartbeatDeadlineMs` longer, because the supervisor may have to replace the sink first.
  */
 const DRAIN_MS = 4000;
 
@@ -194,7 +194,7 @@ async function startLearner(
   };
 }
 
-/** Waits until the metrics sink has stored all episodes, saves the report, then sends the event `finished`. @throws {RunError} if episodes are lost */
+/** Waits until the sink has stored all episodes, saves the report, then sends the event `finished`. @throws {RunError} if episodes are lost */
 export async function finishRun(
   { updates, success }: Pick<Report, "updates" | "success">,
   reporter: Pick<Reporter, "drain" | "lost" | "waiting" | "event">,

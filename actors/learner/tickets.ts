@@ -8,8 +8,8 @@
  * 3. A new attempt changes only the ticket's field `attempt`, and no seed, setting or name. So an episode does not depend on the sampler that
  *    plays it, nor on the number of attempts.
  * 4. The ticket book grants the oldest tickets first. A ticket that comes back (sampler lost, lease expired, episode failed) keeps its age.
- * 5. The ticket book grants a ticket at most `attemptsMax` times. Training limits how many
- *    tickets are open, because it waits for the tickets of earlier calls.
+ * 5. The ticket book grants a ticket at most `attemptsMax` times. Training limits how many tickets are open, because it waits for the tickets
+ *    of earlier calls.
  */
 import type { Clock } from "../clock.ts";
 import type { FinishedTicket } from "../play/finished-ticket.ts";
@@ -53,7 +53,7 @@ export class TicketBook {
   /** Names of the episodes whose tickets have not ended. */
   readonly #open = new Set<string>();
   readonly #waiting = new WaitingTickets<Entry>();
-  /** Leases by episode, in the order in which the leases end: all leases are equally long. */
+  /** Leases by episode, in the order in which they end, because all leases are equally long. */
   readonly #leases = new Map<string, Lease>();
   readonly #leasesOf = new Map<string, Set<Lease>>();
   #nextSerial = 0;
@@ -82,7 +82,7 @@ export class TicketBook {
    * Tickets of several calls may be open at once.
    *
    * @returns one entry per ticket, in the order of `tickets`, when all have ended.
-   * @throws {RangeError} if an episode is open already or occurs twice in `tickets`. In this case no ticket is issued.
+   * @throws {RangeError} if an episode is open already or occurs twice in `tickets`. Then this call issues no ticket.
    */
   issue(tickets: readonly Ticket[]): Promise<FinishedTicket[]> {
     const names = new Set<string>();

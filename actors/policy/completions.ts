@@ -299,7 +299,7 @@ function cutAt(text: string, from: number, stops: readonly string[]): string {
   return found.length === 0 ? text : text.slice(0, Math.min(...found));
 }
 
-/** The text, without last characters that may be the beginning of a stop text. */
+/** The text without its end, if the end may be the beginning of a stop text. */
 function heldBack(text: string, from: number, stops: readonly string[]): string {
   for (let at = from; at < text.length; at++) {
     const end = text.slice(at);
@@ -340,8 +340,8 @@ async function whole(completion: Completion, { form, tokenIds }: Asked) {
 }
 
 /**
- * Log-probabilities at temperature 1, in the form of the API; null if the request does not ask for them. The policy's stop token and all
- * tokens after a stop text of the request have none. An exception is an answer with token_ids: it has the values of all written tokens.
+ * Log-probabilities at temperature 1, in the form of the API; null if the request does not ask for them. An answer with token_ids has the
+ * values of all written tokens. Another answer has none for the policy's stop token and for tokens after a stop text of the request.
  */
 function logProbsOf(
   { tokens, choices, cut }: Reply,

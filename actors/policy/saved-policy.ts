@@ -1,8 +1,8 @@
 /**
- * A run's saved policy. This file reads the policy from a checkpoint, checks the policy against the run's config, and loads it by the code
- * by which samplers load weights. This file uses no env. The run may still be training.
+ * A run's saved policy. This file reads the policy from a checkpoint, checks the policy against the run's config, and loads it with the
+ * samplers' code. This file uses no env. The run may still be training.
  *
- * - If the checkpoint has another network shape or tokenizer than the config, an error comes before the network computes anything.
+ * - If the checkpoint has another network shape or tokenizer than the config, this file throws before the network computes anything.
  */
 import { existsSync, readFileSync } from "node:fs";
 import { tmpdir } from "node:os";
@@ -133,7 +133,7 @@ export async function startSavedPolicy(
   const publisher = new WeightsPublisher({
     folder,
     spareFolder: tmpdir(),
-    // The random part is needed because a process may load two policies at once, from checkpoints with the same name.
+    // The random part is for a process that loads two policies at once, from checkpoints with the same name.
     run: `eval-${basename(path)}-${crypto.randomUUID()}`,
     half,
     notice,

@@ -1,4 +1,4 @@
-/** What a training run uses: the parts of the learner (`TrainingContext`), the request to stop (`Interruption`), and the time of play (`PlayTime`). */
+/** What training uses: the parts of the learner (`TrainingContext`), the request to stop (`Interruption`), and the time of play (`PlayTime`). */
 import type { RoleMarks } from "../../model/text/dialogue.ts";
 import { writtenTokens } from "../../model/trajectory.ts";
 import type { Clock } from "../clock.ts";
@@ -92,7 +92,6 @@ export class PlayTime {
   /** Time of all rollouts so far. */
   #ms = 0;
   #tokens = 0;
-  /** When the last rollout ended. */
   #endedAtMs = 0;
 
   constructor(context: Pick<TrainingContext, "clock" | "meter">) {
@@ -117,7 +116,7 @@ export class PlayTime {
   }
 }
 
-/** The learner's parts, and what one session of a run shares. */
+/** The learner's parts, and what one process of the learner shares. */
 export interface Session extends TrainingContext {
   readonly interruption: Interruption;
   readonly playTime: PlayTime;

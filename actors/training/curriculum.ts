@@ -3,8 +3,8 @@
  * boxes. Pure; the checkpoint holds the scores.
  *
  * - By success or reward: an env gets more groups if its episodes differ more within a group, because the advantages in a group of equal
- *   rewards are 0. The numbers of groups of envs with equal scores differ by at most 1. If an env has no score yet,
- *   the proportions of the mix decide.
+ *   rewards are 0. The numbers of groups of envs with equal scores differ by at most 1. If an env has no score yet, the proportions of the mix
+ *   decide.
  * - By difficulty: the config lists the envs from easy to hard. Let E be the first env whose success is below `advanceAt`. Each env before E
  *   gets `groupsMin` groups, E gets all other groups, and each env after E gets none. If the policy forgets an env before E, that env becomes
  *   E again. If no env is below `advanceAt`, E is the last env.
@@ -55,7 +55,7 @@ function levelOf(config: Pick<RunConfig, "env" | "rollout">, scores: Scores): nu
   return level === -1 ? envs.length - 1 : level;
 }
 
-/** The scores after an update. An env without an episode keeps its score. By success or reward, so does an env without a group of two episodes. */
+/** The scores after an update. An env keeps its score if it has no episode or, by success or reward, no group of two episodes. */
 export function scoresAfter(
   { by, smoothing }: RunConfig["rollout"]["curriculum"],
   before: Scores,

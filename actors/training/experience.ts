@@ -27,7 +27,7 @@ interface Outcomes {
 /** Values that differ by less than this count as equal. Of actions with equal values the plan takes the first, so equal boards have equal plans. */
 const TIE = 1e-9;
 
-/** A reward that comes one action later is multiplied by this factor. So a plan wins early, even if the env does not reward an early win. */
+/** The weight of a reward that comes one action later. So a plan wins early, even if the env does not reward an early win. */
 const DISCOUNT = 0.99;
 
 /** Maximum number of future actions whose rewards a plan counts. */
@@ -49,8 +49,8 @@ export class Experience {
   }
 
   /**
-   * Plays one game of at most `actionsMax` actions, and adds what the game shows to the table. Closes a game outside this process. If
-   * `#values` are already computed, they change only after the next `learn`.
+   * Plays one game of at most `actionsMax` actions, and adds what the game shows to the table. Closes a game outside this process. Values
+   * that a plan has computed change only after the next `learn`.
    *
    * @param game     newly opened, without an action
    * @param planned  share of the actions that follow the plan; the other actions are random
@@ -122,7 +122,7 @@ export class Experience {
    * Plans the next actions from the game's present state. Each action is the best one over all states in which the game may then be.
    *
    * @param actionsLeft  actions left in the episode
-   * @param count        most actions to plan; the plan is shorter if the table has no further action
+   * @param count        maximum number of actions to plan; the plan is shorter if the table has no further action
    * @returns an empty plan in a state where random play tried no action
    */
   plan(game: Game, actionsLeft: number, count: number): Action[] {

@@ -150,7 +150,7 @@ const healthMetrics = ({ verdict, taken, control }: HealthState, due: Due | null
 
 export const endsRun = (due: Due): boolean => due.kind === "early-stop" || due.rung === "stop";
 
-/** Health after a roll-back: the detectors start again, but the run does not take again a rung that it took before. */
+/** Health after a roll-back: the detectors start again, but the run takes no rung a second time. */
 export const healthAfterRollBack = (saved: HealthState, now: HealthState): HealthState => ({
   ...HEALTH_START,
   taken: now.taken,

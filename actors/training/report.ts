@@ -21,7 +21,7 @@ export interface Report {
   /** Minutes of the whole run, earlier sessions included. */
   readonly minutesInAll: number;
   readonly success: Success;
-  /** For a mix, the success of each env by name; null for a single env. `taught` is measured over all envs together. */
+  /** For a mix, the success of each env by name; null for a single env. `taught` has only one value for all envs. */
   readonly envs: Readonly<Record<string, Omit<Success, "taught">>> | null;
   /** Two values of `success`, measured at temperature 1. */
   readonly successAtOne: Pick<Success, "taught" | "after">;
@@ -29,7 +29,7 @@ export interface Report {
   /** `tokens` counts the tokens that the policy wrote; `actions` counts the actions that envs executed. Both include validations. */
   readonly tokens: number;
   readonly actions: number;
-  /** Speed of all rollouts and validations since the last resume; null if samplers played none. */
+  /** Speed of all rollouts and validations since the learner's last start; null if samplers played none. */
   readonly tokensPerSecond: number | null;
   readonly updatesPerMinute: number | null;
   /** Difference between the log-probabilities of samplers and learner in nats per token: see `UpdateStep.logProbGap`. */

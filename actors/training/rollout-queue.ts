@@ -35,7 +35,7 @@ export class RolloutQueue {
       this.#oldest = version;
     }
     for (; this.#next <= Math.min(update + ahead, updates - 1); this.#next++) {
-      // When the trainer reaches update `#next`, `#next - update` more versions will have been published.
+      // Before the trainer reaches update `#next`, the learner publishes `#next - update` more versions.
       const oldest = mode === "sync" ? version : Math.max(this.#oldest, version + (this.#next - update) - stalenessMax);
       const envs = groupEnvs(config, curriculum);
       const played = playUpdate(this.#session, this.#next, oldest, health.control, envs);
@@ -51,10 +51,10 @@ export class RolloutQueue {
 }
 
 /**
- * Plays all episodes of an update. Dynamic sampling: if all episodes of a group earned the same reward, or none could be played, a group on a
- * new board replaces this group, in at most `resampleRoundsMax` rounds. Only the outcomes of episodes decide which groups are replaced, so
- * equal seeds give equal runs. The result also contains the replaced groups: they count in the metrics of play, but enter no loss
- * (`UpdateSettings.dropConstant`).
+ * Plays all episodes of an update. Dynamic sampling: a group on a new board replaces a group whose episodes all earned the same reward, or
+ * of which no episode could be played. This happens in at most `resampleRoundsMax` rounds. Only the outcomes decide which groups are
+ * replaced, so equal seeds give equal runs. The result also contains the replaced groups: they count in the metrics of play, but enter no
+ * loss (`UpdateSettings.dropConstant`).
  *
  * Source: DAPO, https://arxiv.org/abs/2503.14476, section 3.2.
  *

@@ -106,7 +106,7 @@ export class Training {
   async #makeUpdates(): Promise<void> {
     const { validate, checkpoint } = this.#session.config;
     const rollouts = new RolloutQueue(this.#session);
-    // In a resumed run, a rung or an early stop may still be due, because the run was stopped after the update that made it due.
+    // In a resumed run, an intervention or an early stop may still be due, if the run stopped right after the update that made it due.
     if (await this.#doDue(rollouts)) return;
     while (!this.#isDone()) {
       const { update } = this.#progress;
@@ -123,11 +123,11 @@ export class Training {
     }
   }
 
-  /** Takes the rung or the early stop that the last update or validation made due. @returns true if the run ends early */
+  /** Does the intervention or the early stop that the last update or validation made due. @returns true if the run ends early */
   async #doDue(rollouts: RolloutQueue): Promise<boolean> {
     const { due } = this.#progress;
     if (due !== null && endsRun(due)) {
-      // `due` stays set. So if the process dies before the report is written, the resumed run ends at once.
+      // `due` stays set. So if the process dies before it writes the report, the resumed run ends at once.
       this.#stoppedEarly = due.text;
       return true;
     }
@@ -231,7 +231,7 @@ export class Training {
     return { kind: "clock", minutes: this.#minutes(), minutesInAll };
   }
 
-  /** The run's ticket counts. The dispatcher counts only this process's tickets, so the code adds the counts of earlier sessions. */
+  /** The run's ticket counts. The dispatcher counts only this process's tickets, so this method adds the counts of earlier processes. */
   #counted(): ProgressEvent & { kind: "counted" } {
     const { dispatcher, checkpoints, config } = this.#session;
     const { expired, retried, ignored } = dispatcher.ticketCounts;
@@ -277,7 +277,7 @@ function hasFallen({ validated, best }: Progress, { successFall }: HealthConfig[
 }
 
 /**
- * How long the run waits for the metrics sink to store the reported episodes. `duringRun` is enough to restart a sink that died. If the
+ * How long the run waits for the metrics sink to store the reported episodes. In `duringRun` ms the supervisor can restart a sink. If the
  * run ends without a stop, the learner waits `supervisor.heartbeatDeadlineMs` longer, because no later checkpoint follows.
  */
 const STORED_MS_MAX = { duringRun: 4000, atStop: 1000 };
@@ -285,9 +285,8 @@ const STORED_MS_MAX = { duringRun: 4000, atStop: 1000 };
 /**
  * Decides when a run saves checkpoints, and what happens if the run cannot write a checkpoint.
  *
- * - A resumed run does not repeat the updates before its checkpoint, so the run's record must hold their episodes before the
- *   checkpoint is written. While the sink cannot store episodes, the run writes no checkpoint. The last checkpoint is the exception: without
- *   this checkpoint the run would lose all updates since the previous checkpoint.
+ * - A resumed run does not repeat the updates before its checkpoint. So the sink must store the episodes of these updates before the run
+ *   writes the checkpoint. The last checkpoint is the exception: without it the run would lose all updates since the previous checkpoint.
  * - If the run cannot write a checkpoint, it logs a warning and training continues. If it cannot write the last checkpoint, the run fails.
  */
 class Saving {
@@ -333,7 +332,7 @@ class Saving {
     return this.duringRun(progress);
   }
 
-  /** Saves the last progress. A run without its first validation saves nothing. @throws {RunError} if the checkpoint cannot be written */
+  /** Saves the last progress. Before the end of the first validation it saves nothing. @throws {RunError} if the checkpoint cannot be written */
   async atEnd(progress: Progress, isStopped: boolean): Promise<void> {
     const { update, before } = progress;
     if (before === null) return;
@@ -371,7 +370,7 @@ function judge(context: JudgeContext, { update, health }: Progress, metrics: Met
   return judged(context, update, checkup(health, measured, context.config.health));
 }
 
-/** @param isLast  true if the run ends after this validation. Then no early stop is due. If the run is prolonged, the early stops count it. */
+/** @param isLast  true if the run ends after this validation. Then no early stop is due, but the early stops of a prolonged run count it. */
 export function judgeValidation(
   context: JudgeContext,
   { update, health }: Progress,

@@ -1,6 +1,6 @@
 /**
  * Computes the settings of one update from the config of a run. If one key makes another key useless, this file ignores the useless key.
- * config/unread.ts refuses a useless key, unless a higher layer of the config set the key that makes the other key useless.
+ * config/unread.ts refuses a useless key, unless a higher layer of the config made it useless.
  */
 import { type Estimator, NEEDS_CRITIC } from "../../model/learn/advantage/advantage.ts";
 import type { CovarianceRule } from "../../model/learn/covariance.ts";

@@ -196,8 +196,7 @@ interface Moment {
  * Gradient analysis: measures the policy's gradients (model/health/gradient-analysis.ts) every few updates. If `gradientAnalysis.groups` is 0,
  * the analysis uses the update's own episodes. Otherwise samplers play that many groups only for the analysis, because an update may have
  * too few groups for the analysis's six buckets.
- *
- * - Episodes that samplers play only for the analysis enter no loss, no count and no record. Later updates play the same boards too.
+ * Episodes that samplers play only for the analysis enter no loss, no count and no record. Their boards are those of the next updates.
  *
  * Source: RAGEN-2, trainer.gradient_analysis_every and gradient_analysis_env_groups (50 and 128 in RAGEN-2's experiments).
  *

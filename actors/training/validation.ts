@@ -66,5 +66,4 @@ function solvedText({ success, envs }: Solved): string {
   return parts.length === 0 ? percent(success) : `${percent(success)} (${parts.join(", ")})`;
 }
 
-/** Success of the env with the lowest success. */
 export const lowestSuccess = ({ success, envs }: Solved): number => Math.min(success, ...Object.values(envs));

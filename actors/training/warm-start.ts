@@ -43,7 +43,7 @@ export type Taught = Readonly<z.infer<typeof Taught>>;
 export interface WarmStartContext extends WarmStartHooks {
   readonly config: RunConfig;
   readonly model: ModelConfig;
-  /** null if a server holds the parameters; then the warm start is not cached. */
+  /** null if a server holds the parameters; then no cache holds the warm start. */
   readonly parameters: Parameters | null;
   readonly trainer: Remote<TrainerMethods>;
   /** "compiled, cpu, 2 threads": the engine and its number of threads decide the last digits of a sum. */

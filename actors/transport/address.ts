@@ -1,4 +1,4 @@
-/** Reads addresses: whether only this machine can reach an address, and whether a NATS broker serves it. Compares tokens, and makes headers of them. */
+/** Reads addresses: whether only this machine can reach one, and whether a NATS broker serves it. Compares tokens, and makes headers of them. */
 import { createHash, timingSafeEqual } from "node:crypto";
 
 /**
@@ -9,7 +9,7 @@ import { createHash, timingSafeEqual } from "node:crypto";
 export const isLoopback = (host: string): boolean =>
   ["localhost", "::1", "[::1]"].includes(host) || /^127(\.\d{1,3}){3}$/.test(host);
 
-/** Options for `fetch`. Without them Bun sends requests to this machine through HTTP_PROXY. The cast is needed: Bun's types do not list `false`. */
+/** Options for `fetch`. Without them Bun sends requests to this machine through HTTP_PROXY. Bun's types lack `false`, so the code casts it. */
 export const noProxyHere = (url: string | URL): { proxy?: never } =>
   isLoopback(new URL(url).hostname) ? { proxy: false as never } : {};
 

@@ -14,7 +14,7 @@ const LENGTH_BYTES = 4;
 
 /** The sending half of a WebSocket. */
 type SendingHalf = Required<Pick<Wire, "queuedBytes" | "closing" | "close">> & {
-  /** @returns false if the message was dropped */
+  /** @returns false if the socket dropped the message */
   send(message: Uint8Array): boolean;
 };
 

@@ -25,7 +25,7 @@ export type Envelope =
 /** Maximum number of values in a frame: numbers, texts, keys, lists and mappings, at any depth. An episode has about 30 values for each turn. */
 const VALUES_MAX = 2 ** 21;
 
-/** A frame owns its buffer, so it can be transferred to another thread. */
+/** A frame owns its buffer, so another thread can take it over. */
 export type Frame = Uint8Array<ArrayBuffer>;
 
 const answers: ReadonlySet<string> = new Set(["failed", ...Object.values(answerTypes)]);
@@ -92,7 +92,7 @@ const TYPED_ARRAY = 0x74;
 /** `valuesOf` counts a typed array as this many values, because decoding it costs about as much. */
 const ARRAY_VALUES = 64;
 
-/** Counts the values of a frame, at most to just above `VALUES_MAX`. @throws {ProtocolError} for an unknown extension; the codec finds other faults */
+/** Counts the values of a frame, to just above `VALUES_MAX`. @throws {ProtocolError} for an unknown extension; the codec finds other faults */
 function valuesOf(frame: Uint8Array): number {
   let values = 0;
   for (let at = 0; at < frame.length && values <= VALUES_MAX; values++) {

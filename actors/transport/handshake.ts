@@ -64,7 +64,7 @@ export interface HostHandler {
 
 interface Client {
   readonly hello: Hello;
-  /** True once `joined` was called. This call comes before all other calls, but after the welcome, which is sent when `asked` returns. */
+  /** True after the call of `joined`. This call comes before all other calls, but after `asked` has returned the welcome. */
   announced: boolean;
 }
 

@@ -26,7 +26,7 @@ export function reportSeldom(
 
 /**
  * The error for the last branch of a `told`, for a message that the actor does not handle. The code does not compile if a message that
- * `Links` allows on this link can reach the last branch: a branch for that message is missing.
+ * `Links` allows on this link has no branch of its own.
  */
 export const notTaken = <L extends keyof Links>(link: L, type: Exclude<Tell["type"], Links[L]>): ProtocolError =>
   new ProtocolError(`no message ${type} goes ${link}`);

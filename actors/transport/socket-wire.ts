@@ -50,7 +50,7 @@ export const clientWire = (socket: WebSocket) => ({
   get closing(): boolean {
     return socket.readyState !== WebSocket.OPEN;
   },
-  /** @returns false if the frame was dropped */
+  /** @returns false if the socket dropped the frame */
   send(frame: Uint8Array): boolean {
     if (this.closing) return false;
     socket.send(frame as Uint8Array<ArrayBuffer>);

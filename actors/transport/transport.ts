@@ -89,7 +89,7 @@ export interface TransportOptions {
 }
 
 export interface ListenOptions {
-  /** Answers plain HTTP requests with the token. The socket transport serves them on its own port; `NatsTransport` refuses this option. */
+  /** Answers plain HTTP requests that carry the token. The socket transport serves them on its own port; `NatsTransport` refuses this option. */
   readonly fetch?: (request: Request) => Response | Promise<Response>;
 }
 

@@ -2,8 +2,8 @@
  * One chart: draws this run's lines, the lines of compared runs, and guides (dashed lines across the chart), in the page's colors. The
  * caller gives the curves; this file reads no API.
  *
- * - While the pointer is over a chart, all charts show their values at the same update. Only charts of the warm start have other steps, and
- *   take no part.
+ * - While the pointer is over a chart, all charts show their values at the same update. Charts of the warm start take no part, because their
+ *   steps are not updates.
  * - Sizes come from the style sheet, so nothing moves when values arrive.
  * - The chart redraws when a value that it shows has changed, at most once a frame. It draws no more points than it has room for.
  */
@@ -32,7 +32,7 @@ export interface Look {
 /** Each pixel of width has room for a low and a high value. */
 const POINTS_PER_PIXEL = 2;
 
-/** A chart over updates or warm-start steps spans at least this many, so that the first values do not fill the whole width. */
+/** A chart over updates or warm-start steps spans at least this many of them, so that the first values do not fill the whole width. */
 const UPDATES_MIN = 10;
 /** Width of a character of an axis label, in pixels; most characters are narrower. */
 const CHARACTER_WIDTH = 7;
@@ -92,7 +92,7 @@ export class Chart {
     return plot;
   }
 
-  /** What uPlot draws: this run's lines, the lines of compared runs and the edges of bands. With smoothing, also this run's lines before smoothing. */
+  /** What uPlot draws: this run's lines, the lines of compared runs and the edges of bands. With smoothing, also this run's unsmoothed lines. */
   #data(): uPlot.AlignedData {
     const { lines } = this.#spec;
     const { smoothing, runs, isLogarithmic } = this.#look;

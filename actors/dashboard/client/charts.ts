@@ -32,9 +32,10 @@ export type XAxis = "update" | "minutes" | "tokens";
 /** The metrics that give a step's place on the axes `minutes` and `tokens`. */
 export const AXIS_METRICS = ["speed/updates_per_minute", "total/tokens"] as const satisfies MetricName[];
 
+/** The place of a step on an axis; null: the chart leaves the step out. */
 type Place = (step: number, value: (name: (typeof AXIS_METRICS)[number]) => number | null) => number | null;
 
-/** How each axis places a step, from the values of `AXIS_METRICS` at that step. null as a place: the chart leaves the step out. */
+/** How each axis places a step, from the values of `AXIS_METRICS` at that step; null: the place is the step itself. */
 export const PLACES: Readonly<Record<XAxis, Place | null>> = {
   update: null,
   minutes(step, value) {
@@ -135,7 +136,6 @@ export const ACTORS_CHARTS: ChartTable = {
 /** The detector's verdicts. The value of the metric health/verdict is an index of this list. */
 export const VERDICTS: readonly string[] = ["healthy", "solved", "warning", "collapsed"];
 
-/** Charts of success, of the Echo Trap detector's verdict, and of the detector's signs. */
 export const ALARMS_CHARTS: ChartTable = {
   success: { lines: [line("train/success")], ...shares },
   verdicts: {

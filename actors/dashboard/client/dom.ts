@@ -52,7 +52,7 @@ export function eventRow({ event, count }: EventLine): HTMLLIElement {
   return row;
 }
 
-/** Keeps a choice in the page's address, so that a view can be shared as a link. */
+/** Keeps a choice in the page's address, so that a person can share a view as a link. */
 export function putInAddress(name: string, values: readonly string[]): void {
   const query = new URLSearchParams(location.search);
   query.delete(name);

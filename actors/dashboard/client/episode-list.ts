@@ -1,7 +1,7 @@
 /**
  * The list of episodes: its filters, its pages, and the open episode.
  *
- * - The page's address holds the filters and the open episode, so that a view can be shared as a link.
+ * - The page's address holds the filters and the open episode, so that a person can share a view as a link.
  * - New episodes appear only while the top of the first page is in view. Otherwise the list does not move.
  */
 import { plural } from "../../number-text.ts";
@@ -12,7 +12,7 @@ import { outcomeChip } from "./episode-detail.ts";
 import { signed, visible } from "./text.ts";
 
 const PAGE_ROWS = 50;
-/** Least time between two reads of the first page while new episodes arrive. */
+/** Minimum time between two reads of the first page while new episodes arrive. */
 const RELOAD_AFTER_MS = 1000;
 
 /** The query of each choice of the filter "Outcome". */

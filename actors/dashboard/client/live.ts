@@ -9,7 +9,7 @@ import { read } from "./api.ts";
 import { byId, put } from "./dom.ts";
 import { visible } from "./text.ts";
 
-/** How long the page waits after the server has refused the stream. After a cut stream, browsers reconnect on their own. */
+/** How long the page waits before it asks again for a stream that the server refused. After a cut stream, browsers reconnect on their own. */
 const AGAIN_MS = 3000;
 
 /** The newest overview, and the time of its arrival on the page's clock. */
@@ -82,7 +82,7 @@ function listenToKeys(): void {
   });
 }
 
-/** Whether one of the numbers in cursor `one` is below the number at the same place in `other`. As long as the record is the same, no number falls. */
+/** Whether a number in cursor `one` is below the number at the same place in `other`. In one record no number falls. */
 function isBefore(one: string, other: string): boolean {
   const parts = other.split(".").map(Number);
   return one.split(".").some((part, i) => Number(part) < parts[i]!);

@@ -48,7 +48,7 @@ async function showCosts(): Promise<void> {
   byId("costs-card").hidden = rows.length === 0;
 }
 
-/** How the time of reinforcement was spent, as a bar and in words. */
+/** Shares of the time of reinforcement, as a bar and in words. */
 function timeBar(seconds: CostsAnswer["seconds"]): HTMLElement[] {
   const all = Object.values(seconds).reduce<number>((sum, part) => sum + (part ?? 0), 0);
   if (all === 0) return [];

@@ -13,7 +13,7 @@ const NUMBERS = [
   ["expert", "Expert", "a scripted player; the best possible is unknown"],
 ] as const;
 
-/** A run has a value of "best", of "expert" or of neither. The page hides the numbers without a value. */
+/** A run has a value of "best", of "expert" or of neither. The page hides each of the two that has no value. */
 const isCeiling = (id: string) => id === "best" || id === "expert";
 
 const CHARTS = [

@@ -52,7 +52,7 @@ const API_MS_MAX = 5000;
 /** When a process leaves, the broker has this much time to take the parcels already sent. */
 const CLOSE_MS_MAX = 500;
 const RETRY_MS = { first: 20, max: 1000 };
-/** This end reports a parcel that the broker has refused more often than this, for about 5 s. A full stream usually has room again earlier. */
+/** Number of refusals of a parcel that this end does not report. They take about 5 s. A full stream usually has room again earlier. */
 const REFUSALS_QUIET = 10;
 const ASK_HEADER = "Bunraku-Ask";
 

@@ -2,7 +2,7 @@
  * Transport through a NATS broker: each process needs to reach only the broker. A connection is a pair of NATS subjects, one for each end.
  *
  * - The broker gets the token. The other end gets only a proof of the token (HMAC). So another client of the broker that answers a request
- *   to connect does not learn the token. Each parcel (wire.ts) has a tag, whose key is made from the token. No end parses a parcel whose tag
+ *   to connect does not learn the token. Each parcel (wire.ts) has a tag. The tag's key comes from the token. No end parses a parcel whose tag
  *   is wrong.
  * - Several listeners may share an address; the broker sends each request to connect to one of them.
  * - HTTP (for weights) does not go through the broker: see routed.ts.

@@ -1,8 +1,8 @@
 /**
  * One end of a connection over a broker's subjects: order, parts of frames, flow control, silence. This file knows no broker.
  *
- * - A parcel is one message of the broker: a frame, a part of a frame, a report, or the end of the connection. Frames, parts, and an end that
- *   waits for earlier frames have numbers. So the reader processes each of these parcels once and in order, even if it arrives several times.
+ * - A parcel is one message of the broker: a frame, a part of a frame, a report, or a close. Frames, parts, and a close that waits for earlier
+ *   frames have numbers. So the reader processes each of these parcels once and in order, even if it arrives several times.
  * - A broker has no flow control from end to end. So the reader reports how many bytes it took, and `queuedBytes` counts the rest. The reader
  *   holds a parcel that arrives early. If it holds more than `queuedBytesMax` bytes, it closes the connection.
  * - Each parcel has a tag (GMAC) under a key that both ends know. A parcel with a wrong tag came from another client of the broker. The
