@@ -7,7 +7,7 @@ const root = join(import.meta.dir, "..");
 export const command = {
   name: "check",
   flags: {},
-  examples: ["bun run check", "bun x biome check --write   (mends the format)"],
+  examples: ["bun run check", "bun x biome check --write   (fixes the format)"],
 } as const satisfies Command;
 
 const FORMAT = "lint and format";
@@ -34,7 +34,7 @@ export async function main(): Promise<number> {
     failed.push(name);
     console.log(`${out}${err}`);
   }
-  const mend = failed.includes(FORMAT) ? "; `bun x biome check --write` mends the format" : "";
+  const mend = failed.includes(FORMAT) ? "; `bun x biome check --write` fixes the format" : "";
   if (failed.length > 0) console.error(`error: ${failed.join(", ")} failed, as shown above${mend}`);
   return failed.length > 0 ? 1 : 0;
 }

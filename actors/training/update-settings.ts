@@ -122,14 +122,14 @@ function estimatorOf({ estimator, gamma, lambda, gammaTurn, rewardAt, gigpo }: L
 function covarianceOf(
   { covariance }: LearnerConfig,
   treatment: Adapted["covariance"],
-  lots: readonly [seed: number, name: string],
+  draw: readonly [seed: number, name: string],
 ): CovarianceRule | null {
   const { share, bounds, coefficient } = covariance;
   switch (treatment) {
     case "none":
       return null;
     case "clip":
-      return { treatment, share, bounds, lots };
+      return { treatment, share, bounds, draw };
     case "kl":
       return { treatment, share, coefficient };
     default:

@@ -9,7 +9,7 @@
 import { z } from "zod";
 import type { Effect, LanguageGame } from "../env.ts";
 import { pythonFloat } from "../text/numbers.ts";
-import type { Catalogue } from "./catalogue.ts";
+import type { Catalog } from "./catalog.ts";
 import type { Goal } from "./product.ts";
 import { type PurchaseReward, purchaseReward } from "./reward.ts";
 import { type Bought, Visit } from "./shop.ts";
@@ -50,7 +50,7 @@ const PAGE_END = ["click[back to search]", "click[< prev]", "click[next >]"].joi
 
 export class WebShopGame implements LanguageGame {
   readonly kind = "language";
-  readonly catalogue: Catalogue;
+  readonly catalog: Catalog;
   readonly goal: Goal;
   readonly visit: Visit;
   readonly #rules: WebShopRules;
@@ -58,10 +58,10 @@ export class WebShopGame implements LanguageGame {
   #page: string;
   #bought: PurchaseReward | null = null;
 
-  constructor(catalogue: Catalogue, goal: Goal, rules: WebShopRules) {
-    this.catalogue = catalogue;
+  constructor(catalog: Catalog, goal: Goal, rules: WebShopRules) {
+    this.catalog = catalog;
     this.goal = goal;
-    this.visit = new Visit(catalogue, goal.instruction, rules.showAttributes);
+    this.visit = new Visit(catalog, goal.instruction, rules.showAttributes);
     this.#rules = rules;
     this.#page = `Instruction: ${goal.instruction}`;
   }

@@ -57,9 +57,9 @@ function nextOption(goal: Goal, chosen: ReadonlyMap<string, string>, actions: re
 
 /** 1 if a purchase of the wanted product with the wanted options is perfect and fits in `actionsMax`; else null: the best is unknown. */
 export function bestPurchase(game: Game, actionsMax: number): number | null {
-  const { goal, catalogue } = expectGame(game, WebShopGame);
+  const { goal, catalog } = expectGame(game, WebShopGame);
   if (actionsMax < goal.options.length + 3) return null;
-  const product = catalogue.product(goal.asin)!;
+  const product = catalog.product(goal.asin)!;
   const options = new Map(goal.options.map((wanted, i) => (typeof wanted === "string" ? [String(i), wanted] : wanted)));
   return purchaseReward({ product, options }, goal).total >= 1 ? 1 : null;
 }

@@ -13,7 +13,7 @@ export interface Product {
   /** The values of each option by its name. Values are in lower case, in the order in which the page shows them. */
   readonly options: ReadonlyMap<string, readonly string[]>;
   readonly attributes: readonly string[];
-  /** The text of the search that put the product into the catalogue. */
+  /** The text of the search that put the product into the catalog. */
   readonly query: string;
   /** The categories of the product: "A › B › C". */
   readonly productCategory: string;

@@ -6,7 +6,7 @@
  *
  * Source: WebShop web_agent_site/templates, envs/web_agent_text_env.py (SimServer.receive).
  */
-import type { Catalogue } from "./catalogue.ts";
+import type { Catalog } from "./catalog.ts";
 import type { Product } from "./product.ts";
 
 /** Maximum number of products on a page of results. */
@@ -27,7 +27,7 @@ export interface Bought {
 }
 
 export class Visit {
-  readonly #catalogue: Pick<Catalogue, "search">;
+  readonly #catalog: Pick<Catalog, "search">;
   readonly #instruction: string;
   readonly #subPages: readonly SubPage[];
   #page: Page = "search";
@@ -36,8 +36,8 @@ export class Visit {
   #product: Product | null = null;
   #options = new Map<string, string>();
 
-  constructor(catalogue: Pick<Catalogue, "search">, instruction: string, showAttributes: boolean) {
-    this.#catalogue = catalogue;
+  constructor(catalog: Pick<Catalog, "search">, instruction: string, showAttributes: boolean) {
+    this.#catalog = catalog;
     this.#instruction = instruction;
     this.#subPages = showAttributes ? SUB_PAGES : SUB_PAGES.slice(0, 3);
   }
@@ -75,7 +75,7 @@ export class Visit {
   }
 
   search(query: string): void {
-    this.#results = this.#catalogue.search(query);
+    this.#results = this.#catalog.search(query);
     this.#openResults(1);
   }
 

@@ -5,14 +5,14 @@ import { cached } from "../data/cached.ts";
 import { missingFile } from "../data/rows.ts";
 import { splitOfSeed } from "../data/split.ts";
 import { defineTag, type Parts, plainWording, type TagSource } from "../tag.ts";
-import { Catalogue } from "./catalogue.ts";
+import { Catalog } from "./catalog.ts";
 import { readShop, type ShopFiles } from "./files.ts";
 import { ACTIONS_HEADING, ADVICE, JOINED_ADVICE, WebShopGame, webShopRules } from "./game.ts";
 import { madeUpProducts } from "./made-up.ts";
 import { bestPurchase, expertShopper, randomShopper, shopScorer } from "./players.ts";
 
 const WebShopConfig = z.strictObject({
-  /** Folder with WebShop's files (items_shuffle_1000.json and others); null generates a catalogue. */
+  /** Folder with WebShop's files (items_shuffle_1000.json and others); null generates a catalog. */
   dataPath: z.string().min(1).nullable().default(null),
   /** small: WebShop's files of 1,000 products. full: the files of all products. */
   dataset: z.enum(["small", "full"]).default("small"),
@@ -23,8 +23,8 @@ const WebShopConfig = z.strictObject({
   ...webShopRules,
   /** `seed`: layout seeds below 10,000 play validation goals, and other seeds training goals. */
   split: z.enum(["seed", "train", "validation", "test", "all"]).default("seed"),
-  /** Seed of the generated catalogue. */
-  catalogueSeed: z.uint32().default(0),
+  /** Seed of the generated catalog. */
+  catalogSeed: z.uint32().default(0),
 });
 type WebShopConfig = z.infer<typeof WebShopConfig>;
 
@@ -35,12 +35,12 @@ const INSTRUCTION_FULL = "You are an expert autonomous agent operating in the We
 
 const DOWNLOAD =
   "download WebShop's data (by WebShop's setup.sh, https://github.com/princeton-nlp/WebShop) and set env.options.dataPath to the folder of the data";
-const HOME = `${DOWNLOAD}, or to null for a generated catalogue`;
+const HOME = `${DOWNLOAD}, or to null for a generated catalog`;
 
 /** Number of generated products if productsMax is null. */
 const GENERATED_PRODUCTS = 1000;
 
-const cache = cached<Catalogue>(2);
+const cache = cached<Catalog>(2);
 
 function filesOf({ dataset, humanGoals }: WebShopConfig, folder: string): ShopFiles {
   const suffix = dataset === "small" ? "_1000" : "";
@@ -54,7 +54,7 @@ function filesOf({ dataset, humanGoals }: WebShopConfig, folder: string): ShopFi
 function missing(config: WebShopConfig): string | null {
   if (config.dataPath === null) {
     return config.humanGoals
-      ? `WebShop: a generated catalogue has no humanGoals; set env.options.humanGoals to false, or ${DOWNLOAD}`
+      ? `WebShop: a generated catalog has no humanGoals; set env.options.humanGoals to false, or ${DOWNLOAD}`
       : null;
   }
   const { products, attributes, people } = filesOf(config, config.dataPath);
@@ -62,11 +62,11 @@ function missing(config: WebShopConfig): string | null {
   return wanted.map((path) => missingFile(path, "WebShop", HOME)).find((lack) => lack !== null) ?? null;
 }
 
-function catalogueOf(config: WebShopConfig): Catalogue {
-  const { dataPath, dataset, productsMax, humanGoals, catalogueSeed } = config;
-  return cache(JSON.stringify({ dataPath, dataset, productsMax, humanGoals, catalogueSeed }), () => {
-    if (dataPath === null) return new Catalogue(madeUpProducts(productsMax ?? GENERATED_PRODUCTS, catalogueSeed));
-    return new Catalogue(readShop(filesOf(config, dataPath), productsMax));
+function catalogOf(config: WebShopConfig): Catalog {
+  const { dataPath, dataset, productsMax, humanGoals, catalogSeed } = config;
+  return cache(JSON.stringify({ dataPath, dataset, productsMax, humanGoals, catalogSeed }), () => {
+    if (dataPath === null) return new Catalog(madeUpProducts(productsMax ?? GENERATED_PRODUCTS, catalogSeed));
+    return new Catalog(readShop(filesOf(config, dataPath), productsMax));
   });
 }
 
@@ -76,9 +76,9 @@ function parts(config: WebShopConfig, instruction: string): Parts {
     wording: plainWording(instruction, null, false),
     missing: () => missing(config),
     open({ layout }) {
-      const catalogue = catalogueOf(config);
-      const goal = catalogue.goalOfSeed(split === "test" ? split : splitOfSeed(split, layout), layout);
-      return new WebShopGame(catalogue, goal, config);
+      const catalog = catalogOf(config);
+      const goal = catalog.goalOfSeed(split === "test" ? split : splitOfSeed(split, layout), layout);
+      return new WebShopGame(catalog, goal, config);
     },
     brief,
     random: randomShopper,

@@ -30,7 +30,7 @@ export function analyzed(text: string): string[] {
   return terms;
 }
 
-/** A cache of terms by word: stemming is slow, and a catalogue repeats its words. */
+/** A cache of terms by word: stemming is slow, and a catalog repeats its words. */
 const terms = new Map<string, string>();
 const TERMS_MAX = 200_000;
 

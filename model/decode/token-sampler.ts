@@ -49,7 +49,7 @@ export class TokenSampler {
    * @param coin    in [0, 1).
    * @param sameRow  true if the last call sampled from the same row. If the temperature is the same too, the sampler reuses the weights.
    * @returns an object that the next call overwrites.
-   * @throws {RangeError} if a logit of the row is not finite, or a setting is out of its range.
+   * @throws {RangeError} if a setting is out of its range. @throws {Error} if a logit of the row is not finite.
    */
   sample(
     logits: Float32Array,
@@ -86,7 +86,7 @@ export class TokenSampler {
     for (let token = 0; token < vocab; token++) {
       const logit = logits[offset + token]!;
       if (!Number.isFinite(logit)) {
-        throw new RangeError(
+        throw new Error(
           `cannot sample: logit ${token} of ${vocab} at ${offset} is ${logit}; ` +
             "every logit must be finite, so the weights are corrupt or training has diverged",
         );

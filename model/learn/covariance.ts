@@ -15,7 +15,7 @@ export type CovarianceRule =
       readonly share: number;
       readonly bounds: readonly [number, number];
       /** Seed and name of the random numbers of this draw: plain data, so that the rule can cross to the trainer's thread. */
-      readonly lots: readonly [seed: number, name: string];
+      readonly draw: readonly [seed: number, name: string];
     }
   /** KL-Cov: the tokens with the largest covariance have an additional loss of `coefficient * |log ratio|`. */
   | { readonly treatment: "kl"; readonly share: number; readonly coefficient: number };
@@ -72,5 +72,5 @@ function chosenTokens({ written }: Rows, covariance: Float64Array, rule: Covaria
   if (rule.treatment === "kl") return tokens.sort((a, b) => covariance[b]! - covariance[a]!).slice(0, count);
   const [low, high] = rule.bounds;
   const between = tokens.filter((i) => covariance[i]! > low && covariance[i]! < high);
-  return shuffle(between, sequence(...rule.lots)).slice(0, count);
+  return shuffle(between, sequence(...rule.draw)).slice(0, count);
 }

@@ -3,7 +3,7 @@ import { join } from "node:path";
 import fc from "fast-check";
 import { evaluatePlayer } from "../../envs/analysis/evaluate.ts";
 import { envTag } from "../../envs/registry.ts";
-import { Catalogue } from "../../envs/webshop/catalogue.ts";
+import { Catalog } from "../../envs/webshop/catalog.ts";
 import { readShop } from "../../envs/webshop/files.ts";
 import { WebShopGame } from "../../envs/webshop/game.ts";
 import { madeUpProducts } from "../../envs/webshop/made-up.ts";
@@ -78,9 +78,9 @@ describe("WebShop's files", () => {
   });
 
   test("give the goals that WebShop makes, but for the price that each process draws", () => {
-    const catalogue = new Catalogue(products);
+    const catalog = new Catalog(products);
     const unpriced = (text: string) => text.replace(/, and price lower than .*/, "");
-    const got = Array.from({ length: catalogue.goalCount }, (_, number) => catalogue.goal(number));
+    const got = Array.from({ length: catalog.goalCount }, (_, number) => catalog.goal(number));
     expect(got.map(({ instruction }) => unpriced(instruction))).toEqual(
       golden.goals.map(({ instruction_text: text }) => unpriced(text)),
     );
@@ -92,10 +92,10 @@ describe("WebShop's files", () => {
   });
 
   test("give the goals that people wrote", () => {
-    const catalogue = new Catalogue(readShop(files, null));
-    expect(catalogue.goalCount).toBe(1);
-    expect(catalogue.goal(0)).toMatchObject({ attributes: ["machine wash"], options: ["navy blue"] });
-    expect(catalogue.goal(0).instruction).toMatch(/^i want a navy shirt, and price lower than [345]0\.00 dollars$/);
+    const catalog = new Catalog(readShop(files, null));
+    expect(catalog.goalCount).toBe(1);
+    expect(catalog.goal(0)).toMatchObject({ attributes: ["machine wash"], options: ["navy blue"] });
+    expect(catalog.goal(0).instruction).toMatch(/^i want a navy shirt, and price lower than [345]0\.00 dollars$/);
   });
 
   test("draw a price between the two that a product has", () => {
@@ -155,9 +155,9 @@ describe("a purchase", () => {
   test.each(visits.map((visit) => [visit.pages.at(-1)!.observation, visit] as const))(
     "ends on the page %j",
     (_, visit) => {
-      const catalogue = new Catalogue(products);
+      const catalog = new Catalog(products);
       const rules = { rewardForm: "whole", showAttributes: false, joinedLines: false, literalValid: false } as const;
-      const game = new WebShopGame(catalogue, goalOf(visit.goal), rules);
+      const game = new WebShopGame(catalog, goalOf(visit.goal), rules);
       for (const { action } of visit.pages.slice(1)) game.act(action!);
       // The score depends on spaCy's nouns.
       const unscored = (text: string) => text.replace(/(max 1\.0\) \[SEP\] )[\d.]+/, "$1");
@@ -355,11 +355,11 @@ describe("WebShop", () => {
     const made = madeUpProducts(1000, 0);
     expect(new Set(made.map(({ asin }) => asin)).size).toBe(1000);
     expect(new Set(made.map(({ title }) => title)).size).toBeGreaterThan(990);
-    const catalogue = new Catalogue(made);
-    expect(catalogue.goalCount).toBeGreaterThan(3000);
-    for (let number = 0; number < catalogue.goalCount; number += 97) {
-      const goal = catalogue.goal(number);
-      const product = catalogue.product(goal.asin)!;
+    const catalog = new Catalog(made);
+    expect(catalog.goalCount).toBeGreaterThan(3000);
+    for (let number = 0; number < catalog.goalCount; number += 97) {
+      const goal = catalog.goal(number);
+      const product = catalog.product(goal.asin)!;
       const options = new Map(goal.options as [string, string][]);
       expect(purchaseReward({ product, options }, goal).total).toBe(1);
     }
@@ -407,19 +407,19 @@ describe("WebShop", () => {
   });
 
   test("has its goals in RAGEN's order", () => {
-    const catalogue = new Catalogue(madeUpProducts(700, 0).map((product) => ({ ...product, options: new Map() })));
-    expect(catalogue.goalCount).toBe(700);
-    const goals = Array.from({ length: 10 }, (_, seed) => catalogue.goalOfSeed("all", seed).asin);
+    const catalog = new Catalog(madeUpProducts(700, 0).map((product) => ({ ...product, options: new Map() })));
+    expect(catalog.goalCount).toBe(700);
+    const goals = Array.from({ length: 10 }, (_, seed) => catalog.goalOfSeed("all", seed).asin);
     // Python: goals = list(range(700)); random.seed(233); random.shuffle(goals); places = list(range(700));
     // random.Random(42).shuffle(places); [goals[place] for place in places][:10]
     const expected = [41, 572, 368, 392, 369, 5, 229, 502, 322, 147];
-    expect(goals).toEqual(expected.map((number) => catalogue.products[number]!.asin));
+    expect(goals).toEqual(expected.map((number) => catalog.products[number]!.asin));
   });
 
   test("splits its goals where RAGEN does, if that leaves one for training", () => {
     const items = (count: number) => madeUpProducts(count, 0).map((product) => ({ ...product, options: new Map() }));
-    const catalogue = new Catalogue(items(1514));
-    const chosen = (split: "all" | "train" | "validation" | "test", seed: number) => catalogue.goalOfSeed(split, seed);
+    const catalog = new Catalog(items(1514));
+    const chosen = (split: "all" | "train" | "validation" | "test", seed: number) => catalog.goalOfSeed(split, seed);
     // RAGEN: seed % 500, seed % 1000 + 500, seed % (goals - 1500) + 1500.
     for (const seed of [0, 13, 499, 10_000]) {
       expect(chosen("test", seed)).toEqual(chosen("all", seed % 500));
@@ -491,7 +491,7 @@ describe("WebShop", () => {
     const lack = envTag("WebShopFull", { dataPath: folder }).missing?.();
     expect(lack).toContain("items_shuffle.json; download WebShop's data");
     expect(envTag("WebShop", { dataPath: folder }).missing?.()).toBeNull();
-    expect(envTag("WebShop", { humanGoals: true }).missing?.()).toContain("a generated catalogue has no humanGoals");
+    expect(envTag("WebShop", { humanGoals: true }).missing?.()).toContain("a generated catalog has no humanGoals");
     expect(envTag("WebShop", { dataPath: folder }).open({ layout: 1, dynamics: 1 }).render()).toContain("Find me");
   });
 });

@@ -1,4 +1,4 @@
-"""Vectors of WebShop's own code: pages, clickable labels, goals, products and rewards of a small catalogue.
+"""Vectors of WebShop's own code: pages, clickable labels, goals, products and rewards of a small catalog.
 
     pip install flask beautifulsoup4 thefuzz numpy
     python tests/golden/webshop.py CHECKOUT > tests/golden/webshop.json

@@ -167,7 +167,7 @@ describe("bun run check", async () => {
     expect({ code, states: states(out), err }).toEqual({
       code: 1,
       states: ["failed  types", "ok      types of the page's scripts", "failed  lint and format", "ok      folders"],
-      err: "error: types, lint and format failed, as shown above; `bun x biome check --write` mends the format\n",
+      err: "error: types, lint and format failed, as shown above; `bun x biome check --write` fixes the format\n",
     });
     expect(out).toContain("Type 'number' is not assignable to type 'string'");
   });

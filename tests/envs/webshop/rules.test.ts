@@ -1,6 +1,6 @@
 /** Bounds of WebShop's rules and reward, which its recorded visits do not reach. */
 import { describe, expect, test } from "bun:test";
-import { Catalogue, type ShopSplit } from "../../../envs/webshop/catalogue.ts";
+import { Catalog, type ShopSplit } from "../../../envs/webshop/catalog.ts";
 import { WebShopGame } from "../../../envs/webshop/game.ts";
 import { madeUpProducts } from "../../../envs/webshop/made-up.ts";
 import { bestPurchase, randomShopper } from "../../../envs/webshop/players.ts";
@@ -60,8 +60,8 @@ test("a price may equal its limit", () => {
 });
 
 describe("a visit", () => {
-  const catalogue = new Catalogue([{ ...shelf, price: 5, attributes: ["soft"], requests: [request] }]);
-  const visit = (options: object = {}) => new WebShopGame(catalogue, goalOf(20), { ...rules, ...options });
+  const catalog = new Catalog([{ ...shelf, price: 5, attributes: ["soft"], requests: [request] }]);
+  const visit = (options: object = {}) => new WebShopGame(catalog, goalOf(20), { ...rules, ...options });
 
   test("in literal mode takes a search as it is shown, where one is shown", () => {
     const valid = (...actions: string[]) => {
@@ -86,7 +86,7 @@ describe("a visit", () => {
 
   test("that ends with another product stops too early", () => {
     const goal: Goal = { ...goalOf(1), options: ["red"] };
-    const game = new WebShopGame(catalogue, goal, rules);
+    const game = new WebShopGame(catalog, goal, rules);
     game.act(`search[${shelf.title}]`);
     game.act(`click[${shelf.asin.toLowerCase()}]`);
     expect(game.act("click[buy now]").extra).toMatchObject({ premature_stop: 1, r_price: 0, r_option: 0 });
@@ -98,16 +98,16 @@ test("the last page has the options as Jinja writes them: sorted, in ASCII", () 
     ["size", ["l"]],
     ["color", ["é<'"]],
   ]);
-  const game = new WebShopGame(new Catalogue([{ ...shelf, options, requests: [request] }]), goalOf(20), rules);
+  const game = new WebShopGame(new Catalog([{ ...shelf, options, requests: [request] }]), goalOf(20), rules);
   for (const action of [`search[${shelf.title}]`, `click[${shelf.asin}]`, "click[l]", "click[é<']", "click[buy now]"])
     game.act(action);
   expect(game.render()).toContain('options [SEP] {"color": "\\u00e9\\u003c\\u0027", "size": "l"} [SEP] attrs');
 });
 
 test("the random player searches one to four words of the request that follow each other, or clicks", () => {
-  const catalogue = new Catalogue([{ ...shelf, requests: [request] }]);
+  const catalog = new Catalog([{ ...shelf, requests: [request] }]);
   const goal = { ...goalOf(20), instruction: "a [big] soft red lamp" };
-  const game = new WebShopGame(catalogue, goal, rules);
+  const game = new WebShopGame(catalog, goal, rules);
   const play = (...draws: number[]) => randomShopper(game, 9, () => draws.shift()!);
   expect([play(0, 0, 0), play(0.9, 0.6, 0.3), play(0, 0.99, 0.99)]).toEqual([
     "search[a]",
@@ -120,18 +120,18 @@ test("the random player searches one to four words of the request that follow ea
 
 test("the best possible purchase searches, opens the product, chooses its options and buys", () => {
   const options = new Map([["size", ["l"]]]);
-  const catalogue = new Catalogue([{ ...shelf, price: 5, attributes: ["soft"], options, requests: [request] }]);
+  const catalog = new Catalog([{ ...shelf, price: 5, attributes: ["soft"], options, requests: [request] }]);
   const best = (priceMax: number, actionsMax: number) =>
-    bestPurchase(new WebShopGame(catalogue, { ...goalOf(priceMax), options: [["size", "l"]] }, rules), actionsMax);
+    bestPurchase(new WebShopGame(catalog, { ...goalOf(priceMax), options: [["size", "l"]] }, rules), actionsMax);
   expect([best(20, 3), best(20, 4), best(1, 4)]).toEqual([null, 1, null]);
 });
 
 test("the search reads the title, the description, the first bullet and the options, in any case", () => {
   const words = { title: "LAMP", description: "Tall", bullets: ["Oak", "Pine"], options: new Map([["Size", ["XL"]]]) };
-  const catalogue = new Catalogue([{ ...shelf, ...words, requests: [request] }]);
-  const found = ["lamp", "tall", "oak", "size", "xl", "pine"].map((word) => catalogue.search(word).length);
+  const catalog = new Catalog([{ ...shelf, ...words, requests: [request] }]);
+  const found = ["lamp", "tall", "oak", "size", "xl", "pine"].map((word) => catalog.search(word).length);
   expect(found).toEqual([1, 1, 1, 1, 1, 0]);
-  const bare = new Catalogue([{ ...shelf, ...words, bullets: [], requests: [request] }]);
+  const bare = new Catalog([{ ...shelf, ...words, bullets: [], requests: [request] }]);
   expect(bare.search("undefined")).toEqual([]);
 });
 
@@ -141,9 +141,9 @@ describe("goals", () => {
       ["size", ["s", "l"]],
       ["color", ["red", "tan"]],
     ]);
-    const catalogue = new Catalogue([{ ...shelf, options, requests: [request] }]);
+    const catalog = new Catalog([{ ...shelf, options, requests: [request] }]);
     const values = [0, 1, 2, 3].map((number) =>
-      catalogue
+      catalog
         .goal(number)
         .options.map((option) => option[1])
         .join(" "),
@@ -152,13 +152,13 @@ describe("goals", () => {
   });
 
   const shop = (count: number) =>
-    new Catalogue(Array.from({ length: count }, (_, i) => ({ ...shelf, asin: `A${i}`, requests: [request] })));
+    new Catalog(Array.from({ length: count }, (_, i) => ({ ...shelf, asin: `A${i}`, requests: [request] })));
 
   test("are split by shares where RAGEN's splits leave none for training; one goal is in all of them", () => {
     const sizes = (count: number) => {
-      const catalogue = shop(count);
+      const catalog = shop(count);
       const seen = (split: ShopSplit) =>
-        new Set(Array.from({ length: 1600 }, (_, seed) => catalogue.goalOfSeed(split, seed).asin)).size;
+        new Set(Array.from({ length: 1600 }, (_, seed) => catalog.goalOfSeed(split, seed).asin)).size;
       return (["test", "validation", "train"] as const).map(seen);
     };
     expect(sizes(1)).toEqual([1, 1, 1]);
@@ -172,20 +172,20 @@ describe("goals", () => {
   test("of one product are numbered by request", () => {
     const written = (text: string) => ({ text, attributes: ["soft"], options: [] });
     const requests = [written("first"), written("second")];
-    const catalogue = new Catalogue([
+    const catalog = new Catalog([
       { ...shelf, requests },
       { ...shelf, asin: "OTHER", requests: [written("third")] },
     ]);
-    const texts = [0, 1, 2].map((number) => catalogue.goal(number).instruction.split(",")[0]);
+    const texts = [0, 1, 2].map((number) => catalog.goal(number).instruction.split(",")[0]);
     expect(texts).toEqual(["first", "second", "third"]);
-    expect(() => catalogue.goal(3)).toThrow("there are goals 0 to 2, got 3");
+    expect(() => catalog.goal(3)).toThrow("there are goals 0 to 2, got 3");
   });
 
   test("have a limit of price above the price and below 1,000 dollars, if two are left to draw from", () => {
     const limits = (price: number) => {
       const products = Array.from({ length: 60 }, (_, i) => ({ ...shelf, asin: `A${i}`, price, requests: [request] }));
-      const catalogue = new Catalogue(products);
-      const drawn = products.map((_, number) => catalogue.goal(number).priceMax);
+      const catalog = new Catalog(products);
+      const drawn = products.map((_, number) => catalog.goal(number).priceMax);
       return [...new Set(drawn)].sort((a, b) => a! - b!);
     };
     expect(limits(9.99)).toEqual([20, 30, 40]);

@@ -32,7 +32,7 @@ describe("holdBack", () => {
   });
 
   test("by Clip-Cov takes the advantage of tokens between the bounds", () => {
-    const rule = { treatment: "clip", share: 1, bounds: [-0.7, 0.1], lots: [1, "lots"] } as const;
+    const rule = { treatment: "clip", share: 1, bounds: [-0.7, 0.1], draw: [1, "draw"] } as const;
     const held = holdBack(rows, advantages, covariance, rule);
     expect([...held.advantages]).toEqual([1, 0, 1, 0, 0, 99]);
     expect(held).toMatchObject({ factors: null, share: 0.6 });
@@ -49,20 +49,20 @@ describe("holdBack", () => {
       [0, 1],
       [-0.1, covariance[0]!],
     ] as const) {
-      const held = holdBack(rows, advantages, covariance, { treatment: "clip", share: 1, bounds, lots: [1, "lots"] });
+      const held = holdBack(rows, advantages, covariance, { treatment: "clip", share: 1, bounds, draw: [1, "draw"] });
       expect(held.share).toBe(0.2);
     }
   });
 
   test("by Clip-Cov treats no token where none lies between the bounds", () => {
-    const rule = { treatment: "clip", share: 1, bounds: [1, 5], lots: [1, "lots"] } as const;
+    const rule = { treatment: "clip", share: 1, bounds: [1, 5], draw: [1, "draw"] } as const;
     expect(holdBack(rows, advantages, covariance, rule)).toEqual({ advantages, factors: null, share: 0 });
   });
 
   test("by Clip-Cov draws each token between the bounds equally often, and as many as the share says", () => {
     const times = [0, 0, 0, 0, 0, 0];
     for (let draw = 0; draw < 3000; draw++) {
-      const rule = { treatment: "clip", share: 0.4, bounds: [-0.7, 0.1], lots: [7, `update ${draw}`] } as const;
+      const rule = { treatment: "clip", share: 0.4, bounds: [-0.7, 0.1], draw: [7, `update ${draw}`] } as const;
       const held = holdBack(rows, advantages, covariance, rule);
       expect(held.share).toBe(0.4);
       for (const [i, advantage] of held.advantages.entries()) if (advantage === 0) times[i]! += 1;

@@ -74,7 +74,7 @@ describe("an update by StarPO-S with a group-relative baseline", () => {
       "with Clip-Cov of every token between the bounds",
       {
         ...settings,
-        covariance: { treatment: "clip", share: 1, bounds: [0.05, 0.5], lots: [1, "lots"] },
+        covariance: { treatment: "clip", share: 1, bounds: [0.05, 0.5], draw: [1, "draw"] },
       },
       false,
     ],

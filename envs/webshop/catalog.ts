@@ -2,7 +2,7 @@
  * A shop's products, its search index and its goals. Knows no files and no pages.
  *
  * - A goal is a request for a product. A request that a person wrote is one goal, with the options that the request names, if any. Any
- *   other request makes one goal for each combination of the product's options. A full catalogue has millions of goals, so `goal` builds a
+ *   other request makes one goal for each combination of the product's options. A full catalog has millions of goals, so `goal` builds a
  *   goal from its number on demand.
  * - The order of goals comes from two shuffles, WebShop's and RAGEN's. Price limits come from another generator, with a fixed seed; in
  *   RAGEN the limits differ from process to process.
@@ -18,7 +18,7 @@ export type ShopSplit = "train" | "validation" | "test" | "all";
 /** Maximum number of results of a search. */
 const HITS_MAX = 50;
 
-/** Maximum number of goals. The catalogue keeps their order in memory. */
+/** Maximum number of goals. The catalog keeps their order in memory. */
 const GOALS_MAX = 2 ** 26;
 
 /** WebShop's seed for the order of goals, and RAGEN's seed for the permutation of this order. */
@@ -26,7 +26,7 @@ const ORDER_SEED = 233;
 const PERMUTATION_SEED = 42;
 const PRICE_SEED = 233;
 
-export class Catalogue {
+export class Catalog {
   readonly products: readonly Product[];
   readonly goalCount: number;
   readonly #numbers = new Map<string, number>();
