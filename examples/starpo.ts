@@ -26,6 +26,7 @@ import { compiledEngine } from "../model/engine/compiled.ts";
 import { drGrpo } from "../model/learn/advantage/group.ts";
 import { microBatches } from "../model/learn/batch.ts";
 import { filterGroups } from "../model/learn/filter/filter.ts";
+import { mergeEqual } from "../model/learn/merge.ts";
 import { Network } from "../model/learn/network.ts";
 import { imitation, policyObjective } from "../model/learn/objective.ts";
 import { samplesOf } from "../model/learn/sequences.ts";
@@ -172,7 +173,9 @@ export async function starpo(task: keyof typeof TASKS, seed: number) {
     const objective = policyObjective({ rule, entropyCoefficient: ENTROPY_COEFFICIENT, kl: null });
 
     // Gradient: `accumulate` sums it over micro-batches. Then take one optimizer step, and give the new weights to the decoder.
-    const metrics = await network.accumulate(objective, microBatches(sequences, MICRO_BATCH), inputs);
+    // Equal episodes become one with the sum of their weights, so the network computes them once.
+    const merged = mergeEqual(sequences, inputs);
+    const metrics = await network.accumulate(objective, microBatches(merged.sequences, MICRO_BATCH), merged.inputs);
     await network.step({ ...ADAM, learningRate: rate });
     publish();
     return metrics["entropy"]!;

@@ -1,7 +1,7 @@
 /**
  * One StarPO update: from episodes to new parameters. It knows numbers only, no env and no actor.
  *
- *   rewards → filter groups (StarPO-S) → advantages → minibatches → micro-batches → gradients → optimizer
+ *   rewards → filter groups (StarPO-S) → advantages → minibatches → merge equal sequences → micro-batches → gradients → optimizer
  *
  * - The filter sees raw rewards; advantages come from rewards after penalties and normalization (score.ts, prepare.ts).
  * - Rewards, advantages, aggregation and minibatches count an episode once, even if it has several contexts.
@@ -15,6 +15,7 @@ import { rawReward, trajectoryFault, writtenTokens } from "../../trajectory.ts";
 import type { Aggregation } from "../aggregation.ts";
 import { type MicroBatch, microBatches, type Sequence } from "../batch.ts";
 import { type Filtered, type FilterRule, filterGroups } from "../filter/filter.ts";
+import { computeOnce, mergeEqual } from "../merge.ts";
 import type { Network, TrainedPolicy } from "../network.ts";
 import { policyObjective, type TokenInputs, valueObjective } from "../objective.ts";
 import { joinByEpisode, samplesOf } from "../sequences.ts";
@@ -108,7 +109,9 @@ async function meanEntropies(
   { limits, temperature }: UpdateSettings,
 ): Promise<number[]> {
   const samples = episodes.map(({ trajectory }) => samplesOf(trajectory));
-  const { entropies } = await policy.score(microBatches(samples.flat(), limits), temperature);
+  const entropies = await computeOnce(samples.flat(), limits, async (batches) => {
+    return (await policy.score(batches, temperature)).entropies;
+  });
   return joinByEpisode(samples, entropies).map(mean);
 }
 
@@ -144,8 +147,9 @@ async function train(
               },
             };
       const own = { sequences: part.samples.flat(), inputs: sampleInputs(part, settings), observed: 0 };
-      const { sequences, inputs, observed } =
+      const { observed, ...whole } =
         observationLoss > 0 ? withObservations(own.sequences, own.inputs, observationLoss) : own;
+      const { sequences, inputs } = mergeEqual(whole.sequences, whole.inputs);
       const batches = microBatches(sequences, settings.limits);
       const values: Record<string, number> = {};
       const tokens = own.sequences.reduce((sum, { written }) => sum + written.length, 0);
