@@ -136,7 +136,9 @@ async function servedModel(server: ModelServer, path: string, warn: (text: strin
   const own = names.find((name) => name === path || path.includes(`/models--${name.replaceAll("/", "--")}/`));
   if (own !== undefined) return own;
   if (names.length === 1) {
-    warn(`the server at ${server.url} has only the model ${names[0]}, and model.path is ${path}: the run trains ${names[0]}`);
+    warn(
+      `the server at ${server.url} has only the model ${names[0]}, and model.path is ${path}: the run trains ${names[0]}`,
+    );
     return names[0]!;
   }
   throw new RunError(

@@ -107,13 +107,12 @@ describe("an update by StarPO-S with a group-relative baseline", () => {
     const repeated = played.map((episode, i) => (i % 3 === 2 ? played[i - 2]! : episode));
     const all = await networks(start, { reference: other });
     const accumulated = spyOn(all.policy as Network, "accumulate");
-    const result = await update(all, repeated, given);
-    const expected = referenceUpdate(model, start, other, repeated, given);
-    expect(Math.abs(result.metrics["gradNorm"]! / expected.gradientNorm - 1)).toBeLessThan(1e-5);
-    expect(farthest(all.parameters.flat, expected.parameters)).toBeLessThan(2e-6);
+    const { metrics } = await update(all, repeated, given);
+    const { gradientNorm, parameters } = referenceUpdate(model, start, other, repeated, given);
+    expect(metrics["gradNorm"]! / gradientNorm).toBeCloseTo(1, 5);
+    expect(farthest(all.parameters.flat, parameters)).toBeLessThan(2e-6);
     // Two distinct episodes of each of the two groups that the filter keeps.
-    const computed = accumulated.mock.calls[0]![1].flatMap(({ members }) => members);
-    expect(computed).toHaveLength(forgetful ? 8 : 4);
+    expect(accumulated.mock.calls[0]![1].flatMap(({ members }) => members)).toHaveLength(forgetful ? 8 : 4);
   });
 
   test("compares an episode by tpo with its whole group, also where a minibatch splits it", async () => {
