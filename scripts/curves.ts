@@ -81,7 +81,9 @@ function metricsOf(text: string): MetricName[] {
   });
 }
 
-const PLACES = ["/usr/bin/chromium", "/usr/bin/chromium-browser", "/usr/bin/google-chrome"];
+const PLACES = ["chromium-headless-shell", "chromium", "chromium-browser", "google-chrome"].map(
+  (name) => `/usr/bin/${name}`,
+);
 
 /** Pixels of the PNG for one pixel of the SVG, in each direction. */
 const SCALE = 2;

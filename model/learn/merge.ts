@@ -1,19 +1,9 @@
 /**
- * Finds equal sequences, so that the network computes them once. The members of a group play one board, so a policy that is nearly certain
- * writes many equal episodes: in the default run three of five.
+ * Finds equal sequences, so that the network computes them once. The members of a group play one board. So a policy that is nearly certain
+ * writes many equal episodes: in the default run three of five trained episodes equal an earlier one.
  */
 import { type BatchLimits, type MicroBatch, microBatches, type Sequence } from "./batch.ts";
-import type { TokenInputs } from "./objective.ts";
-
-/** Inputs that only multiply a term of the loss, or of a metric (objective.ts). */
-const WEIGHTS: ReadonlySet<string> = new Set([
-  "weights",
-  "entropyWeights",
-  "klWeights",
-  "covarianceWeights",
-  "observationWeights",
-  "shares",
-]);
+import { type TokenInputs, WEIGHT_INPUTS } from "./objective.ts";
 
 interface Distinct {
   /** The index of the first sequence of each kind. */
@@ -37,8 +27,8 @@ function distinct(sequences: readonly Sequence[], inputs: readonly (readonly Arr
 }
 
 /**
- * Merges equal sequences of a minibatch: their weights are added up. The loss is a sum of weights times numbers that follow from the tokens
- * and the other inputs. So the loss, its gradient and the metrics stay the same, but for rounding.
+ * Merges equal sequences of a minibatch into one with the sum of their weights. A loss is a sum of weights times numbers that follow from
+ * tokens and other inputs. So loss, gradient and metrics change by rounding only.
  *
  * @param inputs [sequence][written token]
  */
@@ -46,14 +36,14 @@ export function mergeEqual(
   sequences: readonly Sequence[],
   inputs: TokenInputs,
 ): { readonly sequences: readonly Sequence[]; readonly inputs: TokenInputs } {
-  const others = Object.entries(inputs).filter(([name]) => !WEIGHTS.has(name));
+  const others = Object.entries(inputs).filter(([name]) => !WEIGHT_INPUTS.has(name));
   const { firsts, kinds } = distinct(
     sequences,
     others.map(([, values]) => values),
   );
   const merged = Object.entries(inputs).map(([name, values]) => {
     const first = firsts.map((i) => values[i]!);
-    if (!WEIGHTS.has(name)) return [name, first] as const;
+    if (!WEIGHT_INPUTS.has(name)) return [name, first] as const;
     const sums = first.map(({ length }) => new Float32Array(length));
     for (const [i, kind] of kinds.entries()) {
       const sum = sums[kind]!;
