@@ -10,7 +10,7 @@ import { attentionGradientOperator } from "./attention-gradient.ts";
 import type { WholeShape } from "./attention-tiles.ts";
 import { cachedAttentionOperator } from "./cached-attention.ts";
 import type { MachineCodeOperator } from "./operator.ts";
-import { adamWOperator, gradientSquaresOperator } from "./optimizer.ts";
+import { adamWOperator, gradientSquaresOperator, type OptimizerShape } from "./optimizer.ts";
 import { PRODUCT_MULTIPLE, type ProductShape, vectorProductOperator } from "./product.ts";
 import { rmsNormGradientOperator, rmsNormOperator } from "./rms-norm.ts";
 import { roundedProductOperator } from "./rounded-product.ts";
@@ -101,24 +101,25 @@ lowerRows("RmsNormGradient", ["x", "gain", "inverse", "dy"], rmsNormGradientOper
 lowerRows("TokenLogProbs", ["logits", "targets"], tokenLogProbsOperator);
 lowerRows("TokenLogProbsGradient", ["logits", "targets", "pair", "statistics", "dPair"], tokenLogProbsGradientOperator);
 
-lower(
-  "GradientSquares",
-  (inputs, _, to) => {
-    const gradients = Object.values(inputs);
-    const shape = { size: gradients[0]!.shape[0]!, gradients: gradients.length };
-    return addNode(to, "GradientSquares", shape, gradients, gradientSquaresOperator(shape));
-  },
-  MACHINE_CODE,
-);
-lower(
-  "AdamW",
-  ({ parameters, moment, variance, scalars, ...rest }, _, to) => {
-    const gradients = Object.values(rest);
-    const shape = { size: parameters!.shape[0]!, gradients: gradients.length };
-    return addNode(to, "AdamW", shape, [parameters!, moment!, variance!, scalars!, ...gradients], adamWOperator(shape));
-  },
-  MACHINE_CODE,
-);
+/** Registers the lowering of an optimizer's kernel. The inputs that `others` does not name are gradients. */
+function lowerOptimizer(
+  name: string,
+  others: readonly string[],
+  operatorFor: (shape: OptimizerShape) => MachineCodeOperator,
+): void {
+  lower(
+    name,
+    (given, _, to) => {
+      const gradients = Object.keys(given).filter((input) => !others.includes(input));
+      const tensors = [...others, ...gradients].map((input) => given[input]!);
+      const shape = { size: tensors[0]!.shape[0]!, gradients: gradients.length };
+      return addNode(to, name, shape, tensors, operatorFor(shape));
+    },
+    MACHINE_CODE,
+  );
+}
+lowerOptimizer("GradientSquares", [], gradientSquaresOperator);
+lowerOptimizer("AdamW", ["parameters", "moment", "variance", "scalars"], adamWOperator);
 
 const hasWholeVectors = ({ shape }: tf.TensorInfo) => shape.at(-1)! % 16 === 0;
 

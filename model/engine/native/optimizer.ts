@@ -18,14 +18,11 @@ export interface OptimizerShape {
 const floatInputs = (count: number) => new Array<"float32">(count).fill("float32");
 
 /** Runs `body` for each vector of arrays of `size` floats. rdx holds the number of bytes before the vector. */
-function eachVectorAt({ code }: Kernel, size: number, body: () => void): void {
-  const again = code.label();
-  code.constant(RDX, 0);
-  code.place(again);
-  body();
-  code.addConstant(RDX, FLOAT_BYTES * code.vectorWidth);
-  code.compareConstant(RDX, FLOAT_BYTES * size);
-  code.jumpIf("less", again);
+function eachVectorAt(kernel: Kernel, size: number, body: () => void): void {
+  kernel.loop(FLOAT_BYTES * size, FLOAT_BYTES * kernel.code.vectorWidth, (bytesBefore) => {
+    kernel.code.move(RDX, bytesBefore);
+    body();
+  });
 }
 
 /** The address of an array's vector at rdx. Overwrites rax. @param array  the variable with the array's address */
@@ -67,17 +64,17 @@ export function gradientSquaresOperator({ size, gradients }: OptimizerShape): Ma
  */
 export function adamWOperator({ size, gradients }: OptimizerShape): MachineCodeOperator {
   checkMultiple("size", size, 16);
-  const scalars = 3;
   return {
-    inputs: floatInputs(scalars + 1 + gradients),
-    outputs: Array.from({ length: scalars + gradients }, () => [size]),
+    inputs: floatInputs(4 + gradients),
+    outputs: Array.from({ length: 3 + gradients }, () => [size]),
     write(kernel) {
       const { code } = kernel;
+      const [parametersIn, momentIn, varianceIn, scalarsIn, ...gradientsIn] = kernel.inputs;
       const [parameter, moment, variance] = [0, 1, 2];
       const [gradient, spare] = [3, 4];
       const [clip, stepSize, decay, beta1, beta2, inverseRoot, epsilon] = [5, 6, 7, 8, 9, 10, 11] as const;
       const [rest1, rest2, zero] = [12, 13, 14];
-      code.move(RSI, kernel.inputs[scalars]!);
+      code.move(RSI, scalarsIn!);
       for (const [i, register] of [clip, stepSize, decay, beta1, beta2, inverseRoot, epsilon].entries())
         code.broadcast(register, at(RSI, FLOAT_BYTES * i));
       kernel.broadcastNumber(spare, 1);
@@ -85,13 +82,13 @@ export function adamWOperator({ size, gradients }: OptimizerShape): MachineCodeO
       code.vector("subtract", rest2, spare, beta2);
       code.zero(zero);
       eachVectorAt(kernel, size, () => {
-        addUp(kernel, gradient, kernel.inputs.slice(scalars + 1));
+        addUp(kernel, gradient, gradientsIn);
         code.vector("multiply", gradient, gradient, clip);
         // moment · beta1 + gradient · (1 - beta1)
-        code.vector("multiply", moment, beta1, vectorOf(kernel, kernel.inputs[1]!));
+        code.vector("multiply", moment, beta1, vectorOf(kernel, momentIn!));
         code.vector("multiply", spare, gradient, rest1);
         code.vector("add", moment, moment, spare);
-        code.vector("multiply", variance, beta2, vectorOf(kernel, kernel.inputs[2]!));
+        code.vector("multiply", variance, beta2, vectorOf(kernel, varianceIn!));
         code.vector("multiply", spare, gradient, gradient);
         code.vector("multiply", spare, spare, rest2);
         code.vector("add", variance, variance, spare);
@@ -101,7 +98,7 @@ export function adamWOperator({ size, gradients }: OptimizerShape): MachineCodeO
         code.vector("add", spare, spare, epsilon);
         code.vector("divide", spare, moment, spare);
         code.vector("multiply", spare, spare, stepSize);
-        code.vector("multiply", parameter, decay, vectorOf(kernel, kernel.inputs[0]!));
+        code.vector("multiply", parameter, decay, vectorOf(kernel, parametersIn!));
         code.vector("subtract", parameter, parameter, spare);
         const results = [parameter, moment, variance, ...new Array<number>(gradients).fill(zero)];
         for (const [i, result] of results.entries()) code.storeVector(vectorOf(kernel, kernel.outputs[i]!), result);

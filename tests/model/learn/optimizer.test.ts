@@ -45,10 +45,10 @@ function plainAdamW(
 
 const enginesAndSizes = engines.flatMap(([name, engine]) => SIZES.map((size) => [name, size, engine] as const));
 
-describe.each(enginesAndSizes)("AdamW on the %s engine, with %p parameters,", (_, SIZE, engine) => {
-  const start = () => Float32Array.from(randomValues(SIZE, "parameters"));
+describe.each(enginesAndSizes)("AdamW on the %s engine, with %p parameters,", (_, size, engine) => {
+  const start = () => Float32Array.from(randomValues(size, "parameters"));
   const gradientsOf = (step: number, scale: number) =>
-    Float32Array.from(randomValues(SIZE, `gradient ${step}`), (value) => value * scale);
+    Float32Array.from(randomValues(size, `gradient ${step}`), (value) => value * scale);
 
   test.each([
     ["clipped", 1, settings],
@@ -56,7 +56,7 @@ describe.each(enginesAndSizes)("AdamW on the %s engine, with %p parameters,", (_
     ["without decay", 1, { ...settings, weightDecay: 0 }],
     ["of a coarse epsilon", 1e-3, { ...settings, epsilon: 1e-2 }],
   ])("takes the paper's steps, %s", async (_, scale, given) => {
-    const [parameters, gradients, ofAnotherLane] = [start(), new Float32Array(SIZE), new Float32Array(SIZE)];
+    const [parameters, gradients, ofAnotherLane] = [start(), new Float32Array(size), new Float32Array(size)];
     const optimizer = await Optimizer.create(engine, parameters, [gradients, ofAnotherLane]);
     const seen: Float64Array[] = [];
     for (let step = 0; step < 5; step++) {
@@ -67,7 +67,7 @@ describe.each(enginesAndSizes)("AdamW on the %s engine, with %p parameters,", (_
       const { gradientNorm, applied } = await optimizer.step(given);
       expect(Math.abs(gradientNorm - Math.hypot(...whole))).toBeLessThan(1e-5 * scale);
       expect(applied).toBe(true);
-      expect([...gradients, ...ofAnotherLane]).toEqual(new Array(2 * SIZE).fill(0));
+      expect([...gradients, ...ofAnotherLane]).toEqual(new Array(2 * size).fill(0));
     }
     // Of steps of 0.01 each; the clip's own 1e-6 is torch's.
     expect(farthest(parameters, plainAdamW(Float64Array.from(start()), seen, given))).toBeLessThan(1e-6);
