@@ -20,7 +20,7 @@ import { safetensorsParts, writeSafetensors } from "../model/checkpoint/safetens
 import { type CompiledOptions, compiledEngine } from "../model/engine/compiled.ts";
 import type { Device } from "../model/engine/engine.ts";
 import type { Bfloat16Products } from "../model/engine/trace.ts";
-import { MICRO_TOKENS_MAX, type MicroBatch, microBatches } from "../model/learn/batch.ts";
+import { type BatchLimits, MICRO_TOKENS_MAX, type Sequence } from "../model/learn/batch.ts";
 import { Network } from "../model/learn/network.ts";
 import type { Objective } from "../model/learn/objective.ts";
 import { LORA_TARGETS } from "../model/policy/lora.ts";
@@ -239,12 +239,19 @@ function flops({ d, layers, heads, kvHeads, hidden, vocabulary, batch, length }:
 /** Bunraku's side: the network of a learner. */
 class Ours {
   readonly #network: Network;
-  readonly #batches: readonly MicroBatch[];
+  readonly #sequences: readonly Sequence[];
+  readonly #limits: BatchLimits;
   readonly #weights: readonly Float32Array[];
 
-  private constructor(network: Network, batches: readonly MicroBatch[], weights: readonly Float32Array[]) {
+  private constructor(
+    network: Network,
+    sequences: readonly Sequence[],
+    limits: BatchLimits,
+    weights: readonly Float32Array[],
+  ) {
     this.#network = network;
-    this.#batches = batches;
+    this.#sequences = sequences;
+    this.#limits = limits;
     this.#weights = weights;
   }
 
@@ -268,11 +275,12 @@ class Ours {
     );
     const frozen = config.lora === null ? null : layFrozen(config, base.flat);
     const network = await Network.create(compiledEngine(engine), config, trained, { frozen });
-    return new Ours(network, microBatches(sequences, limits), weights);
+    return new Ours(network, sequences, limits, weights);
   }
 
   async step(): Promise<number> {
-    const { loss } = await this.#network.accumulate(OBJECTIVE, this.#batches, { weights: this.#weights });
+    const inputs = { weights: this.#weights };
+    const { loss } = await this.#network.accumulate(OBJECTIVE, this.#sequences, inputs, this.#limits);
     await this.#network.step(ADAMW);
     return loss!;
   }

@@ -24,9 +24,7 @@ import { Decoder } from "../model/decode/decoder.ts";
 import { Generator } from "../model/decode/generate.ts";
 import { compiledEngine } from "../model/engine/compiled.ts";
 import { drGrpo } from "../model/learn/advantage/group.ts";
-import { microBatches } from "../model/learn/batch.ts";
 import { filterGroups } from "../model/learn/filter/filter.ts";
-import { mergeEqual } from "../model/learn/merge.ts";
 import { Network } from "../model/learn/network.ts";
 import { imitation, policyObjective } from "../model/learn/objective.ts";
 import { samplesOf } from "../model/learn/sequences.ts";
@@ -82,7 +80,7 @@ const CONTEXT = {
 const ENTROPY_COEFFICIENT = 3e-3;
 const VALIDATION = { boards: 256, firstSeed: 123, temperature: 0.5 };
 const ADAM = { beta1: 0.9, beta2: 0.99, epsilon: 1e-8, weightDecay: 0, clipNorm: 1 };
-const MICRO_BATCH = { tokensMax: 256, lengthMultiple: 16, widthMultiple: 16 };
+const MICRO_BATCH = { tokensMax: 512, lengthMultiple: 16, widthMultiple: 16 };
 
 /** A finished episode. The episodes of one board form a group. */
 interface Episode {
@@ -173,9 +171,7 @@ export async function starpo(task: keyof typeof TASKS, seed: number) {
     const objective = policyObjective({ rule, entropyCoefficient: ENTROPY_COEFFICIENT, kl: null });
 
     // Gradient: `accumulate` sums it over micro-batches. Then take one optimizer step, and give the new weights to the decoder.
-    // Equal episodes become one with the sum of their weights, so the network computes them once.
-    const merged = mergeEqual(sequences, inputs);
-    const metrics = await network.accumulate(objective, microBatches(merged.sequences, MICRO_BATCH), merged.inputs);
+    const metrics = await network.accumulate(objective, sequences, inputs, MICRO_BATCH);
     await network.step({ ...ADAM, learningRate: rate });
     publish();
     return metrics["entropy"]!;
@@ -190,7 +186,7 @@ export async function starpo(task: keyof typeof TASKS, seed: number) {
       const batch = await demonstrations.next();
       const tokens = batch.reduce((sum, { written }) => sum + written.length, 0);
       const weights = batch.map(({ written }) => new Float32Array(written.length).fill(1 / tokens));
-      const { loss } = await network.accumulate(imitation, microBatches(batch, MICRO_BATCH), { weights });
+      const { loss } = await network.accumulate(imitation, batch, { weights }, MICRO_BATCH);
       await network.step({ ...ADAM, learningRate: 2e-3 * (1 - (0.9 * step) / batches) });
       if ((step + 1) % 50 === 0) say(`imitation ${step + 1} of ${batches}: loss ${loss!.toFixed(3)}`);
     }

@@ -3,7 +3,7 @@ import { crossScores, type Reasoned } from "../../model/health/cross-score.ts";
 import { analyzeGradients } from "../../model/health/gradient-analysis.ts";
 import type { BucketRule } from "../../model/health/gradient-buckets.ts";
 import type { CrossScores } from "../../model/health/mutual-information.ts";
-import { type BatchLimits, microBatches, type Sequence } from "../../model/learn/batch.ts";
+import type { BatchLimits, Sequence } from "../../model/learn/batch.ts";
 import { Network } from "../../model/learn/network.ts";
 import { imitation } from "../../model/learn/objective.ts";
 import type { OptimizerName, OptimizerSettings, OptimizerState } from "../../model/learn/optimizer.ts";
@@ -78,7 +78,7 @@ export function trainerMethods(openEngine = startEngine) {
     imitate: inOrder(async (demos: readonly Sequence[], limits: BatchLimits, optimizer: OptimizerSettings) => {
       const tokens = demos.reduce((sum, { written }) => sum + written.length, 0);
       const weights = demos.map(({ written }) => new Float32Array(written.length).fill(1 / tokens));
-      const { loss } = await networks.policy.accumulate(imitation, microBatches(demos, limits), { weights });
+      const { loss } = await networks.policy.accumulate(imitation, demos, { weights }, limits);
       const { applied, gradientNorm } = await networks.policy.step(optimizer);
       if (!applied)
         throw new Error(

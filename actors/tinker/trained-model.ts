@@ -9,7 +9,7 @@
  * - The entropy here is an estimate, the mean of -log p over the written tokens, because servers return no entropy.
  */
 import { z } from "zod";
-import { type MicroBatch, microBatches } from "../../model/learn/batch.ts";
+import type { Sequence } from "../../model/learn/batch.ts";
 import type { TrainedPolicy } from "../../model/learn/network.ts";
 import { imitation, type TokenInputs } from "../../model/learn/objective.ts";
 import type { OptimizerSettings } from "../../model/learn/optimizer.ts";
@@ -45,10 +45,10 @@ export class TrainedModel implements TrainedPolicy {
 
   async accumulate(
     objective: Parameters<TrainedPolicy["accumulate"]>[0],
-    batches: readonly MicroBatch[],
+    sequences: readonly Sequence[],
     inputs: TokenInputs,
   ): Promise<Record<string, number>> {
-    const data = batches.flatMap(dataOf);
+    const data = sequences.map(datumOf);
     const weights = inputs["weights"]!;
     if (objective.name === imitation.name) {
       const logProbs = await this.#pass("forward_backward", data, "cross_entropy");
@@ -75,17 +75,16 @@ export class TrainedModel implements TrainedPolicy {
   }
 
   /** `entropies` has -log p of each written token: the mean estimates the policy's entropy. */
-  async score(batches: readonly MicroBatch[]): Promise<{ logProbs: Float32Array[]; entropies: Float32Array[] }> {
-    const logProbs = await this.#pass("forward", batches.flatMap(dataOf), "cross_entropy");
+  async score(sequences: readonly Sequence[]): Promise<{ logProbs: Float32Array[]; entropies: Float32Array[] }> {
+    const logProbs = await this.#pass("forward", sequences.map(datumOf), "cross_entropy");
     return { logProbs, entropies: logProbs.map((row) => row.map((logProb) => -logProb)) };
   }
 
   /** Sets the optimizer's moments to 0: takes a step with gradient 0, betas 0 and step size 0. The server keeps its step count. */
   async resetOptimizer(): Promise<void> {
     const sequence = { tokens: Int32Array.of(0, 0), written: Int32Array.of(1) };
-    const limits = { tokensMax: 2, lengthMultiple: 1, widthMultiple: 1 };
     const nothing = () => ({ advantages: [0], logProbs: [0], padding: 0 });
-    await this.#pass("forward_backward", microBatches([sequence], limits).flatMap(dataOf), "ppo", nothing);
+    await this.#pass("forward_backward", [datumOf(sequence, 0)], "ppo", nothing);
     await this.step({ learningRate: 0, beta1: 0, beta2: 0, epsilon: 1e-8, weightDecay: 0, clipNorm: 1 });
   }
 
@@ -140,16 +139,15 @@ export class TrainedModel implements TrainedPolicy {
   }
 }
 
-/** The sequences of a micro-batch, without padding. Leaves out all tokens after the last written token, because they have no effect. */
-function dataOf({ members, counts, width, length, picks, tokens, targets }: MicroBatch): Datum[] {
-  return members.map((member, row) => {
-    const at = row * width;
-    const places = Array.from(picks.subarray(at, at + counts[row]!), (pick) => pick - row * length);
-    const end = places.at(-1)! + 1;
-    const own = Array.from(tokens.subarray(row * length, row * length + end));
-    const last = targets[at + counts[row]! - 1]!;
-    return { member, places, tokens: [...own, last], targets: [...own.slice(1), last, 0] };
-  });
+/** Leaves out all tokens after the last written token, because they have no effect. */
+function datumOf({ tokens, written }: Sequence, member: number): Datum {
+  const own = Array.from(tokens.subarray(0, written.at(-1)! + 1));
+  return {
+    member,
+    places: Array.from(written, (position) => position - 1),
+    tokens: own,
+    targets: [...own.slice(1), 0],
+  };
 }
 
 const total = (data: readonly Datum[], value: (member: number, at: number) => number): number =>

@@ -11,7 +11,6 @@
  */
 import { z } from "zod";
 import { crossScores } from "../../model/health/cross-score.ts";
-import { microBatches } from "../../model/learn/batch.ts";
 import { imitation } from "../../model/learn/objective.ts";
 import { update } from "../../model/learn/update/update.ts";
 import { settlesIn } from "../clock.ts";
@@ -105,10 +104,10 @@ export async function startTinkerTrainer(
         if (steps > 0) await model.resetOptimizer();
         steps = 0;
       },
-      imitate: inOrder(async (demos, limits, optimizer) => {
+      imitate: inOrder(async (demos, _limits, optimizer) => {
         const tokens = demos.reduce((sum, { written }) => sum + written.length, 0);
         const weights = demos.map(({ written }) => new Float32Array(written.length).fill(1 / tokens));
-        const { loss } = await model.accumulate(imitation, microBatches(demos, limits), { weights });
+        const { loss } = await model.accumulate(imitation, demos, { weights });
         await model.step(optimizer);
         steps++;
         return loss!;

@@ -120,7 +120,7 @@ export class Decoder {
     this.#capacity = capacity;
     this.#layout = {
       capacity: roundUp(capacity + appendStep(capacity), TOKENS_STEP),
-      half: halfCaches && config.headWidth % 16 === 0 && engine.readsHalfCaches(this.#lanes > 1),
+      half: halfCaches && config.headWidth % 16 === 0 && engine.runsMachineCode(this.#lanes > 1),
     };
     this.#lengths = new Int32Array(stepRows(slots));
     this.#frozen = parameterArrays(engine, layFrozen(config, frozen));

@@ -186,7 +186,7 @@ export function compiledEngine(options: CompiledOptions): CompiledEngine {
     name: "compiled",
     device: described,
     runsReadHostMemory: memory === hostMemory,
-    readsHalfCaches: (inLane) => instructionsFor({ ...options, instructions, threads: inLane ? 1 : threads }) !== null,
+    runsMachineCode: (inLane) => instructionsFor({ ...options, instructions, threads: inLane ? 1 : threads }) !== null,
     onCpu,
 
     array: (spec, backing) => new OrtArray(spec, memoryFor(spec, backing), memory, device),

@@ -4,7 +4,6 @@
  */
 
 import { Decoder } from "../decode/decoder.ts";
-import { microBatches } from "../learn/batch.ts";
 import { Network } from "../learn/network.ts";
 import { imitation } from "../learn/objective.ts";
 import { ModelConfig } from "../policy/model-config.ts";
@@ -60,10 +59,10 @@ async function samples(engine: Engine): Promise<Record<string, number[]>> {
   const network = await Network.create(engine, MODEL, parameters);
   const written = Int32Array.from({ length: TOKENS.length - 1 }, (_, i) => i + 1);
   const weights = [new Float32Array(written.length).fill(1 / written.length)];
-  const batches = microBatches([{ tokens: TOKENS, written }], LIMITS);
+  const sequences = [{ tokens: TOKENS, written }];
   const losses: number[] = [];
   for (let step = 0; step < STEPS; step++) {
-    const { loss } = await network.accumulate(imitation, batches, { weights });
+    const { loss } = await network.accumulate(imitation, sequences, { weights }, LIMITS);
     losses.push(loss!);
     if (step < STEPS - 1) await network.step(ADAMW);
   }

@@ -75,8 +75,12 @@ export interface Engine {
   readonly lanesMax: number;
   /** True if functions on one thread round the factors of products (`DeviceOptions.bfloat16Products`). Functions on several threads never do. */
   readonly roundsProducts?: boolean;
-  /** True if functions read caches of 16-bit floats (`AttentionShape.halfCaches`). @param inLane  as in `CompileOptions` */
-  readsHalfCaches(inLane: boolean): boolean;
+  /**
+   * True if functions run our machine code. Only machine code reads caches of 16-bit floats (`AttentionShape.halfCaches`).
+   *
+   * @param inLane  as in `CompileOptions`
+   */
+  runsMachineCode(inLane: boolean): boolean;
   /** True: an append writes to slots of caches that all rows share, which is fast on a GPU. False: each row has caches of its own. */
   readonly appendsToSlots: boolean;
   /** Best number of values of a long vector to process at once: they fit into a core's cache, or into a GPU's spare memory. */

@@ -19,7 +19,7 @@ export function immediateEngine(name: Engine["name"], device: string, backend: s
     name,
     device,
     runsReadHostMemory: true,
-    readsHalfCaches: () => false,
+    runsMachineCode: () => false,
     toDevice: hostMemory.toDevice,
     toHost: hostMemory.toHost,
     release: hostMemory.release,

@@ -6,7 +6,7 @@
  *
  * Source: RAGEN-2, https://arxiv.org/abs/2604.06268, CollapseDetector.
  */
-import { type BatchLimits, microBatches, type Sequence } from "../learn/batch.ts";
+import type { BatchLimits, Sequence } from "../learn/batch.ts";
 import type { Network } from "../learn/network.ts";
 import { mean } from "../statistics.ts";
 import { type CrossScores, pairUp } from "./mutual-information.ts";
@@ -34,7 +34,7 @@ export async function crossScores(
   }
   const { columns, own } = pairUp(turns.map(({ prompt }) => prompt.join(" ")));
   const sequences = turns.flatMap(({ reasoning }) => columns.map((column) => joined(turns[column]!.prompt, reasoning)));
-  const { logProbs } = await network.score(microBatches(sequences, limits), temperature);
+  const { logProbs } = await network.score(sequences, limits, temperature);
   return {
     perToken: turns.map((_, i) => columns.map((_, j) => mean(logProbs[i * columns.length + j]!))),
     lengths: turns.map(({ reasoning }) => reasoning.length),

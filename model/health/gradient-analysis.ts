@@ -5,7 +5,6 @@
  * Source: RAGEN-2's gradient analysis, https://arxiv.org/abs/2604.06268. The paper finds that noise and regularization move the policy
  * if the spread is small.
  */
-import { microBatches } from "../learn/batch.ts";
 import { policyObjective, type TokenInputs } from "../learn/objective.ts";
 import { type Minibatch, minibatchOf, prepare, sampleInputs } from "../learn/update/prepare.ts";
 import { scoreEpisodes } from "../learn/update/score.ts";
@@ -46,12 +45,13 @@ export async function analyzeGradients(
 
 async function normsOf({ policy }: UpdateNetworks, minibatch: Minibatch, settings: UpdateSettings) {
   const inputs = sampleInputs(minibatch, settings);
-  const batches = microBatches(minibatch.samples.flat(), settings.limits);
+  const sequences = minibatch.samples.flat();
   const objective = policyObjective(settings.policy);
   const norms: Partial<Record<keyof typeof PARTS, number>> = {};
   for (const name of Object.keys(PARTS) as (keyof typeof PARTS)[]) {
     if (!objective.inputs.includes(PARTS[name])) continue;
-    await policy.accumulate(objective, batches, only(inputs, PARTS[name]), settings.temperature);
+    const { limits, temperature } = settings;
+    await policy.accumulate(objective, sequences, only(inputs, PARTS[name]), limits, temperature);
     norms[name] = await policy.dropGradient();
   }
   return norms;

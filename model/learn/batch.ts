@@ -1,9 +1,11 @@
 /**
- * Splits sequences into micro-batches of few shapes. The rows of a micro-batch have similar lengths and are padded at the end. This
- * file computes with plain arrays; it knows no tensors, no losses and no engine.
+ * Splits sequences into micro-batches of few shapes. This file computes with plain arrays; it knows no tensors, no losses and no engine.
  *
- * Beside the padded tokens (B, T) a micro-batch lists its written tokens, left-aligned as (B, W). All inputs of a loss are per
- * written token. The output layer runs only for written tokens.
+ * A micro-batch lists the tokens that the network reads, in one of two layouts: as padded rows, or as a prefix tree (prefix-tree.ts), in
+ * which sequences share the tokens that they begin with. In both layouts equal sequences are computed once.
+ *
+ * The loss's inputs are one number for each written token, left-aligned as (B, W). The output layer runs only for the picks. A pick
+ * is a state with the written token that follows it. Written tokens with equal states and equal tokens share a pick.
  */
 import { roundUp } from "../engine/graph.ts";
 
@@ -15,47 +17,61 @@ export interface Sequence {
   readonly written: Int32Array;
 }
 
+/** Where the sequences lie among the tokens of a prefix tree: policy/attention.ts. */
+export interface TreeArrays {
+  /** (branches, 2) */
+  readonly branches: Int32Array;
+  /** (branches, T) */
+  readonly places: Int32Array;
+  /** (N) */
+  readonly homes: Int32Array;
+}
+
 export interface MicroBatch {
-  /** B, T and W. */
-  readonly rows: number;
+  /** (N) the tokens that the network reads, row after row or branch after branch. */
+  readonly tokens: Int32Array;
+  /** T: the padded length of the longest sequence. */
   readonly length: number;
+  /** null: the tokens are rows of T tokens. */
+  readonly tree: TreeArrays | null;
+  /** (M) index of the picked state among the N states. */
+  readonly picks: Int32Array;
+  /** (M) the written token that follows each picked state. */
+  readonly targets: Int32Array;
+  /** B and W. */
+  readonly rows: number;
   readonly width: number;
+  /** (B · W) the pick of each written token; 0 for padding. */
+  readonly cells: Int32Array;
   /** The index of each row's sequence; further rows are padding. */
   readonly members: readonly number[];
   /** Number of written tokens of each member; the rest of a row is padding. */
   readonly counts: readonly number[];
-  /** (B, T) */
-  readonly tokens: Int32Array;
-  /** (B · W) index of the state that predicts each written token, among all B · T states. */
-  readonly picks: Int32Array;
-  /** (B · W) the written tokens themselves. */
-  readonly targets: Int32Array;
 }
 
 export interface BatchLimits {
-  /** Largest B · T; a longer sequence gets a micro-batch of its own. */
+  /** Largest number of tokens of a micro-batch, N; a longer sequence gets a micro-batch of its own. */
   readonly tokensMax: number;
-  /** T is padded to a multiple of this. */
+  /** T of rows is padded to a multiple of this. */
   readonly lengthMultiple: number;
   /** W is padded to a multiple of this. */
   readonly widthMultiple: number;
 }
 
 /**
- * Default of `tokensMax`. cpu: a core's cache holds the activations of this many tokens of a small model. gpu: a GPU takes about as long
- * for a micro-batch with fewer tokens.
+ * Default of `tokensMax`. cpu: a core computes this many tokens of a small model about as fast per token as more, and two cores get equal
+ * work. gpu: a GPU takes about as long for a micro-batch with fewer tokens.
  */
-export const MICRO_TOKENS_MAX = { cpu: 256, gpu: 4096 } as const;
+export const MICRO_TOKENS_MAX = { cpu: 512, gpu: 4096 } as const;
 
-/** B is padded to a multiple of this where `tokensMax` allows. */
+/** Rows of tokens and rows of the loss's inputs are padded to multiples of these where `tokensMax` allows. */
 const ROW_MULTIPLE = 4;
+const LOSS_ROW_MULTIPLE = 16;
+/** M is padded to a multiple of this. Matrix products take multiples of 16. */
+const PICK_MULTIPLE = 32;
 
-/**
- * @returns micro-batches that hold every sequence once, longest first.
- * @throws {RangeError} if a sequence has no written token, its first token is written, or its written positions do not ascend.
- */
-export function microBatches(sequences: readonly Sequence[], limits: BatchLimits): MicroBatch[] {
-  const { tokensMax, lengthMultiple, widthMultiple } = limits;
+/** @throws {RangeError} if a sequence has no written token, its first token is written, or its written positions do not ascend. */
+export function checkSequences(sequences: readonly Sequence[]): void {
   sequences.forEach(({ written, tokens }, i) => {
     const fits = written[0]! > 0 && written.at(-1)! < tokens.length;
     if (!fits)
@@ -63,40 +79,82 @@ export function microBatches(sequences: readonly Sequence[], limits: BatchLimits
     if (written.some((position, at) => at > 0 && position <= written[at - 1]!))
       throw new RangeError(`sequence ${i}: written tokens must ascend, got ${written}`);
   });
-  const order = sequences.map((_, i) => i).sort((a, b) => sequences[b]!.tokens.length - sequences[a]!.tokens.length);
+}
+
+/** The tokens that predict a written token: those before the last written token. The network does not read the others. */
+export const readTokens = ({ tokens, written }: Sequence): Int32Array => tokens.subarray(0, written.at(-1)!);
+
+/** Micro-batches of padded rows of similar lengths, longest first. */
+export function rowBatches(sequences: readonly Sequence[], limits: BatchLimits): MicroBatch[] {
+  const { tokensMax, lengthMultiple, widthMultiple } = limits;
+  const kinds = [...Map.groupBy(sequences.keys(), (i) => keyOf(readTokens(sequences[i]!))).values()]
+    .map((members) => ({ members, tokens: readTokens(sequences[members[0]!]!) }))
+    .sort((a, b) => b.tokens.length - a.tokens.length);
   const batches: MicroBatch[] = [];
-  for (let at = 0; at < order.length; ) {
-    const length = roundUp(sequences[order[at]!]!.tokens.length, lengthMultiple);
+  for (let at = 0; at < kinds.length; ) {
+    const length = roundUp(kinds[at]!.tokens.length, lengthMultiple);
     // The fewest micro-batches that the limit allows, filled evenly.
     const rowsMax = Math.max(1, Math.floor(tokensMax / length));
-    const left = order.length - at;
+    const left = kinds.length - at;
     const even = Math.ceil(left / Math.ceil(left / rowsMax));
     const rows = Math.min(rowsMax, roundUp(even, ROW_MULTIPLE));
-    const members = order.slice(at, at + rows);
-    const counts = members.map((i) => sequences[i]!.written.length);
-    const width = roundUp(Math.max(...counts), widthMultiple);
-    const batch = {
-      rows,
-      length,
-      width,
-      members,
-      counts,
-      tokens: new Int32Array(rows * length),
-      picks: new Int32Array(rows * width),
-      targets: new Int32Array(rows * width),
-    };
-    members.forEach((member, row) => {
-      const { tokens, written } = sequences[member]!;
-      batch.tokens.set(tokens, row * length);
-      written.forEach((position, column) => {
-        batch.picks[row * width + column] = row * length + position - 1;
-        batch.targets[row * width + column] = tokens[position]!;
-      });
-    });
-    batches.push(batch);
+    const tokens = new Int32Array(rows * length);
+    const placed: Placed[] = [];
+    for (const [row, kind] of kinds.slice(at, at + rows).entries()) {
+      tokens.set(kind.tokens, row * length);
+      for (const member of kind.members) placed.push({ member, stateOf: (position) => row * length + position });
+    }
+    batches.push({ tokens, length, tree: null, ...pickStates(sequences, placed, widthMultiple) });
     at += rows;
   }
   return batches;
+}
+
+const keyOf = ({ buffer, byteOffset, byteLength }: Int32Array): string =>
+  Buffer.from(buffer, byteOffset, byteLength).toString("latin1");
+
+/** A sequence of a micro-batch, and the index of its state at each position among the N states. */
+export interface Placed {
+  readonly member: number;
+  readonly stateOf: (position: number) => number;
+}
+
+/** The picks of a micro-batch, and the rows of its loss. */
+export function pickStates(
+  sequences: readonly Sequence[],
+  placed: readonly Placed[],
+  widthMultiple: number,
+): Omit<MicroBatch, "tokens" | "length" | "tree"> {
+  const members = placed.map(({ member }) => member);
+  const counts = members.map((member) => sequences[member]!.written.length);
+  const rows = roundUp(members.length, LOSS_ROW_MULTIPLE);
+  const width = roundUp(Math.max(...counts), widthMultiple);
+  const cells = new Int32Array(rows * width);
+  const picks: number[] = [];
+  const targets: number[] = [];
+  /** The picks of each state, by the token that follows. */
+  const known = new Map<number, Map<number, number>>();
+  for (const [row, { member, stateOf }] of placed.entries()) {
+    const { tokens, written } = sequences[member]!;
+    for (const [column, position] of written.entries()) {
+      const [state, target] = [stateOf(position - 1), tokens[position]!];
+      const ofState = known.getOrInsertComputed(state, () => new Map());
+      cells[row * width + column] = ofState.getOrInsertComputed(target, () => {
+        targets.push(target);
+        return picks.push(state) - 1;
+      });
+    }
+  }
+  const padding = new Array<number>(roundUp(picks.length, PICK_MULTIPLE) - picks.length).fill(0);
+  return {
+    picks: Int32Array.from([...picks, ...padding]),
+    targets: Int32Array.from([...targets, ...padding]),
+    rows,
+    width,
+    cells,
+    members,
+    counts,
+  };
 }
 
 /** (B, W) from values of each sequence's written tokens, padded with 0. @param values  (W) for each sequence */

@@ -1,15 +1,25 @@
 /**
- * A network in training: parameters, gradients, optimizer and the compiled functions between them. It runs an `Objective`
- * (objective.ts) over micro-batches and adds the gradients up, so a minibatch of any size needs the memory of one micro-batch.
+ * A network in training: parameters, gradients, optimizer and the compiled functions between them. It splits sequences into
+ * micro-batches, runs an `Objective` (objective.ts) over them and adds the gradients up. So a minibatch of any size needs the memory of one
+ * micro-batch.
  */
 import * as tf from "@tensorflow/tfjs-core";
 import "@tensorflow/tfjs-core/dist/register_all_gradients.js";
 import { type DeviceArray, type Engine, f32, i32, type Job, lanesFor, listsFor, type Spec } from "../engine/engine.ts";
+import { hasTreeKernel, type PrefixTree, TREE_LENGTH_MAX } from "../policy/attention.ts";
 import { frozenShapes, type ModelConfig, parameterShapes } from "../policy/model-config.ts";
 import { tokenLogProbs } from "../policy/ops.ts";
 import { layParameters, type Parameters, parameterArrays } from "../policy/parameters.ts";
 import { hiddenStates, logits, stateValues } from "../policy/transformer.ts";
-import { layRows, type MicroBatch } from "./batch.ts";
+import {
+  type BatchLimits,
+  checkSequences,
+  layRows,
+  type MicroBatch,
+  readTokens,
+  rowBatches,
+  type Sequence,
+} from "./batch.ts";
 import type { Head, Objective, TokenInputs } from "./objective.ts";
 import {
   type Matrix,
@@ -19,9 +29,10 @@ import {
   type OptimizerSettings,
   type OptimizerState,
 } from "./optimizer.ts";
+import { treeBatches } from "./prefix-tree.ts";
 
 /** Maximum number of compiled functions to keep. Each holds a few megabytes. */
-const COMPILED_MAX = 32;
+const COMPILED_MAX = 64;
 
 type Arrays = Readonly<Record<string, DeviceArray>>;
 
@@ -131,16 +142,22 @@ export class Network {
     return this.#optimizer;
   }
 
-  /** Adds the objective's gradients over these micro-batches to the gradients accumulated so far. @returns sums of loss and metrics */
+  /**
+   * Adds the objective's gradients over these sequences to the gradients accumulated so far.
+   *
+   * @returns sums of loss and metrics
+   * @throws {RangeError} if a sequence has no written token, its first token is written, or its written positions do not ascend
+   */
   async accumulate(
     objective: Objective,
-    batches: readonly MicroBatch[],
+    sequences: readonly Sequence[],
     inputs: TokenInputs,
+    limits: BatchLimits,
     temperature = 1,
   ): Promise<Record<string, number>> {
     const sums: Record<string, number> = {};
     await this.#runAll(
-      batches,
+      this.#batches(sequences, limits),
       (batch) => this.#gradientFunction(objective, batch, temperature),
       (batch, { inputs: arrays }) => {
         for (const name of objective.inputs) arrays[name]!.write(layRows(batch, inputs[name]!));
@@ -182,24 +199,25 @@ export class Network {
   }
 
   /** The critic's value before every written token: (sequences)(written tokens). */
-  async values(batches: readonly MicroBatch[]): Promise<Float32Array[]> {
-    return (await this.#score("value", batches, 1))["values"]!;
+  async values(sequences: readonly Sequence[], limits: BatchLimits): Promise<Float32Array[]> {
+    return (await this.#score("value", sequences, limits, 1))["values"]!;
   }
 
   /** Log-probability and entropy of every written token: (sequences)(written tokens) each. */
   async score(
-    batches: readonly MicroBatch[],
+    sequences: readonly Sequence[],
+    limits: BatchLimits,
     temperature = 1,
   ): Promise<{ logProbs: Float32Array[]; entropies: Float32Array[] }> {
-    const { logProbs, entropies } = await this.#score("tokens", batches, temperature);
+    const { logProbs, entropies } = await this.#score("tokens", sequences, limits, temperature);
     return { logProbs: logProbs!, entropies: entropies! };
   }
 
-  async #score(head: Head, batches: readonly MicroBatch[], temperature: number) {
+  async #score(head: Head, sequences: readonly Sequence[], limits: BatchLimits, temperature: number) {
     this.#expectHead(head);
     const scores: Record<string, Float32Array[]> = {};
     await this.#runAll(
-      batches,
+      this.#batches(sequences, limits),
       (batch) => this.#scoreFunction(head, batch, temperature),
       () => {},
       (batch, { results }) => {
@@ -214,6 +232,16 @@ export class Network {
       },
     );
     return scores;
+  }
+
+  /** Prefix trees if attention over trees runs in machine code. Without it, trees would need copies of the shared keys and values. */
+  #batches(sequences: readonly Sequence[], limits: BatchLimits): MicroBatch[] {
+    checkSequences(sequences);
+    const longest = sequences.reduce((most, sequence) => Math.max(most, readTokens(sequence).length), 0);
+    const { headWidth, layerKinds } = this.config;
+    const takes = hasTreeKernel({ headWidth }) && !layerKinds.includes("sliding") && longest <= TREE_LENGTH_MAX;
+    if (!takes || !this.#engine.runsMachineCode(this.#lanes > 1)) return rowBatches(sequences, limits);
+    return treeBatches(sequences, limits, this.#lanes);
   }
 
   /**
@@ -234,7 +262,7 @@ export class Network {
       const batch = batches[i]!;
       const compiled = await compile(batch);
       const job = compiled.take(list);
-      for (const name of ["tokens", "picks", "targets"] as const) job.inputs[name]!.write(batch[name]);
+      for (const [name, values] of Object.entries(arraysOf(batch))) job.inputs[name]!.write(values);
       write(batch, job);
       used.push({ batch, job, compiled });
       lists[list]!.push(job.job);
@@ -266,10 +294,12 @@ export class Network {
     head: Head,
     parameters: Readonly<Record<string, tf.Tensor>>,
     x: Readonly<Record<string, tf.Tensor>>,
-    { temperature, rows, width }: Pick<MicroBatch, "rows" | "width"> & { readonly temperature: number },
+    { temperature, rows, width, tree }: MicroBatch & { readonly temperature: number },
   ): Record<string, tf.Tensor> {
-    const byRow = (values: tf.Tensor) => tf.reshape(values, [rows, width]);
-    const states = hiddenStates(this.config, parameters, x["tokens"]!, x["picks"]!);
+    const byRow = (values: tf.Tensor) => tf.reshape(tf.gather(tf.reshape(values, [-1]), x["cells"]!), [rows, width]);
+    // `batchSpecs` has the inputs that a tree needs.
+    const prefixTree = tree === null ? undefined : (x as unknown as PrefixTree);
+    const states = hiddenStates(this.config, parameters, x["tokens"]!, x["picks"]!, prefixTree);
     if (head === "value") return { values: byRow(stateValues(parameters, states)) };
     const all = logits(this.config, parameters, states);
     const { logProbs, entropies } = tokenLogProbs(temperature === 1 ? all : tf.div(all, temperature), x["targets"]!);
@@ -373,21 +403,30 @@ export class Network {
 /** The list of each batch: the one with the fewest tokens so far. Batches come longest first, so lists fill evenly. */
 function assignLists(batches: readonly MicroBatch[], lists: number): number[] {
   const load = new Array<number>(lists).fill(0);
-  return batches.map(({ rows, length }) => {
+  return batches.map(({ tokens }) => {
     const list = load.indexOf(Math.min(...load));
-    load[list]! += rows * length;
+    load[list]! += tokens.length;
     return list;
   });
 }
 
-const shapeKey = ({ rows, length, width }: MicroBatch, temperature: number) =>
-  `${rows}x${length}x${width}@${temperature}`;
+/** The arrays of a micro-batch that its functions read. */
+const arraysOf = ({ tokens, tree, picks, targets, cells }: MicroBatch) => ({ tokens, picks, targets, cells, ...tree });
 
-const batchSpecs = ({ rows, length, width }: MicroBatch): Record<string, Spec> => ({
-  tokens: i32(rows, length),
-  picks: i32(rows * width),
-  targets: i32(rows * width),
-});
+/** Equal keys mean equal shapes of all arrays. */
+const shapeKey = ({ tokens, length, tree, picks, rows, width }: MicroBatch, temperature: number) => {
+  const layout = tree === null ? "rows" : `tree of ${tree.branches.length / 2}`;
+  return `${tokens.length}x${length} ${layout} ${picks.length} ${rows}x${width}@${temperature}`;
+};
+
+function batchSpecs(batch: MicroBatch): Record<string, Spec> {
+  const { tokens, length, tree } = batch;
+  const specs = Object.entries(arraysOf(batch)).map(([name, values]) => [name, i32(values.length)] as const);
+  const all = Object.fromEntries(specs);
+  if (tree === null) return { ...all, tokens: i32(tokens.length / length, length) };
+  const branches = tree.branches.length / 2;
+  return { ...all, branches: i32(branches, 2), places: i32(branches, length) };
+}
 
 /** The matrices of the layers, in the order of their memory, without embedding and output layers. A stack of experts gives a matrix per expert. */
 function hiddenMatrices({ experts }: ModelConfig, { flat, views }: Parameters): Matrix[] {

@@ -48,16 +48,6 @@ export type Objective = ObjectiveOf<"tokens", TokenScores> | ObjectiveOf<"value"
 /** Per-token values of every sequence, by input name: [sequence][written token]. */
 export type TokenInputs = Readonly<Record<string, readonly ArrayLike<number>[]>>;
 
-/** The inputs that only multiply a term of a loss or of a metric. If sequences are equal, merge.ts adds these inputs up. */
-export const WEIGHT_INPUTS: ReadonlySet<string> = new Set([
-  "weights",
-  "entropyWeights",
-  "klWeights",
-  "covarianceWeights",
-  "observationWeights",
-  "shares",
-]);
-
 /** Cross-entropy of the demonstrated tokens: `-sum(weights · logProb)`. */
 export const imitation: Objective = {
   head: "tokens",

@@ -1,7 +1,8 @@
 /**
- * Causal self-attention over whole sequences, with its gradient.
+ * Causal self-attention over whole sequences, with its gradient: over rows of tokens, and over a prefix tree, in which sequences share
+ * the tokens that they begin with.
  *
- * B batch, T tokens, H query heads, K key/value heads, G = H / K, D head width.
+ * B batch, T tokens, N tokens of a tree, H query heads, K key/value heads, G = H / K, D head width.
  *
  * - The definition computes queries in blocks; a block sees no keys after its end. At T 256 this saves a quarter of the products and of
  *   the (T, T) memory. (The step of bench/step.bench.ts takes 149, 132 and 144 ms in blocks of 64, 128 and 256.)
@@ -9,7 +10,7 @@
  *   then a has D columns.
  */
 import * as tf from "@tensorflow/tfjs-core";
-import { type AttentionShape, fused, rotate, scoreScaleOf } from "./ops.ts";
+import { type AttentionShape, hasKernel, rotate, runKernel, scoreScaleOf } from "./ops.ts";
 
 /** Maximum number of queries of a block. */
 const BLOCK = 128;
@@ -33,22 +34,15 @@ interface Forward {
   readonly weights: readonly tf.Tensor[];
 }
 
-/** What the forward pass of the kernel, or of the definition, saves besides its arguments and `out`. */
-type SavedByKernel = [statistics: tf.Tensor];
-type SavedByDefinition = [queries: tf.Tensor, keys: tf.Tensor, values: tf.Tensor, ...weights: tf.Tensor[]];
-
-/** Longest sequence of the kernel, in tokens: the kernel's stack holds the scores of four queries. */
-const KERNEL_TOKENS_MAX = 4096;
-
-/** The kernel's name. If the kernel does not take these shapes, a name that no backend has, so that the definition runs. */
-function kernelFor(
-  name: "Attention" | "AttentionGradient",
-  length: number,
-  { headWidth, window }: AttentionShape,
-): string {
-  const takes = length % 4 === 0 && length <= KERNEL_TOKENS_MAX && headWidth % 16 === 0 && (window ?? null) === null;
-  return takes ? name : `${name} by definition`;
-}
+type SavedTensors = [
+  cos: tf.Tensor,
+  sin: tf.Tensor,
+  out: tf.Tensor,
+  queries: tf.Tensor,
+  keys: tf.Tensor,
+  values: tf.Tensor,
+  ...weights: tf.Tensor[],
+];
 
 /**
  * Causal self-attention with grouped key/value heads and rotary positions 0 … T-1.
@@ -60,25 +54,76 @@ function kernelFor(
  * @returns (B, T, H · D)
  */
 export function attention(qkv: tf.Tensor, cos: tf.Tensor, sin: tf.Tensor, shape: AttentionShape): tf.Tensor {
-  const length = qkv.shape[1]!;
   return tf.customGrad((...args) => {
     const save = args.pop() as unknown as tf.GradSaveFunc;
     const [qkv] = args as [tf.Tensor];
-    const [out, ...rest] = fused(kernelFor("Attention", length, shape), { qkv, cos, sin }, shape, () => {
-      const { out, queries, keys, values, weights } = forward(qkv, cos, sin, shape);
-      return [out, queries, keys, values, ...weights];
-    });
-    save([qkv, cos, sin, out!, ...rest]);
+    const { out, queries, keys, values, weights } = forward(qkv, cos, sin, shape);
+    save([cos, sin, out, queries, keys, values, ...weights]);
+    return {
+      value: out,
+      gradFunc: (dOut: tf.Tensor, saved: tf.Tensor[]) => {
+        const [cos, sin, out, queries, keys, values, ...weights] = saved as SavedTensors;
+        return backward(dOut, { out, queries, keys, values, weights }, cos, sin, shape);
+      },
+    };
+  })(qkv);
+}
+
+/**
+ * A prefix tree. Its N tokens lie branch after branch. The path of a branch is a whole sequence: the tokens that it shares with the path
+ * before it, then the branch.
+ */
+export interface PrefixTree {
+  /**
+   * (branches, 2) int32: the number of shared tokens, and the number of tokens of the path. Both are multiples of 4. A row of zeros
+   * follows the last branch.
+   */
+  readonly branches: tf.Tensor;
+  /** (branches, T) int32: the index among the N tokens of each token of a path; any index for padding. */
+  readonly places: tf.Tensor;
+  /** (N) int32: the index of each token among all branches · T tokens of the paths. */
+  readonly homes: tf.Tensor;
+}
+
+/** Longest path of the kernel, in tokens: the kernel's stack holds the scores of four queries. */
+export const TREE_LENGTH_MAX = 4096;
+
+/** True if the kernels of attention over a tree take heads of this shape. */
+export const hasTreeKernel = ({ headWidth, window }: Pick<AttentionShape, "headWidth" | "window">): boolean =>
+  headWidth % 16 === 0 && (window ?? null) === null;
+
+/**
+ * `attention` over a prefix tree.
+ *
+ * @param qkv       (N, (H + 2K) · D)
+ * @param cos, sin  (T, D / 2)
+ * @returns (N, H · D)
+ */
+export function treeAttention(
+  qkv: tf.Tensor,
+  { branches, places, homes }: PrefixTree,
+  cos: tf.Tensor,
+  sin: tf.Tensor,
+  shape: AttentionShape,
+): tf.Tensor {
+  const [paths, length] = places.shape as [number, number];
+  const takes = hasTreeKernel(shape) && length <= TREE_LENGTH_MAX && length % 16 === 0;
+  if (!takes || !hasKernel("TreeAttention")) {
+    const rows = tf.reshape(tf.gather(qkv, tf.reshape(places, [-1])), [paths, length, -1]);
+    const out = tf.reshape(attention(rows, cos, sin, shape), [paths * length, -1]);
+    return tf.gather(out, homes);
+  }
+  return tf.customGrad((...args) => {
+    const save = args.pop() as unknown as tf.GradSaveFunc;
+    const [qkv] = args as [tf.Tensor];
+    const [out, statistics] = runKernel("TreeAttention", { qkv, branches, cos, sin }, shape);
+    save([qkv, branches, cos, sin, out!, statistics!]);
     return {
       value: out!,
       gradFunc: (dOut: tf.Tensor, saved: tf.Tensor[]) => {
-        const [qkv, cos, sin, out, ...rest] = saved as [tf.Tensor, tf.Tensor, tf.Tensor, tf.Tensor, ...tf.Tensor[]];
-        const [statistics] = rest as SavedByKernel;
-        const inputs = { qkv, cos, sin, out, dOut, statistics };
-        return fused(kernelFor("AttentionGradient", length, shape), inputs, shape, () => {
-          const [queries, keys, values, ...weights] = rest as SavedByDefinition;
-          return [backward(dOut, { out, queries, keys, values, weights }, cos, sin, shape)];
-        });
+        const names = ["qkv", "branches", "cos", "sin", "out", "statistics"];
+        const inputs = Object.fromEntries(names.map((name, i) => [name, saved[i]!]));
+        return runKernel("TreeAttentionGradient", { ...inputs, dOut }, shape);
       },
     };
   })(qkv);

@@ -8,6 +8,14 @@
 import * as tf from "@tensorflow/tfjs-core";
 import type { Experts } from "./model-config.ts";
 
+export const hasKernel = (name: string): boolean => tf.getKernel(name, tf.getBackend()) !== undefined;
+
+/** Runs a kernel that the backend has. */
+export function runKernel(name: string, inputs: tf.NamedTensorMap, attributes: object): tf.Tensor[] {
+  const result = tf.engine().runKernel(name, inputs, attributes as tf.NamedAttrMap) as tf.Tensor | tf.Tensor[];
+  return Array.isArray(result) ? result : [result];
+}
+
 /** Runs kernel `name` if the backend has it, and otherwise the definition. Both return the same number of tensors. */
 export function fused(
   name: string,
@@ -15,9 +23,7 @@ export function fused(
   attributes: object,
   definition: () => tf.Tensor[],
 ): tf.Tensor[] {
-  if (tf.getKernel(name, tf.getBackend()) === undefined) return definition();
-  const result = tf.engine().runKernel(name, inputs, attributes as tf.NamedAttrMap) as tf.Tensor | tf.Tensor[];
-  return Array.isArray(result) ? result : [result];
+  return hasKernel(name) ? runKernel(name, inputs, attributes) : definition();
 }
 
 /** The name of a kernel that computes row by row. If a row's length is not a multiple of 16: a name that no backend has, so the definition runs. */

@@ -9,7 +9,7 @@
  * V vocabulary.
  */
 import * as tf from "@tensorflow/tfjs-core";
-import { attention } from "./attention.ts";
+import { attention, type PrefixTree, treeAttention } from "./attention.ts";
 import {
   appendAttention,
   appendToSlots,
@@ -24,6 +24,7 @@ import { rotaryTables } from "./rope.ts";
 
 type ParameterTensors = Readonly<Record<string, tf.Tensor>>;
 
+/** Attention of a layer: (N, (H + 2K) · D) to (N, H · D). */
 type Attend = (qkv: tf.Tensor, layer: number) => tf.Tensor;
 
 /** @param x (N, width). @param name  the name of the norm's gains, without `.weight` */
@@ -35,7 +36,8 @@ function norm({ gainOffset, normEpsilon }: ModelConfig, parameters: ParameterTen
 /**
  * Embedding, layers and final norm.
  *
- * @param picks  (M) the rows to compute, among B · T. Default: all. Only attention reads the other rows, so after its attention the
+ * @param tokens  (N)
+ * @param picks   (M) the rows to compute, among N. Default: all. Only attention reads the other rows, so after its attention the
  * last layer computes only the picked rows.
  * @returns (M, width)
  */
@@ -46,10 +48,9 @@ function body(
   attend: Attend,
   picks?: tf.Tensor,
 ): tf.Tensor {
-  const { width, layers, heads, headWidth, outputNorms, activation, scaledEmbedding, lora, experts } = config;
-  const [batch, length] = tokens.shape as [number, number];
+  const { width, layers, outputNorms, activation, scaledEmbedding, lora, experts } = config;
   const unit = activation === "silu" ? swiglu : geglu;
-  let x: tf.Tensor = tf.gather(parameters["model.embed_tokens.weight"]!, tf.reshape(tokens, [batch * length]));
+  let x: tf.Tensor = tf.gather(parameters["model.embed_tokens.weight"]!, tokens);
   if (scaledEmbedding) x = tf.mul(x, Math.sqrt(width));
   for (let layer = 0; layer < layers; layer++) {
     const name = (rest: string) => layerName(layer, rest);
@@ -63,8 +64,7 @@ function body(
     const residual = (x: tf.Tensor, rows: tf.Tensor, module: string, outputNorm: string) =>
       outputNorms ? tf.add(x, normed(project(rows, module), outputNorm)) : project(rows, module, x);
     const qkv = queriesKeysValues(config, parameters, normed(x, "input_layernorm"), layer);
-    const mixed = attend(tf.reshape(qkv, [batch, length, -1]), layer);
-    let rows: tf.Tensor = tf.reshape(mixed, [batch * length, heads * headWidth]);
+    let rows = attend(qkv, layer);
     if (picks !== undefined && layer === layers - 1) [x, rows] = [tf.gather(x, picks), tf.gather(rows, picks)];
     x = residual(x, rows, "self_attn.o_proj", "post_attention_layernorm");
     const wide = normed(x, outputNorms ? "pre_feedforward_layernorm" : "post_attention_layernorm");
@@ -174,11 +174,18 @@ export function stateValues(parameters: ParameterTensors, states: tf.Tensor): tf
   return linear(states, parameters[VALUE_HEAD]!);
 }
 
+/** `attend` of (B, T, …) and to (B, T, …), as a function of (B · T, …). @param tokens (B, T) */
+const byRow =
+  (tokens: tf.Tensor, attend: Attend): Attend =>
+  (qkv, layer) =>
+    tf.reshape(attend(tf.reshape(qkv, [...tokens.shape, -1]), layer), [tokens.size, -1]);
+
 /**
  * Final hidden states of whole sequences. Rows may be padded at the end with any token.
  *
- * @param tokens  (B, T) int32
- * @param picks   (M) int32, the states to return, among B · T. Default: all
+ * @param tokens  (B, T) int32; (N) with a tree
+ * @param picks   (M) int32, the states to return, among the B · T or N. Default: all
+ * @param tree    default: the tokens are rows
  * @returns (M, width)
  */
 export function hiddenStates(
@@ -186,13 +193,15 @@ export function hiddenStates(
   parameters: ParameterTensors,
   tokens: tf.Tensor,
   picks?: tf.Tensor,
+  tree?: PrefixTree,
 ): tf.Tensor {
-  const of = attentions(config, tokens.shape[1]!);
+  const of = attentions(config, (tree?.places ?? tokens).shape[1]!);
   const attend: Attend = (qkv, layer) => {
     const { cos, sin, shape } = of(layer);
-    return attention(qkv, cos, sin, shape);
+    return tree === undefined ? attention(qkv, cos, sin, shape) : treeAttention(qkv, tree, cos, sin, shape);
   };
-  return body(config, parameters, tokens, attend, picks);
+  if (tree !== undefined) return body(config, parameters, tokens, attend, picks);
+  return body(config, parameters, tf.reshape(tokens, [-1]), byRow(tokens, attend), picks);
 }
 
 /** How a cache holds its tokens. */
@@ -325,11 +334,11 @@ function decode(
 ): Decoded {
   const of = attentions(config, capacity);
   const caches: Record<string, tf.Tensor> = {};
-  const attend: Attend = (qkv, layer) => {
+  const attend = byRow(tokens, (qkv, layer) => {
     const { shape, ...tables } = of(layer);
     const attended = attendCached(qkv, layer, { ...tables, shape: { ...shape, halfCaches: half } });
     Object.assign(caches, attended.caches);
     return attended.out;
-  };
-  return { states: body(config, parameters, tokens, attend, picks), caches };
+  });
+  return { states: body(config, parameters, tf.reshape(tokens, [-1]), attend, picks), caches };
 }

@@ -12,7 +12,7 @@ import { loadPretrained, readPretrained } from "../../actors/policy/pretrained.t
 import { ModelServer } from "../../actors/tinker/server.ts";
 import { TrainedModel } from "../../actors/tinker/trained-model.ts";
 import { compiledEngine } from "../../model/engine/compiled.ts";
-import { microBatches, type Sequence } from "../../model/learn/batch.ts";
+import type { Sequence } from "../../model/learn/batch.ts";
 import { Network } from "../../model/learn/network.ts";
 import { imitation } from "../../model/learn/objective.ts";
 import { layParameters } from "../../model/policy/parameters.ts";
@@ -61,12 +61,12 @@ describeWhere(lack, "skyrl-tx", () => {
       const tokens = Int32Array.from({ length }, () => Math.floor(uniform() * model.vocabulary));
       return { tokens, written: Int32Array.from({ length: length - 3 }, (_, i) => i + 3) };
     });
-    const batches = microBatches(sequences, { tokensMax: 128, lengthMultiple: 16, widthMultiple: 16 });
-    const [there, here] = [await theirs.score(batches), await ours.score(batches)];
+    const limits = { tokensMax: 128, lengthMultiple: 16, widthMultiple: 16 };
+    const [there, here] = [await theirs.score(sequences), await ours.score(sequences, limits)];
     const gap = Math.max(...here.logProbs.map((row, i) => farthest(row, there.logProbs[i]!)));
     const weights = sequences.map(({ written }) => new Float32Array(written.length).fill(1 / 43));
-    const theirLoss = (await theirs.accumulate(imitation, batches, { weights }))["loss"]!;
-    const ourLoss = (await ours.accumulate(imitation, batches, { weights }))["loss"]!;
+    const theirLoss = (await theirs.accumulate(imitation, sequences, { weights }))["loss"]!;
+    const ourLoss = (await ours.accumulate(imitation, sequences, { weights }, limits))["loss"]!;
     console.log(
       `skyrl-tx and the compiled engine: log-probabilities ${gap}, loss ${Math.abs(theirLoss - ourLoss)} apart`,
     );

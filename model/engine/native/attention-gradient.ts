@@ -1,52 +1,60 @@
 /**
- * The kernel of the gradient of causal self-attention (policy/attention.ts has the definition; attention-tiles.ts explains the letters
+ * The kernel of the gradient of causal self-attention over a prefix tree (policy/attention.ts has the definition; attention-tiles.ts explains the letters
  * and registers). The kernel computes the weights again, from each query's largest score and the sum of its exponentials.
  *
- * For each key/value head and each query head of its group, it takes blocks of 64 queries:
+ * For each key/value head, each branch, and each query head of the group, it takes blocks of 64 queries:
  *
  * 1. for each tile of four queries in the block: the weights, the gradients of the scores and of the queries
  * 2. for each tile of four keys that the block sees: the block's terms of the gradients of keys and values
+ *
+ * After each branch it writes the gradients of the path's keys and values. The sums of shared ones stay in the scratch, where later
+ * branches add their terms.
  *
  * Source: FlashAttention-2, https://arxiv.org/abs/2307.08691.
  */
 import { roundUp } from "../graph.ts";
 import { type Address, at, atIndex, R8, R11, RAX, RCX, RDI, RDX, RSI } from "./assembler.ts";
-import { checkShape, KEY_PADDING, TILE, TileWriter, type WholeShape } from "./attention-tiles.ts";
+import { checkShape, TILE, TileWriter, type TreeShape } from "./attention-tiles.ts";
 import { exponential, exponentialTable } from "./exponential.ts";
-import { CACHE_LINE_BYTES, FLOAT_BYTES, shifted } from "./kernel.ts";
+import { CACHE_LINE_BYTES, FLOAT_BYTES, shifted, WORD_BYTES } from "./kernel.ts";
 import type { MachineCodeOperator } from "./operator.ts";
+
+/** The largest score of a query, and 1 / the sum of exponentials. */
+const STATISTICS_BYTES = 2 * FLOAT_BYTES;
 
 /** Number of queries whose weights are in memory at once. */
 const QUERY_BLOCK = 64;
 
-/** Inputs: qkv, cos, sin, out, the gradient of out, the second output of `attentionOperator`. Outputs: the gradient of qkv; scratch. */
-export function attentionGradientOperator(shape: WholeShape): MachineCodeOperator {
-  const { rows, tokens, heads, kvHeads, headWidth } = shape;
+/** Inputs: qkv, branches, cos, sin, out, the gradient of out, the second output of `attentionOperator`. Outputs: the gradient of qkv; scratch. */
+export function attentionGradientOperator(shape: TreeShape): MachineCodeOperator {
+  const { tokens, heads, kvHeads, headWidth } = shape;
   checkShape(shape);
   return {
-    inputs: Array.from({ length: 6 }, () => "float32"),
-    outputs: [[rows, tokens, (heads + 2 * kvHeads) * headWidth], [scratchOf(shape).floats]],
+    inputs: ["float32", "int32", "float32", "float32", "float32", "float32", "float32"],
+    outputs: [[tokens, (heads + 2 * kvHeads) * headWidth], [scratchOf(shape).floats]],
     write: (kernel) => new AttentionGradientWriter(kernel, shape).write(),
   };
 }
 
 /** Offsets of the arrays in the scratch, in bytes, and the number of floats of all arrays. Each array begins at a cache line of the scratch. */
-function scratchOf({ tokens, headWidth }: WholeShape) {
-  const padded = roundUp(tokens, KEY_PADDING);
+function scratchOf({ tokens, length, headWidth }: TreeShape) {
   const block = Math.min(QUERY_BLOCK, tokens);
   const arrays = {
-    // Of the current key/value head.
-    keysTransposed: headWidth * padded,
-    valuesTransposed: headWidth * padded,
-    keys: tokens * headWidth,
+    // Of the current path: keys, rotated, and values.
+    keysTransposed: headWidth * length,
+    valuesTransposed: headWidth * length,
+    keys: length * headWidth,
+    values: length * headWidth,
+    // Of each token of the path, its offset in the result: 64 bits.
+    offsets: 2 * length,
     // Of the current block, rotated.
     queries: block * headWidth,
-    // Of the current key/value head, sums over its query heads. Keys are rotated.
-    dKeys: tokens * headWidth,
-    dValues: tokens * headWidth,
+    // Of the current path, sums over query heads and branches. Keys are rotated.
+    dKeys: length * headWidth,
+    dValues: length * headWidth,
     // Of the current block: a number for each query and key.
-    weights: block * padded,
-    dScores: block * padded,
+    weights: block * length,
+    dScores: block * length,
   };
   let floats = 0;
   const offsets = Object.fromEntries(
@@ -61,21 +69,28 @@ function scratchOf({ tokens, headWidth }: WholeShape) {
 type ScratchArray = keyof ReturnType<typeof scratchOf>["offsets"];
 
 class AttentionGradientWriter extends TileWriter {
-  /** Variables: addresses of the current head's numbers in the row's first token. `#dQuery` to `#dValue` are in the result, the others in inputs. */
+  /** Variables: addresses of the current head's numbers in the first of the N tokens. `#dQueries` to `#dValues` are in the result, the others in inputs. */
+  readonly #queries = this.kernel.word();
+  readonly #keys = this.kernel.word();
+  readonly #values = this.kernel.word();
+  readonly #results = this.kernel.word();
+  readonly #dResults = this.kernel.word();
+  readonly #statistics = this.kernel.word();
+  readonly #dQueries = this.kernel.word();
+  readonly #dKeys = this.kernel.word();
+  readonly #dValues = this.kernel.word();
+  /** Variables: the same addresses, as if position 0 of the path were the first token of the branch: `TileWriter.setToBranch`. */
   readonly #query = this.kernel.word();
   readonly #key = this.kernel.word();
   readonly #value = this.kernel.word();
   readonly #out = this.kernel.word();
   readonly #dOut = this.kernel.word();
-  /** Variable: address of the current head's statistics, (T, 2). */
-  readonly #statistics = this.kernel.word();
+  readonly #statistic = this.kernel.word();
   readonly #dQuery = this.kernel.word();
-  readonly #dKey = this.kernel.word();
-  readonly #dValue = this.kernel.word();
   /** Variables: addresses of the arrays in the scratch. */
   readonly #scratch: Readonly<Record<ScratchArray, Address>> = this.#scratchVariables();
   /** The gradients of a tile's queries, (4, D), before they are rotated back. */
-  readonly #dQueries = this.kernel.memory(TILE * this.sizes.head);
+  readonly #dRotated = this.kernel.memory(TILE * this.sizes.head);
   /** For each query of a tile, the dot product of `out` and the gradient of `out`. */
   readonly #deltas = this.kernel.memory(TILE * FLOAT_BYTES);
   /** Variable: the end of the current block of queries. */
@@ -84,8 +99,10 @@ class AttentionGradientWriter extends TileWriter {
   readonly #firstQuery = this.kernel.word();
   /** Variable: the first query of the current tile, counted from the block's first query. */
   readonly #inBlock = this.kernel.word();
-  /** Variable: the first token of the current tile, of queries or of keys. */
-  readonly #position = this.kernel.word();
+  /** Variable: the first key of the path, 0. */
+  readonly #firstKey = this.kernel.word();
+  /** Variable: the first query of the current block. */
+  readonly #block = this.kernel.word();
 
   #scratchVariables(): Record<ScratchArray, Address> {
     const names = Object.keys(scratchOf(this.shape).offsets);
@@ -93,95 +110,114 @@ class AttentionGradientWriter extends TileWriter {
   }
 
   write(): void {
-    const { kernel, sizes } = this;
-    const { rows, tokens, kvHeads, heads } = this.shape;
-    const { head, token, outToken } = sizes;
-    const keysAndValues = [this.#key, this.#value, this.#dKey, this.#dValue];
+    const { kernel } = this;
+    const { tokens, kvHeads, heads } = this.shape;
+    const { head } = this.sizes;
+    const group = heads / kvHeads;
     this.#setVariables();
-    kernel.loop(rows, 1, () => {
-      kernel.loop(kvHeads, 1, () => {
+    kernel.loop(kvHeads, 1, () => {
+      this.eachBranch(() => {
+        this.#setToBranch();
         this.#prepareKeys();
-        kernel.loop(heads / kvHeads, 1, () => {
-          kernel.loop(tokens, QUERY_BLOCK, (block) => {
-            this.#setBlockEnd(block);
-            this.#computeBlock(block);
-            this.#accumulateBlock(block);
+        kernel.loop(group, 1, () => {
+          kernel.loopFrom(this.#block, this.shared, this.end, QUERY_BLOCK, () => {
+            this.#setBlockEnd();
+            this.#computeBlock();
+            this.#accumulateBlock();
           });
           for (const variable of [this.#query, this.#dQuery, this.#out, this.#dOut]) kernel.advance(variable, head);
-          kernel.advance(this.#statistics, 2 * FLOAT_BYTES * tokens);
+          kernel.advance(this.#statistic, STATISTICS_BYTES * tokens);
         });
         this.#writeKeysAndValues();
-        for (const variable of keysAndValues) kernel.advance(variable, head);
       });
-      for (const variable of [this.#query, this.#dQuery]) kernel.advance(variable, tokens * token - heads * head);
-      for (const variable of keysAndValues) kernel.advance(variable, tokens * token - kvHeads * head);
-      for (const variable of [this.#out, this.#dOut]) kernel.advance(variable, (tokens - 1) * outToken);
+      const ofQueries = [this.#queries, this.#dQueries, this.#results, this.#dResults];
+      for (const variable of ofQueries) kernel.advance(variable, group * head);
+      for (const variable of [this.#keys, this.#values, this.#dKeys, this.#dValues]) kernel.advance(variable, head);
+      kernel.advance(this.#statistics, group * STATISTICS_BYTES * tokens);
     });
   }
 
   #setVariables(): void {
     const { kernel } = this;
-    const [qkv, , , out, dOut, statistics] = kernel.inputs;
+    const [qkv, , , , out, dOut, statistics] = kernel.inputs;
     const [dQkv, scratch] = kernel.outputs;
     for (const [name, offset] of Object.entries(scratchOf(this.shape).offsets)) {
       kernel.set(this.#scratch[name as ScratchArray], scratch!);
       kernel.advance(this.#scratch[name as ScratchArray], offset);
     }
-    this.kernel.setToParts(qkv!, this.shape, [this.#query, this.#key, this.#value]);
-    this.kernel.setToParts(dQkv!, this.shape, [this.#dQuery, this.#dKey, this.#dValue]);
-    kernel.set(this.#out, out!);
-    kernel.set(this.#dOut, dOut!);
+    kernel.setToParts(qkv!, this.shape, [this.#queries, this.#keys, this.#values]);
+    kernel.setToParts(dQkv!, this.shape, [this.#dQueries, this.#dKeys, this.#dValues]);
+    kernel.set(this.#results, out!);
+    kernel.set(this.#dResults, dOut!);
     kernel.set(this.#statistics, statistics!);
   }
 
-  /** Rotates the keys of a head, transposes its keys and values, and sets the sums of their gradients to 0. */
-  #prepareKeys(): void {
-    const { kernel, code } = this;
-    const { head, token, vector } = this.sizes;
-    const scratch = this.#scratch;
-    kernel.loop(this.shape.tokens, 1, (t) => {
-      this.locate(RAX, this.#key, t, token);
-      this.setAngles(t);
-      this.locate(RSI, scratch.keys, t, head);
-      kernel.rotate(at(RSI), this.shape.headWidth);
-      code.zero(0);
-      for (const sums of [scratch.dKeys, scratch.dValues]) {
-        this.locate(RDX, sums, t, head);
-        for (let i = 0; i < head; i += vector) code.storeVector(at(RDX, i), 0);
-      }
-    });
-    this.transpose(scratch.keys, head, scratch.keysTransposed);
-    this.transpose(this.#value, token, scratch.valuesTransposed);
+  #setToBranch(): void {
+    const { token, outToken } = this.sizes;
+    for (const [variable, tensor, bytes] of [
+      [this.#query, this.#queries, token],
+      [this.#key, this.#keys, token],
+      [this.#value, this.#values, token],
+      [this.#dQuery, this.#dQueries, token],
+      [this.#out, this.#results, outToken],
+      [this.#dOut, this.#dResults, outToken],
+      [this.#statistic, this.#statistics, STATISTICS_BYTES],
+    ] as const) {
+      this.setToBranch(variable, tensor, bytes);
+    }
   }
 
-  #setBlockEnd(block: Address): void {
+  /** Adds the branch's keys and values to those of the path, and sets the sums of their gradients to 0. */
+  #prepareKeys(): void {
+    const { code, kernel } = this;
+    const { head, token, vector } = this.sizes;
+    const scratch = this.#scratch;
+    this.eachPosition(1, () => {
+      this.locate(RAX, this.#key, this.position, token);
+      this.setAngles();
+      this.locate(RSI, scratch.keys, this.position, head);
+      kernel.rotate(at(RSI), this.shape.headWidth);
+      this.locate(RSI, this.#value, this.position, token);
+      this.locate(RDI, scratch.values, this.position, head);
+      this.copyHead(RDI, RSI);
+      code.zero(0);
+      for (const sums of [scratch.dKeys, scratch.dValues]) {
+        this.locate(RDX, sums, this.position, head);
+        for (let i = 0; i < head; i += vector) code.storeVector(at(RDX, i), 0);
+      }
+      code.move(RAX, this.position);
+      code.add(RAX, this.offset);
+      code.multiplyConstant(RAX, RAX, token);
+      this.locate(RDX, scratch.offsets, this.position, WORD_BYTES);
+      code.store(at(RDX), RAX);
+    });
+    this.transpose(scratch.keys, scratch.keysTransposed);
+    this.transpose(scratch.values, scratch.valuesTransposed);
+  }
+
+  #setBlockEnd(): void {
     const { code } = this;
-    const { tokens } = this.shape;
     const whole = code.label();
-    code.move(RAX, block);
+    code.move(RAX, this.#block);
     code.addConstant(RAX, QUERY_BLOCK);
-    code.compareConstant(RAX, tokens);
+    code.compare(RAX, this.end);
     code.jumpIf("atMost", whole);
-    code.constant(RAX, tokens);
+    code.move(RAX, this.end);
     code.place(whole);
     code.store(this.#blockEnd, RAX);
   }
 
   /** The weights, the gradients of scores and the gradients of queries of a block. */
-  #computeBlock(block: Address): void {
-    const { kernel, code } = this;
-    kernel.set(this.#position, block);
+  #computeBlock(): void {
+    const { kernel } = this;
     kernel.set(this.#inBlock, 0);
-    const nextTile = code.label();
-    code.place(nextTile);
-    this.#prepareQueries();
-    this.#computeWeights();
-    this.#computeDScores();
-    this.#computeDQueries();
-    kernel.advance(this.#inBlock, TILE);
-    kernel.advance(this.#position, TILE);
-    code.compare(RAX, this.#blockEnd);
-    code.jumpIf("less", nextTile);
+    kernel.loopFrom(this.position, this.#block, this.#blockEnd, TILE, () => {
+      this.#prepareQueries();
+      this.#computeWeights();
+      this.#computeDScores();
+      this.#computeDQueries();
+      kernel.advance(this.#inBlock, TILE);
+    });
   }
 
   /** Rotates the queries of a tile, and computes `#deltas`. */
@@ -190,12 +226,12 @@ class AttentionGradientWriter extends TileWriter {
     const { headWidth, scale } = this.shape;
     const { head, token, outToken, vector } = this.sizes;
     for (let row = 0; row < TILE; row++) {
-      this.locate(RAX, this.#query, this.#position, token, row * token);
-      this.setAngles(this.#position, row);
+      this.locate(RAX, this.#query, this.position, token, row * token);
+      this.setAngles(row);
       this.locate(RDX, this.#scratch.queries, this.#inBlock, head, row * head);
       kernel.rotate(at(RDX), headWidth, { scale });
-      this.locate(RSI, this.#out, this.#position, outToken, row * outToken);
-      this.locate(RDI, this.#dOut, this.#position, outToken, row * outToken);
+      this.locate(RSI, this.#out, this.position, outToken, row * outToken);
+      this.locate(RDI, this.#dOut, this.position, outToken, row * outToken);
       const [out, delta] = [0, 1];
       code.zero(delta);
       for (let i = 0; i < head; i += vector) {
@@ -209,57 +245,57 @@ class AttentionGradientWriter extends TileWriter {
 
   /** Runs `body` for each sum of a tile of keys. rsi is the address of the tile's queries in an array of (block, P). */
   #eachScore(vectors: number, body: (row: number, place: Address, sum: number) => void): void {
-    const { padded, vector: bytes } = this.sizes;
+    const { path, vector: bytes } = this.sizes;
     this.eachSum(vectors, (row, vector, sum) => {
-      body(row, atIndex(RSI, R11, FLOAT_BYTES, row * padded + vector * bytes), sum);
+      body(row, atIndex(RSI, R11, FLOAT_BYTES, row * path + vector * bytes), sum);
     });
   }
 
   /** Weights of the tile's queries, 0 where a query does not see a key. Sets r10 for the tile. */
   #computeWeights(): void {
     const { code } = this;
-    const { head, padded } = this.sizes;
-    this.setKeyEnd(this.#position);
-    this.locate(RSI, this.#scratch.weights, this.#inBlock, padded);
+    const { head, path } = this.sizes;
+    this.setKeyEnd();
+    this.locate(RSI, this.#scratch.weights, this.#inBlock, path);
     this.eachKeyTile((vectors) => {
       this.zeroSums(vectors);
       this.locate(RDI, this.#scratch.queries, this.#inBlock, head);
       const queries = { register: RDI, row: head, step: FLOAT_BYTES };
       this.addKeyScores(vectors, queries, this.#scratch.keysTransposed);
-      this.locate(RDX, this.#statistics, this.#position, 2 * FLOAT_BYTES);
+      this.locate(RDX, this.#statistic, this.position, STATISTICS_BYTES);
       code.constant(RAX, exponentialTable());
       const statistic = TILE * vectors;
       const spare = [statistic + 1, statistic + 2, statistic + 3] as const;
       this.#eachScore(vectors, (row, place, sum) => {
         // The largest score, then 1 / the sum of exponentials.
-        code.broadcast(statistic, at(RDX, row * 2 * FLOAT_BYTES));
+        code.broadcast(statistic, at(RDX, row * STATISTICS_BYTES));
         code.vector("subtract", sum, sum, statistic);
         exponential(code, sum, RAX, spare);
-        code.broadcast(statistic, at(RDX, row * 2 * FLOAT_BYTES + FLOAT_BYTES));
+        code.broadcast(statistic, at(RDX, row * STATISTICS_BYTES + FLOAT_BYTES));
         code.vector("multiply", sum, sum, statistic);
         code.storeVector(place, sum);
       });
     });
-    this.hide(this.#position, at(RSI), 0);
+    this.hide(at(RSI), 0);
   }
 
   /** Gradients of the tile's scores: weight · (dWeight - delta). */
   #computeDScores(): void {
     const { code } = this;
-    const { outToken, padded } = this.sizes;
+    const { outToken, path } = this.sizes;
     this.eachKeyTile((vectors) => {
       this.zeroSums(vectors);
-      this.locate(RDI, this.#dOut, this.#position, outToken);
+      this.locate(RDI, this.#dOut, this.position, outToken);
       const gradients = { register: RDI, row: outToken, step: FLOAT_BYTES };
       this.addKeyScores(vectors, gradients, this.#scratch.valuesTransposed);
-      this.locate(RSI, this.#scratch.weights, this.#inBlock, padded);
+      this.locate(RSI, this.#scratch.weights, this.#inBlock, path);
       const delta = TILE * vectors;
       this.#eachScore(vectors, (row, place, sum) => {
         code.broadcast(delta, shifted(this.#deltas, row * FLOAT_BYTES));
         code.vector("subtract", sum, sum, delta);
         code.vector("multiply", sum, sum, place);
       });
-      this.locate(RSI, this.#scratch.dScores, this.#inBlock, padded);
+      this.locate(RSI, this.#scratch.dScores, this.#inBlock, path);
       this.#eachScore(vectors, (_, place, sum) => code.storeVector(place, sum));
     });
   }
@@ -268,93 +304,90 @@ class AttentionGradientWriter extends TileWriter {
   #computeDQueries(): void {
     const { kernel, code } = this;
     const { headWidth, scale } = this.shape;
-    const { head, token, padded, vector: bytes } = this.sizes;
+    const { head, token, path, vector: bytes } = this.sizes;
     for (const { from, vectors } of this.headParts()) {
       this.zeroSums(vectors);
-      this.locate(RDI, this.#scratch.dScores, this.#inBlock, padded);
-      this.addKeyRows(vectors, this.#position, this.#scratch.keys, from, head);
+      this.locate(RDI, this.#scratch.dScores, this.#inBlock, path);
+      this.addKeyRows(vectors, this.#scratch.keys, from);
       this.eachSum(vectors, (row, vector, sum) => {
-        code.storeVector(shifted(this.#dQueries, row * head + FLOAT_BYTES * from + vector * bytes), sum);
+        code.storeVector(shifted(this.#dRotated, row * head + FLOAT_BYTES * from + vector * bytes), sum);
       });
     }
     for (let row = 0; row < TILE; row++) {
-      code.addressOf(RAX, shifted(this.#dQueries, row * head));
-      this.setAngles(this.#position, row);
-      this.locate(RDX, this.#dQuery, this.#position, token, row * token);
+      code.addressOf(RAX, shifted(this.#dRotated, row * head));
+      this.setAngles(row);
+      this.locate(RDX, this.#dQuery, this.position, token, row * token);
       kernel.rotate(at(RDX), headWidth, { scale, sign: -1 });
     }
   }
 
   /** Adds a block's terms to the gradients of the keys and values that the block sees. */
-  #accumulateBlock(block: Address): void {
+  #accumulateBlock(): void {
     const { kernel, code } = this;
     const { dKeys, dScores, queries, dValues, weights } = this.#scratch;
-    kernel.set(this.#position, 0);
-    const nextKeys = code.label();
-    code.place(nextKeys);
-    const later = code.label();
-    code.move(RAX, this.#position);
-    code.compare(RAX, block);
-    code.jumpIf("atLeast", later);
-    code.move(RAX, block);
-    code.place(later);
-    code.store(this.#firstQuery, RAX);
-    this.#accumulate(block, { sums: dKeys, factors: dScores, rows: queries, ofBlock: true });
-    this.#accumulate(block, { sums: dValues, factors: weights, rows: this.#dOut, ofBlock: false });
-    kernel.advance(this.#position, TILE);
-    code.compare(RAX, this.#blockEnd);
-    code.jumpIf("less", nextKeys);
+    kernel.set(this.#firstKey, 0);
+    kernel.loopFrom(this.position, this.#firstKey, this.#blockEnd, TILE, () => {
+      const later = code.label();
+      code.move(RAX, this.position);
+      code.compare(RAX, this.#block);
+      code.jumpIf("atLeast", later);
+      code.move(RAX, this.#block);
+      code.place(later);
+      code.store(this.#firstQuery, RAX);
+      this.#accumulate({ sums: dKeys, factors: dScores, rows: queries, ofBlock: true });
+      this.#accumulate({ sums: dValues, factors: weights, rows: this.#dOut, ofBlock: false });
+    });
   }
 
   /**
    * Adds to the gradients of a tile of keys, or of their values: Σ `factors`[query][key] · `rows`[query] over the block's queries that see
-   * the tile. `rows` begins at the block's first query (`ofBlock`: queries) or at the row's first token (gradients of `out`).
+   * the tile. `rows` begins at the block's first query (`ofBlock`: queries) or at position 0 (gradients of `out`).
    */
-  #accumulate(
-    block: Address,
-    { sums, factors, rows, ofBlock }: { sums: Address; factors: Address; rows: Address; ofBlock: boolean },
-  ): void {
+  #accumulate({ sums, factors, rows, ofBlock }: { sums: Address; factors: Address; rows: Address; ofBlock: boolean }) {
     const { code } = this;
-    const { head, padded, outToken, vector: bytes } = this.sizes;
+    const { head, path, outToken, vector: bytes } = this.sizes;
     const rowBytes = ofBlock ? head : outToken;
     for (const { from, vectors } of this.headParts()) {
-      this.locate(RSI, sums, this.#position, head, FLOAT_BYTES * from);
+      this.locate(RSI, sums, this.position, head, FLOAT_BYTES * from);
       const place = (row: number, vector: number) => at(RSI, row * head + vector * bytes);
       this.eachSum(vectors, (row, vector, sum) => code.loadVector(sum, place(row, vector)));
       // rdx = the first query, counted from the block's first; rcx = the number of queries.
       code.move(RDX, this.#firstQuery);
       code.move(RCX, this.#blockEnd);
       code.subtract(RCX, RDX);
-      code.subtract(RDX, block);
-      code.multiplyConstant(RDI, RDX, padded);
+      code.subtract(RDX, this.#block);
+      code.multiplyConstant(RDI, RDX, path);
       code.add(RDI, factors);
-      code.move(RAX, this.#position);
+      code.move(RAX, this.position);
       code.addressOf(RDI, atIndex(RDI, RAX, FLOAT_BYTES));
       code.move(R8, ofBlock ? RDX : this.#firstQuery);
       code.multiplyConstant(R8, R8, rowBytes);
       code.add(R8, rows);
       if (from > 0) code.addConstant(R8, FLOAT_BYTES * from);
-      const left = { register: RDI, row: FLOAT_BYTES, step: padded };
+      const left = { register: RDI, row: FLOAT_BYTES, step: path };
       this.addProduct(vectors, left, { register: R8, step: rowBytes });
       this.eachSum(vectors, (row, vector, sum) => code.storeVector(place(row, vector), sum));
     }
   }
 
-  /** Writes a head's gradients of keys, rotated back, and of values into the result. */
+  /** Writes the gradients of the path's keys, rotated back, and values. Later branches that share a key overwrite its gradient with their sum. */
   #writeKeysAndValues(): void {
     const { kernel, code } = this;
-    const { head, token, vector } = this.sizes;
-    kernel.loop(this.shape.tokens, 1, (t) => {
-      this.locate(RAX, this.#scratch.dKeys, t, head);
-      this.setAngles(t);
-      this.locate(RDX, this.#dKey, t, token);
+    const { head } = this.sizes;
+    const { dKeys, dValues, offsets } = this.#scratch;
+    kernel.set(this.#firstKey, 0);
+    kernel.loopFrom(this.position, this.#firstKey, this.end, 1, () => {
+      this.locate(RAX, dKeys, this.position, head);
+      this.setAngles();
+      this.locate(RSI, offsets, this.position, WORD_BYTES);
+      code.move(RSI, at(RSI));
+      code.move(RDX, RSI);
+      code.add(RDX, this.#dKeys);
       kernel.rotate(at(RDX), this.shape.headWidth, { sign: -1 });
-      this.locate(RSI, this.#scratch.dValues, t, head);
-      this.locate(RDX, this.#dValue, t, token);
-      for (let i = 0; i < head; i += vector) {
-        code.loadVector(0, at(RSI, i));
-        code.storeVector(at(RDX, i), 0);
-      }
+      code.move(RDI, RSI);
+      code.add(RDI, this.#dValues);
+      this.locate(RSI, dValues, this.position, head);
+      this.copyHead(RDI, RSI);
     });
   }
 }

@@ -1,12 +1,14 @@
 /**
- * Code that two kernels share: causal self-attention over whole sequences, and its gradient. The code computes products of tiles, and the
- * range of keys that a tile of queries sees.
+ * Code that two kernels share: causal self-attention over a prefix tree, and its gradient. The code loops over branches, computes products
+ * of tiles, and the range of keys that a tile of queries sees.
  *
- * B rows, T tokens, H query heads, K key/value heads, G = H / K, D head width, P = T rounded up to a multiple of 16.
+ * N tokens, T tokens of the longest path, H query heads, K key/value heads, G = H / K, D head width.
  *
+ * - Heads of keys and values are the outer loop, branches the inner loop. The scratch holds keys and values by their position in the path.
+ *   A branch shares its first positions with the path before it, so their keys and values are there already.
  * - The kernels compute four queries at a time over the keys that these queries see, so they need no mask and no (T, T) memory.
  * - In a product, the rows of one factor are vectors, and the numbers of the other factor are broadcast. Products whose vectors run over
- *   tokens read transposed keys and values, (D, P).
+ *   tokens read transposed keys and values, (D, T).
  *
  * Registers, between the methods that set and read them:
  *
@@ -15,7 +17,6 @@
  * - r14, r15: addresses of the cosines and sines of one token.
  * - vectors 0 to 4 · V - 1: the sums of a tile, V vectors for each of its four rows. The vectors after the sums hold factors.
  */
-import { roundUp } from "../graph.ts";
 import {
   type Address,
   type Assembler,
@@ -35,10 +36,13 @@ import {
 import { checkMultiple, FLOAT_BYTES, floatBits, type Kernel, shifted } from "./kernel.ts";
 import { BLOCK, rowsOf, transpose } from "./transpose.ts";
 
-export interface WholeShape {
-  readonly rows: number;
-  /** A multiple of 4. */
+export interface TreeShape {
+  /** Rows of the table of branches; the last row is zeros. */
+  readonly branches: number;
+  /** N, a multiple of 4. */
   readonly tokens: number;
+  /** T, a multiple of 16. */
+  readonly length: number;
   readonly heads: number;
   readonly kvHeads: number;
   /** A multiple of 16. */
@@ -46,13 +50,17 @@ export interface WholeShape {
   readonly scale: number;
 }
 
+const INT_BYTES = 4;
+
 /** Rows of a tile: queries, or keys whose gradients the kernel sums. */
 export const TILE = 4;
-/** Keys are padded to a multiple of this, the widest vector. */
+/** T is a multiple of this, the widest vector. */
 export const KEY_PADDING = 16;
 
-export function checkShape({ tokens, headWidth }: WholeShape): void {
+export function checkShape({ branches, tokens, length, headWidth }: TreeShape): void {
+  checkMultiple("number of branches", branches, 1);
   checkMultiple("number of tokens", tokens, TILE);
+  checkMultiple("length of a path", length, KEY_PADDING);
   checkMultiple("headWidth", headWidth, 16);
 }
 
@@ -69,24 +77,41 @@ type RightFactor = Omit<LeftFactor, "row">;
 export class TileWriter {
   protected readonly kernel: Kernel;
   protected readonly code: Assembler;
-  protected readonly shape: WholeShape;
-  /** Bytes of a vector, of a head (D), of a token in qkv and in `out`, and of a row of padded keys (P). */
-  protected readonly sizes: Readonly<Record<"vector" | "head" | "token" | "outToken" | "padded", number>>;
+  protected readonly shape: TreeShape;
+  /** Bytes of a vector, of a head (D), of a token in qkv and in `out`, and of a number for each token of a path (T). */
+  protected readonly sizes: Readonly<Record<"vector" | "head" | "token" | "outToken" | "path", number>>;
   /** Maximum number of vectors in a row of a tile. With four rows the sums and factors fit the registers: 21 of 32, or 11 of 16. */
   protected readonly vectorsMax: number;
 
-  constructor(kernel: Kernel, shape: WholeShape) {
+  /** Variables: address of the branch's row in the table; the branch's first position in its path; the end of the path. */
+  readonly #branch: Address;
+  protected readonly shared: Address;
+  protected readonly end: Address;
+  /** Variable: the index of the branch's first token among the N tokens, minus its position. So position + offset is the index of a token. */
+  protected readonly offset: Address;
+  /** Variable: position of a token. */
+  protected readonly position: Address;
+  /** Variable: position of the first block that `transpose` writes. */
+  readonly #firstBlock: Address;
+
+  constructor(kernel: Kernel, shape: TreeShape) {
     this.kernel = kernel;
     this.code = kernel.code;
     this.shape = shape;
-    const { tokens, heads, kvHeads, headWidth } = shape;
+    const { length, heads, kvHeads, headWidth } = shape;
+    this.#branch = kernel.word();
+    this.shared = kernel.word();
+    this.end = kernel.word();
+    this.offset = kernel.word();
+    this.position = kernel.word();
+    this.#firstBlock = kernel.word();
     const head = FLOAT_BYTES * headWidth;
     this.sizes = {
       vector: FLOAT_BYTES * this.code.vectorWidth,
       head,
       token: (heads + 2 * kvHeads) * head,
       outToken: heads * head,
-      padded: FLOAT_BYTES * roundUp(tokens, KEY_PADDING),
+      path: FLOAT_BYTES * length,
     };
     this.vectorsMax = this.code.vectorWidth === 16 ? 4 : 2;
   }
@@ -100,42 +125,91 @@ export class TileWriter {
   }
 
   /** Sets r14 and r15 to the angles of the token at `position` + `ahead`. */
-  protected setAngles(position: Address, ahead = 0): void {
+  protected setAngles(ahead = 0): void {
     const half = this.sizes.head / 2;
-    this.locate(R14, this.kernel.inputs[1]!, position, half, ahead * half);
-    this.locate(R15, this.kernel.inputs[2]!, position, half, ahead * half);
+    this.locate(R14, this.kernel.inputs[2]!, this.position, half, ahead * half);
+    this.locate(R15, this.kernel.inputs[3]!, this.position, half, ahead * half);
+  }
+
+  /** Runs `body` for each branch, and sets `shared`, `end` and `offset` for it. `body` may use every register. */
+  protected eachBranch(body: () => void): void {
+    const { code, kernel } = this;
+    const [again, done] = [code.label(), code.label()];
+    kernel.set(this.#branch, kernel.inputs[1]!);
+    kernel.set(this.offset, 0);
+    code.place(again);
+    code.move(RDX, this.#branch);
+    code.loadInt32(RCX, at(RDX, INT_BYTES));
+    code.compareConstant(RCX, 0);
+    code.jumpIf("equal", done);
+    code.store(this.end, RCX);
+    code.loadInt32(RAX, at(RDX));
+    code.store(this.shared, RAX);
+    // The index of the next token was `end` + `offset` of the branch before, which is `offset` now.
+    code.move(RCX, this.offset);
+    code.subtract(RCX, RAX);
+    code.store(this.offset, RCX);
+    body();
+    code.move(RAX, this.offset);
+    code.add(RAX, this.end);
+    code.store(this.offset, RAX);
+    kernel.advance(this.#branch, 2 * INT_BYTES);
+    code.jump(again);
+    code.place(done);
+  }
+
+  /** `to` = the address where position 0 of the path would lie in a tensor (N, …), if the branch began there. Overwrites rax and rdx. */
+  protected setToBranch(to: Address, tensor: Address, tokenBytes: number): void {
+    this.locate(RDX, tensor, this.offset, tokenBytes);
+    this.code.store(to, RDX);
+  }
+
+  /** Runs `body` for each `step`-th position of the branch, which is in `position`. */
+  protected eachPosition(step: number, body: () => void): void {
+    this.kernel.loopFrom(this.position, this.shared, this.end, step, body);
+  }
+
+  /** Copies the head at `from` to `to`, both registers. Overwrites the vector 0. */
+  protected copyHead(to: number, from: number): void {
+    const { code } = this;
+    for (let i = 0; i < this.sizes.head; i += this.sizes.vector) {
+      code.loadVector(0, at(from, i));
+      code.storeVector(at(to, i), 0);
+    }
   }
 
   /**
-   * Writes the rows (T, D) of a head as a matrix (D, P). Overwrites rax, rcx, rdx and the vectors 0 to 16.
+   * Writes the branch's rows of (T, D) as columns of (D, T). Overwrites `position`, rax, rcx, rdx and the vectors 0 to 16.
    *
-   * @param rows, columns  variables with the addresses of the rows and of the matrix
+   * @param rows, columns  variables with the addresses of both matrices
    */
-  protected transpose(rows: Address, rowBytes: number, columns: Address): void {
+  protected transpose(rows: Address, columns: Address): void {
     const { code, kernel } = this;
-    const { tokens, headWidth } = this.shape;
-    const { padded } = this.sizes;
-    const inBlocks = code.vectorWidth === 16 ? tokens - (tokens % BLOCK) : 0;
-    if (inBlocks > 0) {
-      code.move(RAX, rows);
-      code.move(RDX, columns);
-      kernel.countDown(RCX, inBlocks, BLOCK, () => {
+    const { headWidth } = this.shape;
+    const { path, head } = this.sizes;
+    const place = () => {
+      this.locate(RDX, columns, this.position, FLOAT_BYTES);
+      this.locate(RAX, rows, this.position, head);
+    };
+    if (code.vectorWidth === 16) {
+      // Whole blocks: they may begin before the branch, whose columns then get the same numbers again, and end after it.
+      code.move(RAX, this.shared);
+      code.andConstant(RAX, -BLOCK);
+      code.store(this.#firstBlock, RAX);
+      kernel.loopFrom(this.position, this.#firstBlock, this.end, BLOCK, () => {
+        place();
         for (let d = 0; d < headWidth; d += BLOCK) {
-          const from = rowsOf(code, { start: at(RAX, FLOAT_BYTES * d), row: rowBytes });
-          const to = { start: at(RDX, d * padded), row: padded };
-          transpose(code, from, to);
+          const from = rowsOf(code, { start: at(RAX, FLOAT_BYTES * d), row: head });
+          transpose(code, from, { start: at(RDX, d * path), row: path });
         }
-        code.addConstant(RAX, BLOCK * rowBytes);
-        code.addConstant(RDX, BLOCK * FLOAT_BYTES);
       });
+      return;
     }
-    if (inBlocks === tokens) return;
-    kernel.loop(tokens - inBlocks, 1, (token) => {
-      this.locate(RDX, columns, token, FLOAT_BYTES, FLOAT_BYTES * inBlocks);
-      this.locate(RAX, rows, token, rowBytes, rowBytes * inBlocks);
+    this.eachPosition(1, () => {
+      place();
       for (let d = 0; d < headWidth; d++) {
         code.load32(RCX, at(RAX, FLOAT_BYTES * d));
-        code.store32(at(RDX, d * padded), RCX);
+        code.store32(at(RDX, d * path), RCX);
       }
     });
   }
@@ -179,31 +253,31 @@ export class TileWriter {
    * Overwrites rcx and r8.
    *
    * @param queries     (4, D)
-   * @param transposed  the variable with the address of the keys, (D, P)
+   * @param transposed  the variable with the address of the keys, (D, T)
    */
   protected addKeyScores(vectors: number, queries: LeftFactor, transposed: Address): void {
     const { code } = this;
     code.move(R8, transposed);
     code.addressOf(R8, atIndex(R8, R11, FLOAT_BYTES));
     code.constant(RCX, this.shape.headWidth);
-    this.addProduct(vectors, queries, { register: R8, step: this.sizes.padded });
+    this.addProduct(vectors, queries, { register: R8, step: this.sizes.path });
   }
 
   /**
-   * Adds a product to the sums: the numbers (4, P) at rdi, one for each query and key, times the rows of the keys before the tile's end.
+   * Adds a product to the sums: the numbers (4, T) at rdi, one for each query and key, times the rows of the keys before the tile's end.
    * Overwrites rcx and r8, and moves rdi.
    *
-   * @param rows  the variable with the address of the first key's row
+   * @param rows  the variable with the address of the rows, (T, D)
    * @param from  the first float of a row to sum
    */
-  protected addKeyRows(vectors: number, position: Address, rows: Address, from: number, rowBytes: number): void {
+  protected addKeyRows(vectors: number, rows: Address, from: number): void {
     const { code } = this;
     code.move(R8, rows);
     if (from > 0) code.addConstant(R8, FLOAT_BYTES * from);
-    code.move(RCX, position);
+    code.move(RCX, this.position);
     code.addConstant(RCX, TILE);
-    const left = { register: RDI, row: this.sizes.padded, step: FLOAT_BYTES };
-    this.addProduct(vectors, left, { register: R8, step: rowBytes });
+    const left = { register: RDI, row: this.sizes.path, step: FLOAT_BYTES };
+    this.addProduct(vectors, left, { register: R8, step: this.sizes.head });
   }
 
   /**
@@ -226,8 +300,8 @@ export class TileWriter {
   }
 
   /** Sets r10 to the end of the keys that the tile of queries at `position` sees, rounded up to a multiple of 16. */
-  protected setKeyEnd(position: Address): void {
-    this.code.move(R10, position);
+  protected setKeyEnd(): void {
+    this.code.move(R10, this.position);
     this.code.addConstant(R10, TILE - 1);
     this.code.andConstant(R10, -KEY_PADDING);
     this.code.addConstant(R10, KEY_PADDING);
@@ -236,15 +310,15 @@ export class TileWriter {
   /**
    * Stores a number for each key before r10 that a query of the tile at `position` does not see. Overwrites rax and rdx.
    *
-   * @param rows  (4, P): a number for each query and key
+   * @param rows  (4, T): a number for each query and key
    */
-  protected hide(position: Address, rows: Address, value: number): void {
+  protected hide(rows: Address, value: number): void {
     const { code, kernel } = this;
     code.constant(RDX, floatBits(value));
     for (let row = 0; row < TILE; row++) {
-      code.move(RAX, position);
+      code.move(RAX, this.position);
       code.addConstant(RAX, row + 1);
-      kernel.fill(shifted(rows, row * this.sizes.padded), RAX, R10, RDX);
+      kernel.fill(shifted(rows, row * this.sizes.path), RAX, R10, RDX);
     }
   }
 

@@ -93,6 +93,19 @@ export class Kernel {
     this.code.jumpIf("less", again);
   }
 
+  /** Runs `body` for each value `from`, `from` + step, … below `end` of a variable. `from` and `end` are variables too. Overwrites rax. */
+  loopFrom(variable: Address, from: Address, end: Address, step: number, body: () => void): void {
+    const [again, done] = [this.code.label(), this.code.label()];
+    this.set(variable, from);
+    this.code.place(again);
+    this.code.compare(RAX, end);
+    this.code.jumpIf("atLeast", done);
+    body();
+    this.advance(variable, step);
+    this.code.jump(again);
+    this.code.place(done);
+  }
+
   /** Writes `body` for each item. Equal neighbors share one loop. */
   each<T>(items: readonly T[], body: (item: T) => void): void {
     for (let start = 0; start < items.length; ) {

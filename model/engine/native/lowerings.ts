@@ -7,7 +7,7 @@ import { batchMatMul } from "../lowerings.ts";
 import { type LoweringContext, lower, lowerFirst, MACHINE_CODE } from "../trace.ts";
 import { attentionOperator } from "./attention.ts";
 import { attentionGradientOperator } from "./attention-gradient.ts";
-import type { WholeShape } from "./attention-tiles.ts";
+import type { TreeShape } from "./attention-tiles.ts";
 import { cachedAttentionOperator } from "./cached-attention.ts";
 import type { MachineCodeOperator } from "./operator.ts";
 import { adamWOperator, gradientSquaresOperator, type OptimizerShape } from "./optimizer.ts";
@@ -38,9 +38,10 @@ const attendCached: AttendCached = (to, inputs, sizes, shape) => {
 lowerStep(attendCached, MACHINE_CODE);
 lowerAppend(attendCached, MACHINE_CODE);
 
-function wholeShape([rows, tokens]: readonly number[], shape: AttentionShape): WholeShape {
+function treeShape({ qkv, branches, cos }: tf.NamedTensorInfoMap, shape: AttentionShape): TreeShape {
   const { heads, kvHeads, headWidth } = shape;
-  return { rows: rows!, tokens: tokens!, heads, kvHeads, headWidth, scale: scoreScaleOf(shape) };
+  const [tokens, length] = [qkv!.shape[0]!, cos!.shape[0]!];
+  return { branches: branches!.shape[0]!, tokens, length, heads, kvHeads, headWidth, scale: scoreScaleOf(shape) };
 }
 
 /** Adds a node of machine code. @param sizes  kernels with the same name differ in these sizes. @returns the operator's results */
@@ -56,20 +57,22 @@ const addNode = (
     .map((result, i) => to.tensor(result, operator.outputs[i]!));
 
 lower<AttentionShape>(
-  "Attention",
-  ({ qkv, cos, sin }, shape, to) => {
-    const whole = wholeShape(qkv!.shape, shape);
-    return addNode(to, "Attention", whole, [qkv!, cos!, sin!], attentionOperator(whole)).slice(0, 2);
+  "TreeAttention",
+  (inputs, shape, to) => {
+    const { qkv, branches, cos, sin } = inputs;
+    const tree = treeShape(inputs, shape);
+    return addNode(to, "TreeAttention", tree, [qkv!, branches!, cos!, sin!], attentionOperator(tree)).slice(0, 2);
   },
   MACHINE_CODE,
 );
 
 lower<AttentionShape>(
-  "AttentionGradient",
-  ({ qkv, cos, sin, out, dOut, statistics }, shape, to) => {
-    const whole = wholeShape(qkv!.shape, shape);
-    const inputs = [qkv!, cos!, sin!, out!, dOut!, statistics!];
-    return addNode(to, "AttentionGradient", whole, inputs, attentionGradientOperator(whole))[0]!;
+  "TreeAttentionGradient",
+  (inputs, shape, to) => {
+    const { qkv, branches, cos, sin, out, dOut, statistics } = inputs;
+    const tree = treeShape(inputs, shape);
+    const tensors = [qkv!, branches!, cos!, sin!, out!, dOut!, statistics!];
+    return addNode(to, "TreeAttentionGradient", tree, tensors, attentionGradientOperator(tree))[0]!;
   },
   MACHINE_CODE,
 );

@@ -14,11 +14,9 @@ import { rawReward, type Trajectory } from "../../trajectory.ts";
 import { type Advantages, estimateAdvantages, NEEDS_CRITIC } from "../advantage/advantage.ts";
 import { rowFactors } from "../advantage/scaling.ts";
 import { importanceWeights, rowLengths, tokenWeights } from "../aggregation.ts";
-import type { MicroBatch } from "../batch.ts";
 import { covariances, holdBack } from "../covariance.ts";
 import { klInReward, klNumbers } from "../kl.ts";
 import { lossMask } from "../loss-mask.ts";
-import { computeOnce } from "../merge.ts";
 import type { TrainedPolicy } from "../network.ts";
 import type { TokenInputs } from "../objective.ts";
 import { normalizeTurns } from "../reward.ts";
@@ -62,10 +60,10 @@ export async function prepare(
   const samples = trained.map(samplesOf);
   const rows = episodeRows(samples);
   const positions = trained.map(writtenPositions);
-  const ofEpisodes = async (compute: (batches: readonly MicroBatch[]) => Promise<readonly Float32Array[]>) =>
-    joinByEpisode(samples, await computeOnce(samples.flat(), settings.limits, compute));
-  const logProbs = (policy: Pick<TrainedPolicy, "score">) =>
-    ofEpisodes(async (batches) => (await policy.score(batches, settings.temperature)).logProbs);
+  const sequences = samples.flat();
+  const { limits, temperature } = settings;
+  const logProbs = async (policy: Pick<TrainedPolicy, "score">) =>
+    joinByEpisode(samples, (await policy.score(sequences, limits, temperature)).logProbs);
   const current = onReplies ? null : await logProbs(networks.policy);
   const kept: KeptEpisodes = {
     episodes,
@@ -81,7 +79,7 @@ export async function prepare(
     throw new RangeError("a KL term needs a reference policy: set networks.reference");
   const referenceLogProbs = hasKlTerm ? await kept.logProbs(reference!) : null;
   const values =
-    critic !== null && settings.critic !== null ? await ofEpisodes((batches) => critic.values(batches)) : null;
+    critic !== null && settings.critic !== null ? joinByEpisode(samples, await critic.values(sequences, limits)) : null;
 
   const estimate = advantagesOf(kept, values, referenceLogProbs, settings);
   const factors = await advantageFactors(networks, kept, keptShare, settings);

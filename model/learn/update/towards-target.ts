@@ -4,7 +4,6 @@
  */
 import { groupPolicy } from "../advantage/tpo.ts";
 import type { Aggregation } from "../aggregation.ts";
-import { computeOnce } from "../merge.ts";
 import type { TrainedPolicy } from "../network.ts";
 import { joinByEpisode, type Samples } from "../sequences.ts";
 import type { UpdateSettings } from "./types.ts";
@@ -36,9 +35,7 @@ export async function advantagesTowards(
   const touched = new Set(indices.map((i) => groups[i]!));
   const members = [...groups.keys()].filter((i) => touched.has(groups[i]!));
   const own = members.map((i) => samples[i]!);
-  const logProbs = await computeOnce(own.flat(), limits, async (batches) => {
-    return (await policy.score(batches, temperature)).logProbs;
-  });
+  const { logProbs } = await policy.score(own.flat(), limits, temperature);
   const now = joinByEpisode(own, logProbs).map((tokens) => episodeLogProb(tokens, aggregation));
   const present = groupPolicy(
     now,

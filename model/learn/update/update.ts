@@ -1,7 +1,7 @@
 /**
  * One StarPO update: from episodes to new parameters. It knows numbers only, no env and no actor.
  *
- *   rewards → filter groups (StarPO-S) → advantages → minibatches → merge equal sequences → micro-batches → gradients → optimizer
+ *   rewards → filter groups (StarPO-S) → advantages → minibatches → micro-batches → gradients → optimizer
  *
  * - The filter sees raw rewards; advantages come from rewards after penalties and normalization (score.ts, prepare.ts).
  * - Rewards, advantages, aggregation and minibatches count an episode once, even if it has several contexts.
@@ -13,9 +13,8 @@ import { rewardSpread } from "../../health/diagnostics.ts";
 import { isConstant, isConstantSum, mean, positionsBy } from "../../statistics.ts";
 import { rawReward, trajectoryFault, writtenTokens } from "../../trajectory.ts";
 import type { Aggregation } from "../aggregation.ts";
-import { type MicroBatch, microBatches, type Sequence } from "../batch.ts";
+import type { BatchLimits, Sequence } from "../batch.ts";
 import { type Filtered, type FilterRule, filterGroups } from "../filter/filter.ts";
-import { computeOnce, mergeEqual } from "../merge.ts";
 import type { Network, TrainedPolicy } from "../network.ts";
 import { policyObjective, type TokenInputs, valueObjective } from "../objective.ts";
 import { joinByEpisode, samplesOf } from "../sequences.ts";
@@ -109,9 +108,7 @@ async function meanEntropies(
   { limits, temperature }: UpdateSettings,
 ): Promise<number[]> {
   const samples = episodes.map(({ trajectory }) => samplesOf(trajectory));
-  const entropies = await computeOnce(samples.flat(), limits, async (batches) => {
-    return (await policy.score(batches, temperature)).entropies;
-  });
+  const { entropies } = await policy.score(samples.flat(), limits, temperature);
   return joinByEpisode(samples, entropies).map(mean);
 }
 
@@ -147,15 +144,13 @@ async function train(
               },
             };
       const own = { sequences: part.samples.flat(), inputs: sampleInputs(part, settings), observed: 0 };
-      const { observed, ...whole } =
+      const { observed, sequences, inputs } =
         observationLoss > 0 ? withObservations(own.sequences, own.inputs, observationLoss) : own;
-      const { sequences, inputs } = mergeEqual(whole.sequences, whole.inputs);
-      const batches = microBatches(sequences, settings.limits);
       const values: Record<string, number> = {};
       const tokens = own.sequences.reduce((sum, { written }) => sum + written.length, 0);
       measured.push({ values, tokens, episodes: indices.length });
       if (critic !== null && settings.critic !== null) {
-        const valued = await trainCritic(critic, settings.critic, batches, inputs);
+        const valued = await trainCritic(critic, settings.critic, sequences, inputs, settings.limits);
         if (valued.skipped !== null) skipped = valued.skipped;
         Object.assign(values, valued.metrics);
       }
@@ -164,7 +159,7 @@ async function train(
         loss: _,
         observationLoss: weighted = 0,
         ...result
-      } = await policy.accumulate(objective, batches, inputs, settings.temperature);
+      } = await policy.accumulate(objective, sequences, inputs, settings.limits, settings.temperature);
       // A minibatch may have no token of the env, so the mean is over tokens and not over minibatches.
       observations.loss += observed * weighted;
       observations.tokens += observed;
@@ -184,17 +179,18 @@ async function train(
 async function trainCritic(
   critic: Network,
   settings: CriticSettings,
-  batches: readonly MicroBatch[],
+  sequences: readonly Sequence[],
   inputs: TokenInputs,
+  limits: BatchLimits,
 ): Promise<{ skipped: string | null; metrics: Record<string, number> }> {
   const objective = valueObjective(settings.valueClip);
   if (settings.backbone === "shared") {
     const { coefficient } = settings;
     const weights = inputs["weights"]!.map((row) => Float32Array.from(row, (weight) => weight * coefficient));
-    const { loss: _, ...metrics } = await critic.accumulate(objective, batches, { ...inputs, weights });
+    const { loss: _, ...metrics } = await critic.accumulate(objective, sequences, { ...inputs, weights }, limits);
     return { skipped: null, metrics: { ...metrics, valueLoss: metrics["valueLoss"]! / coefficient } };
   }
-  const { loss: _, ...metrics } = await critic.accumulate(objective, batches, inputs);
+  const { loss: _, ...metrics } = await critic.accumulate(objective, sequences, inputs, limits);
   const { applied, gradientNorm } = await critic.step(settings.optimizer);
   const skipped = applied ? null : `the norm of the critic's gradient is ${gradientNorm}; no step was taken`;
   return { skipped, metrics: { ...metrics, criticGradNorm: gradientNorm } };

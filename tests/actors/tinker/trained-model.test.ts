@@ -4,7 +4,7 @@ import { z } from "zod";
 import { realClock } from "../../../actors/clock.ts";
 import { ModelServer } from "../../../actors/tinker/server.ts";
 import { TrainedModel } from "../../../actors/tinker/trained-model.ts";
-import { microBatches, type Sequence } from "../../../model/learn/batch.ts";
+import type { Sequence } from "../../../model/learn/batch.ts";
 import { imitation, policyObjective } from "../../../model/learn/objective.ts";
 import { farthest } from "../../model/farthest.ts";
 import { BigramServer } from "./bigram-server.ts";
@@ -30,8 +30,6 @@ const sequences: Sequence[] = [
   { tokens: Int32Array.of(4, 3), written: Int32Array.of(1) },
   { tokens: Int32Array.of(1, 2, 0, 4, 2, 1), written: Int32Array.of(1, 3, 4) },
 ];
-const batches = microBatches(sequences, { tokensMax: 8, lengthMultiple: 4, widthMultiple: 4 });
-
 const logProb = (table: Float64Array, from: number, to: number) => {
   const row = table.subarray(from * V, (from + 1) * V);
   return row[to]! - Math.log(row.reduce((sum, logit) => sum + Math.exp(logit), 0));
@@ -43,7 +41,7 @@ const wanted = (table: Float64Array) =>
 
 test("log-probabilities are those of the written tokens, in the order of the sequences", async () => {
   const { model, at } = await newModel();
-  const { logProbs, entropies } = await model.score(batches);
+  const { logProbs, entropies } = await model.score(sequences);
   for (const [i, row] of wanted(at.table).entries()) {
     expect(farthest(logProbs[i]!, row)).toBeLessThan(1e-6);
     expect(
@@ -61,10 +59,10 @@ test("an answer with too few sequences or log-probabilities is an error, and no 
     return new TrainedModel({ result: async () => ({ loss_fn_outputs }) } as unknown as ModelServer, "model");
   };
   const whole = [-1, -1, -1, -1];
-  await expect(answering(whole, whole).score(batches)).rejects.toThrow("the server scored 2 of 3 sequences");
+  await expect(answering(whole, whole).score(sequences)).rejects.toThrow("the server scored 2 of 3 sequences");
   // The longest sequence is asked first.
-  await expect(answering([-1, -1], whole, whole).score(batches)).rejects.toThrow(
-    "the server returned 2 log-probabilities of sequence 1, and the last written token is number 4",
+  await expect(answering([-1, -1], whole, whole).score(sequences)).rejects.toThrow(
+    "the server returned 2 log-probabilities of sequence 1, and the last written token is number 3",
   );
 });
 
@@ -81,7 +79,7 @@ test("the server's mean gradient is that of sum(weights * loss), whatever the le
     kl: null,
   });
   const inputs = { weights, advantages, oldLogProbs: old, shares: weights };
-  const metrics = await model.accumulate(objective, batches, inputs);
+  const metrics = await model.accumulate(objective, sequences, inputs);
   const gradient = new Float64Array(V * V);
   for (const [i, { tokens, written }] of sequences.entries()) {
     for (const [w, position] of written.entries()) {
@@ -114,7 +112,7 @@ test("imitation raises the demonstrated tokens; a reset leaves the policy and cl
   const weights = sequences.map(({ written }) => new Float32Array(written.length).fill(1 / 6));
   const losses: number[] = [];
   for (let step = 0; step < 5; step++) {
-    losses.push((await model.accumulate(imitation, batches, { weights }))["loss"]!);
+    losses.push((await model.accumulate(imitation, sequences, { weights }))["loss"]!);
     expect(await model.step(optimizer)).toMatchObject({ applied: true });
   }
   expect(losses[0]).toBeCloseTo(

@@ -8,7 +8,7 @@ import {
   reasonedTurns,
 } from "../../../actors/training/measure-collapse.ts";
 import { crossScores } from "../../../model/health/cross-score.ts";
-import type { BatchLimits, MicroBatch } from "../../../model/learn/batch.ts";
+import type { BatchLimits, Sequence } from "../../../model/learn/batch.ts";
 import type { Trajectory } from "../../../model/trajectory.ts";
 import { FakeClock } from "../fake-clock.ts";
 
@@ -73,17 +73,10 @@ describe("a turn's reasoning", () => {
 
 /** A policy that gives each token the log-probability that `of` gives, by the prompt's first token. */
 const network = (of: (prompt: number, token: number) => number) => ({
-  score: async (batches: readonly MicroBatch[]) => {
-    const logProbs: Float32Array[] = [];
-    for (const { members, counts, length, width, tokens, targets } of batches) {
-      members.forEach((member, row) => {
-        logProbs[member] = Float32Array.from({ length: counts[row]! }, (_, at) =>
-          of(tokens[row * length]!, targets[row * width + at]!),
-        );
-      });
-    }
-    return { logProbs, entropies: [] };
-  },
+  score: async (sequences: readonly Sequence[]) => ({
+    logProbs: sequences.map(({ tokens, written }) => Float32Array.from(written, (at) => of(tokens[0]!, tokens[at]!))),
+    entropies: [],
+  }),
 });
 
 const LIMITS: BatchLimits = { tokensMax: 64, lengthMultiple: 4, widthMultiple: 4 };

@@ -11,7 +11,6 @@ import { compiledEngine } from "../../../model/engine/compiled.ts";
 import { deviceCheck } from "../../../model/engine/device-check.ts";
 import { type Engine, f32 } from "../../../model/engine/engine.ts";
 import { TwinMemory } from "../../../model/engine/memory.ts";
-import { microBatches } from "../../../model/learn/batch.ts";
 import { Network } from "../../../model/learn/network.ts";
 import { imitation } from "../../../model/learn/objective.ts";
 import { layParameters, parameterCount } from "../../../model/policy/parameters.ts";
@@ -83,7 +82,7 @@ test("training steps equal the host's bit for bit, and toHost copies their resul
     const losses: number[] = [];
     for (let step = 0; step < 3; step++) {
       const weights = sequences.map(({ written }) => new Float32Array(written.length).fill(0.1));
-      const { loss } = await network.accumulate(imitation, microBatches(sequences, LIMITS), { weights });
+      const { loss } = await network.accumulate(imitation, sequences, { weights }, LIMITS);
       losses.push(loss!);
       if (step === 1) expect(await network.dropGradient()).toBeGreaterThan(0);
       else expect((await network.step(ADAMW)).applied).toBe(true);

@@ -11,7 +11,7 @@ import { compiledEngine } from "../../../model/engine/compiled.ts";
 import type { Engine } from "../../../model/engine/engine.ts";
 import { findLibtensorflow } from "../../../model/engine/tensorflow/find.ts";
 import { configProto, Library } from "../../../model/engine/tensorflow/library.ts";
-import { microBatches, type Sequence } from "../../../model/learn/batch.ts";
+import type { Sequence } from "../../../model/learn/batch.ts";
 import { Network } from "../../../model/learn/network.ts";
 import { imitation } from "../../../model/learn/objective.ts";
 import { layParameters } from "../../../model/policy/parameters.ts";
@@ -115,7 +115,7 @@ describeWhere(
       const network = await Network.create(on, tinyModel, parameters);
       for (const sequences of batches) {
         const weights = sequences.map(({ written }) => new Float32Array(written.length).fill(0.02));
-        const { loss } = await network.accumulate(imitation, microBatches(sequences, limits), { weights });
+        const { loss } = await network.accumulate(imitation, sequences, { weights }, limits);
         await network.step(settings);
         yield { loss: loss!, parameters: parameters.flat };
       }

@@ -9,7 +9,7 @@ import { type CompiledEngine, compiledEngine } from "../../../model/engine/compi
 import { deviceCheck } from "../../../model/engine/device-check.ts";
 import { type Engine, f32 } from "../../../model/engine/engine.ts";
 import { type Adapter, webgpuAdapter } from "../../../model/engine/vulkan.ts";
-import { microBatches, type Sequence } from "../../../model/learn/batch.ts";
+import type { Sequence } from "../../../model/learn/batch.ts";
 import { Network } from "../../../model/learn/network.ts";
 import { imitation } from "../../../model/learn/objective.ts";
 import type { UpdateSettings } from "../../../model/learn/update/types.ts";
@@ -86,7 +86,7 @@ describeWhere(typeof started === "string" ? started : null, "on a WebGPU adapter
       const losses: number[] = [];
       for (let step = 0; step < 5; step++) {
         const weights = sequences.map(({ written }) => new Float32Array(written.length).fill(0.02));
-        const { loss } = await network.accumulate(imitation, microBatches(sequences, limits), { weights });
+        const { loss } = await network.accumulate(imitation, sequences, { weights }, limits);
         await network.step(optimizer);
         losses.push(loss!);
       }

@@ -1,7 +1,7 @@
 /** Every reasoning is scored under every distinct prompt, at the given temperature. */
 import { describe, expect, test } from "bun:test";
 import { crossScores } from "../../../model/health/cross-score.ts";
-import type { MicroBatch } from "../../../model/learn/batch.ts";
+import type { BatchLimits, Sequence } from "../../../model/learn/batch.ts";
 
 const limits = { tokensMax: 16, lengthMultiple: 1, widthMultiple: 1 };
 const turn = (prompt: number[], reasoning: number[]) => ({
@@ -11,14 +11,10 @@ const turn = (prompt: number[], reasoning: number[]) => ({
 
 /** Scores a token by itself, the row's first token and the temperature. */
 const network = {
-  async score(batches: readonly MicroBatch[], temperature = 1) {
-    const logProbs: Float32Array[] = [];
-    for (const { members, counts, length, width, tokens, targets } of batches)
-      for (const [row, member] of members.entries())
-        logProbs[member] = Float32Array.from(
-          { length: counts[row]! },
-          (_, at) => -(100 * tokens[row * length]! + targets[row * width + at]!) / temperature,
-        );
+  async score(sequences: readonly Sequence[], _: BatchLimits, temperature = 1) {
+    const logProbs = sequences.map(({ tokens, written }) =>
+      Float32Array.from(written, (at) => -(100 * tokens[0]! + tokens[at]!) / temperature),
+    );
     return { logProbs, entropies: logProbs };
   },
 };

@@ -5,7 +5,7 @@ import { Decoder } from "../../../model/decode/decoder.ts";
 import { Generator } from "../../../model/decode/generate.ts";
 import { compiledEngine } from "../../../model/engine/compiled.ts";
 import type { Engine } from "../../../model/engine/engine.ts";
-import { microBatches, type Sequence } from "../../../model/learn/batch.ts";
+import type { Sequence } from "../../../model/learn/batch.ts";
 import { Network } from "../../../model/learn/network.ts";
 import { imitation, policyObjective, valueObjective } from "../../../model/learn/objective.ts";
 import { Optimizer } from "../../../model/learn/optimizer.ts";
@@ -18,12 +18,15 @@ import { referenceLogProbs, referenceOutputs, tinyModel, tinyParameters } from "
 const engine = compiledEngine({ threads: 1 });
 const limits = { tokensMax: 32, lengthMultiple: 4, widthMultiple: 4 };
 
-/** Sequences of 4 to 15 tokens, about half of them written. */
-function draw(count: number, vocabulary: number): Sequence[] {
+/** Sequences of 4 to 15 tokens, about half of them written. @param alike  every second sequence begins like the sequence before it */
+function draw(count: number, vocabulary: number, alike = false): Sequence[] {
   const uniform = sequence(11, "sequences");
-  return Array.from({ length: count }, () => {
+  let before = new Int32Array(0);
+  return Array.from({ length: count }, (_, i) => {
     const length = 4 + Math.floor(uniform() * 12);
     const tokens = Int32Array.from({ length }, () => Math.floor(uniform() * vocabulary));
+    if (alike && i % 2 === 1) tokens.set(before.subarray(0, Math.min(9, length)));
+    before = tokens;
     const written = Int32Array.from({ length: length - 1 }, (_, i) => i + 1).filter(() => uniform() < 0.5);
     return { tokens, written: written.length > 0 ? written : Int32Array.of(1) };
   });
@@ -36,11 +39,11 @@ const models: [string, ModelConfig][] = [
 ];
 describe.each(models)("a policy with %s", (_, model) => {
   const parameters = tinyParameters(model);
-  const sequences = draw(7, model.vocabulary);
+  const sequences = draw(7, model.vocabulary, true);
 
   test.each([1, 0.5])("gives the log-probability and entropy of every written token at temperature %p", async (t) => {
     const network = await Network.create(engine, model, parameters);
-    const { logProbs, entropies } = await network.score(microBatches(sequences, limits), t);
+    const { logProbs, entropies } = await network.score(sequences, limits, t);
     for (const [i, { tokens, written }] of sequences.entries()) {
       const all = referenceLogProbs(model, parameters.flat, tokens, t);
       const expected = Array.from(written, (at) => all[at - 1]![tokens[at]!]!);
@@ -57,10 +60,10 @@ describe.each(models)("a policy with %s", (_, model) => {
       const copy = layParameters(model, parameters.flat.slice());
       const network = await Network.create(compiledEngine({ threads }), model, copy);
       for (let i = 0; i < 2; i++) {
-        await network.accumulate(imitation, microBatches(sequences, limits), { weights });
+        await network.accumulate(imitation, sequences, { weights }, limits);
         await network.step(plain);
       }
-      return { flat: copy.flat, scores: (await network.score(microBatches(sequences, limits))).logProbs };
+      return { flat: copy.flat, scores: (await network.score(sequences, limits)).logProbs };
     };
     const [one, three, again] = [await stepped(1), await stepped(3), await stepped(3)];
     expect(farthest(three.flat, one.flat)).toBeLessThan(1e-6);
@@ -83,13 +86,12 @@ describe.each(models)("a policy with %s", (_, model) => {
       },
     };
     const network = await Network.create(counting, model, layParameters(model, parameters.flat.slice()));
-    const batches = microBatches(sequences, limits);
     const weights = sequences.map(({ written }) => new Float32Array(written.length).fill(0.01));
     const plain = { learningRate: 1e-3, beta1: 0.9, beta2: 0.99, epsilon: 1e-8, weightDecay: 0, clipNorm: 1 };
     const after: number[][] = [];
     for (let update = 0; update < 3; update++) {
-      await network.score(batches);
-      await network.accumulate(imitation, batches, { weights });
+      await network.score(sequences, limits);
+      await network.accumulate(imitation, sequences, { weights }, limits);
       await network.step(plain);
       after.push([arrays, tf.engine().state.numTensors]);
     }
@@ -101,7 +103,7 @@ describe.each(models)("a policy with %s", (_, model) => {
     const copy = layParameters(model, parameters.flat.slice());
     const network = await Network.create(engine, model, copy);
     const weights = sequences.map(({ written }) => new Float32Array(written.length).fill(0.01));
-    await network.accumulate(imitation, microBatches(sequences, limits), { weights });
+    await network.accumulate(imitation, sequences, { weights }, limits);
     // A plain gradient step of size 1: AdamW's step is lost in an epsilon this large.
     const plain = { learningRate: 1e6, beta1: 0, beta2: 0, epsilon: 1e6, weightDecay: 0, clipNorm: 1e9 };
     await network.step(plain);
@@ -126,7 +128,7 @@ test("a critic gives a value of the state before every written token", async () 
   const parameters = tinyParameters(model);
   const sequences = draw(5, model.vocabulary);
   const network = await Network.create(engine, model, parameters);
-  const values = await network.values(microBatches(sequences, limits));
+  const values = await network.values(sequences, limits);
   for (const [i, { tokens, written }] of sequences.entries()) {
     const all = referenceOutputs(model, parameters.flat, tokens);
     const expected = Array.from(written, (at) => all[at - 1]![0]!);
@@ -140,7 +142,6 @@ describe.each([true, false])("a network with both heads, embedding shared with t
   const both: ModelConfig = { ...policy, head: "both" };
   const parameters = tinyParameters(both);
   const sequences = draw(5, policy.vocabulary);
-  const batches = microBatches(sequences, limits);
   /** The same weights as another network has them, by name. */
   const as = (model: ModelConfig) => {
     const part = layParameters(model);
@@ -159,8 +160,8 @@ describe.each([true, false])("a network with both heads, embedding shared with t
       await Network.create(engine, policy, as(policy)),
       await Network.create(engine, critic, as(critic)),
     ] as const;
-    expect(await network.score(batches, 0.7)).toEqual(await apart[0].score(batches, 0.7));
-    expect(await network.values(batches)).toEqual(await apart[1].values(batches));
+    expect(await network.score(sequences, limits, 0.7)).toEqual(await apart[0].score(sequences, limits, 0.7));
+    expect(await network.values(sequences, limits)).toEqual(await apart[1].values(sequences, limits));
   });
 
   test("adds up the gradients of both heads, and an objective changes only its own head's", async () => {
@@ -172,8 +173,8 @@ describe.each([true, false])("a network with both heads, embedding shared with t
     const moved = async (model: ModelConfig, heads: readonly ("tokens" | "value")[]) => {
       const own = layParameters(model, as(model).flat);
       const network = await Network.create(engine, model, own);
-      if (heads.includes("tokens")) await network.accumulate(imitation, batches, inputs);
-      if (heads.includes("value")) await network.accumulate(valueObjective(10), batches, inputs);
+      if (heads.includes("tokens")) await network.accumulate(imitation, sequences, inputs, limits);
+      if (heads.includes("value")) await network.accumulate(valueObjective(10), sequences, inputs, limits);
       await network.step(plain);
       const before = as(model).views;
       return (name: string) => own.views.get(name)?.values.map((value, i) => value - before.get(name)!.values[i]!);
@@ -201,7 +202,7 @@ test("Muon moves each expert of a mixture as a matrix of its own", async () => {
   const moved = async (optimizer: "adamw" | "muon", given: typeof settings) => {
     const parameters = tinyParameters(model, 1, 5);
     const network = await Network.create(engine, model, parameters, { optimizer });
-    await network.accumulate(imitation, microBatches(sequences, limits), { weights });
+    await network.accumulate(imitation, sequences, { weights }, limits);
     await network.step(given);
     const before = tinyParameters(model, 1, 5).views;
     return (name: string) => parameters.views.get(name)!.values.map((one, i) => one - before.get(name)!.values[i]!);
@@ -226,18 +227,18 @@ test("Muon moves each expert of a mixture as a matrix of its own", async () => {
 
 test("an objective for the other head is refused", async () => {
   const policy = await Network.create(engine, tinyModel, tinyParameters());
-  const batches = microBatches(draw(1, 12), limits);
-  await expect(policy.accumulate(valueObjective(0.5), batches, {})).rejects.toThrow(
+  const sequences = draw(1, 12);
+  await expect(policy.accumulate(valueObjective(0.5), sequences, {}, limits)).rejects.toThrow(
     'head is "tokens"; this call needs "value" or "both"',
   );
   const model: ModelConfig = { ...tinyModel, head: "value" };
   const critic = await Network.create(engine, model, tinyParameters(model));
   const rule = { kind: "ppo", clipLow: 0.2, clipHigh: 0.2, dualClip: null } as const;
   const objective = policyObjective({ rule, entropyCoefficient: 0, kl: null });
-  await expect(critic.accumulate(objective, batches, {})).rejects.toThrow(
+  await expect(critic.accumulate(objective, sequences, {}, limits)).rejects.toThrow(
     'head is "value"; this call needs "tokens" or "both"',
   );
-  await expect(critic.score(batches)).rejects.toThrow('head is "value"; this call needs "tokens" or "both"');
+  await expect(critic.score(sequences, limits)).rejects.toThrow('head is "value"; this call needs "tokens" or "both"');
 });
 
 describe("the gap between sampler and learner", () => {
@@ -286,8 +287,8 @@ describe("the gap between sampler and learner", () => {
       };
       const played = await Promise.all(Array.from({ length: 16 }, (_, i) => play(`e${i}`)));
       const network = await Network.create(engine, model, parameters);
-      const batches = microBatches(played, { tokensMax: 512, lengthMultiple: 16, widthMultiple: 16 });
-      const { logProbs } = await network.score(batches, temperature);
+      const roomy = { tokensMax: 512, lengthMultiple: 16, widthMultiple: 16 };
+      const { logProbs } = await network.score(played, roomy, temperature);
       const gaps = played.flatMap(({ recorded }, i) => recorded.map((one, at) => Math.abs(one - logProbs[i]![at]!)));
       expect(gaps.length).toBeGreaterThan(400);
       expect(gaps.reduce((sum, gap) => sum + gap, 0) / gaps.length).toBeLessThan(1e-4);

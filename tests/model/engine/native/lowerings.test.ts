@@ -3,10 +3,10 @@ import { describe, expect, test } from "bun:test";
 import * as tf from "@tensorflow/tfjs-core";
 import { Decoder } from "../../../../model/decode/decoder.ts";
 import { compiledEngine } from "../../../../model/engine/compiled.ts";
-import { type Engine, f32, i32, type TensorFunction } from "../../../../model/engine/engine.ts";
+import { type Engine, f32, i32 } from "../../../../model/engine/engine.ts";
 import type { Instructions } from "../../../../model/engine/native/machine.ts";
 import { MACHINE_CODE, trace } from "../../../../model/engine/trace.ts";
-import { attention } from "../../../../model/policy/attention.ts";
+import { type PrefixTree, treeAttention } from "../../../../model/policy/attention.ts";
 import { appendAttention, stepAttention } from "../../../../model/policy/cached-attention.ts";
 import { ModelConfig } from "../../../../model/policy/model-config.ts";
 import { type AttentionShape, linear, rmsNorm, swiglu, tokenLogProbs } from "../../../../model/policy/ops.ts";
@@ -15,16 +15,29 @@ import { tinyParameters } from "../../policy/tiny-policy.ts";
 import { bitsOf, describeWidths } from "./machine-code.ts";
 import { type Case, definition, evaluated, ours, withGradients } from "./traced.ts";
 
-function attentionCase(tokens: number, shape: AttentionShape, rows = 2): Case {
+/** Two sequences of 8 and 12 tokens that begin with the same 4 tokens: 16 tokens. */
+function treeOf(length: number): PrefixTree {
+  const places = Array.from({ length: 3 * length }, () => 0);
+  for (let at = 0; at < 8; at++) places[at] = at;
+  for (let at = 0; at < 12; at++) places[length + at] = at < 4 ? at : at + 4;
+  const homes = Array.from({ length: 16 }, (_, token) => (token < 8 ? token : length + token - 4));
+  return {
+    branches: tf.tensor([0, 8, 4, 12, 0, 0], [3, 2], "int32"),
+    places: tf.tensor(places, [3, length], "int32"),
+    homes: tf.tensor(homes, [16], "int32"),
+  };
+}
+
+function attentionCase(length: number, shape: AttentionShape): Case {
   const { heads, kvHeads, headWidth } = shape;
   const half = headWidth / 2;
   return {
-    build: withGradients(["qkv"], ({ qkv, cos, sin }) => attention(qkv!, cos!, sin!, shape)),
+    build: withGradients(["qkv"], ({ qkv, cos, sin }) => treeAttention(qkv!, treeOf(length), cos!, sin!, shape)),
     specs: {
-      qkv: f32(rows, tokens, (heads + 2 * kvHeads) * headWidth),
-      cos: f32(tokens, half),
-      sin: f32(tokens, half),
-      dy: f32(rows, tokens, heads * headWidth),
+      qkv: f32(16, (heads + 2 * kvHeads) * headWidth),
+      cos: f32(length, half),
+      sin: f32(length, half),
+      dy: f32(16, heads * headWidth),
     },
   };
 }
@@ -83,7 +96,7 @@ function appendCase(capacity: number, shape: AttentionShape): Case {
 
 const heads = { heads: 4, kvHeads: 2, headWidth: 16 };
 const taken: [string, Case, operators: string[]][] = [
-  ["attention", attentionCase(12, heads), ["Attention", "AttentionGradient"]],
+  ["attention", attentionCase(16, heads), ["TreeAttention", "TreeAttentionGradient"]],
   ["SwiGLU", swigluCase(48), ["Swiglu", "SwigluGradient"]],
   ["RMSNorm", rmsNormCase(48), ["RmsNorm", "RmsNormGradient"]],
   ["log-probabilities", tokenLogProbsCase(48), ["TokenLogProbs", "TokenLogProbsGradient"]],
@@ -93,10 +106,10 @@ const taken: [string, Case, operators: string[]][] = [
   ["an append to caches", appendCase(32, heads), ["CachedAttention", "CachedAttention"]],
 ];
 const notTaken: [string, Case][] = [
-  ["attention of 6 tokens", attentionCase(6, heads)],
-  ["attention of heads of 8", attentionCase(12, { ...heads, headWidth: 8 })],
-  ["attention of heads of 24", attentionCase(12, { ...heads, headWidth: 24 })],
-  ["attention in a window", attentionCase(12, { ...heads, window: 5 })],
+  ["attention of paths of 20 tokens", attentionCase(20, heads)],
+  ["attention of heads of 8", attentionCase(16, { ...heads, headWidth: 8 })],
+  ["attention of heads of 24", attentionCase(16, { ...heads, headWidth: 24 })],
+  ["attention in a window", attentionCase(16, { ...heads, window: 5 })],
   ["SwiGLU of 24", swigluCase(24)],
   ["RMSNorm of 24", rmsNormCase(24)],
   ["log-probabilities of 24 tokens", tokenLogProbsCase(24)],
@@ -122,10 +135,8 @@ describe("a traced function", () => {
 
   test("of attention has a node of ours up to 4096 tokens, whose scores fit on the stack", () => {
     const one = { heads: 1, kvHeads: 1, headWidth: 16 };
-    const build: TensorFunction = ({ qkv, cos, sin }) => ({ y: attention(qkv!, cos!, sin!, one) });
-    const specs = (tokens: number) => ({ qkv: f32(1, tokens, 48), cos: f32(tokens, 8), sin: f32(tokens, 8) });
-    expect(ours({ build, specs: specs(4096) }, "AVX2")).toEqual(["Attention"]);
-    expect(ours({ build, specs: specs(4100) }, "AVX2")).toEqual([]);
+    expect(ours(attentionCase(4096, one), "AVX2")).toEqual(["TreeAttention", "TreeAttentionGradient"]);
+    expect(ours(attentionCase(4112, one), "AVX2")).toEqual([]);
   });
 
   test("of a cache has a node of ours up to 131,072 tokens, and refuses more of 16-bit floats", () => {
@@ -159,11 +170,13 @@ describe("a traced function", () => {
 
   test("names operators of different sizes differently, and those of equal sizes equally", () => {
     const names = (of: Case) => trace(of.build, of.specs, "AVX2").graph.nodes.map(({ op }) => op);
-    const [four, eight] = [attentionCase(4, heads), attentionCase(8, heads)].map(names);
-    expect(names(attentionCase(4, heads))).toEqual(four!);
-    expect(four!.filter((op) => op.startsWith("Attention") && eight!.includes(op))).toEqual([]);
-    const scaled = names(attentionCase(4, { ...heads, scoreScale: 0.3 }));
-    expect(four!.filter((op) => op.startsWith("Attention") && scaled.includes(op))).toEqual([]);
+    const [short, long] = [attentionCase(16, heads), attentionCase(32, heads)].map(names);
+    const operators = short!.filter((op) => op.startsWith("TreeAttention"));
+    expect(operators).toHaveLength(2);
+    expect(names(attentionCase(16, heads))).toEqual(short!);
+    expect(operators.filter((op) => long!.includes(op))).toEqual([]);
+    const scaled = names(attentionCase(16, { ...heads, scoreScale: 0.3 }));
+    expect(operators.filter((op) => scaled.includes(op))).toEqual([]);
   });
 });
 

@@ -1,6 +1,6 @@
 /** The inputs of a gradient step from episodes of unequal length, with policies whose log-probabilities are known. */
 import { describe, expect, test } from "bun:test";
-import type { MicroBatch } from "../../../../model/learn/batch.ts";
+import type { BatchLimits, Sequence } from "../../../../model/learn/batch.ts";
 import type { Network } from "../../../../model/learn/network.ts";
 import { prepare } from "../../../../model/learn/update/prepare.ts";
 import { scoreEpisodes } from "../../../../model/learn/update/score.ts";
@@ -9,14 +9,10 @@ import { settings } from "./stage.ts";
 
 /** Token 3 has log-probability -0.3 at temperature 1. */
 const policy = {
-  async score(batches: readonly MicroBatch[], temperature = 1) {
-    const logProbs: Float32Array[] = [];
-    for (const { members, counts, width, targets } of batches)
-      for (const [row, member] of members.entries())
-        logProbs[member] = Float32Array.from(
-          { length: counts[row]! },
-          (_, at) => -targets[row * width + at]! / 10 / temperature,
-        );
+  async score(sequences: readonly Sequence[], _: BatchLimits, temperature = 1) {
+    const logProbs = sequences.map(({ tokens, written }) =>
+      Float32Array.from(written, (at) => -tokens[at]! / 10 / temperature),
+    );
     return { logProbs, entropies: logProbs };
   },
 } as unknown as Network;

@@ -1,0 +1,130 @@
+/**
+ * Lays sequences out as prefix trees, so that the network computes a common beginning once. The members of a group play one board, so their
+ * episodes begin with equal tokens: in the default run a third of the trained tokens.
+ *
+ * The sequences of a micro-batch are in lexicographic order. Each sequence then shares its longest beginning with the sequence before
+ * it. The rest of the sequence is its branch. A sequence shares a multiple of 4 tokens, and a branch is padded to a multiple of 4
+ * tokens, because the kernel of attention computes 4 tokens at a time.
+ *
+ * Source: Prefix Grouper, https://arxiv.org/abs/2506.05433, which shares a group's prompt; AReaL's tree training (Zhang et al., "Dynamic
+ * tree attention", PMLR 306), which shares turns too.
+ */
+import { roundUp } from "../engine/graph.ts";
+import { type BatchLimits, type MicroBatch, type Placed, pickStates, readTokens, type Sequence } from "./batch.ts";
+
+/** A branch begins and ends at a multiple of this many tokens. */
+const BRANCH_MULTIPLE = 4;
+
+/** N, T and the number of branches are padded to multiples of these, so that there are few shapes. */
+const TOKEN_MULTIPLE = 32;
+const LENGTH_MULTIPLE = 64;
+const BRANCHES_MULTIPLE = 16;
+
+/** Fewest tokens of a micro-batch that gets a lane of its own. */
+const LANE_TOKENS_MIN = 64;
+
+/** A sequence in lexicographic order. */
+interface Ordered {
+  readonly member: number;
+  /** The tokens that the network reads, padded. */
+  readonly tokens: Int32Array;
+  /** Number of tokens that the sequence shares with the sequence before it. */
+  readonly shared: number;
+}
+
+/** Micro-batches of prefix trees, the one with most tokens first. @param lanes  number of micro-batches that run at once */
+export function treeBatches(
+  sequences: readonly Sequence[],
+  { tokensMax, widthMultiple }: Pick<BatchLimits, "tokensMax" | "widthMultiple">,
+  lanes: number,
+): MicroBatch[] {
+  const ordered = order(sequences);
+  const total = ordered.reduce((sum, { tokens, shared }) => sum + tokens.length - shared, 0);
+  const least = Math.ceil(total / tokensMax);
+  const count = total < lanes * LANE_TOKENS_MIN ? least : roundUp(least, lanes);
+  const parts: Ordered[][] = [];
+  let size = 0;
+  let before = 0;
+  for (const one of ordered) {
+    const own = one.tokens.length - one.shared;
+    const part = parts.at(-1);
+    // A part ends where its share of all tokens ends.
+    const isFull = before + own / 2 > (total * parts.length) / count;
+    if (part === undefined || isFull || size + own > tokensMax) {
+      parts.push([{ ...one, shared: 0 }]);
+      size = one.tokens.length;
+    } else {
+      part.push(one);
+      size += own;
+    }
+    before += own;
+  }
+  const batches = parts.map((part) => treeBatch(sequences, part, widthMultiple));
+  return batches.sort((a, b) => b.tokens.length - a.tokens.length);
+}
+
+function order(sequences: readonly Sequence[]): Ordered[] {
+  const sorted = sequences
+    .map((sequence, member) => {
+      const read = readTokens(sequence);
+      const tokens = new Int32Array(roundUp(read.length, BRANCH_MULTIPLE));
+      tokens.set(read);
+      return { member, tokens };
+    })
+    .sort((a, b) => {
+      const at = sharedTokens(a.tokens, b.tokens);
+      return (a.tokens[at] ?? -1) - (b.tokens[at] ?? -1);
+    });
+  return sorted.map((one, i) => {
+    const shared = i === 0 ? 0 : sharedTokens(sorted[i - 1]!.tokens, one.tokens);
+    return { ...one, shared: shared - (shared % BRANCH_MULTIPLE) };
+  });
+}
+
+/** Number of equal tokens at the beginning. */
+function sharedTokens(a: Int32Array, b: Int32Array): number {
+  const most = Math.min(a.length, b.length);
+  let at = 0;
+  while (at < most && a[at] === b[at]) at++;
+  return at;
+}
+
+function treeBatch(sequences: readonly Sequence[], part: readonly Ordered[], widthMultiple: number): MicroBatch {
+  const branches: { shared: number; end: number; places: Int32Array }[] = [];
+  const tokens: number[] = [];
+  const addBranch = (shared: number, path: Int32Array) => {
+    const before = branches.at(-1)?.places;
+    const places = path.map((_, position) =>
+      position < shared ? before![position]! : tokens.length + position - shared,
+    );
+    branches.push({ shared, end: path.length, places });
+    tokens.push(...path.subarray(shared));
+    return places;
+  };
+  const placed = part.map(({ member, tokens: path, shared }): Placed => {
+    // A sequence without tokens of its own equals the sequence before it.
+    const places = shared === path.length ? branches.at(-1)!.places : addBranch(shared, path);
+    return { member, stateOf: (position) => places[position]! };
+  });
+  const missing = roundUp(tokens.length, TOKEN_MULTIPLE) - tokens.length;
+  if (missing > 0) addBranch(0, new Int32Array(missing));
+  const length = roundUp(Math.max(...branches.map(({ end }) => end)), LENGTH_MULTIPLE);
+  // At least one row of zeros follows the last branch.
+  const rows = roundUp(branches.length + 1, BRANCHES_MULTIPLE);
+  const tree = {
+    branches: new Int32Array(rows * 2),
+    places: new Int32Array(rows * length),
+    homes: new Int32Array(tokens.length),
+  };
+  for (const [row, { shared, end, places }] of branches.entries()) {
+    tree.branches.set([shared, end], row * 2);
+    tree.places.set(places, row * length);
+    for (let position = shared; position < end; position++) tree.homes[places[position]!] = row * length + position;
+  }
+  return {
+    tokens: Int32Array.from(tokens),
+    length,
+    tree,
+    ...pickStates(sequences, placed, widthMultiple),
+  };
+}
