@@ -148,9 +148,9 @@ export class Transcript {
 
   trajectory() {
     return {
-      tokens: Int32Array.from(this.#tokens),
-      written: Uint8Array.from(this.#written),
-      logProbs: Float32Array.from(this.#logProbs),
+      tokens: new Int32Array(this.#tokens),
+      written: new Uint8Array(this.#written),
+      logProbs: new Float32Array(this.#logProbs),
       contexts: this.#contexts,
       turns: this.#spans,
     } satisfies Omit<Trajectory, "version" | "digest">;
@@ -169,8 +169,8 @@ export class Transcript {
   }
 
   #push(tokens: readonly number[], written: 0 | 1, logProbs?: readonly number[]): void {
-    for (const [i, token] of tokens.entries()) {
-      this.#tokens.push(token);
+    for (let i = 0; i < tokens.length; i++) {
+      this.#tokens.push(tokens[i]!);
       this.#written.push(written);
       this.#logProbs.push(logProbs?.[i] ?? 0);
     }

@@ -59,14 +59,19 @@ const LOST_BOARDS_MAX = 200;
  */
 export function fromRandomPlay(settings: RandomPlay): DemonstrationSource {
   const explored = new Map<string, Experience>();
+  const exploreOnce = async (tag: EnvTag, layout: number, uniform: Uniform): Promise<Experience> => {
+    if (!tag.external && !settings.exploreOnce) return explore(tag, layout, settings, uniform);
+    const board = JSON.stringify([tag.tag, tag.config, layout]);
+    const experience = explored.get(board) ?? (await explore(tag, layout, settings, uniform));
+    explored.set(board, experience);
+    return experience;
+  };
   /** For each env, the number of boards in a row whose demonstrations met no state that random play had met. */
   const unplanned = new Map<DemonstratedEnv, number>();
   const play: DemonstrationSource["play"] = async (env, draw, uniform, options) => {
     for (let lost = 0; lost < LOST_BOARDS_MAX; lost++) {
       const seeds = draw();
-      const board = JSON.stringify([env.tag.tag, env.tag.config, seeds.layout]);
-      const experience = explored.get(board) ?? (await explore(env.tag, seeds.layout, settings, uniform));
-      if (env.tag.external || settings.exploreOnce) explored.set(board, experience);
+      const experience = await exploreOnce(env.tag, seeds.layout, uniform);
       if (!experience.won) continue;
       const written: Sequence[] = [];
       const plans: Action[][] = [];
@@ -112,7 +117,8 @@ export async function explore(
     if (planned > 0 && played % quarter === 0) experience.learn();
     const game = tag.open({ layout, dynamics: drawSeed(draw) });
     if (experience.isComplete(game, playActionsMax)) break;
-    await experience.play(game, playActionsMax, draw, planned);
+    const playing = experience.play(game, playActionsMax, draw, planned);
+    if (playing !== undefined) await playing;
   }
   experience.learn();
   return experience;
@@ -289,7 +295,8 @@ async function writeEpisode(
   const contextTokensMax = context.overflow === "stop" ? Number.POSITIVE_INFINITY : context.contextTokensMax;
   const transcript = new Transcript(tag, dialogue, { ...context, contextTokensMax });
   const env = await openEpisode(game, rules);
-  const imitated: Uint8Array[] = [];
+  /** 1 for each written token that the policy imitates, 0 for the others. */
+  const imitated: number[] = [];
   try {
     let observation = env.opening;
     for (;;) {
@@ -303,7 +310,7 @@ async function writeEpisode(
       const stepped = await env.step(text);
       const tokens = dialogue.replyTokens(text, prefix);
       transcript.addTurn({ tokens, logProbs: [], cut: false }, stepped);
-      imitated.push(new Uint8Array(tokens.length).fill(next.imitated ? 1 : 0));
+      for (const _ of tokens) imitated.push(next.imitated ? 1 : 0);
       if (stepped.ending !== null) break;
       observation = stepped.observation;
     }
@@ -311,8 +318,7 @@ async function writeEpisode(
     await env.close();
   }
   const trajectory = transcript.trajectory();
-  const flags = imitated.flatMap((turn) => [...turn]);
   let at = 0;
-  const written = trajectory.written.map((flag) => (flag === 1 ? flags[at++]! : 0));
+  const written = trajectory.written.map((flag) => (flag === 1 ? imitated[at++]! : 0));
   return samplesOf({ ...trajectory, written }).filter(({ written: { length } }) => length > 0);
 }

@@ -10,19 +10,25 @@
  *
  * Source: certainty equivalence over a tabular maximum-likelihood model, Sutton and Barto 2018, section 6.3.
  */
-import type { Effect, Game } from "../../envs/env.ts";
-import { type EnvTag, uniformPlayer } from "../../envs/tag.ts";
+import type { DiscreteGame, Effect, Game, LocalGame, OutsideGame } from "../../envs/env.ts";
+import { type EnvTag, randomAction, uniformPlayer } from "../../envs/tag.ts";
 import type { Uniform } from "../../model/rng.ts";
 
 /** An index into the env's actions, or an action's text. */
 export type Action = number | string;
 
+/** What plays showed of one action in one state. */
 interface Outcomes {
+  readonly action: Action;
   count: number;
   reward: number;
   /** How often each state followed the action, in the order of first occurrence. If the action ended the game, no state followed. */
   readonly next: { readonly state: number; times: number }[];
 }
+
+/** In place of the state that follows an action. */
+const UNTRIED = -1;
+const ENDED = -2;
 
 /** Values that differ by less than this count as equal. Of actions with equal values the plan takes the first, so equal boards have equal plans. */
 const TIE = 1e-9;
@@ -38,9 +44,12 @@ export class Experience {
   won = false;
   readonly #tag: EnvTag;
   readonly #states = new Map<string, number>();
-  readonly #outcomes: Map<Action, Outcomes>[] = [];
-  /** Number of pairs of a state and an action that no play has tried; has no meaning if `#deterministicActions` is 0. */
-  #untried = 0;
+  /** For each state, the outcomes of the actions that plays tried in it. */
+  readonly #tried: Outcomes[][] = [];
+  /** Number of all outcomes in `#tried`. */
+  #outcomes = 0;
+  /** (states, actions) the state that followed the action last, UNTRIED or ENDED; empty if the game has no list of actions. */
+  readonly #followed: number[] = [];
   /** Values of the states, for each number of actions left. The first plan after `learn` computes them. */
   #values: Float64Array[] = [];
 
@@ -50,67 +59,95 @@ export class Experience {
 
   /**
    * Plays one game of at most `actionsMax` actions, and adds what the game shows to the table. Closes a game outside this process. Values
-   * that a plan has computed change only after the next `learn`.
+   * that a plan has computed change only after the next `learn`. Only a game outside this process makes the answer a promise.
    *
    * @param game     newly opened, without an action
    * @param planned  share of the actions that follow the plan; the other actions are random
    */
-  async play(game: Game, actionsMax: number, uniform: Uniform, planned = 0): Promise<void> {
-    if (game.kind !== "outside") return this.#playStarted(game, actionsMax, uniform, planned);
+  play(game: Game, actionsMax: number, uniform: Uniform, planned = 0): void | Promise<void> {
+    if (game.kind === "outside") return this.#playOutside(game, actionsMax, uniform, planned);
+    if (this.#isDeterministic(game, actionsMax)) this.#playUntried(game, actionsMax, uniform, planned);
+    else this.#playLocal(game, actionsMax, uniform, planned);
+  }
+
+  async #playOutside(game: OutsideGame, actionsMax: number, uniform: Uniform, planned: number): Promise<void> {
     try {
       await game.start();
-      await this.#playStarted(game, actionsMax, uniform, planned);
+      let state = this.#stateOf(game);
+      for (let left = actionsMax; left > 0 && state !== ENDED; left--) {
+        const action = this.#planned(state, left, uniform, planned) ?? this.#tag.random(game, left, uniform);
+        state = this.#record(game, state, action, await act(game, action));
+      }
     } finally {
       await game.close();
     }
   }
 
-  async #playStarted(game: Game, actionsMax: number, uniform: Uniform, planned: number): Promise<void> {
-    const actionCount = this.#deterministicActions(game, actionsMax);
-    /** Actions that the game has not played yet, because the table has their outcomes. */
-    const skipped: Action[] = [];
-    let state = this.#add(this.#describe(game), actionCount);
-    for (let left = actionsMax; left > 0; left--) {
-      const best = planned > 0 && uniform() < planned ? this.#best([[state, 1]], left) : null;
-      const action = best ?? this.#tag.random(game, left, uniform);
-      const tried = this.#outcomes[state]!;
-      let outcomes = tried.get(action);
-      if (outcomes === undefined) {
-        outcomes = { count: 0, reward: 0, next: [] };
-        tried.set(action, outcomes);
-        this.#untried--;
-      } else if (actionCount > 0) {
-        if (outcomes.next.length === 0) return;
-        skipped.push(action);
-        state = outcomes.next[0]!.state;
-        continue;
-      }
-      for (const earlier of skipped) void act(game, earlier);
-      skipped.length = 0;
-      const acted = act(game, action);
-      const effect = acted instanceof Promise ? await acted : acted;
-      outcomes.count++;
-      outcomes.reward += effect.reward;
-      if (effect.done) {
-        this.won ||= effect.success;
-        return;
-      }
-      state = this.#add(this.#describe(game), actionCount);
-      addTo(outcomes.next, state);
+  #playLocal(game: LocalGame, actionsMax: number, uniform: Uniform, planned: number): void {
+    let state = this.#stateOf(game);
+    for (let left = actionsMax; left > 0 && state !== ENDED; left--) {
+      const action = this.#planned(state, left, uniform, planned) ?? this.#tag.random(game, left, uniform);
+      state = this.#record(game, state, action, act(game, action) as Effect);
     }
   }
 
-  /** Number of the game's actions; 0 if an action may have several outcomes, or if the random player is not uniform. */
-  #deterministicActions(game: Game, actionsMax: number): number {
+  /**
+   * A play of a deterministic game. It follows the table, and executes its actions only before it tries an action whose outcome the table does
+   * not have.
+   */
+  #playUntried(game: DiscreteGame, actionsMax: number, uniform: Uniform, planned: number): void {
+    const actionCount = game.actions.length;
+    const actions = new Int32Array(actionsMax);
+    /** Number of the first actions that the game has executed. */
+    let executed = 0;
+    let state = this.#stateOf(game);
+    for (let i = 0; i < actionsMax && state !== ENDED; i++) {
+      const best = planned > 0 ? this.#planned(state, actionsMax - i, uniform, planned) : null;
+      const action = (best as number | null) ?? randomAction(game, uniform);
+      actions[i] = action;
+      const next = this.#followed[state * actionCount + action]!;
+      if (next !== UNTRIED) {
+        state = next;
+        continue;
+      }
+      while (executed < i) game.act(actions[executed++]!);
+      executed++;
+      state = this.#record(game, state, action, game.act(action));
+    }
+  }
+
+  /** An action of the plan, for a share `planned` of the calls; otherwise, or if the table has no action, null. */
+  #planned(state: number, actionsLeft: number, uniform: Uniform, planned: number): Action | null {
+    return planned > 0 && uniform() < planned ? this.#best([[state, 1]], actionsLeft) : null;
+  }
+
+  /** Adds the effect of an executed action to the table. @returns the state that followed, or ENDED */
+  #record(game: Game, state: number, action: Action, effect: Effect): number {
+    let outcomes = this.#outcomesOf(state, action);
+    if (outcomes === undefined) {
+      outcomes = { action, count: 0, reward: 0, next: [] };
+      this.#tried[state]!.push(outcomes);
+      this.#outcomes++;
+    }
+    outcomes.count++;
+    outcomes.reward += effect.reward;
+    const next = effect.done ? ENDED : this.#stateOf(game);
+    if (next === ENDED) this.won ||= effect.success;
+    else addTo(outcomes.next, next);
+    if (game.kind === "discrete") this.#followed[state * game.actions.length + (action as number)] = next;
+    return next;
+  }
+
+  /** True if equal actions in equal states have equal effects, and the random player is uniform. */
+  #isDeterministic(game: Game, actionsMax: number): game is DiscreteGame {
     const { deterministicActions = 0, random } = this.#tag;
-    const isKnown = game.kind === "discrete" && random === uniformPlayer && actionsMax <= deterministicActions;
-    return isKnown ? game.actions.length : 0;
+    return game.kind === "discrete" && random === uniformPlayer && actionsMax <= deterministicActions;
   }
 
   /** True if no further play of this many actions can add to the table. */
   isComplete(game: Game, actionsMax: number): boolean {
-    const hasPlayed = this.#outcomes.length > 0;
-    return hasPlayed && this.#untried === 0 && this.#deterministicActions(game, actionsMax) > 0;
+    const states = this.#tried.length;
+    return states > 0 && this.#isDeterministic(game, actionsMax) && this.#outcomes === states * game.actions.length;
   }
 
   /** Discards the values of the states, so that the next plan computes new values from all plays so far. */
@@ -135,7 +172,7 @@ export class Experience {
       plan.push(action);
       const after = new Map<number, number>();
       for (const [state, share] of reached) {
-        const { count: plays, next } = this.#outcomes[state]!.get(action)!;
+        const { count: plays, next } = this.#outcomesOf(state, action)!;
         for (const { state: to, times } of next) after.set(to, (after.get(to) ?? 0) + (share * times) / plays);
       }
       reached = [...after];
@@ -147,10 +184,10 @@ export class Experience {
   #best(states: readonly (readonly [state: number, share: number])[], actionsLeft: number): Action | null {
     const values = this.#valuesWith(actionsLeft - 1);
     let best: { action: Action; value: number } | null = null;
-    for (const action of [...this.#outcomes[states[0]![0]]!.keys()].sort(inOrder)) {
+    for (const action of this.#tried[states[0]![0]]!.map((tried) => tried.action).sort(inOrder)) {
       let value = 0;
       for (const [state, share] of states) {
-        const outcomes = this.#outcomes[state]!.get(action);
+        const outcomes = this.#outcomesOf(state, action);
         value += outcomes === undefined ? Number.NaN : share * returnOf(outcomes, values);
       }
       if (!Number.isNaN(value) && (best === null || value > best.value + TIE)) best = { action, value };
@@ -161,15 +198,15 @@ export class Experience {
   /** The value of every state if the episode has this many actions left. */
   #valuesWith(actionsLeft: number): Float64Array {
     const horizon = Math.min(actionsLeft, HORIZON_MAX);
-    const states = this.#outcomes.length;
+    const states = this.#tried.length;
     if (this.#values.length === 0) this.#values = [new Float64Array(states)];
     while (this.#values.length <= horizon) {
       const before = this.#values.at(-1)!;
       const values = new Float64Array(states);
       for (let state = 0; state < states; state++) {
-        const known = this.#outcomes[state]!;
-        let best = known.size === 0 ? 0 : Number.NEGATIVE_INFINITY;
-        for (const outcomes of known.values()) best = Math.max(best, returnOf(outcomes, before));
+        const tried = this.#tried[state]!;
+        let best = tried.length === 0 ? 0 : Number.NEGATIVE_INFINITY;
+        for (let i = 0; i < tried.length; i++) best = Math.max(best, returnOf(tried[i]!, before));
         values[state] = best;
       }
       this.#values.push(values);
@@ -182,12 +219,21 @@ export class Experience {
     return this.#tag.stateOf?.(observation) ?? observation;
   }
 
-  #add(text: string, actionCount: number): number {
+  #outcomesOf(state: number, action: Action): Outcomes | undefined {
+    const tried = this.#tried[state]!;
+    for (let i = 0; i < tried.length; i++) if (tried[i]!.action === action) return tried[i];
+    return undefined;
+  }
+
+  /** The index of the game's present state. Adds a new state to the table. */
+  #stateOf(game: Game): number {
+    const text = this.#describe(game);
     const known = this.#states.get(text);
     if (known !== undefined) return known;
-    this.#untried += actionCount;
-    this.#states.set(text, this.#outcomes.length);
-    return this.#outcomes.push(new Map()) - 1;
+    const state = this.#tried.push([]) - 1;
+    this.#states.set(text, state);
+    if (game.kind === "discrete") for (const _ of game.actions) this.#followed.push(UNTRIED);
+    return state;
   }
 }
 
@@ -204,7 +250,7 @@ function addTo(next: Outcomes["next"], state: number): void {
 function returnOf({ count, reward, next }: Outcomes, values: Float64Array): number {
   let sum = reward;
   // A state that a play first met after the last `learn` has no value yet. Its value counts as 0.
-  for (const { state, times } of next) sum += times * DISCOUNT * (values[state] ?? 0);
+  for (let i = 0; i < next.length; i++) sum += next[i]!.times * DISCOUNT * (values[next[i]!.state] ?? 0);
   return sum / count;
 }
 

@@ -11,36 +11,45 @@
 const WORDS = 624;
 const SHIFT = 397;
 
-/** The generator. It has 624 words of state and computes all new words at once. */
+/**
+ * The generator. It has 624 words of state and computes all new words at once. Words are int32, because JavaScriptCore computes with uint32 as
+ * doubles.
+ */
 class Twister {
-  readonly #state: Uint32Array;
+  readonly #state: Int32Array;
   #index = WORDS;
 
-  constructor(state: Uint32Array) {
+  constructor(state: Int32Array) {
     this.#state = state;
   }
 
-  /** Uniform uint32. */
+  /** 32 uniform bits, as int32. */
   next32(): number {
     if (this.#index === WORDS) this.#refill();
     return temper(this.#state[this.#index++]!);
   }
 
-  /** Uniform in [0, 1) with 53 bits, from two outputs. Random plays spend much of their time here, so `next53` reads both at once. */
+  /**
+   * Uniform in [0, 1) with 53 bits, from two outputs. Random plays spend much of their time here, so `next53` reads both at once.
+   */
   next53(): number {
-    if (this.#index > WORDS - 2) return fraction(this.next32(), this.next32());
     const index = this.#index;
+    if (index > WORDS - 2) return fraction(this.next32(), this.next32());
     this.#index = index + 2;
     return fraction(temper(this.#state[index]!), temper(this.#state[index + 1]!));
   }
 
   #refill(): void {
-    const s = this.#state;
-    for (let i = 0; i < WORDS - SHIFT; i++) s[i] = s[i + SHIFT]! ^ twist(s[i]!, s[i + 1]!);
-    for (let i = WORDS - SHIFT; i < WORDS - 1; i++) s[i] = s[i + SHIFT - WORDS]! ^ twist(s[i]!, s[i + 1]!);
-    s[WORDS - 1] = s[SHIFT - 1]! ^ twist(s[WORDS - 1]!, s[0]!);
+    refill(this.#state);
     this.#index = 0;
   }
+}
+
+/** Replaces the state by the next 624 words. */
+function refill(s: Int32Array): void {
+  for (let i = 0; i < WORDS - SHIFT; i++) s[i] = s[i + SHIFT]! ^ twist(s[i]!, s[i + 1]!);
+  for (let i = WORDS - SHIFT; i < WORDS - 1; i++) s[i] = s[i + SHIFT - WORDS]! ^ twist(s[i]!, s[i + 1]!);
+  s[WORDS - 1] = s[SHIFT - 1]! ^ twist(s[WORDS - 1]!, s[0]!);
 }
 
 function temper(word: number): number {
@@ -48,7 +57,7 @@ function temper(word: number): number {
   y ^= y >>> 11;
   y ^= (y << 7) & 0x9d2c5680;
   y ^= (y << 15) & 0xefc60000;
-  return (y ^ (y >>> 18)) >>> 0;
+  return y ^ (y >>> 18);
 }
 
 const fraction = (high: number, low: number): number => ((high >>> 5) * 2 ** 26 + (low >>> 6)) / 2 ** 53;
@@ -59,32 +68,37 @@ function twist(high: number, low: number): number {
 }
 
 /** State from one word ("init_genrand"). */
-function stateFromWord(seed: number): Uint32Array {
-  const s = new Uint32Array(WORDS);
-  s[0] = seed;
-  for (let i = 1; i < WORDS; i++) s[i] = Math.imul(1812433253, s[i - 1]! ^ (s[i - 1]! >>> 30)) + i;
+function stateFromWord(seed: number): Int32Array {
+  const s = new Int32Array(WORDS);
+  let word = seed | 0;
+  s[0] = word;
+  for (let i = 1; i < WORDS; i++) {
+    word = (Math.imul(1812433253, word ^ (word >>> 30)) + i) | 0;
+    s[i] = word;
+  }
   return s;
 }
 
 const BASE_STATE = stateFromWord(19650218);
 
-/** State from one uint32 used as a key of length 1 ("init_by_array"). */
-function stateFromKey(key: number): Uint32Array {
+/**
+ * State from one uint32 used as a key of length 1 ("init_by_array"). `s[0]` only repeats the last word, so the loops go from the last word
+ * straight to `s[1]`.
+ */
+function stateFromKey(key: number): Int32Array {
   const s = BASE_STATE.slice();
+  const after = (i: number) => (i === WORDS - 1 ? 1 : i + 1);
+  let word = s[0]!;
   let i = 1;
   for (let k = WORDS; k > 0; k--) {
-    s[i] = (s[i]! ^ Math.imul(s[i - 1]! ^ (s[i - 1]! >>> 30), 1664525)) + key;
-    if (++i === WORDS) {
-      s[0] = s[WORDS - 1]!;
-      i = 1;
-    }
+    word = ((s[i]! ^ Math.imul(word ^ (word >>> 30), 1664525)) + (key | 0)) | 0;
+    s[i] = word;
+    i = after(i);
   }
   for (let k = WORDS - 1; k > 0; k--) {
-    s[i] = (s[i]! ^ Math.imul(s[i - 1]! ^ (s[i - 1]! >>> 30), 1566083941)) - i;
-    if (++i === WORDS) {
-      s[0] = s[WORDS - 1]!;
-      i = 1;
-    }
+    word = ((s[i]! ^ Math.imul(word ^ (word >>> 30), 1566083941)) - i) | 0;
+    s[i] = word;
+    i = after(i);
   }
   s[0] = 0x80000000;
   return s;

@@ -25,11 +25,11 @@ const UTF_16 = new TextDecoder("utf-16", { ignoreBOM: true });
  */
 export function renderGrid(board: Board, lookup: readonly string[]): string {
   const { rows, cols } = board;
-  const text = new Uint16Array(rows * (cols + 1) - 1).fill(NEW_LINE);
+  const text = new Uint16Array(rows * (cols + 1) - 1);
   let at = 0;
-  for (let cell = 0; cell < rows * cols; cell++) {
-    if (cell > 0 && cell % cols === 0) at++;
-    text[at++] = lookup[shown(board, cell)]!.charCodeAt(0);
+  for (let row = 0; row < rows; row++) {
+    if (row > 0) text[at++] = NEW_LINE;
+    for (let col = 0; col < cols; col++) text[at++] = lookup[shown(board, row * cols + col)]!.charCodeAt(0);
   }
   return UTF_16.decode(text);
 }

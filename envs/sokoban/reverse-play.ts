@@ -46,9 +46,9 @@ export function scramble({ fixed, cols, player: start, targets }: Solved, depthM
 
   function search(player: number, swaps: number, lastPulled: number, depthLeft: number): void {
     if (depthLeft - 1 <= 0 || visited.size >= VISITED_MAX) return;
-    const key = keyOf(player);
-    if (visited.has(key)) return;
-    visited.add(key);
+    const visitedBefore = visited.size;
+    visited.add(keyOf(player));
+    if (visited.size === visitedBefore) return;
     // If a target is covered, the score is 0. With this score, only the first position can become the best.
     const displacement = targetsVisible(player) ? displacementOf() : 0;
     const score = swaps * displacement;

@@ -70,16 +70,18 @@ export class SokobanState {
     this.board = board;
     this.#stepsMax = stepsMax;
     this.#deltas = deltas(board.cols);
-    this.#player = board.state.indexOf(PLAYER);
     this.#boxes = positionOfBoxes(board);
+    let player = -1;
     let boxes = 0;
     let onTarget = 0;
     // An index, not an iterator: an iterator takes longer than the rest of this code, and random plays open thousands of games a second.
     for (let cell = 0; cell < board.state.length; cell++) {
       const code = board.state[cell];
+      if (code === PLAYER) player = cell;
       if (code === BOX || code === BOX_ON_TARGET) boxes++;
       if (code === BOX_ON_TARGET) onTarget++;
     }
+    this.#player = player;
     this.#boxCount = boxes;
     this.#onTarget = onTarget;
   }

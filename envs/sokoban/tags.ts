@@ -53,7 +53,8 @@ function parts(config: SokobanConfig, coordinates: boolean): Parts {
     open: ({ layout }) => {
       const make = () => ({ board: generateBoard(config, layout).board, texts: new Map<number, string>() });
       const { board, texts } = boards(String(layout), make);
-      return new SokobanGame({ ...board, state: board.state.slice() }, config, texts);
+      const { fixed, state } = board;
+      return new SokobanGame({ rows, cols, fixed, state: state.slice() }, config, texts);
     },
     brief: (observation) => brief(config, observation),
     // The observation does not show the steps, and the last step ends the game.

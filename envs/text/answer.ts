@@ -49,7 +49,7 @@ export function parseReply(reply: string, rules: ReplyRules): ParsedReply {
 }
 
 function withoutTags(text: string): string {
-  return TAGS.reduce((kept, tag) => strip(kept.replaceAll(tag, "")), text);
+  return TAGS.reduce((kept, tag) => (kept.includes(tag) ? strip(kept.replaceAll(tag, "")) : kept), strip(text));
 }
 
 /** Python's `str.strip()`. */

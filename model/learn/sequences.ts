@@ -17,11 +17,10 @@ export type Samples = readonly Sequence[];
 /** (C) one sequence per context. `trajectoryFault` has checked that the contexts begin at 0 and ascend within the tokens. */
 export function samplesOf({ tokens, written, contexts }: Pick<Trajectory, "tokens" | "written" | "contexts">): Samples {
   return contexts.map((start, i) => {
-    const mask = written.subarray(start, contexts[i + 1]);
-    return {
-      tokens: tokens.subarray(start, contexts[i + 1]),
-      written: Int32Array.from(mask.keys().filter((at) => mask[at] === 1)),
-    };
+    const end = contexts[i + 1] ?? tokens.length;
+    const positions: number[] = [];
+    for (let at = start; at < end; at++) if (written[at] === 1) positions.push(at - start);
+    return { tokens: tokens.subarray(start, end), written: new Int32Array(positions) };
   });
 }
 

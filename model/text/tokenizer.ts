@@ -85,10 +85,11 @@ export class Tokenizer {
     const ids: number[] = [];
     let at = 0;
     while (at < text.length) {
-      const literal = this.#byFirst.get(text[at]!)?.find((candidate) => text.startsWith(candidate.text, at));
+      const literal = this.#literalAt(text, at);
       if (literal === undefined) {
         const codePoint = text.codePointAt(at)!;
-        for (const byte of wtf8(codePoint)) ids.push(BYTES_START + byte);
+        if (codePoint < 0x80) ids.push(BYTES_START + codePoint);
+        else for (const byte of wtf8(codePoint)) ids.push(BYTES_START + byte);
         at += codePoint > 0xffff ? 2 : 1;
       } else {
         ids.push(literal.id);
@@ -96,6 +97,14 @@ export class Tokenizer {
       }
     }
     return ids;
+  }
+
+  /** The longest literal that begins here. */
+  #literalAt(text: string, at: number): { readonly text: string; readonly id: number } | undefined {
+    const candidates = this.#byFirst.get(text[at]!);
+    if (candidates === undefined) return undefined;
+    for (const candidate of candidates) if (text.startsWith(candidate.text, at)) return candidate;
+    return undefined;
   }
 
   /**
@@ -115,8 +124,11 @@ export class Tokenizer {
         bytes.push(id - BYTES_START);
         continue;
       }
-      text += fromWtf8(bytes) + (SPECIALS[id] ?? this.literals[id - LITERALS_START] ?? REPLACEMENT);
-      bytes = [];
+      if (bytes.length > 0) {
+        text += fromWtf8(bytes);
+        bytes = [];
+      }
+      text += SPECIALS[id] ?? this.literals[id - LITERALS_START] ?? REPLACEMENT;
     }
     return text + fromWtf8(bytes);
   }

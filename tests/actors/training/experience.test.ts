@@ -48,7 +48,7 @@ describe("random play of an env with deterministic actions", () => {
     }) as unknown as EnvTag;
 
   /** Plays the corridor, and counts the actions that the games executed. */
-  async function played(tag: EnvTag, plays: number) {
+  async function played(tag: EnvTag, plays: number, planned = 0) {
     const uniform = sequence(5, "plays");
     let executed = 0;
     const counted: Rule = (...given) => {
@@ -56,7 +56,10 @@ describe("random play of an env with deterministic actions", () => {
       return corridor(...given);
     };
     const experience = new Experience(tag);
-    for (let i = 0; i < plays; i++) await experience.play(gameOf(counted), actionsMax, uniform);
+    for (let i = 0; i < plays; i++) {
+      if (planned > 0) experience.learn();
+      await experience.play(gameOf(counted), actionsMax, uniform, planned);
+    }
     return { experience, executed: () => executed };
   }
 
@@ -75,6 +78,18 @@ describe("random play of an env with deterministic actions", () => {
     expect(skipping.experience.won).toBe(repeating.experience.won);
     expect(skipping.executed()).toBeLessThan(repeating.executed());
   });
+
+  test.each([2, 3, 4])(
+    "plans the planned share of its actions like play that repeats known actions, %p plays",
+    async (plays) => {
+      const [skipping, repeating] = [
+        await played(tagWith(actionsMax), plays, 0.5),
+        await played(tagWith(), plays, 0.5),
+      ];
+      expect(plans(skipping.experience)).toEqual(plans(repeating.experience));
+      expect(skipping.executed()).toBeLessThan(repeating.executed());
+    },
+  );
 
   test("executes nothing more once every action of every state is tried", async () => {
     const { experience, executed } = await played(tagWith(actionsMax), 40);
