@@ -8,7 +8,10 @@
 import * as tf from "@tensorflow/tfjs-core";
 import type { Experts } from "./model-config.ts";
 
-/** Runs kernel `name` if the backend has it, and otherwise the definition. Both return the same number of tensors. */
+/**
+ * Runs kernel `name` if the backend has it, and otherwise the definition. Both return the same number of tensors. A kernel that does not take
+ * these inputs returns none, and the definition runs.
+ */
 export function fused(
   name: string,
   inputs: tf.NamedTensorMap,
@@ -17,7 +20,8 @@ export function fused(
 ): tf.Tensor[] {
   if (tf.getKernel(name, tf.getBackend()) === undefined) return definition();
   const result = tf.engine().runKernel(name, inputs, attributes as tf.NamedAttrMap) as tf.Tensor | tf.Tensor[];
-  return Array.isArray(result) ? result : [result];
+  if (!Array.isArray(result)) return [result];
+  return result.length > 0 ? result : definition();
 }
 
 /** The name of a kernel that computes row by row. If a row's length is not a multiple of 16: a name that no backend has, so the definition runs. */
