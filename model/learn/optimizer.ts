@@ -305,24 +305,35 @@ function adamW(inputs: Tensors): Record<string, tf.Tensor> {
 
 /** Updates a matrix by its Nesterov momentum. The iteration first brings all singular values of the momentum near 1. */
 function muon([rows, columns]: Matrix["shape"]): TensorFunction {
-  const { steps, a, b, c } = NEWTON_SCHULZ;
+  const stepSize = ADAMW_STEP * Math.sqrt(Math.max(rows, columns));
   return (inputs) => {
-    const { parameters, moment, scalars } = inputs;
-    const [clip, , decay, , , , epsilon, learningRate] = unpack(scalars!);
-    const gradients = gradientsOf(inputs);
-    const gradient = tf.mul(sumOf(gradients), clip!);
-    const nextMoment = tf.add(tf.mul(moment!, MUON_MOMENTUM), gradient);
-    const ahead = tf.add(gradient, tf.mul(nextMoment, MUON_MOMENTUM));
-    // The smaller Gram matrix: rows by rows, or columns by columns.
-    const wide = rows <= columns;
-    let x = tf.div(ahead, tf.add(tf.sqrt(tf.sum(tf.square(ahead))), epsilon!));
-    for (let i = 0; i < steps; i++) {
-      const gram = gradientProduct(x, x, !wide, wide);
-      const polynomial = tf.add(tf.mul(gram, b), tf.mul(gradientProduct(gram, gram), c));
-      x = tf.add(tf.mul(x, a), wide ? gradientProduct(polynomial, x) : gradientProduct(x, polynomial));
-    }
-    const move = tf.mul(x, tf.mul(learningRate!, ADAMW_STEP * Math.sqrt(Math.max(rows, columns))));
-    const zeros = namedGradients(cleared(gradients, move));
-    return { parameters: tf.sub(tf.mul(parameters!, decay!), move), moment: nextMoment, ...zeros };
+    const attributes = { ...NEWTON_SCHULZ, momentum: MUON_MOMENTUM, stepSize };
+    const [nextParameters, nextMoment, ...zeros] = fused("Muon", inputs, attributes, () => {
+      const { parameters, moment, scalars } = inputs;
+      const [clip, , decay, , , , epsilon, learningRate] = unpack(scalars!);
+      const gradients = gradientsOf(inputs);
+      const gradient = tf.mul(sumOf(gradients), clip!);
+      const nextMoment = tf.add(tf.mul(moment!, MUON_MOMENTUM), gradient);
+      const ahead = tf.add(gradient, tf.mul(nextMoment, MUON_MOMENTUM));
+      const start = tf.div(ahead, tf.add(tf.sqrt(tf.sum(tf.square(ahead))), epsilon!));
+      const move = tf.mul(newtonSchulz(start), tf.mul(learningRate!, stepSize));
+      return [tf.sub(tf.mul(parameters!, decay!), move), nextMoment, ...cleared(gradients, move)];
+    });
+    return { parameters: nextParameters!, moment: nextMoment!, ...namedGradients(zeros) };
   };
+}
+
+/** Brings all singular values of a matrix near 1. @param start  its Euclidean norm is at most 1 */
+function newtonSchulz(start: tf.Tensor): tf.Tensor {
+  const { steps, a, b, c } = NEWTON_SCHULZ;
+  const [rows, columns] = start.shape as [number, number];
+  // The smaller Gram matrix: rows by rows, or columns by columns.
+  const wide = rows <= columns;
+  let x = start;
+  for (let i = 0; i < steps; i++) {
+    const gram = gradientProduct(x, x, !wide, wide);
+    const polynomial = tf.add(tf.mul(gram, b), tf.mul(gradientProduct(gram, gram), c));
+    x = tf.add(tf.mul(x, a), wide ? gradientProduct(polynomial, x) : gradientProduct(x, polynomial));
+  }
+  return x;
 }

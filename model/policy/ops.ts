@@ -16,14 +16,19 @@ export function runKernel(name: string, inputs: tf.NamedTensorMap, attributes: o
   return Array.isArray(result) ? result : [result];
 }
 
-/** Runs kernel `name` if the backend has it, and otherwise the definition. Both return the same number of tensors. */
+/**
+ * Runs kernel `name` if the backend has it, and otherwise the definition. Both return the same number of tensors. A kernel that does not take
+ * these inputs returns none, and the definition runs.
+ */
 export function fused(
   name: string,
   inputs: tf.NamedTensorMap,
   attributes: object,
   definition: () => tf.Tensor[],
 ): tf.Tensor[] {
-  return hasKernel(name) ? runKernel(name, inputs, attributes) : definition();
+  if (!hasKernel(name)) return definition();
+  const results = runKernel(name, inputs, attributes);
+  return results.length > 0 ? results : definition();
 }
 
 /** The name of a kernel that computes row by row. If a row's length is not a multiple of 16: a name that no backend has, so the definition runs. */

@@ -81,6 +81,23 @@ export class Kernel {
     }
   }
 
+  /**
+   * Writes the code of another kernel, which may use every register.
+   *
+   * @param inputs   the variables with the addresses of the other kernel's inputs; their values stay
+   * @param outputs  the same for its outputs
+   */
+  include(write: (kernel: Kernel) => void, inputs: readonly Address[], outputs: readonly Address[]): void {
+    const copyOf = (variable: Address) => {
+      const copy = this.word();
+      this.set(copy, variable);
+      return copy;
+    };
+    const inner = new Kernel(this.code, inputs.map(copyOf), outputs.map(copyOf), this.#frame);
+    write(inner);
+    this.#frame = inner.frame;
+  }
+
   /** Runs `body` for each value 0, step, … below `end` of a new variable, at least once. `body` may use every register. Overwrites rax. */
   loop(end: number, step: number, body: (variable: Address) => void): void {
     const variable = this.word();

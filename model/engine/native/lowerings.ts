@@ -9,6 +9,7 @@ import { attentionOperator } from "./attention.ts";
 import { attentionGradientOperator } from "./attention-gradient.ts";
 import type { TreeShape } from "./attention-tiles.ts";
 import { cachedAttentionOperator } from "./cached-attention.ts";
+import { type MuonSettings, muonOperator } from "./muon.ts";
 import type { MachineCodeOperator } from "./operator.ts";
 import { adamWOperator, gradientSquaresOperator, type OptimizerShape } from "./optimizer.ts";
 import { PRODUCT_MULTIPLE, type ProductShape, vectorProductOperator } from "./product.ts";
@@ -123,6 +124,19 @@ function lowerOptimizer(
 }
 lowerOptimizer("GradientSquares", [], gradientSquaresOperator);
 lowerOptimizer("AdamW", ["parameters", "moment", "variance", "scalars"], adamWOperator);
+
+// Tiles and rounded factors have kernels of their own for the products of the definition.
+lower<MuonSettings>(
+  "Muon",
+  ({ parameters, moment, scalars, ...gradients }, settings, to) => {
+    const [rows, columns] = parameters!.shape as [number, number];
+    if (to.bfloat16Products !== "none" || rows % 16 !== 0 || columns % 16 !== 0) return [];
+    const shape = { rows, columns, gradients: Object.keys(gradients).length, ...settings };
+    const inputs = [parameters!, moment!, scalars!, ...Object.values(gradients)];
+    return addNode(to, "Muon", shape, inputs, muonOperator(shape)).slice(0, 2 + shape.gradients);
+  },
+  ["AVX-512"],
+);
 
 const hasWholeVectors = ({ shape }: tf.TensorInfo) => shape.at(-1)! % 16 === 0;
 

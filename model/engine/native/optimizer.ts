@@ -15,10 +15,10 @@ export interface OptimizerShape {
   readonly gradients: number;
 }
 
-const floatInputs = (count: number) => new Array<"float32">(count).fill("float32");
+export const floatInputs = (count: number) => new Array<"float32">(count).fill("float32");
 
 /** Runs `body` for each vector of arrays of `size` floats. rdx holds the number of bytes before the vector. */
-function eachVectorAt(kernel: Kernel, size: number, body: () => void): void {
+export function eachVectorAt(kernel: Kernel, size: number, body: () => void): void {
   kernel.loop(FLOAT_BYTES * size, FLOAT_BYTES * kernel.code.vectorWidth, (bytesBefore) => {
     kernel.code.move(RDX, bytesBefore);
     body();
@@ -26,13 +26,13 @@ function eachVectorAt(kernel: Kernel, size: number, body: () => void): void {
 }
 
 /** The address of an array's vector at rdx. Overwrites rax. @param array  the variable with the array's address */
-function vectorOf({ code }: Kernel, array: Address): Address {
+export function vectorOf({ code }: Kernel, array: Address): Address {
   code.move(RAX, array);
   return atIndex(RAX, RDX, 1);
 }
 
 /** Vector `to` = the sum of the vectors of these arrays, in their order. Overwrites rax. */
-function addUp(kernel: Kernel, to: number, [first, ...others]: readonly Address[]): void {
+export function addUp(kernel: Kernel, to: number, [first, ...others]: readonly Address[]): void {
   kernel.code.loadVector(to, vectorOf(kernel, first!));
   for (const array of others) kernel.code.vector("add", to, to, vectorOf(kernel, array));
 }

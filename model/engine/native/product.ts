@@ -128,10 +128,56 @@ export const rowsAtOnce = (columns: number): number => Math.min(ROWS_MAX, Math.f
 /** Steps that a loop computes before it jumps back. */
 const STEPS_AT_ONCE = 4;
 
+/** A block of B in memory. */
+interface PanelSource {
+  /** The variable with the block's address. */
+  readonly b: Address;
+  readonly distances: Distances;
+  /** A multiple of 16. */
+  readonly steps: number;
+  /** A multiple of 16. */
+  readonly columns: number;
+  /** Whether a row in memory holds the steps of one column. */
+  readonly transposed: boolean;
+}
+
+/** Copies a block of B to the panel. Overwrites rcx, rdx, r8 and the vectors 0 to 16. */
+export function packPanel(
+  kernel: Kernel,
+  { b, distances, steps, columns, transposed }: PanelSource,
+  panel: Address,
+): void {
+  const { code } = kernel;
+  const width = columns / VECTOR;
+  const stepBytes = width * VECTOR_BYTES;
+  const vectors = Array.from({ length: width }, (_, i) => i);
+  code.move(R8, b);
+  code.addressOf(RDX, panel);
+  kernel.countDown(RCX, steps, VECTOR, () => {
+    if (transposed) {
+      for (const vector of vectors) {
+        const from = rowsOf(code, { start: at(R8, vector * VECTOR * distances.next), row: distances.next });
+        const to = { start: at(RDX, vector * VECTOR_BYTES), row: stepBytes };
+        transpose(code, from, to);
+      }
+    } else {
+      for (let step = 0; step < VECTOR; step++) {
+        for (const vector of vectors) code.loadVector(vector, at(R8, step * distances.step + vector * VECTOR_BYTES));
+        for (const vector of vectors) code.storeVector(at(RDX, step * stepBytes + vector * VECTOR_BYTES), vector);
+      }
+    }
+    code.addConstant(R8, VECTOR * distances.step);
+    code.addConstant(RDX, VECTOR * stepBytes);
+  });
+}
+
 /** Some rows of C, in the columns of a panel. Each number is a sum over the steps of A and of the panel. */
 interface PanelProduct {
   readonly rows: number;
+  /** The product takes the first columns of the panel. */
   readonly columns: number;
+  /** Default: `columns`. */
+  readonly panelColumns?: number;
   /** A multiple of 4. */
   readonly steps: number;
   /** Distances in A. */
@@ -152,11 +198,12 @@ interface PanelProduct {
  */
 export function multiplyPanel(
   kernel: Kernel,
-  { rows, columns, steps, a, rowBytes, startBytes }: PanelProduct,
+  { rows, columns, panelColumns = columns, steps, a, rowBytes, startBytes }: PanelProduct,
   addStep: (sum: number, left: number, right: number) => void,
 ): void {
   const { code } = kernel;
   const width = columns / VECTOR;
+  const stepBytes = FLOAT_BYTES * panelColumns;
   const sums = Array.from({ length: rows * width }, (_, i) => {
     const [row, vector] = [Math.floor(i / width), i % width];
     return { sum: i, row, vector };
@@ -170,7 +217,7 @@ export function multiplyPanel(
     kernel.countDown(RCX, count, STEPS_AT_ONCE, () => {
       atEachJump();
       for (let step = 0; step < STEPS_AT_ONCE; step++) {
-        for (let i = 0; i < width; i++) code.loadVector(RIGHT + i, at(R9, (step * width + i) * VECTOR_BYTES));
+        for (let i = 0; i < width; i++) code.loadVector(RIGHT + i, at(R9, step * stepBytes + i * VECTOR_BYTES));
         for (const { sum, row, vector } of sums) {
           const left = LEFT + (row % LEFT_COUNT);
           if (vector === 0) code.broadcast(left, at(RBX, row * a.next + step * a.step));
@@ -178,7 +225,7 @@ export function multiplyPanel(
         }
       }
       code.addConstant(RBX, STEPS_AT_ONCE * a.step);
-      code.addConstant(R9, STEPS_AT_ONCE * width * VECTOR_BYTES);
+      code.addConstant(R9, STEPS_AT_ONCE * stepBytes);
     });
   };
   // During the first steps the kernel prefetches the next rows of C into the L1 cache, so that their stores do not wait for memory.
@@ -228,35 +275,11 @@ class VectorProduct {
   }
 
   write(): void {
+    const { transposeB: transposed } = this.#shape;
     eachBlock(this.#kernel, this.#shape, { depth: DEPTH_MAX, columns: PANEL_COLUMNS }, (block, a, b) => {
-      this.#pack(b, block);
+      const { depth: steps, width: columns } = block;
+      packPanel(this.#kernel, { b, distances: this.#b, steps, columns, transposed }, this.#panel);
       this.#addBlock(a, block);
-    });
-  }
-
-  /** Copies a block of B to the panel. @param b  a variable with the block's address. */
-  #pack(b: Address, block: ProductBlock): void {
-    const { code } = this.#kernel;
-    const width = block.width / VECTOR;
-    const stepBytes = width * VECTOR_BYTES;
-    const vectors = Array.from({ length: width }, (_, i) => i);
-    code.move(R8, b);
-    code.addressOf(RDX, this.#panel);
-    this.#kernel.countDown(RCX, block.depth, VECTOR, () => {
-      if (this.#shape.transposeB) {
-        for (const vector of vectors) {
-          const from = rowsOf(code, { start: at(R8, vector * VECTOR * this.#b.next), row: this.#b.next });
-          const to = { start: at(RDX, vector * VECTOR_BYTES), row: stepBytes };
-          transpose(code, from, to);
-        }
-      } else {
-        for (let step = 0; step < VECTOR; step++) {
-          for (const vector of vectors) code.loadVector(vector, at(R8, step * this.#b.step + vector * VECTOR_BYTES));
-          for (const vector of vectors) code.storeVector(at(RDX, step * stepBytes + vector * VECTOR_BYTES), vector);
-        }
-      }
-      code.addConstant(R8, VECTOR * this.#b.step);
-      code.addConstant(RDX, VECTOR * stepBytes);
     });
   }
 

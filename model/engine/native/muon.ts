@@ -1,0 +1,272 @@
+/**
+ * The kernel of a Muon step on one matrix (learn/optimizer.ts has the definition). The gradient is the sum of G arrays. L is the larger number
+ * of the matrix's rows and columns, S the smaller one.
+ *
+ * - x (L, S) is transposed if the matrix has more columns than rows. So each product of the iteration reads rows of memory only.
+ * - An iteration multiplies x by p = a · I + b · gram + c · gram², gram = xᵀ · x. The definition adds a · x afterwards.
+ * - p is a polynomial of gram, so both commute. Then the next Gram matrix is p · gram · p, which needs no x. If L is much larger than S, the
+ *   kernel multiplies the p of up to three iterations, and then x by their product.
+ */
+import { type Address, at, R8, RAX, RCX, RDI, RDX, RSI } from "./assembler.ts";
+import { blocksOf, checkMultiple, FLOAT_BYTES, type Kernel } from "./kernel.ts";
+import type { MachineCodeOperator } from "./operator.ts";
+import { addUp, eachVectorAt, floatInputs, vectorOf } from "./optimizer.ts";
+import { vectorProductOperator } from "./product.ts";
+import { symmetricProductOperator } from "./symmetric-product.ts";
+import { BLOCK, transpose } from "./transpose.ts";
+
+export interface MuonSettings {
+  readonly momentum: number;
+  /** Factor of a step, in units of the learning rate. */
+  readonly stepSize: number;
+  /** Number of iterations. */
+  readonly steps: number;
+  /** Coefficients of p. */
+  readonly a: number;
+  readonly b: number;
+  readonly c: number;
+}
+
+export interface MuonShape extends MuonSettings {
+  /** A multiple of 16. */
+  readonly rows: number;
+  /** A multiple of 16. */
+  readonly columns: number;
+  /** G. */
+  readonly gradients: number;
+}
+
+/** Indexes in the scalars of a step. */
+const SCALARS = { clip: 0, decay: 2, epsilon: 6, learningRate: 7 } as const;
+
+/** The address of a scalar. rsi holds the address of all scalars. */
+const scalarAt = (name: keyof typeof SCALARS) => at(RSI, FLOAT_BYTES * SCALARS[name]);
+
+/** A vector register that `transpose` leaves as it is. */
+const FACTOR = 17;
+
+/**
+ * Maximum number of iterations for one product with x. An error of a Gram matrix grows by a² (12) in each. With three iterations a step differs
+ * from float64 as much as its definition does, with five more than 100 times as much (where the gradient's rank is 4 of 128).
+ */
+const ITERATIONS_MAX = 3;
+/** From this ratio of L to S on, several iterations for one product with x are faster. */
+const RATIO_MIN = 1.5;
+
+/**
+ * Inputs: parameters, momentum, the scalars of a step (`Optimizer.step`), G gradients. Outputs: parameters, momentum, G arrays of zeros, which
+ * may have the memory of the inputs; then scratch.
+ */
+export function muonOperator(shape: MuonShape): MachineCodeOperator {
+  const { rows, columns, gradients } = shape;
+  checkMultiple("number of rows", rows, BLOCK);
+  checkMultiple("number of columns", columns, BLOCK);
+  const [long, short] = [Math.max(rows, columns), Math.min(rows, columns)];
+  return {
+    inputs: floatInputs(3 + gradients),
+    outputs: [
+      ...Array.from({ length: 2 + gradients }, () => [rows, columns]),
+      ...Array.from({ length: 2 }, () => [long, short]),
+      ...Array.from({ length: 4 }, () => [short, short]),
+    ],
+    write: (kernel) => new Muon(kernel, shape).write(),
+  };
+}
+
+/** The matrices of the scratch. (L, S): x, the next x. (S, S): gram, p, the product of the p so far, the next product. */
+const SCRATCH = ["x", "nextX", "gram", "p", "product", "nextProduct"] as const;
+
+class Muon {
+  readonly #kernel: Kernel;
+  readonly #shape: MuonShape;
+  readonly #size: number;
+  readonly #long: number;
+  readonly #short: number;
+  readonly #isWide: boolean;
+  /** Variables with the addresses of the scratch's matrices. */
+  readonly #scratch: Readonly<Record<(typeof SCRATCH)[number], Address>>;
+
+  constructor(kernel: Kernel, shape: MuonShape) {
+    const { rows, columns, gradients } = shape;
+    this.#kernel = kernel;
+    this.#shape = shape;
+    this.#size = rows * columns;
+    this.#long = Math.max(rows, columns);
+    this.#short = Math.min(rows, columns);
+    this.#isWide = rows < columns;
+    const entries = SCRATCH.map((name, i) => [name, kernel.outputs[2 + gradients + i]!] as const);
+    this.#scratch = Object.fromEntries(entries) as Record<(typeof SCRATCH)[number], Address>;
+  }
+
+  write(): void {
+    const { code } = this.#kernel;
+    const { rows, columns, steps } = this.#shape;
+    this.#updateMomentum();
+    if (this.#isWide) this.#transpose(rows, columns, (row, from) => code.vector("multiply", row, FACTOR, from));
+    else this.#scale(this.#scratch.x, this.#scratch.x, this.#size);
+    const atOnce = this.#long >= RATIO_MIN * this.#short ? ITERATIONS_MAX : 1;
+    this.#kernel.each(blocksOf(steps, atOnce), (iterations) => this.#iterate(iterations));
+    if (this.#isWide) this.#transpose(columns, rows, (row, from) => code.loadVector(row, from));
+    this.#moveParameters();
+  }
+
+  /**
+   * Updates the momentum, sets the gradients to zero, and sets x to the gradient plus the momentum. x is not transposed yet.
+   * FACTOR = 1 / (the Euclidean norm of x + epsilon).
+   */
+  #updateMomentum(): void {
+    const kernel = this.#kernel;
+    const { code, inputs, outputs } = kernel;
+    const [, momentIn, scalars, ...gradients] = inputs;
+    const [, momentOut, ...others] = outputs;
+    const [gradient, moment, ahead, squares, clip, momentum, zero, spare] = [0, 1, 2, 3, 4, 5, 6, 7];
+    code.move(RSI, scalars!);
+    code.broadcast(clip, scalarAt("clip"));
+    kernel.broadcastNumber(momentum, this.#shape.momentum);
+    for (const register of [zero, squares]) code.zero(register);
+    eachVectorAt(kernel, this.#size, () => {
+      addUp(kernel, gradient, gradients);
+      code.vector("multiply", gradient, gradient, clip);
+      code.vector("multiply", moment, momentum, vectorOf(kernel, momentIn!));
+      code.vector("add", moment, moment, gradient);
+      code.vector("multiply", ahead, momentum, moment);
+      code.vector("add", ahead, ahead, gradient);
+      code.multiplyAdd(squares, ahead, ahead);
+      code.storeVector(vectorOf(kernel, momentOut!), moment);
+      for (const array of others.slice(0, gradients.length)) code.storeVector(vectorOf(kernel, array), zero);
+      code.storeVector(vectorOf(kernel, this.#scratch.x), ahead);
+    });
+    code.reduce("add", squares, squares, spare);
+    code.squareRoot(squares, squares);
+    code.withNumber("add", squares, squares, scalarAt("epsilon"), spare);
+    kernel.broadcastNumber(spare, 1);
+    code.vector("divide", FACTOR, spare, squares);
+  }
+
+  /** Multiplies x by the product of the p of some iterations. */
+  #iterate(iterations: number): void {
+    const { x, nextX, gram, p, product, nextProduct } = this.#scratch;
+    const kernel = this.#kernel;
+    const [long, short] = [this.#long, this.#short];
+    this.#multiplySymmetric(long, [x, x], gram);
+    this.#setP();
+    if (iterations > 1) {
+      this.#copySquare(p, product);
+      kernel.loop(iterations - 1, 1, () => {
+        // The next Gram matrix is p · (gram · p).
+        this.#multiplySymmetric(short, [gram, p], nextProduct);
+        this.#multiplySymmetric(short, [p, nextProduct], gram);
+        this.#setP();
+        this.#multiplySymmetric(short, [product, p], nextProduct);
+        this.#swap(product, nextProduct);
+      });
+    }
+    const { write } = vectorProductOperator({
+      rows: long,
+      depth: short,
+      columns: short,
+      transposeA: false,
+      transposeB: false,
+      addend: "none",
+    });
+    kernel.include(write, [x, iterations > 1 ? product : p], [nextX]);
+    this.#swap(x, nextX);
+  }
+
+  /** p = a · I + gram · (b · I + c · gram). Overwrites the next x. */
+  #setP(): void {
+    const { a, b, c } = this.#shape;
+    const { gram, p, nextX } = this.#scratch;
+    this.#kernel.broadcastNumber(FACTOR, c);
+    this.#scale(gram, nextX, this.#short ** 2);
+    this.#addToDiagonal(nextX, b);
+    this.#multiplySymmetric(this.#short, [gram, nextX], p);
+    this.#addToDiagonal(p, a);
+  }
+
+  /** `to` = Aᵀ · B, for A and B (depth, S). */
+  #multiplySymmetric(depth: number, factors: readonly [Address, Address], to: Address): void {
+    const { write } = symmetricProductOperator({ depth, columns: this.#short });
+    this.#kernel.include(write, factors, [to]);
+  }
+
+  #copySquare(from: Address, to: Address): void {
+    const { code } = this.#kernel;
+    code.move(RSI, from);
+    code.move(RDI, to);
+    code.constant(RCX, FLOAT_BYTES * this.#short ** 2);
+    code.copyBytes();
+  }
+
+  /** Adds a number to the diagonal of a matrix (S, S). */
+  #addToDiagonal(matrix: Address, value: number): void {
+    const { code } = this.#kernel;
+    const [sum, added] = [0, 1];
+    this.#kernel.broadcastNumber(added, value);
+    code.move(RDX, matrix);
+    this.#kernel.countDown(RCX, this.#short, 1, () => {
+      code.broadcast(sum, at(RDX));
+      code.vector("add", sum, sum, added);
+      code.storeFloat(at(RDX), sum);
+      code.addConstant(RDX, FLOAT_BYTES * (this.#short + 1));
+    });
+  }
+
+  /** `to` = `from` · FACTOR */
+  #scale(from: Address, to: Address, size: number): void {
+    const kernel = this.#kernel;
+    const { code } = kernel;
+    eachVectorAt(kernel, size, () => {
+      code.vector("multiply", 0, FACTOR, vectorOf(kernel, from));
+      code.storeVector(vectorOf(kernel, to), 0);
+    });
+  }
+
+  /** Replaces x (rows, columns) by its transpose. @param loadRow  loads 16 numbers of x into a vector, and may change them */
+  #transpose(rows: number, columns: number, loadRow: (vector: number, from: Address) => void): void {
+    const kernel = this.#kernel;
+    const { code } = kernel;
+    const { x, nextX } = this.#scratch;
+    const [fromBytes, toBytes] = [FLOAT_BYTES * columns, FLOAT_BYTES * rows];
+    const [from, to] = [RSI, RDX];
+    code.move(from, x);
+    code.move(to, nextX);
+    kernel.countDown(R8, rows, BLOCK, () => {
+      kernel.countDown(RCX, columns, BLOCK, () => {
+        transpose(code, (row) => loadRow(row, at(from, row * fromBytes)), { start: at(to), row: toBytes });
+        code.addConstant(from, BLOCK * FLOAT_BYTES);
+        code.addConstant(to, BLOCK * toBytes);
+      });
+      code.addConstant(from, (BLOCK - 1) * fromBytes);
+      code.addConstant(to, BLOCK * FLOAT_BYTES - columns * toBytes);
+    });
+    this.#swap(x, nextX);
+  }
+
+  /** Exchanges the values of two variables. */
+  #swap(one: Address, other: Address): void {
+    const { code } = this.#kernel;
+    code.move(RAX, one);
+    code.move(RCX, other);
+    code.store(one, RCX);
+    code.store(other, RAX);
+  }
+
+  /** parameters = parameters · decay - x · learning rate · step size */
+  #moveParameters(): void {
+    const kernel = this.#kernel;
+    const { code, inputs, outputs } = kernel;
+    const [parameter, move, decay, rate, size] = [0, 1, 2, 3, 4];
+    code.move(RSI, inputs[2]!);
+    code.broadcast(decay, scalarAt("decay"));
+    code.broadcast(rate, scalarAt("learningRate"));
+    kernel.broadcastNumber(size, this.#shape.stepSize);
+    code.vector("multiply", rate, rate, size);
+    eachVectorAt(kernel, this.#size, () => {
+      code.vector("multiply", move, rate, vectorOf(kernel, this.#scratch.x));
+      code.vector("multiply", parameter, decay, vectorOf(kernel, inputs[0]!));
+      code.vector("subtract", parameter, parameter, move);
+      code.storeVector(vectorOf(kernel, outputs[0]!), parameter);
+    });
+  }
+}
