@@ -23,6 +23,8 @@ interface Recorded {
   readonly dtype: tf.DataType;
   /** A literal of the program; it becomes a constant when a node uses it. */
   readonly values?: tf.backend_util.BackendValues;
+  /** Adds the tensor's node when another node uses the tensor. @returns the name */
+  readonly emit?: () => string;
   name?: string;
 }
 
@@ -116,8 +118,14 @@ class TraceBackend extends tf.KernelBackend {
     return { dataId: this.#put({ shape, dtype, name }), shape: [...shape], dtype };
   }
 
+  /** A tensor whose node is added when another node uses the tensor. @param emit  adds the node, and returns the tensor's name */
+  later(shape: readonly number[], emit: () => string): tf.TensorInfo {
+    return { dataId: this.#put({ shape, dtype: "float32", emit }), shape: [...shape], dtype: "float32" };
+  }
+
   nameOf(tensor: tf.TensorInfo): string {
     const recorded = this.data.get(tensor.dataId);
+    if (recorded.name === undefined && recorded.emit !== undefined) recorded.name = recorded.emit();
     if (recorded.name === undefined) {
       const { values, dtype } = recorded;
       const list = Array.from(values as ArrayLike<number>);
@@ -183,6 +191,7 @@ export interface LoweringContext {
   readonly bfloat16Products: Bfloat16Products;
   name(tensor: tf.TensorInfo): string;
   tensor(name: string, shape: readonly number[], dtype?: tf.DataType): tf.TensorInfo;
+  later(shape: readonly number[], emit: () => string): tf.TensorInfo;
 }
 
 type Lowered = tf.TensorInfo | tf.TensorInfo[];
@@ -204,6 +213,7 @@ function kernelFunction<A, Result extends Lowered | null>(lowering: Lowering<A, 
       bfloat16Products,
       name: (tensor) => backend().nameOf(tensor),
       tensor: (name, shape, dtype = "float32") => backend().tensor(name, shape, dtype),
+      later: (shape, emit) => backend().later(shape, emit),
     };
     return lowering(inputs as Record<string, tf.TensorInfo>, attrs as A, to);
   };

@@ -101,7 +101,6 @@ function lowerRows(
 }
 lowerRows("Swiglu", ["gate", "up"], swigluOperator);
 lowerRows("SwigluGradient", ["gate", "up", "dy"], swigluGradientOperator);
-lowerRows("RmsNormGradient", ["x", "gain", "inverse", "dy"], rmsNormGradientOperator);
 lowerRows("TokenLogProbs", ["logits", "targets"], tokenLogProbsOperator);
 lowerRows("TokenLogProbsGradient", ["logits", "targets", "pair", "statistics", "dPair"], tokenLogProbsGradientOperator);
 
@@ -162,15 +161,41 @@ lowerFirst<tf.SumAttrs>(
   MACHINE_CODE,
 );
 
+/** The sum of a tensor and an addend of equal shape; null if no kernel computes it. */
+type SumOf = (addend: tf.TensorInfo) => tf.TensorInfo | null;
+
+/** By data id: tensors to which one node can also add an addend. If the program adds a tensor to such a tensor, that node computes the sum. */
+const sums = new WeakMap<tf.DataId, SumOf>();
+
+lower(
+  "RmsNormGradient",
+  ({ x, gain, inverse, dy }, _, to) => {
+    const shape = rowsShape(x!);
+    const tensors = [x!, gain!, inverse!, dy!];
+    const node = (...addends: tf.TensorInfo[]) => {
+      const all = { ...shape, addend: addends.length > 0 };
+      return addNode(to, "RmsNormGradient", all, [...tensors, ...addends], rmsNormGradientOperator(all));
+    };
+    let alone: tf.TensorInfo[] | undefined;
+    let summed: tf.TensorInfo[] | undefined;
+    const nodeAlone = () => (alone ??= node());
+    const dx = to.later(x!.shape, () => to.name(nodeAlone()[0]!));
+    const dGain = to.later(gain!.shape, () => to.name((summed ?? nodeAlone())[1]!));
+    sums.set(dx.dataId, (addend) => {
+      summed = node(addend);
+      return summed[0]!;
+    });
+    return [dx, dGain];
+  },
+  MACHINE_CODE,
+);
+
 interface Product {
   readonly factors: readonly tf.TensorInfo[];
   readonly transposed: Pick<ProductShape, "transposeA" | "transposeB">;
   /** True: the kernel rounds the factors to bfloat16. */
   readonly rounded: boolean;
 }
-
-/** Traced products without an addend, by data id. If the program adds a tensor to such a product, one node computes product and sum. */
-const products = new WeakMap<tf.DataId, Product>();
 
 /** Adds a node for a product, or for a product plus an addend. @returns null if the kernel does not take the shapes */
 function product(
@@ -189,7 +214,7 @@ function product(
   const shape: ProductShape = { rows, depth, columns, ...transposed, addend: kind };
   const inputs = [...factors, ...(addend ? [addend] : [])];
   const made = addNode(to, kernel.name, shape, inputs, kernel.operatorFor(shape))[0]!;
-  if (addend === null) products.set(made.dataId, { factors, transposed, rounded });
+  if (addend === null) sums.set(made.dataId, (addend) => product(to, { factors, transposed, rounded }, addend));
   return made;
 }
 
@@ -225,12 +250,10 @@ lowerFirst(
 );
 lowerFirst(
   "Add",
-  ({ a, b }, _, to) => {
-    const sum = ({ dataId, shape }: tf.TensorInfo, other: tf.TensorInfo) => {
-      const known = other.shape.join() === shape.join() ? products.get(dataId) : undefined;
-      return known ? product(to, known, other) : null;
-    };
+  ({ a, b }) => {
+    const sum = ({ dataId, shape }: tf.TensorInfo, other: tf.TensorInfo) =>
+      (other.shape.join() === shape.join() && sums.get(dataId)?.(other)) || null;
     return sum(b!, a!) ?? sum(a!, b!);
   },
-  PRODUCTS,
+  MACHINE_CODE,
 );

@@ -1,5 +1,5 @@
 /** Kernels of RMSNorm and its gradient (policy/ops.ts has the definitions) on N rows of W floats. W is a multiple of 16. */
-import { at, R8, R9, R10, R11, R12, R13, RBX, RDI, RDX, RSI } from "./assembler.ts";
+import { at, R8, R9, R10, R11, R12, R13, R14, RBX, RDI, RDX, RSI } from "./assembler.ts";
 import { checkMultiple, FLOAT_BYTES } from "./kernel.ts";
 import type { MachineCodeOperator } from "./operator.ts";
 import { eachVector, type RowsShape } from "./rows.ts";
@@ -50,19 +50,24 @@ export function rmsNormOperator({ rows, width, epsilon }: RmsNormShape): Machine
   };
 }
 
-/** Inputs: x, gain, the inverse, the gradient of y. Outputs: the gradients of x and gain. */
-export function rmsNormGradientOperator({ rows, width }: RowsShape): MachineCodeOperator {
+export interface RmsNormGradientShape extends RowsShape {
+  /** True: a fifth input (N, W) is added to the gradient of x. */
+  readonly addend: boolean;
+}
+
+/** Inputs: x, gain, the inverse, the gradient of y, and the addend if there is one. Outputs: the gradients of x and gain. */
+export function rmsNormGradientOperator({ rows, width, addend }: RmsNormGradientShape): MachineCodeOperator {
   checkMultiple("width", width, 16);
   return {
-    inputs: ["float32", "float32", "float32", "float32"],
+    inputs: new Array(addend ? 5 : 4).fill("float32"),
     outputs: [[rows, width], [width]],
     write(kernel) {
       const { code } = kernel;
       // General registers: addresses. For each row, `dGainAt` and `gainAt` move through dGain and gain from their start.
-      const [x, gain, inverse, dy, dx, dGain, dGainAt, gainAt] = [RSI, RDI, RBX, RDX, R8, R12, R13, R10];
+      const [x, gain, inverse, dy, added, dx, dGain, dGainAt, gainAt] = [RSI, RDI, RBX, RDX, R14, R8, R12, R13, R10];
       // Vectors. `along` is mean(dy · gain · x) · inverse²: x · along is the part of the gradient along x.
       const [product, sum, along, inverseWidth, spare, result] = [0, 1, 2, 3, 4, 5];
-      for (const [i, register] of [x, gain, inverse, dy].entries()) code.move(register, kernel.inputs[i]!);
+      for (const [i, variable] of kernel.inputs.entries()) code.move([x, gain, inverse, dy, added][i]!, variable);
       code.move(dx, kernel.outputs[0]!);
       code.move(dGain, kernel.outputs[1]!);
       code.move(dGainAt, dGain);
@@ -86,16 +91,17 @@ export function rmsNormGradientOperator({ rows, width }: RowsShape): MachineCode
         code.broadcast(inverses, at(inverse));
         code.vector("multiply", along, along, inverses);
         code.vector("multiply", along, along, inverses);
-        // dx = (dy · gain - x · along) · inverse; dGain += dy · x · inverse
+        // dx = (dy · gain - x · along) · inverse + addend; dGain += dy · x · inverse
         code.move(gainAt, gain);
         code.move(dGainAt, dGain);
-        eachVector(kernel, [x, gainAt, dy, dx, dGainAt], width, () => {
+        eachVector(kernel, [x, gainAt, dy, dx, dGainAt, ...(addend ? [added] : [])], width, () => {
           const [own, d] = [product, spare];
           code.loadVector(own, at(x));
           code.loadVector(d, at(dy));
           code.vector("multiply", result, d, at(gainAt));
           code.negativeMultiplyAdd(result, own, along);
           code.vector("multiply", result, result, inverses);
+          if (addend) code.vector("add", result, result, at(added));
           code.storeVector(at(dx), result);
           code.vector("multiply", d, d, own);
           code.loadVector(result, at(dGainAt));

@@ -50,6 +50,12 @@ const rmsNormCase = (width: number): Case => ({
   specs: { x: f32(5, width), gain: f32(width), dy: f32(5, width) },
 });
 
+/** The input of a norm goes around the norm too, as in a layer. */
+const residualCase: Case = {
+  build: withGradients(["x", "gain"], ({ x, gain }) => tf.add(x!, tf.square(rmsNorm(x!, gain!, 1e-3)))),
+  specs: rmsNormCase(48).specs,
+};
+
 const tokenLogProbsCase = (vocabulary: number): Case => ({
   build: withGradients(["logits"], ({ logits, targets }) => {
     const { logProbs, entropies } = tokenLogProbs(logits!, targets!);
@@ -99,6 +105,7 @@ const taken: [string, Case, operators: string[]][] = [
   ["attention", attentionCase(16, heads), ["TreeAttention", "TreeAttentionGradient"]],
   ["SwiGLU", swigluCase(48), ["Swiglu", "SwigluGradient"]],
   ["RMSNorm", rmsNormCase(48), ["RmsNorm", "RmsNormGradient"]],
+  ["RMSNorm around which its input goes", residualCase, ["RmsNorm", "RmsNormGradient"]],
   ["log-probabilities", tokenLogProbsCase(48), ["TokenLogProbs", "TokenLogProbsGradient"]],
   ["a bias's gradient", biasCase(48), ["RowSum"]],
   ["a step over a cache", stepCase(32, heads), ["CachedAttention"]],
@@ -137,6 +144,14 @@ describe("a traced function", () => {
     const one = { heads: 1, kvHeads: 1, headWidth: 16 };
     expect(ours(attentionCase(4096, one), "AVX2")).toEqual(["TreeAttention", "TreeAttentionGradient"]);
     expect(ours(attentionCase(4112, one), "AVX2")).toEqual([]);
+  });
+
+  test("of a residual stream has no node for the sum of its gradients", () => {
+    const nodes = trace(residualCase.build, residualCase.specs, "AVX2").graph.nodes;
+    expect(nodes.filter(({ op }) => op === "Add")).toHaveLength(1);
+    const gradient = nodes.find(({ op }) => op.startsWith("RmsNormGradient"))!;
+    expect(gradient.inputs).toHaveLength(5);
+    expect(gradient.outputs).toEqual(["out.d x", "out.d gain"]);
   });
 
   test("of a cache has a node of ours up to 131,072 tokens, and refuses more of 16-bit floats", () => {

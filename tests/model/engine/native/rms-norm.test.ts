@@ -2,7 +2,7 @@
 import { describe, expect, test } from "bun:test";
 import { rmsNormGradientOperator, rmsNormOperator } from "../../../../model/engine/native/rms-norm.ts";
 import { randomValues } from "../../policy/gradient-check.ts";
-import { bitsOf, describeWidths, runKernel } from "./machine-code.ts";
+import { bitsOf, describeWidths, expectSameBits, runKernel } from "./machine-code.ts";
 import { ROW_SIZES, relativeGap } from "./rows.ts";
 
 const random = (length: number, name: string) => Float32Array.from(randomValues(length, name));
@@ -36,7 +36,12 @@ describeWidths("the kernels of RMSNorm", (vectorWidth) => {
       const own = x.subarray(row * width, (row + 1) * width);
       return 1 / Math.sqrt(own.reduce((sum, value) => sum + value * value, 0) / width + 1e-6);
     });
-    const [dx, dGain] = runKernel(rmsNormGradientOperator({ rows, width }), vectorWidth, [x, gain, inverse, dy]);
+    const [dx, dGain] = runKernel(rmsNormGradientOperator({ rows, width, addend: false }), vectorWidth, [
+      x,
+      gain,
+      inverse,
+      dy,
+    ]);
     const [expectedDx, expectedDGain] = [new Float64Array(rows * width), new Float64Array(width)];
     for (let row = 0; row < rows; row++) {
       const norm = inverse[row]!;
@@ -50,6 +55,14 @@ describeWidths("the kernels of RMSNorm", (vectorWidth) => {
     }
     expect(relativeGap(dx!, expectedDx)).toBeLessThan(2e-6);
     expect(relativeGap(dGain!, expectedDGain)).toBeLessThan(2e-6);
+    const addend = random(rows * width, "addend");
+    const summing = rmsNormGradientOperator({ rows, width, addend: true });
+    const [sum, sameDGain] = runKernel(summing, vectorWidth, [x, gain, inverse, dy, addend]);
+    expectSameBits(
+      sum!,
+      dx!.map((value, i) => value + addend[i]!),
+    );
+    expectSameBits(sameDGain!, dGain!);
   });
 
   test("RMSNorm's gradient is the slope of the norm", () => {
@@ -73,7 +86,12 @@ describeWidths("the kernels of RMSNorm", (vectorWidth) => {
         return (more! - less!) / 2e-5;
       });
     const inverse = Float32Array.from({ length: rows }, (_, row) => inverseOf(x, row));
-    const [dx, dGain] = runKernel(rmsNormGradientOperator({ rows, width }), vectorWidth, [x, gain, inverse, dy]);
+    const [dx, dGain] = runKernel(rmsNormGradientOperator({ rows, width, addend: false }), vectorWidth, [
+      x,
+      gain,
+      inverse,
+      dy,
+    ]);
     expect(
       relativeGap(
         dx!,
@@ -93,7 +111,7 @@ describeWidths("the kernels of RMSNorm", (vectorWidth) => {
     const [x, gain, inverse, dy] = [144, 48, 3, 144].map((size, i) => random(size, `input ${i}`));
     for (const [operator, given] of [
       [rmsNormOperator(shape), [x!, gain!]],
-      [rmsNormGradientOperator(shape), [x!, gain!, inverse!, dy!]],
+      [rmsNormGradientOperator({ ...shape, addend: false }), [x!, gain!, inverse!, dy!]],
     ] as const) {
       const [clean, dirty] = [0, Number.NaN].map((garbage) => runKernel(operator, vectorWidth, given, { garbage }));
       expect(dirty!.map(bitsOf)).toEqual(clean!.map(bitsOf));
@@ -106,7 +124,7 @@ describe("the operators of RMSNorm", () => {
     for (const width of [0, 8, 24, -16, 16.5]) {
       const refusal = new RangeError(`this kernel needs a width that is a multiple of 16, got ${width}`);
       expect(() => rmsNormOperator({ rows: 1, width, epsilon: 1e-6 })).toThrow(refusal);
-      expect(() => rmsNormGradientOperator({ rows: 1, width })).toThrow(refusal);
+      expect(() => rmsNormGradientOperator({ rows: 1, width, addend: false })).toThrow(refusal);
     }
   });
 });
