@@ -1,7 +1,7 @@
 /**
  * Converts an episode to columns of `run.sqlite` and back, without loss. This file uses the columns' names, but no SQL.
  */
-import { penalizedReward, rawReward, writtenTokens } from "../../model/trajectory.ts";
+import { penalizedReward, rawReward, type TurnSpan, writtenTokens } from "../../model/trajectory.ts";
 import type { EpisodeSummary } from "../dashboard/answers.ts";
 import type { EpisodeRow, Outcome, StopReason, Ticket } from "../protocol.ts";
 
@@ -66,13 +66,19 @@ export function bodyColumns({ outcome, tokenAdvantages }: EpisodeRow): Columns {
 }
 
 /** Columns with the sampler or version numbers. If a resumed run plays an episode again, these may change although the content does not. */
-const CHANGEABLE = ["sampler", "asked_version", "version", "spans"];
+const CHANGEABLE = ["sampler", "asked_version", "version"];
 
-/** Whether the columns hold this episode. The columns `CHANGEABLE` may differ. */
+/** Whether the columns hold this episode. The columns `CHANGEABLE` and the versions of turns may differ. */
 export function hasContent(stored: Columns, row: EpisodeRow): boolean {
   const columns = Object.entries({ ...episodeColumns(row), ...bodyColumns(row) });
-  return columns.every(([name, cell]) => CHANGEABLE.includes(name) || isSame(stored[name]!, cell));
+  return columns.every(([name, cell]) => {
+    if (name === "spans") return withoutVersions(stored["spans"]!) === withoutVersions(cell);
+    return CHANGEABLE.includes(name) || isSame(stored[name]!, cell);
+  });
 }
+
+const withoutVersions = (spans: Cell): string =>
+  JSON.stringify((JSON.parse(spans as string) as TurnSpan[]).map(({ version: _, ...span }) => span));
 
 const isSame = (one: Cell, other: Cell): boolean =>
   one === other || (one instanceof Uint8Array && other instanceof Uint8Array && Buffer.compare(one, other) === 0);

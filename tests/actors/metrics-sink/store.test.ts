@@ -342,6 +342,15 @@ describe("an episode that is stored again", () => {
     expect(kept([row], [row], [{ ...again, outcome: { ...outcome, trajectory } }])).toEqual([[1, 0, 3]]);
   });
 
+  test("with the same sum of rewards, but other rewards of its turns, replaces the earlier one", () => {
+    const outcome = row.outcome as Extract<EpisodeRow["outcome"], { trajectory: unknown }>;
+    const withRewards = (...rewards: number[]) => {
+      const turns = rewards.map((reward, i) => ({ ...outcome.trajectory.turns[0]!, end: i, reward }));
+      return { ...row, outcome: { ...outcome, trajectory: { ...outcome.trajectory, turns } } };
+    };
+    expect(kept([withRewards(1, 0)], [withRewards(0, 1)])).toEqual([[2, 0, 3]]);
+  });
+
   test("with another content, or at another attempt, replaces the earlier one", () => {
     expect(kept([row], [other])).toEqual([[2, 0, 3]]);
   });
