@@ -15,9 +15,10 @@ import { type BatchLimits, type MicroBatch, type Placed, pickStates, readTokens,
 /** A branch begins and ends at a multiple of this many tokens. */
 const BRANCH_MULTIPLE = 4;
 
-/** N, T and the number of branches are padded to multiples of these, so that there are few shapes. */
+/** N, T, W and the number of branches are padded to multiples of these, so that there are few shapes. */
 const TOKEN_MULTIPLE = 32;
-const LENGTH_MULTIPLE = 64;
+const LENGTH_MULTIPLE = 128;
+const WIDTH_MULTIPLE = 64;
 const BRANCHES_MULTIPLE = 16;
 
 /** Fewest tokens of a micro-batch that gets a lane of its own. */
@@ -35,7 +36,7 @@ interface Ordered {
 /** Micro-batches of prefix trees, the one with most tokens first. @param lanes  number of micro-batches that run at once */
 export function treeBatches(
   sequences: readonly Sequence[],
-  { tokensMax, widthMultiple }: Pick<BatchLimits, "tokensMax" | "widthMultiple">,
+  { tokensMax }: Pick<BatchLimits, "tokensMax">,
   lanes: number,
 ): MicroBatch[] {
   const ordered = order(sequences);
@@ -59,7 +60,7 @@ export function treeBatches(
     }
     before += own;
   }
-  const batches = parts.map((part) => treeBatch(sequences, part, widthMultiple));
+  const batches = parts.map((part) => treeBatch(sequences, part));
   return batches.sort((a, b) => b.tokens.length - a.tokens.length);
 }
 
@@ -89,7 +90,7 @@ function sharedTokens(a: Int32Array, b: Int32Array): number {
   return at;
 }
 
-function treeBatch(sequences: readonly Sequence[], part: readonly Ordered[], widthMultiple: number): MicroBatch {
+function treeBatch(sequences: readonly Sequence[], part: readonly Ordered[]): MicroBatch {
   const branches: { shared: number; end: number; places: Int32Array }[] = [];
   const tokens: number[] = [];
   const addBranch = (shared: number, path: Int32Array) => {
@@ -125,6 +126,6 @@ function treeBatch(sequences: readonly Sequence[], part: readonly Ordered[], wid
     tokens: Int32Array.from(tokens),
     length,
     tree,
-    ...pickStates(sequences, placed, widthMultiple),
+    ...pickStates(sequences, placed, WIDTH_MULTIPLE),
   };
 }

@@ -14,7 +14,7 @@ import { randomValues } from "../policy/gradient-check.ts";
 import { tinyModel, tinyParameters } from "../policy/tiny-policy.ts";
 import { anySequences, expectToRead, sequenceOf } from "./sequences.ts";
 
-const limits = { tokensMax: 512, widthMultiple: 2 };
+const limits = { tokensMax: 512 };
 const range = (length: number, from = 0) => Array.from({ length }, (_, i) => from + i);
 
 /** The branches without their padding: shared tokens, tokens of the path. */
@@ -23,6 +23,11 @@ function branchesOf({ tree }: MicroBatch): number[][] {
   const end = table.findIndex((value, i) => i % 2 === 1 && value === 0);
   return range((end - 1) / 2).map((i) => table.slice(2 * i, 2 * i + 2));
 }
+
+/** The picks of a row's written tokens. */
+const cellsOf = ({ cells, width, counts }: MicroBatch, row: number) => [
+  ...cells.subarray(row * width, row * width + counts[row]!),
+];
 
 describe("treeBatches", () => {
   test("share what two sequences begin with, as worked by hand", () => {
@@ -40,14 +45,14 @@ describe("treeBatches", () => {
       [0, 20],
     ]);
     expect(batch!.tokens).toEqual(Int32Array.from([7, 7, 7, 7, 7, 0, 0, 0, 7, 1, 2, 3, ...range(20).fill(0)]));
-    expect(batch!.length).toBe(64);
+    expect(batch!.length).toBe(128);
     const { places, homes } = batch!.tree!;
-    expect([...places.subarray(64, 72)]).toEqual([0, 1, 2, 3, 8, 9, 10, 11]);
-    expect([...homes.subarray(0, 13)]).toEqual([0, 1, 2, 3, 4, 5, 6, 7, 68, 69, 70, 71, 128]);
+    expect([...places.subarray(128, 136)]).toEqual([0, 1, 2, 3, 8, 9, 10, 11]);
+    expect([...homes.subarray(0, 13)]).toEqual([0, 1, 2, 3, 4, 5, 6, 7, 132, 133, 134, 135, 256]);
     expect(batch!.members).toEqual([1, 0]);
     expect([...batch!.picks.subarray(0, 4)]).toEqual([4, 5, 11, 0]);
     expect([...batch!.targets.subarray(0, 4)]).toEqual([0, 5, 4, 0]);
-    expect([...batch!.cells.subarray(0, 4)]).toEqual([0, 1, 2, 0]);
+    expect([0, 1].map((row) => cellsOf(batch!, row))).toEqual([[0, 1], [2]]);
   });
 
   test("hold equal sequences once", () => {
@@ -55,14 +60,14 @@ describe("treeBatches", () => {
     const [batch] = treeBatches([one, one, one], limits, 1);
     expect(branchesOf(batch!)).toEqual([[0, 32]]);
     expect(batch!.tokens).toEqual(Int32Array.from(range(32)));
-    expect([...batch!.cells.subarray(0, 6)]).toEqual([0, 1, 0, 1, 0, 1]);
+    for (const row of [0, 1, 2]) expect(cellsOf(batch!, row)).toEqual([0, 1]);
     expect(batch!.picks.subarray(0, 3)).toEqual(Int32Array.of(4, 31, 0));
   });
 
   test("are even, as many as lanes and within the limit", () => {
     const sequences = range(40).map((i) => sequenceOf([i, ...range(40)], [40]));
     const sizes = (tokensMax: number, lanes: number) =>
-      treeBatches(sequences, { ...limits, tokensMax }, lanes).map(({ tokens }) => tokens.length);
+      treeBatches(sequences, { tokensMax }, lanes).map(({ tokens }) => tokens.length);
     expect(sizes(2048, 1)).toEqual([1600]);
     expect(sizes(2048, 2)).toEqual([800, 800]);
     expect(sizes(512, 1)).toEqual([416, 416, 416, 416]);
@@ -98,10 +103,7 @@ describe("treeBatches", () => {
     return read;
   }
 
-  const anyLimits = fc.record({
-    tokensMax: fc.integer({ min: 1, max: 200 }),
-    widthMultiple: fc.integer({ min: 1, max: 16 }),
-  });
+  const anyLimits = fc.record({ tokensMax: fc.integer({ min: 1, max: 200 }) });
 
   test("hold every sequence once and whole, within any limits", () => {
     fc.assert(
@@ -110,7 +112,7 @@ describe("treeBatches", () => {
         const members = batches.flatMap((batch) => batch.members);
         expect(members.toSorted((a, b) => a - b)).toEqual(sequences.map((_, i) => i));
         for (const batch of batches) {
-          expect([batch.tokens.length % 32, batch.length % 64]).toEqual([0, 0]);
+          expect([batch.tokens.length % 32, batch.length % 128, batch.width % 64]).toEqual([0, 0, 0]);
           const branches = branchesOf(batch);
           expect(branches.length).toBeLessThan(batch.tree!.branches.length / 2);
           const read = readersOf(batch);
@@ -133,7 +135,7 @@ describe("treeBatches", () => {
     fc.assert(
       fc.property(anySequences, (sequences) => {
         fc.pre(sequences.length > 0);
-        const [batch] = treeBatches(sequences, { ...limits, tokensMax: 10_000 }, 1);
+        const [batch] = treeBatches(sequences, { tokensMax: 10_000 }, 1);
         const own = distinct(sequences);
         expect(batch!.tokens.length).toBe(32 * Math.ceil(own / 32));
       }),
