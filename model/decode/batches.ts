@@ -8,8 +8,8 @@ export const ROWS_MIN = 4;
  * longer and its products faster. The memory of the attention scores is proportional to tokens times capacity.
  */
 export const APPEND_MOST = { rows: 16, tokens: 512 };
-/** The same maximum for an engine that appends to caches that all rows share (`Engine.appendsToSlots`). */
-export const APPEND_TO_SLOTS_MOST = { rows: 64, tokens: 2048 };
+/** The same maximum for an engine whose caches are in a device's memory. There one large kernel is faster than several small kernels. */
+export const APPEND_ON_DEVICE_MOST = { rows: 64, tokens: 2048 };
 /** Maximum number of tokens of a sequence that an append computes at once. */
 const PIECE_TOKENS_MAX = 512;
 
@@ -48,6 +48,21 @@ export function batchesOf(group: readonly Piece[], length: number, { rows, token
     for (; from + rows <= group.length; from += rows) batches.push(group.slice(from, from + rows));
   }
   return batches;
+}
+
+export const firstSlots = (rows: number): Int32Array => Int32Array.from({ length: rows }, (_, slot) => slot);
+
+/**
+ * The slots that a step computes, in ascending order except for the padding: the slots with a token, then other slots as padding.
+ *
+ * @param isFed  by slot: 1 if the slot gets a token
+ */
+export function slotsOfStep(isFed: Uint8Array): Int32Array {
+  const fed = firstSlots(isFed.length).filter((slot) => isFed[slot] === 1);
+  const slots = new Int32Array(stepRows(fed.length));
+  slots.set(fed);
+  for (let row = fed.length, slot = 0; row < slots.length; slot++) if (isFed[slot] === 0) slots[row++] = slot;
+  return slots;
 }
 
 const powerOfTwo = (value: number) => 2 ** Math.ceil(Math.log2(value));

@@ -15,6 +15,7 @@ import { microBatches } from "../../../model/learn/batch.ts";
 import { Network } from "../../../model/learn/network.ts";
 import { imitation } from "../../../model/learn/objective.ts";
 import { layParameters, parameterCount } from "../../../model/policy/parameters.ts";
+import { stepSlots } from "../decode/steps.ts";
 import { model, play, rewards, settings, start } from "../learn/update/stage.ts";
 import { tinyModel, tinyParameters } from "../policy/tiny-policy.ts";
 
@@ -112,7 +113,7 @@ test("decoding equals the host's bit for bit, also with new parameters, which ta
       decoder.clear(0);
       decoder.clear(1);
       said.push(...(await decoder.append([0, 1], [[1, 2, 3], [4]])));
-      for (const token of [5, 6]) said.push(...(await decoder.step(Int32Array.of(token, token + 1))));
+      for (const token of [5, 6]) said.push(...(await stepSlots(decoder, [token, token + 1], tinyModel.vocabulary)));
       between();
     }
     return said;
