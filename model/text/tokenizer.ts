@@ -88,7 +88,8 @@ export class Tokenizer {
       const literal = this.#byFirst.get(text[at]!)?.find((candidate) => text.startsWith(candidate.text, at));
       if (literal === undefined) {
         const codePoint = text.codePointAt(at)!;
-        for (const byte of wtf8(codePoint)) ids.push(BYTES_START + byte);
+        if (codePoint < 0x80) ids.push(BYTES_START + codePoint);
+        else for (const byte of wtf8(codePoint)) ids.push(BYTES_START + byte);
         at += codePoint > 0xffff ? 2 : 1;
       } else {
         ids.push(literal.id);
@@ -112,10 +113,13 @@ export class Tokenizer {
         throw new RangeError(`cannot decode token ${id}: ids are 0 to ${this.size - 1}`);
       }
       if (id >= BYTES_START && id < LITERALS_START) {
-        bytes.push(id - BYTES_START);
+        const byte = id - BYTES_START;
+        if (byte < 0x80 && bytes.length === 0) text += String.fromCharCode(byte);
+        else bytes.push(byte);
         continue;
       }
-      text += fromWtf8(bytes) + (SPECIALS[id] ?? this.literals[id - LITERALS_START] ?? REPLACEMENT);
+      if (bytes.length > 0) text += fromWtf8(bytes);
+      text += SPECIALS[id] ?? this.literals[id - LITERALS_START] ?? REPLACEMENT;
       bytes = [];
     }
     return text + fromWtf8(bytes);
