@@ -53,15 +53,23 @@ export function batchesOf(group: readonly Piece[], length: number, { rows, token
 export const firstSlots = (rows: number): Int32Array => Int32Array.from({ length: rows }, (_, slot) => slot);
 
 /**
- * The slots that a step computes, in ascending order except for the padding: the slots with a token, then other slots as padding.
+ * The slots that a step computes: the slots with a token in ascending order, then other slots as padding. Empty slots are the first padding,
+ * because attention in an empty slot reads one token.
  *
- * @param isFed  by slot: 1 if the slot gets a token
+ * @param isFed    by slot: 1 if the slot gets a token
+ * @param lengths  by slot: tokens in the slot's cache
  */
-export function slotsOfStep(isFed: Uint8Array): Int32Array {
-  const fed = firstSlots(isFed.length).filter((slot) => isFed[slot] === 1);
+export function slotsOfStep(isFed: Uint8Array, lengths: Int32Array): Int32Array {
+  const all = firstSlots(isFed.length);
+  const fed = all.filter((slot) => isFed[slot] === 1);
   const slots = new Int32Array(stepRows(fed.length));
   slots.set(fed);
-  for (let row = fed.length, slot = 0; row < slots.length; slot++) if (isFed[slot] === 0) slots[row++] = slot;
+  const padding = slots.length - fed.length;
+  if (padding === 0) return slots;
+  const unfed = all.filter((slot) => isFed[slot] === 0);
+  const empty = unfed.filter((slot) => lengths[slot] === 0);
+  const used = unfed.filter((slot) => lengths[slot] !== 0);
+  slots.set([...empty, ...used].slice(0, padding), fed.length);
   return slots;
 }
 

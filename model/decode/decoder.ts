@@ -289,7 +289,9 @@ export class Decoder {
       isFed[slot] = 1;
       fed[slot] = tokens[i]!;
     }
-    const computed = this.stepsFirstSlots ? firstSlots(stepRows(Math.max(...slots) + 1)) : slotsOfStep(isFed);
+    const computed = this.stepsFirstSlots
+      ? firstSlots(stepRows(Math.max(...slots) + 1))
+      : slotsOfStep(isFed, this.#lengths);
     let total = 0;
     const parts = await Promise.all(
       partsOf(computed.length, this.#lanes).map(async ({ from, rows }) => {
