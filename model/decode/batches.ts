@@ -8,8 +8,8 @@ export const ROWS_MIN = 4;
  * longer and its products faster. The memory of the attention scores is proportional to tokens times capacity.
  */
 export const APPEND_MOST = { rows: 16, tokens: 512 };
-/** The same maximum for an engine whose caches are in a device's memory. There one large kernel is faster than several small kernels. */
-export const APPEND_ON_DEVICE_MOST = { rows: 64, tokens: 2048 };
+/** The same maximum on a GPU, where one large kernel is faster than several small kernels. */
+export const APPEND_ON_GPU_MOST = { rows: 64, tokens: 2048 };
 /** Maximum number of tokens of a sequence that an append computes at once. */
 const PIECE_TOKENS_MAX = 512;
 

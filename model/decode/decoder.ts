@@ -38,7 +38,7 @@ import {
 } from "../policy/transformer.ts";
 import {
   APPEND_MOST,
-  APPEND_ON_DEVICE_MOST,
+  APPEND_ON_GPU_MOST,
   appendLength,
   appendStep,
   batchesOf,
@@ -245,7 +245,7 @@ export class Decoder {
     const { vocabulary } = this.#config;
     const all = new Float32Array(slots.length * vocabulary);
     const whole = slots.map((slot, index) => ({ index, slot, added: tokens[index]! }));
-    const most = this.#engine.runsReadHostMemory ? APPEND_MOST : APPEND_ON_DEVICE_MOST;
+    const most = this.#slotReaders === "appends" ? APPEND_ON_GPU_MOST : APPEND_MOST;
     for (const pieces of roundsOf(whole)) {
       // Pieces run together if their lengths are equal after rounding up.
       for (const [length, group] of Map.groupBy(pieces, ({ added }) => appendLength(added.length))) {
