@@ -60,17 +60,15 @@ export const firstSlots = (rows: number): Int32Array => Int32Array.from({ length
  * @param lengths  by slot: tokens in the slot's cache
  */
 export function slotsOfStep(isFed: Uint8Array, lengths: Int32Array): Int32Array {
-  const all = firstSlots(isFed.length);
-  const fed = all.filter((slot) => isFed[slot] === 1);
-  const slots = new Int32Array(stepRows(fed.length));
-  slots.set(fed);
-  const padding = slots.length - fed.length;
-  if (padding === 0) return slots;
-  const unfed = all.filter((slot) => isFed[slot] === 0);
-  const empty = unfed.filter((slot) => lengths[slot] === 0);
-  const used = unfed.filter((slot) => lengths[slot] !== 0);
-  slots.set([...empty, ...used].slice(0, padding), fed.length);
-  return slots;
+  const slots: number[] = [];
+  for (let slot = 0; slot < isFed.length; slot++) if (isFed[slot] === 1) slots.push(slot);
+  const rows = stepRows(slots.length);
+  for (const isEmpty of [true, false]) {
+    for (let slot = 0; slot < isFed.length && slots.length < rows; slot++) {
+      if (isFed[slot] === 0 && (lengths[slot] === 0) === isEmpty) slots.push(slot);
+    }
+  }
+  return new Int32Array(slots);
 }
 
 const powerOfTwo = (value: number) => 2 ** Math.ceil(Math.log2(value));

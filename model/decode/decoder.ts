@@ -297,11 +297,15 @@ export class Decoder {
       partsOf(computed.length, this.#lanes).map(async ({ from, rows }) => {
         const compiled = await this.#stepFunction(rows, from);
         const own = computed.subarray(from, from + rows);
-        const last = own.map((slot) => this.#lengths[slot]!);
-        compiled.feeds["tokens"]!.write(own.map((slot) => fed[slot]!));
+        const [last, ownTokens] = [new Int32Array(rows), new Int32Array(rows)];
+        for (let row = 0; row < rows; row++) {
+          last[row] = this.#lengths[own[row]!]!;
+          ownTokens[row] = fed[own[row]!]!;
+          total = Math.max(total, last[row]! + 1);
+        }
+        compiled.feeds["tokens"]!.write(ownTokens);
         compiled.feeds["last"]!.write(last);
         compiled.feeds["slots"]?.write(own);
-        total = Math.max(total, Math.max(...last) + 1);
         return { compiled, from, rows };
       }),
     );
@@ -312,7 +316,7 @@ export class Decoder {
     this.#engine.toHost(this.#logits);
     for (const slot of slots) this.#lengths[slot]! += 1;
     const rowOf = new Int32Array(all);
-    for (const [row, slot] of computed.entries()) rowOf[slot] = row;
+    for (let row = 0; row < computed.length; row++) rowOf[computed[row]!] = row;
     return { logits: this.#logits, places: slots.map((slot) => rowOf[slot]! * vocabulary) };
   }
 

@@ -146,10 +146,11 @@ export class SharedCaches {
       caches.map(({ slot }) => slot),
       groups.map((group) => group.tokens[0]!),
     );
-    const placeOf = new Map(caches.map((cache, i) => [cache, places[i]!]));
+    const placesBySlot = new Int32Array(this.#slots.length);
+    for (const [i, { slot }] of caches.entries()) placesBySlot[slot] = places[i]!;
     for (const [i, { members, length }] of groups.entries())
       for (const member of members) this.#move(member, caches[i]!, length + 1);
-    return { logits, places: sequences.map(({ cache }) => placeOf.get(cache!)!) };
+    return { logits, places: sequences.map(({ cache }) => placesBySlot[cache!.slot]!) };
   }
 
   #groups(sequences: readonly CachedSequence[], tokens: readonly (readonly number[])[]): Group[] {
