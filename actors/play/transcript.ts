@@ -68,6 +68,8 @@ export class Transcript {
   readonly #actionsPerTurnMax: number;
   readonly #answered: HistoryTurn[] = [];
   #now: { observation: string; actionsLeft: number } = { observation: "", actionsLeft: 0 };
+  /** The last reply that `text` read. */
+  #read: { readonly tokens: readonly number[]; readonly text: string } | null = null;
   /** True if later turns show the last reply in another form than the policy sampled. */
   #rewritten = false;
   /** Index of the first turn that the context shows. */
@@ -127,7 +129,8 @@ export class Transcript {
 
   /** The text of a reply that the env reads. */
   text(tokens: readonly number[]): string {
-    return this.#dialogue.replyText(tokens, this.#prefix);
+    if (this.#read?.tokens !== tokens) this.#read = { tokens, text: this.#dialogue.replyText(tokens, this.#prefix) };
+    return this.#read.text;
   }
 
   /** Adds the reply to the last prompt, with the reward, penalty and actions of its turn. */

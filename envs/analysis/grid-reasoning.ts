@@ -38,7 +38,7 @@ interface World {
 export function gridScorer(legend: Legend | null): ReasoningScorer {
   const meanings = legend === null ? null : new Map(legend.map(([symbol, meaning]) => [symbol, objectsIn(meaning)]));
   return (turn) => {
-    const world = worldOf(turn.observation, meanings);
+    const world = new ReadWorld(turn.observation, meanings);
     return shareOf([
       ...positionClaims(turn.thought, world),
       ...relationClaims(turn.thought, world),
@@ -54,6 +54,26 @@ const objectsIn = (meaning: string): ReadonlySet<string> =>
       .map(objectOf)
       .filter((object) => object !== null),
   );
+
+/** The world that an observation shows. It is read at the first use, because many thoughts claim nothing about it. */
+class ReadWorld implements World {
+  readonly #read: () => World;
+  #world: World | null = null;
+
+  constructor(...shown: Parameters<typeof worldOf>) {
+    this.#read = () => worldOf(...shown);
+  }
+
+  get cells(): World["cells"] {
+    this.#world ??= this.#read();
+    return this.#world.cells;
+  }
+
+  get hasWalls(): boolean {
+    this.#world ??= this.#read();
+    return this.#world.hasWalls;
+  }
+}
 
 function worldOf(observation: string, meanings: ReadonlyMap<string, ReadonlySet<string>> | null): World {
   const cells = new Map<string, ReadonlySet<string>>();
@@ -81,7 +101,7 @@ function worldOf(observation: string, meanings: ReadonlyMap<string, ReadonlySet<
 /** An object and its stated positions: "boxes at (1, 2) and (3, 4)". */
 const PLACED = /\b([A-Za-z']+)\b[^.;:()\n]{0,30}?:?\s*((?:\(\s*\d+\s*,\s*\d+\s*\)(?:\s*(?:,|and)\s*)*)+)/g;
 
-function positionClaims(thought: string, { cells }: World): boolean[] {
+function positionClaims(thought: string, world: World): boolean[] {
   const claims: boolean[] = [];
   for (const [clause, , places] of thought.matchAll(PLACED)) {
     const before = clause.slice(0, clause.indexOf("("));
@@ -91,7 +111,7 @@ function positionClaims(thought: string, { cells }: World): boolean[] {
       .findLast((found) => found !== null);
     if (object === undefined) continue;
     for (const [, row, column] of places!.matchAll(/\(\s*(\d+)\s*,\s*(\d+)\s*\)/g)) {
-      claims.push(cells.get(`${Number(row)},${Number(column)}`)?.has(object!) ?? false);
+      claims.push(world.cells.get(`${Number(row)},${Number(column)}`)?.has(object!) ?? false);
     }
   }
   return claims;
@@ -114,10 +134,9 @@ const WAYS: Readonly<Record<string, string>> = {
   beneath: "down",
 };
 
-function relationClaims(thought: string, { cells }: World): boolean[] {
-  if (cells.size === 0) return [];
+function relationClaims(thought: string, world: World): boolean[] {
   const placesOf = (object: string | null) =>
-    [...cells].flatMap(([key, objects]) => (objects.has(object ?? "player") ? [key.split(",").map(Number)] : []));
+    [...world.cells].flatMap(([key, objects]) => (objects.has(object ?? "player") ? [key.split(",").map(Number)] : []));
   return clausesOf(thought)
     .filter((clause) => !isSupposed(clause))
     .flatMap((clause) => [...clause.matchAll(RELATION)])
@@ -125,7 +144,7 @@ function relationClaims(thought: string, { cells }: World): boolean[] {
       // "push the box up" and "move to the right" state no position.
       const statesPosition =
         there !== undefined || is !== undefined || /^i'm$/i.test(object!) || /^my$/i.test(whose ?? "");
-      if (!statesPosition) return [];
+      if (!statesPosition || world.cells.size === 0) return [];
       const way = word!.toLowerCase();
       const [down, right] = DIRECTIONS[WAYS[way] ?? way]!;
       const [from, to] = [objectOf(object!), other === undefined ? null : objectOf(other)];

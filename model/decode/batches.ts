@@ -8,8 +8,8 @@ export const ROWS_MIN = 4;
  * longer and its products faster. The memory of the attention scores is proportional to tokens times capacity.
  */
 export const APPEND_MOST = { rows: 16, tokens: 512 };
-/** The same maximum for an engine that appends to caches that all rows share (`Engine.appendsToSlots`). */
-export const APPEND_TO_SLOTS_MOST = { rows: 64, tokens: 2048 };
+/** The same maximum on a GPU, where one large kernel is faster than several small kernels. */
+export const APPEND_ON_GPU_MOST = { rows: 64, tokens: 2048 };
 /** Maximum number of tokens of a sequence that an append computes at once. */
 const PIECE_TOKENS_MAX = 512;
 
@@ -48,6 +48,27 @@ export function batchesOf(group: readonly Piece[], length: number, { rows, token
     for (; from + rows <= group.length; from += rows) batches.push(group.slice(from, from + rows));
   }
   return batches;
+}
+
+export const firstSlots = (rows: number): Int32Array => Int32Array.from({ length: rows }, (_, slot) => slot);
+
+/**
+ * The slots that a step computes: the slots with a token in ascending order, then other slots as padding. Empty slots are the first padding,
+ * because attention in an empty slot reads one token.
+ *
+ * @param isFed    by slot: 1 if the slot gets a token
+ * @param lengths  by slot: tokens in the slot's cache
+ */
+export function slotsOfStep(isFed: Uint8Array, lengths: Int32Array): Int32Array {
+  const slots: number[] = [];
+  for (let slot = 0; slot < isFed.length; slot++) if (isFed[slot] === 1) slots.push(slot);
+  const rows = stepRows(slots.length);
+  for (const isEmpty of [true, false]) {
+    for (let slot = 0; slot < isFed.length && slots.length < rows; slot++) {
+      if (isFed[slot] === 0 && (lengths[slot] === 0) === isEmpty) slots.push(slot);
+    }
+  }
+  return new Int32Array(slots);
 }
 
 const powerOfTwo = (value: number) => 2 ** Math.ceil(Math.log2(value));

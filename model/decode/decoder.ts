@@ -19,6 +19,7 @@ import {
   i32,
   type Job,
   lanesFor,
+  type SlotReaders,
   type Spec,
 } from "../engine/engine.ts";
 import { roundUp, sizeOf } from "../engine/graph.ts";
@@ -33,17 +34,20 @@ import {
   type Decoded,
   logits,
   stepStates,
+  stepStatesInSlots,
 } from "../policy/transformer.ts";
 import {
   APPEND_MOST,
-  APPEND_TO_SLOTS_MOST,
+  APPEND_ON_GPU_MOST,
   appendLength,
   appendStep,
   batchesOf,
+  firstSlots,
   type Piece,
   partsOf,
   ROWS_MIN,
   roundsOf,
+  slotsOfStep,
   stepRows,
 } from "./batches.ts";
 
@@ -92,6 +96,7 @@ export class Decoder {
   readonly #capacity: number;
   /** The layout of the caches. Its capacity is the decoder's capacity, plus room for the writes of padding. */
   readonly #layout: CacheLayout;
+  readonly #slotReaders: SlotReaders;
   readonly #caches: ReadonlyMap<string, Float32Array<ArrayBuffer>>;
   /** Parts of the caches, by their slots. */
   readonly #views = new Map<string, Readonly<Record<string, DeviceArray>>>();
@@ -100,7 +105,7 @@ export class Decoder {
   readonly #jobs = new Map<DecodeFunction, Job>();
   readonly #lengths: Int32Array;
   readonly #frozen: Readonly<Record<string, DeviceArray>>;
-  /** (slots, V) logits of the last step. */
+  /** (rows, V) logits of the last step. */
   readonly #logits: Float32Array;
   #parameters: Readonly<Record<string, DeviceArray>>;
   #parametersSet = 0;
@@ -122,6 +127,8 @@ export class Decoder {
       capacity: roundUp(capacity + appendStep(capacity), TOKENS_STEP),
       half: halfCaches && config.headWidth % 16 === 0 && engine.runsMachineCode(this.#lanes > 1),
     };
+    const caches = { headWidth: config.headWidth, capacity: this.#layout.capacity };
+    this.#slotReaders = engine.slotReaders(caches, this.#lanes > 1);
     this.#lengths = new Int32Array(stepRows(slots));
     this.#frozen = parameterArrays(engine, layFrozen(config, frozen));
     const rows = this.#lengths.length;
@@ -192,6 +199,11 @@ export class Decoder {
     return this.#engine.runsReadHostMemory;
   }
 
+  /** True: a step computes every slot up to the last slot that gets a token. False: it computes only the slots that get one. */
+  get stepsFirstSlots(): boolean {
+    return this.#slotReaders !== "all";
+  }
+
   swap(a: number, b: number): void {
     const used = this.#floatsOf(Math.max(this.#lengths[a]!, this.#lengths[b]!));
     const kept = new Float32Array(used);
@@ -233,7 +245,7 @@ export class Decoder {
     const { vocabulary } = this.#config;
     const all = new Float32Array(slots.length * vocabulary);
     const whole = slots.map((slot, index) => ({ index, slot, added: tokens[index]! }));
-    const most = this.#engine.appendsToSlots ? APPEND_TO_SLOTS_MOST : APPEND_MOST;
+    const most = this.#slotReaders === "appends" ? APPEND_ON_GPU_MOST : APPEND_MOST;
     for (const pieces of roundsOf(whole)) {
       // Pieces run together if their lengths are equal after rounding up.
       for (const [length, group] of Map.groupBy(pieces, ({ added }) => appendLength(added.length))) {
@@ -257,35 +269,55 @@ export class Decoder {
   }
 
   /**
-   * Appends one token to some of the sequences in slots 0 … rows - 1.
+   * Appends one token to several sequences, each in a slot of its own.
    *
-   * @param tokens  (rows) the token for each slot; a negative number leaves the slot unchanged.
-   * @returns (rows, V) logits, valid for rows that got a token; the next call overwrites them.
-   * @throws {RangeError} if a sequence is full. After the error all sequences are unchanged.
+   * @returns logits, which the next call overwrites, and the place of each sequence's first logit.
+   * @throws {RangeError} if a sequence is full, or if two sequences are in one slot. After the error all sequences are unchanged.
    */
-  async step(tokens: Int32Array): Promise<Float32Array> {
-    if (tokens.length > this.#lengths.length)
-      throw new RangeError(`${tokens.length} rows to step, but there are ${this.#lengths.length} slots`);
-    const full = tokens.findIndex((token, slot) => token >= 0 && this.room(slot) === 0);
-    if (full >= 0) throw new RangeError(`slot ${full}: no room for a token beyond the capacity of ${this.#capacity}`);
+  async step(slots: readonly number[], tokens: readonly number[]): Promise<{ logits: Float32Array; places: number[] }> {
+    const { vocabulary } = this.#config;
+    const all = this.#lengths.length;
+    /** The token of each slot. A slot without a token gets token 0, whose cache entry lies after the sequence; the next real token overwrites that entry. */
+    const fed = new Int32Array(all);
+    const isFed = new Uint8Array(all);
+    for (const [i, slot] of slots.entries()) {
+      if (!(slot < all)) throw new RangeError(`cannot step slot ${slot}: there are ${all} slots`);
+      if (isFed[slot] === 1 || slots.length !== tokens.length)
+        throw new RangeError(`cannot step ${tokens.length} tokens in slots ${slots}; each needs a slot of its own`);
+      if (this.room(slot) === 0)
+        throw new RangeError(`slot ${slot}: no room for a token beyond the capacity of ${this.#capacity}`);
+      isFed[slot] = 1;
+      fed[slot] = tokens[i]!;
+    }
+    const computed = this.stepsFirstSlots
+      ? firstSlots(stepRows(Math.max(...slots) + 1))
+      : slotsOfStep(isFed, this.#lengths);
     let total = 0;
     const parts = await Promise.all(
-      partsOf(stepRows(tokens.length), this.#lanes).map(async ({ from, rows }) => {
+      partsOf(computed.length, this.#lanes).map(async ({ from, rows }) => {
         const compiled = await this.#stepFunction(rows, from);
-        const last = this.#lengths.slice(from, from + rows);
-        // A slot without a token gets token 0, whose cache entry lies after the sequence; the next real token overwrites that entry.
-        const fed = last.map((_, row) => Math.max(tokens[from + row] ?? 0, 0));
-        compiled.feeds["tokens"]!.write(fed);
+        const own = computed.subarray(from, from + rows);
+        const [last, ownTokens] = [new Int32Array(rows), new Int32Array(rows)];
+        for (let row = 0; row < rows; row++) {
+          last[row] = this.#lengths[own[row]!]!;
+          ownTokens[row] = fed[own[row]!]!;
+          total = Math.max(total, last[row]! + 1);
+        }
+        compiled.feeds["tokens"]!.write(ownTokens);
         compiled.feeds["last"]!.write(last);
-        total = Math.max(total, Math.max(...last) + 1);
+        compiled.feeds["slots"]?.write(own);
         return { compiled, from, rows };
       }),
     );
-    for (const { compiled } of parts) compiled.feeds["total"]!.write(Int32Array.of(total));
-    await this.#engine.runLanes(parts.map(({ compiled, from, rows }) => [this.#jobInSlots(compiled, from, rows)]));
+    for (const { compiled } of parts) compiled.feeds["total"]?.write(Int32Array.of(total));
+    const jobOf = ({ compiled, from, rows }: (typeof parts)[number]) =>
+      this.stepsFirstSlots ? this.#jobInSlots(compiled, from, rows) : this.#jobInSlots(compiled, 0, all);
+    await this.#engine.runLanes(parts.map((part) => [jobOf(part)]));
     this.#engine.toHost(this.#logits);
-    for (const [slot, token] of tokens.entries()) if (token >= 0) this.#lengths[slot]! += 1;
-    return this.#logits.subarray(0, tokens.length * this.#config.vocabulary);
+    for (const slot of slots) this.#lengths[slot]! += 1;
+    const rowOf = new Int32Array(all);
+    for (let row = 0; row < computed.length; row++) rowOf[computed[row]!] = row;
+    return { logits: this.#logits, places: slots.map((slot) => rowOf[slot]! * vocabulary) };
   }
 
   #checkAppend(slots: readonly number[], tokens: readonly (readonly number[])[]): void {
@@ -313,12 +345,16 @@ export class Decoder {
     fed.picks.fill(fed.picks[0]!, pieces.length);
     for (const [name, values] of Object.entries(fed)) compiled.feeds[name]!.write(values);
     compiled.feeds["slots"]?.write(Int32Array.from(pieces, ({ slot }) => slot));
-    const job = this.#engine.appendsToSlots
+    const job = this.#appendsToSlots
       ? this.#jobInSlots(compiled, 0, this.#lengths.length)
       : this.#job(compiled, this.#cachesOfEach(pieces));
     await this.#engine.runLanes([[job]]);
     for (const { slot, added } of pieces) this.#lengths[slot]! += added.length;
     return compiled.logits.read() as Float32Array;
+  }
+
+  get #appendsToSlots(): boolean {
+    return this.#slotReaders !== "none";
   }
 
   #jobInSlots(compiled: DecodeFunction, from: number, rows: number): Job {
@@ -371,7 +407,7 @@ export class Decoder {
     return this.#functions.getOrInsertComputed(`append ${rows} x ${length}`, async (name) => {
       const config = this.#config;
       const picks = Math.max(rows, ROWS_MIN);
-      const toSlots = this.#engine.appendsToSlots;
+      const toSlots = this.#appendsToSlots;
       const feeds: Record<string, Spec> = { tokens: i32(rows, length), last: i32(rows), picks: i32(picks) };
       if (toSlots) feeds["slots"] = i32(rows);
       const layers = [...this.#caches.keys()];
@@ -388,14 +424,17 @@ export class Decoder {
     });
   }
 
-  /** The function of a step of the slots `from` to `from + rows - 1`. */
+  /** The function of rows `from` to `from + rows - 1` of a step. */
   #stepFunction(rows: number, from: number): Promise<DecodeFunction> {
     const config = this.#config;
-    const feeds = { tokens: i32(rows, 1), last: i32(rows), total: i32() };
-    const cache = this.#cacheSpec(rows);
+    const inSlots = !this.stepsFirstSlots;
+    const feeds = { tokens: i32(rows, 1), last: i32(rows), ...(inSlots ? { slots: i32(rows) } : { total: i32() }) };
+    const cache = this.#cacheSpec(inSlots ? this.#lengths.length : rows);
     return this.#functions.getOrInsertComputed(`step ${rows} from ${from}`, async () => {
       const build = (x: Readonly<Record<string, tf.Tensor>>, caches: Caches) =>
-        stepStates(config, x, x["tokens"]!, x["last"]!, x["total"]!, caches, this.#layout);
+        inSlots
+          ? stepStatesInSlots(config, x, x["tokens"]!, x["last"]!, x["slots"]!, caches, this.#layout)
+          : stepStates(config, x, x["tokens"]!, x["last"]!, x["total"]!, caches, this.#layout);
       const run =
         from === 0
           ? await this.#compile(`step ${rows}`, { feeds, names: [...this.#caches.keys()], cache, fewRows: true }, build)

@@ -142,12 +142,15 @@ export class SharedCaches {
     );
     const caches = this.#claim(groups);
     this.#moveToFront(caches);
-    const fed = new Int32Array(Math.max(...caches.map(({ slot }) => slot)) + 1).fill(-1);
-    for (const [i, { slot }] of caches.entries()) fed[slot] = groups[i]!.tokens[0]!;
-    const logits = await this.#decoder.step(fed);
+    const { logits, places } = await this.#decoder.step(
+      caches.map(({ slot }) => slot),
+      groups.map((group) => group.tokens[0]!),
+    );
+    const placesBySlot = new Int32Array(this.#slots.length);
+    for (const [i, { slot }] of caches.entries()) placesBySlot[slot] = places[i]!;
     for (const [i, { members, length }] of groups.entries())
       for (const member of members) this.#move(member, caches[i]!, length + 1);
-    return { logits, places: sequences.map(({ cache }) => cache!.slot * this.#vocabulary) };
+    return { logits, places: sequences.map(({ cache }) => placesBySlot[cache!.slot]!) };
   }
 
   #groups(sequences: readonly CachedSequence[], tokens: readonly (readonly number[])[]): Group[] {
@@ -222,8 +225,9 @@ export class SharedCaches {
 
   /** Gives these caches the first slots if a step then computes fewer rows. */
   #moveToFront(caches: readonly Cache[]): void {
+    if (!this.#decoder.canMove || !this.#decoder.stepsFirstSlots) return;
     const last = Math.max(...caches.map(({ slot }) => slot));
-    if (!this.#decoder.canMove || stepRows(last + 1) === stepRows(caches.length)) return;
+    if (stepRows(last + 1) === stepRows(caches.length)) return;
     const stays = new Set(caches.map(({ slot }) => slot));
     let to = 0;
     for (const cache of caches.filter(({ slot }) => slot >= caches.length)) {

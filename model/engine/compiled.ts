@@ -19,8 +19,8 @@ import "./lowerings.ts";
 import { cudaMemory } from "./cuda.ts";
 import { type DeviceOptions, deviceInWords } from "./device.ts";
 import { type ArrayMemory, hostMemory, TwinMemory } from "./memory.ts";
+import { readsCaches } from "./native/lowerings.ts";
 import { type Instructions, machineInstructions, vectorWidthOf } from "./native/machine.ts";
-import "./native/lowerings.ts";
 import { encodeOnnx } from "./onnx.ts";
 import { type OrtCall, OrtSession, OrtTensor, record, runCalls } from "./onnxruntime.ts";
 import { trace } from "./trace.ts";
@@ -182,11 +182,13 @@ export function compiledEngine(options: CompiledOptions): CompiledEngine {
     if (++known.runs === 2 && known.call.session.records) known.call = recorded(job, known.call);
     return known.call;
   }
+  const runsMachineCode = (inLane: boolean) =>
+    instructionsFor({ ...options, instructions, threads: inLane ? 1 : threads }) !== null;
   return {
     name: "compiled",
     device: described,
     runsReadHostMemory: memory === hostMemory,
-    runsMachineCode: (inLane) => instructionsFor({ ...options, instructions, threads: inLane ? 1 : threads }) !== null,
+    runsMachineCode,
     onCpu,
 
     array: (spec, backing) => new OrtArray(spec, memoryFor(spec, backing), memory, device),
@@ -196,7 +198,10 @@ export function compiledEngine(options: CompiledOptions): CompiledEngine {
 
     lanesMax,
     roundsProducts: device === "cpu" && (options.bfloat16Products ?? "none") !== "none",
-    appendsToSlots: device !== "cpu",
+    slotReaders(caches, inLane) {
+      if (device !== "cpu") return "appends";
+      return runsMachineCode(inLane) && readsCaches(caches) ? "all" : "none";
+    },
     valuesPerPiece: device === "cpu" ? 2 ** 15 : 2 ** 24,
 
     async compile(name, build, inputs, { inLane = false, fewRows = false } = {}) {

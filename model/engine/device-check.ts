@@ -72,8 +72,8 @@ async function samples(engine: Engine): Promise<Record<string, number[]>> {
   const first = await decoder.append([0, 1], [[...TOKENS.subarray(0, 3)], [...TOKENS.subarray(3)]]);
   const decoded: number[] = [];
   for (let step = 0; step < STEPS; step++) {
-    const logits = await decoder.step(Int32Array.of(7 + step, 8));
-    decoded.push(...logits.subarray(0, 2 * MODEL.vocabulary));
+    const { logits, places } = await decoder.step([0, 1], [7 + step, 8]);
+    for (const place of places) decoded.push(...logits.subarray(place, place + MODEL.vocabulary));
   }
   return {
     "losses of training steps": losses,

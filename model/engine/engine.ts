@@ -57,6 +57,18 @@ export interface CompileOptions {
   readonly fewRows?: boolean;
 }
 
+export interface CacheShape {
+  readonly headWidth: number;
+  /** In tokens. */
+  readonly capacity: number;
+}
+
+/**
+ * The functions of a decoder that find each row's caches by the row's slot. appends: an append does, which is fast on a GPU. A step computes the
+ * first slots. all: a step does too, so any slots may be its rows. none: each row of an append has caches of its own.
+ */
+export type SlotReaders = "none" | "appends" | "all";
+
 export interface Engine {
   readonly name: "compiled" | "eager" | "tensorflow";
   /** In words: "cpu, 2 threads". */
@@ -81,8 +93,8 @@ export interface Engine {
    * @param inLane  as in `CompileOptions`
    */
   runsMachineCode(inLane: boolean): boolean;
-  /** True: an append writes to slots of caches that all rows share, which is fast on a GPU. False: each row has caches of its own. */
-  readonly appendsToSlots: boolean;
+  /** The functions that find a row's caches by its slot, in caches that all rows share. @param inLane  as in `CompileOptions` */
+  slotReaders(caches: CacheShape, inLane: boolean): SlotReaders;
   /** Best number of values of a long vector to process at once: they fit into a core's cache, or into a GPU's spare memory. */
   readonly valuesPerPiece: number;
   compile(

@@ -4,7 +4,7 @@
  */
 import { type AttentionShape, halfCachesUnread } from "../policy/ops.ts";
 import { batchMatMul } from "./lowerings.ts";
-import { type Lowering, type LoweringContext, lower, type Target } from "./trace.ts";
+import { type LoweringContext, lower, MACHINE_CODE } from "./trace.ts";
 
 const MICROSOFT = "com.microsoft";
 
@@ -42,20 +42,23 @@ lower("Rotate", ({ x, cos, sin }, _, to) => {
   return to.tensor(to.recorder.emit("RotaryEmbedding", inputs, 1, {}, MICROSOFT)[0]!, x!.shape);
 });
 
+interface CachedInputs {
+  readonly qkv: string;
+  readonly keys: string;
+  readonly values: string;
+  readonly last: string;
+  readonly total: string;
+  readonly cos: string;
+  readonly sin: string;
+}
+
 /**
- * Adds the node of attention over caches. `read` names the index of the only new token whose result the model reads. A node may ignore `read`.
+ * Adds onnxruntime's attention over a cache. On CUDA this operator does not take 32-bit floats, so there the definition runs.
  *
  * @returns the names of the result, of the written keys and of the written values
  */
-export type AttendCached = (
-  to: LoweringContext,
-  inputs: Readonly<Record<"qkv" | "keys" | "values" | "last" | "total" | "cos" | "sin", string> & { read?: string }>,
-  sizes: { readonly rows: number; readonly added: number; readonly capacity: number },
-  shape: AttentionShape,
-) => string[];
-
-/** onnxruntime's attention over a cache. On CUDA this operator does not take 32-bit floats, so there the definition runs. */
-export const groupQueryAttention: AttendCached = (to, { qkv, keys, values, last, total, cos, sin }, _, shape) => {
+function groupQueryAttention(to: LoweringContext, inputs: CachedInputs, shape: AttentionShape): string[] {
+  const { qkv, keys, values, last, total, cos, sin } = inputs;
   const { heads, kvHeads, scoreScale, window, halfCaches = false } = shape;
   if (halfCaches) throw halfCachesUnread();
   const attributes = {
@@ -66,79 +69,66 @@ export const groupQueryAttention: AttendCached = (to, { qkv, keys, values, last,
     scale: { float: scoreScale ?? 0 },
     local_window_size: window ?? -1,
   };
-  const inputs = [qkv, "", "", keys, values, last, total, cos, sin];
-  return to.recorder.emit("GroupQueryAttention", inputs, 3, attributes, MICROSOFT);
-};
+  const given = [qkv, "", "", keys, values, last, total, cos, sin];
+  return to.recorder.emit("GroupQueryAttention", given, 3, attributes, MICROSOFT);
+}
 
-/** Registers the lowering of attention with one new token for each row. */
-export function lowerStep(attend: AttendCached, targets: readonly Target[]): void {
-  const lowering: Lowering<AttentionShape> = ({ qkv, keys, values, last, total, cos, sin }, shape, to) => {
+/** One new token for each row. */
+lower<AttentionShape>(
+  "CachedAttention",
+  ({ qkv, keys, values, last, total, cos, sin }, shape, to) => {
     const name = to.name;
-    const [rows, , capacity] = keys!.shape as [number, number, number, number];
-    const [out, nextKeys, nextValues] = attend(
-      to,
-      {
-        qkv: name(qkv!),
-        keys: name(keys!),
-        values: name(values!),
-        last: name(last!),
-        total: name(total!),
-        cos: name(cos!),
-        sin: name(sin!),
-      },
-      { rows, added: 1, capacity },
-      shape,
-    );
+    const inputs = {
+      qkv: name(qkv!),
+      keys: name(keys!),
+      values: name(values!),
+      last: name(last!),
+      total: name(total!),
+      cos: name(cos!),
+      sin: name(sin!),
+    };
+    const [out, nextKeys, nextValues] = groupQueryAttention(to, inputs, shape);
     return [
       to.tensor(out!, qkv!.shape.with(2, shape.heads * shape.headWidth)),
       to.tensor(nextKeys!, keys!.shape),
       to.tensor(nextValues!, values!.shape),
     ];
-  };
-  lower("CachedAttention", lowering, targets);
-}
+  },
+  ["cpu", "webgpu", ...MACHINE_CODE],
+);
 
 /**
- * Registers the lowering of attention with several new tokens for each row, as a node for each row. The reasons: each row has caches of
- * its own, and onnxruntime's operator takes several new tokens after a cache only in a batch of one row. A GPU runs the definition,
- * which computes all rows at once.
+ * Several new tokens for each row, as a node for each row. The reasons: each row has caches of its own, and onnxruntime's operator takes
+ * several new tokens after a cache only in a batch of one row. A GPU runs the definition, which computes all rows at once.
  */
-export function lowerAppend(attend: AttendCached, targets: readonly Target[]): void {
-  const lowering: Lowering<AttentionShape> = ({ qkv, last, read, cos, sin, ...caches }, shape, to) => {
+lower<AttentionShape>(
+  "CachedAppend",
+  ({ qkv, last, cos, sin, ...caches }, shape, to) => {
     const { recorder, name } = to;
-    const [rows, added] = qkv!.shape as [number, number, number];
+    const rows = qkv!.shape[0]!;
     const ones = recorder.ints(new Array<number>(rows).fill(1));
     const each = (of: string) => recorder.emit("Split", [of, ones], rows, { axis: 0 });
     const one = recorder.constant([], "int32", Int32Array.of(1));
     const [lasts, totals] = [each(name(last!)), each(recorder.emit("Add", [name(last!), one])[0]!)];
-    const reads = read === undefined ? null : each(name(read));
-    const cacheShape = caches["keys.0"]!.shape;
-    const results = each(name(qkv!)).map((own, row) =>
-      attend(
-        to,
-        {
-          qkv: own,
-          keys: name(caches[`keys.${row}`]!),
-          values: name(caches[`values.${row}`]!),
-          last: lasts[row]!,
-          total: totals[row]!,
-          cos: name(cos!),
-          sin: name(sin!),
-          ...(reads === null ? {} : { read: reads[row]! }),
-        },
-        { rows: 1, added, capacity: cacheShape[2]! },
-        shape,
-      ),
-    );
+    const results = each(name(qkv!)).map((own, row) => {
+      const inputs = {
+        qkv: own,
+        keys: name(caches[`keys.${row}`]!),
+        values: name(caches[`values.${row}`]!),
+        last: lasts[row]!,
+        total: totals[row]!,
+        cos: name(cos!),
+        sin: name(sin!),
+      };
+      return groupQueryAttention(to, inputs, shape);
+    });
     const column = (index: number) => results.map((result) => result[index]!);
     const [out] = recorder.emit("Concat", column(0), 1, { axis: 0 });
+    const cacheShape = caches["keys.0"]!.shape;
     return [
       to.tensor(out!, qkv!.shape.with(2, shape.heads * shape.headWidth)),
       ...[...column(1), ...column(2)].map((result) => to.tensor(result, cacheShape)),
     ];
-  };
-  lower("CachedAppend", lowering, targets);
-}
-
-lowerStep(groupQueryAttention, ["cpu", "webgpu"]);
-lowerAppend(groupQueryAttention, ["cpu"]);
+  },
+  ["cpu", ...MACHINE_CODE],
+);

@@ -24,7 +24,7 @@ export function immediateEngine(name: Engine["name"], device: string, backend: s
     toHost: hostMemory.toHost,
     release: hostMemory.release,
     lanesMax: 1,
-    appendsToSlots: false,
+    slotReaders: () => "none",
     valuesPerPiece: 2 ** 24,
 
     array(spec, backing): DeviceArray {

@@ -47,9 +47,18 @@ export function stepAttention(
   rotary: Rotary,
   shape: AttentionShape,
 ): CachedAttention {
-  const inputs = { qkv, keys, values, last, total, ...rotary };
-  const results = fused(kernelFor("CachedAttention", shape, keys), inputs, shape, () => {
-    const result = byDefinition(qkv, keys, values, last, rotary, shape);
+  return attend("CachedAttention", { qkv, keys, values, last, total, ...rotary }, shape);
+}
+
+/** Runs kernel `name` if it takes the shape, and otherwise the definition. */
+function attend(
+  name: string,
+  inputs: Readonly<Record<"qkv" | "keys" | "values" | "last", tf.Tensor> & Record<string, tf.Tensor>> & Rotary,
+  shape: AttentionShape,
+): CachedAttention {
+  const { qkv, keys, values, last, slots, cos, sin } = inputs;
+  const results = fused(kernelFor(name, shape, keys), { ...inputs }, shape, () => {
+    const result = byDefinition(qkv, keys, values, last, { cos, sin }, shape, slots);
     return [result.out, result.keys, result.values];
   });
   const [out, nextKeys, nextValues] = results as [tf.Tensor, tf.Tensor, tf.Tensor];
@@ -62,8 +71,6 @@ export function stepAttention(
  * @param qkv          (B, S, (H + 2K) · D)
  * @param keys, values B tensors (1, K, C, D); keys are rotated
  * @param last         (B) int32: for each row, the index of its last new token in its sequence
- * @param read         (B) int32: the caller reads the result of one token of each row only, the token at this index among S. The results of
- * the other tokens may be any numbers. Default: the caller reads all results
  */
 export function appendAttention(
   qkv: tf.Tensor,
@@ -72,12 +79,11 @@ export function appendAttention(
   last: tf.Tensor,
   rotary: Rotary,
   shape: AttentionShape,
-  read?: tf.Tensor,
 ): CachedAttention<readonly tf.Tensor[]> {
   const rows = keys.length;
   const named = (name: string, caches: readonly tf.Tensor[]) => caches.map((cache, row) => [`${name}.${row}`, cache]);
   const caches = Object.fromEntries(named("keys", keys).concat(named("values", values)));
-  const inputs = { qkv, last, ...rotary, ...caches, ...(read === undefined ? {} : { read }) };
+  const inputs = { qkv, last, ...rotary, ...caches };
   const results = fused(kernelFor("CachedAppend", shape, keys[0]!), inputs, shape, () => {
     const together = (caches: readonly tf.Tensor[]) => tf.concat([...caches], 0);
     const result = byDefinition(qkv, together(keys), together(values), last, rotary, shape);
@@ -87,14 +93,16 @@ export function appendAttention(
 }
 
 /**
- * Several new tokens for each row. Each row is a slot of caches that all rows share, so a GPU runs a few large kernels.
+ * One or more new tokens for each row. Each row is a slot of caches that all rows share, so an engine runs a few large kernels.
  *
  * @param qkv          (B, S, (H + 2K) · D)
  * @param keys, values (N, K, C, D); keys are rotated
  * @param last         (B) int32: for each row, the index of its last new token in its sequence
  * @param slots        (B) int32: the slot of each row, from 0 to N - 1, each different
+ * @param read         (B) int32: the caller reads the result of one token of each row only, the token at this index among S. The results of
+ * the other tokens may be any numbers. Default: the caller reads all results
  */
-export function appendToSlots(
+export function attentionInSlots(
   qkv: tf.Tensor,
   keys: tf.Tensor,
   values: tf.Tensor,
@@ -102,14 +110,15 @@ export function appendToSlots(
   slots: tf.Tensor,
   rotary: Rotary,
   shape: AttentionShape,
+  read?: tf.Tensor,
 ): CachedAttention {
-  return byDefinition(qkv, keys, values, last, rotary, shape, slots);
+  return attend("AttentionInSlots", { qkv, keys, values, last, slots, ...rotary, ...(read && { read }) }, shape);
 }
 
 /**
- * Any number of new tokens for each row; the arguments are those of `appendToSlots`.
+ * Any number of new tokens for each row; the arguments are those of `attentionInSlots`.
  *
- * @param slots  null: row i has slot i, and there are no other slots
+ * @param slots  Default: row i has slot i, and there are no other slots
  */
 function byDefinition(
   qkv: tf.Tensor,
@@ -118,7 +127,7 @@ function byDefinition(
   last: tf.Tensor,
   { cos, sin }: Rotary,
   shape: AttentionShape,
-  slots: tf.Tensor | null = null,
+  slots?: tf.Tensor,
 ): CachedAttention {
   const { heads, kvHeads, headWidth, window = null, halfCaches = false } = shape;
   if (halfCaches) throw halfCachesUnread();
@@ -146,7 +155,7 @@ function byDefinition(
   const group = heads / kvHeads;
   const byHead = tf.transpose(tf.reshape(rotate(q, c, s), [batch, added, heads, headWidth]), [0, 2, 1, 3]);
   const queries = tf.reshape(byHead, [batch, kvHeads, group * added, headWidth]);
-  const ofRows = (cache: tf.Tensor) => (slots === null ? cache : tf.gather(cache, slots));
+  const ofRows = (cache: tf.Tensor) => (slots === undefined ? cache : tf.gather(cache, slots));
   const scores = tf.mul(tf.matMul(queries, ofRows(nextKeys), false, true), scoreScaleOf(shape));
   const columns = tf.reshape(tf.range(0, capacity, 1, "int32"), [1, 1, capacity]);
   const rows = tf.reshape(positions, [batch, added, 1]);

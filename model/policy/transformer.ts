@@ -12,7 +12,7 @@ import * as tf from "@tensorflow/tfjs-core";
 import { attention, type PrefixTree, treeAttention } from "./attention.ts";
 import {
   appendAttention,
-  appendToSlots,
+  attentionInSlots,
   type CachedAttention,
   type Rotary,
   stepAttention,
@@ -246,6 +246,28 @@ export function stepStates(
   });
 }
 
+/**
+ * Hidden states of one new token per row. Each row is a slot of caches that all rows share.
+ *
+ * @param slots   (B) int32, the slot of each row, each different
+ * @param caches  (slots, K, capacity, D) of each layer; capacity / 2 if `layout.half`
+ */
+export function stepStatesInSlots(
+  config: ModelConfig,
+  parameters: ParameterTensors,
+  tokens: tf.Tensor,
+  last: tf.Tensor,
+  slots: tf.Tensor,
+  caches: Caches,
+  layout: CacheLayout,
+): Decoded {
+  return decode(config, parameters, tokens, layout, (qkv, layer, { shape, ...rotary }) => {
+    return withCommonCaches(caches, layer, (keys, values) => {
+      return attentionInSlots(qkv, keys, values, last, slots, rotary, shape);
+    });
+  });
+}
+
 /** Several new tokens per row. */
 export interface Appended {
   /** (B, S) int32 */
@@ -268,14 +290,10 @@ export function appendStates(
   caches: Caches,
   layout: CacheLayout,
 ): Decoded {
-  const [batch, added] = tokens.shape as [number, number];
-  const rows = [...Array(batch).keys()];
-  const reads = tf.sub(tf.slice(picks, [0], [batch]), tf.range(0, batch * added, added, "int32"));
+  const rows = [...Array(tokens.shape[0]!).keys()];
   const attend: AttendCached = (qkv, layer, { shape, ...rotary }) => {
-    // After the last layer's attention, `body` reads only the picked tokens.
-    const read = layer === config.layers - 1 ? reads : undefined;
     const of = (name: "keys" | "values") => rows.map((row) => caches[`${name}.${layer}.${row}`]!);
-    const { out, keys, values } = appendAttention(qkv, of("keys"), of("values"), last, rotary, shape, read);
+    const { out, keys, values } = appendAttention(qkv, of("keys"), of("values"), last, rotary, shape);
     const next = rows.flatMap((row) => [
       [`keys.${layer}.${row}`, keys[row]!],
       [`values.${layer}.${row}`, values[row]!],
@@ -299,9 +317,13 @@ export function appendStatesToSlots(
   caches: Caches,
   layout: CacheLayout,
 ): Decoded {
+  const [batch, added] = tokens.shape as [number, number];
+  const reads = tf.sub(tf.slice(picks, [0], [batch]), tf.range(0, batch * added, added, "int32"));
   const attend: AttendCached = (qkv, layer, { shape, ...rotary }) =>
     withCommonCaches(caches, layer, (keys, values) => {
-      return appendToSlots(qkv, keys, values, last, slots, rotary, shape);
+      // After the last layer's attention, `body` reads only the picked tokens.
+      const read = layer === config.layers - 1 ? reads : undefined;
+      return attentionInSlots(qkv, keys, values, last, slots, rotary, shape, read);
     });
   return decode(config, parameters, tokens, layout, attend, picks);
 }

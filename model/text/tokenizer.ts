@@ -121,7 +121,9 @@ export class Tokenizer {
         throw new RangeError(`cannot decode token ${id}: ids are 0 to ${this.size - 1}`);
       }
       if (id >= BYTES_START && id < LITERALS_START) {
-        bytes.push(id - BYTES_START);
+        const byte = id - BYTES_START;
+        if (byte < 0x80 && bytes.length === 0) text += String.fromCharCode(byte);
+        else bytes.push(byte);
         continue;
       }
       if (bytes.length > 0) {

@@ -24,6 +24,7 @@ import { hiddenStates, logits } from "../../model/policy/transformer.ts";
 import { sequence } from "../../model/rng.ts";
 import { builtinDialogue } from "../../model/text/chat.ts";
 import { Tokenizer } from "../../model/text/tokenizer.ts";
+import { stepSlots } from "../model/decode/steps.ts";
 import { farthest } from "../model/farthest.ts";
 import { tinyModel } from "../model/policy/tiny-policy.ts";
 import { describeWhere, lackOfPython, pythonHere, testWhere } from "../needs.ts";
@@ -291,7 +292,7 @@ async function greedy(model: ModelConfig, flat: Float32Array, prompts: number[][
   for (;;) {
     for (const [row, token] of next.entries()) said[row]!.push(token);
     if (said[0]!.length === count) return said;
-    next = best(await decoder.step(Int32Array.from(next)));
+    next = best(await stepSlots(decoder, next, model.vocabulary));
   }
 }
 

@@ -24,7 +24,6 @@ import {
   RAX,
   RBX,
   RCX,
-  RDI,
   RDX,
   RSI,
   RSP,
@@ -46,7 +45,9 @@ export interface CachedShape {
   /** Caches hold 16-bit floats. */
   readonly half: boolean;
   readonly window: number | null;
-  /** Only one new token of each row is a query; a seventh input says which. The kernel does not write the results of the other tokens. */
+  /** Number of sequences that the caches hold, if an input says which of them each row is. null: row i is sequence i, and there are no others. */
+  readonly slots: number | null;
+  /** Only one new token of each row is a query; the last input says which. The kernel does not write the results of the other tokens. */
   readonly readsOne: boolean;
 }
 
@@ -67,34 +68,26 @@ const REGISTERS = {
   16: { sums: 16, factors: [16, 17], cached: 18 },
 } as const;
 
-/** Inputs: qkv, keys, values, last, cos, sin; with `readsOne` the index of each row's query, from 0 to S - 1. Outputs: out, keys, values. */
+/**
+ * Inputs: qkv, keys, values, last, cos, sin; with `slots` the slot of each row, each different; with `readsOne` the index of each row's query,
+ * from 0 to S - 1. Outputs: out, keys, values.
+ */
 export function cachedAttentionOperator(shape: CachedShape): MachineCodeOperator {
-  const { rows, added, heads, kvHeads, headWidth, capacity, readsOne } = shape;
+  const { rows, added, heads, kvHeads, headWidth, capacity, slots, readsOne } = shape;
   checkMultiple("headWidth", headWidth, 16);
   checkMultiple("capacity", capacity, KEY_BLOCK);
-  const cache = [rows, kvHeads, shape.half ? capacity / 2 : capacity, headWidth];
+  const cache = [slots ?? rows, kvHeads, shape.half ? capacity / 2 : capacity, headWidth];
+  const indexes = [slots !== null, readsOne].filter(Boolean).map(() => "int32" as const);
   return {
-    inputs: ["float32", "float32", "float32", "int32", "float32", "float32", ...(readsOne ? (["int32"] as const) : [])],
+    inputs: ["float32", "float32", "float32", "int32", "float32", "float32", ...indexes],
     outputs: [[rows, added, heads * headWidth], cache, cache],
     write(kernel) {
       for (const index of [1, 2]) {
-        copyUnlessSame(kernel.code, kernel.inputs[index]!, kernel.outputs[index]!, FLOAT_BYTES * sizeOf(cache));
+        kernel.copyUnlessSame(kernel.inputs[index]!, kernel.outputs[index]!, FLOAT_BYTES * sizeOf(cache));
       }
       new CachedAttentionWriter(kernel, shape).write();
     },
   };
-}
-
-/** Copies, unless both addresses are equal. An in-place update has one memory for input and output. */
-function copyUnlessSame(code: Assembler, from: Address, to: Address, bytes: number): void {
-  const same = code.label();
-  code.move(RSI, from);
-  code.move(RDI, to);
-  code.compare(RSI, RDI);
-  code.jumpIf("equal", same);
-  code.constant(RCX, bytes);
-  code.copyBytes();
-  code.place(same);
 }
 
 /**
@@ -141,16 +134,9 @@ class CachedAttentionWriter {
   write(): void {
     const kernel = this.#kernel;
     const code = this.#code;
-    const { rows, added, heads, kvHeads, headWidth, capacity } = this.#shape;
-    const [qkv, , , lasts, cos, sin, reads] = kernel.inputs as [
-      Address,
-      Address,
-      Address,
-      Address,
-      Address,
-      Address,
-      Address?,
-    ];
+    const { rows, added, heads, kvHeads, headWidth, capacity, readsOne } = this.#shape;
+    const [qkv, , , lasts, cos, sin] = kernel.inputs as [Address, Address, Address, Address, Address, Address];
+    const reads = readsOne ? kernel.inputs.at(-1)! : null;
     const group = heads / kvHeads;
     const head = FLOAT_BYTES * headWidth;
     const token = (heads + 2 * kvHeads) * head;
@@ -158,8 +144,7 @@ class CachedAttentionWriter {
     const [last, first] = [kernel.word(), kernel.word()];
     /** Variable: the index of the row's only query. */
     const read = reads && kernel.word();
-    code.move(R12, kernel.outputs[1]!);
-    code.move(R13, kernel.outputs[2]!);
+    this.#setToFirstCaches();
     kernel.set(last, lasts);
     kernel.set(this.#out, kernel.outputs[0]!);
     kernel.setToParts(qkv, this.#shape, [this.#query, this.#key, this.#value]);
@@ -169,6 +154,7 @@ class CachedAttentionWriter {
       code.addConstant(RBX, 1 - added);
       code.store(first, RBX);
       kernel.advance(last, INT32_BYTES);
+      this.#setToSlot();
       if (reads && read) {
         code.move(RAX, reads);
         code.loadInt32(RAX, at(RAX));
@@ -202,6 +188,27 @@ class CachedAttentionWriter {
       });
       this.#advanceAll(added * token - heads * head, (added - 1) * heads * head, added * token - kvHeads * head);
     });
+  }
+
+  /** Sets r12 and r13 to the first head of the caches. */
+  #setToFirstCaches(): void {
+    this.#code.move(R12, this.#kernel.outputs[1]!);
+    this.#code.move(R13, this.#kernel.outputs[2]!);
+  }
+
+  /** If an input has the rows' slots: sets r12 and r13 to the first head of the row's slot, and advances to the next row's slot. */
+  #setToSlot(): void {
+    const { slots, kvHeads, capacity, headWidth } = this.#shape;
+    if (slots === null) return;
+    const code = this.#code;
+    const each = this.#kernel.inputs[6]!;
+    this.#setToFirstCaches();
+    code.move(RAX, each);
+    code.loadInt32(RAX, at(RAX));
+    code.multiplyConstant(RAX, RAX, kvHeads * capacity * headWidth * this.#cacheFloatBytes);
+    code.add(R12, RAX);
+    code.add(R13, RAX);
+    this.#kernel.advance(each, INT32_BYTES);
   }
 
   #advanceAll(query: number, out: number, keyAndValue: number): void {
@@ -378,7 +385,10 @@ class CachedAttentionWriter {
     code.addConstant(RCX, -count);
   }
 
-  /** Prefetches `tokens` tokens of the next head, at rdx's place in this head. After a row's last head comes the next row's first head. */
+  /**
+   * Prefetches `tokens` tokens of the next head, at rdx's place in this head. After a row's last head comes the next row's first head, if the
+   * rows' slots are neighbors.
+   */
   #prefetchNextHead(tokens: number): void {
     const { added, headWidth, capacity } = this.#shape;
     // Several new tokens read the same head. After the first of them the head is in the L1 or L2 cache.

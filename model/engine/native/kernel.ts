@@ -2,9 +2,9 @@
  * The methods that write kernels: memory on the stack, loops, and the pieces of code that several kernels share.
  *
  * - rsp never moves while a kernel runs. So each variable, and each address of a tensor, is 64 bits at a fixed offset from rsp.
- * - A kernel may use every other register. The methods here overwrite rax, rcx and the vectors that their comments name.
+ * - A kernel may use every other register. The methods here overwrite rax, rcx and what their comments name.
  */
-import { type Address, type Assembler, at, R14, R15, RAX, RCX, RSP } from "./assembler.ts";
+import { type Address, type Assembler, at, R14, R15, RAX, RCX, RDI, RSI, RSP } from "./assembler.ts";
 
 export const FLOAT_BYTES = 4;
 export const WORD_BYTES = 8;
@@ -63,6 +63,22 @@ export class Kernel {
     this.code.move(RAX, variable);
     this.code.addConstant(RAX, step);
     this.code.store(variable, RAX);
+  }
+
+  /**
+   * Copies, unless the addresses in both variables are equal: an in-place update has one memory for input and output. Overwrites rcx, rsi and
+   * rdi.
+   */
+  copyUnlessSame(from: Address, to: Address, bytes: number): void {
+    const { code } = this;
+    const same = code.label();
+    code.move(RSI, from);
+    code.move(RDI, to);
+    code.compare(RSI, RDI);
+    code.jumpIf("equal", same);
+    code.constant(RCX, bytes);
+    code.copyBytes();
+    code.place(same);
   }
 
   /** Sets three variables to the first query, key and value of a tensor (…, (H + 2K) · D). Overwrites rax. */

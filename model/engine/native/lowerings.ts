@@ -1,10 +1,11 @@
 /** The model's fused kernels as nodes whose operators are machine code. */
 import * as tf from "@tensorflow/tfjs-core";
 import { type AttentionShape, scoreScaleOf } from "../../policy/ops.ts";
-import { type AttendCached, groupQueryAttention, lowerAppend, lowerStep } from "../fused.ts";
+import type { CacheShape } from "../engine.ts";
+import "../fused.ts";
 import { sizeOf } from "../graph.ts";
 import { batchMatMul } from "../lowerings.ts";
-import { type LoweringContext, lower, lowerFirst, MACHINE_CODE } from "../trace.ts";
+import { type Lowering, type LoweringContext, lower, lowerFirst, MACHINE_CODE } from "../trace.ts";
 import { attentionOperator } from "./attention.ts";
 import { attentionGradientOperator } from "./attention-gradient.ts";
 import type { TreeShape } from "./attention-tiles.ts";
@@ -22,22 +23,40 @@ import { tokenLogProbsGradientOperator, tokenLogProbsOperator } from "./token-lo
 /** Maximum number of tokens of a cache. The kernel keeps the scores of all tokens on the stack. */
 const CACHED_TOKENS_MAX = 2 ** 17;
 
-const attendCached: AttendCached = (to, inputs, sizes, shape) => {
-  const { qkv, keys, values, last, cos, sin, read } = inputs;
+/** True if the kernel reads caches of this shape. */
+export const readsCaches = ({ headWidth, capacity }: CacheShape): boolean =>
+  headWidth % 16 === 0 && capacity % 16 === 0 && capacity <= CACHED_TOKENS_MAX;
+
+/** Attention of one or more new tokens over caches. Returns null for longer caches in full precision, which onnxruntime's attention reads. */
+const attendCached: Lowering<AttentionShape, tf.TensorInfo[] | null> = (inputs, shape, to) => {
+  const { qkv, keys, values, last, cos, sin, slots, read } = inputs;
   const { heads, kvHeads, headWidth, window = null, halfCaches: half = false } = shape;
-  const capacity = half ? 2 * sizes.capacity : sizes.capacity;
+  const [rows, added] = qkv!.shape as [number, number, number];
+  const [held, , size] = keys!.shape as [number, number, number, number];
+  const capacity = half ? 2 * size : size;
   if (capacity > CACHED_TOKENS_MAX) {
-    if (!half) return groupQueryAttention(to, inputs, sizes, shape);
-    throw new RangeError(`caches in half precision take at most ${CACHED_TOKENS_MAX} tokens, got ${capacity}`);
+    if (!half && slots === undefined) return null;
+    const what = half ? "caches in half precision" : "slots of common caches";
+    throw new RangeError(`${what} take at most ${CACHED_TOKENS_MAX} tokens, got ${capacity}`);
   }
-  const scale = scoreScaleOf(shape);
-  const readsOne = read !== undefined;
-  const all = { ...sizes, capacity, half, heads, kvHeads, headWidth, scale, window, readsOne };
-  const given = [qkv, keys, values, last, cos, sin].concat(read ?? []);
-  return to.recorder.emitMachineCode("CachedAttention", all, given, cachedAttentionOperator(all));
+  const all = {
+    rows,
+    added,
+    capacity,
+    half,
+    heads,
+    kvHeads,
+    headWidth,
+    scale: scoreScaleOf(shape),
+    window,
+    slots: slots === undefined ? null : held,
+    readsOne: read !== undefined,
+  };
+  const given = [qkv!, keys!, values!, last!, cos!, sin!, ...(slots ? [slots] : []), ...(read ? [read] : [])];
+  return addNode(to, "CachedAttention", all, given, cachedAttentionOperator(all));
 };
-lowerStep(attendCached, MACHINE_CODE);
-lowerAppend(attendCached, MACHINE_CODE);
+lowerFirst("CachedAttention", attendCached, MACHINE_CODE);
+lower<AttentionShape>("AttentionInSlots", (...call) => attendCached(...call)!, MACHINE_CODE);
 
 function treeShape({ qkv, branches, cos }: tf.NamedTensorInfoMap, shape: AttentionShape): TreeShape {
   const { heads, kvHeads, headWidth } = shape;

@@ -16,6 +16,7 @@ import type { Engine } from "../../../model/engine/engine.ts";
 import { layParameters } from "../../../model/policy/parameters.ts";
 import { builtinDialogue } from "../../../model/text/chat.ts";
 import type { Message } from "../../../model/text/dialogue.ts";
+import { stepSlots } from "../../model/decode/steps.ts";
 import { expectGoldenAdapters, expectGoldenStep } from "../../model/learn/golden-step.ts";
 import type { Golden, GoldenRecord } from "../../model/policy/golden-model.ts";
 import { temporaryFolder } from "../../scripts/temporary.ts";
@@ -74,7 +75,10 @@ describe.each(engines)("on the %s engine", (_, engine) => {
         said[row]!.push(token);
         expect(Math.abs(logProb - logProbs[row]![step]!)).toBeLessThan(1e-4);
       }
-      if (step + 1 < tokens[0]!.length) next = rows(await decoder.step(Int32Array.from(next, ({ token }) => token)));
+      if (step + 1 < tokens[0]!.length) {
+        const best = next.map(({ token }) => token);
+        next = rows(await stepSlots(decoder, best, model.vocabulary));
+      }
     }
     expect(said).toEqual(tokens);
   });

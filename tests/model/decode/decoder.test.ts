@@ -12,6 +12,7 @@ import { engines } from "../engine/engines.ts";
 import { farthest } from "../farthest.ts";
 import { goldenModel } from "../policy/golden-model.ts";
 import { tinyParameters } from "../policy/tiny-policy.ts";
+import { stepSlots } from "./steps.ts";
 
 const engine = compiledEngine({ threads: 1 });
 /** Rounds the factors of products, if this CPU multiplies bfloat16. */
@@ -96,7 +97,7 @@ describe.each([
     const expected = await whole(config, sequence);
     const decoder = make(config);
     const said = [await decoder.append([2], [sequence.slice(0, 11)])];
-    for (const token of sequence.slice(11, 20)) said.push(row(await decoder.step(Int32Array.of(-1, -1, token)), 2));
+    for (const token of sequence.slice(11, 20)) said.push(row(await stepSlots(decoder, [-1, -1, token]), 2));
     said.push(await decoder.append([2], [sequence.slice(20)]));
     const places = [10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 29];
     for (const [i, place] of places.entries()) expect(farthest(said[i]!, row(expected, place))).toBeLessThan(tolerance);
@@ -124,12 +125,12 @@ describe.each([
         const said = await decoder.append(slots, [...company.map(grow), tokens(11 + turn, length)]);
         heard.push(bits(row(said, company.length)));
         for (let i = 0; i < 3; i++) {
-          const fed = new Int32Array(Math.max(...slots) + 1).fill(-1);
+          const fed = new Array<number>(Math.max(...slots) + 1).fill(-1);
           for (const other of company) if ((other + i) % 3 > 0) fed[other] = (other + i) % 24;
           // Once it waits while others continue.
-          if (i === 1) await decoder.step(fed);
+          if (i === 1 && company.length > 0) await stepSlots(decoder, fed);
           fed[slot] = (turn + 5 * i) % 24;
-          heard.push(bits(row(await decoder.step(fed), slot)));
+          heard.push(bits(row(await stepSlots(decoder, fed), slot)));
         }
       }
       return heard;
@@ -176,8 +177,8 @@ describe.each([
     moved.swap(2, 0);
     expect([0, 1, 2, 4].map((slot) => moved.length(slot))).toEqual([11, 19, 0, 7]);
     const places = [4, 0, 1];
-    const after = await moved.step(Int32Array.of(6, 7, -1, -1, 5));
-    const expected = await still.step(Int32Array.of(-1, 5, 6, -1, 7));
+    const after = await stepSlots(moved, [6, 7, -1, -1, 5]);
+    const expected = await stepSlots(still, [-1, 5, 6, -1, 7]);
     for (const [i, slot] of slots.entries()) expect(bits(row(after, places[i]!))).toEqual(bits(row(expected, slot)));
     const more = slots.map((slot) => tokens(slot + 9, 6));
     expect(bits(await moved.append(places, more))).toEqual(bits(await still.append(slots, more)));
@@ -216,7 +217,7 @@ test("steps are compiled for products of few rows, and appends are not", async (
   const { names, ofFewRows, watched } = watch();
   const decoder = make(models[0]![1], 8, 40, watched);
   await decoder.append([0, 1], [tokens(1, 3), tokens(2, 3)]);
-  await decoder.step(Int32Array.of(1, 2));
+  await decoder.step([0, 1], [1, 2]);
   await decoder.append([0], [tokens(3, 9)]);
   expect(ofFewRows).toEqual(["decode: step 4"]);
   expect(names.filter((name) => name.startsWith("decode: append"))).toHaveLength(2);
@@ -266,7 +267,7 @@ test.each(models)(
   "with %s, appends to slots of common caches, as on a GPU, equal appends to own caches",
   async (_, config) => {
     // Machine code interleaves keys in a cache, which the definition does not read.
-    const inSlots = { ...compiledEngine({ threads: 1, instructions: null }), appendsToSlots: true };
+    const inSlots = { ...compiledEngine({ threads: 1, instructions: null }), slotReaders: () => "appends" as const };
     const decoders = [make(config, 24), make(config, 24, 40, inSlots)];
     /** 20 slots in mixed order, of which two appends take most. */
     const slots = Array.from({ length: 20 }, (_, i) => (i * 7) % 23);
@@ -279,7 +280,10 @@ test.each(models)(
         slots.slice(4),
         slots.slice(4).map((slot) => tokens(slot + 1, 1 + (slot % 5))),
       );
-      const last = await decoder.step(Int32Array.from({ length: 24 }, (_, slot) => (slots.includes(slot) ? slot : -1)));
+      const last = await stepSlots(
+        decoder,
+        Array.from({ length: 24 }, (_, slot) => (slots.includes(slot) ? slot : -1)),
+      );
       return [...first, ...second, ...slots.flatMap((slot) => [...row(last, slot)])];
     };
     const [expected, got] = await Promise.all(decoders.map(run));
@@ -298,7 +302,7 @@ describe("a decoder's parameters", () => {
     const after = await decoder.append([0], [tokens(1, 5)]);
     expect(bits(after)).toEqual(bits(await fresh.append([0], [tokens(1, 5)])));
     // A step that ran before takes them too.
-    const stepped = async (decoder: Decoder) => bits((await decoder.step(Int32Array.of(7, -1, -1, -1))).slice(0, 24));
+    const stepped = async (decoder: Decoder) => bits(await stepSlots(decoder, [7]));
     const again = await stepped(decoder);
     expect(again).toEqual(await stepped(fresh));
     decoder.setParameters(parametersOf(wide).flat);
@@ -330,19 +334,19 @@ describe("an invalid request", () => {
     expect(() => make(wide, slots, capacity)).toThrow(text);
   });
 
-  test("is refused: two pieces for one slot", async () => {
+  test("is refused: two pieces or two tokens for one slot", async () => {
     const message = "cannot append 2 pieces to slots 1,1; each needs a slot of its own";
     await expect(make(wide).append([1, 1], [[1], [2]])).rejects.toThrow(new RangeError(message));
+    const ofTokens = "cannot step 2 tokens in slots 1,1; each needs a slot of its own";
+    await expect(make(wide).step([1, 1], [1, 2])).rejects.toThrow(new RangeError(ofTokens));
   });
 
   test("is refused: a step beyond the capacity, or beyond the slots", async () => {
     const decoder = make(wide, 4, 16);
     await decoder.append([1], [tokens(1, 16)]);
     const message = "slot 1: no room for a token beyond the capacity of 16";
-    await expect(decoder.step(Int32Array.of(3, 3))).rejects.toThrow(new RangeError(message));
-    await expect(decoder.step(new Int32Array(5))).rejects.toThrow(
-      new RangeError("5 rows to step, but there are 4 slots"),
-    );
+    await expect(decoder.step([0, 1], [3, 3])).rejects.toThrow(new RangeError(message));
+    await expect(decoder.step([4], [0])).rejects.toThrow(new RangeError("cannot step slot 4: there are 4 slots"));
     expect([decoder.length(0), decoder.length(1)]).toEqual([0, 16]);
   });
 });
@@ -358,10 +362,8 @@ test("a batch in three lanes equals one in one lane, bit for bit", async () => {
       ),
     ];
     for (let i = 0; i < 3; i++) {
-      const next = Int32Array.from(slots, (slot) => (slot === 20 ? -1 : (slot * 5 + i) % 24));
-      const logits = await decoder.step(next);
-      logits.fill(0, 20 * 24, 21 * 24);
-      all.push(logits.slice(0, 41 * 24));
+      const next = slots.map((slot) => (slot === 20 ? -1 : (slot * 5 + i) % 24));
+      all.push(await stepSlots(decoder, next));
     }
     return all.map(bits);
   };
@@ -387,7 +389,7 @@ describe.each(["tied", "untied", "wide"])("greedy decoding of Hugging Face's %s 
         expect(Math.abs(-total - logProbs[slot]![i]!)).toBeLessThan(1e-4);
         return best;
       });
-      said = await decoder.step(Int32Array.from(chosen));
+      said = await stepSlots(decoder, chosen, model.vocabulary);
     }
   });
 });

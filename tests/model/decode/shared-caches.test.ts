@@ -21,9 +21,9 @@ function watched(parameters = flat) {
     appended.push(...tokens);
     return append(slots, tokens);
   };
-  decoder.step = (tokens) => {
-    stepped.push(tokens.filter((token) => token >= 0).length);
-    return step(tokens);
+  decoder.step = (slots, tokens) => {
+    stepped.push(slots.length);
+    return step(slots, tokens);
   };
   return { writer: new Generator(decoder, tinyModel.vocabulary, SLOTS), decoder, appended, stepped };
 }

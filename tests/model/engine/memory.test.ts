@@ -14,6 +14,7 @@ import { TwinMemory } from "../../../model/engine/memory.ts";
 import { Network } from "../../../model/learn/network.ts";
 import { imitation } from "../../../model/learn/objective.ts";
 import { layParameters, parameterCount } from "../../../model/policy/parameters.ts";
+import { stepSlots } from "../decode/steps.ts";
 import { model, play, rewards, settings, start } from "../learn/update/stage.ts";
 import { tinyModel, tinyParameters } from "../policy/tiny-policy.ts";
 
@@ -111,7 +112,7 @@ test("decoding equals the host's bit for bit, also with new parameters, which ta
       decoder.clear(0);
       decoder.clear(1);
       said.push(...(await decoder.append([0, 1], [[1, 2, 3], [4]])));
-      for (const token of [5, 6]) said.push(...(await decoder.step(Int32Array.of(token, token + 1))));
+      for (const token of [5, 6]) said.push(...(await stepSlots(decoder, [token, token + 1], tinyModel.vocabulary)));
       between();
     }
     return said;

@@ -137,11 +137,11 @@ describeWhere(
       await steps.next();
       const decoder = new Decoder(engine, tinyModel, tinyParameters().flat, { slots: 2, capacity: 120 });
       await decoder.append([0, 1], [[1, 2], [3]]);
-      await decoder.step(Int32Array.of(1, 2));
+      await decoder.step([0, 1], [1, 2]);
       const { binding } = tf.findBackend("tensorflow") as unknown as { binding: Library };
       const before = { handles: binding.getNumOfTensors(), tensors: tf.memory().numTensors };
       for await (const { loss } of steps) expect(loss).toBeFinite();
-      for (let i = 0; i < 100; i++) await decoder.step(Int32Array.of(i % 12, (i * 7) % 12));
+      for (let i = 0; i < 100; i++) await decoder.step([0, 1], [i % 12, (i * 7) % 12]);
       expect({ handles: binding.getNumOfTensors(), tensors: tf.memory().numTensors }).toEqual(before);
     }, 300_000);
 

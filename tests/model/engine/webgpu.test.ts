@@ -18,6 +18,7 @@ import { ModelConfig } from "../../../model/policy/model-config.ts";
 import { layParameters } from "../../../model/policy/parameters.ts";
 import { sequence } from "../../../model/rng.ts";
 import { describeWhere } from "../../needs.ts";
+import { stepSlots } from "../decode/steps.ts";
 import { farthest } from "../farthest.ts";
 import { networks, play, rewards, settings } from "../learn/update/stage.ts";
 import { tinyModel, tinyParameters } from "../policy/tiny-policy.ts";
@@ -147,9 +148,9 @@ describeWhere(typeof started === "string" ? started : null, "on a WebGPU adapter
         let logits = rows(await decoder.append([0, 1], [[1, 2, 3], [4]]));
         const said: number[][] = [];
         for (let i = 0; i < 20; i++) {
-          const next = Int32Array.from(logits, best);
-          said.push([...next]);
-          logits = rows(await decoder.step(next));
+          const next = logits.map(best);
+          said.push(next);
+          logits = rows(await stepSlots(decoder, next));
         }
         return { said, last: logits.flatMap((row) => [...row]) };
       };

@@ -21,6 +21,7 @@ import {
 } from "../../../model/policy/parameters.ts";
 import { hiddenStates, logits } from "../../../model/policy/transformer.ts";
 import { sequence } from "../../../model/rng.ts";
+import { stepSlots } from "../decode/steps.ts";
 import { farthest } from "../farthest.ts";
 
 const engine = compiledEngine({ threads: 1 });
@@ -138,7 +139,7 @@ describe.each(cases)("adapters of %s", (name, targets) => {
     const { logits: expected } = await compute(model, adapters, layFrozen(model, whole.flat));
     const decoder = new Decoder(engine, model, adapters.flat, { slots: 2, capacity: 16, frozen: whole.flat });
     await decoder.append([0, 1], [[...tokens.slice(0, length - 1)], [...tokens.slice(length, 2 * length - 1)]]);
-    const last = await decoder.step(Int32Array.of(tokens[length - 1]!, tokens[2 * length - 1]!));
+    const last = await stepSlots(decoder, [tokens[length - 1]!, tokens[2 * length - 1]!], model.vocabulary);
     for (const row of [0, 1]) {
       const at = (row * length + length - 1) * model.vocabulary;
       const said = last.subarray(row * model.vocabulary, (row + 1) * model.vocabulary);

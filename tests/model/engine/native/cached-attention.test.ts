@@ -7,7 +7,7 @@ import { randomValues } from "../../policy/gradient-check.ts";
 import { describeWidths, expectSameBits, runKernel, TestKernel } from "./machine-code.ts";
 import { referenceAttention } from "./reference.ts";
 
-type Shape = Omit<CachedShape, "rows" | "added" | "scale" | "half" | "readsOne"> & {
+type Shape = Omit<CachedShape, "rows" | "added" | "scale" | "half" | "slots" | "readsOne"> & {
   readonly scale?: number;
   readonly half?: boolean;
 };
@@ -63,7 +63,15 @@ class Sequences {
 
   #kernel(added: number): TestKernel {
     const { rows } = this;
-    const shape = { half: false, ...this.#shape, scale: scaleOf(this.#shape), rows, added, readsOne: false };
+    const shape = {
+      half: false,
+      ...this.#shape,
+      scale: scaleOf(this.#shape),
+      rows,
+      added,
+      slots: null,
+      readsOne: false,
+    };
     const { cos, sin } = tables(this.#shape);
     const qkv = new Float32Array(rows * added * tokenSize(this.#shape));
     return new TestKernel(
@@ -182,6 +190,36 @@ describeWidths("attention over a cache", (vectorWidth) => {
     for (const each of [together, ...alone]) each.free();
   });
 
+  test.each([
+    [1, false, false],
+    [7, false, true],
+    [1, true, false],
+    [7, true, true],
+  ])("finds rows in slots, with %p new tokens: the bits of rows without slots, and no change elsewhere", (...given) => {
+    const [added, half, readsOne] = given;
+    const [slots, order] = [5, Int32Array.of(4, 0, 3)];
+    const rows = order.length;
+    const shape = { ...small, half, scale: scaleOf(small), rows, added, readsOne };
+    const perSlot = (small.kvHeads * small.capacity * small.headWidth) / (half ? 2 : 1);
+    const { cos, sin } = tables(small);
+    const qkv = random(rows * added * tokenSize(small), "qkv");
+    const cache = new Float32Array(slots * perSlot).map((_, i) => Math.floor(i / perSlot));
+    const own = Float32Array.from({ length: rows * perSlot }, (_, i) => order[Math.floor(i / perSlot)]!);
+    const last = Int32Array.of(30, 10, 21);
+    const reads = readsOne ? [Int32Array.of(0, 6, 2)] : [];
+    const inSlots = cachedAttentionOperator({ ...shape, slots });
+    const [out, keys, values] = runKernel(inSlots, vectorWidth, [qkv, cache, cache, last, cos, sin, order, ...reads]);
+    const inRows = cachedAttentionOperator({ ...shape, slots: null });
+    const [expected, ...caches] = runKernel(inRows, vectorWidth, [qkv, own, own, last, cos, sin, ...reads]);
+    expectSameBits(out!, expected!);
+    for (const [i, written] of [keys!, values!].entries()) {
+      const after = cache.slice();
+      for (const [row, slot] of order.entries())
+        after.set(caches[i]!.slice(row * perSlot, (row + 1) * perSlot), slot * perSlot);
+      expectSameBits(written, after);
+    }
+  });
+
   test("caches of 16-bit floats hold the rounded keys and values, two in each float", () => {
     const shape: Shape = { heads: 2, kvHeads: 1, headWidth: 32, capacity: 48, window: null, half: true };
     const sequences = new Sequences(shape, vectorWidth, { garbage: 0 });
@@ -259,7 +297,7 @@ describeWidths("attention over a cache", (vectorWidth) => {
     [3, 0],
   ])("reads only the tokens %p and %p of two rows, with the bits of the whole, and writes all caches", (...reads) => {
     const [rows, added] = [2, 7];
-    const shape = { ...small, half: false, scale: scaleOf(small), rows, added };
+    const shape = { ...small, half: false, scale: scaleOf(small), rows, added, slots: null };
     const cache = new Float32Array(rows * shape.kvHeads * shape.capacity * shape.headWidth);
     const { cos, sin } = tables(small);
     const qkv = random(rows * added * tokenSize(small), "qkv");
@@ -307,6 +345,7 @@ describe("the operator of attention over a cache", () => {
     scale: 1,
     half: false,
     window: null,
+    slots: null,
     readsOne: false,
   };
 

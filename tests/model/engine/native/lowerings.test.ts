@@ -7,9 +7,10 @@ import { type Engine, f32, i32 } from "../../../../model/engine/engine.ts";
 import type { Instructions } from "../../../../model/engine/native/machine.ts";
 import { MACHINE_CODE, trace } from "../../../../model/engine/trace.ts";
 import { type PrefixTree, treeAttention } from "../../../../model/policy/attention.ts";
-import { appendAttention, stepAttention } from "../../../../model/policy/cached-attention.ts";
+import { attentionInSlots, stepAttention } from "../../../../model/policy/cached-attention.ts";
 import { ModelConfig } from "../../../../model/policy/model-config.ts";
 import { type AttentionShape, linear, rmsNorm, swiglu, tokenLogProbs } from "../../../../model/policy/ops.ts";
+import { stepSlots } from "../../decode/steps.ts";
 import { farthest } from "../../farthest.ts";
 import { tinyParameters } from "../../policy/tiny-policy.ts";
 import { bitsOf, describeWidths } from "./machine-code.ts";
@@ -87,16 +88,15 @@ function stepCase(capacity: number, shape: AttentionShape, rows = 3): Case {
   };
 }
 
-function appendCase(capacity: number, shape: AttentionShape): Case {
-  const { kvHeads, headWidth } = shape;
-  const { keys: _, values: __, total: ___, ...specs } = stepCase(capacity, shape, 2).specs;
-  const [rows, , size] = specs["qkv"]!.shape;
-  const cache = f32(1, kvHeads, capacity, headWidth);
+/** Two rows in the last two of nine slots. @param added  new tokens of a row */
+function inSlotsCase(added: number, capacity: number, shape: AttentionShape): Case {
+  const { total: _, ...specs } = stepCase(capacity, shape, 9).specs;
+  const size = specs["qkv"]!.shape[2]!;
   return {
-    build: ({ qkv, last, cos, sin, k0, k1, v0, v1 }) => ({
-      y: appendAttention(qkv!, [k0!, k1!], [v0!, v1!], last!, { cos: cos!, sin: sin! }, shape).out,
+    build: ({ qkv, keys, values, last, slots, cos, sin }) => ({
+      y: attentionInSlots(qkv!, keys!, values!, last!, slots!, { cos: cos!, sin: sin! }, shape).out,
     }),
-    specs: { ...specs, qkv: f32(rows!, 3, size!), k0: cache, k1: cache, v0: cache, v1: cache },
+    specs: { ...specs, qkv: f32(2, added, size), last: i32(2), slots: i32(2) },
   };
 }
 
@@ -110,7 +110,8 @@ const taken: [string, Case, operators: string[]][] = [
   ["a bias's gradient", biasCase(48), ["RowSum"]],
   ["a step over a cache", stepCase(32, heads), ["CachedAttention"]],
   ["a step in a window", stepCase(32, { ...heads, window: 3, scoreScale: 0.7 }), ["CachedAttention"]],
-  ["an append to caches", appendCase(32, heads), ["CachedAttention", "CachedAttention"]],
+  ["a step in slots", inSlotsCase(1, 32, heads), ["CachedAttention"]],
+  ["an append to slots", inSlotsCase(3, 32, heads), ["CachedAttention"]],
 ];
 const notTaken: [string, Case][] = [
   ["attention of paths of 20 tokens", attentionCase(20, heads)],
@@ -123,8 +124,8 @@ const notTaken: [string, Case][] = [
   ["a bias of 24", biasCase(24)],
   ["a step of heads of 8", stepCase(32, { ...heads, headWidth: 8 })],
   ["a step over a cache of 24", stepCase(24, heads)],
-  ["an append to heads of 8", appendCase(32, { ...heads, headWidth: 8 })],
-  ["an append to caches of 24", appendCase(24, heads)],
+  ["an append to slots of heads of 8", inSlotsCase(3, 32, { ...heads, headWidth: 8 })],
+  ["an append to slots of 24 tokens", inSlotsCase(3, 24, heads)],
 ];
 
 describe("a traced function", () => {
@@ -165,13 +166,17 @@ describe("a traced function", () => {
     expect(() => ours(stepCase(most / 2 + 8, half, 1), "AVX2")).toThrow(
       new RangeError("caches in half precision take at most 131072 tokens, got 131088"),
     );
+    expect(() => ours(inSlotsCase(1, most + 16, one), "AVX2")).toThrow(
+      new RangeError("slots of common caches take at most 131072 tokens, got 131088"),
+    );
   });
 
   test.each(["cpu", "webgpu", "cuda", "AVX2"] as const)(
     "for %s refuses caches of 16-bit floats that it cannot read",
     (target) => {
       const half = { ...heads, headWidth: target === "AVX2" ? 8 : 16, halfCaches: true };
-      for (const of of [stepCase(32, half), appendCase(32, half)]) expect(() => ours(of, target)).toThrow(TypeError);
+      for (const of of [stepCase(32, half), inSlotsCase(3, 32, half)])
+        expect(() => ours(of, target)).toThrow(TypeError);
     },
   );
 
@@ -287,10 +292,7 @@ function decoderTests(instructions: Instructions): void {
         await decoder.append([Number(slot)], [tokens(length, length)]);
     moved.swap(0, 3);
     moved.swap(1, 2);
-    const [after, expected] = [
-      await moved.step(Int32Array.of(3, -1, 1, 0)),
-      await still.step(Int32Array.of(0, 1, -1, 3)),
-    ];
+    const [after, expected] = [await stepSlots(moved, [3, -1, 1, 0]), await stepSlots(still, [0, 1, -1, 3])];
     for (const [from, to] of [
       [0, 3],
       [1, 2],
@@ -309,10 +311,7 @@ function decoderTests(instructions: Instructions): void {
       await copied.append([3, 0, 1], [prompt, prompt, prompt]);
       await alone.append([0], [prompt]);
       for (const token of [5, 6]) {
-        const [after, expected] = [
-          await copied.step(Int32Array.of(token, token, -1, token)),
-          await alone.step(Int32Array.of(token)),
-        ];
+        const [after, expected] = [await stepSlots(copied, [token, token, -1, token]), await stepSlots(alone, [token])];
         for (const slot of [0, 1, 3]) expect(row(after, slot)).toEqual(row(expected, 0));
       }
     }
