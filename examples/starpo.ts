@@ -80,7 +80,7 @@ const CONTEXT = {
 const ENTROPY_COEFFICIENT = 3e-3;
 const VALIDATION = { boards: 256, firstSeed: 123, temperature: 0.5 };
 const ADAM = { beta1: 0.9, beta2: 0.99, epsilon: 1e-8, weightDecay: 0, clipNorm: 1 };
-const MICRO_BATCH = { tokensMax: 384, lengthMultiple: 16, widthMultiple: 16 };
+const MICRO_BATCH = { tokensMax: 512, lengthMultiple: 16, widthMultiple: 16 };
 
 /** A finished episode. The episodes of one board form a group. */
 interface Episode {

@@ -203,7 +203,7 @@ export const LearnerConfig = z.strictObject({
     "Trajectories per optimizer step; null: the number of the update's trajectories, divided by rollout.onlineK",
   ),
   microTokensMax: positiveInt(null).describe(
-    "Maximum number of tokens, with padding, in one gradient computation. If memory runs out, lower this value; it changes only the speed and the last digits of results. null: 384, or 4096 if the learner computes on a GPU",
+    "Maximum number of tokens, with padding, in one gradient computation. If memory runs out, lower this value; it changes only the speed and the last digits of results. null: 512, or 4096 if the learner computes on a GPU",
   ),
   gamma: share(1).describe("Discount per token (gae, bi-level-gae, hybrid, reinforce++)"),
   lambda: share(1).describe("GAE's lambda: a lower value gives advantages with less variance and more bias"),

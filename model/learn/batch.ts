@@ -62,7 +62,7 @@ export interface BatchLimits {
  * Default of `tokensMax`. cpu: a core computes this many tokens of a small model about as fast per token as more, and two cores get equal
  * work. gpu: a GPU takes about as long for a micro-batch with fewer tokens.
  */
-export const MICRO_TOKENS_MAX = { cpu: 384, gpu: 4096 } as const;
+export const MICRO_TOKENS_MAX = { cpu: 512, gpu: 4096 } as const;
 
 /** Rows of tokens and rows of the loss's inputs are padded to multiples of these where `tokensMax` allows. */
 const ROW_MULTIPLE = 4;

@@ -40,16 +40,30 @@ export function treeBatches(
   lanes: number,
 ): MicroBatch[] {
   const ordered = order(sequences);
-  const total = ordered.reduce((sum, { tokens, shared }) => sum + tokens.length - shared, 0);
-  const least = Math.ceil(total / tokensMax);
-  const count = total < lanes * LANE_TOKENS_MIN ? least : roundUp(least, lanes);
+  const total = ordered.reduce((sum, one) => sum + ownTokens(one), 0);
+  // Each lane gets the same number of parts.
+  const step = total < lanes * LANE_TOKENS_MIN ? 1 : lanes;
+  let count = roundUp(Math.ceil(total / tokensMax), step);
+  let parts = split(ordered, count, tokensMax);
+  while (parts.length > count && parts.length < ordered.length) {
+    count += step;
+    parts = split(ordered, count, tokensMax);
+  }
+  const batches = parts.map((part) => treeBatch(sequences, part));
+  return batches.sort((a, b) => b.tokens.length - a.tokens.length);
+}
+
+const ownTokens = ({ tokens, shared }: Ordered) => tokens.length - shared;
+
+/** Splits sequences into `count` even parts; more where a part would have more than `tokensMax` tokens. The first sequence of a part shares nothing. */
+function split(ordered: readonly Ordered[], count: number, tokensMax: number): Ordered[][] {
+  const total = ordered.reduce((sum, one) => sum + ownTokens(one), 0);
   const parts: Ordered[][] = [];
   let size = 0;
   let before = 0;
   for (const one of ordered) {
-    const own = one.tokens.length - one.shared;
+    const own = ownTokens(one);
     const part = parts.at(-1);
-    // A part ends where its share of all tokens ends.
     const isFull = before + own / 2 > (total * parts.length) / count;
     if (part === undefined || isFull || size + own > tokensMax) {
       parts.push([{ ...one, shared: 0 }]);
@@ -60,8 +74,7 @@ export function treeBatches(
     }
     before += own;
   }
-  const batches = parts.map((part) => treeBatch(sequences, part));
-  return batches.sort((a, b) => b.tokens.length - a.tokens.length);
+  return parts;
 }
 
 function order(sequences: readonly Sequence[]): Ordered[] {

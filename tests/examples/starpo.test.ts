@@ -56,7 +56,7 @@ test("makes the update that a real run makes of the same episodes, to the bit", 
     estimator: { kind: "dr-grpo" },
     policy: { ...settings.policy, entropyCoefficient: 3e-3 },
     minibatch: { parts: 1 },
-    limits: { tokensMax: 384, lengthMultiple: 16, widthMultiple: 16 },
+    limits: { tokensMax: 512, lengthMultiple: 16, widthMultiple: 16 },
     optimizer: { learningRate: 3e-4, beta1: 0.9, beta2: 0.99, epsilon: 1e-8, weightDecay: 0, clipNorm: 1 },
   });
   expect(result.skipped).toBeNull();
