@@ -112,7 +112,7 @@ function treeBatch(sequences: readonly Sequence[], part: readonly Ordered[]): Mi
       position < shared ? before![position]! : tokens.length + position - shared,
     );
     branches.push({ shared, end: path.length, places });
-    tokens.push(...path.subarray(shared));
+    for (let position = shared; position < path.length; position++) tokens.push(path[position]!);
     return places;
   };
   const placed = part.map(({ member, tokens: path, shared }): Placed => {

@@ -27,10 +27,11 @@ export function builtinDialogue(tokenizer = new Tokenizer()): Dialogue {
       // Observations, the most frequent messages, have no role in front.
       const body = ({ role, content }: (typeof messages)[number]) =>
         role === "system" ? `system\n${content}` : content;
-      const tokens = options.cut ? [end] : [];
-      for (const message of messages) tokens.push(start, ...tokenizer.encode(body(message)), end);
-      tokens.push(...tokenizer.encode(options.prefix));
-      return tokens;
+      return [
+        ...(options.cut ? [end] : []),
+        ...messages.flatMap((message) => [start, ...tokenizer.encode(body(message)), end]),
+        ...tokenizer.encode(options.prefix),
+      ];
     },
 
     replyTokens: (reply, prefix) => [...tokenizer.encode(withoutPrefix(reply, prefix)), end],
