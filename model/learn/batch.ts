@@ -22,9 +22,9 @@ export interface TreeArrays {
   /** (branches, 2) */
   readonly branches: Int32Array;
   /** (branches, T) */
-  readonly places: Int32Array;
+  readonly tokenOfPath: Int32Array;
   /** (N) */
-  readonly homes: Int32Array;
+  readonly pathOfToken: Int32Array;
 }
 
 export interface MicroBatch {
@@ -42,7 +42,7 @@ export interface MicroBatch {
   readonly rows: number;
   readonly width: number;
   /** (B · W) the pick of each written token; 0 for padding. */
-  readonly cells: Int32Array;
+  readonly pickOfWritten: Int32Array;
   /** The index of each row's sequence; further rows are padding. */
   readonly members: readonly number[];
   /** Number of written tokens of each member; the rest of a row is padding. */
@@ -129,7 +129,7 @@ export function pickStates(
   const counts = members.map((member) => sequences[member]!.written.length);
   const rows = roundUp(members.length, LOSS_ROW_MULTIPLE);
   const width = roundUp(Math.max(...counts), widthMultiple);
-  const cells = new Int32Array(rows * width);
+  const pickOfWritten = new Int32Array(rows * width);
   const picks: number[] = [];
   const targets: number[] = [];
   /** The picks of each state, by the token that follows. */
@@ -139,7 +139,7 @@ export function pickStates(
     for (const [column, position] of written.entries()) {
       const [state, target] = [stateOf(position - 1), tokens[position]!];
       const ofState = known.getOrInsertComputed(state, () => new Map());
-      cells[row * width + column] = ofState.getOrInsertComputed(target, () => {
+      pickOfWritten[row * width + column] = ofState.getOrInsertComputed(target, () => {
         targets.push(target);
         return picks.push(state) - 1;
       });
@@ -151,7 +151,7 @@ export function pickStates(
     targets: Int32Array.from([...targets, ...padding]),
     rows,
     width,
-    cells,
+    pickOfWritten,
     members,
     counts,
   };

@@ -296,7 +296,8 @@ export class Network {
     x: Readonly<Record<string, tf.Tensor>>,
     { temperature, rows, width, tree }: MicroBatch & { readonly temperature: number },
   ): Record<string, tf.Tensor> {
-    const byRow = (values: tf.Tensor) => tf.reshape(tf.gather(tf.reshape(values, [-1]), x["cells"]!), [rows, width]);
+    const byRow = (values: tf.Tensor) =>
+      tf.reshape(tf.gather(tf.reshape(values, [-1]), x["pickOfWritten"]!), [rows, width]);
     // `batchSpecs` has the inputs that a tree needs.
     const prefixTree = tree === null ? undefined : (x as unknown as PrefixTree);
     const states = hiddenStates(this.config, parameters, x["tokens"]!, x["picks"]!, prefixTree);
@@ -411,7 +412,13 @@ function assignLists(batches: readonly MicroBatch[], lists: number): number[] {
 }
 
 /** The arrays of a micro-batch that its functions read. */
-const arraysOf = ({ tokens, tree, picks, targets, cells }: MicroBatch) => ({ tokens, picks, targets, cells, ...tree });
+const arraysOf = ({ tokens, tree, picks, targets, pickOfWritten }: MicroBatch) => ({
+  tokens,
+  picks,
+  targets,
+  pickOfWritten,
+  ...tree,
+});
 
 /** Equal keys mean equal shapes of all arrays. */
 const shapeKey = ({ tokens, length, tree, picks, rows, width }: MicroBatch, temperature: number) => {
@@ -425,7 +432,7 @@ function batchSpecs(batch: MicroBatch): Record<string, Spec> {
   const all = Object.fromEntries(specs);
   if (tree === null) return { ...all, tokens: i32(tokens.length / length, length) };
   const branches = tree.branches.length / 2;
-  return { ...all, branches: i32(branches, 2), places: i32(branches, length) };
+  return { ...all, branches: i32(branches, 2), tokenOfPath: i32(branches, length) };
 }
 
 /** The matrices of the layers, in the order of their memory, without embedding and output layers. A stack of experts gives a matrix per expert. */

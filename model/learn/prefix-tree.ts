@@ -104,36 +104,34 @@ function sharedTokens(a: Int32Array, b: Int32Array): number {
 }
 
 function treeBatch(sequences: readonly Sequence[], part: readonly Ordered[]): MicroBatch {
-  const branches: { shared: number; end: number; places: Int32Array }[] = [];
   const tokens: number[] = [];
-  const addBranch = (shared: number, path: Int32Array) => {
-    const before = branches.at(-1)?.places;
-    const places = path.map((_, position) =>
-      position < shared ? before![position]! : tokens.length + position - shared,
-    );
-    branches.push({ shared, end: path.length, places });
-    for (let position = shared; position < path.length; position++) tokens.push(path[position]!);
-    return places;
+  /** A path has the index among the N tokens of each of its tokens. */
+  const branches: { shared: number; path: Int32Array }[] = [];
+  const addBranch = (shared: number, read: Int32Array): Int32Array => {
+    const before = branches.at(-1)?.path;
+    const path = read.map((token, position) => (position < shared ? before![position]! : tokens.push(token) - 1));
+    branches.push({ shared, path });
+    return path;
   };
-  const placed = part.map(({ member, tokens: path, shared }): Placed => {
+  const placed = part.map(({ member, tokens: read, shared }): Placed => {
     // A sequence without tokens of its own equals the sequence before it.
-    const places = shared === path.length ? branches.at(-1)!.places : addBranch(shared, path);
-    return { member, stateOf: (position) => places[position]! };
+    const path = shared === read.length ? branches.at(-1)!.path : addBranch(shared, read);
+    return { member, stateOf: (position) => path[position]! };
   });
   const missing = roundUp(tokens.length, TOKEN_MULTIPLE) - tokens.length;
   if (missing > 0) addBranch(0, new Int32Array(missing));
-  const length = roundUp(Math.max(...branches.map(({ end }) => end)), LENGTH_MULTIPLE);
+  const length = roundUp(Math.max(...branches.map(({ path }) => path.length)), LENGTH_MULTIPLE);
   // At least one row of zeros follows the last branch.
   const rows = roundUp(branches.length + 1, BRANCHES_MULTIPLE);
   const tree = {
     branches: new Int32Array(rows * 2),
-    places: new Int32Array(rows * length),
-    homes: new Int32Array(tokens.length),
+    tokenOfPath: new Int32Array(rows * length),
+    pathOfToken: new Int32Array(tokens.length),
   };
-  for (const [row, { shared, end, places }] of branches.entries()) {
-    tree.branches.set([shared, end], row * 2);
-    tree.places.set(places, row * length);
-    for (let position = shared; position < end; position++) tree.homes[places[position]!] = row * length + position;
+  for (const [row, { shared, path }] of branches.entries()) {
+    tree.branches.set([shared, path.length], row * 2);
+    tree.tokenOfPath.set(path, row * length);
+    for (let at = shared; at < path.length; at++) tree.pathOfToken[path[at]!] = row * length + at;
   }
   return {
     tokens: Int32Array.from(tokens),

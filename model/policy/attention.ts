@@ -80,9 +80,9 @@ export interface PrefixTree {
    */
   readonly branches: tf.Tensor;
   /** (branches, T) int32: the index among the N tokens of each token of a path; any index for padding. */
-  readonly places: tf.Tensor;
+  readonly tokenOfPath: tf.Tensor;
   /** (N) int32: the index of each token among all branches · T tokens of the paths. */
-  readonly homes: tf.Tensor;
+  readonly pathOfToken: tf.Tensor;
 }
 
 /** Longest path of the kernel, in tokens: the kernel's stack holds the scores of four queries. */
@@ -101,17 +101,17 @@ export const hasTreeKernel = ({ headWidth, window }: Pick<AttentionShape, "headW
  */
 export function treeAttention(
   qkv: tf.Tensor,
-  { branches, places, homes }: PrefixTree,
+  { branches, tokenOfPath, pathOfToken }: PrefixTree,
   cos: tf.Tensor,
   sin: tf.Tensor,
   shape: AttentionShape,
 ): tf.Tensor {
-  const [paths, length] = places.shape as [number, number];
+  const [paths, length] = tokenOfPath.shape as [number, number];
   const takes = hasTreeKernel(shape) && length <= TREE_LENGTH_MAX && length % 16 === 0;
   if (!takes || !hasKernel("TreeAttention")) {
-    const rows = tf.reshape(tf.gather(qkv, tf.reshape(places, [-1])), [paths, length, -1]);
+    const rows = tf.reshape(tf.gather(qkv, tf.reshape(tokenOfPath, [-1])), [paths, length, -1]);
     const out = tf.reshape(attention(rows, cos, sin, shape), [paths * length, -1]);
-    return tf.gather(out, homes);
+    return tf.gather(out, pathOfToken);
   }
   return tf.customGrad((...args) => {
     const save = args.pop() as unknown as tf.GradSaveFunc;

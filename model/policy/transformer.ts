@@ -195,7 +195,7 @@ export function hiddenStates(
   picks?: tf.Tensor,
   tree?: PrefixTree,
 ): tf.Tensor {
-  const of = attentions(config, (tree?.places ?? tokens).shape[1]!);
+  const of = attentions(config, (tree?.tokenOfPath ?? tokens).shape[1]!);
   const attend: Attend = (qkv, layer) => {
     const { cos, sin, shape } = of(layer);
     return tree === undefined ? attention(qkv, cos, sin, shape) : treeAttention(qkv, tree, cos, sin, shape);

@@ -24,7 +24,7 @@ describe("rowBatches", () => {
         rows: 16,
         width: 2,
         // Two picks of row 0, then one of row 1.
-        cells: padded([0, 1, 2], 32),
+        pickOfWritten: padded([0, 1, 2], 32),
         members: [1, 0],
         counts: [2, 1],
       },
@@ -46,7 +46,7 @@ describe("rowBatches", () => {
     expect(batch!.picks.subarray(0, 5)).toEqual(Int32Array.of(0, 2, 2, 1, 0));
     expect(batch!.targets.subarray(0, 5)).toEqual(Int32Array.of(2, 4, 5, 3, 0));
     expect(batch!.members).toEqual([0, 1, 2, 3]);
-    expect(batch!.cells.subarray(0, 8)).toEqual(Int32Array.of(0, 1, 0, 1, 2, 0, 3, 1));
+    expect(batch!.pickOfWritten.subarray(0, 8)).toEqual(Int32Array.of(0, 1, 0, 1, 2, 0, 3, 1));
   });
 
   test("are an empty list if there are no sequences", () => {

@@ -25,8 +25,8 @@ function branchesOf({ tree }: MicroBatch): number[][] {
 }
 
 /** The picks of a row's written tokens. */
-const cellsOf = ({ cells, width, counts }: MicroBatch, row: number) => [
-  ...cells.subarray(row * width, row * width + counts[row]!),
+const picksOf = ({ pickOfWritten, width, counts }: MicroBatch, row: number) => [
+  ...pickOfWritten.subarray(row * width, row * width + counts[row]!),
 ];
 
 describe("treeBatches", () => {
@@ -46,13 +46,13 @@ describe("treeBatches", () => {
     ]);
     expect(batch!.tokens).toEqual(Int32Array.from([7, 7, 7, 7, 7, 0, 0, 0, 7, 1, 2, 3, ...range(20).fill(0)]));
     expect(batch!.length).toBe(128);
-    const { places, homes } = batch!.tree!;
-    expect([...places.subarray(128, 136)]).toEqual([0, 1, 2, 3, 8, 9, 10, 11]);
-    expect([...homes.subarray(0, 13)]).toEqual([0, 1, 2, 3, 4, 5, 6, 7, 132, 133, 134, 135, 256]);
+    const { tokenOfPath, pathOfToken } = batch!.tree!;
+    expect([...tokenOfPath.subarray(128, 136)]).toEqual([0, 1, 2, 3, 8, 9, 10, 11]);
+    expect([...pathOfToken.subarray(0, 13)]).toEqual([0, 1, 2, 3, 4, 5, 6, 7, 132, 133, 134, 135, 256]);
     expect(batch!.members).toEqual([1, 0]);
     expect([...batch!.picks.subarray(0, 4)]).toEqual([4, 5, 11, 0]);
     expect([...batch!.targets.subarray(0, 4)]).toEqual([0, 5, 4, 0]);
-    expect([0, 1].map((row) => cellsOf(batch!, row))).toEqual([[0, 1], [2]]);
+    expect([0, 1].map((row) => picksOf(batch!, row))).toEqual([[0, 1], [2]]);
   });
 
   test("hold equal sequences once", () => {
@@ -60,7 +60,7 @@ describe("treeBatches", () => {
     const [batch] = treeBatches([one, one, one], limits, 1);
     expect(branchesOf(batch!)).toEqual([[0, 32]]);
     expect(batch!.tokens).toEqual(Int32Array.from(range(32)));
-    for (const row of [0, 1, 2]) expect(cellsOf(batch!, row)).toEqual([0, 1]);
+    for (const row of [0, 1, 2]) expect(picksOf(batch!, row)).toEqual([0, 1]);
     expect(batch!.picks.subarray(0, 3)).toEqual(Int32Array.of(4, 31, 0));
   });
 
@@ -89,14 +89,14 @@ describe("treeBatches", () => {
       expect([shared! % 4, end! % 4, shared! <= path.length]).toEqual([0, 0, true]);
       path = [...path.slice(0, shared), ...range(end! - shared!, next)];
       next += end! - shared!;
-      const places = tree!.places.subarray(row * length, row * length + end!);
-      expect([...places]).toEqual(path);
+      const tokenOfPath = tree!.tokenOfPath.subarray(row * length, row * length + end!);
+      expect([...tokenOfPath]).toEqual(path);
       for (const [position, place] of path.entries()) {
         read.set(
           place,
           path.slice(0, position + 1).map((at) => tokens[at]!),
         );
-        if (position >= shared!) expect(tree!.homes[place]).toBe(row * length + position);
+        if (position >= shared!) expect(tree!.pathOfToken[place]).toBe(row * length + position);
       }
     }
     expect(next).toBe(tokens.length);

@@ -30,17 +30,17 @@ export const anySequences = fc.array(
  * @param readBy  the tokens that a state has read, itself included
  */
 export function expectToRead(
-  { members, counts, rows, width, cells, picks, targets }: MicroBatch,
+  { members, counts, rows, width, pickOfWritten, picks, targets }: MicroBatch,
   sequences: readonly Sequence[],
   readBy: (state: number) => number[],
 ): void {
   expect(rows).toBeGreaterThanOrEqual(members.length);
-  expect([cells.length, picks.length, picks.length % 32]).toEqual([rows * width, targets.length, 0]);
+  expect([pickOfWritten.length, picks.length, picks.length % 32]).toEqual([rows * width, targets.length, 0]);
   for (const [row, member] of members.entries()) {
     const { tokens, written } = sequences[member]!;
     expect(counts[row]).toBe(written.length);
     for (const [column, position] of written.entries()) {
-      const pick = cells[row * width + column]!;
+      const pick = pickOfWritten[row * width + column]!;
       expect(targets[pick]).toBe(tokens[position]!);
       expect(readBy(picks[pick]!)).toEqual([...tokens.subarray(0, position)]);
     }

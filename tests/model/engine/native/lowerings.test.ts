@@ -18,14 +18,14 @@ import { type Case, definition, evaluated, ours, withGradients } from "./traced.
 
 /** Two sequences of 8 and 12 tokens that begin with the same 4 tokens: 16 tokens. */
 function treeOf(length: number): PrefixTree {
-  const places = Array.from({ length: 3 * length }, () => 0);
-  for (let at = 0; at < 8; at++) places[at] = at;
-  for (let at = 0; at < 12; at++) places[length + at] = at < 4 ? at : at + 4;
-  const homes = Array.from({ length: 16 }, (_, token) => (token < 8 ? token : length + token - 4));
+  const tokenOfPath = Array.from({ length: 3 * length }, () => 0);
+  for (let at = 0; at < 8; at++) tokenOfPath[at] = at;
+  for (let at = 0; at < 12; at++) tokenOfPath[length + at] = at < 4 ? at : at + 4;
+  const pathOfToken = Array.from({ length: 16 }, (_, token) => (token < 8 ? token : length + token - 4));
   return {
     branches: tf.tensor([0, 8, 4, 12, 0, 0], [3, 2], "int32"),
-    places: tf.tensor(places, [3, length], "int32"),
-    homes: tf.tensor(homes, [16], "int32"),
+    tokenOfPath: tf.tensor(tokenOfPath, [3, length], "int32"),
+    pathOfToken: tf.tensor(pathOfToken, [16], "int32"),
   };
 }
 
