@@ -65,7 +65,7 @@ function split(ordered: readonly Ordered[], count: number, tokensMax: number): O
     const own = ownTokens(one);
     const part = parts.at(-1);
     const isFull = before + own / 2 > (total * parts.length) / count;
-    if (part === undefined || isFull || size + own > tokensMax) {
+    if (part === undefined || isFull || roundUp(size + own, TOKEN_MULTIPLE) > tokensMax) {
       parts.push([{ ...one, shared: 0 }]);
       size = one.tokens.length;
     } else {

@@ -113,6 +113,8 @@ describe("treeBatches", () => {
         expect(members.toSorted((a, b) => a - b)).toEqual(sequences.map((_, i) => i));
         for (const batch of batches) {
           expect([batch.tokens.length % 32, batch.length % 128, batch.width % 64]).toEqual([0, 0, 0]);
+          const isAlone = new Set(batch.members.map((member) => String(sequences[member]!.tokens))).size === 1;
+          expect(isAlone || batch.tokens.length <= anyOf.tokensMax).toBe(true);
           const branches = branchesOf(batch);
           expect(branches.length).toBeLessThan(batch.tree!.branches.length / 2);
           const read = readersOf(batch);
