@@ -59,7 +59,7 @@ const LOST_BOARDS_MAX = 200;
  */
 export function fromRandomPlay(settings: RandomPlay): DemonstrationSource {
   const explored = new Map<string, Experience>();
-  const exploreOnce = async (tag: EnvTag, layout: number, uniform: Uniform): Promise<Experience> => {
+  const experienceOf = async (tag: EnvTag, layout: number, uniform: Uniform): Promise<Experience> => {
     if (!tag.external && !settings.exploreOnce) return explore(tag, layout, settings, uniform);
     const board = JSON.stringify([tag.tag, tag.config, layout]);
     const experience = explored.get(board) ?? (await explore(tag, layout, settings, uniform));
@@ -71,7 +71,7 @@ export function fromRandomPlay(settings: RandomPlay): DemonstrationSource {
   const play: DemonstrationSource["play"] = async (env, draw, uniform, options) => {
     for (let lost = 0; lost < LOST_BOARDS_MAX; lost++) {
       const seeds = draw();
-      const experience = await exploreOnce(env.tag, seeds.layout, uniform);
+      const experience = await experienceOf(env.tag, seeds.layout, uniform);
       if (!experience.won) continue;
       const written: Sequence[] = [];
       const plans: Action[][] = [];

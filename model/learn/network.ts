@@ -6,7 +6,7 @@
 import * as tf from "@tensorflow/tfjs-core";
 import "@tensorflow/tfjs-core/dist/register_all_gradients.js";
 import { type DeviceArray, type Engine, f32, i32, type Job, lanesFor, listsFor, type Spec } from "../engine/engine.ts";
-import { hasTreeKernel, type PrefixTree, TREE_LENGTH_MAX } from "../policy/attention.ts";
+import { hasTreeKernel, type PrefixTree } from "../policy/attention.ts";
 import { frozenShapes, type ModelConfig, parameterShapes } from "../policy/model-config.ts";
 import { tokenLogProbs } from "../policy/ops.ts";
 import { layParameters, type Parameters, parameterArrays } from "../policy/parameters.ts";
@@ -239,8 +239,9 @@ export class Network {
     checkSequences(sequences);
     const longest = sequences.reduce((most, sequence) => Math.max(most, readTokens(sequence).length), 0);
     const { headWidth, layerKinds } = this.config;
-    const takes = hasTreeKernel({ headWidth }) && !layerKinds.includes("sliding") && longest <= TREE_LENGTH_MAX;
-    if (!takes || !this.#engine.runsMachineCode(this.#lanes > 1)) return rowBatches(sequences, limits);
+    const window = layerKinds.includes("sliding") ? this.config.window : null;
+    if (!hasTreeKernel({ headWidth, window }, longest) || !this.#engine.runsMachineCode(this.#lanes > 1))
+      return rowBatches(sequences, limits);
     return treeBatches(sequences, limits, this.#lanes);
   }
 

@@ -86,11 +86,13 @@ export interface PrefixTree {
 }
 
 /** Longest path of the kernel, in tokens: the kernel's stack holds the scores of four queries. */
-export const TREE_LENGTH_MAX = 4096;
+const TREE_LENGTH_MAX = 4096;
 
-/** True if the kernels of attention over a tree take heads of this shape. */
-export const hasTreeKernel = ({ headWidth, window }: Pick<AttentionShape, "headWidth" | "window">): boolean =>
-  headWidth % 16 === 0 && (window ?? null) === null;
+/** True if the kernels of attention over a tree take heads of this shape and paths of up to `length` tokens. */
+export const hasTreeKernel = (
+  { headWidth, window }: Pick<AttentionShape, "headWidth" | "window">,
+  length: number,
+): boolean => headWidth % 16 === 0 && (window ?? null) === null && length <= TREE_LENGTH_MAX;
 
 /**
  * `attention` over a prefix tree.
@@ -107,8 +109,7 @@ export function treeAttention(
   shape: AttentionShape,
 ): tf.Tensor {
   const [paths, length] = tokenOfPath.shape as [number, number];
-  const takes = hasTreeKernel(shape) && length <= TREE_LENGTH_MAX && length % 16 === 0;
-  if (!takes || !hasKernel("TreeAttention")) {
+  if (!hasTreeKernel(shape, length) || length % 16 !== 0 || !hasKernel("TreeAttention")) {
     const rows = tf.reshape(tf.gather(qkv, tf.reshape(tokenOfPath, [-1])), [paths, length, -1]);
     const out = tf.reshape(attention(rows, cos, sin, shape), [paths * length, -1]);
     return tf.gather(out, pathOfToken);

@@ -1,6 +1,6 @@
 /**
- * The kernel of the gradient of causal self-attention over a prefix tree (policy/attention.ts has the definition; attention-tiles.ts explains the letters
- * and registers). The kernel computes the weights again, from each query's largest score and the sum of its exponentials.
+ * The kernel of the gradient of causal self-attention over a prefix tree (policy/attention.ts has the definition; attention-tiles.ts explains
+ * the letters and registers). The kernel computes the weights again, from each query's largest score and the sum of its exponentials.
  *
  * For each key/value head, each branch, and each query head of the group, it takes blocks of 64 queries:
  *
@@ -14,13 +14,10 @@
  */
 import { roundUp } from "../graph.ts";
 import { type Address, at, atIndex, R8, R11, RAX, RCX, RDI, RDX, RSI } from "./assembler.ts";
-import { checkShape, TILE, TileWriter, type TreeShape } from "./attention-tiles.ts";
+import { checkShape, STATISTICS_BYTES, TILE, TileWriter, type TreeShape } from "./attention-tiles.ts";
 import { exponential, exponentialTable } from "./exponential.ts";
 import { CACHE_LINE_BYTES, FLOAT_BYTES, shifted, WORD_BYTES } from "./kernel.ts";
 import type { MachineCodeOperator } from "./operator.ts";
-
-/** The largest score of a query, and 1 / the sum of exponentials. */
-const STATISTICS_BYTES = 2 * FLOAT_BYTES;
 
 /** Number of queries whose weights are in memory at once. */
 const QUERY_BLOCK = 64;
@@ -99,8 +96,6 @@ class AttentionGradientWriter extends TileWriter {
   readonly #firstQuery = this.kernel.word();
   /** Variable: the first query of the current tile, counted from the block's first query. */
   readonly #inBlock = this.kernel.word();
-  /** Variable: the first key of the path, 0. */
-  readonly #firstKey = this.kernel.word();
   /** Variable: the first query of the current block. */
   readonly #block = this.kernel.word();
 
@@ -169,17 +164,15 @@ class AttentionGradientWriter extends TileWriter {
 
   /** Adds the branch's keys and values to those of the path, and sets the sums of their gradients to 0. */
   #prepareKeys(): void {
-    const { code, kernel } = this;
+    const { code } = this;
     const { head, token, vector } = this.sizes;
     const scratch = this.#scratch;
+    const [from, to] = [
+      { key: this.#key, value: this.#value },
+      { key: scratch.keys, value: scratch.values },
+    ];
     this.eachPosition(1, () => {
-      this.locate(RAX, this.#key, this.position, token);
-      this.setAngles();
-      this.locate(RSI, scratch.keys, this.position, head);
-      kernel.rotate(at(RSI), this.shape.headWidth);
-      this.locate(RSI, this.#value, this.position, token);
-      this.locate(RDI, scratch.values, this.position, head);
-      this.copyHead(RDI, RSI);
+      this.addToPath(from, to);
       code.zero(0);
       for (const sums of [scratch.dKeys, scratch.dValues]) {
         this.locate(RDX, sums, this.position, head);
@@ -325,8 +318,7 @@ class AttentionGradientWriter extends TileWriter {
   #accumulateBlock(): void {
     const { kernel, code } = this;
     const { dKeys, dScores, queries, dValues, weights } = this.#scratch;
-    kernel.set(this.#firstKey, 0);
-    kernel.loopFrom(this.position, this.#firstKey, this.#blockEnd, TILE, () => {
+    kernel.loopFrom(this.position, 0, this.#blockEnd, TILE, () => {
       const later = code.label();
       code.move(RAX, this.position);
       code.compare(RAX, this.#block);
@@ -375,8 +367,7 @@ class AttentionGradientWriter extends TileWriter {
     const { kernel, code } = this;
     const { head } = this.sizes;
     const { dKeys, dValues, offsets } = this.#scratch;
-    kernel.set(this.#firstKey, 0);
-    kernel.loopFrom(this.position, this.#firstKey, this.end, 1, () => {
+    kernel.loopFrom(this.position, 0, this.end, 1, () => {
       this.locate(RAX, dKeys, this.position, head);
       this.setAngles();
       this.locate(RSI, offsets, this.position, WORD_BYTES);

@@ -32,6 +32,7 @@ import {
   RCX,
   RDI,
   RDX,
+  RSI,
 } from "./assembler.ts";
 import { checkMultiple, FLOAT_BYTES, floatBits, type Kernel, shifted } from "./kernel.ts";
 import { BLOCK, rowsOf, transpose } from "./transpose.ts";
@@ -54,6 +55,8 @@ const INT_BYTES = 4;
 
 /** Rows of a tile: queries, or keys whose gradients the kernel sums. */
 export const TILE = 4;
+/** Of a query: the largest score, and 1 / the sum of exponentials. */
+export const STATISTICS_BYTES = 2 * FLOAT_BYTES;
 /** T is a multiple of this, the widest vector. */
 export const KEY_PADDING = 16;
 
@@ -72,6 +75,12 @@ interface LeftFactor {
 }
 /** The right factor of a product. Each step reads neighboring vectors. */
 type RightFactor = Omit<LeftFactor, "row">;
+
+/** Variables with addresses. */
+interface KeyAndValue {
+  readonly key: Address;
+  readonly value: Address;
+}
 
 /** Writes the code that the kernels of attention and of its gradient share. */
 export class TileWriter {
@@ -167,6 +176,23 @@ export class TileWriter {
   /** Runs `body` for each `step`-th position of the branch, which is in `position`. */
   protected eachPosition(step: number, body: () => void): void {
     this.kernel.loopFrom(this.position, this.shared, this.end, step, body);
+  }
+
+  /**
+   * Adds the key and the value at `position` to those of the path. The key is rotated. Overwrites `setAngles`' registers, rax, rcx, rsi, rdi
+   * and the vectors 0 to 5.
+   *
+   * @param from, to  variables: addresses of the branch's key and value (`setToBranch`), and of the path's keys and values, (T, D)
+   */
+  protected addToPath(from: KeyAndValue, to: KeyAndValue): void {
+    const { head, token } = this.sizes;
+    this.locate(RAX, from.key, this.position, token);
+    this.setAngles();
+    this.locate(RDI, to.key, this.position, head);
+    this.kernel.rotate(at(RDI), this.shape.headWidth);
+    this.locate(RSI, from.value, this.position, token);
+    this.locate(RDI, to.value, this.position, head);
+    this.copyHead(RDI, RSI);
   }
 
   /** Copies the head at `from` to `to`, both registers. Overwrites the vector 0. */

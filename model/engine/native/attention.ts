@@ -1,6 +1,6 @@
 /** The kernel of causal self-attention over a prefix tree (policy/attention.ts has the definition; attention-tiles.ts the letters). */
 import { type Address, at, atIndex, R10, R11, RAX, RCX, RDI, RDX, RSI, RSP } from "./assembler.ts";
-import { checkShape, TILE, TileWriter, type TreeShape } from "./attention-tiles.ts";
+import { checkShape, STATISTICS_BYTES, TILE, TileWriter, type TreeShape } from "./attention-tiles.ts";
 import { FLOAT_BYTES, shifted } from "./kernel.ts";
 import type { MachineCodeOperator } from "./operator.ts";
 import { HIDDEN_SCORE, INVERSE_SUM, LARGEST, softmax } from "./softmax.ts";
@@ -42,7 +42,6 @@ class AttentionWriter extends TileWriter {
     const { tokens, length, kvHeads, heads } = this.shape;
     const { head, token, outToken } = sizes;
     const group = heads / kvHeads;
-    const statisticsBytes = 2 * FLOAT_BYTES;
     kernel.setToParts(kernel.inputs[0]!, this.shape, [this.#queries, this.#keys, this.#values]);
     kernel.set(this.#results, kernel.outputs[0]!);
     kernel.set(this.#statistics, kernel.outputs[1]!);
@@ -60,7 +59,7 @@ class AttentionWriter extends TileWriter {
           this.setToBranch(variable, tensor, token);
         }
         this.setToBranch(this.#out, this.#results, outToken);
-        this.setToBranch(this.#statistic, this.#statistics, statisticsBytes);
+        this.setToBranch(this.#statistic, this.#statistics, STATISTICS_BYTES);
         this.#prepareKeys();
         kernel.loop(group, 1, () => {
           this.eachPosition(TILE, () => {
@@ -70,27 +69,22 @@ class AttentionWriter extends TileWriter {
             this.#mix();
           });
           for (const variable of [this.#query, this.#out]) kernel.advance(variable, head);
-          kernel.advance(this.#statistic, statisticsBytes * tokens);
+          kernel.advance(this.#statistic, STATISTICS_BYTES * tokens);
         });
       });
       for (const variable of [this.#queries, this.#results]) kernel.advance(variable, group * head);
       for (const variable of [this.#keys, this.#values]) kernel.advance(variable, head);
-      kernel.advance(this.#statistics, group * statisticsBytes * tokens);
+      kernel.advance(this.#statistics, group * STATISTICS_BYTES * tokens);
     });
   }
 
   /** Adds the branch's keys and values to those of the path. */
   #prepareKeys(): void {
-    const { head, token } = this.sizes;
-    this.eachPosition(1, () => {
-      this.locate(RAX, this.#key, this.position, token);
-      this.setAngles();
-      this.locate(RDX, this.#pathKeys, this.position, head);
-      this.kernel.rotate(at(RDX), this.shape.headWidth);
-      this.locate(RSI, this.#value, this.position, token);
-      this.locate(RDI, this.#pathValues, this.position, head);
-      this.copyHead(RDI, RSI);
-    });
+    const [from, to] = [
+      { key: this.#key, value: this.#value },
+      { key: this.#pathKeys, value: this.#pathValues },
+    ];
+    this.eachPosition(1, () => this.addToPath(from, to));
     this.transpose(this.#pathKeys, this.#keysTransposed);
   }
 
@@ -123,12 +117,12 @@ class AttentionWriter extends TileWriter {
   /** Replaces the scores of each query by e^(score - largest), and stores the largest and 1 / the sum. r10 is the number of scores. */
   #softmaxes(): void {
     const { code } = this;
-    this.locate(RDX, this.#statistic, this.position, 2 * FLOAT_BYTES);
+    this.locate(RDX, this.#statistic, this.position, STATISTICS_BYTES);
     for (let row = 0; row < TILE; row++) {
       const scores = shifted(this.#weights, row * this.sizes.path);
       softmax(this.kernel, scores, (body) => this.#eachVector(scores, body));
-      code.storeFloat(at(RDX, row * 2 * FLOAT_BYTES), LARGEST);
-      code.storeFloat(at(RDX, row * 2 * FLOAT_BYTES + FLOAT_BYTES), INVERSE_SUM);
+      code.storeFloat(at(RDX, row * STATISTICS_BYTES), LARGEST);
+      code.storeFloat(at(RDX, row * STATISTICS_BYTES + FLOAT_BYTES), INVERSE_SUM);
     }
   }
 
@@ -154,10 +148,10 @@ class AttentionWriter extends TileWriter {
       code.addressOf(RDI, this.#weights);
       this.addKeyRows(vectors, this.#pathValues, from);
       this.locate(RSI, this.#out, this.position, outToken);
-      this.locate(RDX, this.#statistic, this.position, 2 * FLOAT_BYTES);
+      this.locate(RDX, this.#statistic, this.position, STATISTICS_BYTES);
       const inverseSum = TILE * vectors;
       this.eachSum(vectors, (row, vector, sum) => {
-        if (vector === 0) code.broadcast(inverseSum, at(RDX, row * 2 * FLOAT_BYTES + FLOAT_BYTES));
+        if (vector === 0) code.broadcast(inverseSum, at(RDX, row * STATISTICS_BYTES + FLOAT_BYTES));
         code.vector("multiply", sum, sum, inverseSum);
         code.storeVector(at(RSI, row * outToken + FLOAT_BYTES * from + vector * sizes.vector), sum);
       });

@@ -126,8 +126,8 @@ export class Kernel {
     this.code.jumpIf("less", again);
   }
 
-  /** Runs `body` for each value `from`, `from` + step, … below `end` of a variable. `from` and `end` are variables too. Overwrites rax. */
-  loopFrom(variable: Address, from: Address, end: Address, step: number, body: () => void): void {
+  /** Runs `body` for each value `from`, `from` + step, … below `end` of a variable. `from` may be a variable too. Overwrites rax. */
+  loopFrom(variable: Address, from: Address | number, end: Address, step: number, body: () => void): void {
     const [again, done] = [this.code.label(), this.code.label()];
     this.set(variable, from);
     this.code.place(again);
