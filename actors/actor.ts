@@ -1,4 +1,4 @@
-/** What an actor gets when it starts (`ActorContext`), and what it returns (`Running`). Neither depends on the process or thread. */
+/** What an actor gets when it starts (`ActorContext`), and what it returns (`Running`). Both types are the same for every `Host`. */
 import type { Clock } from "./clock.ts";
 import type { RunConfig } from "./config/config.ts";
 import type { Log } from "./log.ts";
@@ -51,7 +51,7 @@ export interface Running {
   readonly url: string | null;
   /** What the actor does, for people: "playing 64 episodes", "update 12". */
   doing(): string;
-  /** Milliseconds since the compute thread's last result, or since it got work; 0 while it has no work. */
+  /** Milliseconds since the compute thread got work or returned a result, whichever was later; 0 while the thread has no work. */
   workingMs?(): number;
   /** Ends the actor's work; the learner also saves its progress. When the promise resolves, the actor has ended. */
   stop(reason: string): Promise<void>;

@@ -1,6 +1,6 @@
 /** Texts of shares, counts and remaining time, for logs, reports and the page. This file imports nothing, so that the browser can load it. */
 
-/** 0.1234 becomes "12.3 %". null, for a share that was not measured, becomes a dash. @param digits  number of digits after the decimal point */
+/** 0.1234 becomes "12.3 %", and null becomes a dash: the share was not measured. @param digits  number of digits after the decimal point */
 export const percent = (share: number | null, digits = 1): string =>
   share === null ? "–" : `${(share * 100).toFixed(digits)} %`;
 

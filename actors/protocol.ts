@@ -1,7 +1,7 @@
 /**
  * Every message between actors. Of the folder actors/, read this file first.
  *
- *   supervisor    starts the actors of a run, restarts those that die, stops them       actors/supervisor/
+ *   supervisor    starts and stops the actors of a run, restarts actors that die        actors/supervisor/
  *   learner       hands out tickets and weights, takes episodes, updates the policy     actors/learner/, actors/training/
  *   sampler       plays tickets with a copy of the policy                               actors/sampler/, actors/play/
  *   env server    holds the episodes of envs and answers turn by turn                   actors/env-server/
@@ -16,8 +16,8 @@ export const PROTOCOL_VERSION = 5;
 
 /**
  * The messages that an actor takes on each connection. The actor refuses every other message with `notTaken` or `refused` of
- * transport/refusals.ts. These calls do not compile if the actor has no branch for a message of this table. The handshake handles `hello`
- * on every connection.
+ * transport/refusals.ts. A call of these two functions does not compile if the actor has no branch for a message of this table. The
+ * handshake handles `hello` on every connection.
  */
 export interface Links {
   "to the supervisor from an actor": "heartbeat";
@@ -41,9 +41,9 @@ const Digest = z.string().regex(/^[0-9a-f]{64}$/);
 const Role = z.enum(["supervisor", "learner", "sampler", "env-server", "metrics-sink"]);
 export type Role = z.infer<typeof Role>;
 
-/** One episode to play. With equal weights and an equal run seed, every sampler of a machine plays a ticket to an equal episode. */
+/** One episode to play. With the same weights and the same run seed, all samplers of one machine play the same episode from a ticket. */
 const Ticket = z.strictObject({
-  /** A name, unique in the run. It decides the coins, the random numbers that choose tokens: coin = f(run seed, episode, token index). */
+  /** A name, unique in the run. It determines the coins (random numbers that choose tokens): coin = f(run seed, episode, token index). */
   episode: Id,
   purpose: z.enum(["train", "validate"]),
   /** Index of the group in its batch. */
@@ -63,7 +63,7 @@ const Ticket = z.strictObject({
   exact: z.boolean(),
   /** Number of earlier attempts. */
   attempt: Count,
-  /** Limit on the actions of a turn; if left out, the config's limit applies. */
+  /** Maximum number of actions per turn; if left out, the config's limit applies. */
   actionsPerTurnMax: Count.optional(),
 });
 export type Ticket = z.infer<typeof Ticket>;
@@ -175,7 +175,7 @@ export const ActorView = z.strictObject({
   restarts: Count,
   /** The address at which other actors connect. null for a guest, for an actor that does not listen, and until the supervisor knows the address. */
   url: z.string().nullable(),
-  /** Milliseconds since the supervisor started the actor or received its last message. */
+  /** Milliseconds since the supervisor started the actor or received the actor's last message, whichever was later. */
   silentMs: z.number(),
   ...actorState,
 });
@@ -187,17 +187,20 @@ export const schemas = {
 
   /** An actor asks this first on every connection, and again when it knows its own url. The listener welcomes or refuses the actor. */
   hello: z.strictObject({ type: z.literal("hello"), protocol: Count, actor: Id, role: Role, url: z.url().nullable() }),
-  /** Answers `hello`. The asking actor closes the connection if it has another protocol or run. */
+  /** Answers `hello`. The asking actor closes the connection if the answer names another protocol or another run. */
   welcome: z.strictObject({ type: z.literal("welcome"), run: Id, protocol: Count }),
-  /** Each actor tells the supervisor this every heartbeatMs. The supervisor replaces a silent or stuck actor, and disconnects such a guest. */
+  /** Each actor tells the supervisor this every heartbeatMs. The supervisor replaces a silent or stuck actor, and only disconnects a guest. */
   heartbeat: z.strictObject({
     type: z.literal("heartbeat"),
     actor: Id,
     ...actorState,
-    /** Milliseconds since the compute thread's last result, or since it got work; 0 while it has no work. */
+    /** As `Running.workingMs` of actors/actor.ts, but at most the time since the process last woke from a suspension. */
     workingMs: z.number().nonnegative(),
   }),
-  /** Says where other actors are. The supervisor sends it to each new connection, and at every change to the learner, samplers and guests. */
+  /**
+   * Says where other actors are. The supervisor sends the roster on each new connection. After every change of the roster, the supervisor
+   * also sends it to the learner, the samplers and the guests.
+   */
   roster: z.strictObject({
     type: z.literal("roster"),
     learner: z.url().nullable(),
@@ -213,7 +216,7 @@ export const schemas = {
 
   // Episodes at an env server.
 
-  /** A sampler asks this when it begins a ticket. The env server opens the episode; an open episode starts again. */
+  /** A sampler asks this when it begins a ticket. The env server opens the episode. If the episode is already open, it starts again. */
   "env.open": z.strictObject({
     type: z.literal("env.open"),
     episode: Id,
@@ -231,7 +234,7 @@ export const schemas = {
   }),
   /** A sampler asks this for each turn. The env server parses the policy's whole reply, and plays the actions in the reply. */
   "env.step": z.strictObject({ type: z.literal("env.step"), episode: Id, turn: Count, reply: z.string() }),
-  /** Answers `env.step` with the turn's result. A sampler that repeats an ask gets an equal answer. */
+  /** Answers `env.step` with the turn's result. A sampler that repeats an ask gets the same answer. */
   "env.stepped": z.strictObject({
     type: z.literal("env.stepped"),
     episode: Id,
@@ -265,7 +268,10 @@ export const schemas = {
   "sampler.leaving": z.strictObject({ type: z.literal("sampler.leaving"), actor: Id, reason: z.string().max(1000) }),
   /** The learner tells a sampler with free slots which tickets to play. After leaseMs the learner issues unfinished tickets again. */
   tickets: z.strictObject({ type: z.literal("tickets"), tickets: z.array(Ticket), leaseMs: z.number().positive() }),
-  /** A sampler asks this when a ticket has ended. It repeats the ask until an answer or the end of the connection. The outcome counts once. */
+  /**
+   * A sampler asks this when a ticket has ended, and repeats the ask until an answer comes or the connection ends. The learner counts the
+   * outcome once.
+   */
   "episode.finished": z.strictObject({
     type: z.literal("episode.finished"),
     actor: Id,
@@ -275,7 +281,7 @@ export const schemas = {
   }),
   /** Answers `episode.finished`. `fresh` is false for an outcome that the learner does not use: duplicate, expired or unknown. */
   "episode.taken": z.strictObject({ type: z.literal("episode.taken"), episode: Id, fresh: z.boolean() }),
-  /** The learner tells every sampler about a new policy version. A sampler loads the newest version as soon as it does not use the old one. */
+  /** The learner tells every sampler about a new policy version. A sampler loads the newest version when it no longer uses the old version. */
   weights: z.strictObject({
     type: z.literal("weights"),
     version: Count,
@@ -283,7 +289,7 @@ export const schemas = {
     byteLength: Count,
     location: WeightsLocation,
   }),
-  /** A sampler tells this when it has loaded weights. With a digest that the learner did not publish, it gets no tickets until it reconnects. */
+  /** A sampler tells this when it has loaded weights. If the learner did not publish the digest, the sampler gets no tickets until it reconnects. */
   "weights.loaded": z.strictObject({
     type: z.literal("weights.loaded"),
     actor: Id,
@@ -344,7 +350,7 @@ export type Tell = Exclude<Message, Ask | Answer>;
 export type EnvAsk = Messages["env.open" | "env.step"];
 
 /**
- * With this option a check ends at the first bad item of a list. A frame may hold two million bad items. Their faults would fill gigabytes.
+ * With this option a check ends at the first bad item of a list. A frame may hold two million bad items, and their faults would fill gigabytes.
  * The type is `object`, because zod's types lack this option of `safeParse`.
  */
 const FIRST_FAULT: object = { abortEarly: true };

@@ -4,7 +4,7 @@
  *   FOLDER/u000120/policy.safetensors      parameters under Hugging Face's names
  *                  critic.safetensors      the critic's parameters, if the run has a critic
  *                  optimizer.safetensors   the optimizer's moments, as flat arrays in the order of the parameters in memory; if the moments
- *                                          have more than 4 GiB, a file for each moment: optimizer.policy.moment.safetensors, …
+ *                                          take more than 4 GiB, one file for each moment: optimizer.policy.moment.safetensors, …
  *                  state.json              model, tokenizer, optimizer steps, and the learner's own state
  *                  SHA256SUMS              digests of all files above, in the format of sha256sum
  *
@@ -76,7 +76,7 @@ export async function loadCheckpoint(path: string, disk: Disk = realDisk): Promi
   }
 }
 
-/** All files of a checkpoint, by name. @throws {Error} naming the first file that is missing or that was not saved with these bytes */
+/** All files of a checkpoint, by name. @throws {Error} naming the first file that is missing or whose bytes have changed */
 async function readVerified(path: string, disk: Disk): Promise<ReadonlyMap<string, Uint8Array>> {
   const names = await disk.list(path);
   if (names.length === 0) throw new Error("the folder is empty or missing");
@@ -198,7 +198,7 @@ export class CheckpointError extends Error {
 const SUMS = "SHA256SUMS";
 const LINE = /^([0-9a-f]{64}) {2}([^/\n]+)$/;
 
-/** Number of bytes to hash at a time, which takes about 10 ms. After each piece the event loop can do other work. */
+/** Number of bytes to hash at a time. Hashing them takes about 10 ms. After each piece the event loop can do other work. */
 const PIECE_BYTES = 2 ** 24;
 
 function* piecesOf(bytes: Uint8Array): Generator<Uint8Array> {

@@ -1,4 +1,4 @@
-/** The disk operations that checkpoints use, and that tests and simulations replace. Also functions that write a file whole or not at all. */
+/** The disk operations of checkpoints, which tests and simulations replace, and functions that write a file either whole or not at all. */
 import { appendFileSync, renameSync, rmSync, statSync, truncateSync } from "node:fs";
 import { mkdir, open, readdir, readFile, rename, rm } from "node:fs/promises";
 import { resolve } from "node:path";
@@ -10,7 +10,7 @@ export interface Disk {
   /** Makes parent folders too. An existing folder is no error. */
   makeFolder(folder: string): Promise<void>;
   read(file: string): Promise<Uint8Array>;
-  /** Writes a new file and syncs it to the disk. Takes a piece from `pieces` only after it has written the piece before. */
+  /** Writes a new file and syncs it to the disk. Takes each piece from `pieces` only after it has written the previous piece. */
   write(file: string, pieces: Iterable<Uint8Array>): Promise<void>;
   /** Syncs the names in this folder to the disk. */
   syncFolder(folder: string): Promise<void>;
@@ -82,7 +82,7 @@ export function appendWhole(file: string, text: string, append: Append = appendF
     truncateSync(file, size);
     const cause = messageOf(error);
     throw new Error(
-      `cannot write to ${file}: ${cause}; the file keeps what it had. Make room, and run the command again`,
+      `cannot write to ${file}: ${cause}; the file is unchanged. Free disk space, and run the command again`,
     );
   }
 }

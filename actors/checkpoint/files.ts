@@ -63,10 +63,10 @@ const FILE_BYTES_MAX = 2 ** 32;
 const HEADER_BYTES = 4096;
 
 /**
- * The parts of each file, by file name. Parts with numbers are views of `checkpoint`'s arrays, because copies would take gigabytes.
+ * The parts of each file, by file name. A part with a tensor's numbers is a view of one of `checkpoint`'s arrays: copies would take gigabytes.
  *
  * @throws {TypeError} naming the part of `state` that JSON cannot hold
- * @throws {RangeError} if an array of the optimizer has another length than the parameters
+ * @throws {RangeError} if an array of the optimizer and the parameters have different lengths
  */
 export function encodeCheckpoint(
   checkpoint: Checkpoint,

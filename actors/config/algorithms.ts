@@ -1,6 +1,6 @@
 /**
  * Algorithms by name. An algorithm is the estimator, the loss and the other learner settings of one paper.
- * compose.ts adds these settings right below the layer that chose the name, so a key that this layer sets overrides them.
+ * compose.ts adds these settings directly below the layer that chose the name. So the keys that this layer sets override these settings.
  */
 import type { Tree } from "./layers.ts";
 
@@ -8,8 +8,8 @@ const CRITIC_KEYS = ["backbone", "learningRate", "warmUpUpdates", "valueClip"].m
 const GAE_KEYS = [...CRITIC_KEYS, "lambda", "gamma"];
 
 /**
- * All estimators. compares: whether the estimator compares the episodes of a group. reads: the keys below `learner` that this estimator reads,
- * without the keys that every estimator reads.
+ * All estimators. compares: true if the estimator compares the episodes of a group. reads: the keys below `learner` that this estimator
+ * reads and that some other estimators do not read.
  */
 export const ESTIMATOR_FACTS = {
   grpo: { compares: true, reads: [] },
@@ -39,16 +39,16 @@ export const ALGORITHMS = {
   grpo: { estimator: "grpo", loss: "ppo" },
   "dr-grpo": { estimator: "dr-grpo", loss: "ppo", aggregation: "seq-mean-token-sum-norm" },
   rloo: { estimator: "rloo", loss: "ppo" },
-  // As in the paper, the loss sums over the whole episode. StarPO-S's filter would drop the hard boards, to which max-rl gives more weight.
+  // As in the paper, the loss sums over the whole episode. max-rl gives hard boards more weight, but StarPO-S's filter would drop them.
   "max-rl": {
     estimator: "max-rl",
     loss: "ppo",
     aggregation: "seq-mean-token-sum-norm",
     filter: { strategy: "all" },
   },
-  // The policy also imitates boards that it always solves, so the filter drops no group.
+  // The policy also imitates its episodes on boards that it always solves, so the filter drops no group.
   "expert-iteration": { estimator: "expert-iteration", loss: "reinforce", filter: { strategy: "all" } },
-  // The filter keeps a group whose rewards are all equal: after the first step such a group holds the policy near the policy that played it.
+  // The filter keeps a group whose rewards are all equal: after the first step such a group keeps the policy near the policy that played the group.
   // An entropy bonus would outweigh tpo's gradient, which is small in a group whose episodes differ much in probability.
   tpo: {
     estimator: "tpo",
@@ -63,7 +63,7 @@ export const ALGORITHMS = {
   "bi-level-ppo": { estimator: "bi-level-gae", loss: "ppo" },
   gigpo: { estimator: "gigpo", loss: "ppo" },
   hybrid: { estimator: "hybrid", loss: "ppo" },
-  // The paper's clip-higher, dynamic sampling (resampleRoundsMax), token-level loss and overlong shaping; no KL term.
+  // These settings are the paper's clip-higher, dynamic sampling (resampleRoundsMax), token-level loss and overlong shaping. There is no KL term.
   dapo: {
     estimator: "grpo",
     loss: "ppo",

@@ -38,14 +38,14 @@ export function composeRunConfig(given: readonly Layer[]): RunConfig {
   return { ...config, env: { ...config.env, modules: modulesOf(config) } };
 }
 
-/** The keys whose values also choose other settings. If two of these keys in one layer choose the same setting, the later entry wins. */
+/** The keys whose values also choose other settings. If one layer sets two of these keys and both choose one setting, the later entry here wins. */
 const CHOICES: readonly (readonly [path: string, settings: Readonly<Record<string, Tree>>])[] = [
   ["learner.algorithm", Object.fromEntries(Object.entries(ALGORITHMS).map(([name, learner]) => [name, { learner }]))],
   ["prompt.compat", { "ragen-v1": { prompt: { layout: "ragen-v1" } }, "ragen-v2": { prompt: { layout: "ragen-v2" } } }],
   ["engine.name", { tinker: TINKER_SETTINGS }],
 ];
 
-/** Adds the chosen settings as a layer right below the layer that made the choice. So that layer and all higher layers override them. */
+/** Adds the chosen settings as a layer directly below the layer that made the choice. The choosing layer and all higher layers override them. */
 function withChoices(given: readonly Layer[]): readonly Layer[] {
   let layers = given;
   for (const [path, settings] of CHOICES) {
@@ -57,7 +57,7 @@ function withChoices(given: readonly Layer[]): readonly Layer[] {
   return layers;
 }
 
-/** Maximum number of a section's unknown keys that get a line each in the error. */
+/** Maximum number of unknown keys of one section that the error lists. The error only counts further unknown keys. */
 const UNKNOWN_KEYS_MAX = 20;
 
 function faultLines(issue: z.core.$ZodIssue, layers: readonly Layer[]): string[] {

@@ -37,7 +37,7 @@ export const RunConfig = z.strictObject({
 });
 export type RunConfig = z.infer<typeof RunConfig>;
 
-/** Stops zod from compiling a function for each section. Compiling does not pay, because a process parses its settings only once or twice. */
+/** Stops zod from compiling a function for each section. A process parses its settings once or twice, so compiling takes more time than it saves. */
 export const UNCOMPILED = { jitless: true } as const;
 
 /** All keys with type, default and description. */

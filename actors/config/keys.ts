@@ -1,6 +1,6 @@
 /**
  * The keys of a schema as data: path, type, default, description. Help, suggestions, typed overrides and docs come from this data, so they
- * always agree with the schema. This file names no single key; former-keys.ts lists the former keys.
+ * always agree with the schema. This file names no particular key; former-keys.ts lists the former keys.
  */
 import { z } from "zod";
 import { didYouMean, nearest } from "../../envs/text/nearest.ts";
@@ -71,7 +71,7 @@ export class Keys {
     const former = formerKeyText(path);
     if (former !== null) return former;
     const near = this.nearest(path);
-    // Here a file has a path with dots as one name. Only a flag may name a whole path.
+    // The key exists, but a file wrote its whole path as one name with dots. Only a flag may do this.
     if (near === path) {
       const [section, ...names] = path.split(".");
       const nested = names.reduceRight((inner, name) => `{${name}: ${inner}}`, "VALUE");
@@ -87,7 +87,7 @@ export class Keys {
     return paths.find((known) => known.split(".").at(-1) === last) ?? nearest(path, paths) ?? this.#nearestLast(last);
   }
 
-  /** Reads the schema at the first call only, because reading takes a quarter as long as all imports of an actor. */
+  /** Reads the schema at the first call only. One read takes a quarter of the time of all imports of an actor. */
   #nodes(): { readonly root: Node; readonly leaves: readonly Key[] } {
     if (this.#read === null) {
       const root = z.toJSONSchema(this.#schema, { io: "input" }) as Node;

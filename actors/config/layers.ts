@@ -52,7 +52,7 @@ function holdsItself(value: unknown, within = new Set<unknown>(), seen = new Set
 }
 
 /**
- * The first key that a block sets twice; null if there is none. YAML forbids two values, but Bun's parser takes the last one. This function does
+ * The first key that a block sets twice; null if there is none. YAML forbids a second value, but Bun's parser accepts it. This function does
  * not check keys in {braces}. Lines of a block of text (| or >) are not keys.
  */
 function keyTwice(text: string): string | null {
@@ -65,7 +65,7 @@ function keyTwice(text: string): string | null {
     const column = (indent ?? "").length + (dash ?? "").length;
     textBeyond = /[\s:-][|>][-+\d]*\s*$/.test(line) ? (key === undefined ? first : column) : Number.POSITIVE_INFINITY;
     if (indent === undefined || dash === undefined || key === undefined) continue;
-    // A dash begins a new item, which may repeat the keys of the item before.
+    // A dash begins a new item, which may repeat the keys of the previous item.
     open = open.filter((block) => block.indent < (dash === "" ? column + 1 : indent.length + 1));
     const block = open.find((one) => one.indent === column) ?? { indent: column, keys: new Set<string>() };
     if (block.keys.has(key)) return key;

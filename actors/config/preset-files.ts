@@ -31,7 +31,7 @@ export function presetLayer(name: string, names = presetFiles()): Layer {
 
 /**
  * Composes a run's config. The file of the run's env is the lowest layer. The budgets in that file (limits of turns and actions) are also
- * a layer of their own, right below the layer that chose the tag. So they override the budgets that a lower layer set for another env.
+ * a separate layer, directly below the layer that chose the tag. So these budgets override budgets that a lower layer set for another env.
  *
  * @throws {ConfigError} with one line per fault.
  */
@@ -68,7 +68,7 @@ function moduleBudgets(tag: string, options: unknown): Tree {
   }
 }
 
-/** The budgets of a tag, from the same place as in `envLayer`; empty if there are none. */
+/** The budgets of a tag. They come from the file or module that `envLayer` reads; empty if there are none. */
 export function fileBudgets(tag: string): Tree {
   const env = envLayer([{ source: tag, values: { env: { tag } } }]);
   return env === null ? {} : budgetsIn(env);

@@ -148,7 +148,7 @@ function* mixRules(config: RunConfig): Generator<Fault> {
       yield { path: "rollout.curriculum.by", text };
     }
     if (curriculum.groupsMin * mix.length > all) {
-      const text = `${mix.length} envs with ${curriculum.groupsMin} groups each are more than the ${all} groups of an update; lower it`;
+      const text = `${mix.length} envs with ${curriculum.groupsMin} groups each need ${curriculum.groupsMin * mix.length} groups, but an update has ${all}; lower it`;
       yield { path: "rollout.curriculum.groupsMin", text };
     }
   }
@@ -179,7 +179,7 @@ function* rolloutRules({ rollout, validate, prompt }: RunConfig): Generator<Faul
     };
   }
   if (rollout.replyTokensMax < rollout.contextTokensMax) return;
-  const text = `a reply of ${rollout.replyTokensMax} tokens leaves no room for a prompt in rollout.contextTokensMax, ${rollout.contextTokensMax}; lower it`;
+  const text = `a reply of ${rollout.replyTokensMax} tokens leaves no room for a prompt in rollout.contextTokensMax, ${rollout.contextTokensMax}; lower rollout.replyTokensMax`;
   yield { path: "rollout.replyTokensMax", text };
 }
 
@@ -281,7 +281,7 @@ function* filterRules(filter: RunConfig["learner"]["filter"], rollout: RunConfig
   } else if (value > 1) {
     yield { path, text: `${strategy} takes a share above 0 and up to 1, got ${value}; change it` };
   } else if (strategy === "top_ratio" && Math.floor(value * groups) < 1) {
-    // Math.ceil, because in floating point 1 / 49 times 49 groups is less than one group.
+    // Round up: in floating point, 1 / 49 times 49 groups is less than one group.
     const least = Math.ceil(10_000 / groups) / 10_000;
     yield { path, text: `${value} of ${groups} groups is less than one group; raise it to ${least} or more` };
   }
@@ -362,7 +362,7 @@ function* engineRules(engine: RunConfig["engine"]): Generator<Fault> {
   }
   if (bfloat16Products !== "none" && !(device === "cpu" && (name === "auto" || name === "compiled"))) {
     const text =
-      "only engine compiled on device cpu rounds; set engine.name to compiled and engine.device to cpu, or leave it out";
+      "only engine compiled on device cpu rounds products; set engine.name to compiled and engine.device to cpu, or leave it out";
     yield { path: "engine.bfloat16Products", text };
   }
 }

@@ -1,6 +1,6 @@
 /**
  * Refuses a key that a layer sets and that the run would not read because of another key's value.
- * If a higher layer set that value, the unread key is no fault.
+ * If the other key's value comes from a higher layer than the unread key, the unread key is no fault.
  */
 import { ESTIMATOR_FACTS, ESTIMATORS } from "./algorithms.ts";
 import type { RunConfig } from "./config.ts";
@@ -80,7 +80,7 @@ const table: readonly Unread[] = [
     keys: ["learner.clipLow", "learner.clipHigh"],
   },
   unlessIs("learner.lossOn", "replies", ["learner.observationLoss"], {
-    why: ", because with the other masks the policy loss is on the env's tokens too",
+    why: ", because every other value already puts the policy loss on tokens that the policy did not write",
   }),
   whileIs("learner.gradientAnalysis.everyUpdates", 0, [
     "learner.gradientAnalysis.split",
@@ -102,7 +102,7 @@ const table: readonly Unread[] = [
   whileIs("learner.mode", "sync", ["learner.stalenessMax", "sampler.weightsBetween"]),
   whileIs("learner.kl.coefficient", 0, ["learner.kl.place", "learner.kl.estimator"], { rungs: ["raise-kl"] }),
   whileIs("learner.kl.coefficient", 0, ["learner.kl.control", "learner.kl.target"], {
-    why: ", which a control only multiplies",
+    why: ", because the control only multiplies the coefficient",
   }),
   whileIs("learner.kl.control", "fixed", ["learner.kl.target"]),
   whileIs(

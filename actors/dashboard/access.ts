@@ -2,7 +2,8 @@
  * Decides who may read the page.
  *
  * - If the run has a token, a request needs `Authorization: Bearer TOKEN` or the run's cookie. A request with `?token=TOKEN` gets this cookie.
- * - If the run has no token, a request must name a loopback host. So a site whose name resolves to 127.0.0.1 (DNS rebinding) cannot read the page.
+ * - If the run has no token, a request must name a loopback host. This stops DNS rebinding: a site whose host name resolves to 127.0.0.1 cannot
+ *   read the page.
  * - The API, /metrics and /runs refuse requests that a page of another site makes.
  * - The guard compares tokens in constant time. The cookie contains a digest of the token, not the token.
  */

@@ -95,7 +95,7 @@ export type StoredEvent = z.infer<typeof StoredEvent>;
 export const EventsAnswer = z.strictObject({ events: z.array(StoredEvent).describe("Newest first") });
 export type EventsAnswer = z.infer<typeof EventsAnswer>;
 
-/** An episode in a list. With the status envError or aborted, an episode has null for each value that it lacks. */
+/** An episode in a list. If the status is envError or aborted, the values that such an episode lacks are null. */
 export const EpisodeSummary = z.strictObject({
   id: Count.describe("Number of the episode in the order in which the run stored the episodes"),
   episode: z.string(),

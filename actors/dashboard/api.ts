@@ -87,7 +87,7 @@ export const API: readonly ApiRoute[] = [
   route({
     path: "/api/metrics",
     summary:
-      "Values of metrics by step, without updates that a roll-back gave up; `points` limits them to what a chart can show",
+      "Values of metrics by step, without updates that a roll-back gave up; `points` limits the number of values",
     query: MetricsQuery,
     answer: answers.MetricsAnswer,
     read: ({ store }, { names, since, points }) => ({
@@ -104,7 +104,7 @@ export const API: readonly ApiRoute[] = [
   }),
   route({
     path: "/api/names",
-    summary: "Metrics that this run has recorded, except those that each actor reports",
+    summary: "Metrics that this run has recorded, except metrics of single actors",
     answer: answers.NamesAnswer,
     read({ store }) {
       const names = new Set(store.latest().map(({ name }) => name));
@@ -187,7 +187,7 @@ function thinned(series: answers.Series, points: number | undefined): answers.Se
   return { ...series, steps: kept.map((i) => steps[i]!), values: kept.map((i) => values[i]!) };
 }
 
-/** `replyText` begins its text with the prefix that it gets. The tokens here are no whole reply, so `textOfTokens` cuts this prefix off. */
+/** `replyText` puts this prefix before the text of the tokens. The tokens here are no whole reply, so `textOfTokens` removes the prefix. */
 const PREFIX = "<answer>";
 
 /** The tokens that the policy wrote, one list for each turn; null if the episode has no trajectory. */
@@ -211,8 +211,8 @@ function tokensByTurn(
 }
 
 /**
- * The prompt text before each reply, with the marks of the chat template. The text is the new part of the context, or the whole context if
- * the turn begins a new one. Null if the episode has no trajectory.
+ * The prompt text before each reply, with the marks of the chat template. If the turn continues a context, the text is the new part of the
+ * context. If the turn begins a context, the text is the whole context. Null if the episode has no trajectory.
  */
 function promptTexts({ outcome }: EpisodeRow, dialogue: Dialogue): string[] | null {
   if (!("trajectory" in outcome)) return null;

@@ -38,7 +38,7 @@ export interface DashboardOptions {
   /** The run that the page shows. With `store: null` the page has no run, and only lists the runs of a folder. */
   readonly shown: ApiContext | { readonly store: null; readonly nearby: NearbyRuns };
   readonly clock: Clock;
-  /** null means that everyone who reaches a loopback address may read. */
+  /** null: everyone who can connect to the page's loopback address may read the page. */
   readonly token: string | null;
   readonly assets: Assets;
   /** Ends the live streams. */
@@ -93,7 +93,7 @@ export function dashboardApp({ shown, clock, token, assets, signal }: DashboardO
   });
   if (shown.store === null) app.get("/", listRuns);
   else app.route("/", runRoutes({ context: shown, clock, reads, signal }));
-  // For example, a route throws if the file of another run cannot be read.
+  // A route throws, for example, if the file of another run cannot be read.
   app.onError((error, c) => c.json({ error: error.message }, 500));
   app.notFound((c) => {
     const isBrowser = c.req.header("Accept")?.includes("text/html") && !/^\/(api|assets)\//.test(c.req.path);
@@ -116,9 +116,10 @@ interface OpenRun {
  * The pages of the other runs of a folder, under /run/NAME/. The first request for a run opens it, read-only.
  *
  * - At most `RUNS_OPEN_MAX` runs are open. To open a further run, this function closes the run that has been open longest.
- * - At a request for a run whose file is gone or replaced, this function closes the run. Then it opens the new file, if there is one.
+ * - If a request names an open run whose file is gone or replaced, this function closes the run, and opens the new file if there is one.
  *
- * @returns a function that gives the pages of a run; null if there is no such run. It throws an error if the run cannot be read
+ * @returns a function that takes a run's name and returns the run's pages, or null if there is no such run. The function throws if the run
+ * cannot be read
  */
 function otherRuns(nearby: NearbyRuns, shared: Omit<RunRoutesOptions, "context">): (name: string) => Hono | null {
   const open = new Map<string, OpenRun>();

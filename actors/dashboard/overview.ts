@@ -46,7 +46,7 @@ export function overviewOf(store: Store): Overview | null {
   const value = (name: MetricName) => points.get(name)?.value ?? null;
   // Leave out events of earlier sessions, because they do not describe this session.
   const event = (kind: string) => ofSession(store.lastEvent(kind), run.startedMs);
-  // The number of updates so far; null before the first update. If the run has no value of total/updates, the step of train/success is this number.
+  // The number of updates so far; null before the first update. If the run has no value of total/updates, take the step of train/success.
   const update = (value("total/updates") ?? points.get("train/success")?.step) || null;
   return {
     run: run.name,

@@ -1,7 +1,7 @@
 /**
  * The run's latest values in Prometheus' text format. Names, help and units come from the table of metrics.
  *
- * - A metric without a value has no sample, never a 0.
+ * - A metric without a value has no sample; a sample of 0 would be wrong.
  * - An actor that has ended has no samples of its own metrics.
  * - All times are in seconds, as Prometheus expects. The table's unit may differ.
  */

@@ -49,7 +49,7 @@ const Points = z.coerce
 
 export const MetricsQuery = z.strictObject({
   names: Names.default([...METRIC_NAMES]).describe(
-    "Names of metrics, with commas between them; default: all metrics without parts",
+    "Names of metrics, with commas between them; default: all metrics, but no values of single envs (env=…) or single k of pass@k (k=…)",
   ),
   since: Count.default(0).describe("Returns only values that the run wrote after this cursor"),
   points: Points,

@@ -96,7 +96,7 @@ async function answer(c: Context, route: ApiRoute, api: ApiContext, reads: ReadQ
   if (!query.success) return c.json({ error: faults(query.error) }, 400);
   const [part = ""] = Object.values(c.req.param());
   const read = reads.run(() => {
-    if (c.req.raw.signal.aborted) throw new NoAnswer(503, "the reader has gone");
+    if (c.req.raw.signal.aborted) throw new NoAnswer(503, "the client has disconnected");
     return JSON.stringify(route.read(api, query.data as never, part), plainArrays);
   });
   if (read === null) return busy(c);
@@ -120,7 +120,7 @@ const ratingLimit = bodyLimit({
 /** Adds a rating (ratings.ts) to the run. Accepts only JSON, which a form of another site cannot send. */
 async function rate(c: Context, { store, ratings }: ApiContext): Promise<Response> {
   if (c.req.header("Content-Type")?.split(";")[0] !== "application/json")
-    return c.json({ error: "a rating is sent as application/json" }, 415);
+    return c.json({ error: "send a rating as application/json" }, 415);
   const body = NewRating.safeParse(await c.req.json().catch(() => null));
   if (!body.success) return c.json({ error: schemaFaults(body.error, "rating").slice(0, 1000) }, 400);
   const found = store.episode(body.data.id);
@@ -196,7 +196,8 @@ function operationOf({ path, summary, query, answer }: ApiRoute): Json {
 }
 
 const STREAM = {
-  summary: "New data as it is stored: server-sent events `news`, whose ids are cursors",
+  summary:
+    "New data of the run, sent when the run stores the data: server-sent events `news`. The id of an event is a cursor",
   parameters: [{ name: "since", in: "query", required: false, schema: { type: "string" } }],
   responses: { 200: { description: "Ends when either side disconnects", content: { "text/event-stream": {} } } },
 };

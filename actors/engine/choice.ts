@@ -1,19 +1,19 @@
 /**
- * Chooses the engine and device of learner and samplers. The learner always uses the engine and the device that the config names. If both
- * are `auto` and the machine has an NVIDIA GPU, the log says whether the learner uses this GPU. The table says where the learner computes,
+ * Chooses the engine and device of learner and samplers. If the config names an engine or a device, the learner uses it. If engine and device
+ * are both `auto` and the machine has an NVIDIA GPU, the log says whether the learner uses this GPU. The table says where the learner computes,
  * by engine.name (rows) and engine.device (columns):
  *
- * | engine.name | auto, cpu | cuda                                 | webgpu      |
- * | ----------- | --------- | ------------------------------------ | ----------- |
- * | compiled    | the CPU   | onnxruntime's CUDA provider          | the adapter |
+ * | engine.name | auto, cpu | cuda                                  | webgpu             |
+ * | ----------- | --------- | ------------------------------------- | ------------------ |
+ * | compiled    | the CPU   | the GPU, through onnxruntime's CUDA   | the WebGPU adapter |
  * | tensorflow  | auto: the GPU if TensorFlow finds one, else the CPU; cpu: the CPU | the GPU | refused |
- * | eager       | the CPU   | refused                              | refused     |
- * | auto        | below     | compiled if it can, else tensorflow  | compiled    |
+ * | eager       | the CPU   | refused                               | refused            |
+ * | auto        | see below | compiled if it works, else tensorflow | compiled           |
  *
  * With engine tinker, a server computes: see ../tinker/.
  *
- * Engine `auto` on device cpu is compiled. On device auto, engine `auto` is the first of these that works: compiled on the NVIDIA GPU,
- * tensorflow on that GPU, compiled on the CPU.
+ * With device cpu, engine `auto` is compiled on the CPU. With device auto, engine `auto` is the first of these that works: compiled on the
+ * NVIDIA GPU, tensorflow on that GPU, compiled on the CPU.
  */
 import { deviceInWords } from "../../model/engine/device.ts";
 import { findLibtensorflow, PLACES_IN_WORDS, type Places, placesOf } from "../../model/engine/tensorflow/find.ts";
@@ -23,7 +23,7 @@ import type { EngineSettings } from "./start-engine.ts";
 
 type CompiledSettings = Extract<EngineSettings, { name: "compiled" }>;
 
-/** The facts about the machine on which a choice depends. */
+/** The facts about the machine that a choice depends on. */
 export interface Machine {
   /** Name of the first NVIDIA GPU; null if there is none. */
   readonly gpu: () => string | null;
@@ -108,8 +108,8 @@ function checked(settings: CompiledSettings, machine: Pick<Machine, "expectDevic
 
 /**
  * A sampler's engine. Many samplers share a host, and the learner may use the host's GPU. So samplers compute on the CPU, unless the config
- * names engine compiled and device cuda. Samplers never use webgpu, because webgpu copies the key-value caches in every step. In equal time
- * an H200 with webgpu decodes a twentieth of the tokens of one CPU core.
+ * names engine compiled and device cuda. Samplers never use webgpu, because webgpu copies the key-value caches in every step: one CPU core
+ * decodes 20 times as many tokens per second as an H200 with webgpu.
  *
  * @param guest  true if the sampler is on another machine, which may lack the device of the config. Such a sampler computes on the CPU
  * @throws {RunError} if the device that the config names is missing.

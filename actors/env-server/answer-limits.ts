@@ -1,8 +1,8 @@
 /**
  * Limits on the numbers and texts that an env returns in one episode. The limits are the same for every env.
  *
- * - Every reward, every penalty, their sum over the episode and every number of `extra` must be finite in float32. In an update a larger
- *   reward would become infinite.
+ * - Every reward, every penalty, the sum of all rewards and penalties of the episode, and every number of `extra` must be finite in float32.
+ *   In an update a larger reward would become infinite.
  * - Texts have a maximum length, so that the episode fits into the message to the learner (TRANSPORT_LIMITS.frameBytesMax).
  */
 import type { Messages } from "../protocol.ts";

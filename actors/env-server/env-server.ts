@@ -4,14 +4,14 @@
  * - Every ask gets exactly one answer: `env.opened`, `env.stepped` or `failed`. If an env throws, or does not answer within `answerMsMax`,
  *   the episode ends. The answer is then `failed` with code "env", never a turn with reward 0.
  * - A number that float32 cannot hold, or a text that is too long, is also a failure of the env: see answer-limits.ts.
- * - The server plays a turn once. If a sampler repeats the ask for the last turn, for example after a lost message, the sampler gets an equal
- *   answer, even if the env still plays the turn. The server refuses an ask for a turn that is neither the last nor the next. A refused ask
- *   changes nothing.
+ * - The server plays a turn once. If a sampler repeats the ask for the last turn, for example after a lost message, the sampler gets the same
+ *   answer. If the env still plays the turn, the repeated ask waits for this answer. The server refuses an ask for a turn that is neither the
+ *   last nor the next. A refused ask for a turn changes nothing.
  * - An episode belongs to the actor that opened it. If this actor opens the episode again, the episode starts from the beginning.
- * - The server closes every opened env once, however the env's episode ended, even if the env opened after `answerMsMax`.
+ * - The server closes every opened env exactly once, after any end of the episode. It also closes an env that opened after `answerMsMax`.
  * - At most `episodesMax` episodes are open. A further `env.open` fails at once, so that memory stays bounded. The server closes an episode
- *   that has had no step for `idleMs`. For repeated asks the server keeps the last answers of up to `episodesMax` ended episodes, with at
- *   most `ENDED_CHARS_MAX` characters in all.
+ *   that has had no step for `idleMs`. For repeated asks the server keeps the last answers of ended episodes: at most `episodesMax` answers,
+ *   with at most `ENDED_CHARS_MAX` characters in total.
  * - The server sends each answer as soon as the episode's env has answered: no episode waits for the env of another episode.
  */
 import type { z } from "zod";
@@ -37,7 +37,7 @@ export interface EnvServerOptions {
   readonly idleMs: number;
   readonly answerMsMax: number;
   readonly clock: Clock;
-  /** The server calls this when an env fails to close: no ask waits for the close, so no answer can report the failure. */
+  /** The server calls this when an env fails to close. No ask waits for the close, so no answer can report the failure. */
   readonly warn: (text: string) => void;
 }
 
@@ -65,7 +65,7 @@ interface Episode {
 
 /** Maximum length of the text in an answer `failed`. An env's error may have a message of any length. */
 const DETAIL_CHARS_MAX = 4096;
-/** Maximum number of characters of all kept last answers together. One answer may have a million characters. */
+/** Maximum total number of characters of all kept last answers. One answer may have a million characters. */
 const ENDED_CHARS_MAX = 2 ** 26;
 /** How long a stopping server waits for envs to close: less than the default supervisor.stopGraceMs. */
 const STOP_MS = 2000;
@@ -305,7 +305,7 @@ export class EnvServer implements HostHandler {
     });
   }
 
-  /** Closes idle episodes. An episode whose env is busy is not idle: `answerMsMax` limits it. */
+  /** Closes idle episodes. An episode whose env is busy is not idle: `answerMsMax` limits how long the env may be busy. */
   #closeIdle(): void {
     const { clock, idleMs } = this.#options;
     const now = clock.now();

@@ -1,5 +1,6 @@
 /**
- * Evaluates a policy on fixed boards. `playEpisode` plays the episodes, as in a sampler, but calls an env server directly. Stores nothing.
+ * Evaluates a policy on fixed boards, and stores nothing. As in a sampler, `playEpisode` plays the episodes, but here it calls an env server
+ * in the same thread.
  *
  * - With the run's `validate` settings, an evaluation has the boards, the temperature and the coins of the run's own validation of the same
  *   update. (Coins are the random numbers that choose tokens.) So the result is exactly the number that the run reported.
@@ -44,7 +45,7 @@ export interface EvaluationOptions {
   /** The policy, with its weights loaded. */
   readonly policy: EpisodePolicy;
   readonly dialogue: Dialogue;
-  /** From `startSavedPolicy`. The name `validation` decides the coins. */
+  /** From `startSavedPolicy`. The name `validation` determines the coins. */
   readonly weights: { readonly version: number; readonly digest: string; readonly validation: string };
   /** Number of episodes that run at once, equal to the number of slots of `policy`. */
   readonly slots: number;

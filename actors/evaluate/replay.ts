@@ -46,7 +46,7 @@ export const replayEnv = (replay: Replay): Promise<Difference | null> =>
  * Plays the episode again with env and policy.
  *
  * @param policy   the policy, with `weights` loaded
- * @param weights  the version of the record, and the digest of the checkpoint. If the record has another digest, the digest is a difference
+ * @param weights  the version of the record, and the digest of the checkpoint. If the record has another digest, this counts as a difference
  * @returns null if all values are equal
  */
 export async function replayWhole(

@@ -1,12 +1,12 @@
 /**
  * The door is the port of the gate that other machines connect to. The door passes the bytes of each connection, unread, to the gate's server
- * on loopback. The gate does not open this port with Bun.serve, because Bun.serve reports a connection only after a complete request. The
- * door counts a connection before the first byte.
+ * on loopback. The gate does not open this port with Bun.serve: Bun.serve reports a connection only after a complete request, but the door
+ * must count connections that have sent nothing yet.
  *
  * - A connection is a stranger until the gate has seen a valid token on it. One address has at most `strangersMax` strangers, and there are at
- *   most `connectionsMax + strangersMax` connections in all; the door closes a further connection at once. The door closes a stranger after
+ *   most `connectionsMax + strangersMax` connections in total; the door closes a further connection at once. The door closes a stranger after
  *   `strangerMs`.
- * - The door connects to the server at a client's first byte. While one end takes no bytes, the door reads none from the other end.
+ * - The door connects to the server when a client sends its first byte. While one end takes no bytes, the door reads none from the other end.
  */
 import type { Socket, TCPSocketListener } from "bun";
 import type { Clock } from "../clock.ts";

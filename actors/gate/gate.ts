@@ -1,7 +1,7 @@
 /**
  * The gate is the server through which other machines join a run. A guest is a sampler or env server on another machine. The gate checks the
  * token of each request, and passes bytes, unread, between the guest and the actor that the request's path names. The actors themselves
- * listen only on loopback or at the broker, with another token.
+ * listen only on loopback or at the broker, and require another token.
  *
  *   request                     what it is                                                       for guests of role
  *   GET /join?role=ROLE         the settings of a new guest                                      sampler, env server
@@ -11,7 +11,8 @@
  *
  * - The gate compares the token of the Authorization header in constant time, before it reads the path. The gate refuses requests of browser
  *   pages, which have an Origin header. The gate reports refusals at most once a second.
- * - The gate closes the connection after it refuses a token, a browser page, a role or a name, or an upgrade beyond `connectionsMax`.
+ * - The gate closes the connection after it refuses a token, a browser page, a role or a name. It also closes the connection of an upgrade
+ *   beyond `connectionsMax`.
  * - door.ts limits the number and the duration of connections that have shown no token.
  * - The gate refuses a guest's socket while `connectionsMax` sockets are open. This number includes sockets of actors to a guest's env server.
  * - relay.ts limits how many bytes wait for a slow end.

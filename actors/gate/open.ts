@@ -1,8 +1,8 @@
 /**
  * Opens a run's gate, with its tokens, its certificates and the listeners for guests.
  *
- * - If the config has no join token (allowed on loopback only), `openGate` makes a token. A file in the run's folder, which only the file's
- *   owner can read, holds that token until the run ends.
+ * - If the config has no join token (allowed on loopback only), `openGate` makes a token, and writes it to a file in the run's folder. Only
+ *   the file's owner can read the file. `close` removes the file.
  */
 import { randomBytes } from "node:crypto";
 import { rmSync, writeFileSync } from "node:fs";
@@ -46,7 +46,7 @@ export interface OpenGate {
 
 const TOKEN_FILE = "join.token";
 
-/** How long the end of the run waits for guests to leave. */
+/** When the run ends, `close` waits at most this long for guests to leave. */
 const LEAVE_MS = 2000;
 
 /** @throws {Error} in one line, if the gate cannot listen at `listen` or a certificate cannot be read */

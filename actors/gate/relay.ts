@@ -11,7 +11,7 @@ import type { Clock } from "../clock.ts";
 
 /** The socket at one end of a relay. */
 export interface RelayEnd {
-  /** Number of bytes that wait in this process for the operating system to take them. */
+  /** Number of bytes that the operating system has not yet taken from this process. */
   readonly queuedBytes: number;
   /** @returns false if the socket dropped the frame */
   send(frame: Uint8Array): boolean;
@@ -80,7 +80,7 @@ export class Relay {
   }
 }
 
-/** A function that makes the offered connection the second end of a relay. */
+/** A function that attaches the offered connection to a relay, as the relay's second end. */
 type Offer = (relay: Relay) => void;
 
 interface Waiting {
@@ -126,7 +126,7 @@ export class Offers {
     };
   }
 
-  /** Connects a sampler's relay to an offer, or to the next offer if there is none now. */
+  /** Connects a sampler's relay to an offer. If there is no offer now, the relay waits for the next offer. */
   take(name: string, relay: Relay): void {
     const queue = this.#queue(name);
     const [offer] = queue.offers;

@@ -1,12 +1,12 @@
 /**
- * How a child of the supervisor starts. A process reads its settings from standard input, writes its log to standard error, and ends
- * with its parent. A Bun worker gets its settings from the main thread, sends its log to that thread, and ends with it.
+ * Starts a child of the supervisor. A process reads its settings from standard input, writes its log to standard error, and ends when its
+ * parent ends. A Bun worker gets its settings from the main thread, sends its log to that thread, and ends when that thread ends.
  *
- * - When the supervisor ends, standard input ends and this process exits. On Linux the kernel also kills this process, because a stopped or
- *   busy process does not notice the end of its input.
- * - A child process ignores SIGINT and SIGHUP. Ctrl-C or a closed terminal sends them to every process at once, but the supervisor stops the
- *   actors in order. SIGTERM may also go to all processes (timeout, systemd). So after SIGTERM an actor that is connected to the supervisor
- *   waits `STOP_WAIT_MS` for the supervisor's `stop`.
+ * - When the supervisor ends, standard input ends and this process exits. A stopped or busy process does not notice the end of its input, so
+ *   on Linux the kernel also kills this process.
+ * - A child process ignores SIGINT and SIGHUP. Ctrl-C or a closed terminal sends these signals to every process at once, but the supervisor
+ *   stops the actors in order. SIGTERM may also go to all processes (timeout, systemd). So after SIGTERM an actor that is connected to the
+ *   supervisor waits `STOP_WAIT_MS` for the supervisor's `stop`.
  */
 import { dlopen } from "bun:ffi";
 import { writeSync } from "node:fs";
@@ -112,7 +112,7 @@ function receivedSettings(): Promise<string> {
   return promise;
 }
 
-/** @returns the first line of standard input. When the input ends after that, the supervisor has ended, so this process exits */
+/** @returns the first line of standard input. When the input ends after this line, the supervisor has ended, so this process exits */
 function firstLine(): Promise<string> {
   const { promise, resolve, reject } = Promise.withResolvers<string>();
   void (async () => {

@@ -1,7 +1,7 @@
 /**
  * Joins a run on another machine as a guest: a sampler or an env server. The run's gate gives the guest its settings. All connections of
  * the guest go through the gate. In a run on a NATS broker, the guest's messages go through the broker instead. A guest may leave at any
- * time: other actors of the run then do the guest's unfinished work again.
+ * time. The run then repeats the guest's unfinished work on other actors.
  *
  * - The guest stays until the run ends or a person stops the guest. If the guest cannot reach the run for `patienceMs`, it exits with code 1.
  *   If the run refuses the token, the guest ends at once.
@@ -118,7 +118,7 @@ export async function join(kind: ActorKind, options: JoinOptions): Promise<Joine
   return { run: actorSettings.run, actor, leave: (reason) => life.leave(reason) };
 }
 
-/** Checks the run's config. @throws {Error} in one line, if the config is of another version of Bunraku with the same protocol */
+/** Checks the run's config. @throws {Error} in one line, if the config is from another version of Bunraku that has the same protocol */
 function configOf(config: unknown, address: string): RunConfig {
   const parsed = RunConfig.safeParse(config);
   if (parsed.success) return parsed.data;
@@ -174,7 +174,7 @@ function joinFault(error: unknown, { protocol, host, hostname }: URL, { ca }: Cl
     const advice = "give --join a name or an address that the certificate names";
     return new FinalJoinError(`the gate's certificate is not for ${hostname}; ${advice}`);
   }
-  if (text.includes("EPROTO")) return new FinalJoinError(`${text} Without TLS the address begins with ws://`);
+  if (text.includes("EPROTO")) return new FinalJoinError(`${text} If the gate does not use TLS, write ws://${host}`);
   if (/certificate|TLS|SSL/i.test(text)) {
     const advice = ca === undefined ? "--ca FILE names the CA certificate" : "--ca names the certificate of another CA";
     return new FinalJoinError(`${text} (${advice})`);
@@ -197,7 +197,7 @@ async function askGate(url: string, token: string, tls: ClientTls): Promise<Join
   if (settings.data.protocol !== PROTOCOL_VERSION) {
     const { protocol } = settings.data;
     throw new FinalJoinError(
-      `the run speaks protocol ${protocol}, this program ${PROTOCOL_VERSION}; use the run's version of Bunraku`,
+      `the run uses protocol ${protocol}, but this program uses protocol ${PROTOCOL_VERSION}; use the run's version of Bunraku`,
     );
   }
   return settings.data;

@@ -1,7 +1,7 @@
 /**
  * The life of an actor's process or worker: starts the actor, sends heartbeats, and leaves when the supervisor sends `stop`. This
  * file does not know where the settings come from: boot.ts gets them from the parent, join.ts from a run on another machine. The simulator
- * also runs `live`.
+ * also calls `live`.
  *
  * - `process.exit` in a worker ends the worker only.
  * - An uncaught error writes one line to the log, and the exit code is 1. After a `RunError` the exit code is `RUN_ERROR_CODE`, because
@@ -39,11 +39,11 @@ interface ProcessPorts {
   readonly lastMessage: () => string;
   /** Ends the process. `error`: the cause, if the actor failed. */
   exit(code: number, error?: unknown): void;
-  /** True if the actor's thread continues after `exit`. Then the actor stops before `exit`, even if it failed or was still starting. */
+  /** True if the actor's thread continues after `exit`. Such an actor stops before `exit`, even if it failed or was still starting. */
   readonly sharesThread?: boolean;
 }
 
-/** What differs between an actor with its own process or worker and an actor that shares its thread. */
+/** The ports that an actor with its own process or worker and an actor that shares its thread get from different places. */
 type Place = Pick<ProcessPorts, "clock" | "exit" | "sharesThread">;
 
 interface LiveOptions extends ProcessPorts {

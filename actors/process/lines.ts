@@ -1,6 +1,6 @@
 /** Splits a stream of text, such as a program's output, into lines, and yields each line as it arrives. */
 
-/** @param lineMax  the function yields a line with more characters before its end arrives; the rest becomes the next line */
+/** @param lineMax  if an unfinished line has more characters, the function yields them at once; the rest of the line becomes the next line */
 export async function* linesOf(
   stream: ReadableStream<Uint8Array>,
   lineMax = Number.POSITIVE_INFINITY,

@@ -1,6 +1,6 @@
 /**
- * The settings of an actor's process: one line of JSON, the first line of its standard input. The line holds the run's token. Lists of
- * processes show arguments and environment variables, so the line is neither.
+ * The settings of an actor's process: one line of JSON, the first line of its standard input. The settings include the run's token. A list
+ * of processes may show arguments and environment variables, so a process gets its settings in neither.
  */
 import { z } from "zod";
 import { LEVELS } from "../log.ts";

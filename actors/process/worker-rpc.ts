@@ -1,10 +1,10 @@
 /**
- * Calls methods of an object in a worker thread, so that a long computation never blocks an actor's event loop. Each call
- * settles exactly once, and calls may settle in any order. Messages between actors do not use this file: see protocol.ts.
+ * Calls methods of an object in a worker thread, so that a long computation never blocks an actor's event loop. Each call settles exactly
+ * once, and calls may settle in any order. Messages between actors do not use this file: protocol.ts has them.
  */
 import { type Clock, realClock } from "../clock.ts";
 
-/** An object whose methods may be called from another thread. Each call copies its arguments and its result, except shared memory. */
+/** An object whose methods another thread may call. Each call copies its arguments and its result; only shared memory is not copied. */
 export type Methods = Readonly<Record<string, (...args: never[]) => unknown>>;
 
 /** The methods for the calling thread: each returns a promise. */
@@ -44,7 +44,7 @@ async function answer(methods: Methods, { id, method, args }: Call): Promise<Ret
   }
 }
 
-/** Sends the items of one turn of the event loop in one message: one message for each item would take much longer. */
+/** Sends the items of one turn of the event loop in one message, because one message for each item would take much longer. */
 function together<T>(send: (items: readonly T[]) => void): (item: T) => void {
   let waiting: T[] = [];
   return (item) => {
@@ -59,7 +59,7 @@ function together<T>(send: (items: readonly T[]) => void): (item: T) => void {
 
 export interface Thread<M extends Methods> {
   readonly methods: Remote<M>;
-  /** Milliseconds since the newest answer, or since the first open call if no answer came after it. 0 if no call is open. */
+  /** Milliseconds since the last answer, or since the call that ended the thread's idle time if this call came later. 0 if no call is open. */
   workingMs(): number;
   stop(): void;
 }
@@ -73,7 +73,7 @@ export function startThread<M extends Methods>(
   const worker = new Worker(entry);
   const open = new Map<number, { resolve(value: unknown): void; reject(error: Error): void }>();
   let nextId = 0;
-  /** The time from which `workingMs` counts. Each answer sets it, and so does a call while no other call is open. */
+  /** The time from which `workingMs` counts. Each answer sets this time. A call also sets it if no other call is open. */
   let sinceMs = 0;
   /** The error with which every call rejects after the thread's end; null while the thread lives. */
   let gone: Error | null = null;

@@ -37,7 +37,7 @@ describeWhere(chromiumPath === null ? "no Chromium" : null, "the pages", () => {
     tellActors();
     await stage.waitForCount(".actor", 4);
     expect(await stage.text(".actor.learner")).toContain("computes updates 50 % · waits for episodes 40 % · idle 10 %");
-    expect(await stage.text(".actor.learner")).toContain("policy 12 · abababababab · 7 waiting");
+    expect(await stage.text(".actor.learner")).toContain("policy 12 · abababababab · 7 tickets waiting");
     expect(await stage.text(".actor.sampler")).toContain("policy 12 · abababababab · as published");
     expect(await stage.text(".actor.sampler")).toContain("2,410 tokens/s");
     expect(await stage.text(".actor.env-server .chip")).toBe("silent");

@@ -224,7 +224,7 @@ describeWhere(chromiumPath === null ? "no Chromium" : null, "the run's page", ()
     await stage.waitForCount("#success-legend span", 3);
     await stage.waitForPixels("success", "--ink", 50);
     await stage.open("?seeds=mean&with=other");
-    await stage.waitForText("#compared", "other: no other run");
+    await stage.waitForText("#compared", "other: no run with another seed");
     await stage.waitForCount("#success-legend span", 4);
   });
 

@@ -35,7 +35,7 @@ export class AddedCharts {
     for (const name of inAddress("chart")) this.#add(name);
   }
 
-  /** Adds each chart of the address whose metric has its first value among these points. */
+  /** Adds charts that the address names and that the page lacks, if these points are the first values of their metrics. */
   take(points: News["points"]): void {
     const waiting = inAddress("chart").filter((name) => !this.#added.includes(name));
     if (points.some(([name]) => waiting.includes(name))) void this.show().then(this.#changed);

@@ -32,7 +32,7 @@ export interface Look {
 /** Each pixel of width has room for a low and a high value. */
 const POINTS_PER_PIXEL = 2;
 
-/** A chart over updates or warm-start steps spans at least this many of them, so that the first values do not fill the whole width. */
+/** Minimum length of an axis of updates or of warm-start steps, so that the first values do not fill the whole width. */
 const UPDATES_MIN = 10;
 /** Width of a character of an axis label, in pixels; most characters are narrower. */
 const CHARACTER_WIDTH = 7;
@@ -49,7 +49,7 @@ export class Chart {
   readonly #place: HTMLElement;
   #plot: uPlot;
   #isWaiting = false;
-  /** Curves whose values the legend shows: this run's, then one of each compared run. `#legend` has their elements. */
+  /** Curves whose values the legend shows: this run's, then one of each compared run. `#legend` has the elements for these values. */
   #shown: readonly Curve[] = [];
   #legend: readonly HTMLElement[] = [];
 
@@ -111,7 +111,7 @@ export class Chart {
     return [steps, ...(isLogarithmic ? rows.map((row) => row.map(positive)) : rows)];
   }
 
-  /** A line over the chosen axis. @param times  curves from which the place of a step on this axis comes (`AXIS_METRICS`) */
+  /** A line over the chosen axis. @param times  has the curves of `AXIS_METRICS`, which give the place of a step on this axis */
   #drawn(curves: Curves, { name, isComplement = false }: LineSpec, times = curves): Curve {
     const curve = curves.get(name) ?? new Curve();
     const values = isComplement ? curve.map((value) => 1 - value) : curve;

@@ -98,7 +98,7 @@ export const RUN_CHARTS: ChartTable = {
     ...shares,
   },
   kl: {
-    lines: [line("loss/ratio_kl", "this update"), second("loss/kl", "to the reference")],
+    lines: [line("loss/ratio_kl", "to the old policy"), second("loss/kl", "to the reference")],
     format: small,
     tick: smallTick,
   },

@@ -1,7 +1,7 @@
 /**
  * Lets a person choose the runs that the charts show beside this run, and keeps the choice in the page's address. With the choice "seeds", the
- * charts show, for each chosen run, the mean and band of all runs of the folder that have the same settings except the seed. The charts
- * then show such a mean and band for this run too.
+ * charts show a mean and a band in place of each chosen run, and also a mean and a band for this run. Such a mean is over the run
+ * and all runs of the folder that differ from this one only in the seed.
  */
 import { percent } from "../../number-text.ts";
 import { read } from "./api.ts";
@@ -72,7 +72,10 @@ export class Compare {
     });
     return [own, ...others].map((one) => {
       const count = one.runs.length + Number(one.withOwn);
-      return { ...one, name: count === 1 ? `${one.name}: no other run` : `${one.name}: mean of ${count} runs` };
+      return {
+        ...one,
+        name: count === 1 ? `${one.name}: no run with another seed` : `${one.name}: mean of ${count} runs`,
+      };
     });
   }
 
@@ -85,7 +88,7 @@ export class Compare {
         ...runs.map(({ name, env, update, success }) =>
           this.#rowOf(name, `${visible(env)} · update ${update ?? "–"} · ${percent(success)}`),
         ),
-        ...gone.map((name) => this.#rowOf(name, "chosen, but not here")),
+        ...gone.map((name) => this.#rowOf(name, "chosen, but not in the folder")),
         ...unreadable.map(({ name, reason }) => make("li", "note", `${visible(name)}: ${visible(reason)}`)),
       ];
       this.#list.replaceChildren(...(rows.length > 0 ? rows : [make("li", "note", "There is no other run here.")]));

@@ -129,7 +129,10 @@ export interface Band {
   readonly highs: readonly number[];
 }
 
-/** Mean, lowest and highest value at the steps that all curves have; null if there is no such step. A mean of fewer curves at some steps would jump. */
+/**
+ * Mean, lowest and highest value at the steps that all curves have; null if there is no such step. At a step that only some curves have, the
+ * mean would jump.
+ */
 export function bandOf(curves: readonly Points[]): Band | null {
   const known = curves.map(({ steps, values }) => new Map(steps.map((step, i) => [step, values[i]!])));
   const steps = curves[0]?.steps.filter((step) => known.every((values) => values.has(step))) ?? [];
@@ -187,7 +190,7 @@ export function thin(
   const kept: number[] = [];
   let at = 0;
   for (let stretch = 0; stretch < stretches && at < count; stretch++) {
-    // The last stretch ends at the end of the curve, whatever the rounding gives.
+    // The last stretch takes all remaining points, so that rounding loses none.
     const end = stretch === stretches - 1 ? Number.POSITIVE_INFINITY : from + (stretch + 1) * width;
     const first = at;
     let [low, high] = [at, at];

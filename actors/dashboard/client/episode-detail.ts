@@ -16,7 +16,7 @@ const STOPS = {
   over: "game over",
   actions: "out of actions",
   turns: "out of turns",
-  context: "out of context",
+  context: "context full",
 } as const;
 
 export function outcomeChip({ status, stop, success }: EpisodeSummary): HTMLElement {
@@ -121,7 +121,7 @@ const tokensOf = (tokens: readonly WrittenToken[]): HTMLElement => make("p", "to
 
 const WHOLE = "the whole episode";
 
-/** The form with which a person rates one episode or a turn, and below the form the ratings so far. */
+/** A form in which a person rates an episode or one of its turns. Below the form are the ratings so far. */
 export async function ratingForm({ summary, row }: EpisodeAnswer): Promise<HTMLElement> {
   const turns = "turns" in row.outcome ? row.outcome.turns.length : 0;
   const turn = selectOf([WHOLE, ...turnNames(turns)]);
@@ -141,7 +141,7 @@ export async function ratingForm({ summary, row }: EpisodeAnswer): Promise<HTMLE
     "form",
     "rating",
     make("label", "", "Rate ", turn),
-    make("label", "", " from 1, bad, to 5, good: ", score),
+    make("label", "", " from 1 (bad) to 5 (good): ", score),
     make("label", "", "Note ", note),
     save,
   );

@@ -1,5 +1,5 @@
 /**
- * The scripts of all pages of a run call `start`, which reads the run once, follows the run's stream, and gives new data to the script.
+ * The script of each page of a run calls `start`. `start` reads the run once, follows the run's stream, and gives new data to the script.
  *
  * - If the connection is lost, the page says so and says what to do. The browser reconnects, and the stream resumes after the last message.
  */
@@ -9,7 +9,7 @@ import { read } from "./api.ts";
 import { byId, put } from "./dom.ts";
 import { visible } from "./text.ts";
 
-/** How long the page waits before it asks again for a stream that the server refused. After a cut stream, browsers reconnect on their own. */
+/** Wait before the page asks again for a stream that the server refused. If a stream was cut, the browser reconnects without the page's help. */
 const AGAIN_MS = 3000;
 
 /** The newest overview, and the time of its arrival on the page's clock. */
@@ -32,7 +32,7 @@ function showElapsed(): void {
 }
 
 function showRun(next: Overview): void {
-  // Another run uses this port now, and all data on the page is of the old run.
+  // Another run uses this port now, and all data on the page belongs to the old run.
   if (overview !== null && next.run !== overview.run) location.reload();
   overview = next;
   overviewAtMs = performance.now();
@@ -82,7 +82,7 @@ function listenToKeys(): void {
   });
 }
 
-/** Whether a number in cursor `one` is below the number at the same place in `other`. In one record no number falls. */
+/** True if a number in cursor `one` is below the number at the same place in `other`. The numbers of one record never fall. */
 function isBefore(one: string, other: string): boolean {
   const parts = other.split(".").map(Number);
   return one.split(".").some((part, i) => Number(part) < parts[i]!);
@@ -101,7 +101,7 @@ function follow(cursor: string, take: (news: News) => void): void {
     if (stream.readyState === EventSource.CLOSED) setTimeout(() => follow(last, take), AGAIN_MS);
   });
   stream.addEventListener("news", ({ data, lastEventId }) => {
-    // A new record has begun under the same name, and all data on the page is of the old record.
+    // A new record has begun under the same name, and all data on the page belongs to the old record.
     if (isBefore(lastEventId, last)) location.reload();
     last = lastEventId;
     const news: News = JSON.parse(data);

@@ -17,9 +17,9 @@ const SILENT_MS = 3000;
 const ROLES = ["learner", "sampler", "env-server", "metrics-sink"];
 
 const QUEUES: LoadTexts = [
-  ["queue/playing", (count) => `${count} in play`],
-  ["queue/waiting", (count) => `${count} waiting`],
-  ["queue/rows", (count) => `${count} to store`],
+  ["queue/playing", (count) => `${plural(count, "episode")} in play`],
+  ["queue/waiting", (count) => `${plural(count, "ticket")} waiting`],
+  ["queue/rows", (count) => `${plural(count, "episode")} to store`],
   ["queue/messages", (count) => `${plural(count, "message")} queued`],
 ];
 const LAGS: readonly (readonly [name: string, text: string])[] = [
@@ -57,7 +57,7 @@ function weightsText({ role, weights }: Actor, published: Weights): string {
   if (weights.digest === published.digest) return `${text} · as published`;
   return weights.version < published.version
     ? `${text} · ${plural(published.version - weights.version, "version")} behind`
-    : `${text} · NOT as published`;
+    : `${text} · NOT the published weights`;
 }
 
 function rowOf(actor: Actor, published: Weights): HTMLElement {

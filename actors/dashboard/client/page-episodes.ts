@@ -85,8 +85,8 @@ const groupsCard = byId("groups");
 let shownGroups = "";
 
 /**
- * Shows a table of the episodes of one update, which are a batch: a row for each group, a column for each member, rewards in the cells. Hides the
- * table for a validation episode.
+ * Shows a table of the episodes of one update (a batch), with a row for each group, a column for each member, and rewards in the cells. Hides
+ * the table for a validation episode.
  */
 async function showGroups(one: EpisodeSummary): Promise<void> {
   groupsCard.hidden = one.purpose !== "train";

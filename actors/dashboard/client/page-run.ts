@@ -23,7 +23,7 @@ const ROWS: readonly (readonly [key: keyof CostsAnswer["total"], label: string])
   ["joules", "Joules"],
 ];
 
-/** The activities that share the time of reinforcement; `kind` is a color of the bars on the page about actors. */
+/** The activities that share the time of reinforcement. `kind` is a style class that gives the color, as in the bars of the page about actors. */
 const PARTS: readonly (readonly [key: keyof CostsAnswer["seconds"], label: string, kind: string])[] = [
   ["rollout", "rollouts", "wait"],
   ["update", "updates", "work"],

@@ -35,7 +35,7 @@ function showConfig({ settings }: SetupAnswer): void {
   byId("config").replaceChildren(...tableOf(["Key", "Value", "Default"], rows));
   put(
     byId("config-note"),
-    `${plural(rows.length, "key")} of ${settings.length}; the run's folder has all in config.json`,
+    `${rows.length} of ${plural(settings.length, "key")}; config.json in the run's folder has all keys`,
   );
 }
 

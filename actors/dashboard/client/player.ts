@@ -160,7 +160,7 @@ export class Player {
     this.#playButton.textContent = "Pause";
   }
 
-  /** Stops the replay. Call it also when the player leaves the page. */
+  /** Pauses the replay. Call this function also before you remove the player from the page. */
   pause(): void {
     if (this.#timer !== null) clearInterval(this.#timer);
     this.#timer = null;

@@ -3,7 +3,7 @@
  * This code runs in the browser, in one bundle with the envs, and in tests.
  *
  * - `replay` compares the replay with the record, turn by turn. If the two differ, the page shows the replay and names the first difference.
- * - When a person plays, only the game and its budget of actions limit the play. No limit of turns and no format of replies applies.
+ * - When a person plays, only the game and its maximum number of actions limit the play. The limit of turns and the reply format do not apply.
  */
 import { z } from "zod";
 import type { Effect, LocalGame } from "../../../envs/env.ts";
@@ -46,7 +46,8 @@ export interface Recorded {
 function openGame(ticket: Ticket, { envs, compat }: PlayAnswer): LocalGame {
   const { tag, options } = envs.find(({ name }) => name === ticket.env) ?? { tag: ticket.env, options: {} };
   const env = envTag(tag, options, compat);
-  if (env.browser === false) throw new Error(`${tag} needs what browsers lack; replay it with \`bun run replay\``);
+  if (env.browser === false)
+    throw new Error(`${tag} does not run in a browser; replay the episode with \`bun run replay\``);
   const game = env.open({ layout: ticket.layoutSeed, dynamics: ticket.dynamicsSeed });
   if (game.kind === "outside") throw new Error(`${ticket.env} runs in another process, which a browser cannot reach`);
   return game;
@@ -69,7 +70,7 @@ export function replay(ticket: Ticket, { turns, finalObservation }: Recorded, pl
   turns.forEach((recorded, turn) => {
     if (observation !== recorded.observation) difference ??= `turn ${turn + 1} starts with another observation`;
     let reward = 0;
-    // A game shows the message of an action only once. So after a turn without actions, the observation is the game's state.
+    // A game shows the message of an action only once. So in a turn without actions, the next observation is the game's state.
     if (recorded.actions.length === 0) observation = game.render();
     for (const action of recorded.actions) {
       const effect = act(game, action);
@@ -80,7 +81,7 @@ export function replay(ticket: Ticket, { turns, finalObservation }: Recorded, pl
     }
     total += reward;
     if (Math.abs(reward - recorded.reward) > 1e-9) {
-      difference ??= `turn ${turn + 1} earns ${reward}, recorded ${recorded.reward}`;
+      difference ??= `turn ${turn + 1} earns ${reward}, but the record has ${recorded.reward}`;
     }
   });
   if (observation !== finalObservation) difference ??= "the final observation differs";

@@ -8,7 +8,7 @@
 /** Maximum number of UTF-16 units of a text that the page shows. /api/episodes/ID has the whole text. */
 const SHOWN_MAX = 4000;
 
-// Controls, formats (bidirectional, zero width, tags), line and paragraph separators, half surrogates. \n and \t stay.
+// Controls, formats (bidirectional, zero width, tags), line and paragraph separators, unpaired surrogates. \n and \t stay.
 const HIDDEN = /(?![\n\t])[\p{Cc}\p{Cf}\p{Cs}\p{Zl}\p{Zp}]/gu;
 
 /** "\u001b[31m" becomes "‹1B›[31m". */

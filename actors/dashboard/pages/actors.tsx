@@ -27,7 +27,7 @@ export const ActorsPage = ({ view }: PageProps) => (
       <section class="card chart" aria-labelledby="lag-title">
         <header class="card-head">
           <h2 id="lag-title">Staleness</h2>
-          <p class="note">share of the trained episodes whose policy is 0, 1, 2, or 3 and more updates old</p>
+          <p class="note">share of the trained episodes, by the age of their policy in updates</p>
         </header>
         <ul class="bars" id="lag" />
       </section>

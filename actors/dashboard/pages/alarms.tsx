@@ -6,10 +6,10 @@ const CHARTS = [
   { id: "success", title: "Success", note: "share of training episodes" },
   { id: "verdicts", title: "Verdict" },
   { id: "spread", title: "Reward spread", note: "standard deviation within a group" },
-  { id: "flat", title: "Groups with zero spread", note: "share" },
+  { id: "flat", title: "Groups with zero spread", note: "share of groups" },
   { id: "entropy", title: "Entropy", note: "nats per token" },
   { id: "gradient", title: "Gradient norm", note: "before clipping" },
-  { id: "echo", title: "Repetition and form", note: "share" },
+  { id: "echo", title: "Repetition and form", note: "share of 4-grams; share of turns" },
   { id: "information", title: "Reasoning and prompt", note: "mutual information, nats" },
 ];
 

@@ -10,7 +10,7 @@ const NUMBERS = [
   ["before", "Before", "before the first update"],
   ["now", "Now", "latest validation"],
   ["best", "Best possible", "optimal player"],
-  ["expert", "Expert", "a scripted player; the best possible is unknown"],
+  ["expert", "Expert", "a scripted player; the best possible success is unknown"],
 ] as const;
 
 /** A run has a value of "best", of "expert" or of neither. The page hides each of the two that has no value. */
@@ -100,8 +100,8 @@ const Costs = () => (
         <thead>
           <tr>
             <td />
-            <th>in all</th>
-            <th>after the warm start</th>
+            <th>whole run</th>
+            <th>from the first update</th>
             <th>per point</th>
           </tr>
         </thead>

@@ -1,8 +1,8 @@
 /**
  * Sends requests to a hosted model and retries failed requests. This file knows no envs and no episodes.
  *
- * - The client tries again if it gets no answer, status 408, 409, 425, 429 or 5xx, or an answer that it cannot use. Such an answer is a
- *   redirect, is too long, or has a text that the client cannot parse.
+ * - The client tries again if it gets no answer, if the status is 408, 409, 425, 429 or 5xx, or if it cannot use the answer: the answer is
+ *   a redirect, is too long, or has a text that the client cannot parse.
  * - The wait before a new try is random. The upper bound of the wait doubles with each try, up to a minute. If a server sends Retry-After,
  *   the client sends no request before the time in this header.
  * - The client sends the key in one header only, and removes the key from every error text of a server.
@@ -45,7 +45,7 @@ export interface Usage {
   readonly outputTokens: number;
 }
 
-/** A request failed and the client does not repeat it, or the client was stopped. The message never contains the key. */
+/** A request failed and the client does not repeat the request, or the client was stopped. The message never contains the key. */
 export class HostedError extends Error {
   override readonly name = "HostedError";
   /** The code of an OpenAI error, such as "context_length_exceeded"; null if the server sent no code. */
@@ -89,7 +89,7 @@ export class HostedClient {
     this.#options = options;
   }
 
-  /** Counts so far. The token counts cover answered requests only; a server may also charge for the tokens of failed requests. */
+  /** Counts so far. The token counts are of answered requests only; a server may also charge for the tokens of failed requests. */
   get usage(): Usage {
     return this.#usage;
   }
@@ -100,7 +100,7 @@ export class HostedClient {
     for (const wake of this.#sleepers) wake();
   }
 
-  /** @throws {HostedError} after `stop`, or if the request fails; then the message names the model, the server and the last error. */
+  /** @throws {HostedError} after `stop`, or if the request fails. After a failure the message names the model, the server and the last error */
   async complete(messages: readonly Message[]): Promise<Completion> {
     const { model, baseUrl, triesMax, warn } = this.#options;
     for (let tries = 1; ; tries++) {
@@ -121,7 +121,7 @@ export class HostedClient {
       }
       if (retryAfterMs !== null && retryAfterMs > RETRY_AFTER_MS_MAX) {
         throw new HostedError(
-          `${where}; its Retry-After is ${Math.ceil(retryAfterMs / 1000)} s, more than the ${RETRY_AFTER_MS_MAX / 1000} s allowed`,
+          `${where}; its Retry-After is ${Math.ceil(retryAfterMs / 1000)} s, and the client waits at most ${RETRY_AFTER_MS_MAX / 1000} s`,
         );
       }
       const waitMs = this.#waitMs(tries, retryAfterMs);
@@ -134,7 +134,7 @@ export class HostedClient {
     const { uniform, clock } = this.#options;
     if (retryAfterMs === null) return uniform() * Math.min(WAIT_MS_MAX, FIRST_WAIT_MS * 2 ** (tries - 1));
     this.#notBeforeMs = Math.max(this.#notBeforeMs, clock.now() + retryAfterMs);
-    // All requests, new ones too, wait for this time. The random part spreads the retries.
+    // Until `#notBeforeMs` all requests wait, also new requests. The random part spreads the retries.
     return retryAfterMs + uniform() * FIRST_WAIT_MS;
   }
 

@@ -40,7 +40,7 @@ export interface HostedEvaluation {
 /** The env server records this name as the owner of each episode. */
 const PLAYER = "eval";
 
-/** @throws {Error} the first error of an episode, after all running episodes have ended. */
+/** @throws {Error} the first error of an episode, as soon as no other episode runs */
 export async function evaluateHosted(options: HostedEvaluation): Promise<PolicyEvaluation> {
   const { config, tag, client, results, requestsMax, clock, warn, progress } = options;
   const tickets = validationTickets(config, "hosted", 0, 0);

@@ -1,6 +1,6 @@
 /**
- * Stores the finished episodes of an evaluation in a file, so that an interrupted evaluation does not pay for an episode twice. Each line of
- * the file is one JSON object: the first line has the settings; each later line has one episode.
+ * Stores the finished episodes of an evaluation in a file. So an evaluation that continues after an interruption plays no finished episode
+ * again. Each line of the file is one JSON object: the first line has the settings; each later line has one episode.
  *
  * - `open` refuses a file with other settings.
  * - `open` removes an incomplete last line, which a killed process leaves. Any other invalid line is an error.

@@ -30,7 +30,7 @@ test("episodes that a full disk cuts off leave no half line, and the error names
     throw new Error("ENOSPC: no space left on device, write");
   };
   expect(() => appendWhole(file, '{"two": 2}\n', untilFull)).toThrow(
-    `cannot write to ${file}: ENOSPC: no space left on device, write; the file keeps what it had. Make room`,
+    `cannot write to ${file}: ENOSPC: no space left on device, write; the file is unchanged. Free disk space`,
   );
   expect(readFileSync(file, "utf8")).toBe('{"one": 1}\n');
   appendWhole(file, '{"two": 2}\n');

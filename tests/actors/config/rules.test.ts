@@ -64,7 +64,7 @@ test.each([
   ],
   [
     `env: {mix: [${two}]}\nrollout: {curriculum: {by: success, groupsMin: 9}}`,
-    ["rollout.curriculum.groupsMin: 2 envs with 9 groups each are more than the 16 groups of an update"],
+    ["rollout.curriculum.groupsMin: 2 envs with 9 groups each need 18 groups, but an update has 16"],
   ],
   [
     "rollout: {onlineK: 2}\nlearner: {minibatch: 64}",
@@ -117,12 +117,12 @@ test.each([
   [
     "engine: {bfloat16Products: gradients}",
     [
-      "engine.bfloat16Products: only engine compiled on device cpu rounds; set engine.name to compiled and engine.device to cpu",
+      "engine.bfloat16Products: only engine compiled on device cpu rounds products; set engine.name to compiled and engine.device to cpu",
     ],
   ],
   [
     "engine: {name: eager, device: cpu, bfloat16Products: all}",
-    ["engine.bfloat16Products: only engine compiled on device cpu rounds"],
+    ["engine.bfloat16Products: only engine compiled on device cpu rounds products"],
   ],
   ["sampler: {count: 1025}", ["sampler.count: 1025 is more than the 1024 processes allowed on one machine"]],
   ["join: {listen: 'wss://127.0.0.1:0', certFile: c.pem}", ["join.listen: wss:// needs a certificate"]],

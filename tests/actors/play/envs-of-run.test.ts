@@ -167,7 +167,7 @@ test.each([
       env: { mix: [{ tag: "Bandit" }, { tag: "FrozenLake" }] },
       rollout: { groups: 8, curriculum: { by: "reward", groupsMin: 5 } },
     },
-    "rollout.curriculum.groupsMin: 2 envs with 5 groups each are more than the 8 groups of an update; lower it",
+    "rollout.curriculum.groupsMin: 2 envs with 5 groups each need 10 groups, but an update has 8; lower it",
   ],
   [
     { rollout: { onlineK: 2 }, learner: { minibatch: 8 } },

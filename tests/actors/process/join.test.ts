@@ -73,5 +73,5 @@ test("a gate with TLS, or with a certificate that does not fit, is refused with 
     "(--ca names the certificate of another CA)",
   );
   expect(await fault(`ws://${there}`)).toEndWith(` closed unexpectedly. If the gate uses TLS, write wss://${there}`);
-  expect(await fault(`wss://${noTls}`, ca)).toEndWith("Without TLS the address begins with ws://");
+  expect(await fault(`wss://${noTls}`, ca)).toEndWith(` If the gate does not use TLS, write ws://${noTls}`);
 });
