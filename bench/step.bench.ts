@@ -7,7 +7,8 @@
  * With --step.bfloat16Products=gradients or all, Bunraku rounds the factors of these products, and PyTorch runs under autocast too, which
  * rounds the factors of all products. Autocast's losses are not compared.
  *
- * With a rank, both sides train adapters of that rank, and the embedding is tied. In the shape of Qwen2.5-0.5B (each side needs under 20 GB):
+ * With a rank, both sides train adapters of that rank, and the embedding is tied. This command measures the shape of Qwen2.5-0.5B, for which
+ * each side needs less than 20 GB:
  * bun run bench step --step.rank=64 --step.d=896 --step.layers=24 --step.heads=14 --step.kvHeads=2 --step.hidden=4864
  *   --step.vocabulary=151936 --step.batch=2 --step.length=512 --step.microBatchTokens=1024 --step.rounds=1 --step.steps=1
  */

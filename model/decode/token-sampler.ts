@@ -12,7 +12,7 @@
 export interface SampleSettings {
   /** At least 0; 0 is greedy. */
   readonly temperature: number;
-  /** In (0, 1]: keep the fewest most likely tokens that together have this probability (after top-k). 1 keeps all. */
+  /** In (0, 1]: keep the fewest most likely tokens that together have at least this probability (after top-k). 1 keeps all. */
   readonly topP: number;
   /** Keep this many most likely tokens; 0 keeps all. */
   readonly topK: number;

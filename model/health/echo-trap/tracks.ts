@@ -89,7 +89,7 @@ function extend(track: Track | undefined, value: number, smoothing: number, star
   const count = track.count + 1;
   const start = count <= startUpdates ? track.start + (value - track.start) / count : track.start;
   const smooth = track.smooth + smoothing * (value - track.smooth);
-  // At first the moving average is mostly the first value, which may be luck.
+  // During the start, the moving average is mostly the first value, which may be high by chance.
   const best = count <= startUpdates ? start : Math.max(track.best, smooth);
   return { count, start, smooth, best };
 }
