@@ -14,7 +14,7 @@ import { ModelConfig } from "../model/policy/model-config.ts";
 import { type Comparison, numbersOf, round } from "./shared.ts";
 
 export const summary =
-  "read a pretrained model of 1 GB, beside disk and page cache; memory in addition to the parameters";
+  "read a pretrained model of 1 GB, compared with disk and page cache; memory in addition to the parameters";
 
 interface Row {
   readonly dtype: string;

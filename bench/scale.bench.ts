@@ -59,7 +59,7 @@ export async function run(options: Readonly<Record<string, string>>) {
   return { name: "scale", comparisons: latencies(rows), seconds, rows };
 }
 
-/** For each transport, the median latency with the most samplers beside the median latency with the fewest. */
+/** For each transport, the median latency with the most samplers, compared with that with the fewest. */
 function latencies(rows: readonly Row[]): Comparison[] {
   const paced = rows.filter((row) => row.paced);
   return [...new Set(paced.map((row) => row.transport))].map((transport) => {

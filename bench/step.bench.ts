@@ -1,6 +1,6 @@
 /**
- * Time of one training step: forward, backward, clip and AdamW of the reference model, float32, on 2 threads, beside PyTorch's on
- * the same weights and data. Run: bun run bench step [--step.layers=6 --step.d=512 …]
+ * Time of one training step: forward, backward, clip and AdamW of the reference model, float32, on 2 threads, compared with
+ * PyTorch on the same weights and data. Run: bun run bench step [--step.layers=6 --step.d=512 …]
  * Budget: 1.3 times as fast as the faster of PyTorch's eager variants (one has SDPA). The two sides alternate, because a shared
  * machine changes its speed by the minute. Equal first losses prove that both do the same work.
  *
@@ -46,7 +46,7 @@ import {
   runPeer,
 } from "./shared.ts";
 
-export const summary = "one training step of the reference model, beside PyTorch eager, SDPA and compiled";
+export const summary = "one training step of the reference model, compared with PyTorch eager, SDPA and compiled";
 
 const DEFAULTS = {
   ...REFERENCE,

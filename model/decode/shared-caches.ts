@@ -106,7 +106,7 @@ export class SharedCaches {
       }
     };
     const computed: Group[] = [];
-    // Do this before `#claim`: it makes sequences longer, and `#claim` does not cut a cache while another sequence of the cache is longer.
+    // Do this before `#claim`. `end` makes sequences longer, and `#claim` does not cut a cache in which another sequence is longer.
     for (const group of this.#groups(sequences, tokens)) {
       const cache = this.#remembered(group);
       if (cache === null) computed.push(group);

@@ -149,7 +149,7 @@ export class TokenSampler {
     return this.#ranked(count - 1);
   }
 
-  /** A heap, because top-p keeps few tokens: sorting the whole vocabulary would cost more than the rest of a sample. */
+  /** A heap, because top-p keeps few tokens: sorting the whole vocabulary would take longer than the rest of a sample. */
   #buildHeap(): void {
     this.#heapSize = this.#vocab;
     for (let token = 0; token < this.#vocab; token++) this.#heap[token] = token;

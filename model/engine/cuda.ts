@@ -2,7 +2,7 @@
  * NVIDIA GPUs for onnxruntime: its CUDA provider, NVIDIA's libraries that the provider needs, and the memory of the first GPU (through
  * NVIDIA's runtime library). `bun run setup cuda` gets the provider and the libraries. The machine must have NVIDIA's driver.
  *
- * - If the machine has a library of its own, that one is loaded and not the one that `setup cuda` got.
+ * - `loadNvidia` loads the machine's own library if there is one, otherwise the library that `setup cuda` got.
  * - Once a library is loaded by its path, the system finds it by its name. So users need not set LD_LIBRARY_PATH.
  * - Only onnxruntime loads the provider: the provider's constructors crash if onnxruntime has not prepared the process for them.
  * Source: CUDA Runtime API, "Memory Management"; CUDA Driver API, "Version Management".

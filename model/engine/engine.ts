@@ -108,7 +108,7 @@ export interface Engine {
   runLanes(lists: readonly (readonly Job[])[]): Promise<void>;
 }
 
-/** Most bytes of parameters of a model in lanes, because each lane needs a gradient array. For larger models, threads share each product. */
+/** Largest model that runs in lanes: each lane needs a gradient as large as the model. For larger models, threads share each product. */
 const LANE_MODEL_BYTES_MAX = 128 * 2 ** 20;
 
 /** Number of lanes for a model with these parameters. @throws {RangeError} if the engine rounds products and the model is too large for lanes */

@@ -1,6 +1,6 @@
 /**
  * RAGEN-2's three early stops, and Bunraku's own stop. Bunraku's own stop ends a run whose task is solved, because further training
- * can only make the policy worse. This file is a pure reducer over recorded numbers; it knows no clock, no run and no log.
+ * cannot improve the policy, but may make it worse. This file is a pure reducer over recorded numbers; it knows no clock, no run and no log.
  *
  * - While success is at least `solvedAt`, a small spread of reward and a filter that keeps nothing are expected. Both counts then start
  *   again at 0.

@@ -60,8 +60,8 @@ export interface BatchLimits {
 }
 
 /**
- * Default of `tokensMax`. cpu: larger micro-batches of a small model take about as much time per token, and are harder to divide evenly
- * between two cores. gpu: a micro-batch with fewer tokens takes about the same time.
+ * Default of `tokensMax`. cpu: for a small model, larger micro-batches are not faster per token, and are harder to divide evenly between
+ * two cores. gpu: a smaller micro-batch takes about as long.
  */
 export const MICRO_TOKENS_MAX = { cpu: 512, gpu: 4096 } as const;
 

@@ -282,7 +282,7 @@ export class Network {
       throw new TypeError(`this network's head is "${this.config.head}"; this call needs "${head}" or "both"`);
   }
 
-  /** Those of the arrays that a head uses: arrays of parameters, or of gradients with the prefix "gradient.". */
+  /** The arrays that a head uses, out of `arrays`. @param prefix  "gradient." if `arrays` holds gradients */
   #arraysOfHead(head: Head, arrays: Arrays, prefix = ""): Arrays {
     const config = { ...this.config, head };
     const frozen = prefix === "" ? frozenShapes(config).keys() : [];

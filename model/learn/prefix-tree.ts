@@ -1,6 +1,7 @@
 /**
  * Lays sequences out as prefix trees, so that the network computes a common beginning once. The members of a group play one board, so their
- * episodes begin with equal tokens. Of the tokens that padded rows would have, 72 % remain in the default run's updates.
+ * episodes begin with equal tokens. Of the tokens that padded rows of distinct sequences would have, 72 % remain in
+ * the default run's updates.
  *
  * The sequences of a micro-batch are in lexicographic order. Each sequence then shares its longest beginning with the sequence before
  * it. The rest of the sequence is its branch. A sequence shares a multiple of 4 tokens, and a branch is padded to a multiple of 4

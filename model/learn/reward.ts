@@ -76,8 +76,8 @@ function scaleOf(count: number, spread: number, method: Exclude<Normalization["m
 
 /**
  * Turn rewards whose sum is the episode's normalized score: each turn keeps its scaled reward and penalty, and the last turn also gets the
- * difference to the score. With this, estimators that reward each turn work with normalization. RAGEN's use_turn_scores does not allow
- * normalization.
+ * difference to the score. So estimators that use the rewards of turns work with normalization. RAGEN's use_turn_scores does not
+ * allow normalization.
  *
  * @param turns  reward plus penalty of each turn, and the column of the turn's last token.
  * @param score  the episode's score by `normalizeRewards`. @param scale  the episode's scale.

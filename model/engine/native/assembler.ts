@@ -426,7 +426,7 @@ export class Assembler {
   toBfloats(to: number, low: number | Address, high: number): void {
     this.#vector("toBfloats", to, high, low, 16);
   }
-  /** Fills each 16 bits of `to` with 16 bits of `from`. The 16 bits of `places` at the same position say which. AVX-512 only. */
+  /** `to[i]` = `from[places[i]]`, for items of 16 bits. AVX-512 only. */
   orderHalves(to: number, places: number, from: number): void {
     this.#vector("orderHalves", to, places, from, 16);
   }

@@ -143,7 +143,7 @@ function lowerOptimizer(
 lowerOptimizer("GradientSquares", [], gradientSquaresOperator);
 lowerOptimizer("AdamW", ["parameters", "moment", "variance", "scalars"], adamWOperator);
 
-// Only for AVX-512 without rounded factors. With tiles or rounded factors the definition runs, whose products have kernels for these.
+// Only for AVX-512 without rounded factors. With tiles or rounded factors the definition runs, and its products have their own kernels.
 lower<MuonSettings>(
   "Muon",
   ({ parameters, moment, scalars, ...gradients }, settings, to) => {

@@ -48,8 +48,8 @@ const FACTOR = 17;
 
 /**
  * Maximum number of iterations for one product with x. In each iteration, an error of the Gram matrix grows by the factor a², which is 12.
- * With three iterations, a step's difference from float64 is as large as that of the definition. With five iterations it is more than 100
- * times as large (measured with a gradient of rank 4 of 128).
+ * With three iterations, a step differs from a step in float64 as much as the definition does. With five iterations it differs more than 100
+ * times as much (measured with a gradient of rank 4 of 128).
  */
 const ITERATIONS_MAX = 3;
 /** The smallest ratio of L to S at which several iterations for one product with x are faster. */

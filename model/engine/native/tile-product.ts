@@ -266,7 +266,7 @@ const configurations = new Map<string, Uint8Array<ArrayBuffer>>();
 /**
  * Address of the configuration of the tile registers.
  *
- * @param tiles  rows of one or two tiles of A. The tiles of sums have as many rows; tiles of B have 16
+ * @param tiles  rows of one or two tiles of A. The tiles of sums have these numbers of rows; tiles of B have 16 rows
  */
 function configurationOf(tiles: readonly number[]): number {
   const bytes = configurations.getOrInsertComputed(tiles.join(), () => {

@@ -104,7 +104,7 @@ export const allConstant = (groups: readonly GroupScore[]) => groups.every((grou
 const rank = <G extends GroupScore>(groups: readonly G[], order: "largest" | "smallest"): G[] =>
   groups.toSorted((a, b) => (order === "largest" ? b.score - a.score : a.score - b.score));
 
-/** The best groups until their scores reach `value` times the sum, minus epsilon. If a score of 0 or below comes before that, none. */
+/** The best groups until their scores reach `value` times the sum, minus epsilon. No groups if a score of 0 or below comes earlier. */
 function linearShare<G extends GroupScore>(ranked: readonly G[], value: number, epsilon: number): readonly G[] {
   const threshold = value * ranked.reduce((sum, group) => sum + group.score, 0) - epsilon;
   let held = 0;
