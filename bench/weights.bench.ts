@@ -21,7 +21,8 @@ import { median } from "../model/statistics.ts";
 import { type Comparison, numbersOf, round } from "./shared.ts";
 import { type RemoteRow, remoteRow } from "./weights-remote.ts";
 
-export const summary = "time from publish to the last acknowledgement of 4 samplers, compared with a copy and one hash of the same bytes";
+export const summary =
+  "time from publish to the last acknowledgement of 4 samplers, compared with a copy and one hash of the same bytes";
 
 const SAMPLERS = 4;
 /** Number of versions of this size to measure. */
