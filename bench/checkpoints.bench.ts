@@ -1,5 +1,5 @@
 /**
- * Speed of reading a pretrained model: a safetensors file of 1 GB into the learner's memory, compared with the page cache's speed.
+ * Speed of reading a pretrained model: a safetensors file of 1 GB into the learner's memory, compared with the page cache and the disk.
  * Run: bun run bench checkpoints [--checkpoints.megabytes=1000]
  * Budget: at least half of the read speed of the disk, and extra memory below 10 % of the parameters' memory. Page faults of new
  * memory take longer than reading from the page cache, so `freshShare` compares with one thread that does both. Bfloat16 becomes
@@ -14,7 +14,7 @@ import { ModelConfig } from "../model/policy/model-config.ts";
 import { type Comparison, numbersOf, round } from "./shared.ts";
 
 export const summary =
-  "read a pretrained model of 1 GB, beside disk and page cache; memory in addition to the parameters";
+  "read a pretrained model of 1 GB, compared with disk and page cache; memory in addition to the parameters";
 
 interface Row {
   readonly dtype: string;
@@ -59,8 +59,8 @@ export async function run(options: Readonly<Record<string, string>>) {
       };
       rows.push(row);
       console.log(
-        `${dtype}: ${row.gigabytesPerSecond} GB/s of ${row.pageCacheGigabytesPerSecond} (x ${row.share}); ` +
-          `into new memory x ${row.freshShare}; from disk x ${row.diskShare} of ${row.diskGigabytesPerSecond} GB/s; ` +
+        `${dtype}: ${row.gigabytesPerSecond} GB/s; speed divided by the page cache's (${row.pageCacheGigabytesPerSecond} GB/s) ${row.share}, ` +
+          `by one thread's into new memory ${row.freshShare}, by the disk's (${row.diskGigabytesPerSecond} GB/s) ${row.diskShare}; ` +
           `${(100 * row.extraMemoryShare).toFixed(1)} % more memory than the parameters`,
       );
     } finally {
@@ -77,7 +77,7 @@ export async function run(options: Readonly<Record<string, string>>) {
 
 const golden = join(import.meta.dir, "../tests/golden/checkpoints/qwen2");
 
-/** A Qwen2 of about this many bytes with arbitrary values. */
+/** Writes a Qwen2 model of about this many bytes, with arbitrary values. */
 function writeModel(folder: string, dtype: string, byteCount: number, bytesWanted: number): void {
   const shape = { vocabulary: 512, width: 1024, heads: 16, kvHeads: 4, headWidth: 64, hidden: 4096 };
   const perLayer = 1024 * (1536 + 1024 + 3 * 4096);

@@ -1,5 +1,5 @@
 /**
- * Measures the cost of one action with its observation, and of a new board, on one core.
+ * Measures the time of one action with its observation, and of a new board, on one core.
  * Run: bun run bench envs
  * Budget: at least 1,000,000 step + render per second for SimpleSokoban and FrozenLake, so that envs never limit a rollout
  * (RAGEN's Python: 41,000 and 33,000 on one core of another machine).

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# What a machine with one NVIDIA GPU can do, in about six minutes and without a network: which engines work, Bandit and SimpleSokoban
-# trained on each device, and a training step and decoding beside PyTorch if Python has PyTorch. node_modules must be installed, and for
-# cuda `bun run setup cuda` must have run.
+# Measures what a machine with one NVIDIA GPU can do, in about six minutes and without a network. Lists the engines that work, trains Bandit
+# and SimpleSokoban on each device, and, if Python has PyTorch, compares a training step and decoding with PyTorch. node_modules must be
+# installed, and for cuda `bun run setup cuda` must have run.
 #
 # Usage: bash bench/gpu.sh [FOLDER [DEVICE …]], by default bench-gpu cuda webgpu. The figures go to FOLDER/figures.txt. Exit code 0: every
 # device trained.
@@ -41,7 +41,7 @@ for device in "${devices[@]}"; do
     # Samplers do not decode on webgpu.
     [ "$device" = webgpu ] || part 60 "$device, decode" "${bun[@]}" run bench decode "--decode.device=$device" --decode.rounds=1
   else
-    echo "== $device: no step and no decode, as Python has no torch" >>"$figures"
+    echo "== $device: no step and no decode, because Python lacks torch, transformers, safetensors or numpy" >>"$figures"
   fi
 done
 cat "$figures"

@@ -26,7 +26,7 @@ const BATCH = 1000;
 const UPDATES = 2500;
 const ROUNDS = 5;
 
-/** 20 metrics, most of which the page draws: 50,000 points. */
+/** 20 metrics, with 50,000 points in all. The page draws most of these metrics. */
 const METRICS = METRIC_NAMES.filter((name) => /^(validate\/success|train\/.*)$/.test(name)).slice(0, 20);
 
 /** Queries of the page, including the slowest. */

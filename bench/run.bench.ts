@@ -1,7 +1,7 @@
 /**
  * The same training in Bunraku and in a loop written with PyTorch and transformers (peers/train.py): Dr. GRPO with AdamW on
- * SimpleSokoban, from the same weights, with as many threads. Run: bun run bench run [--run.seeds=3 --run.updates=60 …]
- * Budget: a fifth of the loop's time. Equal success at the end, within the interval, shows that both sides do the same work.
+ * SimpleSokoban, from the same weights, with the same number of threads. Run: bun run bench run [--run.seeds=3 --run.updates=60 …]
+ * Budget: a fifth of the loop's time. If success at the end is equal within the intervals, both sides do the same work.
  * With --run.precision=half, both sides round: Bunraku has sampler.precision half and engine.bfloat16Products all, and PyTorch runs
  * under autocast.
  *
@@ -81,11 +81,11 @@ const meansOf = (outcomes: readonly Outcome[]) => ({
 const told = ({ seconds, before, after }: Outcome) =>
   `${round(seconds)} s, success ${round(100 * before)} % before and ${round(100 * after)} % after`;
 
-/** Trains a policy by only a few steps of imitation, so that reinforcement can improve the policy much. @returns the policy's run */
+/** Trains a policy with only a few steps of imitation, so that reinforcement can improve the policy a lot. @returns the policy's run */
 async function taught(folder: string, steps: number): Promise<string> {
   const run = join(folder, "start");
   const stages = JSON.stringify([{ name: "learn", steps, learningRate: 2e-3 }]);
-  // One update, too small to change a weight by more than rounding does.
+  // One update, with a learning rate so small that weights change by no more than rounding.
   await cluster(["--run-dir", run, `--warmStart.stages=${stages}`, "--updates", "1", "--learner.learningRate=1e-12"]);
   return run;
 }

@@ -30,7 +30,7 @@ async function sampler(name: string, delayMs: number): Promise<void> {
         peer.tell({ type: "weights.loaded", actor: name, version: 1, digest: message.digest });
       if (message.type === "tickets") for (const { episode, attempt } of message.tickets) play(episode, attempt);
     },
-    asked: () => ({ type: "failed", code: "protocol", detail: "a sampler is not asked" }),
+    asked: () => ({ type: "failed", code: "protocol", detail: "a sampler answers no asks" }),
     closed(_, reason) {
       console.error(`${name} lost the learner: ${reason}`);
       process.exit(1);

@@ -2,8 +2,8 @@
  * How many samplers one learner serves, over sockets and over NATS. The samplers have no model and share one process; the learner
  * and the broker are processes of their own on this machine.
  *
- * - Paced: an episode takes about a second. Latency is the time from the end of an episode to the learner's answer. Budget: the median at 1,000
- *   samplers is at most twice the median at 10, and memory grows at most linearly.
+ * - Paced: an episode takes about a second. Latency is the time from the end of an episode to the learner's answer. Budget: the median
+ *   latency at 1,000 samplers is at most twice that at 10, and memory grows at most linearly.
  * - Flat out: an episode takes no time. The throughput is then the most that the learner can serve.
  */
 import { join } from "node:path";
@@ -59,7 +59,7 @@ export async function run(options: Readonly<Record<string, string>>) {
   return { name: "scale", comparisons: latencies(rows), seconds, rows };
 }
 
-/** For each transport, the median latency with the most samplers beside the median latency with the fewest. */
+/** For each transport, the median latency with the most samplers, compared with that with the fewest. */
 function latencies(rows: readonly Row[]): Comparison[] {
   const paced = rows.filter((row) => row.paced);
   return [...new Set(paced.map((row) => row.transport))].map((transport) => {

@@ -1,4 +1,4 @@
-/** What benches share: the reference model, their options, the Python of the peers, statistics. */
+/** What benches share: the reference model, the options, the programs of the peers, and the rows of the table that a bench prints. */
 import { join } from "node:path";
 import type { Device } from "../model/engine/engine.ts";
 import type { Bfloat16Products } from "../model/engine/trace.ts";
@@ -123,7 +123,7 @@ export interface Comparison {
   readonly beside: string;
   /** Bunraku's speed divided by the speed of the peer or the limit. Above 1, Bunraku is faster. */
   readonly speed: number;
-  /** The budget: the least `speed` that the bench requires. */
+  /** The lowest `speed` with which Bunraku reaches its goal. */
   readonly goal: number;
 }
 

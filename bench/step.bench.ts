@@ -1,13 +1,14 @@
 /**
- * Time of one training step: forward, backward, clip and AdamW of the reference model, float32, on 2 threads, beside PyTorch's on
- * the same weights and data. Run: bun run bench step [--step.layers=6 --step.d=512 …]
+ * Time of one training step: forward, backward, clip and AdamW of the reference model, float32, on 2 threads, compared with
+ * PyTorch on the same weights and data. Run: bun run bench step [--step.layers=6 --step.d=512 …]
  * Budget: 1.3 times as fast as the faster of PyTorch's eager variants (one has SDPA). The two sides alternate, because a shared
  * machine changes its speed by the minute. Equal first losses prove that both do the same work.
  *
  * With --step.bfloat16Products=gradients or all, Bunraku rounds the factors of these products, and PyTorch runs under autocast too, which
  * rounds the factors of all products. Autocast's losses are not compared.
  *
- * With a rank, both sides train adapters of that rank, and the embedding is tied. In the shape of Qwen2.5-0.5B (each side needs under 20 GB):
+ * With a rank, both sides train adapters of that rank, and the embedding is tied. This command measures the shape of Qwen2.5-0.5B, for which
+ * each side needs less than 20 GB:
  * bun run bench step --step.rank=64 --step.d=896 --step.layers=24 --step.heads=14 --step.kvHeads=2 --step.hidden=4864
  *   --step.vocabulary=151936 --step.batch=2 --step.length=512 --step.microBatchTokens=1024 --step.rounds=1 --step.steps=1
  */
@@ -45,7 +46,7 @@ import {
   runPeer,
 } from "./shared.ts";
 
-export const summary = "one training step of the reference model, beside PyTorch eager, SDPA and compiled";
+export const summary = "one training step of the reference model, compared with PyTorch eager, SDPA and compiled";
 
 const DEFAULTS = {
   ...REFERENCE,

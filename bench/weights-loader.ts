@@ -13,7 +13,7 @@ const handler: Handler = {
     const { digest } = await loadWeights(message, message.byteLength / 4);
     peer.tell({ type: "weights.loaded", actor, version: message.version, digest });
   },
-  asked: () => ({ type: "failed", code: "protocol", detail: "a loader is not asked" }),
+  asked: () => ({ type: "failed", code: "protocol", detail: "a loader answers no asks" }),
   closed: () => process.exit(0),
 };
 const limits = { clock: realClock, token, frameBytesMax: 1 << 16, queuedBytesMax: 1 << 20 };

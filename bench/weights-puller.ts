@@ -6,12 +6,12 @@ const byteLength = Number(bytes);
 const token = (await Bun.stdin.text()).trim();
 const began = performance.now();
 if (url.startsWith("tcp:")) {
-  if ((await overTcp(new URL(url))) !== digest) throw new Error("other bytes came");
+  if ((await overTcp(new URL(url))) !== digest) throw new Error("the received bytes have another sha256");
 } else {
   const location = { kind: "http", url } as const;
   const message = { type: "weights", version: 1, digest, byteLength, location } as const;
   const { values } = await loadWeights(message, byteLength / 4, token);
-  if (values === null) throw new Error("other bytes came");
+  if (values === null) throw new Error("the received bytes have another sha256");
 }
 console.log(performance.now() - began);
 process.exit(0);

@@ -4,8 +4,8 @@
  * Run: bun run bench weights [--weights.megabytes=100]
  *
  * Budget: the built-in policy (2 MB) under 50 ms; 100 MB and more within twice the time of a copy and one hash, measured alternately.
- * `fiveHashesMs` is the least time if each of the five processes computed the sha256 on the cores of this machine.
- * A sampler of another host downloads at half the speed of a bare TCP copy with a hash, or faster: see weights-remote.ts.
+ * A sampler of another host: at least half the speed of a bare TCP copy with a hash (weights-remote.ts).
+ * `fiveHashesMs` is the shortest time in which the learner and 4 samplers could each compute the sha256 on the cores of this machine.
  */
 import { mkdtemp, rm } from "node:fs/promises";
 import { availableParallelism, tmpdir } from "node:os";
@@ -21,7 +21,8 @@ import { median } from "../model/statistics.ts";
 import { type Comparison, numbersOf, round } from "./shared.ts";
 import { type RemoteRow, remoteRow } from "./weights-remote.ts";
 
-export const summary = "publish to last acknowledgement of 4 samplers, beside a copy and one hash of the same bytes";
+export const summary =
+  "time from publish to the last acknowledgement of 4 samplers, compared with a copy and one hash of the same bytes";
 
 const SAMPLERS = 4;
 /** Number of versions of this size to measure. */
@@ -139,7 +140,7 @@ class SamplerBench {
         this.#acknowledged.push(performance.now());
         if (!this.#acks.loaded(actor, message.version, message.digest)) throw new Error(`${actor} holds other bytes`);
       },
-      asked: () => ({ type: "failed", code: "protocol", detail: "nothing to ask here" }),
+      asked: () => ({ type: "failed", code: "protocol", detail: "the learner of this bench answers no asks" }),
     });
     const listener = await new SocketTransport(limits).listen("ws://127.0.0.1:0", handler);
     this.#closeListener = () => listener.close();

@@ -62,7 +62,7 @@ export function shareOf(hits: number, tries: number): { readonly low: number; re
     throw new RangeError(
       `cannot compute a share of ${hits} hits in ${tries} tries: 0 <= hits <= tries and tries > 0 must hold`,
     );
-  // P(X ≥ hits) rises with the share, and so does 1 - P(X ≤ hits).
+  // Both functions rise with the share.
   const low = hits === 0 ? 0 : rootOf((share) => 1 - atMost(hits - 1, tries, share) - 0.025);
   const high = hits === tries ? 1 : rootOf((share) => 0.025 - atMost(hits, tries, share));
   return { low, high };

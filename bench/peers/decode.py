@@ -6,8 +6,8 @@ The model of step.py, float32, random weights, no stop token, sampled at tempera
   loop      keys and values written into arrays made once; attention (SDPA) reads the part that is filled
   generate  transformers' model.generate with its SDPA attention and its growing cache
 
-The measured time includes the forward pass of the prompt, which a turn of an episode needs too. Median of --rounds after one to warm up.
-With --greedy both must give the same tokens, and the program exits 1 if they do not.
+The measured time includes the forward pass of the prompt, which a turn of an episode needs too. The speed is the
+median of --rounds rounds, after one round to warm up. With --greedy both must give the same tokens; otherwise the program exits 1.
 
 Prints one JSON line: {"name", "torch", "transformers", "threads", "device", "config", "tokensPerSecond": {"loop", "generate"}}.
 """
@@ -102,7 +102,7 @@ def main() -> None:
     add_model_options(parser)
     parser.add_argument("--batch", type=int, default=64, help="B")
     parser.add_argument("--prompt", type=int, default=16, help="tokens of the prompt")
-    parser.add_argument("--tokens", type=int, default=256, help="tokens decoded after it, of each sequence")
+    parser.add_argument("--tokens", type=int, default=256, help="tokens to decode for each sequence after its prompt")
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--greedy", action="store_true")

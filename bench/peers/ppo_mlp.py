@@ -2,8 +2,8 @@
 
 Run: bun bench/peers/boards.ts > boards.json
      python bench/peers/ppo_mlp.py --boards boards.json --seeds 1 2 3 4 5
-The boards, rewards and the budget of 10 actions are those of the default run. The agent sees the cells one-hot and the actions left, and
-takes one action per observation. Prints one JSON line per seed: validation success after each count of --episodes, greedy and sampled.
+The boards, rewards and the budget of 10 actions are those of the default run. The agent sees the cells, one-hot, and the number of actions
+left, and takes one action per observation. Prints one JSON line per seed: validation success after each count of --episodes, greedy and sampled.
 """
 
 import argparse
@@ -148,7 +148,7 @@ def main() -> None:
     parser.add_argument("--batch", type=int, default=128)
     parser.add_argument("--learning-rate", type=float, default=5e-4)
     parser.add_argument("--entropy", type=float, default=0.01)
-    parser.add_argument("--validate", default="validation", help="or 'choosing': boards on which settings are chosen")
+    parser.add_argument("--validate", default="validation", help="boards for the success: validation, or choosing (to choose settings)")
     options = parser.parse_args()
     torch.set_num_threads(1)
     texts = json.load(open(options.boards))

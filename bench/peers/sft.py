@@ -4,7 +4,7 @@ Run: bun run export --run runs/NAME --to jsonl --out chats.jsonl
      bun run export --policy runs/NAME --to hf --out policy
      python bench/peers/sft.py --chats chats.jsonl --policy policy
 Runs `SFTTrainer` for some steps on the CPU, with the tokenizer and the shape of the exported policy and new random weights. The loss
-covers replies only; replies of weight 0 are shown but not learned. TEMPLATE sees to both, because trl ignores the key `weight`.
+covers replies only, without replies of weight 0. TEMPLATE marks the tokens of these replies, because trl ignores the key `weight`.
 """
 
 import argparse

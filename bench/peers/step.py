@@ -1,10 +1,10 @@
-"""PyTorch's time for the reference training step, and its first losses to compare ours to.
+"""PyTorch's time for the reference training step, and its first losses, which Bunraku's must equal.
 
 Run: python bench/peers/step.py [--weights FILE --data FILE] [--d 128 --layers 4 …]    (see README.md)
 
 The step: a Qwen2-architecture decoder in float32; loss = -mean(advantage * log-probability) over every token but the first of
 each sequence; backward; clip the global norm to 1; AdamW (betas 0.9 and 0.99, eps 1e-8, weight decay 0.01 on every parameter).
-Every step has the same batch. Variants take turns, a few steps at a time, so that a busy moment of the machine hits all of them.
+Every step has the same batch. Variants take turns, a few steps at a time, so that a busy moment of the machine slows all of them.
 
 Prints one JSON line: {"name", "torch", "threads", "device", "parameters", "config", "steps",
 "ms": {variant: median}, "losses": {variant: of the first 3 steps}, "peakBytes",
@@ -49,13 +49,13 @@ def parse_options() -> argparse.Namespace:
     parser.add_argument("--seq", type=int, default=256, help="T")
     parser.add_argument("--lr", type=float, default=1e-3)
     parser.add_argument("--steps", type=int, default=18, help="measured steps of each variant")
-    parser.add_argument("--warm-up", type=int, default=4, help="unmeasured steps of each variant first, at least 3")
+    parser.add_argument("--warm-up", type=int, default=4, help="unmeasured steps of each variant before the measured ones; at least 3")
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--variants", default=",".join(FLOAT32), help="some of " + ", ".join(VARIANTS))
     parser.add_argument("--weights", type=Path)
     parser.add_argument("--data", type=Path)
     parser.add_argument("--save", type=Path)
-    parser.add_argument("--rank", type=int, default=0, help="of adapters, which need --weights; 0: all parameters are trained")
+    parser.add_argument("--rank", type=int, default=0, help="rank of the adapters, which need --weights; 0: no adapters, all parameters are trained")
     options = parser.parse_args()
     unknown = set(options.variants.split(",")) - VARIANTS.keys()
     if unknown:
@@ -70,7 +70,7 @@ def add_model_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--layers", type=int, default=4)
     parser.add_argument("--heads", type=int, default=4)
     parser.add_argument("--kv-heads", type=int, default=None, help="default: as --heads")
-    parser.add_argument("--hidden", type=int, default=None, help="of the SwiGLU; default: 2.75 d")
+    parser.add_argument("--hidden", type=int, default=None, help="width of the SwiGLU; default: 2.75 d")
     parser.add_argument("--vocab", type=int, default=256, help="V")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--device", default="cpu", help="cpu or cuda")

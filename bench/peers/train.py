@@ -105,7 +105,7 @@ def kept_groups(rewards: np.ndarray, share: float) -> np.ndarray:
 
 
 def learn(model, optimizer, games: list[Game], advantages: np.ndarray, options: argparse.Namespace) -> None:
-    """One step of Dr. GRPO on episodes that this policy played: the ratio is 1, so no clip acts."""
+    """One step of Dr. GRPO on episodes that this policy played. The ratio is 1, so clipping changes nothing."""
     model.train()
     divisor = len(games) * TURNS_MAX * REPLY_TOKENS_MAX
     for start in range(0, len(games), options.micro_batch):

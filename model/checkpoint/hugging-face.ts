@@ -1,6 +1,6 @@
 /**
  * Parameters under the names and shapes of transformers' causal models. Bunraku stacks q_proj, k_proj and v_proj in one matrix, and
- * also stacks the matrices of the experts. A tensor of transformers is a view into such a matrix, or one of Bunraku's tensors as it is.
+ * also stacks the matrices of the experts. Each tensor of transformers is a view of a part of such a matrix, or of a whole tensor of Bunraku.
  */
 import { sizeOf } from "../engine/graph.ts";
 import { type ModelConfig, parameterShapes } from "../policy/model-config.ts";

@@ -53,8 +53,8 @@ export function batchesOf(group: readonly Piece[], length: number, { rows, token
 export const firstSlots = (rows: number): Int32Array => Int32Array.from({ length: rows }, (_, slot) => slot);
 
 /**
- * The slots that a step computes: the slots with a token in ascending order, then other slots as padding. Empty slots are the first padding,
- * because attention in an empty slot reads one token.
+ * The slots that a step computes: the slots with a token in ascending order, then other slots as padding. Empty slots come first in the
+ * padding, because attention in an empty slot reads only one token.
  *
  * @param isFed    by slot: 1 if the slot gets a token
  * @param lengths  by slot: tokens in the slot's cache

@@ -2,8 +2,8 @@
  * Decodes many sequences at once, each with a key/value cache in a slot of its own. The decoder takes tokens and gives logits. It knows no
  * tokenizer, no sampling and no episodes.
  *
- * - Bit for bit, a token's logits depend only on its own sequence and on how this sequence was split into appends and steps:
- *   not on the batch, the slot or the other sequences. So a rollout is the same for any number of samplers.
+ * - Bit for bit, a token's logits depend only on its own sequence and on how this sequence was split into appends and steps. They
+ *   do not depend on the batch, the slot or the other sequences. So a rollout is the same for any number of samplers.
  *   onnxruntime adds up a product in the same order for two or more rows, so no product has one row. On several threads
  *   onnxruntime splits sums by the size of the product, so each thread computes rows of its own, in a lane (engine/lanes.ts).
  *   For a model that is too large for lanes, this guarantee holds on one thread only.
@@ -54,8 +54,8 @@ import {
 /** A cache's capacity is a multiple of this number of tokens. An engine may interleave the keys of a block of this many tokens. */
 const TOKENS_STEP = 16;
 /**
- * Caches with at most this many floats in all are in huge pages, which take memory for the whole capacity. Larger caches take memory only as
- * sequences grow.
+ * If all caches together have at most this many floats, they are in huge pages, which take memory for the whole capacity. Otherwise caches
+ * take memory only as sequences grow.
  */
 const HUGE_PAGES_FLOATS_MAX = 2 ** 26;
 
@@ -67,8 +67,8 @@ export interface DecoderOptions {
   /** Parameters of `baseOf(config)`, which adapters do not change; needed if the config has adapters. */
   readonly frozen?: Float32Array;
   /**
-   * Keep the caches in 16-bit floats if the engine reads them: a step reads half as much memory, and logits change by a few 1e-4.
-   * Default: false.
+   * Keep the caches in 16-bit floats if the engine can read such caches. A step then reads half as much memory, and logits change by
+   * a few 1e-4. Default: false.
    */
   readonly halfCaches?: boolean;
 }
@@ -151,7 +151,7 @@ export class Decoder {
       this.#parameters = this.#layOut(parameters);
       return;
     }
-    // The addresses on the device stay, because a recorded graph of kernels holds them.
+    // The addresses on the device must not change, because a recorded graph of kernels contains them.
     this.#deviceParameters.set(parameters);
     this.#engine.toDevice(this.#deviceParameters);
   }
@@ -194,7 +194,7 @@ export class Decoder {
     for (const cache of Object.values(this.#cachesOf(slot, 1))) cache.write(zeros);
   }
 
-  /** True if sequences can move between slots. False if the caches are in a device's memory: the host would copy each cache whole. */
+  /** True if sequences can move between slots. False if the caches are in a device's memory, because the host would have to copy whole caches. */
   get canMove(): boolean {
     return this.#engine.runsReadHostMemory;
   }

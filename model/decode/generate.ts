@@ -142,7 +142,7 @@ export class Generator {
   }
 
   /**
-   * Waits for the next token of the reply in progress, unless it has token `from` already.
+   * Waits for the next token of the reply in progress, unless the reply has token `from` already.
    *
    * @returns the tokens from `from` on; empty if no reply is in progress, or the reply ends before that token.
    */

@@ -3,8 +3,8 @@
  * episodes of a group begin with equal prompts, and often continue with equal replies.
  *
  * - Each sequence has a length of its own in its cache. Sequences that add the same tokens at the same length extend a cache together.
- * - One such group of sequences extends a cache in place, if no other sequence of the cache is longer. Other groups first get copies of
- *   their tokens.
+ * - One such group of sequences extends a cache in place, if no other sequence of the cache is longer. Each other group first gets a copy
+ *   of its tokens in another cache.
  * - A cache remembers the logits of its last append. A sequence that adds the same tokens later takes these logits without a computation.
  * - A token's logits depend only on its own sequence (decoder.ts), so sharing changes no bit of a result.
  * - If an engine's caches are in a device's memory, the host cannot copy them, so each sequence has a cache of its own.
@@ -20,10 +20,10 @@ interface Cache {
 
 /** The last append to a cache. */
 interface Append {
-  /** Number of tokens before it. */
+  /** Number of tokens in the cache before this append. */
   readonly from: number;
   readonly tokens: readonly number[];
-  /** (V) after the last token. */
+  /** (V) logits after the last token. */
   readonly logits: Float32Array;
   /** The decoder's `parametersSet` at the append. */
   readonly parameters: number;
@@ -92,7 +92,7 @@ export class SharedCaches {
   }
 
   /**
-   * Appends tokens to sequences, to each its own.
+   * Appends `tokens[i]` to `sequences[i]`.
    *
    * @returns (n, V) logits after the last token of each sequence
    */
@@ -106,7 +106,7 @@ export class SharedCaches {
       }
     };
     const computed: Group[] = [];
-    // Do this before `#claim`, which cuts a cache only if no other sequence is longer.
+    // Do this before `#claim`. `end` makes sequences longer, and `#claim` does not cut a cache in which another sequence is longer.
     for (const group of this.#groups(sequences, tokens)) {
       const cache = this.#remembered(group);
       if (cache === null) computed.push(group);
@@ -194,7 +194,7 @@ export class SharedCaches {
       if (isFree) {
         claimed.add(cache);
         this.#decoder.truncate(cache.slot, length);
-        // A longer sequence, which is gone, made this append.
+        // A sequence that no longer uses the cache, or that was cut, made this append.
         if (cache.append !== null && length < cache.append.from + cache.append.tokens.length) cache.append = null;
         return cache;
       }

@@ -12,7 +12,7 @@
 export interface SampleSettings {
   /** At least 0; 0 is greedy. */
   readonly temperature: number;
-  /** In (0, 1]: keep the fewest most likely tokens that together have this probability (after top-k). 1 keeps all. */
+  /** In (0, 1]: keep the fewest most likely tokens that together have at least this probability (after top-k). 1 keeps all. */
   readonly topP: number;
   /** Keep this many most likely tokens; 0 keeps all. */
   readonly topK: number;
@@ -149,7 +149,7 @@ export class TokenSampler {
     return this.#ranked(count - 1);
   }
 
-  /** A heap, because top-p keeps few tokens: sorting the whole vocabulary would cost more than the rest of a sample. */
+  /** A heap, because top-p keeps few tokens: sorting the whole vocabulary would take longer than the rest of a sample. */
   #buildHeap(): void {
     this.#heapSize = this.#vocab;
     for (let token = 0; token < this.#vocab; token++) this.#heap[token] = token;

@@ -125,7 +125,7 @@ function recorded({ outputs, repeatable = false }: Job, call: OrtCall): OrtCall 
 
 type GraphOptions = CompiledOptions & Pick<CompileOptions, "fewRows"> & { readonly instructions: Instructions | null };
 
-/** The instructions of a graph's machine code. null: no machine code, because machine code computes only on one thread of a CPU. */
+/** The instructions of a graph's machine code; null: no machine code. Machine code computes only on one thread of a CPU. */
 function instructionsFor({
   threads,
   device = "cpu",
@@ -133,7 +133,7 @@ function instructionsFor({
   fewRows = false,
 }: GraphOptions): Instructions | null {
   if (threads > 1 || device !== "cpu") return null;
-  // The matrix product on tiles (AMX) packs both factors first. With few rows, packing takes as long as the tiles save.
+  // The matrix product on tiles (AMX) packs both factors first. With few rows, packing takes as much time as the tiles save.
   return fewRows && instructions === "AMX" ? "AVX-512" : instructions;
 }
 

@@ -2,8 +2,8 @@
  * NVIDIA GPUs for onnxruntime: its CUDA provider, NVIDIA's libraries that the provider needs, and the memory of the first GPU (through
  * NVIDIA's runtime library). `bun run setup cuda` gets the provider and the libraries. The machine must have NVIDIA's driver.
  *
- * - A library of the machine goes before the library that `setup cuda` got.
- * - Once a library is loaded by its path, the system finds it by its name. So users set no LD_LIBRARY_PATH.
+ * - `loadNvidia` loads the machine's own library if there is one, otherwise the library that `setup cuda` got.
+ * - Once a library is loaded by its path, the system finds it by its name. So users need not set LD_LIBRARY_PATH.
  * - Only onnxruntime loads the provider: the provider's constructors crash if onnxruntime has not prepared the process for them.
  * Source: CUDA Runtime API, "Memory Management"; CUDA Driver API, "Version Management".
  */
@@ -24,7 +24,7 @@ export const NVIDIA = {
   "libcurand.so.10": "curandGetVersion",
 };
 
-/** The driver's library, and the least version of CUDA that the driver must support: 13.0, in the form of cuDriverGetVersion. */
+/** The driver's library, and the lowest version of CUDA that the driver must support: 13.0, as cuDriverGetVersion returns it. */
 const DRIVER = { library: "libcuda.so.1", cudaMin: 13_000 };
 const INSTALL_DRIVER = "install R580 or newer";
 

@@ -12,7 +12,7 @@ import { sequence } from "../rng.ts";
 import { type CompiledEngine, compiledEngine } from "./compiled.ts";
 import type { Engine } from "./engine.ts";
 
-/** The head width is one that onnxruntime's attention operator takes. */
+/** onnxruntime's attention operator accepts this head width. */
 const MODEL = ModelConfig.parse({
   vocabulary: 64,
   width: 32,
@@ -24,9 +24,9 @@ const MODEL = ModelConfig.parse({
 });
 const TOKENS = Int32Array.of(3, 60, 1, 4, 1, 59, 26, 5);
 const LIMITS = { tokensMax: 8, lengthMultiple: 8, widthMultiple: 8 };
-/** Largest error, relative to the largest of the CPU's values. A GPU adds up in another order. */
+/** Largest allowed error, relative to the CPU's largest value. A GPU adds numbers up in another order than a CPU. */
 const RELATIVE_ERROR_MAX = 1e-3;
-/** Largest error if products round their factors to 10 bits. */
+/** Largest allowed error if products round their factors to 10 bits of mantissa. */
 const TF32_ERROR_MAX = 2e-2;
 /** Number of steps. On CUDA the engine records a job's kernels at the second step and replays them at the third step. */
 const STEPS = 3;

@@ -10,7 +10,7 @@ export interface DeviceOptions {
   readonly softwareAdapter?: boolean;
   /** On cuda, round the factors of products to 10 bits of mantissa. Default: false. */
   readonly tf32?: boolean;
-  /** The products whose factors a lane of the CPU rounds, if the kernel takes their sizes (native/lowerings.ts). Default: none. */
+  /** The products whose factors one thread of a CPU rounds to bfloat16, if a kernel takes their sizes (native/lowerings.ts). Default: none. */
   readonly bfloat16Products?: Bfloat16Products;
   /** Number of threads on the CPU. */
   readonly threads: number;

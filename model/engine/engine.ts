@@ -1,6 +1,6 @@
 /**
- * The interface of an engine, which runs functions of tfjs tensors on a device. The model is written once as such functions.
- * `compiled` traces a function once and runs the graph; `eager` and `tensorflow` run the function op by op.
+ * The interface of an engine, which runs functions of tfjs tensors on a device. The model's code consists of such functions, so each
+ * engine can run it. `compiled` traces a function once and runs the graph; `eager` and `tensorflow` run the function op by op.
  */
 import type * as tf from "@tensorflow/tfjs-core";
 import { sizeOf, type TypedArray } from "./graph.ts";
@@ -64,8 +64,9 @@ export interface CacheShape {
 }
 
 /**
- * The functions of a decoder that find each row's caches by the row's slot. appends: an append does, which is fast on a GPU. A step computes the
- * first slots. all: a step does too, so any slots may be its rows. none: each row of an append has caches of its own.
+ * Which functions of a decoder find a row's caches by the row's slot, an index into caches that all rows share. none: no function; each row of
+ * an append has its own cache arrays. appends: only appends, which is fast on a GPU; the rows of a step are the first slots. all: appends and
+ * steps, so the rows of a step may be any slots.
  */
 export type SlotReaders = "none" | "appends" | "all";
 
@@ -93,7 +94,7 @@ export interface Engine {
    * @param inLane  as in `CompileOptions`
    */
   runsMachineCode(inLane: boolean): boolean;
-  /** The functions that find a row's caches by its slot, in caches that all rows share. @param inLane  as in `CompileOptions` */
+  /** @param inLane  as in `CompileOptions` */
   slotReaders(caches: CacheShape, inLane: boolean): SlotReaders;
   /** Best number of values of a long vector to process at once: they fit into a core's cache, or into a GPU's spare memory. */
   readonly valuesPerPiece: number;
@@ -107,7 +108,7 @@ export interface Engine {
   runLanes(lists: readonly (readonly Job[])[]): Promise<void>;
 }
 
-/** Largest model for parallel lanes, each of which needs a gradient of its own. For a larger model, threads share each product. */
+/** Largest model that runs in lanes: each lane needs a gradient as large as the model. For larger models, threads share each product. */
 const LANE_MODEL_BYTES_MAX = 128 * 2 ** 20;
 
 /** Number of lanes for a model with these parameters. @throws {RangeError} if the engine rounds products and the model is too large for lanes */
@@ -125,7 +126,7 @@ export function lanesFor(
   );
 }
 
-/** Number of lists of jobs for this many lanes. Two or more lanes have one list more, so a lane that ends a job finds a list that is free. */
+/** Number of lists of jobs for this many lanes. For several lanes there is one list more than lanes, so a lane that ends a job finds a free list. */
 export const listsFor = (lanes: number): number => (lanes === 1 ? 1 : lanes + 1);
 
 /** The host memory of an array: the given memory, or fresh zeros. @throws {RangeError} if the given memory does not fit the shape. */

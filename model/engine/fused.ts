@@ -53,7 +53,7 @@ interface CachedInputs {
 }
 
 /**
- * Adds onnxruntime's attention over a cache. On CUDA this operator does not take 32-bit floats, so there the definition runs.
+ * Adds onnxruntime's attention over a cache. On CUDA this operator does not take 32-bit floats, so CUDA runs the definition (policy/ops.ts).
  *
  * @returns the names of the result, of the written keys and of the written values
  */
@@ -98,8 +98,8 @@ lower<AttentionShape>(
 );
 
 /**
- * Several new tokens for each row, as a node for each row. The reasons: each row has caches of its own, and onnxruntime's operator takes
- * several new tokens after a cache only in a batch of one row. A GPU runs the definition, which computes all rows at once.
+ * Several new tokens for each row, with one node for each row: each row has its own caches, and onnxruntime's operator takes several new
+ * tokens after a cache only in a batch of one row. A GPU runs the definition, which computes all rows at once.
  */
 lower<AttentionShape>(
   "CachedAppend",

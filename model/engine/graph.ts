@@ -42,7 +42,7 @@ export interface Graph {
   readonly constants: ReadonlyMap<string, Constant>;
 }
 
-/** The least multiple that is not below `value`. */
+/** The smallest multiple of `multiple` that is at least `value`. */
 export const roundUp = (value: number, multiple: number): number => Math.ceil(value / multiple) * multiple;
 
 /** Number of values in a tensor. */

@@ -1,6 +1,6 @@
 /**
- * Huge pages of memory for an array. To read an array the CPU looks up the place of each page of the array. The CPU remembers the places of
- * some thousand pages. An array of tens of megabytes has more pages of 4 KiB than the CPU remembers, but only a few of 2 MiB.
+ * Huge pages of memory for an array. To read an array, the CPU looks up the address of each page. The CPU remembers the addresses of a
+ * few thousand pages. An array of tens of megabytes has more pages of 4 KiB than that, but only a few pages of 2 MiB.
  * Source: Linux, Documentation/admin-guide/mm/transhuge.rst; madvise(2).
  */
 import { dlopen, ptr } from "bun:ffi";
@@ -10,7 +10,7 @@ const HUGE_PAGE_BYTES = 2 ** 21;
 const MADV_HUGEPAGE = 14;
 
 /**
- * Asks Linux to put arrays into huge pages as soon as they are written. Linux may not do so: then, and on other systems, nothing changes.
+ * Asks Linux to put arrays into huge pages as soon as they are written. If Linux does not do so, and on other systems, nothing changes.
  * A huge page takes memory as a whole, even if the program writes only a part of it.
  */
 export function preferHugePages(arrays: Iterable<Float32Array<ArrayBuffer>>): void {

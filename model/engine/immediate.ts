@@ -12,7 +12,7 @@ import { trace } from "./trace.ts";
 
 /**
  * @param backend  name of a registered backend.
- * @param copies   true: a run copies its inputs first. For a backend whose tensors share the arrays' memory: an output may overwrite an input.
+ * @param copies   true: a run copies its inputs first. A backend whose tensors share the arrays' memory needs this: an output may overwrite an input.
  */
 export function immediateEngine(name: Engine["name"], device: string, backend: string, copies: boolean): Engine {
   return {
@@ -50,7 +50,7 @@ export function immediateEngine(name: Engine["name"], device: string, backend: s
             const computed = build(Object.fromEntries(tensors));
             const fetched = Object.entries(computed).map(([key, tensor]) => [key, tensor.dataSync()] as const);
             for (const [key, values] of fetched) results[key]!.write(values as Float32Array);
-            // Dispose tensors that the function kept with tf.keep, too.
+            // `tidy` does not dispose tensors that the function kept with tf.keep.
             for (const tensor of Object.values(computed)) tensor.dispose();
           });
         },

@@ -1,7 +1,7 @@
 /**
- * Lanes: threads that run whole graphs in parallel, for independent work such as micro-batches. Threads that share each node
- * wake once per node; a lane wakes once for all its calls and keeps its data in its own cache. (On 2 threads the step of
- * bench/step.bench.ts takes 226 ms with shared nodes, 129 ms at best in lanes; docs/log/2026-11.md.)
+ * Lanes: threads that run whole graphs in parallel, for independent work such as micro-batches. If threads
+ * share the work of each node, they wake once per node. A lane wakes once for all its calls, and its data stays in its core's cache. (On
+ * 2 threads the step of bench/step.bench.ts takes 226 ms if they share nodes, and 129 ms at best in lanes; docs/log/2026-11.md.)
  *
  * - A lane that is free makes the next call of the list with the most calls left. So a lane that other work slows down makes fewer calls.
  * - The caller's thread is the first lane and waits for the other lanes, so the memory of a call must live until `run` returns.
@@ -29,7 +29,7 @@ export interface LaneMemory {
 /** Maximum number of calls, and of lists, in a round. A round is one start of the lanes. */
 const CALLS_MAX = 1024;
 
-/** Int32 words of a list: 1 while a lane makes a call of the list; the index of the list's next call among all calls; the index after its last. */
+/** Int32 words of a list: 1 while a lane makes a call of the list; the index of the list's next call among all calls; the index after its last call. */
 const [BUSY, NEXT, END] = [0, 1, 2];
 const LIST_WORDS = 3;
 

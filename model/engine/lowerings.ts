@@ -82,7 +82,7 @@ export const batchMatMul = (
   const turnB = transposeB && to.target === "webgpu";
   const b = turnB ? transpose(to, inputs["b"]!, swapLast(inputs["b"]!)) : inputs["b"]!;
   const rowsB = transposeB && !turnB;
-  // A separate transpose: on several threads, onnxruntime's product with a transposed left factor is a sixth slower.
+  // A separate node transposes the left factor: on several threads, onnxruntime's product of a transposed left factor takes a sixth longer.
   const a = transposeA ? transpose(to, inputs["a"]!, swapLast(inputs["a"]!)) : inputs["a"]!;
   const columns = b.shape.at(rowsB ? -2 : -1)!;
   const batch = tf.backend_util.assertAndGetBroadcastShape(a.shape.slice(0, -2), b.shape.slice(0, -2));

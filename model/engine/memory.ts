@@ -37,8 +37,8 @@ export interface DeviceMemory {
 }
 
 /**
- * For each host buffer of an array, keeps one copy on the device, the buffer's twin. So inputs stay on the device between runs, and arrays
- * over parts of one buffer also share memory on the device.
+ * Keeps one copy on the device, the twin, of each host buffer that holds an array. So inputs stay on the device between runs. Arrays that
+ * are parts of one buffer on the host are also parts of one buffer on the device.
  */
 export class TwinMemory implements ArrayMemory {
   readonly #device: DeviceMemory;

@@ -1,7 +1,7 @@
 /**
- * onnxruntime's C API through bun:ffi, on the library of the onnxruntime-node package. That package's binding copies every
- * output of every run (67 MB for each decode step, docs/decisions.md). Here a tensor is a view of existing memory, and a run
- * writes into it.
+ * onnxruntime's C API through bun:ffi. The library comes from the package onnxruntime-node. That package's own binding copies every
+ * output of every run (67 MB for each decode step, docs/decisions.md). Here a tensor is a view of existing memory, and a run writes its
+ * outputs into this memory.
  *
  * - The memory of a tensor must outlive the tensor and must not move, so an `OrtTensor` keeps the memory's owner alive.
  * - A failed call throws onnxruntime's message.
@@ -143,8 +143,8 @@ function runtime(): Runtime {
   const env = new Out();
   check(api, api.createEnv(LOG_ERRORS, zeroEnded("bunraku"), env.cell));
   const memories = { cpu: memoryInfo(api, MEMORIES.cpu), cuda: memoryInfo(api, MEMORIES.cuda) };
-  // One arena (a pool of memory) for all sessions: an arena per session would keep its peak, half a gigabyte for each compiled shape.
-  // The environment belongs to the process; in a second thread this call fails because the arena exists.
+  // One arena (a pool of memory) for all sessions. If each session had an arena, it would keep its peak: half a gigabyte per compiled shape.
+  // The environment belongs to the process. In a second thread this call fails, because the arena exists already.
   const registered = api.registerAllocator(env.pointer, memories.cpu, null);
   if (registered !== null) api.releaseStatus(registered);
   const lanes = new Lanes(read.ptr(table, RUN * 8));
@@ -271,7 +271,7 @@ interface Opened {
   readonly records: boolean;
 }
 
-/** Part of onnxruntime's error if a session should record, but the GPU cannot compute every node of the model. */
+/** onnxruntime's error contains this text if a session should record, but the GPU cannot compute every node of the model. */
 const CANNOT_RECORD = "graph capture";
 
 /** @throws {Error} if onnxruntime refuses the model, or the device is missing. */

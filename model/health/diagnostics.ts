@@ -3,7 +3,7 @@ import { checkLength } from "../learn/advantage/rows.ts";
 import { deviation, isConstantSum, mean, positionsBy, variance } from "../statistics.ts";
 
 export interface Spread {
-  /** Mean, over the groups of at least two, of the sample std of the raw reward. If only rounding differs in a group, its std is 0. */
+  /** Mean, over the groups of at least two, of the sample std of the raw reward. A group whose rewards differ only by rounding has the std 0. */
   readonly rewardStd: number;
   /** Share of the groups of at least two whose rewards are all equal except for rounding. */
   readonly zeroStdShare: number;

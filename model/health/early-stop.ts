@@ -1,8 +1,9 @@
 /**
  * RAGEN-2's three early stops, and Bunraku's own stop. Bunraku's own stop ends a run whose task is solved, because further training
- * can only make the policy worse. This file is a pure reducer over recorded numbers; it knows no clock, no run and no log.
+ * cannot improve the policy, but may make it worse. This file is a pure reducer over recorded numbers; it knows no clock, no run and no log.
  *
- * - While success is at least `solvedAt`, a small spread of reward and empty selections are expected. So the counts of both restart.
+ * - While success is at least `solvedAt`, a small spread of reward and a filter that keeps nothing are expected. Both counts then start
+ *   again at 0.
  * - The state is plain data, so a checkpoint can hold the state. A recorded run gives the same stops offline.
  */
 import { mean } from "../statistics.ts";

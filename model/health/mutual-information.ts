@@ -35,8 +35,8 @@ export const COLLAPSE_DEFAULTS = { epsilon: 1e-3, decay: 0.9 };
 const RANKS = [2, 4, 8];
 
 /**
- * With matched_i = score under the own prompt and marginal_i = logsumexp_j score_ij - log N:
- * `mi_estimate = mean(matched - marginal)`, at most log N; `conditional_entropy_est = -mean(matched)`, about H(reasoning | prompt);
+ * With matched_i = the score of reasoning i under its own prompt and marginal_i = logsumexp_j score_ij - log N:
+ * `mi_estimate = mean(matched - marginal)`, at most log N; `conditional_entropy_est = -mean(matched)`, an estimate of H(reasoning | prompt);
  * `mi_zscore = mean(matched - marginal) / (population std of marginal + epsilon)`. Metrics with `ema` in the name use the running mean of the std.
  * Retrieval: the share of reasonings whose own prompt scores best, or is among the k best; of equal scores the lower column ranks first.
  *

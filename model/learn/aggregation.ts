@@ -1,9 +1,9 @@
 /**
- * Weights of tokens that make the loss a plain weighted sum, and the weights of importance sampling. This file computes with plain
- * arrays and knows no tensors.
+ * Two kinds of weights for written tokens. `tokenWeights` turns the mean of a loss into a weighted sum over tokens. `importanceWeights`
+ * corrects for tokens that another policy sampled. This file computes with plain arrays and knows no tensors.
  *
- * - Weights are for a whole minibatch. A micro-batch takes its slice of the weights, so the losses of micro-batches add up to the
- *   minibatch's loss for every split.
+ * - `tokenWeights` takes a whole minibatch. A micro-batch uses a slice of these weights, so the losses of the micro-batches add up to the
+ *   minibatch's loss, however the minibatch is split.
  * - Rows without a written token are padding: they have no weight and are not counted.
  */
 import { checkLength, overTokens, type Rows, rowCount } from "./advantage/rows.ts";
@@ -15,13 +15,14 @@ export type Aggregation =
   | "seq-mean-token-sum"
   /** All rows count equally: 1 / (rows * tokens of the row). */
   | "seq-mean-token-mean"
-  /** 1 / tokensMax: a sum over rows, as in verl. `sampleInputs` (update/prepare.ts) multiplies tokensMax by the number of rows: a mean. */
+  /** 1 / tokensMax, as in verl: a sum over rows. `sampleInputs` (update/prepare.ts) passes tokensMax times the rows, for a mean over rows. */
   | "seq-mean-token-sum-norm";
 
 /**
  * (B, T) weights; 0 where not written.
  *
- * Source: the four values of verl's loss_agg_mode. verl counts tokens and rows of a micro-batch, Bunraku those of the minibatch.
+ * Source: the four values of verl's loss_agg_mode. verl counts the tokens and rows of a micro-batch. Bunraku counts those of
+ * the minibatch.
  *
  * @param tokensMax for "seq-mean-token-sum-norm": the divisor; verl takes the width of the batch.
  * @throws {RangeError} if no token is written.
@@ -63,12 +64,12 @@ export interface ImportanceRule {
 }
 
 /**
- * Truncated importance sampling: `min(exp(learner - sampler), cap)` where written, 0 elsewhere. As a factor on a token's loss, the
- * weight corrects for a token that another policy sampled: an older policy, or the same policy with other rounding.
+ * Truncated importance sampling: `min(exp(learner - sampler), cap)` where written, 0 elsewhere. The weight multiplies the token's
+ * loss. It corrects for a token that another policy sampled: an older policy, or the same policy with other rounding.
  *
  * Source: https://fengyao.notion.site/off-policy-rl; truncation https://arxiv.org/abs/1802.01561 (V-trace).
  *
- * @param learner (B, T) log-probabilities by the policy at the start of the update: the old log-probabilities of the loss's ratio.
+ * @param learner (B, T) log-probabilities by the policy at the start of the update. The loss uses them as old log-probabilities.
  * @param sampler (B, T) log-probabilities recorded at sampling.
  */
 export function importanceWeights(

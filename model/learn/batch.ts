@@ -4,8 +4,9 @@
  * A micro-batch lists the tokens that the network reads, in one of two layouts: as padded rows, or as a prefix tree (prefix-tree.ts), in
  * which sequences share the tokens that they begin with. In both layouts equal sequences are computed once.
  *
- * The loss's inputs are one number for each written token, left-aligned as (B, W). The output layer runs only for the picks. A pick
- * is a state with the written token that follows it. Written tokens with equal states and equal tokens share a pick.
+ * The loss's inputs have the shape (B, W): a row holds one number for each written token of its sequence, then padding. A state is the
+ * network's hidden vector after it has read a token. A pick is a pair of a state and the written token that follows. Equal pairs share a
+ * pick. The output layer runs only for the picks.
  */
 import { roundUp } from "../engine/graph.ts";
 
@@ -17,7 +18,7 @@ export interface Sequence {
   readonly written: Int32Array;
 }
 
-/** Where the sequences lie among the tokens of a prefix tree: policy/attention.ts. */
+/** Where the sequences lie among the tokens of a prefix tree. `PrefixTree` (policy/attention.ts) explains the arrays. */
 export interface TreeArrays {
   /** (branches, 2) */
   readonly branches: Int32Array;
@@ -43,7 +44,7 @@ export interface MicroBatch {
   readonly width: number;
   /** (B · W) the pick of each written token; 0 for padding. */
   readonly pickOfWritten: Int32Array;
-  /** The index of each row's sequence; further rows are padding. */
+  /** The index of each row's sequence. If there are more rows than members, the last rows are padding. */
   readonly members: readonly number[];
   /** Number of written tokens of each member; the rest of a row is padding. */
   readonly counts: readonly number[];
@@ -59,13 +60,14 @@ export interface BatchLimits {
 }
 
 /**
- * Default of `tokensMax`. cpu: a core computes this many tokens of a small model about as fast per token as more, and two cores get equal
- * work. gpu: a GPU takes about as long for a micro-batch with fewer tokens.
+ * Default of `tokensMax`. cpu: for a small model, larger micro-batches are not faster per token, and are harder to divide evenly between
+ * two cores. gpu: a smaller micro-batch takes about as long.
  */
 export const MICRO_TOKENS_MAX = { cpu: 512, gpu: 4096 } as const;
 
-/** Rows of tokens and rows of the loss's inputs are padded to multiples of these where `tokensMax` allows. */
+/** The number of rows of tokens is rounded up to a multiple of this, unless that would exceed `tokensMax`. */
 const ROW_MULTIPLE = 4;
+/** B, the number of rows of the loss's inputs, is rounded up to a multiple of this. */
 const LOSS_ROW_MULTIPLE = 16;
 /** M is padded to a multiple of this. Matrix products take multiples of 16. */
 const PICK_MULTIPLE = 32;
@@ -81,7 +83,7 @@ export function checkSequences(sequences: readonly Sequence[]): void {
   });
 }
 
-/** The tokens that predict a written token: those before the last written token. The network does not read the others. */
+/** The tokens that the network reads: all tokens before the last written token. Later tokens predict no written token. */
 export const readTokens = ({ tokens, written }: Sequence): Int32Array => tokens.subarray(0, written.at(-1)!);
 
 /** Micro-batches of padded rows of similar lengths, longest first. */

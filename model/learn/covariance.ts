@@ -2,7 +2,7 @@
  * Covariance of a token's log-probability and its advantage. Where the covariance is large, a step makes likely tokens likelier, and
  * entropy falls. Clip-Cov and KL-Cov limit the change of a few such tokens. This file computes with plain arrays and knows no loss.
  *
- * Source: https://arxiv.org/abs/2505.22617, sections 3 and 4; the choice of tokens as in verl's clip_cov and kl_cov.
+ * Source: https://arxiv.org/abs/2505.22617, sections 3 and 4; tokens are chosen as in verl's clip_cov and kl_cov.
  */
 import { sequence, shuffle } from "../rng.ts";
 import { mean } from "../statistics.ts";
@@ -24,8 +24,8 @@ export type CovarianceRule =
  * (B, T) `(advantage - mean advantage) * (logProb - mean logProb)` where written, 0 elsewhere; means over written tokens.
  *
  * @param advantages (B, T)
- * @param logProbs   (B, T) recorded at sampling; for tokens that no sampler wrote, those of the current policy. verl takes the
- *                   log-probabilities of the policy in training, which are equal to these in the first minibatch.
+ * @param logProbs   (B, T) recorded at sampling. A token that no sampler wrote has the current policy's log-probability. verl takes all
+ *                   log-probabilities from the policy in training. In the first minibatch the two are equal.
  */
 export function covariances({ written }: Rows, advantages: Float32Array, logProbs: Float32Array): Float64Array {
   const meanOf = (values: Float32Array) => mean(values.filter((_, i) => written[i] === 1));
@@ -63,8 +63,8 @@ export function holdBack(
 }
 
 /**
- * Indices of the chosen tokens. KL-Cov: the `floor(share * written tokens)` tokens with the largest covariance, at least one. Clip-Cov: as
- * many tokens, drawn from those between the bounds, or all of those if they are fewer.
+ * Indices of the chosen tokens. Both rules choose `floor(share * written tokens)` tokens, but at least one. KL-Cov chooses those with the
+ * largest covariance. Clip-Cov draws them at random from the tokens between the bounds; if there are fewer such tokens, it chooses all.
  */
 function chosenTokens({ written }: Rows, covariance: Float64Array, rule: CovarianceRule): number[] {
   const tokens = [...written.keys()].filter((i) => written[i] === 1);

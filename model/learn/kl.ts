@@ -12,7 +12,7 @@ export interface KlTerm {
 export const EXPONENT_MAX = 20;
 
 /**
- * KL(policy || reference) per token, by the formulas of `klEstimate` (loss.ts) in plain numbers, for a penalty in the reward.
+ * KL(policy || reference) per token, by the formulas of `klEstimate` (loss.ts) in plain numbers. For a penalty in the reward.
  *
  * @param logProbs, reference  of the sampled tokens; any equal shape.
  */

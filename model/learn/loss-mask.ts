@@ -1,6 +1,6 @@
 /**
- * The tokens that the loss is on, by `learner.lossOn`. Source: RAGEN ctx_manager get_masks_and_scores, which finds the assistant's turns
- * by counting turn-start tokens. Here a turn is the assistant's if the policy wrote in it. So the loss is not on a reply that a prompt quotes.
+ * The tokens that the loss is on, by `learner.lossOn`. Source: RAGEN ctx_manager get_masks_and_scores. RAGEN finds the assistant's turns
+ * by counting turn-start tokens. Here a turn is the assistant's if the policy wrote in it, so a reply that a prompt quotes has no loss.
  */
 import type { RoleMarks } from "../text/dialogue.ts";
 import type { Trajectory } from "../trajectory.ts";

@@ -3,7 +3,7 @@
  * This file knows no model and no optimizer.
  *
  * - A loss is `sum(weights * loss per token)`. The weights hold the mask and the normalizer of the whole minibatch
- *   (`tokenWeights`), so losses and gradients of micro-batches add up to those of the minibatch.
+ *   (`tokenWeights`), so the losses and gradients of micro-batches add up to the minibatch's.
  * - No shape and no branch depends on a tensor's values.
  */
 import * as tf from "@tensorflow/tfjs-core";
@@ -49,7 +49,7 @@ export interface PolicyLoss {
 }
 
 /**
- * ppo:   `max(-A rho, -A clip(rho, 1 - clipLow, 1 + clipHigh))`, and where A < 0 at most `-A dualClip`.
+ * ppo:   `max(-A rho, -A clip(rho, 1 - clipLow, 1 + clipHigh))`. Where A < 0, the dual clip limits this to `-A dualClip`.
  * gspo:  the formula of ppo without dual clip, with `rho = exp(mean over the context of log rho_t)`.
  * cispo: `-A stop(clip(rho, 1 - clipLow, 1 + clipHigh)) logProb`.
  * reinforce: `-A logProb`.
@@ -131,7 +131,7 @@ export function valueLoss({ values, oldValues, returns, weights, shares }: Value
   const bounded = tf.square(tf.sub(clipped, returns));
   return {
     loss: tf.mul(total(tf.maximum(free, bounded), weights), 0.5) as tf.Scalar,
-    /** Share of tokens where the clipped error is the larger. */
+    /** Share of tokens where the clipped error is larger than the unclipped error. */
     clipShare: total(tf.cast(tf.greater(bounded, free), "float32"), shares),
   };
 }
@@ -193,7 +193,7 @@ export function klEstimate(logProbs: tf.Tensor, reference: tf.Tensor, estimator:
   }
 }
 
-/** |x| with a gradient of 0 at 0, as in PyTorch; tf.abs has -1 there. If the policy is its own reference, x is 0 at each token. */
+/** |x| with a gradient of 0 at 0, as in PyTorch; the gradient of tf.abs at 0 is -1. If the policy equals its reference, x is 0 at each token. */
 function absolute(x: tf.Tensor): tf.Tensor {
   return tf.customGrad((value, save) => {
     const x = value as tf.Tensor;

@@ -1,7 +1,7 @@
 /**
- * A network in training: parameters, gradients, optimizer and the compiled functions between them. It splits sequences into
- * micro-batches, runs an `Objective` (objective.ts) over them and adds the gradients up. So a minibatch of any size needs the memory of one
- * micro-batch.
+ * A network in training: parameters, gradients, optimizer, and the compiled functions that compute with them. It splits sequences into
+ * micro-batches, runs an `Objective` (objective.ts) on each micro-batch, and adds the gradients up. A large minibatch therefore needs no
+ * more working memory than the micro-batches that run at once.
  */
 import * as tf from "@tensorflow/tfjs-core";
 import "@tensorflow/tfjs-core/dist/register_all_gradients.js";
@@ -37,7 +37,7 @@ const COMPILED_MAX = 64;
 type Arrays = Readonly<Record<string, DeviceArray>>;
 
 interface Compiled {
-  /** A job with arrays of its own for the next micro-batch of this shape in this list. After `finish`, `take` reuses these jobs. */
+  /** Returns a job, with its own arrays, for the next micro-batch of this shape in this list. After `finish`, it returns the same jobs again. */
   take(list: number): ListJob;
   finish(): void;
   dispose(): Promise<void>;
@@ -55,7 +55,7 @@ interface ListGradients {
   readonly arrays: Arrays;
 }
 
-/** Arrays that all runs of a function in one list share. The outputs are inputs too. */
+/** Arrays that all runs of a function in one list share. Every array of `outputs` is also in `inputs`. */
 interface Shared {
   readonly inputs: Arrays;
   readonly outputs: Arrays;
@@ -234,7 +234,7 @@ export class Network {
     return scores;
   }
 
-  /** Prefix trees if attention over trees runs in machine code. Without it, trees would need copies of the shared keys and values. */
+  /** Prefix trees if attention over trees runs in machine code. Otherwise rows: other code would copy the shared keys and values of a tree. */
   #batches(sequences: readonly Sequence[], limits: BatchLimits): MicroBatch[] {
     checkSequences(sequences);
     const longest = sequences.reduce((most, sequence) => Math.max(most, readTokens(sequence).length), 0);
@@ -282,7 +282,7 @@ export class Network {
       throw new TypeError(`this network's head is "${this.config.head}"; this call needs "${head}" or "both"`);
   }
 
-  /** The parameters, or their gradients, that a head depends on. */
+  /** The arrays that a head uses, out of `arrays`. @param prefix  "gradient." if `arrays` holds gradients */
   #arraysOfHead(head: Head, arrays: Arrays, prefix = ""): Arrays {
     const config = { ...this.config, head };
     const frozen = prefix === "" ? frozenShapes(config).keys() : [];
@@ -348,7 +348,7 @@ export class Network {
     });
   }
 
-  /** Keeps the functions in the order of their last use, which `#dropOldest` reads. */
+  /** Keeps the functions in the order of their last use, because `#dropOldest` drops those at the front. */
   #cached(name: string, make: (name: string) => Promise<Compiled>): Promise<Compiled> {
     const compiled = this.#compiled.get(name) ?? make(name);
     this.#compiled.delete(name);
@@ -402,7 +402,7 @@ export class Network {
   }
 }
 
-/** The list of each batch: the one with the fewest tokens so far. Batches come longest first, so lists fill evenly. */
+/** The list of each batch: the one with the fewest tokens so far. The batches with most tokens come first, so the lists fill evenly. */
 function assignLists(batches: readonly MicroBatch[], lists: number): number[] {
   const load = new Array<number>(lists).fill(0);
   return batches.map(({ tokens }) => {
@@ -436,7 +436,7 @@ function batchSpecs(batch: MicroBatch): Record<string, Spec> {
   return { ...all, branches: i32(branches, 2), tokenOfPath: i32(branches, length) };
 }
 
-/** The matrices of the layers, in the order of their memory, without embedding and output layers. A stack of experts gives a matrix per expert. */
+/** The matrices of the transformer layers, without embedding and output layer, in memory order. A stack of experts gives one matrix per expert. */
 function hiddenMatrices({ experts }: ModelConfig, { flat, views }: Parameters): Matrix[] {
   return [...views]
     .filter(([name, { shape }]) => name.startsWith("model.layers.") && shape.length > 1)

@@ -42,7 +42,7 @@ interface ObjectiveOf<H extends Head, Scores> {
   readonly loss: (scores: Scores, inputs: Readonly<Record<string, tf.Tensor>>) => Loss;
 }
 
-/** A loss over written tokens. Losses and metrics are sums, so those of micro-batches add up to those of the minibatch. */
+/** A loss over written tokens. Losses and metrics are sums, so the sums of micro-batches add up to the minibatch's. */
 export type Objective = ObjectiveOf<"tokens", TokenScores> | ObjectiveOf<"value", ValueScores>;
 
 /** Per-token values of every sequence, by input name: [sequence][written token]. */
@@ -67,9 +67,9 @@ export interface PolicySettings {
 }
 
 interface ExtraTerms {
-  /** The loss has the cross-entropy of the env's tokens, weighted by `observationWeights` (update/update.ts). */
+  /** True: the loss includes the cross-entropy of the env's tokens, weighted by `observationWeights` (update/update.ts). */
   readonly observes?: boolean;
-  /** The loss has KL-Cov's term (covariance.ts), weighted by `covarianceWeights` (update/prepare.ts). */
+  /** True: the loss includes KL-Cov's term (covariance.ts), weighted by `covarianceWeights` (update/prepare.ts). */
   readonly holdsCovariant?: boolean;
 }
 

@@ -3,8 +3,8 @@
  * other parameters (embeddings, output layer, norms, biases).
  *
  * Source: AdamW https://arxiv.org/abs/1711.05101, bias correction as torch.optim.AdamW. Muon https://kellerjordan.github.io/posts/muon/
- * (Nesterov momentum, quintic Newton-Schulz iteration), steps scaled to the size of AdamW's as in https://arxiv.org/abs/2502.16982,
- * section 2.2.
+ * (Nesterov momentum, quintic Newton-Schulz iteration). Muon's steps are scaled to the size of AdamW's steps as in
+ * https://arxiv.org/abs/2502.16982, section 2.2.
  */
 import * as tf from "@tensorflow/tfjs-core";
 import {
@@ -63,18 +63,18 @@ const NEWTON_SCHULZ = { steps: 5, a: 3.4445, b: -4.775, c: 2.0315 };
 /** Root mean square of AdamW's usual steps, in units of the learning rate. */
 const ADAMW_STEP = 0.2;
 
-/** There are several lists for each lane, because jobs take different times: a free lane then finds a list that no other lane is in. */
+/** Jobs take different times. With several lists for each lane, a lane that becomes free finds a list that no other lane works on. */
 const LISTS_PER_LANE = 4;
 
-/** Maximum number of pieces of a region; each piece costs a dozen small objects. */
+/** Maximum number of pieces of a region, because each piece needs about twelve small objects. */
 const PIECES_MAX = 1024;
 
-/** The name, in the graphs, of each gradient that is added up. */
+/** The name of a gradient array in the graphs. */
 const gradientName = (index: number) => `gradient.${index}`;
 
 interface Memory {
   readonly parameters: Float32Array;
-  /** The gradient is the sum of these. */
+  /** The gradient is the sum of these arrays. */
   readonly gradients: readonly Float32Array[];
   readonly state: OptimizerState;
 }
@@ -122,7 +122,7 @@ export class Optimizer {
   /**
    * The optimizer keeps all given arrays and works in place: `step` changes `parameters` and sets the gradients to zero.
    *
-   * @param gradients  the gradient is the sum of these, each as long as the parameters.
+   * @param gradients  the gradient is the sum of these arrays, each as long as the parameters.
    * @param matrices   the matrices that Muon updates; AdamW updates all other parameters.
    */
   static async create(
@@ -271,7 +271,7 @@ function unpack(scalars: tf.Tensor): tf.Tensor[] {
   return Array.from({ length: SCALARS }, (_, index) => tf.reshape(tf.slice(scalars, [index], [1]), []));
 }
 
-/** A zero for each gradient array. The graph computes the zeros after `move`. */
+/** A zero for each gradient array. The graph computes the zeros after `move`, the step. */
 function cleared(gradients: readonly unknown[], move: tf.Tensor): tf.Tensor[] {
   // This zero overwrites the gradients in place, so it must depend on all nodes that read them. The engine could write a constant too early.
   const zero = tf.sub(move, move);

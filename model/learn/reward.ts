@@ -10,7 +10,7 @@ import { checkLength, type Turns } from "./advantage/rows.ts";
 const EPSILON = 1e-6;
 
 export interface Normalization {
-  /** Compare within a group ("state"), an env tag ("inductive"), or the whole batch. */
+  /** The rewards that are compared: those of a group ("state"), of an env tag ("inductive"), or of the whole batch. */
   readonly grouping: "state" | "inductive" | "batch";
   /** identity: x. mean: x - mean. mean_std: (x - mean) / (std + 1e-6). asym_clip: mean_std, clamped to [-1, 3]. */
   readonly method: "identity" | "mean" | "mean_std" | "asym_clip";
@@ -76,7 +76,8 @@ function scaleOf(count: number, spread: number, method: Exclude<Normalization["m
 
 /**
  * Turn rewards whose sum is the episode's normalized score: each turn keeps its scaled reward and penalty, and the last turn also gets the
- * difference to the score. So turn-level credit works with normalization. RAGEN's use_turn_scores does not allow normalization.
+ * difference to the score. So estimators that use the rewards of turns work with normalization. RAGEN's use_turn_scores does not
+ * allow normalization.
  *
  * @param turns  reward plus penalty of each turn, and the column of the turn's last token.
  * @param score  the episode's score by `normalizeRewards`. @param scale  the episode's scale.

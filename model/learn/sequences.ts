@@ -1,9 +1,8 @@
 /**
  * An episode as the network sees it: one sequence per context.
  *
- * Rewards and advantages belong to the whole episode; the network predicts a token from its own context alone. So estimators
- * and aggregation get one row per episode, with the written tokens of all its contexts in order. The network gets one sample per
- * context.
+ * Rewards and advantages belong to the whole episode, so estimators and aggregation get one row per episode: the written tokens of all
+ * its contexts in order. The network predicts a token from the token's own context alone, so it gets one sample per context.
  *
  * Source: RAGEN-2's turn-level samples (context_window_mode), where each sample carries its episode's id and reward.
  */

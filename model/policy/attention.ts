@@ -79,13 +79,13 @@ export interface PrefixTree {
    * follows the last branch.
    */
   readonly branches: tf.Tensor;
-  /** (branches, T) int32: the index among the N tokens of each token of a path; any index for padding. */
+  /** (branches, T) int32: for each token of a path, its index among the N tokens; any index for padding. */
   readonly tokenOfPath: tf.Tensor;
-  /** (N) int32: the index of each token among all branches · T tokens of the paths. */
+  /** (N) int32: the index of each token among the branches · T entries of `tokenOfPath`. */
   readonly pathOfToken: tf.Tensor;
 }
 
-/** Longest path of the kernel, in tokens: the kernel's stack holds the scores of four queries. */
+/** Longest path that the kernel takes, in tokens. The kernel's stack holds the scores of four queries. */
 const TREE_LENGTH_MAX = 4096;
 
 /** True if the kernels of attention over a tree take heads of this shape and paths of up to `length` tokens. */
@@ -196,7 +196,7 @@ function blocksOf(length: number): Block[] {
   }));
 }
 
-/** (G · block, end): 0 where a query sees the key. Elsewhere so low that softmax gives 0 or a subnormal number (engine/subnormals.ts). */
+/** (G · block, end): 0 where a query sees the key, elsewhere a number so low that softmax gives 0 or a subnormal number (engine/subnormals.ts). */
 function causalMask({ start, end }: Block, { heads, kvHeads, window }: AttentionShape): tf.Tensor {
   const [group, rows] = [heads / kvHeads, end - start];
   const mask = new Float32Array(group * rows * end);

@@ -66,7 +66,7 @@ function attend(
 }
 
 /**
- * Several new tokens for each row. Each row has caches of its own, so the rows may be any slots.
+ * Several new tokens for each row. The caches of each row are tensors of their own, so the rows may be any slots of the decoder.
  *
  * @param qkv          (B, S, (H + 2K) · D)
  * @param keys, values B tensors (1, K, C, D); keys are rotated
@@ -98,9 +98,9 @@ export function appendAttention(
  * @param qkv          (B, S, (H + 2K) · D)
  * @param keys, values (N, K, C, D); keys are rotated
  * @param last         (B) int32: for each row, the index of its last new token in its sequence
- * @param slots        (B) int32: the slot of each row, from 0 to N - 1, each different
- * @param read         (B) int32: the caller reads the result of one token of each row only, the token at this index among S. The results of
- * the other tokens may be any numbers. Default: the caller reads all results
+ * @param slots        (B) int32: the slot of each row, from 0 to N - 1, all different
+ * @param read         (B) int32: for each row, the index among S of the only token whose result the caller reads. The results of the other
+ * tokens may be any numbers. Default: the caller reads all results
  */
 export function attentionInSlots(
   qkv: tf.Tensor,

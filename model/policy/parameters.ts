@@ -66,7 +66,7 @@ export function initialize({ views }: Parameters, uniform: Uniform): void {
   }
 }
 
-/** Box and Muller's normal deviate. `1 - u` keeps the logarithm finite, as u may be 0 but never 1. */
+/** Box and Muller's normal deviate. `1 - u` keeps the logarithm finite, because u may be 0 but never 1. */
 function normal(uniform: Uniform): number {
   return Math.sqrt(-2 * Math.log(1 - uniform())) * Math.cos(2 * Math.PI * uniform());
 }

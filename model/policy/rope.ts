@@ -1,5 +1,5 @@
 /**
- * Angles of the rotary embedding, and the scalings by which pretrained models read longer texts than they were trained on.
+ * Angles of the rotary embedding, and the scalings with which pretrained models read texts longer than those of their training.
  * Source: https://arxiv.org/abs/2104.09864; scalings as in transformers' modeling_rope_utils.py.
  *
  * D head width.

@@ -37,8 +37,8 @@ function norm({ gainOffset, normEpsilon }: ModelConfig, parameters: ParameterTen
  * Embedding, layers and final norm.
  *
  * @param tokens  (N)
- * @param picks   (M) the rows to compute, among N. Default: all. Only attention reads the other rows, so after its attention the
- * last layer computes only the picked rows.
+ * @param picks   (M) the rows to compute, among N. Default: all. The last layer's attention reads all rows; after it,
+ * this layer computes only the picked rows.
  * @returns (M, width)
  */
 function body(
@@ -174,7 +174,7 @@ export function stateValues(parameters: ParameterTensors, states: tf.Tensor): tf
   return linear(states, parameters[VALUE_HEAD]!);
 }
 
-/** `attend` of (B, T, …) and to (B, T, …), as a function of (B · T, …). @param tokens (B, T) */
+/** The function `attend`, which takes and returns (B, T, …), as a function that takes and returns (B · T, …). @param tokens (B, T) */
 const byRow =
   (tokens: tf.Tensor, attend: Attend): Attend =>
   (qkv, layer) =>
@@ -212,7 +212,7 @@ export interface CacheLayout {
   readonly half: boolean;
 }
 
-/** Keys and values of every layer: `keys.0`, `values.0`, …. If each row has caches of its own, the row follows: `keys.0.0`, … */
+/** Keys and values of every layer: `keys.0`, `values.0`, …. If each row has its own caches, the row's index follows: `keys.0.0`, … */
 export type Caches = Readonly<Record<string, tf.Tensor>>;
 
 export interface Decoded {
@@ -249,7 +249,7 @@ export function stepStates(
 /**
  * Hidden states of one new token per row. Each row is a slot of caches that all rows share.
  *
- * @param slots   (B) int32, the slot of each row, each different
+ * @param slots   (B) int32, the slot of each row, all different
  * @param caches  (slots, K, capacity, D) of each layer; capacity / 2 if `layout.half`
  */
 export function stepStatesInSlots(
@@ -306,7 +306,7 @@ export function appendStates(
 /**
  * Hidden states of several new tokens per row. Each row is a slot of caches that all rows share.
  *
- * @param slots   (B) int32, the slot of each row, each different
+ * @param slots   (B) int32, the slot of each row, all different
  * @param caches  (slots, K, capacity, D) of each layer
  */
 export function appendStatesToSlots(

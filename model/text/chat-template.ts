@@ -74,11 +74,11 @@ export function chatTemplate({ folder, tokenizerConfig, chatTemplate }: Tokenize
   const named = inline?.find(({ name }) => name === "default");
   if (named !== undefined) return named.template;
   throw new CheckpointFormatError(
-    `${folder} has no chat template, neither chat_template.jinja nor in tokenizer_config.json; take an instruct model`,
+    `${folder} has no chat template, neither in chat_template.jinja nor in tokenizer_config.json; take an instruct model`,
   );
 }
 
-/** Maximum number of evaluations of template parts in one rendering. A loop evaluates its parts in each pass. A few thousand are common. */
+/** Maximum number of evaluations of template parts in one rendering. A loop evaluates its parts in each pass. A few thousand are usual. */
 const STEPS_MAX = 200_000;
 const RANGE_MAX = 100_000;
 

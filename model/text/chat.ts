@@ -8,7 +8,7 @@
  *
  * - Exactly one `<|im_end|>` stands between a reply and the next prompt: the policy writes it, or the prompt adds it if the reply
  *   was cut.
- * - A demonstration (`replyTokens`) has the tokens that sampling the same reply would give.
+ * - A demonstration (`replyTokens`) has the tokens that the policy would sample for the same reply.
  */
 import { checkPrompt, type Dialogue, withoutPrefix } from "./dialogue.ts";
 import { Tokenizer } from "./tokenizer.ts";

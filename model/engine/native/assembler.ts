@@ -4,7 +4,7 @@
  *
  * - A general register is the number of its encoding: 0 is rax, 4 is rsp. A vector register is its number: 0 to 15, or 0 to 31 with AVX-512.
  * - `add`, `subtract` and `compare` take a register or 64 bits of memory. `…Constant` methods take a number of at most 32 bits.
- * - Every address has 32 bits of offset, and every jump 32 bits of distance. So each has one form only, but the code is longer.
+ * - Every address has an offset of 32 bits, and every jump a distance of 32 bits, even where 8 bits would do. This is simpler; the code is longer.
  *
  * Source: Intel 64 manual, volume 2, chapter 2 (VEX: 2.3, EVEX: 2.7) and the opcode of each instruction.
  */
@@ -47,7 +47,7 @@ export interface Label {
 const CONDITIONS = { equal: 0x4, notEqual: 0x5, less: 0xc, atLeast: 0xd, atMost: 0xe, more: 0xf } as const;
 export type Condition = keyof typeof CONDITIONS;
 
-/** A prefix plus this sets the bit W of an EVEX instruction. */
+/** Added to a prefix, this sets the bit W of an EVEX instruction. */
 const WIDE = 0x80;
 
 /**
@@ -130,7 +130,7 @@ export class Assembler {
     this.#emit(value & 255, (value >> 8) & 255, (value >> 16) & 255, (value >> 24) & 255);
   }
 
-  /** The ModRM byte and what follows it: both operands of an instruction, of which one is always a register. */
+  /** The ModRM byte and what follows it. They encode both operands of an instruction; one of the two is always a register. */
   #operand(register: number, operand: number | Address): void {
     const field = (register & 7) << 3;
     if (typeof operand === "number") {
@@ -206,7 +206,7 @@ export class Assembler {
     this.#general([0x81], 0, to);
     this.#emit32(value);
   }
-  /** `addConstant` of a value that the returned function sets. */
+  /** Like `addConstant`, but the caller sets the value later with the returned function. */
   addConstantLater(to: number): (value: number) => void {
     this.addConstant(to, 0);
     const place = this.#size - 4;
@@ -333,7 +333,7 @@ export class Assembler {
     this.#vector("toHalf", from, 0, to, 8);
     this.#emit(0);
   }
-  /** Each float of `to` = the float at `from`, or the first of a register. */
+  /** Each float of `to` = the float at the address `from`, or the first float of the register `from`. */
   broadcast(to: number, from: number | Address, vectorWidth: 8 | 16 = this.vectorWidth): void {
     this.#vector("broadcast", to, 0, from, vectorWidth);
   }
@@ -426,7 +426,7 @@ export class Assembler {
   toBfloats(to: number, low: number | Address, high: number): void {
     this.#vector("toBfloats", to, high, low, 16);
   }
-  /** Fills each 16 bits of `to` with 16 bits of `from`. The 16 bits of `places` at the same position say which. AVX-512 only. */
+  /** `to[i]` = `from[places[i]]`, for items of 16 bits. AVX-512 only. */
   orderHalves(to: number, places: number, from: number): void {
     this.#vector("orderHalves", to, places, from, 16);
   }

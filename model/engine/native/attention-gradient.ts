@@ -7,8 +7,8 @@
  * 1. for each tile of four queries in the block: the weights, the gradients of the scores and of the queries
  * 2. for each tile of four keys that the block sees: the block's terms of the gradients of keys and values
  *
- * After each branch it writes the gradients of the path's keys and values. The sums of shared ones stay in the scratch, where later
- * branches add their terms.
+ * After each branch it writes the gradients of the path's keys and values. The sums of shared keys and values stay in the scratch, where
+ * later branches add their terms.
  *
  * Source: FlashAttention-2, https://arxiv.org/abs/2307.08691.
  */
@@ -37,19 +37,19 @@ export function attentionGradientOperator(shape: TreeShape): MachineCodeOperator
 function scratchOf({ tokens, length, headWidth }: TreeShape) {
   const block = Math.min(QUERY_BLOCK, tokens);
   const arrays = {
-    // Of the current path: keys, rotated, and values.
+    // The rotated keys and the values of the current path.
     keysTransposed: headWidth * length,
     valuesTransposed: headWidth * length,
     keys: length * headWidth,
     values: length * headWidth,
-    // Of each token of the path, its offset in the result: 64 bits.
+    // The offset in the result of each token of the path, in 64 bits.
     offsets: 2 * length,
-    // Of the current block, rotated.
+    // The rotated queries of the current block.
     queries: block * headWidth,
-    // Of the current path, sums over query heads and branches. Keys are rotated.
+    // The gradients of the path's rotated keys and of its values: sums over query heads and branches.
     dKeys: length * headWidth,
     dValues: length * headWidth,
-    // Of the current block: a number for each query and key.
+    // One number for each query of the current block and each key.
     weights: block * length,
     dScores: block * length,
   };
@@ -76,7 +76,7 @@ class AttentionGradientWriter extends TileWriter {
   readonly #dQueries = this.kernel.word();
   readonly #dKeys = this.kernel.word();
   readonly #dValues = this.kernel.word();
-  /** Variables: the same addresses, as if position 0 of the path were the first token of the branch: `TileWriter.setToBranch`. */
+  /** Variables: the same addresses, shifted so that `position` finds the tokens of the current branch: `TileWriter.setToBranch`. */
   readonly #query = this.kernel.word();
   readonly #key = this.kernel.word();
   readonly #value = this.kernel.word();
@@ -236,7 +236,7 @@ class AttentionGradientWriter extends TileWriter {
     }
   }
 
-  /** Runs `body` for each sum of a tile of keys. rsi is the address of the tile's queries in an array of (block, P). */
+  /** Runs `body` for each sum of a tile of keys. rsi is the address of the tile's queries in an array of (block, T). */
   #eachScore(vectors: number, body: (row: number, place: Address, sum: number) => void): void {
     const { path, vector: bytes } = this.sizes;
     this.eachSum(vectors, (row, vector, sum) => {
@@ -362,7 +362,7 @@ class AttentionGradientWriter extends TileWriter {
     }
   }
 
-  /** Writes the gradients of the path's keys, rotated back, and values. Later branches that share a key overwrite its gradient with their sum. */
+  /** Writes the gradients of the path's keys (rotated back) and values. If a later branch shares a key, it overwrites the key's gradient. */
   #writeKeysAndValues(): void {
     const { kernel, code } = this;
     const { head } = this.sizes;

@@ -1,8 +1,8 @@
 /**
  * Code that two kernels share: causal self-attention over a prefix tree, and its gradient. The code loops over branches, computes products
- * of tiles, and the range of keys that a tile of queries sees.
+ * of tiles, and finds the keys that a tile of queries sees.
  *
- * N tokens, T tokens of the longest path, H query heads, K key/value heads, G = H / K, D head width.
+ * Letters: N tokens, T tokens of the longest path, H query heads, K key/value heads, G = H / K, D head width.
  *
  * - Heads of keys and values are the outer loop, branches the inner loop. The scratch holds keys and values by their position in the path.
  *   A branch shares its first positions with the path before it, so their keys and values are there already.
@@ -55,7 +55,7 @@ const INT_BYTES = 4;
 
 /** Rows of a tile: queries, or keys whose gradients the kernel sums. */
 export const TILE = 4;
-/** Of a query: the largest score, and 1 / the sum of exponentials. */
+/** Bytes of a query's statistics: the largest score, and 1 / the sum of exponentials. */
 export const STATISTICS_BYTES = 2 * FLOAT_BYTES;
 /** T is a multiple of this, the widest vector. */
 export const KEY_PADDING = 16;
@@ -154,7 +154,7 @@ export class TileWriter {
     code.store(this.end, RCX);
     code.loadInt32(RAX, at(RDX));
     code.store(this.shared, RAX);
-    // The index of the next token was `end` + `offset` of the branch before, which is `offset` now.
+    // `offset` now holds the index of the next token: `end` + `offset` of the branch before.
     code.move(RCX, this.offset);
     code.subtract(RCX, RAX);
     code.store(this.offset, RCX);
@@ -167,13 +167,13 @@ export class TileWriter {
     code.place(done);
   }
 
-  /** `to` = the address where position 0 of the path would lie in a tensor (N, …), if the branch began there. Overwrites rax and rdx. */
+  /** `to` = the address of a tensor (N, …), plus `offset` tokens. So `to` plus `position` tokens is a token of the branch. Overwrites rdx. */
   protected setToBranch(to: Address, tensor: Address, tokenBytes: number): void {
     this.locate(RDX, tensor, this.offset, tokenBytes);
     this.code.store(to, RDX);
   }
 
-  /** Runs `body` for each `step`-th position of the branch, which is in `position`. */
+  /** Runs `body` with `position` set to each `step`-th position of the branch. */
   protected eachPosition(step: number, body: () => void): void {
     this.kernel.loopFrom(this.position, this.shared, this.end, step, body);
   }
@@ -218,7 +218,7 @@ export class TileWriter {
       this.locate(RAX, rows, this.position, head);
     };
     if (code.vectorWidth === 16) {
-      // Whole blocks: they may begin before the branch, whose columns then get the same numbers again, and end after it.
+      // Copies whole blocks. Columns before the branch get the same numbers again. The last block may end after the branch.
       code.move(RAX, this.shared);
       code.andConstant(RAX, -BLOCK);
       code.store(this.#firstBlock, RAX);

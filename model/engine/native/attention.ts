@@ -1,11 +1,11 @@
-/** The kernel of causal self-attention over a prefix tree (policy/attention.ts has the definition; attention-tiles.ts the letters). */
+/** The kernel of causal self-attention over a prefix tree (policy/attention.ts has the definition, attention-tiles.ts explains the letters). */
 import { type Address, at, atIndex, R10, R11, RAX, RCX, RDI, RDX, RSI, RSP } from "./assembler.ts";
 import { checkShape, STATISTICS_BYTES, TILE, TileWriter, type TreeShape } from "./attention-tiles.ts";
 import { FLOAT_BYTES, shifted } from "./kernel.ts";
 import type { MachineCodeOperator } from "./operator.ts";
 import { HIDDEN_SCORE, INVERSE_SUM, LARGEST, softmax } from "./softmax.ts";
 
-/** Inputs: qkv, branches, cos, sin. Outputs: out; the largest score and 1 / the sum of exponentials of each query, (H, N, 2); scratch. */
+/** Inputs: qkv, branches, cos, sin. Outputs: out; each query's largest score and 1 / its sum of exponentials, (H, N, 2); scratch. */
 export function attentionOperator(shape: TreeShape): MachineCodeOperator {
   const { tokens, length, heads, headWidth } = shape;
   checkShape(shape);
@@ -23,7 +23,7 @@ class AttentionWriter extends TileWriter {
   readonly #values = this.kernel.word();
   readonly #results = this.kernel.word();
   readonly #statistics = this.kernel.word();
-  /** Variables: the same addresses, as if position 0 of the path were the first token of the branch: `TileWriter.setToBranch`. */
+  /** Variables: the same addresses, shifted so that `position` finds the tokens of the current branch: `TileWriter.setToBranch`. */
   readonly #query = this.kernel.word();
   readonly #key = this.kernel.word();
   readonly #value = this.kernel.word();
@@ -33,7 +33,7 @@ class AttentionWriter extends TileWriter {
   readonly #keysTransposed = this.kernel.outputs[2]!;
   readonly #pathKeys = this.kernel.word();
   readonly #pathValues = this.kernel.word();
-  /** The rotated queries of a tile, (4, D), and their scores, later weights, (4, T). */
+  /** The rotated queries of a tile, (4, D), and their scores, (4, T), which the weights later replace. */
   readonly #rotated = this.kernel.memory(TILE * this.sizes.head);
   readonly #weights = this.kernel.memory(TILE * this.sizes.path);
 

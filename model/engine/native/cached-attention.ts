@@ -5,8 +5,8 @@
  *
  * - A cache of keys is a list of blocks of 16 tokens, each (D, 16). So a vector holds one dimension of neighboring tokens, and a score
  *   needs no sum across a vector. A cache of values is (C, D).
- * - Caches may hold 16-bit floats. A graph has no such type: onnxruntime gets such a cache as 32-bit floats with half of the capacity.
- * - A token's result depends on its own sequence only, not on how many new tokens each run of the kernel has.
+ * - Caches may hold 16-bit floats. Our graphs have no such type, so they declare such a cache as 32-bit floats with half of the capacity.
+ * - A token's result depends on its own sequence only, and not on the number of new tokens in a run of the kernel.
  */
 import { sizeOf } from "../graph.ts";
 import {
@@ -45,7 +45,7 @@ export interface CachedShape {
   /** Caches hold 16-bit floats. */
   readonly half: boolean;
   readonly window: number | null;
-  /** Number of sequences that the caches hold, if an input says which of them each row is. null: row i is sequence i, and there are no others. */
+  /** Number of slots of the caches; each slot holds one sequence, and an input has the slot of each row. null: row i has slot i of B slots. */
   readonly slots: number | null;
   /** Only one new token of each row is a query; the last input says which. The kernel does not write the results of the other tokens. */
   readonly readsOne: boolean;
@@ -69,7 +69,7 @@ const REGISTERS = {
 } as const;
 
 /**
- * Inputs: qkv, keys, values, last, cos, sin; with `slots` the slot of each row, each different; with `readsOne` the index of each row's query,
+ * Inputs: qkv, keys, values, last, cos, sin; with `slots` the slot of each row, all different; with `readsOne` the index of each row's query,
  * from 0 to S - 1. Outputs: out, keys, values.
  */
 export function cachedAttentionOperator(shape: CachedShape): MachineCodeOperator {
@@ -325,7 +325,7 @@ class CachedAttentionWriter {
     code.addConstant(R10, 1);
   }
 
-  /** The scores of the blocks' tokens. Those of tokens that the query does not see are `HIDDEN_SCORE`. */
+  /** The scores of the blocks' tokens. Tokens that the query does not see have the score `HIDDEN_SCORE`. */
   #score(queries: number): void {
     const code = this.#code;
     const { headWidth } = this.#shape;
@@ -386,8 +386,8 @@ class CachedAttentionWriter {
   }
 
   /**
-   * Prefetches `tokens` tokens of the next head, at rdx's place in this head. After a row's last head comes the next row's first head, if the
-   * rows' slots are neighbors.
+   * Prefetches `tokens` tokens of the next head in the cache, at the positions of the tokens at rdx. If the slots of two rows are neighbors,
+   * the first head of the next row follows the last head of this row.
    */
   #prefetchNextHead(tokens: number): void {
     const { added, headWidth, capacity } = this.#shape;

@@ -100,7 +100,7 @@ export class Kernel {
   /**
    * Writes the code of another kernel, which may use every register.
    *
-   * @param inputs   the variables with the addresses of the other kernel's inputs; their values stay
+   * @param inputs   the variables with the addresses of the other kernel's inputs; the other kernel changes copies of them
    * @param outputs  the same for its outputs
    */
   include(write: (kernel: Kernel) => void, inputs: readonly Address[], outputs: readonly Address[]): void {
@@ -227,11 +227,11 @@ export class Kernel {
 /** The address `bytes` after another address. */
 export const shifted = (address: Address, bytes: number): Address => ({ ...address, offset: address.offset + bytes });
 
-/** Splits `total` into blocks of `size`, of which the last may be smaller. @returns the sizes */
+/** Splits `total` into blocks of `size`. The last block may be smaller. @returns the sizes */
 export const blocksOf = (total: number, size: number): number[] =>
   Array.from({ length: Math.ceil(total / size) }, (_, i) => Math.min(size, total - i * size));
 
-/** @throws {RangeError} if a kernel does not take this size: it would read and write other memory */
+/** @throws {RangeError} if a kernel does not take this size, because it would read and write other memory */
 export function checkMultiple(what: string, size: number, of: number): void {
   if (!Number.isInteger(size) || size < of || size % of !== 0)
     throw new RangeError(`this kernel needs a ${what} that is a multiple of ${of}, got ${size}`);

@@ -1,5 +1,5 @@
 /**
- * ln x of a vector of numbers from 1 on, for kernels: x = 2^n · m with m from √½ to √2, and ln m by a polynomial.
+ * ln x of a vector of numbers that are at least 1, for kernels: x = 2^n · m with m from √½ to √2, and ln m by a polynomial.
  * Source: Cephes, logf (netlib.org/cephes), whose relative error is below 2e-7.
  */
 import { ptr } from "bun:ffi";

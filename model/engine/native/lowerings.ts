@@ -27,7 +27,7 @@ const CACHED_TOKENS_MAX = 2 ** 17;
 export const readsCaches = ({ headWidth, capacity }: CacheShape): boolean =>
   headWidth % 16 === 0 && capacity % 16 === 0 && capacity <= CACHED_TOKENS_MAX;
 
-/** Attention of one or more new tokens over caches. Returns null for longer caches in full precision, which onnxruntime's attention reads. */
+/** Attention of one or more new tokens over caches. Returns null if onnxruntime's attention must read caches that are too long for the kernel. */
 const attendCached: Lowering<AttentionShape, tf.TensorInfo[] | null> = (inputs, shape, to) => {
   const { qkv, keys, values, last, cos, sin, slots, read } = inputs;
   const { heads, kvHeads, headWidth, window = null, halfCaches: half = false } = shape;
@@ -36,7 +36,7 @@ const attendCached: Lowering<AttentionShape, tf.TensorInfo[] | null> = (inputs, 
   const capacity = half ? 2 * size : size;
   if (capacity > CACHED_TOKENS_MAX) {
     if (!half && slots === undefined) return null;
-    const what = half ? "caches in half precision" : "slots of common caches";
+    const what = half ? "caches in half precision" : "caches that rows share by slots";
     throw new RangeError(`${what} take at most ${CACHED_TOKENS_MAX} tokens, got ${capacity}`);
   }
   const all = {
@@ -143,7 +143,7 @@ function lowerOptimizer(
 lowerOptimizer("GradientSquares", [], gradientSquaresOperator);
 lowerOptimizer("AdamW", ["parameters", "moment", "variance", "scalars"], adamWOperator);
 
-// Tiles and rounded factors have kernels of their own for the products of the definition.
+// Only for AVX-512 without rounded factors. With tiles or rounded factors the definition runs, and its products have their own kernels.
 lower<MuonSettings>(
   "Muon",
   ({ parameters, moment, scalars, ...gradients }, settings, to) => {
@@ -183,7 +183,7 @@ lowerFirst<tf.SumAttrs>(
 /** The sum of a tensor and an addend of equal shape; null if no kernel computes it. */
 type SumOf = (addend: tf.TensorInfo) => tf.TensorInfo | null;
 
-/** By data id: tensors to which one node can also add an addend. If the program adds a tensor to such a tensor, that node computes the sum. */
+/** By data id: tensors whose node can also add an addend. If the program adds another tensor to such a tensor, one node computes the sum. */
 const sums = new WeakMap<tf.DataId, SumOf>();
 
 lower(

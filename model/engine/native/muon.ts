@@ -3,9 +3,10 @@
  * of the matrix's rows and columns, S the smaller one.
  *
  * - x (L, S) is transposed if the matrix has more columns than rows. So each product of the iteration reads rows of memory only.
- * - An iteration multiplies x by p = a · I + b · gram + c · gram², gram = xᵀ · x. The definition adds a · x afterwards.
- * - p is a polynomial of gram, so both commute. Then the next Gram matrix is p · gram · p, which needs no x. If L is much larger than S, the
- *   kernel multiplies the p of up to three iterations, and then x by their product.
+ * - An iteration multiplies x by p = a · I + b · gram + c · gram², with gram = xᵀ · x. The definition leaves a · I
+ *   out of p, and adds a · x afterwards.
+ * - p is a polynomial of gram, so p and gram commute. Then the next Gram matrix is p · gram · p, which needs no x. If L is at least 1.5 · S,
+ *   the kernel multiplies the matrices p of up to three iterations, and then multiplies x by their product once.
  */
 import { type Address, at, R8, RAX, RCX, RDI, RDX, RSI } from "./assembler.ts";
 import { blocksOf, checkMultiple, FLOAT_BYTES, type Kernel } from "./kernel.ts";
@@ -42,20 +43,21 @@ const SCALARS = { clip: 0, decay: 2, epsilon: 6, learningRate: 7 } as const;
 /** The address of a scalar. rsi holds the address of all scalars. */
 const scalarAt = (name: keyof typeof SCALARS) => at(RSI, FLOAT_BYTES * SCALARS[name]);
 
-/** A vector register that `transpose` leaves as it is. */
+/** A vector register that `transpose` does not overwrite. */
 const FACTOR = 17;
 
 /**
- * Maximum number of iterations for one product with x. An error of a Gram matrix grows by a² (12) in each. With three iterations a step differs
- * from float64 as much as its definition does, with five more than 100 times as much (where the gradient's rank is 4 of 128).
+ * Maximum number of iterations for one product with x. In each iteration, an error of the Gram matrix grows by the factor a², which is 12.
+ * With three iterations, a step differs from a step in float64 as much as the definition does. With five iterations it differs more than 100
+ * times as much (measured with a gradient of rank 4 of 128).
  */
 const ITERATIONS_MAX = 3;
-/** From this ratio of L to S on, several iterations for one product with x are faster. */
+/** The smallest ratio of L to S at which several iterations for one product with x are faster. */
 const RATIO_MIN = 1.5;
 
 /**
- * Inputs: parameters, momentum, the scalars of a step (`Optimizer.step`), G gradients. Outputs: parameters, momentum, G arrays of zeros, which
- * may have the memory of the inputs; then scratch.
+ * Inputs: parameters, momentum, the scalars of a step (`Optimizer.step`), G gradients. Outputs: parameters, momentum, G arrays of zeros; then
+ * scratch. An output may have the memory of its input.
  */
 export function muonOperator(shape: MuonShape): MachineCodeOperator {
   const { rows, columns, gradients } = shape;
@@ -73,7 +75,7 @@ export function muonOperator(shape: MuonShape): MachineCodeOperator {
   };
 }
 
-/** The matrices of the scratch. (L, S): x, the next x. (S, S): gram, p, the product of the p so far, the next product. */
+/** The matrices of the scratch. (L, S): x, the next x. (S, S): gram, p, the product of the matrices p so far, the next product. */
 const SCRATCH = ["x", "nextX", "gram", "p", "product", "nextProduct"] as const;
 
 class Muon {
@@ -143,7 +145,7 @@ class Muon {
     code.vector("divide", FACTOR, spare, squares);
   }
 
-  /** Multiplies x by the product of the p of some iterations. */
+  /** Multiplies x by the product of the matrices p of some iterations. */
   #iterate(iterations: number): void {
     const { x, nextX, gram, p, product, nextProduct } = this.#scratch;
     const kernel = this.#kernel;

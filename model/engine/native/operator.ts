@@ -145,7 +145,7 @@ function lookUpFunction(table: bigint): Uint8Array {
   return code.finish();
 }
 
-/** CreateKernelV2 writes the address of a kernel's state to rcx. Our kernels have no state, so any address except 0 is right. */
+/** CreateKernelV2 writes the address of a kernel's state to the memory at rcx. Our kernels have no state, so any address except 0 is right. */
 function createFunction(): Uint8Array {
   const code = new Assembler(8);
   code.constant(RAX, 1);
@@ -188,7 +188,7 @@ function computeFunction(
   const setFrame = code.addConstantLater(RSP);
   code.andConstant(RSP, -CACHE_LINE_BYTES);
   askForTensors(kernel, dims, cell, api, end);
-  // The kernel may use rbp, so its value waits in the cell.
+  // The kernel may use rbp, so the cell keeps rbp's value.
   code.store(cell, RBP);
   operator.write(kernel);
   code.clearUpper();

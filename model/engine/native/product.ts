@@ -24,7 +24,7 @@ export interface ProductShape {
   readonly transposeA: boolean;
   /** B lies in memory as (N, K). */
   readonly transposeB: boolean;
-  /** A third input: a bias (N), or a matrix (M, N), whose memory may be that of C. */
+  /** A third input: a bias (N), or a matrix (M, N). The matrix may have the memory of C. */
   readonly addend: "none" | "bias" | "matrix";
 }
 
@@ -119,7 +119,7 @@ const RIGHT = SUMS;
 const LEFT = RIGHT + PANEL_VECTORS;
 const LEFT_COUNT = 4;
 
-/** Maximum number of rows of C at once. Rows of A that are a power of two apart share one set of the L1 cache, which holds at most this many. */
+/** Maximum number of rows of C at once. Rows of A that are a power of two apart lie in one set of the L1 cache. A set holds at most 12 lines. */
 const ROWS_MAX = 12;
 
 /** The number of rows that the kernel computes at once. @param columns  number of columns of the panel */
@@ -174,7 +174,7 @@ export function packPanel(
 /** Some rows of C, in the columns of a panel. Each number is a sum over the steps of A and of the panel. */
 interface PanelProduct {
   readonly rows: number;
-  /** The product takes the first columns of the panel. */
+  /** The product uses only the first `columns` columns of the panel. */
   readonly columns: number;
   /** Default: `columns`. */
   readonly panelColumns?: number;

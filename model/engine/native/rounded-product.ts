@@ -234,5 +234,5 @@ class RoundedProduct {
   }
 }
 
-/** Bytes of a rounded row of A: whole vectors, and a cache line more, so that rows are not a power of two apart. */
+/** Bytes of a rounded row of A: whole vectors plus one cache line, so that rows are not a power of two apart. */
 const rowBytesOf = (depth: number): number => (wholeChunks(depth) / CHUNK + 1) * VECTOR_BYTES;

@@ -10,8 +10,8 @@ export const HIDDEN_SCORE = -1e30;
 export const [LARGEST, INVERSE_SUM] = [9, 11] as const;
 
 /**
- * Replaces each score by e^(score - largest). Overwrites rax, rcx, and the vectors 0 and 9 to 14, of which `LARGEST` and `INVERSE_SUM`
- * are results.
+ * Replaces each score by e^(score - largest). Leaves the results `LARGEST` and `INVERSE_SUM` in their registers. Overwrites rax, rcx, and the
+ * vectors 0 and 9 to 14.
  *
  * @param first  address of the scores
  * @param each   writes a loop over all vectors of the scores; the loop may use neither rax nor a vector

@@ -2,9 +2,9 @@
  * Symmetric products of matrices in vector registers of 16 floats (AVX-512): C (N, N) = Aᵀ · B of A (K, N) and B (K, N). The caller knows that
  * C is symmetric: B is A, or both are polynomials of one symmetric matrix.
  *
- * The kernel computes the blocks on and below the diagonal, and copies each block below the diagonal to its place above. So it multiplies
- * little more than half as often as a kernel for other products (product.ts). From there it has the panels: here 32 columns of B, and 8 rows
- * of C at a time.
+ * The kernel computes the blocks on and below the diagonal, and copies each block below the diagonal to its place above. So it needs
+ * little more than half of the multiplications of product.ts. It computes with product.ts's panels, but with panels of 32 columns of B, and 8
+ * rows of C at a time.
  */
 import { at, R9, R11, R12, RAX, RBX, RCX, RDX, RSI } from "./assembler.ts";
 import { blocksOf, checkMultiple, FLOAT_BYTES, type Kernel } from "./kernel.ts";
@@ -23,10 +23,10 @@ export interface SymmetricShape {
 const PANEL_COLUMNS = 32;
 /** Maximum number of steps of a panel. A panel has up to 32 KiB, which fits into the L1 cache. */
 const DEPTH_MAX = 256;
-/** The number of rows that the kernel computes at once. N is a multiple of it, and a panel's first row too. */
+/** The number of rows that the kernel computes at once. N and the index of a panel's first row are multiples of this number. */
 const ROWS = 8;
 
-/** Inputs: A and B. Output: C, whose memory is neither that of A nor of B. */
+/** Inputs: A and B. Output: C, which must not have the memory of A or B. */
 export function symmetricProductOperator(shape: SymmetricShape): MachineCodeOperator {
   const { depth, columns } = shape;
   checkMultiple("depth", depth, PRODUCT_MULTIPLE);
@@ -49,7 +49,7 @@ function writeLowerHalf(kernel: Kernel, { depth, columns: size }: SymmetricShape
   const panel = kernel.memory(FLOAT_BYTES * PANEL_COLUMNS * Math.min(depth, DEPTH_MAX));
   const [a, b, corner] = [kernel.inputs[0]!, kernel.inputs[1]!, kernel.outputs[0]!];
   const [aSteps, bSteps, aRows, cRows] = [kernel.word(), kernel.word(), kernel.word(), kernel.word()];
-  /** The number of rows of C from the panel's first row on, and of those that are not computed yet. */
+  /** The number of rows of C from the panel's first row on, and the number of these rows that are not computed yet. */
   const [panelRows, rowsLeft] = [kernel.word(), kernel.word()];
   kernel.set(panelRows, size);
   kernel.each(blocksOf(size, PANEL_COLUMNS), (panelColumns) => {
@@ -60,7 +60,7 @@ function writeLowerHalf(kernel: Kernel, { depth, columns: size }: SymmetricShape
       packPanel(kernel, { b: bSteps, distances: factor, steps, columns: panelColumns, transposed: false }, panel);
       kernel.set(aRows, aSteps);
       kernel.set(cRows, corner);
-      /** Computes the next rows. Leaves the number of rows that are left in rax. */
+      /** Computes the next rows. Afterwards rax holds the number of remaining rows. */
       const addRows = (rows: number, columns: number) => {
         code.move(RBX, aRows);
         code.move(R12, cRows);

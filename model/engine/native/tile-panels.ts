@@ -30,7 +30,7 @@ export const ROUND_BYTES = PARTS * PART_BYTES;
 export const panelBytes = (depth: number): number => ROUND_BYTES * roundsOf(depth);
 /** Number of rounds; the last one may have 16 steps. */
 export const roundsOf = (depth: number): number => Math.ceil(depth / STEPS);
-/** Place of a tile in a panel. @param tile  0 or 1 */
+/** Offset of a tile in a panel, in bytes. @param tile  0 or 1 */
 export const tilePlace = (part: number, tile: number): number => part * PART_BYTES + tile * TILE_BYTES;
 
 /** How a factor lies in memory: distances in bytes. */
@@ -115,8 +115,8 @@ export class PanelPacker {
   }
 
   /**
-   * Instructions that pack one round of some rows, from rsi to rdi, and move rsi and rdi to the next round. Instructions that keep these
-   * registers and the vectors may stand between them.
+   * Instructions that pack one round of some rows, from rsi to rdi, and move rsi and rdi to the next round. The caller may put other
+   * instructions between them if those do not change rsi, rdi or the vectors.
    *
    * @param rows  a multiple of 16 if the factor is turned
    */

@@ -5,7 +5,7 @@
  * them: the other three are smaller than the last bit of a float. A CPU multiplies tiles of bfloat16 16 times as fast as vectors of floats.
  *
  * The kernel computes C (M, N) = A (M, K) · B (K, N) + an addend, 32 rows by 32 columns at a time. Either factor may lie transposed in memory.
- * A step is one k of the sums over K.
+ * A step is one index k of the sums over K.
  *
  * Source: Henry, Tang and Heinecke, https://arxiv.org/abs/1904.06376; Intel 64 manual, volume 1, chapter 18.
  */
@@ -77,8 +77,8 @@ interface PanelProduct extends Pick<ProductBlock, "depth" | "first"> {
 }
 
 /**
- * Writes the kernel. The kernel packs a panel of B just before the panel's first product. It packs a panel of A while it multiplies the one before:
- * packing takes about as long as multiplying, and uses other parts of the CPU.
+ * Writes the kernel. The kernel packs a panel of B just before the panel's first product. It packs a panel of A while it multiplies the panel
+ * before: packing takes about as long as multiplying, and uses other parts of the CPU.
  *
  * Registers: r14 holds the bytes of a packed row, r13 the bytes of a row of C.
  */
@@ -175,7 +175,7 @@ class TileProduct {
     });
   }
 
-  /** For each panel of B in a block: its tiles, and how many of the `rows` of A's next panel the kernel packs while it multiplies this panel. */
+  /** For each panel of B in a block: its number of tiles, and the number of rows of A's next panel that the kernel packs meanwhile. */
   #panelsOfBlock(width: number, rows: number): Pick<PanelProduct, "columnTiles" | "packedRows">[] {
     const widths = blocksOf(width, PANEL);
     const even = Math.ceil(rows / widths.length);
@@ -266,7 +266,7 @@ const configurations = new Map<string, Uint8Array<ArrayBuffer>>();
 /**
  * Address of the configuration of the tile registers.
  *
- * @param tiles  rows of one or two tiles of A. The tiles of sums have as many rows; tiles of B have 16
+ * @param tiles  rows of one or two tiles of A. The tiles of sums have these numbers of rows; tiles of B have 16 rows
  */
 function configurationOf(tiles: readonly number[]): number {
   const bytes = configurations.getOrInsertComputed(tiles.join(), () => {

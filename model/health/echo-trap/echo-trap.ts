@@ -2,10 +2,10 @@
  * Detects the Echo Trap: agents repeat what once worked until nothing varies. The detector combines several signs into one verdict
  * with reasons. It is a pure reducer over recorded numbers, and runs live and offline.
  *
- * - The verdict "collapsed" needs a fall of success and a second sign, or the sign of constant groups.
- * - If success is high and near its best, four things are no signs: a small spread, constant groups, low entropy and a low likelihood. A
+ * - The verdict is "collapsed" if the signs include constant groups, or a fall of success and a second sign.
+ * - If success is high and near its best, four things do not count as signs: a small spread, constant groups, low entropy and a low likelihood. A
  *   solved task also explains a spike of the gradient. Success never explains replies that repeat or are malformed, because such
- *   replies come before success falls from 100 %.
+ *   replies appear before success falls from 100 %.
  * - The state is plain data. Most signs compare a run with its own start, so begin with `TRAP_START` after a roll-back.
  *
  * Source: signs of https://arxiv.org/abs/2504.20073 (section 4) and https://arxiv.org/abs/2604.06268; the thresholds are Bunraku's.

@@ -15,7 +15,7 @@ export const TRAP_RULE = {
   patience: 2,
   /** The task is solved if smoothed success is at least this. */
   solvedAt: 0.9,
-  /** While success is at least this, and near its best, these are no signs: small spread, constant groups, low entropy, low likelihood. */
+  /** While success is at least this, and near its best, these do not count as signs: small spread, constant groups, low entropy, low likelihood. */
   explainedAt: 0.7,
   /** Limits as shares of the start, in this order: a small spread, almost no spread, low entropy, high entropy, little information. */
   spreadShare: 0.3,

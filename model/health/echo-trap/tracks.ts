@@ -78,7 +78,7 @@ export function observe(before: Tracks, point: TrapPoint, rule: TrapRule): Track
   }
   const { gradNorm } = point;
   const norms = gradNorm === undefined ? before.gradNorms : [...before.gradNorms, gradNorm];
-  // Keeps the newest norm, and as many earlier norms as the longer of window and start. The number of norms shows when the start is over.
+  // Keeps the newest norm and max(window, start) earlier norms. Their number tells `gradientSpike` (signs.ts) whether the start is over.
   return { ...tracks, gradNorms: norms.slice(-(Math.max(rule.gradientWindow, rule.startUpdates) + 1)) };
 }
 
@@ -89,7 +89,7 @@ function extend(track: Track | undefined, value: number, smoothing: number, star
   const count = track.count + 1;
   const start = count <= startUpdates ? track.start + (value - track.start) / count : track.start;
   const smooth = track.smooth + smoothing * (value - track.smooth);
-  // At first the moving average is mostly the first value, which may be luck.
+  // During the start, the moving average is mostly the first value, which may be high by chance.
   const best = count <= startUpdates ? start : Math.max(track.best, smooth);
   return { count, start, smooth, best };
 }

@@ -1,7 +1,7 @@
 /**
  * Computes one advantage per token from a batch of episodes. The formulas are in the other files of this folder.
  *
- * - Pass all episodes of the update: whitening and the mix of `hybrid` look at all rows.
+ * - Pass all episodes of the update: whitening and the mix of `hybrid` use all rows.
  * - Group ids and turn ends come from the episodes. No estimator infers them from rewards or positions.
  */
 import { biLevelGae, discountedReturns, type Estimate, gae } from "./gae.ts";
@@ -20,7 +20,7 @@ export interface AdvantageInputs extends Rows {
   readonly values?: Float32Array;
   /** (B, T) rewards on tokens in addition to the turn rewards: a KL penalty (`klInReward`). 0 where not written. */
   readonly tokenExtras?: Float32Array;
-  /** (B)(turns) the state each turn began in; for gigpo. */
+  /** (B)(turns) name of the state in which each turn began; for gigpo. */
   readonly anchors?: readonly (readonly string[])[];
   /** (B) whether each episode succeeded; for max-rl and expert-iteration. */
   readonly successes?: readonly boolean[];

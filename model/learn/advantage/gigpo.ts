@@ -1,6 +1,6 @@
 /**
- * Group-in-group advantages: compare the whole trajectories of a group, and compare turns of a group that have the same anchor. No
- * critic. An anchor names the state in which a turn began.
+ * Group-in-group advantages, without a critic: they compare the whole trajectories of a group, and the turns of a group that have the
+ * same anchor. An anchor names the state in which a turn began.
  */
 
 import { drGrpo, grpo } from "./group.ts";
@@ -15,13 +15,13 @@ export interface Gigpo {
 
 /**
  * `A[row, turn] = A_trajectory[row] + A_turn[row, turn]`, where the second term has the paper's weight, 1. The first term compares summed
- * rewards within the group. The second term compares `sum_j>=k gammaTurn^(j-k) r_j` among all turns of the group that began at the same
+ * rewards of the group's trajectories. The second term compares `sum_j>=k gammaTurn^(j-k) r_j` among all turns of the group that began at the same
  * anchor. For a turn whose anchor occurs once, the second term is 0.
  *
  * Source: GiGPO, https://arxiv.org/abs/2505.10978.
  *
  * @param rewards (B)(turns) reward of each turn.
- * @param anchors (B)(turns) the state each turn began in; equal names are equal states.
+ * @param anchors (B)(turns) name of the state in which each turn began; equal names mean equal states.
  * @param groups  (B) the group of each trajectory.
  * @returns (B)(turns) advantages, one for all tokens of a turn.
  */

@@ -1,6 +1,6 @@
 /**
  * A mix of critic and group baseline: the better predictor of this batch's returns has the larger weight.
- * Bunraku's own estimator: inverse-variance weights of GAE (https://arxiv.org/abs/1506.02438) and RLOO.
+ * This estimator is Bunraku's own: inverse-variance weights of GAE (https://arxiv.org/abs/1506.02438) and RLOO.
  */
 import { positionsBy } from "../../statistics.ts";
 import { rloo } from "./group.ts";
@@ -14,9 +14,9 @@ export interface Hybrid {
 }
 
 /**
- * `A = w A_critic + (1 - w) A_group`, with `w = e_group / (e_critic + e_group)` and e the mean squared error of each
- * baseline over the batch: `(return - V)^2` over written tokens, `(R - mean of the group's other rows)^2` over rows of
- * groups with other rows. A row that is alone in its group uses the critic only.
+ * `A = w A_critic + (1 - w) A_group`, with `w = e_group / (e_critic + e_group)`. e_critic is the mean of `(return - V)^2` over written
+ * tokens. e_group is the mean of `(R - mean of the group's other rows)^2` over the rows whose group has other rows. A row that is alone
+ * in its group uses the critic only.
  *
  * @param critic  (B, T) the critic's values, and GAE's advantages (not whitened) and returns from these values.
  * @param rewards (B) episode rewards.

@@ -72,7 +72,7 @@ export function overTokens(rows: Rows, perRow: ArrayLike<number>): Float32Array 
   return Float32Array.from(rows.written, (written, i) => (written ? perRow[Math.floor(i / rows.width)]! : 0));
 }
 
-/** (B, T): turn k's value on each written token of turn k (after the end of turn k - 1, up to the end of turn k), 0 elsewhere. */
+/** (B, T): turn k's value on each written token of turn k, 0 elsewhere. Turn k begins after the end of turn k - 1. */
 export function overTurns(rows: Rows, ends: readonly (readonly number[])[], perTurn: readonly (readonly number[])[]) {
   checkLength("turn ends", ends, rowCount(rows));
   checkLength("values per turn", perTurn, ends.length);
@@ -92,9 +92,9 @@ export function overTurns(rows: Rows, ends: readonly (readonly number[])[], perT
 }
 
 /**
- * `(x - mean) / sqrt(var + 1e-8)` with mean and sample variance over the written tokens of all rows: pass the whole
- * update, never a micro-batch. Other positions get the same shift and scale; nothing reads them. If only one token is written, this
- * token gets 0.
+ * `(x - mean) / sqrt(var + 1e-8)` with mean and sample variance over the written tokens of all rows. Pass the whole
+ * update, never a micro-batch. Other positions get the same shift and scale, but nothing reads them. If only one token
+ * is written, this token gets 0.
  *
  * Source: the masked whitening in verl's PPO (core_algos).
  *

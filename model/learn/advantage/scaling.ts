@@ -67,7 +67,7 @@ export function filterLossScale(scaling: "none" | "linear" | "sqrt", keptShare: 
 }
 
 /**
- * Length weighting: advantages of row b times `mean length / (length_b + 1e-6)`. Then long rows count no more than short rows.
+ * Length weighting: advantages of row b times `mean length / (length_b + 1e-6)`. With these factors, long rows count no more than short rows.
  *
  * Source: RAGEN's grpo_advantage_length_weight.
  *

@@ -2,9 +2,9 @@
  * StarPO-S: selects the groups of a rollout to learn from. It sees each trajectory as a few numbers.
  *
  * - Rewards are raw episode rewards, before penalty and normalization: after the normalization mean_std every group would have a std of 1.
- * - If the filter keeps no group, `kept` is empty, and `reason` says why. This is no error.
+ * - If the filter keeps no group, `kept` is empty, and `reason` says why. This is not an error.
  * - The order of trajectories and groups never changes. Of groups with equal scores, the first ranks first.
- * - If a rule keeps only some groups, ranks by spread, and no group has a spread, the filter keeps none. RAGEN then keeps the first groups.
+ * - If a rule ranks groups by spread and keeps only some, and no group has a spread, the filter keeps none. RAGEN keeps the first groups.
  */
 
 import { deviation, mean, positionsBy, ROUNDING } from "../../statistics.ts";

@@ -26,9 +26,9 @@ interface Ranking {
 
 export type FilterRule =
   | { readonly strategy: "all" }
-  /** RAGEN v1: keeps the share `ratio` of the groups, at least one group: those with the largest ("std") or smallest ("std_rev") reward std. */
+  /** RAGEN v1: keeps the groups with the largest ("std") or smallest ("std_rev") reward std. It keeps the share `ratio`, at least one. */
   | { readonly strategy: "top_ratio"; readonly ratio: number; readonly type: "std" | "std_rev" }
-  /** Keeps the best groups until their scores add up to `value` · the sum of all scores - `epsilon` (linear), or their softmax to `value`. */
+  /** Keeps the best groups until their scores add up to `value · sum of all scores - epsilon` (linear), or their softmax adds up to `value`. */
   | ({
       readonly strategy: "top_p";
       readonly value: number;
@@ -60,7 +60,7 @@ export function select<G extends GroupScore>(groups: readonly G[], rule: FilterR
   if (strategy === "top_ratio") {
     check(rule.ratio > 0 && rule.ratio <= 1, "ratio", "above 0 and at most 1", rule.ratio);
     const ranked = rank(groups, rule.type === "std" ? "largest" : "smallest");
-    // At least one group: if groups are replaced or stale, the filter gets fewer groups than an update plays.
+    // At least one group stays, also when the filter gets few groups because others were replaced or stale.
     return new Set(ranked.slice(0, Math.max(1, Math.floor(rule.ratio * groups.length))));
   }
   check(Number.isFinite(rule.value) && rule.value > 0, "value", "above 0", rule.value);
@@ -104,7 +104,7 @@ export const allConstant = (groups: readonly GroupScore[]) => groups.every((grou
 const rank = <G extends GroupScore>(groups: readonly G[], order: "largest" | "smallest"): G[] =>
   groups.toSorted((a, b) => (order === "largest" ? b.score - a.score : a.score - b.score));
 
-/** The best groups until their scores reach `value` times the sum, minus epsilon. No groups if a score of 0 or below comes first. */
+/** The best groups until their scores reach `value` times the sum, minus epsilon. No groups if a score of 0 or below comes earlier. */
 function linearShare<G extends GroupScore>(ranked: readonly G[], value: number, epsilon: number): readonly G[] {
   const threshold = value * ranked.reduce((sum, group) => sum + group.score, 0) - epsilon;
   let held = 0;

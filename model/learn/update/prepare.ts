@@ -5,8 +5,8 @@
  * - Advantages are estimated over the whole update, never over a minibatch.
  * - "Written tokens" are those that the loss is on, which may be more than the replies (loss-mask.ts). A token that no sampler
  *   wrote has no recorded log-probability. The current policy's log-probability replaces it, so the token's ratio starts at 1.
- * - A factor on the policy loss of an episode or a token multiplies the advantages instead, which gives the same policy loss. The entropy
- *   and KL terms stay as they are.
+ * - Some settings multiply the policy loss of an episode or a token by a factor. The code multiplies the advantages instead, which gives
+ *   the same policy loss. The entropy and KL terms do not change.
  */
 import { explainedVariance } from "../../health/diagnostics.ts";
 import { mean } from "../../statistics.ts";
@@ -27,10 +27,10 @@ import type { UpdateNetworks, UpdateSettings } from "./types.ts";
 
 export interface PreparedUpdate {
   readonly samples: readonly Samples[];
-  /** Advantages of the tokens that the policy wrote, whichever tokens the loss is on. */
+  /** Advantages of the tokens that the policy wrote, even if the loss is on more tokens. */
   readonly replyAdvantages: readonly Float32Array[];
   readonly inputs: TokenInputs;
-  /** For tpo, which computes its advantages again before each step. */
+  /** null for all estimators but tpo, which computes its advantages again before each step. */
   readonly target: TargetPolicy | null;
   readonly metrics: Readonly<Record<string, number>>;
 }
@@ -41,7 +41,7 @@ interface KeptEpisodes {
   readonly rows: EpisodeRows;
   /** (B)(W) positions of the written tokens. */
   readonly positions: readonly Int32Array[];
-  /** (B)(W) log-probabilities recorded at sampling; of tokens that no sampler wrote, those of the current policy. */
+  /** (B)(W) log-probabilities recorded at sampling. A token that no sampler wrote has the current policy's. */
   readonly sampled: readonly Float32Array[];
   /** (B)(W) log-probabilities by this policy, with its current parameters. */
   logProbs(policy: Pick<TrainedPolicy, "score">): Promise<Float32Array[]>;
@@ -192,7 +192,7 @@ async function advantageFactors(
   };
 }
 
-/** Some of the prepared episodes: their samples, and the inputs of one gradient for each of their written tokens. */
+/** Some of the prepared episodes: their samples, and for each written token the inputs of the loss. */
 export type Minibatch = Pick<PreparedUpdate, "samples" | "inputs">;
 
 /** The minibatch of the episodes at these indices. */
@@ -201,12 +201,12 @@ export function minibatchOf({ samples, inputs }: PreparedUpdate, indices: readon
   return { samples: indices.map((i) => samples[i]!), inputs: Object.fromEntries(chosen) };
 }
 
-/** [sample][written token] each. The weights are normalized over the episodes of the whole minibatch. */
+/** The inputs of the loss, [sample][written token] each. The weights are normalized over the whole minibatch. */
 export function sampleInputs({ samples, inputs }: Minibatch, settings: UpdateSettings): TokenInputs {
   const { aggregation, policy, writtenTokensMax } = settings;
   const rows = episodeRows(samples);
   const bySample = (laid: Float32Array) => splitBySample(samples, rows.split(laid));
-  // The divisor has the number of episodes, because seq-mean-token-sum-norm is a sum over rows in verl, and a mean in Bunraku.
+  // With the number of episodes in the divisor, seq-mean-token-sum-norm is a mean over rows. In verl it is a sum over rows.
   const weights = tokenWeights(rows, aggregation, writtenTokensMax * samples.length);
   const times = (coefficient: number) => bySample(weights.map((weight) => weight * coefficient));
   const { covarianceFactors, ...perToken } = inputs;

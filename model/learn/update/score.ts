@@ -1,4 +1,4 @@
-/** Computes the scores of episodes: rewards with penalties (also for overlong replies), then normalized. Advantages come from the scores. */
+/** Computes the score of each episode: its reward plus penalties (also for overlong replies), normalized. Advantages come from the scores. */
 import { rawReward, type Trajectory } from "../../trajectory.ts";
 import { type Normalization, normalizeRewards, overlongPenalty } from "../reward.ts";
 import type { OverlongRule, TrainingEpisode } from "./types.ts";
@@ -11,7 +11,7 @@ export interface ScoredEpisode extends TrainingEpisode {
   readonly scale: number;
 }
 
-/** Takes every episode, before any filter: RAGEN normalizes before it filters. */
+/** Scores all episodes, before the filter drops any, because RAGEN normalizes before it filters. */
 export function scoreEpisodes(
   episodes: readonly TrainingEpisode[],
   normalization: Normalization,

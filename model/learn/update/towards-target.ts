@@ -1,6 +1,6 @@
 /**
- * TPO's advantages before a gradient step: the target probabilities minus those of the current policy. The probabilities of the
- * current policy need a forward pass over every group that the step's episodes belong to.
+ * TPO's advantages before a gradient step: the target probabilities minus those of the current policy. The current
+ * policy's probabilities need a forward pass over all episodes of every group that the step contains.
  */
 import { groupPolicy } from "../advantage/tpo.ts";
 import type { Aggregation } from "../aggregation.ts";

@@ -28,7 +28,7 @@ export interface UpdateSettings {
   readonly policy: PolicySettings;
   /** Weight of the cross-entropy of the env's tokens (`withObservations`, update.ts); 0: none. */
   readonly observationLoss: number;
-  /** Rule for tokens whose step would lower entropy (covariance.ts); null: none. */
+  /** Rule for the tokens that would lower entropy most (covariance.ts); null: none. */
   readonly covariance: CovarianceRule | null;
   /** KL penalty on each token's reward; null: none. */
   readonly klInReward: KlTerm | null;
@@ -54,7 +54,7 @@ export interface OverlongRule {
   /** Reward that a reply of `tokensMax` tokens loses. */
   readonly weight: number;
   readonly tokensMax: number;
-  /** The penalty grows from 0 over this many tokens below `tokensMax`. */
+  /** In tokens. The penalty begins at `tokensMax - margin` and grows linearly up to `tokensMax`. */
   readonly margin: number;
 }
 
@@ -83,7 +83,7 @@ export interface UpdateNetworks<Policy extends TrainedPolicy = Network> {
   readonly policy: Policy;
   /** For estimators with a critic; the policy itself if critic and policy share a backbone. */
   readonly critic: Network | null;
-  /** What a KL term compares the policy with. */
+  /** The reference policy of a KL term. */
   readonly reference: Pick<Network, "score"> | null;
 }
 
@@ -93,7 +93,7 @@ export interface UpdateResult {
   readonly skipped: string | null;
   /** Mean advantage of each episode; null if the filter dropped it. */
   readonly advantages: readonly (number | null)[];
-  /** (written tokens) advantages of each episode; null if all are equal or the filter dropped the episode. Absent if the filter kept none. */
+  /** (written tokens) advantages of each episode; null if all are equal or the filter dropped the episode. Absent if the filter kept no group. */
   readonly tokenAdvantages?: readonly (Float32Array<ArrayBuffer> | null)[];
   readonly steps: number;
   readonly metrics: Readonly<Record<string, number>>;

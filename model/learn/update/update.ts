@@ -1,5 +1,5 @@
 /**
- * One StarPO update: from episodes to new parameters. It knows numbers only, no env and no actor.
+ * One StarPO update: from episodes to new parameters. It knows numbers only: neither env nor actor.
  *
  *   rewards → filter groups (StarPO-S) → advantages → minibatches → micro-batches → gradients → optimizer
  *
@@ -160,7 +160,7 @@ async function train(
         observationLoss: weighted = 0,
         ...result
       } = await policy.accumulate(objective, sequences, inputs, settings.limits, settings.temperature);
-      // A minibatch may have no token of the env, so the mean is over tokens and not over minibatches.
+      // The mean is over tokens and not over minibatches, because a minibatch may have no token of the env.
       observations.loss += observed * weighted;
       observations.tokens += observed;
       const step = await policy.step(settings.optimizer);
@@ -207,9 +207,9 @@ const NORMS: ReadonlySet<string> = new Set(["gradNorm", "criticGradNorm"]);
 const LOSSES: ReadonlySet<string> = new Set(["policyLoss", "valueLoss"]);
 
 /**
- * Means over the update. Norms are averaged over minibatches; losses over tokens or episodes, as the aggregation does; all other numbers
- * over written tokens. The mean of a number leaves out the minibatches in which the number is not finite. If it is finite in no
- * minibatch, the mean counts all minibatches.
+ * Means over the update. The mean of a norm is over minibatches. The mean of a loss is over written tokens with the aggregation
+ * "token-mean", otherwise over episodes. All other means are over written tokens. A mean leaves out the minibatches in which its number is
+ * not finite. If the number is finite in no minibatch, the mean includes all minibatches.
  */
 export function meansOf(minibatches: readonly MinibatchMetrics[], aggregation: Aggregation): Record<string, number> {
   const names = new Set(minibatches.flatMap(({ values }) => Object.keys(values)));
@@ -235,8 +235,8 @@ interface WithObservations {
 }
 
 /**
- * Adds the env's tokens after the first reply of a context to the targets. The forward pass reads these tokens anyway. A context's first
- * prompt is no target, because no action of the policy led to it. At the env's tokens every other input is 0, and `observationWeights` is
+ * Adds to the targets the env's tokens that follow the first reply of a context. The forward pass reads these tokens anyway. A context's
+ * first prompt is not a target, because no action of the policy led to it. At the env's tokens every other input is 0, and `observationWeights` is
  * coefficient / observed. So this term of the loss is the coefficient times the mean cross-entropy of the minibatch's env tokens.
  *
  * Source: ECHO, https://arxiv.org/abs/2605.24517.

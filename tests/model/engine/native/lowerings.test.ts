@@ -167,7 +167,7 @@ describe("a traced function", () => {
       new RangeError("caches in half precision take at most 131072 tokens, got 131088"),
     );
     expect(() => ours(inSlotsCase(1, most + 16, one), "AVX2")).toThrow(
-      new RangeError("slots of common caches take at most 131072 tokens, got 131088"),
+      new RangeError("caches that rows share by slots take at most 131072 tokens, got 131088"),
     );
   });
 
