@@ -1,6 +1,6 @@
 /**
  * StarPO-S with Dr. GRPO's advantage on one page and in one process: reinforcement learning of a language-model agent in a multi-turn env.
- * The update equals the update of model/learn/update/update.ts, bit for bit, if update.ts averages the loss over all written tokens
+ * The update equals the update of model/learn/update/update.ts with the aggregation token-mean, bit for bit
  * (tests/examples/starpo.test.ts).
  *
  *   bun examples/starpo.ts                   Bandit, under a minute
@@ -122,7 +122,7 @@ export async function starpo(task: keyof typeof TASKS, seed: number) {
       observation = turn.observation;
       if (turn.ending === null) continue;
       generator.close(name);
-      // A run's digest says which weights played. One process needs no digest.
+      // In a run, the digest says which weights played. This example has one process and needs no digest.
       const trajectory = { ...transcript.trajectory(), version, digest: "" };
       return { group, success: turn.success, trajectory };
     }
@@ -139,14 +139,14 @@ export async function starpo(task: keyof typeof TASKS, seed: number) {
 
   /** One update of StarPO-S. @returns mean entropy of the policy, in nats; null if the filter keeps no group */
   async function update(episodes: readonly Episode[], rate: number): Promise<number | null> {
-    // Filter: keep the groups whose raw rewards (without format penalties) vary most. A group of equal rewards teaches little.
+    // Filter: keep the groups whose raw rewards (without format penalties) vary most. If all rewards of a group are equal, the group teaches little.
     const groups = episodes.map(({ group }) => group);
     const rewards = episodes.map(({ trajectory }) => rawReward(trajectory));
     const filtered = filterGroups({ groups, rewards }, { strategy: "top_ratio", ratio: keep, type: "std" });
     const kept = filtered.rows.map((row) => episodes[row]!);
     if (kept.length === 0) return null;
 
-    // Advantage: an episode's reward minus the mean reward of its group. Every written token of the episode gets this number.
+    // Advantage: an episode's reward minus the mean reward of its group. Every written token of the episode gets this advantage.
     const earned = kept.map(({ trajectory }) => penalizedReward(trajectory));
     const groupOf = kept.map(({ group }) => group);
     const advantages = drGrpo(earned, groupOf);
@@ -209,7 +209,7 @@ export async function starpo(task: keyof typeof TASKS, seed: number) {
     const random = (await evaluateRandom(tag, options))!.success;
     await imitate(imitationSteps, say);
     const start = await validate("start");
-    say(`random play solves ${percent(random)}; the policy that imitates ${percent(start)}`);
+    say(`success of random play ${percent(random)}; of the policy after imitation ${percent(start)}`);
     for (let number = 0; number < updates; number++) {
       const episodes = await playGroups(number);
       const entropy = await update(episodes, learningRate * (1 - (0.9 * number) / updates));

@@ -6,7 +6,7 @@ import { formatReply } from "../../library/env.ts";
 
 export const DOORS = ["A", "B"] as const;
 
-/** The agent itself, as a program has it without Bunraku. */
+/** The agent. This function does not use Bunraku. */
 export async function openDoor(model: Parameters<typeof generateText>[0]["model"], prize: string) {
   const peek = tool({
     description: "Looks behind the doors.",
