@@ -12,7 +12,7 @@ export interface Exit {
 export interface SpawnedChild {
   /** The child's process id; for a worker, the id of this process. */
   readonly pid: number;
-  /** Resolves after the child's end, when `output` has its last lines; for a process, at most `LAST_LINES_MS` after the end. */
+  /** Resolves after the child's end, when `output` has got the child's last lines. A process waits for them at most `LAST_LINES_MS`. */
   readonly exited: Promise<Exit>;
   kill(signal: "SIGTERM" | "SIGKILL"): void;
 }
@@ -31,7 +31,7 @@ export interface Spawner {
 /** Longest wait for the last lines of a dead child. The limit is needed because a grandchild may hold the child's streams open. */
 const LAST_LINES_MS = 200;
 
-/** The spawner passes on a line with more characters than this before its end arrives; the rest becomes the next line. */
+/** The spawner splits a line with more characters than this: it does not wait for the line's end, and the rest becomes the next line. */
 const LINE_MAX = 1 << 16;
 
 export const processSpawner: Spawner = {

@@ -2,8 +2,8 @@
  * Files of weights in a folder of shared memory: their names, and the removal of files whose owner is dead.
  *
  * - A name contains the run, the owner process (pid namespace, pid, and start time, because the system reuses pids) and the version.
- * - `sweep` removes files whose owner is certainly dead, and files of a run that its caller names as ended. It cannot check a process of
- *   another pid namespace, so the files of such a process stay.
+ * - `sweep` removes files whose owner is certainly dead, and files of a run that has ended, if the caller names this run. `sweep` cannot
+ *   check a process of another pid namespace, so the files of such a process stay.
  */
 import { accessSync, constants, readdirSync, readFileSync, readlinkSync, unlinkSync } from "node:fs";
 import { join, resolve } from "node:path";

@@ -435,7 +435,7 @@ test("adapters on experts are refused, but at a server, which chooses its own", 
   const config = (engine: object, targets?: string[]) =>
     RunConfig.parse({ model: { path: folderOf("qwen3_moe"), lora: { rank: 2, targets } }, engine });
   expect(() => policyOf(config({}))).toThrow(
-    `experts have no adapters: model.lora.targets has gate_proj, up_proj, down_proj; set --model.lora.targets='["q_proj","k_proj","v_proj","o_proj"]'`,
+    `experts cannot have adapters, but model.lora.targets has gate_proj, up_proj, down_proj; set --model.lora.targets='["q_proj","k_proj","v_proj","o_proj"]'`,
   );
   expect(policyOf(config({}, ["q_proj", "o_proj"])).model.lora).toMatchObject({ rank: 2 });
   expect(policyOf(config({ name: "tinker" })).model.lora).toMatchObject({ rank: 2 });

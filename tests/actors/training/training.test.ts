@@ -202,7 +202,7 @@ test("a checkpoint waits until the episodes of its updates are stored; only the 
   await stage.runWithClock();
   expect(stage.calls.filter((call) => call.startsWith("save"))).toEqual(["save 6"]);
   expect(stage.warnings).toContain(
-    "checkpoint: the checkpoint of update 3 is left out: 18 episodes before it could not be stored yet",
+    "checkpoint: the checkpoint of update 3 is not written: the sink has not stored 18 episodes of earlier updates yet",
   );
 });
 

@@ -238,7 +238,7 @@ describeWhere(natsServer === null ? "no nats-server" : null, "a NATS broker", ()
     expect(await peer.ask(finished("e2"), 60_000)).toMatchObject({ type: "episode.taken" });
     expect(host.seen.map(({ type }) => type)).toEqual(["env.open", "episode.finished"]);
     expect(guest.seen).toEqual([]);
-    const refused = { kind: "refused", detail: "a parcel without proof came for a connection" };
+    const refused = { kind: "refused", detail: "a parcel with a wrong tag came for a connection" };
     expect([host.problems, guest.problems]).toEqual([
       [expect.objectContaining(refused)],
       [expect.objectContaining(refused)],
