@@ -54,7 +54,7 @@ export interface ReplyTokens {
   readonly version?: number;
 }
 
-/** A turn of the history, with the tokens and the cut of the reply that later turns show. */
+/** A turn of the history. `tokens` and `cut` belong to the reply in the form that later turns show. */
 interface HistoryTurn extends AnsweredTurn {
   readonly tokens: readonly number[];
   readonly cut: boolean;

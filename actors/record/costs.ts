@@ -1,5 +1,5 @@
 /**
- * Computes a run's costs from its record: tokens, actions, processor time and energy. There are three sums: over the whole run, over
+ * Computes a run's costs from its record: tokens, actions, processor time and energy. Each cost has three values: of the whole run, of
  * reinforcement (from the first update on), and per percentage point by which success rose in reinforcement. This file also computes the
  * seconds of reinforcement's phases. All functions are pure.
  *

@@ -9,7 +9,7 @@ import { notTaken } from "../transport/refusals.ts";
 export interface Watched {
   /** The latest of four times: the actor's start, its connection, its last heartbeat, and the end of a suspension of this process. */
   heardAtMs: number;
-  /** The last heartbeat; null until the first one. */
+  /** The last heartbeat; null before the first heartbeat. */
   heartbeat: Messages["heartbeat"] | null;
 }
 

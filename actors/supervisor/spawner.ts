@@ -12,7 +12,7 @@ export interface Exit {
 export interface SpawnedChild {
   /** The child's process id; for a worker, the id of this process. */
   readonly pid: number;
-  /** Resolves after the child's end, when `output` has got the child's last lines. A process waits for them at most `LAST_LINES_MS`. */
+  /** Resolves after the child's end, when `output` has got its last lines. For a process, this wait is at most `LAST_LINES_MS`. */
   readonly exited: Promise<Exit>;
   kill(signal: "SIGTERM" | "SIGKILL"): void;
 }
@@ -65,7 +65,7 @@ export const processSpawner: Spawner = {
 const TERMINATE_MS_MAX = 5000;
 
 /**
- * `kill` ends at once a worker that loops in JavaScript. It cannot end a worker that hangs in native code: after `TERMINATE_MS_MAX` this
+ * `kill` immediately ends a worker that loops in JavaScript. It cannot end a worker that hangs in native code: after `TERMINATE_MS_MAX` this
  * worker counts as ended, and its thread stays until this process ends.
  */
 export const workerSpawner: Spawner = {

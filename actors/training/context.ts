@@ -116,7 +116,7 @@ export class PlayTime {
   }
 }
 
-/** The learner's parts, and two objects that all code of training uses together. */
+/** The learner's parts, and two objects that all parts of training share. */
 export interface Session extends TrainingContext {
   readonly interruption: Interruption;
   readonly playTime: PlayTime;

@@ -1,10 +1,10 @@
 /**
- * What random play of one board showed, as a table: for each observed state and each action, the states that followed and the mean reward. A
- * plan is the best sequence of actions by this table (value iteration over a finite horizon). The table needs only what the env
+ * A table of what random play of one board showed. For each observed state and each action, it has the states that followed and the mean
+ * reward. A plan is the best sequence of actions by this table (value iteration over a finite horizon). The table needs only what the env
  * returns to a player: no rules, no solver.
  *
  * - With deterministic dynamics a plan may combine actions of different plays, and has the highest discounted reward of all combinations. If
- *   the env states that its dynamics are deterministic, a play does not execute an action only to see an outcome that is in the table.
+ *   the env states that its dynamics are deterministic, a play reads known outcomes from the table, and executes actions only to find a new outcome.
  * - With random dynamics the shares in the table estimate probabilities, so the table needs more plays.
  * - If different plays have only their first state in common, the plan is the best single play.
  *
@@ -33,7 +33,7 @@ const ENDED = -2;
 /** Values that differ by less than this count as equal. Of actions with equal values the plan takes the first, so equal boards have equal plans. */
 const TIE = 1e-9;
 
-/** A reward counts this much less for each action before it. So a plan wins early, even if the env does not reward an early win. */
+/** A reward that comes one action later counts for this share of its value. So a plan wins early, even if the env does not reward an early win. */
 const DISCOUNT = 0.99;
 
 /** Maximum number of future actions whose rewards a plan counts. */

@@ -142,7 +142,10 @@ function afterValidation(progress: Progress, solved: Solved): Progress {
   return { ...progress, ...first, validated, best: isBest ? validated : progress.best };
 }
 
-/** Restores the checkpoint's progress. `version`, `health` and all counts but `update` go on from now. The next clock event sets the minutes. */
+/**
+ * Restores the checkpoint's progress, but keeps the present version and all present counts except `update`. The detectors of health start
+ * again. The next clock event sets the minutes.
+ */
 const afterRollBack = (saved: Progress, now: Progress): Progress => ({
   ...saved,
   version: now.version,

@@ -81,7 +81,7 @@ function unpack(frame: Uint8Array): unknown {
 /**
  * Entry i of both lists describes the msgpack type 0xc0 + i. HEAD_BYTES: the number of bytes after the type byte. These bytes are a number,
  * the count of a list or mapping, an extension of fixed size, or the length of a text, of binary data or of an extension. LENGTH_BYTES: how
- * many of these bytes, from the first on, are such a length; the data follow after HEAD_BYTES. 0, or no entry: no data follow.
+ * many of these bytes, from the first on, hold the length of data that follow them; 0, or no entry: no data follow.
  */
 const HEAD_BYTES = [0, 0, 0, 0, 1, 2, 4, 2, 3, 5, 4, 8, 1, 2, 4, 8, 1, 2, 4, 8, 2, 3, 5, 9, 17, 1, 2, 4, 2, 4, 2, 4];
 const LENGTH_BYTES = [0, 0, 0, 0, 1, 2, 4, 1, 2, 4, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 2, 4];

@@ -64,7 +64,7 @@ export interface HostHandler {
 
 interface Client {
   readonly hello: Hello;
-  /** True after the call of `HostHandler.joined`. This call comes before its other calls, but after `asked` has returned the welcome. */
+  /** True after the call of `HostHandler.joined`. This call comes before the handler's other calls, but after `asked` has returned the welcome. */
   announced: boolean;
 }
 

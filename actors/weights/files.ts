@@ -62,7 +62,7 @@ export const weightsName = (run: string, runFolder: string): string =>
 /**
  * Removes the files of dead learners.
  *
- * @param ended  `weightsName` of a run whose learner has ended, but whose files name this process as owner: the learner was a worker or ran here
+ * @param ended  `weightsName` of a run whose learner ran in this process and has ended; `sweep` removes the files of this run too
  * @returns the names of the removed files
  */
 export function sweep(folder: string, ended: string | null = null): string[] {

@@ -3,7 +3,7 @@
  *
  *   bunraku.dial.NAME         requests to connect to NAME; one of the listeners of that name (a NATS queue group) answers
  *   bunraku.to.INBOX.END      parcels for one end of a connection; each process has one inbox
- *   bunraku.work.INBOX.END    parcels for the same end that the broker keeps until the receiver acknowledges them (stream bunraku_work)
+ *   bunraku.work.INBOX.END    parcels for the same end; the broker keeps them until the receiver acknowledges them (stream bunraku_work)
  *   bunraku.quarantine.INBOX  parcels that no receiver acknowledged in DELIVERIES_MAX deliveries (stream bunraku_quarantine)
  *
  * - A full work stream refuses new parcels, and the sender tries again. A full quarantine stream drops its oldest parcels.
