@@ -70,7 +70,9 @@ async function fillPolicy(path: string, tokenizer: string, { policy, model }: Ne
   for (const key of Object.keys(model) as (keyof ModelConfig)[]) {
     if (isDeepStrictEqual(otherModel[key], model[key])) continue;
     const values = `its ${key} is ${JSON.stringify(otherModel[key])}, and this run's is ${JSON.stringify(model[key])}`;
-    throw new RunError(`cannot start from the policy of ${path}: ${values}; give the section model the values of that run`);
+    throw new RunError(
+      `cannot start from the policy of ${path}: ${values}; give the section model the values of that run`,
+    );
   }
   if (otherTokenizer !== tokenizer) {
     throw new RunError(

@@ -87,7 +87,9 @@ function mapped(path: string, byteOffset: number, byteLength: number): Uint8Arra
   // A read past the end of a mapped file would end the process.
   const { size } = statSync(path);
   if (size < byteOffset + byteLength) {
-    throw new RangeError(`the file has ${size} bytes, but the learner published ${byteLength} bytes from byte ${byteOffset} on`);
+    throw new RangeError(
+      `the file has ${size} bytes, but the learner published ${byteLength} bytes from byte ${byteOffset} on`,
+    );
   }
   return (Bun.mmap(path, { shared: false }) as Uint8Array<ArrayBuffer>).subarray(byteOffset, byteOffset + byteLength);
 }

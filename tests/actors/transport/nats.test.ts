@@ -257,7 +257,7 @@ describeWhere(natsServer === null ? "no nats-server" : null, "a NATS broker", ()
     expect(await bad.ask(finished("poison"), 60_000)).toMatchObject({ type: "failed", code: "closed" });
     await until(() => host.problems.some(({ kind }) => kind === "quarantined"));
     expect(host.problems.map(({ kind }) => kind)).toEqual(["handlerThrew", "quarantined"]);
-    expect(host.problems[1]!.detail).toContain(`not answered in ${DELIVERIES_MAX} deliveries`);
+    expect(host.problems[1]!.detail).toContain(`no actor answered a stored message in ${DELIVERIES_MAX} deliveries`);
     expect(host.seen).toHaveLength(1);
     const { manager } = await streamsOf(broker);
     expect((await manager.streams.info(QUARANTINE)).state.messages).toBe(1);
