@@ -85,7 +85,7 @@ export function completionsApp(options: CompletionsOptions): Hono {
   const limit = bodyLimit({
     maxSize: BODY_BYTES_MAX,
     onError: () => {
-      throw new RequestError(413, "too_large", `a request has at most ${BODY_BYTES_MAX} bytes`);
+      throw new RequestError(413, "too_large", `the body of a request may have at most ${BODY_BYTES_MAX} bytes`);
     },
   });
   const answer = (form: RequestForm) => async (c: Context) => {

@@ -66,7 +66,7 @@ export async function checkPretrained(folder: string, model = readPretrained(fol
   if (count > PARAMETERS_MAX) {
     const text = `it has ${millions(count)} million parameters, and Bunraku holds at most ${millions(PARAMETERS_MAX)} million, 4 GiB in float32`;
     throw new CheckpointFormatError(
-      `cannot use the model of ${folder}: ${text}; choose a smaller one, or a server that trains it (--engine tinker)`,
+      `cannot use the model of ${folder}: ${text}; choose a smaller model, or train the model at a server (--engine tinker)`,
     );
   }
   await withShards(folder, async (shards) => void findTensors(model, shards, folder));

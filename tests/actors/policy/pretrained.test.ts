@@ -203,7 +203,7 @@ describe("a folder that is broken", () => {
     [
       "more parameters than an array holds",
       broken("qwen2", (at) => set(at("config.json"), { intermediate_size: 2 ** 26 })),
-      /^cannot use the model of DIR: it has \d{4} million parameters, and Bunraku holds at most 1073 million, 4 GiB in float32; choose a smaller one, or a server that trains it \(--engine tinker\)$/,
+      /^cannot use the model of DIR: it has \d{4} million parameters, and Bunraku holds at most 1073 million, 4 GiB in float32; choose a smaller model, or train the model at a server \(--engine tinker\)$/,
     ],
     [
       "a pipe in place of a file",
