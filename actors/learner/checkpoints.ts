@@ -76,7 +76,7 @@ export class LearnerCheckpoints {
       criticHead: critic?.model.head === "both" ? "both" : "value",
     };
     await saveCheckpoint(checkpoints, checkpoint, disk);
-    // Spare this checkpoint too. It may not be among the newest, because the folder may have damaged checkpoints of later updates.
+    // Keep this checkpoint too. It may not be among the newest, because the folder may have damaged checkpoints of later updates.
     const spared = [progress.update, progress.best?.update, progress.health.healthyCheckpoint].filter(
       (at) => typeof at === "number",
     );
@@ -120,7 +120,7 @@ export class LearnerCheckpoints {
     const { found } = await latestCheckpoint(reference, disk);
     if (found !== null) return (await loadCheckpoint(found, disk)).policy.parameters;
     throw new RunError(
-      `${reference} holds no intact checkpoint of the policy that the run began with, which a KL term needs; restore it, or start a new run`,
+      `${reference} holds no intact checkpoint of the reference policy, and the KL term needs one; restore this folder, or start a new run`,
     );
   }
 }

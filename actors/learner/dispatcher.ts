@@ -2,10 +2,10 @@
  * The dispatcher gives tickets and weights to samplers, and takes the finished episodes. It knows no algorithm: training/ decides which
  * episodes are played, and which of them enter an update.
  *
- * - A sampler gets tickets after it has acknowledged the published digest of the version that it loaded. A sampler that acknowledges another
- *   digest is quarantined: it gets no tickets until it connects again.
- * - When a sampler connects again, the dispatcher closes the earlier connection. So a late hello of a killed process closes the connection of
- *   the new process, and the new process connects again.
+ * - A sampler gets tickets only after it has loaded a version and acknowledged this version's published digest. A sampler that acknowledges
+ *   another digest is quarantined: it gets no tickets until it connects again.
+ * - When a sampler connects again, the dispatcher closes the earlier connection. The hello of a killed process may arrive after the hello of
+ *   the process that replaces it. Then the dispatcher closes the connection of the new process, and the new process connects again.
  * - The dispatcher takes the outcome of an attempt once. It also answers a second delivery and a delivery after the lease's end, but ignores
  *   the outcome.
  * - A trajectory is invalid if `trajectoryFault` finds a fault, if its weights are not among the last published weights, or if the number of
@@ -77,7 +77,7 @@ export class Dispatcher implements HostHandler {
     return finished;
   }
 
-  /** Milliseconds since `#activeAtMs`; 0 if no ticket is open. */
+  /** Milliseconds since a ticket was last issued or granted, or an outcome last arrived; 0 if no ticket is open. */
   get stalledMs(): number {
     return this.#open === 0 ? 0 : this.#options.clock.now() - this.#activeAtMs;
   }
@@ -87,7 +87,10 @@ export class Dispatcher implements HostHandler {
     return tickets.waiting + tickets.leasedInAll;
   }
 
-  /** Ended tickets of the latest call of `play`; null if no ticket is open. Open tickets of earlier calls make the count too low, or null. */
+  /**
+   * How many tickets of the latest call of `play` have ended; null if no ticket is open. The count treats every open ticket as a ticket of
+   * this call. So if tickets of earlier calls are open, `ended` is too low, or the result is null.
+   */
   get playing(): { readonly batch: number; readonly tickets: number; readonly ended: number } | null {
     const ended = this.#newest.tickets - this.#open;
     return this.#open === 0 || ended < 0 ? null : { ...this.#newest, ended };
@@ -218,7 +221,8 @@ export class Dispatcher implements HostHandler {
   #grant(actor: string, sampler: ConnectedSampler): void {
     if (this.#leaving) return;
     const { acks, tickets, leaseMs } = this.#options;
-    // A sampler that holds a version gets at most an equal share of the open tickets. So the first with a new version leaves some for others.
+    // A sampler that holds a version gets at most an equal share of the open tickets. So the first sampler that loads a new version leaves
+    // tickets for the others.
     const share = Math.ceil((tickets.waiting + tickets.leasedInAll) / Math.max(1, acks.holders));
     const room = Math.min(sampler.slots, share) - tickets.leased(actor);
     if (room <= 0) return;

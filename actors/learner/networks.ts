@@ -1,6 +1,6 @@
 /**
- * The memory of the learner's networks, which the learner's threads share, and the first contents of this memory. A critic is a network of its
- * own, or one more head of the policy's network. In the second case the policy's memory is the first part of the critic's memory.
+ * The memory of the learner's networks, which the learner's threads share, and the initial contents of this memory. A critic is a network of
+ * its own, or one more head of the policy's network. In the second case the policy's memory is the first part of the critic's memory.
  */
 import { isDeepStrictEqual } from "node:util";
 import { baseOf, type ModelConfig } from "../../model/policy/model-config.ts";
@@ -69,8 +69,10 @@ async function fillPolicy(path: string, tokenizer: string, { policy, model }: Ne
   if (served !== null) throw new RunError(`cannot start from the policy of ${path}: ${weightsElsewhere(served)}`);
   for (const key of Object.keys(model) as (keyof ModelConfig)[]) {
     if (isDeepStrictEqual(otherModel[key], model[key])) continue;
-    const values = `its ${key} is ${JSON.stringify(otherModel[key])}, and this run's ${JSON.stringify(model[key])}`;
-    throw new RunError(`cannot start from the policy of ${path}: ${values}; set the section model as that run has it`);
+    const values = `its ${key} is ${JSON.stringify(otherModel[key])}, and this run's is ${JSON.stringify(model[key])}`;
+    throw new RunError(
+      `cannot start from the policy of ${path}: ${values}; give the section model the values of that run`,
+    );
   }
   if (otherTokenizer !== tokenizer) {
     throw new RunError(
@@ -95,7 +97,7 @@ async function fillFirst(
   if (pretrained && valued !== null && critic!.model.head === "value") shareBody(parameters, valued);
 }
 
-/** Makes fresh weights. Pauses after each tensor for heartbeats, because a large model takes longer than an actor may be silent. */
+/** Makes fresh weights. A large model takes longer than the deadline of heartbeats, so this function pauses after each tensor for heartbeats. */
 async function begin({ flat, views }: Parameters, uniform: Uniform): Promise<void> {
   for (const [name, tensor] of views) {
     initialize({ flat, views: new Map([[name, tensor]]) }, uniform);

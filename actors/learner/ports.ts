@@ -85,12 +85,12 @@ function openWeights({ sampler }: RunConfig, { run, folder, host, log }: ActorCo
   const notice = (text: string) => log.warning("shared-memory", text);
   const shared = weightsFolder(folder, notice);
   const name = weightsName(run, folder);
-  for (const left of sweep(shared, name)) log.info("sweep", `removed ${left}, left by a dead run`);
+  for (const left of sweep(shared, name)) log.info("sweep", `removed ${left}, which an ended process left`);
   return new WeightsPublisher({
     folder: shared,
     spareFolder: folder,
     run: name,
-    // Only an actor in its own process uses files without a name. Such a file of a dead worker would stay until the whole process ends.
+    // Only an actor in its own process uses files without a name. After a worker has died, such a file would stay until the whole process ends.
     nameless: host === "process",
     half: sampler.precision === "half",
     notice,

@@ -1,4 +1,4 @@
-/** Makes the learner an actor of a run: starts the trainer thread, the dispatcher, the weights, the checkpoints, and the training that uses them. */
+/** Starts the learner of a run: the trainer, the dispatcher, the publisher of weights, the checkpoints, and the training that uses them. */
 import { join } from "node:path";
 import { layParameters } from "../../model/policy/parameters.ts";
 import type { ActorContext, ActorKind, Running } from "../actor.ts";
@@ -30,7 +30,7 @@ import { Dispatcher } from "./dispatcher.ts";
 import { startingNetworks } from "./networks.ts";
 import { type LearnerPorts, realPorts } from "./ports.ts";
 
-/** How long the learner waits before it repeats a failed message to the metrics sink. */
+/** How long the learner waits before it sends a message to the metrics sink again. */
 const RETRY_MS = 200;
 /** Metrics that the learner also writes to its log. */
 const LOGGED: ReadonlySet<string> = new Set<MetricName>([

@@ -1,6 +1,6 @@
 /**
- * Metrics sink: writes to the store the metrics, events and finished episodes that the learner sends, and the supervisor's reports of all
- * actors. The sink interprets only two metrics: the count of updates and the processor time.
+ * Metrics sink: stores the metrics, events and finished episodes that the learner sends, and the supervisor's reports of all actors. The
+ * sink interprets only two metrics: the count of updates and the processor time.
  *
  * - The sink answers `episodes` only after it has committed the rows, so no answered row is lost. If a write fails, the sink answers
  *   `failed` ("capacity"); then the learner keeps the rows and asks again. If the store can never take the rows, the sink answers `failed`

@@ -40,7 +40,7 @@ export interface StoredRun extends RunFacts {
   readonly seenMs: number;
   /** Time since `seenMs`; 0 if this process writes the session. */
   readonly silentMs: number;
-  /** Length of all earlier sessions, in milliseconds. */
+  /** Total length of all earlier sessions, in milliseconds. */
   readonly earlierMs: number;
 }
 /** Where a reader is: the largest ids that it has read. */

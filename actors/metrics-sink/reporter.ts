@@ -3,10 +3,11 @@
  *
  * - Metrics and events arrive in order. While the reporter cannot send them, at most `waitingMax` of them wait. If more come, the reporter
  *   drops the oldest. When the sink is back, an event reports how many the reporter dropped.
- * - An episode waits until the sink has stored it. A caller must wait while more than `rowsMax` episodes wait, or the waiting episodes fill
- *   more than FRAMES_WAITING frames. If the sink refuses episodes, the reporter gives a notice, and another when the sink takes them again.
- * - If the sink can never store an episode, the reporter gives a notice, counts the episode in `lost` and drops it, so that the others need
- *   not wait. Such an episode is invalid or larger than a frame, or the sink refuses it, or it ends the connection repeatedly.
+ * - An episode waits until the sink has stored it. If more than `rowsMax` episodes wait, or if they fill more than FRAMES_WAITING frames, a
+ *   caller of `episodes` waits until no episode waits. If the sink refuses episodes, the reporter gives a notice, and another notice when the
+ *   sink takes them again.
+ * - If the sink can never store an episode, the reporter gives a notice, counts the episode in `lost` and drops it, so that the other
+ *   episodes need not wait. Such an episode is invalid or larger than a frame, or the sink refuses it, or it ends the connection repeatedly.
  */
 import { type Clock, pause, settlesIn } from "../clock.ts";
 import { schemaFaults } from "../errors.ts";
@@ -38,7 +39,7 @@ const BUSY_BYTES = 1 << 20;
 const ROWS_AT_ONCE = 128;
 /** The rows of one message fill at most this part of a frame. The reporter sends a larger row alone. */
 const FRAME_SHARE = 1 / 8;
-/** A caller must wait while the waiting episodes fill more frames than this. */
+/** A caller of `episodes` waits if the waiting episodes fill more frames than this. */
 const FRAMES_WAITING = 4;
 /** The reporter drops an episode if messages that hold only this episode end the connection more than `CUTS_MAX` times. */
 const CUTS_MAX = 10;
@@ -80,7 +81,7 @@ export class Reporter implements Handler {
     this.#tell({ type: "event", actor: this.#options.actor, level, kind, text: text.slice(0, 4096) });
   }
 
-  /** Reports episodes. The promise resolves at once, unless too many episodes wait. */
+  /** Reports episodes. The promise resolves at once. If too many episodes wait, it resolves when none waits. */
   async episodes(rows: readonly EpisodeRow[]): Promise<void> {
     for (const row of rows) {
       // Check here, because the sink closes the connection to an actor that sends an invalid message.

@@ -9,7 +9,7 @@ import type { Database } from "bun:sqlite";
 
 const MIGRATIONS: readonly string[] = [
   `
-  -- One row for each time the run was started or resumed. seen_ms grows while it lives.
+  -- One row for each start and each resume of the run. While the run writes, seen_ms grows.
   CREATE TABLE runs (
     id INTEGER PRIMARY KEY, name TEXT NOT NULL, env TEXT NOT NULL, updates INTEGER, seed INTEGER NOT NULL,
     started_ms INTEGER NOT NULL, seen_ms INTEGER NOT NULL
@@ -27,7 +27,7 @@ const MIGRATIONS: readonly string[] = [
     kind TEXT NOT NULL, text TEXT NOT NULL
   );
   CREATE INDEX events_by_kind ON events (kind, id);
-  -- Small columns here and large ones in bodies, so that lists and filters read little.
+  -- This table has the small columns and bodies the large columns, so that lists and filters read little.
   CREATE TABLE episodes (
     id INTEGER PRIMARY KEY AUTOINCREMENT, episode TEXT NOT NULL, attempt INTEGER NOT NULL, purpose TEXT NOT NULL,
     group_index INTEGER NOT NULL, member INTEGER NOT NULL, env TEXT NOT NULL, layout_seed INTEGER NOT NULL,
@@ -44,20 +44,20 @@ const MIGRATIONS: readonly string[] = [
   );
   `,
   `
-  -- Where each context begins in tokens. Before there were several, all of an episode was one.
+  -- The index in tokens at which each context begins. In rows of schema 1 the whole episode is one context.
   ALTER TABLE bodies ADD COLUMN contexts TEXT NOT NULL DEFAULT '[0]';
   `,
   `
   -- The latest report of each actor, as a JSON object.
   CREATE TABLE actors (name TEXT PRIMARY KEY, view TEXT NOT NULL, at_ms INTEGER NOT NULL) WITHOUT ROWID;
   CREATE INDEX episodes_by_board ON episodes (layout_seed, env);
-  -- Words of replies and of failures, for the filter by text. Holds no copy of them: the row is that of episodes.
+  -- Index of the words of replies and failures, for the filter by text. It holds no copy of the texts. Its rowid is the id in episodes.
   CREATE VIRTUAL TABLE words USING fts5 (text, content = '', tokenize = 'unicode61');
   INSERT INTO words (rowid, text) SELECT id, detail || ' ' ||
     coalesce((SELECT group_concat(json_extract(value, '$.reply'), ' ') FROM json_each(turns)), '') FROM bodies;
   `,
   `
-  -- Advantages of written tokens, where they differ within an episode.
+  -- The advantage of each written token, if the advantages differ within the episode; null otherwise.
   ALTER TABLE bodies ADD COLUMN token_advantages BLOB;
   `,
   `
@@ -65,7 +65,7 @@ const MIGRATIONS: readonly string[] = [
   ALTER TABLE bodies ADD COLUMN env_digest TEXT;
   `,
   `
-  -- Of the ticket; null: the config's.
+  -- The ticket's limit on actions per turn; null if the config's limit applies.
   ALTER TABLE episodes ADD COLUMN actions_per_turn INTEGER;
   `,
 ];

@@ -89,7 +89,7 @@ export class Store {
     try {
       opened = new Database(path, readOnly ? { readonly: true, strict: true } : { create: true, strict: true });
       this.#db = opened;
-      // Readers wait for a lock too: after a kill, the first reader recovers sqlite's log, and locks out other readers until that is done.
+      // Readers wait for a lock too: after a kill, the first reader recovers sqlite's log, and locks out other readers until the end of the recovery.
       this.#db.run("PRAGMA busy_timeout = 5000");
       this.#db.run(readOnly ? "PRAGMA query_only = 1" : "PRAGMA journal_mode = WAL");
       // Without this check, rows in a damaged part of the file would be lost silently, or the run would fail in the middle.
@@ -271,7 +271,7 @@ export class Store {
     return { rows, next: found.length > limit ? rows.at(-1)!.id : null };
   }
 
-  /** One whole episode as the learner sent it, or null. */
+  /** One whole episode as the learner sent it; null if the store has no episode with this id. */
   episode(id: number): { summary: EpisodeSummary; row: EpisodeRow } | null {
     const summary = this.#select(SELECTS.summary).get({ id }) as SummaryRow | null;
     const columns = this.#select(SELECTS.episode).get({ id }) as Columns | null;

@@ -3,9 +3,9 @@ import { BUCKET_COUNT } from "../../model/health/gradient-buckets.ts";
 import type { Metric, Unit } from "./metric.ts";
 
 /**
- * Metrics of reasoning collapse: meaning by name. A thought's marginal log-probability is the log of the thought's mean probability
- * over all prompts. A run measures each metric twice: over thoughts of any turn, and over thoughts of first turns. The formulas are in
- * model/health/mutual-information.ts.
+ * The metrics of reasoning collapse, by name, with their descriptions. A thought's marginal log-probability is the log of the thought's
+ * mean probability over all prompts. A run measures each metric twice: over thoughts of any turn, and over thoughts of first turns. The
+ * formulas are in model/health/mutual-information.ts.
  */
 const ROWS = {
   mi_estimate:

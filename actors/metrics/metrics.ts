@@ -303,7 +303,7 @@ export function isMetricName(name: string): name is MetricName {
   return part === null || (METRICS[row as MetricName] as Metric).parts === part[0];
 }
 
-/** Whether the metric does not depend on time. In sync mode such a metric is equal in all runs of one seed. */
+/** True for a metric that does not depend on time. In sync mode such a metric is equal in all runs of one seed. */
 export const isTimeIndependent = (name: string): boolean => isMetricName(name) && metric(name).timed !== true;
 
 /** The row of one metric, as a `Metric`, so that code can read fields that the row leaves out. */

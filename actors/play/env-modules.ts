@@ -22,7 +22,7 @@ const FILES_MAX = 10_000;
 const CODE = ["ts", "tsx", "js", "jsx"];
 
 /**
- * Imports a module and adds its envs to those of this process. Does not read a module again that this process has already imported.
+ * Imports a module, and adds its envs to those of this process. If this process has imported the module earlier, this function only returns it.
  *
  * @param specifier  an absolute path, a file URL, a path from `folder` that starts with "./", or the name of a package that `folder` can import
  * @throws {TagError} that names the file, and the line of a fault in the file
@@ -126,7 +126,7 @@ export function withLocalModules<C extends Pick<RunConfig, "env">>(config: C): C
     const known = here.map((module) => `${module.path} (${short(module.digest)})`).join(", ") || "none";
     throw new TagError(
       `the run plays envs of ${path} with the digest ${short(digest)}; known here: ${known}. ` +
-        "Restore that version of the file, and name it in the bunraku.config.ts of this folder, or in a program in the option `envs`",
+        "Restore that version of the file, and name it in the bunraku.config.ts of this folder, or, in a program, in the option `envs`",
     );
   });
   return { ...config, env: { ...config.env, modules: Object.fromEntries(modules) } };

@@ -20,7 +20,7 @@ interface EnvSettings {
   readonly env: z.infer<typeof EnvConfig>;
 }
 
-/** The sections of a run's config that say how the run opens and reads its envs. */
+/** The sections of a run's config from which this file makes the run's envs. */
 interface PlaySettings extends EnvSettings {
   readonly prompt: z.infer<typeof PromptConfig>;
 }
@@ -85,7 +85,7 @@ export function envAlone(config: PlaySettings, name: string): PlaySettings["env"
 export const actionsAllowed = ({ turnsMax, actionsPerTurnMax, actionsMax }: EpisodeRules): number =>
   Math.min(actionsMax, turnsMax * actionsPerTurnMax);
 
-/** One line for each env whose budget allows fewer actions than every solution takes: no episode can succeed there. */
+/** One line for each env in which no episode can succeed, because even the shortest solution takes more actions than the budget allows. */
 export function tooSmallBudgets(config: PlaySettings): string[] {
   return playedEnvs(config).flatMap(({ name }, i) => {
     const tag = tagOf(config, name);

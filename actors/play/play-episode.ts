@@ -96,7 +96,7 @@ export async function playEpisode(ticket: Ticket, context: PlayContext): Promise
   }
 }
 
-/** A player whose replies the policy writes, in the contexts that the transcript makes. */
+/** A player that gets each prompt from the transcript, and each reply from the policy. */
 function tokenPlayer(
   { episode, temperature, topP, topK }: Ticket,
   sequence: string,

@@ -1,5 +1,5 @@
 /**
- * The turns of one episode at an env server, and their record: the loop that samplers and hosted evaluations share.
+ * Plays the turns of one episode at an env server, and records them. Samplers and evaluations of hosted models share this loop.
  * A `Player` writes the replies. This file knows no tokens and no prompts.
  *
  * - A `failed` answer of the env server becomes an `EpisodeError`, never a turn with reward 0.

@@ -3,12 +3,12 @@
  * the caller passes observations and replies.
  *
  * - Every context shows a reply as the token ids that the policy sampled, and never encodes the reply again. There are two exceptions. With
- *   context single_turn a question quotes the text of earlier replies. With `compat` a later turn shows the reply that RAGEN rebuilds from
+ *   context single_turn the prompt quotes the text of earlier replies. With `compat` a later turn shows the reply that RAGEN rebuilds from
  *   the sampled reply; if the two differ, a new context begins. The policy still trains on the tokens that it sampled.
  * - A turn extends the current context if it can. Otherwise a new context begins, and the policy keeps its cache of the tokens with which
  *   both contexts begin.
- * - With overflow "drop", a context that is too long loses its oldest turns, each a question and its reply. The record of a
- *   turn counts the dropped turns. Later contexts do not show them again.
+ * - With overflow "drop", a context that is too long loses its oldest turns: their observations and their replies. The record of a turn has
+ *   the number of dropped turns. Later contexts do not show these turns again.
  *
  * Source: RAGEN-2's context_window_mode. In RAGEN-2 each turn is a sample of its own. In Bunraku a turn extends the current sample if it can.
  */
@@ -38,7 +38,7 @@ export interface TurnPrompt {
   /** Number of tokens that the policy's sequence keeps; `prompt` follows them. */
   readonly keep: number;
   readonly prompt: readonly number[];
-  /** Index of the context's first token in the episode's tokens. Each token's coin, the random number that chooses it, has the token's index. */
+  /** Index of the context's first token in the episode's tokens. The coin (random number) that chooses a token has the token's index. */
   readonly start: number;
   /** Limit on the tokens of the reply. */
   readonly tokensMax: number;
@@ -54,7 +54,7 @@ export interface ReplyTokens {
   readonly version?: number;
 }
 
-/** A turn of the history, with the tokens and the cut of the reply that later turns show. */
+/** A turn of the history. `tokens` and `cut` belong to the reply in the form that later turns show. */
 interface HistoryTurn extends AnsweredTurn {
   readonly tokens: readonly number[];
   readonly cut: boolean;
@@ -98,12 +98,12 @@ export class Transcript {
     return this.#dropped;
   }
 
-  /** Length of the context with the prompt that had no room; 0 if every prompt had room. */
+  /** Number of tokens of the context with the prompt that had no room; 0 if every prompt had room. */
   get refusedTokens(): number {
     return this.#refusedTokens;
   }
 
-  /** Adds the prompt of the next turn. @returns null if the context has no room for it and one token of reply. */
+  /** Adds the prompt of the next turn. @returns null if the context has no room for the prompt and one token of the reply. */
   addPrompt(observation: string, actionsLeft: number): TurnPrompt | null {
     const { context, contextTurnsMax, contextTokensMax, replyTokensMax, overflow } = this.#rules;
     this.#now = { observation, actionsLeft };

@@ -85,7 +85,7 @@ export function completionsApp(options: CompletionsOptions): Hono {
   const limit = bodyLimit({
     maxSize: BODY_BYTES_MAX,
     onError: () => {
-      throw new RequestError(413, "too_large", `a request has at most ${BODY_BYTES_MAX} bytes`);
+      throw new RequestError(413, "too_large", `the body of a request may have at most ${BODY_BYTES_MAX} bytes`);
     },
   });
   const answer = (form: RequestForm) => async (c: Context) => {
@@ -160,7 +160,7 @@ interface Choice {
   text(tokens: readonly number[]): string;
   /** True if a stop text of the request ends the text of these tokens. */
   stopped(tokens: readonly number[]): boolean;
-  /** The smallest number of first tokens whose text contains the whole `text(tokens)`. */
+  /** The smallest number of tokens from the beginning whose text contains the whole `text(tokens)`. */
   held(tokens: readonly number[]): number;
   written(from: number): Promise<readonly number[]>;
   tokenText(token: number): string;
@@ -299,7 +299,7 @@ function cutAt(text: string, from: number, stops: readonly string[]): string {
   return found.length === 0 ? text : text.slice(0, Math.min(...found));
 }
 
-/** The text without its end, if the end may be the beginning of a stop text. */
+/** The text. If its end may be the beginning of a stop text, the text without this end. */
 function heldBack(text: string, from: number, stops: readonly string[]): string {
   for (let at = from; at < text.length; at++) {
     const end = text.slice(at);
@@ -341,7 +341,7 @@ async function whole(completion: Completion, { form, tokenIds }: Asked) {
 
 /**
  * Log-probabilities at temperature 1, in the form of the API; null if the request does not ask for them. An answer with token_ids has the
- * values of all written tokens. Another answer has none for the policy's stop token and for tokens after a stop text of the request.
+ * values of all written tokens. Any other answer leaves out the policy's stop token, and the tokens after a stop text of the request.
  */
 function logProbsOf(
   { tokens, choices, cut }: Reply,
@@ -399,7 +399,7 @@ function streamed(c: Context, completion: Completion, { form, includeUsage, stop
   });
 }
 
-/** Replacement characters at the end of a text. They stand for the bytes of a character that is not complete yet. */
+/** Replacement characters at the end of a text. They replace the bytes of a character that is not complete yet. */
 const INCOMPLETE = /\ufffd+$/u;
 
 /** The text of a reply, piece by piece, while the policy writes it. */

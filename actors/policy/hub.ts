@@ -182,13 +182,13 @@ async function fill(part: string, blob: string, remote: RemoteFile, hub: Hub): P
   const got = lengthOf(part);
   if (got < size)
     throw new HubError(
-      `${file} broke off ${ATTEMPTS} times, the last at byte ${got} of ${size}${reason}; run the command again to continue`,
+      `the download of ${file} broke off ${ATTEMPTS} times, the last time at byte ${got} of ${size}${reason}; run the command again to continue`,
     );
   const digest = got === size ? await digestOf(part, etag, size) : null;
   if (got > size || (digest !== null && digest !== etag)) {
     rmSync(part, { force: true });
     throw new HubError(
-      `${file} has ${got} bytes and the hash ${digest}, but the server announced ${size} bytes and ${etag}; it was removed`,
+      `${file} has ${got} bytes${digest === null ? "" : ` and the hash ${digest}`}, but the server announced ${size} bytes and ${etag}; the file was removed`,
     );
   }
   if (!existsSync(blob)) renameSync(part, blob);

@@ -57,7 +57,7 @@ export function tokenizerFiles(folder: string): TokenizerFiles {
   };
 }
 
-/** Maximum number of parameters of a model. One array must hold them, and so must one file with a header. Bun limits both to under 4 GiB. */
+/** Maximum number of parameters. One array must hold them, and one file must hold them and a header. Bun limits both to under 4 GiB. */
 const PARAMETERS_MAX = 2 ** 30 - 2 ** 20;
 
 /** Checks everything but the values of the weights. @param model  the folder's model, if the caller has read it @throws {CheckpointFormatError} */
@@ -66,7 +66,7 @@ export async function checkPretrained(folder: string, model = readPretrained(fol
   if (count > PARAMETERS_MAX) {
     const text = `it has ${millions(count)} million parameters, and Bunraku holds at most ${millions(PARAMETERS_MAX)} million, 4 GiB in float32`;
     throw new CheckpointFormatError(
-      `cannot use the model of ${folder}: ${text}; choose a smaller one, or a server that trains it (--engine tinker)`,
+      `cannot use the model of ${folder}: ${text}; choose a smaller model, or train the model at a server (--engine tinker)`,
     );
   }
   await withShards(folder, async (shards) => void findTensors(model, shards, folder));
@@ -198,6 +198,6 @@ function checkTargets({ experts }: ModelConfig, targets: Lora["targets"]): void 
   const odd = experts === null ? [] : targets.filter((target) => !isOfAttention(target));
   if (odd.length === 0) return;
   throw new CheckpointFormatError(
-    `experts have no adapters: model.lora.targets has ${odd.join(", ")}; set --model.lora.targets='${JSON.stringify(ATTENTION_TARGETS)}'`,
+    `experts cannot have adapters, but model.lora.targets has ${odd.join(", ")}; set --model.lora.targets='${JSON.stringify(ATTENTION_TARGETS)}'`,
   );
 }

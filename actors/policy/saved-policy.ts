@@ -49,7 +49,7 @@ export interface SavedPolicy extends Pick<Exportable, "model" | "dialogue" | "pa
   readonly path: string;
   /** Number of updates before the checkpoint. */
   readonly update: number;
-  /** Policy version under which the run had published these weights. */
+  /** The version number with which the run published these weights. */
   readonly publishedVersion: number;
   /** Name of the validation in which the run itself tested this policy. */
   readonly validation: string;
@@ -85,7 +85,7 @@ export async function savedPolicy(folder: string, config: RunConfig, checkpoint:
   }
   if (digest !== dialogue.digest) {
     throw new Error(
-      `cannot use ${found}: its tokenizer is another; use the version of Bunraku that made the checkpoint`,
+      `cannot use ${found}: its tokenizer differs from the run's; use the version of Bunraku that made the checkpoint`,
     );
   }
   // Checkpoints of an early Bunraku, which had no roll-backs, have no round.

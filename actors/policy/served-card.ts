@@ -1,6 +1,6 @@
 /**
- * The answer of `bun run serve` to GET /v1/models/MODEL. From this card `bun run eval` takes the prompts, budgets and lengths of the
- * policy's training.
+ * The card of a served policy: the answer of `bun run serve` to GET /v1/models/MODEL. `bun run eval` takes from the card the prompts, the
+ * budgets of turns and actions, and the limits of tokens with which the policy was trained.
  */
 import { z } from "zod";
 import type { RunConfig } from "../config/config.ts";

@@ -1,11 +1,11 @@
 /**
- * Computes a run's costs from its record: tokens, actions, processor time and energy. The costs are those of the whole run, those of
- * reinforcement (from the first update on), and those per percentage point that success rose in reinforcement. Also computes the seconds of
- * reinforcement's phases. Pure.
+ * Computes a run's costs from its record: tokens, actions, processor time and energy. Each cost has three values: of the whole run, of
+ * reinforcement (from the first update on), and per percentage point by which success rose in reinforcement. This file also computes the
+ * seconds of reinforcement's phases. All functions are pure.
  *
- * - Each process counts its processor time and energy. If a counter falls, a new process reports, and this counter began at 0.
- * - The record lacks the costs after an actor's last report: at most one heartbeat interval. If a new process replaces a process during an
- *   update, the record lacks the costs of the old process in this update.
+ * - Each process counts its processor time and energy. If a counter's value falls, a new process reported it, and its counter began at 0.
+ * - The record lacks the costs between an actor's last report and its end, at most one heartbeat interval. If a new process replaces a
+ *   process during an update, the record lacks the costs of the old process in this update.
  * - If a run repeats an update after a resume or a roll-back, the update counts once. A value at a step after the newest update is
  *   from before the resume or roll-back, and does not count.
  */

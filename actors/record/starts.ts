@@ -12,7 +12,7 @@ export const RunStart = z.strictObject({
     .string()
     .nullable()
     .describe("Git commit of the code; ends in + if files differ from the commit; null if unknown"),
-  versions: z.record(z.string(), z.string()).describe("Versions of Bunraku, of Bun, and of the package that computes"),
+  versions: z.record(z.string(), z.string()).describe("Versions of Bunraku, Bun and onnxruntime-node"),
   machine: z.string(),
 });
 export type RunStart = z.infer<typeof RunStart>;

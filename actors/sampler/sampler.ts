@@ -3,7 +3,7 @@
  *
  * - The sampler plays a ticket with the version that the ticket names, or with a newer version if the ticket allows that. By default weights
  *   change only while no episode is in play. With `weightsBetween: turns` weights change while the policy writes no reply, and new replies
- *   wait for announced weights. A reply names its version if the episode began with another. The key-value caches of an episode keep what
+ *   wait for announced weights. A reply names its version if the episode began with another version. The key-value caches of an episode keep what
  *   older weights computed.
  * - The sampler acknowledges the sha256 of the bytes in use: it computes the sha256, or checks the bytes' seal (weights/seal.ts). It never
  *   uses bytes with a wrong digest. It reports a wrong digest, unless the learner has announced newer weights. After this report the learner
@@ -168,8 +168,8 @@ export class Sampler implements Handler {
   }
 
   /**
-   * Tries twice. A failure ends the process, but the file of a dead learner may vanish before the sampler's `closed` runs. By the second
-   * failure, `closed` has usually dropped the weights, and then this failure does not count.
+   * Tries twice, because the weights of a dead learner may be gone before the sampler's `closed` runs. When the second try fails, `closed` has
+   * usually run, and then the failure does not end the process.
    */
   async #load(message: Messages["weights"]): Promise<string> {
     const { policy } = this.#options;

@@ -9,7 +9,7 @@ import { notTaken } from "../transport/refusals.ts";
 export interface Watched {
   /** The latest of four times: the actor's start, its connection, its last heartbeat, and the end of a suspension of this process. */
   heardAtMs: number;
-  /** The last heartbeat; null until the first one. */
+  /** The last heartbeat; null before the first heartbeat. */
   heartbeat: Messages["heartbeat"] | null;
 }
 
@@ -25,7 +25,7 @@ export interface HeartbeatLimits {
   readonly heartbeatMs: number;
   /** An actor is faulty if it is silent for longer than this. */
   readonly heartbeatDeadlineMs: number;
-  /** Replaces `heartbeatDeadlineMs` until the first heartbeat: the limit from the actor's start or its latest connection. */
+  /** Replaces `heartbeatDeadlineMs` until the first heartbeat. The time counts from the actor's start or its latest connection. */
   readonly startDeadlineMs?: number;
   /** An actor is faulty if its computation gives no result for longer than this. */
   readonly progressDeadlineMs: number;

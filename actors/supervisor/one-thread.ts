@@ -1,7 +1,7 @@
 /**
  * Starts the children of a run on this thread, for tests and debuggers. The children exchange messages over sockets, as processes do.
  *
- * - If a child fails, the run ends. A replacement would share the thread with callbacks and memory that the failed child left.
+ * - If a child exits with an error, the run ends. A replacement would share the thread with callbacks and memory that the failed child left.
  * - No timer of a child outlives the child.
  */
 import { basename, dirname } from "node:path";

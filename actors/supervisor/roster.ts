@@ -1,4 +1,4 @@
-/** The actors of a run, and their addresses. The supervisor collects the addresses, and other actors connect to them. */
+/** The actors of a run, and their addresses. The supervisor collects the addresses. Actors need them to connect to each other. */
 import type { RunConfig } from "../config/config.ts";
 import type { Messages, Role } from "../protocol.ts";
 import { type Connection, connectForever, type ReconnectOptions } from "../transport/reconnect.ts";

@@ -45,7 +45,10 @@ function busy(folder: string, db: Database): string {
   return `${folder} is in use by ${who}; stop that process first`;
 }
 
-/** null until the first process that locks this folder has written its pid. At a later lock, the entry may briefly name the previous holder. */
+/**
+ * The process that holds the lock; null until the first process that locks this folder has written its pid. Right after another process
+ * takes the lock, the entry may still name the previous holder.
+ */
 function holderOf(db: Database): { pid: number; since: string } | null {
   const isThere = db.query("SELECT name FROM sqlite_master WHERE name = 'holder'").get() !== null;
   return isThere ? db.query<{ pid: number; since: string }, []>("SELECT pid, since FROM holder").get() : null;
@@ -58,6 +61,6 @@ function adviceOn(file: string, { code = "" }: SQLiteError): string {
   const isFolder = statSync(file, { throwIfNoEntry: false })?.isDirectory() === true;
   if (isFolder || code === "SQLITE_NOTADB" || code.startsWith("SQLITE_CORRUPT"))
     return `delete ${FILE} if no command uses the folder, and try again`;
-  if (code === "SQLITE_FULL") return "make room on its disk, and try again";
-  return "a run writes into its folder: make it writable for this account, or copy it to a disk where it is writable";
+  if (code === "SQLITE_FULL") return "free space on its disk, and try again";
+  return "a run writes into its folder: make the folder writable for this account, or copy it to a disk where this account can write";
 }

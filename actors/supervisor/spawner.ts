@@ -12,7 +12,7 @@ export interface Exit {
 export interface SpawnedChild {
   /** The child's process id; for a worker, the id of this process. */
   readonly pid: number;
-  /** Resolves after the child's end, when `output` has its last lines; for a process, at most `LAST_LINES_MS` after the end. */
+  /** Resolves after the child's end, when `output` has got its last lines. For a process, this wait is at most `LAST_LINES_MS`. */
   readonly exited: Promise<Exit>;
   kill(signal: "SIGTERM" | "SIGKILL"): void;
 }
@@ -31,7 +31,7 @@ export interface Spawner {
 /** Longest wait for the last lines of a dead child. The limit is needed because a grandchild may hold the child's streams open. */
 const LAST_LINES_MS = 200;
 
-/** The spawner passes on a line with more characters than this before its end arrives; the rest becomes the next line. */
+/** The spawner splits a line with more characters than this: it does not wait for the line's end, and the rest becomes the next line. */
 const LINE_MAX = 1 << 16;
 
 export const processSpawner: Spawner = {
@@ -65,7 +65,7 @@ export const processSpawner: Spawner = {
 const TERMINATE_MS_MAX = 5000;
 
 /**
- * `kill` ends at once a worker that loops in JavaScript. It cannot end a worker that hangs in native code: after `TERMINATE_MS_MAX` this
+ * `kill` immediately ends a worker that loops in JavaScript. It cannot end a worker that hangs in native code: after `TERMINATE_MS_MAX` this
  * worker counts as ended, and its thread stays until this process ends.
  */
 export const workerSpawner: Spawner = {

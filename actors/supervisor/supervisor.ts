@@ -2,7 +2,7 @@
  * Starts the actors of a run as children (processes or Bun workers), watches them, replaces children that fail, and stops them.
  * This file does not know what the children do.
  *
- * - A child fails when it exits before the run is stopping, unless it has `endsRun` and exits with code 0. It also fails when it is silent
+ * - A child fails when it exits before the run stops, unless it has `endsRun` and exits with code 0. It also fails when it is silent
  *   for `heartbeatDeadlineMs` (`startDeadlineMs` before its first heartbeat), or computes without a result for `progressDeadlineMs`. The
  *   supervisor starts a failed child again. If the system cannot start a process (no memory, too many open files), this start counts as a
  *   failure after `SPAWN_RETRY_MS`.
@@ -23,8 +23,8 @@ import type { Exit, SpawnedChild } from "./spawner.ts";
 import type { ChildSpec, RunEnd, SupervisorOptions } from "./supervision.ts";
 
 /**
- * Wait after a failed start. With the default of 5 restarts the last attempt comes after 15 s. Bun closes incomplete HTTP requests after 12 s.
- * So if these requests held all open files, the last attempt finds free ones.
+ * Time between a failed start of a process and the next attempt. With the default of 5 restarts the last attempt comes after 15 s. Bun closes
+ * incomplete HTTP requests after 12 s. So if such requests use all file descriptors, the last attempt finds free descriptors.
  */
 const SPAWN_RETRY_MS = 3000;
 

@@ -4,7 +4,7 @@
  *
  * - The client sends a request again, until the deadline, if it cannot reach the server, or if the server answers 425, 429 or 503. In these
  *   cases the server has not taken the request.
- * - If an answer is lost, the client sends the request again only if the caller calls it repeatable. A second forward_backward or optim_step
+ * - If an answer is lost, the client sends the request again only if the caller allows this (`repeatable`). A second forward_backward or optim_step
  *   would train twice.
  * - The client asks for a queued result again after the status 408 (not ready yet) and after a lost answer.
  * - An answer of more than `ANSWER_BYTES_MAX` bytes is an error, and so is a redirect.
@@ -191,7 +191,7 @@ export class ModelServer {
 function failureOf(status: number, text: string): Failure {
   const reason = reasonIn(text);
   const detail = reason === "" ? `answers ${status} without a reason` : `answers ${status}: ${reason}`;
-  if (status < 400) return { text: "redirects, which is not followed", kind: "final" };
+  if (status < 400) return { text: "answers with a redirect, and Bunraku follows none", kind: "final" };
   if (NOT_TAKEN.has(status)) return { text: detail, kind: "none" };
   if (status === 408) return { text: detail, kind: "pending" };
   const isLost = status > 500 || (status === 500 && !text.startsWith("{"));

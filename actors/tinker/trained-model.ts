@@ -4,7 +4,7 @@
  *
  * - Bunraku's loss is `sum(weights * loss per token)`, but a server takes a mean. So each sequence gets one more position, with advantage 0
  *   and with a weight that makes the sum of weights equal in all sequences. This file multiplies the advantages by that sum and by the number
- *   of sequences. If a server takes sums instead, the gradient is this gradient times a constant, which AdamW ignores.
+ *   of sequences. If a server takes sums instead, its gradient has a constant factor, and AdamW's steps do not depend on this factor.
  * - Imitation uses the server's mean: skyrl-tx gives all demonstrations the same weight; another server may give all tokens the same weight.
  * - The entropy here is an estimate, the mean of -log p over the written tokens, because servers return no entropy.
  */

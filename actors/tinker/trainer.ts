@@ -2,11 +2,12 @@
  * The trainer of engine tinker: the methods of learner/trainer.ts for a policy that a server keeps. The learner computes losses, advantages,
  * filters and metrics. The server runs forward, backward and AdamW, and keeps the saved parameters.
  *
- * - Heartbeats keep a session alive, and a model lives as long as its session. After a restart of the server, or without heartbeats,
- *   requests for the model fail. Then the learner ends. The next learner loads into a new model the state that the newest checkpoint names.
+ * - Heartbeats keep a session alive, and the server keeps a model as long as the model's session. After a restart of the server, or without
+ *   heartbeats, requests for the model fail. Then the learner ends. The next learner makes a new model, and loads the state that the newest
+ *   checkpoint names.
  * - skyrl-tx keeps one set of weights per model, and samples every version from that set. In async mode samplers still play an older
- *   version after the learner has published a newer one. So `stalenessMax + 1` more models hold the versions in turn. The trainer overwrites
- *   a version only when the version's episodes are too stale to train on.
+ *   version after the learner has published a newer version. So the trainer makes `stalenessMax + 1` more models, which hold the versions in
+ *   turn. The trainer overwrites a version only when the version's episodes are too stale to train on.
  * - The trainer uses every name at the server once, so a save never meets a checkpoint of an earlier save under the same name.
  */
 import { z } from "zod";
@@ -131,7 +132,7 @@ export async function startTinkerTrainer(
 async function servedModel(server: ModelServer, path: string, warn: (text: string) => void): Promise<string> {
   const { supported_models } = await server.ask("get_server_capabilities", null, Capabilities);
   const names = supported_models.map(({ model_name }) => model_name);
-  // A model of the Hub lies in …/models--OWNER--NAME/snapshots/REVISION.
+  // The path of a model of the Hub is …/models--OWNER--NAME/snapshots/REVISION.
   const own = names.find((name) => name === path || path.includes(`/models--${name.replaceAll("/", "--")}/`));
   if (own !== undefined) return own;
   if (names.length === 1) {

@@ -43,7 +43,7 @@ export async function measureBaselines(config: RunConfig): Promise<ReadonlyMap<s
   return measured;
 }
 
-/** Means over the envs; all envs have equally many boards. If one env has no value for a baseline, the baseline's mean is null. */
+/** Means over the envs; all envs have the same number of boards. If one env has no value for a baseline, the baseline's mean is null. */
 export function meanBaselines(measured: ReadonlyMap<string, Baselines>): Baselines {
   const all = [...measured.values()];
   const known = (values: readonly (number | null)[]) => {

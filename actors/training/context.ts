@@ -29,7 +29,7 @@ export interface TrainingContext {
   readonly trainer: Remote<TrainerMethods>;
   /**
    * Publishes the policy as a new policy version, and announces this version to the samplers. The promise resolves when samplers can load
-   * the version. `acknowledged` resolves when all samplers have loaded the version, to the milliseconds that this took.
+   * the version. When all samplers have loaded the version, `acknowledged` resolves to the number of milliseconds that this took.
    */
   readonly publishPolicy: (version: number) => Promise<{ readonly acknowledged: Promise<number> }>;
   readonly checkpoints: Pick<LearnerCheckpoints, "resumed" | "save" | "restore" | "keepReference">;
@@ -116,7 +116,7 @@ export class PlayTime {
   }
 }
 
-/** The learner's parts, and what one process of the learner shares. */
+/** The learner's parts, and two objects that all parts of training share. */
 export interface Session extends TrainingContext {
   readonly interruption: Interruption;
   readonly playTime: PlayTime;

@@ -1,6 +1,6 @@
 /**
  * A curriculum decides how many groups each env of a mix gets. An env of the mix is a tag, or one difficulty of a tag, such as its number of
- * boxes. Pure; the checkpoint holds the scores.
+ * boxes. All functions are pure; the checkpoint holds the scores.
  *
  * - By success or reward: an env gets more groups if its episodes differ more within a group, because the advantages in a group of equal
  *   rewards are 0. The numbers of groups of envs with equal scores differ by at most 1. If an env has no score yet, the proportions of the mix
@@ -41,7 +41,7 @@ function allotted(config: Pick<RunConfig, "env" | "rollout">, scores: Scores): n
   const sum = envs.reduce((total, { name }) => total + scores[name]!, 0);
   const wanted = envs.map(({ name }) => (sum > 0 ? (free * scores[name]!) / sum : free / envs.length));
   const counts = wanted.map(Math.floor);
-  // The envs with the largest remainders get one more group; of envs with equal remainders, the env that the mix names first.
+  // The envs with the largest remainders get one more group. Of two envs with equal remainders, the env that comes first in the mix gets the group.
   const order = [...wanted.keys()].sort((a, b) => wanted[b]! - counts[b]! - (wanted[a]! - counts[a]!) || a - b);
   const left = free - counts.reduce((total, count) => total + count, 0);
   for (const env of order.slice(0, left)) counts[env]!++;

@@ -1,6 +1,6 @@
 /**
- * Demonstrations: episodes as token sequences that the policy imitates in the warm start. The env's demonstrator writes the replies, or plans
- * from random play give them. Prompts and the limits of turns and actions are the same as in a rollout.
+ * Demonstrations: episodes as token sequences that the policy imitates in the warm start. The env's demonstrator writes the replies, or the
+ * replies follow plans from random play. Prompts and the limits of turns and actions are the same as in a rollout.
  */
 import { formatReply } from "../../envs/demonstrator.ts";
 import type { DiscreteGame, EpisodeRules, Game, LocalEnv, Seeds } from "../../envs/env.ts";
@@ -45,7 +45,7 @@ export const fromDemonstrator = (skill: Skill): DemonstrationSource => ({
   play: (env, draw, uniform, options) => demonstrate(env.tag.open(draw()), env, skill, uniform, options),
 });
 
-/** Settings of random play, and of the demonstrations that are planned from it. The env's limits of turns and actions do not apply to a play. */
+/** Settings of random play, and of the demonstrations that are planned from it. The env's limits of turns and actions do not apply to random play. */
 export type RandomPlay = ExploreSettings &
   Pick<RunConfig["warmStart"], "exploreOnce" | "demonstrations" | "randomTurns" | "thought">;
 type ExploreSettings = Pick<RunConfig["warmStart"], "plays" | "playsMax" | "playActionsMax" | "plannedActions">;
@@ -95,7 +95,7 @@ export function fromRandomPlay(settings: RandomPlay): DemonstrationSource {
 const unknownStates = (tag: string) =>
   new RunError(
     `random play of ${tag} cannot be imitated: on ${LOST_BOARDS_MAX} boards in a row its demonstrations met no state that random play had met; ` +
-      "let the env show equal states in equal words, or give it a stateOf, or set warmStart.enabled to false",
+      "let the env show equal states in equal words, give the env a stateOf, or set warmStart.enabled to false",
   );
 
 /** Plays a board at random. @returns what the plays showed; `won` of the result is false if no play won */
@@ -158,7 +158,11 @@ function writePlanned(
   return writeEpisode(game, env, replyTo, options);
 }
 
-/** A second copy of the episode, one turn ahead, which shows the next prompt early. @throws {RunError} if the env is outside this process */
+/**
+ * A second copy of the episode, one turn ahead, so that a thought can state the next observation.
+ *
+ * @throws {RunError} if the env is outside this process
+ */
 function openForeseen({ tag, rules }: DemonstratedEnv, seeds: Seeds): LocalEnv {
   const game = tag.open(seeds);
   if (game.kind !== "outside") return openEpisode(game, rules);
@@ -243,8 +247,8 @@ export function checkReplyLengths(name: string, demonstrations: readonly Sequenc
   const longest = Math.max(0, ...demonstrations.map(longestReply));
   if (longest <= replyTokensMax) return;
   throw new RunError(
-    `a policy cannot imitate the demonstrations of ${name}: they have replies of ${longest} tokens, and ` +
-      `rollout.replyTokensMax is ${replyTokensMax}; set it to ${longest} or more`,
+    `a policy cannot imitate the demonstrations of ${name}: their longest reply has ${longest} tokens, and ` +
+      `rollout.replyTokensMax is ${replyTokensMax}; set this key to ${longest} or more`,
   );
 }
 
@@ -280,7 +284,7 @@ export async function demonstrate(
 
 /**
  * Plays one episode with the replies of `replyTo`. Each context with a reply to imitate gives one sequence, and the policy imitates only these
- * replies. With overflow "stop" a rollout ends at the context's limit, but a demonstration does not: the policy imitates all of it.
+ * replies. With overflow "stop" a rollout ends at the context's limit, but a demonstration does not: the policy imitates the whole demonstration.
  *
  * @param replyTo  writes the next reply with its thought
  * @throws {RangeError} if a single prompt does not fit into the context

@@ -1,10 +1,10 @@
 /**
- * What random play of one board showed, as a table: for each observed state and each action, the states that followed and the mean reward. A
- * plan is the best sequence of actions by this table (value iteration over a finite horizon). The table needs only what the env
+ * A table of what random play of one board showed. For each observed state and each action, it has the states that followed and the mean
+ * reward. A plan is the best sequence of actions by this table (value iteration over a finite horizon). The table needs only what the env
  * returns to a player: no rules, no solver.
  *
- * - With deterministic dynamics the plan has the highest discounted reward that actions of different plays can reach together. If the env
- *   states that its dynamics are deterministic, a play does not repeat an action whose outcome is in the table.
+ * - With deterministic dynamics a plan may combine actions of different plays, and has the highest discounted reward of all combinations. If
+ *   the env states that its dynamics are deterministic, a play reads known outcomes from the table, and executes actions only to find a new outcome.
  * - With random dynamics the shares in the table estimate probabilities, so the table needs more plays.
  * - If different plays have only their first state in common, the plan is the best single play.
  *
@@ -26,14 +26,14 @@ interface Outcomes {
   readonly next: { readonly state: number; times: number }[];
 }
 
-/** In place of the state that follows an action. */
+/** These numbers stand in place of a state's index: no play tried the action, or the action ended the game. */
 const UNTRIED = -1;
 const ENDED = -2;
 
 /** Values that differ by less than this count as equal. Of actions with equal values the plan takes the first, so equal boards have equal plans. */
 const TIE = 1e-9;
 
-/** The weight of a reward that comes one action later. So a plan wins early, even if the env does not reward an early win. */
+/** A reward that comes one action later counts for this share of its value. So a plan wins early, even if the env does not reward an early win. */
 const DISCOUNT = 0.99;
 
 /** Maximum number of future actions whose rewards a plan counts. */
@@ -59,7 +59,7 @@ export class Experience {
 
   /**
    * Plays one game of at most `actionsMax` actions, and adds what the game shows to the table. Closes a game outside this process. Values
-   * that a plan has computed change only after the next `learn`. Only a game outside this process makes the answer a promise.
+   * that a plan has computed change only after the next `learn`. Returns a promise only for a game outside this process.
    *
    * @param game     newly opened, without an action
    * @param planned  share of the actions that follow the plan; the other actions are random
@@ -92,8 +92,8 @@ export class Experience {
   }
 
   /**
-   * A play of a deterministic game. It follows the table, and executes its actions only before it tries an action whose outcome the table does
-   * not have.
+   * Plays a deterministic game. While the table has the outcome of each chosen action, the play follows the table and executes nothing. Before
+   * the play tries an action without an outcome in the table, it executes the actions chosen so far.
    */
   #playUntried(game: DiscreteGame, actionsMax: number, uniform: Uniform, planned: number): void {
     const actionCount = game.actions.length;
@@ -116,7 +116,7 @@ export class Experience {
     }
   }
 
-  /** An action of the plan, for a share `planned` of the calls; otherwise, or if the table has no action, null. */
+  /** In a share `planned` of the calls, the best action by the table; null in the other calls, or if the table has no action. */
   #planned(state: number, actionsLeft: number, uniform: Uniform, planned: number): Action | null {
     return planned > 0 && uniform() < planned ? this.#best([[state, 1]], actionsLeft) : null;
   }

@@ -52,7 +52,7 @@ export const HEALTH_START: HealthState = {
 
 export const isWell = (verdict: Verdict): boolean => verdict === "healthy" || verdict === "solved";
 
-/** True if the detector sees no sign of a collapse, not even a sign too short for a verdict. A roll-back may go to such a policy. */
+/** True if the detector sees no sign of a collapse, not even a sign too brief for a bad verdict. A roll-back may go to such a policy. */
 export const hasNoSign = ({ verdict, trap }: HealthState): boolean =>
   isWell(verdict) && Object.keys(trap.streaks).length === 0;
 
@@ -89,7 +89,7 @@ export function checkup(before: HealthState, measured: Measured, config: HealthC
   const { state: trap, verdict, reasons: signs } = echoTrap(before.trap, measured, { ...TRAP_RULE, ...config.trap });
   const { success } = measured;
   const rule = { ...STOP_RULE, ...config.stops };
-  // The early stops need success.
+  // The early stops need the update's success.
   const { state: stops, stop } =
     success === undefined
       ? { state: before.stops, stop: null }

@@ -1,6 +1,6 @@
 /**
  * Interventions against the Echo Trap. The ladder is a list of interventions; each is a rung. This file computes how the rungs change the
- * settings of an update. Pure. health.ts decides when a run takes a rung; training.ts does the rungs `roll-back` and `stop`.
+ * settings of an update. All functions are pure. health.ts decides when a run takes a rung; training.ts does the rungs `roll-back` and `stop`.
  */
 import type { FilterRule } from "../../model/learn/filter/filter.ts";
 import type { UpdateSettings } from "../../model/learn/update/types.ts";
@@ -58,7 +58,7 @@ export function controlAfter(rung: Rung, control: Control): { control: Control; 
     }
     case "lower-step-size": {
       const stepSize = control.stepSize * STEP_SIZE_FACTOR;
-      return changed({ stepSize }, `the step size is ${show(stepSize)} of the configured one`);
+      return changed({ stepSize }, `the step size is ${show(stepSize)} times the configured step size`);
     }
     case "fresh-rollouts":
       return changed({ fresh: true }, "every gradient step has rollouts of its own");

@@ -1,4 +1,4 @@
-/** The progress of a run, and how each event changes the progress. A checkpoint holds progress, parameters and optimizers. Pure. */
+/** The progress of a run, and how each event changes the progress. A checkpoint holds progress, parameters and optimizers. All functions are pure. */
 import type { RunConfig } from "../config/config.ts";
 import type { TicketCounts } from "../learner/dispatcher.ts";
 import type { Scores } from "./curriculum.ts";
@@ -142,7 +142,10 @@ function afterValidation(progress: Progress, solved: Solved): Progress {
   return { ...progress, ...first, validated, best: isBest ? validated : progress.best };
 }
 
-/** Restores the checkpoint's progress, except `version`, all counts and `health`. The next clock event sets the minutes. */
+/**
+ * Restores the checkpoint's progress, but keeps the present version and all present counts except `update`. The detectors of health start
+ * again. The next clock event sets the minutes.
+ */
 const afterRollBack = (saved: Progress, now: Progress): Progress => ({
   ...saved,
   version: now.version,

@@ -40,7 +40,7 @@ export interface Report {
   readonly device: string;
 }
 
-/** File name of an earlier report: a prolonged run keeps the report that it made after this update under this name. */
+/** File name of an earlier report. If a finished run gets more updates, it keeps under this name the report that it made after `update`. */
 export const earlierReportName = (update: number): string => `report-u${String(update).padStart(6, "0")}.json`;
 
 export interface Course {

@@ -1,4 +1,4 @@
-/** Metrics of the episodes that an update or a validation played. Pure. */
+/** Metrics of the episodes that an update or a validation played. All functions are pure. */
 import { passCurve } from "../../envs/analysis/evaluate.ts";
 import { repetition, rewardSpread } from "../../model/health/diagnostics.ts";
 import { mean } from "../../model/statistics.ts";
@@ -74,7 +74,7 @@ function numbersOf(purpose: Ticket["purpose"], played: readonly PlayedTicket[], 
   });
 }
 
-/** pass@k; empty if each board has only one try. The caller gives all boards equally many tries. */
+/** pass@k; empty if each board has only one try. The caller gives all boards the same number of tries. */
 function passes(solved: readonly number[], played: number): MetricValues {
   const tries = played / solved.length;
   if (tries < 2 || !Number.isInteger(tries)) return {};
@@ -111,7 +111,7 @@ function likelihoodOf(outcomes: readonly PlayedOutcome[]): Record<string, number
 const prefixed = (prefix: string, values: Record<string, number>) =>
   Object.fromEntries(Object.entries(values).map(([name, value]) => [`${prefix}/${name}`, value]));
 
-/** Counts in each turn the written tokens before the token that closes the thought; if no token closes it, all written tokens of the turn. */
+/** Counts the written tokens of each turn before the token that closes the thought. If no token closes the thought, counts the whole turn. */
 function thinkTokens({ tokens, written, turns }: Trajectory, thinkEnd: number): number {
   let count = 0;
   let at = 0;

@@ -51,10 +51,10 @@ export class RolloutQueue {
 }
 
 /**
- * Plays all episodes of an update. Dynamic sampling: a group on a new board replaces a group whose episodes all earned the same reward, or
- * of which no episode could be played. This happens in at most `resampleRoundsMax` rounds. Only the outcomes decide which groups are
- * replaced, so equal seeds give equal runs. The result also contains the replaced groups: they count in the metrics of play, but enter no
- * loss (`UpdateSettings.dropConstant`).
+ * Plays all episodes of an update. Dynamic sampling replaces a group if all its episodes earned the same reward, or if none of its episodes
+ * could be played. The new group plays a new board. Groups are replaced in at most `resampleRoundsMax` rounds. Only the outcomes decide which
+ * groups are replaced, so equal seeds give equal runs. The result also contains the replaced groups: they count in the metrics of play, but
+ * enter no loss (`UpdateSettings.dropConstant`).
  *
  * Source: DAPO, https://arxiv.org/abs/2503.14476, section 3.2.
  *

@@ -1,4 +1,4 @@
-/** Makes the tickets of an update and of a validation. Pure. */
+/** Makes the tickets of an update and of a validation. All functions are pure. */
 import { dynamicsSeed } from "../../envs/seeds.ts";
 import type { RunConfig } from "../config/config.ts";
 import { boardsPerUpdate, episodeRules, playedEnvs, tagOf } from "../play/envs-of-run.ts";
@@ -22,7 +22,7 @@ export const wantedGroups = (envs: readonly string[]): WantedGroup[] => envs.map
 export const batchName = (purpose: "u" | "v", update: number, round: number): string =>
   `${purpose}${update}${round === 0 ? "" : `r${round}`}`;
 
-/** Seed of an env's random events. With compat strict, and in RAGEN-2's Bandit, each member has its own. Otherwise the group shares one. */
+/** Seed of an env's random events. With compat strict, and in RAGEN-2's Bandit, each member has its own seed. Otherwise a group shares a seed. */
 function dynamicsOf(config: RunConfig, env: string, layoutSeed: number, member: number): number {
   const shared = config.prompt.compat !== "strict" && tagOf(config, env).config["sharedStream"] !== false;
   return shared ? layoutSeed : dynamicsSeed(layoutSeed, member);
@@ -32,9 +32,9 @@ function dynamicsOf(config: RunConfig, env: string, layoutSeed: number, member: 
  * The tickets of one update: `rollout.groupSize` tickets for each wanted group. The update and the group's number decide the board.
  *
  * @param update   the first update has number 0
- * @param version  oldest policy version that may play the tickets; in sync mode no other version may
+ * @param version  oldest policy version that may play the tickets; in sync mode the only version
  * @param round    number of roll-backs so far
- * @param wanted   may also be extra groups: replacements (rollout-queue.ts), or groups for the gradient analysis (`measureGradients`)
+ * @param wanted   may contain extra groups: replacements (rollout-queue.ts), or groups for the gradient analysis (`measureGradients`)
  * @param actions  a ticket allows this share of the configured actions per turn, and at least one action
  */
 export function trainingTickets(

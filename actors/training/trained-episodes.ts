@@ -1,4 +1,4 @@
-/** Converts played tickets to the trainer's input, and to rows of the run's record with the trainer's advantages. Pure. */
+/** Converts played tickets to the trainer's input, and to rows of the run's record with the trainer's advantages. All functions are pure. */
 import type { TrainingEpisode, UpdateResult } from "../../model/learn/update/types.ts";
 import type { FinishedTicket, PlayedTicket } from "../play/finished-ticket.ts";
 import type { EpisodeRow } from "../protocol.ts";

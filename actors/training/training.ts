@@ -308,7 +308,7 @@ class Saving {
       log.event(
         "warning",
         "checkpoint",
-        `the checkpoint of update ${progress.update} is left out: ${plural(rows, "episode")} before it could not be stored yet`,
+        `the checkpoint of update ${progress.update} is not written: the sink has not stored ${plural(rows, "episode")} of earlier updates yet`,
       );
       return progress;
     }
@@ -370,7 +370,7 @@ function judge(context: JudgeContext, { update, health }: Progress, metrics: Met
   return judged(context, update, checkup(health, measured, context.config.health));
 }
 
-/** @param isLast  true if the run ends after this validation. Then no early stop is due, but the early stops of a prolonged run count it. */
+/** @param isLast  true if the run ends after this validation. Then no early stop is due. If the run gets more updates, its early stops count this validation. */
 export function judgeValidation(
   context: JudgeContext,
   { update, health }: Progress,

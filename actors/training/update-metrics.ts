@@ -1,4 +1,4 @@
-/** Converts an update's numbers to metrics, and to a line of the log. Pure. */
+/** Converts an update's numbers to metrics, and to a line of the log. All functions are pure. */
 import type { UpdateResult } from "../../model/learn/update/types.ts";
 import { mean } from "../../model/statistics.ts";
 import { isMetricName, type MetricName, type MetricValues } from "../metrics/metrics.ts";

@@ -18,11 +18,11 @@ import { limitsOf } from "./warm-start.ts";
 
 type LearnerConfig = RunConfig["learner"];
 
-/** Linear top_p subtracts this number from the sum of scores that the kept groups must reach. RAGEN-2's value. */
+/** Linear top_p subtracts this number from the sum of scores that the kept groups must reach. The value is RAGEN-2's. */
 const TOP_P_EPSILON = 0.01;
 /** Weight of the value loss if the critic shares the policy's network. */
 const SHARED_CRITIC_COEFFICIENT = 0.5;
-/** The horizon of the adaptive KL control, in trajectories. verl's value. */
+/** The horizon of the adaptive KL control, in trajectories. The value is verl's. */
 const KL_HORIZON = 10_000;
 
 export const needsCritic = ({ estimator }: LearnerConfig): boolean => NEEDS_CRITIC.has(estimator);

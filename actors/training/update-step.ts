@@ -84,8 +84,9 @@ export class UpdateStep {
     const { stalenessMax } = this.#session.config.learner;
     const recent = played.filter(({ outcome }) => version - outcome.trajectory.version <= stalenessMax);
     if (recent.length < played.length) {
-      const lagging = `${played.length - recent.length} of ${played.length} episodes were played by weights more than ${plural(stalenessMax, "update")} old`;
-      this.#session.log.event("warning", "stale", `update ${update + 1}: ${lagging} and are not trained on`);
+      const stale = `${played.length - recent.length} of ${played.length} episodes`;
+      const text = `update ${update + 1} does not train on ${stale}: their weights are more than ${plural(stalenessMax, "update")} old`;
+      this.#session.log.event("warning", "stale", text);
     }
     return recent;
   }
@@ -123,8 +124,9 @@ export class UpdateStep {
     // The gap compares two engines only if the current policy version wrote every episode, and the update took one step.
     const isOneVersion = result.steps === 1 && recent.every(({ outcome }) => outcome.trajectory.version === version);
     if (isOneVersion && logProbGap > LOG_PROB_GAP_MAX && settings.importance === null) {
-      const gap = `the log-probabilities of samplers and learner differ by ${logProbGap.toFixed(3)} nats a token (bound ${LOG_PROB_GAP_MAX})`;
-      const advice = "their engines compute different policies; learner.importance.level token corrects for it";
+      const gap = `the log-probabilities of samplers and learner differ by ${logProbGap.toFixed(3)} nats a token (limit ${LOG_PROB_GAP_MAX})`;
+      const advice =
+        "their engines compute different policies; to correct for this, set learner.importance.level to token";
       this.#session.log.event("warning", "log-prob-gap", `update ${update + 1}: ${gap}: ${advice}`);
     }
     const curriculum = scoresAfter(config.rollout.curriculum, before.curriculum, recent);

@@ -60,7 +60,7 @@ export interface WarmStartHooks {
   /** Lets the policy play a few boards. @returns the share of episodes that the policy solves; null if no episode could be played */
   readonly sample: (stepOverall: number) => Promise<number | null>;
   readonly progress: (progress: WarmStartProgress) => void;
-  /** The warm start calls this after the first step. This step takes longest, because the engine compiles in it. */
+  /** The warm start calls this after the first step. This step takes longest, because the engine compiles its graphs in this step. */
   readonly begun: () => void;
   /** Throws an error if the run must end. */
   readonly checkStop: () => void;
@@ -140,7 +140,8 @@ export async function warmStart(context: WarmStartContext): Promise<WarmStartRes
       while (unfinished.length > (needsAll ? 0 : 1)) loss += await unfinished.shift()!;
       if (stepOverall === 1) context.begun();
       const sampled = isSampled ? await context.sample(stepOverall) : null;
-      // Only the first stage ends at a success: a later stage, such as `blur` of configs/solver-taught.yaml, may lower success.
+      // Only the first stage may end early, after a sample with enough success. A later stage may lower success, such as `blur` of
+      // configs/solver-taught.yaml.
       if (index === 0 && isEnough(sampled, config)) taught = await solvedAt(stepOverall, context);
       const isDone = index === 0 && taught !== null;
       if (!isReported && !isDone) continue;
@@ -230,7 +231,7 @@ export const limitsOf = ({ microTokensMax }: RunConfig["learner"]) => ({
   widthMultiple: 16,
 });
 
-/** Digest of everything that decides the result. @param replies  some demonstrations: a change in the code of the env or its players changes them */
+/** Digest of everything that decides the result. @param replies  some demonstrations, which change if the code of an env or its players changes */
 function digestOf({ config, model, engine, demonstrations }: WarmStartContext, replies: readonly Sequence[]): string {
   const { cacheDir: _, ...chosen } = config.warmStart;
   const settings = { ...chosen, firstSeed: WARM_START_FIRST_SEED, optimizer: config.learner.optimizer };

@@ -1,4 +1,4 @@
-/** Reads addresses: whether only this machine can reach one, and whether a NATS broker serves it. Compares tokens, and makes headers of them. */
+/** Reads addresses: who can reach an address, and whether it is at a NATS broker. Compares tokens, and makes an HTTP header from a token. */
 import { createHash, timingSafeEqual } from "node:crypto";
 
 /**

@@ -79,9 +79,9 @@ function unpack(frame: Uint8Array): unknown {
 }
 
 /**
- * Both lists have entries for the msgpack types from 0xc0 on. HEAD_BYTES: how many bytes follow the type byte. They hold a number, the
- * count of a list or mapping, or the length of a text, of binary data or of an extension. LENGTH_BYTES: how many of these bytes, from the
- * first on, give the length of the data that follows; 0 or no entry: no data follows.
+ * Entry i of both lists describes the msgpack type 0xc0 + i. HEAD_BYTES: the number of bytes after the type byte. These bytes are a number,
+ * the count of a list or mapping, an extension of fixed size, or the length of a text, of binary data or of an extension. LENGTH_BYTES: how
+ * many of these bytes, from the first on, hold the length of data that follow them; 0, or no entry: no data follow.
  */
 const HEAD_BYTES = [0, 0, 0, 0, 1, 2, 4, 2, 3, 5, 4, 8, 1, 2, 4, 8, 1, 2, 4, 8, 2, 3, 5, 9, 17, 1, 2, 4, 2, 4, 2, 4];
 const LENGTH_BYTES = [0, 0, 0, 0, 1, 2, 4, 1, 2, 4, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 2, 4];
@@ -89,10 +89,10 @@ const isExtension = (type: number) => (type >= 0xc7 && type <= 0xc9) || (type >=
 /** The codec's extensions that messages use. `valuesOf` refuses others: it cannot count the values inside them. */
 const UNDEFINED = 0;
 const TYPED_ARRAY = 0x74;
-/** `valuesOf` counts a typed array as this many values, because decoding it costs about as much. */
+/** `valuesOf` counts a typed array as this many values, because decoding a typed array takes about as long as decoding this many values. */
 const ARRAY_VALUES = 64;
 
-/** Counts the values of a frame, to just above `VALUES_MAX`. @throws {ProtocolError} for an unknown extension; the codec finds other faults */
+/** Counts the values of a frame, and stops above `VALUES_MAX`. @throws {ProtocolError} for an unknown extension; the codec finds other faults */
 function valuesOf(frame: Uint8Array): number {
   let values = 0;
   for (let at = 0; at < frame.length && values <= VALUES_MAX; values++) {

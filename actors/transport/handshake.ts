@@ -64,7 +64,7 @@ export interface HostHandler {
 
 interface Client {
   readonly hello: Hello;
-  /** True after the call of `joined`. This call comes before all other calls, but after `asked` has returned the welcome. */
+  /** True after the call of `HostHandler.joined`. This call comes before the handler's other calls, but after `asked` has returned the welcome. */
   announced: boolean;
 }
 
@@ -104,7 +104,7 @@ export function welcoming(run: string, handler: HostHandler): Handler {
         announce(peer, client);
       } catch (error) {
         // `handler.left` gets this reason, so the actor can log the reason.
-        peer.close(`could not take in ${hello.actor}: ${describeError(error)}`);
+        peer.close(`could not accept ${hello.actor}: ${describeError(error)}`);
       }
     });
     return { type: "welcome", run, protocol: PROTOCOL_VERSION };

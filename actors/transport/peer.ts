@@ -263,7 +263,7 @@ export class WirePeer implements Peer {
       const detail = `${this.name} closed before it answered ${type}: ${reason}`;
       this.#settle(id, failed("closed", detail));
     }
-    // The handler gets the call later, so that code which closes a peer in a loop over peers does not change the list during the loop.
+    // The handler gets this call later. Otherwise code that closes peers in a loop over a list of peers would change the list during the loop.
     queueMicrotask(() => this.#guarded("closed", () => this.#handler.closed?.(this, reason)));
   }
 }

@@ -74,7 +74,7 @@ export const serverWire = (socket: ServerWebSocket<unknown>) => ({
     drop ? socket.terminate() : socket.close(CLOSED_BY_US, closeReason(reason)),
 });
 
-/** Shortens a reason so that it fits into a close frame: 125 bytes, of which the close code takes two. */
+/** Shortens a reason so that it fits into a close frame of 125 bytes. Two of these bytes hold the close code. */
 export function closeReason(reason: string): string {
   const bytes = new TextEncoder().encode(reason);
   if (bytes.byteLength <= 123) return reason;

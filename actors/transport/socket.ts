@@ -51,7 +51,7 @@ export class SocketTransport implements Transport {
 
   async listen(address: string, handler: Handler, { fetch }: ListenOptions = {}): Promise<Listener> {
     const url = parseAddress(address);
-    if (url.protocol !== "ws:") throw new Error(`cannot listen on ${address}: TLS is for the gate (join.listen)`);
+    if (url.protocol !== "ws:") throw new Error(`cannot listen on ${address}: only the gate (join.listen) can use TLS`);
     if (!isLoopback(url.hostname) && this.#options.token === "") {
       throw new Error(`cannot listen on ${address}: anyone could join. Set a token, or listen on 127.0.0.1.`);
     }
@@ -180,7 +180,7 @@ function whyRefused(event: Event): string {
   const message = "message" in event ? String(event.message) : "";
   const status = /Expected 101 status code: (\d+)/.exec(message)?.[1];
   if (status === "401") return "the token was refused";
-  if (status === "403") return "the token does not allow it";
+  if (status === "403") return "the token does not allow this connection";
   if (status !== undefined) return `HTTP status ${status} instead of a WebSocket`;
   const tls = /TLS handshake failed: (.*)$/.exec(message)?.[1];
   if (tls !== undefined) return `the TLS handshake failed: ${tls}`;

@@ -8,7 +8,7 @@
  * - The version that a sampler holds never decreases while it stays connected: a report of an older version changes nothing.
  */
 
-/** Number of published digests to keep. A sampler that reports an older version is quarantined. */
+/** Number of published digests to keep. A sampler that reports a version older than the kept versions is quarantined. */
 const PUBLISHED_MAX = 64;
 
 /** The version that a sampler holds; null: the sampler holds none yet. */
@@ -31,7 +31,7 @@ export class Acks {
     return [...this.#held.values()].filter((held) => typeof held === "number").length;
   }
 
-  /** Sets the version that samplers should load from now on. @throws {RangeError} if it is not newer than the last version */
+  /** Sets the version that samplers should load from now on. @throws {RangeError} if this version is not newer than the last version */
   expect(version: number, digest: string): void {
     const newest = [...this.#published.keys()].at(-1);
     if (newest !== undefined && version <= newest) {

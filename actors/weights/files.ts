@@ -2,8 +2,8 @@
  * Files of weights in a folder of shared memory: their names, and the removal of files whose owner is dead.
  *
  * - A name contains the run, the owner process (pid namespace, pid, and start time, because the system reuses pids) and the version.
- * - `sweep` removes files whose owner is certainly dead, and files of a run that its caller names as ended. It cannot check a process of
- *   another pid namespace, so the files of such a process stay.
+ * - `sweep` removes files whose owner is certainly dead, and files of a run that has ended, if the caller names this run. `sweep` cannot
+ *   check a process of another pid namespace, so the files of such a process stay.
  */
 import { accessSync, constants, readdirSync, readFileSync, readlinkSync, unlinkSync } from "node:fs";
 import { join, resolve } from "node:path";
@@ -62,7 +62,7 @@ export const weightsName = (run: string, runFolder: string): string =>
 /**
  * Removes the files of dead learners.
  *
- * @param ended  `weightsName` of a run whose learner has ended, but whose files name this process as owner: the learner was a worker or ran here
+ * @param ended  `weightsName` of a run whose learner ran in this process and has ended; `sweep` removes the files of this run too
  * @returns the names of the removed files
  */
 export function sweep(folder: string, ended: string | null = null): string[] {

@@ -5,7 +5,7 @@
 
 /** Rounds the values to half precision. @throws {RangeError} that names the first value that is too large */
 export function roundToHalf(values: Float32Array): Float32Array<ArrayBuffer> {
-  // Constructors and a loop take a third of the time of `from` and `findIndex`: 3 ms for 870,000 weights.
+  // For 870,000 weights, constructors and a loop take 3 ms. `from` and `findIndex` would take three times as long.
   const rounded = new Float32Array(new Float16Array(values));
   for (let i = 0; i < rounded.length; i++) {
     if (Number.isFinite(rounded[i]) || !Number.isFinite(values[i])) continue;

@@ -87,7 +87,9 @@ function mapped(path: string, byteOffset: number, byteLength: number): Uint8Arra
   // A read past the end of a mapped file would end the process.
   const { size } = statSync(path);
   if (size < byteOffset + byteLength) {
-    throw new RangeError(`the file has ${size} bytes, and ${byteLength} from byte ${byteOffset} on were published`);
+    throw new RangeError(
+      `the file has ${size} bytes, but the learner published ${byteLength} bytes from byte ${byteOffset} on`,
+    );
   }
   return (Bun.mmap(path, { shared: false }) as Uint8Array<ArrayBuffer>).subarray(byteOffset, byteOffset + byteLength);
 }
@@ -151,7 +153,7 @@ export async function download(
       failures = got > before ? 0 : failures + 1;
       if (failures >= how.failuresMax) {
         const tries = failures === 1 ? "try" : "tries";
-        throw new Error(`given up after ${failures} ${tries} without a byte; the last: ${describeError(error)}`, {
+        throw new Error(`given up after ${failures} ${tries} without a byte; the last try: ${describeError(error)}`, {
           cause: error,
         });
       }

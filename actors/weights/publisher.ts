@@ -132,7 +132,7 @@ export class WeightsPublisher {
         );
       }
       notice?.(
-        `${this.#folder} has no room for ${bytes.length} bytes of weights; from now on they go to ${spareFolder}`,
+        `${this.#folder} has no room for ${bytes.length} bytes of weights; from now on weights go to ${spareFolder}`,
       );
       this.#folder = spareFolder;
       return this.#write(version, bytes);

@@ -1,9 +1,9 @@
 /**
- * One process's connection to a NATS broker: the process's inbox and the two streams. This file sees parcels (wire.ts) as bytes, and no actor.
+ * One process's connection to a NATS broker: the process's inbox and the two streams. To this file a parcel (wire.ts) is only bytes.
  *
  *   bunraku.dial.NAME         requests to connect to NAME; one of the listeners of that name (a NATS queue group) answers
  *   bunraku.to.INBOX.END      parcels for one end of a connection; each process has one inbox
- *   bunraku.work.INBOX.END    parcels for the same end that the broker keeps until the receiver acknowledges them (stream bunraku_work)
+ *   bunraku.work.INBOX.END    parcels for the same end; the broker keeps them until the receiver acknowledges them (stream bunraku_work)
  *   bunraku.quarantine.INBOX  parcels that no receiver acknowledged in DELIVERIES_MAX deliveries (stream bunraku_quarantine)
  *
  * - A full work stream refuses new parcels, and the sender tries again. A full quarantine stream drops its oldest parcels.
@@ -52,7 +52,7 @@ const API_MS_MAX = 5000;
 /** When a process leaves, the broker has this much time to take the parcels already sent. */
 const CLOSE_MS_MAX = 500;
 const RETRY_MS = { first: 20, max: 1000 };
-/** Number of refusals of a parcel that this end does not report. They take about 5 s. A full stream usually has room again earlier. */
+/** This end reports a refused parcel only after this many refusals, which take about 5 s. A full stream usually has room again earlier. */
 const REFUSALS_QUIET = 10;
 const ASK_HEADER = "Bunraku-Ask";
 
@@ -174,7 +174,7 @@ export class Broker {
         const refusal = await this.#tryStore(to, parcel, number, ask);
         if (refusal === null) return;
         if (failures === REFUSALS_QUIET) {
-          const detail = `${WORK} takes no finished episode: ${refusal}; the episode waits in this process and is sent again. See that the stream and the broker's disk have room.`;
+          const detail = `${WORK} takes no finished episode: ${refusal}; the episode waits in this process and is sent again. Make room in the stream and on the broker's disk.`;
           this.#report("refused", detail);
         }
         await pause(this.#options.clock, Math.min(RETRY_MS.max, RETRY_MS.first * 2 ** failures));
@@ -222,7 +222,7 @@ export class Broker {
     }
   }
 
-  /** Makes missing streams and reads again: the broker may be a new one with an empty disk. */
+  /** Makes missing streams and starts to read again: the broker may be a new one with an empty disk. */
   async #reconnected(): Promise<void> {
     try {
       await makeStreams(this.#manager);
@@ -276,7 +276,7 @@ export class Broker {
   }
 
   async #quarantine(msg: JsMsg): Promise<void> {
-    const detail = `a stored message was not answered in ${DELIVERIES_MAX} deliveries; it is kept in ${QUARANTINE}`;
+    const detail = `no actor answered a stored message in ${DELIVERIES_MAX} deliveries; the message is now in ${QUARANTINE}`;
     try {
       const fromHeaders = headers();
       fromHeaders.set("Bunraku-From", msg.subject);

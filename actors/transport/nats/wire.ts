@@ -3,13 +3,13 @@
  *
  * - A parcel is one message of the broker: a frame, a part of a frame, a report, or a close. Frames, parts, and a close that waits for earlier
  *   frames have numbers. So the reader processes each of these parcels once and in order, even if it arrives several times.
- * - A broker has no flow control from end to end. So the reader reports how many bytes it took, and `queuedBytes` counts the rest. The reader
- *   holds a parcel that arrives early. If it holds more than `queuedBytesMax` bytes, it closes the connection.
+ * - A broker has no flow control from end to end. So the reader reports how many bytes it took, and the sender's `queuedBytes` counts the
+ *   other bytes. The reader holds a parcel that arrives early. If it holds more than `queuedBytesMax` bytes, it closes the connection.
  * - Each parcel has a tag (GMAC) under a key that both ends know. A parcel with a wrong tag came from another client of the broker. The
  *   reader reports such a parcel and otherwise ignores it.
  * - The reader acknowledges a stored parcel (see `isStored`) after the answer to its ask. If the connection ends first, the broker delivers
- *   the parcel again. The reader acknowledges a part that is not the last part at once. Otherwise parts of unfinished frames could fill
- *   the stream and leave no room for a last part.
+ *   the parcel again. The reader immediately acknowledges each part of a frame except the last part. Otherwise parts of unfinished
+ *   frames could fill the stream and leave no room for a last part.
  */
 import { createCipheriv, randomBytes, timingSafeEqual } from "node:crypto";
 import type { Envelope, Frame } from "../frame.ts";

@@ -136,7 +136,7 @@ describe("the modules of a run's config", () => {
     const unknown = project({ "alien.ts": `globalThis.alien = 1;${envOf("Alien")}`, "half.ts": HALF });
     const modules = { [join(unknown, "alien.ts")]: digestOf(join(unknown, "alien.ts")) };
     expect(() => withLocalModules(configOf(modules))).toThrow(
-      "Restore that version of the file, and name it in the bunraku.config.ts of this folder, or in a program in the option `envs`",
+      "Restore that version of the file, and name it in the bunraku.config.ts of this folder, or, in a program, in the option `envs`",
     );
     expect(globalThis).not.toHaveProperty("alien");
   });

@@ -154,7 +154,7 @@ test("a download that breaks off continues where it was, also in a later run", a
   // The first shard breaks twice; the second four times, which is given up.
   breaks = [1000, 5000, 99_999, 10, 20, 30, 40];
   await expect(get()).rejects.toThrow(
-    "model-00002-of-00002.safetensors broke off 4 times, the last at byte 40 of 4888",
+    "the download of model-00002-of-00002.safetensors broke off 4 times, the last time at byte 40 of 4888",
   );
   expect(
     seen
@@ -208,7 +208,7 @@ test("two downloads of one model at once end with the same whole model", async (
 test("bytes that are not those that were promised are refused and removed", async () => {
   spoil = true;
   await expect(get()).rejects.toThrow(
-    /model-0000\d-of-00002.safetensors has \d+ bytes and the hash [0-9a-f]{64}, but the server announced \d+ bytes and [0-9a-f]{64}; it was removed/,
+    /model-0000\d-of-00002.safetensors has \d+ bytes and the hash [0-9a-f]{64}, but the server announced \d+ bytes and [0-9a-f]{64}; the file was removed/,
   );
   expect(
     readdirSync(join(hub.cache, "models--tiny--qwen2", "blobs")).filter((name) => name.endsWith(".incomplete")),

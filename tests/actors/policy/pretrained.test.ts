@@ -203,7 +203,7 @@ describe("a folder that is broken", () => {
     [
       "more parameters than an array holds",
       broken("qwen2", (at) => set(at("config.json"), { intermediate_size: 2 ** 26 })),
-      /^cannot use the model of DIR: it has \d{4} million parameters, and Bunraku holds at most 1073 million, 4 GiB in float32; choose a smaller one, or a server that trains it \(--engine tinker\)$/,
+      /^cannot use the model of DIR: it has \d{4} million parameters, and Bunraku holds at most 1073 million, 4 GiB in float32; choose a smaller model, or train the model at a server \(--engine tinker\)$/,
     ],
     [
       "a pipe in place of a file",
@@ -435,7 +435,7 @@ test("adapters on experts are refused, but at a server, which chooses its own", 
   const config = (engine: object, targets?: string[]) =>
     RunConfig.parse({ model: { path: folderOf("qwen3_moe"), lora: { rank: 2, targets } }, engine });
   expect(() => policyOf(config({}))).toThrow(
-    `experts have no adapters: model.lora.targets has gate_proj, up_proj, down_proj; set --model.lora.targets='["q_proj","k_proj","v_proj","o_proj"]'`,
+    `experts cannot have adapters, but model.lora.targets has gate_proj, up_proj, down_proj; set --model.lora.targets='["q_proj","k_proj","v_proj","o_proj"]'`,
   );
   expect(policyOf(config({}, ["q_proj", "o_proj"])).model.lora).toMatchObject({ rank: 2 });
   expect(policyOf(config({ name: "tinker" })).model.lora).toMatchObject({ rank: 2 });

@@ -158,7 +158,7 @@ describe("stopping", () => {
       `${source}: the policy of ${short.folder} needs prompt.compat strict; leave it out`,
     );
     const other = { ...config, model: { ...config.model, hidden: 32 } };
-    const text = "its hidden is 64, and this run's 32; set the section model as that run has it";
+    const text = "its hidden is 64, and this run's is 32; give the section model the values of that run";
     await expect(playRun(join(temporaryFolder(), "run"), other)).rejects.toThrow(text);
   }, 300_000);
 

@@ -57,6 +57,6 @@ test("in a folder where nothing can be written, the refusal says so, and advises
   // No account can make a file there.
   expect(() => lockRun("/proc/self")).toThrow(
     "cannot lock /proc/self: /proc/self/lock.sqlite cannot be used as a lock (unable to open database file); " +
-      "a run writes into its folder: make it writable for this account, or copy it to a disk where it is writable",
+      "a run writes into its folder: make the folder writable for this account, or copy it to a disk where this account can write",
   );
 });

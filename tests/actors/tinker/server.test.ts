@@ -142,7 +142,11 @@ test.each([
   ["an error of the server", failing("Unknown error", 500), "forward: answers 500: Unknown error"],
   ["another format", json({ value: "five" }), "forward: answers in another format (value: "],
   ["no JSON", () => new Response("<html>"), "forward: its answer is not JSON ("],
-  ["a redirect", () => Response.redirect("http://127.0.0.1:1/"), "forward: redirects, which is not followed"],
+  [
+    "a redirect",
+    () => Response.redirect("http://127.0.0.1:1/"),
+    "forward: answers with a redirect, and Bunraku follows none",
+  ],
 ])("%s is one line", async (_, answer, text) => {
   const { client } = stage([queued, ...new Array(99).fill(answer)]);
   const line = await lines(client.result("forward", {}, Value, true));

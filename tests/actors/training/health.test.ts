@@ -70,7 +70,7 @@ describe("the ladder", () => {
       [first + 8, "stop"],
     ]);
     expect(found[0]![1].text).toMatch(
-      /^lower-step-size \(rung 1 of 3\): the step size is 0\.5 of the configured one; collapsed: success fell to /,
+      /^lower-step-size \(rung 1 of 3\): the step size is 0\.5 times the configured step size; collapsed: success fell to /,
     );
     expect(state.control).toEqual({ ...CONTROL_START, stepSize: 0.5, entropy: 0.003 });
   });

@@ -155,7 +155,7 @@ test("samplers that compute another policy than the learner are a warning, unles
     return stage.warnings;
   };
   expect(await other({})).toEqual([
-    "log-prob-gap: update 1: the log-probabilities of samplers and learner differ by 0.060 nats a token (bound 0.05): their engines compute different policies; learner.importance.level token corrects for it",
+    "log-prob-gap: update 1: the log-probabilities of samplers and learner differ by 0.060 nats a token (limit 0.05): their engines compute different policies; to correct for this, set learner.importance.level to token",
   ]);
   expect(await other({ importance: { level: "token" } })).toEqual([]);
 });
@@ -202,7 +202,7 @@ test("a checkpoint waits until the episodes of its updates are stored; only the 
   await stage.runWithClock();
   expect(stage.calls.filter((call) => call.startsWith("save"))).toEqual(["save 6"]);
   expect(stage.warnings).toContain(
-    "checkpoint: the checkpoint of update 3 is left out: 18 episodes before it could not be stored yet",
+    "checkpoint: the checkpoint of update 3 is not written: the sink has not stored 18 episodes of earlier updates yet",
   );
 });
 
@@ -298,7 +298,7 @@ describe("async mode", () => {
       "update 3",
     ]);
     expect(stage.warnings).toEqual([
-      "stale: update 4: 1 of 4 episodes were played by weights more than 1 update old and are not trained on",
+      "stale: update 4 does not train on 1 of 4 episodes: their weights are more than 1 update old",
     ]);
     const trained = Math.max(...[1, 2, 3, 4].map((step) => stage.metrics.get(`train/staleness ${step}`)!));
     expect(trained).toBeLessThanOrEqual(1);

@@ -202,8 +202,8 @@ describe("a fresh warm start", () => {
     const limited = (replyTokensMax: number) => trainee(configOf({ rollout: { replyTokensMax } }));
     const { context, calls } = limited(6);
     const text =
-      "a policy cannot imitate the demonstrations of Bandit: they have replies of 7 tokens, and " +
-      "rollout.replyTokensMax is 6; set it to 7 or more";
+      "a policy cannot imitate the demonstrations of Bandit: their longest reply has 7 tokens, and " +
+      "rollout.replyTokensMax is 6; set this key to 7 or more";
     await expect(warmStart(context)).rejects.toThrow(new RunError(text));
     expect(calls).toEqual([]);
     expect((await warmStart(limited(7).context)).cached).toBe(false);

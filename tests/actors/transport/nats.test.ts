@@ -238,7 +238,7 @@ describeWhere(natsServer === null ? "no nats-server" : null, "a NATS broker", ()
     expect(await peer.ask(finished("e2"), 60_000)).toMatchObject({ type: "episode.taken" });
     expect(host.seen.map(({ type }) => type)).toEqual(["env.open", "episode.finished"]);
     expect(guest.seen).toEqual([]);
-    const refused = { kind: "refused", detail: "a parcel without proof came for a connection" };
+    const refused = { kind: "refused", detail: "a parcel with a wrong tag came for a connection" };
     expect([host.problems, guest.problems]).toEqual([
       [expect.objectContaining(refused)],
       [expect.objectContaining(refused)],
@@ -257,7 +257,7 @@ describeWhere(natsServer === null ? "no nats-server" : null, "a NATS broker", ()
     expect(await bad.ask(finished("poison"), 60_000)).toMatchObject({ type: "failed", code: "closed" });
     await until(() => host.problems.some(({ kind }) => kind === "quarantined"));
     expect(host.problems.map(({ kind }) => kind)).toEqual(["handlerThrew", "quarantined"]);
-    expect(host.problems[1]!.detail).toContain(`not answered in ${DELIVERIES_MAX} deliveries`);
+    expect(host.problems[1]!.detail).toContain(`no actor answered a stored message in ${DELIVERIES_MAX} deliveries`);
     expect(host.seen).toHaveLength(1);
     const { manager } = await streamsOf(broker);
     expect((await manager.streams.info(QUARANTINE)).state.messages).toBe(1);

@@ -109,7 +109,7 @@ describe("a sampler of another host", () => {
       return new Response(bytes.subarray(0, 1000));
     });
     await expect(load(base)).rejects.toThrow(
-      "given up after 2 tries without a byte; the last: Error: the answer was 503: busy",
+      "given up after 2 tries without a byte; the last try: Error: the answer was 503: busy",
     );
     expect(asked).toBe(3);
   });
@@ -127,7 +127,7 @@ describe("a sampler of another host", () => {
     expect(clock.waitingMs).toEqual([5000]);
     clock.advance(5000);
     await expect(loading).rejects.toThrow(
-      "given up after 1 try without a byte; the last: Error: nothing came for 5000 ms",
+      "given up after 1 try without a byte; the last try: Error: nothing came for 5000 ms",
     );
     expect(clock.waitingMs).toEqual([]);
   });

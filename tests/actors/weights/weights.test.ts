@@ -119,7 +119,9 @@ describe("a publisher", () => {
     const second = await publisher.publish(2, values(2));
     expect([first, second].map((message) => pathOf(message).startsWith(spareFolder))).toEqual([true, true]);
     expect((await loadWeights(first, 1000)).values).toEqual(values(1));
-    expect(notices).toEqual([`${folder} has no room for 4000 bytes of weights; from now on they go to ${spareFolder}`]);
+    expect(notices).toEqual([
+      `${folder} has no room for 4000 bytes of weights; from now on weights go to ${spareFolder}`,
+    ]);
     full = true;
     await expect(publisherIn({ write }).publish(1, values(1))).rejects.toThrow(/-v1: ENOSPC: no space left$/);
   });
@@ -192,7 +194,9 @@ describe("weights that are not what was published are refused", () => {
 
   test("a shorter file", async () => {
     truncateSync(pathOf(message), 3000);
-    expect((await refusal()).message).toEndWith("the file has 3000 bytes, and 4000 from byte 0 on were published");
+    expect((await refusal()).message).toEndWith(
+      "the file has 3000 bytes, but the learner published 4000 bytes from byte 0 on",
+    );
   });
 
   test("a file that is gone", async () => {
