@@ -1,6 +1,6 @@
 /**
  * Algorithms by name. An algorithm is the estimator, the loss and the other learner settings of one paper.
- * compose.ts adds these settings right below the layer that chose the name, so a key that this layer sets overrides them.
+ * compose.ts adds these settings as a layer right below the layer that chose the name, so keys of the upper layer override these settings.
  */
 import type { Tree } from "./layers.ts";
 
@@ -46,7 +46,7 @@ export const ALGORITHMS = {
     aggregation: "seq-mean-token-sum-norm",
     filter: { strategy: "all" },
   },
-  // The policy also imitates boards that it always solves, so the filter drops no group.
+  // The filter drops no group, so the policy also imitates its plays of boards that it always solves.
   "expert-iteration": { estimator: "expert-iteration", loss: "reinforce", filter: { strategy: "all" } },
   // The filter keeps a group whose rewards are all equal: after the first step such a group holds the policy near the policy that played it.
   // An entropy bonus would outweigh tpo's gradient, which is small in a group whose episodes differ much in probability.

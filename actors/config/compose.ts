@@ -38,14 +38,14 @@ export function composeRunConfig(given: readonly Layer[]): RunConfig {
   return { ...config, env: { ...config.env, modules: modulesOf(config) } };
 }
 
-/** The keys whose values also choose other settings. If two of these keys in one layer choose the same setting, the later entry wins. */
+/** The keys whose values also choose other settings. If two of these keys in one layer choose the same setting, the key later in this list wins. */
 const CHOICES: readonly (readonly [path: string, settings: Readonly<Record<string, Tree>>])[] = [
   ["learner.algorithm", Object.fromEntries(Object.entries(ALGORITHMS).map(([name, learner]) => [name, { learner }]))],
   ["prompt.compat", { "ragen-v1": { prompt: { layout: "ragen-v1" } }, "ragen-v2": { prompt: { layout: "ragen-v2" } } }],
   ["engine.name", { tinker: TINKER_SETTINGS }],
 ];
 
-/** Adds the chosen settings as a layer right below the layer that made the choice. So that layer and all higher layers override them. */
+/** Adds the chosen settings as a layer right below the layer that made the choice. So that layer and all higher layers override the chosen settings. */
 function withChoices(given: readonly Layer[]): readonly Layer[] {
   let layers = given;
   for (const [path, settings] of CHOICES) {

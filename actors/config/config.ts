@@ -37,7 +37,7 @@ export const RunConfig = z.strictObject({
 });
 export type RunConfig = z.infer<typeof RunConfig>;
 
-/** Stops zod from compiling a function for each section. Compiling does not pay, because a process parses its settings only once or twice. */
+/** Stops zod from compiling a function for each section. A process parses its settings once or twice, and compiling takes longer than it saves. */
 export const UNCOMPILED = { jitless: true } as const;
 
 /** All keys with type, default and description. */
@@ -63,7 +63,7 @@ export function describeConfig(config: RunConfig): string {
   return runKeys.all.map(({ path }) => `${path} = ${JSON.stringify(shownValue(config, path))}`).join("\n");
 }
 
-/** The value of a key. For a secret, the result says only whether the secret is set. */
+/** The value of a key; "(hidden)" for a secret that is set. */
 export function shownValue(config: RunConfig, path: string): unknown {
   const value = valueAt(config, path);
   return SECRETS.has(path) && value !== null ? "(hidden)" : value;

@@ -71,7 +71,7 @@ export class Keys {
     const former = formerKeyText(path);
     if (former !== null) return former;
     const near = this.nearest(path);
-    // Here a file has a path with dots as one name. Only a flag may name a whole path.
+    // A file has the whole path with its dots as one name. Only a flag may name a whole path.
     if (near === path) {
       const [section, ...names] = path.split(".");
       const nested = names.reduceRight((inner, name) => `{${name}: ${inner}}`, "VALUE");

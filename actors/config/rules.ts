@@ -179,7 +179,7 @@ function* rolloutRules({ rollout, validate, prompt }: RunConfig): Generator<Faul
     };
   }
   if (rollout.replyTokensMax < rollout.contextTokensMax) return;
-  const text = `a reply of ${rollout.replyTokensMax} tokens leaves no room for a prompt in rollout.contextTokensMax, ${rollout.contextTokensMax}; lower it`;
+  const text = `a reply of ${rollout.replyTokensMax} tokens leaves no room for a prompt in rollout.contextTokensMax, ${rollout.contextTokensMax}; lower the first, or raise the second`;
   yield { path: "rollout.replyTokensMax", text };
 }
 
