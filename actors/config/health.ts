@@ -68,7 +68,7 @@ const CollapseConfig = z.strictObject({
     "N: the run measures RAGEN-2's mutual information of prompts and thoughts in the updates 1, N, 2 N, …; 0: never",
   ),
   samples: positiveInt(32).describe(
-    "Maximum number of thoughts that one measurement compares; the cost grows with the square of this number",
+    "Maximum number of thoughts that one measurement compares; the time of a measurement grows with the square of this number",
   ),
 });
 

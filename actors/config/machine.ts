@@ -61,7 +61,7 @@ export const SupervisorConfig = z.strictObject({
     "The supervisor replaces an actor whose computation gives no result for this time; must exceed the longest update",
   ),
   restartsMax: nonnegativeInt(5).describe(
-    "The run ends if one actor fails more often than this within 60 s or in a row at its start, or if the learner fails more often than this in a row at one update",
+    "The run ends if an actor fails more than this many times within 60 s, or in a row at its start, or if the learner fails more than this many times in a row at one update",
   ),
   stopGraceMs: positiveInt(10_000).describe(
     "Time for an actor to stop before it gets SIGTERM; raise this time if an update takes longer",
