@@ -12,10 +12,10 @@ const ROWS = {
     "Mutual information of thought and prompt, per token: matched_log_prob_mean minus marginal_log_prob_mean.",
   mi_upper_bound: "Upper bound of mi_estimate: the logarithm of the number of distinct prompts.",
   mi_seq_estimate: "Mutual information of thought and prompt, per whole thought.",
-  mi_zscore: "mi_estimate divided by (marginal_std + .001).",
-  mi_zscore_seq: "mi_seq_estimate divided by (marginal_std_seq + .001).",
-  mi_zscore_ema: "mi_estimate divided by (marginal_std_ema + .001).",
-  mi_zscore_ema_seq: "mi_seq_estimate divided by (marginal_std_ema_seq + .001).",
+  mi_zscore: "Quotient: mi_estimate divided by (marginal_std + .001).",
+  mi_zscore_seq: "Quotient: mi_seq_estimate divided by (marginal_std_seq + .001).",
+  mi_zscore_ema: "Quotient: mi_estimate divided by (marginal_std_ema + .001).",
+  mi_zscore_ema_seq: "Quotient: mi_seq_estimate divided by (marginal_std_ema_seq + .001).",
   conditional_entropy_est:
     "Entropy of a thought's token given the thought's prompt, estimated as -matched_log_prob_mean.",
   conditional_entropy_seq_est:
@@ -41,10 +41,10 @@ const ROWS = {
   retrieval_chance_level_at_2: "Expected retrieval_accuracy_at_2 if the prompts were ranked at random.",
   retrieval_chance_level_at_4: "Expected retrieval_accuracy_at_4 if the prompts were ranked at random.",
   retrieval_chance_level_at_8: "Expected retrieval_accuracy_at_8 if the prompts were ranked at random.",
-  retrieval_above_chance: "retrieval_accuracy minus retrieval_chance_level.",
-  retrieval_above_chance_at_2: "retrieval_accuracy_at_2 minus retrieval_chance_level_at_2.",
-  retrieval_above_chance_at_4: "retrieval_accuracy_at_4 minus retrieval_chance_level_at_4.",
-  retrieval_above_chance_at_8: "retrieval_accuracy_at_8 minus retrieval_chance_level_at_8.",
+  retrieval_above_chance: "Difference: retrieval_accuracy minus retrieval_chance_level.",
+  retrieval_above_chance_at_2: "Difference: retrieval_accuracy_at_2 minus retrieval_chance_level_at_2.",
+  retrieval_above_chance_at_4: "Difference: retrieval_accuracy_at_4 minus retrieval_chance_level_at_4.",
+  retrieval_above_chance_at_8: "Difference: retrieval_accuracy_at_8 minus retrieval_chance_level_at_8.",
 } as const;
 
 const unitOf = (name: string): Unit =>
