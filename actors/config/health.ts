@@ -34,7 +34,7 @@ const TrapConfig = z.strictObject({
     "The task counts as solved when smoothed success reaches this value. The task stays solved until smoothed success is more than 0.1 below this value",
   ),
   explainedAt: share(TRAP_RULE.explainedAt).describe(
-    "Small spread, constant groups, low entropy and low likelihood are no signs while smoothed success is at least this value and at most 0.15 below its highest value so far",
+    "Small spread, constant groups, low entropy and low likelihood do not count as signs while smoothed success is at least this value, and at most 0.15 below its highest value so far",
   ),
   spreadShare: share(TRAP_RULE.spreadShare).describe(
     "A sign: the reward's in-group std is below this share of its start",

@@ -23,7 +23,7 @@ const KlConfig = z.strictObject({
     "Where the divergence counts. loss: as a term of the loss; reward: the run subtracts it from each token's reward",
   ),
   estimator: oneOf(KL_ESTIMATORS, "k3").describe(
-    "Estimate per token (docs/algorithms.md). k1 needs place reward: in the loss the expected gradient of k1 is zero, so k1 adds only noise",
+    "Estimate per token (docs/algorithms.md). k1 needs learner.kl.place reward: in the loss the expected gradient of k1 is zero, so k1 adds only noise",
   ),
   control: oneOf(["fixed", "adaptive"], "fixed").describe(
     "adaptive: changes the coefficient so that the divergence approaches the target",
@@ -47,7 +47,7 @@ export const FilterConfig = z.strictObject({
   metric: oneOf(FILTER_METRICS, "reward_variance").describe("Score of a group, for strategies other than top_ratio"),
   includeZero: flag(true).describe("false: the filter first drops groups with a score of 0"),
   mode: oneOf(["linear", "softmax"], "linear").describe(
-    "top_p: which sum learner.filter.value is a share of. linear: the sum of the scores; softmax: the sum of the scores' softmax",
+    "top_p: the sum that learner.filter.value refers to. linear: the sum of the scores; softmax: the sum of the scores' softmax",
   ),
 });
 
@@ -203,7 +203,7 @@ export const LearnerConfig = z.strictObject({
     "Trajectories per optimizer step; null: the number of trajectories that the update trains on, divided by rollout.onlineK",
   ),
   microTokensMax: positiveInt(null).describe(
-    "Maximum number of tokens, with padding, in one gradient computation. If memory runs out, lower this value; it changes only the speed and the last digits of results. null: 512, or 4096 if the learner computes on a GPU",
+    "Maximum number of tokens in one gradient computation, padding included. If memory runs out, lower this value; it changes only the speed and the last digits of results. null: 512, or 4096 if the learner computes on a GPU",
   ),
   gamma: share(1).describe("Discount per token (gae, bi-level-gae, hybrid, reinforce++)"),
   lambda: share(1).describe("GAE's lambda: a lower value gives advantages with less variance and more bias"),

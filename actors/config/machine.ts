@@ -58,7 +58,7 @@ export const SupervisorConfig = z.strictObject({
       "The supervisor replaces an actor that sends no heartbeat for this time; each actor sends 20 heartbeats in this time",
     ),
   progressDeadlineMs: positiveInt(1_800_000).describe(
-    "The supervisor replaces an actor whose computation gives no result for this time; must exceed the longest update",
+    "The supervisor replaces an actor whose computation gives no result for this time; an update must take less time",
   ),
   restartsMax: nonnegativeInt(5).describe(
     "The run ends if an actor fails more than this many times within 60 s, or in a row at its start, or if the learner fails more than this many times in a row at one update",

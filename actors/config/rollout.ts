@@ -27,7 +27,7 @@ const CurriculumConfig = z.strictObject({
 
 export const RolloutConfig = z.strictObject({
   groups: positiveInt(16).describe(
-    "Groups per update, one board each (RAGEN's P); with onlineK above 1, groups per optimizer step",
+    "Groups per update (RAGEN's P); a group plays one board. With onlineK above 1: groups per optimizer step",
   ),
   groupSize: positiveInt(8).describe(
     "Episodes per group, all on one board (RAGEN's N); with prompt.compat strict, the game's random events differ between the episodes",
