@@ -46,7 +46,7 @@ export const RolloutConfig = z.strictObject({
   ),
   temperature: positiveNumber(1).describe("Sampling temperature of training rollouts"),
   topP: positiveShare(1).describe(
-    "The policy samples from the fewest likeliest tokens whose probabilities sum to this value or more",
+    "The policy samples from the smallest set of likeliest tokens whose probabilities sum to at least this value",
   ),
   topK: nonnegativeInt(0).describe("Number of likeliest tokens from which the policy samples; 0: all tokens"),
   leaseMs: positiveInt(60_000).describe(
