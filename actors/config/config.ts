@@ -63,7 +63,7 @@ export function describeConfig(config: RunConfig): string {
   return runKeys.all.map(({ path }) => `${path} = ${JSON.stringify(shownValue(config, path))}`).join("\n");
 }
 
-/** The value of a key. For a secret, the result says only whether the secret is set. */
+/** The value of a key; "(hidden)" for a secret that is set. */
 export function shownValue(config: RunConfig, path: string): unknown {
   const value = valueAt(config, path);
   return SECRETS.has(path) && value !== null ? "(hidden)" : value;

@@ -17,7 +17,7 @@ export const MixedEnv = z.strictObject({
   options: z.record(z.string(), z.unknown()).default({}).describe("The env's own options"),
   groups: positiveInt(null).describe("Groups per update; null: an even share of the groups that the other envs leave"),
   turnsMax: positiveInt(null).describe(
-    "Maximum number of turns of an episode; null: the tag's own limit, or else env.turnsMax",
+    "Maximum number of turns of an episode; null: the tag's own limit. If the tag has none, env.turnsMax",
   ),
   actionsMax: positiveInt(null).describe("Maximum number of actions of an episode; null: the tag's own limit"),
   actionsPerTurnMax: positiveInt(null).describe(
@@ -55,7 +55,7 @@ export const EnvConfig = z.strictObject({
   ),
   think: flag(true).describe("true: replies are <think>…</think><answer>…</answer>; false: the answer alone"),
   reasoningWeight: nonnegativeNumber(0).describe(
-    "Weight of a penalty on false claims: a turn's reward decreases by this weight times the share of false claims in the turn's thought; 0: the run only measures the share",
+    "Weight of a penalty on false claims: a turn's reward decreases by this weight times the share of false claims in the turn's thought; 0: the run only measures this share",
   ),
 });
 
@@ -67,10 +67,10 @@ export const PromptConfig = z.strictObject({
     "strict: without RAGEN's known defects; ragen-*: layout, prompts (byte for byte), env settings and random numbers of that version of RAGEN (docs/algorithms.md)",
   ),
   context: oneOf(CONTEXT_MODES, "full").describe(
-    "What a prompt shows of earlier turns. full: all; limited_multi_turn: a dialogue of the last turns; single_turn: a summary in one message",
+    "What a prompt shows of earlier turns. full: all turns; limited_multi_turn: the last turns as a dialogue; single_turn: the last turns as a summary in one message",
   ),
   contextTurnsMax: positiveInt(null).describe(
-    "limited_multi_turn, single_turn: number of turns that a prompt shows, the current turn included; null: all",
+    "limited_multi_turn, single_turn: maximum number of turns that a prompt shows, the current turn included; null: no maximum",
   ),
   overflow: oneOf(["stop", "drop"], "stop").describe(
     "What happens when a context is full. stop: the episode ends; drop: the context leaves out the oldest turns",

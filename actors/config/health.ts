@@ -31,10 +31,10 @@ const TrapConfig = z.strictObject({
     "A sign counts after it has appeared in this many updates in a row; a gradient spike counts at once",
   ),
   solvedAt: share(TRAP_RULE.solvedAt).describe(
-    "The task counts as solved when smoothed success reaches this value, and stays solved until smoothed success is more than 0.1 below this value",
+    "The task counts as solved when smoothed success reaches this value. The task stays solved until smoothed success is more than 0.1 below this value",
   ),
   explainedAt: share(TRAP_RULE.explainedAt).describe(
-    "Small spread, constant groups, low entropy and low likelihood are no signs while smoothed success is at least this value and at most 0.15 below its highest value so far",
+    "Small spread, constant groups, low entropy and low likelihood do not count as signs while smoothed success is at least this value, and at most 0.15 below its highest value so far",
   ),
   spreadShare: share(TRAP_RULE.spreadShare).describe(
     "A sign: the reward's in-group std is below this share of its start",
@@ -56,7 +56,7 @@ const StopsConfig = z.strictObject({
     "reward_variance_collapse: the run ends after this many updates in a row with a std below a tenth of the baseline",
   ),
   solvedValidations: positiveInt(STOP_RULE.solvedValidations).describe(
-    "solved: the run ends after this many validations in a row in which every env has a success of solvedShare or more",
+    "solved: the run ends after this many validations in a row that count (see solvedShare)",
   ),
   solvedShare: share(STOP_RULE.solvedShare).describe(
     "solved: a validation counts if the success of every env is at least this value",
@@ -65,10 +65,10 @@ const StopsConfig = z.strictObject({
 
 const CollapseConfig = z.strictObject({
   everyUpdates: nonnegativeInt(0).describe(
-    "N: the run measures RAGEN-2's mutual information of prompts and thoughts in the first update and in every N-th update; 0: never",
+    "N: the run measures RAGEN-2's mutual information of prompts and thoughts in the updates 1, N, 2 N, …; 0: never",
   ),
   samples: positiveInt(32).describe(
-    "Maximum number of thoughts that one measurement compares; the cost grows with the square of this number",
+    "Maximum number of thoughts that one measurement compares; the time of a measurement grows with the square of this number",
   ),
 });
 
@@ -80,7 +80,7 @@ export const HealthConfig = z.strictObject({
       `Interventions against the Echo Trap, in the order in which the learner takes them. Possible: ${RUNGS.join(", ")}; empty: none`,
     ),
   interveneAt: oneOf(["warning", "collapsed"], "collapsed").describe("Mildest verdict at which the learner intervenes"),
-  settleUpdates: positiveInt(5).describe("Least number of updates between two interventions"),
+  settleUpdates: positiveInt(5).describe("Minimum number of updates between two interventions"),
   stopEarly: z
     .array(z.enum(STOPS))
     .default(["solved"])

@@ -17,13 +17,13 @@ import {
 
 const KlConfig = z.strictObject({
   coefficient: nonnegativeNumber(0).describe(
-    "Weight of the divergence from the starting policy (with adapters: the base model); 0: off",
+    "Weight of the KL divergence from the policy at the start of reinforcement (with adapters: from the base model); 0: off",
   ),
   place: oneOf(["loss", "reward"], "loss").describe(
-    "loss: a term of the loss; reward: subtracted from each token's reward",
+    "Where the divergence counts. loss: as a term of the loss; reward: the run subtracts it from each token's reward",
   ),
   estimator: oneOf(KL_ESTIMATORS, "k3").describe(
-    "Estimate per token (docs/algorithms.md). k1 needs place reward: in the loss the expected gradient of k1 is zero, so k1 adds only noise",
+    "Estimate per token (docs/algorithms.md). k1 needs learner.kl.place reward: in the loss the expected gradient of k1 is zero, so k1 adds only noise",
   ),
   control: oneOf(["fixed", "adaptive"], "fixed").describe(
     "adaptive: changes the coefficient so that the divergence approaches the target",
@@ -39,7 +39,7 @@ export const FilterConfig = z.strictObject({
     "How the filter selects the groups to train on. top_ratio is StarPO-S: it ranks groups by the std of the raw reward",
   ),
   value: positiveNumber(0.25).describe(
-    "Share of the groups to keep; top_k_abs: number of groups; top_p: share of the sum of scores; min_p: a group needs value x the best score, or with order smallest at most the best score / value",
+    "Share of the groups that the filter keeps. top_k_abs: number of groups. top_p: share of the sum of scores. min_p: the filter keeps groups that score at least value x the best score; with order smallest, groups that score at most the best score / value",
   ),
   order: oneOf(["largest", "smallest"], "largest").describe(
     "Which groups the filter keeps: those with the largest or with the smallest scores",
@@ -47,35 +47,35 @@ export const FilterConfig = z.strictObject({
   metric: oneOf(FILTER_METRICS, "reward_variance").describe("Score of a group, for strategies other than top_ratio"),
   includeZero: flag(true).describe("false: the filter first drops groups with a score of 0"),
   mode: oneOf(["linear", "softmax"], "linear").describe(
-    "top_p: the sum of which value is a share. linear: the sum of the scores; softmax: the sum of the scores' softmax",
+    "top_p: the sum that learner.filter.value refers to. linear: the sum of the scores; softmax: the sum of the scores' softmax",
   ),
 });
 
 const RewardNormalizationConfig = z.strictObject({
   grouping: oneOf(["state", "inductive", "batch"], "state").describe(
-    "Which rewards are normalized together. state: those of a group; inductive: those of an env; batch: all of the update",
+    "Which rewards are normalized together. state: the rewards of a group; inductive: the rewards of an env; batch: all rewards of the update",
   ),
   method: oneOf(["identity", "mean", "mean_std", "asym_clip"], "identity").describe(
-    "identity: none; mean: subtracts the mean; mean_std: also divides by the std; asym_clip: mean_std, clipped to [-1, 3]",
+    "identity: no change; mean: subtracts the mean; mean_std: also divides by the std; asym_clip: as mean_std, then clips to [-1, 3]",
   ),
 });
 
 const OverlongConfig = z.strictObject({
   weight: nonnegativeNumber(0).describe("Penalty for a reply of rollout.replyTokensMax tokens; 0: off"),
   margin: positiveShare(0.2).describe(
-    "A share m: the penalty grows from 0 at (1 - m) x rollout.replyTokensMax tokens to weight at rollout.replyTokensMax tokens",
+    "A share m: between (1 - m) x rollout.replyTokensMax tokens and rollout.replyTokensMax tokens the penalty grows linearly from 0 to learner.overlong.weight",
   ),
 });
 
 const AdvantageConfig = z.strictObject({
   softReweight: flag(false).describe(
-    "Scales advantages by the group's std of raw reward, divided by the largest group std",
+    "true: multiplies advantages by the group's std of raw reward, divided by the largest std of all groups",
   ),
   filterLossScaling: oneOf(["none", "linear", "sqrt"], "none").describe(
-    "Scales advantages by the share of groups that the filter kept (linear), or by the square root of this share (sqrt)",
+    "Multiplies advantages by the share of groups that the filter kept (linear), or by the square root of this share (sqrt)",
   ),
   lengthWeighting: flag(false).describe(
-    "Divides an episode's advantages by n / m: n is the episode's number of written tokens, m the mean of these numbers",
+    "true: divides an episode's advantages by n / m; n is the number of tokens that the policy wrote in the episode, and m is the mean of n over the episodes",
   ),
   zero: flag(false).describe(
     "true, for an ablation: all advantages are 0, so that only entropy and KL have a gradient",
@@ -84,7 +84,7 @@ const AdvantageConfig = z.strictObject({
 
 const ImportanceConfig = z.strictObject({
   level: oneOf(["none", "token", "sequence"], "none").describe(
-    "Importance weights: the learner's probability divided by the sampler's, per token or per episode",
+    "Weights the loss by the learner's probability divided by the sampler's probability. token: of each token; sequence: of each episode",
   ),
   cap: z.number().min(1).default(2).describe("Largest importance weight"),
 });
@@ -94,7 +94,7 @@ export const CovarianceConfig = z.strictObject({
     "Treatment of tokens whose log-probability and advantage vary together (docs/algorithms.md). clip (Clip-Cov): the advantage becomes 0; kl (KL-Cov): a penalty for leaving the old policy",
   ),
   share: positiveShare(2e-4).describe(
-    "Share of the written tokens that get the treatment, at least one token. clip: only tokens between the bounds get it",
+    "Share of the written tokens that get the treatment; at least one token gets it. clip: only tokens between the bounds get it",
   ),
   bounds: z
     .tuple([z.number(), z.number()])
@@ -115,24 +115,24 @@ const CriticConfig = z.strictObject({
   ),
   learningRate: positiveNumber(1e-3).describe("Step size of a separate critic"),
   warmUpUpdates: nonnegativeInt(0).describe("Updates at the start that train only the critic"),
-  valueClip: positiveNumber(0.5).describe("PPO's clip of the value loss, in reward units"),
+  valueClip: positiveNumber(0.5).describe("PPO's clip range of the value loss, in reward units"),
 });
 
 const GradientAnalysisConfig = z.strictObject({
   everyUpdates: nonnegativeInt(0).describe(
-    "N: the run measures gradient norms (metrics gradient/…) in the first update, and then again after every N updates; 0: never",
+    "N: the run measures gradient norms (metrics gradient/…) in the updates 1, 1 + N, 1 + 2 N, …; 0: never",
   ),
   split: oneOf(["quantile", "fixed"], "quantile").describe(
-    "How the analysis divides the groups into six buckets by std of reward. quantile: into buckets of equal size; fixed: at the lower bounds 0, 1, 2, 3, 4 and 5",
+    "How the analysis divides the groups into six buckets by std of reward. quantile: the buckets have equal sizes; fixed: the lower bounds of the buckets are 0, 1, 2, 3, 4 and 5",
   ),
   groups: nonnegativeInt(0).describe(
-    "Groups that the run plays for the analysis only; 0: the analysis takes the update's groups",
+    "Number of groups that the run plays only for the analysis; 0: the analysis uses the update's groups",
   ),
 });
 
 export const LearnerConfig = z.strictObject({
   algorithm: oneOf(ALGORITHM_NAMES, "grpo").describe(
-    "Sets estimator, loss and further keys (docs/algorithms.md); a key that you set beside the name overrides the name's value",
+    "Sets estimator, loss and further keys (docs/algorithms.md). A key that you set by a flag, or in the same file as learner.algorithm, overrides the algorithm's value",
   ),
   estimator: oneOf(ESTIMATORS, "grpo").describe("Computes advantages from rewards"),
   loss: oneOf(LOSSES, "ppo").describe(
@@ -144,10 +144,10 @@ export const LearnerConfig = z.strictObject({
   stalenessMax: nonnegativeInt(0).describe(
     "async: maximum number of updates between the policy that played an episode and the policy in training; the learner drops older episodes",
   ),
-  updates: positiveInt(200).describe("Updates of the run"),
+  updates: positiveInt(200).describe("Number of updates of the run"),
   minutes: positiveNumber(null).describe("Ends the run after this many minutes of reinforcement; null: no limit"),
   optimizer: oneOf(OPTIMIZERS, "adamw").describe(
-    "muon: orthogonal steps of the hidden matrices, AdamW for the other weights. The warm start uses the same optimizer",
+    "muon: Muon's orthogonal steps for the hidden matrices, and AdamW for the other weights. The warm start uses the same optimizer",
   ),
   learningRate: positiveNumber(3e-4).describe("Step size; muon scales its steps to the size of AdamW's"),
   decay: oneOf(["none", "linear"], "none").describe(
@@ -192,7 +192,7 @@ export const LearnerConfig = z.strictObject({
   importance: ImportanceConfig.prefault({}),
   covariance: CovarianceConfig.prefault({}),
   lossOn: oneOf(["replies", "assistant-turns", "everything"], "replies").describe(
-    "Tokens that enter the loss. replies: those that the policy sampled; assistant-turns: also role headers, which RAGEN's response mask contains; everything: all after the system message, as RAGEN trains without the mask",
+    "Tokens that enter the loss. replies: the tokens that the policy sampled; assistant-turns: also the role headers, as in RAGEN with its response mask; everything: all tokens after the system message, as in RAGEN without this mask",
   ),
   aggregation: oneOf(
     ["token-mean", "seq-mean-token-sum", "seq-mean-token-mean", "seq-mean-token-sum-norm"] satisfies Aggregation[],
@@ -200,10 +200,10 @@ export const LearnerConfig = z.strictObject({
   ).describe("How the token losses of a minibatch become one loss (docs/algorithms.md)"),
   epochs: positiveInt(1).describe("Passes over the trajectories of an update"),
   minibatch: positiveInt(null).describe(
-    "Trajectories per optimizer step; null: the number of the update's trajectories, divided by rollout.onlineK",
+    "Trajectories per optimizer step; null: the number of trajectories that the update trains on, divided by rollout.onlineK",
   ),
   microTokensMax: positiveInt(null).describe(
-    "Maximum number of tokens, with padding, in one gradient computation. If memory runs out, lower this value; it changes only the speed and the last digits of results. null: 512, or 4096 if the learner computes on a GPU",
+    "Maximum number of tokens in one gradient computation, padding included. If memory runs out, lower this value; it changes only the speed and the last digits of results. null: 512, or 4096 if the learner computes on a GPU",
   ),
   gamma: share(1).describe("Discount per token (gae, bi-level-gae, hybrid, reinforce++)"),
   lambda: share(1).describe("GAE's lambda: a lower value gives advantages with less variance and more bias"),

@@ -13,7 +13,7 @@ const Token = z
 
 export const EngineConfig = z.strictObject({
   name: oneOf(["auto", "compiled", "tensorflow", "eager", "tinker"], "auto").describe(
-    "auto: compiled or tensorflow; compiled: onnxruntime; tensorflow: libtensorflow; eager: tfjs in JavaScript, slow, for checks; tinker: a server at engine.url that trains and samples (docs/models.md)",
+    "auto: the run chooses compiled or tensorflow; compiled: onnxruntime; tensorflow: libtensorflow; eager: tfjs in JavaScript, slow, for checks; tinker: a server at engine.url trains and samples (docs/models.md)",
   ),
   url: z
     .url({ protocol: /^https?$/ })
@@ -26,7 +26,7 @@ export const EngineConfig = z.strictObject({
     "Time from a request at engine.url to its result, retries included; the server may compile new shapes for minutes",
   ),
   device: oneOf(["auto", "cpu", "cuda", "webgpu"], "auto").describe(
-    "auto: the run chooses. If a device that you name is missing, the run does not start",
+    "auto: with engine.name auto the learner uses an NVIDIA GPU if it can, else the CPU; with engine.name compiled it uses the CPU. If a device that you name is missing, the run does not start",
   ),
   softwareAdapter: flag(false).describe(
     "Allows webgpu on a software driver such as llvmpipe: slower than the CPU, for checks",
@@ -35,7 +35,7 @@ export const EngineConfig = z.strictObject({
     "true: engine compiled on cuda rounds the factors of products to 10 bits of mantissa (NVIDIA's TF32). A step of a 0.5B model then takes half the time, and losses differ by about 1e-4",
   ),
   bfloat16Products: oneOf(["none", "gradients", "all"], "none").describe(
-    "On a CPU with AVX-512 and avx512_bf16, engine compiled rounds the factors of products to 8 bits of mantissa. gradients: in gradients and in the optimizer Muon, so log-probabilities and losses keep full precision. all: also in the forward pass of learner and samplers. An AMD EPYC then computes faster, an Intel Xeon without AMX more slowly. With several threads, the model may have at most 128 MiB of parameters",
+    "On a CPU with AVX-512 and avx512_bf16, engine compiled rounds the factors of products to 8 bits of mantissa. gradients: in gradients and in the optimizer Muon, so log-probabilities and losses keep full precision. all: also in the forward pass of learner and samplers. With rounding an AMD EPYC computes faster, and an Intel Xeon without AMX computes more slowly. With several threads, the model may have at most 128 MiB of parameters",
   ),
   threads: nonnegativeInt(0).describe(
     "Threads of the learner's engine; 0: in sync mode all cores, in async mode the cores that the samplers leave",
@@ -58,10 +58,10 @@ export const SupervisorConfig = z.strictObject({
       "The supervisor replaces an actor that sends no heartbeat for this time; each actor sends 20 heartbeats in this time",
     ),
   progressDeadlineMs: positiveInt(1_800_000).describe(
-    "The supervisor replaces an actor whose computation gives no result for this time; must exceed the longest update",
+    "The supervisor replaces an actor whose computation gives no result for this time; an update must take less time",
   ),
   restartsMax: nonnegativeInt(5).describe(
-    "The run ends if one actor fails more often than this within 60 s or in a row at its start, or if the learner fails more often than this in a row at one update",
+    "The run ends if an actor fails more than this many times within 60 s, or in a row at its start, or if the learner fails more than this many times in a row at one update",
   ),
   stopGraceMs: positiveInt(10_000).describe(
     "Time for an actor to stop before it gets SIGTERM; raise this time if an update takes longer",
@@ -83,10 +83,10 @@ export const JoinConfig = z.strictObject({
       "Address where other machines join: ws:// or, with TLS, wss://; port 0: any free port; null: no machine can join",
     ),
   token: Token.describe(
-    "Secret for lending samplers and env servers; null: none, but a run on loopback that has none of the three secrets makes one",
+    "Secret for lending samplers and env servers; null: no secret. If join.listen is on loopback and none of the three secrets is set, the run makes this secret",
   ),
-  samplerToken: Token.describe("Secret for lending samplers only; null: none"),
-  envServerToken: Token.describe("Secret for lending env servers only; null: none"),
+  samplerToken: Token.describe("Secret for lending samplers only; null: no secret"),
+  envServerToken: Token.describe("Secret for lending env servers only; null: no secret"),
   certFile: text(null).describe("PEM file with the certificate of join.listen; needed for wss://"),
   keyFile: text(null).describe("PEM file with the private key of join.certFile; needed for wss://"),
   clientCaFile: text(null).describe(
@@ -105,7 +105,7 @@ export const JoinConfig = z.strictObject({
 
 export const TransportConfig = z.strictObject({
   listen: text("ws://127.0.0.1:0").describe(
-    "Where actors connect to each other: ws:// on loopback, or a broker's address, nats://HOST:PORT or, with TLS, tls://HOST:PORT",
+    "Address where actors connect to each other: ws:// on loopback, or a NATS broker's address (nats://HOST:PORT; with TLS tls://HOST:PORT)",
   ),
   token: Token.describe("Secret with which actors connect to each other and to the broker; null: the run makes one"),
 });

@@ -11,7 +11,7 @@ export const ModelConfig = z.strictObject({
     "Checkpoint of another run; this run starts from the checkpoint's policy, with a fresh optimizer; --from sets this key",
   ),
   pretrainedOnly: flag(false).describe(
-    "true: a run without model.path or model.checkpoint does not start, because only a pretrained model learns with these settings",
+    "true: the run starts only if model.path or model.checkpoint is set, because the built-in policy with random weights does not learn with this config",
   ),
   lora: z
     .strictObject({
@@ -26,14 +26,14 @@ export const ModelConfig = z.strictObject({
     .prefault({}),
   width: positiveInt(128).describe("Size of the residual stream"),
   layers: positiveInt(3).describe("Transformer blocks"),
-  heads: positiveInt(4).describe("Query heads; width / heads must be even"),
+  heads: positiveInt(4).describe("Query heads; width / heads must be an even whole number"),
   kvHeads: positiveInt(2).describe("Key and value heads; must divide heads"),
   hidden: positiveInt(256).describe("Inner size of the SwiGLU layer"),
 });
 
 const WarmStartStage = z.strictObject({
   name: z.string().min(1).describe("Name in progress and reports"),
-  babble: share(0).describe("Share of the demonstrator's turns that are random; the policy imitates them too"),
+  babble: share(0).describe("Share of the demonstrator's turns that are random; the policy imitates these turns too"),
   noise: share(0).describe("Share of random actions in the demonstrator's other turns"),
   steps: z.int().positive().describe("Optimizer steps"),
   batch: positiveInt(32).describe("Demonstrations per step"),
@@ -50,10 +50,10 @@ export const WarmStartConfig = z.strictObject({
     "What the policy imitates. random-play: the best plan that random plays of a board find; demonstrator: the env's scripted player",
   ),
   plays: positiveInt(60).describe(
-    "Random plays of a board. If no play wins, more plays follow until one wins, up to playsMax plays in all",
+    "Number of random plays of a board. If none of these plays wins, more plays follow until one wins, up to playsMax plays in all",
   ),
   playsMax: positiveInt(600).describe(
-    "Maximum number of random plays of a board; the warm start skips a board on which none wins",
+    "Maximum number of random plays of a board; the warm start skips a board on which no play wins",
   ),
   playActionsMax: positiveInt(60).describe(
     "Maximum number of actions of a random play; env.actionsMax does not limit random plays",
@@ -73,7 +73,7 @@ export const WarmStartConfig = z.strictObject({
   thought: oneOf(["first-action", "next-observation"], "first-action").describe(
     "The thought of a demonstration. first-action: the turn's first action; next-observation: what the env shows after the turn, which needs a larger rollout.replyTokensMax",
   ),
-  boards: positiveInt(10_000).describe("Boards of the demonstrations"),
+  boards: positiveInt(10_000).describe("Number of boards of the demonstrations"),
   solvedShare: z
     .number()
     .min(0)
@@ -81,7 +81,7 @@ export const WarmStartConfig = z.strictObject({
     .nullable()
     .default(1)
     .describe(
-      "The first stage ends early if the policy solves this share of 32 validation episodes (played every 200 steps), and then of all validation episodes; null: never early",
+      "The first stage ends early if the policy solves this share of the validation episodes. Every 200 steps the policy plays 32 of them; if it solves this share of the 32, it plays all of them. null: the stage never ends early",
     ),
   stages: z
     .array(WarmStartStage)
@@ -91,7 +91,7 @@ export const WarmStartConfig = z.strictObject({
       "Stages in order. Items: {name, babble, noise, steps, batch, learningRate, finalFraction, warmUpSteps}; babble and noise are the shares of the demonstrator's random turns and actions",
     ),
   cacheDir: text("runs/.warm-start").describe(
-    "Folder of the cache of finished warm starts; the name of a file is the digest of everything that decides the result",
+    "Folder in which the run caches finished warm starts; a file's name is the digest of everything that decides the warm start's result",
   ),
 });
 
@@ -101,7 +101,7 @@ export const WARM_START_FIRST_SEED = 10_000;
 export const CheckpointConfig = z.strictObject({
   everyUpdates: positiveInt(10).describe("Updates between checkpoints; the run also saves at its end and on SIGTERM"),
   keep: positiveInt(3).describe(
-    "Number of newest checkpoints to keep; the run also keeps the best by validation and the last healthy one",
+    "Number of newest checkpoints to keep; the run also keeps the checkpoint with the best validation, and the last healthy checkpoint",
   ),
   durability: oneOf(["normal", "full"], "normal").describe(
     "full: fsync on every commit of run.sqlite, so that no stored episode is lost in a power cut",

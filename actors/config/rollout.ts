@@ -12,25 +12,25 @@ import {
 
 const CurriculumConfig = z.strictObject({
   by: oneOf(["none", "success", "reward", "difficulty"], "none").describe(
-    "How an update divides its groups among the envs of env.mix. success, reward: more groups for envs whose success or reward differs more within a group; difficulty, with the envs listed from easy to hard: each learned env before the first unlearned env gets groupsMin groups, and the first unlearned env gets all others",
+    "How an update divides its groups among the envs of env.mix. none: as env.mix says. success, reward: an env gets more groups if the success or the reward of its episodes differs more within a group. difficulty: env.mix must list the envs from easy to hard; the first env that is not learned gets all groups except groupsMin groups for each env before it",
   ),
   advanceAt: positiveShare(0.7).describe(
-    "difficulty: an env is learned if the moving average of its success is this or more",
+    "difficulty: an env is learned if the moving average of its success is at least this value",
   ),
   smoothing: partialShare(0.8).describe(
     "Weight of earlier values in the curriculum's moving averages; with a lower weight the averages change faster",
   ),
   groupsMin: positiveInt(1).describe(
-    "by success or reward: minimum number of groups of each env; by difficulty: number of groups of each learned env",
+    "success, reward: minimum number of groups of each env; difficulty: number of groups of each env before the first env that is not learned",
   ),
 });
 
 export const RolloutConfig = z.strictObject({
   groups: positiveInt(16).describe(
-    "Groups per update, one board each (RAGEN's P); with onlineK above 1, groups per optimizer step",
+    "Groups per update (RAGEN's P); a group plays one board. With onlineK above 1: groups per optimizer step",
   ),
   groupSize: positiveInt(8).describe(
-    "Episodes per group, all on one board (RAGEN's N); with prompt.compat strict, the episodes differ in the game's random events",
+    "Episodes per group, all on one board (RAGEN's N); with prompt.compat strict, the game's random events differ between the episodes",
   ),
   onlineK: positiveInt(1).describe(
     "k of RAGEN's Online-k: an update plays k x rollout.groups boards and trains on them in k optimizer steps",
@@ -42,22 +42,26 @@ export const RolloutConfig = z.strictObject({
     .describe("Layout seed of the first training board; each group takes the next seed"),
   replyTokensMax: positiveInt(24).describe("Maximum number of tokens of a reply; the sampler cuts a longer reply"),
   contextTokensMax: positiveInt(360).describe(
-    "Maximum number of tokens of a context, which is the whole episode by default; see prompt.overflow",
+    "Maximum number of tokens of a context (by default a context is a whole episode); prompt.overflow says what happens at this maximum",
   ),
   temperature: positiveNumber(1).describe("Sampling temperature of training rollouts"),
-  topP: positiveShare(1).describe("The policy samples from the likeliest tokens whose probabilities sum to this value"),
-  topK: nonnegativeInt(0).describe("The policy samples from this many likeliest tokens; 0: from all tokens"),
+  topP: positiveShare(1).describe(
+    "The policy samples from the smallest set of likeliest tokens whose probabilities sum to at least this value",
+  ),
+  topK: nonnegativeInt(0).describe("Number of likeliest tokens from which the policy samples; 0: all tokens"),
   leaseMs: positiveInt(60_000).describe(
-    "Time for one sampler to play an episode; after this time a sampler plays the episode again. Raise this time for slow models",
+    "Time in which a sampler must play an episode; after this time another attempt at the episode begins. Raise this time for slow models",
   ),
   attemptsMax: positiveInt(3).describe(
-    "Attempts at an episode; if all fail, training leaves the episode out and counts it as failed, and a validation ends the run",
+    "Maximum number of attempts at an episode. If all attempts at a training episode fail, the run leaves the episode out and counts it as failed. If all attempts at a validation episode fail, the run ends",
   ),
 });
 
 export const ValidateConfig = z.strictObject({
   everyUpdates: positiveInt(10).describe("Updates between validations; the run also validates at its start and end"),
-  episodes: positiveInt(256).describe("Number of fixed boards; with a mix, of each env"),
+  episodes: positiveInt(256).describe(
+    "Number of boards, the same in every validation; with env.mix, the number for each env",
+  ),
   groupSize: positiveInt(1).describe("Episodes per board; with 2 or more, the run estimates pass@k"),
   firstSeed: z.uint32().default(123).describe("Layout seed of the first validation board"),
   temperature: nonnegativeNumber(0.5).describe("Sampling temperature of validation; 0: greedy"),
@@ -71,7 +75,7 @@ export const SamplerConfig = z.strictObject({
   ),
   threads: positiveInt(1).describe("Threads of one sampler's engine"),
   precision: oneOf(["full", "half"], "full").describe(
-    "half: samplers use weights in half precision, and other machines download half the bytes; on a CPU with machine code samplers keep keys and values in half precision too, and write replies about 1.3 times as fast",
+    "half: samplers use weights in half precision, and other machines download half as many bytes. On a CPU with machine code samplers also keep keys and values in half precision, and write replies about 1.3 times as fast as with full",
   ),
   weightsBetween: oneOf(["episodes", "turns"], "episodes").describe(
     "async: when a sampler loads new weights. episodes: while the sampler plays no episode; turns: while the sampler writes no reply, so an episode may have several policy versions",

@@ -179,7 +179,7 @@ function* rolloutRules({ rollout, validate, prompt }: RunConfig): Generator<Faul
     };
   }
   if (rollout.replyTokensMax < rollout.contextTokensMax) return;
-  const text = `a reply of ${rollout.replyTokensMax} tokens leaves no room for a prompt in rollout.contextTokensMax, ${rollout.contextTokensMax}; lower rollout.replyTokensMax`;
+  const text = `a reply of ${rollout.replyTokensMax} tokens leaves no room for a prompt in rollout.contextTokensMax, ${rollout.contextTokensMax}; lower rollout.replyTokensMax, or raise rollout.contextTokensMax`;
   yield { path: "rollout.replyTokensMax", text };
 }
 

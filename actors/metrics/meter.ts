@@ -31,7 +31,7 @@ export class Meter {
   /** Number of running pieces of work, by activity. */
   readonly #active = new Map<MetricName, number>();
   #precedence: readonly MetricName[] = [];
-  /** The activity that time counts for while no work runs. */
+  /** While no work runs, the time counts for this activity. */
   #idle: MetricName | null = null;
   #sinceMs: number;
   #snapshots: Snapshot[];
@@ -46,7 +46,7 @@ export class Meter {
    * Declares the activities that `during` and `within` take.
    *
    * @param precedence  when several activities run, the time counts for the first of them in this list
-   * @param idle  the activity that time counts for while no other activity runs; null: no metric counts that time
+   * @param idle  while no other activity runs, the time counts for this activity; null: no metric counts that time
    */
   divide(precedence: readonly MetricName[], idle: MetricName | null): void {
     this.#settle();
@@ -60,7 +60,7 @@ export class Meter {
     this.#totals.set(name, (this.#totals.get(name) ?? 0) + amount);
   }
 
-  /** Declares a number that each heartbeat reads. If `read` returns null, the heartbeat leaves the number out. */
+  /** Declares a number that each heartbeat reports. If `read` returns null, the heartbeat leaves the number out. */
   depth(name: MetricName, read: () => number | null): void {
     this.#depths.set(name, read);
   }

@@ -32,21 +32,21 @@ export const METRICS = {
     "Validation success of the expert, for envs whose best possible success is not known.",
   ),
 
-  "validate/success": perEnv("share", "Share of validation episodes solved."),
+  "validate/success": perEnv("share", "Share of validation episodes that the policy solved."),
   "validate/reward_mean": perEnv("reward", "Mean episode reward over validation episodes, without penalties."),
-  "validate/turns": perEnv("turns", "Mean turns of a validation episode."),
-  "validate/actions": perEnv("actions", "Mean executed actions of a validation episode."),
+  "validate/turns": perEnv("turns", "Mean number of turns of a validation episode."),
+  "validate/actions": perEnv("actions", "Mean number of executed actions of a validation episode."),
   "validate/format_errors": perEnv("share", "Share of validation turns whose reply was malformed."),
   "validate/pass": {
-    ...share("Share of validation boards solved by at least one of k tries (unbiased estimate)."),
+    ...share("Share of validation boards that the policy solves in at least one of k tries (unbiased estimate)."),
     parts: "k",
   },
   "validate/faithful_thoughts": share(
     "Mean share of a thought's claims that are true, over thoughts with a checkable claim.",
   ),
-  "validate/claiming_thoughts": share("Share of turns whose thought claims something that can be checked."),
+  "validate/claiming_thoughts": share("Share of turns whose thought has a checkable claim."),
   "validate/fail_invalid_format": share(
-    "Share of validation episodes that failed with at least half of their replies malformed.",
+    "Share of validation episodes that failed, and in which at least half of the replies were malformed.",
   ),
   "validate/fail_dead_end": share(
     "Share of validation episodes that failed in a state from which success was impossible.",
@@ -55,13 +55,13 @@ export const METRICS = {
     "Share of validation episodes that failed because a wrong answer or choice ended the game.",
   ),
   "validate/fail_local_cycle": share(
-    "Share of validation episodes that failed with at least half of their turns leading back to an earlier state.",
+    "Share of validation episodes that failed, and in which at least half of the turns led back to an earlier state.",
   ),
   "validate/fail_budget": share(
-    "Share of validation episodes that failed for another reason: they ran out of actions, turns or context.",
+    "Share of validation episodes that failed for no other reason: they ran out of actions, turns or context.",
   ),
 
-  "train/success": perEnv("share", "Share of the update's played episodes solved, before filtering."),
+  "train/success": perEnv("share", "Share of the update's episodes that the policy solved, before filtering."),
   "train/reward_mean": perEnv("reward", "Mean episode reward before filtering, without penalties."),
   "train/penalty_mean": gauge(
     "reward",
@@ -88,10 +88,10 @@ export const METRICS = {
     "Global L2 norm of the critic's gradient before clipping, mean over minibatches whose norm is finite.",
   ),
   "train/learning_rate": number("Step size of the policy's optimizer in this update."),
-  "train/reply_tokens": gauge("tokens", "Mean tokens that the policy wrote in an episode."),
-  "train/think_tokens": gauge("tokens", "Mean tokens inside <think> in an episode."),
-  "train/turns": perEnv("turns", "Mean turns of an episode."),
-  "train/actions": perEnv("actions", "Mean executed actions of an episode."),
+  "train/reply_tokens": gauge("tokens", "Mean number of tokens that the policy wrote in an episode."),
+  "train/think_tokens": gauge("tokens", "Mean number of tokens inside <think> in an episode."),
+  "train/turns": perEnv("turns", "Mean number of turns of an episode."),
+  "train/actions": perEnv("actions", "Mean number of executed actions of an episode."),
   "train/format_errors": perEnv("share", "Share of turns whose reply was malformed."),
   "train/effective": perEnv("share", "Share of turns whose last action changed the state."),
   "train/valid": share("Share of turns whose last action the env accepts as valid."),
@@ -99,12 +99,17 @@ export const METRICS = {
   "train/faithful_thoughts": share(
     "Mean share of a thought's claims that are true, over thoughts with a checkable claim.",
   ),
-  "train/claiming_thoughts": share("Share of turns whose thought claims something that can be checked."),
+  "train/claiming_thoughts": share("Share of turns whose thought has a checkable claim."),
   "train/repetition": share(
     "Share of an episode's 4-grams of written tokens that occurred earlier in the episode, mean over episodes.",
   ),
-  "train/cut_replies": share("Share of replies that the sampler cut at a reply's limit of tokens."),
-  "train/pass_at_group": perEnv("share", "Share of groups in which at least one episode was solved; RAGEN's pass@N."),
+  "train/cut_replies": share(
+    "Share of replies that the sampler cut, because they reached their maximum number of tokens.",
+  ),
+  "train/pass_at_group": perEnv(
+    "share",
+    "Share of groups in which the policy solved at least one episode; RAGEN's pass@N.",
+  ),
   "train/groups": perEnv("groups", "Groups played for the update, including groups that replaced other groups."),
   "train/optimizer_steps": number("Steps of the policy's optimizer in this update."),
   "curriculum/score": perEnv(
@@ -120,12 +125,12 @@ export const METRICS = {
   "train/overflowed_turns": share(
     "Share of turns whose prompt left out earlier turns, because the context had no room.",
   ),
-  "train/stop_success": share("Share of episodes that ended solved."),
+  "train/stop_success": share("Share of episodes that ended because the policy solved them."),
   "train/stop_over": share("Share of episodes that the game ended without success."),
-  "train/stop_actions": share("Share of episodes that used up their actions."),
-  "train/stop_turns": share("Share of episodes that used up their turns."),
-  "train/stop_context": share("Share of episodes that ran out of context."),
-  "train/scored_episodes": gauge("episodes", "Episodes of the update that the game ended, solved or not."),
+  "train/stop_actions": share("Share of episodes that ended because they used up their actions."),
+  "train/stop_turns": share("Share of episodes that ended because they used up their turns."),
+  "train/stop_context": share("Share of episodes that ended because the context had no room."),
+  "train/scored_episodes": gauge("episodes", "Episodes of the update that the game ended, with or without success."),
   "train/truncated_episodes": gauge(
     "episodes",
     "Episodes of the update that a limit of actions, turns or context ended; the learner trains on them.",
@@ -141,7 +146,7 @@ export const METRICS = {
   ),
   "train/staleness": gauge(
     "updates",
-    "Mean lag of trained episodes: updates between the policy version that played them and the newest.",
+    "Mean lag of trained episodes: number of updates between the policy version that played them and the newest version.",
   ),
   "train/lag_0": share("Share of trained episodes played by the newest policy version."),
   "train/lag_1": share("Share of trained episodes played by the policy version one update before the newest."),
@@ -156,21 +161,21 @@ export const METRICS = {
   ),
   "train/held_tokens": share("Share of written tokens that learner.covariance treats."),
   "train/explained_variance": number(
-    "1 - var(return - value) / var(return), over written tokens; 1 is a perfect critic.",
+    "1 - var(return - value) / var(return), over written tokens; a perfect critic has the value 1.",
   ),
   "train/critic_share": share(
-    "Weight of the critic in the hybrid advantage; the group's baseline has 1 minus this weight.",
+    "Weight of the critic in the hybrid advantage; the group's baseline has the weight 1 minus this value.",
   ),
   "train/overlong_mean": gauge("reward", "Mean penalty of an episode for overlong replies; 0 or negative."),
   "train/importance_mean": number(
-    "Mean importance weight (probability by learner over probability by sampler), over written tokens.",
+    "Mean over written tokens of the importance weight: the learner's probability divided by the sampler's.",
   ),
   "train/importance_capped": share("Share of written tokens whose importance weight was cut to the cap."),
   "train/kl_coefficient": number("Weight of the KL term in this update."),
   "train/entropy_coefficient": number("Weight of the entropy bonus in this update."),
   "train/replaced_groups": gauge(
     "groups",
-    "Groups that new groups replaced, because all of their episodes earned the same reward or could not be played.",
+    "Groups that the run replaced by new groups, because all episodes earned the same reward or none could be played.",
   ),
 
   "loss/policy": number("Policy loss of the update, without the other terms of the loss."),
@@ -179,7 +184,7 @@ export const METRICS = {
   "loss/clip_fraction_low": share("Share of written tokens whose ratio was clipped at 1 - clipLow."),
   "loss/dual_clip_fraction": share("Share of written tokens whose ratio was clipped at dualClip."),
   "loss/value_clip_fraction": share(
-    "Share of written tokens for which the clipped value error exceeded the unclipped one.",
+    "Share of written tokens whose clipped value error exceeded the unclipped value error.",
   ),
   "loss/kl": nats("Mean KL estimate between the policy and its reference, over written tokens."),
   "loss/observation": nats("Mean cross-entropy of the env's tokens after a context's first reply, over kept episodes."),
@@ -188,23 +193,31 @@ export const METRICS = {
   ),
 
   "health/verdict": number("Verdict of the Echo Trap detector: 0 healthy, 1 solved, 2 warning, 3 collapsed."),
-  "health/interventions": counter("number", "Interventions of health.ladder taken so far."),
-  "health/rollbacks": counter("number", "Times the run returned to its last healthy checkpoint."),
+  "health/interventions": counter("number", "Number of interventions of health.ladder that the run has taken."),
+  "health/rollbacks": counter("number", "Number of times that the run went back to its last healthy checkpoint."),
   "health/stopped_early": number("1 at the update after which health.stopEarly or health.ladder ended the run."),
 
   ...COLLAPSE_METRICS,
   ...GRADIENT_METRICS,
   "speed/collapse_s": timed("seconds", "Time to score thoughts under each other's prompts."),
 
-  "warm/stage": number("Stage of the warm start, from 1."),
+  "warm/stage": number("Number of the warm start's current stage, from 1."),
   "warm/progress": share("Share of the steps of this stage that the warm start has made."),
-  "warm/loss": nats("Mean cross-entropy of the warm start's written tokens."),
-  "warm/left_s": timed("seconds", "Time until the warm start ends, at its pace so far."),
-  "warm/success": share("Share of 32 validation episodes solved, every 200 steps of the warm start."),
+  "warm/loss": nats("Mean cross-entropy of the tokens that the policy imitates."),
+  "warm/left_s": timed("seconds", "Estimated time until the warm start ends, at its speed so far."),
+  "warm/success": share(
+    "Share of 32 validation episodes that the policy solves; measured every 200 steps of the warm start.",
+  ),
 
-  "speed/tokens_per_second": timed("tokens/s", "Tokens written per second of rollout, over all samplers."),
-  "speed/updates_per_minute": timed("updates/min", "Updates per minute, validation and checkpoints included."),
-  "speed/left_s": timed("seconds", "Time until learner.updates or learner.minutes ends the run, at its pace so far."),
+  "speed/tokens_per_second": timed("tokens/s", "Tokens that all samplers together write in a second of rollout."),
+  "speed/updates_per_minute": timed(
+    "updates/min",
+    "Mean since reinforcement began; the time of validations and checkpoints counts too.",
+  ),
+  "speed/left_s": timed(
+    "seconds",
+    "Estimated time until learner.updates or learner.minutes ends the run, at its speed so far.",
+  ),
   "speed/rollout_s": timed(
     "seconds",
     "Time to play an update's episodes; if rollouts overlap, time from the end of the previous rollout.",
@@ -214,41 +227,44 @@ export const METRICS = {
   "speed/checkpoint_s": timed("seconds", "Time to write one checkpoint."),
   "weights/publish_ms": timed(
     "milliseconds",
-    "Time from an update's new weights until the last sampler has acknowledged their digest.",
+    "Time from the start of publishing an update's weights until all samplers have acknowledged the weights' digest.",
   ),
 
-  "total/episodes": counter("episodes", "Episodes finished, validation included."),
-  "total/tokens": counter("tokens", "Tokens written by the policy, validation included."),
-  "total/actions": counter("actions", "Actions that envs executed, validation included."),
-  "total/updates": counter("updates", "Updates made."),
+  "total/episodes": counter("episodes", "Finished episodes, those of validations included."),
+  "total/tokens": counter("tokens", "Tokens that the policy wrote, those of validations included."),
+  "total/actions": counter("actions", "Actions that envs executed, those of validations included."),
+  "total/updates": counter("updates", "Finished updates."),
   "total/expired_tickets": timedCounter("episodes", "Leases of tickets that expired."),
   "total/retried_tickets": timedCounter(
     "episodes",
-    "Tickets issued again, because the lease expired, the sampler was lost, or the attempt failed.",
+    "Tickets that the learner issued again, because the lease expired, the sampler was lost, or the attempt failed.",
   ),
   "total/ignored_outcomes": timedCounter(
     "episodes",
-    "Outcomes that the learner ignored, because their ticket had ended, was unknown or was issued again.",
+    "Outcomes that the learner ignored, because their ticket was finished, unknown or issued again.",
   ),
   "total/skipped_updates": counter(
     "updates",
-    "Updates that trained on no episode, or left out a step because a gradient was not finite.",
+    "Updates that trained on no episode, or left out an optimizer step because a gradient was not finite.",
   ),
 
   "time/policy": perActor("share", "Share of time in which a sampler generated replies or waited for the policy."),
   "time/env": perActor("share", "Share of time in which all episodes of a sampler waited for env servers."),
   "time/weights": perActor(
     "share",
-    "Share of time spent on new weights: loading them at a sampler, publishing at the learner.",
+    "Share of time in which a sampler loaded new weights, or the learner published them.",
   ),
   "time/tickets": perActor("share", "Share of time in which a sampler waited for tickets."),
   "time/rollout": perActor("share", "Share of time in which the learner waited for episodes."),
-  "time/update": perActor("share", "Share of time in which the learner computed an update."),
-  "time/save": perActor("share", "Share of time in which the learner wrote checkpoints or waited for the store."),
+  "time/update": perActor(
+    "share",
+    "Share of time in which the learner computed an update, or a step of the warm start.",
+  ),
+  "time/save": perActor("share", "Share of time in which the learner wrote checkpoints."),
   "time/busy": perActor("share", "Share of time in which an env server computed, or waited for an outside env."),
   "queue/waiting": perActor(
     "episodes",
-    "Waiting tickets: at the learner for a sampler, at a sampler for a free slot or for weights.",
+    "Waiting tickets: at the learner, tickets that wait for a sampler; at a sampler, tickets that wait for a free slot or for weights.",
   ),
   "queue/playing": perActor(
     "episodes",
@@ -257,7 +273,7 @@ export const METRICS = {
   "queue/rows": perActor("episodes", "Finished episodes that wait at the learner to be stored."),
   "queue/messages": perActor(
     "messages",
-    "Waiting metrics and events: at the learner for the sink, at the sink for the store.",
+    "Waiting metrics and events: at the learner, those that wait for the sink; at the sink, those that wait for the store.",
   ),
   "weights/version": perActor(
     "number",
@@ -271,11 +287,11 @@ export const METRICS = {
   "process/cpu_seconds": perActor("seconds", "Processor time of the actor's process since it started."),
   "machine/energy_joules": perActor(
     "joules",
-    "Energy of the machine's processor packages (RAPL) since the learner's process started, all programs included.",
+    "Energy that the machine's processor packages used for all programs since the learner's process started (RAPL).",
   ),
   "sink/dropped_messages": timedCounter(
     "messages",
-    "Metrics and events dropped because the store could not be written.",
+    "Metrics and events that the sink dropped, because it could not write the store.",
   ),
 } as const satisfies Record<string, Metric>;
 
@@ -306,7 +322,7 @@ export function isMetricName(name: string): name is MetricName {
 /** True for a metric that does not depend on time. In sync mode such a metric is equal in all runs of one seed. */
 export const isTimeIndependent = (name: string): boolean => isMetricName(name) && metric(name).timed !== true;
 
-/** The row of one metric, as a `Metric`, so that code can read fields that the row leaves out. */
+/** The row of one metric, as a `Metric`. With this type code can read optional fields that the row leaves out. */
 export const metric = (name: MetricName): Metric => METRICS[splitName(name).row as MetricName];
 
 /**

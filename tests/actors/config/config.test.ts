@@ -218,7 +218,7 @@ describe("rules across keys", () => {
     ],
     [
       "rollout: {replyTokensMax: 360}",
-      "rollout.replyTokensMax: a reply of 360 tokens leaves no room for a prompt in rollout.contextTokensMax, 360; lower rollout.replyTokensMax",
+      "rollout.replyTokensMax: a reply of 360 tokens leaves no room for a prompt in rollout.contextTokensMax, 360; lower rollout.replyTokensMax, or raise rollout.contextTokensMax",
     ],
     [
       "prompt: {layout: ragen-v1, context: single_turn}",

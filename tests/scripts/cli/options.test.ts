@@ -205,7 +205,7 @@ test("metrics are listed by the beginning of their names", async () => {
   expect(rows[0]).toMatchObject({
     name: "validate/success",
     unit: "share",
-    help: "Share of validation episodes solved.",
+    help: "Share of validation episodes that the policy solved.",
   });
   const none = await commandHere(["metrics", "vaildate/"]);
   expect([none.code, none.err]).toEqual([2, "error: no metric begins with vaildate/; `bun run metrics` lists them\n"]);
