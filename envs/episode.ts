@@ -27,7 +27,7 @@ async function openOutside(game: OutsideGame, rules: EpisodeRules): Promise<Env>
   try {
     return new Episode(game, rules);
   } catch (error) {
-    // Report `error`, not a further error of `close`.
+    // Report `error`. If `close` fails too, its error is not reported.
     await game.close().catch(() => {});
     throw error;
   }
@@ -87,7 +87,7 @@ class Episode implements Env {
     if (this.#game.kind === "outside") return this.#game.close();
   }
 
-  /** Executes the remaining actions, synchronously as long as the game answers synchronously. */
+  /** Executes the remaining actions. If the game answers synchronously, this method does too. */
   #execute(turn: TurnInProgress): Turn | Promise<Turn> {
     const { known, executed } = turn;
     while (executed.length < known.length) {

@@ -47,7 +47,7 @@ const SAID = [
 const EDGES = /^[^\p{L}\p{N}_]+|[^\p{L}\p{N}_]+$/gu;
 
 /**
- * The answer in a text without the form `finish[answer]`: the first of these parts that the text contains. A boxed part; more than 2
+ * The answer in a text without the form `finish[answer]`. It is the first of these parts that the text contains: a boxed part; more than 2
  * characters between asterisks; more than 3 characters after "the answer is" or a similar phrase; a sentence of more than 5 characters; the
  * first 100 characters.
  */
