@@ -1,7 +1,7 @@
 /**
  * The folder of a new run.
  *
- * - A new folder always has the run's config: without the config there is no folder. A new run never uses an existing folder.
+ * - A new folder always has the run's config. If the config cannot be written, the folder is removed. A new run never uses an existing folder.
  */
 import { existsSync, mkdirSync, rmSync } from "node:fs";
 import { basename, dirname, join } from "node:path";

@@ -1,5 +1,5 @@
 /**
- * `bun run play`: lets a person play an env in the terminal under a policy's rules. A turn is one line of actions with || between them.
+ * `bun run play`: lets a person play an env in the terminal, with the limits that a policy has. A turn is one line of actions with || between them.
  */
 import { runKeys } from "../actors/config/config.ts";
 import { visible } from "../actors/dashboard/client/text.ts";

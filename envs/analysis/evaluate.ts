@@ -149,7 +149,7 @@ async function play(
 /** The random baseline is the mean of this many rounds, because such a mean has little noise. */
 const RANDOM_ROUNDS = 16;
 
-/** The random baseline: the mean over `RANDOM_ROUNDS` rounds, or one round if the env is external. null if the env has no random player. */
+/** The random baseline: the mean over `RANDOM_ROUNDS` rounds, or over one round if the env is external. null if the env has no random player. */
 export async function evaluateRandom(
   tag: EnvTag,
   options: EvaluationOptions,

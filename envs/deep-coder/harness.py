@@ -26,7 +26,7 @@ def report(**fields):
 
 
 def argument(value):
-    """The value of an argument. RAGEN evaluates the text as Python. Here the text is JSON; if it is not, a Python literal; if it is neither, a string."""
+    """The value of an argument. RAGEN evaluates a text as Python. Here it is parsed as JSON or as a Python literal; if both fail, it stays a string."""
     if not isinstance(value, str):
         return value
     try:

@@ -31,7 +31,10 @@ export interface Problem {
 const Tests = z.union([
   z
     .object({ inputs: z.array(z.unknown()).min(1), outputs: z.array(z.unknown()) })
-    .refine(({ inputs, outputs }) => inputs.length === outputs.length, "the numbers of inputs and outputs must be equal"),
+    .refine(
+      ({ inputs, outputs }) => inputs.length === outputs.length,
+      "the numbers of inputs and outputs must be equal",
+    ),
   z.array(z.object({ input: z.unknown(), output: z.unknown(), testtype: z.string().optional() })).min(1),
 ]);
 const Metadata = z.object({ func_name: z.string().nullish() });

@@ -47,7 +47,8 @@ export function inspect(
     episodesLost,
     duplicatesTrained: count(
       Map.groupBy(rows, ({ episode }) => episode),
-      // A resumed learner repeats the updates after its checkpoint. Then two learner processes may train on an episode, but in the same update.
+      // A resumed learner repeats the updates after its checkpoint. Then two learner processes may train on the same episode, but both in the
+      // same update.
       (group) => distinct(group, ({ trainedIn }) => trainedIn) > 1 || distinct(group, learnerOf) < group.length,
     ),
     mixedVersions: count(

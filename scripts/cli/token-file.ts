@@ -40,6 +40,6 @@ export function sendable(text: string, source: string): string {
   const token = text.trim();
   if (token === "" || fitsHeader(token)) return token;
   throw new UsageError(
-    `${source}: the token has a line break or characters beyond ASCII, which HTTP cannot send; use letters, digits and signs of one line`,
+    `${source}: the token has a line break or characters beyond ASCII, which HTTP cannot send; use one line of ASCII letters, digits and punctuation`,
   );
 }

@@ -129,7 +129,7 @@ async function portFinding(port: number): Promise<Finding> {
   const name = `port ${port}`;
   try {
     await checkPort("127.0.0.1", port);
-    return { name, state: "ok", found: "free", means: "the page will be there" };
+    return { name, state: "ok", found: "free", means: "a run can serve its page on this port" };
   } catch (error) {
     return { name, state: "broken", found: "not free", means: messageOf(error) };
   }
@@ -197,7 +197,7 @@ export function packagesFinding(root: string): Finding {
   return {
     name: "packages",
     state: "ok",
-    found: `all ${count} as ${isPackage ? "package.json" : "bun.lock"} has them`,
+    found: `all ${count} have the versions of ${isPackage ? "package.json" : "bun.lock"}`,
     means: "nothing to install",
   };
 }
@@ -243,12 +243,12 @@ async function deviceFinding(device: "webgpu" | "cuda"): Promise<Finding> {
       name,
       state: "absent",
       found: messageOf(error),
-      means: `a run refuses ${flags}; the CPU does not need it`,
+      means: `a run refuses ${flags}; runs on the CPU do not need this device`,
     };
   }
   try {
     const fallbacks = await deviceCheck(engine);
-    const found = `${engine.device}: computes a gradient and a decoding step like the CPU; ${fallbacks}`;
+    const found = `${engine.device}: its gradient and its decoding step agree with the CPU's; ${fallbacks}`;
     return { name, state: "ok", found, means: flags };
   } catch (error) {
     return { name, state: "broken", found: messageOf(error), means: `do not use ${flags}` };
@@ -278,7 +278,12 @@ async function multiplies(name: string, engine: Engine, means: string, prefix = 
   await compiled.dispose();
   const right = got.join() === PRODUCT.join();
   const found = `${prefix}${engine.device}: ${right ? "multiplies two matrices correctly" : `computes ${got}, not ${PRODUCT}`}`;
-  return { name, state: right ? "ok" : "broken", found, means: right ? means : "its numbers are wrong; do not use it" };
+  return {
+    name,
+    state: right ? "ok" : "broken",
+    found,
+    means: right ? means : "its numbers are wrong; do not use this engine",
+  };
 }
 
 async function libtensorflowFinding(): Promise<Finding> {
@@ -304,5 +309,5 @@ function nvidiaFinding(): Finding {
   if (gpus.length > 0) {
     return { name, state: "ok", found: gpus.join("; "), means: "engines with device cuda or webgpu can use it" };
   }
-  return { name, state: "absent", found: "nvidia-smi is missing or lists none", means: "everything runs on the CPU" };
+  return { name, state: "absent", found: "nvidia-smi is missing or lists no GPU", means: "everything runs on the CPU" };
 }

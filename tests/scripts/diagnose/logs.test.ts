@@ -64,5 +64,5 @@ test("a log that is too large is refused before it is read", () => {
   const file = join(folder, "large.csv");
   writeFileSync(file, "");
   truncateSync(file, 512 * 2 ** 20 + 1);
-  expect(() => readLog(file)).toThrow("it has 536870913 bytes, at most 536870912 are read");
+  expect(() => readLog(file)).toThrow("it has 536870913 bytes; the limit is 536870912");
 });
