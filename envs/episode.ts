@@ -3,8 +3,8 @@
  *
  * - Every reply is a turn, with at most the first `actionsPerTurnMax` actions of the reply.
  * - An episode drops unknown actions. It executes known actions in order until the game is over or the action budget is used up.
- * - A turn gets one format penalty if its reply lacks the required form, has an unknown action or has no action. Actions beyond the limits
- *   cost nothing.
+ * - A turn gets one format penalty if its reply lacks the required form, has an unknown action or has no action. Actions beyond the limits give
+ *   no penalty.
  * - Episodes of local games are synchronous; only outside games return promises.
  *
  * Source: RAGEN EnvStateManager.step. Unlike in RAGEN, the turn limit has its own ending, `turns`.

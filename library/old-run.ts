@@ -66,7 +66,9 @@ function readReport(folder: string): Pick<Report, "updates" | "minutes"> {
   const report = parsedJson(readFileSync(file, "utf8"));
   if (isTree(report) && typeof report["updates"] === "number" && typeof report["minutes"] === "number")
     return { updates: report["updates"], minutes: report["minutes"] };
-  throw new ConfigError(`${file} is damaged: it is no report of a run; move it away, and resume the run again`);
+  throw new ConfigError(
+    `${file} is damaged: it is not a report of a run; move the file away, and resume the run again`,
+  );
 }
 
 /** @throws {ConfigError} if the run would end immediately */

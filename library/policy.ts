@@ -166,7 +166,7 @@ export class Policy {
   }
 
   /**
-   * @param messages  system messages only before the first reply
+   * @param messages system messages may stand only before the first reply
    * @returns the text that an env would read: `<think>…</think><answer>…</answer>`
    * @throws {Error} if the messages cannot be encoded or are too long, or too many replies wait
    */
@@ -210,7 +210,7 @@ export class Policy {
     const asked = { ...boards, env: { ...boards.env, ...(env !== null && { tag: env }) }, episodes: 1, seed };
     const names = playedEnvs(this.config).map(({ name }) => name);
     if (names.length > 1 && asked.env["tag"] === undefined) {
-      throw new ConfigError(`this run plays several envs; name the one of the episode: ${names.join(", ")}`);
+      throw new ConfigError(`this run plays several envs; name the env of the episode: ${names.join(", ")}`);
     }
     const [evaluation] = [...(await this.evaluate(asked)).values()];
     return evaluation!.played[0]!.outcome;

@@ -29,7 +29,7 @@ export function newRun(config: RunConfig, wanted: string | undefined, runs = "ru
   const name = basename(folder);
   if (name.length > NAME_MAX) {
     throw new ConfigError(
-      `the name of a run has at most ${NAME_MAX} characters, ${name} has ${name.length}; choose a shorter one`,
+      `the name of a run has at most ${NAME_MAX} characters, but ${name} has ${name.length}; choose a shorter name`,
     );
   }
   if (existsSync(folder)) {

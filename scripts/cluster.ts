@@ -279,7 +279,7 @@ export async function startFrom(from: string, overrides: readonly Override[]): P
     throw new UsageError(`--from ${from}: the run has no intact checkpoint yet; wait for one, or name another run`);
   if (!existsSync(checkpoint))
     throw new UsageError(
-      `--from ${from}: there is no such checkpoint; name the run, which means its newest checkpoint, or name another checkpoint`,
+      `--from ${from}: there is no such checkpoint; name another checkpoint, or name the run to use its newest checkpoint`,
     );
   const { path, width, layers, heads, kvHeads, hidden, lora } = model;
   const adapters = lora.rank > 0 ? { lora: { rank: lora.rank, alpha: lora.alpha, targets: lora.targets } } : {};

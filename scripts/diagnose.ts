@@ -217,7 +217,7 @@ function healthConfig(run: string, overrides: readonly Override[]): HealthConfig
   const kept: Layer = { source: file, values: { health: {} } };
   if (existsSync(file)) {
     const config = parsedJson(readFileSync(file, "utf8"));
-    if (!isTree(config)) throw new UsageError(`cannot use the config of ${run}, ${file}: it is no JSON object`);
+    if (!isTree(config)) throw new UsageError(`cannot use the config of ${run}, ${file}: it is not a JSON object`);
     const { health } = upgraded(config);
     if (health !== undefined) kept.values["health"] = health;
   }

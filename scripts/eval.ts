@@ -193,7 +193,7 @@ function expectPlayable(policy: string, { flags, overrides }: Options): void {
   }
   const checkpoints = join(policy, "checkpoints");
   if (checkpoint !== undefined && !checkpointsIn(checkpoints).some(({ name }) => name === checkpoint))
-    throw new UsageError(`${policy} has no checkpoint named ${checkpoint}; they are in ${checkpoints}`);
+    throw new UsageError(`${policy} has no checkpoint named ${checkpoint}; its checkpoints are in ${checkpoints}`);
   if (temperature !== undefined && temperature < 0)
     throw new UsageError(`--temperature must be 0 or more, got ${temperature}`);
   expectOnly(/^env\./, overrides, "a run keeps its config, except for keys of env");

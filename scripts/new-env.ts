@@ -55,8 +55,8 @@ export async function main({ words: [file] }: Parsed<typeof command>): Promise<n
 function checkTag(file: string, tag: string): void {
   const [, imported = ""] = /import \{(.*)\} from/.exec(readFileSync(`${template}.ts`, "utf8")) ?? [];
   let fault: string | null = null;
-  if (tag.length < 2 || tag.length > 41) fault = `a tag has 2 to 41 letters and digits, this tag has ${tag.length}`;
-  else if (envTags().includes(tag)) fault = "a built-in env, or one of this project, has this tag";
+  if (tag.length < 2 || tag.length > 41) fault = `a tag has 2 to 41 letters and digits, but this tag has ${tag.length}`;
+  else if (envTags().includes(tag)) fault = "a built-in env or an env of this project has this tag";
   else if (imported.match(/\w+/g)?.includes(tag)) fault = "the module imports this name";
   if (fault !== null) throw new UsageError(`${file} would define the env ${tag}: ${fault}; name another file`);
 }

@@ -12,7 +12,7 @@ const WORDS = 624;
 const SHIFT = 397;
 
 /**
- * The generator. It has 624 words of state and computes all new words at once. Words are int32, because JavaScriptCore stores uint32 values as
+ * The generator. It has 624 words of state and computes all new words at once. Words are int32, because JavaScriptCore treats uint32 values as
  * doubles.
  */
 class Twister {

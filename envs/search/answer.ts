@@ -1,7 +1,7 @@
 /**
- * Finds and scores answers. The score of the expected answer is 1. The score of any other answer is the F1 score of its words, or 0 if the
- * F1 score is below the threshold. For the answers yes, no and noanswer, only an exact match scores. Source: RAGEN-2
- * ragen/env/search/reward.py, after SQuAD and HotpotQA evaluation.
+ * Finds and scores answers. The score of the expected answer is 1. The score of any other answer is the F1 score of its words, or 0 if the F1
+ * score is below the threshold. For the answers yes, no and noanswer, only an exact match scores. Source: RAGEN-2 ragen/env/search/reward.py,
+ * which follows the evaluations of SQuAD and HotpotQA.
  */
 
 /** Lower case, no ASCII punctuation, no articles, single spaces. */

@@ -11,7 +11,7 @@ export interface Violations {
   readonly episodesLost: number;
   /** Episodes that two updates used, or that one learner trained on twice. */
   readonly duplicatesTrained: number;
-  /** Updates for which one learner used episodes of more than one policy version. Sync mode allows one. */
+  /** Updates for which one learner used episodes of more than one policy version. Sync mode allows only one version in an update. */
   readonly mixedVersions: number;
   /** Processes, files in shared memory and unfinished checkpoints that the run left behind. */
   readonly orphans: number;

@@ -39,7 +39,7 @@ export async function install(root: string): Promise<boolean> {
   if (code !== 0) {
     throw new Error(
       `cannot install the dependencies: \`bun install --frozen-lockfile\` ended with ${code}, for the reason above; ` +
-        "fix it, or check the connection to the npm registry, then run the command again",
+        "correct the cause, or check the connection to the npm registry; then run the command again",
     );
   }
   writeFileSync(join(folder, "installed"), wanted);

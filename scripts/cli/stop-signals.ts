@@ -33,7 +33,7 @@ export function stopSignal(): Promise<StopSignal> {
   return new Promise(onStopSignal);
 }
 
-/** True if this process was started with SIGHUP ignored, as `nohup` does. */
+/** True if this process ignores SIGHUP since its start, as a process under `nohup` does. */
 function ignoresHangup(): boolean {
   try {
     const [, mask] = /^SigIgn:\s*([0-9a-f]+)$/m.exec(readFileSync("/proc/self/status", "utf8")) ?? [];

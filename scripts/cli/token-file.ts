@@ -13,7 +13,7 @@ export function tokenIn(file: string | undefined): string | null {
   const token = readToken(file);
   if (token.length >= TOKEN_LENGTH_MIN) return token;
   throw new UsageError(
-    `--token-file: the token in ${file} must have at least ${TOKEN_LENGTH_MIN} characters, it has ${token.length}`,
+    `--token-file: the token in ${file} must have at least ${TOKEN_LENGTH_MIN} characters; it has ${token.length}`,
   );
 }
 

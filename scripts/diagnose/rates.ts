@@ -160,13 +160,15 @@ function readAlarms(path: string): [string, FirstAlarm][] {
     throw new UsageError(`cannot read the alarms ${path}: ${messageOf(error)}`);
   }
   const parsed = Alarms.safeParse(parsedJson(text));
-  if (!parsed.success) throw new UsageError(`${path} is no file of alarms: bench/peers/alarms.py writes one`);
+  if (!parsed.success)
+    throw new UsageError(`${path} is not a file of alarms; bench/peers/alarms.py writes such a file`);
   return Object.entries(parsed.data).map(([name, byRun]) => [name, ({ log }) => alarmOf(byRun, log.run, path)]);
 }
 
 function alarmOf(byRun: Readonly<Record<string, number | null>>, run: string, path: string): number | null {
   const alarm = byRun[run];
-  if (alarm === undefined) throw new UsageError(`${path} has no entry for the run ${run}; make it from the same logs`);
+  if (alarm === undefined)
+    throw new UsageError(`${path} has no entry for the run ${run}; make the file from the same logs`);
   return alarm;
 }
 

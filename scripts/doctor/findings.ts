@@ -106,7 +106,7 @@ function diskFinding(runs: string): Finding {
   const { bavail, bsize } = statfsSync(folder);
   const free = bavail * bsize;
   const enough = free >= DISK_BYTES_MIN;
-  const means = enough ? "enough for many runs" : "a long run may fill it; choose another place with --run-dir";
+  const means = enough ? "enough for many runs" : "a long run may fill the disk; choose another place with --run-dir";
   return { name: "disk", state: enough ? "ok" : "low", found: `${gib(free)} free`, means };
 }
 
@@ -156,8 +156,14 @@ function clockFinding(): Finding {
 /** Runs an empty program in a sandbox. */
 function sandboxFinding(): Finding {
   const lack = sandboxLack();
-  if (lack !== null) return { name: "sandbox", state: "absent", found: lack, means: "only env DeepCoder needs it" };
-  return { name: "sandbox", state: "ok", found: "bubblewrap runs python3", means: "env DeepCoder can judge programs" };
+  if (lack !== null)
+    return { name: "sandbox", state: "absent", found: lack, means: "only the env DeepCoder needs the sandbox" };
+  return {
+    name: "sandbox",
+    state: "ok",
+    found: "bubblewrap runs python3",
+    means: "the env DeepCoder can judge programs",
+  };
 }
 
 interface Package {
@@ -262,7 +268,12 @@ async function eagerFinding(): Promise<Finding> {
     return await multiplies(name, eagerEngine(), "--engine eager: slow, for checks");
   } catch (error) {
     const found = `TensorFlow.js does not run: ${messageOf(error)}`;
-    return { name, state: "broken", found, means: "no engine works without it; run `bun run setup --again`" };
+    return {
+      name,
+      state: "broken",
+      found,
+      means: "no engine works without TensorFlow.js; run `bun run setup --again`",
+    };
   }
 }
 
@@ -292,14 +303,14 @@ async function libtensorflowFinding(): Promise<Finding> {
   try {
     const path = findLibtensorflow(placesOf(process.env));
     if (path === null) {
-      const means = "engine compiled does not need it; for engine tensorflow get it: bun run setup tensorflow";
+      const means = "engine compiled does not need libtensorflow; for engine tensorflow: bun run setup tensorflow";
       return { name, state: "absent", found: `no libtensorflow in ${PLACES_IN_WORDS}`, means };
     }
     const { tensorflowEngine } = await import("../../model/engine/tensorflow.ts");
     const engine = tensorflowEngine(path, { threads: 1, device: "auto" });
     return await multiplies(name, engine, "--engine tensorflow", `${path}: `);
   } catch (error) {
-    return { name, state: "broken", found: messageOf(error), means: "engine compiled does not need it" };
+    return { name, state: "broken", found: messageOf(error), means: "engine compiled does not need libtensorflow" };
   }
 }
 

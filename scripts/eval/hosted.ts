@@ -175,7 +175,7 @@ function keyOf(provider: Provider, baseUrl: string, flags: HostedFlags): string 
   if (key === "")
     throw new UsageError(`${provider.name} needs a key in the environment variable ${name}, which is not set`);
   if (!/^[\x21-\x7e]+$/.test(key))
-    throw new UsageError(`the key in ${name} has spaces or characters beyond ASCII; correct it`);
+    throw new UsageError(`the key in ${name} has spaces or characters beyond ASCII; correct the key`);
   const { protocol, hostname } = new URL(baseUrl);
   if (protocol === "http:" && !isLoopback(hostname)) {
     throw new UsageError(`${baseUrl} is not encrypted, and the command would send the key in ${name} to it; use https`);

@@ -27,7 +27,7 @@ export interface SimulatedProcess {
   readonly machine: Machine;
   readonly life: Life;
   readonly meter: WatchedMeter;
-  /** Number of this process among all that the run has started, from 1. */
+  /** Number of this process among all processes that the run has started, from 1. */
   readonly incarnation: number;
 }
 

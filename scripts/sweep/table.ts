@@ -73,8 +73,8 @@ export interface GroupFigure extends Mean {
   readonly figure: string;
   /**
    * The mean, over the seeds that both groups have, of this group's value minus the first group's value. `change_low` and `change_high` are the
-   * 95 % interval of this mean. Equal seeds have equal boards, so the differences vary less than the values of a group. null for the first
-   * group, and for a group that shares no seed with the first group.
+   * 95 % interval of this mean. Equal seeds have equal boards, so the differences vary less than the values of a group. All three are null for
+   * the first group, and for a group that shares no seed with the first group.
    */
   readonly change: number | null;
   readonly change_low: number | null;

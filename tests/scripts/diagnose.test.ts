@@ -168,7 +168,7 @@ test("names a config that is damaged", async () => {
   const { code, err } = await commandHere(["diagnose", path]);
   expect([code, err]).toEqual([
     2,
-    `error: cannot use the config of ${path}, ${path}/config.json: it is no JSON object\n`,
+    `error: cannot use the config of ${path}, ${path}/config.json: it is not a JSON object\n`,
   ]);
 });
 
@@ -329,7 +329,7 @@ describe("the log of another trainer", () => {
       "poor.csv",
       "step,loss\n1,2\n",
       [],
-      /poor\.csv has no column for success, for the spread .* --column entropy=NAME\. It has loss/,
+      /poor\.csv has no column for success, for the spread .* --column entropy=NAME\. The log has loss/,
     ],
     [
       "near.csv",
