@@ -31,7 +31,7 @@ test("of a repeated step the last finite value counts", () => {
 
 test.each(['""', '" "', "null"])("a row whose step is %s is refused: 0 would be a step", (step) => {
   expect(() => read("blank.jsonl", `{"step": 1, "a": 1}\n{"step": ${step}, "a": 1}\n`)).toThrow(
-    /its step .* is no number/,
+    /its step .* is not a number/,
   );
 });
 
