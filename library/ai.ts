@@ -101,8 +101,9 @@ export interface AgentDefinition<C extends Record<string, unknown>, Task>
 
 /**
  * An env whose game is an agent. Each call to the model gives an observation. The observation is what the call adds to the previous call:
- * messages and results of tools. The first observation also has the list of tools. If a call does not continue the previous call, the
- * observation has all messages of the call except the assistant's.
+ * messages and results of tools. If a call does not continue the previous call, the observation has all messages of the call except the
+ * assistant's. The list of tools is part of the first observation. It comes again if the list changes, or if a call does not continue the
+ * previous call.
  *
  * @throws {TypeError} if the tag is not a valid name.
  */
