@@ -18,7 +18,7 @@ export interface Plan {
 const BABBLE_LENGTHS = [0.35, 0.35, 0.15, 0.1, 0.05];
 
 /**
- * One reply: the plan with probability 1 - babble, else random actions.
+ * One reply: the plan with probability 1 - babble, otherwise random actions.
  *
  * @param plan  `noisyReply` calls it only if the turn is not random. `plan` returns null if the game is lost.
  * @param babbleMax  maximum number of actions in a random turn.
@@ -40,7 +40,7 @@ export function noisyReply(
   return formatReply(planned.thought, namesOf(game, actions));
 }
 
-/** 1 to `lengthMax` uniformly random actions, at most five. */
+/** Uniformly random actions. Their number is from 1 to `lengthMax`, and at most five. */
 function randomActions(game: DiscreteGame, lengthMax: number, uniform: Uniform): number[] {
   const weights = BABBLE_LENGTHS.slice(0, Math.max(1, lengthMax));
   let drawn = uniform() * weights.reduce((sum, weight) => sum + weight, 0);

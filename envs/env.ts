@@ -88,7 +88,7 @@ export interface Turn {
   readonly observation: string;
   /** Sum of the rewards of the executed actions; 0 if the turn has no executed action. */
   readonly reward: number;
-  /** The format penalty (0 or negative) if `wellFormed` is false; else 0. */
+  /** The format penalty (0 or negative) if `wellFormed` is false; otherwise 0. */
   readonly penalty: number;
   /** Names of the executed actions, in order. */
   readonly actions: readonly string[];

@@ -3,8 +3,8 @@
  *
  * - Every reply is a turn, with at most the first `actionsPerTurnMax` actions of the reply.
  * - An episode drops unknown actions. It executes known actions in order until the game is over or the action budget is used up.
- * - A turn gets one format penalty if its reply lacks the required form, has an unknown action or has no action. Actions beyond the limits
- *   cost nothing.
+ * - A turn gets one format penalty if its reply lacks the required form, has an unknown action or has no action. Actions beyond the limits give
+ *   no penalty.
  * - Episodes of local games are synchronous; only outside games return promises.
  *
  * Source: RAGEN EnvStateManager.step. Unlike in RAGEN, the turn limit has its own ending, `turns`.
@@ -27,7 +27,7 @@ async function openOutside(game: OutsideGame, rules: EpisodeRules): Promise<Env>
   try {
     return new Episode(game, rules);
   } catch (error) {
-    // Report `error`, not a further error of `close`.
+    // Report `error`. If `close` fails too, its error is not reported.
     await game.close().catch(() => {});
     throw error;
   }
@@ -87,7 +87,7 @@ class Episode implements Env {
     if (this.#game.kind === "outside") return this.#game.close();
   }
 
-  /** Executes the remaining actions, synchronously as long as the game answers synchronously. */
+  /** Executes the remaining actions. If the game answers synchronously, this method does too. */
   #execute(turn: TurnInProgress): Turn | Promise<Turn> {
     const { known, executed } = turn;
     while (executed.length < known.length) {

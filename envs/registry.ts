@@ -58,7 +58,7 @@ export const envTags = (): readonly string[] => [...known.keys()];
 /** The module that defines the env; null if the env is built in or unknown. */
 export const moduleOf = (tag: string): EnvModule | null => known.get(tag)?.module ?? null;
 
-/** The tag whose games the env `tag` plays: another tag if the env only defines a reward, else `tag` itself. */
+/** The tag whose games the env `tag` plays: another tag if the env only defines a reward, otherwise `tag` itself. */
 export function playedBy(tag: string): string {
   const of = known.get(tag)?.source.of;
   return of === undefined ? tag : playedBy(of);

@@ -70,7 +70,7 @@ export interface EnvTag {
   readonly type: string;
   /** The settings, defaults included. */
   readonly config: Readonly<Record<string, unknown>>;
-  /** RAGEN's action budget of an episode. */
+  /** Default action budget of an episode; for a tag of RAGEN, RAGEN's budget. */
   readonly actionsMax: number;
   /** Turn limit of an episode. If omitted, the run's setting decides. */
   readonly turnsMax?: number;
@@ -79,9 +79,12 @@ export interface EnvTag {
   /** RAGEN's max_tokens: the reply length that the prompt asks for. No code enforces this length. */
   readonly replyWordsHint: number;
   readonly wording: Wording;
-  /** True if every action costs time of a server or another process. Baselines then play one round, with several episodes at once. */
+  /**
+   * True if every action costs time of a server or another process. Baselines of such an env play only one round, with several episodes at
+   * once.
+   */
   readonly external?: boolean;
-  /** False if the env's module does not run in a browser: the dashboard then cannot replay the env's episodes. */
+  /** False if the env's module does not run in a browser. The page then cannot replay the env's episodes. */
   readonly browser?: boolean;
   /** Which required file or program this machine lacks, and how to get it; null if it lacks none. */
   missing?(): string | null;
@@ -204,7 +207,7 @@ export function defineTag<C extends Record<string, unknown>>(source: {
   };
 }
 
-// `| 0` rounds down as Math.floor does. Random plays draw millions of actions, and JavaScriptCore takes twice as long for Math.floor.
+// `| 0` rounds down, in half of the time that JavaScriptCore takes for Math.floor. Random plays draw millions of actions.
 export const randomAction = (game: DiscreteGame, uniform: Uniform): number => (uniform() * game.actions.length) | 0;
 
 export const uniformPlayer: Player = (game, _actionsLeft, uniform) => {

@@ -1,5 +1,5 @@
 /**
- * Converts calls of the Vercel AI SDK to text that a policy reads, and the policy's replies to content of the SDK.
+ * Converts calls of the Vercel AI SDK to text for a policy, and the policy's replies to content of the SDK.
  *
  * - The policy reads text only: a file or an image in a prompt is an error.
  * - The prompt lists the tools. An answer of the form `NAME {"argument": value}` calls one tool; `||` separates several calls.
@@ -30,7 +30,10 @@ const TOOL_HINT =
 
 const callable = ({ tools = [], toolChoice }: Call) => (toolChoice?.type === "none" ? [] : tools);
 
-/** The tools that a call offers and the form of answer that the call asks for, as text. The text is empty if the call has neither. */
+/**
+ * The tools that a call offers and the form of answer that the call asks for, as text. The text is empty if the call has neither tools nor a
+ * form.
+ */
 export function requestText(call: Call): string {
   const { responseFormat } = call;
   const listed = callable(call).filter((tool) => tool.type === "function");
@@ -115,7 +118,7 @@ export function replyParts(reply: string, isWhole: boolean): ReplyParts {
 
 const TOOL_CALL = /^([\w-]+)\s*(\{.*\})?$/s;
 
-/** The content of the SDK for a reply. @param nextId  returns an id for the next call of a tool */
+/** A reply as content of the SDK. @param nextId returns an id for the next call of a tool */
 export function contentOf({ thought, answer }: ReplyParts, call: Call, nextId: () => string): Content[] {
   const names = new Set(callable(call).map(({ name }) => name));
   const content: Content[] = thought === "" ? [] : [{ type: "reasoning", text: thought }];
@@ -127,7 +130,7 @@ export function contentOf({ thought, answer }: ReplyParts, call: Call, nextId: (
   return [...content, ...named];
 }
 
-/** Tool name and input of each call in the answer; null if the answer is no list of calls. A `||` inside an input's JSON separates no calls. */
+/** Tool name and input of each call in the answer; null if the answer is not a list of calls. A `||` inside an input's JSON separates no calls. */
 function callsIn(answer: string, names: ReadonlySet<string>): [name: string, input: string][] | null {
   const calls: [string, string][] = [];
   const pieces = answer.split(ACTION_SEPARATOR);
@@ -143,7 +146,7 @@ function callsIn(answer: string, names: ReadonlySet<string>): [name: string, inp
   return text === "" && calls.length > 0 ? calls : null;
 }
 
-/** prompt and reply are numbers of tokens, undefined if unknown. cut: true if the limit of tokens ended the reply. */
+/** `prompt` and `reply` are numbers of tokens; undefined if unknown. `cut` is true if the limit of tokens ended the reply. */
 export function generated(
   content: Content[],
   call: Call,

@@ -1,7 +1,7 @@
 /**
- * `bunraku/ai`: a policy as a language model of the Vercel AI SDK, and an agent that is written with the SDK as an env.
+ * `bunraku/ai` turns a policy into a language model of the Vercel AI SDK, and an agent that is written with the SDK into an env.
  *
- * - This module imports only types of `ai`, so the caller's version of `ai` runs. A process that loads this module for an env loads no engine.
+ * - This module imports only types from `ai`, so the caller's version of `ai` runs. A process that loads this module for an env loads no engine.
  * - In training, the run's settings (temperature, length) apply. The settings of an agent's calls do not apply.
  */
 import type { LanguageModel } from "ai";
@@ -79,12 +79,13 @@ export function bunraku(policy: Policy, { env }: BunrakuOptions = {}): LanguageM
 /** An agent as an env. C: the env's options. Task: what the agent works on. */
 export interface AgentDefinition<C extends Record<string, unknown>, Task>
   extends Omit<EnvDefinition<C, AgentGame<Task>>, "open" | "actions" | "external" | "browser" | "random" | "best"> {
-  /** Maximum number of calls of the model in an episode. */
+  /** Maximum number of calls to the model in an episode. */
   readonly actionsMax: number;
   /** Returns the task of the agent. Equal options and layout seeds give equal tasks. */
   task(options: C, seeds: Seeds): Task;
   /**
-   * Runs the agent. If task and replies are equal, the agent must send equal prompts. An error that the agent throws fails the episode.
+   * Runs the agent. In two episodes with equal tasks and equal replies, the agent must send equal prompts. An error that the agent throws fails
+   * the episode.
    *
    * @param model  each call is a turn of the policy in training
    * @param signal  the env aborts this signal when the episode is over
@@ -92,16 +93,17 @@ export interface AgentDefinition<C extends Record<string, unknown>, Task>
    */
   agent(model: LanguageModel, task: Task, signal: AbortSignal): Promise<number | AgentResult>;
   /**
-   * The random player, with which every report compares. This player returns answers in the form in which the model writes them: `add {"a":
-   * 1, "b": 2}`.
+   * The random player. Every report compares the policy with it. It returns answers in the form in which the model writes them: `add {"a": 1,
+   * "b": 2}`.
    */
   readonly random: PlayerOf<AgentGame<Task>>;
 }
 
 /**
- * An env whose game is an agent. An observation is what a call of the model adds to the previous call: messages, results of tools, and in
- * the first call the list of tools. If a call does not continue the previous call, the observation has all messages of the call except the
- * assistant's.
+ * An env whose game is an agent. Each call to the model gives an observation. The observation is what the call adds to the previous call:
+ * messages and results of tools. If a call does not continue the previous call, the observation has all messages of the call except the
+ * assistant's. The list of tools is part of the first observation. It comes again if the list changes, or if a call does not continue the
+ * previous call.
  *
  * @throws {TypeError} if the tag is not a valid name.
  */
@@ -124,7 +126,10 @@ export function agentEnv<Task, C extends Record<string, unknown> = Record<string
   });
 }
 
-/** @throws {TypeError} if the agent returned no valid result. The agent may be untyped code, and a missing reward must not count as 0 */
+/**
+ * @throws {TypeError} if the agent returned no valid result. The check is needed because the agent may be untyped code, and a missing reward
+ * must not count as 0
+ */
 function resultOf(tag: string, result: number | AgentResult): AgentResult {
   if (typeof result === "number") return { reward: result, success: result > 0 };
   const { reward, success } = (result ?? {}) as Partial<AgentResult>;
@@ -133,7 +138,7 @@ function resultOf(tag: string, result: number | AgentResult): AgentResult {
   throw new TypeError(`${text}; return the reward, or an object with reward (a number) and success (a boolean)`);
 }
 
-/** A model that sends the policy only what each call adds to the previous call. */
+/** A model that sends the policy only the part of a call that the previous call does not have. */
 function agentModel(name: string, ask: AskPolicy): Model {
   const nextId = callNames();
   let before = { prompt: [] as Call["prompt"], request: "" };
@@ -234,7 +239,10 @@ const streamFrom = (parts: Iterable<StreamPart> | AsyncIterable<StreamPart>) =>
     },
   });
 
-/** Gives each call of a tool an id with a counter, not a random id: prompts contain the ids, and equal episodes must have equal prompts. */
+/**
+ * Gives each call of a tool an id from a counter. Random ids are not possible, because prompts contain the ids, and equal episodes must have
+ * equal prompts.
+ */
 function callNames(): () => string {
   let count = 0;
   return () => `call-${++count}`;

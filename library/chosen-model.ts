@@ -13,7 +13,8 @@ import { baseOf } from "../model/policy/model-config.ts";
 /**
  * Returns the config with the absolute path of the model's folder, because a resumed run may start in another working directory.
  *
- * @throws {CheckpointFormatError} in one line, if this code does not support the model, or a matrix cannot have an adapter
+ * @throws {CheckpointFormatError} in one line, if this code does not support the model, or if `model.lora.targets` names a matrix that cannot
+ * have an adapter
  * @param notice  called with each line on the progress of a download
  */
 export async function withModel(config: RunConfig, notice: (line: string) => void): Promise<RunConfig> {
@@ -57,7 +58,7 @@ async function find(model: string, notice: (line: string) => void, needs: Needs)
 }
 
 /**
- * @throws {ConfigError} if the built-in policy cannot learn the run's envs, data or programs of an env are missing, or the gate has no
+ * @throws {ConfigError} if the built-in policy cannot learn the run's envs, if data or programs of an env are missing, or if the gate has no
  * certificate.
  */
 export function checkRun(config: RunConfig): void {

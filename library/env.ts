@@ -53,7 +53,7 @@ export interface EnvDefinition<C extends Record<string, unknown>, G extends Game
   readonly browser?: boolean;
   /** A new game. Equal options and seeds give equal games. */
   open(options: C, seeds: Seeds): G;
-  /** Says what the env needs and this machine lacks, and how to get it; null if nothing is missing. */
+  /** Says what this machine lacks for the env, and how to get it; null if nothing is missing. */
   missing?(options: C): string | null;
   /** The observation without its constant parts, for the built-in policy. Default: the whole observation. */
   brief?(observation: string): string;

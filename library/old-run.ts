@@ -1,4 +1,4 @@
-/** The folder of a run to resume. run-folder.ts makes new folders. Knows of other processes only through the run's lock. */
+/** The folder of a run to resume. run-folder.ts makes new folders. This file learns about other processes only from the run's lock. */
 import { existsSync, readFileSync, renameSync } from "node:fs";
 import { join } from "node:path";
 import { parsedJson, saveJson } from "../actors/checkpoint/json.ts";
@@ -20,7 +20,8 @@ const LENGTH = ["learner.updates", "learner.minutes"];
 
 /**
  * @param layers  settings of `CHANGEABLE` and `LENGTH`; every other setting must have the value that the run already has
- * @throws {ConfigError} if there is no run, if a setting cannot change or is invalid, or if the run is finished and not made longer
+ * @throws {ConfigError} if there is no run, if a setting cannot change or is invalid, or if the run is finished and the settings do not make it
+ * longer
  */
 export function oldRun(folder: string, layers: readonly Layer[]): RunFolder {
   const file = join(folder, CONFIG_FILE);
@@ -65,7 +66,9 @@ function readReport(folder: string): Pick<Report, "updates" | "minutes"> {
   const report = parsedJson(readFileSync(file, "utf8"));
   if (isTree(report) && typeof report["updates"] === "number" && typeof report["minutes"] === "number")
     return { updates: report["updates"], minutes: report["minutes"] };
-  throw new ConfigError(`${file} is damaged: it is no report of a run; move it away, and resume the run again`);
+  throw new ConfigError(
+    `${file} is damaged: it is not a report of a run; move the file away, and resume the run again`,
+  );
 }
 
 /** @throws {ConfigError} if the run would end immediately */

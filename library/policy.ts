@@ -1,6 +1,6 @@
 /**
- * A run's saved policy in a program: the policy replies, plays episodes and is evaluated, in its own thread. `bun run eval` and `bun run
- * serve` use this file. This file reads only the run's folder, and never connects to a run in progress.
+ * A run's saved policy in a program. The policy has its own thread. It writes replies, plays episodes and is evaluated. `bun run eval` and `bun
+ * run serve` use this file. This file reads only the run's folder, and never connects to a run in progress.
  */
 import { basename, resolve } from "node:path";
 import { realClock } from "../actors/clock.ts";
@@ -166,12 +166,12 @@ export class Policy {
   }
 
   /**
-   * @param messages  system messages only before the first reply
+   * @param messages system messages may stand only before the first reply
    * @returns the text that an env would read: `<think>…</think><answer>…</answer>`
    * @throws {Error} if the messages cannot be encoded or are too long, or too many replies wait
    */
   async reply(messages: readonly Message[], { temperature, seed, tokensMax }: ReplyOptions = {}): Promise<string> {
-    // JSON turns a number that is not finite into null, and null means the default.
+    // JSON turns a number that is not finite into null, which would select the default.
     for (const [name, value] of Object.entries({ temperature, seed, tokensMax })) {
       if (value !== undefined && !Number.isFinite(value)) {
         throw new ConfigError(`${name} must be a finite number, got ${value}; leave it out for the default`);
@@ -210,7 +210,7 @@ export class Policy {
     const asked = { ...boards, env: { ...boards.env, ...(env !== null && { tag: env }) }, episodes: 1, seed };
     const names = playedEnvs(this.config).map(({ name }) => name);
     if (names.length > 1 && asked.env["tag"] === undefined) {
-      throw new ConfigError(`this run plays several envs; name the one of the episode: ${names.join(", ")}`);
+      throw new ConfigError(`this run plays several envs; name the env of the episode: ${names.join(", ")}`);
     }
     const [evaluation] = [...(await this.evaluate(asked)).values()];
     return evaluation!.played[0]!.outcome;
@@ -225,7 +225,7 @@ export class Policy {
   async evaluate(boards: PolicyBoards = {}): Promise<ReadonlyMap<string, PolicyEvaluation>> {
     const { slots = SLOTS, notice = () => {} } = this.#options;
     const { progress = () => {} } = boards;
-    // Evaluations at the same time have episodes of equal names. The number makes the names of their sequences differ.
+    // Two evaluations at the same time may have episodes with equal names. This number makes the names of their sequences differ.
     const evaluation = ++this.#evaluations;
     const nameOf = (sequence: string) => `evaluation ${evaluation} ${sequence}`;
     return evaluatePolicy({
@@ -244,7 +244,7 @@ export class Policy {
     });
   }
 
-  /** The run's config, in which `boards` overrides keys. @throws {ConfigError} */
+  /** The run's config for an evaluation: `boards` overrides keys. @throws {ConfigError} */
   evaluated({ env = {}, temperature, ...boards }: PolicyBoards): RunConfig {
     const { validate } = this.config;
     const { episodes = validate.episodes, seed = validate.firstSeed, samples = 1 } = boards;
@@ -275,7 +275,7 @@ export class Policy {
   }
 }
 
-/** The thread's methods for callers that together open more sequences than there are slots. `open` waits for a free slot. */
+/** The thread's methods, for callers that together may open more sequences than the thread has slots. `open` waits for a free slot. */
 function sharing(policy: PolicyThread["methods"], count: number): PolicyThread["methods"] {
   const slots = new Slots(count, Number.POSITIVE_INFINITY);
   const taken = new Map<string, () => void>();
@@ -329,8 +329,8 @@ export async function evaluate(
 }
 
 /**
- * The run's env, in which `asked` overrides keys. Another env has its own options and budgets. For a run with a mix, an empty `asked` gives
- * the whole mix. Otherwise `asked.tag` must be the name of an env of the mix.
+ * The run's env; `asked` overrides keys. If `asked` names another env, that env has its own options and budgets. For a run with a mix, an empty
+ * `asked` gives the whole mix, and any other `asked` must have the name of an env of the mix as its tag.
  */
 function envWithOverrides(config: RunConfig, asked: Tree): RunConfig["env"] {
   const { env: ran, prompt } = config;
@@ -353,8 +353,8 @@ function envWithOverrides(config: RunConfig, asked: Tree): RunConfig["env"] {
 }
 
 /**
- * The defaults of the budgets that configs/env/TAG.yaml sets. Another env gets these defaults instead of, for example, Bandit's limit of one
- * turn.
+ * The defaults of the budgets that configs/env/TAG.yaml sets. An env other than the run's gets these defaults. Otherwise it would get, for
+ * example, Bandit's limit of one turn.
  */
 function standardBudgets(tag: string): Tree {
   const own = Object.keys(fileBudgets(tag));
@@ -395,8 +395,8 @@ export function checkedTag(name: string, options: unknown, compat: Compat = "str
 const EPISODES_MAX = 10_000_000;
 
 /**
- * @throws {ConfigError} unless both counts are at least 1, there are at most `EPISODES_MAX` episodes in all, and each board's seed is from
- * 0 to 2^32 - 1
+ * @throws {ConfigError} if a count is below 1, if there are more than `EPISODES_MAX` episodes in all, or if a board's seed is not from 0 to
+ * 2^32 - 1
  */
 export function checkBoards(episodes: number, seed: number, samples: number): void {
   checkCount("episodes", episodes, 1);

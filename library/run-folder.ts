@@ -1,7 +1,7 @@
 /**
  * The folder of a new run.
  *
- * - A new folder always has the run's config: without the config there is no folder. A new run never uses an existing folder.
+ * - A new folder always has the run's config. If the config cannot be written, the folder is removed. A new run never uses an existing folder.
  */
 import { existsSync, mkdirSync, rmSync } from "node:fs";
 import { basename, dirname, join } from "node:path";
@@ -29,7 +29,7 @@ export function newRun(config: RunConfig, wanted: string | undefined, runs = "ru
   const name = basename(folder);
   if (name.length > NAME_MAX) {
     throw new ConfigError(
-      `the name of a run has at most ${NAME_MAX} characters, ${name} has ${name.length}; choose a shorter one`,
+      `the name of a run has at most ${NAME_MAX} characters, but ${name} has ${name.length}; choose a shorter name`,
     );
   }
   if (existsSync(folder)) {

@@ -1,9 +1,8 @@
 /**
- * A run in this program: its actors, its record, and how it ends. `bun run cluster` shows such a run, and `train` returns it.
+ * A run in this program: its actors, its record, and how it ends. `train` returns such a run, and `bun run cluster` shows its progress.
  *
  * - A run holds nothing global: a program may have several at once, each with a folder of its own.
- * - A program reads updates and episodes from the run's store, so a program that reads late misses nothing. No update or episode stays in
- *   memory.
+ * - Updates and episodes come from the run's store, so a program that reads late misses none. No update or episode stays in memory.
  */
 import { existsSync, readFileSync } from "node:fs";
 import { basename, join, resolve } from "node:path";
@@ -172,7 +171,7 @@ export class Run {
     const made = this.#updatesMade();
     this.#cluster.save();
     for (;;) {
-      // Read `#isOver` before the folder: a run writes its last checkpoint before it ends.
+      // Read `#isOver` before the folder, because a run writes its last checkpoint before it ends.
       const isOver = this.#isOver;
       const [newest] = checkpointsIn(checkpoints);
       // After a roll-back the run has fewer updates than `made`.
@@ -255,12 +254,12 @@ export class NewestPolicy {
     this.#folder = folder;
   }
 
-  /** `Policy.reply` of the newest checkpoint. @throws {Error} also if there is no checkpoint yet: `save` writes one */
+  /** `Policy.reply` of the newest checkpoint. @throws {Error} also if there is no checkpoint yet; `save` writes a checkpoint */
   async reply(messages: readonly Message[], options?: ReplyOptions): Promise<string> {
     return this.#use((policy) => policy.reply(messages, options));
   }
 
-  /** `Policy.episode` of the newest checkpoint. @throws {Error} also if there is no checkpoint yet: `save` writes one */
+  /** `Policy.episode` of the newest checkpoint. @throws {Error} also if there is no checkpoint yet; `save` writes a checkpoint */
   async episode(env: string | null, seed: number): Promise<PlayedOutcome> {
     return this.#use((policy) => policy.episode(env, seed));
   }

@@ -28,7 +28,7 @@ export interface TrainOptions extends Partial<Pick<ClusterOptions, "event" | "ou
   readonly notice?: (text: string) => void;
 }
 
-/** Defaults, which the preset may override. With workers, a program stays one process. With port 0, several runs can serve pages. */
+/** Defaults, which the preset may override. With workers, a program stays one process. Port 0 is any free port, so several runs can serve pages. */
 const PROGRAM: Layer = { source: "train", values: { actors: "workers", metrics: { port: 0 } } };
 
 const SETTINGS = "the settings";
@@ -36,7 +36,7 @@ const SETTINGS = "the settings";
 const POLL_MS = 20;
 
 /**
- * Starts a new run, or continues one. By default the actors of a new run are Bun workers of this process, and its page has any free port.
+ * Starts a new run, or continues one. By default the actors of a new run are Bun workers of this process, and the run's page has any free port.
  * A continued run keeps its own setting of `actors`.
  *
  * @returns the run, as soon as its page is served or an abort has ended the run

@@ -57,7 +57,7 @@ export async function main({ flags, words, overrides }: Parsed<typeof command>):
   const optionsOf = (name: string) => overrides.filter(({ path }) => path.startsWith(`${name}.`));
   const stray = overrides.find(({ path }) => !chosen.includes(path.split(".")[0]!));
   if (stray !== undefined)
-    throw new UsageError(`${stray.source} is an option of no benchmark that runs; these run: ${chosen.join(", ")}`);
+    throw new UsageError(`${stray.source} is not an option of a benchmark that runs; these run: ${chosen.join(", ")}`);
   if (flags.here) {
     if (chosen.length !== 1) throw new UsageError(`--here takes one NAME, got ${chosen.length}`);
     const name = chosen[0]!;
@@ -72,7 +72,7 @@ export async function main({ flags, words, overrides }: Parsed<typeof command>):
       const sources = optionsOf(name).map(({ source }) => source);
       results.push(await runInProcess(name, sources));
     } catch (error) {
-      // A failed benchmark does not stop the other benchmarks.
+      // The other benchmarks still run.
       failures.push(messageOf(error));
     }
   }

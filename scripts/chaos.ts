@@ -1,7 +1,7 @@
 /**
  * `bun run chaos`: starts a real training run, kills or freezes its processes at seeded moments, and checks the run's promises. The exit code
- * is 0 only if the run loses no episode and trains on none twice, no update mixes policy versions, every actor recovers, and no process or
- * file remains.
+ * is 0 only if all of these hold: the run loses no episode and trains on no episode twice, no update mixes policy versions, every actor
+ * recovers, and no process or file remains.
  */
 import { existsSync, rmSync } from "node:fs";
 import { basename, join } from "node:path";
@@ -18,7 +18,7 @@ export const command = {
     seed: flag.count("S", "Seed of the run and of the faults (default: 1)"),
     only: flag.text(
       "ACTOR",
-      `Kill or freeze only this kind of actor, with as many faults per minute: ${KINDS.join(", ")}`,
+      `Kill or freeze only this kind of actor; the rate of faults stays the same: ${KINDS.join(", ")}`,
     ),
     "run-dir": flag.text("DIR", "Folder of the run (default: a temporary folder, removed unless a check fails)"),
     json: flag.switch("End standard output with one JSON object"),
@@ -37,7 +37,7 @@ export async function main({ flags }: Parsed<typeof command>): Promise<number> {
   }
   if (runDir !== undefined && existsSync(runDir)) throw new UsageError(`${runDir} exists; choose another --run-dir`);
   const scratch = makeTemporaryFolder("bunraku-chaos-");
-  // The folder's name is unique, because the names of the run's files in shared memory contain it.
+  // The names of the run's files in shared memory contain the folder's name, so this name must be unique.
   const folder = runDir ?? join(scratch, basename(scratch));
   const say = (text: string) => console.error(text);
   onStopSignal(() => process.exit(1));

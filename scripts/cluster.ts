@@ -37,7 +37,10 @@ export const command = {
       "Folder of the new run (default: the next free name in runs/, or in runsFolder of bunraku.config.ts)",
     ),
     smoke: flag.switch("Run two tiny updates of this config, to test the config"),
-    from: flag.text("DIR", "Start a new run from the policy in this folder, which is a run or one of its checkpoints"),
+    from: flag.text(
+      "DIR",
+      "Start a new run from the policy in this folder: the folder of a run, or one of its checkpoints",
+    ),
     resume: flag.text(
       "DIR",
       "Continue the run in this folder with the run's config; --updates N makes the run longer, --config FILE adds secrets",
@@ -48,7 +51,9 @@ export const command = {
       "Where actors run: processes (default), workers (of one process) or one-thread (for debugging)",
       "actors",
     ),
-    exit: flag.switch("End with the run; on a terminal, without --exit, the command serves the page until Ctrl-C"),
+    exit: flag.switch(
+      "End when the run ends; without --exit, on a terminal, the command then serves the page until Ctrl-C",
+    ),
     quiet: flag.switch("Print warnings and the result only"),
     json: flag.switch("End standard output with one JSON object"),
   },
@@ -169,7 +174,7 @@ async function openRun(options: Parsed<typeof command>): Promise<RunFolder> {
     if (preset !== undefined) throw new UsageError("a resumed run keeps its config; leave --preset out");
     const layers = file === undefined ? [] : [fileLayer("--config", file)];
     const run = oldRun(resume, [...layers, ...overrides.map(overrideLayer)]);
-    // The lock comes before `check`: a run in progress also holds the port, and the error about the lock says more.
+    // Test the lock before `check`. A run in progress also holds the port, but the error about the lock is clearer than the error about the port.
     lockRun(run.folder).release();
     if (!hasRecord(run.folder))
       warn(`${run.folder} has no run.sqlite: a new record starts, without the earlier episodes`);
@@ -191,7 +196,7 @@ async function check(config: RunConfig): Promise<void> {
   const { path, checkpoint } = config.model;
   if (path === null && checkpoint === null && !config.warmStart.enabled)
     warn(
-      "the built-in policy starts from random weights, because warmStart.enabled is false: it writes noise at first",
+      "the built-in policy starts from random weights, because warmStart.enabled is false; at first its replies are noise",
     );
   await checkPort(config.metrics.host, config.metrics.port);
 }
@@ -274,7 +279,7 @@ export async function startFrom(from: string, overrides: readonly Override[]): P
     throw new UsageError(`--from ${from}: the run has no intact checkpoint yet; wait for one, or name another run`);
   if (!existsSync(checkpoint))
     throw new UsageError(
-      `--from ${from}: there is no such checkpoint; name the run, which means its newest checkpoint, or name another checkpoint`,
+      `--from ${from}: there is no such checkpoint; name another checkpoint, or name the run to use its newest checkpoint`,
     );
   const { path, width, layers, heads, kvHeads, hidden, lora } = model;
   const adapters = lora.rank > 0 ? { lora: { rank: lora.rank, alpha: lora.alpha, targets: lora.targets } } : {};

@@ -45,7 +45,7 @@ export async function main({ flags, words }: Parsed<typeof command>): Promise<nu
   const differences = differingSettings(runs.map(({ config }) => config));
   const width = Math.max(WIDTH, process.stdout.columns ?? WIDTH);
   console.log(table(runs, width));
-  console.log(`\ncosts of reinforcement, and per point of success gained:\n${costTable(runs, width)}`);
+  console.log(`\ncosts of reinforcement, in all and per point of success gained:\n${costTable(runs, width)}`);
   console.log(`\n${settingsText(runs.length, differences, width)}`);
   if (flags.json) {
     const summaries = runs.map(({ folder, env, seed, highest, values, costs }) => ({
@@ -89,7 +89,7 @@ function highestOf(run: RecordedRun): Compared["highest"] {
   return { success, update: curve.steps[curve.values.indexOf(success)]! };
 }
 
-/** A table may always be this wide, in characters, even on a narrower terminal. */
+/** Minimum width for tables, in characters, even on a narrower terminal. */
 const WIDTH = 80;
 /**
  * Longest path and value in the table, in characters: both fit into `WIDTH`. Settings with a longer path or value follow below the table.

@@ -26,7 +26,7 @@ export const command = {
   words: { show: "RUN…", text: "Folders of runs; each run is one line of the picture", max: Number.POSITIVE_INFINITY },
   flags: {
     out: flag.text("FILE", "File to write, ending in .svg or .png (PNG needs Chromium)"),
-    group: flag.list("LABEL=RUN,RUN", "Seeds of one setting, drawn as mean and band; may be repeated"),
+    group: flag.list("LABEL=RUN,RUN", "Runs that differ only in their seeds, drawn as mean and band; may be repeated"),
     dashed: flag.list("LABEL", "Draw the line of this run or group dashed; may be repeated"),
     metrics: flag.text("A,B", "Metrics to draw (default: validation success and six training metrics)"),
     title: flag.text("TEXT", "Title of the picture (default: the name of the env)"),

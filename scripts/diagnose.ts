@@ -51,7 +51,7 @@ export const command = {
       "The log's name for a quantity: success, spread, constant, entropy, gradient, repetition, information, form, likelihood or kept; may be repeated",
     ),
     rates: flag.switch(
-      "Print error rates of Bunraku's detector and of other detectors; RUN is a folder of finished runs, or a file of their logs",
+      "Print error rates of Bunraku's detector and of other detectors; RUN is a folder of finished runs, or a file with their logs",
     ),
     "held-out": flag.text("ENV", "With --rates: an env on which no threshold is chosen"),
     alarms: flag.text("FILE", "With --rates: first alarms of other detectors (bench/peers/alarms.py)"),
@@ -84,7 +84,7 @@ export async function main({ flags, words, overrides }: Parsed<typeof command>):
   }
   const diagnoses = words.map((path) => {
     const has = (name: string) => existsSync(join(path, name));
-    // A checkpoint folder of TRL has a config.json too, which describes the model.
+    // A checkpoint folder of TRL also has a config.json, which describes the model.
     const isRun = has("run.sqlite") || (has("config.json") && !has("trainer_state.json"));
     return diagnose(path, healthConfig(path, overrides), isRun ? recorded(path) : logged(path, flags.column ?? []));
   });
@@ -104,7 +104,7 @@ function checkFlags(flags: Flags, overrides: readonly Override[]): void {
     return;
   }
   if (flags.column !== undefined) throw new UsageError("--column is not read with --rates; leave it out");
-  expectOnly(/^$/, overrides, "--rates takes no settings, it tries thresholds itself");
+  expectOnly(/^$/, overrides, "--rates takes no settings, because it chooses thresholds itself");
 }
 
 interface UpdateNotice extends HealthNotice {
@@ -210,14 +210,14 @@ function lowestSuccess(values: MetricValues): number | undefined {
   return shares.length === 0 ? undefined : Math.min(...shares.map(([, share]) => share));
 }
 
-/** The run's health settings, or the defaults if an old run has no such settings. Flags override both. */
+/** The run's health settings, or the defaults if the run is so old that it has none. Flags override both. */
 function healthConfig(run: string, overrides: readonly Override[]): HealthConfig {
   expectOnly(/^health\./, overrides, "diagnose takes keys of health only");
   const file = join(run, "config.json");
   const kept: Layer = { source: file, values: { health: {} } };
   if (existsSync(file)) {
     const config = parsedJson(readFileSync(file, "utf8"));
-    if (!isTree(config)) throw new UsageError(`cannot use the config of ${run}, ${file}: it is no JSON object`);
+    if (!isTree(config)) throw new UsageError(`cannot use the config of ${run}, ${file}: it is not a JSON object`);
     const { health } = upgraded(config);
     if (health !== undefined) kept.values["health"] = health;
   }
@@ -235,7 +235,7 @@ function readValues(run: string): Map<number, MetricValues> {
 }
 
 function described({ run, updates, verdict, notices, earlyStops, log }: Diagnosis): string {
-  if (verdict === null) return `${run}: no update was recorded that could be judged`;
+  if (verdict === null) return `${run}: the record has no update that diagnose can judge`;
   const line = ({ update, kind, text }: UpdateNotice) =>
     `  update ${update}: ${kind === "health" ? "" : `${kind}: `}${text}`;
   return [
@@ -250,10 +250,14 @@ function logLines({ columns, unseen, notFinite }: LogFacts): string[] {
   const read = Object.entries(columns).map(([quantity, name]) => `${quantity} = ${name}`);
   return [
     `  read: ${read.join(", ")}`,
-    ...(unseen.length === 0 ? [] : [`  not in the log, so signs that need these are missing: ${unseen.join(", ")}`]),
+    ...(unseen.length === 0
+      ? []
+      : [`  not in the log, so the signs that need these quantities are missing: ${unseen.join(", ")}`]),
     ...("success" in columns
       ? []
-      : ["  without success a solved task cannot be told from a collapse; --column success=NAME"]),
+      : [
+          "  without the success, diagnose cannot distinguish a solved task from a collapse; name its column: --column success=NAME",
+        ]),
     ...(notFinite === 0 ? [] : [`  ${notFinite} values are NaN or infinite; they are left out`]),
   ];
 }

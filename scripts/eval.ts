@@ -1,6 +1,6 @@
 /**
- * `bun run eval`: plays fixed boards with a scripted player, a run's policy or a hosted model. For each env, shows the player's results
- * with 95 % intervals, the results of random and of best play on the same boards, and why episodes stopped and failed.
+ * `bun run eval`: plays fixed boards with a scripted player, a run's policy or a hosted model. For each env, the command shows the player's
+ * results with 95 % intervals, and the results of random and of best play on the same boards. It also shows why episodes stopped and failed.
  */
 import { closeSync, existsSync, mkdirSync, openSync, statSync } from "node:fs";
 import { dirname, join } from "node:path";
@@ -42,7 +42,7 @@ export const command = {
   flags: {
     env: flag.text(
       "TAGS",
-      `Envs to play, with commas between several (default: the run's, the project's, or SimpleSokoban): ${envTags().join(", ")}`,
+      `Envs to play, with commas between several (default: the run's env, or the project's, or SimpleSokoban): ${envTags().join(", ")}`,
       "env.tag",
     ),
     policy: flag.text(
@@ -55,7 +55,7 @@ export const command = {
     samples: flag.count("N", "Episodes per board (default: 1); with 2 or more, eval estimates pass@k"),
     temperature: flag.number(
       "T",
-      "Sampling temperature of a policy; 0 is greedy (default: the run's validate.temperature, or the server's)",
+      "Sampling temperature of a policy; 0 is greedy (default: the run's validate.temperature; for a hosted model, the server's default)",
     ),
     ...hostedFlags,
     json: flag.switch("End standard output with one JSON object"),
@@ -96,7 +96,9 @@ export async function main(options: Parsed<typeof command>): Promise<number> {
     throw new UsageError("--temperature is for policies that sample; leave it out for random, optimal and expert");
   if (file !== undefined && !isHostedAlone) expectNew(file, policies);
   if (file !== undefined && isHostedAlone && forEachEnv(options).length > 1)
-    throw new UsageError("--results of a hosted model has the episodes of one env; evaluate one env after another");
+    throw new UsageError(
+      "--results of a hosted model holds the episodes of one env only; evaluate the envs one after another",
+    );
   if (file !== undefined) expectWritable(file);
   const reports: object[] = [];
   const all: Evaluated[] = [];
@@ -127,7 +129,7 @@ export async function main(options: Parsed<typeof command>): Promise<number> {
   return 0;
 }
 
-/** The options with one env each: "--env Bandit,BanditRev" asks for two evaluations. */
+/** For each env, the options with this env only: "--env Bandit,BanditRev" asks for two evaluations. */
 function forEachEnv(options: Options): Options[] {
   const chosen = options.overrides.findLast(({ path }) => path === "env.tag");
   if (chosen === undefined) return [options];
@@ -191,7 +193,7 @@ function expectPlayable(policy: string, { flags, overrides }: Options): void {
   }
   const checkpoints = join(policy, "checkpoints");
   if (checkpoint !== undefined && !checkpointsIn(checkpoints).some(({ name }) => name === checkpoint))
-    throw new UsageError(`${policy} has no checkpoint named ${checkpoint}; they are in ${checkpoints}`);
+    throw new UsageError(`${policy} has no checkpoint named ${checkpoint}; its checkpoints are in ${checkpoints}`);
   if (temperature !== undefined && temperature < 0)
     throw new UsageError(`--temperature must be 0 or more, got ${temperature}`);
   expectOnly(/^env\./, overrides, "a run keeps its config, except for keys of env");
@@ -201,14 +203,17 @@ function expectPlayable(policy: string, { flags, overrides }: Options): void {
     checkedTag(String(tag), options, config.prompt.compat);
 }
 
-/** One result for each env: all envs of a run's mix, or the env that the options choose. usage: null unless the model is hosted */
+/** One result for each env: all envs of a run's mix, or the env that the options choose. `usage` is null if the policy is not a hosted model */
 async function resultsOf(policy: string, options: Options) {
   if (isHosted(policy)) return hostedResults(policy, options.flags, options.overrides);
   const results = isPlayer(policy) ? [await playerResult(policy, options)] : await policyResults(policy, options);
   return { results, usage: null };
 }
 
-/** The env of a scripted player: the chosen env, else the env of a run in the same evaluation, else the project's env. */
+/**
+ * The env of a scripted player: the chosen env; if none is chosen, the env of a run in the same evaluation; if there is none, the project's
+ * env.
+ */
 function playerEnv(policies: string, overrides: Options["overrides"]): Tree & { readonly tag: string } {
   const chosen = envOverrides(overrides);
   const run = policies.split(",").find((who) => existsSync(join(who, "config.json")));

@@ -1,7 +1,7 @@
 /**
- * `bun run export`: writes a run's record or policy for other tools. The record: metrics for TensorBoard; metrics and episodes for
- * DuckDB, pandas or a spreadsheet; episodes as chats. The policy, or a pretrained model: a Hugging Face folder or a GGUF file; a policy's
- * adapters for peft. Weights are in float32, the precision of training.
+ * `bun run export`: writes a run's record or policy for other tools. From a record it writes metrics for TensorBoard, tables of metrics and
+ * episodes for DuckDB, pandas or a spreadsheet, or episodes as chats. From a policy or a pretrained model it writes a Hugging Face folder or a
+ * GGUF file; from a policy also its adapters for peft. Weights are in float32, the precision of training.
  */
 import { type Exportable, exportGguf, exportHuggingFace, exportPeft } from "../actors/policy/export.ts";
 import { loadPretrained, readPretrained } from "../actors/policy/pretrained.ts";
@@ -27,10 +27,10 @@ const WITH_EPISODES = ["parquet", "csv", "jsonl"];
 export const command = {
   name: "export",
   flags: {
-    run: flag.text("RUN", "Folder of the run whose record to write"),
-    policy: flag.text("RUN", "Folder of the run whose policy to write"),
+    run: flag.text("RUN", "Write the record of the run in this folder"),
+    policy: flag.text("RUN", "Write the policy of the run in this folder"),
     checkpoint: flag.text("NAME", "With --policy: a checkpoint of the run, such as u000120; the newest if left out"),
-    model: flag.text("DIR", "Pretrained model to write: its folder, or hf:OWNER/NAME"),
+    model: flag.text("DIR", "Write this pretrained model: its folder, or hf:OWNER/NAME"),
     to: flag.text(
       "FORMAT",
       "With --run: tensorboard (event files, which W&B also imports), parquet or csv (a folder of tables), jsonl (one chat a line). With --policy or --model: hf (a folder for transformers), gguf (a file for llama.cpp). With --policy: peft (the policy's adapters)",

@@ -2,7 +2,7 @@
  * `bun run golden FILE`: runs every case of a file of golden vectors through the project's code. tests/golden/cases
  * has the checks of each case.
  *
- * - The command skips no case. An unknown case is a failure, and so is a case that throws.
+ * - The command skips no case. An unknown case and a case that throws an error are failures.
  */
 import { z } from "zod";
 import { messageOf, schemaFaults } from "../actors/errors.ts";
@@ -60,7 +60,8 @@ async function readGolden(path: string): Promise<z.infer<typeof GoldenFile>> {
     throw new Error(`${path} is not JSON: ${messageOf(error)}`, { cause: error });
   }
   const parsed = GoldenFile.safeParse(raw);
-  if (!parsed.success) throw new Error(`${path} is no file of golden vectors: ${schemaFaults(parsed.error, "file")}`);
+  if (!parsed.success)
+    throw new Error(`${path} is not a file of golden vectors: ${schemaFaults(parsed.error, "file")}`);
   return parsed.data;
 }
 

@@ -49,7 +49,7 @@ export async function main({ words, flags }: Parsed<typeof command>): Promise<nu
   if (taken !== undefined) throw new UsageError(`${taken} exists already; name a new folder`);
   const manifest = join(folder, "package.json");
   const kept = existsSync(manifest) ? parsedJson(readFileSync(manifest, "utf8")) : {};
-  if (!isTree(kept)) throw new UsageError(`${manifest} holds no JSON object; mend it, or name a new folder`);
+  if (!isTree(kept)) throw new UsageError(`${manifest} holds no JSON object; correct the file, or name a new folder`);
   const ignored = join(folder, ".gitignore");
   if (!existsSync(ignored)) written.push(ignored);
   const isNew = !existsSync(folder);
@@ -62,7 +62,7 @@ export async function main({ words, flags }: Parsed<typeof command>): Promise<nu
     for (const path of isNew ? [folder] : [...written, `${manifest}.new`])
       rmSync(path, { recursive: true, force: true });
     throw new Error(
-      `cannot write the project in ${folder}: ${messageOf(error)}; nothing of it is left. Make room, or name another folder`,
+      `cannot write the project in ${folder}: ${messageOf(error)}; the command has removed its files. Make room, or name another folder`,
     );
   }
   if (!flags["no-install"]) await installIn(folder);

@@ -11,7 +11,7 @@ import { shellWord } from "./cli/texts.ts";
 
 export const command = {
   name: "new-env",
-  words: { show: "FILE", text: "Module to write, such as envs/maze.ts; its test lies beside it", max: 1 },
+  words: { show: "FILE", text: "Module to write, such as envs/maze.ts; its test goes into the same folder", max: 1 },
   flags: {},
   examples: ["bun run new-env envs/maze.ts", "bun run cluster --env ./envs/maze.ts"],
 } as const satisfies Command;
@@ -50,13 +50,13 @@ export async function main({ words: [file] }: Parsed<typeof command>): Promise<n
 }
 
 /**
- * @throws {UsageError} if the module would not define an env: its tag is no name, is known already, or is a name that the module imports
+ * @throws {UsageError} if the module would not define an env, because its tag is not valid, is already known, or is a name that the module imports
  */
 function checkTag(file: string, tag: string): void {
   const [, imported = ""] = /import \{(.*)\} from/.exec(readFileSync(`${template}.ts`, "utf8")) ?? [];
   let fault: string | null = null;
-  if (tag.length < 2 || tag.length > 41) fault = `a tag has 2 to 41 letters and digits, this one ${tag.length}`;
-  else if (envTags().includes(tag)) fault = "a built-in env, or one of this project, has this tag";
+  if (tag.length < 2 || tag.length > 41) fault = `a tag has 2 to 41 letters and digits, but this tag has ${tag.length}`;
+  else if (envTags().includes(tag)) fault = "a built-in env or an env of this project has this tag";
   else if (imported.match(/\w+/g)?.includes(tag)) fault = "the module imports this name";
   if (fault !== null) throw new UsageError(`${file} would define the env ${tag}: ${fault}; name another file`);
 }

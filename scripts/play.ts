@@ -1,5 +1,5 @@
 /**
- * `bun run play`: lets a person play an env in the terminal under a policy's rules. A turn is one line of actions with || between them.
+ * `bun run play`: lets a person play an env in the terminal, with the limits that a policy has. A turn is one line of actions with || between them.
  */
 import { runKeys } from "../actors/config/config.ts";
 import { visible } from "../actors/dashboard/client/text.ts";
@@ -36,7 +36,7 @@ export async function main({ flags, words, overrides }: Parsed<typeof command>):
   const [name] = words;
   if (name === undefined) throw new UsageError(`name the env to play: ${envTags().join(", ")}`);
   if (seed >= 2 ** 32) throw new UsageError(`--seed must be below ${2 ** 32}, got ${seed}`);
-  expectOnly(/^env\.(?!tag$)/, overrides, "play takes keys of env only, and the env as ENV");
+  expectOnly(/^env\.(?!tag$)/, overrides, "play takes only keys of env; name the env itself as ENV");
   checkedTag(name, envOverrides(overrides)["options"]);
   const config = chooseConfig({ flags: {}, overrides: [{ path: "env.tag", text: name, source: name }, ...overrides] });
   const tag = tagOf(config, name);

@@ -29,7 +29,7 @@ export async function main(): Promise<number> {
     // Bun reads this manifest before it runs postpack, so the manifest must name postpack.
     scripts: { postpack: scripts.postpack },
     dependencies: needed,
-    // An install of the package leaves these out.
+    // These two packages are optional, so an install of Bunraku does not install them.
     peerDependencies: { [GPU]: gpu, ai: AI_SDK },
     peerDependenciesMeta: { [GPU]: { optional: true }, ai: { optional: true } },
   };

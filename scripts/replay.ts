@@ -1,6 +1,6 @@
 /**
- * `bun run replay`: plays a recorded episode again and compares the new episode with the record, byte for byte. The command always replays
- * the env. The command also replays the policy if a checkpoint still holds the weights that wrote the episode.
+ * `bun run replay`: plays a recorded episode again and compares the new episode with the record, byte for byte. The command always replays the
+ * env. It also replays the policy, if a checkpoint still holds the weights that wrote the episode.
  */
 import { join } from "node:path";
 import { checkpointsIn } from "../actors/checkpoint/checkpoint.ts";
@@ -47,7 +47,7 @@ export async function main({ flags, words }: Parsed<typeof command>): Promise<nu
   const [name] = words;
   const { run: folder, show, json } = flags;
   if (name === undefined) throw new UsageError("name an episode: its number, or its name such as u3.g0.m1");
-  if (folder === undefined) throw new UsageError("name the run that recorded it: --run RUN");
+  if (folder === undefined) throw new UsageError("name the run that recorded the episode: --run RUN");
   const config = withLocalModules(readRunConfig(folder));
   using run = new RecordedRun(folder);
   const { summary, row } = recordedEpisode(run, folder, name);
@@ -94,10 +94,12 @@ async function replayPolicy(
   const { config, recorded } = replay;
   const { version, digest, turns } = recorded.trajectory;
   if (config.engine.name === "tinker" || config.sampler.engine !== "own")
-    return { skipped: "a server wrote the replies, with a sampler of its own" };
+    return { skipped: "a server wrote the replies with its own sampler" };
   const versions = turns.map((turn) => turn.version ?? version);
   if (versions.some((one) => one !== version))
-    return { skipped: `it began with policy version ${version}, and versions ${versions.join(", ")} wrote its turns` };
+    return {
+      skipped: `the episode began with policy version ${version}, and versions ${versions.join(", ")} wrote its turns`,
+    };
   const distance = ({ update }: { update: number }) => Math.abs(update - version);
   const checkpoints = checkpointsIn(join(folder, "checkpoints")).sort((a, b) => distance(a) - distance(b));
   const names = checkpoints.map(({ name }) => name);

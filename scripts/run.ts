@@ -21,7 +21,7 @@ process.exitCode = await run(process.argv.slice(2)).catch((error) => failed(erro
 async function run([name, ...args]: string[]): Promise<number> {
   if (Bun.semver.order(Bun.version, BUN_NEEDED) < 0) {
     const command = `npx -y bun@${BUN_NEEDED} run ${name ?? ""}`;
-    return printErrors(`Bun ${Bun.version} is too old, ${BUN_NEEDED} is needed; use \`${command}\``, 1);
+    return printErrors(`Bun ${Bun.version} is too old; Bunraku needs ${BUN_NEEDED} or newer; use \`${command}\``, 1);
   }
   if (name === undefined || name === "--help" || name === "-h" || name === "help") {
     console.log(overview());
@@ -38,7 +38,8 @@ async function run([name, ...args]: string[]): Promise<number> {
   // A closed terminal (EIO), a closed pipe (EPIPE) or a full disk (ENOSPC) must not end a run that has not saved yet.
   process.stderr.on("error", () => {});
   try {
-    // Bun caches which packages it did not find, so after an install the process replaces itself and keeps its id and streams.
+    // Bun remembers which packages it did not find. So after an install this process starts Bun again in place of itself, with the same id and
+    // streams.
     if (!isPackage && (await install(join(import.meta.dir, ".."))))
       process.execve!(process.execPath, process.argv, process.env);
   } catch (error) {

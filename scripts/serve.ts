@@ -1,6 +1,6 @@
 /**
- * `bun run serve`: serves a run's policy by OpenAI's chat completions API. The policy is that of one checkpoint: by default, of the newest
- * when the command starts.
+ * `bun run serve`: serves a run's policy through OpenAI's chat completions API. The command serves one checkpoint: by default the newest
+ * checkpoint at its start.
  */
 import { basename, resolve } from "node:path";
 import { serveHttp } from "../actors/dashboard/port.ts";
@@ -56,7 +56,8 @@ export async function main({ flags, words }: Parsed<typeof command>): Promise<nu
   const folder = resolve(given);
   const config = readRunConfig(folder);
   const { temperature = config.rollout.temperature } = flags;
-  if (!(temperature >= 0 && temperature <= 2)) throw new UsageError(`--temperature is 0 to 2, got ${temperature}`);
+  if (!(temperature >= 0 && temperature <= 2))
+    throw new UsageError(`--temperature must be from 0 to 2, got ${temperature}`);
   using policy = await loadPolicy(folder, {
     slots,
     queueMax: queue,
@@ -65,7 +66,7 @@ export async function main({ flags, words }: Parsed<typeof command>): Promise<nu
     notice: warn,
     ...(checkpoint !== undefined && { checkpoint }),
   });
-  // The first byte of a reply may come late.
+  // A reply may take long until its first byte.
   const server = serveHttp("the policy", { hostname: host, port, idleTimeout: 255, fetch: policy.fetch });
   const shown = host.includes(":") ? `[${host}]` : host;
   const ended = stopSignal();

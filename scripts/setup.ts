@@ -1,5 +1,5 @@
 /**
- * `bun run setup` installs the dependencies of a clone, as every command also does. In an installed package it only checks them.
+ * `bun run setup` installs the dependencies of a clone, as every command also does. In an installed package the command only checks them.
  *
  * - `setup cuda` also downloads what engine compiled needs for an NVIDIA GPU.
  * - `setup tensorflow` also downloads libtensorflow, unless this machine has it.
@@ -83,7 +83,8 @@ function cudaState(): string {
 }
 
 async function serveTinker(wanted: number): Promise<number> {
-  // The server notices late that another program has the port. Until then, the other program's answers would look like the server's.
+  // The server would notice only late that another program has the port. Until then this command would take the other program's answers for the
+  // server's.
   const port = await freePort("the tinker server", "127.0.0.1", wanted);
   const places = tinkerPlaces(join(root, "node_modules", ".bunraku", "tinker"));
   await setUpTinker(places, (text) => console.error(`tinker: ${text}`));

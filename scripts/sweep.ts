@@ -98,7 +98,7 @@ async function playSweep(sweep: Sweep, out: string, atOnce: number): Promise<Fai
   });
   onStopSignal((signal) => {
     view.note(
-      `${signal}: the runs save and stop; the same command goes on with them later. Press Ctrl-C again to leave at once`,
+      `${signal}: the runs save and stop; the same command continues them later. Press Ctrl-C again to leave at once`,
     );
     playing.stop(signal);
   });

@@ -1,8 +1,8 @@
 /**
- * `bun run test`: runs the test suite, several files at once. Its arguments go to `bun test`. The last lines say how many tests the command
- * could not run on this machine and why, and then `N passed, M failed, K skipped`.
+ * `bun run test`: runs the test suite, several files at once. Its arguments go to `bun test`. The last lines name each reason why tests could
+ * not run on this machine, with their number. The very last line is `N passed, M failed, K skipped`.
  *
- * `--quick` leaves out the folders of tests with processes or browsers and the files that take long, and says how many it left out.
+ * `--quick` leaves out slow files, and the folders whose tests start processes or browsers. It says how many files it left out.
  */
 import { mkdtempSync, rmSync } from "node:fs";
 import { availableParallelism, tmpdir } from "node:os";
@@ -23,7 +23,7 @@ export const command = {
 
 /** A test that runs longer counts as hung, and fails. */
 const HANG_MS = 300_000;
-/** More files at once than the machine has cores, because a file that waits for processes leaves a core idle. */
+/** More files than the machine has cores run at once, because a file that waits for processes leaves a core idle. */
 const FILES_AT_ONCE = availableParallelism() + 2;
 /** Durations of the files, in milliseconds, as `bun test --update-timings` writes them. The slowest files start first. */
 const TIMINGS = "tests/timings.json";
@@ -32,8 +32,8 @@ const QUICK_MS_MAX = 1000;
 const SLOW_FOLDERS = /^tests\/(attack|e2e|browser|scripts|golden|examples)\//;
 
 /**
- * The factor by which JavaScriptCore compiles later than by default. Most processes of the tests end within seconds. In so short a time,
- * compilation to machine code costs more than the compiled code saves.
+ * The factor by which JavaScriptCore compiles later than by default. Most processes of the tests end within seconds. In such a short time,
+ * compilation to machine code takes more time than the compiled code saves.
  */
 const JIT_POLICY_SCALE = "4";
 
@@ -43,7 +43,10 @@ const JIT_POLICY_SCALE = "4";
  */
 const MESA = { LP_NATIVE_VECTOR_WIDTH: "128", GALLIVM_PERF: "nopt" };
 
-/** A process keeps the memory that it frees. Most processes end soon, and before that they would ask the system for the same memory again. */
+/**
+ * With this setting, processes do not return freed memory to the system. Most processes end soon, and would ask the system for the same memory
+ * again before they end.
+ */
 const KEEP_MEMORY = { MIMALLOC_PURGE_DELAY: "-1" };
 
 const root = join(import.meta.dir, "..");

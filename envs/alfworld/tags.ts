@@ -10,7 +10,7 @@ import { defineTag, expectGame, type Parts, type Player, plainWording, type TagS
 const AlfworldConfig = z.strictObject({
   ...remoteOptions,
   url: serverUrl("http://127.0.0.1:7110"),
-  /** The server opens one game of TextWorld at a time, in about 0.2 s each. So an opening may wait for many others. */
+  /** The server opens one game of TextWorld at a time, in about 0.2 s each. So an opening may wait for many other openings. */
   timeoutMs: z.int().positive().default(60_000),
   /** `seed`: layout seeds below 10,000 play games of `validationGames`, and other seeds play training games. */
   split: z.enum(["seed", "train", "validation"]).default("seed"),

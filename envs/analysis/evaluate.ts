@@ -146,10 +146,10 @@ async function play(
   }
 }
 
-/** Number of rounds whose mean is the random baseline: the mean of several rounds has little noise. */
+/** The random baseline is the mean of this many rounds, because such a mean has little noise. */
 const RANDOM_ROUNDS = 16;
 
-/** The random baseline: means over several rounds, or over one round if the env is external. null if the env has no random player. */
+/** The random baseline: the mean over `RANDOM_ROUNDS` rounds, or over one round if the env is external. null if the env has no random player. */
 export async function evaluateRandom(
   tag: EnvTag,
   options: EvaluationOptions,
@@ -183,9 +183,9 @@ export function wilson(successes: number, trials: number): [low: number, high: n
 }
 
 /**
- * 95 % interval of the success on boards like these. For one try per board, or for one board, the interval is Wilson's. Several tries at
- * one board are correlated. So for several tries the interval is the mean over boards, plus and minus 1.96 standard errors. If all boards
- * have equally many solved tries, the standard error would be 0. The interval is then Wilson's, with each board counted as one try.
+ * 95 % interval of the success on other boards of the same kind. For one try per board, or for only one board, the interval is Wilson's.
+ * Several tries at one board are correlated. So for several tries the interval is the mean over boards, plus and minus 1.96 standard errors. If
+ * all boards have equally many solved tries, the standard error would be 0. The interval is then Wilson's, with each board counted as one try.
  *
  * @param solved  successful tries of each board
  */

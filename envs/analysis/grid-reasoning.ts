@@ -3,11 +3,11 @@
  * grids of symbols or lists of coordinates. Knows no game.
  *
  * - A position claim is an object and its "(row, column)", counted from 0 at the top left: "the box is at (2, 3)".
- * - A plan claim is a list of directions after verbs: "go left, then up". The claim holds if the plan and the actions agree up to
- *   the length of the shorter one. "left twice" is two steps. "push left" is a claim about the first push, after any number of
- *   walking steps.
- * - A step that the thought denies or only supposes ("if I go up") is no part of the plan. "I cannot go left" claims that the
- *   next cell on the left has a wall, or a box without a free cell behind the box.
+ * - A plan claim is a list of directions after verbs: "go left, then up". The claim holds if the plan and the actions agree in all steps that
+ *   both have. "left twice" is two steps. "push left" is a claim about the direction of the first push; the player may walk any number of steps
+ *   before this push.
+ * - A step that the thought denies or only supposes ("if I go up") is not part of the plan. "I cannot go left" claims that the next cell on the
+ *   left has a wall, or a box without a free cell behind the box.
  * - A relation is a claim: "the box is to my right", "the target is below the box". A relation may hold at
  *   any distance, unless the thought says "directly". A wall must be in the next cell, because some wall lies in every direction.
  * - The score is the share of claims that hold; the whole plan is one claim.
@@ -55,7 +55,7 @@ const objectsIn = (meaning: string): ReadonlySet<string> =>
       .filter((object) => object !== null),
   );
 
-/** The world that an observation shows. It is read at the first use, because many thoughts claim nothing about it. */
+/** The world that an observation shows. The class reads the observation at the first use, because many thoughts claim nothing about the world. */
 class ReadWorld implements World {
   readonly #read: () => World;
   #world: World | null = null;
@@ -200,7 +200,7 @@ function planClaims({ thought, actions }: ReasonedTurn, world: World): boolean[]
       return Array.from({ length: countOf(before ?? behind) }, () => step);
     });
     if (!isDenied(clause)) steps.push(...named);
-    // After the plan's first step, "cannot" is about a later cell of the player, which this file does not check.
+    // After the plan's first step, "cannot" is about a cell that the player reaches later. This file does not check such a claim.
     else if (CANNOT.test(clause) && world.hasWalls && steps.length === 0) {
       claims.push(...named.map(({ direction }) => isBlocked(direction, world)));
     }

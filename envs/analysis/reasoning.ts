@@ -1,6 +1,7 @@
 /**
- * The interface of reasoning scorers, which check whether a thought is true of the observation and matches the actions that
- * follow. The quality of the plan does not count. A tag names its env's scorer; grid-reasoning.ts has one for grid worlds.
+ * The interface of reasoning scorers, which check two things: whether a thought states true facts about the observation, and whether the
+ * actions do what the thought announces. The quality of the plan does not count. A tag names its env's scorer; grid-reasoning.ts has one for
+ * grid worlds.
  */
 
 export interface ReasonedTurn {

@@ -31,7 +31,7 @@ function parts(config: BanditConfig): Parts {
     // The observation contains the instructions.
     wording: plainWording("", null, false),
     open: (seeds) => new BanditGame(config, seeds),
-    // An observation after a pull names no arms and is short already, so it stays whole.
+    // An observation after a pull names no arms. It is short already, so `brief` returns it whole.
     brief: (observation) => armsIn(observation).join(" ") || observation,
     random: uniformPlayer,
     optimal: (game) => expectGame(game, BanditGame).high,

@@ -18,7 +18,7 @@ import { evaluateArithmetic } from "./arithmetic.ts";
 export const CountdownConfig = z
   .strictObject({
     score: z.number().default(1),
-    /** Reward for an answer with the right numbers and a wrong result. */
+    /** Reward for an answer that uses the right numbers but has a wrong result. */
     formatScore: z.number().default(0.1),
     /** `numberMax` limits the numbers and the target. `countMin` and `countMax` limit how many numbers an instance has. */
     numberMax: z.int().min(9).max(999).default(99),
@@ -45,7 +45,7 @@ export interface Countdown {
   readonly nums: readonly number[];
 }
 
-/** The instance that the seed decides, from the split of this seed. */
+/** The instance of a seed. It belongs to the split of this seed. */
 export function generateCountdown(config: CountdownConfig, seed: number): Countdown {
   const random = new Pcg64(seed);
   const split = splitOfSeed(config.split, seed);
@@ -73,7 +73,10 @@ export function signedSolution({ nums, target }: Countdown): string | null {
   return null;
 }
 
-/** The reward: `score` if the answer uses exactly these numbers and makes the target, `formatScore` if it only uses the numbers, else 0. */
+/**
+ * The reward: `score` if the answer uses exactly these numbers and makes the target; `formatScore` if it uses exactly these numbers but does
+ * not make the target; otherwise 0.
+ */
 export function scoreCountdown(
   { nums, target }: Countdown,
   answer: string,

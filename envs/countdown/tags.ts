@@ -63,7 +63,7 @@ function missingData({ dataPath }: CountdownConfig): string | null {
   return dataPath === null ? null : missingFile(dataPath, "Countdown", how);
 }
 
-/** The instance that the seed decides: RAGEN's choice from the file, or a generated instance if there is no file. */
+/** The instance of a seed: RAGEN's choice from the file, or a generated instance if there is no file. */
 function instance(config: CountdownConfig, seed: number): Countdown {
   const { dataPath, instancesMax } = config;
   if (dataPath === null) return generateCountdown(config, seed);

@@ -22,7 +22,7 @@ import type {
 } from "hyparquet/src/types.js";
 import { flatten } from "hyparquet/src/utils.js";
 
-/** Number of bytes at the end of the file: four hold the length of the metadata, and four hold the magic number. */
+/** Number of bytes at the end of the file: four for the length of the metadata, and four for the magic number. */
 const FOOTER_BYTES = 8;
 
 /** Maximum number of values in a page. hyparquet allocates an array of this length, so a damaged count could fill the memory. */
@@ -117,7 +117,7 @@ function readGroup(file: number, group: RowGroup, schema: SchemaTree, name: stri
   return values!;
 }
 
-/** Checks the counts in the page headers of a column: with a damaged count of values, hyparquet would loop for hours. */
+/** Checks the counts in the page headers of a column, because hyparquet would loop for hours if a count of values were damaged. */
 function checkPages(view: DataView<ArrayBuffer>, valueCount: number): void {
   const reader = { view, offset: 0 };
   for (let seen = 0; seen < valueCount; ) {

@@ -52,7 +52,7 @@ export function* readRows<S extends z.ZodObject>(path: string, schema: S): Gener
   }
 }
 
-/** Loads the decoders at the first parquet file: every process imports every env, but few processes read a parquet file. */
+/** Loads the decoders only for the first parquet file, because every process imports every env, but few processes read a parquet file. */
 const parquetReader = () => require("./parquet.ts") as typeof import("./parquet.ts");
 
 function rowsOf(path: string, schema: z.ZodObject): Iterable<unknown> {

@@ -42,7 +42,7 @@ export function itemsOfSplit<T>(
   const all = [...items];
   const chosen = split === "all" ? all : all.filter((item) => splitOfItem(contentOf(item)) === split);
   if (chosen.length > 0) return chosen;
-  if (all.length === 0) throw new DataError(`${path}: has no usable row; an env needs one at least`);
+  if (all.length === 0) throw new DataError(`${path}: has no usable row; an env needs at least one`);
   throw new DataError(`${path}: none of ${all.length} usable rows is in the split ${split}; set split to all`);
 }
 

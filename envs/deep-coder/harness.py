@@ -14,7 +14,7 @@ import os
 import sys
 from contextlib import redirect_stderr, redirect_stdout
 
-# Results keep the pipe of standard output; what the program writes to descriptor 1 goes to standard error.
+# Results go to the original standard output. What the program writes to descriptor 1 goes to standard error.
 results = os.dup(1)
 os.dup2(2, 1)
 
@@ -26,7 +26,7 @@ def report(**fields):
 
 
 def argument(value):
-    """The value of an argument. RAGEN evaluates the text; here the text is JSON, else a Python literal, else a string."""
+    """The value of an argument. RAGEN evaluates a text as Python. Here it is parsed as JSON or as a Python literal; if both fail, it stays a string."""
     if not isinstance(value, str):
         return value
     try:

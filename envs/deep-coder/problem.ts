@@ -31,7 +31,10 @@ export interface Problem {
 const Tests = z.union([
   z
     .object({ inputs: z.array(z.unknown()).min(1), outputs: z.array(z.unknown()) })
-    .refine(({ inputs, outputs }) => inputs.length === outputs.length, "as many inputs as outputs"),
+    .refine(
+      ({ inputs, outputs }) => inputs.length === outputs.length,
+      "the numbers of inputs and outputs must be equal",
+    ),
   z.array(z.object({ input: z.unknown(), output: z.unknown(), testtype: z.string().optional() })).min(1),
 ]);
 const Metadata = z.object({ func_name: z.string().nullish() });
@@ -75,8 +78,8 @@ function problemOf({ problem, tests, starter_code: starter, metadata }: z.infer<
 }
 
 /**
- * Joins starter code and answer as RAGEN does, except if the starter code ends in the head of a function, as in LiveCodeBench.
- * RAGEN then keeps the head without a body, which is a syntax error. Here the answer replaces the head.
+ * Joins starter code and answer as RAGEN does, with one exception: the starter code ends in the head of a function, as in LiveCodeBench. In
+ * this case RAGEN keeps the head without a body, which is a syntax error. Here the answer replaces the head.
  */
 export function wholeProgram(starterCode: string, answer: string): string {
   const outer = /^\n+|\n+$/g;

@@ -4,10 +4,10 @@
  * - bubblewrap gives the program its own namespaces, without network and without other processes. Of this machine's files the program sees
  *   only /usr, read-only, and three devices. The program writes only to one folder in memory, of at most `filesMax` files and
  *   `filesBytesMax` bytes.
- * - The kernel limits CPU time, address space and processes of the program. This module limits wall-clock time, bytes of output
- *   and lines of results. It kills a program that exceeds one of these limits, with all processes of the program.
- * - harness.py writes results to a separate pipe: a first line, then at most one line per test. This module counts the bytes of the
- *   program's own output and discards them.
+ * - The kernel limits CPU time, address space and processes of the program. This module limits wall-clock time, bytes of output and lines of
+ *   results. If a program exceeds one of these limits, this module kills all processes of the program.
+ * - harness.py writes the results to a separate pipe: a first line, then at most one line per test. This module counts the bytes of the
+ *   program's own output, and discards the output.
  * - seccomp refuses system calls that use memory outside these limits or inspect the kernel.
  * - If this process is root, the sandbox first changes its user to `nobody`, because the process limit does not apply to root.
  * - If the machine cannot create this sandbox, no program runs.

@@ -1,11 +1,11 @@
 /**
- * Counts the tests that a program passed. The comparison with the expected outputs runs outside the sandbox, so that the program cannot
- * read them.
+ * Counts the tests that a program passed. The comparison with the expected outputs runs outside the sandbox, so that the program cannot read
+ * the expected outputs.
  *
  * - A program that does not finish all of its tests passes none of them, as in RAGEN. This file does not parse the lines of a
  *   killed program.
- * - A program can forge lines of harness.py but gains nothing: a forged line passes only with the right output, which the program could
- *   print instead. Lines that take long to parse (nested values, or a value much longer than the expected value) do not count.
+ * - A program can forge lines of harness.py, but gains nothing. A forged line passes a test only if it has the right output, and the program
+ *   could simply print this output. Lines that take long to parse (nested values, or a value much longer than the expected value) do not count.
  * - RAGEN compares `str(result)` of a called function; here equal JSON counts as well.
  */
 import { z } from "zod";
@@ -70,7 +70,7 @@ function parsed(line: string): Result | null {
   try {
     return Result.safeParse(JSON.parse(line)).data ?? null;
   } catch {
-    // The program can write to the pipe of the results, so a line may be no JSON.
+    // The program can write to the pipe of the results, so a line may not be JSON.
     return null;
   }
 }
@@ -98,8 +98,8 @@ function stringEnd(line: string, at: number): number {
 }
 
 /**
- * Why a test failed; null if the test passed. Unlike RAGEN's text, this text hides the expected output, because a second answer could print
- * that output.
+ * Why a test failed; null if the test passed. RAGEN's text shows the expected output. This text hides it, because the agent's second answer
+ * could print it.
  */
 function faultOf({ kind, output }: Test, result: Result): string | null {
   if (!result.ok) return `exception ${quoted(result.error)}`;

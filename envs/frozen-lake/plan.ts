@@ -89,7 +89,7 @@ export const frozenLakeDemonstrator: Demonstrator = {
   },
 };
 
-/** The best first step, and the best second step from the intended next cell if the game continues there. */
+/** The best first step. If the game goes on at the cell that this step intends to reach, also the best second step from there. */
 function planSteps(game: FrozenLakeGame, actionsLeft: number): Plan | null {
   const plan = planOf(game);
   if (plan.value(actionsLeft, game.player) === 0) return null;

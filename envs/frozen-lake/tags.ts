@@ -55,7 +55,7 @@ function parts(config: FrozenLakeConfig, coordinates: boolean): Parts {
   };
 }
 
-/** The cells row by row; with coordinates also the start, which the grid does not show once the player has left it. */
+/** The cells row by row. If the observation has coordinates, also the start, because the grid hides the start after the player has left it. */
 function brief(config: FrozenLakeConfig, observation: string): string {
   if (config.observationFormat === "coord") return observation.slice(observation.indexOf("\n") + 1);
   const cells = observation.split("\n").slice(-config.size).join("");

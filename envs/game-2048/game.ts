@@ -2,8 +2,8 @@
  * The game 2048 and its tag. The layout seed decides the first two tiles. The dynamics seed decides the later tiles.
  *
  * - `sharedStream` is RAGEN's behavior: one random stream for all tiles.
- * - A move that changes nothing earns `invalidScore`, as the prompt says. RAGEN computes this score, but its log
- *   reward of a negative score is 0 (`hideInvalidScore`).
+ * - A move that changes nothing earns `invalidScore`, as the prompt says. RAGEN computes this score, but its log reward of a negative score is
+ *   0. `hideInvalidScore` reproduces this.
  *
  * Source: RAGEN-2 ragen/env/game_2048.
  */
@@ -109,7 +109,7 @@ export function logReward(merged: number): number {
 /** Slides all tiles one way and merges equal neighbors once; adds no tile. */
 export function slide(grid: Grid, action: number): { grid: Grid; merged: number; moved: boolean } {
   let merged = 0;
-  // Turn the board so that the direction is left, slide, turn it back.
+  // Turn the board so that the action's direction becomes left, slide the tiles, and turn the board back.
   const turned = turn(grid, action);
   const slid = turned.map((row) => {
     const tiles = row.filter((tile) => tile !== 0);

@@ -2,8 +2,8 @@
  * The agent proves a theorem tactic by tactic. Lean checks each tactic after the accepted ones. Knows no server and no file.
  *
  * - The game accepts a tactic if its only Lean errors are unsolved goals and the tactic assumes nothing by `sorry`.
- * - The reward is a sum of terms: for the step, for the accepted or rejected tactic, for the proof, for a timeout, and for the end of
- *   the steps without a proof.
+ * - The reward of a step is a sum. One term is for the step itself and one for the accepted or rejected tactic. Further terms are for a
+ *   complete proof, for a timeout, and for using up the steps without a proof.
  * - A failure of the server is an error of the env. RAGEN treats the failure as a rejected tactic and penalizes the policy.
  *
  * Source: RAGEN-2 ragen/env/lean/env.py.

@@ -28,7 +28,7 @@ const LeanConfig = z
   })
   .refine(({ timeoutMs, leanSecondsMax }) => timeoutMs > 1000 * leanSecondsMax, {
     path: ["timeoutMs"],
-    message: "must be longer than leanSecondsMax; otherwise a check that reaches Lean's limit never gets its answer",
+    message: "must be longer than leanSecondsMax; otherwise the client stops waiting before Lean's limit",
   });
 type LeanConfig = z.infer<typeof LeanConfig>;
 

@@ -123,7 +123,8 @@ export function wrapped(text: string, width: number): string[] {
 }
 
 /**
- * The index at which to break a word that is too long: after the word's last hyphen within `room`, or at `room` if there is no such hyphen.
+ * The index at which to break a word that is too long: after the word's last hyphen among its first `room` characters, or at `room` if there is
+ * no such hyphen.
  */
 function hyphenBefore(word: readonly string[], room: number): number {
   const hyphen = room < 1 ? -1 : word.slice(0, room).lastIndexOf("-");

@@ -2,8 +2,8 @@
  * Turns a function that asks a policy into a game. Each question of the function is an observation, the policy's action is the answer,
  * and the function's result ends the game. Knows no language-model API.
  *
- * - One question is open at a time. If the function asks several questions at once, the later ones wait in their order.
- * - If the function throws, the episode fails. The episode does not count as an episode with reward 0.
+ * - One question is open at a time. If the function asks several questions at once, the later questions wait in their order.
+ * - If the function throws an error, the episode fails. It does not count as an episode with reward 0.
  * - `close` rejects all unanswered questions and aborts the signal, so that a function whose episode is over stops.
  */
 import type { Effect, OutsideGame } from "../env.ts";
@@ -35,7 +35,7 @@ export class AgentGame<Task = unknown> implements OutsideGame {
   /** The game takes any text. */
   readonly actions = null;
   readonly takesWholeAnswer = true;
-  /** What the function works on. */
+  /** The task that the function works on. */
   readonly task: Task;
   readonly #play: PlayAgent;
   readonly #closing = new AbortController();

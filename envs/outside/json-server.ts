@@ -1,8 +1,8 @@
 /**
  * A client for a server that answers JSON over HTTP. Knows no env and no protocol.
  *
- * - The client repeats a request whose answer is lost or has status 408, 429 or 5xx, so requests must be idempotent. It repeats no request
- *   that the server refuses.
+ * - If an answer is lost or has status 408, 429 or 5xx, the client repeats the request. So requests must be idempotent. If the server refuses a
+ *   request, the client does not repeat it.
  * - The options limit the time of a try, the number of tries and the bytes of an answer.
  * - Redirects are errors. The client sends a token only over https or to this machine. A request to this machine uses no proxy.
  */
@@ -21,7 +21,7 @@ export const serverOptions = {
   timeoutMs: z.int().positive().default(8000),
   /** Further tries after a lost answer, or status 408, 429 or 5xx. */
   retriesMax: z.int().nonnegative().max(10).default(2),
-  /** Delay before the first further try; it doubles with each try. */
+  /** Delay before the second try; the delay doubles with each further try. */
   retryMs: z.int().positive().default(200),
   /** Maximum length of an answer. The client refuses a longer answer. */
   answerBytesMax: z
@@ -51,7 +51,7 @@ export interface ServerOptions extends Readonly<z.infer<z.ZodObject<typeof serve
   readonly url: string;
 }
 
-/** A final error: the same request would fail again. */
+/** A final error: the client does not repeat the request, because it would fail again. */
 export class Refused extends Error {}
 
 /** The random player cannot play: the server lists no actions. */
@@ -119,7 +119,7 @@ export class JsonServer {
         method: body === null ? "GET" : "POST",
         body: body === null ? null : JSON.stringify(body),
         redirect: "manual",
-        // Otherwise Bun uses HTTP_PROXY even for this machine. Bun's types do not list false.
+        // Without `proxy: false` Bun uses HTTP_PROXY even for this machine. Bun's types do not list the value false.
         ...(this.#isLocal ? { proxy: false as never } : {}),
         signal: signal === undefined ? timeout : AbortSignal.any([signal, timeout]),
       });
@@ -143,7 +143,7 @@ function failure({ status, headers }: Response, text: string | null): Error {
   return status === 408 || status === 429 || status >= 500 ? new Error(message) : new Refused(message);
 }
 
-/** The reason in an error body, in one line of at most 300 characters: the body's `error` or `detail`, else the whole body. */
+/** The reason in an error body, in one line of at most 300 characters: the body's `error` or `detail`; if it has neither, the whole body. */
 function reasonIn(text: string): string {
   const body = Body.safeParse(text).data;
   const reason = body?.error ?? body?.detail ?? text;

@@ -66,7 +66,10 @@ export type DataSetName = keyof typeof dataSets;
 
 const LETTERS = "ABCD";
 
-/** RAGEN's label: the text after the first of these phrases up to the end of the line, else the last line. */
+/**
+ * RAGEN's label is the text between the first of these phrases and the end of the line. If the response has none of these phrases, the label is
+ * the last line.
+ */
 const STATED = ["The answer is:?", "Answer:?", "Final answer:?", "Therefore,", "Thus,"].map(
   (phrase) => new RegExp(`${phrase}\\s*(.*?)(?:\\n|$)`, "s"),
 );

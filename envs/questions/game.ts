@@ -1,5 +1,5 @@
 /**
- * A question, asked until the answer is right: MetaMathQA and the static data sets. Knows no file and no split.
+ * A question that the game asks until the answer is right, for MetaMathQA and the static data sets. Knows no file and no split.
  *
  * - Each wrong answer halves the reward.
  *

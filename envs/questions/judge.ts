@@ -20,7 +20,7 @@ export type Judge = (answer: string, label: string | null) => Judgement;
 const SPACES = new RegExp(`${SPACE}+`, "g");
 const withoutSpace = (text: string) => text.toLowerCase().replaceAll(SPACES, "");
 
-/** The judge of the tag MetamathQA: equal up to case and white space. */
+/** The judge of the tag MetamathQA: an answer is correct if it equals the label, apart from case and white space. */
 export const judgeExact: Judge = (answer, label) => ({
   correct: label !== null && withoutSpace(answer) === withoutSpace(label),
   valid: withoutSpace(answer) !== "",

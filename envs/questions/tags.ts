@@ -21,7 +21,7 @@ const MetaMathConfig = z.strictObject({
 
 const StaticConfig = MetaMathConfig.extend({
   dataSet: z.enum(["metamathqa", "gsm8k", "mmlu"]).default("gsm8k"),
-  /** True: use RAGEN's labels and RAGEN's judge, which reads "2,500" as 2 and the A of "answer" as a choice. */
+  /** True: use RAGEN's labels and RAGEN's judges. Their errors: "2,500" reads as 2, and the A of "answer" as a choice. */
   ragenJudge: z.boolean().default(false),
 });
 

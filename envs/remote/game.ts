@@ -49,7 +49,7 @@ export class RemoteGame implements OutsideGame {
       this.#actions = opened.actions;
       this.#state = opened;
     } catch (error) {
-      // If only the answer was lost, the server holds the episode. If this close is lost too, the server drops the idle episode.
+      // If only the answer was lost, the server holds the episode, so close it. If this close is lost too, the server drops the idle episode later.
       void this.close().catch(() => {});
       throw error;
     }

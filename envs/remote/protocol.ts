@@ -7,8 +7,8 @@
  *   POST /step    Step  -> Stepped
  *   POST /close   Close -> Closed
  *
- * - An answer can be lost, so a client may repeat a request. The server then repeats its first answer to an `open` of an episode without
- *   steps, to a `step` with the number and action of the last step, and to any `close`.
+ * - An answer can be lost, so a client may repeat a request. The server then repeats its first answer. This holds for an `open` of an episode
+ *   without steps, for a `step` with the number and action of the last step, and for any `close`.
  * - An error has a status other than 2xx and a Failed as its body.
  */
 import { z } from "zod";

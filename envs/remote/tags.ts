@@ -20,7 +20,7 @@ export const remoteOptions = {
   ...serverOptions,
   /** Maximum number of concurrent requests; further requests wait. */
   requestsMax: z.int().positive().default(64),
-  /** True: the server also returns its expert's action, which `--policy expert` and the demonstrator of Remote play. */
+  /** True: the server also returns its expert's action. `--policy expert` and Remote's demonstrator play this action. */
   expert: z.boolean().default(false),
 };
 

@@ -3,7 +3,7 @@
  * boards. `nextSeed` is the seed that RAGEN tries after a seed that failed. Policies sample with the counter-based generator of model/rng.ts
  * instead.
  *
- * - Every method consumes as many 32-bit outputs as its Python counterpart.
+ * - Every method consumes the same number of 32-bit outputs as its Python counterpart.
  *
  * Source: Matsumoto and Nishimura, "Mersenne Twister" (1998); CPython Lib/random.py; numpy legacy distributions.
  */
@@ -12,7 +12,7 @@ const WORDS = 624;
 const SHIFT = 397;
 
 /**
- * The generator. It has 624 words of state and computes all new words at once. Words are int32, because JavaScriptCore computes with uint32 as
+ * The generator. It has 624 words of state and computes all new words at once. Words are int32, because JavaScriptCore treats uint32 values as
  * doubles.
  */
 class Twister {

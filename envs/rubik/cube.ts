@@ -4,8 +4,8 @@
  * - The faces are U, L, F, R, B, D with four stickers each, row by row as seen from outside.
  * - A turn is `next[i] = old[turn[i]]`; a primed turn equals three plain turns.
  *
- * Source: RAGEN-2 ragen/env/rubikscube. RAGEN-2's B turn swaps two stickers of D, which no real cube does. `shippedBack` reproduces this
- * turn.
+ * Source: RAGEN-2 ragen/env/rubikscube. RAGEN-2's B turn swaps two stickers of D, which is impossible on a real cube. `shippedBack` reproduces
+ * this turn.
  */
 
 export const TURNS = ["U", "U'", "D", "D'", "L", "L'", "R", "R'", "F", "F'", "B", "B'"] as const;

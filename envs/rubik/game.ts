@@ -11,7 +11,7 @@ export const RubikConfig = z.strictObject({
   /** Random turns from the solved cube. */
   scrambleDepth: z.int().min(1).max(5).default(5),
   maxSteps: z.int().positive().default(20),
-  /** True: B is RAGEN-2's B turn, which no real cube makes. */
+  /** True: B is RAGEN-2's B turn, which is impossible on a real cube. */
   shippedBack: z.boolean().default(false),
   /** True: after the last turn, list the actions instead of "Game Over", as RAGEN-2 does. */
   endingHidden: z.boolean().default(false),

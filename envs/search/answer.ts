@@ -1,7 +1,7 @@
 /**
- * Finds and scores answers. The score of the expected answer is 1. The score of any other answer is the F1 score of its words, or 0 if the
- * F1 score is below the threshold. For the answers yes, no and noanswer, only an exact match scores. Source: RAGEN-2
- * ragen/env/search/reward.py, after SQuAD and HotpotQA evaluation.
+ * Finds and scores answers. The score of the expected answer is 1. The score of any other answer is the F1 score of its words, or 0 if the F1
+ * score is below the threshold. For the answers yes, no and noanswer, only an exact match scores. Source: RAGEN-2 ragen/env/search/reward.py,
+ * which follows the evaluations of SQuAD and HotpotQA.
  */
 
 /** Lower case, no ASCII punctuation, no articles, single spaces. */
@@ -47,7 +47,7 @@ const SAID = [
 const EDGES = /^[^\p{L}\p{N}_]+|[^\p{L}\p{N}_]+$/gu;
 
 /**
- * The answer in a text without the form `finish[answer]`: the first of these parts that the text contains. A boxed part; more than 2
+ * The answer in a text without the form `finish[answer]`. It is the first of these parts that the text contains: a boxed part; more than 2
  * characters between asterisks; more than 3 characters after "the answer is" or a similar phrase; a sentence of more than 5 characters; the
  * first 100 characters.
  */

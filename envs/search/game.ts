@@ -2,7 +2,8 @@
  * The agent answers a question by searching: `search[query]` shows documents, `finish[answer]` ends the game. Knows no data
  * set and no server.
  *
- * - Any other text is an invalid action, but the game judges it as an answer. It does not judge an empty action, which is also invalid.
+ * - Any other text is an invalid action, but the game judges the text as an answer. An empty action is also invalid, and the game does not
+ *   judge it.
  * - A search has no reward. After `stepsMax` actions the game is over.
  *
  * Source: RAGEN-2 ragen/env/search/env.py.
@@ -28,7 +29,7 @@ export const searchRules = {
   stepsMax: z.int().positive().default(10),
   correctReward: z.number().default(1),
   incorrectReward: z.number().default(0),
-  /** An answer is wrong if the F1 score of its words is lower. */
+  /** An answer is wrong if the F1 score of its words is below this threshold. */
   f1Threshold: z.number().min(0).max(1).default(0.3),
 };
 export type SearchRules = Readonly<z.infer<z.ZodObject<typeof searchRules>>>;
@@ -67,7 +68,7 @@ export class SearchGame implements OutsideGame {
   async act(action: string): Promise<Effect> {
     if (this.#done) throw new Error("this question is answered; open a new one");
     const query = /^search\[(.*)\]$/s.exec(action);
-    // A failed search throws before it counts as a step.
+    // A search that fails throws an error before the game counts it as a step.
     const effect = query === null ? this.#answer(action) : await this.#search(query[1]!);
     this.#done = effect.done;
     return effect;

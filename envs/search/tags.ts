@@ -28,7 +28,7 @@ const SearchConfig = z
     ...serverOptions,
     /** The retrieval server's protocol. */
     api: z.enum(["ragen", "search-r1"]).default("ragen"),
-    /** Play a made-up world in memory, without server and file. */
+    /** Play a made-up world that is in memory; this needs no server and no file. */
     mock: z.boolean().default(false),
     ...searchRules,
   })

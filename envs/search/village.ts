@@ -24,7 +24,10 @@ const THINGS = ["Lantern", "Harbour", "Orchard", "Compass", "Mirror", "Bridge", 
 const PEOPLE = LAST.flatMap((last) => FIRST.map((first) => `${first} ${last}`));
 const BOOKS = THINGS.flatMap((thing) => COLORS.map((color) => `The ${color} ${thing}`));
 
-/** Sixty authors with one book each, six authors from each town. Steps of 7 reach all 60 books; steps of 3 reach all 10 towns. */
+/**
+ * Sixty authors with one book each, six authors from each town. Steps of 7 in the list of books reach all 60 books; steps of 3 in the list of
+ * towns reach all 10 towns.
+ */
 const AUTHORS = PEOPLE.map((person, i) => ({
   person,
   book: BOOKS[(i * 7 + 3) % BOOKS.length]!,

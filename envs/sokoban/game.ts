@@ -20,7 +20,7 @@ export const SokobanConfig = z.strictObject({
   /** The game ends after this many actions; the episode's budget is usually far smaller. */
   maxSteps: z.int().positive().default(100),
   numBoxes: z.int().min(1).max(4).default(3),
-  /** How deep the generator plays backwards from the solved board. */
+  /** Maximum depth to which the generator plays backwards from the solved board. */
   searchDepth: z.int().positive().max(2000).default(300),
   /** Symbols of wall, floor, target, box on target, box, player, player on target. */
   gridLookup: z.array(z.string().length(1)).length(7).default(["#", "_", "O", "√", "X", "P", "S"]),
@@ -40,7 +40,7 @@ export const SYMBOL_MEANINGS = [
   "player on target",
 ] as const;
 
-/** `isLost` searches boards up to this size completely: some hundred thousand positions, mostly within milliseconds. */
+/** `isLost` searches boards up to this size completely. A search visits at most some hundred thousand positions, and mostly takes milliseconds. */
 const SEARCHED_CELLS_MAX = 100;
 const SEARCHED_BOXES_MAX = 2;
 

@@ -40,7 +40,7 @@ export interface GeneratedBoard {
   readonly reseeds: number;
 }
 
-/** @throws {Error} if 100 seeds in a row give no board, as with too many boxes for the room. */
+/** @throws {Error} if 100 seeds in a row give no board, for example because the room is too small for the boxes. */
 export function generateBoard(config: GeneratorConfig, seed: number): GeneratedBoard {
   let current = seed;
   for (let reseeds = 0; reseeds < 100; reseeds++) {

@@ -16,7 +16,10 @@ interface Followed {
 
 const followed = new WeakMap<SokobanGame, Followed>();
 
-/** The rest of a shortest solution; null if the board has no solution. Searches again only if the game has left the solution found last. */
+/**
+ * The rest of a shortest solution; null if the board has no solution. Searches again only if the game's position is not on the solution that
+ * the last search found.
+ */
 function solution(game: SokobanGame): readonly number[] | null {
   const last = followed.get(game);
   if (last !== undefined) {
@@ -57,7 +60,10 @@ export const sokobanDemonstrator: Demonstrator = {
   },
 };
 
-/** The next part of a shortest solution: the walk to a push, that push, and the pushes right after it; at most `lengthMax` actions. */
+/**
+ * The next part of a shortest solution: the walk to the next push, this push, and the pushes that follow without a walk. At most `lengthMax`
+ * actions.
+ */
 function planPushes(game: SokobanGame, lengthMax: number): Plan | null {
   const path = solution(game);
   if (path === null || path.length === 0) return null;

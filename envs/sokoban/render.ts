@@ -18,8 +18,8 @@ const NEW_LINE = 10;
 const UTF_16 = new TextDecoder("utf-16", { ignoreBOM: true });
 
 /**
- * Decodes an array of characters. A text from 40 concatenations takes twice as long to make and to compare, and random play renders
- * thousands of boards a second.
+ * Decodes an array of characters, because random play renders thousands of boards a second. A text made by 40 concatenations takes twice as
+ * long to make and to compare.
  *
  * @param lookup  symbols; each is one character
  */

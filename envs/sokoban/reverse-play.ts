@@ -27,8 +27,8 @@ export interface Scrambled {
 }
 
 /**
- * @returns the first position with the highest score. The score is `displacement` times the number of times that the search pulled another
- * box than before.
+ * @returns the first position with the highest score. The score is `displacement` times the number of pulls of a box other than the box pulled
+ * before.
  */
 export function scramble({ fixed, cols, player: start, targets }: Solved, depthMax: number): Scrambled {
   const steps = deltas(cols);

@@ -33,8 +33,8 @@ const DEFAULT_LEGEND = legendOf(SokobanConfig.parse({}).gridLookup, SYMBOL_MEANI
 
 function parts(config: SokobanConfig, coordinates: boolean): Parts {
   const [rows, cols] = config.dimRoom;
-  // The episodes of a group and the random plays of a board open the same board many times. Making a board takes ten times as long as
-  // playing it.
+  // The episodes of a group and the random plays of a board open the same board many times. The generation of a board takes ten times as long
+  // as a play of the board.
   const boards = cached<{ readonly board: Board; readonly texts: Map<number, string> }>(1);
   const plain = { v1: LINES.join(""), v2: `${LINES.join("\n")}\n` };
   const coord = (cell: string) => ({ v1: coordLines(cell).trimEnd(), v2: coordLines(cell) });

@@ -84,7 +84,7 @@ export class SudokuGame implements LanguageGame {
   #accept(cell: number, value: number, place: string): Effect {
     const correct = value === this.puzzle.solution[cell];
     this.#grid[cell] = value;
-    // Every placement was legal and stays legal, so a full grid is solved.
+    // The game accepts only legal placements, so a full grid is solved.
     const success = this.#grid.every((filled) => filled !== 0);
     this.#feedback =
       (correct ? `✓ Correct! Placed ${value} at ${place}` : `⚠ Placed ${value} at ${place} - Valid but not optimal`) +
@@ -110,8 +110,8 @@ export class SudokuGame implements LanguageGame {
   }
 
   /**
-   * The first empty cell that some value fits; null if there is no such cell. The value is the solution's if it fits, else the first that
-   * fits.
+   * The first empty cell that some value fits; null if there is no such cell. The value is the cell's value in the solution, if this value
+   * fits. Otherwise it is the first value that fits.
    */
   hint(): { readonly cell: number; readonly value: number } | null {
     for (let cell = 0; cell < this.#grid.length; cell++) {

@@ -2,16 +2,16 @@
  * Makes Sudoku puzzles: fills a grid, blanks cells, and counts solutions. Knows no game. Cells are row-major; 0 is empty.
  *
  * - Size and seed decide the full grid and the order of blanking; both equal RAGEN-2's.
- * - `unique` blanks only cells that keep the solution unique; RAGEN-2 claims this and does not check it.
- * - Every search has a limit, so making a board takes about a second or less.
+ * - With `unique`, the generator blanks a cell only if the solution stays unique. RAGEN-2 claims unique solutions, but does not check them.
+ * - Every search has a limit, so the generation of a board takes at most about a second.
  *
  * Source: RAGEN-2 ragen/env/sudoku.
  */
 import { PythonRandom } from "../rng/mt19937.ts";
 
 /**
- * Maximum number of cells that one search visits: to fill a grid, and to count solutions. A board of 9 by 9 takes hundreds of cells. A
- * board of 16 by 16 sometimes takes so many cells that the search would not end.
+ * Maximum number of cells that one search visits: to fill a grid, and to count solutions. On a board of 9 by 9 a search visits hundreds of
+ * cells. On some boards of 16 by 16 a search without a limit would practically never end.
  */
 const FILL_CELLS_MAX = 50_000;
 const COUNT_CELLS_MAX = 5000;
@@ -40,7 +40,7 @@ export function generateSudoku(size: number, blanks: number, unique: boolean, se
   return { size, initial, solution };
 }
 
-/** A full grid. A search that takes too long starts again. RAGEN-2's search continues, on some boards of 16 by 16 practically forever. */
+/** A full grid. A search that takes too long starts again. RAGEN-2's search has no limit, and practically never ends on some boards of 16 by 16. */
 function filled(size: number, random: PythonRandom): number[] {
   for (;;) {
     const grid = new Array<number>(size * size).fill(0);
@@ -102,8 +102,8 @@ export function candidatesOf(grid: readonly number[], size: number, cell: number
 }
 
 /**
- * The number of solutions, or `most` if there are more. If the search takes too long, the result is `most` too. The search goes depth
- * first, and next fills the cell with the fewest candidates.
+ * The number of solutions, or `most` if there are more. If the search takes too long, the result is `most` too. The search is depth-first. In
+ * each step it fills the cell with the fewest candidates.
  */
 export function solutionCount(grid: readonly number[], size: number, most: number): number {
   const boxSize = Math.sqrt(size);

@@ -1,8 +1,8 @@
 /**
  * The Sudoku tags. Source: RAGEN-2 config/envs.yaml.
  *
- * RAGEN-2 blanks 32 of 81 cells and allows 20 actions (SimpleSudoku), or blanks 40 and allows 30 (MediumSudoku). So RAGEN-2's boards cannot
- * be solved, and only `prompt.compat=ragen-*` plays them. By default the boards are 4 by 4, and the same budgets suffice.
+ * RAGEN-2 blanks 32 of 81 cells and allows 20 actions (SimpleSudoku), or blanks 40 and allows 30 (MediumSudoku). So RAGEN-2's boards cannot be
+ * solved, and only `prompt.compat=ragen-*` plays them. By default the boards are 4 by 4, and RAGEN-2's budgets suffice.
  */
 import type { Uniform } from "../env.ts";
 import { defineTag, expectGame, plainWording, type TagSource } from "../tag.ts";

@@ -15,7 +15,7 @@ export interface ReplyRules extends Pick<EpisodeRules, "think" | "actionsPerTurn
 export interface ParsedReply {
   /** The actions of the reply. Each action is trimmed and not empty, but the game may not know the action. */
   readonly actions: readonly string[];
-  /** The reply reduced to its parsed parts, which RAGEN shows and trains on; the whole reply if `formed` is false. */
+  /** The reply rebuilt from its parsed parts only. RAGEN shows this text in prompts and trains on it. The whole reply if `formed` is false. */
   readonly cleaned: string;
   /** True if the reply has the required form. */
   readonly formed: boolean;

@@ -95,7 +95,7 @@ export function turnMessages(
 }
 
 /**
- * The turns from `from` on in one user message: in the compact layout, as ALFWorld's memory, or as SimpleMemory. In the layout ragen-v2 a
+ * One user message with the turns from `from` on. Its form is the compact layout, ALFWorld's memory or SimpleMemory. In the layout ragen-v2 a
  * system message comes first.
  */
 function summaryMessages(tag: EnvTag, history: History, from: number, options: ContextOptions): Message[] {

@@ -1,8 +1,8 @@
 /** Suggestions for mistyped words. */
 
 /**
- * The candidate with the smallest edit distance, ignoring case. Of several such candidates, the function returns the first. null if the
- * smallest distance is above 2 and above a third of the word's length.
+ * The candidate with the smallest edit distance, ignoring case. Of several such candidates, the function returns the first. It returns null if
+ * the smallest distance is above 2 and also above a third of the word's length.
  */
 export function nearest(word: string, candidates: Iterable<string>): string | null {
   let best: string | null = null;

@@ -30,7 +30,7 @@ export function pythonFixed(value: number, digits: number): string {
 /** Replaces every Unicode decimal digit, which Python's `\d` matches and `int` reads, by its ASCII digit. */
 export function asciiDigits(text: string): string {
   return text.replaceAll(/\p{Nd}/gu, (digit) => {
-    // Unicode's decimal digits lie in runs of ten from 0 to 9.
+    // Unicode lists decimal digits in runs of ten, each from 0 to 9.
     let before = 0;
     while (/\p{Nd}/u.test(String.fromCodePoint(digit.codePointAt(0)! - before - 1))) before++;
     return String(before % 10);

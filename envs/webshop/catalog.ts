@@ -1,9 +1,9 @@
 /**
  * A shop's products, its search index and its goals. Knows no files and no pages.
  *
- * - A goal is a request for a product. A request that a person wrote is one goal, with the options that the request names, if any. Any
- *   other request makes one goal for each combination of the product's options. A full catalog has millions of goals, so `goal` builds a
- *   goal from its number on demand.
+ * - A goal is a request for a product. A request that a person wrote makes one goal, which has the options that the request names. Any other
+ *   request makes one goal for each combination of the product's options. A full catalog has millions of goals, so `goal` builds a goal from
+ *   its number on demand.
  * - The order of goals comes from two shuffles, WebShop's and RAGEN's. Price limits come from another generator, with a fixed seed; in
  *   RAGEN the limits differ from process to process.
  *
@@ -69,7 +69,7 @@ export class Catalog {
     return this.#index.search(query, HITS_MAX).map((number) => this.products[number]!);
   }
 
-  /** The goal of a seed. With more than 1,500 goals (500 for tests and 1,000 for validation), RAGEN chooses this goal too. */
+  /** The goal of a seed. It is RAGEN's choice if the catalog has more than 1,500 goals (500 for tests and 1,000 for validation). */
   goalOfSeed(split: ShopSplit, seed: number): Goal {
     const [first, end] = rangeOf(split, this.goalCount);
     return this.goal(this.#order[first + (seed % (end - first))]!);
@@ -141,8 +141,8 @@ function orderOf(count: number): Uint32Array {
 }
 
 /**
- * Takes the next four multiples of 10 above the price, drops those of 1,000 or more, draws two of the rest and returns the larger.
- * Returns NaN if fewer than two multiples remain.
+ * Draws two of the next four multiples of 10 above the price, without multiples of 1,000 or more, and returns the larger. Returns NaN if fewer
+ * than two multiples remain.
  */
 function drawPriceMax(price: number, random: PythonRandom): number {
   const next = 10 * (Math.floor(price / 10) + 1);

@@ -3,7 +3,7 @@
  * items_human_ins.json (requests written by people). Knows no search and no goals.
  *
  * - As in WebShop, the reader skips duplicates and products without a valid id, and a product without a price costs 100 dollars.
- * - For a price range, the reader draws one price in the range, with a fixed seed. WebShop draws another price in each process.
+ * - For a price range, the reader draws one price in the range, with a fixed seed. WebShop's price differs from process to process.
  *
  * Source: WebShop web_agent_site/engine/engine.py (load_products, generate_product_prices).
  */

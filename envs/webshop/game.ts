@@ -22,7 +22,10 @@ export const webShopRules = {
   rewardForm: z.enum(["whole", "perfect"]).default("whole"),
   /** True: the advice is RAGEN v1's, which joins two of its lines. */
   joinedLines: z.boolean().default(false),
-  /** True: an action is valid only if it is written as the observation shows it, as in RAGEN v1. False: the case of a label does not matter. */
+  /**
+   * True: an action is valid only if its text is exactly the text in the observation, as in RAGEN v1. False: upper and lower case of a label do
+   * not matter.
+   */
   literalValid: z.boolean().default(false),
 };
 type WebShopRules = Readonly<z.infer<z.ZodObject<typeof webShopRules>>>;
@@ -45,7 +48,7 @@ export const JOINED_ADVICE = ADVICE.replace(`${LINES[5]}\n`, LINES[5]!);
 
 export const ACTIONS_HEADING = "\n You must choose from these actions:";
 
-/** The actions of an empty page of results; RAGEN hides the last of them. */
+/** The actions of an empty page of results. RAGEN hides the last of these actions. */
 const PAGE_END = ["click[back to search]", "click[< prev]", "click[next >]"].join();
 
 export class WebShopGame implements LanguageGame {

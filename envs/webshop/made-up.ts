@@ -1,6 +1,6 @@
 /**
- * Generates a catalog for use without WebShop's files: products of two dozen kinds with varying titles, attributes,
- * options and prices, each with a request. Equal seeds make equal catalogs. No product is from WebShop.
+ * Generates a catalog for use without WebShop's files: products of two dozen kinds. Titles, attributes, options and prices vary, and each
+ * product has a request. Equal seeds make equal catalogs. No product is from WebShop.
  *
  * - A product has all attributes of its request and mentions them in its title or features.
  */

@@ -23,8 +23,8 @@ function someWords(text: string, uniform: Uniform): string {
 }
 
 /**
- * Knows the wanted product: it searches for the goal's attributes and query, turns pages until the product appears, chooses the wanted
- * options and buys. When few actions are left, it searches for the product's title.
+ * This player knows the wanted product. It searches for the goal's attributes and query, turns pages until the product appears, chooses the
+ * wanted options and buys. When few actions are left, the player searches for the product's title.
  */
 export const expertShopper: Player = (game, actionsLeft) => {
   const { goal, visit, actions } = expectGame(game, WebShopGame);
@@ -39,7 +39,7 @@ export const expertShopper: Player = (game, actionsLeft) => {
   return actions.includes("click[back to search]") ? "click[back to search]" : `search[${queryOf(goal, false)}]`;
 };
 
-/** The text to search for: the goal's attributes and query if `ofRequest` is true, else the title of the goal's product. */
+/** The text to search for: the goal's attributes and query if `ofRequest` is true, otherwise the title of the goal's product. */
 function queryOf(goal: Goal, ofRequest: boolean): string {
   const text = ofRequest ? [...goal.attributes, goal.query].join(" ") : goal.title;
   return text.replaceAll(/[[\]]/g, " ");
@@ -55,7 +55,10 @@ function nextOption(goal: Goal, chosen: ReadonlyMap<string, string>, actions: re
   return null;
 }
 
-/** 1 if a purchase of the wanted product with the wanted options is perfect and fits in `actionsMax`; else null: the best is unknown. */
+/**
+ * 1 if a purchase of the wanted product with the wanted options is perfect and needs at most `actionsMax` actions. Otherwise null, because the
+ * highest possible success is unknown.
+ */
 export function bestPurchase(game: Game, actionsMax: number): number | null {
   const { goal, catalog } = expectGame(game, WebShopGame);
   if (actionsMax < goal.options.length + 3) return null;
@@ -85,7 +88,7 @@ export const shopScorer: ReasoningScorer = ({ thought, observation, actions }) =
   const numbers = new Set([...observation.matchAll(/\d+(?:\.\d+)?/g)].map(([number]) => Number(number)));
   const products = [...thought.matchAll(PRODUCT)].map(([id]) => page.includes(id.toLowerCase()));
   const prices = [...thought.matchAll(PRICE)].map(([, dollars, words]) => numbers.has(Number(dollars ?? words)));
-  // The first announcement is about this turn; later ones may be about turns to come.
+  // The first announcement is about this turn; later announcements may be about later turns.
   const plan = clausesOf(thought)
     .filter((clause) => !isDenied(clause))
     .flatMap((clause) => {

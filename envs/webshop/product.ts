@@ -36,7 +36,7 @@ export interface Goal {
   /** The request in words. */
   readonly instruction: string;
   readonly attributes: readonly string[];
-  /** Wanted values: without names if a person wrote the request, else with the names of the options. */
+  /** Wanted values: without names if a person wrote the request, otherwise with the names of the options. */
   readonly options: readonly (string | readonly [name: string, value: string])[];
   /** Dollars; null if the price has no limit. */
   readonly priceMax: number | null;

@@ -74,15 +74,15 @@ function hasAttribute(product: Purchase["product"], attribute: string): boolean 
 }
 
 /**
- * The text to find in the chosen options. For an option's name and value: the name or value that is a listed color, else both. For a value
- * alone: the first listed color in the value, else the value.
+ * The text to find in the chosen options. For an option's name and value: a listed color that is the name or the value; if there is none, both.
+ * For a value alone: the first listed color in the value; if there is none, the value.
  */
 function wantedText(wanted: Goal["options"][number]): string {
   if (typeof wanted === "string") return firstColor(wanted);
   return COLORS.find((color) => wanted.includes(color)) ?? wanted.join(" ");
 }
 
-/** The first listed color that occurs in the text, else the text. */
+/** The first listed color that occurs in the text; if there is none, the text. */
 function firstColor(text: string): string {
   return COLORS.find((color) => text.includes(color)) ?? text;
 }

@@ -76,7 +76,7 @@ export class SearchIndex {
   }
 }
 
-/** A length as Lucene stores it in one byte (SmallFloat): exact below 40, then rounded to the four highest bits above 24. */
+/** A length as Lucene stores it in one byte (SmallFloat): exact below 40. From 40 on, only the four highest bits of (length - 24) remain. */
 function rounded(length: number): number {
   if (length < 24) return length;
   const above = length - 24;

@@ -97,7 +97,7 @@ export class Visit {
     const buttons = new Set(clicks.keys());
     for (const [name, values] of this.#product!.options) {
       for (const value of values) {
-        // In WebShop a button hides an option value with the same label.
+        // In WebShop a button takes precedence over an option value with the same label.
         if (!buttons.has(value)) clicks.set(value, () => this.#options.set(name, value));
       }
     }

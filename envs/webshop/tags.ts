@@ -16,7 +16,10 @@ const WebShopConfig = z.strictObject({
   dataPath: z.string().min(1).nullable().default(null),
   /** small: WebShop's files of 1,000 products. full: the files of all products. */
   dataset: z.enum(["small", "full"]).default("small"),
-  /** Maximum number of products to read, or number to generate. null: all products of the files (the full files take gigabytes), or 1,000. */
+  /**
+   * With files: the maximum number of products to read; null reads all (the full files take gigabytes). Without files: the number of products
+   * to generate; null generates 1,000.
+   */
   productsMax: z.int().min(24).nullable().default(1000),
   /** Use the requests written by people (items_human_ins.json) instead of the requests in items_ins_v2*.json. */
   humanGoals: z.boolean().default(false),

@@ -64,8 +64,8 @@ export function similar(a: string, b: string): boolean {
 }
 
 function words(text: string): Set<string> {
-  // thefuzz removes Latin-1's upper half only, and separates words at underscores too.
-  // thefuzz lowers İ to one letter, JavaScript to two.
+  // thefuzz removes only the characters of Latin-1's upper half, and also separates words at underscores.
+  // In lower case, thefuzz turns İ into one letter and JavaScript turns İ into two.
   const plain = text.replaceAll(/[\x80-\xff]/g, "").replaceAll("İ", "i");
   return new Set(plain.toLowerCase().match(/[\p{L}\p{N}]+/gu) ?? []);
 }

@@ -14,7 +14,8 @@ function bun(...args) {
 }
 
 try {
-  if (typeof Bun === "undefined") throw new Error("Bunraku runs on Bun 1.4.4 or newer: bun create bunraku FOLDER");
+  if (typeof Bun === "undefined")
+    throw new Error("Bunraku runs on Bun 1.4.4 or newer, not on Node; run: bun create bunraku FOLDER");
   if (folder === undefined || folder.startsWith("-") || more.length > 0) {
     throw new Error("name the folder of the new project: bun create bunraku FOLDER");
   }

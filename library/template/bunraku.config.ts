@@ -2,6 +2,6 @@ import { defineConfig } from "bunraku/config";
 
 export default defineConfig({
   envs: ["./envs/street.ts"],
-  // No solver is needed: the warm start imitates plans from random play, and reinforcement goes on from there.
+  // The run needs no solver. The warm start imitates plans from random play, and reinforcement then trains the policy further.
   run: { env: { tag: "Street" }, learner: { updates: 60 } },
 });

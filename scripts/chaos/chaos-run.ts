@@ -92,7 +92,7 @@ export class ChaosRun {
     return this.log.findLast((entry) => entry.child === actor && isStart(entry))?.pid ?? null;
   }
 
-  /** Reads the log again and again for this time, and calls `look` after each reading. */
+  /** Reads the log repeatedly during this time, and calls `look` after each reading. */
   async wait(ms: number, look: () => void): Promise<void> {
     const endsAtMs = performance.now() + ms;
     while (performance.now() < endsAtMs) {
@@ -101,7 +101,7 @@ export class ChaosRun {
     }
   }
 
-  /** @throws {Error} naming `what` if it does not happen in time. If the run ends first, the error says how the run ended. */
+  /** @param what  names the event in the error. @throws {Error} if `happened` is not true in time. If the run ends first, the error says how. */
   async until(happened: () => boolean, withinMs: number, what: string): Promise<void> {
     const endsAtMs = performance.now() + withinMs;
     for (;;) {
@@ -127,7 +127,7 @@ export class ChaosRun {
   }
 
   async #poll(): Promise<void> {
-    // Polls, because not every system reports that another process appended to a file.
+    // Polls, because some systems do not report that another process appended to a file.
     await Bun.sleep(POLL_MS);
     this.#read();
     const { exitCode, signalCode } = this.#child!;

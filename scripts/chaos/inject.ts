@@ -2,7 +2,7 @@
  * Starts a tiny training run, injects faults, and measures the time until the run notices each fault and recovers. The run's log shows when
  * the supervisor noticed a fault and when the actor served again.
  *
- * - The seed decides which fault comes when. A fault kills an actor of any kind (SIGKILL), or freezes an env server (SIGSTOP).
+ * - The seed decides the faults and their times. A fault kills an actor of any kind (SIGKILL), or freezes an env server (SIGSTOP).
  */
 import { rmSync } from "node:fs";
 import { messageOf } from "../../actors/errors.ts";
@@ -49,7 +49,7 @@ export interface ChaosResult {
   readonly kills: Readonly<Record<string, number>>;
   readonly detectionMs: Percentiles;
   readonly recoveryMs: Percentiles;
-  /** The longest times, by kind of actor and signal; null if there was no time to measure. */
+  /** The longest times, by kind of actor and signal; null if no time was measured. */
   readonly longestMs: Readonly<Record<string, { readonly noticed: number | null; readonly recovered: number | null }>>;
   readonly unrecovered: number;
   /** Number of updates that the run had made at its end. */
@@ -172,7 +172,7 @@ function observeOne(fault: Fault, since: readonly LogEntry[], faults: readonly F
     fault.fault === "SIGSTOP"
       ? entry.kind === "silent" && entry.child === actor
       : entry.kind === "exited" && entry.pid === pid;
-  // If the supervisor was killed after the fault, the process `pid` may end with the supervisor, and no line of the log reports this end.
+  // If the supervisor was killed after the fault, the process `pid` may end together with the supervisor. Then no line of the log reports this end.
   const endedWithSupervisor = () =>
     !isAlive(pid) && faults.some((other) => other.actor === "supervisor" && other.line > fault.line);
   if (since.some(isNotice) || endedWithSupervisor()) fault.noticedMs ??= now - atMs;

@@ -11,7 +11,7 @@ export interface Violations {
   readonly episodesLost: number;
   /** Episodes that two updates used, or that one learner trained on twice. */
   readonly duplicatesTrained: number;
-  /** Updates for which one learner used episodes of more than one policy version. Sync mode allows one. */
+  /** Updates for which one learner used episodes of more than one policy version. Sync mode allows only one version in an update. */
   readonly mixedVersions: number;
   /** Processes, files in shared memory and unfinished checkpoints that the run left behind. */
   readonly orphans: number;
@@ -47,7 +47,8 @@ export function inspect(
     episodesLost,
     duplicatesTrained: count(
       Map.groupBy(rows, ({ episode }) => episode),
-      // A resumed learner repeats the updates after its checkpoint. Then two learner processes may train on an episode, but in the same update.
+      // A resumed learner repeats the updates after its checkpoint. Then two learner processes may train on the same episode, but both in the
+      // same update.
       (group) => distinct(group, ({ trainedIn }) => trainedIn) > 1 || distinct(group, learnerOf) < group.length,
     ),
     mixedVersions: count(

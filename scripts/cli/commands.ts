@@ -21,7 +21,7 @@ export const COMMANDS = {
   config: "print the config that a run would have, with the meaning of every key",
   metrics: "list the metrics of a run, with unit and meaning",
   doctor: "check whether this machine has everything that a run needs",
-  setup: "install the dependencies, as every command does if they are missing, and optional libraries",
+  setup: "install the dependencies (every command does this if they are missing), and optional libraries",
   board: "draw a board, or the boards after each action of a player, as a PNG",
   init: "write a project of your own: an env, its test and a config",
   "new-env": "write a small env and its test, as a start for an env of your own",

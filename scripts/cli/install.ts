@@ -1,9 +1,9 @@
 /**
  * Installs the dependencies if they differ from the lock file. Imports built-in modules only, because packages may not be installed yet.
  *
- * - If two commands start at once, only one installs. The lock is a SQLite transaction, so the lock ends with its process.
+ * - If two commands start at once, only one installs, and the other waits. The lock is a SQLite transaction, so it ends when its process ends.
  * - The install writes the file `installed` last, so the next command repeats an interrupted install.
- * - The running executable installs, so no `bun` in PATH is needed. No post-install script of a package runs.
+ * - The Bun that runs this command also installs, so no `bun` in PATH is needed. No post-install script of a package runs.
  */
 import { Database } from "bun:sqlite";
 import { mkdirSync, readFileSync, writeFileSync } from "node:fs";
@@ -11,14 +11,14 @@ import { join, sep } from "node:path";
 
 const OTHER_INSTALL_MS_MAX = 15 * 60_000;
 
-/** True in an installed package; the project then installs the dependencies. False in a clone. */
+/** True in an installed package, whose dependencies the user's project installs. False in a clone. */
 export const isPackage = import.meta.dir.split(sep).includes("node_modules");
 
 /**
  * Makes node_modules match bun.lock. Takes about a millisecond if node_modules matches already.
  *
  * @param root  folder of package.json and bun.lock.
- * @returns true if this process or another has installed packages since this process started; Bun may still treat them as missing.
+ * @returns true if this or another process has installed packages since this process started. This process may still treat them as missing.
  * @throws {Error} if the lock file is missing, the disk cannot be written, or the install fails.
  */
 export async function install(root: string): Promise<boolean> {
@@ -39,7 +39,7 @@ export async function install(root: string): Promise<boolean> {
   if (code !== 0) {
     throw new Error(
       `cannot install the dependencies: \`bun install --frozen-lockfile\` ended with ${code}, for the reason above; ` +
-        "fix it, or check the connection to the npm registry, then run the command again",
+        "correct the cause, or check the connection to the npm registry; then run the command again",
     );
   }
   writeFileSync(join(folder, "installed"), wanted);

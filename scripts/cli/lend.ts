@@ -62,7 +62,7 @@ export async function lend(
     say: (level, text, stack) => {
       if (level !== "info") say(`${level}: ${text}`);
       else if (!quiet) say(text);
-      // A guest has no log file, so the stack goes to the terminal. `flags` lacks --verbose, because run-command.ts removes it.
+      // A lent actor has no log file, so the stack goes to the terminal. `flags` lacks --verbose, because run-command.ts removes this flag.
       if (stack !== undefined && process.argv.includes("--verbose")) say(stack);
     },
   });

@@ -45,9 +45,9 @@ export interface Command {
   readonly words?: { readonly show: string; readonly text: string; readonly max: number };
   /** True if the arguments go to another program: all of them are words. */
   readonly passesOn?: true;
-  /** Present if the command takes `--section.key=value`. The function suggests a key for a mistyped key without a dot. */
+  /** Present if the command takes `--section.key=value`. `nearest` suggests a key for a mistyped key without a dot. */
   readonly overrides?: { nearest(path: string): string | null };
-  /** The keys that `--section.key=value` may set, for the help. If omitted, it may set every key of the config. */
+  /** The keys that `--section.key=value` may set, for the help. If omitted, the flag may set every key of the config. */
   readonly keys?: string;
 }
 
@@ -155,7 +155,7 @@ function flagValue(name: string, flag: Flag, value: string | undefined): string 
 function unknownFlag(command: Command, rawName: string, name: string): UsageError {
   const flags = [...Object.keys(command.flags), "help", "verbose"];
   const key = command.overrides?.nearest(name) ?? null;
-  // The nearest key may be a section with exactly the typed name, such as `model`. A section is no suggestion.
+  // The nearest key may be a section with exactly the typed name, such as `model`. A section is not a useful suggestion.
   const other = key === name ? null : key;
   const near = nearest(name, flags) ?? flags.find((flag) => flag.startsWith(`${name}-`)) ?? other;
   const hint = near === null ? "; `--help` lists its flags" : didYouMean(`--${near}`);

@@ -1,8 +1,8 @@
 /**
  * Makes a run's config from files and flags. Layers, lowest first: defaults; the env's file (configs/env/TAG.yaml); the preset
- * (configs/NAME.yaml); the project's own settings and preset (bunraku.config.ts); the file of --config; flags and --section.key=value in
- * the order of the command line. A flag whose value also sets other keys comes before all other flags. The env file's limits on turns and
- * actions come a second time, directly below the layer that chose env.tag. So they override the limits of a lower preset.
+ * (configs/NAME.yaml); the project's own settings and preset (bunraku.config.ts); the file of --config; flags and --section.key=value in the
+ * order of the command line. A flag whose value also sets other keys comes before all other flags. The limits on turns and actions of the env's
+ * file come a second time, directly below the layer that chose env.tag. So they override the limits of presets below this layer.
  */
 import { type RunConfig, runKeys } from "../../actors/config/config.ts";
 import { type Layer, merge, oneValue, readLayer, type Tree } from "../../actors/config/layers.ts";
@@ -76,7 +76,7 @@ export function presetNames(): string[] {
   return [...Object.keys(project.presets), ...presetFiles()];
 }
 
-/** A built-in preset takes the place of all the project's settings. A preset of the project overrides single settings. */
+/** A built-in preset replaces all settings of the project. A preset of the project overrides single settings. */
 function presetLayers(name: string | undefined, standard: string): Layer[] {
   const own = name === undefined ? {} : new Map(Object.entries(project.presets)).get(name);
   if (own === undefined) return [presetLayer(name!, presetNames())];
@@ -89,7 +89,7 @@ function presetLayers(name: string | undefined, standard: string): Layer[] {
 }
 
 /**
- * @param what  how the error calls the file. @throws {UsageError} if the file cannot be read. @throws {ConfigError} if the file holds no
+ * @param what the file's name in the error. @throws {UsageError} if the file cannot be read. @throws {ConfigError} if the file holds no
  * settings
  */
 export function fileLayer(what: string, file: string): Layer {

@@ -37,8 +37,8 @@ export async function serveRecorded(folder: string, place: Place): Promise<Serve
 }
 
 /**
- * The config with this machine's modules of envs. If they differ from the record's or are missing, warns and returns the config unchanged:
- * the page can show episodes without their envs.
+ * The config with this machine's modules of envs. If a module is missing or differs from the record's module, the function warns and returns
+ * the config unchanged. The page can show episodes without their envs.
  */
 function withKnownModules(config: RunConfig): RunConfig {
   try {

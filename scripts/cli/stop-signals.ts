@@ -1,9 +1,9 @@
 /**
  * Signals that ask a command to stop: Ctrl-C (SIGINT), SIGTERM, and a closed terminal (SIGHUP).
  *
- * - One request often arrives as several signals: the kernel signals the whole process group, and `bun run` passes its own signal on.
- *   A signal counts as a second request only if it comes more than `REPEAT_AFTER_MS` after the first.
- * - SIGHUP never counts as a second request. A process started with `nohup` keeps ignoring it.
+ * - One request often arrives as several signals: the kernel signals the whole process group, and `bun run` also passes on the signal that it
+ *   gets. A signal counts as a second request only if it comes more than `REPEAT_AFTER_MS` after the first.
+ * - SIGHUP never counts as a second request. A process started with `nohup` keeps ignoring SIGHUP.
  */
 import { readFileSync } from "node:fs";
 
@@ -33,13 +33,13 @@ export function stopSignal(): Promise<StopSignal> {
   return new Promise(onStopSignal);
 }
 
-/** True if this process was started with SIGHUP ignored, as `nohup` does. */
+/** True if this process ignores SIGHUP since its start, as a process under `nohup` does. */
 function ignoresHangup(): boolean {
   try {
     const [, mask] = /^SigIgn:\s*([0-9a-f]+)$/m.exec(readFileSync("/proc/self/status", "utf8")) ?? [];
     return (BigInt(`0x${mask}`) & HANGUP_BIT) !== 0n;
   } catch {
-    // Not Linux. `nohup` redirects standard error, so a terminal there means that the command runs without nohup.
+    // The system is not Linux. `nohup` redirects standard error. So if standard error is a terminal, the command runs without nohup.
     return process.stderr.isTTY !== true;
   }
 }

@@ -38,7 +38,7 @@ export function table(rows: readonly (readonly string[])[]): string[] {
   return [lines[0]!, `| ${widths.map((width) => "-".repeat(width)).join(" | ")} |`, ...lines.slice(1)];
 }
 
-/** What runs cost, in words. */
+/** The names of the costs of a run, as tables show them. */
 export const COST_NAMES: readonly (readonly [key: keyof Costs["total"], name: string])[] = [
   ["tokens", "tokens"],
   ["actions", "env actions"],

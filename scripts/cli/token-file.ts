@@ -13,7 +13,7 @@ export function tokenIn(file: string | undefined): string | null {
   const token = readToken(file);
   if (token.length >= TOKEN_LENGTH_MIN) return token;
   throw new UsageError(
-    `--token-file: the token in ${file} must have at least ${TOKEN_LENGTH_MIN} characters, it has ${token.length}`,
+    `--token-file: the token in ${file} must have at least ${TOKEN_LENGTH_MIN} characters; it has ${token.length}`,
   );
 }
 
@@ -40,6 +40,6 @@ export function sendable(text: string, source: string): string {
   const token = text.trim();
   if (token === "" || fitsHeader(token)) return token;
   throw new UsageError(
-    `${source}: the token has a line break or characters beyond ASCII, which HTTP cannot send; use letters, digits and signs of one line`,
+    `${source}: the token has a line break or characters beyond ASCII, which HTTP cannot send; use one line of ASCII letters, digits and punctuation`,
   );
 }

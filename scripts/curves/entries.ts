@@ -25,7 +25,7 @@ export interface Entry {
  *
  * @param groups  each "LABEL=RUN,RUN"
  * @param dashed  labels of the dashed lines
- * @throws {UsageError} if a group has no label, two lines have one label or one run, or no line has a label of `dashed`
+ * @throws {UsageError} if a group has no label, if two lines have the same label or the same run, or if no line has a label of `dashed`
  * @throws {Error} if a folder has no run
  */
 export function readEntries(
@@ -73,7 +73,7 @@ function refuseRepeated(folders: readonly string[], message: (folder: string) =>
   if (repeated !== undefined) throw new UsageError(message(repeated));
 }
 
-/** The folder's own name, with as many parent folders as it takes to distinguish the run from the other runs. */
+/** The folder's name, with parent folders where they are needed to distinguish the run from the other runs. */
 function shortName(path: string, others: readonly string[]): string {
   const name = (of: string, parts: number) => of.split(sep).slice(-parts).join("/");
   let parts = 1;

@@ -1,8 +1,8 @@
 /**
  * Draws metrics of recorded runs as one SVG: a panel for each metric, a line for each entry. Other files read and write files.
  *
- * - The line of an entry with several runs is their mean, with a band from the lowest to the highest value. It has the steps that all of the
- *   runs have.
+ * - The line of an entry with several runs is their mean, with a band from the lowest to the highest value. The line has only the steps that
+ *   all of these runs have.
  * - Each panel draws every run, or has a note that says why a run is missing.
  * - This file escapes all text that it gets, so a folder's name or a title never becomes markup. Equal input gives equal bytes.
  */
@@ -264,7 +264,7 @@ function lineMarkup(
   yOf: (value: number) => number,
   width: number,
 ): string[] {
-  // Keeps the lowest, highest, first and last point of each column of pixels: neither the line nor an edge of the band loses a spike.
+  // Keeps the lowest, highest, first and last point of each column of pixels, so that the line and the band keep their spikes.
   const keptOf = (values: readonly number[]) => thin(steps, values, 4 * Math.floor(width)) ?? [...steps.keys()];
   const points = (values: readonly number[]) =>
     keptOf(values).map((i) => `${rounded(xOf(steps[i]!))},${rounded(yOf(values[i]!))}`);

@@ -102,8 +102,9 @@ export type Outcome =
   | { readonly kind: "unclear" };
 
 /**
- * Smoothed success is a mean over this many updates on each side of an update. The success of an update of eight boards varies by 0.12 by
- * chance, and a peak is the largest of many means. With means of only five updates, a policy that stays at 0.4 would have a peak of 0.55.
+ * Smoothed success is a mean over this many updates on each side of an update. By chance the success of an update of eight boards varies by
+ * about 0.12, and a peak is the largest of many means. With means of only five updates, a policy whose success stays at 0.4 would have a peak
+ * of 0.55.
  */
 const REACH = 10;
 /** Number of updates that count as the end of a run. */
@@ -118,7 +119,7 @@ export function outcomeOf(success: readonly number[]): Outcome {
   if (success.length === 0) return { kind: "unclear" };
   const smooth = success.map((_, i) => mean(success.slice(Math.max(0, i - REACH), i + REACH + 1)));
   const peak = Math.max(...smooth);
-  // The peak starts at the first update's own success, not at a mean with later updates: a run may fall right after the first update.
+  // The peak starts at the first update's own success. A mean with later updates would be too low if the run falls right after the first update.
   let best = success[0]!;
   let onset: number | null = null;
   const fell = (value: number) => value < best / 2 && best - value >= FALL_MIN;

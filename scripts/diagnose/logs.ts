@@ -2,7 +2,7 @@
  * Reads the logs of other trainers: TRL's trainer_state.json, TensorBoard event files, CSV and JSON Lines, as W&B and verl write them.
  * Other files know what a metric means.
  *
- * - If a trainer is still writing or was killed, the last line or record may be incomplete. The reader leaves it out.
+ * - If a trainer is still writing or was killed, the last line or record may be incomplete. The reader leaves out this line or record.
  */
 import { existsSync, readdirSync, readFileSync, statSync } from "node:fs";
 import { basename, join } from "node:path";
@@ -41,13 +41,13 @@ export function readLog(path: string): Log {
     throw new UsageError(`cannot read the log ${path}: ${messageOf(error)}`);
   }
   throw new UsageError(
-    `${path} is no log that diagnose knows: trainer_state.json, .csv, .jsonl or a TensorBoard event file`,
+    `${path} is not a log that diagnose can read: trainer_state.json, .csv, .jsonl or a TensorBoard event file`,
   );
 }
 
 function bytesOf(path: string): Uint8Array {
   const { size } = statSync(path);
-  if (size > LOG_BYTES_MAX) throw new Error(`it has ${size} bytes, at most ${LOG_BYTES_MAX} are read`);
+  if (size > LOG_BYTES_MAX) throw new Error(`it has ${size} bytes; the limit is ${LOG_BYTES_MAX}`);
   return readFileSync(path);
 }
 
@@ -102,7 +102,7 @@ function ofJsonLines(text: string, log: LogBuilder): Log {
       if (i === lines.length - 1) break;
       throw new Error(`line ${i + 1} is not JSON`);
     }
-    if (!isTree(row)) throw new Error(`line ${i + 1} is no object`);
+    if (!isTree(row)) throw new Error(`line ${i + 1} is not an object`);
     const { data, ...others } = row;
     log.addRow(isTree(data) ? { ...others, ...data } : row);
   }
@@ -163,7 +163,7 @@ class LogBuilder {
     const key = this.#stepKey;
     if (key === null) throw new Error(`it has no column of steps (${STEPS.join(", ")})`);
     const step = isBlank(row[key]) ? Number.NaN : Number(row[key]);
-    if (!Number.isFinite(step)) throw new Error(`its step ${JSON.stringify(row[key]) ?? "(none)"} is no number`);
+    if (!Number.isFinite(step)) throw new Error(`its step ${JSON.stringify(row[key]) ?? "(none)"} is not a number`);
     for (const [name, value] of Object.entries(row)) {
       if (name === key || (typeof value !== "number" && typeof value !== "string")) continue;
       if (typeof value === "number" || NUMBER.test(value)) this.add(step, name, Number(value));

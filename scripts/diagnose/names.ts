@@ -131,7 +131,7 @@ export function seenIn(steps: Log["steps"], path: string, chosen: readonly strin
   const unseen = QUANTITIES.filter(({ name }) => columns[name] === undefined);
   if (columns["success"] === undefined && columns["spread"] === undefined && columns["entropy"] === undefined) {
     throw new UsageError(
-      `${path} names neither success, nor the spread of reward, nor entropy; name them: --column entropy=NAME. It has ${some(names)}`,
+      `${path} has no column for success, for the spread of reward or for entropy; name one: --column entropy=NAME. The log has ${some(names)}`,
     );
   }
   const measured = new Map<number, Measured>();

@@ -1,8 +1,8 @@
 /**
- * How often each detector of a collapse is right: true and false positive rates over many runs, with exact intervals.
+ * Measures how often each detector of a collapse is right: true and false positive rates over many runs, with exact intervals.
  *
- * - The report chooses the thresholds of Bunraku's detector and the entropy floor on the runs of odd seeds, without the runs of the held-out
- *   env. All other runs give the rates.
+ * - The report uses the runs of odd seeds, without those of the held-out env, to choose the thresholds of Bunraku's detector and the entropy
+ *   floor. All other runs give the rates.
  * - A true positive is an alarm in a collapsed run, at most ten updates after success fell below half of its peak. Its lead is the number
  *   of updates from the alarm to that moment; the lead of a late alarm is negative.
  */
@@ -79,7 +79,7 @@ export interface RatesReport {
   readonly runs: readonly OutcomeOfRun[];
   /** Runs by setting, which is the folder's name without its seed. */
   readonly outcomes: readonly OutcomesOfSetting[];
-  /** The chosen thresholds that differ from the default, the chosen entropy floor in nats, and the number of runs behind the choice. */
+  /** The chosen thresholds that differ from the default, the chosen entropy floor in nats, and the number of runs on which they were chosen. */
   readonly chosen: {
     readonly runs: number;
     readonly collapsed: object;
@@ -160,13 +160,15 @@ function readAlarms(path: string): [string, FirstAlarm][] {
     throw new UsageError(`cannot read the alarms ${path}: ${messageOf(error)}`);
   }
   const parsed = Alarms.safeParse(parsedJson(text));
-  if (!parsed.success) throw new UsageError(`${path} is no file of alarms: bench/peers/alarms.py writes one`);
+  if (!parsed.success)
+    throw new UsageError(`${path} is not a file of alarms; bench/peers/alarms.py writes such a file`);
   return Object.entries(parsed.data).map(([name, byRun]) => [name, ({ log }) => alarmOf(byRun, log.run, path)]);
 }
 
 function alarmOf(byRun: Readonly<Record<string, number | null>>, run: string, path: string): number | null {
   const alarm = byRun[run];
-  if (alarm === undefined) throw new UsageError(`${path} has no entry for the run ${run}; make it from the same logs`);
+  if (alarm === undefined)
+    throw new UsageError(`${path} has no entry for the run ${run}; make the file from the same logs`);
   return alarm;
 }
 
@@ -190,7 +192,7 @@ function ratesOf(part: readonly JudgedRun[], name: string, firstAlarm: FirstAlar
   return { alarm: name, collapsed, caught, healthy, falseAlarms, leads };
 }
 
-/** The candidate with the largest difference of true and false positive rates; if several have it, the first. */
+/** The candidate with the largest true positive rate minus false positive rate; if several have the same difference, the first. */
 function bestOf<T>(candidates: readonly T[], detectorOf: (candidate: T) => Detector, on: readonly JudgedRun[]): T {
   const judged = candidates.map((candidate) => {
     const { collapsed, caught, healthy, falseAlarms } = ratesOf(on, "", detectorOf(candidate));

@@ -106,7 +106,7 @@ function diskFinding(runs: string): Finding {
   const { bavail, bsize } = statfsSync(folder);
   const free = bavail * bsize;
   const enough = free >= DISK_BYTES_MIN;
-  const means = enough ? "enough for many runs" : "a long run may fill it; choose another place with --run-dir";
+  const means = enough ? "enough for many runs" : "a long run may fill the disk; choose another place with --run-dir";
   return { name: "disk", state: enough ? "ok" : "low", found: `${gib(free)} free`, means };
 }
 
@@ -129,7 +129,7 @@ async function portFinding(port: number): Promise<Finding> {
   const name = `port ${port}`;
   try {
     await checkPort("127.0.0.1", port);
-    return { name, state: "ok", found: "free", means: "the page will be there" };
+    return { name, state: "ok", found: "free", means: "a run can serve its page on this port" };
   } catch (error) {
     return { name, state: "broken", found: "not free", means: messageOf(error) };
   }
@@ -156,8 +156,14 @@ function clockFinding(): Finding {
 /** Runs an empty program in a sandbox. */
 function sandboxFinding(): Finding {
   const lack = sandboxLack();
-  if (lack !== null) return { name: "sandbox", state: "absent", found: lack, means: "only env DeepCoder needs it" };
-  return { name: "sandbox", state: "ok", found: "bubblewrap runs python3", means: "env DeepCoder can judge programs" };
+  if (lack !== null)
+    return { name: "sandbox", state: "absent", found: lack, means: "only the env DeepCoder needs the sandbox" };
+  return {
+    name: "sandbox",
+    state: "ok",
+    found: "bubblewrap runs python3",
+    means: "the env DeepCoder can judge programs",
+  };
 }
 
 interface Package {
@@ -197,7 +203,7 @@ export function packagesFinding(root: string): Finding {
   return {
     name: "packages",
     state: "ok",
-    found: `all ${count} as ${isPackage ? "package.json" : "bun.lock"} has them`,
+    found: `all ${count} have the versions of ${isPackage ? "package.json" : "bun.lock"}`,
     means: "nothing to install",
   };
 }
@@ -243,12 +249,12 @@ async function deviceFinding(device: "webgpu" | "cuda"): Promise<Finding> {
       name,
       state: "absent",
       found: messageOf(error),
-      means: `a run refuses ${flags}; the CPU does not need it`,
+      means: `a run refuses ${flags}; runs on the CPU do not need this device`,
     };
   }
   try {
     const fallbacks = await deviceCheck(engine);
-    const found = `${engine.device}: computes a gradient and a decoding step like the CPU; ${fallbacks}`;
+    const found = `${engine.device}: its gradient and its decoding step agree with the CPU's; ${fallbacks}`;
     return { name, state: "ok", found, means: flags };
   } catch (error) {
     return { name, state: "broken", found: messageOf(error), means: `do not use ${flags}` };
@@ -262,7 +268,12 @@ async function eagerFinding(): Promise<Finding> {
     return await multiplies(name, eagerEngine(), "--engine eager: slow, for checks");
   } catch (error) {
     const found = `TensorFlow.js does not run: ${messageOf(error)}`;
-    return { name, state: "broken", found, means: "no engine works without it; run `bun run setup --again`" };
+    return {
+      name,
+      state: "broken",
+      found,
+      means: "no engine works without TensorFlow.js; run `bun run setup --again`",
+    };
   }
 }
 
@@ -278,7 +289,12 @@ async function multiplies(name: string, engine: Engine, means: string, prefix = 
   await compiled.dispose();
   const right = got.join() === PRODUCT.join();
   const found = `${prefix}${engine.device}: ${right ? "multiplies two matrices correctly" : `computes ${got}, not ${PRODUCT}`}`;
-  return { name, state: right ? "ok" : "broken", found, means: right ? means : "its numbers are wrong; do not use it" };
+  return {
+    name,
+    state: right ? "ok" : "broken",
+    found,
+    means: right ? means : "its numbers are wrong; do not use this engine",
+  };
 }
 
 async function libtensorflowFinding(): Promise<Finding> {
@@ -287,14 +303,14 @@ async function libtensorflowFinding(): Promise<Finding> {
   try {
     const path = findLibtensorflow(placesOf(process.env));
     if (path === null) {
-      const means = "engine compiled does not need it; for engine tensorflow get it: bun run setup tensorflow";
+      const means = "engine compiled does not need libtensorflow; for engine tensorflow: bun run setup tensorflow";
       return { name, state: "absent", found: `no libtensorflow in ${PLACES_IN_WORDS}`, means };
     }
     const { tensorflowEngine } = await import("../../model/engine/tensorflow.ts");
     const engine = tensorflowEngine(path, { threads: 1, device: "auto" });
     return await multiplies(name, engine, "--engine tensorflow", `${path}: `);
   } catch (error) {
-    return { name, state: "broken", found: messageOf(error), means: "engine compiled does not need it" };
+    return { name, state: "broken", found: messageOf(error), means: "engine compiled does not need libtensorflow" };
   }
 }
 
@@ -304,5 +320,5 @@ function nvidiaFinding(): Finding {
   if (gpus.length > 0) {
     return { name, state: "ok", found: gpus.join("; "), means: "engines with device cuda or webgpu can use it" };
   }
-  return { name, state: "absent", found: "nvidia-smi is missing or lists none", means: "everything runs on the CPU" };
+  return { name, state: "absent", found: "nvidia-smi is missing or lists no GPU", means: "everything runs on the CPU" };
 }

@@ -49,8 +49,8 @@ export const hostedFlags = {
   ),
   tries: flag.count("N", "Tries of a request whose failure may be temporary (default: 6)"),
   "timeout-s": flag.number("S", "Longest wait for one answer, in seconds (default: 120)"),
-  "price-in": flag.number("USD", "Price of a million sent tokens, to report the cost"),
-  "price-out": flag.number("USD", "Price of a million answered tokens, to report the cost"),
+  "price-in": flag.number("USD", "Price of a million input tokens, to report the cost"),
+  "price-out": flag.number("USD", "Price of a million output tokens, to report the cost"),
 } as const satisfies Record<string, Flag>;
 
 /** The parsed flags, without the flags that the user left out. */
@@ -138,7 +138,7 @@ export async function hostedResults(
 
 export function usageLine({ requests, retries, inputTokens, outputTokens, cost }: HostedUsage): string {
   const price = cost === null ? "cost unknown (--price-in, --price-out)" : `${cost.toFixed(4)} USD`;
-  const tokens = `${inputTokens} tokens sent, ${outputTokens} answered`;
+  const tokens = `${inputTokens} input tokens, ${outputTokens} output tokens`;
   return `${requests} requests, ${retries} of them retries · ${tokens} · ${price}`;
 }
 
@@ -155,7 +155,7 @@ function addressOf(provider: Provider, flag: string | undefined): string {
   const asked = flag ?? (fromVariable === "" ? provider.baseUrl : fromVariable);
   const name = flag === undefined && variable !== null ? variable : "--base-url";
   if (!URL.canParse(asked) || !/^https?:$/.test(new URL(asked).protocol)) {
-    throw new UsageError(`${name} takes an address as https://host/v1, got "${asked}"`);
+    throw new UsageError(`${name} takes an address such as https://host/v1, got "${asked}"`);
   }
   const { username, password, search, hash } = new URL(asked);
   if (username + password + search + hash !== "") {
@@ -175,10 +175,10 @@ function keyOf(provider: Provider, baseUrl: string, flags: HostedFlags): string 
   if (key === "")
     throw new UsageError(`${provider.name} needs a key in the environment variable ${name}, which is not set`);
   if (!/^[\x21-\x7e]+$/.test(key))
-    throw new UsageError(`the key in ${name} has spaces or characters beyond ASCII; correct it`);
+    throw new UsageError(`the key in ${name} has spaces or characters beyond ASCII; correct the key`);
   const { protocol, hostname } = new URL(baseUrl);
   if (protocol === "http:" && !isLoopback(hostname)) {
-    throw new UsageError(`${baseUrl} is not encrypted, and the key in ${name} would be sent to it; use https`);
+    throw new UsageError(`${baseUrl} is not encrypted, and the command would send the key in ${name} to it; use https`);
   }
   return key;
 }
@@ -193,7 +193,10 @@ async function readServedCard(server: Parameters<typeof modelCard>[0]): Promise<
   return parsed.success ? parsed.data.bunraku : null;
 }
 
-/** Prompts are RAGEN-2's, and budgets are those of the env's file. A served policy has its own prompts and budgets. Flags override both. */
+/**
+ * The config of the evaluation. It has RAGEN-2's prompts and the budgets of the env's file. For a policy of `bun run serve` it has the policy's
+ * own prompts and budgets. Flags override both.
+ */
 function hostedConfig(
   { episodes = 256, seed = 123, samples = 1 }: HostedFlags,
   overrides: readonly Override[],
@@ -208,7 +211,7 @@ function hostedConfig(
   const trained = card === null ? null : trainedEnv(card, asked);
   const values = card === null ? { prompt: { layout: "ragen-v2" } } : trainedForm(card, trained);
   const base: Layer = { source: "hosted models", values: { ...values, warmStart: { enabled: false } } };
-  // The name of an env of a mix is not always its tag.
+  // An env of a mix may have a name other than its tag.
   const given = trained === null ? overrides : overrides.filter(({ path }) => path !== "env.tag");
   const layers = [base, ...given.map(overrideLayer)];
   const env = envLayer(layers);

@@ -1,6 +1,6 @@
 /**
- * What `bun run eval` prints: a player's results beside those of random and of best play on the same boards, one table for several policies
- * and envs, and the progress.
+ * The texts that `bun run eval` prints. They are a player's results beside the results of random and of best play on the same boards, one table
+ * for several policies and envs, and the progress.
  */
 import { percent, plural } from "../../actors/number-text.ts";
 import type { StopReason } from "../../actors/protocol.ts";

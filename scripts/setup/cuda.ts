@@ -13,7 +13,7 @@ export interface CudaWheel extends Wheel {
   readonly sha256: string;
   /** The libraries' folder in the wheel. */
   readonly inside: string;
-  /** The libraries' sizes in bytes by their names. A file of another size is of another version. */
+  /** The libraries' sizes in bytes by their names. A file with a different size belongs to a different version. */
   readonly libraries: Readonly<Record<string, number>>;
   /** Target folder. */
   readonly folder: string;
@@ -28,7 +28,7 @@ const PLATFORMS = ["manylinux_2_28_x86_64", "manylinux_2_27_x86_64", "manylinux2
 const options = [...PYTHON, ...PLATFORMS.flatMap((platform) => ["--platform", platform])];
 const nvidia = { options, inside: "nvidia/cu13/lib", folder: nvidiaFolder, machineMayHave: true };
 
-/** The provider has onnxruntime-node's version. NVIDIA's wheels are of CUDA 13.0, which the driver R580 runs. */
+/** The provider has onnxruntime-node's version. NVIDIA's wheels are of CUDA 13.0, which needs the driver R580 or newer. */
 export const CUDA_WHEELS: readonly CudaWheel[] = [
   {
     ...nvidia,

@@ -40,7 +40,7 @@ export function officialSources(gpu: boolean, say: (text: string) => void): Sour
 /**
  * @param found  the library that this machine has; null: none
  * @returns the library's path.
- * @throws {Error} in one line, which says that LIBTENSORFLOW_PATH names no library, or why each source failed.
+ * @throws {Error} in one line. The line says that LIBTENSORFLOW_PATH names no library, or why each source failed.
  */
 export async function setUpTensorflow(
   sources: Sources,

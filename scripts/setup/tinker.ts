@@ -32,7 +32,7 @@ const PACKAGES = [
   "rich==15.0.0",
 ];
 
-const PEFT = `"""What skyrl-tx uses of peft."""
+const PEFT = `"""The part of peft that skyrl-tx uses."""
 import json, os
 
 class LoraConfig:
@@ -44,7 +44,7 @@ class LoraConfig:
             json.dump(self.settings, file, default=str)
 `;
 
-const TARFILE = `"""TarFile.extractall takes a filter, as since Python 3.11.4; the tar files are the server's own."""
+const TARFILE = `"""Makes TarFile.extractall of Python before 3.11.4 accept and ignore the argument filter. The tar files are the server's own."""
 import tarfile
 
 if not hasattr(tarfile, "data_filter"):
@@ -55,7 +55,7 @@ if not hasattr(tarfile, "data_filter"):
 const MODULES = { "peft.py": PEFT, "bunraku_tarfile.py": TARFILE, "bunraku_tarfile.pth": "import bunraku_tarfile\n" };
 
 /**
- * Limits of the server. The last two limits give its batches constant sizes, because the server compiles its functions for each new size.
+ * Limits of the server. The last two limits give its batches constant sizes. Without them the server would compile its functions for each new size.
  */
 const BACKEND_LIMITS = {
   max_lora_adapters: 8,
@@ -85,7 +85,7 @@ export const tinkerPlaces = (folder: string): TinkerPlaces => ({
 /** Installs what is missing. @throws {Error} in one line */
 export async function setUpTinker({ folder, python, model }: TinkerPlaces, say: (text: string) => void): Promise<void> {
   const installed = join(folder, "installed");
-  // An upgrade of the system's Python leaves an environment without its Python.
+  // After an upgrade of the system's Python, the environment's Python may be missing.
   if (!existsSync(installed) || !existsSync(python)) {
     say(`installing ${SKYRL_TX} and ${PACKAGES.length} packages with pip`);
     mkdirSync(folder, { recursive: true });

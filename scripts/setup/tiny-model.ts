@@ -1,4 +1,4 @@
-/** A Qwen3 of 0.1 million random parameters with the built-in tokenizer: a model that a server of engine tinker serves on a laptop. */
+/** A Qwen3 of 0.1 million random parameters with the built-in tokenizer: small enough for a server of engine tinker on a laptop. */
 import { exportHuggingFace } from "../../actors/policy/export.ts";
 import { ModelConfig } from "../../model/policy/model-config.ts";
 import { initialize, layParameters } from "../../model/policy/parameters.ts";

@@ -21,7 +21,8 @@ export interface Wheel {
  */
 export async function unpackWheel(python: string, wheel: Wheel, folder: string): Promise<void> {
   const { name, version, sha256, options = [] } = wheel;
-  if (Bun.which(python) === null) throw new Error(`${python} is missing; it downloads the wheel of ${name}`);
+  if (Bun.which(python) === null)
+    throw new Error(`${python} is missing; it is needed to download the wheel of ${name}`);
   const wanted = version === undefined ? name : `${name}==${version}`;
   const download = [python, "-m", "pip", "download", "--no-deps", "--only-binary=:all:", "-d", folder, wanted];
   await run([...download, "--disable-pip-version-check", ...options], 2);

@@ -1,6 +1,6 @@
 /**
- * The disk of a simulated machine. It outlives every process and is full at times. If a process dies while it writes a file, the first
- * half of the file remains.
+ * The disk of a simulated machine. It keeps its files when processes end, and is full at times. If a process dies while it writes a file, the
+ * first half of the file remains.
  */
 import { Database, SQLiteError } from "bun:sqlite";
 import type { Disk } from "../../actors/checkpoint/disk.ts";

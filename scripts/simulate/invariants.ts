@@ -1,6 +1,7 @@
 /**
  * Checks the invariants of docs/architecture.md from outside the actors, with its own records. The first broken invariant ends the run.
- * Simulated runs have no tensors, so here invariant 8 says that a sampler holds no more sequences than it plays episodes.
+ * Simulated runs have no tensors, so here invariant 8 is: the number of sequences that a sampler holds is at most the number of episodes that
+ * it plays.
  */
 import type { Ticket } from "../../actors/protocol.ts";
 import type { Trajectory } from "../../model/trajectory.ts";
@@ -111,7 +112,8 @@ export class Invariants {
     for (const { ticket, trajectory } of batch) {
       const what = `${ticket.episode} of version ${trajectory.version}`;
       const earlier = this.lineage.get(ticket.episode);
-      if (earlier !== undefined) this.broken(3, `${ticket.episode} is trained on in ${update}, and was in ${earlier}`);
+      if (earlier !== undefined)
+        this.broken(3, `${ticket.episode} is trained on in ${update}, and was already trained on in ${earlier}`);
       this.lineage.set(ticket.episode, update);
       if (version - trajectory.version > stalenessMax) this.broken(4, `${what} is trained on with version ${version}`);
       if (ticket.exact && trajectory.version !== ticket.version)

@@ -1,7 +1,7 @@
 /**
  * A simulated network: real frames and peers, on connections with delays. A witness watches which tickets the learner sends (invariant 5).
  *
- * - As with TCP, messages of one connection arrive in order, and a connection that breaks has delivered only the earliest messages.
+ * - As with TCP, messages of one connection arrive in order. If a connection breaks, only the messages that were sent last are lost.
  * - Messages of different connections may arrive in any order. The two ends of a cut connection notice at different times.
  * - A frozen process keeps its connections; messages to it wait.
  */
@@ -234,8 +234,8 @@ export const simulatedTransport = (network: Network, life: Life): Transport => (
 });
 
 /**
- * Watches the learner's end of one connection to a sampler: tickets go only to a sampler that has acknowledged the digest of a
- * version that may play them.
+ * Watches the learner's end of one connection to a sampler. It checks that the learner sends a ticket only if the sampler has acknowledged the
+ * digest of a policy version that may play the ticket.
  */
 function grantWitness(sampler: string, invariants: Invariants) {
   /** Digest by announced version. */

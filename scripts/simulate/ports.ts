@@ -27,7 +27,7 @@ export interface SimulatedProcess {
   readonly machine: Machine;
   readonly life: Life;
   readonly meter: WatchedMeter;
-  /** Number of this process among all that the run has started, from 1. */
+  /** Number of this process among all processes that the run has started, from 1. */
   readonly incarnation: number;
 }
 
@@ -191,8 +191,8 @@ const digestOf = (values: Float32Array): string =>
   new Bun.CryptoHasher("sha256").update(new Uint8Array(values.slice().buffer)).digest("hex");
 
 /**
- * The model of a simulated run: a few numbers that every episode changes, and a player whose moves follow from these numbers and the
- * episode's coins. It is trivial, but depends on the same inputs as the real model.
+ * The model of a simulated run: a few numbers that every episode changes, and a player whose moves follow from these numbers and the episode's
+ * coins. This model is trivial, but depends on the same inputs as the real model.
  */
 function simulatedPolicy(life: Life, { world, memory, invariants, troubles, defect }: Machine) {
   const open = new Set<string>();

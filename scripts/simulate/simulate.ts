@@ -29,7 +29,7 @@ export interface Simulation {
   readonly faults: boolean;
   readonly mode: "sync" | "async";
   readonly defect?: Defect;
-  /** Once, for this time, samplers and env servers reach no process except the supervisor. */
+  /** During one period of this length, samplers and env servers reach no process except the supervisor. */
   readonly cutMs?: number;
   /** envServer.answerMsMax, which sets the deadline of every ask; 1250 if left out. */
   readonly answerMsMax?: number;
@@ -70,7 +70,7 @@ function configOf({ mode, faults, defect, answerMsMax = 1250 }: Simulation, worl
         envServer: { count: count(2), episodesMax: 32, idleMs: 20_000, answerMsMax },
         model: { width: 8, layers: 1, heads: 1, kvHeads: 1, hidden: 8 },
         warmStart: { enabled: false },
-        // If the store takes no rows, a run can end only if the reporter has room for all of its rows.
+        // If the store takes no rows, a run can end only if the reporter has room for all rows of the run. So this run has only one update.
         learner: {
           updates: defect === "stores nothing" ? 1 : 5,
           mode,
@@ -254,7 +254,7 @@ export function undisturbed(): Promise<Result> {
 }
 
 /**
- * Many simulated runs: one for each seed, in sync mode for even seeds and in async mode for odd seeds.
+ * Simulates one run for each seed: in sync mode for even seeds, and in async mode for odd seeds.
  *
  * @param tell  called after each seed
  */

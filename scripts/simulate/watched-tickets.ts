@@ -61,7 +61,7 @@ export class WatchedTickets extends TicketBook {
     const endsAt = this.#options.clock.now() + this.#options.leaseMs;
     for (const ticket of granted) {
       const { episode, attempt } = ticket;
-      if (this.#leases.has(episode)) this.#invariants.broken(1, `${episode} is played twice at a time`);
+      if (this.#leases.has(episode)) this.#invariants.broken(1, `${episode} is played twice at the same time`);
       const before = this.#attempts.get(episode) ?? -1;
       if (attempt <= before) this.#invariants.broken(1, `${episode} is issued as attempt ${attempt} after ${before}`);
       this.#attempts.set(episode, attempt);

@@ -21,7 +21,7 @@ const ENTRY = join(import.meta.dir, "../run.ts");
 /**
  * Removes an empty folder, which a run leaves if it ends before it writes its config.
  *
- * @throws {UsageError} if a folder holds a run with other settings: the figures of this run would belong to another experiment.
+ * @throws {UsageError} if a folder holds a run with other settings, because the figures of this run would belong to another experiment.
  */
 export function checkFolder({ folder, config }: PlannedRun): void {
   if (!existsSync(folder)) return;

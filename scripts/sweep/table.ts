@@ -1,6 +1,6 @@
 /**
- * The table of a sweep: for each group and figure the mean over the group's finished runs, with the 95 % interval. The command prints the
- * table, and writes it and a table of the single runs as Parquet and CSV.
+ * The table of a sweep: for each group and figure the mean over the group's finished runs, with the 95 % interval. The command prints this
+ * table. It writes this table and a table of the single runs as Parquet and CSV.
  */
 import { existsSync, readFileSync } from "node:fs";
 import { join } from "node:path";
@@ -48,7 +48,7 @@ const FIGURES: readonly Figure[] = [
     return malformed === undefined ? null : 1 - malformed;
   }),
   { name: "updates", head: "updates", isShare: false, of: ({ report }) => report.updates },
-  // The time of all sessions of the run. It includes the warm start, unless an earlier run left it in the cache.
+  // The time of all sessions of the run. It includes the warm start, except if the run took the warm start from the cache.
   { name: "minutes", head: "minutes", isShare: false, of: ({ record }) => minutesOf(record) },
 ];
 
@@ -72,9 +72,9 @@ export interface GroupFigure extends Mean {
   readonly group: string;
   readonly figure: string;
   /**
-   * Mean of this group's value minus the first group's value, over the seeds that both groups have, and the 95 % interval of this mean.
-   * Equal seeds have equal boards, so the differences vary less than the values of a group. null for the first group, and for a group that
-   * shares no seed with the first group.
+   * The mean, over the seeds that both groups have, of this group's value minus the first group's value. `change_low` and `change_high` are the
+   * 95 % interval of this mean. Equal seeds have equal boards, so the differences vary less than the values of a group. All three are null for
+   * the first group, and for a group that shares no seed with the first group.
    */
   readonly change: number | null;
   readonly change_low: number | null;

@@ -65,7 +65,7 @@ const usage: [string[], string][] = [
   [["--run-dir", there, ANY_PORT], `${there} exists; choose another --run-dir, or resume it: --resume ${there}`],
   [
     ["--run-dir", join(place, "x".repeat(65)), ANY_PORT],
-    `the name of a run has at most 64 characters, ${"x".repeat(65)} has 65; choose a shorter one`,
+    `the name of a run has at most 64 characters, but ${"x".repeat(65)} has 65; choose a shorter name`,
   ],
   [["--resume", wanted], `no run in ${wanted}: there is no config.json`],
   [
@@ -74,7 +74,7 @@ const usage: [string[], string][] = [
   ],
   [
     ["--from", join(finished, "checkpoints", "u000009")],
-    `--from ${join(finished, "checkpoints", "u000009")}: there is no such checkpoint; name the run, which means its newest checkpoint, or name another checkpoint`,
+    `--from ${join(finished, "checkpoints", "u000009")}: there is no such checkpoint; name another checkpoint, or name the run to use its newest checkpoint`,
   ],
   [["--resume", finished, "--preset", "quickstart"], "a resumed run keeps its config; leave --preset out"],
   [["--resume", there, "--from", finished], "--from starts a new run; leave --resume out"],

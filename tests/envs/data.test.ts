@@ -236,7 +236,7 @@ describe("splits", () => {
 
   test("of a file without an item are an error that does not blame the split", () => {
     const none = (items: string[], split: "all" | "train") => () => itemsOfSplit(items, split, String, "a.jsonl");
-    expect(none([], "all")).toThrow("a.jsonl: has no usable row; an env needs one at least");
+    expect(none([], "all")).toThrow("a.jsonl: has no usable row; an env needs at least one");
     const kept = Array.from({ length: 40 }, (_, i) => `${i}`).find((item) => splitOfItem(item) === "validation")!;
     expect(none([kept], "train")).toThrow("none of 1 usable rows is in the split train; set split to all");
   });

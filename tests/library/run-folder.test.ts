@@ -127,7 +127,7 @@ describe("a finished run", () => {
     const file = join(folder, "report.json");
     writeFileSync(file, text);
     expect(() => oldRun(folder, [flag("learner.updates", "9")])).toThrow(
-      new ConfigError(`${file} is damaged: it is no report of a run; move it away, and resume the run again`),
+      new ConfigError(`${file} is damaged: it is not a report of a run; move the file away, and resume the run again`),
     );
   });
 

@@ -103,7 +103,7 @@ test("an episode of a run that plays several envs is of the named one", async ()
   config.env.mix = ["Bandit", "SimpleSokoban"].map((tag) => ({ tag }));
   writeFileSync(join(mixed, "config.json"), JSON.stringify(config));
   using policy = await loadPolicy(mixed);
-  expect(await policy.episode(null, 7).catch(String)).toContain("name the one of the episode: Bandit, SimpleSokoban");
+  expect(await policy.episode(null, 7).catch(String)).toContain("name the env of the episode: Bandit, SimpleSokoban");
   expect((await policy.episode("SimpleSokoban", 7)).finalObservation).toContain("######");
 });
 

@@ -116,7 +116,7 @@ describe("bun run bench", async () => {
     expect(JSON.parse(lastLine(out)!).results).toEqual([expect.objectContaining({ sum: 6 })]);
     expect(err).toBe("error: broken\nerror: benchmark falls ended with 1; see above\n");
     expect((await bench("sum", "sum", "--here")).err).toBe("error: --here takes one NAME, got 2\n");
-    const message = "--falls.why=broken is an option of no benchmark that runs; these run: sum";
+    const message = "--falls.why=broken is not an option of a benchmark that runs; these run: sum";
     expect(await bench("sum", "--falls.why=broken")).toEqual({ code: 2, out: "", err: `error: ${message}\n` });
   });
 
@@ -237,7 +237,7 @@ test("bun run chaos names the folder for temporary files that is missing", async
 test("bun run setup says that all packages are there", async () => {
   const { code, out } = await command(["setup"]);
   expect(code).toBe(0);
-  expect(out).toMatch(/^packages: all \d+ as bun\.lock has them; nothing to install\n$/);
+  expect(out).toMatch(/^packages: all \d+ have the versions of bun\.lock; nothing to install\n$/);
 });
 
 test.each([

@@ -125,7 +125,7 @@ test("reads the config of an older version, and says of a run without updates th
   new Store({ path: join(asleep, "run.sqlite"), durability: "normal", wallClock: () => 1000 }).close();
   const { code, out } = await commandHere(["diagnose", former, asleep]);
   expect(code).toBe(0);
-  expect(out).toEndWith(`  healthy all the time\n\n${asleep}: no update was recorded that could be judged\n`);
+  expect(out).toEndWith(`  healthy all the time\n\n${asleep}: the record has no update that diagnose can judge\n`);
 });
 
 test("takes a share of kept groups that was not recorded for unknown, not for 0", async () => {
@@ -168,7 +168,7 @@ test("names a config that is damaged", async () => {
   const { code, err } = await commandHere(["diagnose", path]);
   expect([code, err]).toEqual([
     2,
-    `error: cannot use the config of ${path}, ${path}/config.json: it is no JSON object\n`,
+    `error: cannot use the config of ${path}, ${path}/config.json: it is not a JSON object\n`,
   ]);
 });
 
@@ -264,7 +264,7 @@ describe("the log of another trainer", () => {
     expect(out).toContain(`${path}: collapsed after 40 points of ${kind}\n`);
     expect(out).toContain(`  read: success = ${VERL[0]}, entropy = ${VERL[1]}, gradient = ${VERL[2]}\n`);
     expect(out).toMatch(
-      /not in the log, so signs that need these are missing: in-group std of the reward \(spread\), share of groups/,
+      /not in the log, so the signs that need these quantities are missing: in-group std of the reward \(spread\), share of groups/,
     );
   };
 
@@ -303,7 +303,7 @@ describe("the log of another trainer", () => {
     const path = written("own.csv", `step,critic/score/mean,entropy\n${rows.join("\n")}\n`);
     const { out } = await commandHere(["diagnose", path]);
     expect(out).toContain("  read: entropy = entropy\n");
-    expect(out).toContain("without success a solved task cannot be told from a collapse");
+    expect(out).toContain("without the success, diagnose cannot distinguish a solved task from a collapse");
     const chosen = await commandHere(["diagnose", path, "--column", "success=critic/score/mean"]);
     expect(chosen.out).toContain("  read: success = critic/score/mean, entropy = entropy\n");
   });
@@ -324,12 +324,12 @@ describe("the log of another trainer", () => {
       [],
       /no TensorBoard event file, or a damaged one: record at byte 0/,
     ],
-    ["notes.txt", "hello", [], /notes\.txt is no log that diagnose knows: trainer_state\.json, \.csv/],
+    ["notes.txt", "hello", [], /notes\.txt is not a log that diagnose can read: trainer_state\.json, \.csv/],
     [
       "poor.csv",
       "step,loss\n1,2\n",
       [],
-      /poor\.csv names neither success, nor the spread .* --column entropy=NAME\. It has loss/,
+      /poor\.csv has no column for success, for the spread .* --column entropy=NAME\. The log has loss/,
     ],
     [
       "near.csv",

@@ -66,7 +66,7 @@ describe("a game by hand", () => {
 
   test.each([
     [["Sokobann"], /^error: unknown env tag "Sokobann"; nearest: \w/],
-    [["Bandit", "--learner.updates=3"], /^error: --learner\.updates=3: play takes keys of env only/],
+    [["Bandit", "--learner.updates=3"], /^error: --learner\.updates=3: play takes only keys of env/],
     [["Bandit", "--env.mix=[]"], /^error: --env\.mix=\[\]: this command plays one env; leave it out\n$/],
     [["Bandit", "--seed", "4294967296"], /^error: --seed must be below 4294967296, got 4294967296\n$/],
     [["Bandit", "--sed", "3"], /^error: play has no flag --sed; did you mean --seed\?\n$/],

@@ -72,7 +72,9 @@ describe("replay", () => {
     const mixed = altered("bodies", "spans", (text: string) => text.replace(/}\]$/, ',"version":99}]'));
     const { code, told } = await replay(LAST, mixed);
     expect([code, told.env]).toEqual([0, "equal"]);
-    expect(told.policy.skipped).toMatch(/^it began with policy version \d+, and versions (\d+, )*99 wrote its turns$/);
+    expect(told.policy.skipped).toMatch(
+      /^the episode began with policy version \d+, and versions (\d+, )*99 wrote its turns$/,
+    );
   });
 
   test("names the first thing that differs, with exit code 1", async () => {
@@ -162,7 +164,7 @@ describe("replay", () => {
     expect((await replay("1", join(home, "none"))).err).toStartWith(
       `error: no run in ${join(home, "none")}: there is no config.json`,
     );
-    expect((await commandHere(["replay", "1"])).err).toBe("error: name the run that recorded it: --run RUN\n");
+    expect((await commandHere(["replay", "1"])).err).toBe("error: name the run that recorded the episode: --run RUN\n");
   });
 });
 
@@ -221,7 +223,7 @@ test("compare: last values, the highest success, and the settings that differ", 
   expect(told.runs[0].highest.success).toBeGreaterThanOrEqual(point.value);
   expect(told.runs[0].costs.total.cpuSeconds).toBeGreaterThan(0);
   expect(told.runs[0].costs.total.actions).toBeGreaterThan(0);
-  expect(out).toContain("costs of reinforcement, and per point of success gained:");
+  expect(out).toContain("costs of reinforcement, in all and per point of success gained:");
   expect(told.differences).toEqual({
     seed: [config.seed, 9],
     "learner.learningRate": [config.learner.learningRate, 0.5],

@@ -82,7 +82,7 @@ test.skipIf(!hasArchive)(
     const { asked, folder, sources, archives } = wheelSources(404, "no-such-python");
     const path = "/2.18.0/libtensorflow-gpu-linux-x86_64.tar.gz";
     await expect(setUpTensorflow(sources, null)).rejects.toThrow(
-      `cannot download libtensorflow: ${archives}${path} answers 404; no-such-python is missing; it downloads the wheel of tensorflow. Install`,
+      `cannot download libtensorflow: ${archives}${path} answers 404; no-such-python is missing; it is needed to download the wheel of tensorflow. Install`,
     );
     expect([asked, readdirSync(folder)]).toEqual([[path], []]);
   },

@@ -96,7 +96,7 @@ test("a run whose episodes cannot be stored fails, and names their number", asyn
 
 describe("found is", () => {
   const sought: [Defect, "sync" | "async", RegExp][] = [
-    ["trains twice", "sync", /^invariant 3: \S+ is trained on in .*, and was in /],
+    ["trains twice", "sync", /^invariant 3: \S+ is trained on in .*, and was already trained on in /],
     ["takes anything", "sync", /^invariant 1: \S+ was taken from sampler-\d, which had no ticket for it/],
     ["mixes versions", "sync", /^invariant 5: \S+ of version \d+ has tokens that other weights wrote/],
     ["trains on old episodes", "async", /^invariant 4: \S+ of version \d+ is trained on with version \d+/],

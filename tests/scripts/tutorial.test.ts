@@ -158,7 +158,9 @@ test("new-env takes a name of 41 letters, and no longer one", async () => {
   const folder = temporaryFolder();
   const made = (letters: number) => commandHere(["new-env", join(folder, `${"a".repeat(letters)}.ts`)]);
   expect(await made(41)).toMatchObject({ code: 0 });
-  expect((await made(42)).err).toContain("a tag has 2 to 41 letters and digits, this one 42; name another file");
+  expect((await made(42)).err).toContain(
+    "a tag has 2 to 41 letters and digits, but this tag has 42; name another file",
+  );
 });
 
 test("init writes nothing beside a package.json that it cannot read", async () => {
@@ -212,11 +214,11 @@ test("new-env writes an env whose test passes and which commands take by its pat
     ["envs/My Maze.ts", "new-env takes a file like envs/my-maze.ts"],
     [
       join(folder, "envs/bandit.ts"),
-      "would define the env Bandit: a built-in env, or one of this project, has this tag",
+      "would define the env Bandit: a built-in env or an env of this project has this tag",
     ],
     [
       join(folder, "envs/a.ts"),
-      "would define the env A: a tag has 2 to 41 letters and digits, this one 1; name another file",
+      "would define the env A: a tag has 2 to 41 letters and digits, but this tag has 1; name another file",
     ],
     [join(folder, "envs/pcg64.ts"), "would define the env Pcg64: the module imports this name; name another file"],
   ] as const) {

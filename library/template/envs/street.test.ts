@@ -2,7 +2,7 @@ import { expect, test } from "bun:test";
 import { checkEnv } from "bunraku/testing";
 import { Street } from "./street.ts";
 
-// Tests, among others, that equal seeds give equal episodes, that limits hold, and that the page can replay the env.
+// Tests, among other things, that equal seeds give equal episodes, that episodes stay within the limits, and that the page can replay the env.
 await checkEnv(import.meta.resolve("./street.ts"));
 
 test("Street is won by walking to the house", () => {

@@ -31,12 +31,12 @@ describe.each(["sampler", "env-server"])("bun run %s", (name) => {
       2,
     ],
     [
-      "--token: the token has a line break or characters beyond ASCII, which HTTP cannot send; use letters, digits and signs of one line",
+      "--token: the token has a line break or characters beyond ASCII, which HTTP cannot send; use one line of ASCII letters, digits and punctuation",
       [...at, "--token", "två-lines-are-not-one"],
       2,
     ],
     [
-      `--token-file ${twoLines}: the token has a line break or characters beyond ASCII, which HTTP cannot send; use letters, digits and signs of one line`,
+      `--token-file ${twoLines}: the token has a line break or characters beyond ASCII, which HTTP cannot send; use one line of ASCII letters, digits and punctuation`,
       [...at, "--token-file", twoLines],
       2,
     ],

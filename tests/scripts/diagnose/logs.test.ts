@@ -31,7 +31,7 @@ test("of a repeated step the last finite value counts", () => {
 
 test.each(['""', '" "', "null"])("a row whose step is %s is refused: 0 would be a step", (step) => {
   expect(() => read("blank.jsonl", `{"step": 1, "a": 1}\n{"step": ${step}, "a": 1}\n`)).toThrow(
-    /its step .* is no number/,
+    /its step .* is not a number/,
   );
 });
 
@@ -64,5 +64,5 @@ test("a log that is too large is refused before it is read", () => {
   const file = join(folder, "large.csv");
   writeFileSync(file, "");
   truncateSync(file, 512 * 2 ** 20 + 1);
-  expect(() => readLog(file)).toThrow("it has 536870913 bytes, at most 536870912 are read");
+  expect(() => readLog(file)).toThrow("it has 536870913 bytes; the limit is 536870912");
 });

@@ -292,7 +292,7 @@ describe("the rates over many runs", () => {
     expect([early!.caught, early!.leads]).toEqual([2, [10, 10]]);
     await Bun.write(file, JSON.stringify({ other: { elsewhere: 3 } }));
     expect(() => ratesReport(logs, { heldOut: null, alarms: file })).toThrow(
-      "has no entry for the run falls-s2; make it from the same logs",
+      "has no entry for the run falls-s2; make the file from the same logs",
     );
   });
 
@@ -300,7 +300,7 @@ describe("the rates over many runs", () => {
     const [alarms, cut, text] = ["broken.json", "cut.parquet", "logs.csv"].map((name) => join(folder, name));
     for (const file of [alarms!, cut!, text!]) await Bun.write(file, '{"late": ');
     const report = (file: string) => () => ratesReport([], { heldOut: null, alarms: file });
-    expect(report(alarms!)).toThrow(`${alarms} is no file of alarms`);
+    expect(report(alarms!)).toThrow(`${alarms} is not a file of alarms`);
     expect(report(join(folder, "none.json"))).toThrow(`cannot read the alarms ${join(folder, "none.json")}: ENOENT`);
     expect(() => readLogs(cut!)).toThrow(`cannot read the logs ${cut}: is not a parquet file`);
     expect(() => readLogs(text!)).toThrow(`${text} has no logs of runs; give a folder of runs, or a .parquet file`);

@@ -80,7 +80,7 @@ test("plays the env's own prompts, counts tokens and money, and keeps to the con
     formatErrors: 0,
     usage: { requests: 12, retries: 0, inputTokens: 1200, outputTokens: 120, cost: (1200 * 2 + 120 * 8) / 1e6 },
   });
-  expect(out).toContain("12 requests, 0 of them retries · 1200 tokens sent, 120 answered · 0.0034 USD");
+  expect(out).toContain("12 requests, 0 of them retries · 1200 input tokens, 120 output tokens · 0.0034 USD");
   expect(most).toBe(3);
   expect([...limits]).toEqual([512]);
   expect(prompts[0]).toContain("Always output: <think> [Your thoughts] </think> <answer> [your answer] </answer>");
@@ -172,7 +172,7 @@ test("the server is the one of OPENAI_BASE_URL, with its key, unless --base-url 
   expect(await ask({ OPENAI_BASE_URL, OPENAI_API_KEY: KEY })).toMatchObject({ code: 0 });
   expect(keys).toEqual([null, null, `Bearer ${KEY}`, `Bearer ${KEY}`]);
   const { code, err } = await ask({ OPENAI_BASE_URL: "example" });
-  expect([code, err]).toEqual([2, 'error: OPENAI_BASE_URL takes an address as https://host/v1, got "example"\n']);
+  expect([code, err]).toEqual([2, 'error: OPENAI_BASE_URL takes an address such as https://host/v1, got "example"\n']);
 });
 
 describe("a policy of bunraku serve", () => {
@@ -266,7 +266,7 @@ describe("refused with exit code 2 and one line", () => {
     [["--policy", "openai:m", "--checkpoint", "u1"], /--checkpoint is for a run's policy/],
     [
       ["--policy", "openai:m", "--env", "Bandit,BanditRev", "--results", "x.jsonl"],
-      /--results of a hosted model has the episodes of one env/,
+      /--results of a hosted model holds the episodes of one env only/,
     ],
   ])("%p", async (args, told) => {
     const keys = { OPENAI_API_KEY: "", ANTHROPIC_API_KEY: "", SPACED: "two words" };

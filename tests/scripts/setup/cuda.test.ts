@@ -36,7 +36,7 @@ test("without Python one line says what is missing, and for what", async () => {
       () => {},
       () => false,
     ),
-  ).rejects.toThrow(/^no-such-python is missing; it downloads the wheel of nvidia-cuda-runtime$/);
+  ).rejects.toThrow(/^no-such-python is missing; it is needed to download the wheel of nvidia-cuda-runtime$/);
 });
 
 setDefaultTimeout(120_000);
