@@ -1,14 +1,13 @@
 /**
  * Starts the children of a run on this thread, for tests and debuggers. The children exchange messages over sockets, as processes do.
  *
- * - If a child exits with an error, the run ends. A replacement would share the thread with callbacks and memory that the failed child left.
+ * - If a child fails, the run ends. A replacement would share the thread with callbacks and memory that the failed child left.
  * - No timer of a child outlives the child.
  */
 import { basename, dirname } from "node:path";
 import type { ActorKind } from "../actor.ts";
 import { type Clock, realClock } from "../clock.ts";
 import { envServer } from "../env-server/start.ts";
-import { RUN_ERROR_CODE } from "../errors.ts";
 import { learner } from "../learner/start.ts";
 import { makeLog } from "../log.ts";
 import { metricsSink } from "../metrics-sink/start.ts";
@@ -27,6 +26,7 @@ const KINDS: Readonly<Record<ActorRole, ActorKind>> = {
 };
 
 export const oneThreadSpawner: Spawner = {
+  sharesThread: true,
   spawn(entry, settingsLine, output) {
     const { settings, ...actorSettings } = ActorSettings.parse(JSON.parse(settingsLine));
     const { config, folder } = settings as RunActorSettings;
@@ -48,7 +48,7 @@ export const oneThreadSpawner: Spawner = {
       },
       {
         clock: time.clock,
-        exit: (code) => end({ code: code === 0 ? 0 : RUN_ERROR_CODE, signal: null }),
+        exit: (code) => end({ code, signal: null }),
         sharesThread: true,
       },
     );

@@ -18,6 +18,8 @@ export interface SpawnedChild {
 }
 
 export interface Spawner {
+  /** True if children run on this thread. The supervisor does not start such a child again. */
+  readonly sharesThread?: boolean;
   /**
    * @param entry  path of the module to run
    * @param settingsLine  first line of a process's standard input. The input stays open while this process lives. The end of

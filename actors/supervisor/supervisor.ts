@@ -6,8 +6,8 @@
  *   for `heartbeatDeadlineMs` (`startDeadlineMs` before its first heartbeat), or computes without a result for `progressDeadlineMs`. The
  *   supervisor starts a failed child again. If the system cannot start a process (no memory, too many open files), this start counts as a
  *   failure after `SPAWN_RETRY_MS`.
- * - The supervisor gives up a child after a `RunError`, or after more than `restartsMax` failures (see `RestartLimit`). Then the run ends
- *   and names the first cause.
+ * - The supervisor gives up a child after a `RunError`, after more than `restartsMax` failures (see `RestartLimit`), or after its first
+ *   failure if children share the supervisor's thread. Then the run ends and names the first cause.
  * - The run ends once, and only when no child is left. A connected child gets the message `stop`, then SIGTERM, then SIGKILL. Children
  *   leave by role, in the reverse order of their start. So an actor that receives results leaves after the actors that send them.
  * - The standard input of a child process ends when the supervisor ends; then the child exits. So no child outlives the supervisor.
@@ -183,7 +183,8 @@ export class Supervisor {
     }
     const cause = causeOf(child, exit);
     const { doing } = stateOf(child.heartbeat);
-    this.#failed(child, cause, endsRun || doing === STARTING ? doing : null, exit.code !== RUN_ERROR_CODE);
+    const mayRestart = exit.code !== RUN_ERROR_CODE && !this.#options.spawner.sharesThread;
+    this.#failed(child, cause, endsRun || doing === STARTING ? doing : null, mayRestart);
   }
 
   /** Starts a failed child again, or gives it up and ends the run. */

@@ -173,7 +173,7 @@ describe("stopping", () => {
     const { cluster, lines } = await start(startOneThread, { samplers: 1, port: taken.port });
     const end = await cluster.ended;
     expect(end.ok).toBe(false);
-    expect(end.reason).toContain(`metrics-sink exit code 3 (Error: cannot serve the page on 127.0.0.1:${taken.port}`);
+    expect(end.reason).toContain(`metrics-sink exit code 1 (Error: cannot serve the page on 127.0.0.1:${taken.port}`);
     expect(lines.some((line) => line.includes('"level":"error"') && line.includes("the port is in use"))).toBe(true);
   }, 300_000);
 });

@@ -49,7 +49,7 @@ class FakeProcess implements SpawnedChild {
   }
 }
 
-async function stage(overrides: Partial<SupervisorOptions> = {}) {
+async function stage(overrides: Partial<SupervisorOptions> = {}, sharesThread = false) {
   const clock = new FakeClock();
   const events = new Events();
   const processes: FakeProcess[] = [];
@@ -60,6 +60,7 @@ async function stage(overrides: Partial<SupervisorOptions> = {}) {
     token: "t",
     transport,
     spawner: {
+      sharesThread,
       spawn(_, actorSettings, output) {
         const process = new FakeProcess(100 + processes.length, actorSettings, output);
         processes.push(process);
@@ -192,6 +193,19 @@ describe("a supervisor", () => {
     processes[0]!.output('{"level":"info","text":"bye"}');
     processes[0]!.exit(3);
     expect(await supervisor.ended).toEqual({ ok: false, reason: "a exit code 3 (the disk is full)" });
+  });
+
+  test("never replaces a child that shares its thread: not one that failed, nor one that it killed", async () => {
+    const failing = await stage({}, true);
+    failing.supervisor.start(child("a"));
+    failing.processes[0]!.exit(1);
+    expect(await failing.supervisor.ended).toEqual({ ok: false, reason: "a exit code 1" });
+    const killing = await stage({}, true);
+    killing.supervisor.start(child("a"));
+    killing.clock.advance(5100);
+    expect((await killing.supervisor.ended).reason).toStartWith("a silent for 5100 ms (limit 5000 ms)");
+    for (const { processes, events } of [failing, killing])
+      expect([processes.length, events.of("restarted", "a")]).toEqual([1, []]);
   });
 
   test("ends the run when restarts do not help, with the first cause", async () => {
