@@ -54,6 +54,9 @@ export interface CompletionsOptions {
 
 const BODY_BYTES_MAX = 1 << 20;
 
+const CHAT_PATH = "/v1/chat/completions";
+const TEXT_PATH = "/v1/completions";
+
 export function completionsApp(options: CompletionsOptions): Hono {
   const app = new Hono();
   const slots = new Slots(options.slots, options.queueMax);
@@ -62,6 +65,11 @@ export function completionsApp(options: CompletionsOptions): Hono {
   app.onError((error, c) => refusal(c, error));
   app.notFound((c) => refusal(c, new RequestError(404, "not_found", `there is no ${c.req.method} ${c.req.path}`)));
   app.get("/healthz", (c) => c.json({ status: "ok" }));
+  // Stands before the checks, so that it also counts the requests that they refuse.
+  app.on("POST", [CHAT_PATH, TEXT_PATH], async (c, next) => {
+    await next();
+    counts.answered(c.res.status);
+  });
   app.use(async (c, next) => {
     checkAccess(c, options.token);
     await next();
@@ -89,20 +97,13 @@ export function completionsApp(options: CompletionsOptions): Hono {
     },
   });
   const answer = (form: RequestForm) => async (c: Context) => {
-    try {
-      const asked = askedOf(form, await jsonOf(c));
-      checkModel(asked.model, options.model);
-      const completion = begin(asked, c.req.raw.signal);
-      const response = asked.stream ? streamed(c, completion, asked) : c.json(await whole(completion, asked));
-      counts.answered(200);
-      return response;
-    } catch (error) {
-      counts.answered(error instanceof RequestError ? error.status : 500);
-      throw error;
-    }
+    const asked = askedOf(form, await jsonOf(c));
+    checkModel(asked.model, options.model);
+    const completion = begin(asked, c.req.raw.signal);
+    return asked.stream ? streamed(c, completion, asked) : c.json(await whole(completion, asked));
   };
-  app.post("/v1/chat/completions", limit, answer("chat"));
-  app.post("/v1/completions", limit, answer("text"));
+  app.post(CHAT_PATH, limit, answer("chat"));
+  app.post(TEXT_PATH, limit, answer("text"));
   return app;
 }
 

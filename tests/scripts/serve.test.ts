@@ -468,6 +468,22 @@ describe("the app", () => {
     expect((await post(huge)).status).toBe(413);
     expect((await post([])).status).toBe(400);
   });
+
+  test("counts a request by its status, also one that it refuses before it reads the request", async () => {
+    const open = stage();
+    await open.post(open.asked, "http://evil.example");
+    await open.post({ ...open.asked, messages: [{ role: "user", content: "x".repeat(1 << 20) }] });
+    await open.post([], undefined, undefined, "completions");
+    const guarded = stage({ token: "secret" });
+    await guarded.post(guarded.asked);
+    const headers = { Authorization: "Bearer secret" };
+    const counts = async ({ app }: typeof open) => {
+      const text = await (await app.request("http://localhost/metrics", { headers })).text();
+      return text.split("\n").filter((line) => line.startsWith("bunraku_serve_requests_total{"));
+    };
+    const total = (status: number) => `bunraku_serve_requests_total{status="${status}"} 1`;
+    expect([await counts(open), await counts(guarded)]).toEqual([[403, 413, 400].map(total), [total(401)]]);
+  });
 });
 
 test.each([
