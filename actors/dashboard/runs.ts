@@ -60,14 +60,24 @@ export class NearbyRuns {
     if (!existsSync(parent)) return [];
     const folders = readdirSync(parent, { withFileTypes: true })
       // `isDirectory` is false for a symbolic link, which may lead to any folder.
-      .filter(
-        (entry) => entry.isDirectory() && entry.name !== own && existsSync(join(parent, entry.name, "run.sqlite")),
-      )
-      .map(({ name }) => ({ name, changedMs: statSync(join(parent, name, "run.sqlite")).mtimeMs }));
+      .filter((entry) => entry.isDirectory() && entry.name !== own)
+      .flatMap(({ name }) => {
+        const changedMs = changedMsOf(join(parent, name, "run.sqlite"));
+        return changedMs === null ? [] : [{ name, changedMs }];
+      });
     return folders
       .sort((a, b) => b.changedMs - a.changedMs)
       .slice(0, RUNS_MAX)
       .map(({ name }) => name);
+  }
+}
+
+/** When a record last changed; null if the folder has no record, may not be read, or has been removed meanwhile. */
+function changedMsOf(record: string): number | null {
+  try {
+    return statSync(record).mtimeMs;
+  } catch {
+    return null;
   }
 }
 

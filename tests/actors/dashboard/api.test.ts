@@ -1,6 +1,7 @@
 /** The API's description of itself, its answers on other runs, and thinned series. */
 import { Database } from "bun:sqlite";
-import { beforeEach, describe, expect, test } from "bun:test";
+import { beforeEach, describe, expect, spyOn, test } from "bun:test";
+import * as fs from "node:fs";
 import { mkdirSync, readFileSync, rmSync, symlinkSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { realClock } from "../../../actors/clock.ts";
@@ -263,6 +264,18 @@ describe("other runs", () => {
         ),
       },
     ]);
+  });
+
+  test("are listed without a run that is removed meanwhile", async () => {
+    record("removed", 0.25, 100);
+    record("kept", 0.75, 200);
+    const { statSync } = fs;
+    using _ = spyOn(fs, "statSync").mockImplementation(((path: string, options?: fs.StatSyncOptions) => {
+      if (path === join(root, "removed", "run.sqlite")) rmSync(join(root, "removed"), { recursive: true });
+      return statSync(path, options);
+    }) as typeof statSync);
+    const { runs, unreadable } = await json("/api/runs");
+    expect([runs.map(({ name }: { name: string }) => name), unreadable]).toEqual([["kept"], []]);
   });
 
   test("have their own pages and API under /run/NAME/, read only; /runs lists them", async () => {
