@@ -20,7 +20,7 @@ import { bearer, noProxyHere } from "../transport/address.ts";
 import { offering } from "../transport/offer.ts";
 import { parseAddress } from "../transport/socket-wire.ts";
 import type { ClientTls } from "../transport/tls.ts";
-import type { Transport } from "../transport/transport.ts";
+import { TokenRefused, type Transport } from "../transport/transport.ts";
 import { runActorLife } from "./life.ts";
 import { ActorSettings } from "./settings.ts";
 
@@ -104,12 +104,12 @@ export async function join(kind: ActorKind, options: JoinOptions): Promise<Joine
       if (lostAtMs !== null) say("info", `joined ${actorSettings.run} at ${options.address} as ${actor}`);
       lostAtMs = null;
     },
-    unreachable(detail, attempt) {
+    unreachable(detail, attempt, error) {
       lostAtMs ??= realClock.now();
       const lostMs = realClock.now() - lostAtMs;
       const text = detail.replace(/^Error: /, "");
       if (attempt === 1) say("warning", text);
-      if (lostMs < patienceMs && !detail.includes("the token")) return;
+      if (lostMs < patienceMs && !(error instanceof TokenRefused)) return;
       say("error", `${text}; given up after ${Math.round(lostMs / 1000)} s`);
       process.exit(1);
     },

@@ -56,8 +56,8 @@ interface LiveOptions extends ProcessPorts {
   /** Changes a message of the supervisor before the actor gets it. */
   readonly translate?: (message: Tell) => Tell;
   readonly connected?: () => void;
-  /** Called when an attempt to reach the supervisor fails. `attempt`: see `ReconnectOptions.failed`. */
-  readonly unreachable?: (detail: string, attempt: number) => void;
+  /** Called when an attempt to reach the supervisor fails. The arguments: see `ReconnectOptions.failed`. */
+  readonly unreachable?: (detail: string, attempt: number, error: unknown) => void;
 }
 
 export interface LifeOptions extends Omit<LiveOptions, keyof ProcessPorts> {
@@ -164,7 +164,7 @@ export function live(options: LiveOptions): ActorLife {
     run,
     clock,
     uniform,
-    failed: (detail, attempt) => options.unreachable?.(detail, attempt),
+    failed: (detail, attempt, error) => options.unreachable?.(detail, attempt, error),
     handler: {
       opened() {
         options.connected?.();

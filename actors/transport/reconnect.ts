@@ -22,8 +22,11 @@ export interface ReconnectOptions {
   readonly clock: Clock;
   /** Uniform in [0, 1), for the jitter. */
   readonly uniform: () => number;
-  /** Called when an attempt fails. `attempt`: 1 for the first failure since the last connection; 0: `handler` threw at the opening. */
-  readonly failed?: (detail: string, attempt: number) => void;
+  /**
+   * Called when an attempt fails. `detail` describes `error`. `attempt`: 1 for the first failure since the last connection; 0: `handler` threw
+   * at the opening.
+   */
+  readonly failed?: (detail: string, attempt: number, error: unknown) => void;
 }
 
 export interface Connection {
@@ -59,7 +62,7 @@ export function connectForever(options: ReconnectOptions): Connection {
       pending?.close(detail);
       pending = null;
       if (closedWith !== null) return;
-      options.failed?.(detail, ++attempt);
+      options.failed?.(detail, ++attempt, error);
       wait();
       return;
     }
@@ -69,7 +72,7 @@ export function connectForever(options: ReconnectOptions): Connection {
     try {
       receiving.open(current);
     } catch (error) {
-      options.failed?.(`the handler of ${current.name} failed: ${describeError(error)}`, 0);
+      options.failed?.(`the handler of ${current.name} failed: ${describeError(error)}`, 0, error);
       current.close(describeError(error));
     }
   }

@@ -27,7 +27,15 @@ import {
   TOO_BIG,
   watchPeer,
 } from "./socket-wire.ts";
-import type { Handler, Listener, ListenOptions, Peer, Transport } from "./transport.ts";
+import {
+  type Handler,
+  type Listener,
+  type ListenOptions,
+  type Peer,
+  TOKEN_REFUSED,
+  TokenRefused,
+  type Transport,
+} from "./transport.ts";
 
 /** When the listener closes, its peers have this much time to read the frames already sent. */
 const CLOSE_MS_MAX = 500;
@@ -135,7 +143,13 @@ export class SocketTransport implements Transport {
   }
 }
 
-/** Connects to a listener. @throws {Error} with the address and the reason, if the connection fails */
+/** Why a connection failed. */
+interface Refusal {
+  readonly why: string;
+  readonly isOfToken: boolean;
+}
+
+/** Connects to a listener. @throws {Error} with the address and the reason, if the connection fails: see `Transport.connect` */
 function dial(address: string, handler: Handler, options: SocketOptions): Promise<Peer> {
   const { clock, token, tls = {}, connectMsMax = CONNECT_MS_MAX, silenceMsMax = SILENCE_MS_MAX } = options;
   const { promise, resolve, reject } = Promise.withResolvers<Peer>();
@@ -143,9 +157,9 @@ function dial(address: string, handler: Handler, options: SocketOptions): Promis
   socket.binaryType = "arraybuffer";
   let peer: WirePeer | null = null;
   let watch: SilenceWatch | null = null;
-  let refusal = "the connection was closed";
+  let refusal: Refusal = { why: "the connection was closed", isOfToken: false };
   const cancelDeadline = clock.after(connectMsMax, () => {
-    refusal = `no answer within ${connectMsMax} ms`;
+    refusal = { why: `no answer within ${connectMsMax} ms`, isOfToken: false };
     socket.terminate();
   });
 
@@ -162,13 +176,15 @@ function dial(address: string, handler: Handler, options: SocketOptions): Promis
     else if (peer && data.byteLength > 0) takeMessage(peer, new Uint8Array(data));
   };
   socket.onerror = (event) => {
-    refusal = whyRefused(event);
+    refusal = refusalOf(event);
   };
   socket.onclose = ({ code, reason }) => {
     cancelDeadline();
     watch?.stop();
-    if (peer === null) reject(new Error(`cannot connect to ${address}: ${refusal}`));
-    else peer.lost(reason === TOO_BIG ? "a frame was larger than the other end allows" : reason || lostBy(code));
+    if (peer === null) {
+      const text = `cannot connect to ${address}: ${refusal.why}`;
+      reject(refusal.isOfToken ? new TokenRefused(text) : new Error(text));
+    } else peer.lost(reason === TOO_BIG ? "a frame was larger than the other end allows" : reason || lostBy(code));
   };
   return promise;
 }
@@ -176,13 +192,12 @@ function dial(address: string, handler: Handler, options: SocketOptions): Promis
 const lostBy = (code: number): string => `the connection was lost (WebSocket code ${code})`;
 
 /** Reads the HTTP status of a refused upgrade from the error's message, because Bun reports the status nowhere else. */
-function whyRefused(event: Event): string {
+function refusalOf(event: Event): Refusal {
   const message = "message" in event ? String(event.message) : "";
   const status = /Expected 101 status code: (\d+)/.exec(message)?.[1];
-  if (status === "401") return "the token was refused";
-  if (status === "403") return "the token does not allow this connection";
-  if (status !== undefined) return `HTTP status ${status} instead of a WebSocket`;
+  if (status === "401") return { why: TOKEN_REFUSED, isOfToken: true };
+  if (status === "403") return { why: "the token does not allow this connection", isOfToken: true };
   const tls = /TLS handshake failed: (.*)$/.exec(message)?.[1];
-  if (tls !== undefined) return `the TLS handshake failed: ${tls}`;
-  return "nothing answers there";
+  const why = tls === undefined ? "nothing answers there" : `the TLS handshake failed: ${tls}`;
+  return { why: status === undefined ? why : `HTTP status ${status} instead of a WebSocket`, isOfToken: false };
 }

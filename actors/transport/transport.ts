@@ -75,6 +75,12 @@ export interface Problem {
  */
 export const TRANSPORT_LIMITS = { frameBytesMax: 64 * 2 ** 20, queuedBytesMax: 256 * 2 ** 20 } as const;
 
+/** The other end refuses this end's token, so another attempt would not connect either. */
+export class TokenRefused extends Error {}
+
+/** The reason of a `TokenRefused`. A listener behind a broker refuses a token with this text, and no other refusal has this text. */
+export const TOKEN_REFUSED = "the token was refused";
+
 export interface TransportOptions {
   readonly clock: Clock;
   readonly token: string;
@@ -96,6 +102,6 @@ export interface ListenOptions {
 export interface Transport {
   /** @throws {Error} with the address and the reason, if it cannot listen. */
   listen(address: string, handler: Handler, options?: ListenOptions): Promise<Listener>;
-  /** @throws {Error} with the address and the reason, if it cannot connect. */
+  /** @throws {Error} with the address and the reason, if it cannot connect; `TokenRefused` if the other end refuses the token. */
   connect(address: string, handler: Handler): Promise<Peer>;
 }

@@ -33,6 +33,7 @@ import {
 import { pause, settlesIn } from "../../clock.ts";
 import { describeError } from "../../errors.ts";
 import type { SocketOptions } from "../socket-wire.ts";
+import { TOKEN_REFUSED, TokenRefused } from "../transport.ts";
 import type { Stored } from "./wire.ts";
 
 export const WORK = "bunraku_work";
@@ -95,7 +96,7 @@ export class Broker {
     void this.#watch();
   }
 
-  /** @throws {Error} with the reason, such as "nothing answers there" or "the token was refused" */
+  /** @throws {Error} with the reason, such as "nothing answers there"; `TokenRefused` if the broker refuses the token */
   static async connect(url: URL, options: BrokerOptions): Promise<Broker> {
     const { token, tls, silenceMsMax, connectMsMax } = options;
     let connection: NatsConnection;
@@ -114,6 +115,7 @@ export class Broker {
         maxPingOut: 3,
       });
     } catch (error) {
+      if (error instanceof AuthorizationError) throw new TokenRefused(TOKEN_REFUSED, { cause: error });
       throw new Error(reasonOf(error), { cause: error });
     }
     try {
@@ -325,7 +327,6 @@ async function makeStreams(manager: JetStreamManager): Promise<void> {
 }
 
 function reasonOf(error: unknown): string {
-  if (error instanceof AuthorizationError) return "the token was refused";
   const text = describeError(error);
   if (/certificate|TLS|SSL/i.test(text)) return `the TLS handshake failed: ${text}`;
   return "nothing answers there";

@@ -16,7 +16,15 @@ import { isLoopback, parseNatsAddress, sameSecret } from "../address.ts";
 import { ListenerPeers, WirePeer } from "../peer.ts";
 import { reportSeldom } from "../refusals.ts";
 import { CONNECT_MS_MAX, type SocketOptions } from "../socket-wire.ts";
-import type { Handler, Listener, ListenOptions, Peer, Transport } from "../transport.ts";
+import {
+  type Handler,
+  type Listener,
+  type ListenOptions,
+  type Peer,
+  TOKEN_REFUSED,
+  TokenRefused,
+  type Transport,
+} from "../transport.ts";
 import { Broker } from "./broker.ts";
 import { NatsWire } from "./wire.ts";
 
@@ -76,7 +84,7 @@ export class NatsTransport implements Transport {
       const { inbox, id, proof } = dial.data;
       if (!sameSecret(proof, proofOf(token, id, chosen)) || broker.ends.has(`${id}h`)) {
         this.#refused(url.host, "wrong token");
-        respond({ refused: "the token was refused" });
+        respond({ refused: TOKEN_REFUSED });
         return;
       }
       const wire = this.#wire(broker, url, [`${id}h`, `${id}g`], () => inbox, false);
@@ -101,7 +109,8 @@ export class NatsTransport implements Transport {
       if (!broker.ready) throw new Error("nothing answers there");
       return await this.#dial(broker, url, name, address, handler);
     } catch (error) {
-      throw new Error(`cannot connect to ${address}: ${messageOf(error)}`);
+      const text = `cannot connect to ${address}: ${messageOf(error)}`;
+      throw error instanceof TokenRefused ? new TokenRefused(text) : new Error(text);
     }
   }
 
@@ -120,7 +129,10 @@ export class NatsTransport implements Transport {
         });
       const answer = DialAnswer.safeParse(parsedJson(response.string()));
       if (!answer.success) throw new Error("the program that answers there is no actor");
-      if ("refused" in answer.data) throw new Error(answer.data.refused);
+      if ("refused" in answer.data) {
+        const { refused } = answer.data;
+        throw refused === TOKEN_REFUSED ? new TokenRefused(refused) : new Error(refused);
+      }
       inbox = answer.data.inbox;
     } catch (error) {
       wire.lose("never connected");

@@ -1,9 +1,18 @@
 /** Joining at an address where nothing answers, or another program than a run. The error is one line, and comes at once if waiting is of no use. */
 import { expect, test } from "bun:test";
-import type { RunConfig } from "../../../actors/config/config.ts";
+import { writeFileSync } from "node:fs";
+import { join as joinPath } from "node:path";
+import { realClock } from "../../../actors/clock.ts";
+import { RunConfig } from "../../../actors/config/config.ts";
 import { envServer } from "../../../actors/env-server/start.ts";
+import type { JoinSettings } from "../../../actors/process/join.ts";
 import { join } from "../../../actors/process/join.ts";
+import { PROTOCOL_VERSION } from "../../../actors/protocol.ts";
+import { welcoming } from "../../../actors/transport/handshake.ts";
+import { SocketTransport } from "../../../actors/transport/socket.ts";
+import { TRANSPORT_LIMITS } from "../../../actors/transport/transport.ts";
 import { behindProxy } from "../../behind-proxy.ts";
+import { CommandProcess } from "../../scripts/command.ts";
 import { temporaryFolder } from "../../scripts/temporary.ts";
 import { certificates } from "../transport/certificates.ts";
 
@@ -75,3 +84,42 @@ test("a gate with TLS, or with a certificate that does not fit, is refused with 
   expect(await fault(`ws://${there}`)).toEndWith(` closed unexpectedly. If the gate uses TLS, write wss://${there}`);
   expect(await fault(`wss://${noTls}`, ca)).toEndWith(` If the gate does not use TLS, write ws://${noTls}`);
 });
+
+test("a guest ends when its token is refused, and not when another refusal speaks of the token", async () => {
+  const token = "a-token-of-this-test";
+  const settings: JoinSettings = {
+    run: "run-1",
+    protocol: PROTOCOL_VERSION,
+    heartbeatMs: 1000,
+    logLevel: "info",
+    ...TRANSPORT_LIMITS,
+    config: RunConfig.parse({}),
+    broker: null,
+  };
+  const gate = (token: string) => new SocketTransport({ clock: realClock, token, ...TRANSPORT_LIMITS });
+  const greeter = welcoming("the token", {
+    told() {},
+    asked: () => ({ type: "failed", code: "protocol", detail: "" }),
+  });
+  const again = Promise.withResolvers<void>();
+  let hellos = 0;
+  const counting: typeof greeter = {
+    ...greeter,
+    asked(peer, ask) {
+      if (++hellos === 2) again.resolve();
+      return greeter.asked(peer, ask);
+    },
+  };
+  const listener = await gate(token).listen("ws://127.0.0.1:0", counting, { fetch: () => Response.json(settings) });
+  const file = joinPath(temporaryFolder(), "token");
+  writeFileSync(file, token);
+  const guest = new CommandProcess(["env-server", "--join", listener.address, "--token-file", file]);
+  await Promise.race([again.promise, guest.ended]);
+  await listener.close();
+  const other = await gate("another-token-of-this-test").listen(listener.address, greeter);
+  const { code, err } = await guest.ended;
+  await other.close();
+  expect([hellos >= 2, code]).toEqual([true, 1]);
+  expect(err).toContain("belongs to run the token, and");
+  expect(err).toMatch(/the token was refused; given up after \d+ s\n/);
+}, 60_000);

@@ -7,13 +7,14 @@
 import { sameSecret } from "../../../actors/transport/address.ts";
 import type { Frame } from "../../../actors/transport/frame.ts";
 import { ListenerPeers, type Wire, WirePeer } from "../../../actors/transport/peer.ts";
-import type {
-  Handler,
-  Listener,
-  ListenOptions,
-  Peer,
-  Transport,
-  TransportOptions,
+import {
+  type Handler,
+  type Listener,
+  type ListenOptions,
+  type Peer,
+  TokenRefused,
+  type Transport,
+  type TransportOptions,
 } from "../../../actors/transport/transport.ts";
 
 interface MemoryListener {
@@ -109,7 +110,7 @@ export class MemoryTransport implements Transport {
     if (listener === undefined) throw new Error(`cannot connect to ${address}: nothing listens there`);
     if (!sameSecret(this.#options.token, listener.token)) {
       listener.refused("wrong token");
-      throw new Error(`cannot connect to ${address}: the token was refused`);
+      throw new TokenRefused(`cannot connect to ${address}: the token was refused`);
     }
     const nearWire = new MemoryWire(network);
     const farWire = new MemoryWire(network);

@@ -9,7 +9,7 @@ import { DELIVERIES_MAX, QUARANTINE, WORK } from "../../../actors/transport/nats
 import { NatsTransport, parcelKey, proofOf } from "../../../actors/transport/nats/nats.ts";
 import { encodeParcel } from "../../../actors/transport/nats/wire.ts";
 import type { SocketOptions } from "../../../actors/transport/socket-wire.ts";
-import type { Handler, Peer, Problem } from "../../../actors/transport/transport.ts";
+import { type Handler, type Peer, type Problem, TokenRefused } from "../../../actors/transport/transport.ts";
 import { type BrokerProcess, natsServer, startBroker } from "../../../bench/broker.ts";
 import { figure } from "../../figure.ts";
 import { describeWhere } from "../../needs.ts";
@@ -360,9 +360,9 @@ describeWhere(natsServer === null ? "no nats-server" : null, "a NATS broker", ()
     const address = await actor().listen(`${broker.address}/learner`);
     expect(await (await actor().connect(address)).ask(open, 60_000)).toEqual(opened);
     for (const token of ["guessed", ""]) {
-      await expect(actor({ token }).connect(address)).rejects.toThrow(
-        `cannot connect to ${address}: the token was refused`,
-      );
+      const refusal = actor({ token }).connect(address);
+      await expect(refusal).rejects.toBeInstanceOf(TokenRefused);
+      await expect(refusal).rejects.toThrow(`cannot connect to ${address}: the token was refused`);
     }
   });
 

@@ -3,7 +3,7 @@ import { afterAll, afterEach, describe, expect, test } from "bun:test";
 import fc from "fast-check";
 import type { Answer, Ask, Message, Messages, Tell } from "../../../actors/protocol.ts";
 import { encodeFrame } from "../../../actors/transport/frame.ts";
-import type { Handler, Listener, Peer } from "../../../actors/transport/transport.ts";
+import { type Handler, type Listener, type Peer, TokenRefused } from "../../../actors/transport/transport.ts";
 import { natsServer, startBroker } from "../../../bench/broker.ts";
 import { natsStage, type Stage, type StageOptions, stages } from "./stage.ts";
 
@@ -266,9 +266,9 @@ describe.each(Object.entries(everyStage))("the %s transport", (_, makeStage) => 
     const host = new Witness();
     const on = stage({ guest: { token: "guessed" } });
     const { address } = await listen(on, host);
-    await expect(on.guest.connect(address, idle)).rejects.toThrow(
-      `cannot connect to ${address}: the token was refused`,
-    );
+    const refusal = on.guest.connect(address, idle);
+    await expect(refusal).rejects.toBeInstanceOf(TokenRefused);
+    await expect(refusal).rejects.toThrow(`cannot connect to ${address}: the token was refused`);
     expect(host.peers).toEqual([]);
     expect(on.problems.map(({ kind, detail }) => [kind, detail])).toEqual([["refused", "wrong token"]]);
   });
