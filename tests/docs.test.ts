@@ -154,9 +154,7 @@ function configPart(words: readonly string[]): string[] {
 async function answered(commands: readonly (readonly string[])[], asked: (words: readonly string[]) => string[]) {
   const rows: [string, { code: number | null; err: string }][] = [];
   for (const words of commands) {
-    // A module's tag stays with the process that imports it.
-    const run = words.some((word) => word.startsWith(modules)) ? command : commandHere;
-    const { code, err } = await run(asked(words));
+    const { code, err } = await commandHere(asked(words));
     rows.push([words.join(" "), { code, err }]);
   }
   return rows;

@@ -1,6 +1,7 @@
 /** Starts a command as a process: its streams or its terminal, its exit code. */
 import { join } from "node:path";
 import { format } from "node:util";
+import { envModules, removeEnvs } from "../../envs/registry.ts";
 import { runCommand } from "../../scripts/cli/run-command.ts";
 
 export const root = join(import.meta.dir, "..", "..");
@@ -109,6 +110,7 @@ export async function commandHere(
   env: Readonly<Record<string, string>> = {},
 ): Promise<Ended> {
   const [log, error, before, write] = [console.log, console.error, { ...process.env }, process.stderr.write];
+  const modules = new Set(envModules());
   const listeners = LISTENED.map((event) => [event, new Set(process.listeners(event))] as const);
   let [out, err] = ["", ""];
   console.log = (...values) => {
@@ -127,6 +129,8 @@ export async function commandHere(
   } finally {
     [console.log, console.error] = [log, error];
     process.stderr.write = write;
+    // Errors about unknown tags name the nearest of all tags, so a later test must not see the envs of this command.
+    for (const module of envModules()) if (!modules.has(module)) removeEnvs(module);
     for (const [event, known] of listeners)
       for (const listener of process.listeners(event)) if (!known.has(listener)) process.off(event, listener);
     for (const key of Object.keys(env)) {

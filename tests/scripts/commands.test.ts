@@ -3,6 +3,7 @@ import { describe, expect, test } from "bun:test";
 import { existsSync, readdirSync, readFileSync, symlinkSync } from "node:fs";
 import { totalmem } from "node:os";
 import { join } from "node:path";
+import { envModules } from "../../envs/registry.ts";
 import { isAlive } from "../../scripts/chaos/watch.ts";
 import { CommandProcess, command, commandHere, root } from "./command.ts";
 import { smallProject } from "./project.ts";
@@ -253,4 +254,9 @@ test("bun run setup tinker refuses a port that its server cannot have, before it
   const place = `127.0.0.1:${taken.port}`;
   expect(code).toBe(1);
   expect(err).toStartWith(`error: cannot serve the tinker server on ${place}: the port is in use. Stop the other`);
+});
+
+test("a command in a test's own process leaves no env to the tests after it", async () => {
+  const args = ["config", "--env", join(root, "tests/library/doors.ts"), "--warmStart.imitate=demonstrator"];
+  expect([await commandHere([...args, "--json"]), envModules()]).toMatchObject([{ code: 0, err: "" }, []]);
 });
