@@ -1,12 +1,14 @@
 /**
  * `bun run test`: runs the test suite, several files at once. Its arguments go to `bun test`. The last lines name each reason why tests could
- * not run on this machine, with their number. The very last line is `N passed, M failed, K skipped`.
+ * not run on this machine, with their number. The very last line is `N passed, M failed, K skipped`. `bun test` ignores flags that it does
+ * not know, and would run all tests; this command refuses such flags.
  *
  * `--quick` leaves out slow files, and the folders whose tests start processes or browsers. It says how many files it left out.
  */
 import { mkdtempSync, rmSync } from "node:fs";
 import { availableParallelism, tmpdir } from "node:os";
 import { join } from "node:path";
+import { didYouMean, nearest } from "../envs/text/nearest.ts";
 import { type Command, type Parsed, UsageError } from "./cli/options.ts";
 
 export const command = {
@@ -20,6 +22,9 @@ export const command = {
   passesOn: true,
   examples: ["bun run test", "bun run test --quick", "bun run test envs", "bun run test tests/tidy.test.ts --bail"],
 } as const satisfies Command;
+
+/** Flags of `bun` that `bun test` takes and that its help does not list. */
+const BUN_FLAGS = ["check", "inspect", "inspect-brk", "inspect-wait", "preload", "smol", "watch"];
 
 /** A test that runs longer counts as hung, and fails. */
 const HANG_MS = 300_000;
@@ -54,6 +59,7 @@ const root = join(import.meta.dir, "..");
 export async function main({ words: args }: Parsed<typeof command>): Promise<number> {
   const rest = args.filter((arg) => arg !== "--quick");
   const quick = rest.length < args.length;
+  await checkFlags(rest);
   const isValue = (i: number) => /^--[^=]+$/.test(rest[i - 1] ?? "");
   const word = rest.find((arg, i) => !arg.startsWith("-") && !isValue(i));
   if (quick && word !== undefined)
@@ -93,6 +99,24 @@ export async function main({ words: args }: Parsed<typeof command>): Promise<num
   const [passed, failed, skipped] = ["pass", "fail", "skip"].map((what) => counts.get(what) ?? 0);
   console.log(`${passed} passed, ${failed} failed, ${skipped} skipped`);
   return code;
+}
+
+/** @throws {UsageError} for the first flag that `bun test` does not take */
+async function checkFlags(args: readonly string[]): Promise<void> {
+  // The word after one of these flags is a pattern, which may begin with a hyphen.
+  const flags = args.filter((arg, i) => arg.startsWith("-") && !/^(-t|--test-name-pattern)$/.test(args[i - 1] ?? ""));
+  if (flags.length === 0) return;
+  const help = await new Response(Bun.spawn([process.execPath, "test", "--help"], { stderr: "ignore" }).stdout).text();
+  const letters = new Set(Array.from(help.matchAll(/^ +-(\w)\b/gm), ([, letter]) => letter));
+  const names = Array.from(help.matchAll(/^ +(?:-\w, +)?--([\w-]+)/gm), ([, name]) => name!);
+  const known = [...names, ...BUN_FLAGS, "quick", "help", "verbose"];
+  for (const flag of flags) {
+    const [, name] = /^--([^=]+)/.exec(flag) ?? [];
+    if (name === undefined ? letters.has(flag[1]) : known.includes(name)) continue;
+    const near = name === undefined ? null : nearest(name, known);
+    const hint = near === null ? "; `bun test --help` lists the flags" : didYouMean(`--${near}`);
+    throw new UsageError(`test has no flag ${flag.split("=")[0]}${hint}`);
+  }
 }
 
 async function quickFiles(): Promise<{ files: string[]; leftOut: number }> {

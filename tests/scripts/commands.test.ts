@@ -51,6 +51,21 @@ describe("bun run test", async () => {
     expect([code, err]).toEqual([2, 'error: --quick chooses the files itself; leave out --quick, or "good"\n']);
   });
 
+  test.each([
+    [["--nope"], "test has no flag --nope; `bun test --help` lists the flags"],
+    [["good", "--bial=2"], "test has no flag --bial; did you mean --bail?"],
+    [["--quick", "-x"], "test has no flag -x; `bun test --help` lists the flags"],
+  ])("%p is refused, because bun test would run all tests", async (args, message) => {
+    expect(await command(["test", ...args], folder)).toEqual({ code: 2, out: "", err: `error: ${message}\n` });
+  });
+
+  test("hands on a pattern that begins with a hyphen, and flags in each form", async () => {
+    const { code, err } = await command(["test", "good", "-t", "--two", "--only-failures", "--retry=1"], folder);
+    expect([code, err]).toEqual([1, expect.stringContaining("--two")]);
+    const one = await command(["test", "good", "--test-name-pattern=two", "--bail", "--seed", "3"], folder);
+    expect([one.code, lastLine(one.out)]).toEqual([0, "1 passed, 0 failed, 0 skipped"]);
+  });
+
   test("fails if nothing ran", async () => {
     const { code, err } = await command(["test", "nowhere"], folder);
     expect([code, lastLine(err)]).toEqual([1, "error: no test ran: `bun test` ended with 1 (see above)"]);

@@ -48,7 +48,7 @@ describe.each(names)("bun run %s", (name) => {
   });
 
   // `test` hands its arguments to bun test.
-  test.if(name !== "test")("suggests a flag for a mistyped one", async () => {
+  test("suggests a flag for a mistyped one", async () => {
     const { code, err } = await commandHere([name, "--hlep"]);
     expect({ code, err }).toEqual({ code: 2, err: `error: ${name} has no flag --hlep; did you mean --help?\n` });
   });
