@@ -9,7 +9,7 @@
 import { join } from "node:path";
 import { linesOf } from "../actors/process/lines.ts";
 import { NO_BROKER, natsServer, startBroker } from "./broker.ts";
-import { type Comparison, round } from "./shared.ts";
+import { type Comparison, numbersOf, round } from "./shared.ts";
 
 export const summary =
   "tickets and trajectories per second, latency and memory for 10 to 1,000 samplers, over sockets and NATS";
@@ -39,8 +39,8 @@ type SamplersResult = Pick<Row, "ticketsPerSecond" | "trajectoriesPerSecond" | "
 };
 
 export async function run(options: Readonly<Record<string, string>>) {
-  const seconds = Number(options["seconds"] ?? SECONDS);
-  const counts = options["samplers"] === undefined ? COUNTS : options["samplers"].split(",").map(Number);
+  const { seconds } = numbersOf("scale", { seconds: SECONDS }, options, ["samplers"]);
+  const counts = countsOf(options["samplers"]);
   if (natsServer === null) console.log(NO_BROKER);
   const rows: Row[] = [];
   for (const transport of natsServer === null ? ["socket"] : ["socket", "nats"]) {
@@ -57,6 +57,14 @@ export async function run(options: Readonly<Record<string, string>>) {
     }
   }
   return { name: "scale", comparisons: latencies(rows), seconds, rows };
+}
+
+/** The numbers of samplers in "10,100". @throws {RangeError} naming the option */
+function countsOf(text: string | undefined): readonly number[] {
+  if (text === undefined) return COUNTS;
+  const counts = text.split(",").map(Number);
+  if (counts.every((count) => Number.isInteger(count) && count >= 1)) return counts;
+  throw new RangeError(`scale.samplers must be whole numbers of at least 1, separated by commas, got "${text}"`);
 }
 
 /** For each transport, the median latency with the most samplers, compared with that with the fewest. */

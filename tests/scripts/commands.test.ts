@@ -143,6 +143,15 @@ describe("bun run bench", async () => {
   });
 });
 
+test.each([
+  ["sample=10", "bench scale has no option sample; its options are seconds, samplers"],
+  ["seconds=soon", 'scale.seconds must be a whole number of at least 1, got "soon"'],
+  ["samplers=10,ten", 'scale.samplers must be whole numbers of at least 1, separated by commas, got "10,ten"'],
+])("bench scale refuses --scale.%s", async (option, message) => {
+  const { out, err } = await commandHere(["bench", "scale", "--here", `--scale.${option}`]);
+  expect([out, err]).toEqual(["", `error: ${message}\n`]);
+});
+
 describe("bun run check", async () => {
   const folder = await smallProject(
     {
