@@ -2,6 +2,7 @@
 import { homedir } from "node:os";
 import { resolve } from "node:path";
 import type { RunConfig } from "../actors/config/config.ts";
+import { learnerEngine, type Machine, thisMachine } from "../actors/engine/choice.ts";
 import { ConfigError, messageOf } from "../actors/errors.ts";
 import { envsText, envsWithRules } from "../actors/play/envs-of-run.ts";
 import { type Hub, hubCache, hubModel, isHubName, parseHubName } from "../actors/policy/hub.ts";
@@ -58,10 +59,10 @@ async function find(model: string, notice: (line: string) => void, needs: Needs)
 }
 
 /**
- * @throws {ConfigError} if the built-in policy cannot learn the run's envs, if data or programs of an env are missing, or if the gate has no
- * certificate.
+ * @throws {ConfigError} if the built-in policy cannot learn the run's envs, if data or programs of an env are missing, if the gate has no
+ * certificate, or if the config names device cuda and this machine lacks a part of it.
  */
-export function checkRun(config: RunConfig): void {
+export function checkRun(config: RunConfig, machine: Machine = thisMachine): void {
   const { path, checkpoint, pretrainedOnly } = config.model;
   if (pretrainedOnly && path === null && checkpoint === null) {
     const text = `this config needs a pretrained model: the built-in policy cannot learn ${envsText(config)}`;
@@ -71,6 +72,17 @@ export function checkRun(config: RunConfig): void {
   }
   checkData(config);
   checkGate(config.join);
+  checkCuda(config, machine);
+}
+
+/** The learner checks each device before it computes. This check takes a millisecond without CUDA, and comes before any actor starts. */
+function checkCuda(config: RunConfig, machine: Machine): void {
+  if (config.engine.device !== "cuda") return;
+  try {
+    learnerEngine(config, 1, machine);
+  } catch (error) {
+    throw new ConfigError(`engine.device: cuda cannot be used: ${messageOf(error)}`, { cause: error });
+  }
 }
 
 function checkGate(join: RunConfig["join"]): void {

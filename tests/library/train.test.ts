@@ -3,6 +3,7 @@ import { expect, test } from "bun:test";
 import { existsSync } from "node:fs";
 import { join } from "node:path";
 import { RunConfig } from "../../actors/config/config.ts";
+import { type Machine, thisMachine } from "../../actors/engine/choice.ts";
 import { ConfigError } from "../../actors/errors.ts";
 import { envTag } from "../../envs/registry.ts";
 import { checkPresent, checkRun } from "../../library/chosen-model.ts";
@@ -126,6 +127,21 @@ test("a config that needs a pretrained model takes a policy of another run inste
   expect(() => checkRun(config)).toThrow("this config needs a pretrained model: the built-in policy cannot learn");
   for (const model of [{ path: "m" }, { checkpoint: "runs/a/checkpoints/u000001" }])
     expect(() => checkRun({ ...config, model: { ...config.model, ...model } })).not.toThrow();
+});
+
+test("a config that names device cuda is refused before actors start, if this machine lacks a part of it", () => {
+  const config = RunConfig.parse({ engine: { name: "compiled", device: "cuda" } });
+  const machine = (lack: string | null): Machine => ({
+    ...thisMachine,
+    expectDevice() {
+      if (lack !== null) throw new Error(lack);
+    },
+  });
+  const lack = "NVIDIA's driver is missing; install R580 or newer";
+  const message = `engine.device: cuda cannot be used: ${lack}`;
+  expect(() => checkRun(config, machine(lack))).toThrow(new ConfigError(message));
+  expect(() => checkRun(config, machine(null))).not.toThrow();
+  expect(() => checkRun(RunConfig.parse({}), machine(lack))).not.toThrow();
 });
 
 test("an env whose data are missing is refused with how to get them", () => {
