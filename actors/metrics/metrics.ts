@@ -129,7 +129,7 @@ export const METRICS = {
   "train/stop_over": share("Share of episodes that the game ended without success."),
   "train/stop_actions": share("Share of episodes that ended because they used up their actions."),
   "train/stop_turns": share("Share of episodes that ended because they used up their turns."),
-  "train/stop_context": share("Share of episodes that ended because the context had no room."),
+  "train/stop_context": share("Share of episodes that ended because the context was full."),
   "train/scored_episodes": gauge("episodes", "Episodes of the update that the game ended, with or without success."),
   "train/truncated_episodes": gauge(
     "episodes",

@@ -115,7 +115,7 @@ const STOPPED: Readonly<Record<StopReason, string>> = {
   over: "over without success",
   actions: "out of actions",
   turns: "out of turns",
-  context: "out of context",
+  context: "context full",
 };
 
 const thoughtLine = ({ faithful, claiming }: Thoughts): string =>

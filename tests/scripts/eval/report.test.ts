@@ -52,7 +52,7 @@ test("a policy stands beside chance and the expert, with the reasons of its ends
     "",
     "solved by at least one of k tries: pass@1 50.0 % · pass@2 75.0 %",
     "",
-    "stopped: solved 4 (50.0 %) · over without success 1 (12.5 %) · out of actions 2 (25.0 %) · out of turns 0 (0.0 %) · out of context 1 (12.5 %)",
+    "stopped: solved 4 (50.0 %) · over without success 1 (12.5 %) · out of actions 2 (25.0 %) · out of turns 0 (0.0 %) · context full 1 (12.5 %)",
     "failed: invalid format 0 (0.0 %) · dead end 1 (12.5 %) · premature stop 0 (0.0 %) · local cycle 0 (0.0 %) · budget alone 3 (37.5 %)",
     "thoughts: 50.0 % make a checkable claim; on average 25.0 % of the claims are true",
     "entropy: 0.123 nats per written token, estimated from the sampled tokens",
