@@ -30,7 +30,7 @@ const distinct = <T extends z.ZodType>(entry: T, what: string, params?: z.core.$
     error: ({ input }) => `names the ${what} ${repeated(input as unknown[])} twice; leave one out`,
   });
 
-const SweepFile = z.strictObject({
+const KEYS = {
   presets: distinct(Name, "preset").min(1).default([DEFAULT_PRESET]),
   seeds: distinct(z.uint32(), "seed", {
     error: ({ input }) => (input === undefined ? "the file has none; write seeds: [1, 2, 3]" : undefined),
@@ -44,6 +44,14 @@ const SweepFile = z.strictObject({
     .default({ "": null }),
   /** More metrics for the table, which shows the latest value of each. */
   metrics: distinct(z.string(), "metric").default([]),
+};
+const SweepFile = z.strictObject(KEYS, {
+  error(issue) {
+    if (issue.code !== "unrecognized_keys") return undefined;
+    const names = Object.keys(KEYS);
+    const hintFor = (key: string) => didYouMean(nearest(key, names)) || `; the keys are ${names.join(", ")}`;
+    return issue.keys.map((key) => `unknown key ${key}${hintFor(key)}`).join("; ");
+  },
 });
 
 /** Settings that the sweep chooses for its runs, so its file must not set them. */

@@ -95,7 +95,11 @@ test("a file is presets × variants × seeds, each as `bun run cluster` with fla
 
 describe("what it refuses, in one line", () => {
   test.each<[string, object, RegExp]>([
-    ["an unknown key", { seeds: [1], sets: {} }, /sweep-\d+\.yaml: the sweep: Unrecognized key: "sets"/],
+    [
+      "unknown keys",
+      { seeds: [1], seed: 7, learner: {} },
+      /yaml: the sweep: unknown key seed; did you mean seeds\?; unknown key learner; the keys are presets, seeds, set, variants, metrics$/m,
+    ],
     ["no seeds", { presets: ["bandit"] }, /yaml: seeds: the file has none; write seeds: \[1, 2, 3\]$/m],
     ["a seed twice", { seeds: [1, 1] }, /seeds: names the seed 1 twice; leave one out/],
     [
