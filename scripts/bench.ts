@@ -84,8 +84,8 @@ export async function main({ flags, words, overrides }: Parsed<typeof command>):
 }
 
 function comparisonTable(comparisons: readonly Comparison[]): string {
-  const rows = comparisons.map(({ what, ours, beside, speed, goal }) => {
-    return [what, ours, beside, speed.toFixed(2), goal.toFixed(2), speed >= goal ? "reached" : "missed"];
+  const rows = comparisons.map(({ what, ours, reference, speed, goal }) => {
+    return [what, ours, reference, speed.toFixed(2), goal.toFixed(2), speed >= goal ? "reached" : "missed"];
   });
   return aligned([["benchmark", "Bunraku", "peer or limit", "times as fast", "goal", ""], ...rows]);
 }
