@@ -121,8 +121,8 @@ export async function main(options: Parsed<typeof command>): Promise<number> {
       }
       if (usage !== null) console.log(usageLine(usage));
     }
-    const told = played.length === 1 ? played[0]![1] : { envs: Object.fromEntries(played) };
-    reports.push({ policy: who, ...told });
+    const evaluated = played.length === 1 ? played[0]![1] : { envs: Object.fromEntries(played) };
+    reports.push({ policy: who, ...evaluated });
   }
   if (all.length > 1) console.log(`\n${acrossEnvs(all)}`);
   if (options.flags.json) console.log(JSON.stringify(reports.length === 1 ? reports[0] : { policies: reports }));
@@ -231,8 +231,8 @@ async function playerResult(policy: PlayerName, { flags, overrides }: Options): 
   const lines: PlayerEpisode[] = [];
   const record = flags.results === undefined ? {} : { record: (episode: PlayerEpisode) => lines.push(episode) };
   const evaluation = await evaluate(policy, env, { episodes, seed, samples, ...record });
-  const unsaid = { formatErrors: 0, stops: null, failures: null, thoughts: null, entropy: null };
-  return { ...evaluation, ...unsaid, episodes, seed, samples, lines, name: evaluation.tag.tag };
+  const unmeasured = { formatErrors: 0, stops: null, failures: null, thoughts: null, entropy: null };
+  return { ...evaluation, ...unmeasured, episodes, seed, samples, lines, name: evaluation.tag.tag };
 }
 
 async function policyResults(folder: string, { flags, overrides }: Options): Promise<Result[]> {

@@ -9,7 +9,7 @@ import { sequence, type Uniform } from "../../model/rng.ts";
 import { type Checkpoint, loadCheckpoint, type NetworkMemory, weightsElsewhere } from "../checkpoint/checkpoint.ts";
 import type { RunConfig } from "../config/config.ts";
 import { messageOf, RunError } from "../errors.ts";
-import { beside, loadPretrained, policyOf, shareBody } from "../policy/pretrained.ts";
+import { criticHead, loadPretrained, policyOf, shareBody } from "../policy/pretrained.ts";
 import { needsCritic } from "../training/update-settings.ts";
 
 export interface LearnerMemory {
@@ -29,7 +29,7 @@ export interface Networks extends LearnerMemory {
 
 const EMPTY = new Float32Array(0);
 /** The empty memory of a policy that a server keeps. */
-const NOWHERE: NetworkMemory = { parameters: EMPTY, moment: EMPTY, variance: EMPTY, step: 0 };
+const EMPTY_MEMORY: NetworkMemory = { parameters: EMPTY, moment: EMPTY, variance: EMPTY, step: 0 };
 
 /**
  * The parameters come from the run's checkpoint. In a new run the parameters come from another run's policy or a pretrained model, or are
@@ -41,7 +41,7 @@ export async function startingNetworks(
   saved: Checkpoint | null,
 ): Promise<Networks> {
   if (config.engine.name === "tinker") {
-    const policy = saved?.policy ?? NOWHERE;
+    const policy = saved?.policy ?? EMPTY_MEMORY;
     return { policy, critic: null, model, frozen: null, served: saved?.served ?? null };
   }
   const { backbone } = config.learner.critic;
@@ -91,7 +91,7 @@ async function fillFirst(
   const pretrained = path !== null && frozen === null;
   const valued = critic === null ? null : layParameters(critic.model, critic.memory.parameters);
   // Fill the critic first, because the policy may be a part of the critic's memory. A separate critic gets a copy of a pretrained body.
-  if (valued !== null) await begin(pretrained ? beside(parameters, valued) : valued, sequence(seed, "critic"));
+  if (valued !== null) await begin(pretrained ? criticHead(parameters, valued) : valued, sequence(seed, "critic"));
   if (pretrained) await loadPretrained(path, model, parameters);
   else if (checkpoint === null) await begin(parameters, sequence(seed, "initial weights"));
   if (pretrained && valued !== null && critic!.model.head === "value") shareBody(parameters, valued);

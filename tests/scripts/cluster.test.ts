@@ -45,7 +45,9 @@ test("what is no run, a run without an intact checkpoint, and a checkpoint that 
   await expect(startFrom(none, [])).rejects.toThrow(`--from ${none}: no run in ${none}; name a run's folder`);
   await expect(startFrom(builtIn.folder, [])).rejects.toThrow("the run has no intact checkpoint yet; wait for one");
   const other = join(builtIn.folder, "checkpoints", "u000010");
-  await expect(startFrom(other, [])).rejects.toThrow(`--from ${other}: there is no such checkpoint; name another checkpoint`);
+  await expect(startFrom(other, [])).rejects.toThrow(
+    `--from ${other}: there is no such checkpoint; name another checkpoint`,
+  );
 });
 
 test("adapters keep their rank, scale and targets", async () => {
