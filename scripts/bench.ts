@@ -16,7 +16,7 @@ import { aligned } from "./cli/texts.ts";
 
 const root = join(import.meta.dir, "..");
 
-export interface Bench {
+interface Bench {
   readonly summary: string;
   /** @param options  by key, the values of this benchmark's `--NAME.key=value` */
   run(options: Readonly<Record<string, string>>): Promise<BenchResult>;

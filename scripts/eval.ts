@@ -22,6 +22,7 @@ import type { PlayedTicket } from "../actors/play/finished-ticket.ts";
 import { readRunConfig } from "../actors/policy/saved-policy.ts";
 import type { PlayerEpisode } from "../envs/analysis/evaluate.ts";
 import { envTags } from "../envs/registry.ts";
+import { firstRepeated } from "../envs/text/repeats.ts";
 import { checkedTag, evaluate, loadPolicy, type PlayerName } from "../library/policy.ts";
 import { type Command, expectOnly, flag, type Parsed, UsageError } from "./cli/options.ts";
 import { envOverrides, projectEnv } from "./cli/presets.ts";
@@ -135,7 +136,7 @@ function forEachEnv(options: Options): Options[] {
   if (chosen === undefined) return [options];
   const others = options.overrides.filter((one) => one.path !== "env.tag");
   const names = chosen.text.split(",");
-  const twice = names.find((name, i) => names.indexOf(name) !== i);
+  const twice = firstRepeated(names);
   if (twice !== undefined) throw new UsageError(`${chosen.source} names ${twice} twice; leave one out`);
   return names.map((text) => {
     const one = { ...chosen, text, source: chosen.source.replace(chosen.text, text) };

@@ -2,11 +2,11 @@
  * The memory of the learner's networks, which the learner's threads share, and the initial contents of this memory. A critic is a network of
  * its own, or one more head of the policy's network. In the second case the policy's memory is the first part of the critic's memory.
  */
-import { isDeepStrictEqual } from "node:util";
-import { baseOf, type ModelConfig } from "../../model/policy/model-config.ts";
+import { baseOf, differingKey, type ModelConfig } from "../../model/policy/model-config.ts";
 import { initialize, layParameters, type Parameters, parameterCount } from "../../model/policy/parameters.ts";
 import { sequence, type Uniform } from "../../model/rng.ts";
 import { type Checkpoint, loadCheckpoint, type NetworkMemory, weightsElsewhere } from "../checkpoint/checkpoint.ts";
+import { nextTurn } from "../clock.ts";
 import type { RunConfig } from "../config/config.ts";
 import { messageOf, RunError } from "../errors.ts";
 import { criticHead, loadPretrained, policyOf, shareBody } from "../policy/pretrained.ts";
@@ -67,8 +67,8 @@ async function fillPolicy(path: string, tokenizer: string, { policy, model }: Ne
     throw new RunError(`cannot start from ${path}: ${messageOf(error)}`, { cause: error });
   });
   if (served !== null) throw new RunError(`cannot start from the policy of ${path}: ${weightsElsewhere(served)}`);
-  for (const key of Object.keys(model) as (keyof ModelConfig)[]) {
-    if (isDeepStrictEqual(otherModel[key], model[key])) continue;
+  const key = differingKey(otherModel, model);
+  if (key !== undefined) {
     const values = `its ${key} is ${JSON.stringify(otherModel[key])}, and this run's is ${JSON.stringify(model[key])}`;
     throw new RunError(
       `cannot start from the policy of ${path}: ${values}; give the section model the values of that run`,
@@ -101,7 +101,7 @@ async function fillFirst(
 async function begin({ flat, views }: Parameters, uniform: Uniform): Promise<void> {
   for (const [name, tensor] of views) {
     initialize({ flat, views: new Map([[name, tensor]]) }, uniform);
-    await new Promise((next) => setImmediate(next));
+    await nextTurn();
   }
 }
 

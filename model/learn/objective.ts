@@ -3,6 +3,7 @@
  * of the written tokens into a loss. It knows no network.
  */
 import * as tf from "@tensorflow/tfjs-core";
+import type { Sequence } from "./batch.ts";
 import type { KlTerm } from "./kl.ts";
 import {
   klEstimate,
@@ -58,6 +59,12 @@ export const imitation: Objective = {
     metrics: { entropy: tf.sum(tf.mul(entropies, weights!)) as tf.Scalar },
   }),
 };
+
+/** The weights of `imitation` with which all written tokens count equally. */
+export function evenWeights(demos: readonly Sequence[]): Float32Array[] {
+  const tokens = demos.reduce((sum, { written }) => sum + written.length, 0);
+  return demos.map(({ written }) => new Float32Array(written.length).fill(1 / tokens));
+}
 
 export interface PolicySettings {
   readonly rule: PolicyRule;
