@@ -18,6 +18,9 @@ export function settlesIn(clock: Clock, msMax: number, work: Promise<unknown>): 
 export const pause = (clock: Clock, delayMs: number): Promise<void> =>
   new Promise((resolve) => void clock.after(delayMs, resolve));
 
+/** Lets other work of the event loop have its turn. */
+export const nextTurn = (): Promise<void> => new Promise((resume) => setImmediate(resume));
+
 /** 24.8 days. With a longer delay `setTimeout` does not wait at all. */
 const TIMER_MS_MAX = 2 ** 31 - 1;
 

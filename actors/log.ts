@@ -8,7 +8,7 @@ export const LEVELS = ["debug", "info", "warning", "error"] as const;
 export type Level = (typeof LEVELS)[number];
 
 /** Additional fields of a line, by name. */
-export type Fields = Readonly<Record<string, string | number | boolean | null>>;
+type Fields = Readonly<Record<string, string | number | boolean | null>>;
 type Write = (kind: string, text: string, fields?: Fields) => void;
 
 /** `kind` is for programs ("peer.lost"), `text` for people. */

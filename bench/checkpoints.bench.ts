@@ -69,8 +69,8 @@ export async function run(options: Readonly<Record<string, string>>) {
   }
   const comparisons = rows.map(({ dtype, diskShare, diskGigabytesPerSecond }): Comparison => {
     const ours = `${round(diskShare * diskGigabytesPerSecond)} GB/s`;
-    const beside = `the disk's ${diskGigabytesPerSecond} GB/s`;
-    return { what: `read ${megabytes} MB of ${dtype} from the disk`, ours, beside, speed: diskShare, goal: 0.5 };
+    const reference = `the disk's ${diskGigabytesPerSecond} GB/s`;
+    return { what: `read ${megabytes} MB of ${dtype} from the disk`, ours, reference, speed: diskShare, goal: 0.5 };
   });
   return { name: "checkpoints", comparisons, rows };
 }

@@ -51,9 +51,9 @@ export async function run(options: Readonly<Record<string, string>>) {
   const engine = { threads, ...engineOf(options) };
   const { device, bfloat16Products } = engine;
   const args = [...peerArguments(numbers), ...flagsOf(size), ...peerDevice(device), "--rounds", "1"];
-  const ours = new Ours(numbers, engine);
+  const ours = new BunrakuGenerator(numbers, engine);
   // Only machine code, which computes on a CPU, has caches in half precision.
-  const oursHalf = device === "cpu" ? new Ours(numbers, engine, true) : null;
+  const oursHalf = device === "cpu" ? new BunrakuGenerator(numbers, engine, true) : null;
   await ours.round();
   await oursHalf?.round();
   const speeds: { ours: number; half: number | null; outside: number; loop: number; generate: number }[] = [];
@@ -68,33 +68,33 @@ export async function run(options: Readonly<Record<string, string>>) {
         `torch ${peer.torch} loop ${peer.tokensPerSecond.loop}, transformers generate ${peer.tokensPerSecond.generate}`,
     );
   }
-  const middle = (name: keyof (typeof speeds)[0]) => median(speeds.map((speed) => speed[name]!));
+  const medianOf = (name: keyof (typeof speeds)[0]) => median(speeds.map((speed) => speed[name]!));
   const where = device === "cpu" ? (threads === 1 ? "one thread" : `${threads} threads`) : device;
-  const beside = (own: "ours" | "half", peer: "loop" | "generate", goal: number): Comparison => ({
+  const comparison = (own: "ours" | "half", peer: "loop" | "generate", goal: number): Comparison => ({
     what: `decode, batch ${batch}, ${where}${own === "half" ? ", half caches" : ""}${roundingInWords(bfloat16Products)}`,
-    ours: `${round(middle(own), 0)} tokens/s`,
-    beside: `${peer === "loop" ? "PyTorch loop" : "transformers' generate"} ${round(middle(peer), 0)}`,
-    speed: round(middle(own) / middle(peer), 2),
+    ours: `${round(medianOf(own), 0)} tokens/s`,
+    reference: `${peer === "loop" ? "PyTorch loop" : "transformers' generate"} ${round(medianOf(peer), 0)}`,
+    speed: round(medianOf(own) / medianOf(peer), 2),
     goal,
   });
   return {
     name: "decode",
     comparisons: [
-      beside("ours", "generate", 3),
-      beside("ours", "loop", 2),
-      ...(oursHalf === null ? [] : [beside("half", "generate", 3), beside("half", "loop", 2)]),
+      comparison("ours", "generate", 3),
+      comparison("ours", "loop", 2),
+      ...(oursHalf === null ? [] : [comparison("half", "generate", 3), comparison("half", "loop", 2)]),
     ],
-    tokensPerSecond: round(middle("ours"), 0),
-    tokensPerSecondPerCore: round(middle("ours") / threads, 0),
-    ...(oursHalf !== null && { halfTokensPerSecond: round(middle("half"), 0) }),
-    outsideShare: round(middle("outside"), 3),
-    peerLoop: round(middle("loop"), 0),
-    peerGenerate: round(middle("generate"), 0),
+    tokensPerSecond: round(medianOf("ours"), 0),
+    tokensPerSecondPerCore: round(medianOf("ours") / threads, 0),
+    ...(oursHalf !== null && { halfTokensPerSecond: round(medianOf("half"), 0) }),
+    outsideShare: round(medianOf("outside"), 3),
+    peerLoop: round(medianOf("loop"), 0),
+    peerGenerate: round(medianOf("generate"), 0),
   };
 }
 
 /** Bunraku's side: the generator of a sampler. */
-class Ours {
+class BunrakuGenerator {
   readonly #numbers: Numbers;
   readonly #generator: Generator;
   readonly #prompts: readonly (readonly number[])[];

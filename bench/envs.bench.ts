@@ -27,16 +27,16 @@ export async function run() {
   for (const tag of ["SimpleSokoban", "LargerSokoban", "FrozenLake"]) {
     console.log(`${tag} boards: ${boardsPerSecond(tag).toLocaleString("en")} /s`);
   }
-  const besideBudget = (what: string, perSecond: number): Comparison => ({
+  const againstBudget = (what: string, perSecond: number): Comparison => ({
     what: `${what}, an action with its observation`,
     ours: `${perSecond.toLocaleString("en")}/s`,
-    beside: `budget ${BUDGET_PER_SECOND.toLocaleString("en")}/s`,
+    reference: `budget ${BUDGET_PER_SECOND.toLocaleString("en")}/s`,
     speed: round(perSecond / BUDGET_PER_SECOND, 2),
     goal: 1,
   });
   const comparisons = [
-    besideBudget("SimpleSokoban", sokobanPerSecond),
-    besideBudget("FrozenLake", frozenLakePerSecond),
+    againstBudget("SimpleSokoban", sokobanPerSecond),
+    againstBudget("FrozenLake", frozenLakePerSecond),
   ];
   return { name: "envs", comparisons, sokobanPerSecond, frozenLakePerSecond };
 }

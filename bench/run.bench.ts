@@ -57,13 +57,15 @@ export async function run(options: Readonly<Record<string, string>>) {
       const { updates, groups, groupSize, threads } = numbers;
       const given = { policy, boards, seed, updates, groups, "group-size": groupSize, threads };
       peers.push(await runPeer<Outcome>(python, "train.py", flagsOf(given).concat(half ? "--bfloat16" : [])));
-      console.log(`seed ${seed}: ours ${told(ours.at(-1)!)}; PyTorch and transformers ${told(peers.at(-1)!)}`);
+      console.log(
+        `seed ${seed}: ours ${outcomeText(ours.at(-1)!)}; PyTorch and transformers ${outcomeText(peers.at(-1)!)}`,
+      );
     }
     const [our, peer] = [meansOf(ours), meansOf(peers)];
     const comparison: Comparison = {
       what: `run, ${numbers.updates} updates of ${numbers.groups * numbers.groupSize} episodes${half ? ", half precision" : ""}`,
       ours: `${round(our.seconds.mean)} s`,
-      beside: `PyTorch, transformers ${round(peer.seconds.mean)} s`,
+      reference: `PyTorch, transformers ${round(peer.seconds.mean)} s`,
       speed: round(peer.seconds.mean / our.seconds.mean, 2),
       goal: 5,
     };
@@ -78,7 +80,7 @@ const meansOf = (outcomes: readonly Outcome[]) => ({
   after: meanOf(outcomes.map(({ after }) => after)),
 });
 
-const told = ({ seconds, before, after }: Outcome) =>
+const outcomeText = ({ seconds, before, after }: Outcome) =>
   `${round(seconds)} s, success ${round(100 * before)} % before and ${round(100 * after)} % after`;
 
 /** Trains a policy with only a few steps of imitation, so that reinforcement can improve the policy a lot. @returns the policy's run */

@@ -76,7 +76,7 @@ function latencies(rows: readonly Row[]): Comparison[] {
     return {
       what: `p50 of an episode's answer, ${many.samplers} samplers, ${transport}`,
       ours: `${many.p50Ms} ms`,
-      beside: `${few.samplers} samplers ${few.p50Ms} ms`,
+      reference: `${few.samplers} samplers ${few.p50Ms} ms`,
       speed: round(few.p50Ms / many.p50Ms, 2),
       goal: 0.5,
     };

@@ -120,7 +120,7 @@ export interface Comparison {
   readonly what: string;
   /** Figures with their units. */
   readonly ours: string;
-  readonly beside: string;
+  readonly reference: string;
   /** Bunraku's speed divided by the speed of the peer or the limit. Above 1, Bunraku is faster. */
   readonly speed: number;
   /** The lowest `speed` with which Bunraku reaches its goal. */

@@ -122,7 +122,7 @@ async function compare(numbers: Numbers, engine: CompiledOptions & { device: Dev
   const rounds = bfloat16Products !== "none";
   const slow = rounds ? "compiledSdpa,bfloat16Sdpa,compiledBfloat16Sdpa" : "compiledSdpa";
 
-  const ours = await Ours.create(numbers, engine, model, data);
+  const ours = await BunrakuNetwork.create(numbers, engine, model, data);
   const losses = await ours.steps(LOSSES_COMPARED);
   await ours.steps(steps);
   let peerBytes = 0;
@@ -164,20 +164,20 @@ async function compare(numbers: Numbers, engine: CompiledOptions & { device: Dev
   const { d, layers } = numbers;
   const kind = `${rank === 0 ? "" : `, rank ${rank}`}${roundingInWords(bfloat16Products)}`;
   const what = `step, d ${d}, ${layers} layers, ${batch} × ${length} tokens${kind}`;
-  const beside = (peer: string, speed: number, goal: number): Comparison => {
-    return { what, ours: `${round(ms)} ms`, beside: peer, speed, goal };
+  const comparison = (peer: string, speed: number, goal: number): Comparison => {
+    return { what, ours: `${round(ms)} ms`, reference: peer, speed, goal };
   };
-  const comparisons = [beside(`PyTorch eager ${peerMs} ms`, ratio, 1.3)];
+  const comparisons = [comparison(`PyTorch eager ${peerMs} ms`, ratio, 1.3)];
   if (compiled !== null) {
-    comparisons.push(beside(`torch.compile ${compiled.compiledPeerMs} ms`, compiled.compiledRatio, 1.2));
+    comparisons.push(comparison(`torch.compile ${compiled.compiledPeerMs} ms`, compiled.compiledRatio, 1.2));
   }
   if (rounds && rank === 0) {
     const [variant, fastest] = Object.entries(rounded).reduce((a, b) => (b[1] < a[1] ? b : a));
-    comparisons.push(beside(`PyTorch autocast, ${variant} ${round(fastest)} ms`, round(fastest / firstMs, 2), 1.2));
+    comparisons.push(comparison(`PyTorch autocast, ${variant} ${round(fastest)} ms`, round(fastest / firstMs, 2), 1.2));
   }
   if (products !== null) {
     const { productsMs, productShare } = products;
-    comparisons.push(beside(`its products alone, PyTorch ${productsMs} ms`, productShare, 0.75));
+    comparisons.push(comparison(`its products alone, PyTorch ${productsMs} ms`, productShare, 0.75));
   }
   return {
     name: "step",
@@ -240,7 +240,7 @@ function flops({ d, layers, heads, kvHeads, hidden, vocabulary, batch, length }:
 }
 
 /** Bunraku's side: the network of a learner. */
-class Ours {
+class BunrakuNetwork {
   readonly #network: Network;
   readonly #sequences: readonly Sequence[];
   readonly #limits: BatchLimits;
@@ -278,7 +278,7 @@ class Ours {
     );
     const frozen = config.lora === null ? null : layFrozen(config, base.flat);
     const network = await Network.create(compiledEngine(engine), config, trained, { frozen });
-    return new Ours(network, sequences, limits, weights);
+    return new BunrakuNetwork(network, sequences, limits, weights);
   }
 
   async step(): Promise<number> {

@@ -62,8 +62,8 @@ export async function remoteRow(publisher: WeightsPublisher, version: number): P
   tcp.stop(true);
   await gate.close();
   await listener.close();
-  const middle = (name: keyof typeof ways) => median(turns.map((times) => times[name]!));
-  const [tcpMs, httpMs, gateMs] = [middle("tcpMs"), middle("httpMs"), middle("gateMs")];
+  const medianOf = (name: keyof typeof ways) => median(turns.map((times) => times[name]!));
+  const [tcpMs, httpMs, gateMs] = [medianOf("tcpMs"), medianOf("httpMs"), medianOf("gateMs")];
   return {
     megabytes: round(message.byteLength / 1e6),
     tcpMs: round(tcpMs),

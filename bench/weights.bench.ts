@@ -79,7 +79,7 @@ export async function run(options: Readonly<Record<string, string>>) {
         ({ megabytes, ms, referenceMs }): Comparison => ({
           what: `weights of ${megabytes} MB to ${SAMPLERS} samplers`,
           ours: `${ms} ms`,
-          beside: `a copy and one hash ${referenceMs} ms`,
+          reference: `a copy and one hash ${referenceMs} ms`,
           speed: round(referenceMs / ms, 2),
           goal: 0.5,
         }),
@@ -88,7 +88,7 @@ export async function run(options: Readonly<Record<string, string>>) {
         ({ megabytes, httpMs, gateMs, tcpMs, ofTcp }): Comparison => ({
           what: `weights of ${megabytes} MB to another host`,
           ours: `${Math.max(httpMs, gateMs)} ms`,
-          beside: `bare TCP with a hash ${tcpMs} ms`,
+          reference: `bare TCP with a hash ${tcpMs} ms`,
           speed: ofTcp,
           goal: 0.5,
         }),
@@ -168,11 +168,11 @@ class SamplerBench {
       // The first round warms the code of both sides.
       if (turn > 0) rounds.push({ copy, freshCopy, hash, ours });
     }
-    const middle = (of: (one: (typeof rounds)[0]) => number) => median(rounds.map(of));
-    const [ms, hash] = [middle(({ ours }) => ours.last), middle(({ hash }) => hash)];
-    const reference = hash + middle(({ copy }) => copy);
-    const freshReference = hash + middle(({ freshCopy }) => freshCopy);
-    const stagesMs = STAGES.map((stage) => [stage, round(middle(({ ours }) => ours[stage]))]);
+    const medianOf = (of: (one: (typeof rounds)[0]) => number) => median(rounds.map(of));
+    const [ms, hash] = [medianOf(({ ours }) => ours.last), medianOf(({ hash }) => hash)];
+    const reference = hash + medianOf(({ copy }) => copy);
+    const freshReference = hash + medianOf(({ freshCopy }) => freshCopy);
+    const stagesMs = STAGES.map((stage) => [stage, round(medianOf(({ ours }) => ours[stage]))]);
     return {
       stagesMs: Object.fromEntries(stagesMs) as Record<Stage, number>,
       megabytes,

@@ -40,7 +40,7 @@ export function withReward(tag: string, of: string, reward: RewardFunction): Tag
 
 /** Changes `game` itself and returns it, because players and solvers of the env check the class of the game. */
 function rewarded(game: Game, reward: RewardFunction): Game {
-  const priced = (action: string, before: string, effect: Effect): Effect => {
+  const rewarded = (action: string, before: string, effect: Effect): Effect => {
     const after = effect.message ?? game.render();
     return { ...effect, reward: reward({ action, before, after, effect }) };
   };
@@ -48,19 +48,19 @@ function rewarded(game: Game, reward: RewardFunction): Game {
     const act = game.act.bind(game);
     game.act = (action) => {
       const before = game.render();
-      return priced(game.actions[action] ?? String(action), before, act(action));
+      return rewarded(game.actions[action] ?? String(action), before, act(action));
     };
   } else if (game.kind === "language") {
     const act = game.act.bind(game);
     game.act = (action) => {
       const before = game.render();
-      return priced(action, before, act(action));
+      return rewarded(action, before, act(action));
     };
   } else {
     const act = game.act.bind(game);
     game.act = async (action) => {
       const before = game.render();
-      return priced(action, before, await act(action));
+      return rewarded(action, before, await act(action));
     };
   }
   return game;

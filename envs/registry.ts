@@ -17,6 +17,7 @@ import { sokobanTags } from "./sokoban/tags.ts";
 import { sudokuTags } from "./sudoku/tags.ts";
 import { type Compat, type EnvTag, TagError, type TagSource } from "./tag.ts";
 import { editDistance } from "./text/nearest.ts";
+import { firstRepeated } from "./text/repeats.ts";
 import { webShopTags } from "./webshop/tags.ts";
 
 /** A user's module that defines envs. */
@@ -79,8 +80,7 @@ export const tagsOf = (module: EnvModule): string[] => envTags().filter((tag) =>
 
 /** Adds the envs of a module. @throws {TagError} if a tag is already defined, or if envs play each other's games in a circle */
 export function addEnvs(sources: readonly TagSource[], module: EnvModule): void {
-  const tags = sources.map(({ tag }) => tag);
-  const twice = tags.find((tag, i) => tags.indexOf(tag) !== i);
+  const twice = firstRepeated(sources.map(({ tag }) => tag));
   if (twice !== undefined)
     throw new TagError(`${module.path} defines the env ${twice} twice; choose another tag for one of the two envs`);
   for (const { tag } of sources) {

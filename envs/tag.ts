@@ -121,12 +121,12 @@ export interface EnvTag {
 /** What an env folder defines for its tag. */
 export type Parts = Omit<
   EnvTag,
-  keyof typeof STANDARD | "tag" | "digest" | "type" | "config" | "actionsMax" | "replyWordsHint"
+  keyof typeof PART_DEFAULTS | "tag" | "digest" | "type" | "config" | "actionsMax" | "replyWordsHint"
 > &
-  Partial<Pick<EnvTag, keyof typeof STANDARD>>;
+  Partial<Pick<EnvTag, keyof typeof PART_DEFAULTS>>;
 
 /** The values of parts that an env folder omits. */
-const STANDARD = {
+const PART_DEFAULTS = {
   brief: (observation: string): string => observation,
   optimal: null,
   best: (): null => null,
@@ -195,7 +195,7 @@ export function defineTag<C extends Record<string, unknown>>(source: {
         config: parsed.data,
         actionsMax,
         replyWordsHint,
-        ...STANDARD,
+        ...PART_DEFAULTS,
         ...made,
         open(seeds) {
           const lack = made.missing?.() ?? null;

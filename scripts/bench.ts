@@ -16,7 +16,7 @@ import { aligned } from "./cli/texts.ts";
 
 const root = join(import.meta.dir, "..");
 
-export interface Bench {
+interface Bench {
   readonly summary: string;
   /** @param options  by key, the values of this benchmark's `--NAME.key=value` */
   run(options: Readonly<Record<string, string>>): Promise<BenchResult>;
@@ -84,8 +84,8 @@ export async function main({ flags, words, overrides }: Parsed<typeof command>):
 }
 
 function comparisonTable(comparisons: readonly Comparison[]): string {
-  const rows = comparisons.map(({ what, ours, beside, speed, goal }) => {
-    return [what, ours, beside, speed.toFixed(2), goal.toFixed(2), speed >= goal ? "reached" : "missed"];
+  const rows = comparisons.map(({ what, ours, reference, speed, goal }) => {
+    return [what, ours, reference, speed.toFixed(2), goal.toFixed(2), speed >= goal ? "reached" : "missed"];
   });
   return aligned([["benchmark", "Bunraku", "peer or limit", "times as fast", "goal", ""], ...rows]);
 }

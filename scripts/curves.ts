@@ -7,6 +7,7 @@ import { writeWhole } from "../actors/checkpoint/disk.ts";
 import { isMetricName, METRIC_NAMES, type MetricName, metric } from "../actors/metrics/metrics.ts";
 import { plural } from "../actors/number-text.ts";
 import { didYouMean, nearest } from "../envs/text/nearest.ts";
+import { firstRepeated } from "../envs/text/repeats.ts";
 import { type Command, flag, type Parsed, UsageError } from "./cli/options.ts";
 import { readEntries } from "./curves/entries.ts";
 import { BASELINES, ENTRIES_MAX, picture } from "./curves/picture.ts";
@@ -67,13 +68,14 @@ export async function main({ flags, words }: Parsed<typeof command>): Promise<nu
 
 function metricsOf(text: string): MetricName[] {
   const names = text.split(",").map((name) => name.trim());
-  return names.map((name, index) => {
+  const repeated = firstRepeated(names);
+  if (repeated !== undefined) throw new UsageError(`--metrics names ${repeated} twice; leave one out`);
+  return names.map((name) => {
     if (!isMetricName(name)) {
       const near = nearest(name, METRIC_NAMES);
       const hint = near === null ? "; `bun run metrics` lists them" : didYouMean(near);
       throw new UsageError(`no metric named "${name}"${hint}`);
     }
-    if (names.indexOf(name) !== index) throw new UsageError(`--metrics names ${name} twice; leave one out`);
     if (metric(name).perActor) {
       throw new UsageError(`cannot draw ${name}: it has a value for each actor; leave it out`);
     }

@@ -22,6 +22,7 @@ import type { PlayedTicket } from "../actors/play/finished-ticket.ts";
 import { readRunConfig } from "../actors/policy/saved-policy.ts";
 import type { PlayerEpisode } from "../envs/analysis/evaluate.ts";
 import { envTags } from "../envs/registry.ts";
+import { firstRepeated } from "../envs/text/repeats.ts";
 import { checkedTag, evaluate, loadPolicy, type PlayerName } from "../library/policy.ts";
 import { type Command, expectOnly, flag, type Parsed, UsageError } from "./cli/options.ts";
 import { envOverrides, projectEnv } from "./cli/presets.ts";
@@ -121,8 +122,8 @@ export async function main(options: Parsed<typeof command>): Promise<number> {
       }
       if (usage !== null) console.log(usageLine(usage));
     }
-    const told = played.length === 1 ? played[0]![1] : { envs: Object.fromEntries(played) };
-    reports.push({ policy: who, ...told });
+    const evaluated = played.length === 1 ? played[0]![1] : { envs: Object.fromEntries(played) };
+    reports.push({ policy: who, ...evaluated });
   }
   if (all.length > 1) console.log(`\n${acrossEnvs(all)}`);
   if (options.flags.json) console.log(JSON.stringify(reports.length === 1 ? reports[0] : { policies: reports }));
@@ -135,7 +136,7 @@ function forEachEnv(options: Options): Options[] {
   if (chosen === undefined) return [options];
   const others = options.overrides.filter((one) => one.path !== "env.tag");
   const names = chosen.text.split(",");
-  const twice = names.find((name, i) => names.indexOf(name) !== i);
+  const twice = firstRepeated(names);
   if (twice !== undefined) throw new UsageError(`${chosen.source} names ${twice} twice; leave one out`);
   return names.map((text) => {
     const one = { ...chosen, text, source: chosen.source.replace(chosen.text, text) };
@@ -231,8 +232,8 @@ async function playerResult(policy: PlayerName, { flags, overrides }: Options): 
   const lines: PlayerEpisode[] = [];
   const record = flags.results === undefined ? {} : { record: (episode: PlayerEpisode) => lines.push(episode) };
   const evaluation = await evaluate(policy, env, { episodes, seed, samples, ...record });
-  const unsaid = { formatErrors: 0, stops: null, failures: null, thoughts: null, entropy: null };
-  return { ...evaluation, ...unsaid, episodes, seed, samples, lines, name: evaluation.tag.tag };
+  const unmeasured = { formatErrors: 0, stops: null, failures: null, thoughts: null, entropy: null };
+  return { ...evaluation, ...unmeasured, episodes, seed, samples, lines, name: evaluation.tag.tag };
 }
 
 async function policyResults(folder: string, { flags, overrides }: Options): Promise<Result[]> {

@@ -14,7 +14,7 @@ import { install, isPackage } from "./cli/install.ts";
 import { type Command, flag, type Parsed, UsageError } from "./cli/options.ts";
 import { stopSignal } from "./cli/stop-signals.ts";
 import { packagesFinding } from "./doctor/findings.ts";
-import { CUDA_WHEELS, cudaLack, setUpCuda } from "./setup/cuda.ts";
+import { CUDA_WHEELS, missingForCuda, setUpCuda } from "./setup/cuda.ts";
 import { officialSources, setUpTensorflow } from "./setup/tensorflow.ts";
 import { setUpTinker, startTinkerServer, tinkerPlaces } from "./setup/tinker.ts";
 
@@ -45,7 +45,7 @@ export async function main({ flags, words }: Parsed<typeof command>): Promise<nu
   if (what !== undefined && what !== "cuda" && what !== "tensorflow" && what !== "tinker") {
     throw new UsageError(`setup does not know "${what}"; it takes cuda, tensorflow or tinker`);
   }
-  const lack = what === "cuda" ? cudaLack() : null;
+  const lack = what === "cuda" ? missingForCuda() : null;
   if (lack !== null) throw new UsageError(lack);
   if (flags.port !== undefined && what !== "tinker")
     throw new UsageError("--port is the port of the tinker server; use it with setup tinker");

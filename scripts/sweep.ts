@@ -19,7 +19,7 @@ import { onStopSignal } from "./cli/stop-signals.ts";
 import { aligned } from "./cli/texts.ts";
 import { INTERVAL_TEXT, sweepPage } from "./sweep/page.tsx";
 import { type PlannedRun, planSweep, type Sweep, sweepName } from "./sweep/plan.ts";
-import { checkFolder, Playing, shareDone } from "./sweep/play.ts";
+import { checkFolder, SweepPlay, shareDone } from "./sweep/play.ts";
 import { isFinished, sweepTable, tableRows, writeTables } from "./sweep/table.ts";
 
 export const command = {
@@ -87,7 +87,7 @@ async function playSweep(sweep: Sweep, out: string, atOnce: number): Promise<Fai
   const failed: Failed[] = [];
   const view = new SweepView(sweep.runs);
   const name = ({ folder }: PlannedRun) => basename(folder);
-  const playing = new Playing({
+  const playing = new SweepPlay({
     said: (run, line) => view.note(`${name(run)}: ${line}`),
     ended(run, reason) {
       if (reason !== null) failed.push({ run: run.folder, reason });

@@ -15,6 +15,7 @@
  */
 import { existsSync, readdirSync } from "node:fs";
 import { join } from "node:path";
+import { nextTurn } from "../clock.ts";
 import { describeError } from "../errors.ts";
 import { type Disk, realDisk } from "./disk.ts";
 import { type Checkpoint, decodeCheckpoint, encodeCheckpoint } from "./files.ts";
@@ -221,7 +222,7 @@ async function digestOf(bytes: Uint8Array): Promise<string> {
   const hasher = new Bun.CryptoHasher("sha256");
   for (const piece of piecesOf(bytes)) {
     hasher.update(piece);
-    if (piece.length === PIECE_BYTES) await new Promise((next) => setImmediate(next));
+    if (piece.length === PIECE_BYTES) await nextTurn();
   }
   return hasher.digest("hex");
 }

@@ -4,7 +4,7 @@ import { RAGEN_STOPS, STOP_RULE, STOPS } from "../../model/health/early-stop.ts"
 import { TRAP_RULE } from "../../model/health/echo-trap/echo-trap.ts";
 import { nonnegativeInt, oneOf, positiveInt, share } from "./kinds.ts";
 
-export const RUNGS = [
+const RUNGS = [
   "tighten-filter",
   "raise-entropy",
   "raise-kl",

@@ -43,11 +43,11 @@ function documentsIn(text: string): number {
   return others.length + Number(/^\s*[^\s#%]/m.test(head!));
 }
 
-function holdsItself(value: unknown, within = new Set<unknown>(), seen = new Set<unknown>()): boolean {
-  if (typeof value !== "object" || value === null || within.has(value)) return within.has(value);
+function holdsItself(value: unknown, ancestors = new Set<unknown>(), seen = new Set<unknown>()): boolean {
+  if (typeof value !== "object" || value === null || ancestors.has(value)) return ancestors.has(value);
   if (seen.has(value)) return false;
   seen.add(value);
-  const inside = new Set([...within, value]);
+  const inside = new Set([...ancestors, value]);
   return Object.values(value).some((inner) => holdsItself(inner, inside, seen));
 }
 

@@ -215,4 +215,3 @@ export const LearnerConfig = z.strictObject({
   critic: CriticConfig.prefault({}),
   gradientAnalysis: GradientAnalysisConfig.prefault({}),
 });
-export type LearnerConfig = z.infer<typeof LearnerConfig>;

@@ -1,6 +1,7 @@
 /** Rules between several keys of a parsed config. Each error says what the config has, what is allowed and what to do. */
 import { envTag, envTags } from "../../envs/registry.ts";
 import { TagError } from "../../envs/tag.ts";
+import { firstRepeated } from "../../envs/text/repeats.ts";
 import {
   boardsPerUpdate,
   groupsPerUpdate,
@@ -65,8 +66,7 @@ function* servedSamplerRules({ sampler, engine, model, rollout }: RunConfig): Ge
 }
 
 function* envRules(config: RunConfig): Generator<Fault> {
-  const names = playedEnvs(config).map(({ name }) => name);
-  const twice = names.find((name, i) => names.indexOf(name) !== i);
+  const twice = firstRepeated(playedEnvs(config).map(({ name }) => name));
   if (twice !== undefined) {
     yield { path: "env.mix", text: `two envs are named ${twice}; set a different name for one of them` };
   }
@@ -187,22 +187,18 @@ function* learnerRules({ learner, rollout, prompt, health }: RunConfig): Generat
   const { estimator, mode, stalenessMax, minibatch, resampleRoundsMax, advantage, kl } = learner;
   const { groupSize } = rollout;
   const groups = groupsPerUpdate({ rollout });
-  if (groupSize < 2) {
-    const path = "rollout.groupSize";
-    if (ESTIMATOR_FACTS[estimator].compares) {
-      const text = `${estimator} compares episodes within a group, so groupSize must be at least 2; raise it, or use the algorithm ppo`;
-      yield { path, text };
-    }
-    if (resampleRoundsMax > 0)
-      yield {
-        path,
-        text: "learner.resampleRoundsMax compares the episodes of a group, so groupSize must be at least 2; raise it",
-      };
-    if (advantage.softReweight)
-      yield {
-        path,
-        text: "learner.advantage.softReweight weights by a group's std, so groupSize must be at least 2; raise it",
-      };
+  const needs: [isUsed: boolean, why: string, orElse?: string][] = [
+    [
+      ESTIMATOR_FACTS[estimator].compares,
+      `${estimator} compares episodes within a group`,
+      ", or use the algorithm ppo",
+    ],
+    [resampleRoundsMax > 0, "learner.resampleRoundsMax compares the episodes of a group"],
+    [advantage.softReweight, "learner.advantage.softReweight weights by a group's std"],
+  ];
+  for (const [isUsed, why, orElse = ""] of needs) {
+    if (!isUsed || groupSize > 1) continue;
+    yield { path: "rollout.groupSize", text: `${why}, so groupSize must be at least 2; raise it${orElse}` };
   }
   const hasKl = kl.coefficient > 0 || health.ladder.includes("raise-kl");
   if (hasKl && kl.place === "loss" && kl.estimator === "k1" && prompt.compat === "strict") {

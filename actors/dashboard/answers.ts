@@ -6,9 +6,8 @@ import { RunStart } from "../record/starts.ts";
 import { Rating } from "./ratings.ts";
 
 const Count = z.number().int().nonnegative();
-const Share = z.number().nullable();
 /** A number; null if the run did not measure it. */
-const Amount = z.number().nullable();
+const NumberOrNull = z.number().nullable();
 const EpisodeRow = schemas.episodes.shape.rows.element;
 const Ticket = EpisodeRow.shape.ticket;
 const Outcome = EpisodeRow.shape.outcome;
@@ -25,20 +24,20 @@ export const Overview = z.strictObject({
   engine: z.string().nullable(),
   phase: Phase,
   status: z.string().describe("State of the run, in one sentence"),
-  progress: Share.describe("Share of the phase that is done; null if unknown"),
+  progress: NumberOrNull.describe("Share of the phase that is done; null if unknown"),
   update: Count.nullable(),
   updates: Count.nullable(),
   tokensPerSecond: z.number().nullable(),
   aliveMs: z.number().describe("Duration of the run over all its sessions"),
   success: z
     .strictObject({
-      random: Share,
-      taught: Share,
-      before: Share,
-      now: Share,
+      random: NumberOrNull,
+      taught: NumberOrNull,
+      before: NumberOrNull,
+      now: NumberOrNull,
       nowUpdate: Count.nullable(),
-      best: Share,
-      expert: Share,
+      best: NumberOrNull,
+      expert: NumberOrNull,
     })
     .describe(
       "Validation success. random: of a random player; taught: after the warm start's first stage; before: before the first update; now: at update `nowUpdate`; best: of the optimal player; expert: of the expert, where no optimal player is known",
@@ -196,7 +195,7 @@ export const OtherRun = z.strictObject({
   phase: Phase,
   startedMs: z.number(),
   update: Count.nullable(),
-  success: Share.describe("Success of the latest validation"),
+  success: NumberOrNull.describe("Success of the latest validation"),
 });
 export type OtherRun = z.infer<typeof OtherRun>;
 export const RunsAnswer = z.strictObject({
@@ -212,24 +211,24 @@ export const RatingsAnswer = z.strictObject({ ratings: z.array(Rating).describe(
 export type RatingsAnswer = z.infer<typeof RatingsAnswer>;
 
 const Amounts = z.strictObject({
-  tokens: Amount.describe("Tokens that the policy wrote, validation included"),
-  actions: Amount.describe("Actions that envs executed, validation included"),
-  cpuSeconds: Amount.describe("CPU time of the processes of all actors"),
-  joules: Amount.describe("Energy of the machine's processor packages; null if the machine does not report it"),
+  tokens: NumberOrNull.describe("Tokens that the policy wrote, validation included"),
+  actions: NumberOrNull.describe("Actions that envs executed, validation included"),
+  cpuSeconds: NumberOrNull.describe("CPU time of the processes of all actors"),
+  joules: NumberOrNull.describe("Energy of the machine's processor packages; null if the machine does not report it"),
 });
 export const CostsAnswer = z.strictObject({
   total: Amounts.describe("Costs since the start of the run"),
   reinforcement: Amounts.describe("Costs since the first update"),
-  points: Amount.describe(
+  points: NumberOrNull.describe(
     "Percentage points of validation success gained since the first update; null before two validations",
   ),
   perPoint: Amounts.describe("The values of `reinforcement` divided by `points`; null without a gain"),
   seconds: z
     .strictObject({
-      rollout: Amount.describe("Time from the first ticket of an update to its last outcome"),
-      update: Amount.describe("Time from the last outcome of an update to its new weights"),
-      validation: Amount,
-      checkpoints: Amount,
+      rollout: NumberOrNull.describe("Time from the first ticket of an update to its last outcome"),
+      update: NumberOrNull.describe("Time from the last outcome of an update to its new weights"),
+      validation: NumberOrNull,
+      checkpoints: NumberOrNull,
     })
     .describe("Seconds of reinforcement by activity; null for an activity that was not measured"),
 });

@@ -19,7 +19,6 @@ export const NewRating = z
     note: z.string().max(2000).default(""),
   })
   .refine(({ score, note }) => score !== null || note.trim() !== "", "a rating has a score or a note");
-export type NewRating = z.infer<typeof NewRating>;
 
 export const Rating = z.strictObject({
   ...NewRating.shape,

@@ -72,7 +72,7 @@ export function learnerEngine({ engine }: RunConfig, threads: number, machine: M
   if (device === "cpu" || (device === "auto" && gpu === null)) return compiled(cpu, null);
   const reason = gpu === null ? null : `the learner computes on ${gpu}`;
   const cuda = { ...cpu, device: "cuda" } as const;
-  const lack = lackOf(cuda, machine);
+  const lack = missingFor(cuda, machine);
   if (lack === null) return { engine: cuda, reason };
   const library = libraryOf(machine);
   if (library !== null) return { engine: { name: "tensorflow", threads, library, device: "cuda" }, reason };
@@ -90,7 +90,7 @@ function libraryOf({ places }: Pick<Machine, "places">): string | null {
 }
 
 /** Why engine compiled cannot compute on the device of the settings; null if it can. */
-function lackOf(settings: CompiledSettings, { expectDevice }: Pick<Machine, "expectDevice">): string | null {
+function missingFor(settings: CompiledSettings, { expectDevice }: Pick<Machine, "expectDevice">): string | null {
   try {
     expectDevice(settings);
     return null;
@@ -101,7 +101,7 @@ function lackOf(settings: CompiledSettings, { expectDevice }: Pick<Machine, "exp
 
 /** @returns the settings, unchanged. @throws {RunError} if engine compiled cannot compute on the device of the settings */
 function checked(settings: CompiledSettings, machine: Pick<Machine, "expectDevice">): CompiledSettings {
-  const lack = lackOf(settings, machine);
+  const lack = missingFor(settings, machine);
   if (lack !== null) throw new RunError(lack);
   return settings;
 }

@@ -31,7 +31,7 @@ type MaybePromise<T> = T | Promise<T>;
 
 export interface EnvServerOptions {
   /** Finds the function that opens episodes of an env. @throws {Error} if the run plays no env of this name */
-  readonly find: (tag: string) => OpenEpisode;
+  readonly find: (name: string) => OpenEpisode;
   readonly episodesMax: number;
   /** The server closes an episode that has had no step for this time. */
   readonly idleMs: number;

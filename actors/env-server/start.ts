@@ -52,7 +52,7 @@ function measured(server: EnvServer, meter: Meter): HostHandler {
   return {
     asked(peer, ask, who) {
       if (ask.type === "env.step") meter.count("speed/env_steps_per_second", 1);
-      const answer = meter.within("time/busy", () => server.asked(peer, ask, who));
+      const answer = meter.duringCall("time/busy", () => server.asked(peer, ask, who));
       return answer instanceof Promise ? meter.during("time/busy", answer) : answer;
     },
     told: (peer, message, who) => server.told(peer, message, who),

@@ -88,7 +88,7 @@ export async function evaluatePolicy(options: EvaluationOptions): Promise<Readon
 }
 
 /** The env server records this name as the owner of each episode. */
-const PLAYER = "eval";
+export const PLAYER = "eval";
 
 async function playOne(
   ticket: Ticket,

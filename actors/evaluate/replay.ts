@@ -140,7 +140,7 @@ function repliesOf({ trajectory, turns }: PlayedOutcome): ReplyTokens[] {
 /** Searches depth first, in the order of the record's keys. @returns null if the values are equal */
 export function firstDifference(recorded: unknown, replayed: unknown, where = ""): Difference | null {
   if (isDeepStrictEqual(recorded, replayed)) return null;
-  if (!isTree(recorded) || !isTree(replayed)) return { where, recorded, replayed };
+  if (!isObject(recorded) || !isObject(replayed)) return { where, recorded, replayed };
   for (const key of new Set([...Object.keys(recorded), ...Object.keys(replayed)])) {
     const found = firstDifference(recorded[key], replayed[key], where === "" ? key : `${where}.${key}`);
     if (found !== null) return found;
@@ -148,4 +148,4 @@ export function firstDifference(recorded: unknown, replayed: unknown, where = ""
   return { where, recorded, replayed };
 }
 
-const isTree = (value: unknown): value is Record<string, unknown> => typeof value === "object" && value !== null;
+const isObject = (value: unknown): value is Record<string, unknown> => typeof value === "object" && value !== null;

@@ -14,7 +14,7 @@ import type { JoinSettings } from "../process/join.ts";
 import { type ActorView, type Messages, PROTOCOL_VERSION, type Tell } from "../protocol.ts";
 import { Guests, type GuestsOptions } from "../supervisor/guests.ts";
 import { actorsOf } from "../supervisor/roster.ts";
-import { anyBeside, isBroker } from "../transport/address.ts";
+import { freeAddressLike, isBroker } from "../transport/address.ts";
 import { welcoming } from "../transport/handshake.ts";
 import { serverTls } from "../transport/tls.ts";
 import { type Listener, type Problem, TRANSPORT_LIMITS, type Transport } from "../transport/transport.ts";
@@ -74,7 +74,7 @@ export async function openGate(listen: string, options: OpenGateOptions): Promis
     for (const roles of [GUEST_ROLES, ...GUEST_ROLES.map((role) => [role])]) {
       listeners.set(
         roles.join(),
-        await transport.listen(anyBeside(config.transport.listen), welcoming(run, guests.admitting(roles))),
+        await transport.listen(freeAddressLike(config.transport.listen), welcoming(run, guests.admitting(roles))),
       );
     }
     gate = new Gate({

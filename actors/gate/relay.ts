@@ -42,10 +42,10 @@ export class Relay {
       return;
     }
     this.#ends[side] = end;
-    const held = this.#held;
+    const frames = this.#held;
     this.#held = [];
     this.#heldBytes = 0;
-    for (const frame of held) this.#send(end, frame);
+    for (const frame of frames) this.#send(end, frame);
   }
 
   /** @param side  the end that the frame came from. @param frame  the relay copies the frame if it must hold it */

@@ -2,14 +2,14 @@
  * The memory of the learner's networks, which the learner's threads share, and the initial contents of this memory. A critic is a network of
  * its own, or one more head of the policy's network. In the second case the policy's memory is the first part of the critic's memory.
  */
-import { isDeepStrictEqual } from "node:util";
-import { baseOf, type ModelConfig } from "../../model/policy/model-config.ts";
+import { baseOf, differingKey, type ModelConfig } from "../../model/policy/model-config.ts";
 import { initialize, layParameters, type Parameters, parameterCount } from "../../model/policy/parameters.ts";
 import { sequence, type Uniform } from "../../model/rng.ts";
 import { type Checkpoint, loadCheckpoint, type NetworkMemory, weightsElsewhere } from "../checkpoint/checkpoint.ts";
+import { nextTurn } from "../clock.ts";
 import type { RunConfig } from "../config/config.ts";
 import { messageOf, RunError } from "../errors.ts";
-import { beside, loadPretrained, policyOf, shareBody } from "../policy/pretrained.ts";
+import { criticHead, loadPretrained, policyOf, shareBody } from "../policy/pretrained.ts";
 import { needsCritic } from "../training/update-settings.ts";
 
 export interface LearnerMemory {
@@ -29,7 +29,7 @@ export interface Networks extends LearnerMemory {
 
 const EMPTY = new Float32Array(0);
 /** The empty memory of a policy that a server keeps. */
-const NOWHERE: NetworkMemory = { parameters: EMPTY, moment: EMPTY, variance: EMPTY, step: 0 };
+const EMPTY_MEMORY: NetworkMemory = { parameters: EMPTY, moment: EMPTY, variance: EMPTY, step: 0 };
 
 /**
  * The parameters come from the run's checkpoint. In a new run the parameters come from another run's policy or a pretrained model, or are
@@ -41,7 +41,7 @@ export async function startingNetworks(
   saved: Checkpoint | null,
 ): Promise<Networks> {
   if (config.engine.name === "tinker") {
-    const policy = saved?.policy ?? NOWHERE;
+    const policy = saved?.policy ?? EMPTY_MEMORY;
     return { policy, critic: null, model, frozen: null, served: saved?.served ?? null };
   }
   const { backbone } = config.learner.critic;
@@ -67,8 +67,8 @@ async function fillPolicy(path: string, tokenizer: string, { policy, model }: Ne
     throw new RunError(`cannot start from ${path}: ${messageOf(error)}`, { cause: error });
   });
   if (served !== null) throw new RunError(`cannot start from the policy of ${path}: ${weightsElsewhere(served)}`);
-  for (const key of Object.keys(model) as (keyof ModelConfig)[]) {
-    if (isDeepStrictEqual(otherModel[key], model[key])) continue;
+  const key = differingKey(otherModel, model);
+  if (key !== undefined) {
     const values = `its ${key} is ${JSON.stringify(otherModel[key])}, and this run's is ${JSON.stringify(model[key])}`;
     throw new RunError(
       `cannot start from the policy of ${path}: ${values}; give the section model the values of that run`,
@@ -91,7 +91,7 @@ async function fillFirst(
   const pretrained = path !== null && frozen === null;
   const valued = critic === null ? null : layParameters(critic.model, critic.memory.parameters);
   // Fill the critic first, because the policy may be a part of the critic's memory. A separate critic gets a copy of a pretrained body.
-  if (valued !== null) await begin(pretrained ? beside(parameters, valued) : valued, sequence(seed, "critic"));
+  if (valued !== null) await begin(pretrained ? criticHead(parameters, valued) : valued, sequence(seed, "critic"));
   if (pretrained) await loadPretrained(path, model, parameters);
   else if (checkpoint === null) await begin(parameters, sequence(seed, "initial weights"));
   if (pretrained && valued !== null && critic!.model.head === "value") shareBody(parameters, valued);
@@ -101,7 +101,7 @@ async function fillFirst(
 async function begin({ flat, views }: Parameters, uniform: Uniform): Promise<void> {
   for (const [name, tensor] of views) {
     initialize({ flat, views: new Map([[name, tensor]]) }, uniform);
-    await new Promise((next) => setImmediate(next));
+    await nextTurn();
   }
 }
 

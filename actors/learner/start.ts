@@ -144,12 +144,12 @@ async function startLearner(
     warmStart(hooks) {
       const demonstrations = { envs: envsWithRules(config), context: rulesOf(config), dialogue };
       const notice = (text: string) => runLog.event("warning", "warm-start", text);
-      const laid = config.engine.name === "tinker" ? null : layParameters(model, parameters);
+      const parametersByName = config.engine.name === "tinker" ? null : layParameters(model, parameters);
       return warmStart({
         ...hooks,
         config: trainingConfig,
         model,
-        parameters: laid,
+        parameters: parametersByName,
         trainer: methods,
         engine,
         meter,

@@ -5,7 +5,7 @@ import type { BucketRule } from "../../model/health/gradient-buckets.ts";
 import type { CrossScores } from "../../model/health/mutual-information.ts";
 import type { BatchLimits, Sequence } from "../../model/learn/batch.ts";
 import { Network } from "../../model/learn/network.ts";
-import { imitation } from "../../model/learn/objective.ts";
+import { evenWeights, imitation } from "../../model/learn/objective.ts";
 import type { OptimizerName, OptimizerSettings, OptimizerState } from "../../model/learn/optimizer.ts";
 import type { TrainingEpisode, UpdateResult, UpdateSettings } from "../../model/learn/update/types.ts";
 import { update } from "../../model/learn/update/update.ts";
@@ -76,9 +76,7 @@ export function trainerMethods(openEngine = startEngine) {
      * @returns the mean cross-entropy in nats
      */
     imitate: inOrder(async (demos: readonly Sequence[], limits: BatchLimits, optimizer: OptimizerSettings) => {
-      const tokens = demos.reduce((sum, { written }) => sum + written.length, 0);
-      const weights = demos.map(({ written }) => new Float32Array(written.length).fill(1 / tokens));
-      const { loss } = await networks.policy.accumulate(imitation, demos, { weights }, limits);
+      const { loss } = await networks.policy.accumulate(imitation, demos, { weights: evenWeights(demos) }, limits);
       const { applied, gradientNorm } = await networks.policy.step(optimizer);
       if (!applied)
         throw new Error(

@@ -6,7 +6,7 @@
  *   `failed` ("capacity"); then the learner keeps the rows and asks again. If the store can never take the rows, the sink answers `failed`
  *   ("protocol").
  * - The sink commits metrics and events in one transaction, at most `flushMs` after they arrive.
- * - At most `queuedMax` metrics and events wait. Before the sink takes more, it writes the waiting ones. If this or the previous write
+ * - At most `waitingMax` metrics and events wait. Before the sink takes more, it writes the waiting ones. If this or the previous write
  *   failed, the sink drops and counts the new ones. It stores the count when a write succeeds again.
  */
 import { SQLiteError } from "bun:sqlite";
@@ -25,7 +25,7 @@ export interface MetricsSinkOptions {
   readonly actor: string;
   readonly clock: Clock;
   readonly flushMs: number;
-  readonly queuedMax: number;
+  readonly waitingMax: number;
   /** Number of updates that the run had made before this sink began; default 0. */
   readonly updates?: number;
 }
@@ -156,7 +156,7 @@ export class MetricsSink implements HostHandler {
 
   #queue(points: readonly Point[], events: readonly RunEvent[]): void {
     const count = points.length + events.length;
-    if (this.#points.length + this.#events.length + count > this.#options.queuedMax) {
+    if (this.#points.length + this.#events.length + count > this.#options.waitingMax) {
       // After a failed write, only the timer or new episodes start the next try: a try for each message would be slow.
       if (this.#failing || !this.flush()) {
         this.#dropped += count;

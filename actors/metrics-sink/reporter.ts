@@ -3,7 +3,7 @@
  *
  * - Metrics and events arrive in order. While the reporter cannot send them, at most `waitingMax` of them wait. If more come, the reporter
  *   drops the oldest. When the sink is back, an event reports how many the reporter dropped.
- * - An episode waits until the sink has stored it. If more than `rowsMax` episodes wait, or if they fill more than FRAMES_WAITING frames, a
+ * - An episode waits until the sink has stored it. If more than `rowsMax` episodes wait, or if they fill more than WAITING_FRAMES_MAX frames, a
  *   caller of `episodes` waits until no episode waits. If the sink refuses episodes, the reporter gives a notice, and another notice when the
  *   sink takes them again.
  * - If the sink can never store an episode, the reporter gives a notice, counts the episode in `lost` and drops it, so that the other
@@ -40,7 +40,7 @@ const ROWS_AT_ONCE = 128;
 /** The rows of one message fill at most this part of a frame. The reporter sends a larger row alone. */
 const FRAME_SHARE = 1 / 8;
 /** A caller of `episodes` waits if the waiting episodes fill more frames than this. */
-const FRAMES_WAITING = 4;
+const WAITING_FRAMES_MAX = 4;
 /** The reporter drops an episode if messages that hold only this episode end the connection more than `CUTS_MAX` times. */
 const CUTS_MAX = 10;
 /** Maximum number of lost episodes that get a notice; the reporter only counts later ones. */
@@ -91,7 +91,7 @@ export class Reporter implements Handler {
     }
     if (this.#rows.length > 0) this.#storing ??= this.#store();
     const { rowsMax, frameBytesMax } = this.#options;
-    const isFull = this.#rows.length > rowsMax || bytesOf(this.#rows) > FRAMES_WAITING * frameBytesMax;
+    const isFull = this.#rows.length > rowsMax || bytesOf(this.#rows) > WAITING_FRAMES_MAX * frameBytesMax;
     if (!isFull) return;
     if (this.#refused && !this.#waits) {
       this.#waits = true;

@@ -14,7 +14,7 @@ import { Store } from "./store.ts";
 
 /** Metrics and events wait at most this long before the sink writes them. */
 const FLUSH_MS = 200;
-const PAGE = 1000;
+const PAGE_ROWS = 1000;
 
 /** The store that the sink fills, and the page that shows it. */
 export interface OpenedStore {
@@ -30,17 +30,17 @@ export interface OpenedStore {
 export interface MetricsSinkPorts {
   openStore(config: RunConfig, context: ActorContext): Promise<OpenedStore>;
   /** Maximum number of metrics and events that wait to be written. */
-  readonly queuedMax: number;
+  readonly waitingMax: number;
 }
 
-const realPorts: MetricsSinkPorts = { openStore, queuedMax: 10_000 };
+const realPorts: MetricsSinkPorts = { openStore, waitingMax: 10_000 };
 
 export const metricsSink = {
   role: "metrics-sink",
   async start(config: RunConfig, context: ActorContext, ports: MetricsSinkPorts = realPorts): Promise<Running> {
     const { actor, run, folder, clock, log, meter, transport, listen } = context;
     const { store, url, updates, close } = await ports.openStore(config, context);
-    const sink = new MetricsSink({ store, actor, clock, updates, flushMs: FLUSH_MS, queuedMax: ports.queuedMax });
+    const sink = new MetricsSink({ store, actor, clock, updates, flushMs: FLUSH_MS, waitingMax: ports.waitingMax });
     const listener = await transport.listen(listen, welcoming(run, sink));
     meter.depth("queue/messages", () => sink.waiting);
     return {
@@ -90,7 +90,7 @@ function followStore(store: Store, folder: string, onError: (text: string) => vo
   let last = store.cursor().points;
   const unsubscribe = store.subscribe(() => {
     try {
-      for (let page = store.points(last, PAGE); page.length > 0; page = store.points(last, PAGE)) {
+      for (let page = store.points(last, PAGE_ROWS); page.length > 0; page = store.points(last, PAGE_ROWS)) {
         for (const point of page) events.add(point);
         last = page.at(-1)!.id;
       }

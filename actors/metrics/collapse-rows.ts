@@ -80,7 +80,7 @@ const GRADIENT_ROWS = {
 type Bucket = 1 | 2 | 3 | 4 | 5 | 6 | "all";
 
 const buckets = ["all", ...Array.from({ length: BUCKET_COUNT }, (_, i) => i + 1)] as const;
-const within = (bucket: string | number) =>
+const groupsIn = (bucket: string | number) =>
   bucket === "all"
     ? "All groups"
     : `Groups of bucket ${bucket} of ${BUCKET_COUNT} (bucket 1 has the smallest stds of reward)`;
@@ -89,7 +89,7 @@ export const GRADIENT_METRICS = Object.fromEntries(
   Object.entries(GRADIENT_ROWS).flatMap(([name, [unit, help]]) =>
     buckets.map((bucket): [string, Metric] => [
       `gradient/${name}_${bucket}`,
-      { unit, help: `${within(bucket)}: ${help}.`, kind: "gauge" },
+      { unit, help: `${groupsIn(bucket)}: ${help}.`, kind: "gauge" },
     ]),
   ),
 ) as Record<`gradient/${keyof typeof GRADIENT_ROWS}_${Bucket}`, Metric>;

@@ -43,7 +43,7 @@ export class Meter {
   }
 
   /**
-   * Declares the activities that `during` and `within` take.
+   * Declares the activities that `during` and `duringCall` take.
    *
    * @param precedence  when several activities run, the time counts for the first of them in this list
    * @param idle  while no other activity runs, the time counts for this activity; null: no metric counts that time
@@ -74,7 +74,7 @@ export class Meter {
   }
 
   /** Counts the time of synchronous work for `name`. */
-  within<T>(name: MetricName, work: () => T): T {
+  duringCall<T>(name: MetricName, work: () => T): T {
     this.#addActive(name, 1);
     try {
       return work();

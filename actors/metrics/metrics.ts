@@ -22,7 +22,7 @@ const perEnv = (unit: Unit, help: string) => ({ unit, help, kind: "gauge", parts
 const counter = (unit: Unit, help: string) => ({ unit, help, kind: "counter" }) as const satisfies Metric;
 const timedCounter = (unit: Unit, help: string) => ({ ...counter(unit, help), timed: true }) as const;
 
-export const METRICS = {
+const METRICS = {
   "baseline/random": perEnv("share", "Success of a uniform-random player on the validation boards."),
   "baseline/taught": share("Validation success after the warm start's first stage."),
   "baseline/before": perEnv("share", "Validation success before the first update."),

@@ -48,7 +48,7 @@ export interface Hub {
 }
 
 /** Why a model cannot be downloaded, in one line. */
-export class HubError extends Error {
+class HubError extends Error {
   override readonly name = "HubError";
 }
 

@@ -80,7 +80,7 @@ export async function loadPretrained(folder: string, model: ModelConfig, paramet
 }
 
 /** The parameters that a critic has and its policy lacks: the head. */
-export function beside(policy: Parameters, critic: Parameters): Parameters {
+export function criticHead(policy: Parameters, critic: Parameters): Parameters {
   return { flat: critic.flat, views: new Map([...critic.views].filter(([name]) => !policy.views.has(name))) };
 }
 

@@ -7,10 +7,9 @@
 import { existsSync, readFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { basename, join } from "node:path";
-import { isDeepStrictEqual } from "node:util";
 import { z } from "zod";
 import { faultsOf } from "../../model/checkpoint/config.ts";
-import type { ModelConfig } from "../../model/policy/model-config.ts";
+import { differingKey } from "../../model/policy/model-config.ts";
 import { latestCheckpoint, loadCheckpoint, type Skipped, weightsElsewhere } from "../checkpoint/checkpoint.ts";
 import { RunConfig, UNCOMPILED } from "../config/config.ts";
 import { upgraded } from "../config/former-keys.ts";
@@ -76,8 +75,8 @@ export async function savedPolicy(folder: string, config: RunConfig, checkpoint:
   const { update, state, model: saved, tokenizer: digest, policy, served = null } = await loadCheckpoint(found);
   if (served !== null) throw new Error(`cannot use ${found}: ${weightsElsewhere(served)}`);
   const { model, dialogue } = policyOf(config);
-  for (const key of Object.keys(model) as (keyof ModelConfig)[]) {
-    if (isDeepStrictEqual(saved[key], model[key])) continue;
+  const key = differingKey(saved, model);
+  if (key !== undefined) {
     const values = `model.${key} ${JSON.stringify(saved[key])}, and the config of ${folder} says`;
     throw new Error(
       `cannot use ${found}: it has ${values} ${JSON.stringify(model[key])}; the checkpoint is of another run`,

@@ -13,7 +13,7 @@ import { describeError, RUN_ERROR_CODE, RunError, stackOf } from "../errors.ts";
 import type { Log } from "../log.ts";
 import { cpuSeconds, energyReader, Meter, POWER_FILES } from "../metrics/meter.ts";
 import { type Role, STARTING, type Tell } from "../protocol.ts";
-import { anyBeside } from "../transport/address.ts";
+import { freeAddressLike } from "../transport/address.ts";
 import { helloOf } from "../transport/handshake.ts";
 import { connectForever, HELLO_DEADLINE_MS } from "../transport/reconnect.ts";
 import { refused } from "../transport/refusals.ts";
@@ -107,7 +107,7 @@ export function runActorLife(options: LifeOptions, place?: Place): ActorLife {
     uniform: Math.random,
     meter,
     transport,
-    listen: anyBeside(supervisor),
+    listen: freeAddressLike(supervisor),
     rssBytes: () => process.memoryUsage.rss(),
     lastMessage: () => lastMessage,
   });

@@ -2,7 +2,7 @@
  * Calls methods of an object in a worker thread, so that a long computation never blocks an actor's event loop. Each call settles exactly
  * once, and calls may settle in any order. Messages between actors do not use this file: protocol.ts has them.
  */
-import { type Clock, realClock } from "../clock.ts";
+import { type Clock, nextTurn, realClock } from "../clock.ts";
 
 /** An object whose methods another thread may call. Each call copies its arguments and its result; only shared memory is not copied. */
 export type Methods = Readonly<Record<string, (...args: never[]) => unknown>>;
@@ -154,7 +154,7 @@ export function inThisThread<M extends Methods>(methods: M): Thread<M> {
   const asynchronous = Object.entries(methods).map(([name, method]) => [
     name,
     async (...args: never[]) => {
-      await new Promise((next) => setImmediate(next));
+      await nextTurn();
       return method(...args);
     },
   ]);

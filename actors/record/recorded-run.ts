@@ -9,7 +9,7 @@ import type { EpisodeRow, PolicyVersion } from "../protocol.ts";
 import { type Costs, costsOf } from "./costs.ts";
 import { latestOf, newestUpdate, seriesOf } from "./newest-update.ts";
 
-const PAGE = 1000;
+const PAGE_ROWS = 1000;
 
 export const hasRecord = (folder: string): boolean => existsSync(join(folder, "run.sqlite"));
 
@@ -39,9 +39,9 @@ export class RecordedRun {
   /** All points, in the order in which the run wrote them. */
   *points(): Generator<StoredPoint> {
     for (let since = 0; ; ) {
-      const page = this.#store.points(since, PAGE);
+      const page = this.#store.points(since, PAGE_ROWS);
       yield* page;
-      if (page.length < PAGE) return;
+      if (page.length < PAGE_ROWS) return;
       since = page.at(-1)!.id;
     }
   }
@@ -64,11 +64,11 @@ export class RecordedRun {
   }
 
   events(): StoredEvent[] {
-    return backwards((before) => this.#store.events({ before, limit: PAGE }));
+    return backwards((before) => this.#store.events({ before, limit: PAGE_ROWS }));
   }
 
   *episodes(filter: EpisodeFilter): Generator<RecordedEpisode> {
-    const pages = (before: number | undefined) => this.#store.episodes(filter, { before, limit: PAGE }).rows;
+    const pages = (before: number | undefined) => this.#store.episodes(filter, { before, limit: PAGE_ROWS }).rows;
     const ids = backwards(pages, ({ id }) => id);
     for (const id of ids) {
       const found = this.#store.episode(id);
@@ -88,7 +88,7 @@ export class RecordedRun {
   }
 
   newestNames(): string[] {
-    return this.#store.episodes({}, { limit: PAGE }).rows.map(({ episode }) => episode);
+    return this.#store.episodes({}, { limit: PAGE_ROWS }).rows.map(({ episode }) => episode);
   }
 
   /** Policy versions that name the version or the digest of `weights`, from all episodes except `id`. */
@@ -120,7 +120,7 @@ function backwards<T extends { readonly id: number }, K = T>(
   for (let before: number | undefined; ; ) {
     const page = read(before);
     for (const row of page) all.push(keep(row));
-    if (page.length < PAGE) return all.reverse();
+    if (page.length < PAGE_ROWS) return all.reverse();
     before = page.at(-1)!.id;
   }
 }

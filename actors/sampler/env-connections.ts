@@ -17,12 +17,12 @@ export interface EnvServerConnectionsOptions {
 export class EnvServerConnections {
   readonly #options: EnvServerConnectionsOptions;
   readonly #handler: Handler = {
-    opened: () => this.#changed(),
+    opened: () => this.#wake(),
     told(_, message) {
       throw notTaken("to a sampler from an env server", message.type);
     },
     asked: (_, message) => refused("to a sampler from an env server", message.type),
-    closed: () => this.#changed(),
+    closed: () => this.#wake(),
   };
   readonly #connections = new Map<string, Connection>();
   readonly #waiting = new Set<() => void>();
@@ -50,7 +50,7 @@ export class EnvServerConnections {
         .map((connection) => connection.peer())
         .filter((peer) => peer !== null);
       if (peers.length > 0) return peers[this.#chosen++ % peers.length]!;
-      await this.#change(episode);
+      await this.#waitForChange(episode);
     }
   }
 
@@ -58,11 +58,11 @@ export class EnvServerConnections {
     for (const connection of this.#connections.values()) connection.close("leaving");
   }
 
-  #changed(): void {
+  #wake(): void {
     for (const wake of this.#waiting) wake();
   }
 
-  async #change(episode: string): Promise<void> {
+  async #waitForChange(episode: string): Promise<void> {
     const { waitMsMax, clock } = this.#options;
     const { promise, resolve } = Promise.withResolvers<void>();
     this.#waiting.add(resolve);

@@ -95,10 +95,10 @@ export function servedPolicy(
   let adapters: string | null = null;
   let loading: Promise<unknown> | null = null;
   const pathOf = (name: string) => join(folder, name);
-  const loadAdapters = (name: string) => server.order(load, { lora_name: name, lora_path: pathOf(name) });
+  const loadAdapters = (name: string) => server.post(load, { lora_name: name, lora_path: pathOf(name) });
   const drop = async (name: string) => {
     // A restarted server does not know the adapters.
-    await server.order(unload, { lora_name: name }).catch(() => {});
+    await server.post(unload, { lora_name: name }).catch(() => {});
     rmSync(pathOf(name), { recursive: true, force: true });
   };
   return serverPolicy({

@@ -19,8 +19,8 @@ export function lockRun(folder: string): { release(): void } {
   try {
     db = new Database(file);
     take(db);
-    const held = db;
-    return { release: () => held.close() };
+    const locked = db;
+    return { release: () => locked.close() };
   } catch (error) {
     if (!(error instanceof SQLiteError)) throw error;
     const reason = error.code === "SQLITE_BUSY" && db !== null ? busy(folder, db) : unusable(folder, file, error);

@@ -1,6 +1,6 @@
 /**
  * A client of a server that speaks Tinker's protocol: JSON over HTTP. The server queues some requests, and the client fetches their results
- * later. `ask` and `order` fetch no queued result, so they work with an inference server too. This file knows no model and no episode.
+ * later. `ask` and `post` fetch no queued result, so they work with an inference server too. This file knows no model and no episode.
  *
  * - The client sends a request again, until the deadline, if it cannot reach the server, or if the server answers 425, 429 or 503. In these
  *   cases the server has not taken the request.
@@ -60,7 +60,7 @@ const WAIT_MS_MAX = 5000;
 const TRY_MS_MAX = 330_000;
 const ANSWER_BYTES_MAX = 2 ** 30;
 /** Maximum number of characters of a server's error text in a message. */
-const DETAIL_LETTERS_MAX = 300;
+const DETAIL_CHARACTERS_MAX = 300;
 /** Statuses that mean that the server has not taken the request. */
 const NOT_TAKEN = new Set([425, 429, 503]);
 
@@ -96,7 +96,7 @@ export class ModelServer {
   }
 
   /** Like `ask`, but ignores the content of the answer. @throws {ServerError} */
-  async order(path: string, body: unknown): Promise<void> {
+  async post(path: string, body: unknown): Promise<void> {
     await this.#send(path, body, true, this.#deadline(), path, (text) => text);
   }
 
@@ -201,7 +201,7 @@ function failureOf(status: number, text: string): Failure {
 function reasonIn(text: string): string {
   const detail = (parsedJson(text) as { detail?: unknown } | null | undefined)?.detail ?? text;
   const line = typeof detail === "string" ? detail : JSON.stringify(detail);
-  return line.replaceAll(/\s+/g, " ").trim().slice(0, DETAIL_LETTERS_MAX);
+  return line.replaceAll(/\s+/g, " ").trim().slice(0, DETAIL_CHARACTERS_MAX);
 }
 
 const tooLarge = () => new ServerError(`answers more than ${ANSWER_BYTES_MAX} bytes`);

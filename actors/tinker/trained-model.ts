@@ -102,10 +102,10 @@ export class TrainedModel implements TrainedPolicy {
   ): Promise<Float32Array[]> {
     const body = data.map(({ member, places, tokens, targets }) => {
       const lay = (values: ArrayLike<number>, last = 0) => {
-        const laid = new Array<number>(tokens.length).fill(0);
-        for (const [at, place] of places.entries()) laid[place] = values[at]!;
-        laid[tokens.length - 1] = last;
-        return { data: laid, dtype: "float32", shape: [laid.length] };
+        const padded = new Array<number>(tokens.length).fill(0);
+        for (const [at, place] of places.entries()) padded[place] = values[at]!;
+        padded[tokens.length - 1] = last;
+        return { data: padded, dtype: "float32", shape: [padded.length] };
       };
       const ones = new Array<number>(places.length).fill(1);
       const terms = termsOf?.(member);

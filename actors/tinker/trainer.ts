@@ -12,7 +12,7 @@
  */
 import { z } from "zod";
 import { crossScores } from "../../model/health/cross-score.ts";
-import { imitation } from "../../model/learn/objective.ts";
+import { evenWeights, imitation } from "../../model/learn/objective.ts";
 import { update } from "../../model/learn/update/update.ts";
 import { settlesIn } from "../clock.ts";
 import type { RunConfig } from "../config/config.ts";
@@ -106,9 +106,7 @@ export async function startTinkerTrainer(
         steps = 0;
       },
       imitate: inOrder(async (demos, _limits, optimizer) => {
-        const tokens = demos.reduce((sum, { written }) => sum + written.length, 0);
-        const weights = demos.map(({ written }) => new Float32Array(written.length).fill(1 / tokens));
-        const { loss } = await model.accumulate(imitation, demos, { weights });
+        const { loss } = await model.accumulate(imitation, demos, { weights: evenWeights(demos) });
         await model.step(optimizer);
         steps++;
         return loss!;

@@ -117,7 +117,7 @@ export class PlayTime {
 }
 
 /** The learner's parts, and two objects that all parts of training share. */
-export interface Session extends TrainingContext {
+export interface TrainingParts extends TrainingContext {
   readonly interruption: Interruption;
   readonly playTime: PlayTime;
 }

@@ -11,6 +11,7 @@ import type { Sequence } from "../../model/learn/batch.ts";
 import { samplesOf } from "../../model/learn/sequences.ts";
 import { sequence, shuffle, type Uniform } from "../../model/rng.ts";
 import type { Dialogue } from "../../model/text/dialogue.ts";
+import { nextTurn } from "../clock.ts";
 import type { RunConfig } from "../config/config.ts";
 import { RunError } from "../errors.ts";
 import { type ContextRules, Transcript } from "../play/transcript.ts";
@@ -172,7 +173,6 @@ function openForeseen({ tag, rules }: DemonstratedEnv, seeds: Seeds): LocalEnv {
 }
 
 const drawSeed = (uniform: Uniform) => Math.floor(uniform() * 2 ** 32);
-const nextTurn = () => new Promise<void>((resume) => setImmediate(resume));
 
 /** `Demonstrations` sorts this many batches together by length, so that the sequences of a batch need little padding. */
 const BATCHES_SORTED = 8;

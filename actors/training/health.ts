@@ -57,7 +57,7 @@ export const hasNoSign = ({ verdict, trap }: HealthState): boolean =>
   isWell(verdict) && Object.keys(trap.streaks).length === 0;
 
 /** The metric `health/verdict` is an index into this array. */
-export const VERDICTS = ["healthy", "solved", "warning", "collapsed"] as const satisfies Verdict[];
+const VERDICTS = ["healthy", "solved", "warning", "collapsed"] as const satisfies Verdict[];
 
 export interface Measured extends TrapPoint {
   readonly groupsKept?: number;

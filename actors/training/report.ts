@@ -59,7 +59,7 @@ export function reportOf({ run, config, engine }: TrainingContext, course: Cours
   const { taught, before, beforeOf, update, minutes, minutesInAll, episodes, tokens, actions } = progress;
   const [name = "", ...device] = engine.split(", ");
   const envs = [...baselines].map(
-    ([env, chance]) => [env, { ...chance, before: beforeOf[env]!, after: after.envs[env]! }] as const,
+    ([env, envBaselines]) => [env, { ...envBaselines, before: beforeOf[env]!, after: after.envs[env]! }] as const,
   );
   return {
     run,

@@ -6,27 +6,27 @@
 import { isConstantSum } from "../../model/statistics.ts";
 import { rawReward } from "../../model/trajectory.ts";
 import { type FinishedTicket, playedOf } from "../play/finished-ticket.ts";
-import type { Rollout, Session, TrainingContext } from "./context.ts";
+import type { Rollout, TrainingContext, TrainingParts } from "./context.ts";
 import { groupEnvs } from "./curriculum.ts";
 import type { Control } from "./interventions.ts";
 import type { Progress } from "./progress.ts";
 import { trainingTickets, type WantedGroup, wantedGroups } from "./tickets-to-play.ts";
 
 export class RolloutQueue {
-  readonly #session: Session;
+  readonly #parts: TrainingParts;
   readonly #playing: Promise<Rollout>[] = [];
   /** The first update whose rollout has not begun. */
   #next = 0;
   /** The oldest policy version that may play. Older versions are from the warm start, or from before a roll-back. */
   #oldest = 0;
 
-  constructor(session: Session) {
-    this.#session = session;
+  constructor(parts: TrainingParts) {
+    this.#parts = parts;
   }
 
   /** The rollout of the next update. In async mode this call also begins the rollouts of later updates. */
   next({ update, version, curriculum, health }: Progress): Promise<Rollout> {
-    const { config, playTime } = this.#session;
+    const { config, playTime } = this.#parts;
     const { mode, stalenessMax, updates } = config.learner;
     const ahead = mode === "sync" ? 0 : stalenessMax;
     // The queue is empty in sync mode, at the start of the run, and after a roll-back.
@@ -38,7 +38,7 @@ export class RolloutQueue {
       // Before the trainer reaches update `#next`, the learner publishes `#next - update` more versions.
       const oldest = mode === "sync" ? version : Math.max(this.#oldest, version + (this.#next - update) - stalenessMax);
       const envs = groupEnvs(config, curriculum);
-      const played = playUpdate(this.#session, this.#next, oldest, health.control, envs);
+      const played = playUpdate(this.#parts, this.#next, oldest, health.control, envs);
       this.#playing.push(playTime.measure(played));
     }
     return this.#playing.shift()!;

@@ -12,7 +12,7 @@ import { RunError } from "../errors.ts";
 import { type MetricValues, partName } from "../metrics/metrics.ts";
 import { plural } from "../number-text.ts";
 import { type Baselines, reportBaselines } from "./baselines.ts";
-import { Interruption, PlayTime, type Rollout, type Session, Stopped, type TrainingContext } from "./context.ts";
+import { Interruption, PlayTime, type Rollout, Stopped, type TrainingContext, type TrainingParts } from "./context.ts";
 import { type Checkup, checkup, checkupOfValidation, endsRun, hasNoSign, isWell, measuredOf } from "./health.ts";
 import { advance, type Progress, type ProgressEvent, type Solved, startOfRun } from "./progress.ts";
 import { type Report, reportOf } from "./report.ts";
@@ -23,7 +23,7 @@ import { lowestSuccess, validateApart, validateUpdate } from "./validation.ts";
 import { playWarmStart } from "./warm-start-play.ts";
 
 export class Training {
-  readonly #session: Session;
+  readonly #parts: TrainingParts;
   readonly #step: UpdateStep;
   readonly #saving: Saving;
   #progress: Progress;
@@ -32,20 +32,20 @@ export class Training {
   #saveAsked = false;
 
   constructor(context: TrainingContext) {
-    this.#session = { ...context, interruption: new Interruption(), playTime: new PlayTime(context) };
-    this.#step = new UpdateStep(this.#session);
+    this.#parts = { ...context, interruption: new Interruption(), playTime: new PlayTime(context) };
+    this.#step = new UpdateStep(this.#parts);
     this.#saving = new Saving(context);
     // A checkpoint that an earlier Bunraku wrote may lack some fields.
     this.#progress = { ...startOfRun(context.config), ...context.checkpoints.resumed };
   }
 
   doing(): string {
-    return `update ${this.#progress.update} of ${this.#session.config.learner.updates}`;
+    return `update ${this.#progress.update} of ${this.#parts.config.learner.updates}`;
   }
 
   /** Ends the run at its current or next wait. Then `run` saves the progress. */
   stop(reason: string): void {
-    this.#session.interruption.stop(reason);
+    this.#parts.interruption.stop(reason);
   }
 
   /** Asks the run to write a checkpoint before its next update. */
@@ -55,10 +55,10 @@ export class Training {
 
   /** @returns null if `stop` ended the run; then the progress is saved, unless `stop` came before the end of the first validation */
   async run(): Promise<Report | null> {
-    const { reporter, engine, log } = this.#session;
+    const { reporter, engine, log } = this.#parts;
     reporter.event("info", "engine", engine);
     log.line("engine", engine);
-    const baselines = await reportBaselines(this.#session);
+    const baselines = await reportBaselines(this.#parts);
     try {
       await this.#begin();
       await this.#makeUpdates();
@@ -75,11 +75,11 @@ export class Training {
 
   /** Does the warm start, publishes the first weights, and validates them. A resumed run only publishes its weights. */
   async #begin(): Promise<void> {
-    const { config, checkpoints, clock, reporter, log } = this.#session;
+    const { config, checkpoints, clock, reporter, log } = this.#parts;
     const isNew = checkpoints.resumed === null;
     if (isNew && config.warmStart.enabled) {
       const publish = () => this.#publish().then(() => this.#progress);
-      const taught = await playWarmStart(this.#session, publish);
+      const taught = await playWarmStart(this.#parts, publish);
       this.#advance({ kind: "taught", taught });
     }
     await this.#publish();
@@ -104,8 +104,8 @@ export class Training {
   }
 
   async #makeUpdates(): Promise<void> {
-    const { validate, checkpoint } = this.#session.config;
-    const rollouts = new RolloutQueue(this.#session);
+    const { validate, checkpoint } = this.#parts.config;
+    const rollouts = new RolloutQueue(this.#parts);
     // In a resumed run, an intervention or an early stop may still be due, if the run stopped right after the update that made it due.
     if (await this.#doDue(rollouts)) return;
     while (!this.#isDone()) {
@@ -118,7 +118,7 @@ export class Training {
         this.#progress = await this.#saving.duringRun(this.#progressToSave());
         this.#saveAsked = this.#saveAsked && !this.#saving.has(this.#progress);
       }
-      await this.#update(await this.#session.interruption.race(rollouts.next(this.#progress)));
+      await this.#update(await this.#parts.interruption.race(rollouts.next(this.#progress)));
       if (await this.#doDue(rollouts)) return;
     }
   }
@@ -133,7 +133,7 @@ export class Training {
     }
     if (due?.kind === "rung" && due.rung === "roll-back") {
       // The policy from before the roll-back plays the rollouts that have begun, so the run does not train on them.
-      await this.#session.interruption.race(rollouts.drop());
+      await this.#parts.interruption.race(rollouts.drop());
       await this.#rollBack();
     }
     this.#advance({ kind: "done" });
@@ -141,12 +141,12 @@ export class Training {
   }
 
   #isDone(): boolean {
-    const { updates, minutes } = this.#session.config.learner;
+    const { updates, minutes } = this.#parts.config.learner;
     return this.#progress.update >= updates || (minutes !== null && this.#minutes() >= minutes);
   }
 
   async #update({ finished, ms }: Rollout): Promise<void> {
-    const { config, reporter, clock, log } = this.#session;
+    const { config, reporter, clock, log } = this.#parts;
     const started = clock.now();
     const { progress, metrics, rows } = await this.#step.run(this.#progress, finished);
     const tokens = progress.tokens - this.#progress.tokens;
@@ -166,36 +166,36 @@ export class Training {
       }),
     };
     const totals = totalMetrics(this.#progress);
-    const { due, state, metrics: healthMetrics } = judge(this.#session, this.#progress, { ...values, ...totals });
+    const { due, state, metrics: healthMetrics } = judge(this.#parts, this.#progress, { ...values, ...totals });
     this.#advance({ kind: "judged", health: state, due });
     const all = { ...values, ...healthMetrics, ...totals };
     reporter.metrics(update, all);
     void acknowledged.then((ms) => reporter.metrics(update, { "weights/publish_ms": ms }));
     log.line("update", updateLine(update, config.learner.updates, all));
-    await this.#session.interruption.race(reporter.episodes(rows));
+    await this.#parts.interruption.race(reporter.episodes(rows));
   }
 
   /** Validates at most once for each update, even if the run was stopped and resumed at this update. */
   async #validate(isLast: boolean): Promise<Solved> {
     const { update, validated } = this.#progress;
     if (validated?.update === update) return validated;
-    const { solved, played } = await validateUpdate(this.#session, this.#progress);
+    const { solved, played } = await validateUpdate(this.#parts, this.#progress);
     this.#advance(played, { kind: "validated", solved });
-    const { state, due, metrics } = judgeValidation(this.#session, this.#progress, solved, isLast);
+    const { state, due, metrics } = judgeValidation(this.#parts, this.#progress, solved, isLast);
     this.#advance({ kind: "judged", health: state, due: due ?? this.#progress.due });
-    if (due !== null) this.#session.reporter.metrics(update, metrics);
+    if (due !== null) this.#parts.reporter.metrics(update, metrics);
     return solved;
   }
 
   async #publish(): Promise<{ acknowledged: Promise<number> }> {
-    const published = await this.#session.publishPolicy(this.#progress.version + 1);
+    const published = await this.#parts.publishPolicy(this.#progress.version + 1);
     this.#advance({ kind: "published" });
     return published;
   }
 
   /** Goes back to the last healthy checkpoint. New random draws make the next rollouts differ from the rollouts before the roll-back. */
   async #rollBack(): Promise<void> {
-    const { checkpoints, log, reporter } = this.#session;
+    const { checkpoints, log, reporter } = this.#parts;
     const { update, health } = this.#progress;
     const target = health.healthyCheckpoint;
     if (target === null) {
@@ -204,7 +204,7 @@ export class Training {
     }
     let saved: Progress;
     try {
-      saved = { ...startOfRun(this.#session.config), ...(await checkpoints.restore(target)) };
+      saved = { ...startOfRun(this.#parts.config), ...(await checkpoints.restore(target)) };
     } catch (error) {
       if (!(error instanceof CheckpointError)) throw error;
       log.event("warning", "roll-back", `${error.message}; training continues`);
@@ -221,11 +221,11 @@ export class Training {
   }
 
   #minutes(): number {
-    return (this.#session.clock.now() - this.#startedAtMs) / 60_000;
+    return (this.#parts.clock.now() - this.#startedAtMs) / 60_000;
   }
 
   #clockEvent(): ProgressEvent & { kind: "clock" } {
-    const { clock, processStartedAtMs, checkpoints } = this.#session;
+    const { clock, processStartedAtMs, checkpoints } = this.#parts;
     const earlier = checkpoints.resumed?.minutesInAll ?? 0;
     const minutesInAll = earlier + (clock.now() - processStartedAtMs) / 60_000;
     return { kind: "clock", minutes: this.#minutes(), minutesInAll };
@@ -233,7 +233,7 @@ export class Training {
 
   /** The run's ticket counts. The dispatcher counts only this process's tickets, so this method adds the counts of earlier processes. */
   #counted(): ProgressEvent & { kind: "counted" } {
-    const { dispatcher, checkpoints, config } = this.#session;
+    const { dispatcher, checkpoints, config } = this.#parts;
     const { expired, retried, ignored } = dispatcher.ticketCounts;
     const earlier = checkpoints.resumed?.tickets ?? startOfRun(config).tickets;
     const tickets = {
@@ -255,15 +255,15 @@ export class Training {
 
   async #report(baselines: ReadonlyMap<string, Baselines>, after: Solved): Promise<Report> {
     const minutes = this.#minutes();
-    const atOne = await validateApart(this.#session, "end", 1, this.#progress);
+    const atOne = await validateApart(this.#parts, "end", 1, this.#progress);
     this.#advance(atOne.played, { ...this.#clockEvent(), minutes });
-    return reportOf(this.#session, {
+    return reportOf(this.#parts, {
       baselines,
       progress: this.#progress,
       after,
       atOne: atOne.solved,
       stoppedEarly: this.#stoppedEarly,
-      tokensPerSecond: this.#session.playTime.tokensPerSecond,
+      tokensPerSecond: this.#parts.playTime.tokensPerSecond,
       logProbGap: this.#step.logProbGap,
     });
   }

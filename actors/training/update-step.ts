@@ -22,7 +22,7 @@ import {
 } from "../play/finished-ticket.ts";
 import type { EpisodeRow, Ticket } from "../protocol.ts";
 import { behaviorMetrics } from "./behavior.ts";
-import type { Session, TrainingContext } from "./context.ts";
+import type { TrainingContext, TrainingParts } from "./context.ts";
 import { curriculumMetrics, groupEnvs, scoresAfter } from "./curriculum.ts";
 import { type Control, intervened } from "./interventions.ts";
 import { measureCollapse } from "./measure-collapse.ts";
@@ -49,13 +49,13 @@ const BROKEN_UPDATES_MAX = 5;
 const LOG_PROB_GAP_MAX = 0.05;
 
 export class UpdateStep {
-  readonly #session: Session;
+  readonly #parts: TrainingParts;
   /** Updates in a row without a finite gradient. */
   #brokenInARow = 0;
   #logProbGap: number | null = null;
 
-  constructor(session: Session) {
-    this.#session = session;
+  constructor(parts: TrainingParts) {
+    this.#parts = parts;
   }
 
   /** Nats per token: mean difference of samplers' and trainer's log-probabilities, from the last update that measured it; null if none did. */
@@ -66,7 +66,7 @@ export class UpdateStep {
   /** @throws {Error} `unplayedError` if samplers could play no episode; `RunError` after `BROKEN_UPDATES_MAX` updates without a finite gradient */
   async run(before: Progress, finished: readonly FinishedTicket[]): Promise<StepResult> {
     const played = playedOf(finished);
-    if (played.length === 0) throw unplayedError(this.#session.config, `update ${before.update + 1}`, finished);
+    if (played.length === 0) throw unplayedError(this.#parts.config, `update ${before.update + 1}`, finished);
     const recent = this.#recent(played, before);
     const trained =
       recent.length > 0
@@ -81,12 +81,12 @@ export class UpdateStep {
 
   /** The episodes that are not stale: the update may train on these. */
   #recent(played: readonly PlayedTicket[], { update, version }: Progress): readonly PlayedTicket[] {
-    const { stalenessMax } = this.#session.config.learner;
+    const { stalenessMax } = this.#parts.config.learner;
     const recent = played.filter(({ outcome }) => version - outcome.trajectory.version <= stalenessMax);
     if (recent.length < played.length) {
       const stale = `${played.length - recent.length} of ${played.length} episodes`;
       const text = `update ${update + 1} does not train on ${stale}: their weights are more than ${plural(stalenessMax, "update")} old`;
-      this.#session.log.event("warning", "stale", text);
+      this.#parts.log.event("warning", "stale", text);
     }
     return recent;
   }
@@ -96,12 +96,12 @@ export class UpdateStep {
     finished: readonly FinishedTicket[],
     recent: readonly PlayedTicket[],
   ): Promise<StepResult> {
-    const { config, trainer, meter, roleMarks } = this.#session;
+    const { config, trainer, meter, roleMarks } = this.#parts;
     const { learner } = config;
     const { update, version, klCoefficient, entropyCoefficient } = before;
     const { control } = before.health;
     const trajectories = recent.map(({ outcome }) => outcome.trajectory);
-    const collapse = await measureCollapse(this.#session, update, trajectories, before.collapse);
+    const collapse = await measureCollapse(this.#parts, update, trajectories, before.collapse);
     const kl = klCoefficient + control.kl;
     const covariance = control.covariance ?? learner.covariance.treatment;
     const adapted = { klCoefficient: kl, entropyCoefficient, covariance };
@@ -109,9 +109,7 @@ export class UpdateStep {
     const episodes = trainerInput(recent);
     const envs = groupEnvs(config, before.curriculum);
     const moment = { update, version, control, envs };
-    const gradients = await this.#session.interruption.race(
-      measureGradients(this.#session, moment, episodes, settings),
-    );
+    const gradients = await this.#parts.interruption.race(measureGradients(this.#parts, moment, episodes, settings));
     const training = meter.during("time/update", trainer.update(episodes, settings));
     // This thread measures the episodes while the trainer trains on them.
     const ofEpisodes = this.#episodeMetrics(before, finished, recent, settings);
@@ -127,7 +125,7 @@ export class UpdateStep {
       const gap = `the log-probabilities of samplers and learner differ by ${logProbGap.toFixed(3)} nats a token (limit ${LOG_PROB_GAP_MAX})`;
       const advice =
         "their engines compute different policies; to correct for this, set learner.importance.level to token";
-      this.#session.log.event("warning", "log-prob-gap", `update ${update + 1}: ${gap}: ${advice}`);
+      this.#parts.log.event("warning", "log-prob-gap", `update ${update + 1}: ${gap}: ${advice}`);
     }
     const curriculum = scoresAfter(config.rollout.curriculum, before.curriculum, recent);
     return {
@@ -157,7 +155,7 @@ export class UpdateStep {
     recent: readonly PlayedTicket[],
     { optimizer, dropConstant }: UpdateSettings,
   ): MetricValues {
-    const { config, thinkEnd } = this.#session;
+    const { config, thinkEnd } = this.#parts;
     return {
       ...rolloutMetrics("train", recent, thinkEnd),
       ...behaviorMetrics("train", recent, (env) => tagOf(config, env)),
@@ -169,7 +167,7 @@ export class UpdateStep {
   }
 
   #skip(progress: Progress, reason: string): Progress {
-    this.#session.log.event("warning", "skipped", `update ${progress.update + 1}: ${reason}`);
+    this.#parts.log.event("warning", "skipped", `update ${progress.update + 1}: ${reason}`);
     return advance(progress, { kind: "skipped" });
   }
 

@@ -3,7 +3,7 @@ import { percent } from "../number-text.ts";
 import { tagOf } from "../play/envs-of-run.ts";
 import { type PlayedTicket, playedOf, playedTotals, unplayedError } from "../play/finished-ticket.ts";
 import { behaviorMetrics } from "./behavior.ts";
-import type { Session } from "./context.ts";
+import type { TrainingParts } from "./context.ts";
 import type { Progress, ProgressEvent, Solved } from "./progress.ts";
 import { rolloutMetrics } from "./rollout-metrics.ts";
 import { batchName, validationTickets } from "./tickets-to-play.ts";
@@ -15,18 +15,18 @@ export interface Validated {
 }
 
 /** The validation of an update, with its metrics. */
-export function validateUpdate(session: Session, progress: Progress): Promise<Validated> {
+export function validateUpdate(parts: TrainingParts, progress: Progress): Promise<Validated> {
   const name = batchName("v", progress.update, progress.health.control.round);
-  return validate(session, name, session.config.validate.temperature, progress, true);
+  return validate(parts, name, parts.config.validate.temperature, progress, true);
 }
 
 /** A validation without metrics. @param name  unique among validations at this temperature */
-export const validateApart = (session: Session, name: string, temperature: number, progress: Progress) =>
-  validate(session, name, temperature, progress, false);
+export const validateApart = (parts: TrainingParts, name: string, temperature: number, progress: Progress) =>
+  validate(parts, name, temperature, progress, false);
 
 /** @throws {Error} if a sampler could not play an episode: success on fewer boards cannot be compared with other validations */
 async function validate(
-  { config, clock, dispatcher, log, reporter, interruption, playTime }: Session,
+  { config, clock, dispatcher, log, reporter, interruption, playTime }: TrainingParts,
   name: string,
   temperature: number,
   progress: Progress,

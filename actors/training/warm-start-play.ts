@@ -3,7 +3,7 @@ import { Refused } from "../../envs/outside/json-server.ts";
 import { RunError } from "../errors.ts";
 import { percent, timeLeft } from "../number-text.ts";
 import { playedOf } from "../play/finished-ticket.ts";
-import type { Session } from "./context.ts";
+import type { TrainingParts } from "./context.ts";
 import type { Progress } from "./progress.ts";
 import { validationTickets } from "./tickets-to-play.ts";
 import { episodeRows } from "./trained-episodes.ts";
@@ -14,10 +14,10 @@ import type { Taught, WarmStartHooks } from "./warm-start.ts";
 const SAMPLE_EPISODES = 32;
 
 /** @param publish  publishes the policy; resolves to the progress after the publication */
-export async function playWarmStart(session: Session, publish: () => Promise<Progress>): Promise<Taught> {
-  const { config, log, reporter, warmStart, interruption } = session;
+export async function playWarmStart(parts: TrainingParts, publish: () => Promise<Progress>): Promise<Taught> {
+  const { config, log, reporter, warmStart, interruption } = parts;
   reporter.event("info", "phase", "warm start");
-  const { taught, cached } = await interruption.race(warmStart(hooksOf(session, publish))).catch((error) => {
+  const { taught, cached } = await interruption.race(warmStart(hooksOf(parts, publish))).catch((error) => {
     // The env's server would refuse a restarted learner again.
     if (error instanceof Refused) throw new RunError(`the warm start cannot play: ${error.message}`, { cause: error });
     throw error;
@@ -29,8 +29,8 @@ export async function playWarmStart(session: Session, publish: () => Promise<Pro
   return taught;
 }
 
-function hooksOf(session: Session, publish: () => Promise<Progress>): WarmStartHooks {
-  const { config, dispatcher, log, reporter, clock, interruption } = session;
+function hooksOf(parts: TrainingParts, publish: () => Promise<Progress>): WarmStartHooks {
+  const { config, dispatcher, log, reporter, clock, interruption } = parts;
   let begunMs = clock.now();
   const stepsInAll = config.warmStart.stages.reduce((sum, { steps }) => sum + steps, 0);
   return {
@@ -38,8 +38,8 @@ function hooksOf(session: Session, publish: () => Promise<Progress>): WarmStartH
     async measureTaught(name) {
       const progress = await publish();
       const { temperature } = config.validate;
-      const configured = await validateApart(session, name, temperature, progress);
-      const atOne = temperature === 1 ? configured : await validateApart(session, name, 1, progress);
+      const configured = await validateApart(parts, name, temperature, progress);
+      const atOne = temperature === 1 ? configured : await validateApart(parts, name, 1, progress);
       return { cool: configured.solved.success, one: atOne.solved.success };
     },
     async sample(stepOverall) {

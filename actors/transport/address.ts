@@ -19,7 +19,7 @@ export const ANY_PORT = "ws://127.0.0.1:0";
 export const isBroker = (address: string): boolean => /^(nats|tls):/.test(address);
 
 /** An address at which an actor can listen: a free name at the same broker, or without a broker a free port of this machine. */
-export const anyBeside = (address: string): string => (isBroker(address) ? new URL("/", address).href : ANY_PORT);
+export const freeAddressLike = (address: string): string => (isBroker(address) ? new URL("/", address).href : ANY_PORT);
 
 /** The HTTP address of an actor that listens with `fetch`. */
 export const httpOf = (address: string): string =>

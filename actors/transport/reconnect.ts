@@ -111,10 +111,10 @@ function holdingEarly(handler: Handler, lost: () => void): Handler & { open(peer
 
   return {
     open(peer) {
-      const held = early ?? [];
+      const messages = early ?? [];
       early = null;
       handler.opened?.(peer);
-      for (const run of held) run();
+      for (const run of messages) run();
     },
     told(peer, message) {
       if (early === null) handler.told(peer, message);

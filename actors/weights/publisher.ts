@@ -9,6 +9,7 @@
  */
 import { closeSync, openSync, renameSync, rmSync, statSync, write } from "node:fs";
 import { promisify } from "node:util";
+import { nextTurn } from "../clock.ts";
 import { messageOf, WeightsError } from "../errors.ts";
 import type { Messages } from "../protocol.ts";
 import { thisProcess, unfinished, weightsPath } from "./files.ts";
@@ -225,8 +226,6 @@ async function writeAndHash(file: number, bytes: Uint8Array): Promise<Written> {
   await writing;
   return { digest: hasher.digest("hex"), seal: sealer.seal() };
 }
-
-const nextTurn = () => new Promise<void>((resume) => setImmediate(resume));
 
 async function writeAll(file: number, bytes: Uint8Array): Promise<void> {
   let at = 0;

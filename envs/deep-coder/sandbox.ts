@@ -206,7 +206,7 @@ function childrenOf(pid: number): number[] {
 const HOW = "on Debian: apt-get install bubblewrap python3";
 
 /** Why this machine cannot run the sandbox, in one line; null if it can. The first call runs a program as a test. */
-export function sandboxLack(): string | null {
+export function missingForSandbox(): string | null {
   lack ??= { reason: testSandbox() };
   return lack.reason;
 }

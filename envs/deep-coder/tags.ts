@@ -8,7 +8,7 @@ import { PythonRandom } from "../rng/mt19937.ts";
 import { defineTag, type Parts, plainWording, type TagSource } from "../tag.ts";
 import { DeepCoderGame } from "./game.ts";
 import { DEEP_CODER_HOME, readProblems } from "./problem.ts";
-import { sandboxLack, sandboxLimits } from "./sandbox.ts";
+import { missingForSandbox, sandboxLimits } from "./sandbox.ts";
 
 const DeepCoderConfig = z.strictObject({
   /** A parquet, jsonl or json file with `problem`, `tests` and optionally `starter_code` and `metadata`. */
@@ -33,7 +33,7 @@ const INSTRUCTION =
 
 function missing({ dataPath }: DeepCoderConfig): string | null {
   const how = `download one from ${DEEP_CODER_HOME} and set env.options.dataPath to it`;
-  const lack = sandboxLack();
+  const lack = missingForSandbox();
   return missingFile(dataPath, "DeepCoder", how) ?? (lack === null ? null : `DeepCoder: ${lack}`);
 }
 

@@ -33,10 +33,10 @@ export function planLake(lake: Lake, ice: Ice): LakePlan {
       const actions = before.actions.slice();
       for (let cell = 0; cell < values.length; cell++) {
         if (cell === lake.goal || lake.holes[cell] === 1) continue;
-        const worth = [0, 1, 2, 3].map((action) => step(before.values, cell, action));
-        const best = Math.max(...worth);
-        // If one more action adds no value, keep the action of the smaller budget: `worth`'s first best action may waste an action.
-        if (best > values[cell]!) actions[cell] = worth.indexOf(best);
+        const actionValues = [0, 1, 2, 3].map((action) => step(before.values, cell, action));
+        const best = Math.max(...actionValues);
+        // If one more action adds no value, keep the action of the smaller budget: `actionValues`'s first best action may waste an action.
+        if (best > values[cell]!) actions[cell] = actionValues.indexOf(best);
         values[cell] = best;
       }
       budgets.push({ values, actions });

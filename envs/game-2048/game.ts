@@ -12,7 +12,7 @@ import type { DiscreteGame, Effect, Seeds } from "../env.ts";
 import { Pcg64 } from "../rng/pcg64.ts";
 import { defineTag, plainWording, type TagSource, uniformPlayer } from "../tag.ts";
 
-export const ACTIONS_2048 = ["Up", "Right", "Down", "Left"] as const;
+const ACTIONS_2048 = ["Up", "Right", "Down", "Left"] as const;
 
 export const Config2048 = z.strictObject({
   size: z.int().min(2).max(8).default(4),
@@ -32,7 +32,7 @@ const GOAL = 2048;
 /** The largest tile that appears by itself. */
 const NEW_TILE_MAX = 4;
 /** A lower bound on the moves to the goal: the first two tiles and one new tile per move must add up to the goal. */
-export const MOVES_MIN = (GOAL - 2 * NEW_TILE_MAX) / NEW_TILE_MAX;
+const MOVES_MIN = (GOAL - 2 * NEW_TILE_MAX) / NEW_TILE_MAX;
 const DYNAMICS_STREAM = 1;
 
 export class Game2048 implements DiscreteGame {

@@ -13,7 +13,7 @@
  */
 import { z } from "zod";
 
-export const REMOTE_PROTOCOL = 1;
+const REMOTE_PROTOCOL = 1;
 
 const Episode = z.string().min(1).max(64).describe("Name of the episode, which the client chooses; unique");
 /** Maximum number of actions in a list of actions. The client keeps one list in memory for every open episode. */

@@ -92,19 +92,6 @@ export class Pcg64 {
     return multiplyHigh(drawn, count);
   }
 
-  /** Index drawn with the given probabilities (sum 1): the first whose cumulative sum exceeds one `random()`. */
-  choice(probabilities: readonly number[]): number {
-    const drawn = this.random();
-    let total = 0;
-    for (const p of probabilities) total += p;
-    let cumulative = 0;
-    for (let i = 0; i < probabilities.length - 1; i++) {
-      cumulative += probabilities[i]!;
-      if (drawn < cumulative / total) return i;
-    }
-    return probabilities.length - 1;
-  }
-
   /** state = state * multiplier + increment mod 2^128. Products of 32 by 16 bits stay exact in a double. */
   #step(): void {
     const s0 = this.#s0;

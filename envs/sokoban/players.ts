@@ -7,10 +7,10 @@ import { SokobanGame } from "./game.ts";
 import { type Board, boxesOf, deltas, PLAYER, SokobanState } from "./rules.ts";
 import { shortestPath } from "./solve.ts";
 
-/** A solution that a player follows; `shadow` is the position after its first `taken` actions. */
+/** A solution that a player follows; `position` is the position after its first `taken` actions. */
 interface Followed {
   readonly path: readonly number[];
-  readonly shadow: SokobanState;
+  readonly position: SokobanState;
   taken: number;
 }
 
@@ -24,15 +24,15 @@ function solution(game: SokobanGame): readonly number[] | null {
   const last = followed.get(game);
   if (last !== undefined) {
     for (; ; last.taken++) {
-      if (samePosition(last.shadow.board, game.board)) return last.path.slice(last.taken);
+      if (samePosition(last.position.board, game.board)) return last.path.slice(last.taken);
       if (last.taken === last.path.length) break;
-      last.shadow.act(last.path[last.taken]!);
+      last.position.act(last.path[last.taken]!);
     }
   }
   const path = shortestPath(game.board);
   if (path === null) return null;
   const copy = { ...game.board, state: game.board.state.slice() };
-  followed.set(game, { path, shadow: new SokobanState(copy, Number.POSITIVE_INFINITY), taken: 0 });
+  followed.set(game, { path, position: new SokobanState(copy, Number.POSITIVE_INFINITY), taken: 0 });
   return path;
 }
 

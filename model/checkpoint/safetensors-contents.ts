@@ -15,7 +15,7 @@ const HEADER_BYTES_MAX = 100_000_000;
 /** A file begins with the header's length, a little-endian u64. */
 export const PREFIX_BYTES = 8;
 
-export const DTYPE_BYTES = { F32: 4, F16: 2, BF16: 2 } as const;
+const DTYPE_BYTES = { F32: 4, F16: 2, BF16: 2 } as const;
 export type Dtype = keyof typeof DTYPE_BYTES;
 
 const Offset = z.int().nonnegative();

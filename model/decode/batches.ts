@@ -7,9 +7,9 @@ export const ROWS_MIN = 4;
  * Maximum number of sequences (rows) and tokens that an append computes at once. With a cache for each row, more rows make the graph
  * longer and its products faster. The memory of the attention scores is proportional to tokens times capacity.
  */
-export const APPEND_MOST = { rows: 16, tokens: 512 };
+export const APPEND_LIMITS = { rows: 16, tokens: 512 };
 /** The same maximum on a GPU, where one large kernel is faster than several small kernels. */
-export const APPEND_ON_GPU_MOST = { rows: 64, tokens: 2048 };
+export const APPEND_ON_GPU_LIMITS = { rows: 64, tokens: 2048 };
 /** Maximum number of tokens of a sequence that an append computes at once. */
 const PIECE_TOKENS_MAX = 512;
 
@@ -23,9 +23,9 @@ export interface Piece {
 
 /** Splits the rows of a step among lanes, in multiples of 16: a lane with few rows would mostly wait for the other lanes. */
 export function partsOf(rows: number, lanes: number): { from: number; rows: number }[] {
-  const most = roundUp(Math.ceil(rows / lanes), 16);
+  const rowsMax = roundUp(Math.ceil(rows / lanes), 16);
   const parts: { from: number; rows: number }[] = [];
-  for (let from = 0; from < rows; from += most) parts.push({ from, rows: Math.min(most, rows - from) });
+  for (let from = 0; from < rows; from += rowsMax) parts.push({ from, rows: Math.min(rowsMax, rows - from) });
   return parts;
 }
 
@@ -41,10 +41,10 @@ export function roundsOf(pieces: readonly Piece[]): Piece[][] {
 }
 
 /** Splits pieces of `length` tokens into batches whose sizes are powers of two, so no row is padding. */
-export function batchesOf(group: readonly Piece[], length: number, { rows, tokens }: typeof APPEND_MOST): Piece[][] {
-  const most = Math.min(rows, 2 ** Math.floor(Math.log2(tokens / length)));
+export function batchesOf(group: readonly Piece[], length: number, { rows, tokens }: typeof APPEND_LIMITS): Piece[][] {
+  const rowsMax = Math.min(rows, 2 ** Math.floor(Math.log2(tokens / length)));
   const batches: Piece[][] = [];
-  for (let rows = most, from = 0; from < group.length; rows /= 2) {
+  for (let rows = rowsMax, from = 0; from < group.length; rows /= 2) {
     for (; from + rows <= group.length; from += rows) batches.push(group.slice(from, from + rows));
   }
   return batches;

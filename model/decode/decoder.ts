@@ -37,8 +37,8 @@ import {
   stepStatesInSlots,
 } from "../policy/transformer.ts";
 import {
-  APPEND_MOST,
-  APPEND_ON_GPU_MOST,
+  APPEND_LIMITS,
+  APPEND_ON_GPU_LIMITS,
   appendLength,
   appendStep,
   batchesOf,
@@ -132,13 +132,13 @@ export class Decoder {
     this.#lengths = new Int32Array(stepRows(slots));
     this.#frozen = parameterArrays(engine, layFrozen(config, frozen));
     const rows = this.#lengths.length;
-    const held = `${slots} slots of ${capacity} tokens`;
-    this.#logits = zeros(rows * config.vocabulary, held);
+    const contents = `${slots} slots of ${capacity} tokens`;
+    this.#logits = zeros(rows * config.vocabulary, contents);
     this.#deviceParameters = engine.runsReadHostMemory ? null : parameters.slice();
     this.#parameters = this.#layOut(this.#deviceParameters ?? parameters);
     const names = Array.from({ length: config.layers }, (_, layer) => [`keys.${layer}`, `values.${layer}`]).flat();
     const size = rows * this.#slotSize();
-    this.#caches = new Map(names.map((name) => [name, zeros(size, held)]));
+    this.#caches = new Map(names.map((name) => [name, zeros(size, contents)]));
     const areRead = engine.runsReadHostMemory && names.length * size <= HUGE_PAGES_FLOATS_MAX;
     if (areRead) preferHugePages(this.#caches.values());
   }
@@ -245,11 +245,11 @@ export class Decoder {
     const { vocabulary } = this.#config;
     const all = new Float32Array(slots.length * vocabulary);
     const whole = slots.map((slot, index) => ({ index, slot, added: tokens[index]! }));
-    const most = this.#slotReaders === "appends" ? APPEND_ON_GPU_MOST : APPEND_MOST;
+    const limits = this.#slotReaders === "appends" ? APPEND_ON_GPU_LIMITS : APPEND_LIMITS;
     for (const pieces of roundsOf(whole)) {
       // Pieces run together if their lengths are equal after rounding up.
       for (const [length, group] of Map.groupBy(pieces, ({ added }) => appendLength(added.length))) {
-        for (const batch of batchesOf(group, length, most)) {
+        for (const batch of batchesOf(group, length, limits)) {
           const logits = await this.#appendBatch(batch, length);
           for (const [row, { index }] of batch.entries())
             all.set(logits.subarray(row * vocabulary, (row + 1) * vocabulary), index * vocabulary);

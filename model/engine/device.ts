@@ -1,7 +1,7 @@
 /** Devices of the compiled engine: whether each exists, and its name. */
 import { expectCudaProvider } from "./cuda.ts";
 import type { Device } from "./engine.ts";
-import { lackOfBfloat16 } from "./native/machine.ts";
+import { missingForBfloat16 } from "./native/machine.ts";
 import type { Bfloat16Products } from "./trace.ts";
 import { vulkanAdapters, webgpuAdapter } from "./vulkan.ts";
 
@@ -19,7 +19,7 @@ export interface DeviceOptions {
 /** @throws {Error} if this machine does not multiply bfloat16 */
 function productsInWords(products: Bfloat16Products): string {
   if (products === "none") return "";
-  const lack = lackOfBfloat16();
+  const lack = missingForBfloat16();
   if (lack === null) return `, products ${products === "all" ? "" : "of gradients "}in bfloat16`;
   throw new Error(`engine.bfloat16Products ${products} needs ${lack}; use none`);
 }

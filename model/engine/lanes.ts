@@ -12,7 +12,7 @@ import { subnormalsAsZero } from "./subnormals.ts";
 
 /** Arguments of a call of onnxruntime's `Run`: session, options or 0, input names, inputs, their count, output names, outputs, their count. */
 export type RunArguments = readonly [bigint, bigint, bigint, bigint, bigint, bigint, bigint, bigint];
-export const RUN_ARGUMENT_COUNT = 8;
+const RUN_ARGUMENT_COUNT = 8;
 
 /** Places in `LaneMemory.signals`. */
 export const ROUND = 0;

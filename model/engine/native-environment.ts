@@ -1,4 +1,4 @@
-/** Environment variables for native libraries, which do not see changes of Bun's `process.env`. */
+/** Strings and environment variables for native libraries, which do not see changes of Bun's `process.env`. */
 import { dlopen, ptr } from "bun:ffi";
 
 const C_LIBRARIES: Partial<Record<NodeJS.Platform, string>> = { linux: "libc.so.6", darwin: "libSystem.B.dylib" };
@@ -8,6 +8,8 @@ export function setNativeVariable(name: string, value: string): void {
   const library = C_LIBRARIES[process.platform];
   if (library === undefined) return;
   const { setenv } = dlopen(library, { setenv: { args: ["ptr", "ptr", "i32"], returns: "i32" } }).symbols;
-  const zeroEnded = (text: string) => ptr(new TextEncoder().encode(`${text}\0`));
-  setenv(zeroEnded(name), zeroEnded(value), 1);
+  setenv(ptr(zeroEnded(name)), ptr(zeroEnded(value)), 1);
 }
+
+/** The bytes of a C string. */
+export const zeroEnded = (text: string) => new TextEncoder().encode(`${text}\0`);

@@ -20,7 +20,7 @@ import {
   type MachineCodeOperator,
   makeOperator,
 } from "./native/operator.ts";
-import { setNativeVariable } from "./native-environment.ts";
+import { setNativeVariable, zeroEnded } from "./native-environment.ts";
 
 /** Index of `Run` in the OrtApi table; lanes call it. */
 const RUN = 9;
@@ -91,8 +91,6 @@ interface Runtime {
   /** Operators of machine code so far, by their names and vector widths. */
   readonly operators: Map<string, CustomOp>;
 }
-
-const zeroEnded = (text: string) => new TextEncoder().encode(`${text}\0`);
 
 /** A cell that a C function writes a pointer into. */
 class Out {

@@ -89,20 +89,20 @@ export const readTokens = ({ tokens, written }: Sequence): Int32Array => tokens.
 /** Micro-batches of padded rows of similar lengths, longest first. */
 export function rowBatches(sequences: readonly Sequence[], limits: BatchLimits): MicroBatch[] {
   const { tokensMax, lengthMultiple, widthMultiple } = limits;
-  const kinds = [...Map.groupBy(sequences.keys(), (i) => keyOf(readTokens(sequences[i]!))).values()]
+  const distinct = [...Map.groupBy(sequences.keys(), (i) => keyOf(readTokens(sequences[i]!))).values()]
     .map((members) => ({ members, tokens: readTokens(sequences[members[0]!]!) }))
     .sort((a, b) => b.tokens.length - a.tokens.length);
   const batches: MicroBatch[] = [];
-  for (let at = 0; at < kinds.length; ) {
-    const length = roundUp(kinds[at]!.tokens.length, lengthMultiple);
+  for (let at = 0; at < distinct.length; ) {
+    const length = roundUp(distinct[at]!.tokens.length, lengthMultiple);
     // The fewest micro-batches that the limit allows, filled evenly.
     const rowsMax = Math.max(1, Math.floor(tokensMax / length));
-    const left = kinds.length - at;
+    const left = distinct.length - at;
     const even = Math.ceil(left / Math.ceil(left / rowsMax));
     const rows = Math.min(rowsMax, roundUp(even, ROW_MULTIPLE));
     const tokens = new Int32Array(rows * length);
     const placed: Placed[] = [];
-    for (const [row, kind] of kinds.slice(at, at + rows).entries()) {
+    for (const [row, kind] of distinct.slice(at, at + rows).entries()) {
       tokens.set(kind.tokens, row * length);
       for (const member of kind.members) placed.push({ member, stateOf: (position) => row * length + position });
     }
@@ -161,7 +161,7 @@ export function pickStates(
 
 /** (B, W) from values of each sequence's written tokens, padded with 0. @param values  (W) for each sequence */
 export function layRows(batch: MicroBatch, values: readonly ArrayLike<number>[]): Float32Array {
-  const laid = new Float32Array(batch.rows * batch.width);
-  for (const [row, member] of batch.members.entries()) laid.set(values[member]! as Float32Array, row * batch.width);
-  return laid;
+  const padded = new Float32Array(batch.rows * batch.width);
+  for (const [row, member] of batch.members.entries()) padded.set(values[member]! as Float32Array, row * batch.width);
+  return padded;
 }

@@ -23,14 +23,16 @@ export type CovarianceRule =
 /**
  * (B, T) `(advantage - mean advantage) * (logProb - mean logProb)` where written, 0 elsewhere; means over written tokens.
  *
- * @param advantages (B, T)
- * @param logProbs   (B, T) recorded at sampling. A token that no sampler wrote has the current policy's log-probability. verl takes all
- *                   log-probabilities from the policy in training. In the first minibatch the two are equal.
+ * @param advantages  (B, T)
+ * @param recordedLogProbs  (B, T) as of the time of sampling. A token that no sampler wrote has the current policy's log-probability. verl takes
+ *   all log-probabilities from the policy in training. In the first minibatch the two are equal.
  */
-export function covariances({ written }: Rows, advantages: Float32Array, logProbs: Float32Array): Float64Array {
+export function covariances({ written }: Rows, advantages: Float32Array, recordedLogProbs: Float32Array): Float64Array {
   const meanOf = (values: Float32Array) => mean(values.filter((_, i) => written[i] === 1));
-  const [advantage, logProb] = [meanOf(advantages), meanOf(logProbs)];
-  return Float64Array.from(written, (one, i) => (one ? (advantages[i]! - advantage) * (logProbs[i]! - logProb) : 0));
+  const [advantage, logProb] = [meanOf(advantages), meanOf(recordedLogProbs)];
+  return Float64Array.from(written, (one, i) =>
+    one ? (advantages[i]! - advantage) * (recordedLogProbs[i]! - logProb) : 0,
+  );
 }
 
 export interface HeldBack {

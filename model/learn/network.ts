@@ -114,8 +114,8 @@ export class Network {
   ): Promise<Network> {
     const lists = listsFor(lanesFor(engine, parameters.flat, frozen?.flat ?? NONE));
     const gradients = Array.from({ length: lists }, () => {
-      const laid = layParameters(config);
-      return { flat: laid.flat, arrays: parameterArrays(engine, laid, "gradient.") };
+      const gradient = layParameters(config);
+      return { flat: gradient.flat, arrays: parameterArrays(engine, gradient, "gradient.") };
     });
     const optimizer = await Optimizer.create(
       engine,
@@ -222,11 +222,11 @@ export class Network {
       () => {},
       (batch, { results }) => {
         for (const [name, array] of Object.entries(results)) {
-          const laid = array.read() as Float32Array;
+          const padded = array.read() as Float32Array;
           const rows = scores[name] ?? [];
           scores[name] = rows;
           batch.members.forEach((member, row) => {
-            rows[member] = laid.slice(row * batch.width, row * batch.width + batch.counts[row]!);
+            rows[member] = padded.slice(row * batch.width, row * batch.width + batch.counts[row]!);
           });
         }
       },

@@ -3,6 +3,7 @@
  * of the written tokens into a loss. It knows no network.
  */
 import * as tf from "@tensorflow/tfjs-core";
+import type { Sequence } from "./batch.ts";
 import type { KlTerm } from "./kl.ts";
 import {
   klEstimate,
@@ -59,6 +60,12 @@ export const imitation: Objective = {
   }),
 };
 
+/** The weights of `imitation` with which all written tokens count equally. */
+export function evenWeights(demos: readonly Sequence[]): Float32Array[] {
+  const tokens = demos.reduce((sum, { written }) => sum + written.length, 0);
+  return demos.map(({ written }) => new Float32Array(written.length).fill(1 / tokens));
+}
+
 export interface PolicySettings {
   readonly rule: PolicyRule;
   readonly entropyCoefficient: number;
@@ -68,9 +75,9 @@ export interface PolicySettings {
 
 interface ExtraTerms {
   /** True: the loss includes the cross-entropy of the env's tokens, weighted by `observationWeights` (update/update.ts). */
-  readonly observes?: boolean;
+  readonly hasObservationTerm?: boolean;
   /** True: the loss includes KL-Cov's term (covariance.ts), weighted by `covarianceWeights` (update/prepare.ts). */
-  readonly holdsCovariant?: boolean;
+  readonly hasCovarianceTerm?: boolean;
 }
 
 /**
@@ -80,19 +87,19 @@ interface ExtraTerms {
  */
 export function policyObjective(
   { rule, entropyCoefficient, kl }: PolicySettings,
-  { observes = false, holdsCovariant = false }: ExtraTerms = {},
+  { hasObservationTerm = false, hasCovarianceTerm = false }: ExtraTerms = {},
 ): Objective {
   const hasEntropyBonus = entropyCoefficient !== 0;
   const inputs = ["oldLogProbs", "advantages", "weights", "shares"];
   if (rule.kind === "gspo") inputs.push("sequenceShares");
   if (hasEntropyBonus) inputs.push("entropyWeights");
   if (kl !== null) inputs.push("reference", "klWeights");
-  if (observes) inputs.push("observationWeights");
-  if (holdsCovariant) inputs.push("covarianceWeights");
+  if (hasObservationTerm) inputs.push("observationWeights");
+  if (hasCovarianceTerm) inputs.push("covarianceWeights");
   return {
     head: "tokens",
     // The name has no coefficients, because the coefficients are in the weights and may change with every update.
-    name: `policy ${JSON.stringify([rule, hasEntropyBonus, kl?.estimator, observes, holdsCovariant])}`,
+    name: `policy ${JSON.stringify([rule, hasEntropyBonus, kl?.estimator, hasObservationTerm, hasCovarianceTerm])}`,
     inputs,
     loss: ({ logProbs, entropies }, x) => {
       const given = x as Omit<PolicyTensors, "logProbs">;
@@ -103,11 +110,13 @@ export function policyObjective(
       const loss = regularized(policy.loss, {
         entropy: hasEntropyBonus ? { values: entropies, weights: x["entropyWeights"]! } : null,
         kl: divergence === null ? null : { values: divergence, weights: x["klWeights"]! },
-        covariance: holdsCovariant
+        covariance: hasCovarianceTerm
           ? { values: klEstimate(logProbs, oldLogProbs, "abs"), weights: x["covarianceWeights"]! }
           : null,
       });
-      const observation = observes ? (tf.neg(tf.sum(tf.mul(logProbs, x["observationWeights"]!))) as tf.Scalar) : null;
+      const observation = hasObservationTerm
+        ? (tf.neg(tf.sum(tf.mul(logProbs, x["observationWeights"]!))) as tf.Scalar)
+        : null;
       return {
         loss: observation === null ? loss : tf.add(loss, observation),
         metrics: {

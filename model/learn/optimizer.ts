@@ -231,10 +231,10 @@ interface Region {
 
 function piecesOf(regions: readonly Region[], { valuesPerPiece }: Engine): Region[] {
   return regions.flatMap(({ start, size }) => {
-    const most = Math.max(valuesPerPiece, Math.ceil(size / PIECES_MAX));
-    return Array.from({ length: Math.ceil(size / most) }, (_, i) => ({
-      start: start + i * most,
-      size: Math.min(most, size - i * most),
+    const pieceSize = Math.max(valuesPerPiece, Math.ceil(size / PIECES_MAX));
+    return Array.from({ length: Math.ceil(size / pieceSize) }, (_, i) => ({
+      start: start + i * pieceSize,
+      size: Math.min(pieceSize, size - i * pieceSize),
     }));
   });
 }

@@ -59,10 +59,10 @@ export function episodeRows(samples: readonly Samples[]): EpisodeRows {
     width,
     written,
     lay(values) {
-      const laid = new Float32Array(written.length);
-      for (const [row, own] of values.entries()) laid.set(own as Float32Array, row * width);
-      return laid;
+      const padded = new Float32Array(written.length);
+      for (const [row, own] of values.entries()) padded.set(own as Float32Array, row * width);
+      return padded;
     },
-    split: (laid) => lengths.map((length, row) => laid.slice(row * width, row * width + length)),
+    split: (padded) => lengths.map((length, row) => padded.slice(row * width, row * width + length)),
   };
 }

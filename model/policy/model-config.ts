@@ -4,6 +4,7 @@
  * checkpoints does not load tfjs. Parameter names are those of transformers, except the packed `qkv_proj` and `experts`.
  * D head width, E experts, V vocabulary.
  */
+import { isDeepStrictEqual } from "node:util";
 import { z } from "zod";
 import { adapterShapes, Lora } from "./lora.ts";
 import { RopeScaling } from "./rope.ts";
@@ -87,6 +88,10 @@ export const ModelConfig = z
     error: "sliding layers need a window",
   });
 export type ModelConfig = z.infer<typeof ModelConfig>;
+
+/** A key whose values differ between two models; undefined if there is none. */
+export const differingKey = (a: ModelConfig, b: ModelConfig): keyof ModelConfig | undefined =>
+  (Object.keys(b) as (keyof ModelConfig)[]).find((key) => !isDeepStrictEqual(a[key], b[key]));
 
 export const layerName = (layer: number, rest: string) => `model.layers.${layer}.${rest}`;
 

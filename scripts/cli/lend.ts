@@ -46,8 +46,8 @@ export async function lend(
   const tls = tlsOf(flags);
   checkAddress(address, tls);
   let joined: Joined | null = null;
-  const told = (code: number) => ({ run: joined?.run ?? null, actor: joined?.actor ?? null, code });
-  if (json) process.on("exit", (code) => console.log(JSON.stringify(told(code))));
+  const summary = (code: number) => ({ run: joined?.run ?? null, actor: joined?.actor ?? null, code });
+  if (json) process.on("exit", (code) => console.log(JSON.stringify(summary(code))));
   onStopSignal((signal) => {
     // An actor that has not joined yet cannot leave.
     if (joined === null) process.exit(0);

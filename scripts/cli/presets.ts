@@ -72,7 +72,7 @@ export function chooseConfig({ flags, overrides }: ConfigChoice): RunConfig {
   return composeWithEnvFile([...layers, ...ordered.map(overrideLayer)]);
 }
 
-export function presetNames(): string[] {
+function presetNames(): string[] {
   return [...Object.keys(project.presets), ...presetFiles()];
 }
 

@@ -3,6 +3,7 @@ import { resolve, sep } from "node:path";
 import type { Points } from "../../actors/dashboard/client/curve.ts";
 import type { MetricName } from "../../actors/metrics/metrics.ts";
 import { RecordedRun } from "../../actors/record/recorded-run.ts";
+import { firstRepeated } from "../../envs/text/repeats.ts";
 import { UsageError } from "../cli/options.ts";
 
 export interface Run {
@@ -47,7 +48,7 @@ export function readEntries(
     ...split.map(({ label, folders }) => entryOf(label, true, folders.map(runOf))),
   ];
   const labels = entries.map(({ label }) => label);
-  const repeated = labels.find((label, i) => labels.indexOf(label) !== i);
+  const repeated = firstRepeated(labels);
   if (repeated !== undefined)
     throw new UsageError(`two lines would have the label "${repeated}"; rename one: --group LABEL=RUN`);
   const unknown = dashed.find((label) => !labels.includes(label));
@@ -68,8 +69,7 @@ function splitGroup(text: string): { label: string; folders: string[] } {
 }
 
 function refuseRepeated(folders: readonly string[], message: (folder: string) => string): void {
-  const paths = folders.map((folder) => resolve(folder));
-  const repeated = paths.find((path, i) => paths.indexOf(path) !== i);
+  const repeated = firstRepeated(folders.map((folder) => resolve(folder)));
   if (repeated !== undefined) throw new UsageError(message(repeated));
 }
 

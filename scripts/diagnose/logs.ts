@@ -9,6 +9,7 @@ import { basename, join } from "node:path";
 import { isTree } from "../../actors/config/layers.ts";
 import { messageOf } from "../../actors/errors.ts";
 import { scalarsOf } from "../../actors/record/tensorboard.ts";
+import { firstRepeated } from "../../envs/text/repeats.ts";
 import { UsageError } from "../cli/options.ts";
 
 const LOG_BYTES_MAX = 512 * 2 ** 20;
@@ -114,7 +115,7 @@ function ofCsv(text: string, log: LogBuilder): Log {
   const [head, ...rows] = csvRows(text);
   if (head === undefined) throw new Error("it is empty");
   const columns = head.map((name) => name.replace(/^.* - (?=\S+$)/, ""));
-  const repeated = columns.find((name, i) => columns.indexOf(name) !== i);
+  const repeated = firstRepeated(columns);
   if (repeated !== undefined) throw new Error(`it has several columns of ${repeated}; export one run`);
   const isCut = !text.endsWith("\n") && (rows.at(-1)?.length ?? 0) < head.length;
   for (const cells of isCut ? rows.slice(0, -1) : rows) {

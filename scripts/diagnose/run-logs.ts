@@ -8,6 +8,7 @@ import type { MetricName, MetricValues } from "../../actors/metrics/metrics.ts";
 import { hasRecord, RecordedRun } from "../../actors/record/recorded-run.ts";
 import { MEASURED } from "../../actors/training/health.ts";
 import { parquetRows } from "../../envs/data/parquet.ts";
+import { firstRepeated } from "../../envs/text/repeats.ts";
 import { reportFile } from "../../library/run-folder.ts";
 import { UsageError } from "../cli/options.ts";
 import { named, type Row, writeParquet } from "../export/tables.ts";
@@ -52,8 +53,7 @@ export function readLogs(path: string): RunLog[] {
  * cannot be written
  */
 export async function writeLogs(path: string, logs: readonly RunLog[]): Promise<void> {
-  const names = logs.map(({ run }) => run);
-  const repeated = names.find((name, i) => names.indexOf(name) !== i);
+  const repeated = firstRepeated(logs.map(({ run }) => run));
   if (repeated !== undefined)
     throw new UsageError(
       `two runs are named ${repeated}, and ${path} tells runs apart by their names; rename a folder`,

@@ -5,7 +5,7 @@ import { dirname, join, resolve } from "node:path";
 import { checkPort } from "../../actors/dashboard/port.ts";
 import { nvidiaGpus } from "../../actors/engine/choice.ts";
 import { messageOf } from "../../actors/errors.ts";
-import { sandboxLack } from "../../envs/deep-coder/sandbox.ts";
+import { missingForSandbox } from "../../envs/deep-coder/sandbox.ts";
 import type { Engine } from "../../model/engine/engine.ts";
 import { installedDigest, isPackage, lockDigest } from "../cli/install.ts";
 
@@ -155,7 +155,7 @@ function clockFinding(): Finding {
 
 /** Runs an empty program in a sandbox. */
 function sandboxFinding(): Finding {
-  const lack = sandboxLack();
+  const lack = missingForSandbox();
   if (lack !== null)
     return { name: "sandbox", state: "absent", found: lack, means: "only the env DeepCoder needs the sandbox" };
   return {

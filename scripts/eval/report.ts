@@ -121,7 +121,7 @@ const STOPPED: Readonly<Record<StopReason, string>> = {
 const thoughtLine = ({ faithful, claiming }: Thoughts): string =>
   `thoughts: ${percent(claiming)} make a checkable claim; on average ${percent(faithful)} of the claims are true`;
 
-export const FAILED: Readonly<Record<Failure, string>> = {
+const FAILED: Readonly<Record<Failure, string>> = {
   invalid_format: "invalid format",
   dead_end: "dead end",
   premature_stop: "premature stop",

@@ -64,7 +64,7 @@ export const CUDA_WHEELS: readonly CudaWheel[] = [
 ];
 
 /** Why this machine cannot use the libraries; null if it can. */
-export function cudaLack(platform: string = process.platform, arch: string = process.arch): string | null {
+export function missingForCuda(platform: string = process.platform, arch: string = process.arch): string | null {
   if (platform === "linux" && arch === "x64") return null;
   return `setup cuda is for Linux on x64; this machine is ${platform} on ${arch}`;
 }

@@ -8,7 +8,7 @@ import type { Life } from "./world.ts";
 
 /** Limits of the reporter and the sink: small, so that a simulated run reaches them. */
 export const REPORTER_LIMITS = { waitingMax: 500, rowsMax: 16 };
-export const SINK_QUEUED_MAX = 200;
+export const SINK_WAITING_MAX = 200;
 /**
  * Maximum number of tickets that may wait at a sampler for a free slot or for weights. After a connection is lost, the sampler's episodes
  * keep their slots while the next connection already brings tickets.
@@ -25,7 +25,7 @@ function boundsOf(role: Role, { rollout, sampler, envServer }: RunConfig): Bound
     learner: { "queue/messages": waitingMax, "queue/rows": rowsMax + rolloutRows },
     sampler: { "queue/playing": sampler.slots, "queue/waiting": WAITING_MAX },
     "env-server": { "queue/playing": envServer.episodesMax },
-    "metrics-sink": { "queue/messages": SINK_QUEUED_MAX },
+    "metrics-sink": { "queue/messages": SINK_WAITING_MAX },
   };
   return bounds[role] ?? {};
 }

@@ -174,14 +174,14 @@ class WatchedPeer extends WirePeer {
     };
     const limits = { frameBytesMax: FRAME_BYTES_MAX, queuedBytesMax: QUEUED_BYTES_MAX };
     const grants = grantWitness(name, network.invariants);
-    super(name, wire, grants.hearing(handler), { clock: life.clock, token: "", ...limits, report });
+    super(name, wire, grants.watching(handler), { clock: life.clock, token: "", ...limits, report });
     this.#invariants = network.invariants;
     this.#life = life;
     this.#grants = grants;
   }
 
   override tell(message: Tell): void {
-    this.#grants.telling(message);
+    this.#grants.sent(message);
     super.tell(message);
   }
 
@@ -243,7 +243,7 @@ function grantWitness(sampler: string, invariants: Invariants) {
   /** The newest version that the sampler acknowledged; null if there is none, or if the sampler last loaded other bytes. */
   let holds: number | null = null;
   return {
-    telling(message: Tell): void {
+    sent(message: Tell): void {
       if (message.type === "weights") announced.set(message.version, message.digest);
       if (message.type !== "tickets") return;
       for (const { episode, version, exact } of message.tickets) {
@@ -254,7 +254,7 @@ function grantWitness(sampler: string, invariants: Invariants) {
     },
 
     /** A handler that shows every message to this witness before `handler`. */
-    hearing: (handler: Handler): Handler => ({
+    watching: (handler: Handler): Handler => ({
       opened: (peer) => handler.opened?.(peer),
       told(peer, message) {
         if (message.type === "weights.loaded") {

@@ -19,7 +19,7 @@ import { rawReward, type Trajectory } from "../../model/trajectory.ts";
 import { fullDisk } from "./disk.ts";
 import { markOf } from "./invariants.ts";
 import { type Machine, STALENESS_MAX } from "./machine.ts";
-import { REPORTER_LIMITS, SINK_QUEUED_MAX, type WatchedMeter } from "./meter.ts";
+import { REPORTER_LIMITS, SINK_WAITING_MAX, type WatchedMeter } from "./meter.ts";
 import { WatchedTickets } from "./watched-tickets.ts";
 import type { Life } from "./world.ts";
 
@@ -165,7 +165,7 @@ export const envServerPorts = ({ machine, life }: SimulatedProcess): EnvServerPo
 
 /** The store of the machine: it outlives every process, and refuses rows while the disk is full. */
 export const sinkPorts = ({ machine }: SimulatedProcess): MetricsSinkPorts => ({
-  queuedMax: SINK_QUEUED_MAX,
+  waitingMax: SINK_WAITING_MAX,
   async openStore() {
     return {
       url: "",

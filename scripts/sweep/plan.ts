@@ -12,6 +12,7 @@ import { DEFAULT_PRESET } from "../../actors/config/preset-files.ts";
 import { schemaFaults } from "../../actors/errors.ts";
 import { isMetricName, METRIC_NAMES, type MetricName, metric } from "../../actors/metrics/metrics.ts";
 import { didYouMean, nearest } from "../../envs/text/nearest.ts";
+import { firstRepeated } from "../../envs/text/repeats.ts";
 import { checkRun, withModel } from "../../library/chosen-model.ts";
 import { type Override, UsageError } from "../cli/options.ts";
 import { chooseConfig, fileLayer } from "../cli/presets.ts";
@@ -23,11 +24,10 @@ const Name = z
   .regex(/^[A-Za-z0-9][A-Za-z0-9._-]*$/, "takes letters, digits, dots, dashes and underscores")
   .max(NAME_CHARACTERS_MAX);
 const Settings = z.record(z.string(), z.unknown());
-const repeated = (values: readonly unknown[]) => values.find((value, i) => values.indexOf(value) !== i);
 /** A list without repeats. @param what  the kind of an entry */
 const distinct = <T extends z.ZodType>(entry: T, what: string, params?: z.core.$ZodArrayParams) =>
-  z.array(entry, params).refine((values) => repeated(values) === undefined, {
-    error: ({ input }) => `names the ${what} ${repeated(input as unknown[])} twice; leave one out`,
+  z.array(entry, params).refine((values) => firstRepeated(values) === undefined, {
+    error: ({ input }) => `names the ${what} ${firstRepeated(input as unknown[])} twice; leave one out`,
   });
 
 const KEYS = {

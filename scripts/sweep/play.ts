@@ -44,7 +44,7 @@ export interface SweepListener {
   readonly ended: (run: PlannedRun, failure: string | null) => void;
 }
 
-export class Playing {
+export class SweepPlay {
   readonly #listener: SweepListener;
   readonly #children = new Map<PlannedRun, Bun.Subprocess>();
   stopped = false;

@@ -59,7 +59,7 @@ async function reporterTo(sink: Handler): Promise<Reporter> {
   return reporter;
 }
 const realSink = () => {
-  const sink = new MetricsSink({ store, actor: "metrics-sink", clock: realClock, flushMs: 5, queuedMax: 1000 });
+  const sink = new MetricsSink({ store, actor: "metrics-sink", clock: realClock, flushMs: 5, waitingMax: 1000 });
   sinks.push(sink);
   return sink;
 };

@@ -87,7 +87,7 @@ export class PageStage {
     const path = join(this.#folder, name, "run.sqlite");
     const store = new Store({ path, durability: "normal", wallClock: Date.now });
     store.startSession({ name, env: "SimpleSokoban", updates: 120, seed });
-    const sink = new MetricsSink({ store, actor: "metrics-sink", clock: realClock, flushMs: 20, queuedMax: 100_000 });
+    const sink = new MetricsSink({ store, actor: "metrics-sink", clock: realClock, flushMs: 20, waitingMax: 100_000 });
     return { store, sink, run: new FakeRun({ sink, seed }) };
   }
 

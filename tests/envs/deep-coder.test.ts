@@ -3,7 +3,7 @@ import { join } from "node:path";
 import { evaluatePlayer } from "../../envs/analysis/evaluate.ts";
 import { DeepCoderGame } from "../../envs/deep-coder/game.ts";
 import { readProblems, taskOf, wholeProgram } from "../../envs/deep-coder/problem.ts";
-import { runSandboxed, type SandboxLimits, sandboxLack } from "../../envs/deep-coder/sandbox.ts";
+import { missingForSandbox, runSandboxed, type SandboxLimits } from "../../envs/deep-coder/sandbox.ts";
 import { verdict } from "../../envs/deep-coder/verdict.ts";
 import { openEpisode } from "../../envs/episode.ts";
 import { limiter } from "../../envs/outside/json-server.ts";
@@ -14,7 +14,7 @@ import { temporaryFolder } from "../scripts/temporary.ts";
 const dataPath = join(import.meta.dir, "data", "deepcoder.jsonl");
 const [sum, squares, reverse, even] = readProblems(dataPath, 10, "all");
 
-const lack = sandboxLack();
+const lack = missingForSandbox();
 
 const LIMITS: SandboxLimits = {
   cpuSecondsMax: 1,

@@ -71,11 +71,15 @@ export class ChartList {
     const compared: ComparedRun[] = [];
     const faults: string[] = [];
     for (const { name, color, runs, withOwn } of comparisons) {
-      const seeds = withOwn ? [this.#curves] : [];
+      const runCurves = withOwn ? [this.#curves] : [];
       try {
         // One run at a time, because the server refuses a read if 16 others wait.
-        for (const run of runs) seeds.push(await this.#curvesOf(run));
-        compared.push({ name, color, ...(seeds.length === 1 ? { curves: seeds[0]!, band: null } : meanOf(seeds)) });
+        for (const run of runs) runCurves.push(await this.#curvesOf(run));
+        compared.push({
+          name,
+          color,
+          ...(runCurves.length === 1 ? { curves: runCurves[0]!, band: null } : meanOf(runCurves)),
+        });
       } catch (error) {
         faults.push((error as Error).message);
       }
@@ -92,9 +96,9 @@ export class ChartList {
 }
 
 /** For each metric, the mean and band of runs that differ only in seed. Leaves out a metric that one of the runs lacks. */
-function meanOf(seeds: readonly ReadonlyMap<string, Curve>[]): Pick<ComparedRun, "curves" | "band"> {
-  const bands = [...seeds[0]!.keys()].flatMap((name) => {
-    const band = bandOf(seeds.map((curves) => curves.get(name) ?? new Curve()));
+function meanOf(runCurves: readonly ReadonlyMap<string, Curve>[]): Pick<ComparedRun, "curves" | "band"> {
+  const bands = [...runCurves[0]!.keys()].flatMap((name) => {
+    const band = bandOf(runCurves.map((curves) => curves.get(name) ?? new Curve()));
     return band === null ? [] : [{ name, ...band }];
   });
   const curves = (of: "means" | "lows" | "highs") =>

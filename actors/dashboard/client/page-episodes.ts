@@ -36,9 +36,9 @@ async function episodesOf(one: EpisodeSummary): Promise<EpisodeSummary[]> {
 function spreadOf(episodes: readonly EpisodeSummary[]): string {
   const rewards = episodes.flatMap(({ reward }) => reward ?? []);
   const mean = rewards.reduce((sum, reward) => sum + reward, 0) / rewards.length;
-  const squares = rewards.reduce((sum, reward) => sum + (reward - mean) ** 2, 0);
+  const squareSum = rewards.reduce((sum, reward) => sum + (reward - mean) ** 2, 0);
   if (rewards.length < 2) return plural(rewards.length, "reward");
-  return `${signed(mean)} ± ${Math.sqrt(squares / (rewards.length - 1)).toFixed(2)}`;
+  return `${signed(mean)} ± ${Math.sqrt(squareSum / (rewards.length - 1)).toFixed(2)}`;
 }
 
 const detail = byId("episode");

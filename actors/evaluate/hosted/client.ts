@@ -65,7 +65,7 @@ const RETRY_AFTER_MS_MAX = 600_000;
 const CARD_MS_MAX = 10_000;
 const ANSWER_BYTES_MAX = 4 << 20;
 /** Maximum number of characters of a server's error text in a message of the client. */
-const DETAIL_LETTERS_MAX = 300;
+const DETAIL_CHARACTERS_MAX = 300;
 const RETRIED = new Set([408, 409, 425, 429]);
 
 interface Failure {
@@ -208,7 +208,7 @@ export class HostedClient {
     return clean
       .replaceAll(/[\s\p{C}]+/gu, " ")
       .trim()
-      .slice(0, DETAIL_LETTERS_MAX);
+      .slice(0, DETAIL_CHARACTERS_MAX);
   }
 }
 

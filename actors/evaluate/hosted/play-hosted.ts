@@ -19,7 +19,7 @@ import type { PlayedTicket } from "../../play/finished-ticket.ts";
 import { type Player, playTurns, statusOf } from "../../play/play-turns.ts";
 import type { PlayedOutcome, Ticket } from "../../protocol.ts";
 import { validationTickets } from "../../training/tickets-to-play.ts";
-import { type PolicyEvaluation, summary } from "../evaluate.ts";
+import { PLAYER, type PolicyEvaluation, summary } from "../evaluate.ts";
 import { type HostedClient, HostedError } from "./client.ts";
 import type { HostedEpisode, Results } from "./results.ts";
 
@@ -36,9 +36,6 @@ export interface HostedEvaluation {
   /** The evaluation calls this function after each episode. The counts include the episodes that `results` had at the start. */
   readonly progress?: (played: number, solved: number) => void;
 }
-
-/** The env server records this name as the owner of each episode. */
-const PLAYER = "eval";
 
 /** @throws {Error} the first error of an episode, as soon as no other episode runs */
 export async function evaluateHosted(options: HostedEvaluation): Promise<PolicyEvaluation> {

@@ -56,11 +56,11 @@ export class Results {
   /** @throws {ResultsError} if a line is invalid or a setting differs; the message names the file, and the line or the first such setting */
   static open(file: string, settings: HostedSettings, append?: Append): Results {
     const results = new Results(file, append);
-    if (!existsSync(file) || readFileSync(file, "utf8") === "") {
+    const text = existsSync(file) ? readFileSync(file, "utf8") : "";
+    if (text === "") {
       writeFileSync(file, `${JSON.stringify({ settings })}\n`);
       return results;
     }
-    const text = readFileSync(file, "utf8");
     const whole = text.slice(0, text.lastIndexOf("\n") + 1);
     const [head = "", ...lines] = whole.split("\n").slice(0, -1);
     checkSettings(file, head, settings);

@@ -160,7 +160,7 @@ export class NatsTransport implements Transport {
       publish: (parcel) => broker.publish(to(), parcel),
       store: stores ? (parcel, number, ask) => broker.store(to(), parcel, number, ask, over) : null,
       keys: { sent: parcelKey(token, other), taken: parcelKey(token, end) },
-      unproven: () => this.#refused(url.host, "a parcel with a wrong tag came for a connection"),
+      forged: () => this.#refused(url.host, "a parcel with a wrong tag came for a connection"),
       gone: () => {
         broker.ends.delete(end);
         void this.#leave(broker, url);

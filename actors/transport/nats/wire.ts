@@ -59,7 +59,7 @@ export interface NatsWireOptions extends Pick<TransportOptions, "clock" | "frame
   /** Keys for the tags: `sent` for parcels that this end sends, `taken` for parcels that it receives. */
   readonly keys: { readonly sent: Uint8Array; readonly taken: Uint8Array };
   /** Called for a parcel that the other end did not make. */
-  unproven(): void;
+  forged(): void;
   /** Called when this end is closed. */
   gone(): void;
 }
@@ -178,7 +178,7 @@ export class NatsWire implements Wire {
   take(bytes: Uint8Array, stored: Stored | null): void {
     const parcel = decodeParcel(this.#options.keys.taken, bytes);
     if (parcel === null) {
-      this.#options.unproven();
+      this.#options.forged();
       stored?.ack();
       return;
     }

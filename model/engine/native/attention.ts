@@ -1,5 +1,5 @@
 /** The kernel of causal self-attention over a prefix tree (policy/attention.ts has the definition, attention-tiles.ts explains the letters). */
-import { type Address, at, atIndex, R10, R11, RAX, RCX, RDI, RDX, RSI, RSP } from "./assembler.ts";
+import { at, atIndex, R11, RAX, RDI, RDX, RSI, RSP } from "./assembler.ts";
 import { checkShape, STATISTICS_BYTES, TILE, TileWriter, type TreeShape } from "./attention-tiles.ts";
 import { FLOAT_BYTES, shifted } from "./kernel.ts";
 import type { MachineCodeOperator } from "./operator.ts";
@@ -120,23 +120,10 @@ class AttentionWriter extends TileWriter {
     this.locate(RDX, this.#statistic, this.position, STATISTICS_BYTES);
     for (let row = 0; row < TILE; row++) {
       const scores = shifted(this.#weights, row * this.sizes.path);
-      softmax(this.kernel, scores, (body) => this.#eachVector(scores, body));
+      softmax(this.kernel, scores, code.vectorWidth, 1);
       code.storeFloat(at(RDX, row * STATISTICS_BYTES), LARGEST);
       code.storeFloat(at(RDX, row * STATISTICS_BYTES + FLOAT_BYTES), INVERSE_SUM);
     }
-  }
-
-  /** Runs `body` for each vector of a query's scores. r10 is the number of scores. Overwrites rcx and rsi. */
-  #eachVector(scores: Address, body: (vector: Address) => void): void {
-    const { code } = this;
-    code.addressOf(RSI, scores);
-    code.move(RCX, R10);
-    const again = code.label();
-    code.place(again);
-    body(at(RSI));
-    code.addConstant(RSI, this.sizes.vector);
-    code.addConstant(RCX, -code.vectorWidth);
-    code.jumpIf("more", again);
   }
 
   /** Writes the results of the tile's queries: the weighted sums of the values. */

@@ -289,7 +289,7 @@ class CachedAttentionWriter {
     this.#score(queries);
     for (let query = 0; query < queries; query++) {
       const scores = this.#scoresOf(query);
-      softmax(this.#kernel, scores, (body) => this.#eachScore(scores, body));
+      softmax(this.#kernel, scores, KEY_BLOCK, KEY_BLOCK);
       code.storeFloat(shifted(this.#inverseSums, query * FLOAT_BYTES), INVERSE_SUM);
     }
     this.#mix(queries);
@@ -414,20 +414,6 @@ class CachedAttentionWriter {
     for (const [query, factor] of factors.slice(0, queries).entries()) {
       code.multiplyAdd(sumOf(query), factor, loads ? cached : place);
     }
-  }
-
-  /** Runs `body` for each vector of a query's scores. Overwrites rcx and rsi. */
-  #eachScore(scores: Address, body: (place: Address) => void): void {
-    const code = this.#code;
-    const bytes = FLOAT_BYTES * KEY_BLOCK;
-    code.addressOf(RSI, scores);
-    code.move(RCX, R10);
-    const again = code.label();
-    code.place(again);
-    for (let i = 0; i < KEY_BLOCK; i += code.vectorWidth) body(at(RSI, FLOAT_BYTES * i));
-    code.addConstant(RSI, bytes);
-    code.addConstant(RCX, -1);
-    code.jumpIf("more", again);
   }
 
   /** Writes the results of some heads: the weighted sums of the values. */

@@ -32,7 +32,7 @@ const attendCached: Lowering<AttentionShape, tf.TensorInfo[] | null> = (inputs, 
   const { qkv, keys, values, last, cos, sin, slots, read } = inputs;
   const { heads, kvHeads, headWidth, window = null, halfCaches: half = false } = shape;
   const [rows, added] = qkv!.shape as [number, number, number];
-  const [held, , size] = keys!.shape as [number, number, number, number];
+  const [cacheCount, , size] = keys!.shape as [number, number, number, number];
   const capacity = half ? 2 * size : size;
   if (capacity > CACHED_TOKENS_MAX) {
     if (!half && slots === undefined) return null;
@@ -49,7 +49,7 @@ const attendCached: Lowering<AttentionShape, tf.TensorInfo[] | null> = (inputs, 
     headWidth,
     scale: scoreScaleOf(shape),
     window,
-    slots: slots === undefined ? null : held,
+    slots: slots === undefined ? null : cacheCount,
     readsOne: read !== undefined,
   };
   const given = [qkv!, keys!, values!, last!, cos!, sin!, ...(slots ? [slots] : []), ...(read ? [read] : [])];
@@ -217,7 +217,7 @@ interface Product {
 }
 
 /** Adds a node for a product, or for a product plus an addend. @returns null if the kernel does not take the shapes */
-function product(
+function addProduct(
   to: LoweringContext,
   { factors, transposed, rounded }: Product,
   addend: tf.TensorInfo | null = null,
@@ -233,7 +233,7 @@ function product(
   const shape: ProductShape = { rows, depth, columns, ...transposed, addend: kind };
   const inputs = [...factors, ...(addend ? [addend] : [])];
   const made = addNode(to, kernel.name, shape, inputs, kernel.operatorFor(shape))[0]!;
-  if (addend === null) sums.set(made.dataId, (addend) => product(to, { factors, transposed, rounded }, addend));
+  if (addend === null) sums.set(made.dataId, (addend) => addProduct(to, { factors, transposed, rounded }, addend));
   return made;
 }
 
@@ -242,30 +242,30 @@ const ON_TILES = { name: "TileProduct", operatorFor: tileProductOperator };
 const ROUNDED = { name: "RoundedProduct", operatorFor: roundedProductOperator };
 
 /** The targets whose matrix products are our machine code. */
-const PRODUCTS = ["AVX-512", "AMX"] as const;
+const PRODUCT_TARGETS = ["AVX-512", "AMX"] as const;
 
 lowerFirst<tf.BatchMatMulAttrs>(
   "BatchMatMul",
-  ({ a, b }, transposed, to) => product(to, { factors: [a!, b!], transposed, rounded: false }),
-  PRODUCTS,
+  ({ a, b }, transposed, to) => addProduct(to, { factors: [a!, b!], transposed, rounded: false }),
+  PRODUCT_TARGETS,
 );
 lower<tf.BatchMatMulAttrs>(
   "GradientProduct",
   (inputs, transposed, to) => {
     const rounded = to.bfloat16Products !== "none";
-    const made = product(to, { factors: [inputs["a"]!, inputs["b"]!], transposed, rounded });
+    const made = addProduct(to, { factors: [inputs["a"]!, inputs["b"]!], transposed, rounded });
     return made ?? batchMatMul(inputs, transposed, to);
   },
-  PRODUCTS,
+  PRODUCT_TARGETS,
 );
 lowerFirst(
   "Linear",
   ({ x, weight, addend }, _, to) => {
     const transposed = { transposeA: false, transposeB: true };
     const rounded = to.bfloat16Products === "all";
-    return product(to, { factors: [x!, weight!], transposed, rounded }, addend);
+    return addProduct(to, { factors: [x!, weight!], transposed, rounded }, addend);
   },
-  PRODUCTS,
+  PRODUCT_TARGETS,
 );
 lowerFirst(
   "Add",

@@ -32,7 +32,7 @@ export function instructionsOf(flags: ReadonlySet<string>): Instructions | null 
 const BFLOAT16 = ["avx512bw", "avx512_bf16"];
 
 /** What this machine lacks for these products; null if it lacks nothing. @param flags  the flags of its CPU */
-export function lackOfBfloat16(
+export function missingForBfloat16(
   instructions: Instructions | null = machineInstructions(),
   flags: () => ReadonlySet<string> = cpuFlags,
 ): string | null {

@@ -79,17 +79,19 @@ export const distancesOf = (depth: number, across: number, stepsInRow: boolean):
 export function eachBlock(
   kernel: Kernel,
   { rows, depth, columns, transposeA, transposeB }: ProductShape,
-  most: { readonly depth: number; readonly columns: number },
+  limits: { readonly depth: number; readonly columns: number },
   body: (block: ProductBlock, a: Address, b: Address) => void,
 ): void {
   const [a, b, addend] = [kernel.inputs[0]!, kernel.inputs[1]!, kernel.inputs[2]];
   const ofA = distancesOf(depth, rows, !transposeA);
   const ofB = distancesOf(depth, columns, transposeB);
   const [aSteps, bSteps] = [kernel.word(), kernel.word()];
-  kernel.each(blocksOf(columns, most.columns), (width) => {
+  kernel.each(blocksOf(columns, limits.columns), (width) => {
     kernel.set(aSteps, a);
     kernel.set(bSteps, b);
-    const blocks = blocksOf(depth, most.depth).map((size, i): ProductBlock => ({ depth: size, width, first: i === 0 }));
+    const blocks = blocksOf(depth, limits.depth).map(
+      (size, i): ProductBlock => ({ depth: size, width, first: i === 0 }),
+    );
     kernel.each(blocks, (block) => {
       body(block, aSteps, bSteps);
       kernel.advance(aSteps, block.depth * ofA.step);

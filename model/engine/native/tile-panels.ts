@@ -10,18 +10,18 @@ import { FLOAT_BYTES, type Kernel, shifted } from "./kernel.ts";
 import { type Emit, rowsOf, transposing } from "./transpose.ts";
 
 /** Rows of a tile, and 32-bit values in a row. */
-export const TILE = 16;
+export const TILE_ROWS = 16;
 export const ROW_BYTES = 64;
-const TILE_BYTES = TILE * ROW_BYTES;
+const TILE_BYTES = TILE_ROWS * ROW_BYTES;
 /** Steps of a round. */
-const STEPS = 2 * TILE;
+const STEPS = 2 * TILE_ROWS;
 
 /** Parts of a float, highest bits first. */
 export const [HIGH, MIDDLE, LOW] = [0, 1, 2];
 const PARTS = 3;
 
 /** Rows or columns of a panel. */
-export const PANEL = 2 * TILE;
+export const PANEL = 2 * TILE_ROWS;
 const PART_BYTES = 2 * TILE_BYTES;
 /** Bytes of a panel for one round. */
 export const ROUND_BYTES = PARTS * PART_BYTES;
@@ -42,14 +42,14 @@ export interface Layout {
   /** Between the first floats of a tile and of the next one. */
   readonly tile: number;
   /** True if rows in memory become columns of a tile. */
-  readonly turned: boolean;
+  readonly isTransposed: boolean;
 }
 
 /** @param width  of the matrix in memory. @param stepsInRow  true if a row in memory holds the steps of one sum */
 export function layoutOf(width: number, stepsInRow: boolean, turned: boolean): Layout {
   const row = FLOAT_BYTES * width;
-  const [steps, tile] = stepsInRow ? [ROW_BYTES, TILE * row] : [TILE * row, ROW_BYTES];
-  return { row, steps, tile, turned };
+  const [steps, tile] = stepsInRow ? [ROW_BYTES, TILE_ROWS * row] : [TILE_ROWS * row, ROW_BYTES];
+  return { row, steps, tile, isTransposed: turned };
 }
 
 /** Vector registers with constants: half of the last bit that a bfloat16 keeps, and the mask of its bits. */
@@ -98,7 +98,7 @@ export class PanelPacker {
         code.addressOf(RSI, at(R8, tile * from.tile));
         code.addressOf(RDI, at(RDX, tile * TILE_BYTES));
         let { row, steps } = from;
-        if (from.turned) {
+        if (from.isTransposed) {
           for (const emit of this.#transpose(halves, from, at(RSI))) emit();
           code.addressOf(RSI, this.#transposed);
           [row, steps] = [ROW_BYTES, TILE_BYTES];
@@ -126,9 +126,11 @@ export class PanelPacker {
     const emits: Emit[] = [];
     for (let row = 0; row < rows; row++) {
       const target = at(RDI, row * ROW_BYTES);
-      if (from.turned) {
-        if (row % TILE === 0) emits.push(...this.#transpose(halves, from, at(RSI, (row / TILE) * from.tile)));
-        emits.push(...this.#packRow(halves, shifted(this.#transposed, (row % TILE) * ROW_BYTES), TILE_BYTES, target));
+      if (from.isTransposed) {
+        if (row % TILE_ROWS === 0) emits.push(...this.#transpose(halves, from, at(RSI, (row / TILE_ROWS) * from.tile)));
+        emits.push(
+          ...this.#packRow(halves, shifted(this.#transposed, (row % TILE_ROWS) * ROW_BYTES), TILE_BYTES, target),
+        );
       } else emits.push(...this.#packRow(halves, at(RSI, row * from.row), from.steps, target));
     }
     emits.push(() => {

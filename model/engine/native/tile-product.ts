@@ -43,7 +43,7 @@ import {
   ROUND_BYTES,
   ROW_BYTES,
   roundsOf,
-  TILE,
+  TILE_ROWS,
   tilePlace,
 } from "./tile-panels.ts";
 import type { Emit } from "./transpose.ts";
@@ -53,7 +53,7 @@ const DEPTH_MAX = 256;
 const COLUMNS_MAX = 512;
 
 /** The six products of parts, the largest last. Each differs from the product before in one part, so the kernel loads only this part. */
-const PRODUCTS = [
+const PART_PAIRS = [
   [HIGH, LOW],
   [HIGH, MIDDLE],
   [MIDDLE, MIDDLE],
@@ -66,7 +66,7 @@ const PRODUCTS = [
 const [SUMS, LEFT, RIGHT] = [0, 4, 6];
 
 export const tileProductOperator = (shape: ProductShape): MachineCodeOperator =>
-  operatorOfProduct(shape, shape.transposeA ? TILE : 1, (kernel) => new TileProduct(kernel, shape).write());
+  operatorOfProduct(shape, shape.transposeA ? TILE_ROWS : 1, (kernel) => new TileProduct(kernel, shape).write());
 
 /** The product of a panel of A and a panel of B. */
 interface PanelProduct extends Pick<ProductBlock, "depth" | "first"> {
@@ -129,7 +129,7 @@ class TileProduct {
     const startRows = kernel.word();
     const start = startOf(kernel, this.#shape, block);
     const heights = blocksOf(rows, PANEL);
-    const tilesOf = (height: number) => blocksOf(height, TILE);
+    const tilesOf = (height: number) => blocksOf(height, TILE_ROWS);
 
     code.addressOf(RDX, this.#panelsOfA);
     code.store(currentPanel, RDX);
@@ -155,14 +155,14 @@ class TileProduct {
         if (packsB) {
           code.move(R8, bColumns);
           code.move(RDX, R9);
-          this.#packer.pack(this.#b, depth, new Array(columnTiles).fill(TILE));
+          this.#packer.pack(this.#b, depth, new Array(columnTiles).fill(TILE_ROWS));
           kernel.advance(bColumns, 2 * this.#b.tile);
         }
         code.move(RBX, currentPanel);
         code.move(RSI, source);
         code.move(RDI, target);
         this.#multiply({ depth, first, rowTiles: tilesOf(height).length, columnTiles, packedRows });
-        kernel.advance(source, packedRows * (this.#a.turned ? this.#a.tile / TILE : this.#a.row));
+        kernel.advance(source, packedRows * (this.#a.isTransposed ? this.#a.tile / TILE_ROWS : this.#a.row));
         kernel.advance(target, packedRows * ROW_BYTES);
       });
       // Swap the two panels of A.
@@ -179,9 +179,9 @@ class TileProduct {
   #panelsOfBlock(width: number, rows: number): Pick<PanelProduct, "columnTiles" | "packedRows">[] {
     const widths = blocksOf(width, PANEL);
     const even = Math.ceil(rows / widths.length);
-    const share = this.#a.turned ? TILE * Math.ceil(even / TILE) : even;
+    const share = this.#a.isTransposed ? TILE_ROWS * Math.ceil(even / TILE_ROWS) : even;
     return widths.map((columns, i) => {
-      return { columnTiles: columns / TILE, packedRows: Math.min(share, Math.max(0, rows - i * share)) };
+      return { columnTiles: columns / TILE_ROWS, packedRows: Math.min(share, Math.max(0, rows - i * share)) };
     });
   }
 
@@ -198,7 +198,7 @@ class TileProduct {
       return { tile: SUMS + 2 * row + column, row, column };
     });
     const rowBytes = FLOAT_BYTES * columns;
-    const place = (row: number, column: number) => row * TILE * rowBytes + column * ROW_BYTES;
+    const place = (row: number, column: number) => row * TILE_ROWS * rowBytes + column * ROW_BYTES;
     if (first && addend === "bias") code.constant(RAX, 0);
     for (const { tile, row, column } of sums) {
       if (first && addend === "none") code.zeroTile(tile);
@@ -228,7 +228,7 @@ class TileProduct {
         emits.push(() => code.loadTile(tile + i, atIndex(panel, R14, 1, tilePlace(part, i))));
     };
     let loaded: readonly [left: number, right: number] = [-1, -1];
-    for (const [left, right] of PRODUCTS) {
+    for (const [left, right] of PART_PAIRS) {
       if (left !== loaded[0]) load(LEFT, RBX, left, rowTiles);
       if (right !== loaded[1]) load(RIGHT, R9, right, sums.length / rowTiles);
       for (const { tile, row, column } of sums) emits.push(() => code.multiplyTiles(tile, LEFT + row, RIGHT + column));
@@ -273,8 +273,8 @@ function configurationOf(tiles: readonly number[]): number {
     const made = new Uint8Array(new ArrayBuffer(64));
     // Palette 1, the only one that Intel defines: 8 tiles of at most 16 rows of 64 bytes.
     made[0] = 1;
-    const [first, second = TILE] = tiles;
-    for (const [tile, rows] of [first, first, second, second, first, second, TILE, TILE].entries()) {
+    const [first, second = TILE_ROWS] = tiles;
+    for (const [tile, rows] of [first, first, second, second, first, second, TILE_ROWS, TILE_ROWS].entries()) {
       made[16 + 2 * tile] = ROW_BYTES;
       made[48 + tile] = rows!;
     }

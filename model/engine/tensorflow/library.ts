@@ -7,7 +7,7 @@
  * Sources: tensorflow/c/c_api.h, tensorflow/c/eager/c_api.h; tfjs-node-gpu, binding/tfjs_backend.cc.
  */
 import { dlopen, type Pointer, ptr, toArrayBuffer } from "bun:ffi";
-import { setNativeVariable } from "../native-environment.ts";
+import { setNativeVariable, zeroEnded } from "../native-environment.ts";
 import { ProtobufMessage } from "../protobuf.ts";
 
 const FUNCTIONS = {
@@ -301,11 +301,7 @@ export class Library {
   }
 
   #text(text: string): Uint8Array {
-    const known = this.#names.get(text);
-    if (known !== undefined) return known;
-    const bytes = new TextEncoder().encode(`${text}\0`);
-    this.#names.set(text, bytes);
-    return bytes;
+    return this.#names.getOrInsertComputed(text, zeroEnded);
   }
 
   #check(doing: string): void {

@@ -107,8 +107,8 @@ export function whiten(values: Float32Array, written: Uint8Array): Float32Array 
   let sum = 0;
   for (let i = 0; i < values.length; i++) if (written[i]) sum += values[i]!;
   const center = sum / count;
-  let squares = 0;
-  for (let i = 0; i < values.length; i++) if (written[i]) squares += (values[i]! - center) ** 2;
-  const scale = 1 / Math.sqrt(squares / Math.max(1, count - 1) + 1e-8);
+  let squareSum = 0;
+  for (let i = 0; i < values.length; i++) if (written[i]) squareSum += (values[i]! - center) ** 2;
+  const scale = 1 / Math.sqrt(squareSum / Math.max(1, count - 1) + 1e-8);
   return values.map((value) => (value - center) * scale);
 }

@@ -8,6 +8,7 @@
  */
 
 import { deviation, mean, positionsBy, ROUNDING } from "../../statistics.ts";
+import { checkLength } from "../advantage/rows.ts";
 import { allConstant, type FilterMetric, type FilterRule, type GroupScore, hasOnlyTies, select } from "./selection.ts";
 
 export { FILTER_METRICS, type FilterMetric, type FilterRule } from "./selection.ts";
@@ -74,10 +75,7 @@ export function filterGroups(candidates: Candidates, rule: FilterRule): Filtered
 function scoreGroups(candidates: Candidates, metric: FilterMetric): Group[] {
   const { groups, rewards } = candidates;
   if (rewards.length === 0) throw new RangeError("cannot filter a rollout of 0 trajectories");
-  for (const [name, list] of Object.entries(candidates) as [string, ArrayLike<number>][]) {
-    if (list.length !== rewards.length)
-      throw new RangeError(`${name}: expected ${rewards.length} entries, got ${list.length}`);
-  }
+  for (const [name, list] of Object.entries(candidates)) checkLength(name, list, rewards.length);
   return [...positionsBy(groups)].map(([id, rows]) => {
     const rewardStd = rows.length < 2 ? 0 : deviation(rows.map((row) => rewards[row]!));
     return { id, rows, rewardStd, score: score(candidates, metric, rows, rewardStd) };

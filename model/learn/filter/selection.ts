@@ -107,11 +107,11 @@ const rank = <G extends GroupScore>(groups: readonly G[], order: "largest" | "sm
 /** The best groups until their scores reach `value` times the sum, minus epsilon. No groups if a score of 0 or below comes earlier. */
 function linearShare<G extends GroupScore>(ranked: readonly G[], value: number, epsilon: number): readonly G[] {
   const threshold = value * ranked.reduce((sum, group) => sum + group.score, 0) - epsilon;
-  let held = 0;
+  let scoreSum = 0;
   for (const [count, group] of ranked.entries()) {
-    if (held >= threshold) return ranked.slice(0, count);
+    if (scoreSum >= threshold) return ranked.slice(0, count);
     if (group.score <= 0) return [];
-    held += group.score;
+    scoreSum += group.score;
   }
   return ranked;
 }
@@ -125,10 +125,10 @@ function softmaxShare<G extends GroupScore>(
   const best = sign * ranked[0]!.score;
   const weights = ranked.map((group) => Math.exp(sign * group.score - best));
   const total = weights.reduce((sum, weight) => sum + weight, 0);
-  let held = 0;
+  let weightSum = 0;
   const last = weights.findIndex((weight) => {
-    held += weight;
-    return held >= value * total;
+    weightSum += weight;
+    return weightSum >= value * total;
   });
   return ranked.slice(0, last + 1);
 }

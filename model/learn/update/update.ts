@@ -119,8 +119,8 @@ async function train(
 ) {
   const { observationLoss, covariance } = settings;
   const objective = policyObjective(settings.policy, {
-    observes: observationLoss > 0,
-    holdsCovariant: covariance?.treatment === "kl",
+    hasObservationTerm: observationLoss > 0,
+    hasCovarianceTerm: covariance?.treatment === "kl",
   });
   const measured: MinibatchMetrics[] = [];
   const count = prepared.samples.length;
@@ -254,10 +254,10 @@ export function withObservations(
   }));
   const observed = wide.reduce((sum, { written }, i) => sum + written.length - sequences[i]!.written.length, 0);
   const spread = (values: ArrayLike<number>, i: number, elsewhere: number) => {
-    const laid = new Float32Array(wide[i]!.written.length).fill(elsewhere);
+    const spreadValues = new Float32Array(wide[i]!.written.length).fill(elsewhere);
     const { written } = sequences[i]!;
-    for (const [at, position] of written.entries()) laid[position - written[0]!] = values[at]!;
-    return laid;
+    for (const [at, position] of written.entries()) spreadValues[position - written[0]!] = values[at]!;
+    return spreadValues;
   };
   const widened = Object.entries(inputs).map(
     ([name, values]) => [name, values.map((row, i) => spread(row, i, 0))] as const,

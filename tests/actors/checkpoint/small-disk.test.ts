@@ -32,7 +32,7 @@ describeWhere(mounted ? null : "this account may not mount a file system", "a fu
         actor: "metrics-sink",
         clock: new FakeClock(),
         flushMs: 250,
-        queuedMax: 1000,
+        waitingMax: 1000,
       });
       const ask = (rows: EpisodeRow[]) => sink.asked(silentPeer, { type: "episodes", rows });
       const ballast = join(folder, "ballast");
@@ -122,7 +122,7 @@ describeWhere(mayHaveDisk ? null : "this account may not mount a file as a disk"
         actor: "metrics-sink",
         clock: new FakeClock(),
         flushMs: 250,
-        queuedMax: 10,
+        waitingMax: 10,
       });
       const episodes = Array.from({ length: 40 }, (_, i) => `e${i}`);
       for (const episode of episodes)

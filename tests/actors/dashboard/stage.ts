@@ -55,7 +55,7 @@ export function setStage(): Stage {
     stage.now = 1_700_000_000_000;
     stage.ratings = new Ratings(join(MISSING, "ratings.jsonl"));
     stage.store = new Store({ path: ":memory:", durability: "normal", wallClock: () => stage.now });
-    const limits = { flushMs: 5, queuedMax: 9999 };
+    const limits = { flushMs: 5, waitingMax: 9999 };
     stage.sink = new MetricsSink({ store: stage.store, actor: "metrics-sink", clock: realClock, ...limits });
     stage.run = new FakeRun({ sink: stage.sink, seed: 3 });
     stage.closing = new AbortController();

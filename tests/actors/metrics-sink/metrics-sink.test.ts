@@ -21,8 +21,8 @@ const openStore = (bytesMax?: number) =>
     wallClock: () => 1_700_000_000_000,
     ...(bytesMax && { bytesMax }),
   });
-const sinkOver = (store: Store, queuedMax = 1000) =>
-  new MetricsSink({ store, actor: "metrics-sink", clock, flushMs: 250, queuedMax });
+const sinkOver = (store: Store, waitingMax = 1000) =>
+  new MetricsSink({ store, actor: "metrics-sink", clock, flushMs: 250, waitingMax });
 
 beforeEach(() => {
   directory = temporaryFolder();
@@ -91,7 +91,7 @@ test("the processor time of actors that share a process is stored once; that of 
 });
 
 test("of an actor without a heartbeat yet no memory is stored; of a resumed run, the update is the one it reached", () => {
-  sink = new MetricsSink({ store, actor: "metrics-sink", clock, flushMs: 250, queuedMax: 1000, updates: 40 });
+  sink = new MetricsSink({ store, actor: "metrics-sink", clock, flushMs: 250, waitingMax: 1000, updates: 40 });
   sink.takeActors([actorView("sampler-0", { rssBytes: 0 }), actorView("sampler-1", { rssBytes: 5 })]);
   sink.flush();
   expect(store.latest()).toEqual([{ name: "process/rss_bytes", actor: "sampler-1", step: 40, value: 5 }]);
@@ -305,7 +305,7 @@ describe("a full disk", () => {
         store.write(batch);
       },
     };
-    sink = new MetricsSink({ store: disk, actor: "metrics-sink", clock, flushMs: 250, queuedMax: 5 });
+    sink = new MetricsSink({ store: disk, actor: "metrics-sink", clock, flushMs: 250, waitingMax: 5 });
     for (let step = 0; step < 10; step++) tellMetrics({ "train/success": 1 }, step);
     tellMetrics({ "train/success": 1, "train/entropy": 1 }, 10);
     clock.advance(250);
@@ -333,7 +333,7 @@ describe("a full disk", () => {
         if (isFull) throw fullDiskError();
       },
     };
-    sink = new MetricsSink({ store: disk, actor: "metrics-sink", clock, flushMs: 250, queuedMax: 5 });
+    sink = new MetricsSink({ store: disk, actor: "metrics-sink", clock, flushMs: 250, waitingMax: 5 });
     tellMetrics({ "train/success": 1 });
     expect(askEpisodes([playedRow()])).toMatchObject({ type: "failed", code: "capacity" });
     isFull = false;
@@ -346,7 +346,7 @@ describe("a full disk", () => {
         throw fullDiskError();
       },
     };
-    sink = new MetricsSink({ store: disk, actor: "metrics-sink", clock, flushMs: 250, queuedMax: 5 });
+    sink = new MetricsSink({ store: disk, actor: "metrics-sink", clock, flushMs: 250, waitingMax: 5 });
     tellMetrics({ "train/success": 1 });
     expect(sink.close()).toBe(false);
     expect(clock.waitingMs).toEqual([]);

@@ -50,7 +50,7 @@ describe("Meter", () => {
     failing.reject(new Error("boom"));
     await expect(watched).rejects.toThrow("boom");
     expect(() =>
-      meter.within("time/busy", () => {
+      meter.duringCall("time/busy", () => {
         clock.advance(1000);
         throw new Error("bang");
       }),

@@ -33,7 +33,7 @@ const learner = new Dispatcher({
 learner.joined(peer, who);
 const { sampler } = startSampler(world);
 const { server } = await bandits(world, "env-1");
-const sink = new MetricsSink({ store: { write() {} }, actor: "sink", clock, flushMs: 1, queuedMax: 1 });
+const sink = new MetricsSink({ store: { write() {} }, actor: "sink", clock, flushMs: 1, waitingMax: 1 });
 
 test.each([
   [

@@ -4,7 +4,7 @@ import fc from "fast-check";
 import { Decoder } from "../../../model/decode/decoder.ts";
 import { compiledEngine } from "../../../model/engine/compiled.ts";
 import { f32, i32 } from "../../../model/engine/engine.ts";
-import { lackOfBfloat16, machineInstructions } from "../../../model/engine/native/machine.ts";
+import { machineInstructions, missingForBfloat16 } from "../../../model/engine/native/machine.ts";
 import { ModelConfig, parameterShapes } from "../../../model/policy/model-config.ts";
 import { parameterArrays } from "../../../model/policy/parameters.ts";
 import { hiddenStates, logits } from "../../../model/policy/transformer.ts";
@@ -16,7 +16,7 @@ import { stepSlots } from "./steps.ts";
 
 const engine = compiledEngine({ threads: 1 });
 /** Rounds the factors of products, if this CPU multiplies bfloat16. */
-const rounding = compiledEngine({ threads: 1, bfloat16Products: lackOfBfloat16() === null ? "all" : "none" });
+const rounding = compiledEngine({ threads: 1, bfloat16Products: missingForBfloat16() === null ? "all" : "none" });
 /** Heads that onnxruntime's own attention takes (a multiple of 16), and heads that run by definition. */
 const wide = ModelConfig.parse({
   vocabulary: 24,

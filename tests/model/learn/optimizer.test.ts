@@ -1,7 +1,7 @@
 /** AdamW and Muon against their formulas in float64, step by step, and with gradients that are not finite. */
 import { describe, expect, test } from "bun:test";
 import { compiledEngine } from "../../../model/engine/compiled.ts";
-import { lackOfBfloat16 } from "../../../model/engine/native/machine.ts";
+import { missingForBfloat16 } from "../../../model/engine/native/machine.ts";
 import { Optimizer, type OptimizerSettings } from "../../../model/learn/optimizer.ts";
 import { describeWhere } from "../../needs.ts";
 import { engines } from "../engine/engines.ts";
@@ -165,7 +165,7 @@ describe.each(engines)("Muon on the %s engine", (_, engine) => {
   });
 });
 
-describeWhere(lackOfBfloat16(), "Muon with rounded factors", () => {
+describeWhere(missingForBfloat16(), "Muon with rounded factors", () => {
   test.each([
     [32, 64],
     [64, 32],

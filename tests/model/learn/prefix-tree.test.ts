@@ -196,7 +196,7 @@ describe("a network over prefix trees", () => {
 
   test.each([
     ...rules.map((rule) => {
-      const extra = { observes: true, holdsCovariant: true };
+      const extra = { hasObservationTerm: true, hasCovarianceTerm: true };
       return [rule.kind, policyObjective({ rule, entropyCoefficient: 0.1, kl }, extra)] as const;
     }),
     ["value", valueObjective(0.5)] as const,

@@ -3,7 +3,7 @@ import { describe, expect, setDefaultTimeout, test } from "bun:test";
 import { chmodSync, existsSync, mkdirSync, readdirSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { NVIDIA, PROVIDER } from "../../../model/engine/cuda.ts";
-import { CUDA_WHEELS, type CudaWheel, cudaLack, setUpCuda } from "../../../scripts/setup/cuda.ts";
+import { CUDA_WHEELS, type CudaWheel, missingForCuda, setUpCuda } from "../../../scripts/setup/cuda.ts";
 import { describeWhere, lackOfPython, pythonHere } from "../../needs.ts";
 import { temporaryFolder } from "../temporary.ts";
 
@@ -21,9 +21,9 @@ describe("the wheels", () => {
   });
 
   test("are for Linux on x64; elsewhere one line says so", () => {
-    expect(cudaLack("linux", "x64")).toBeNull();
-    expect(cudaLack("darwin", "arm64")).toBe("setup cuda is for Linux on x64; this machine is darwin on arm64");
-    expect(cudaLack("linux", "arm64")).toBe("setup cuda is for Linux on x64; this machine is linux on arm64");
+    expect(missingForCuda("linux", "x64")).toBeNull();
+    expect(missingForCuda("darwin", "arm64")).toBe("setup cuda is for Linux on x64; this machine is darwin on arm64");
+    expect(missingForCuda("linux", "arm64")).toBe("setup cuda is for Linux on x64; this machine is linux on arm64");
   });
 });
 

@@ -39,7 +39,7 @@ const STREAMS: readonly (readonly [RegExp, (random: Generators, ...numbers: numb
   [/^pcg64_integers(\d+)_size(\d+)_x\d+$/, ({ pcg64 }, size, each) => times(each, () => pcg64.integers(size))],
   [
     /^pcg64_choice_FH_(\d+)x(\d+)_p(\d*\.\d+)$/,
-    ({ pcg64 }, _, cols, p) => times(cols, () => "FH"[pcg64.choice([p, 1 - p])]).join(""),
+    ({ pcg64 }, _, cols, p) => times(cols, () => (pcg64.random() < p ? "F" : "H")).join(""),
   ],
 ];
 

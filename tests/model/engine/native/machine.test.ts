@@ -6,8 +6,8 @@ import {
   executable,
   type Instructions,
   instructionsOf,
-  lackOfBfloat16,
   machineInstructions,
+  missingForBfloat16,
   vectorWidthOf,
 } from "../../../../model/engine/native/machine.ts";
 import { describeWhere } from "../../../needs.ts";
@@ -46,7 +46,7 @@ test.each([
   ["AVX-512", ["avx512bw", "avx512_bf16"], null],
   ["AMX", ["avx512bw", "avx512_bf16"], null],
 ] as const)("for products of bfloat16, %p with the flags %p lacks %p", (instructions, flags, lack) => {
-  expect(lackOfBfloat16(instructions, () => new Set(flags))).toBe(lack);
+  expect(missingForBfloat16(instructions, () => new Set(flags))).toBe(lack);
 });
 
 test("a vector has 8 floats with AVX2, and 16 with AVX-512 and AMX", () => {

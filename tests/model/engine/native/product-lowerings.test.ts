@@ -3,7 +3,7 @@ import { describe, expect, test } from "bun:test";
 import * as tf from "@tensorflow/tfjs-core";
 import { compiledEngine } from "../../../../model/engine/compiled.ts";
 import { type Engine, f32, type Spec, type TensorFunction } from "../../../../model/engine/engine.ts";
-import { type Instructions, lackOfBfloat16 } from "../../../../model/engine/native/machine.ts";
+import { type Instructions, missingForBfloat16 } from "../../../../model/engine/native/machine.ts";
 import { type Bfloat16Products, type Target, trace } from "../../../../model/engine/trace.ts";
 import { linear } from "../../../../model/policy/ops.ts";
 import { describeWhere } from "../../../needs.ts";
@@ -124,7 +124,7 @@ describe("a traced product of matrices", () => {
 });
 
 describeWhere(lackOf(16), "a compiled function, on vectors of 16 floats,", () => productTests("AVX-512"));
-describeWhere(lackOfBfloat16(), "a compiled function that rounds factors", () => {
+describeWhere(missingForBfloat16(), "a compiled function that rounds factors", () => {
   const of = linearCase(f32(144, 128));
   const resultsOf = (bfloat16Products: Bfloat16Products) =>
     evaluated(compiledEngine({ threads: 1, instructions: "AVX-512", bfloat16Products }), of);

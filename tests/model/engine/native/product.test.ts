@@ -1,7 +1,7 @@
 /** Compares products of matrices on vectors and on tiles with float64, and tests the instructions of tiles. */
 import { expect, test } from "bun:test";
 import { at, atIndex, R12, R13, RAX } from "../../../../model/engine/native/assembler.ts";
-import { lackOfBfloat16, machineInstructions } from "../../../../model/engine/native/machine.ts";
+import { machineInstructions, missingForBfloat16 } from "../../../../model/engine/native/machine.ts";
 import { type ProductShape, vectorProductOperator } from "../../../../model/engine/native/product.ts";
 import { roundedProductOperator } from "../../../../model/engine/native/rounded-product.ts";
 import { tileProductOperator } from "../../../../model/engine/native/tile-product.ts";
@@ -32,7 +32,7 @@ import {
 const kinds = [
   ["on vectors", vectorProductOperator, lackOf(16), expectedOf],
   ["on tiles", tileProductOperator, machineInstructions() === "AMX" ? null : "no AMX", expectedOf],
-  ["with rounded factors", roundedProductOperator, lackOfBfloat16(), expectedOfRounded],
+  ["with rounded factors", roundedProductOperator, missingForBfloat16(), expectedOfRounded],
 ] as const;
 
 for (const [kind, productOperator, lack, expectedOf] of kinds) {

@@ -1,14 +1,14 @@
 /** Products whose factors are rounded to bfloat16: their error, their bits and their instructions. product.test.ts has the rest. */
 import { expect, test } from "bun:test";
 import { at } from "../../../../model/engine/native/assembler.ts";
-import { lackOfBfloat16 } from "../../../../model/engine/native/machine.ts";
+import { missingForBfloat16 } from "../../../../model/engine/native/machine.ts";
 import type { ProductShape } from "../../../../model/engine/native/product.ts";
 import { roundedProductOperator } from "../../../../model/engine/native/rounded-product.ts";
 import { describeWhere } from "../../../needs.ts";
 import { addressOf, argument, expectSameBits, floats, machineFunction, runKernel } from "./machine-code.ts";
 import { bfloat16, expectedOf, inputsOf, SMALL } from "./products.ts";
 
-describeWhere(lackOfBfloat16(), "a product with rounded factors", () => {
+describeWhere(missingForBfloat16(), "a product with rounded factors", () => {
   test("has an error of about 2e-3 of the root of the sum of its squared terms", () => {
     const shape: ProductShape = { ...SMALL, rows: 96, depth: 256, columns: 96 };
     const inputs = inputsOf(shape);
