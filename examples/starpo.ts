@@ -9,8 +9,8 @@
  *   playGroups()  rollouts: on each of P boards, N episodes of several turns (play)
  *   update()      rewards → filter groups → advantages → loss → gradient → one optimizer step → new weights
  *
- * The policy starts from random weights and first imitates demonstrations. On Sokoban the demonstrations are plans made from random play of
- * boards whose seeds neither training nor validation uses; no solver plays.
+ * The policy starts from random weights and first imitates demonstrations. On Sokoban the demonstrations follow plans made from random play;
+ * no solver plays. Training and validation do not use the board seeds of the demonstrations.
  *
  * Source: RAGEN, https://arxiv.org/abs/2504.20073 (StarPO, StarPO-S).
  */
@@ -170,7 +170,7 @@ export async function starpo(task: keyof typeof TASKS, seed: number) {
     const rule = { kind: "ppo", clipLow: 0.2, clipHigh: 0.28, dualClip: 3 } as const;
     const objective = policyObjective({ rule, entropyCoefficient: ENTROPY_COEFFICIENT, kl: null });
 
-    // Gradient: `accumulate` sums it over micro-batches. Then take one optimizer step, and give the new weights to the decoder.
+    // `accumulate` sums the gradient over micro-batches, `step` takes one optimizer step, and `publish` gives the new weights to the decoder.
     const metrics = await network.accumulate(objective, sequences, inputs, MICRO_BATCH);
     await network.step({ ...ADAM, learningRate: rate });
     publish();

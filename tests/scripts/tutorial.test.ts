@@ -68,7 +68,7 @@ test(
       const lines = path === undefined ? text.trim().split("\n") : [];
       // A module may be named by its path too.
       const byPath = (line: string) => line.replace(/(?<=^bun run cluster --env )Street/, "./envs/street.ts");
-      for (const line of lines) if (!/^bun (run play|create)|^cd /.test(line)) await typed(byPath(line), folder);
+      for (const line of lines) if (!/^bun run (play|init)|^cd /.test(line)) await typed(byPath(line), folder);
     }
     expect(existsSync(join(folder, "street.svg"))).toBe(true);
     const [start] = readStarts(join(folder, "runs/long-street"));
