@@ -29,7 +29,7 @@ export const METRICS = {
   "baseline/best": perEnv("share", "Success of the optimal player on the validation boards."),
   "baseline/expert": perEnv(
     "share",
-    "Validation success of the expert, for envs whose best possible success is not known.",
+    "Validation success of the expert (a scripted player), for envs whose best possible success is not known.",
   ),
 
   "validate/success": perEnv("share", "Share of validation episodes that the policy solved."),
@@ -234,7 +234,10 @@ export const METRICS = {
   "total/tokens": counter("tokens", "Tokens that the policy wrote, those of validations included."),
   "total/actions": counter("actions", "Actions that envs executed, those of validations included."),
   "total/updates": counter("updates", "Finished updates."),
-  "total/expired_tickets": timedCounter("episodes", "Leases of tickets that expired."),
+  "total/expired_tickets": timedCounter(
+    "episodes",
+    "Number of times that the lease of a ticket (rollout.leaseMs) expired.",
+  ),
   "total/retried_tickets": timedCounter(
     "episodes",
     "Tickets that the learner issued again, because the lease expired, the sampler was lost, or the attempt failed.",
