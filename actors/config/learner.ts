@@ -88,7 +88,7 @@ const AdvantageConfig = z.strictObject({
 
 const ImportanceConfig = z.strictObject({
   level: oneOf(["none", "token", "sequence"], "none").describe(
-    "Weights the loss by the learner's probability divided by the sampler's probability. token: of each token; sequence: of each episode",
+    "Importance weight of the loss: the learner's probability divided by the sampler's probability. token: of each token; sequence: of each episode; none: no weight",
   ),
   cap: z.number().min(1).default(2).describe("Largest importance weight"),
 });
@@ -155,7 +155,7 @@ export const LearnerConfig = z.strictObject({
   ),
   learningRate: positiveNumber(3e-4).describe("Step size; muon scales its steps to the size of AdamW's"),
   decay: oneOf(["none", "linear"], "none").describe(
-    "linear: the policy's step size falls to a tenth at the last update",
+    "linear: the policy's step size falls linearly, to a tenth of learner.learningRate at the last update; none: the step size is constant",
   ),
   betas: z
     .tuple([z.number().min(0).lt(1), z.number().min(0).lt(1)])

@@ -54,7 +54,7 @@ export const WarmStartConfig = z.strictObject({
     "What the policy imitates. random-play: the best plan that random plays of a board find; demonstrator: the env's scripted player",
   ),
   plays: positiveInt(60).describe(
-    "Number of random plays of a board. If none of these plays wins, more plays follow until one wins, up to playsMax plays in all. If the moves of the env are deterministic, random play stops as soon as it has tried every action in every state that it found",
+    "Number of random plays of a board. If none of these plays wins (solves the board), more plays follow until one wins, up to playsMax plays in all. If the moves of the env are deterministic, random play stops as soon as it has tried every action in every state that it found",
   ),
   playsMax: positiveInt(600).describe(
     "Maximum number of random plays of a board; the warm start skips a board on which no play wins",

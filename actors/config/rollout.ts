@@ -65,7 +65,10 @@ export const ValidateConfig = z.strictObject({
     "Number of boards, the same in every validation; with env.mix, the number for each env",
   ),
   groupSize: positiveInt(1).describe("Episodes per board; with 2 or more, the run estimates pass@k"),
-  firstSeed: z.uint32().default(123).describe("Layout seed of the first validation board"),
+  firstSeed: z
+    .uint32()
+    .default(123)
+    .describe("Layout seed of the first validation board; each further board takes the next seed"),
   temperature: nonnegativeNumber(0.5).describe("Sampling temperature of validation; 0: greedy"),
 });
 
