@@ -46,6 +46,7 @@ function markdown(): string {
     "# Configuration",
     "",
     "This page lists every key of a run; `bun run config --markdown` prints the page. Set a key in a file (`--config FILE`) or as `--section.key=value`.",
+    "The defaults are those of the schema, without a preset. `bun run cluster` uses the preset `quickstart`, which changes some of them; `bun run config` shows the values of this preset.",
     "",
     ...table([["key", "type", "default", "meaning"], ...rows]),
   ].join("\n");

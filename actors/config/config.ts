@@ -14,9 +14,14 @@ import { CheckpointConfig, ModelConfig, WarmStartConfig } from "./model.ts";
 import { EnvServerConfig, RolloutConfig, SamplerConfig, ValidateConfig } from "./rollout.ts";
 
 export const RunConfig = z.strictObject({
-  seed: z.uint32().default(10_000).describe("Seed of the run: decides sampling, initial weights and every shuffle"),
+  seed: z
+    .uint32()
+    .default(10_000)
+    .describe(
+      "Seed of the run: decides initial weights, sampling, shuffles and the boards of the warm start. rollout.firstSeed and validate.firstSeed decide the other boards",
+    ),
   actors: oneOf(["processes", "workers", "one-thread"], "processes").describe(
-    "Where actors run. processes: each in a process; workers: each in a Bun worker of one process; one-thread: all on one thread, for debugging",
+    "Where actors run. processes: each actor in its own process; workers: all in one process, each in its own Bun worker; one-thread: all on one thread, for debugging",
   ),
   env: EnvConfig.prefault({}),
   prompt: PromptConfig.prefault({}),

@@ -15,7 +15,9 @@ export const MixedEnv = z.strictObject({
       "Name in metrics and reports; null: the tag. If a tag is in the mix twice, the two items need different names",
     ),
   options: z.record(z.string(), z.unknown()).default({}).describe("The env's own options"),
-  groups: positiveInt(null).describe("Groups per update; null: an even share of the groups that the other envs leave"),
+  groups: positiveInt(null).describe(
+    "Groups per update. null: the items with null share the remaining groups evenly. A curriculum replaces these numbers (rollout.curriculum.by)",
+  ),
   turnsMax: positiveInt(null).describe(
     "Maximum number of turns of an episode; null: the tag's own limit. If the tag has none, env.turnsMax",
   ),
@@ -41,13 +43,15 @@ export const EnvConfig = z.strictObject({
     .record(z.string(), z.string().regex(/^[0-9a-f]{64}$/))
     .default({})
     .describe(
-      "Paths of modules outside Bunraku that define envs of the run, each with the sha256 of the module's sources. Commands set this key",
+      "Modules outside Bunraku that define envs of the run: the path of each module, with the sha256 of its sources. Do not set this key: commands fill it in from bunraku.config.ts",
     ),
   formatPenalty: z
     .number()
     .nonpositive()
     .default(-0.1)
-    .describe("Reward added to a turn whose reply is malformed, has no action, or has an unknown action"),
+    .describe(
+      "Penalty, 0 or negative. The run adds it to the reward of a turn whose reply is malformed, has no action, or has an unknown action",
+    ),
   turnsMax: positiveInt(5).describe("Maximum number of turns of an episode"),
   actionsMax: positiveInt(10).describe("Maximum number of actions of an episode, over all turns"),
   actionsPerTurnMax: positiveInt(5).describe(
@@ -55,16 +59,16 @@ export const EnvConfig = z.strictObject({
   ),
   think: flag(true).describe("true: replies are <think>…</think><answer>…</answer>; false: the answer alone"),
   reasoningWeight: nonnegativeNumber(0).describe(
-    "Weight of a penalty on false claims: a turn's reward decreases by this weight times the share of false claims in the turn's thought; 0: the run only measures this share",
+    "Weight of a penalty on false thoughts. A claim is a statement of a thought that the env can check, about the observation or about the turn's actions. A turn's reward decreases by this weight times the share of the claims that are false. 0: the run only measures this share",
   ),
 });
 
 export const PromptConfig = z.strictObject({
   layout: oneOf(["compact", "ragen-v1", "ragen-v2"], "compact").describe(
-    "compact: short prompts for the built-in policy; ragen-*: RAGEN's text, for pretrained models",
+    "compact: short prompts for the built-in policy; ragen-v1, ragen-v2: the text of RAGEN's and RAGEN-2's prompts, for pretrained models",
   ),
   compat: oneOf(COMPATS, "strict").describe(
-    "strict: without RAGEN's known defects; ragen-*: layout, prompts (byte for byte), env settings and random numbers of that version of RAGEN (docs/algorithms.md)",
+    "strict: without RAGEN's known defects; ragen-v1, ragen-v2: layout, prompts (byte for byte), env settings and random numbers of that version of RAGEN (docs/algorithms.md)",
   ),
   context: oneOf(CONTEXT_MODES, "full").describe(
     "What a prompt shows of earlier turns. full: all turns; limited_multi_turn: the last turns as a dialogue; single_turn: the last turns as a summary in one message",

@@ -22,44 +22,47 @@ export const TREATMENT_OF_RUNG = { "clip-cov": "clip", "kl-cov": "kl" } as const
   Record<Rung, string>
 >;
 
-/** The numbers of the Echo Trap detector that depend on the task. The detector's other numbers are constants in model/health/. */
+/**
+ * The numbers of the Echo Trap detector that depend on the task. The detector's other numbers are constants in model/health/. A sign is a
+ * measurement that speaks for a collapse (docs/health.md). A smoothed value is a moving average in which the newest update has the weight .2.
+ */
 const TrapConfig = z.strictObject({
   startUpdates: positiveInt(TRAP_RULE.startUpdates).describe(
-    "The detector compares a metric with its start: the mean over this many first updates. For success, repetition and the share of well-formed replies, the start is the value in the first update",
+    "The start of a metric is its mean over this many first updates; for repetition and the share of well-formed replies, its value in the first update. The signs of spread, entropy, mutual information, repetition and form compare a metric with its start. The signs of success, likelihood and gradient compare with other values (docs/health.md). A metric gives no sign during its start",
   ),
   patience: positiveInt(TRAP_RULE.patience).describe(
-    "A sign counts after it has appeared in this many updates in a row; a gradient spike counts at once",
+    "A sign of a collapse (docs/health.md lists the signs) counts after it has appeared in this many updates in a row; a gradient spike counts at once",
   ),
   solvedAt: share(TRAP_RULE.solvedAt).describe(
-    "The task counts as solved when smoothed success reaches this value. The task stays solved until smoothed success is more than 0.1 below this value",
+    "Smoothed success is a moving average of the updates' success; the newest update has the weight 0.2. The task counts as solved when smoothed success reaches this value, and until it is more than 0.1 below this value",
   ),
   explainedAt: share(TRAP_RULE.explainedAt).describe(
-    "Small spread, constant groups, low entropy and low likelihood do not count as signs while smoothed success is at least this value, and at most 0.15 below its highest value so far",
+    "Four signs do not count while success is high: small spread, constant groups, low entropy and low likelihood. Success is high while smoothed success is at least this value and at most 0.15 below its highest value so far, or while the task counts as solved (solvedAt)",
   ),
   spreadShare: share(TRAP_RULE.spreadShare).describe(
-    "A sign: the reward's in-group std is below this share of its start",
+    "The sign small spread: the smoothed in-group std of reward is below this share of its start (startUpdates)",
   ),
   constantGroups: share(TRAP_RULE.constantGroups).describe(
-    "A sign that alone gives the verdict collapsed: in this share of the groups or more, all episodes earned the same reward",
+    "The sign constant groups, which alone gives the verdict collapsed. A group is constant if all of its episodes earned the same reward. The sign appears if the smoothed share of constant groups is at least this value, or if the smoothed in-group std of reward is below 0.1 of its start",
   ),
   successFall: share(TRAP_RULE.successFall).describe(
-    `A sign: smoothed success is below ${100 * TRAP_RULE.successShare} % of its highest value so far, and has fallen by this value or more`,
+    `The sign fall of success: smoothed success is below ${100 * TRAP_RULE.successShare} % of its highest value so far, and lower by this value or more. If there is no other sign, it must be lower by ${TRAP_RULE.successFallAlone} or more`,
   ),
 });
 
 /** Numbers of the early stops reward_variance_collapse and solved. For short runs, lower the counts. */
 const StopsConfig = z.strictObject({
   baselineUpdates: positiveInt(STOP_RULE.baselineUpdates).describe(
-    "reward_variance_collapse: number of first updates whose mean in-group std of reward is the baseline",
+    "reward_variance_collapse: the baseline is the mean of the in-group std of reward over this many first updates",
   ),
   collapseUpdates: positiveInt(STOP_RULE.collapseUpdates).describe(
-    "reward_variance_collapse: the run ends after this many updates in a row with a std below a tenth of the baseline",
+    "reward_variance_collapse: the run ends after this many updates in a row with a std below a tenth of the baseline and a success below 0.9",
   ),
   solvedValidations: positiveInt(STOP_RULE.solvedValidations).describe(
-    "solved: the run ends after this many validations in a row that count (see solvedShare)",
+    "solved: the run ends after this many validations in a row in which the success of every env is at least solvedShare",
   ),
   solvedShare: share(STOP_RULE.solvedShare).describe(
-    "solved: a validation counts if the success of every env is at least this value",
+    "solved: success that every env must reach in a validation (solvedValidations)",
   ),
 });
 
@@ -79,7 +82,9 @@ export const HealthConfig = z.strictObject({
     .describe(
       `Interventions against the Echo Trap, in the order in which the learner takes them. Possible: ${RUNGS.join(", ")}; empty: none`,
     ),
-  interveneAt: oneOf(["warning", "collapsed"], "collapsed").describe("Mildest verdict at which the learner intervenes"),
+  interveneAt: oneOf(["warning", "collapsed"], "collapsed").describe(
+    "Verdict at which the learner intervenes. warning: at a warning and at a collapse; collapsed: only at a collapse",
+  ),
   settleUpdates: positiveInt(5).describe("Minimum number of updates between two interventions"),
   stopEarly: z
     .array(z.enum(STOPS))

@@ -36,18 +36,20 @@ export const FilterConfig = z.strictObject({
     ["all", "top_ratio", "top_p", "top_k", "top_k_abs", "min_p"] satisfies FilterRule["strategy"][],
     "top_ratio",
   ).describe(
-    "How the filter selects the groups to train on. top_ratio is StarPO-S: it ranks groups by the std of the raw reward",
+    "Which groups the learner trains on. all: every group. The other strategies keep the best groups by a score, and learner.filter.value says how many. top_ratio (StarPO-S): a share of the groups; the score is the std of the raw reward. top_k: a share of the groups. top_k_abs: a number of groups. top_p: groups until their scores reach a share of the sum. min_p: groups whose score is near the best score",
   ),
   value: positiveNumber(0.25).describe(
-    "Share of the groups that the filter keeps. top_k_abs: number of groups. top_p: share of the sum of scores. min_p: the filter keeps groups that score at least value x the best score; with order smallest, groups that score at most the best score / value",
+    "top_ratio, top_k: share of the groups that the filter keeps, rounded down, at least one group. top_k_abs: number of groups. top_p: share of the sum of all scores (learner.filter.mode). min_p: the filter keeps groups that score at least value x the best score; with order smallest, groups that score at most the best score / value",
   ),
   order: oneOf(["largest", "smallest"], "largest").describe(
     "Which groups the filter keeps: those with the largest or with the smallest scores",
   ),
-  metric: oneOf(FILTER_METRICS, "reward_variance").describe("Score of a group, for strategies other than top_ratio"),
+  metric: oneOf(FILTER_METRICS, "reward_variance").describe(
+    "Score of a group, for strategies other than top_ratio. reward_variance, entropy_variance: std over the group's episodes; reward, entropy, length: mean; reward_sum: sum",
+  ),
   includeZero: flag(true).describe("false: the filter first drops groups with a score of 0"),
   mode: oneOf(["linear", "softmax"], "linear").describe(
-    "top_p: the sum that learner.filter.value refers to. linear: the sum of the scores; softmax: the sum of the scores' softmax",
+    "top_p: what the filter adds up. linear: the scores; the kept groups reach learner.filter.value x the sum of all scores - 0.01. softmax: the softmax of the scores over the groups; the kept groups reach learner.filter.value",
   ),
 });
 
@@ -61,9 +63,11 @@ const RewardNormalizationConfig = z.strictObject({
 });
 
 const OverlongConfig = z.strictObject({
-  weight: nonnegativeNumber(0).describe("Penalty for a reply of rollout.replyTokensMax tokens; 0: off"),
+  weight: nonnegativeNumber(0).describe(
+    "Penalty for long replies: the run subtracts this number from the reward of a reply of rollout.replyTokensMax tokens; 0: off",
+  ),
   margin: positiveShare(0.2).describe(
-    "A share m: between (1 - m) x rollout.replyTokensMax tokens and rollout.replyTokensMax tokens the penalty grows linearly from 0 to learner.overlong.weight",
+    "A share m of rollout.replyTokensMax. A reply of up to (1 - m) x rollout.replyTokensMax tokens has no penalty. For longer replies the penalty grows linearly, up to learner.overlong.weight at rollout.replyTokensMax tokens",
   ),
 });
 
@@ -84,7 +88,7 @@ const AdvantageConfig = z.strictObject({
 
 const ImportanceConfig = z.strictObject({
   level: oneOf(["none", "token", "sequence"], "none").describe(
-    "Weights the loss by the learner's probability divided by the sampler's probability. token: of each token; sequence: of each episode",
+    "Importance weight of the loss: the learner's probability divided by the sampler's probability. token: of each token; sequence: of each episode; none: no weight",
   ),
   cap: z.number().min(1).default(2).describe("Largest importance weight"),
 });
@@ -151,7 +155,7 @@ export const LearnerConfig = z.strictObject({
   ),
   learningRate: positiveNumber(3e-4).describe("Step size; muon scales its steps to the size of AdamW's"),
   decay: oneOf(["none", "linear"], "none").describe(
-    "linear: the policy's step size falls to a tenth at the last update",
+    "linear: the policy's step size falls linearly, to a tenth of learner.learningRate at the last update; none: the step size is constant",
   ),
   betas: z
     .tuple([z.number().min(0).lt(1), z.number().min(0).lt(1)])
@@ -184,7 +188,7 @@ export const LearnerConfig = z.strictObject({
   kl: KlConfig.prefault({}),
   filter: FilterConfig.prefault({}),
   resampleRoundsMax: nonnegativeInt(0).describe(
-    "Maximum number of rounds in which groups on new boards replace groups whose episodes all earned the same reward; 0: off",
+    "Dynamic sampling: maximum number of further rounds of play in an update. A round plays a new group on a new board in place of each group whose episodes all earned the same reward or could not be played. 0: off",
   ),
   rewardNormalization: RewardNormalizationConfig.prefault({}),
   overlong: OverlongConfig.prefault({}),

@@ -38,7 +38,7 @@ export const EngineConfig = z.strictObject({
     "On a CPU with AVX-512 and avx512_bf16, engine compiled rounds the factors of products to 8 bits of mantissa. gradients: in gradients and in the optimizer Muon, so log-probabilities and losses keep full precision. all: also in the forward pass of learner and samplers. With rounding an AMD EPYC computes faster, and an Intel Xeon without AMX computes more slowly. With several threads, the model may have at most 128 MiB of parameters",
   ),
   threads: nonnegativeInt(0).describe(
-    "Threads of the learner's engine; 0: in sync mode all cores, in async mode the cores that the samplers leave",
+    "Threads of the learner's engine; 0: in sync mode all cores, in async mode the number of cores minus the threads of all local samplers, at least 1",
   ),
 });
 
@@ -61,7 +61,7 @@ export const SupervisorConfig = z.strictObject({
     "The supervisor replaces an actor whose computation gives no result for this time; an update must take less time",
   ),
   restartsMax: nonnegativeInt(5).describe(
-    "The run ends if an actor fails more than this many times within 60 s, or in a row at its start, or if the learner fails more than this many times in a row at one update",
+    "The run ends if an actor fails more than this many times within 60 s, or more than this many times in a row at its start. It also ends if the learner fails more than this many times in a row at one update",
   ),
   stopGraceMs: positiveInt(10_000).describe(
     "Time for an actor to stop before it gets SIGTERM; raise this time if an update takes longer",
@@ -83,7 +83,7 @@ export const JoinConfig = z.strictObject({
       "Address where other machines join: ws:// or, with TLS, wss://; port 0: any free port; null: no machine can join",
     ),
   token: Token.describe(
-    "Secret for lending samplers and env servers; null: no secret. If join.listen is on loopback and none of the three secrets is set, the run makes this secret",
+    "Secret for lending samplers and env servers; null: no secret. If join.listen is on loopback, and this secret, join.samplerToken and join.envServerToken are all null, the run makes this secret",
   ),
   samplerToken: Token.describe("Secret for lending samplers only; null: no secret"),
   envServerToken: Token.describe("Secret for lending env servers only; null: no secret"),

@@ -33,8 +33,12 @@ export const ModelConfig = z.strictObject({
 
 const WarmStartStage = z.strictObject({
   name: z.string().min(1).describe("Name in progress and reports"),
-  babble: share(0).describe("Share of the demonstrator's turns that are random; the policy imitates these turns too"),
-  noise: share(0).describe("Share of random actions in the demonstrator's other turns"),
+  babble: share(0).describe(
+    "Share of the demonstrator's turns whose actions are all random; the policy imitates these turns too. random-play does not read it",
+  ),
+  noise: share(0).describe(
+    "Share of the actions in the demonstrator's other turns that are random. random-play does not read it",
+  ),
   steps: z.int().positive().describe("Optimizer steps"),
   batch: positiveInt(32).describe("Demonstrations per step"),
   learningRate: z.number().positive().describe("Peak step size of the optimizer"),
@@ -50,7 +54,7 @@ export const WarmStartConfig = z.strictObject({
     "What the policy imitates. random-play: the best plan that random plays of a board find; demonstrator: the env's scripted player",
   ),
   plays: positiveInt(60).describe(
-    "Number of random plays of a board. If none of these plays wins, more plays follow until one wins, up to playsMax plays in all",
+    "Number of random plays of a board. If none of these plays wins (solves the board), more plays follow until one wins, up to playsMax plays in all. If the moves of the env are deterministic, random play stops as soon as it has tried every action in every state that it found",
   ),
   playsMax: positiveInt(600).describe(
     "Maximum number of random plays of a board; the warm start skips a board on which no play wins",
@@ -59,10 +63,10 @@ export const WarmStartConfig = z.strictObject({
     "Maximum number of actions of a random play; env.actionsMax does not limit random plays",
   ),
   plannedActions: partialShare(0).describe(
-    "Share of actions that follow the best plan so far, after the first quarter of a board's plays; the other actions are random. A share above 0 helps where moves have random outcomes",
+    "Share of the actions of random play that follow the best plan from the earlier plays of the board; the other actions are random. In the first quarter of a board's plays all actions are random. A share above 0 helps where moves have random outcomes",
   ),
   exploreOnce: flag(false).describe(
-    "true: the learner plays a board only the first time that it draws the board, and keeps the results. For envs outside the process the learner always does this",
+    "true: the learner plays a board at random only once, and makes all later demonstrations of this board from the same plays. The learner always does so for an env that runs in another process or on a server",
   ),
   demonstrations: positiveInt(1).describe(
     "Number of demonstrations that the warm start makes from the plays of one board; more than 1 saves time if plays are slow",
@@ -81,14 +85,14 @@ export const WarmStartConfig = z.strictObject({
     .nullable()
     .default(1)
     .describe(
-      "The first stage ends early if the policy solves this share of the validation episodes. Every 200 steps the policy plays 32 of them; if it solves this share of the 32, it plays all of them. null: the stage never ends early",
+      "Success at which the first stage ends early. Every 200 steps of the stage the policy plays 32 validation episodes. If it solves at least this share of the 32 episodes, it plays all validation episodes. If it solves at least this share of all, the stage ends. null: the stage never ends early",
     ),
   stages: z
     .array(WarmStartStage)
     .min(1)
     .default([WarmStartStage.parse({ name: "learn", steps: 1200, learningRate: 2e-3 })])
     .describe(
-      "Stages in order. Items: {name, babble, noise, steps, batch, learningRate, finalFraction, warmUpSteps}; babble and noise are the shares of the demonstrator's random turns and actions",
+      "Stages of the warm start, in order. Items: {name, babble, noise, steps, batch, learningRate, finalFraction, warmUpSteps}. Only demonstrations of warmStart.imitate demonstrator read babble and noise. babble: share of turns whose actions are all random; the policy imitates these turns too. noise: share of random actions in the other turns",
     ),
   cacheDir: text("runs/.warm-start").describe(
     "Folder in which the run caches finished warm starts; a file's name is the digest of everything that decides the warm start's result",

@@ -12,13 +12,13 @@ import {
 
 const CurriculumConfig = z.strictObject({
   by: oneOf(["none", "success", "reward", "difficulty"], "none").describe(
-    "How an update divides its groups among the envs of env.mix. none: as env.mix says. success, reward: an env gets more groups if the success or the reward of its episodes differs more within a group. difficulty: env.mix must list the envs from easy to hard; the first env that is not learned gets all groups except groupsMin groups for each env before it",
+    "Curriculum: how an update divides its groups among the envs of env.mix. none: by the key groups of each item. success, reward: an env gets more groups if success (or reward) differs more between the episodes of a group. difficulty: env.mix must list the envs from easy to hard. Each env before the first env that is not learned gets groupsMin groups. The first env that is not learned gets all other groups",
   ),
   advanceAt: positiveShare(0.7).describe(
     "difficulty: an env is learned if the moving average of its success is at least this value",
   ),
   smoothing: partialShare(0.8).describe(
-    "Weight of earlier values in the curriculum's moving averages; with a lower weight the averages change faster",
+    "Weight of earlier updates in the moving averages by which the curriculum divides the groups; with a lower weight the averages change faster",
   ),
   groupsMin: positiveInt(1).describe(
     "success, reward: minimum number of groups of each env; difficulty: number of groups of each env before the first env that is not learned",
@@ -27,7 +27,7 @@ const CurriculumConfig = z.strictObject({
 
 export const RolloutConfig = z.strictObject({
   groups: positiveInt(16).describe(
-    "Groups per update (RAGEN's P); a group plays one board. With onlineK above 1: groups per optimizer step",
+    "Groups per update (RAGEN's P); a group plays one board. With onlineK above 1, this is the number of groups per optimizer step",
   ),
   groupSize: positiveInt(8).describe(
     "Episodes per group, all on one board (RAGEN's N); with prompt.compat strict, the game's random events differ between the episodes",
@@ -39,7 +39,9 @@ export const RolloutConfig = z.strictObject({
   firstSeed: z
     .uint32()
     .default(20_000)
-    .describe("Layout seed of the first training board; each group takes the next seed"),
+    .describe(
+      "Layout seed of the first training board (a layout seed decides a board); each further group takes the next seed",
+    ),
   replyTokensMax: positiveInt(24).describe("Maximum number of tokens of a reply; the sampler cuts a longer reply"),
   contextTokensMax: positiveInt(360).describe(
     "Maximum number of tokens of a context (by default a context is a whole episode); prompt.overflow says what happens at this maximum",
@@ -63,7 +65,10 @@ export const ValidateConfig = z.strictObject({
     "Number of boards, the same in every validation; with env.mix, the number for each env",
   ),
   groupSize: positiveInt(1).describe("Episodes per board; with 2 or more, the run estimates pass@k"),
-  firstSeed: z.uint32().default(123).describe("Layout seed of the first validation board"),
+  firstSeed: z
+    .uint32()
+    .default(123)
+    .describe("Layout seed of the first validation board; each further board takes the next seed"),
   temperature: nonnegativeNumber(0.5).describe("Sampling temperature of validation; 0: greedy"),
 });
 
@@ -89,7 +94,7 @@ export const EnvServerConfig = z.strictObject({
   ),
   idleMs: positiveInt(300_000).describe("The server closes an episode that has had no step for this time"),
   answerMsMax: positiveInt(25_000).describe(
-    "Time for an env outside the process to open an episode or play a turn; after this time the attempt fails",
+    "Time for an env that runs in another process or on a server to open an episode or play a turn; after this time the attempt fails",
   ),
 });
 

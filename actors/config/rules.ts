@@ -76,7 +76,7 @@ function* envRules(config: RunConfig): Generator<Fault> {
   }
 }
 
-/** Maximum number of episodes that random play may open in an env outside this process. At 1 ms per action they take some minutes. */
+/** Maximum number of episodes that random play may open in an env outside this process. At 1 ms an action, this many episodes take some minutes. */
 const OUTSIDE_PLAYS_MAX = 20_000;
 
 function* envFaults({ prompt, warmStart }: RunConfig, env: PlayedEnv, at: string): Generator<Fault> {

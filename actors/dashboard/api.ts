@@ -87,7 +87,7 @@ export const API: readonly ApiRoute[] = [
   route({
     path: "/api/metrics",
     summary:
-      "Values of metrics by step, without updates that a roll-back gave up; `points` limits the number of values",
+      "Values of metrics by step, without updates that a roll-back discarded; `points` limits the number of values",
     query: MetricsQuery,
     answer: answers.MetricsAnswer,
     read: ({ store }, { names, since, points }) => ({

@@ -1,9 +1,10 @@
 /**
  * The page's files: styles, scripts, uPlot from its package, and the bundle of the envs. The page loads nothing from other servers.
  *
- * - There is no build step: the server removes the types of each script, and serves the script under the name of its file.
- * - A script may import the SHARED files of actors/. These files import nothing, and the server serves them beside the scripts.
- * - The envs are one bundle. The server makes the bundle at the first request for it, and keeps it. After a failure, the next request tries again.
+ * - The scripts have no build step: the server removes the types of each script, and serves the script under the name of its file.
+ * - A script may import the SHARED files of actors/. These files import nothing. The server serves them in the same folder as the scripts.
+ * - The code of all envs is one bundle. The server makes the bundle at the first request for it, and keeps it. If this fails, the next request
+ *   tries again.
  */
 import { createHash } from "node:crypto";
 import { readdirSync } from "node:fs";
@@ -108,7 +109,10 @@ const stubs: BunPlugin = {
 /** Path of the bundle's entry, a file in memory. */
 const ENTRY = fileURLToPath(new URL("replay-entry.ts", import.meta.url));
 
-/** The bundle's entry: modules of envs from outside, then replay-code.ts. replay-code.ts must load last, because calls of stubs throw after it has loaded. */
+/**
+ * The text of the bundle's entry. It imports the modules that define envs outside Bunraku (actors/play/env-modules.ts), and then replay-code.ts.
+ * replay-code.ts must load last: after it has loaded, calls of stubs throw.
+ */
 const entryWith = (modules: readonly EnvModule[]): string =>
   [
     'import { addEnvs } from "../../envs/registry.ts";',
@@ -125,7 +129,7 @@ export async function bundleReplayCode(modules: readonly EnvModule[] = envModule
     entrypoints: [ENTRY],
     files: { [ENTRY]: entryWith(modules) },
     target: "browser",
-    // A module from outside imports "bunraku/env". The package's exports name the sources of bunraku/env under this condition.
+    // A module outside Bunraku imports "bunraku/env". With the export condition "bun", package.json resolves this name to TypeScript sources.
     conditions: ["bun"],
     minify: true,
     plugins: [stubs],

@@ -1,8 +1,8 @@
 /**
  * The run's latest values in Prometheus' text format. Names, help and units come from the table of metrics.
  *
- * - A metric without a value has no sample; a sample of 0 would be wrong.
- * - An actor that has ended has no samples of its own metrics.
+ * - A metric that the run has not measured has no sample; a sample of 0 would be wrong.
+ * - After an actor has ended, the metrics that each actor reports for itself (`perActor`) have no sample of this actor.
  * - All times are in seconds, as Prometheus expects. The table's unit may differ.
  */
 import { Counter, Gauge, Registry } from "prom-client";
@@ -19,7 +19,7 @@ export function prometheusName(name: MetricName): string {
   return metric(name).kind === "counter" ? `${base.replace("_total_", "_")}_total` : base;
 }
 
-/** Each object has a registry of its own, and does not use prom-client's global registry. */
+/** Makes the text of `/metrics`. Each object has its own registry, and does not use prom-client's global registry. */
 export class Exposition {
   readonly #store: Store;
   readonly #registry = new Registry();

@@ -29,7 +29,7 @@ const METRICS = {
   "baseline/best": perEnv("share", "Success of the optimal player on the validation boards."),
   "baseline/expert": perEnv(
     "share",
-    "Validation success of the expert, for envs whose best possible success is not known.",
+    "Validation success of the expert (a scripted player), for envs whose best possible success is not known.",
   ),
 
   "validate/success": perEnv("share", "Share of validation episodes that the policy solved."),
@@ -69,23 +69,23 @@ const METRICS = {
   ),
   "train/in_group_std": perEnv(
     "reward",
-    "Standard deviation of the raw reward within a group, mean over groups, before filtering.",
+    "Mean over groups of the standard deviation of the raw reward within a group, before filtering.",
   ),
   "train/zero_std_groups": share("Share of groups whose episodes all have the same reward, before filtering."),
   "train/kept_groups": share("Share of played groups that the filter kept."),
   "train/kept_in_group_std": gauge(
     "reward",
-    "Standard deviation of the raw reward within a group, mean over kept groups.",
+    "Mean over kept groups of the standard deviation of the raw reward within a group.",
   ),
   "train/entropy": nats("Mean entropy of the policy's next-token distribution over written tokens."),
   "train/solved_log_prob": nats(
     "Mean log-probability of a written token over solved episodes, at the temperature of sampling.",
   ),
   "train/grad_norm": number(
-    "Global L2 norm of the policy's gradient before clipping, mean over minibatches whose norm is finite.",
+    "Mean over minibatches of the global L2 norm of the policy's gradient before clipping, without norms that are not finite.",
   ),
   "train/critic_grad_norm": number(
-    "Global L2 norm of the critic's gradient before clipping, mean over minibatches whose norm is finite.",
+    "Mean over minibatches of the global L2 norm of the critic's gradient before clipping, without norms that are not finite.",
   ),
   "train/learning_rate": number("Step size of the policy's optimizer in this update."),
   "train/reply_tokens": gauge("tokens", "Mean number of tokens that the policy wrote in an episode."),
@@ -101,7 +101,7 @@ const METRICS = {
   ),
   "train/claiming_thoughts": share("Share of turns whose thought has a checkable claim."),
   "train/repetition": share(
-    "Share of an episode's 4-grams of written tokens that occurred earlier in the episode, mean over episodes.",
+    "Mean over episodes of the share of the episode's 4-grams of written tokens that occurred earlier in the episode.",
   ),
   "train/cut_replies": share(
     "Share of replies that the sampler cut, because they reached their maximum number of tokens.",
@@ -201,7 +201,7 @@ const METRICS = {
   ...GRADIENT_METRICS,
   "speed/collapse_s": timed("seconds", "Time to score thoughts under each other's prompts."),
 
-  "warm/stage": number("Number of the warm start's current stage, from 1."),
+  "warm/stage": number("Number of the warm start's current stage (warmStart.stages), from 1."),
   "warm/progress": share("Share of the steps of this stage that the warm start has made."),
   "warm/loss": nats("Mean cross-entropy of the tokens that the policy imitates."),
   "warm/left_s": timed("seconds", "Estimated time until the warm start ends, at its speed so far."),
@@ -234,7 +234,10 @@ const METRICS = {
   "total/tokens": counter("tokens", "Tokens that the policy wrote, those of validations included."),
   "total/actions": counter("actions", "Actions that envs executed, those of validations included."),
   "total/updates": counter("updates", "Finished updates."),
-  "total/expired_tickets": timedCounter("episodes", "Leases of tickets that expired."),
+  "total/expired_tickets": timedCounter(
+    "episodes",
+    "Number of times that the lease of a ticket (rollout.leaseMs) expired.",
+  ),
   "total/retried_tickets": timedCounter(
     "episodes",
     "Tickets that the learner issued again, because the lease expired, the sampler was lost, or the attempt failed.",

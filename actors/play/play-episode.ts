@@ -22,7 +22,7 @@ export interface PlayRules extends ContextRules {
   readonly actionsPerTurnMax: Readonly<Record<string, number>>;
   /** Seed of the run. The seed and the episode's name decide the coins: the random numbers that choose tokens. */
   readonly seed: number;
-  /** Penalty of a turn whose thought makes only false claims. 0: thoughts cost no penalty. */
+  /** Penalty of a turn in whose thought all claims are false (`env.reasoningWeight`). 0: thoughts have no penalty. */
   readonly reasoningWeight: number;
 }
 

@@ -1,6 +1,6 @@
 /**
- * Metrics of a policy's behavior: why episodes failed (envs/analysis/failure.ts), and whether its thoughts are true
- * (envs/analysis/reasoning.ts). The shares of all failures and the share of solved episodes add up to 1.
+ * Metrics of a policy's behavior: why episodes failed (envs/analysis/failure.ts), and whether the policy's thoughts are true
+ * (envs/analysis/reasoning.ts). A claim is a statement of a thought that the env's scorer can check. The shares of all failures and the share of solved episodes add up to 1.
  */
 import { FAILURES, type Failure, failureOf } from "../../envs/analysis/failure.ts";
 import { faithfulness } from "../../envs/analysis/reasoning.ts";

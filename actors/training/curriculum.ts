@@ -2,8 +2,8 @@
  * A curriculum decides how many groups each env of a mix gets. An env of the mix is a tag, or one difficulty of a tag, such as its number of
  * boxes. All functions are pure; the checkpoint holds the scores.
  *
- * - By success or reward: an env gets more groups if its episodes differ more within a group, because the advantages in a group of equal
- *   rewards are 0. The numbers of groups of envs with equal scores differ by at most 1. If an env has no score yet, the proportions of the mix
+ * - By success or reward: an env gets more groups if success (or reward) differs more within its groups. A group of equal rewards teaches
+ *   nothing, because all of its advantages are 0. The numbers of groups of envs with equal scores differ by at most 1. If an env has no score yet, the proportions of the mix
  *   decide.
  * - By difficulty: the config lists the envs from easy to hard. Let E be the first env whose success is below `advanceAt`. Each env before E
  *   gets `groupsMin` groups, E gets all other groups, and each env after E gets none. If the policy forgets an env before E, that env becomes

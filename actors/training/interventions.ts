@@ -12,7 +12,7 @@ export interface Control {
   readonly filter: number;
   /** `intervened` adds this number to the entropy coefficient. */
   readonly entropy: number;
-  /** The update adds this number to the KL coefficient. */
+  /** update-step.ts adds this number to the KL coefficient. */
   readonly kl: number;
   /** Replaces the configured treatment of covariance. If absent, the configured treatment applies. */
   readonly covariance?: "clip" | "kl";

@@ -4,7 +4,7 @@ import { type Baselines, meanBaselines } from "./baselines.ts";
 import type { TrainingContext } from "./context.ts";
 import type { Progress, Solved } from "./progress.ts";
 
-/** Success rates to compare with each other: shares of the validation episodes. */
+/** Shares of the validation episodes that a player or the policy solved. All are measured on the same boards. */
 export interface Success extends Baselines {
   /** After the first stage of the warm start; null if there was no warm start. */
   readonly taught: number | null;
@@ -23,7 +23,7 @@ export interface Report {
   readonly success: Success;
   /** For a mix, the success of each env by name; null for a single env. `taught` has only one value for all envs. */
   readonly envs: Readonly<Record<string, Omit<Success, "taught">>> | null;
-  /** Two values of `success`, measured at temperature 1. */
+  /** The values `taught` and `after` of `success`, but measured at temperature 1. */
   readonly successAtOne: Pick<Success, "taught" | "after">;
   readonly episodes: number;
   /** `tokens` counts the tokens that the policy wrote; `actions` counts the actions that envs executed. Both include validations. */

@@ -17,7 +17,7 @@ export class RolloutQueue {
   readonly #playing: Promise<Rollout>[] = [];
   /** The first update whose rollout has not begun. */
   #next = 0;
-  /** The oldest policy version that may play. Older versions are from the warm start, or from before a roll-back. */
+  /** The oldest policy version that may play. All older versions are from the warm start, or from before a roll-back. */
   #oldest = 0;
 
   constructor(parts: TrainingParts) {

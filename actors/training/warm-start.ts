@@ -3,8 +3,8 @@
  * of its board finds, or the env's demonstrator plays it. A cache holds each finished warm start under a digest of everything that decides
  * its result.
  *
- * The run reports success after the first stage ("taught") beside every later success, because reinforcement of a small policy mostly
- * improves what imitation taught.
+ * The run's report has success after the first stage ("taught") next to success after reinforcement, because reinforcement of a small policy
+ * mostly improves what imitation taught.
  */
 import { createHash } from "node:crypto";
 import { mkdirSync, writeFileSync } from "node:fs";

@@ -1,6 +1,8 @@
 /**
- * RAGEN-2's single-message memory for ALFWorld: the task, the last observations and actions, and the current turn.
- * `alfworldMemory` is a pure function of the history. Source: RAGEN-2 AlfWorldMemory.
+ * Builds RAGEN-2's memory for ALFWorld. A memory is the text of a prompt that shows earlier turns in one message (context mode single_turn):
+ * here the task, the last observations and actions, and the current turn. `alfworldMemory` is a pure function of the history.
+ *
+ * Source: RAGEN-2 AlfWorldMemory.
  */
 import { replyForm } from "./prompt.ts";
 
@@ -13,12 +15,12 @@ export interface AlfworldTurn {
   readonly noValidAction: boolean;
 }
 
-/** The memory cuts an earlier observation to this many characters. The current observation stays whole. */
+/** Maximum number of characters that the memory shows of an earlier observation. The memory shows the current observation whole. */
 const OBSERVATION_MAX = 200;
 
 /**
  * @param history  at least one turn; the last turn is the current turn
- * @param from  index of the first turn shown
+ * @param from  index of the first turn that the memory shows
  */
 export function alfworldMemory(
   history: readonly AlfworldTurn[],

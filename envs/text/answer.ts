@@ -1,7 +1,7 @@
 /**
  * Parses the actions of a reply. Does not know which actions exist.
  *
- * Source: RAGEN ContextManager._parse_response; whitespace is Python's.
+ * Source: RAGEN ContextManager._parse_response. Whitespace means the characters that Python's `strip` removes.
  */
 import type { EpisodeRules } from "../env.ts";
 
@@ -15,7 +15,7 @@ export interface ReplyRules extends Pick<EpisodeRules, "think" | "actionsPerTurn
 export interface ParsedReply {
   /** The actions of the reply. Each action is trimmed and not empty, but the game may not know the action. */
   readonly actions: readonly string[];
-  /** The reply rebuilt from its parsed parts only. RAGEN shows this text in prompts and trains on it. The whole reply if `formed` is false. */
+  /** The reply, rebuilt from its parsed parts; if `formed` is false, the whole reply. RAGEN shows this text in prompts and trains on it. */
   readonly cleaned: string;
   /** True if the reply has the required form. */
   readonly formed: boolean;

@@ -1,6 +1,6 @@
 /**
- * Builds the chat messages of a dialogue, with all turns or only the last turns. Training, evaluation and exported chats use these prompts.
- * All functions are pure functions of the history.
+ * Builds the chat messages of a dialogue (an episode as a chat), with all turns or only the last turns. Training, evaluation and exported chats
+ * use these messages. All functions are pure functions of the history.
  *
  * Source: RAGEN ContextManager (v1 max_context_window; v2 context_window_mode and SimpleMemory).
  */
@@ -42,11 +42,14 @@ export interface History {
 export interface ContextOptions extends PromptOptions {
   readonly layout: Layout;
   readonly mode: ContextMode;
-  /** Number of turns shown, the current turn included; null shows all. The mode `full` ignores this number. */
+  /** Number of turns that the messages show, the current turn included; null: all turns. In mode `full` the messages always show all turns. */
   readonly window: number | null;
 }
 
-/** @throws {RangeError} for an empty history, an invalid window, or single_turn of a finished dialogue or with ragen-v1. */
+/**
+ * @throws {RangeError} if the history has no turn, if the window is not null or a whole number from 1 on, or if the mode is single_turn and the
+ *   dialogue is finished or the layout is ragen-v1
+ */
 export function contextMessages(tag: EnvTag, history: History, options: ContextOptions): Message[] {
   const { mode, window } = options;
   if (window !== null && !(Number.isInteger(window) && window >= 1)) {
@@ -64,10 +67,10 @@ export function contextMessages(tag: EnvTag, history: History, options: ContextO
 }
 
 /**
- * The messages before the reply of one turn.
+ * The messages that a turn adds before its reply: the observation, and at the first shown turn also the task.
  *
- * @param turn  from 0
- * @param from  the first turn that the dialogue shows
+ * @param turn  index of the turn, from 0
+ * @param from  index of the first turn that the dialogue shows
  */
 export function turnMessages(
   tag: EnvTag,
@@ -78,7 +81,8 @@ export function turnMessages(
 ): Message[] {
   const { answered, now } = history;
   const { layout, compat = false } = options;
-  // `warn` allows the warning that the last reply had no known action. Only RAGEN's dialogues for training (`compat`) omit the warning.
+  // If `warn` is false, the prompt never warns that the last reply had no known action. RAGEN omits this warning in the finished dialogues on
+  // which it trains, so `compat` omits it there too.
   const warn = !compat || now !== null;
   const before = answered[turn - 1];
   const { observation, actionsLeft } = answered[turn] ?? now!;
@@ -95,8 +99,8 @@ export function turnMessages(
 }
 
 /**
- * One user message with the turns from `from` on. Its form is the compact layout, ALFWorld's memory or SimpleMemory. In the layout ragen-v2 a
- * system message comes first.
+ * One user message that shows the turns with index `from` and later. In the layout compact it has the compact form. In ragen-v2 it has the form of
+ * RAGEN-2's AlfWorldMemory (for ALFWorld) or SimpleMemory (for other envs), after a system message.
  */
 function summaryMessages(tag: EnvTag, history: History, from: number, options: ContextOptions): Message[] {
   const { answered, now } = history;

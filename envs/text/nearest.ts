@@ -14,7 +14,7 @@ export function nearest(word: string, candidates: Iterable<string>): string | nu
   return best;
 }
 
-/** The end of an error message: `; did you mean X?`, or nothing for null. */
+/** The end of an error message: `; did you mean X?`. The text is empty if `near` is null. */
 export function didYouMean(near: string | null): string {
   return near === null ? "" : `; did you mean ${near}?`;
 }

@@ -1,6 +1,6 @@
-/** Formats numbers for prompts. */
+/** Writes numbers as Python and RAGEN's prompts write them, and replaces Unicode digits in a text by ASCII digits. */
 
-/** Python's `str(float)`: the shortest text that reads back as the same number, always with a point or an exponent. */
+/** Python's `str(float)`: the shortest text that reads back as the same number, always with a point or an exponent. @throws {RangeError} if the value is not finite */
 export function pythonFloat(value: number): string {
   if (!Number.isFinite(value)) throw new RangeError(`a reward must be finite, got ${value}`);
   const size = Math.abs(value);
@@ -22,7 +22,7 @@ export function plainNumber(value: number): string {
 export function pythonFixed(value: number, digits: number): string {
   const scaled = value * 10 ** digits;
   const below = Math.floor(scaled);
-  // Only a number with few binary places can lie exactly between two decimals, and then `scaled` is exact.
+  // A tie lies exactly halfway between two results. A tie has at most `digits + 1` binary digits after the point, so `scaled` is exact for ties.
   const tie = Number.isInteger(value * 2 ** (digits + 1)) && scaled - below === 0.5;
   return tie ? ((below % 2 === 0 ? below : below + 1) / 10 ** digits).toFixed(digits) : value.toFixed(digits);
 }

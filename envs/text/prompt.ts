@@ -47,7 +47,7 @@ export function compactText(tag: EnvTag, observation: string, actionsLeft: numbe
   return `${actionsLeft} left ${tag.brief(observation)}`;
 }
 
-/** The system message and the first user message. @param firstTurn  the text of the first turn shown. */
+/** The system message and the first user message. @param firstTurn  the text of the first turn that the prompt shows */
 export function openingMessages(
   tag: EnvTag,
   layout: Exclude<Layout, "compact">,
@@ -115,7 +115,7 @@ export function replyForm({ think = true }: PromptOptions): string {
   return think ? `<think> [Your thoughts] </think> ${answer}` : answer;
 }
 
-/** A turn's reward as the next prompt prints it. Without executed actions, RAGEN's sum is the int 0. */
+/** A turn's reward as the next prompt prints it. In RAGEN the reward of a turn without executed actions is Python's int 0, and prints as 0. */
 export function rewardText(
   tag: EnvTag,
   turn: Pick<Turn, "reward" | "actions">,

@@ -1,11 +1,12 @@
 /**
  * A shop's products, its search index and its goals. Knows no files and no pages.
  *
- * - A goal is a request for a product. A request that a person wrote makes one goal, which has the options that the request names. Any other
- *   request makes one goal for each combination of the product's options. A full catalog has millions of goals, so `goal` builds a goal from
- *   its number on demand.
- * - The order of goals comes from two shuffles, WebShop's and RAGEN's. Price limits come from another generator, with a fixed seed; in
- *   RAGEN the limits differ from process to process.
+ * - A request asks in words for a product. A goal is a request with chosen values of the product's options, and often with a price limit. An
+ *   episode has one goal.
+ * - A request that a person wrote names its option values, so it makes one goal. Any other request makes one goal for each combination of the
+ *   product's options. A full catalog has millions of goals, so `goal` builds a goal from its number on demand.
+ * - Two shuffles, WebShop's and RAGEN's, decide the order of goals. A generator with a fixed seed draws the price limits. In RAGEN the limits
+ *   differ from process to process.
  *
  * Source: WebShop web_agent_site/engine/goal.py (get_goals); RAGEN ragen/env/webshop/env.py (splits).
  */
@@ -69,7 +70,7 @@ export class Catalog {
     return this.#index.search(query, HITS_MAX).map((number) => this.products[number]!);
   }
 
-  /** The goal of a seed. It is RAGEN's choice if the catalog has more than 1,500 goals (500 for tests and 1,000 for validation). */
+  /** The goal of a layout seed. With more than 1,500 goals it is the goal that RAGEN chooses; with fewer, the splits differ from RAGEN's. */
   goalOfSeed(split: ShopSplit, seed: number): Goal {
     const [first, end] = rangeOf(split, this.goalCount);
     return this.goal(this.#order[first + (seed % (end - first))]!);
@@ -116,13 +117,13 @@ export class Catalog {
   }
 }
 
-/** Where RAGEN's splits for tests and for validation end, in the order of goals. */
+/** RAGEN's splits: the first 500 goals of the order are for tests, the next 1,000 for validation, and all others for training. */
 const TEST_END = 500;
 const VALIDATION_END = 1500;
 
 /**
- * Bounds of a split in the order of goals: RAGEN's bounds, if they leave goals for training. Otherwise a sixteenth of the goals is for
- * tests, and an eighth for validation. With fewer than three goals the splits overlap.
+ * The range of a split in the order of goals. With more than 1,500 goals the splits are RAGEN's. Otherwise the first sixteenth of the goals is
+ * for tests, the next eighth for validation, and the rest for training. With fewer than three goals the splits overlap.
  */
 function rangeOf(split: ShopSplit, count: number): readonly [first: number, end: number] {
   if (split === "all" || count < 2) return [0, count];
@@ -141,8 +142,8 @@ function orderOf(count: number): Uint32Array {
 }
 
 /**
- * Draws two of the next four multiples of 10 above the price, without multiples of 1,000 or more, and returns the larger. Returns NaN if fewer
- * than two multiples remain.
+ * Draws a price limit. The candidates are the next four multiples of 10 above the price that are below 1,000. The function draws two different
+ * candidates, and returns the larger. With fewer than two candidates it returns NaN: the product has no price limit.
  */
 function drawPriceMax(price: number, random: PythonRandom): number {
   const next = 10 * (Math.floor(price / 10) + 1);

@@ -6,7 +6,7 @@ import { WebShopGame } from "./game.ts";
 import type { Goal } from "./product.ts";
 import { purchaseReward } from "./reward.ts";
 
-/** A random shown action; a search takes some words of the request. */
+/** Chooses one of the shown actions at random. For a search it takes some words of the request. */
 export const randomShopper: Player = (game, _actionsLeft, uniform) => {
   const shop = expectGame(game, WebShopGame);
   const { actions } = shop;
@@ -70,7 +70,7 @@ export function bestPurchase(game: Game, actionsMax: number): number | null {
 const PRODUCT = /\bB[0-9A-Z]{9}\b/gi;
 const PRICE = /\$\s?(\d+(?:\.\d+)?)|\b(\d+(?:\.\d+)?) dollars\b/gi;
 
-/** Announcements, and the action that each requires. */
+/** Announcements in thoughts, each with the action that must follow. */
 const STEPS: readonly (readonly [said: RegExp, done: RegExp])[] = [
   [/\b(?:i|i'll|will|to|let me|let's) search\b/i, /^search\[/i],
   [/\bbuy (?:it|this|now|the)\b/i, /^click\[buy now\]/i],

@@ -74,8 +74,8 @@ function hasAttribute(product: Purchase["product"], attribute: string): boolean 
 }
 
 /**
- * The text to find in the chosen options. For an option's name and value: a listed color that is the name or the value; if there is none, both.
- * For a value alone: the first listed color in the value; if there is none, the value.
+ * The text that a chosen value must resemble. For a wanted option with a name, it is the listed color that equals the name or the value; if there
+ * is none, it is name and value, joined by a space. For a wanted value without a name, it is the text of `firstColor`.
  */
 function wantedText(wanted: Goal["options"][number]): string {
   if (typeof wanted === "string") return firstColor(wanted);

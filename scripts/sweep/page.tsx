@@ -11,9 +11,9 @@ import type { Sweep } from "./plan.ts";
 import { type SweepTable, tableRows } from "./table.ts";
 
 export const INTERVAL_TEXT =
-  "mean ± half of the 95 % interval over n seeds (Student's t); differences are paired by seed";
+  "n: finished / planned runs. Mean ± half of the 95 % interval over the finished runs (Student's t). Differences are paired by seed";
 
-/** Metrics that every page shows as curves, besides the metrics that the sweep's file names. */
+/** Metrics that the page of every sweep shows as curves. The page also shows the metrics that the sweep's file names. */
 const METRICS: readonly MetricName[] = [SUCCESS, "train/in_group_std", "train/entropy", "train/grad_norm"];
 
 const STYLE = `body{font:14px/1.5 system-ui,"Noto Sans",sans-serif;margin:24px;background:#f5f2ec;color:#211f1b}
@@ -86,7 +86,7 @@ const Table = ({ rows: [head, ...rows] }: { rows: readonly (readonly string[])[]
   </section>
 );
 
-/** Pictures of at most `ENTRIES_MAX` groups each, because a picture has only this many colors. */
+/** Makes pictures of at most `ENTRIES_MAX` groups each, because a picture has only `ENTRIES_MAX` colors. */
 function picturesOf(sweep: Sweep, { runs }: SweepTable): string[] {
   const metrics = [...new Set([...METRICS, ...sweep.metrics])];
   const drawn = [...metrics, ...Object.values(BASELINES)];

@@ -1,6 +1,7 @@
 /**
- * The table of a sweep: for each group and figure the mean over the group's finished runs, with the 95 % interval. The command prints this
- * table. It writes this table and a table of the single runs as Parquet and CSV.
+ * The table of a sweep. A group is a preset with the settings of one variant; it has one run for each seed. A figure is a number of one run, such
+ * as its success at the end. For each group and figure the table has the mean over the group's finished runs, with the 95 % interval.
+ * `bun run sweep` prints the table, and writes it as Parquet and CSV. It also writes a table with the figures of each run.
  */
 import { existsSync, readFileSync } from "node:fs";
 import { join } from "node:path";
@@ -30,7 +31,11 @@ interface Measured {
 
 const share = (name: string, head: string, of: Figure["of"]): Figure => ({ name, head, of, isShare: true });
 
-/** Success is the success on the validation boards. The temperature is that of validation, or 1 if the head says T 1. */
+/**
+ * Shares of the validation boards that a player solves: the random player (`random`), the optimal player (`best`), or the policy after the first
+ * stage of the warm start (`taught`), before the first update (`before`), after the last update (`after`) and at its best validation
+ * (`highest`). The policy plays at the temperature `validate.temperature`; at temperature 1 in columns whose head says T 1.
+ */
 const FIGURES: readonly Figure[] = [
   share("random", "random", ({ report }) => report.success.random),
   share("taught", "taught", ({ report }) => report.success.taught),
@@ -48,7 +53,7 @@ const FIGURES: readonly Figure[] = [
     return malformed === undefined ? null : 1 - malformed;
   }),
   { name: "updates", head: "updates", isShare: false, of: ({ report }) => report.updates },
-  // The time of all sessions of the run. It includes the warm start, except if the run took the warm start from the cache.
+  // The time of all sessions of the run, the warm start included. A run that takes its warm start from the cache needs almost no time for it.
   { name: "minutes", head: "minutes", isShare: false, of: ({ record }) => minutesOf(record) },
 ];
 
@@ -72,9 +77,10 @@ export interface GroupFigure extends Mean {
   readonly group: string;
   readonly figure: string;
   /**
-   * The mean, over the seeds that both groups have, of this group's value minus the first group's value. `change_low` and `change_high` are the
-   * 95 % interval of this mean. Equal seeds have equal boards, so the differences vary less than the values of a group. All three are null for
-   * the first group, and for a group that shares no seed with the first group.
+   * Comparison with the first group. A difference is this group's value minus the first group's value at the same seed. `change` is the mean of
+   * the differences, and `change_low` to `change_high` is its 95 % interval. Runs of equal seeds begin with equal random draws, so the
+   * differences often vary less than the values of a group. All three are null for the first group, and for a group that shares no seed with
+   * the first group.
    */
   readonly change: number | null;
   readonly change_low: number | null;
@@ -122,7 +128,7 @@ function measure(run: PlannedRun, figures: readonly Figure[]): RunFigures["figur
   return Object.fromEntries(figures.map(({ name, of }) => [name, of(measured)]));
 }
 
-/** One row a group: mean ± half of the 95 % interval. n is the number of finished runs. The rows leave out figures that no run measured. */
+/** One row for each group: means ± half of the 95 % interval. n is finished runs / planned runs. A figure that no run measured has no column. */
 export function tableRows({ groups: names, seeds }: Sweep, { figures, groups, runs }: SweepTable): string[][] {
   const measured = figures.filter(({ name }) => groups.some(({ figure }) => figure === name));
   const after = figures.find(({ name }) => name === "after")!;

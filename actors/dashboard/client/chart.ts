@@ -13,7 +13,7 @@ import { byId, make } from "./dom.ts";
 
 type Curves = ReadonlyMap<string, Curve>;
 
-/** A run that charts show beside the page's own run, or the mean of runs that differ only in their seeds. */
+/** What charts show together with the page's own run: another run, or the mean of runs that differ only in their seeds. */
 export interface ComparedRun {
   readonly name: string;
   readonly color: string;

@@ -1,7 +1,7 @@
 /**
- * Lets a person choose the runs that the charts show beside this run, and keeps the choice in the page's address. With the choice "seeds", the
- * charts show a mean and a band in place of each chosen run, and also a mean and a band for this run. Such a mean is over the run
- * and all runs of the folder that differ from this one only in the seed.
+ * Lets a person choose the runs that the charts show together with the page's own run, and keeps the choice in the page's address. With the
+ * choice "seeds", the charts show a mean and a band in place of each chosen run, and also for the page's own run. The mean of a run is over this
+ * run and all runs of the folder that differ from it only in the seed.
  */
 import { percent } from "../../number-text.ts";
 import { read } from "./api.ts";

@@ -114,7 +114,7 @@ function tokenOf({ text, logProb, advantage }: WrittenToken): HTMLElement {
 }
 
 /**
- * The tokens of a reply, colored by log-probability or by advantage. Color is never the only sign: each token has its numbers as a
+ * The tokens of a reply. Their color shows the log-probability or the advantage. Color is never the only sign: each token has its numbers as a
  * title, and unlikely tokens are underlined.
  */
 const tokensOf = (tokens: readonly WrittenToken[]): HTMLElement => make("p", "tokens", ...tokens.map(tokenOf));

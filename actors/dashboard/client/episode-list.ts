@@ -31,7 +31,7 @@ export class EpisodeList {
   readonly #note = byId("list-note");
   readonly #open: (id: number) => void;
   #openId: number | null = null;
-  /** The value of `before` for each page so far. The last value belongs to the page in view. */
+  /** The query parameter `before` of each page so far. The last value belongs to the page in view. */
   #pages: (number | null)[] = [null];
   #next: number | null = null;
   /** Number of the latest request. The list shows only the answer to that request. */

@@ -1,4 +1,4 @@
-/** The page about the run: success beside its baselines, the charts, the events, and the latest episode. */
+/** The page about the run: success and its baselines, the charts, the events, and the latest episode. */
 import { percent, whole } from "../../number-text.ts";
 import type { CostsAnswer, EpisodeSummary, Overview } from "../answers.ts";
 import { AddedCharts } from "./added-charts.ts";

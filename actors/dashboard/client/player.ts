@@ -1,6 +1,7 @@
 /**
- * Replays an episode in the page with the env's own code, action by action. A person can show a second replay, of another episode on the same
- * board, or play on by hand. This file shows frames as elements; replay-code.ts plays the game.
+ * Replays an episode in the page with the env's own code, action by action. A person can show a second replay beside it, of another episode
+ * on the same board, or play on by hand. replay-code.ts plays the game and returns frames: the observation and the reward after each action.
+ * This file shows the frames as elements.
  */
 import { plural } from "../../number-text.ts";
 import type { EpisodeAnswer, EpisodeSummary, PlayAnswer } from "../answers.ts";

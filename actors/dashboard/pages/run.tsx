@@ -1,5 +1,5 @@
 /** @jsxImportSource hono/jsx */
-/** The page about the run: success beside its baselines, charts of training, events, and the latest episode. */
+/** The page about the run: success and its baselines, charts of training, events, and the latest episode. */
 import { percent } from "../../number-text.ts";
 import type { Overview } from "../answers.ts";
 import { ChartFrame, EventsFrame, type PageProps, Shell, Tools } from "./shell.tsx";
@@ -13,7 +13,7 @@ const NUMBERS = [
   ["expert", "Expert", "a scripted player; the best possible success is unknown"],
 ] as const;
 
-/** A run has a value of "best", of "expert" or of neither. The page hides each of the two that has no value. */
+/** At most one of "best" and "expert" has a value. The page hides a number that has no value. */
 const isCeiling = (id: string) => id === "best" || id === "expert";
 
 const CHARTS = [

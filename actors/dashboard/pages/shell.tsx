@@ -236,10 +236,10 @@ export const Tools = ({ canAddCharts = false }: { canAddCharts?: boolean }) => (
       <output id="smoothing-now">0.00</output>
     </label>
     <label>
-      <input type="checkbox" name="log" /> Logarithmic axis
+      <input type="checkbox" name="log" /> Logarithmic y axis
     </label>
     <label>
-      Over{" "}
+      X axis{" "}
       <select name="axis">
         <option value="update">updates</option>
         <option value="minutes">minutes of reinforcement</option>

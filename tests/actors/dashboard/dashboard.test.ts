@@ -222,7 +222,9 @@ describe("/metrics", () => {
     const answer = await stage.app.request("/metrics");
     expect(answer.headers.get("Content-Type")).toStartWith("text/plain; version=0.0.4");
     const text = await answer.text();
-    expect(text).toContain("# HELP bunraku_validate_success Share of validation episodes solved. Unit: share.\n");
+    expect(text).toContain(
+      "# HELP bunraku_validate_success Share of validation episodes that the policy solved. Unit: share.\n",
+    );
     expect(text.split("\n").filter((line) => line !== "" && !line.startsWith("#"))).toEqual([
       'bunraku_validate_success{run="run-1"} 0.625',
       'bunraku_validate_success{run="run-1",env="Ice"} 0.25',
