@@ -9,6 +9,7 @@
  * - If the sink can never store an episode, the reporter gives a notice, counts the episode in `lost` and drops it, so that the other
  *   episodes need not wait. Such an episode is invalid or larger than a frame, or the sink refuses it, or it ends the connection repeatedly.
  */
+import { z } from "zod";
 import { type Clock, pause, settlesIn } from "../clock.ts";
 import { schemaFaults } from "../errors.ts";
 import { type MetricName, metricValues } from "../metrics/metrics.ts";
@@ -85,7 +86,7 @@ export class Reporter implements Handler {
   async episodes(rows: readonly EpisodeRow[]): Promise<void> {
     for (const row of rows) {
       // Check here, because the sink closes the connection to an actor that sends an invalid message.
-      const { error } = EpisodeRowSchema.safeParse(row);
+      const { error } = RowSchema.safeParse(row);
       if (error === undefined) this.#rows.push({ row, bytes: estimatedBytes(row) });
       else this.#lose(row, schemaFaults(error, "episode"));
     }
@@ -229,7 +230,8 @@ interface WaitingRow {
 
 const bytesOf = (rows: readonly WaitingRow[]): number => rows.reduce((sum, { bytes }) => sum + bytes, 0);
 
-const EpisodeRowSchema = schemas.episodes.shape.rows.element;
+/** A row without its outcome. The learner has checked the outcome, which is most of a row, when it arrived from a sampler. */
+const RowSchema = schemas.episodes.shape.rows.element.extend({ outcome: z.unknown() });
 
 /** Estimated size of a turn in a message, without the turn's texts. */
 const TURN_BYTES = 256;
