@@ -26,6 +26,8 @@ export interface TreeArrays {
   readonly tokenOfPath: Int32Array;
   /** (N) */
   readonly pathOfToken: Int32Array;
+  /** (N / 4) */
+  readonly isPicked: Int32Array;
 }
 
 export interface MicroBatch {

@@ -127,11 +127,14 @@ function treeBatch(sequences: readonly Sequence[], part: readonly Ordered[]): Mi
   const length = roundUp(Math.max(...branches.map(({ path }) => path.length)), LENGTH_MULTIPLE);
   // At least one row of zeros follows the last branch.
   const rows = roundUp(branches.length + 1, BRANCHES_MULTIPLE);
+  const picked = pickStates(sequences, placed, WIDTH_MULTIPLE);
   const tree = {
     branches: new Int32Array(rows * 2),
     tokenOfPath: new Int32Array(rows * length),
     pathOfToken: new Int32Array(tokens.length),
+    isPicked: new Int32Array(tokens.length / BRANCH_MULTIPLE),
   };
+  for (const token of picked.picks) tree.isPicked[Math.floor(token / BRANCH_MULTIPLE)] = 1;
   for (const [row, { shared, path }] of branches.entries()) {
     tree.branches.set([shared, path.length], row * 2);
     tree.tokenOfPath.set(path, row * length);
@@ -141,6 +144,6 @@ function treeBatch(sequences: readonly Sequence[], part: readonly Ordered[]): Mi
     tokens: Int32Array.from(tokens),
     length,
     tree,
-    ...pickStates(sequences, placed, WIDTH_MULTIPLE),
+    ...picked,
   };
 }

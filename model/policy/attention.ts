@@ -83,6 +83,8 @@ export interface PrefixTree {
   readonly tokenOfPath: tf.Tensor;
   /** (N) int32: the index of each token among the branches · T entries of `tokenOfPath`. */
   readonly pathOfToken: tf.Tensor;
+  /** (N / 4) int32: for each four tokens, 0 if no pick is among them, else 1. */
+  readonly isPicked: tf.Tensor;
 }
 
 /** Longest path that the kernel takes, in tokens. The kernel's stack holds the scores of four queries. */
@@ -99,14 +101,16 @@ export const hasTreeKernel = (
  *
  * @param qkv       (N, (H + 2K) · D)
  * @param cos, sin  (T, D / 2)
+ * @param isLast    true if only the picked rows of the result are read: the kernels leave out four queries if no pick is among them
  * @returns (N, H · D)
  */
 export function treeAttention(
   qkv: tf.Tensor,
-  { branches, tokenOfPath, pathOfToken }: PrefixTree,
+  { branches, tokenOfPath, pathOfToken, isPicked }: PrefixTree,
   cos: tf.Tensor,
   sin: tf.Tensor,
   shape: AttentionShape,
+  isLast: boolean,
 ): tf.Tensor {
   const [paths, length] = tokenOfPath.shape as [number, number];
   if (!hasTreeKernel(shape, length) || length % 16 !== 0 || !hasKernel("TreeAttention")) {
@@ -117,12 +121,13 @@ export function treeAttention(
   return tf.customGrad((...args) => {
     const save = args.pop() as unknown as tf.GradSaveFunc;
     const [qkv] = args as [tf.Tensor];
-    const [out, statistics] = runKernel("TreeAttention", { qkv, branches, cos, sin }, shape);
-    save([qkv, branches, cos, sin, out!, statistics!]);
+    const isRead = isLast ? isPicked : tf.ones(isPicked.shape, "int32");
+    const [out, statistics] = runKernel("TreeAttention", { qkv, branches, cos, sin, isRead }, shape);
+    save([qkv, branches, cos, sin, isRead, out!, statistics!]);
     return {
       value: out!,
       gradFunc: (dOut: tf.Tensor, saved: tf.Tensor[]) => {
-        const names = ["qkv", "branches", "cos", "sin", "out", "statistics"];
+        const names = ["qkv", "branches", "cos", "sin", "isRead", "out", "statistics"];
         const inputs = Object.fromEntries(names.map((name, i) => [name, saved[i]!]));
         return runKernel("TreeAttentionGradient", { ...inputs, dOut }, shape);
       },

@@ -198,7 +198,9 @@ export function hiddenStates(
   const of = attentions(config, (tree?.tokenOfPath ?? tokens).shape[1]!);
   const attend: Attend = (qkv, layer) => {
     const { cos, sin, shape } = of(layer);
-    return tree === undefined ? attention(qkv, cos, sin, shape) : treeAttention(qkv, tree, cos, sin, shape);
+    if (tree === undefined) return attention(qkv, cos, sin, shape);
+    const isLast = picks !== undefined && layer === config.layers - 1;
+    return treeAttention(qkv, tree, cos, sin, shape, isLast);
   };
   if (tree !== undefined) return body(config, parameters, tokens, attend, picks);
   return body(config, parameters, tf.reshape(tokens, [-1]), byRow(tokens, attend), picks);

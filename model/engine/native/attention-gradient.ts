@@ -13,7 +13,7 @@
  * Source: FlashAttention-2, https://arxiv.org/abs/2307.08691.
  */
 import { roundUp } from "../graph.ts";
-import { type Address, at, atIndex, R8, R11, RAX, RCX, RDI, RDX, RSI } from "./assembler.ts";
+import { type Address, at, atIndex, R8, R9, R11, RAX, RCX, RDI, RDX, RSI } from "./assembler.ts";
 import { checkShape, STATISTICS_BYTES, TILE, TileWriter, type TreeShape } from "./attention-tiles.ts";
 import { exponential, exponentialTable } from "./exponential.ts";
 import { CACHE_LINE_BYTES, FLOAT_BYTES, shifted, WORD_BYTES } from "./kernel.ts";
@@ -22,12 +22,12 @@ import type { MachineCodeOperator } from "./operator.ts";
 /** Number of queries whose weights are in memory at once. */
 const QUERY_BLOCK = 64;
 
-/** Inputs: qkv, branches, cos, sin, out, the gradient of out, the second output of `attentionOperator`. Outputs: the gradient of qkv; scratch. */
+/** Inputs: qkv, branches, cos, sin, isRead, out, the gradient of out, the second output of `attentionOperator`. Outputs: the gradient of qkv; scratch. */
 export function attentionGradientOperator(shape: TreeShape): MachineCodeOperator {
   const { tokens, heads, kvHeads, headWidth } = shape;
   checkShape(shape);
   return {
-    inputs: ["float32", "int32", "float32", "float32", "float32", "float32", "float32"],
+    inputs: ["float32", "int32", "float32", "float32", "int32", "float32", "float32", "float32"],
     outputs: [[tokens, (heads + 2 * kvHeads) * headWidth], [scratchOf(shape).floats]],
     write: (kernel) => new AttentionGradientWriter(kernel, shape).write(),
   };
@@ -134,7 +134,7 @@ class AttentionGradientWriter extends TileWriter {
 
   #setVariables(): void {
     const { kernel } = this;
-    const [qkv, , , , out, dOut, statistics] = kernel.inputs;
+    const [qkv, , , , , out, dOut, statistics] = kernel.inputs;
     const [dQkv, scratch] = kernel.outputs;
     for (const [name, offset] of Object.entries(scratchOf(this.shape).offsets)) {
       kernel.set(this.#scratch[name as ScratchArray], scratch!);
@@ -205,10 +205,15 @@ class AttentionGradientWriter extends TileWriter {
     const { kernel } = this;
     kernel.set(this.#inBlock, 0);
     kernel.loopFrom(this.position, this.#block, this.#blockEnd, TILE, () => {
-      this.#prepareQueries();
-      this.#computeWeights();
-      this.#computeDScores();
-      this.#computeDQueries();
+      this.ifRead(
+        () => {
+          this.#prepareQueries();
+          this.#computeWeights();
+          this.#computeDScores();
+          this.#computeDQueries();
+        },
+        () => this.#zeroDQueries(),
+      );
       kernel.advance(this.#inBlock, TILE);
     });
   }
@@ -314,6 +319,16 @@ class AttentionGradientWriter extends TileWriter {
     }
   }
 
+  /** The gradients of four queries whose results no operator reads. */
+  #zeroDQueries(): void {
+    const { code } = this;
+    const { head, token, vector } = this.sizes;
+    this.locate(RDX, this.#dQuery, this.position, token);
+    code.zero(0);
+    for (let row = 0; row < TILE; row++)
+      for (let i = 0; i < head; i += vector) code.storeVector(at(RDX, row * token + i), 0);
+  }
+
   /** Adds a block's terms to the gradients of the keys and values that the block sees. */
   #accumulateBlock(): void {
     const { kernel, code } = this;
@@ -357,7 +372,8 @@ class AttentionGradientWriter extends TileWriter {
       code.add(R8, rows);
       if (from > 0) code.addConstant(R8, FLOAT_BYTES * from);
       const left = { register: RDI, row: FLOAT_BYTES, step: path };
-      this.addProduct(vectors, left, { register: R8, step: rowBytes });
+      this.setToFlag(R9, this.#firstQuery);
+      this.addProduct(vectors, left, { register: R8, step: rowBytes }, R9);
       this.eachSum(vectors, (row, vector, sum) => code.storeVector(place(row, vector), sum));
     }
   }

@@ -52,6 +52,8 @@ export interface TreeShape {
 }
 
 const INT_BYTES = 4;
+/** Bytes of a flag of `isRead`. */
+const FLAG_BYTES = INT_BYTES;
 
 /** Rows of a tile: queries, or keys whose gradients the kernel sums. */
 export const TILE = 4;
@@ -173,6 +175,29 @@ export class TileWriter {
     this.code.store(to, RDX);
   }
 
+  /** Runs `body` if a later operator reads the results of the four queries at `position`, else `instead`. Overwrites rax. */
+  protected ifRead(body: () => void, instead: () => void = () => {}): void {
+    const { code } = this;
+    const [unread, done] = [code.label(), code.label()];
+    this.setToFlag(RAX, this.position);
+    code.load32(RAX, at(RAX));
+    code.compareConstant(RAX, 0);
+    code.jumpIf("equal", unread);
+    body();
+    code.jump(done);
+    code.place(unread);
+    instead();
+    code.place(done);
+  }
+
+  /** Sets a register to the address of the flag of `isRead` for the four tokens from a position on. The position is a variable. */
+  protected setToFlag(register: number, position: Address): void {
+    this.code.move(register, position);
+    this.code.add(register, this.offset);
+    // Four tokens have one flag of four bytes, so the index of a token is the offset of its flag in bytes.
+    this.code.add(register, this.kernel.inputs[4]!);
+  }
+
   /** Runs `body` with `position` set to each `step`-th position of the branch. */
   protected eachPosition(step: number, body: () => void): void {
     this.kernel.loopFrom(this.position, this.shared, this.end, step, body);
@@ -253,13 +278,21 @@ export class TileWriter {
   /**
    * Adds a product to the sums of a tile, (4, vectors): `sum[row] += Σ a[row][step] · b[step]`. rcx is the number of steps, a multiple
    * of 4. Overwrites rcx and the vectors after the sums, and moves the registers of both factors.
+   *
+   * @param flags  a register with an address in `isRead`: the sum leaves out four steps if their flag is 0. Overwrites rax.
    */
-  protected addProduct(vectors: number, a: LeftFactor, b: RightFactor): void {
+  protected addProduct(vectors: number, a: LeftFactor, b: RightFactor, flags: number | null = null): void {
     const code = this.code;
     const first = TILE * vectors;
     const left = first + vectors;
-    const again = code.label();
+    const [again, skip] = [code.label(), code.label()];
     code.place(again);
+    if (flags !== null) {
+      code.load32(RAX, at(flags));
+      code.addConstant(flags, FLAG_BYTES);
+      code.compareConstant(RAX, 0);
+      code.jumpIf("equal", skip);
+    }
     for (let step = 0; step < 4; step++) {
       for (let j = 0; j < vectors; j++)
         code.loadVector(first + j, at(b.register, step * b.step + j * this.sizes.vector));
@@ -268,6 +301,7 @@ export class TileWriter {
         for (let j = 0; j < vectors; j++) code.multiplyAdd(row * vectors + j, left, first + j);
       }
     }
+    code.place(skip);
     code.addConstant(a.register, 4 * a.step);
     code.addConstant(b.register, 4 * b.step);
     code.addConstant(RCX, -4);

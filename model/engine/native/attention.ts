@@ -5,12 +5,12 @@ import { FLOAT_BYTES, shifted } from "./kernel.ts";
 import type { MachineCodeOperator } from "./operator.ts";
 import { HIDDEN_SCORE, INVERSE_SUM, LARGEST, softmax } from "./softmax.ts";
 
-/** Inputs: qkv, branches, cos, sin. Outputs: out; each query's largest score and 1 / its sum of exponentials, (H, N, 2); scratch. */
+/** Inputs: qkv, branches, cos, sin, isRead. Outputs: out; each query's largest score and 1 / its sum of exponentials, (H, N, 2); scratch. */
 export function attentionOperator(shape: TreeShape): MachineCodeOperator {
   const { tokens, length, heads, headWidth } = shape;
   checkShape(shape);
   return {
-    inputs: ["float32", "int32", "float32", "float32"],
+    inputs: ["float32", "int32", "float32", "float32", "int32"],
     outputs: [[tokens, heads * headWidth], [heads, tokens, 2], [3 * length * headWidth]],
     write: (kernel) => new AttentionWriter(kernel, shape).write(),
   };
@@ -63,10 +63,12 @@ class AttentionWriter extends TileWriter {
         this.#prepareKeys();
         kernel.loop(group, 1, () => {
           this.eachPosition(TILE, () => {
-            this.#rotateQueries();
-            this.#score();
-            this.#softmaxes();
-            this.#mix();
+            this.ifRead(() => {
+              this.#rotateQueries();
+              this.#score();
+              this.#softmaxes();
+              this.#mix();
+            });
           });
           for (const variable of [this.#query, this.#out]) kernel.advance(variable, head);
           kernel.advance(this.#statistic, STATISTICS_BYTES * tokens);

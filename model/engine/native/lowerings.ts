@@ -79,9 +79,10 @@ const addNode = (
 lower<AttentionShape>(
   "TreeAttention",
   (inputs, shape, to) => {
-    const { qkv, branches, cos, sin } = inputs;
+    const { qkv, branches, cos, sin, isRead } = inputs;
     const tree = treeShape(inputs, shape);
-    return addNode(to, "TreeAttention", tree, [qkv!, branches!, cos!, sin!], attentionOperator(tree)).slice(0, 2);
+    const tensors = [qkv!, branches!, cos!, sin!, isRead!];
+    return addNode(to, "TreeAttention", tree, tensors, attentionOperator(tree)).slice(0, 2);
   },
   MACHINE_CODE,
 );
@@ -89,9 +90,9 @@ lower<AttentionShape>(
 lower<AttentionShape>(
   "TreeAttentionGradient",
   (inputs, shape, to) => {
-    const { qkv, branches, cos, sin, out, dOut, statistics } = inputs;
+    const { qkv, branches, cos, sin, isRead, out, dOut, statistics } = inputs;
     const tree = treeShape(inputs, shape);
-    const tensors = [qkv!, branches!, cos!, sin!, out!, dOut!, statistics!];
+    const tensors = [qkv!, branches!, cos!, sin!, isRead!, out!, dOut!, statistics!];
     return addNode(to, "TreeAttentionGradient", tree, tensors, attentionGradientOperator(tree))[0]!;
   },
   MACHINE_CODE,

@@ -46,13 +46,15 @@ describe("treeBatches", () => {
     ]);
     expect(batch!.tokens).toEqual(Int32Array.from([7, 7, 7, 7, 7, 0, 0, 0, 7, 1, 2, 3, ...range(20).fill(0)]));
     expect(batch!.length).toBe(128);
-    const { tokenOfPath, pathOfToken } = batch!.tree!;
+    const { tokenOfPath, pathOfToken, isPicked } = batch!.tree!;
     expect([...tokenOfPath.subarray(128, 136)]).toEqual([0, 1, 2, 3, 8, 9, 10, 11]);
     expect([...pathOfToken.subarray(0, 13)]).toEqual([0, 1, 2, 3, 4, 5, 6, 7, 132, 133, 134, 135, 256]);
     expect(batch!.members).toEqual([1, 0]);
     expect([...batch!.picks.subarray(0, 4)]).toEqual([4, 5, 11, 0]);
     expect([...batch!.targets.subarray(0, 4)]).toEqual([0, 5, 4, 0]);
     expect([0, 1].map((row) => picksOf(batch!, row))).toEqual([[0, 1], [2]]);
+    // Tokens 4, 5 and 11, and token 0 of the padding.
+    expect([...isPicked]).toEqual([1, 1, 1, 0, 0, 0, 0, 0]);
   });
 
   test("hold equal sequences once", () => {

@@ -26,6 +26,7 @@ function treeOf(length: number): PrefixTree {
     branches: tf.tensor([0, 8, 4, 12, 0, 0], [3, 2], "int32"),
     tokenOfPath: tf.tensor(tokenOfPath, [3, length], "int32"),
     pathOfToken: tf.tensor(pathOfToken, [16], "int32"),
+    isPicked: tf.ones([4], "int32"),
   };
 }
 
@@ -33,7 +34,7 @@ function attentionCase(length: number, shape: AttentionShape): Case {
   const { heads, kvHeads, headWidth } = shape;
   const half = headWidth / 2;
   return {
-    build: withGradients(["qkv"], ({ qkv, cos, sin }) => treeAttention(qkv!, treeOf(length), cos!, sin!, shape)),
+    build: withGradients(["qkv"], ({ qkv, cos, sin }) => treeAttention(qkv!, treeOf(length), cos!, sin!, shape, false)),
     specs: {
       qkv: f32(16, (heads + 2 * kvHeads) * headWidth),
       cos: f32(length, half),
