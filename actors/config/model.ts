@@ -85,7 +85,7 @@ export const WarmStartConfig = z.strictObject({
     .nullable()
     .default(1)
     .describe(
-      "Success at which the first stage ends early. Every 200 steps of the stage the policy plays 32 validation episodes. If it solves at least this share of the 32 episodes, it plays all validation episodes. If it solves at least this share of all, the stage ends. null: the stage never ends early",
+      "Success at which the first stage ends early. Every 200 steps of the stage the policy plays 32 validation episodes. If it solves at least this share of the 32 episodes, it plays all validation episodes 20 steps later. If it solves at least this share of all, the stage ends. null: the stage never ends early",
     ),
   stages: z
     .array(WarmStartStage)

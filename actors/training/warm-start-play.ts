@@ -30,7 +30,7 @@ export async function playWarmStart(parts: TrainingParts, publish: () => Promise
 }
 
 function hooksOf(parts: TrainingParts, publish: () => Promise<Progress>): WarmStartHooks {
-  const { config, dispatcher, log, reporter, clock, interruption } = parts;
+  const { config, log, reporter, clock, interruption } = parts;
   let begunMs = clock.now();
   const stepsInAll = config.warmStart.stages.reduce((sum, { steps }) => sum + steps, 0);
   return {
@@ -44,19 +44,7 @@ function hooksOf(parts: TrainingParts, publish: () => Promise<Progress>): WarmSt
     },
     async sample(stepOverall) {
       const { version } = await publish();
-      const tickets = validationTickets(config, `warm${stepOverall}`, config.validate.temperature, version);
-      const ofEnvs = [...Map.groupBy(tickets, ({ env }) => env).values()];
-      const share = Math.ceil(SAMPLE_EPISODES / ofEnvs.length);
-      const playing = dispatcher.play(ofEnvs.flatMap((ofEnv) => ofEnv.slice(0, share)));
-      const played = playedOf(await interruption.race(playing));
-      if (played.length === 0) return null;
-      const success = solvedShare(played);
-      reporter.metrics(stepOverall, { "warm/success": success });
-      const { observation, reply } = played[stepOverall % played.length]!.outcome.turns[0]!;
-      const turn = `"${observation.replaceAll("\n", " ")}" → ${reply}`;
-      log.line("sample", `${percent(success)} of ${played.length} episodes · ${turn}`);
-      await interruption.race(reporter.episodes(episodeRows(played)));
-      return success;
+      return { success: playSample(parts, stepOverall, version) };
     },
     progress({ stage, stages, name, step, steps, stepOverall, loss }) {
       const stepMinutes = (clock.now() - begunMs) / 60_000 / Math.max(1, stepOverall - 1);
@@ -71,4 +59,22 @@ function hooksOf(parts: TrainingParts, publish: () => Promise<Progress>): WarmSt
     },
     checkStop: () => interruption.check(),
   };
+}
+
+/** @returns the share of episodes that the policy solves; null if no episode could be played */
+async function playSample(parts: TrainingParts, stepOverall: number, version: number): Promise<number | null> {
+  const { config, dispatcher, log, reporter, interruption } = parts;
+  const tickets = validationTickets(config, `warm${stepOverall}`, config.validate.temperature, version);
+  const ofEnvs = [...Map.groupBy(tickets, ({ env }) => env).values()];
+  const share = Math.ceil(SAMPLE_EPISODES / ofEnvs.length);
+  const playing = dispatcher.play(ofEnvs.flatMap((ofEnv) => ofEnv.slice(0, share)));
+  const played = playedOf(await interruption.race(playing));
+  if (played.length === 0) return null;
+  const success = solvedShare(played);
+  reporter.metrics(stepOverall, { "warm/success": success });
+  const { observation, reply } = played[stepOverall % played.length]!.outcome.turns[0]!;
+  const turn = `"${observation.replaceAll("\n", " ")}" → ${reply}`;
+  log.line("sample", `${percent(success)} of ${played.length} episodes · ${turn}`);
+  await interruption.race(reporter.episodes(episodeRows(played)));
+  return success;
 }

@@ -34,7 +34,7 @@ import {
 } from "./demonstrations.ts";
 
 /** Part of the digest. Increase this number if a change of the code changes the result of equal settings. */
-const CACHE_VERSION = 7;
+const CACHE_VERSION = 8;
 
 /** Validation success after the first stage: `cool` at `validate.temperature`, `one` at temperature 1. */
 const Taught = z.strictObject({ cool: z.number(), one: z.number() });
@@ -57,8 +57,12 @@ export interface WarmStartContext extends WarmStartHooks {
 export interface WarmStartHooks {
   /** Validates the policy. @param name  a name that no other validation of the warm start has */
   readonly measureTaught: (name: string) => Promise<Taught>;
-  /** Lets the policy play a few boards. @returns the share of episodes that the policy solves; null if no episode could be played */
-  readonly sample: (stepOverall: number) => Promise<number | null>;
+  /**
+   * Publishes the policy, and begins to play a few boards with it.
+   *
+   * @returns the share of episodes that the policy solves, once they have ended; null if no episode could be played
+   */
+  readonly sample: (stepOverall: number) => Promise<{ readonly success: Promise<number | null> }>;
   readonly progress: (progress: WarmStartProgress) => void;
   /** The warm start calls this after the first step. This step takes longest, because the engine compiles its graphs in this step. */
   readonly begun: () => void;
@@ -82,7 +86,7 @@ export interface WarmStartProgress {
   readonly loss: number;
 }
 
-/** Number of steps between two reports of progress, and between two samples of play. */
+/** Number of steps between two reports of progress, and between two samples of play. A sample begins at a report, and may play until the next. */
 const REPORT_EVERY = 20;
 const SAMPLE_EVERY = 200;
 
@@ -113,6 +117,8 @@ export async function warmStart(context: WarmStartContext): Promise<WarmStartRes
     let since = 0;
     /** Losses of the steps that the trainer has not finished, the oldest first. */
     const unfinished: Promise<number>[] = [];
+    /** The result of a sample that samplers still play. */
+    let sampling: Promise<number | null> | null = null;
     let batch = await stream.next();
     for (let step = 0; step < stage.steps; step++) {
       context.checkStop();
@@ -132,14 +138,20 @@ export async function warmStart(context: WarmStartContext): Promise<WarmStartRes
       if (!isLastStep) batch = await stream.next();
       since++;
       stepOverall++;
-      const isSampled = stepOverall % SAMPLE_EVERY === 0;
+      const isSampled = stepOverall % SAMPLE_EVERY === 0 && !isLastStep;
       // The run also reports step 2, because the run can estimate the remaining time from this step on.
-      const isReported = since === REPORT_EVERY || stepOverall === 2 || isLastStep;
+      const isReported = stepOverall % REPORT_EVERY === 0 || stepOverall === 2 || isLastStep;
       // In the other steps the loop gives the trainer the next batch before this step ends, so that the trainer never waits.
       const needsAll = isSampled || isReported || stepOverall === 1;
       while (unfinished.length > (needsAll ? 0 : 1)) loss += await unfinished.shift()!;
       if (stepOverall === 1) context.begun();
-      const sampled = isSampled ? await context.sample(stepOverall) : null;
+      // The samplers play during the next steps. The loop takes the result at the next report, so the result decides at a fixed step.
+      const sampled = isReported ? await sampling : null;
+      if (isReported) sampling = null;
+      if (isSampled) {
+        sampling = (await context.sample(stepOverall)).success;
+        sampling.catch(() => {});
+      }
       // Only the first stage may end early, after a sample with enough success. A later stage may lower success, such as `blur` of
       // configs/solver-taught.yaml.
       if (index === 0 && isEnough(sampled, config)) taught = await solvedAt(stepOverall, context);

@@ -2,6 +2,7 @@
 import { beforeEach, describe, expect, test } from "bun:test";
 import { readdirSync, readFileSync, renameSync, writeFileSync } from "node:fs";
 import { basename, join } from "node:path";
+import { nextTurn } from "../../../actors/clock.ts";
 import { composeRunConfig } from "../../../actors/config/compose.ts";
 import type { RunConfig } from "../../../actors/config/config.ts";
 import { RunError } from "../../../actors/errors.ts";
@@ -83,7 +84,7 @@ function trainee(config: RunConfig, changed: Partial<WarmStartContext> = {}) {
     meter: new Meter(new FakeClock()),
     async sample(stepOverall) {
       calls.push(`sample ${stepOverall}`);
-      return null;
+      return { success: Promise.resolve(null) };
     },
     progress: ({ name, step, steps, stepOverall, loss }) =>
       void calls.push(`${name} ${step}/${steps} ${stepOverall} ${loss}`),
@@ -101,7 +102,7 @@ describe("a fresh warm start", () => {
   test("goes through its stages, each with a fresh optimizer, and measures success after the first", async () => {
     const { context, calls } = trainee(configOf());
     expect(await warmStart(context)).toEqual({ taught: { cool: 0.75, one: 0.5 }, cached: false });
-    // The loss is the mean of the steps since the last report: of 1 and 2, 3 to 6, 7 to 26 and 27 to 31.
+    // The loss is the mean of the steps since the last report: of 1 and 2, 3 to 6, 7 to 20 and 21 to 31.
     expect(calls).toEqual([
       "reset",
       "begun",
@@ -109,8 +110,8 @@ describe("a fresh warm start", () => {
       "learn 6/6 6 4.5",
       "measure",
       "reset",
-      "blur 20/25 26 16.5",
-      "blur 25/25 31 29",
+      "blur 14/25 20 13.5",
+      "blur 25/25 31 26",
       "reset",
     ]);
   });
@@ -120,8 +121,8 @@ describe("a fresh warm start", () => {
     const play = async (solvedShare: number | null) => {
       const measured: string[] = [];
       const { context, rates } = trainee(configOf({ warmStart: { stages, solvedShare } }), {
-        // The policy solves the sample from 400 steps on, and every validation board from 600 steps on.
-        sample: async (stepOverall) => (stepOverall >= 400 ? 1 : 0.97),
+        // The policy solves the sample from 400 steps on, and every validation board from 600 steps on. A sample ends before the next report.
+        sample: async (stepOverall) => ({ success: Promise.resolve(stepOverall >= 400 ? 1 : 0.97) }),
         async measureTaught(name) {
           measured.push(name);
           return { cool: rates.length >= 600 ? 1 : 0.99, one: 0.9 };
@@ -131,7 +132,7 @@ describe("a fresh warm start", () => {
       return { steps: rates.length, taught, measured };
     };
     const taught = { cool: 1, one: 0.9 };
-    expect(await play(1)).toEqual({ steps: 600, taught, measured: ["taught400", "taught600"] });
+    expect(await play(1)).toEqual({ steps: 620, taught, measured: ["taught420", "taught620"] });
     expect(await play(null)).toEqual({ steps: 1000, taught, measured: ["taught"] });
   });
 
@@ -146,7 +147,7 @@ describe("a fresh warm start", () => {
     const { context } = trainee(configOf({ warmStart: { stages } }), {
       async sample() {
         seen.sample.add(unfinished);
-        return null;
+        return { success: Promise.resolve(null) };
       },
       progress: () => void seen.progress.add(unfinished),
     });
@@ -162,6 +163,35 @@ describe("a fresh warm start", () => {
     };
     await warmStart({ ...context, trainer: { ...context.trainer, imitate: counted } });
     expect(seen).toEqual({ step: new Set([1, 2]), sample: new Set([0]), progress: new Set([0]) });
+  });
+
+  test("trains while a sample plays, and takes its result at the next report", async () => {
+    const stages = [{ ...stage, name: "learn", babble: 0, noise: 0, steps: 450, learningRate: 0.01 }];
+    const { promise: success, resolve } = Promise.withResolvers<number>();
+    const sampled: number[] = [];
+    const { context, rates } = trainee(configOf({ warmStart: { stages } }), {
+      async sample(stepOverall) {
+        sampled.push(stepOverall);
+        return { success };
+      },
+      measureTaught: async () => ({ cool: 1, one: 1 }),
+    });
+    const warm = warmStart(context);
+    while (sampled.length === 0) await nextTurn();
+    // Only the sample's result is missing at step 220.
+    for (let i = 0; i < 1000; i++) await nextTurn();
+    expect([sampled, rates.length]).toEqual([[200], 220]);
+    resolve(1);
+    await warm;
+    expect(rates.length).toBe(220);
+  });
+
+  test("ends with the error of a sample", async () => {
+    const stages = [{ ...stage, name: "learn", babble: 0, noise: 0, steps: 450, learningRate: 0.01 }];
+    const { context } = trainee(configOf({ warmStart: { stages } }), {
+      sample: async () => ({ success: Promise.reject(new Error("no sampler")) }),
+    });
+    expect(warmStart(context)).rejects.toThrow("no sampler");
   });
 
   test("ends with the error of a step that failed", async () => {
