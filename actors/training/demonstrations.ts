@@ -54,17 +54,26 @@ type ExploreSettings = Pick<RunConfig["warmStart"], "plays" | "playsMax" | "play
 /** The warm start fails after this many boards in a row on which no play won, or for which no plan was found. */
 const LOST_BOARDS_MAX = 200;
 
+/** Maximum memory of what random play keeps of all boards. Random play explores each further board anew for each demonstration. */
+const KEPT_BYTES_MAX = 2 ** 28;
+
 /**
  * Demonstrations that follow the best plan from random play of the board. A board on which no play won has no demonstration. If the env is
  * outside this process, plays take time, so random play explores a board only once, even without `exploreOnce`.
  */
 export function fromRandomPlay(settings: RandomPlay): DemonstrationSource {
-  const explored = new Map<string, Experience>();
+  const kept = new Map<string, Experience>();
+  let keptBytes = 0;
   const experienceOf = async (tag: EnvTag, layout: number, uniform: Uniform): Promise<Experience> => {
     if (!tag.external && !settings.exploreOnce) return explore(tag, layout, settings, uniform);
     const board = JSON.stringify([tag.tag, tag.config, layout]);
-    const experience = explored.get(board) ?? (await explore(tag, layout, settings, uniform));
-    explored.set(board, experience);
+    const known = kept.get(board);
+    if (known !== undefined) return known;
+    const experience = await explore(tag, layout, settings, uniform);
+    if (keptBytes + experience.bytes <= KEPT_BYTES_MAX) {
+      kept.set(board, experience);
+      keptBytes += experience.bytes;
+    }
     return experience;
   };
   /** For each env, the number of boards in a row whose demonstrations met no state that random play had met. */
@@ -80,6 +89,8 @@ export function fromRandomPlay(settings: RandomPlay): DemonstrationSource {
         const again = { ...seeds, dynamics: drawSeed(uniform) };
         written.push(...(await writePlanned(experience, env, again, settings, uniform, options, plans)));
       }
+      // A kept board needs the memory of its values only during its demonstrations.
+      experience.learn();
       if (plans.some(({ length }) => length > 0)) unplanned.delete(env);
       else if (plans.length > 0) unplanned.set(env, (unplanned.get(env) ?? 0) + 1);
       if (unplanned.get(env) === LOST_BOARDS_MAX) throw unknownStates(env.tag.tag);

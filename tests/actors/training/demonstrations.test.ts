@@ -462,7 +462,7 @@ describe("a demonstration from random play", () => {
     const settings = { plays: 60, playsMax: 60, playActionsMax: 30 };
     const text =
       "random play of SimpleSokoban cannot be imitated: on 200 boards in a row its demonstrations met no state that random play had met; " +
-      "let the env show equal states in equal words, or give it a stateOf, or set warmStart.enabled to false";
+      "let the env show equal states in equal words, give the env a stateOf, or set warmStart.enabled to false";
     const envs = [{ tag: noted as EnvTag, rules }];
     await expect(stream("SimpleSokoban", settings, { envs }).next()).rejects.toThrow(new RunError(text));
   });
