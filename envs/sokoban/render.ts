@@ -15,23 +15,38 @@ function shown(board: Board, cell: number): number {
 }
 
 const NEW_LINE = 10;
+const UTF_8 = new TextDecoder();
 const UTF_16 = new TextDecoder("utf-16", { ignoreBOM: true });
 
 /**
- * Decodes an array of characters, because random play renders thousands of boards a second. A text made by 40 concatenations takes twice as
- * long to make and to compare.
+ * Decodes an array of characters. A text from 40 concatenations takes twice as long to make and to compare, and random play renders
+ * thousands of boards a second. ASCII characters decode in a third of the time of others, and their text needs half the memory.
  *
  * @param lookup  symbols; each is one character
  */
 export function renderGrid(board: Board, lookup: readonly string[]): string {
+  const characters = board.rows * (board.cols + 1) - 1;
+  const ascii = new Uint8Array(characters);
+  if (writeGrid(ascii, board, lookup) < 128) return UTF_8.decode(ascii);
+  const wide = new Uint16Array(characters);
+  writeGrid(wide, board, lookup);
+  return UTF_16.decode(wide);
+}
+
+/** Writes the characters' codes. @returns the bits that at least one code has */
+function writeGrid(text: Uint8Array | Uint16Array, board: Board, lookup: readonly string[]): number {
   const { rows, cols } = board;
-  const text = new Uint16Array(rows * (cols + 1) - 1);
+  let bits = 0;
   let at = 0;
   for (let row = 0; row < rows; row++) {
     if (row > 0) text[at++] = NEW_LINE;
-    for (let col = 0; col < cols; col++) text[at++] = lookup[shown(board, row * cols + col)]!.charCodeAt(0);
+    for (let col = 0; col < cols; col++) {
+      const code = lookup[shown(board, row * cols + col)]!.charCodeAt(0);
+      text[at++] = code;
+      bits |= code;
+    }
   }
-  return UTF_16.decode(text);
+  return bits;
 }
 
 const NAMES: readonly (readonly [number, string])[] = [
