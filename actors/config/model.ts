@@ -66,7 +66,7 @@ export const WarmStartConfig = z.strictObject({
     "Share of the actions of random play that follow the best plan from the earlier plays of the board; the other actions are random. In the first quarter of a board's plays all actions are random. A share above 0 helps where moves have random outcomes",
   ),
   exploreOnce: flag(false).describe(
-    "true: the learner plays a board at random only once, and makes all later demonstrations of this board from the same plays. The learner always does so for an env that runs in another process or on a server",
+    "true: the learner plays a board at random only once, and makes all later demonstrations of this board from the same plays. The learner always does so for an env that runs in another process or on a server. The learner keeps these plays in up to 256 MiB of memory, and plays further boards anew for each demonstration",
   ),
   demonstrations: positiveInt(1).describe(
     "Number of demonstrations that the warm start makes from the plays of one board; more than 1 saves time if plays are slow",

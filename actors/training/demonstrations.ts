@@ -61,7 +61,7 @@ const KEPT_BYTES_MAX = 2 ** 28;
  * Demonstrations that follow the best plan from random play of the board. A board on which no play won has no demonstration. If the env is
  * outside this process, plays take time, so random play explores a board only once, even without `exploreOnce`.
  */
-export function fromRandomPlay(settings: RandomPlay): DemonstrationSource {
+export function fromRandomPlay(settings: RandomPlay, keptBytesMax = KEPT_BYTES_MAX): DemonstrationSource {
   const kept = new Map<string, Experience>();
   let keptBytes = 0;
   const experienceOf = async (tag: EnvTag, layout: number, uniform: Uniform): Promise<Experience> => {
@@ -70,7 +70,7 @@ export function fromRandomPlay(settings: RandomPlay): DemonstrationSource {
     const known = kept.get(board);
     if (known !== undefined) return known;
     const experience = await explore(tag, layout, settings, uniform);
-    if (keptBytes + experience.bytes <= KEPT_BYTES_MAX) {
+    if (keptBytes + experience.bytes <= keptBytesMax) {
       kept.set(board, experience);
       keptBytes += experience.bytes;
     }

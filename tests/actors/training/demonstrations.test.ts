@@ -372,22 +372,34 @@ describe("a demonstration from random play", () => {
   });
 
   test.each([
-    [true, 1],
-    [false, 8],
-  ])("explores a board once: %p; 8 demonstrations of a board explore it %i times", async (exploreOnce, times) => {
-    const ice = envTag("FrozenLake", { successRate: 0.8 });
-    let opened = 0;
-    const open: EnvTag["open"] = (seeds) => {
-      opened++;
-      return ice.open(seeds);
-    };
-    const tag = { ...ice, open };
-    const random = { ...settings, plays: 200, playsMax: 200, exploreOnce };
-    const options = optionsFor("FrozenLake", { tag, envs: [{ tag, rules }] });
-    const demos = new Demonstrations(options, fromRandomPlay(random), { first: 101, count: 1 }, 1, 1, "x");
-    await demos.take(8);
-    expect(opened).toBe(times * 200 + 8);
-  });
+    [true, 2 ** 20, 1],
+    // A single state of 4 actions needs more.
+    [true, 200, 8],
+    [false, 2 ** 20, 8],
+  ])(
+    "explores a board once: %p, if its plays fit into %i bytes; 8 demonstrations explore it %i times",
+    async (exploreOnce, keptBytesMax, times) => {
+      const ice = envTag("FrozenLake", { successRate: 0.8 });
+      let opened = 0;
+      const open: EnvTag["open"] = (seeds) => {
+        opened++;
+        return ice.open(seeds);
+      };
+      const tag = { ...ice, open };
+      const random = { ...settings, plays: 200, playsMax: 200, exploreOnce };
+      const options = optionsFor("FrozenLake", { tag, envs: [{ tag, rules }] });
+      const demos = new Demonstrations(
+        options,
+        fromRandomPlay(random, keptBytesMax),
+        { first: 101, count: 1 },
+        1,
+        1,
+        "x",
+      );
+      await demos.take(8);
+      expect(opened).toBe(times * 200 + 8);
+    },
+  );
 
   test("spreads its actions evenly over the turns, and its thoughts name the first action", async () => {
     for (const think of [true, false]) {
