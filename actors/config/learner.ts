@@ -103,7 +103,7 @@ export const CovarianceConfig = z.strictObject({
   bounds: z
     .tuple([z.number(), z.number()])
     .default([1, 5])
-    .describe("clip: treats tokens whose covariance lies between these bounds"),
+    .describe("clip: only tokens whose covariance lies between these bounds can get the treatment"),
   coefficient: positiveNumber(1).describe("kl: weight of the absolute log-ratio of a treated token"),
 });
 
