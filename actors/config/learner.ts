@@ -49,7 +49,7 @@ export const FilterConfig = z.strictObject({
   ),
   includeZero: flag(true).describe("false: the filter first drops groups with a score of 0"),
   mode: oneOf(["linear", "softmax"], "linear").describe(
-    "top_p: the filter adds groups, the best first, until a sum reaches a limit. linear: the sum of their scores reaches (learner.filter.value x the sum of all scores) - 0.01; if a score of 0 or less comes before this limit, the filter keeps no group. softmax: the sum of their shares in the softmax of all scores reaches learner.filter.value",
+    "top_p: the filter keeps the best groups until a sum reaches a limit. linear: their scores reach (learner.filter.value x the sum of all scores) - 0.01; if a score of 0 or less comes before this limit, the filter keeps no group. softmax: their softmax shares reach learner.filter.value",
   ),
 });
 
@@ -58,7 +58,7 @@ const RewardNormalizationConfig = z.strictObject({
     "Which rewards are normalized together. state: the rewards of a group; inductive: the rewards of an env; batch: all rewards of the update",
   ),
   method: oneOf(["identity", "mean", "mean_std", "asym_clip"], "identity").describe(
-    "identity: no change; mean: subtracts the mean; mean_std: also divides by the std; asym_clip: as mean_std, then clips to [-1, 3]. If every reward is normalized alone (for example with rollout.groupSize 1 and grouping state), no method changes the rewards",
+    "identity: no change; mean: subtracts the mean; mean_std: also divides by the std; asym_clip: as mean_std, then clips to [-1, 3]. With rollout.groupSize 1 and grouping state, no method changes the rewards",
   ),
 });
 
@@ -98,12 +98,12 @@ export const CovarianceConfig = z.strictObject({
     "Treatment of tokens whose log-probability and advantage vary together (docs/algorithms.md). clip (Clip-Cov): the advantage becomes 0; kl (KL-Cov): a penalty for leaving the old policy",
   ),
   share: positiveShare(2e-4).describe(
-    "Share of the written tokens that get the treatment, rounded down, but at least one token. clip: only tokens between the bounds can get it, so fewer tokens may get it",
+    "Share of the written tokens that get the treatment, but at least one token. clip: at most this share, of tokens between the bounds",
   ),
   bounds: z
     .tuple([z.number(), z.number()])
     .default([1, 5])
-    .describe("clip: only tokens whose covariance lies between these bounds can get the treatment"),
+    .describe("clip: bounds of the covariance of treated tokens"),
   coefficient: positiveNumber(1).describe("kl: weight of the absolute log-ratio of a treated token"),
 });
 
