@@ -98,7 +98,7 @@ export const CovarianceConfig = z.strictObject({
     "Treatment of tokens whose log-probability and advantage vary together (docs/algorithms.md). clip (Clip-Cov): the advantage becomes 0; kl (KL-Cov): a penalty for leaving the old policy",
   ),
   share: positiveShare(2e-4).describe(
-    "Share of the written tokens that get the treatment, but at least one token. clip: at most this share, of tokens between the bounds",
+    "Share of the written tokens that get the treatment, but at least one token. clip: at most this share, drawn from the tokens between the bounds",
   ),
   bounds: z
     .tuple([z.number(), z.number()])
