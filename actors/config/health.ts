@@ -28,13 +28,13 @@ export const TREATMENT_OF_RUNG = { "clip-cov": "clip", "kl-cov": "kl" } as const
  */
 const TrapConfig = z.strictObject({
   startUpdates: positiveInt(TRAP_RULE.startUpdates).describe(
-    "The start of a metric is its mean over this many first updates; for repetition and the share of well-formed replies, its value in the first update. The signs of spread, entropy, mutual information, repetition and form compare a metric with its start. The signs of success, likelihood and gradient compare with other values (docs/health.md). A metric gives no sign during its start",
+    "Number of first updates that are the start of a metric; for success, repetition and the share of well-formed replies, the start is the first update only. A metric gives no sign during its start. The signs of spread, entropy, mutual information, repetition and form compare a metric with its mean over its start; other signs: docs/health.md",
   ),
   patience: positiveInt(TRAP_RULE.patience).describe(
     "A sign of a collapse (docs/health.md lists the signs) counts after it has appeared in this many updates in a row; a gradient spike counts at once",
   ),
   solvedAt: share(TRAP_RULE.solvedAt).describe(
-    "Smoothed success is a moving average of the updates' success; the newest update has the weight 0.2. The task counts as solved when smoothed success reaches this value, and until it is more than 0.1 below this value",
+    "Smoothed success is a moving average of the updates' success; the newest update has the weight 0.2. When smoothed success reaches this value, the task counts as solved, until smoothed success is more than 0.1 below this value",
   ),
   explainedAt: share(TRAP_RULE.explainedAt).describe(
     "Four signs do not count while success is high: small spread, constant groups, low entropy and low likelihood. Success is high while smoothed success is at least this value and at most 0.15 below its highest value so far, or while the task counts as solved (solvedAt)",

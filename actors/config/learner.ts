@@ -39,7 +39,7 @@ export const FilterConfig = z.strictObject({
     "Which groups the learner trains on. all: every group. The other strategies keep the best groups by a score, and learner.filter.value says how many. top_ratio (StarPO-S): a share of the groups; the score is the std of the raw reward. top_k: a share of the groups. top_k_abs: a number of groups. top_p: groups until their scores reach a share of the sum. min_p: groups whose score is near the best score",
   ),
   value: positiveNumber(0.25).describe(
-    "top_ratio, top_k: share of the groups that the filter keeps, rounded down, at least one group. top_k_abs: number of groups. top_p: share of the sum of all scores (learner.filter.mode). min_p: the filter keeps groups that score at least value x the best score; with order smallest, groups that score at most the best score / value",
+    "top_ratio, top_k: of the groups that reach the filter, the filter keeps this share, rounded down, at least one group. top_k_abs: number of groups to keep. top_p: share of the sum of all scores (learner.filter.mode). min_p: the filter keeps groups that score at least value x the largest score; with order smallest, groups that score at most the smallest score / value",
   ),
   order: oneOf(["largest", "smallest"], "largest").describe(
     "Which groups the filter keeps: those with the largest or with the smallest scores",
@@ -49,7 +49,7 @@ export const FilterConfig = z.strictObject({
   ),
   includeZero: flag(true).describe("false: the filter first drops groups with a score of 0"),
   mode: oneOf(["linear", "softmax"], "linear").describe(
-    "top_p: what the filter adds up. linear: the scores; the kept groups reach learner.filter.value x the sum of all scores - 0.01. softmax: the softmax of the scores over the groups; the kept groups reach learner.filter.value",
+    "top_p: the filter keeps the best groups until a sum reaches a limit. linear: their scores reach (learner.filter.value x the sum of all scores) - 0.01; if a score of 0 or less comes before this limit, the filter keeps no group. softmax: their softmax shares reach learner.filter.value",
   ),
 });
 
@@ -58,7 +58,7 @@ const RewardNormalizationConfig = z.strictObject({
     "Which rewards are normalized together. state: the rewards of a group; inductive: the rewards of an env; batch: all rewards of the update",
   ),
   method: oneOf(["identity", "mean", "mean_std", "asym_clip"], "identity").describe(
-    "identity: no change; mean: subtracts the mean; mean_std: also divides by the std; asym_clip: as mean_std, then clips to [-1, 3]",
+    "identity: no change; mean: subtracts the mean; mean_std: also divides by the std; asym_clip: as mean_std, then clips to [-1, 3]. With rollout.groupSize 1 and grouping state, no method changes the rewards",
   ),
 });
 
@@ -98,12 +98,12 @@ export const CovarianceConfig = z.strictObject({
     "Treatment of tokens whose log-probability and advantage vary together (docs/algorithms.md). clip (Clip-Cov): the advantage becomes 0; kl (KL-Cov): a penalty for leaving the old policy",
   ),
   share: positiveShare(2e-4).describe(
-    "Share of the written tokens that get the treatment; at least one token gets it. clip: only tokens between the bounds get it",
+    "Share of the written tokens that get the treatment, but at least one token. clip: at most this share, drawn from the tokens between the bounds",
   ),
   bounds: z
     .tuple([z.number(), z.number()])
     .default([1, 5])
-    .describe("clip: treats tokens whose covariance lies between these bounds"),
+    .describe("clip: bounds of the covariance of treated tokens"),
   coefficient: positiveNumber(1).describe("kl: weight of the absolute log-ratio of a treated token"),
 });
 
@@ -167,7 +167,7 @@ export const LearnerConfig = z.strictObject({
   ),
   entropyCoefficient: nonnegativeNumber(1e-3).describe("Weight of the entropy bonus"),
   entropyTarget: positiveNumber(null).describe(
-    "Target of the entropy in nats per token. After an update with a lower entropy, entropyCoefficient rises; after any other update entropyCoefficient falls, but not below 0. null: entropyCoefficient is constant",
+    "Target of the entropy in nats per token. After an update with a lower entropy, entropyCoefficient rises; after an update with an equal or higher entropy, it falls, but not below 0. An update without a measured entropy does not change it. null: entropyCoefficient is constant",
   ),
   entropyStep: positiveNumber(5e-3).describe("Step by which entropyCoefficient rises or falls"),
   observationLoss: nonnegativeNumber(0).describe(

@@ -83,7 +83,7 @@ export const JoinConfig = z.strictObject({
       "Address where other machines join: ws:// or, with TLS, wss://; port 0: any free port; null: no machine can join",
     ),
   token: Token.describe(
-    "Secret for lending samplers and env servers; null: no secret. If join.listen is on loopback, and this secret, join.samplerToken and join.envServerToken are all null, the run makes this secret",
+    "Secret for lending samplers and env servers. null: no secret; but if join.samplerToken and join.envServerToken are also null, and join.listen is on loopback, the run makes this secret",
   ),
   samplerToken: Token.describe("Secret for lending samplers only; null: no secret"),
   envServerToken: Token.describe("Secret for lending env servers only; null: no secret"),

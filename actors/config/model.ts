@@ -36,9 +36,7 @@ const WarmStartStage = z.strictObject({
   babble: share(0).describe(
     "Share of the demonstrator's turns whose actions are all random; the policy imitates these turns too. random-play does not read it",
   ),
-  noise: share(0).describe(
-    "Share of the actions in the demonstrator's other turns that are random. random-play does not read it",
-  ),
+  noise: share(0).describe("Share of random actions in the demonstrator's other turns. random-play does not read it"),
   steps: z.int().positive().describe("Optimizer steps"),
   batch: positiveInt(32).describe("Demonstrations per step"),
   learningRate: z.number().positive().describe("Peak step size of the optimizer"),
@@ -66,7 +64,7 @@ export const WarmStartConfig = z.strictObject({
     "Share of the actions of random play that follow the best plan from the earlier plays of the board; the other actions are random. In the first quarter of a board's plays all actions are random. A share above 0 helps where moves have random outcomes",
   ),
   exploreOnce: flag(false).describe(
-    "true: the learner plays a board at random only once, and makes all later demonstrations of this board from the same plays. The learner always does so for an env that runs in another process or on a server. The learner keeps these plays in up to 256 MiB of memory, and plays further boards anew for each demonstration",
+    "true: the learner explores a board by random plays only once, and makes all later demonstrations of this board from the same plays. For an env that runs in another process or on a server, the learner always does so. The learner keeps the plays of all boards in up to 256 MiB of memory. If a board's plays do not fit, the learner explores the board again each time",
   ),
   demonstrations: positiveInt(1).describe(
     "Number of demonstrations that the warm start makes from the plays of one board; more than 1 saves time if plays are slow",
@@ -108,6 +106,6 @@ export const CheckpointConfig = z.strictObject({
     "Number of newest checkpoints to keep; the run also keeps the checkpoint with the best validation, and the last healthy checkpoint",
   ),
   durability: oneOf(["normal", "full"], "normal").describe(
-    "full: fsync on every commit of run.sqlite, so that no stored episode is lost in a power cut",
+    "full: fsync on every commit of run.sqlite, so a power cut loses no stored episode; normal: a power cut may lose the newest stored episodes",
   ),
 });

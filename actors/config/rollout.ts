@@ -80,7 +80,7 @@ export const SamplerConfig = z.strictObject({
   ),
   threads: positiveInt(1).describe("Threads of one sampler's engine"),
   precision: oneOf(["full", "half"], "full").describe(
-    "half: samplers use weights in half precision, and other machines download half as many bytes. On a CPU with machine code samplers also keep keys and values in half precision, and write replies about 1.3 times as fast as with full",
+    "half: samplers use weights in half precision, and other machines download half as many bytes. Samplers that run Bunraku's machine code (on a CPU, Linux x64 with AVX2, sampler.threads 1) also keep keys and values in half precision, and write replies about 1.3 times as fast as with full",
   ),
   weightsBetween: oneOf(["episodes", "turns"], "episodes").describe(
     "async: when a sampler loads new weights. episodes: while the sampler plays no episode; turns: while the sampler writes no reply, so an episode may have several policy versions",
