@@ -27,7 +27,7 @@ const TIE = 1e-9;
 /** A reward that comes one action later counts for this share of its value. So a plan wins early, even if the env does not reward an early win. */
 const DISCOUNT = 0.99;
 
-/** Memory of a state without its text, and of an entry. Measured: 22 KB for a board of SimpleSokoban, with 67 states and 268 entries. */
+/** Memory of a state without its text, and of an entry. Measured: 19 KB for a board of SimpleSokoban, with 67 states and 268 entries. */
 const STATE_BYTES = 120;
 const ENTRY_BYTES = 40;
 
