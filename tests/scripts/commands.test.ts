@@ -90,7 +90,7 @@ describe("bun run bench", async () => {
         "export const summary = 'adds'; let runs = 0;\n" +
         "export async function run({ a = '1', b = '2' }) {\n" +
         "  console.log('adding');\n" +
-        "  const comparisons = [{ what: 'sum of two', ours: '2 ms', beside: 'peer 3 ms', speed: 1.5, goal: 2 }];\n" +
+        "  const comparisons = [{ what: 'sum of two', ours: '2 ms', reference: 'peer 3 ms', speed: 1.5, goal: 2 }];\n" +
         "  return { name: 'sum', comparisons, sum: Number(a) + Number(b), runs: ++runs }; }",
       "bench/falls.bench.ts":
         "export const summary = 'falls'; export async function run({ why = 'no engine' }) { throw new Error(why); }",
@@ -99,7 +99,7 @@ describe("bun run bench", async () => {
   );
   await command(["hello"], folder);
   const bench = (...args: string[]) => command(["bench", ...args], folder);
-  const comparisons = [{ what: "sum of two", ours: "2 ms", beside: "peer 3 ms", speed: 1.5, goal: 2 }];
+  const comparisons = [{ what: "sum of two", ours: "2 ms", reference: "peer 3 ms", speed: 1.5, goal: 2 }];
 
   test("lists what there is", async () => {
     expect(await bench()).toEqual({ code: 0, out: "  falls  falls\n  sum    adds\n", err: "" });

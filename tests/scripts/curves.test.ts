@@ -121,7 +121,7 @@ describe("one line for each run", () => {
       expect.arrayContaining([
         "validate/success (share)",
         "train/entropy (nats)",
-        "Share of validation episodes solved.",
+        "Share of validation episodes that the policy solved.",
       ]),
     );
   });

@@ -89,7 +89,7 @@ test("a model that is gone ends the learner with one line", async () => {
   };
   server.asked.length = 0;
   const end = await playRun(folder, configOf(12)).then(String, (error: Error) => error.message);
-  expect(end).toMatch(/^learner exit code 3 \(.*optim_step: answers 400: Model model_\d+ not loaded\)$/);
+  expect(end).toMatch(/^learner exit code 1 \(.*optim_step: answers 400: Model model_\d+ not loaded\)$/);
   server.interfere = () => null;
 }, 300_000);
 

@@ -28,7 +28,7 @@ test("one of success, spread and entropy is enough, and a step without any quant
   for (const name of ["train/success", "reward_std", "entropy"])
     expect([...seen([{ [name]: 0.5 }, { loss: 1 }, { [name]: 0.5 }]).measured.keys()]).toEqual([1, 3]);
   const others = Object.fromEntries(Array.from({ length: 13 }, (_, i) => [`x${i}`, 1]));
-  expect(() => seen([others])).toThrow(/It has x0, .*, x11, and 1 more$/);
+  expect(() => seen([others])).toThrow(/The log has x0, .*, x11, and 1 more$/);
 });
 
 test("a flag without = is refused, also where it begins with a quantity", () => {
