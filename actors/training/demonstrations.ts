@@ -54,7 +54,7 @@ type ExploreSettings = Pick<RunConfig["warmStart"], "plays" | "playsMax" | "play
 /** The warm start fails after this many boards in a row on which no play won, or for which no plan was found. */
 const LOST_BOARDS_MAX = 200;
 
-/** Maximum memory of what random play keeps of all boards. Random play explores each further board anew for each demonstration. */
+/** Maximum memory of the boards' tables that random play keeps. A board whose table does not fit is explored again for each demonstration. */
 const KEPT_BYTES_MAX = 2 ** 28;
 
 /**

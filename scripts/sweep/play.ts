@@ -40,7 +40,7 @@ export function checkFolder({ folder, config }: PlannedRun): void {
 export interface SweepListener {
   /** @param line  a line of the run's standard error */
   readonly said: (run: PlannedRun, line: string) => void;
-  /** `Playing` calls this for each run that ended, but not for a run that `stop` stopped. @param failure  null if the run wrote its report */
+  /** `SweepPlay` calls this for each run that ended, but not for a run that `stop` stopped. @param failure  null if the run wrote its report */
   readonly ended: (run: PlannedRun, failure: string | null) => void;
 }
 

@@ -22,6 +22,7 @@ import {
   type Assembler,
   at,
   atIndex,
+  type Label,
   R8,
   R10,
   R11,
@@ -180,14 +181,19 @@ export class TileWriter {
     const { code } = this;
     const [unread, done] = [code.label(), code.label()];
     this.setToFlag(RAX, this.position);
-    code.load32(RAX, at(RAX));
-    code.compareConstant(RAX, 0);
-    code.jumpIf("equal", unread);
+    this.#jumpIfUnread(RAX, unread);
     body();
     code.jump(done);
     code.place(unread);
     instead();
     code.place(done);
+  }
+
+  /** Jumps if the flag at the address in `register` is 0. Overwrites rax. */
+  #jumpIfUnread(register: number, label: Label): void {
+    this.code.load32(RAX, at(register));
+    this.code.compareConstant(RAX, 0);
+    this.code.jumpIf("equal", label);
   }
 
   /** Sets a register to the address of the flag of `isRead` for the four tokens from a position on. The position is a variable. */
@@ -287,12 +293,7 @@ export class TileWriter {
     const left = first + vectors;
     const [again, skip] = [code.label(), code.label()];
     code.place(again);
-    if (flags !== null) {
-      code.load32(RAX, at(flags));
-      code.addConstant(flags, FLAG_BYTES);
-      code.compareConstant(RAX, 0);
-      code.jumpIf("equal", skip);
-    }
+    if (flags !== null) this.#jumpIfUnread(flags, skip);
     for (let step = 0; step < 4; step++) {
       for (let j = 0; j < vectors; j++)
         code.loadVector(first + j, at(b.register, step * b.step + j * this.sizes.vector));
@@ -302,6 +303,7 @@ export class TileWriter {
       }
     }
     code.place(skip);
+    if (flags !== null) code.addConstant(flags, FLAG_BYTES);
     code.addConstant(a.register, 4 * a.step);
     code.addConstant(b.register, 4 * b.step);
     code.addConstant(RCX, -4);
