@@ -26,9 +26,11 @@ export class Acks {
   readonly #published = new Map<number, string>();
   readonly #held = new Map<string, Held>();
   #waits: Wait[] = [];
+  #holders = 0;
 
+  /** Number of samplers that hold a version. */
   get holders(): number {
-    return [...this.#held.values()].filter((held) => typeof held === "number").length;
+    return this.#holders;
   }
 
   /** Sets the version that samplers should load from now on. @throws {RangeError} if this version is not newer than the last version */
@@ -92,6 +94,8 @@ export class Acks {
 
   /** @param held  undefined: the sampler has left */
   #set(sampler: string, held: Held | undefined): void {
+    if (typeof this.#held.get(sampler) === "number") this.#holders--;
+    if (typeof held === "number") this.#holders++;
     if (held === undefined) this.#held.delete(sampler);
     else this.#held.set(sampler, held);
     for (const { version, missing } of this.#waits) {

@@ -1,6 +1,7 @@
 /** A sampler counts as updated once it has named the published digest, and not before. */
 import { beforeEach, describe, expect, test } from "bun:test";
 import { Acks } from "../../../actors/weights/acks.ts";
+import { sequence } from "../../../model/rng.ts";
 
 const digest = (version: number) => version.toString(16).padStart(64, "0");
 let acks: Acks;
@@ -100,5 +101,20 @@ test("it refuses to expect a version that is not newer", () => {
     expect(() => acks.expect(version, digest(version))).toThrow(
       new RangeError(`cannot expect version ${version}: version 1 was published, and versions only grow`),
     );
+  }
+});
+
+test("the holders are the samplers that hold a version, after any reports, joins and leaves", () => {
+  const names = Array.from({ length: 20 }, (_, i) => `sampler/${i}`);
+  const draw = sequence(7, "reports");
+  for (let version = 2; version < 200; version++) {
+    acks.expect(version, digest(version));
+    for (const name of names) {
+      const kind = draw();
+      if (kind < 0.2) acks.join(name);
+      else if (kind < 0.3) acks.leave(name);
+      else acks.loaded(name, version, digest(kind < 0.4 ? 0 : version));
+    }
+    expect(acks.holders).toBe(names.filter((name) => acks.version(name) !== null).length);
   }
 });
