@@ -21,7 +21,7 @@ import type { Server, ServerWebSocket } from "bun";
 import { describeError } from "../errors.ts";
 import { bearer, httpOf, isBroker, noProxyHere, sameSecret } from "../transport/address.ts";
 import { reportSeldom } from "../transport/refusals.ts";
-import { PING, type SilenceWatch, watchSilence } from "../transport/silence.ts";
+import type { SilenceWatch } from "../transport/silence.ts";
 import { GUEST_HEADER } from "../transport/socket.ts";
 import {
   boundTo,
@@ -30,9 +30,9 @@ import {
   clientWire,
   closeReason,
   parseAddress,
-  SILENCE_MS_MAX,
   serverLimits,
   serverWire,
+  watchSocket,
 } from "../transport/socket-wire.ts";
 import { type ServerTls, serverOptions } from "../transport/tls.ts";
 import type { Problem, TransportOptions } from "../transport/transport.ts";
@@ -229,12 +229,7 @@ export class Gate {
   }
 
   #offered(name: string, socket: ServerWebSocket<SocketData>): void {
-    socket.data.watch = watchSilence({
-      clock: this.#options.clock,
-      silenceMsMax: SILENCE_MS_MAX,
-      ping: () => void socket.sendBinary(PING),
-      silent: () => socket.terminate(),
-    });
+    socket.data.watch = watchSocket(socket, this.#options.clock, () => {});
     socket.data.withdraw = this.#offers.add(name, (relay) => this.#use(socket, relay));
   }
 
