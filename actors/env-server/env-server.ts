@@ -148,15 +148,8 @@ export class EnvServer implements HostHandler {
     const limits = new AnswerLimits();
     const episode: Episode = { key, id, label, env: null, limits, last: null, touchedAtMs: 0 };
     this.#open.set(key, episode);
-    return opening instanceof Promise ? this.#openedLater(episode, opening) : this.#opened(episode, opening);
-  }
-
-  async #openedLater(episode: Episode, opening: Promise<Env>): Promise<EnvAnswer> {
-    const { key, label } = episode;
-    let env: Env;
-    try {
-      env = await this.#inTime(`${label} open`, opening);
-    } catch (error) {
+    if (!(opening instanceof Promise)) return this.#opened(episode, opening);
+    const giveUp = (error: unknown) => {
       this.#remove(episode);
       // The env may still open after its deadline.
       void opening.then(
@@ -164,25 +157,23 @@ export class EnvServer implements HostHandler {
         () => {},
       );
       throw error;
-    }
-    if (this.#open.get(key) === episode) return this.#opened(episode, env);
-    this.#close(label, env);
-    throw closedEarly(label);
+    };
+    return this.#inTime(`${label} open`, opening).then((env) => this.#opened(episode, env), giveUp);
   }
 
   #opened(episode: Episode, env: Env): EnvAnswer {
-    const { id, label } = episode;
+    const { key, id, label } = episode;
+    if (this.#open.get(key) !== episode) {
+      this.#close(label, env);
+      throw closedEarly(label);
+    }
     episode.env = env;
     episode.touchedAtMs = this.#options.clock.now();
     try {
       return within("env", `${label} open`, () => {
         const { opening: observation, actionsLeft } = env;
-        const opened = checked(schemas["env.opened"], {
-          type: "env.opened",
-          episode: id,
-          observation,
-          actionsLeft,
-        });
+        const answer = { type: "env.opened", episode: id, observation, actionsLeft };
+        const opened = checked(schemas["env.opened"], answer);
         episode.limits.opened(opened);
         return opened;
       });

@@ -60,7 +60,7 @@ const TEXT_PATH = "/v1/completions";
 export function completionsApp(options: CompletionsOptions): Hono {
   const app = new Hono();
   const slots = new Slots(options.slots, options.queueMax);
-  const counts = new ServeCounts(slots);
+  const counts = new ServeCounts();
   const begin = completer(options, slots, counts);
   app.onError((error, c) => refusal(c, error));
   app.notFound((c) => refusal(c, new RequestError(404, "not_found", `there is no ${c.req.method} ${c.req.path}`)));
@@ -74,7 +74,7 @@ export function completionsApp(options: CompletionsOptions): Hono {
     checkAccess(c, options.token);
     await next();
   });
-  app.get("/metrics", (c) => c.text(counts.text(), 200, { "Content-Type": "text/plain; version=0.0.4" }));
+  app.get("/metrics", (c) => c.text(counts.text(slots), 200, { "Content-Type": "text/plain; version=0.0.4" }));
   const created = Math.floor(options.wallClock() / 1000);
   const { card, contextTokensMax } = options;
   const model = {

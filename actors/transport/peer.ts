@@ -32,7 +32,8 @@ export interface Wire {
 
 interface OpenAsk {
   readonly type: Ask["type"];
-  settle(answer: Answer): void;
+  readonly resolve: (answer: Answer) => void;
+  readonly cancelDeadline: () => void;
 }
 
 export class WirePeer implements Peer {
@@ -79,16 +80,10 @@ export class WirePeer implements Peer {
     }
     const { promise, resolve } = Promise.withResolvers<Answer>();
     const id = ++this.#lastId;
-    const cancel = this.#options.clock.after(deadlineMs, () => {
+    const cancelDeadline = this.#options.clock.after(deadlineMs, () => {
       this.#settle(id, failed("deadline", `${this.name} did not answer ${message.type} within ${deadlineMs} ms`));
     });
-    this.#asks.set(id, {
-      type: message.type,
-      settle(answer) {
-        cancel();
-        resolve(answer);
-      },
-    });
+    this.#asks.set(id, { type: message.type, resolve, cancelDeadline });
     const problem = this.#send({ kind: "ask", id, body: message });
     if (problem !== null) this.#settle(id, failed("capacity", problem));
     return promise;
@@ -187,7 +182,8 @@ export class WirePeer implements Peer {
   #settle(id: number, answer: Answer): void {
     const ask = this.#asks.get(id);
     this.#asks.delete(id);
-    ask?.settle(answer);
+    ask?.cancelDeadline();
+    ask?.resolve(answer);
   }
 
   /** Ends the connection if the other end reads too slowly. @returns an error text if the message is too large for a frame, else null */
