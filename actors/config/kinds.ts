@@ -25,5 +25,8 @@ export const text = kind(z.string().min(1));
 export const nullableText = kind(z.string().min(1).nullable());
 export const httpUrl = kind(z.url({ protocol: /^https?$/ }));
 export const flag = kind(z.boolean());
+/** A list of any length. */
+export const listOf = <S extends z.ZodType>(item: S, standard: z.input<S>[]) =>
+  z.array(item).default(standard as never);
 export const oneOf = <const T extends string>(values: readonly T[], standard: NoInfer<T>) =>
   z.enum(values).default(standard as never);
