@@ -184,21 +184,29 @@ export class EnvServer implements HostHandler {
   }
 
   #step(key: string, ask: Messages["env.step"]): MaybePromise<EnvAnswer> {
+    const { episode: id, turn, reply } = ask;
     const episode = this.#open.get(key);
-    if (episode === undefined) return this.#afterEnd(key, ask);
-    const { last, env } = episode;
-    if (env === null) throw new EpisodeError(`episode ${ask.episode} is still being opened`, "protocol");
-    if (last?.turn === ask.turn) return repeated(last, ask);
-    const next = last === null ? 0 : last.turn + 1;
-    if (ask.turn !== next || last?.answer instanceof Promise) {
-      const at = last?.answer instanceof Promise ? `still plays turn ${last.turn}` : `is at turn ${next}`;
-      throw new EpisodeError(`episode ${ask.episode} ${at}; cannot play turn ${ask.turn}`, "protocol");
+    const last = episode === undefined ? this.#ended.get(key) : episode.last;
+    if (last?.turn === turn) {
+      if (last.reply === reply) return last.answer;
+      throw new EpisodeError(`episode ${id} turn ${turn} was already played with another reply`, "protocol");
     }
+    const refusal = (state: string) => new EpisodeError(`episode ${id} ${state}; cannot play turn ${turn}`, "protocol");
+    if (episode === undefined) {
+      if (last) throw refusal(`ended with turn ${last.turn}`);
+      const detail = `episode ${id} is not open here: it was never opened, or closed as idle. Open it again.`;
+      throw new EpisodeError(detail, "closed");
+    }
+    const { env } = episode;
+    if (env === null) throw new EpisodeError(`episode ${id} is still being opened`, "protocol");
+    if (last?.answer instanceof Promise) throw refusal(`still plays turn ${last.turn}`);
+    const next = last ? last.turn + 1 : 0;
+    if (turn !== next) throw refusal(`is at turn ${next}`);
     const answer = this.#turn(env, episode, ask);
-    const settled = (result: EnvAnswer) => this.#settle(episode, { turn: ask.turn, reply: ask.reply, answer: result });
+    const settled = (result: EnvAnswer) => this.#settle(episode, { turn, reply, answer: result });
     if (!(answer instanceof Promise)) return settled(answer);
     const later = answer.then(settled);
-    episode.last = { turn: ask.turn, reply: ask.reply, answer: later };
+    episode.last = { turn, reply, answer: later };
     return later;
   }
 
@@ -223,20 +231,6 @@ export class EnvServer implements HostHandler {
     const last = this.#ended.get(key);
     if (last !== undefined) this.#endedChars -= charsOf(last);
     this.#ended.delete(key);
-  }
-
-  #afterEnd(key: string, ask: Messages["env.step"]): MaybePromise<EnvAnswer> {
-    const last = this.#ended.get(key);
-    if (last?.turn === ask.turn) return repeated(last, ask);
-    throw last === undefined
-      ? new EpisodeError(
-          `episode ${ask.episode} is not open here: it was never opened, or closed as idle. Open it again.`,
-          "closed",
-        )
-      : new EpisodeError(
-          `episode ${ask.episode} ended with turn ${last.turn}; cannot play turn ${ask.turn}`,
-          "protocol",
-        );
   }
 
   /** Plays a turn. The answer is `failed` if the env throws, is late, or returns no valid turn (for example, a reward that is no number). */
@@ -321,11 +315,6 @@ const charsOf = ({ reply, answer }: LastTurn): number =>
   answer.type === "env.stepped"
     ? reply.length + answer.observation.length + answer.actions.join("").length
     : reply.length;
-
-function repeated(last: PlayedTurn, { episode, turn, reply }: Messages["env.step"]): MaybePromise<EnvAnswer> {
-  if (last.reply === reply) return last.answer;
-  throw new EpisodeError(`episode ${episode} turn ${turn} was already played with another reply`, "protocol");
-}
 
 const closedEarly = (label: string) => new EpisodeError(`${label} was closed before its env answered`, "closed");
 
