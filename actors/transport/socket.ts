@@ -43,12 +43,12 @@ const CLOSE_MS_MAX = 500;
 /** HTTP header in which the gate names the guest whose connection it relays. */
 export const GUEST_HEADER = "X-Guest";
 
-interface Accepted {
+interface Data {
   readonly guest: string | undefined;
-  peer: WirePeer;
-  watch: SilenceWatch;
+  /** Set when the socket opens. */
+  peer?: WirePeer;
+  watch?: SilenceWatch;
 }
-type Data = Partial<Accepted>;
 
 export class SocketTransport implements Transport {
   readonly #options: SocketOptions;
