@@ -142,10 +142,7 @@ export class WirePeer implements Peer {
     }
     this.#guarded(ask.type, () => {
       const answer = this.#handler.asked(this, ask);
-      if (!(answer instanceof Promise)) {
-        this.#sendAnswer(id, answer);
-        return;
-      }
+      if (!(answer instanceof Promise)) return this.#sendAnswer(id, answer);
       this.#asksToAnswer++;
       answer
         .finally(() => this.#asksToAnswer--)

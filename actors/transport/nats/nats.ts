@@ -68,21 +68,16 @@ export class NatsTransport implements Transport {
     const peers = new ListenerPeers(handler);
     const stop = await broker.answerDials(chosen, (request) => {
       const dial = Dial.safeParse(parsedJson(request.string()));
-      const respond = (answer: z.infer<typeof DialAnswer>) => request.respond(JSON.stringify(answer));
+      const respond = (answer: z.infer<typeof DialAnswer>) => void request.respond(JSON.stringify(answer));
       if (!dial.success) {
         this.#refused(url.host, "not a request to connect");
-        respond({ refused: "the request is not a request to connect" });
-        return;
+        return respond({ refused: "the request is not a request to connect" });
       }
-      if (!broker.ready) {
-        respond({ refused: "the listener is reconnecting to its broker" });
-        return;
-      }
+      if (!broker.ready) return respond({ refused: "the listener is reconnecting to its broker" });
       const { inbox, id, proof } = dial.data;
       if (!sameSecret(proof, proofOf(token, id, chosen)) || broker.ends.has(`${id}h`)) {
         this.#refused(url.host, "wrong token");
-        respond({ refused: TOKEN_REFUSED });
-        return;
+        return respond({ refused: TOKEN_REFUSED });
       }
       const wire = this.#wire(broker, url, [`${id}h`, `${id}g`], () => inbox, false);
       respond({ inbox: broker.inbox });
@@ -166,12 +161,11 @@ export class NatsTransport implements Transport {
 
   #broker(url: URL): Promise<Broker> {
     const key = `${url.protocol}//${url.host}`;
-    const known = this.#brokers.get(key);
-    if (known !== undefined) return known;
-    const broker = Broker.connect(url, this.#options);
-    this.#brokers.set(key, broker);
-    broker.catch(() => this.#brokers.delete(key));
-    return broker;
+    return this.#brokers.getOrInsertComputed(key, () => {
+      const broker = Broker.connect(url, this.#options);
+      broker.catch(() => this.#brokers.delete(key));
+      return broker;
+    });
   }
 
   /** Closes the connection to a broker that no listener and no connection uses. */
