@@ -42,10 +42,10 @@ export function oldRun(folder: string, layers: readonly Layer[]): RunFolder {
   const config = resumable(file, [{ source: file, values: { ...kept } }, ...layers]);
   const [broken] = brokenRules(config);
   if (broken !== undefined) {
-    const secrets = broken.text.includes("token")
+    const secrets = broken.includes("token")
       ? `. ${CONFIG_FILE} holds no secrets: give the file of --config again`
       : "";
-    throw new ConfigError(`${file}: ${broken.path}: ${broken.text}${secrets}`);
+    throw new ConfigError(`${file}: ${broken}${secrets}`);
   }
   const run = { folder, config };
   const isLonger = set.some(({ path }) => LENGTH.includes(path));

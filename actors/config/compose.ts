@@ -29,7 +29,7 @@ export function composeRunConfig(given: readonly Layer[]): RunConfig {
   if (!parsed.success)
     throw new ConfigError(parsed.error.issues.flatMap((issue) => faultLines(issue, layers)).join("\n"));
   const config = parsed.data;
-  const broken = brokenRules(config).map(({ path, text }) => `${setBy(layers, path)}${path}: ${text}`);
+  const broken = brokenRules(config).map((fault) => `${setBy(layers, fault.slice(0, fault.indexOf(":")))}${fault}`);
   const faults = [...broken, ...unreadKeys(config, layers)];
   if (lastToSet(layers, "env.modules") !== -1)
     faults.push(

@@ -6,7 +6,7 @@ import { z } from "zod";
 import { EnvConfig, PromptConfig } from "./env.ts";
 import { HealthConfig } from "./health.ts";
 import { Keys } from "./keys.ts";
-import { oneOf } from "./kinds.ts";
+import { oneOf, seed } from "./kinds.ts";
 import { merge, oneValue, valueAt } from "./layers.ts";
 import { LearnerConfig } from "./learner.ts";
 import { EngineConfig, JoinConfig, MetricsConfig, SupervisorConfig, TransportConfig } from "./machine.ts";
@@ -14,12 +14,9 @@ import { CheckpointConfig, ModelConfig, WarmStartConfig } from "./model.ts";
 import { EnvServerConfig, RolloutConfig, SamplerConfig, ValidateConfig } from "./rollout.ts";
 
 export const RunConfig = z.strictObject({
-  seed: z
-    .uint32()
-    .default(10_000)
-    .describe(
-      "Seed of the run: decides initial weights, sampling, shuffles and the boards of the warm start. rollout.firstSeed and validate.firstSeed decide the other boards",
-    ),
+  seed: seed(10_000).describe(
+    "Seed of the run: decides initial weights, sampling, shuffles and the boards of the warm start. rollout.firstSeed and validate.firstSeed decide the other boards",
+  ),
   actors: oneOf(["processes", "workers", "one-thread"], "processes").describe(
     "Where actors run. processes: each actor in its own process; workers: all in one process, each in its own Bun worker; one-thread: all on one thread, for debugging",
   ),

@@ -2,7 +2,7 @@
 import { z } from "zod";
 import { COMPATS } from "../../envs/tag.ts";
 import { CONTEXT_MODES } from "../../envs/text/context.ts";
-import { flag, nonnegativeNumber, oneOf, positiveInt, text } from "./kinds.ts";
+import { flag, listOf, nonnegativeNumber, oneOf, positiveInt, text } from "./kinds.ts";
 
 export const MixedEnv = z.strictObject({
   tag: z.string().min(1).describe("Tag of the env"),
@@ -33,12 +33,9 @@ export const EnvConfig = z.strictObject({
     .record(z.string(), z.unknown())
     .default({})
     .describe("The env's own options, for example successRate of FrozenLake"),
-  mix: z
-    .array(MixedEnv)
-    .default([])
-    .describe(
-      "Several envs in every update, in place of env.tag. Items: {tag, name, options, groups, turnsMax, actionsMax, actionsPerTurnMax}",
-    ),
+  mix: listOf(MixedEnv, []).describe(
+    "Several envs in every update, in place of env.tag. Items: {tag, name, options, groups, turnsMax, actionsMax, actionsPerTurnMax}",
+  ),
   modules: z
     .record(z.string(), z.string().regex(/^[0-9a-f]{64}$/))
     .default({})

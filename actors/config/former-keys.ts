@@ -3,7 +3,7 @@
  * `upgraded` converts the config.json of a run that an earlier version recorded.
  */
 import { isDeepStrictEqual } from "node:util";
-import { isTree, type Tree } from "./layers.ts";
+import { isTree, type Tree, valueAt } from "./layers.ts";
 
 /** What replaced a key: a path, or a constant. With `why`, `constant` is only the former default, and `why` says which value a run uses now. */
 type Fate = { readonly to: string } | { readonly constant: unknown; readonly why?: string };
@@ -60,22 +60,20 @@ export function formerKeyText(path: string): string | null {
 export function upgraded(stored: Tree): Tree {
   const config = structuredClone(stored);
   for (const [path, fate] of Object.entries(FORMER_KEYS)) {
-    const section = at(config, path.split(".").slice(0, -1));
-    const name = path.split(".").at(-1)!;
-    if (section === null || !Object.hasOwn(section, name)) continue;
+    const { section, name } = placeOf(config, path);
+    if (!isTree(section) || !Object.hasOwn(section, name)) continue;
     const value = section[name];
     if ("to" in fate) {
-      const target = at(config, fate.to.split(".").slice(0, -1));
-      if (target === null) continue;
-      target[fate.to.split(".").at(-1)!] = value;
+      const to = placeOf(config, fate.to);
+      if (!isTree(to.section)) continue;
+      to.section[to.name] = value;
     } else if (!isDeepStrictEqual(value, fate.constant) && fate.why === undefined) continue;
     delete section[name];
   }
   return config;
 }
 
-function at(tree: Tree, parts: readonly string[]): Tree | null {
-  let node: unknown = tree;
-  for (const part of parts) node = isTree(node) ? node[part] : undefined;
-  return isTree(node) ? node : null;
+function placeOf(config: Tree, path: string) {
+  const dot = path.lastIndexOf(".");
+  return { section: valueAt(config, path.slice(0, dot)), name: path.slice(dot + 1) };
 }

@@ -2,7 +2,7 @@
 import { z } from "zod";
 import { RAGEN_STOPS, STOP_RULE, STOPS } from "../../model/health/early-stop.ts";
 import { TRAP_RULE } from "../../model/health/echo-trap/echo-trap.ts";
-import { nonnegativeInt, oneOf, positiveInt, share } from "./kinds.ts";
+import { listOf, nonnegativeInt, oneOf, positiveInt, share } from "./kinds.ts";
 
 const RUNGS = [
   "tighten-filter",
@@ -76,20 +76,16 @@ const CollapseConfig = z.strictObject({
 });
 
 export const HealthConfig = z.strictObject({
-  ladder: z
-    .array(z.enum(RUNGS))
-    .default([])
-    .describe(
-      `Interventions against the Echo Trap, in the order in which the learner takes them. Possible: ${RUNGS.join(", ")}; empty: none`,
-    ),
+  ladder: listOf(z.enum(RUNGS), []).describe(
+    `Interventions against the Echo Trap, in the order in which the learner takes them. Possible: ${RUNGS.join(", ")}; empty: none`,
+  ),
   interveneAt: oneOf(["warning", "collapsed"], "collapsed").describe(
     "Verdict at which the learner intervenes. warning: at a warning and at a collapse; collapsed: only at a collapse",
   ),
   settleUpdates: positiveInt(5).describe("Minimum number of updates between two interventions"),
-  stopEarly: z
-    .array(z.enum(STOPS))
-    .default(["solved"])
-    .describe(`What ends the run early: solved, or RAGEN-2's ${RAGEN_STOPS.join(", ")}; empty: nothing`),
+  stopEarly: listOf(z.enum(STOPS), ["solved"]).describe(
+    `What ends the run early: solved, or RAGEN-2's ${RAGEN_STOPS.join(", ")}; empty: nothing`,
+  ),
   collapse: CollapseConfig.prefault({}),
   trap: TrapConfig.prefault({}),
   stops: StopsConfig.prefault({}),

@@ -32,7 +32,7 @@ export interface Key {
 
 export class Keys {
   readonly #schema: z.ZodType;
-  #read: { readonly root: Node; readonly leaves: readonly Key[] } | null = null;
+  #root: Node | null = null;
 
   constructor(schema: z.ZodType) {
     this.#schema = schema;
@@ -40,7 +40,7 @@ export class Keys {
 
   /** Every key that has a value, in the order of the schema. A section is not in this list. */
   get all(): readonly Key[] {
-    return this.#nodes().leaves;
+    return leaves(this.#read(), "");
   }
 
   /** Paths of all keys and sections. `nearest` looks here for the key that a user meant. */
@@ -88,12 +88,9 @@ export class Keys {
   }
 
   /** Reads the schema at the first call only. One read takes a quarter of the time of all imports of an actor. */
-  #nodes(): { readonly root: Node; readonly leaves: readonly Key[] } {
-    if (this.#read === null) {
-      const root = z.toJSONSchema(this.#schema, { io: "input" }) as Node;
-      this.#read = { root, leaves: leaves(root, "") };
-    }
-    return this.#read;
+  #read(): Node {
+    this.#root ??= z.toJSONSchema(this.#schema, { io: "input" }) as Node;
+    return this.#root;
   }
 
   #nearestLast(last: string): string | null {
@@ -103,7 +100,7 @@ export class Keys {
   }
 
   #find(path: string): Node | null {
-    let node: Node | undefined = this.#nodes().root;
+    let node: Node | undefined = this.#read();
     for (const part of path.split(".")) {
       if (node?.properties !== undefined)
         node = Object.hasOwn(node.properties, part) ? node.properties[part] : undefined;

@@ -2,7 +2,7 @@
 import { z } from "zod";
 import { LEVELS } from "../log.ts";
 import { fitsHeader } from "../transport/address.ts";
-import { flag, nonnegativeInt, oneOf, positiveInt, text } from "./kinds.ts";
+import { flag, httpUrl, nonnegativeInt, nullableText, oneOf, positiveInt, text } from "./kinds.ts";
 
 const Token = z
   .string()
@@ -15,13 +15,9 @@ export const EngineConfig = z.strictObject({
   name: oneOf(["auto", "compiled", "tensorflow", "eager", "tinker"], "auto").describe(
     "auto: the run chooses compiled or tensorflow; compiled: onnxruntime; tensorflow: libtensorflow; eager: tfjs in JavaScript, slow, for checks; tinker: a server at engine.url trains and samples (docs/models.md)",
   ),
-  url: z
-    .url({ protocol: /^https?$/ })
-    .nullable()
-    .default(null)
-    .describe(
-      "Address of the server of engine.name tinker, or of sampler.engine vllm or sglang, such as http://127.0.0.1:8801",
-    ),
+  url: httpUrl(null).describe(
+    "Address of the server of engine.name tinker, or of sampler.engine vllm or sglang, such as http://127.0.0.1:8801",
+  ),
   deadlineMs: positiveInt(900_000).describe(
     "Time from a request at engine.url to its result, retries included; the server may compile new shapes for minutes",
   ),
@@ -74,14 +70,9 @@ export const heartbeatMs = ({ heartbeatDeadlineMs }: z.infer<typeof SupervisorCo
   heartbeatDeadlineMs / 20;
 
 export const JoinConfig = z.strictObject({
-  listen: z
-    .string()
-    .min(1)
-    .nullable()
-    .default("ws://127.0.0.1:0")
-    .describe(
-      "Address where other machines join: ws:// or, with TLS, wss://; port 0: any free port; null: no machine can join",
-    ),
+  listen: nullableText("ws://127.0.0.1:0").describe(
+    "Address where other machines join: ws:// or, with TLS, wss://; port 0: any free port; null: no machine can join",
+  ),
   token: Token.describe(
     "Secret for lending samplers and env servers. null: no secret; but if join.samplerToken and join.envServerToken are also null, and join.listen is on loopback, the run makes this secret",
   ),

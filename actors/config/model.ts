@@ -1,7 +1,17 @@
 /** Sections `model`, `warmStart` and `checkpoint`: the policy, what it learns first, and how a run saves it. Types and defaults only. */
 import { z } from "zod";
 import { LORA_TARGETS } from "../../model/policy/lora.ts";
-import { flag, nonnegativeInt, oneOf, partialShare, positiveInt, positiveNumber, share, text } from "./kinds.ts";
+import {
+  flag,
+  nonnegativeInt,
+  nullableShare,
+  oneOf,
+  partialShare,
+  positiveInt,
+  positiveNumber,
+  share,
+  text,
+} from "./kinds.ts";
 
 export const ModelConfig = z.strictObject({
   path: text(null).describe(
@@ -76,15 +86,9 @@ export const WarmStartConfig = z.strictObject({
     "The thought of a demonstration. first-action: the turn's first action; next-observation: what the env shows after the turn, which needs a larger rollout.replyTokensMax",
   ),
   boards: positiveInt(10_000).describe("Number of boards of the demonstrations"),
-  solvedShare: z
-    .number()
-    .min(0)
-    .max(1)
-    .nullable()
-    .default(1)
-    .describe(
-      "Success at which the first stage ends early. Every 200 steps of the stage the policy plays 32 validation episodes. If it solves at least this share of the 32 episodes, it plays all validation episodes 20 steps later. If it solves at least this share of all, the stage ends. null: the stage never ends early",
-    ),
+  solvedShare: nullableShare(1).describe(
+    "Success at which the first stage ends early. Every 200 steps of the stage the policy plays 32 validation episodes. If it solves at least this share of the 32 episodes, it plays all validation episodes 20 steps later. If it solves at least this share of all, the stage ends. null: the stage never ends early",
+  ),
   stages: z
     .array(WarmStartStage)
     .min(1)

@@ -8,6 +8,7 @@ import {
   positiveInt,
   positiveNumber,
   positiveShare,
+  seed,
 } from "./kinds.ts";
 
 const CurriculumConfig = z.strictObject({
@@ -36,12 +37,9 @@ export const RolloutConfig = z.strictObject({
     "k of RAGEN's Online-k: an update plays k x rollout.groups boards and trains on them in k optimizer steps",
   ),
   curriculum: CurriculumConfig.prefault({}),
-  firstSeed: z
-    .uint32()
-    .default(20_000)
-    .describe(
-      "Layout seed of the first training board (a layout seed decides a board); each further group takes the next seed",
-    ),
+  firstSeed: seed(20_000).describe(
+    "Layout seed of the first training board (a layout seed decides a board); each further group takes the next seed",
+  ),
   replyTokensMax: positiveInt(24).describe("Maximum number of tokens of a reply; the sampler cuts a longer reply"),
   contextTokensMax: positiveInt(360).describe(
     "Maximum number of tokens of a context (by default a context is a whole episode); prompt.overflow says what happens at this maximum",
@@ -65,10 +63,7 @@ export const ValidateConfig = z.strictObject({
     "Number of boards, the same in every validation; with env.mix, the number for each env",
   ),
   groupSize: positiveInt(1).describe("Episodes per board; with 2 or more, the run estimates pass@k"),
-  firstSeed: z
-    .uint32()
-    .default(123)
-    .describe("Layout seed of the first validation board; each further board takes the next seed"),
+  firstSeed: seed(123).describe("Layout seed of the first validation board; each further board takes the next seed"),
   temperature: nonnegativeNumber(0.5).describe("Sampling temperature of validation; 0: greedy"),
 });
 

@@ -19,9 +19,11 @@ interface Unread {
   readonly keys: readonly string[];
 }
 
-/** A section's keys, with their paths. */
-const keysOf = (path: string, { shape }: { readonly shape: object }) =>
-  Object.keys(shape).map((key) => `${path}.${key}`);
+/** The paths of a section's keys, without the key `but`. */
+const keysOf = (path: string, { shape }: { readonly shape: object }, but?: string) =>
+  Object.keys(shape)
+    .filter((key) => key !== but)
+    .map((key) => `${path}.${key}`);
 
 const OF_RANDOM_PLAY = [
   "plays",
@@ -35,17 +37,10 @@ const OF_RANDOM_PLAY = [
 ].map((key) => `warmStart.${key}`);
 
 const keysOfEstimators = new Set(Object.values(ESTIMATOR_FACTS).flatMap(({ reads }) => reads));
-const byEstimator = ESTIMATORS.map((estimator): Unread => {
-  const unread = keysOfEstimators.difference(new Set<string>(ESTIMATOR_FACTS[estimator].reads));
-  return {
-    choices: ["learner.estimator"],
-    when: `by the estimator ${estimator}`,
-    holds: ({ learner }) => learner.estimator === estimator,
-    keys: [...unread].map((key) => `learner.${key}`),
-  };
-});
 
 interface More {
+  /** Default: "while learner.mode is sync", for example. */
+  readonly when?: string;
   /** Text to append to `when`. */
   readonly why?: string;
   /** A run whose `health.ladder` has one of these rungs reads `keys` too. */
@@ -58,10 +53,10 @@ const byValue =
     path: P,
     value: At<RunConfig, P>,
     keys: readonly string[],
-    { why = "", rungs = [] }: More = {},
+    { when = `${word} ${path} is ${value}`, why = "", rungs = [] }: More = {},
   ): Unread => ({
     choices: rungs.length === 0 ? [path] : [path, "health.ladder"],
-    when: `${word} ${path} is ${value}${why}`,
+    when: when + why,
     holds: (config) =>
       (valueAt(config, path) === value) === (word === "while") &&
       !config.health.ladder.some((rung) => rungs.includes(rung)),
@@ -70,15 +65,18 @@ const byValue =
 const whileIs = byValue("while");
 const unlessIs = byValue("unless");
 
+const byEstimator = ESTIMATORS.map((estimator) => {
+  const unread = keysOfEstimators.difference(new Set<string>(ESTIMATOR_FACTS[estimator].reads));
+  const keys = [...unread].map((key) => `learner.${key}`);
+  return whileIs("learner.estimator", estimator, keys, { when: `by the estimator ${estimator}` });
+});
+
 const table: readonly Unread[] = [
   ...byEstimator,
   unlessIs("learner.loss", "ppo", ["learner.dualClip"]),
-  {
-    choices: ["learner.loss"],
+  whileIs("learner.loss", "reinforce", ["learner.clipLow", "learner.clipHigh"], {
     when: "by the loss reinforce, which has no ratio",
-    holds: ({ learner }) => learner.loss === "reinforce",
-    keys: ["learner.clipLow", "learner.clipHigh"],
-  },
+  }),
   unlessIs("learner.lossOn", "replies", ["learner.observationLoss"], {
     why: ", because every other value already puts the policy loss on tokens that the policy did not write",
   }),
@@ -88,12 +86,9 @@ const table: readonly Unread[] = [
   ]),
   whileIs("learner.critic.backbone", "shared", ["learner.critic.learningRate", "learner.critic.warmUpUpdates"]),
   whileIs("learner.entropyTarget", null, ["learner.entropyStep"]),
-  {
-    choices: ["learner.estimator"],
+  whileIs("learner.estimator", "tpo", keysOf("learner.covariance", CovarianceConfig), {
     when: "by the estimator tpo, which makes new advantages before each step",
-    holds: ({ learner }) => learner.estimator === "tpo",
-    keys: keysOf("learner.covariance", CovarianceConfig),
-  },
+  }),
   whileIs("learner.covariance.treatment", "none", ["learner.covariance.share"], { rungs: ["clip-cov", "kl-cov"] }),
   unlessIs("learner.covariance.treatment", "clip", ["learner.covariance.bounds"], { rungs: ["clip-cov"] }),
   unlessIs("learner.covariance.treatment", "kl", ["learner.covariance.coefficient"], { rungs: ["kl-cov"] }),
@@ -105,11 +100,7 @@ const table: readonly Unread[] = [
     why: ", because the control only multiplies the coefficient",
   }),
   whileIs("learner.kl.control", "fixed", ["learner.kl.target"]),
-  whileIs(
-    "learner.filter.strategy",
-    "all",
-    keysOf("learner.filter", FilterConfig).filter((key) => key !== "learner.filter.strategy"),
-  ),
+  whileIs("learner.filter.strategy", "all", keysOf("learner.filter", FilterConfig, "strategy")),
   whileIs("learner.filter.strategy", "all", ["learner.advantage.filterLossScaling"], { rungs: ["tighten-filter"] }),
   whileIs("learner.filter.strategy", "top_ratio", ["learner.filter.metric", "learner.filter.includeZero"], {
     why: ", which ranks by the std of the raw reward",
@@ -126,18 +117,12 @@ const table: readonly Unread[] = [
   unlessIs("rollout.curriculum.by", "difficulty", ["rollout.curriculum.advanceAt"]),
   unlessIs("actors", "processes", [...keysOf("join", JoinConfig), ...keysOf("transport", TransportConfig)]),
   whileIs("prompt.context", "full", ["prompt.contextTurnsMax"]),
-  {
-    choices: ["prompt.context"],
+  whileIs("prompt.context", "single_turn", ["learner.observationLoss"], {
     when: "with prompt.context single_turn, where no token of the env follows a reply",
-    holds: ({ prompt }) => prompt.context === "single_turn",
-    keys: ["learner.observationLoss"],
-  },
-  {
-    choices: ["model.path"],
+  }),
+  unlessIs("model.path", null, ["model.width", "model.layers", "model.heads", "model.kvHeads", "model.hidden"], {
     when: "with model.path, whose config.json sets it",
-    holds: ({ model }) => model.path !== null,
-    keys: ["width", "layers", "heads", "kvHeads", "hidden"].map((key) => `model.${key}`),
-  },
+  }),
   whileIs("model.lora.rank", 0, ["model.lora.alpha", "model.lora.targets"]),
   {
     choices: ["engine.name", "sampler.engine"],
@@ -145,11 +130,10 @@ const table: readonly Unread[] = [
     holds: ({ engine, sampler }) => engine.name !== "tinker" && sampler.engine === "own",
     keys: ["engine.url", "engine.deadlineMs"],
   },
-  {
-    choices: ["engine.name"],
-    when: "by engine tinker, whose server has no such setting",
-    holds: ({ engine }) => engine.name === "tinker",
-    keys: [
+  whileIs(
+    "engine.name",
+    "tinker",
+    [
       "engine.device",
       "engine.softwareAdapter",
       "engine.tf32",
@@ -162,18 +146,12 @@ const table: readonly Unread[] = [
       "model.lora.targets",
       "learner.gradClip",
     ],
-  },
-  {
-    choices: ["sampler.engine"],
-    when: "while sampler.engine is vllm or sglang",
-    holds: ({ sampler }) => sampler.engine !== "own",
-    keys: ["sampler.threads", "sampler.weightsBetween"],
-  },
-  whileIs(
-    "warmStart.enabled",
-    false,
-    keysOf("warmStart", WarmStartConfig).filter((key) => key !== "warmStart.enabled"),
+    { when: "by engine tinker, whose server has no such setting" },
   ),
+  unlessIs("sampler.engine", "own", ["sampler.threads", "sampler.weightsBetween"], {
+    when: "while sampler.engine is vllm or sglang",
+  }),
+  whileIs("warmStart.enabled", false, keysOf("warmStart", WarmStartConfig, "enabled")),
   whileIs("warmStart.imitate", "demonstrator", OF_RANDOM_PLAY),
   {
     choices: ["health.ladder"],

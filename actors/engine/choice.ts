@@ -28,14 +28,21 @@ export interface Machine {
   /** Name of the first NVIDIA GPU; null if there is none. */
   readonly gpu: () => string | null;
   readonly places: Places;
-  /** @throws {Error} in one line, if engine compiled cannot compute on the device of the settings. */
-  readonly expectDevice: (settings: CompiledSettings) => void;
+  /** Why engine compiled cannot compute on the device of the settings, in one line; null if it can. */
+  readonly lackOf: (settings: CompiledSettings) => string | null;
 }
 
 export const thisMachine: Machine = {
   gpu: () => nvidiaGpus()[0]?.name ?? null,
   places: placesOf(process.env),
-  expectDevice: (settings) => void deviceInWords(settings.device ?? "cpu", settings),
+  lackOf(settings) {
+    try {
+      deviceInWords(settings.device ?? "cpu", settings);
+      return null;
+    } catch (error) {
+      return (error as Error).message;
+    }
+  },
 };
 
 /** `reason` is a text for the log: which GPU the engine uses, or why it uses none; null if there is nothing to log. */
@@ -57,22 +64,19 @@ export function learnerEngine({ engine }: RunConfig, threads: number, machine: M
   if (name === "tinker") throw new RunError(AT_SERVER);
   const cpu = { name: "compiled", threads, bfloat16Products } as const;
   if (name === "eager") return { engine: { name, threads }, reason: null };
-  const compiled = (settings: CompiledSettings, reason: string | null) => ({
-    engine: checked(settings, machine),
-    reason,
-  });
-  if (device === "webgpu") return compiled({ ...cpu, device, softwareAdapter }, null);
-  if (name === "compiled") return compiled(device === "cuda" ? { ...cpu, device, tf32 } : cpu, null);
+  const compiled = (settings: CompiledSettings) => ({ engine: checked(settings, machine), reason: null });
+  if (device === "webgpu") return compiled({ ...cpu, device, softwareAdapter });
+  if (name === "compiled") return compiled(device === "cuda" ? { ...cpu, device, tf32 } : cpu);
   if (name === "tensorflow") {
     const library = libraryOf(machine);
     if (library !== null) return { engine: { name, threads, library, device }, reason: null };
     throw new RunError(`engine tensorflow needs libtensorflow, which is not in ${PLACES_IN_WORDS}; ${GET_TENSORFLOW}`);
   }
   const gpu = device === "auto" ? machine.gpu() : null;
-  if (device === "cpu" || (device === "auto" && gpu === null)) return compiled(cpu, null);
+  if (device === "cpu" || (device === "auto" && gpu === null)) return compiled(cpu);
   const reason = gpu === null ? null : `the learner computes on ${gpu}`;
   const cuda = { ...cpu, device: "cuda" } as const;
-  const lack = missingFor(cuda, machine);
+  const lack = machine.lackOf(cuda);
   if (lack === null) return { engine: cuda, reason };
   const library = libraryOf(machine);
   if (library !== null) return { engine: { name: "tensorflow", threads, library, device: "cuda" }, reason };
@@ -89,19 +93,9 @@ function libraryOf({ places }: Pick<Machine, "places">): string | null {
   }
 }
 
-/** Why engine compiled cannot compute on the device of the settings; null if it can. */
-function missingFor(settings: CompiledSettings, { expectDevice }: Pick<Machine, "expectDevice">): string | null {
-  try {
-    expectDevice(settings);
-    return null;
-  } catch (error) {
-    return (error as Error).message;
-  }
-}
-
 /** @returns the settings, unchanged. @throws {RunError} if engine compiled cannot compute on the device of the settings */
-function checked(settings: CompiledSettings, machine: Pick<Machine, "expectDevice">): CompiledSettings {
-  const lack = missingFor(settings, machine);
+function checked(settings: CompiledSettings, { lackOf }: Pick<Machine, "lackOf">): CompiledSettings {
+  const lack = lackOf(settings);
   if (lack !== null) throw new RunError(lack);
   return settings;
 }
@@ -116,7 +110,7 @@ function checked(settings: CompiledSettings, machine: Pick<Machine, "expectDevic
  */
 export function samplerEngine(
   { engine, sampler: { threads } }: RunConfig,
-  { expectDevice }: Pick<Machine, "expectDevice">,
+  machine: Pick<Machine, "lackOf">,
   guest = false,
 ): EngineSettings {
   const { name, device, tf32, bfloat16Products } = engine;
@@ -124,7 +118,7 @@ export function samplerEngine(
   if (name === "eager") return { name, threads };
   const own = { name: "compiled", threads, ...(bfloat16Products === "all" ? { bfloat16Products } : {}) } as const;
   const onGpu = name === "compiled" && device === "cuda" && !guest;
-  return checked(onGpu ? { ...own, device, tf32 } : own, { expectDevice });
+  return checked(onGpu ? { ...own, device, tf32 } : own, machine);
 }
 
 interface NvidiaGpu {
@@ -143,11 +137,9 @@ export function nvidiaGpus(): NvidiaGpu[] {
   const query = ["--query-gpu=name,memory.total,driver_version", "--format=csv,noheader"];
   const asked = Bun.spawnSync([program, ...query], { timeout: TIMEOUT_MS });
   if (asked.exitCode !== 0) return [];
-  const lines = asked.stdout.toString().split("\n");
-  return lines
-    .filter((line) => line.trim() !== "")
-    .map((line) => {
-      const [name = "", memory = "", driver = ""] = line.split(",").map((part) => part.trim());
-      return { name, memory, driver };
-    });
+  const lines = asked.stdout.toString().trim().split("\n").filter(Boolean);
+  return lines.map((line) => {
+    const [name = "", memory = "", driver = ""] = line.split(",").map((part) => part.trim());
+    return { name, memory, driver };
+  });
 }

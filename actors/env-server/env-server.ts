@@ -148,15 +148,8 @@ export class EnvServer implements HostHandler {
     const limits = new AnswerLimits();
     const episode: Episode = { key, id, label, env: null, limits, last: null, touchedAtMs: 0 };
     this.#open.set(key, episode);
-    return opening instanceof Promise ? this.#openedLater(episode, opening) : this.#opened(episode, opening);
-  }
-
-  async #openedLater(episode: Episode, opening: Promise<Env>): Promise<EnvAnswer> {
-    const { key, label } = episode;
-    let env: Env;
-    try {
-      env = await this.#inTime(`${label} open`, opening);
-    } catch (error) {
+    if (!(opening instanceof Promise)) return this.#opened(episode, opening);
+    const giveUp = (error: unknown) => {
       this.#remove(episode);
       // The env may still open after its deadline.
       void opening.then(
@@ -164,25 +157,23 @@ export class EnvServer implements HostHandler {
         () => {},
       );
       throw error;
-    }
-    if (this.#open.get(key) === episode) return this.#opened(episode, env);
-    this.#close(label, env);
-    throw closedEarly(label);
+    };
+    return this.#inTime(`${label} open`, opening).then((env) => this.#opened(episode, env), giveUp);
   }
 
   #opened(episode: Episode, env: Env): EnvAnswer {
-    const { id, label } = episode;
+    const { key, id, label } = episode;
+    if (this.#open.get(key) !== episode) {
+      this.#close(label, env);
+      throw closedEarly(label);
+    }
     episode.env = env;
     episode.touchedAtMs = this.#options.clock.now();
     try {
       return within("env", `${label} open`, () => {
         const { opening: observation, actionsLeft } = env;
-        const opened = checked(schemas["env.opened"], {
-          type: "env.opened",
-          episode: id,
-          observation,
-          actionsLeft,
-        });
+        const answer = { type: "env.opened", episode: id, observation, actionsLeft };
+        const opened = checked(schemas["env.opened"], answer);
         episode.limits.opened(opened);
         return opened;
       });
@@ -193,21 +184,29 @@ export class EnvServer implements HostHandler {
   }
 
   #step(key: string, ask: Messages["env.step"]): MaybePromise<EnvAnswer> {
+    const { episode: id, turn, reply } = ask;
     const episode = this.#open.get(key);
-    if (episode === undefined) return this.#afterEnd(key, ask);
-    const { last, env } = episode;
-    if (env === null) throw new EpisodeError(`episode ${ask.episode} is still being opened`, "protocol");
-    if (last?.turn === ask.turn) return repeated(last, ask);
-    const next = last === null ? 0 : last.turn + 1;
-    if (ask.turn !== next || last?.answer instanceof Promise) {
-      const at = last?.answer instanceof Promise ? `still plays turn ${last.turn}` : `is at turn ${next}`;
-      throw new EpisodeError(`episode ${ask.episode} ${at}; cannot play turn ${ask.turn}`, "protocol");
+    const last = episode === undefined ? this.#ended.get(key) : episode.last;
+    if (last?.turn === turn) {
+      if (last.reply === reply) return last.answer;
+      throw new EpisodeError(`episode ${id} turn ${turn} was already played with another reply`, "protocol");
     }
+    const refusal = (state: string) => new EpisodeError(`episode ${id} ${state}; cannot play turn ${turn}`, "protocol");
+    if (episode === undefined) {
+      if (last) throw refusal(`ended with turn ${last.turn}`);
+      const detail = `episode ${id} is not open here: it was never opened, or closed as idle. Open it again.`;
+      throw new EpisodeError(detail, "closed");
+    }
+    const { env } = episode;
+    if (env === null) throw new EpisodeError(`episode ${id} is still being opened`, "protocol");
+    if (last?.answer instanceof Promise) throw refusal(`still plays turn ${last.turn}`);
+    const next = last ? last.turn + 1 : 0;
+    if (turn !== next) throw refusal(`is at turn ${next}`);
     const answer = this.#turn(env, episode, ask);
-    const settled = (result: EnvAnswer) => this.#settle(episode, { turn: ask.turn, reply: ask.reply, answer: result });
+    const settled = (result: EnvAnswer) => this.#settle(episode, { turn, reply, answer: result });
     if (!(answer instanceof Promise)) return settled(answer);
     const later = answer.then(settled);
-    episode.last = { turn: ask.turn, reply: ask.reply, answer: later };
+    episode.last = { turn, reply, answer: later };
     return later;
   }
 
@@ -232,20 +231,6 @@ export class EnvServer implements HostHandler {
     const last = this.#ended.get(key);
     if (last !== undefined) this.#endedChars -= charsOf(last);
     this.#ended.delete(key);
-  }
-
-  #afterEnd(key: string, ask: Messages["env.step"]): MaybePromise<EnvAnswer> {
-    const last = this.#ended.get(key);
-    if (last?.turn === ask.turn) return repeated(last, ask);
-    throw last === undefined
-      ? new EpisodeError(
-          `episode ${ask.episode} is not open here: it was never opened, or closed as idle. Open it again.`,
-          "closed",
-        )
-      : new EpisodeError(
-          `episode ${ask.episode} ended with turn ${last.turn}; cannot play turn ${ask.turn}`,
-          "protocol",
-        );
   }
 
   /** Plays a turn. The answer is `failed` if the env throws, is late, or returns no valid turn (for example, a reward that is no number). */
@@ -330,11 +315,6 @@ const charsOf = ({ reply, answer }: LastTurn): number =>
   answer.type === "env.stepped"
     ? reply.length + answer.observation.length + answer.actions.join("").length
     : reply.length;
-
-function repeated(last: PlayedTurn, { episode, turn, reply }: Messages["env.step"]): MaybePromise<EnvAnswer> {
-  if (last.reply === reply) return last.answer;
-  throw new EpisodeError(`episode ${episode} turn ${turn} was already played with another reply`, "protocol");
-}
 
 const closedEarly = (label: string) => new EpisodeError(`${label} was closed before its env answered`, "closed");
 

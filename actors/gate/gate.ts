@@ -17,11 +17,11 @@
  * - The gate refuses a guest's socket while `connectionsMax` sockets are open. This number includes sockets of actors to a guest's env server.
  * - relay.ts limits how many bytes wait for a slow end.
  */
-import type { Server, ServerWebSocket } from "bun";
+import type { Server, ServerWebSocket, TLSOptions } from "bun";
 import { describeError } from "../errors.ts";
 import { bearer, httpOf, isBroker, noProxyHere, sameSecret } from "../transport/address.ts";
 import { reportSeldom } from "../transport/refusals.ts";
-import { PING, type SilenceWatch, watchSilence } from "../transport/silence.ts";
+import type { SilenceWatch } from "../transport/silence.ts";
 import { GUEST_HEADER } from "../transport/socket.ts";
 import {
   boundTo,
@@ -30,11 +30,10 @@ import {
   clientWire,
   closeReason,
   parseAddress,
-  SILENCE_MS_MAX,
   serverLimits,
   serverWire,
+  watchSocket,
 } from "../transport/socket-wire.ts";
-import { type ServerTls, serverOptions } from "../transport/tls.ts";
 import type { Problem, TransportOptions } from "../transport/transport.ts";
 import { type ServedFile, serveFile } from "../weights/http.ts";
 import { Door, type DoorOptions } from "./door.ts";
@@ -54,7 +53,7 @@ export interface GateOptions
     Pick<TransportOptions, "frameBytesMax" | "queuedBytesMax"> {
   /** ws://HOST:PORT, or wss:// with `tls`. */
   readonly listen: string;
-  readonly tls: ServerTls | null;
+  readonly tls: TLSOptions | null;
   readonly joinTokens: readonly JoinToken[];
   /** The token with which actors connect to each other. */
   readonly actorsToken: string;
@@ -229,12 +228,7 @@ export class Gate {
   }
 
   #offered(name: string, socket: ServerWebSocket<SocketData>): void {
-    socket.data.watch = watchSilence({
-      clock: this.#options.clock,
-      silenceMsMax: SILENCE_MS_MAX,
-      ping: () => void socket.sendBinary(PING),
-      silent: () => socket.terminate(),
-    });
+    socket.data.watch = watchSocket(socket, this.#options.clock, () => {});
     socket.data.withdraw = this.#offers.add(name, (relay) => this.#use(socket, relay));
   }
 
@@ -258,14 +252,14 @@ export class Gate {
   }
 
   #serve(
-    tls: ServerTls | null,
+    tls: TLSOptions | null,
     fetch: (request: Request, server: Server<SocketData>) => Response | Promise<Response> | undefined,
   ): Server<SocketData> {
     return Bun.serve<SocketData>({
       hostname: "127.0.0.1",
       port: 0,
       maxRequestBodySize: 0,
-      ...(tls === null ? {} : { tls: serverOptions(tls) }),
+      ...(tls === null ? {} : { tls }),
       fetch,
       websocket: {
         ...serverLimits(this.#options),

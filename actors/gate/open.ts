@@ -32,17 +32,7 @@ export interface OpenGateOptions extends Pick<GuestsOptions, "firstMessages" | "
   readonly report: (problem: Problem) => void;
 }
 
-export interface OpenGate {
-  /** The address that a guest gives to `--join`. */
-  readonly address: string;
-  /** The file with the token that `openGate` made; null if the config has a token. */
-  readonly tokenFile: string | null;
-  /** The env servers among the guests, with the addresses at which actors of this machine reach them. */
-  readonly envServers: Messages["roster"]["envServers"];
-  readonly views: readonly ActorView[];
-  tell(message: Tell): void;
-  close(reason: string): Promise<void>;
-}
+export type OpenGate = Awaited<ReturnType<typeof openGate>>;
 
 const TOKEN_FILE = "join.token";
 
@@ -50,7 +40,7 @@ const TOKEN_FILE = "join.token";
 const LEAVE_MS = 2000;
 
 /** @throws {Error} in one line, if the gate cannot listen at `listen` or a certificate cannot be read */
-export async function openGate(listen: string, options: OpenGateOptions): Promise<OpenGate> {
+export async function openGate(listen: string, options: OpenGateOptions) {
   const { run, folder, config, transport, actorsToken, firstMessages, envServersChanged, event, report } = options;
   const { heartbeatDeadlineMs, progressDeadlineMs, logLevel } = config.supervisor;
   const beatMs = heartbeatMs(config.supervisor);
@@ -110,16 +100,19 @@ export async function openGate(listen: string, options: OpenGateOptions): Promis
   const tokenFile = newToken === null ? null : joinPath(folder, TOKEN_FILE);
   if (tokenFile !== null) writeToken(tokenFile, `${newToken}\n`);
   return {
+    /** The address that a guest gives to `--join`. */
     address: gate.address,
+    /** The file with the token that `openGate` made; null if the config has a token. */
     tokenFile,
-    get envServers() {
+    /** The env servers among the guests, with the addresses at which actors of this machine reach them. */
+    get envServers(): Messages["roster"]["envServers"] {
       return guests.envServers.map(({ actor, url }) => ({ actor, url: onBroker ? url : gate.urlOf(actor) }));
     },
-    get views() {
+    get views(): readonly ActorView[] {
       return guests.views;
     },
-    tell: (message) => guests.tell(message),
-    async close(reason) {
+    tell: (message: Tell) => guests.tell(message),
+    async close(reason: string): Promise<void> {
       await settlesIn(realClock, LEAVE_MS, guests.stop(reason));
       await gate.close();
       for (const listener of listeners.values()) await listener.close();

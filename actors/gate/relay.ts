@@ -80,20 +80,6 @@ export class Relay {
   }
 }
 
-/** A function that attaches the offered connection to a relay, as the relay's second end. */
-type Offer = (relay: Relay) => void;
-
-interface Waiting {
-  readonly relay: Relay;
-  readonly cancel: () => void;
-}
-
-/** The offers of one env server, and the samplers that wait for them. */
-interface Queue {
-  readonly offers: Set<Offer>;
-  readonly waiting: Set<Waiting>;
-}
-
 /**
  * Connections that env servers of other machines make in advance. A machine behind a firewall cannot accept connections, so an env server
  * there connects to the gate and waits. Each offer serves one sampler. A sampler that finds no offer waits at most `waitMsMax` for one.
@@ -101,55 +87,48 @@ interface Queue {
 export class Offers {
   readonly #clock: Clock;
   readonly #waitMsMax: number;
-  readonly #queues = new Map<string, Queue>();
+  readonly #offers = new Set<{ readonly name: string; readonly attach: (relay: Relay) => void }>();
+  /** The relays of samplers that wait for an offer, oldest first. */
+  readonly #waiting = new Set<{ readonly name: string; readonly relay: Relay; readonly cancel: () => void }>();
 
   constructor(clock: Clock, waitMsMax: number) {
     this.#clock = clock;
     this.#waitMsMax = waitMsMax;
   }
 
-  /** Adds an offer. @returns a function that withdraws the offer; call this function when the offered connection ends */
-  add(name: string, offer: Offer): () => void {
-    const queue = this.#queue(name);
-    for (const first of queue.waiting) {
-      queue.waiting.delete(first);
+  /**
+   * Adds an offer of the env server `name`.
+   *
+   * @param attach  attaches the offered connection to a relay, as the relay's second end
+   * @returns a function that withdraws the offer; call this function when the offered connection ends
+   */
+  add(name: string, attach: (relay: Relay) => void): () => void {
+    for (const first of this.#waiting) {
+      if (first.name !== name) continue;
+      this.#waiting.delete(first);
       first.cancel();
       if (first.relay.closed) continue;
-      offer(first.relay);
-      this.#tidy(name, queue);
+      attach(first.relay);
       return () => {};
     }
-    queue.offers.add(offer);
-    return () => {
-      queue.offers.delete(offer);
-      this.#tidy(name, queue);
-    };
+    const offer = { name, attach };
+    this.#offers.add(offer);
+    return () => void this.#offers.delete(offer);
   }
 
   /** Connects a sampler's relay to an offer. If there is no offer now, the relay waits for the next offer. */
   take(name: string, relay: Relay): void {
-    const queue = this.#queue(name);
-    const [offer] = queue.offers;
+    const offer = this.#offers.values().find((one) => one.name === name);
     if (offer !== undefined) {
-      queue.offers.delete(offer);
-      offer(relay);
-      this.#tidy(name, queue);
+      this.#offers.delete(offer);
+      offer.attach(relay);
       return;
     }
     const cancel = this.#clock.after(this.#waitMsMax, () => {
-      queue.waiting.delete(waiting);
+      this.#waiting.delete(waiting);
       relay.close(`${name} offered no connection within ${this.#waitMsMax} ms`);
-      this.#tidy(name, queue);
     });
-    const waiting = { relay, cancel };
-    queue.waiting.add(waiting);
-  }
-
-  #queue(name: string): Queue {
-    return this.#queues.getOrInsertComputed(name, () => ({ offers: new Set(), waiting: new Set() }));
-  }
-
-  #tidy(name: string, queue: Queue): void {
-    if (queue.offers.size + queue.waiting.size === 0) this.#queues.delete(name);
+    const waiting = { name, relay, cancel };
+    this.#waiting.add(waiting);
   }
 }

@@ -147,9 +147,7 @@ function checked<T>(schema: z.ZodType<T>, raw: unknown): T {
   throw faultOf(parsed.error.issues[0]!);
 }
 
-type Issue = z.core.$ZodIssue;
-
-function faultOf(issue: Issue): RequestError {
+function faultOf(issue: z.core.$ZodIssue): RequestError {
   const param = issue.path.join(".");
   const found = issue.input === undefined ? "it is missing" : `got ${shortJson(issue.input)}`;
   switch (issue.code) {

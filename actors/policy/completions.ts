@@ -16,7 +16,7 @@
 import { type Context, Hono } from "hono";
 import { bodyLimit } from "hono/body-limit";
 import { streamSSE } from "hono/streaming";
-import type { Reply } from "../../model/decode/generate.ts";
+import type { Reply, ReplyRequest } from "../../model/decode/generate.ts";
 import type { TokenChoice } from "../../model/decode/top-log-probs.ts";
 import { hash64 } from "../../model/rng.ts";
 import type { Dialogue, Message, ReplyPrefix } from "../../model/text/dialogue.ts";
@@ -60,7 +60,7 @@ const TEXT_PATH = "/v1/completions";
 export function completionsApp(options: CompletionsOptions): Hono {
   const app = new Hono();
   const slots = new Slots(options.slots, options.queueMax);
-  const counts = new ServeCounts(slots);
+  const counts = new ServeCounts();
   const begin = completer(options, slots, counts);
   app.onError((error, c) => refusal(c, error));
   app.notFound((c) => refusal(c, new RequestError(404, "not_found", `there is no ${c.req.method} ${c.req.path}`)));
@@ -74,7 +74,7 @@ export function completionsApp(options: CompletionsOptions): Hono {
     checkAccess(c, options.token);
     await next();
   });
-  app.get("/metrics", (c) => c.text(counts.text(), 200, { "Content-Type": "text/plain; version=0.0.4" }));
+  app.get("/metrics", (c) => c.text(counts.text(slots), 200, { "Content-Type": "text/plain; version=0.0.4" }));
   const created = Math.floor(options.wallClock() / 1000);
   const { card, contextTokensMax } = options;
   const model = {
@@ -151,20 +151,37 @@ interface Completion {
   readonly created: number;
   readonly model: string;
   readonly prompt: readonly number[];
+  readonly texts: Texts;
   /** The request's replies, which the policy may still be writing. */
   readonly choices: readonly Choice[];
 }
 
 interface Choice {
   readonly reply: Promise<Reply>;
-  /** The text of the reply's first tokens, up to the first stop text of the request. */
-  text(tokens: readonly number[]): string;
-  /** True if a stop text of the request ends the text of these tokens. */
-  stopped(tokens: readonly number[]): boolean;
-  /** The smallest number of tokens from the beginning whose text contains the whole `text(tokens)`. */
-  held(tokens: readonly number[]): number;
   written(from: number): Promise<readonly number[]>;
-  tokenText(token: number): string;
+}
+
+type Texts = ReturnType<typeof textsOf>;
+
+/** Functions that make the text of a reply from its tokens. @param stops  the stop texts of the request */
+function textsOf({ dialogue, prefix }: CompletionsOptions, stops: readonly string[]) {
+  const full = (tokens: readonly number[]) => dialogue.replyText(tokens, prefix);
+  const text = (tokens: readonly number[]) => cutAt(full(tokens), prefix.length, stops);
+  return {
+    stops,
+    /** The text of the reply's first tokens, up to the first stop text. */
+    text,
+    /** True if a stop text ends the text of these tokens. */
+    stopped: (tokens: readonly number[]) => text(tokens).length < full(tokens).length,
+    /** The smallest number of tokens from the beginning whose text contains the whole `text(tokens)`. */
+    held(tokens: readonly number[]) {
+      const whole = text(tokens);
+      let count = 0;
+      while (!full(tokens.slice(0, count)).startsWith(whole)) count++;
+      return count;
+    },
+    tokenText: (token: number) => full([token]).slice(prefix.length),
+  };
 }
 
 /**
@@ -172,7 +189,7 @@ interface Choice {
  * messages cannot be encoded or are too long, or the queue is full.
  */
 function completer(options: CompletionsOptions, slots: Slots, counts: ServeCounts) {
-  const { model, policy, dialogue, prefix, wallClock, freshSeed } = options;
+  const { model, policy, dialogue, wallClock, freshSeed } = options;
   let begun = 0;
 
   /** @param gone  aborted when the client has disconnected */
@@ -188,32 +205,34 @@ function completer(options: CompletionsOptions, slots: Slots, counts: ServeCount
     }
     const number = ++begun;
     const seed = asked.seed ?? freshSeed();
-    const choices = Array.from({ length: asked.count }, (_, index) =>
-      choice(`${number}.${index}`, { prompt, tokensMax, seed, index, asked, gone }),
-    );
+    const { temperature, topP, topK, tops } = asked;
+    const request = {
+      prompt,
+      settings: { temperature: temperature ?? options.temperature, topP, topK },
+      stops: dialogue.stops,
+      tokensMax,
+      ...(tops === null ? {} : { tops }),
+    };
+    const choices = Array.from({ length: asked.count }, (_, index) => {
+      const coins = { seed, episode: hash64(`choice ${index}`) };
+      return choice(`${number}.${index}`, { ...request, coins }, gone);
+    });
     const created = Math.floor(wallClock() / 1000);
     const id = `${asked.form === "chat" ? "chatcmpl" : "cmpl"}-${created}-${number}`;
-    return { id, created, model, prompt, choices };
+    return { id, created, model, prompt, texts: textsOf(options, asked.stops), choices };
   };
 
-  function choice(sequence: string, { prompt, tokensMax, seed, index, asked, gone }: ChoiceRequest): Choice {
-    const settings = {
-      temperature: asked.temperature ?? options.temperature,
-      topP: asked.topP,
-      topK: asked.topK,
-    };
-    const coins = { seed, episode: hash64(`choice ${index}`) };
+  function choice(sequence: string, request: ReplyRequest, gone: AbortSignal): Choice {
     const started = Promise.withResolvers<void>();
     const write = async () => {
       const free = await slots.take(gone);
       try {
         await policy.open(sequence);
         try {
-          const tops = asked.tops === null ? {} : { tops: asked.tops };
-          const reply = policy.reply(sequence, { prompt, coins, settings, stops: dialogue.stops, tokensMax, ...tops });
+          const reply = policy.reply(sequence, request);
           started.resolve();
           const written = await reply;
-          counts.wrote(prompt.length, written.tokens.length);
+          counts.wrote(request.prompt.length, written.tokens.length);
           return written;
         } finally {
           await policy.close(sequence);
@@ -226,19 +245,8 @@ function completer(options: CompletionsOptions, slots: Slots, counts: ServeCount
     // A stream awaits the reply only later. Without these handlers, an earlier failure would be an unhandled rejection.
     reply.catch(started.reject);
     started.promise.catch(() => {});
-    const full = (tokens: readonly number[]) => dialogue.replyText(tokens, prefix);
-    const text = (tokens: readonly number[]) => cutAt(full(tokens), prefix.length, asked.stops);
     return {
       reply,
-      text,
-      held(tokens) {
-        const whole = text(tokens);
-        let count = 0;
-        while (!full(tokens.slice(0, count)).startsWith(whole)) count++;
-        return count;
-      },
-      stopped: (tokens) => text(tokens).length < full(tokens).length,
-      tokenText: (token) => full([token]).slice(prefix.length),
       async written(from) {
         await started.promise;
         return policy.written(sequence, from);
@@ -285,15 +293,6 @@ function roomFor(
   throw new RequestError(400, "context_length_exceeded", text, param);
 }
 
-interface ChoiceRequest {
-  readonly prompt: number[];
-  readonly tokensMax: number;
-  readonly seed: number;
-  readonly index: number;
-  readonly asked: Asked;
-  readonly gone: AbortSignal;
-}
-
 /** The text before the first stop text. @param from  index of the first character that may belong to a stop text */
 function cutAt(text: string, from: number, stops: readonly string[]): string {
   const found = stops.map((stop) => text.indexOf(stop, from)).filter((at) => at >= 0);
@@ -309,7 +308,7 @@ function heldBack(text: string, from: number, stops: readonly string[]): string 
   return text;
 }
 
-const finishOf = ({ cut, tokens }: Reply, choice: Choice) => (cut && !choice.stopped(tokens) ? "length" : "stop");
+const finishOf = ({ cut, tokens }: Reply, { stopped }: Texts) => (cut && !stopped(tokens) ? "length" : "stop");
 
 function usageOf({ prompt }: Completion, replies: readonly Reply[]) {
   const promptTokens = prompt.length;
@@ -319,7 +318,7 @@ function usageOf({ prompt }: Completion, replies: readonly Reply[]) {
 
 async function whole(completion: Completion, { form, tokenIds }: Asked) {
   const replies = await Promise.all(completion.choices.map(({ reply }) => reply));
-  const { id, created, model, prompt } = completion;
+  const { id, created, model, prompt, texts } = completion;
   const isChat = form === "chat";
   const asked = tokenIds ? { prompt_token_ids: prompt } : {};
   return {
@@ -330,11 +329,10 @@ async function whole(completion: Completion, { form, tokenIds }: Asked) {
     model,
     usage: usageOf(completion, replies),
     choices: replies.map((reply, index) => {
-      const choice = completion.choices[index]!;
-      const text = choice.text(reply.tokens);
-      const logprobs = logProbsOf(reply, choice, { form, tokenIds });
+      const text = texts.text(reply.tokens);
+      const logprobs = logProbsOf(reply, texts, { form, tokenIds });
       const written = tokenIds ? { token_ids: [...reply.tokens] } : {};
-      const ending = { index, finish_reason: finishOf(reply, choice), logprobs, ...written, ...(!isChat && asked) };
+      const ending = { index, finish_reason: finishOf(reply, texts), logprobs, ...written, ...(!isChat && asked) };
       return isChat ? { ...ending, message: { role: "assistant", content: text, refusal: null } } : { ...ending, text };
     }),
   };
@@ -346,7 +344,7 @@ async function whole(completion: Completion, { form, tokenIds }: Asked) {
  */
 function logProbsOf(
   { tokens, choices, cut }: Reply,
-  { tokenText, stopped, held }: Choice,
+  { tokenText, stopped, held }: Texts,
   { form, tokenIds }: Pick<Asked, "form" | "tokenIds">,
 ): object | null {
   if (choices === undefined) return null;
@@ -368,8 +366,8 @@ function logProbsOf(
   return { content: shown.map((choice) => ({ ...entry(choice), top_logprobs: choice.top.map(entry) })), refusal: null };
 }
 
-function streamed(c: Context, completion: Completion, { form, includeUsage, stops }: Asked): Response {
-  const { id, created, model } = completion;
+function streamed(c: Context, completion: Completion, { form, includeUsage }: Asked): Response {
+  const { id, created, model, texts } = completion;
   const isChat = form === "chat";
   const head = { id, object: isChat ? "chat.completion.chunk" : "text_completion", created, model };
   return streamSSE(c, async (stream) => {
@@ -384,9 +382,9 @@ function streamed(c: Context, completion: Completion, { form, includeUsage, stop
         completion.choices.map(async (choice, index) => {
           const delta = { role: "assistant", content: "" };
           if (isChat) await send([{ index, delta, finish_reason: null, logprobs: null }]);
-          for await (const content of pieces(choice, stops)) await sendPiece(index, content);
+          for await (const content of pieces(choice, texts)) await sendPiece(index, content);
           const reply = await choice.reply;
-          await sendPiece(index, null, finishOf(reply, choice));
+          await sendPiece(index, null, finishOf(reply, texts));
           return reply;
         }),
       );
@@ -404,7 +402,7 @@ function streamed(c: Context, completion: Completion, { form, includeUsage, stop
 const INCOMPLETE = /\ufffd+$/u;
 
 /** The text of a reply, piece by piece, while the policy writes it. */
-async function* pieces({ reply, text, written }: Choice, stops: readonly string[]): AsyncGenerator<string> {
+async function* pieces({ reply, written }: Choice, { text, stops }: Texts): AsyncGenerator<string> {
   const tokens: number[] = [];
   let sent = "";
   for (;;) {

@@ -15,7 +15,7 @@ import { huggingFaceViews } from "../../model/checkpoint/hugging-face.ts";
 import { safetensorsParts } from "../../model/checkpoint/safetensors.ts";
 import { mergeAdapters } from "../../model/policy/lora.ts";
 import { baseOf, type ModelConfig } from "../../model/policy/model-config.ts";
-import { layParameters, type Parameters } from "../../model/policy/parameters.ts";
+import { layParameters } from "../../model/policy/parameters.ts";
 import { chatTemplate } from "../../model/text/chat-template.ts";
 import type { Dialogue } from "../../model/text/dialogue.ts";
 import { Tokenizer } from "../../model/text/tokenizer.ts";
@@ -93,9 +93,8 @@ export async function exportPeft(
     bias: "none",
     fan_in_fan_out: false,
   };
-  const named = [...layParameters(model, parameters).views].map(
-    ([name, tensor]) => [`base_model.model.${name}`, tensor] as const,
-  );
+  const { views } = layParameters(model, parameters);
+  const named = [...views].map(([name, tensor]) => [`base_model.model.${name}`, tensor] as const);
   await whole(folder, async (pending) => {
     mkdirSync(pending, { recursive: true });
     writeFileSync(join(pending, "adapter_config.json"), `${JSON.stringify(config, null, 2)}\n`);
@@ -104,11 +103,7 @@ export async function exportPeft(
 }
 
 /** The policy as one model, with its adapters merged. */
-async function merged({
-  model,
-  parameters,
-  base,
-}: Exportable): Promise<{ model: ModelConfig; parameters: Parameters }> {
+async function merged({ model, parameters, base }: Exportable) {
   if (model.lora === null) return { model, parameters: layParameters(model, parameters) };
   const all = layParameters(baseOf(model));
   await loadPretrained(base!, baseOf(model), all);

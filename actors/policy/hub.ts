@@ -13,17 +13,7 @@
  *
  * Source: huggingface_hub, file_download.py.
  */
-import { createHash } from "node:crypto";
-import {
-  constants,
-  createReadStream,
-  existsSync,
-  mkdirSync,
-  readFileSync,
-  renameSync,
-  rmSync,
-  statSync,
-} from "node:fs";
+import { constants, existsSync, mkdirSync, readFileSync, renameSync, rmSync } from "node:fs";
 import { open, symlink, writeFile } from "node:fs/promises";
 import { dirname, join } from "node:path";
 import { z } from "zod";
@@ -194,7 +184,8 @@ async function fill(part: string, blob: string, remote: RemoteFile, hub: Hub): P
   if (!existsSync(blob)) renameSync(part, blob);
 }
 
-const lengthOf = (path: string): number => (existsSync(path) ? statSync(path).size : 0);
+/** 0 for a missing file. */
+const lengthOf = (path: string): number => Bun.file(path).size;
 
 async function append(part: string, { url, file, size }: RemoteFile, hub: Hub): Promise<void> {
   const from = lengthOf(part);
@@ -218,9 +209,9 @@ async function append(part: string, { url, file, size }: RemoteFile, hub: Hub): 
 async function digestOf(path: string, etag: string, size: number): Promise<string | null> {
   const kind = etag.length === 64 ? "sha256" : COMMIT.test(etag) ? "sha1" : null;
   if (kind === null) return null;
-  const hash = createHash(kind);
+  const hash = new Bun.CryptoHasher(kind);
   if (kind === "sha1") hash.update(`blob ${size}\0`);
-  for await (const chunk of createReadStream(path)) hash.update(chunk as Uint8Array);
+  for await (const chunk of Bun.file(path).stream()) hash.update(chunk);
   return hash.digest("hex");
 }
 

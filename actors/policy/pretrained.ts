@@ -185,12 +185,8 @@ export function policyOf({ model, engine }: RunConfig): { dialogue: Dialogue; mo
     return { ...read, model: { ...read.model, lora } };
   }
   const tokenizer = new Tokenizer();
-  const shape = { width, layers, heads, kvHeads, hidden };
-  const headWidth = width / heads;
-  return {
-    dialogue: builtinDialogue(tokenizer),
-    model: ModelConfig.parse({ ...shape, headWidth, vocabulary: tokenizer.size }),
-  };
+  const shape = { width, layers, heads, headWidth: width / heads, kvHeads, hidden, vocabulary: tokenizer.size };
+  return { dialogue: builtinDialogue(tokenizer), model: ModelConfig.parse(shape) };
 }
 
 /** @throws {CheckpointFormatError} if a matrix cannot have an adapter */

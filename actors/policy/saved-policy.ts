@@ -116,14 +116,13 @@ export async function startSavedPolicy(
   policy: Remote<PolicyMethods>,
   notice: (text: string) => void,
 ): Promise<{ version: number; digest: string; validation: string }> {
-  const capacity = config.rollout.contextTokensMax;
   const half = config.sampler.precision === "half";
   await policy.start({
     base: config.model.path,
     model,
     engine: samplerEngine(config, thisMachine),
     slots,
-    capacity,
+    capacity: config.rollout.contextTokensMax,
     halfCaches: half,
     token: "",
     guest: null,
@@ -146,13 +145,7 @@ export async function startSavedPolicy(
 }
 
 /** A saved policy, loaded in a thread of its own. */
-export interface PolicyThread {
-  readonly methods: Remote<PolicyMethods>;
-  readonly weights: Awaited<ReturnType<typeof startSavedPolicy>>;
-  /** Rejects when the thread dies. Then every unanswered call to the thread rejects too. */
-  readonly died: Promise<never>;
-  stop(): void;
-}
+export type PolicyThread = Awaited<ReturnType<typeof startPolicyThread>>;
 
 /** @param notice  takes problems that do not prevent the policy's use */
 export async function startPolicyThread(
@@ -160,7 +153,8 @@ export async function startPolicyThread(
   config: RunConfig,
   slots: number,
   notice: (text: string) => void,
-): Promise<PolicyThread> {
+) {
+  /** Rejects when the thread dies. Then every unanswered call to the thread rejects too. */
   const { promise: died, reject } = Promise.withResolvers<never>();
   died.catch(() => {});
   const { methods, stop } = startThread<PolicyMethods>(new URL("../sampler/policy-worker.ts", import.meta.url), reject);

@@ -1,16 +1,11 @@
 /** A served policy's slots for replies, and its counts in Prometheus' text format. */
 
 export class ServeCounts {
-  readonly #slots: Pick<Slots, "taken" | "waiting" | "slots">;
   /** Number of requests by HTTP status. */
   readonly #requests = new Map<number, number>();
   #replies = 0;
   #promptTokens = 0;
   #replyTokens = 0;
-
-  constructor(slots: Pick<Slots, "taken" | "waiting" | "slots">) {
-    this.#slots = slots;
-  }
 
   answered(status: number): void {
     this.#requests.set(status, (this.#requests.get(status) ?? 0) + 1);
@@ -22,16 +17,16 @@ export class ServeCounts {
     this.#replyTokens += replyTokens;
   }
 
-  text(): string {
+  text(slots: Slots): string {
     const requests = [...this.#requests].map(([status, count]) => [`{status="${status}"}`, count] as const);
     const metrics = [
       ["requests_total", "counter", "Completion requests by status.", requests],
       ["replies_total", "counter", "Replies written.", [["", this.#replies]]],
       ["prompt_tokens_total", "counter", "Tokens of prompts.", [["", this.#promptTokens]]],
       ["reply_tokens_total", "counter", "Tokens of replies.", [["", this.#replyTokens]]],
-      ["replies_running", "gauge", "Replies being written.", [["", this.#slots.taken]]],
-      ["replies_waiting", "gauge", "Replies that wait for a slot.", [["", this.#slots.waiting]]],
-      ["slots", "gauge", "Replies that can be written at once.", [["", this.#slots.slots]]],
+      ["replies_running", "gauge", "Replies being written.", [["", slots.taken]]],
+      ["replies_waiting", "gauge", "Replies that wait for a slot.", [["", slots.waiting]]],
+      ["slots", "gauge", "Replies that can be written at once.", [["", slots.slots]]],
     ] as const;
     const lines = metrics.flatMap(([name, kind, help, samples]) => [
       `# HELP bunraku_serve_${name} ${help}`,

@@ -45,12 +45,17 @@ export class EnvServerConnections {
 
   /** Chooses each connected env server in turn. Waits while none is connected. @throws {EpisodeError} if none connects in time */
   async choose(episode: string): Promise<Peer> {
+    const { waitMsMax, clock } = this.#options;
     for (;;) {
       const peers = [...this.#connections.values()]
         .map((connection) => connection.peer())
         .filter((peer) => peer !== null);
       if (peers.length > 0) return peers[this.#chosen++ % peers.length]!;
-      await this.#waitForChange(episode);
+      const { promise, resolve } = Promise.withResolvers<void>();
+      this.#waiting.add(resolve);
+      const isChanged = await settlesIn(clock, waitMsMax, promise);
+      this.#waiting.delete(resolve);
+      if (!isChanged) throw new EpisodeError(`no env server for ${episode} in ${waitMsMax} ms`, "closed");
     }
   }
 
@@ -60,14 +65,5 @@ export class EnvServerConnections {
 
   #wake(): void {
     for (const wake of this.#waiting) wake();
-  }
-
-  async #waitForChange(episode: string): Promise<void> {
-    const { waitMsMax, clock } = this.#options;
-    const { promise, resolve } = Promise.withResolvers<void>();
-    this.#waiting.add(resolve);
-    const isChanged = await settlesIn(clock, waitMsMax, promise);
-    this.#waiting.delete(resolve);
-    if (!isChanged) throw new EpisodeError(`no env server for ${episode} in ${waitMsMax} ms`, "closed");
   }
 }

@@ -12,7 +12,7 @@ import { mkdtempSync, readdirSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { z } from "zod";
-import type { ReplyRequest } from "../../model/decode/generate.ts";
+import type { Reply, ReplyRequest } from "../../model/decode/generate.ts";
 import { exportPeft } from "../policy/export.ts";
 import type { Thread } from "../process/worker-rpc.ts";
 import { type ModelServer, ServerError } from "../tinker/server.ts";
@@ -20,17 +20,12 @@ import { isOfDead, ownerText, thisProcess } from "../weights/files.ts";
 import { announcedValues } from "../weights/load.ts";
 import { type PolicyMethods, type PolicySettings, serverPolicy } from "./policy.ts";
 
-interface Written {
-  readonly tokens: number[];
-  readonly logProbs: number[];
-}
-
 interface Api {
   readonly load: string;
   readonly unload: string;
   readonly generate: string;
   readonly body: (adapters: string, context: readonly number[], seed: number, request: ReplyRequest) => object;
-  readonly answer: z.ZodType<Written>;
+  readonly answer: z.ZodType<Pick<Reply, "tokens" | "logProbs">>;
 }
 
 /** Settings of every request, so that the server's defaults for the model do not apply. */

@@ -15,7 +15,7 @@ import { z } from "zod";
 import { parsedJson } from "../checkpoint/json.ts";
 import { type Clock, pause } from "../clock.ts";
 import type { RunConfig } from "../config/config.ts";
-import { RunError } from "../errors.ts";
+import { messageOf, RunError, schemaFaults } from "../errors.ts";
 import type { Messages } from "../protocol.ts";
 import { noProxyHere } from "../transport/address.ts";
 import { boundedText } from "../transport/bounded-text.ts";
@@ -32,11 +32,11 @@ export interface ServerOptions extends ServerPorts {
   readonly url: string;
   /** Longest time from the first try of a request to the request's result. */
   readonly deadlineMs: number;
-  /** The text before the path of each request; default "/api/v1/". */
-  readonly root?: string;
+  /** The text before the path of each request, such as "/api/v1/". */
+  readonly root: string;
 }
 
-/** The server of a run. @throws {RunError} if the config names none */
+/** @param root  see `ServerOptions` @throws {RunError} if the config names no server */
 export function openServer({ engine }: Pick<RunConfig, "engine">, ports: ServerPorts, root = "/api/v1/"): ModelServer {
   if (engine.url === null) throw new RunError("engine.url is not set; it is the address of the run's server");
   return new ModelServer({ ...ports, url: engine.url.replace(/\/+$/, ""), deadlineMs: engine.deadlineMs, root });
@@ -97,7 +97,7 @@ export class ModelServer {
 
   /** Like `ask`, but ignores the content of the answer. @throws {ServerError} */
   async post(path: string, body: unknown): Promise<void> {
-    await this.#send(path, body, true, this.#deadline(), path, (text) => text);
+    await this.#send(path, body, true, this.#deadline());
   }
 
   /**
@@ -117,21 +117,15 @@ export class ModelServer {
     return this.#options.clock.now() + this.#options.deadlineMs;
   }
 
-  async #send(
-    path: string,
-    body: unknown,
-    repeatable: boolean,
-    deadline: number,
-    of = path,
-    parse: (text: string) => unknown = JSON.parse,
-  ): Promise<unknown> {
+  async #send(path: string, body: unknown, repeatable: boolean, deadline: number, of = path): Promise<string> {
     const { clock, deadlineMs, warn } = this.#options;
     for (let tries = 1; ; tries++) {
-      const answer = await this.#try(path, body, deadline - clock.now(), parse);
-      if (!("text" in answer)) return answer.json;
+      const answer = await this.#try(path, body, deadline - clock.now());
+      if (typeof answer === "string") return answer;
       const { text, kind } = answer;
-      const where = `the server at ${this.url}, ${of}: ${text}`;
-      if (this.#abort.signal.aborted) throw new ServerError(`the server at ${this.url}, ${of}: stopped`);
+      const server = `the server at ${this.url}, ${of}`;
+      if (this.#abort.signal.aborted) throw new ServerError(`${server}: stopped`);
+      const where = `${server}: ${text}`;
       if (kind === "final") throw new ServerError(where, true);
       if (kind === "lost" && !repeatable)
         throw new ServerError(`${where}; the answer is lost, and ${of} cannot be sent twice`);
@@ -143,18 +137,13 @@ export class ModelServer {
     }
   }
 
-  async #try(
-    path: string,
-    body: unknown,
-    leftMs: number,
-    parse: (text: string) => unknown,
-  ): Promise<{ readonly json: unknown } | Failure> {
-    const { root = "/api/v1/" } = this.#options;
+  /** @returns the text of the answer, or why there is none */
+  async #try(path: string, body: unknown, leftMs: number): Promise<string | Failure> {
     const late = new AbortController();
     const tryMs = Math.min(TRY_MS_MAX, leftMs);
     const cancel = this.#options.clock.after(tryMs, () => late.abort());
     try {
-      const response = await this.#options.fetch(`${this.url}${root}${path}`, {
+      const response = await this.#options.fetch(`${this.url}${this.#options.root}${path}`, {
         method: body === null ? "GET" : "POST",
         ...(body === null ? {} : { body: JSON.stringify(body), headers: { "content-type": "application/json" } }),
         redirect: "manual",
@@ -162,12 +151,10 @@ export class ModelServer {
         signal: AbortSignal.any([late.signal, this.#abort.signal]),
       });
       const text = await boundedText(response, ANSWER_BYTES_MAX, tooLarge);
-      if (!response.ok) return failureOf(response.status, text);
-      return { json: parse(text) };
+      return response.ok ? text : failureOf(response.status, text);
     } catch (error) {
       if (late.signal.aborted) return { text: `no answer in ${Math.round(tryMs / 1000)} s`, kind: "lost" };
       const { code, message } = error as { code?: unknown; message: string };
-      if (error instanceof SyntaxError) return { text: `its answer is not JSON (${message})`, kind: "final" };
       const refused = code === "ConnectionRefused" || code === "ECONNREFUSED" || code === "FailedToOpenSocket";
       if (refused) return { text: "cannot be reached", kind: "none" };
       if (error instanceof ServerError) return { text: message, kind: "final" };
@@ -177,13 +164,18 @@ export class ModelServer {
     }
   }
 
-  #parsed<T>(path: string, json: unknown, schema: z.ZodType<T>): T {
-    const result = schema.safeParse(json);
-    if (result.success) return result.data;
-    const faults = result.error.issues.map((issue) => `${issue.path.join(".") || "it"}: ${issue.message}`);
-    throw new ServerError(
-      `the server at ${this.url}, ${path}: answers in another format (${faults.slice(0, 3).join("; ")})`,
-    );
+  #parsed<T>(path: string, answer: string, schema: z.ZodType<T>): T {
+    const of = `the server at ${this.url}, ${path}`;
+    let json: unknown;
+    try {
+      json = JSON.parse(answer);
+    } catch (error) {
+      throw new ServerError(`${of}: its answer is not JSON (${messageOf(error)})`, true);
+    }
+    const { success, data, error } = schema.safeParse(json);
+    if (success) return data;
+    const faults = schemaFaults({ issues: error.issues.slice(0, 3) }, "it");
+    throw new ServerError(`${of}: answers in another format (${faults})`);
   }
 }
 

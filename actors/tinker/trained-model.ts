@@ -15,13 +15,9 @@ import { imitation, type TokenInputs } from "../../model/learn/objective.ts";
 import type { OptimizerSettings } from "../../model/learn/optimizer.ts";
 import type { ModelServer } from "./server.ts";
 
-/** The server's name of a loss. */
-type LossName = "cross_entropy" | "ppo";
-
 /** One sequence in the form that the server takes. `targets` has the next token of each position, and 0 at the last position. */
 interface Datum {
-  /** Index of the sequence, and the positions that predict its written tokens. */
-  readonly member: number;
+  /** The positions that predict the written tokens. */
   readonly places: readonly number[];
   readonly tokens: readonly number[];
   readonly targets: readonly number[];
@@ -31,8 +27,8 @@ const Floats = z.object({ data: z.array(z.number()) });
 const Pass = z.object({ loss_fn_outputs: z.array(z.object({ logprobs: Floats })) });
 const Done = z.object({});
 
-/** The loss ppo clips the ratio at 1 minus and 1 plus this value. Requests name both bounds, but skyrl-tx lets no client set them. */
-const SERVER_CLIP = 0.2;
+/** Where the loss ppo clips the ratio. Requests name both bounds, but skyrl-tx lets no client set them. */
+const [RATIO_MIN, RATIO_MAX] = [1 - 0.2, 1 + 0.2];
 
 export class TrainedModel implements TrainedPolicy {
   readonly #server: ModelServer;
@@ -84,7 +80,7 @@ export class TrainedModel implements TrainedPolicy {
   async resetOptimizer(): Promise<void> {
     const sequence = { tokens: Int32Array.of(0, 0), written: Int32Array.of(1) };
     const nothing = () => ({ advantages: [0], logProbs: [0], padding: 0 });
-    await this.#pass("forward_backward", [datumOf(sequence, 0)], "ppo", nothing);
+    await this.#pass("forward_backward", [datumOf(sequence)], "ppo", nothing);
     await this.step({ learningRate: 0, beta1: 0, beta2: 0, epsilon: 1e-8, weightDecay: 0, clipNorm: 1 });
   }
 
@@ -92,7 +88,7 @@ export class TrainedModel implements TrainedPolicy {
   async #pass(
     path: "forward" | "forward_backward",
     data: readonly Datum[],
-    loss_fn: LossName,
+    loss_fn: "cross_entropy" | "ppo",
     termsOf?: (member: number) => {
       readonly advantages: readonly number[];
       readonly logProbs: ArrayLike<number>;
@@ -100,7 +96,7 @@ export class TrainedModel implements TrainedPolicy {
       readonly padding: number;
     },
   ): Promise<Float32Array[]> {
-    const body = data.map(({ member, places, tokens, targets }) => {
+    const body = data.map(({ places, tokens, targets }, member) => {
       const lay = (values: ArrayLike<number>, last = 0) => {
         const padded = new Array<number>(tokens.length).fill(0);
         for (const [at, place] of places.entries()) padded[place] = values[at]!;
@@ -118,45 +114,36 @@ export class TrainedModel implements TrainedPolicy {
         },
       };
     });
-    const config =
-      loss_fn === "ppo" ? { clip_low_threshold: 1 - SERVER_CLIP, clip_high_threshold: 1 + SERVER_CLIP } : {};
-    const input = { data: body, loss_fn, loss_fn_config: config };
+    const bounds = { clip_low_threshold: RATIO_MIN, clip_high_threshold: RATIO_MAX };
+    const input = { data: body, loss_fn, loss_fn_config: loss_fn === "ppo" ? bounds : {} };
     const request = { model_id: this.id, [path === "forward" ? "forward_input" : "forward_backward_input"]: input };
     const { loss_fn_outputs } = await this.#server.result(path, request, Pass, path === "forward");
-    const found: Float32Array[] = [];
-    for (const [i, { member, places }] of data.entries()) {
+    return data.map(({ places }, i) => {
       const values = loss_fn_outputs[i]?.logprobs.data;
       if (values === undefined) throw new RangeError(`the server scored ${i} of ${data.length} sequences`);
-      if (values.length <= places.at(-1)!) {
-        const found = `${values.length} log-probabilities of sequence ${i + 1}`;
+      const last = places.at(-1)!;
+      if (values.length <= last)
         throw new RangeError(
-          `the server returned ${found}, and the last written token is number ${places.at(-1)! + 1}`,
+          `the server returned ${values.length} log-probabilities of sequence ${i + 1}, and the last written token is number ${last + 1}`,
         );
-      }
-      found[member] = Float32Array.from(places, (place) => values[place]!);
-    }
-    return found;
+      return Float32Array.from(places, (place) => values[place]!);
+    });
   }
 }
 
 /** Leaves out all tokens after the last written token, because they have no effect. */
-function datumOf({ tokens, written }: Sequence, member: number): Datum {
+function datumOf({ tokens, written }: Sequence): Datum {
   const own = Array.from(tokens.subarray(0, written.at(-1)! + 1));
-  return {
-    member,
-    places: Array.from(written, (position) => position - 1),
-    tokens: own,
-    targets: [...own.slice(1), 0],
-  };
+  const places = Array.from(written, (position) => position - 1);
+  return { places, tokens: own, targets: [...own.slice(1), 0] };
 }
 
 const total = (data: readonly Datum[], value: (member: number, at: number) => number): number =>
-  data.reduce((sum, { member, places }) => sum + places.reduce((own, _, at) => own + value(member, at), 0), 0);
+  data.reduce((sum, { places }, member) => sum + places.reduce((own, _, at) => own + value(member, at), 0), 0);
 
 /** The metrics of `policyObjective`, by its formulas (model/learn/loss.ts). */
 function policyMetrics(data: readonly Datum[], logProbs: readonly Float32Array[], inputs: TokenInputs) {
   const { oldLogProbs, advantages, weights, shares } = inputs as Record<string, readonly ArrayLike<number>[]>;
-  const [low, high] = [1 - SERVER_CLIP, 1 + SERVER_CLIP];
   const share = (value: (logProb: number, gap: number, advantage: number) => number, by = shares!) =>
     total(data, (member, at) => {
       const logProb = logProbs[member]![at]!;
@@ -164,13 +151,13 @@ function policyMetrics(data: readonly Datum[], logProbs: readonly Float32Array[]
     });
   const policyLoss = share((_, gap, advantage) => {
     const ratio = Math.exp(gap);
-    return -Math.min(ratio * advantage, Math.min(high, Math.max(low, ratio)) * advantage);
+    return -Math.min(ratio * advantage, Math.min(RATIO_MAX, Math.max(RATIO_MIN, ratio)) * advantage);
   }, weights!);
   return {
     loss: policyLoss,
     policyLoss,
-    clipHigh: share((_, gap, advantage) => Number(advantage > 0 && Math.exp(gap) > high)),
-    clipLow: share((_, gap, advantage) => Number(advantage < 0 && Math.exp(gap) < low)),
+    clipHigh: share((_, gap, advantage) => Number(advantage > 0 && Math.exp(gap) > RATIO_MAX)),
+    clipLow: share((_, gap, advantage) => Number(advantage < 0 && Math.exp(gap) < RATIO_MIN)),
     ratioKl: share((_, gap) => -gap),
     entropy: share((logProb) => -logProb),
     logProbGap: share((_, gap) => Math.abs(gap)),

@@ -25,14 +25,11 @@ export const freeAddressLike = (address: string): string => (isBroker(address) ?
 export const httpOf = (address: string): string =>
   isBroker(address) ? `http://${new URL(address).searchParams.get("http")}` : address.replace(/^ws/, "http");
 
-export interface NatsAddress {
-  readonly url: URL;
-  /** Name of the listener at the broker; null: the address has no name. */
-  readonly name: string | null;
-}
-
-/** @throws {Error} if the address is neither `nats://HOST:PORT/NAME` nor `tls://HOST:PORT/NAME`, which requires TLS. The name is optional. */
-export function parseNatsAddress(address: string): NatsAddress {
+/**
+ * @returns `name`: name of the listener at the broker; null: the address has no name
+ * @throws {Error} if the address is neither `nats://HOST:PORT/NAME` nor `tls://HOST:PORT/NAME`, which requires TLS. The name is optional.
+ */
+export function parseNatsAddress(address: string): { url: URL; name: string | null } {
   const url = URL.parse(address);
   const name = /^\/?([\w-]{0,64})$/.exec(url?.pathname ?? "!")?.[1];
   if (url === null || !["nats:", "tls:"].includes(url.protocol) || url.host === "" || name === undefined) {

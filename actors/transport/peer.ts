@@ -32,7 +32,8 @@ export interface Wire {
 
 interface OpenAsk {
   readonly type: Ask["type"];
-  settle(answer: Answer): void;
+  readonly resolve: (answer: Answer) => void;
+  readonly cancelDeadline: () => void;
 }
 
 export class WirePeer implements Peer {
@@ -68,30 +69,21 @@ export class WirePeer implements Peer {
     if (problem !== null) this.refuse("oversize", problem);
   }
 
-  ask<A extends Ask>(message: A, deadlineMs: number): Promise<AnswerTo<A>> {
-    const { promise, resolve } = Promise.withResolvers<AnswerTo<A>>();
-    // `#answered` checks the type of the answer; the compiler cannot see this check.
-    const settle = (answer: Answer) => resolve(answer as AnswerTo<A>);
-    if (this.#closed) {
-      settle(failed("closed", `cannot ask ${message.type}: the connection to ${this.name} is closed`));
-      return promise;
-    }
+  ask<A extends Ask>(message: A, deadlineMs: number): Promise<AnswerTo<A>>;
+  /** `#answered` checks the type of the answer; the compiler cannot see this check. */
+  ask(message: Ask, deadlineMs: number): Promise<Answer> {
+    if (this.#closed)
+      return Promise.resolve(failed("closed", `cannot ask ${message.type}: the connection to ${this.name} is closed`));
     if (this.#asks.size >= ASKS_MAX) {
-      settle(failed("capacity", `cannot ask ${message.type}: ${ASKS_MAX} asks to ${this.name} wait for their answer`));
-      return promise;
+      const detail = `cannot ask ${message.type}: ${ASKS_MAX} asks to ${this.name} wait for their answer`;
+      return Promise.resolve(failed("capacity", detail));
     }
+    const { promise, resolve } = Promise.withResolvers<Answer>();
     const id = ++this.#lastId;
-    const cancel = this.#options.clock.after(deadlineMs, () => {
-      this.#asks.delete(id);
-      settle(failed("deadline", `${this.name} did not answer ${message.type} within ${deadlineMs} ms`));
+    const cancelDeadline = this.#options.clock.after(deadlineMs, () => {
+      this.#settle(id, failed("deadline", `${this.name} did not answer ${message.type} within ${deadlineMs} ms`));
     });
-    this.#asks.set(id, {
-      type: message.type,
-      settle(answer) {
-        cancel();
-        settle(answer);
-      },
-    });
+    this.#asks.set(id, { type: message.type, resolve, cancelDeadline });
     const problem = this.#send({ kind: "ask", id, body: message });
     if (problem !== null) this.#settle(id, failed("capacity", problem));
     return promise;
@@ -124,7 +116,9 @@ export class WirePeer implements Peer {
     }
     this.#options.received?.(envelope.body.type);
     this.#options.passed?.("received", frame.byteLength);
-    this.#dispatch(envelope);
+    if (envelope.kind === "tell") this.#guarded(envelope.body.type, () => this.#handler.told(this, envelope.body));
+    else if (envelope.kind === "ask") this.#answer(envelope.id, envelope.body);
+    else this.#answered(envelope.id, envelope.body);
   }
 
   /** The transport calls this when the connection has ended. */
@@ -140,22 +134,6 @@ export class WirePeer implements Peer {
     this.#end(detail, false);
   }
 
-  #dispatch(envelope: Envelope): void {
-    switch (envelope.kind) {
-      case "tell":
-        this.#guarded(envelope.body.type, () => this.#handler.told(this, envelope.body));
-        return;
-      case "ask":
-        this.#answer(envelope.id, envelope.body);
-        return;
-      case "answer":
-        this.#answered(envelope.id, envelope.body);
-        return;
-      default:
-        envelope satisfies never;
-    }
-  }
-
   #answer(id: number, ask: Ask): void {
     if (this.#asksToAnswer >= ASKS_MAX) {
       const detail = `cannot take ${ask.type}: ${ASKS_MAX} asks of this connection wait already`;
@@ -164,10 +142,7 @@ export class WirePeer implements Peer {
     }
     this.#guarded(ask.type, () => {
       const answer = this.#handler.asked(this, ask);
-      if (!(answer instanceof Promise)) {
-        this.#sendAnswer(id, answer);
-        return;
-      }
+      if (!(answer instanceof Promise)) return this.#sendAnswer(id, answer);
       this.#asksToAnswer++;
       answer
         .finally(() => this.#asksToAnswer--)
@@ -204,7 +179,8 @@ export class WirePeer implements Peer {
   #settle(id: number, answer: Answer): void {
     const ask = this.#asks.get(id);
     this.#asks.delete(id);
-    ask?.settle(answer);
+    ask?.cancelDeadline();
+    ask?.resolve(answer);
   }
 
   /** Ends the connection if the other end reads too slowly. @returns an error text if the message is too large for a frame, else null */

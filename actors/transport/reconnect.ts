@@ -103,10 +103,11 @@ function holdingEarly(handler: Handler, lost: () => void): Handler & { open(peer
   /** The held messages; null after the call of `open`. */
   let early: (() => void)[] | null = [];
 
-  function hold(held: (() => void)[], run: () => void): void {
-    if (held.length >= EARLY_MAX)
+  /** Calls `run` now, or in the call of `open`. */
+  function whenOpen(run: () => void): void {
+    if (early === null) run();
+    else if (early.push(run) > EARLY_MAX)
       throw new Error(`more than ${EARLY_MAX} messages came before the connection was ready`);
-    held.push(run);
   }
 
   return {
@@ -116,14 +117,11 @@ function holdingEarly(handler: Handler, lost: () => void): Handler & { open(peer
       handler.opened?.(peer);
       for (const run of messages) run();
     },
-    told(peer, message) {
-      if (early === null) handler.told(peer, message);
-      else hold(early, () => handler.told(peer, message));
-    },
+    told: (peer, message) => whenOpen(() => handler.told(peer, message)),
     asked(peer, message) {
       if (early === null) return handler.asked(peer, message);
       const { promise, resolve } = Promise.withResolvers<Answer>();
-      hold(early, () => resolve(handler.asked(peer, message)));
+      whenOpen(() => resolve(handler.asked(peer, message)));
       return promise;
     },
     closed(peer, reason) {

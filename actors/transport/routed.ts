@@ -1,5 +1,5 @@
 /** The transport of an actor's process. The scheme of each address selects sockets or NATS. */
-import { ANY_PORT, isBroker, parseNatsAddress } from "./address.ts";
+import { ANY_PORT, isBroker } from "./address.ts";
 import type { NatsTransport } from "./nats/nats.ts";
 import { failed } from "./refusals.ts";
 import { SocketTransport } from "./socket.ts";
@@ -19,7 +19,6 @@ export class RoutedTransport implements Transport {
   /** A broker does not carry HTTP. With a broker, a port of this machine serves HTTP, and the returned address contains that port. */
   async listen(address: string, handler: Handler, options: ListenOptions = {}): Promise<Listener> {
     if (!isBroker(address)) return this.#sockets.listen(address, handler, options);
-    parseNatsAddress(address);
     const nats = await this.#throughBroker();
     if (options.fetch === undefined) return nats.listen(address, handler);
     const http = await this.#sockets.listen(ANY_PORT, refusePeers, options);

@@ -10,19 +10,19 @@ export interface SilenceWatch {
   stop(): void;
 }
 
-export interface SilenceOptions {
-  readonly clock: Clock;
-  readonly silenceMsMax: number;
-  /** Sends a ping. Called four times per `silenceMsMax`. */
-  ping(): void;
-  /** Called once, when nothing has arrived for `silenceMsMax`. */
-  silent(reason: string): void;
-}
-
 /** A ping is an empty frame; no message is empty. */
 export const PING = new Uint8Array(0);
 
-export function watchSilence({ clock, silenceMsMax, ping, silent }: SilenceOptions): SilenceWatch {
+/**
+ * @param ping  sends a ping; called four times per `silenceMsMax`
+ * @param silent  called once, when nothing has arrived for `silenceMsMax`
+ */
+export function watchSilence(
+  clock: Clock,
+  silenceMsMax: number,
+  ping: () => void,
+  silent: (reason: string) => void,
+): SilenceWatch {
   const roundMs = silenceMsMax / 4;
   let heardAtMs = clock.now();
   let roundAtMs = heardAtMs;

@@ -1,7 +1,6 @@
 /** Code that both ends of a WebSocket use: options, addresses, limits and closing. */
 import type { ServerWebSocket } from "bun";
 import type { Clock } from "../clock.ts";
-import type { WirePeer } from "./peer.ts";
 import { PING, type SilenceWatch, watchSilence } from "./silence.ts";
 import type { ClientTls } from "./tls.ts";
 import type { TransportOptions } from "./transport.ts";
@@ -90,20 +89,16 @@ export function parseAddress(address: string): URL {
   return url;
 }
 
-/** Pings the other end and ends the connection when nothing arrives for `silenceMsMax`. */
-export function watchPeer(
-  clock: Clock,
-  silenceMsMax: number,
-  peer: WirePeer,
+/** Pings the other end and ends the connection when nothing arrives for `silenceMsMax`. @param lost  gets the reason */
+export function watchSocket(
   socket: { send(frame: Uint8Array<ArrayBuffer>): unknown; terminate(): void },
+  clock: Clock,
+  lost: (reason: string) => void,
+  silenceMsMax = SILENCE_MS_MAX,
 ): SilenceWatch {
-  return watchSilence({
-    clock,
-    silenceMsMax,
-    ping: () => socket.send(PING),
-    silent(reason) {
-      peer.lost(reason);
-      socket.terminate();
-    },
-  });
+  const silent = (reason: string) => {
+    lost(reason);
+    socket.terminate();
+  };
+  return watchSilence(clock, silenceMsMax, () => socket.send(PING), silent);
 }

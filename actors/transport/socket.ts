@@ -20,14 +20,14 @@ import {
   CONNECT_MS_MAX,
   clientWire,
   parseAddress,
-  SILENCE_MS_MAX,
   type SocketOptions,
   serverLimits,
   serverWire,
   TOO_BIG,
-  watchPeer,
+  watchSocket,
 } from "./socket-wire.ts";
 import {
+  cannotConnect,
   type Handler,
   type Listener,
   type ListenOptions,
@@ -43,12 +43,12 @@ const CLOSE_MS_MAX = 500;
 /** HTTP header in which the gate names the guest whose connection it relays. */
 export const GUEST_HEADER = "X-Guest";
 
-interface Accepted {
+interface Data {
   readonly guest: string | undefined;
-  peer: WirePeer;
-  watch: SilenceWatch;
+  /** Set when the socket opens. */
+  peer?: WirePeer;
+  watch?: SilenceWatch;
 }
-type Data = Partial<Accepted>;
 
 export class SocketTransport implements Transport {
   readonly #options: SocketOptions;
@@ -128,47 +128,37 @@ export class SocketTransport implements Transport {
   }
 
   #open(socket: ServerWebSocket<Data>, peers: ListenerPeers): void {
-    const { clock, frameBytesMax, silenceMsMax = SILENCE_MS_MAX } = this.#options;
-    const { guest } = socket.data;
-    const peer = new WirePeer(
-      socket.remoteAddress,
-      bundling(serverWire(socket), frameBytesMax),
-      peers.handler,
-      this.#options,
-      guest,
-    );
-    socket.data.peer = peer;
-    socket.data.watch = watchPeer(clock, silenceMsMax, peer, socket);
+    const { clock, frameBytesMax, silenceMsMax } = this.#options;
+    const { data, remoteAddress } = socket;
+    const wire = bundling(serverWire(socket), frameBytesMax);
+    const peer = new WirePeer(remoteAddress, wire, peers.handler, this.#options, data.guest);
+    data.peer = peer;
+    data.watch = watchSocket(socket, clock, (reason) => peer.lost(reason), silenceMsMax);
     peer.start();
   }
 }
 
-/** Why a connection failed. */
-interface Refusal {
-  readonly why: string;
-  readonly isOfToken: boolean;
-}
-
 /** Connects to a listener. @throws {Error} with the address and the reason, if the connection fails: see `Transport.connect` */
 function dial(address: string, handler: Handler, options: SocketOptions): Promise<Peer> {
-  const { clock, token, tls = {}, connectMsMax = CONNECT_MS_MAX, silenceMsMax = SILENCE_MS_MAX } = options;
+  const { clock, token, tls = {}, connectMsMax = CONNECT_MS_MAX, silenceMsMax } = options;
   const { promise, resolve, reject } = Promise.withResolvers<Peer>();
   const socket = new WebSocket(parseAddress(address), { headers: { Authorization: bearer(token) }, tls });
   socket.binaryType = "arraybuffer";
   let peer: WirePeer | null = null;
   let watch: SilenceWatch | null = null;
-  let refusal: Refusal = { why: "the connection was closed", isOfToken: false };
+  let refusal = new Error("the connection was closed");
   const cancelDeadline = clock.after(connectMsMax, () => {
-    refusal = { why: `no answer within ${connectMsMax} ms`, isOfToken: false };
+    refusal = new Error(`no answer within ${connectMsMax} ms`);
     socket.terminate();
   });
 
   socket.onopen = () => {
     cancelDeadline();
-    peer = new WirePeer(address, bundling(clientWire(socket), options.frameBytesMax), handler, options);
-    watch = watchPeer(clock, silenceMsMax, peer, socket);
-    peer.start();
-    resolve(peer);
+    const opened = new WirePeer(address, bundling(clientWire(socket), options.frameBytesMax), handler, options);
+    peer = opened;
+    watch = watchSocket(socket, clock, (reason) => opened.lost(reason), silenceMsMax);
+    opened.start();
+    resolve(opened);
   };
   socket.onmessage = ({ data }) => {
     watch?.heard();
@@ -181,10 +171,8 @@ function dial(address: string, handler: Handler, options: SocketOptions): Promis
   socket.onclose = ({ code, reason }) => {
     cancelDeadline();
     watch?.stop();
-    if (peer === null) {
-      const text = `cannot connect to ${address}: ${refusal.why}`;
-      reject(refusal.isOfToken ? new TokenRefused(text) : new Error(text));
-    } else peer.lost(reason === TOO_BIG ? "a frame was larger than the other end allows" : reason || lostBy(code));
+    if (peer === null) reject(cannotConnect(address, refusal));
+    else peer.lost(reason === TOO_BIG ? "a frame was larger than the other end allows" : reason || lostBy(code));
   };
   return promise;
 }
@@ -192,12 +180,12 @@ function dial(address: string, handler: Handler, options: SocketOptions): Promis
 const lostBy = (code: number): string => `the connection was lost (WebSocket code ${code})`;
 
 /** Reads the HTTP status of a refused upgrade from the error's message, because Bun reports the status nowhere else. */
-function refusalOf(event: Event): Refusal {
+function refusalOf(event: Event): Error {
   const message = "message" in event ? String(event.message) : "";
   const status = /Expected 101 status code: (\d+)/.exec(message)?.[1];
-  if (status === "401") return { why: TOKEN_REFUSED, isOfToken: true };
-  if (status === "403") return { why: "the token does not allow this connection", isOfToken: true };
+  if (status === "401") return new TokenRefused(TOKEN_REFUSED);
+  if (status === "403") return new TokenRefused("the token does not allow this connection");
+  if (status !== undefined) return new Error(`HTTP status ${status} instead of a WebSocket`);
   const tls = /TLS handshake failed: (.*)$/.exec(message)?.[1];
-  const why = tls === undefined ? "nothing answers there" : `the TLS handshake failed: ${tls}`;
-  return { why: status === undefined ? why : `HTTP status ${status} instead of a WebSocket`, isOfToken: false };
+  return new Error(tls === undefined ? "nothing answers there" : `the TLS handshake failed: ${tls}`);
 }

@@ -1,5 +1,6 @@
 /** TLS certificates of the two ends of a connection, as PEM texts. */
 import { createPrivateKey, X509Certificate } from "node:crypto";
+import type { TLSOptions } from "bun";
 import type { RunConfig } from "../config/config.ts";
 import { readAtMost } from "../config/layers.ts";
 import { messageOf } from "../errors.ts";
@@ -11,14 +12,6 @@ export interface ClientTls {
   /** Client certificate and its key; set both or neither. */
   readonly cert?: string;
   readonly key?: string;
-}
-
-/** Certificates of the listening end. */
-export interface ServerTls {
-  readonly cert: string;
-  readonly key: string;
-  /** The CA that must have signed each client's certificate; null: clients need no certificate. */
-  readonly clientCa: string | null;
 }
 
 /** Maximum number of bytes of a PEM file. A bundle of all known CA certificates has a quarter of this size. */
@@ -46,8 +39,12 @@ export function readPem(file: string, what: string): string {
   return text;
 }
 
-/** The certificates of a gate. @throws {Error} in one line, if a file is unreadable, or the key does not belong to the certificate */
-export function serverTls({ certFile, keyFile, clientCaFile }: RunConfig["join"]): ServerTls {
+/**
+ * The `tls` option of `Bun.serve` with the certificates of a gate. With a `clientCaFile` each client needs a certificate of this authority.
+ *
+ * @throws {Error} in one line, if a file is unreadable, or the key does not belong to the certificate
+ */
+export function serverTls({ certFile, keyFile, clientCaFile }: RunConfig["join"]): TLSOptions {
   const cert = readPem(certFile ?? "", "join.certFile");
   const key = readPem(keyFile ?? "", "join.keyFile");
   const certificate = parsed("join.certFile", certFile, "certificate", () => new X509Certificate(cert));
@@ -57,7 +54,8 @@ export function serverTls({ certFile, keyFile, clientCaFile }: RunConfig["join"]
       `join.keyFile: ${keyFile} is not the private key of the first certificate in join.certFile, ${certFile}; name the two files of one pair`,
     );
   }
-  return { cert, key, clientCa: clientCaFile === null ? null : readPem(clientCaFile, "join.clientCaFile") };
+  if (clientCaFile === null) return { cert, key };
+  return { cert, key, ca: readPem(clientCaFile, "join.clientCaFile"), requestCert: true, rejectUnauthorized: true };
 }
 
 function parsed<T>(what: string, file: string | null, wanted: string, parse: () => T): T {
@@ -67,10 +65,3 @@ function parsed<T>(what: string, file: string | null, wanted: string, parse: () 
     throw new Error(`cannot use ${what}: ${file} holds no ${wanted} (${messageOf(error)}); name a file with one`);
   }
 }
-
-/** The `tls` option of `Bun.serve`. */
-export const serverOptions = ({ cert, key, clientCa }: ServerTls) => ({
-  cert,
-  key,
-  ...(clientCa === null ? {} : { ca: clientCa, requestCert: true, rejectUnauthorized: true }),
-});

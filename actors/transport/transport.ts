@@ -10,6 +10,7 @@
  * 5. `parseMessage` checks every message. On a bad frame the transport closes that peer only, and reports the frame.
  */
 import type { Clock } from "../clock.ts";
+import { messageOf } from "../errors.ts";
 import type { AnswerTo, Ask, Message, Tell } from "../protocol.ts";
 
 /** The other end of one connection. */
@@ -77,6 +78,12 @@ export const TRANSPORT_LIMITS = { frameBytesMax: 64 * 2 ** 20, queuedBytesMax: 2
 
 /** The other end refuses this end's token, so another attempt would not connect either. */
 export class TokenRefused extends Error {}
+
+/** The error of `Transport.connect`: the reason of `error`, after the address. */
+export function cannotConnect(address: string, error: unknown): Error {
+  const text = `cannot connect to ${address}: ${messageOf(error)}`;
+  return error instanceof TokenRefused ? new TokenRefused(text) : new Error(text);
+}
 
 /** The reason of a `TokenRefused`. A listener behind a broker refuses a token with this text, and no other refusal has this text. */
 export const TOKEN_REFUSED = "the token was refused";

@@ -44,7 +44,14 @@ describeWhere(lack, "skyrl-tx", () => {
   afterAll(() => server.kill("SIGKILL"));
 
   test("log-probabilities and loss of a fresh adapter equal our compiled engine's within 1e-3", async () => {
-    const client = new ModelServer({ url: server.url, deadlineMs: LONG, fetch, clock: realClock, warn() {} });
+    const client = new ModelServer({
+      root: "/api/v1/",
+      url: server.url,
+      deadlineMs: LONG,
+      fetch,
+      clock: realClock,
+      warn() {},
+    });
     const begin = { tags: [], user_metadata: {}, sdk_version: "0", type: "create_session" };
     const { session_id } = await client.ask("create_session", begin, z.object({ session_id: z.string() }));
     const make = { session_id, base_model: places.model, lora_config: { rank: 8, seed: 1 } };

@@ -131,12 +131,7 @@ test("a config that needs a pretrained model takes a policy of another run inste
 
 test("a config that names device cuda is refused before actors start, if this machine lacks a part of it", () => {
   const config = RunConfig.parse({ engine: { name: "compiled", device: "cuda" } });
-  const machine = (lack: string | null): Machine => ({
-    ...thisMachine,
-    expectDevice() {
-      if (lack !== null) throw new Error(lack);
-    },
-  });
+  const machine = (lack: string | null): Machine => ({ ...thisMachine, lackOf: () => lack });
   const lack = "NVIDIA's driver is missing; install R580 or newer";
   const message = `engine.device: cuda cannot be used: ${lack}`;
   expect(() => checkRun(config, machine(lack))).toThrow(new ConfigError(message));

@@ -171,9 +171,13 @@ export class Broker {
    * for an earlier one.
    */
   store(to: string, parcel: Uint8Array, number: number, ask: number, over: () => boolean): void {
+    const askHeaders = headers();
+    askHeaders.set(ASK_HEADER, String(ask));
+    const options = { msgID: `${to}.${number}`, headers: askHeaders };
     const stored = (this.#storing.get(to) ?? Promise.resolve()).then(async () => {
       for (let failures = 0; !over(); failures++) {
-        const refusal = await this.#tryStore(to, parcel, number, ask);
+        const publishing = this.#js.publish(`bunraku.work.${to}`, parcel, options);
+        const refusal = await publishing.then(() => null, describeError);
         if (refusal === null) return;
         if (failures === REFUSALS_QUIET) {
           const detail = `${WORK} takes no finished episode: ${refusal}; the episode waits in this process and is sent again. Make room in the stream and on the broker's disk.`;
@@ -186,18 +190,6 @@ export class Broker {
     void stored.then(() => {
       if (this.#storing.get(to) === stored) this.#storing.delete(to);
     });
-  }
-
-  /** @returns null if the broker took the parcel, else the reason why not */
-  async #tryStore(to: string, parcel: Uint8Array, number: number, ask: number): Promise<string | null> {
-    const askHeaders = headers();
-    askHeaders.set(ASK_HEADER, String(ask));
-    try {
-      await this.#js.publish(`bunraku.work.${to}`, parcel, { msgID: `${to}.${number}`, headers: askHeaders });
-      return null;
-    } catch (error) {
-      return describeError(error);
-    }
   }
 
   async close(): Promise<void> {

@@ -17,6 +17,7 @@ import { ListenerPeers, WirePeer } from "../peer.ts";
 import { reportSeldom } from "../refusals.ts";
 import { CONNECT_MS_MAX, type SocketOptions } from "../socket-wire.ts";
 import {
+  cannotConnect,
   type Handler,
   type Listener,
   type ListenOptions,
@@ -25,7 +26,7 @@ import {
   TokenRefused,
   type Transport,
 } from "../transport.ts";
-import { Broker } from "./broker.ts";
+import { Broker, type BrokerOptions } from "./broker.ts";
 import { NatsWire } from "./wire.ts";
 
 /** Shorter than the limit of a socket, because through a broker only silence shows that the other process has died. */
@@ -44,17 +45,13 @@ export const parcelKey = (token: string, end: string): Buffer =>
   createHmac("sha256", token).update(`parcels for ${end}`).digest();
 
 export class NatsTransport implements Transport {
-  readonly #options: SocketOptions;
+  readonly #options: SocketOptions & BrokerOptions;
   readonly #brokers = new Map<string, Promise<Broker>>();
   readonly #refused: (from: string, why: string) => void;
-  readonly #silenceMsMax: number;
-  readonly #connectMsMax: number;
 
   constructor(options: SocketOptions) {
-    this.#options = options;
+    this.#options = { silenceMsMax: SILENCE_MS_MAX, connectMsMax: CONNECT_MS_MAX, ...options };
     this.#refused = reportSeldom(options.clock, options.report);
-    this.#silenceMsMax = options.silenceMsMax ?? SILENCE_MS_MAX;
-    this.#connectMsMax = options.connectMsMax ?? CONNECT_MS_MAX;
   }
 
   async listen(address: string, handler: Handler, { fetch }: ListenOptions = {}): Promise<Listener> {
@@ -71,21 +68,16 @@ export class NatsTransport implements Transport {
     const peers = new ListenerPeers(handler);
     const stop = await broker.answerDials(chosen, (request) => {
       const dial = Dial.safeParse(parsedJson(request.string()));
-      const respond = (answer: z.infer<typeof DialAnswer>) => request.respond(JSON.stringify(answer));
+      const respond = (answer: z.infer<typeof DialAnswer>) => void request.respond(JSON.stringify(answer));
       if (!dial.success) {
         this.#refused(url.host, "not a request to connect");
-        respond({ refused: "the request is not a request to connect" });
-        return;
+        return respond({ refused: "the request is not a request to connect" });
       }
-      if (!broker.ready) {
-        respond({ refused: "the listener is reconnecting to its broker" });
-        return;
-      }
+      if (!broker.ready) return respond({ refused: "the listener is reconnecting to its broker" });
       const { inbox, id, proof } = dial.data;
       if (!sameSecret(proof, proofOf(token, id, chosen)) || broker.ends.has(`${id}h`)) {
         this.#refused(url.host, "wrong token");
-        respond({ refused: TOKEN_REFUSED });
-        return;
+        return respond({ refused: TOKEN_REFUSED });
       }
       const wire = this.#wire(broker, url, [`${id}h`, `${id}g`], () => inbox, false);
       respond({ inbox: broker.inbox });
@@ -109,23 +101,23 @@ export class NatsTransport implements Transport {
       if (!broker.ready) throw new Error("nothing answers there");
       return await this.#dial(broker, url, name, address, handler);
     } catch (error) {
-      const text = `cannot connect to ${address}: ${messageOf(error)}`;
-      throw error instanceof TokenRefused ? new TokenRefused(text) : new Error(text);
+      throw cannotConnect(address, error);
     }
   }
 
   async #dial(broker: Broker, url: URL, name: string, address: string, handler: Handler): Promise<Peer> {
+    const { token, connectMsMax } = this.#options;
     const id = crypto.randomUUID();
     let inbox = "";
     const wire = this.#wire(broker, url, [`${id}g`, `${id}h`], () => inbox, true);
     try {
-      const proof = proofOf(this.#options.token, id, name);
+      const proof = proofOf(token, id, name);
       const dial = JSON.stringify({ inbox: broker.inbox, id, proof } satisfies z.infer<typeof Dial>);
       const response = await broker.connection
-        .request(`bunraku.dial.${name}`, dial, { timeout: this.#connectMsMax })
+        .request(`bunraku.dial.${name}`, dial, { timeout: connectMsMax })
         .catch((error: unknown) => {
           const isAbsent = error instanceof NoRespondersError || (error as Error).cause instanceof NoRespondersError;
-          throw new Error(isAbsent ? "nothing listens there" : `no answer within ${this.#connectMsMax} ms`);
+          throw new Error(isAbsent ? "nothing listens there" : `no answer within ${connectMsMax} ms`);
         });
       const answer = DialAnswer.safeParse(parsedJson(response.string()));
       if (!answer.success) throw new Error("the program that answers there is no actor");
@@ -148,14 +140,11 @@ export class NatsTransport implements Transport {
    * @param stores  true if this end sends finished episodes through the work stream
    */
   #wire(broker: Broker, url: URL, [end, other]: [string, string], inbox: () => string, stores: boolean): NatsWire {
-    const { clock, token, frameBytesMax, queuedBytesMax } = this.#options;
+    const { token } = this.#options;
     const to = () => `${inbox()}.${other}`;
     const over = () => !broker.ends.has(end);
     const wire = new NatsWire({
-      clock,
-      frameBytesMax,
-      queuedBytesMax,
-      silenceMsMax: this.#silenceMsMax,
+      ...this.#options,
       parcelBytesMax: broker.parcelBytesMax,
       publish: (parcel) => broker.publish(to(), parcel),
       store: stores ? (parcel, number, ask) => broker.store(to(), parcel, number, ask, over) : null,
@@ -172,20 +161,11 @@ export class NatsTransport implements Transport {
 
   #broker(url: URL): Promise<Broker> {
     const key = `${url.protocol}//${url.host}`;
-    const known = this.#brokers.get(key);
-    if (known !== undefined) return known;
-    const { clock, token, tls, report } = this.#options;
-    const broker = Broker.connect(url, {
-      clock,
-      token,
-      silenceMsMax: this.#silenceMsMax,
-      connectMsMax: this.#connectMsMax,
-      ...(tls === undefined ? {} : { tls }),
-      ...(report === undefined ? {} : { report }),
+    return this.#brokers.getOrInsertComputed(key, () => {
+      const broker = Broker.connect(url, this.#options);
+      broker.catch(() => this.#brokers.delete(key));
+      return broker;
     });
-    this.#brokers.set(key, broker);
-    broker.catch(() => this.#brokers.delete(key));
-    return broker;
   }
 
   /** Closes the connection to a broker that no listener and no connection uses. */

@@ -137,12 +137,8 @@ export class NatsWire implements Wire {
   attach(peer: WirePeer): void {
     this.#peer = peer;
     const { clock, silenceMsMax } = this.#options;
-    this.#watch = watchSilence({
-      clock,
-      silenceMsMax,
-      ping: () => this.#reportTaken(),
-      silent: (reason) => this.lose(reason),
-    });
+    const silent = (reason: string) => this.lose(reason);
+    this.#watch = watchSilence(clock, silenceMsMax, () => this.#reportTaken(), silent);
     peer.start();
     this.#processHeld();
   }

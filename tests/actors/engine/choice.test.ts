@@ -15,9 +15,7 @@ writeFileSync(library, "");
 const machine = (gpu: string | null, named: string | undefined, cuda = false): Machine => ({
   gpu: () => gpu,
   places: { named, own: undefined, home: undefined, pythonRoots: [] },
-  expectDevice({ device }) {
-    if (device === "cuda" && !cuda) throw new Error(LACK);
-  },
+  lackOf: ({ device }) => (device === "cuda" && !cuda ? LACK : null),
 });
 const LACK = "onnxruntime's CUDA provider is not installed";
 /** No libtensorflow, whatever this machine has: a Python environment without one. */
@@ -123,12 +121,7 @@ test("samplers round products where the learner's forward pass does, and not whe
 });
 
 test("a device that is not there ends the run: starting again does not mend it", () => {
-  const none = {
-    ...here,
-    expectDevice() {
-      throw new Error("device webgpu: Vulkan lists no GPU; install its driver");
-    },
-  };
+  const none = { ...here, lackOf: () => "device webgpu: Vulkan lists no GPU; install its driver" };
   const error = new RunError("device webgpu: Vulkan lists no GPU; install its driver");
   expect(() => learnerEngine(config({ device: "webgpu" }), 2, none)).toThrow(error);
   expect(() => samplerEngine(config({ name: "compiled", device: "cuda" }), none)).toThrow(error);

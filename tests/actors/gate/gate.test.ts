@@ -4,13 +4,14 @@ import { writeFileSync } from "node:fs";
 import { join } from "node:path";
 import type { ServerWebSocket } from "bun";
 import { realClock } from "../../../actors/clock.ts";
+import { JoinConfig } from "../../../actors/config/machine.ts";
 import { Gate, type GateOptions } from "../../../actors/gate/gate.ts";
 import type { Tell } from "../../../actors/protocol.ts";
 import { bearer } from "../../../actors/transport/address.ts";
 import { sayHello, welcoming } from "../../../actors/transport/handshake.ts";
 import { offering } from "../../../actors/transport/offer.ts";
 import { SocketTransport } from "../../../actors/transport/socket.ts";
-import type { ClientTls } from "../../../actors/transport/tls.ts";
+import { type ClientTls, serverTls } from "../../../actors/transport/tls.ts";
 import type { Handler, Peer, Problem } from "../../../actors/transport/transport.ts";
 import { download, downloading } from "../../../actors/weights/load.ts";
 import { behindProxy } from "../../behind-proxy.ts";
@@ -436,8 +437,11 @@ describe("an env server's offer", () => {
 describe("TLS", () => {
   const open = async (mutual: boolean) => {
     const pem = certificates(temporaryFolder());
-    const [cert, key, ca] = ["server.crt", "server.key", "ca.crt"].map(pem.text) as [string, string, string];
-    const { gate } = await stage({ listen: "wss://127.0.0.1:0", tls: { cert, key, clientCa: mutual ? ca : null } });
+    const ca = pem.text("ca.crt");
+    const files = { certFile: pem.path("server.crt"), keyFile: pem.path("server.key") };
+    const clientCaFile = mutual ? pem.path("ca.crt") : null;
+    const tls = serverTls({ ...JoinConfig.parse({}), ...files, clientCaFile });
+    const { gate } = await stage({ listen: "wss://127.0.0.1:0", tls });
     const connect = async (tls: ClientTls) => {
       try {
         return await ask(await guest(BOTH, tls).connect(`${gate.address}/actors/learner?as=g`, silent));

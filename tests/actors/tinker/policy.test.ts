@@ -21,6 +21,7 @@ afterAll(() => endpoint.stop(true));
 
 const server = new ModelServer({
   url: `http://127.0.0.1:${endpoint.port}`,
+  root: "/api/v1/",
   deadlineMs: 10_000,
   fetch,
   clock: realClock,

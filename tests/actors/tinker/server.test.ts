@@ -49,6 +49,7 @@ function stage(answers: readonly Answer[], afterFetch: (path: string) => void = 
   const warnings: string[] = [];
   const client = new ModelServer({
     url: `http://127.0.0.1:${server.port}`,
+    root: "/api/v1/",
     deadlineMs: 60_000,
     clock,
     warn: (text) => warnings.push(text),

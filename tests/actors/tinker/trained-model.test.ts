@@ -14,7 +14,14 @@ const V = 5;
 const bigrams = new BigramServer(V);
 afterAll(() => bigrams.stop());
 
-const server = new ModelServer({ url: bigrams.url, deadlineMs: 10_000, fetch, clock: realClock, warn() {} });
+const server = new ModelServer({
+  url: bigrams.url,
+  root: "/api/v1/",
+  deadlineMs: 10_000,
+  fetch,
+  clock: realClock,
+  warn() {},
+});
 
 async function newModel() {
   const id = `model_${bigrams.models.size}`;

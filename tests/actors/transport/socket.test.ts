@@ -149,12 +149,8 @@ describe("watchSilence", () => {
   function watch() {
     const clock = new FakeClock();
     const seen: string[] = [];
-    const made = watchSilence({
-      clock,
-      silenceMsMax: 1000,
-      ping: () => seen.push(`ping at ${clock.now()}`),
-      silent: (reason) => seen.push(reason),
-    });
+    const ping = () => seen.push(`ping at ${clock.now()}`);
+    const made = watchSilence(clock, 1000, ping, (reason) => seen.push(reason));
     return { clock, seen, ...made };
   }
 
