@@ -28,7 +28,7 @@ export const TREATMENT_OF_RUNG = { "clip-cov": "clip", "kl-cov": "kl" } as const
  */
 const TrapConfig = z.strictObject({
   startUpdates: positiveInt(TRAP_RULE.startUpdates).describe(
-    "Number of first updates that are the start of a metric; for success, repetition and the share of well-formed replies, the start is the first update only. A metric gives no sign during its start. The signs of spread, entropy, mutual information, repetition and form compare a metric with its mean over its start; other signs: docs/health.md",
+    "The detector takes the values of this many first updates as the start of a metric, and compares later values with it. For success, repetition and the share of well-formed replies, the start is the first update only. A metric gives no sign during its start. The signs of spread, entropy, mutual information, repetition and form compare a metric with its mean over its start; other signs: docs/health.md",
   ),
   patience: positiveInt(TRAP_RULE.patience).describe(
     "A sign of a collapse (docs/health.md lists the signs) counts after it has appeared in this many updates in a row; a gradient spike counts at once",
@@ -37,16 +37,16 @@ const TrapConfig = z.strictObject({
     "Smoothed success is a moving average of the updates' success; the newest update has the weight 0.2. When smoothed success reaches this value, the task counts as solved, until smoothed success is more than 0.1 below this value",
   ),
   explainedAt: share(TRAP_RULE.explainedAt).describe(
-    "Four signs do not count while success is high: small spread, constant groups, low entropy and low likelihood. Success is high while smoothed success is at least this value and at most 0.15 below its highest value so far, or while the task counts as solved (solvedAt)",
+    "Four signs do not count while success is high: small spread, constant groups, low entropy and low likelihood. Success is high in two cases. The task counts as solved (solvedAt). Or smoothed success is at least this value, and at most 0.15 below its highest value so far",
   ),
   spreadShare: share(TRAP_RULE.spreadShare).describe(
     "The sign small spread: the smoothed in-group std of reward is below this share of its start (startUpdates)",
   ),
   constantGroups: share(TRAP_RULE.constantGroups).describe(
-    "The sign constant groups, which alone gives the verdict collapsed. A group is constant if all of its episodes earned the same reward. The sign appears if the smoothed share of constant groups is at least this value, or if the smoothed in-group std of reward is below 0.1 of its start",
+    'Threshold of the sign "constant groups". This sign alone gives the verdict "collapsed". A group is constant if all of its episodes earned the same reward. The sign appears if the smoothed share of constant groups is at least this value, or if the smoothed in-group std of reward is below 0.1 of its start',
   ),
   successFall: share(TRAP_RULE.successFall).describe(
-    `The sign fall of success: smoothed success is below ${100 * TRAP_RULE.successShare} % of its highest value so far, and lower by this value or more. If there is no other sign, it must be lower by ${TRAP_RULE.successFallAlone} or more`,
+    `The sign fall of success: smoothed success is below ${100 * TRAP_RULE.successShare} % of its highest value so far, and at least this much below that value (at least ${TRAP_RULE.successFallAlone} if there is no other sign)`,
   ),
 });
 

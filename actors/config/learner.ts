@@ -39,7 +39,7 @@ export const FilterConfig = z.strictObject({
     "Which groups the learner trains on. all: every group. The other strategies keep the best groups by a score, and learner.filter.value says how many. top_ratio (StarPO-S): a share of the groups; the score is the std of the raw reward. top_k: a share of the groups. top_k_abs: a number of groups. top_p: groups until their scores reach a share of the sum. min_p: groups whose score is near the best score",
   ),
   value: positiveNumber(0.25).describe(
-    "top_ratio, top_k: of the groups that reach the filter, the filter keeps this share, rounded down, at least one group. top_k_abs: number of groups to keep. top_p: share of the sum of all scores (learner.filter.mode). min_p: the filter keeps groups that score at least value x the largest score; with order smallest, groups that score at most the smallest score / value",
+    "top_ratio, top_k: the filter keeps this share of the groups, rounded down, at least one group. (Groups that were replaced or are stale do not count.) top_k_abs: number of groups to keep. top_p: share of the sum of all scores (learner.filter.mode). min_p: the filter keeps groups with score >= value x (largest score); with order smallest, score <= (smallest score) / value",
   ),
   order: oneOf(["largest", "smallest"], "largest").describe(
     "Which groups the filter keeps: those with the largest or with the smallest scores",
@@ -49,7 +49,7 @@ export const FilterConfig = z.strictObject({
   ),
   includeZero: flag(true).describe("false: the filter first drops groups with a score of 0"),
   mode: oneOf(["linear", "softmax"], "linear").describe(
-    "top_p: the filter keeps the best groups until a sum reaches a limit. linear: their scores reach (learner.filter.value x the sum of all scores) - 0.01; if a score of 0 or less comes before this limit, the filter keeps no group. softmax: their softmax shares reach learner.filter.value",
+    "top_p: the filter keeps the best groups until a sum reaches a limit. linear: the filter adds scores, best first, until they reach learner.filter.value x (sum of all scores) - 0.01. If a score of 0 or less comes first, it keeps no group. softmax: the filter turns the scores into shares by a softmax, and adds shares, best first, until they reach learner.filter.value",
   ),
 });
 
@@ -98,7 +98,7 @@ export const CovarianceConfig = z.strictObject({
     "Treatment of tokens whose log-probability and advantage vary together (docs/algorithms.md). clip (Clip-Cov): the advantage becomes 0; kl (KL-Cov): a penalty for leaving the old policy",
   ),
   share: positiveShare(2e-4).describe(
-    "Share of the written tokens that get the treatment, but at least one token. clip: at most this share, drawn from the tokens between the bounds",
+    "Share of the written tokens that get the treatment, at least one token. With clip these tokens are drawn from the tokens whose covariance is between the bounds, so they may be fewer",
   ),
   bounds: z
     .tuple([z.number(), z.number()])

@@ -31,7 +31,7 @@ export const EngineConfig = z.strictObject({
     "true: engine compiled on cuda rounds the factors of products to 10 bits of mantissa (NVIDIA's TF32). A step of a 0.5B model then takes half the time, and losses differ by about 1e-4",
   ),
   bfloat16Products: oneOf(["none", "gradients", "all"], "none").describe(
-    "On a CPU with AVX-512 and avx512_bf16, engine compiled rounds the factors of products to 8 bits of mantissa. gradients: in gradients and in the optimizer Muon, so log-probabilities and losses keep full precision. all: also in the forward pass of learner and samplers. With rounding an AMD EPYC computes faster, and an Intel Xeon without AMX computes more slowly. With several threads, the model may have at most 128 MiB of parameters",
+    "On a CPU with AVX-512 and avx512_bf16, engine compiled rounds the factors of products to 8 bits of mantissa. gradients: in gradients and in the optimizer Muon, so log-probabilities and losses keep full precision. all: also in the forward pass of learner and samplers. With rounding an AMD EPYC computes faster, and an Intel Xeon without AMX computes more slowly. With several threads, a run refuses this option if the model has more than 128 MiB of parameters",
   ),
   threads: nonnegativeInt(0).describe(
     "Threads of the learner's engine; 0: in sync mode all cores, in async mode the number of cores minus the threads of all local samplers, at least 1",

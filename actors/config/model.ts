@@ -71,7 +71,7 @@ export const WarmStartConfig = z.strictObject({
     "Maximum number of actions of a random play; env.actionsMax does not limit random plays",
   ),
   plannedActions: partialShare(0).describe(
-    "Share of the actions of random play that follow the best plan from the earlier plays of the board; the other actions are random. In the first quarter of a board's plays all actions are random. A share above 0 helps where moves have random outcomes",
+    "While random play explores a board, this share of its actions follows the best plan that it found so far on the board; the other actions are random. In the first quarter of a board's plays all actions are random. A share above 0 helps where moves have random outcomes",
   ),
   exploreOnce: flag(false).describe(
     "true: the learner explores a board by random plays only once, and makes all later demonstrations of this board from the same plays. For an env that runs in another process or on a server, the learner always does so. The learner keeps the plays of all boards in up to 256 MiB of memory. If a board's plays do not fit, the learner explores the board again each time",
@@ -87,14 +87,14 @@ export const WarmStartConfig = z.strictObject({
   ),
   boards: positiveInt(10_000).describe("Number of boards of the demonstrations"),
   solvedShare: nullableShare(1).describe(
-    "Success at which the first stage ends early. Every 200 steps of the stage the policy plays 32 validation episodes. If it solves at least this share of the 32 episodes, it plays all validation episodes 20 steps later. If it solves at least this share of all, the stage ends. null: the stage never ends early",
+    "Success at which the first stage ends early. Every 200 steps of the stage the policy plays 32 validation episodes. If its success reaches this share, it plays all validation episodes 20 steps later. If its success there reaches this share too, the stage ends. null: the stage never ends early",
   ),
   stages: z
     .array(WarmStartStage)
     .min(1)
     .default([WarmStartStage.parse({ name: "learn", steps: 1200, learningRate: 2e-3 })])
     .describe(
-      "Stages of the warm start, in order. Items: {name, babble, noise, steps, batch, learningRate, finalFraction, warmUpSteps}. Only demonstrations of warmStart.imitate demonstrator read babble and noise. babble: share of turns whose actions are all random; the policy imitates these turns too. noise: share of random actions in the other turns",
+      "Stages of the warm start, in order. Items: {name, babble, noise, steps, batch, learningRate, finalFraction, warmUpSteps}. babble and noise have an effect only if warmStart.imitate is demonstrator. babble: share of turns whose actions are all random; the policy imitates these turns too. noise: share of random actions in the other turns",
     ),
   cacheDir: text("runs/.warm-start").describe(
     "Folder in which the run caches finished warm starts; a file's name is the digest of everything that decides the warm start's result",

@@ -13,7 +13,7 @@ import {
 
 const CurriculumConfig = z.strictObject({
   by: oneOf(["none", "success", "reward", "difficulty"], "none").describe(
-    "Curriculum: how an update divides its groups among the envs of env.mix. none: by the key groups of each item. success, reward: an env gets more groups if success (or reward) differs more between the episodes of a group. difficulty: env.mix must list the envs from easy to hard. Each env before the first env that is not learned gets groupsMin groups. The first env that is not learned gets all other groups",
+    "Curriculum: how an update divides its groups among the envs of env.mix. none: each item of env.mix sets its number of groups by its key groups. success, reward: an env gets more groups if success (or reward) differs more between the episodes of a group. difficulty: env.mix must list the envs from easy to hard. The first env that is not learned yet (advanceAt) gets all groups except groupsMin groups for each env before it",
   ),
   advanceAt: positiveShare(0.7).describe(
     "difficulty: an env is learned if the moving average of its success is at least this value",
