@@ -16,14 +16,6 @@ interface OpenAsk {
   readonly dueAtMs: number;
 }
 
-/** A queue whose length `check` compares with `max` after every event. */
-export interface Queue {
-  readonly name: string;
-  readonly life: Life;
-  length(): number;
-  readonly max: number;
-}
-
 /** A policy's history: the update that trained on each episode. */
 type Lineage = ReadonlyMap<string, string>;
 
@@ -39,7 +31,6 @@ export class Invariants {
   /** The invariant that was broken first; null if none. */
   first: string | null = null;
   readonly #asks = new Set<OpenAsk>();
-  #queues: Queue[] = [];
   #checks: { readonly life: Life; readonly check: () => void }[] = [];
   /** By digest of saved parameters: the history of these parameters, and the oldest policy version with these parameters. */
   readonly #saved = new Map<string, { readonly lineage: Lineage; readonly version: number }>();
@@ -64,10 +55,6 @@ export class Invariants {
     };
   }
 
-  bounded(queue: Queue): void {
-    this.#queues.push(queue);
-  }
-
   /** Calls `check` after every event while the process lives. */
   always(life: Life, check: () => void): void {
     this.#checks.push({ life, check });
@@ -80,11 +67,6 @@ export class Invariants {
       if (!life.alive) this.#asks.delete(ask);
       else if (!life.frozen && nowMs > Math.max(dueAtMs, life.thawedAtMs) + 1)
         this.broken(2, `${life.name} had no answer to ${type} at its deadline`);
-    }
-    if (this.#queues.some(({ life }) => !life.alive)) this.#queues = this.#queues.filter(({ life }) => life.alive);
-    for (const { name, length, max } of this.#queues) {
-      const found = length();
-      if (found > max) this.broken(6, `${name} holds ${found}, at most ${max}`);
     }
     if (this.#checks.some(({ life }) => !life.alive)) this.#checks = this.#checks.filter(({ life }) => life.alive);
     for (const { check } of this.#checks) check();

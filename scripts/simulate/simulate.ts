@@ -18,7 +18,7 @@ import { SimulatedDisk } from "./disk.ts";
 import { causeFaults, FAULT_KINDS, type FaultKind, noFaults } from "./faults.ts";
 import { Invariants } from "./invariants.ts";
 import { type Defect, type Machine, STALENESS_MAX } from "./machine.ts";
-import { Network, simulatedTransport } from "./network.ts";
+import { LIMITS, Network, simulatedTransport } from "./network.ts";
 import { envServerPorts, learnerPorts, samplerPorts, sinkPorts } from "./ports.ts";
 import { simulatedSpawner } from "./process.ts";
 import { Life, World } from "./world.ts";
@@ -105,11 +105,7 @@ export async function simulate(simulation: Simulation): Promise<Result> {
     failedForDisk: false,
     undelivered: null,
     supervisor: new Life(world, "supervisor"),
-    troubles: {
-      corrupt: faults ? 0.01 : 0,
-      poison: faults ? 0.002 : 0,
-      envErrors: faults ? 0.01 : 0,
-    },
+    troubles: faults ? { corrupt: 0.01, poison: 0.002, envErrors: 0.01 } : { corrupt: 0, poison: 0, envErrors: 0 },
   };
   const spawner = simulatedSpawner(machine, config, {
     "metrics-sink": (config, context, process) => metricsSink.start(config, context, sinkPorts(process)),
@@ -199,7 +195,7 @@ async function startSupervisor(
     ...config.supervisor,
     heartbeatMs: 200,
     transport: simulatedTransport(network, life),
-    limits: { logLevel: "info", frameBytesMax: 1 << 20, queuedBytesMax: 4 << 20 },
+    limits: { logLevel: "info", ...LIMITS },
     event(event) {
       const { kind, child } = event;
       world.note(`supervisor: ${kind} ${child}`);
@@ -212,23 +208,9 @@ async function startSupervisor(
   });
   await supervisor.listen("simulated://supervisor:1");
   for (const { role, name } of actorsOf(config)) {
-    supervisor.start({
-      name,
-      role,
-      entry: role,
-      endsRun: role === "learner",
-      settings: () => null,
-    });
+    supervisor.start({ name, role, entry: role, endsRun: role === "learner", settings: () => null });
   }
   return supervisor;
-}
-
-interface Summary {
-  /** Seeds whose run broke an invariant, with the last events. */
-  readonly failed: readonly { readonly seed: number; readonly broken: string; readonly tail: readonly string[] }[];
-  readonly events: number;
-  readonly simulatedMs: number;
-  readonly faults: Readonly<Record<FaultKind, number>>;
 }
 
 /** Simulates one seed. In sync mode the result must equal that of a run without faults (invariant 7). */
@@ -262,21 +244,17 @@ export async function simulateSeeds(
   first: number,
   count: number,
   tell: (result: Pick<Result, "seed" | "broken">) => void,
-): Promise<Summary> {
-  const results: Omit<Result, "tail" | "metrics">[] = [];
+) {
+  /** Seeds whose run broke an invariant, with the last events. */
   const failed: { seed: number; broken: string; tail: readonly string[] }[] = [];
+  const sum = { events: 0, simulatedMs: 0, faults: noFaults() };
   for (let seed = first; seed < first + count; seed++) {
-    const { tail, metrics: _, ...result } = await simulateSeed(seed);
-    results.push(result);
-    if (result.broken !== null) failed.push({ seed, broken: result.broken, tail });
-    tell(result);
+    const { broken, tail, events, simulatedMs, faults } = await simulateSeed(seed);
+    sum.events += events;
+    sum.simulatedMs += simulatedMs;
+    for (const kind of FAULT_KINDS) sum.faults[kind] += faults[kind];
+    if (broken !== null) failed.push({ seed, broken, tail });
+    tell({ seed, broken });
   }
-  const sum = (of: (result: (typeof results)[number]) => number) => results.reduce((all, one) => all + of(one), 0);
-  const faults = Object.fromEntries(FAULT_KINDS.map((kind) => [kind, sum((one) => one.faults[kind])]));
-  return {
-    failed,
-    events: sum(({ events }) => events),
-    simulatedMs: sum((one) => one.simulatedMs),
-    faults: faults as Summary["faults"],
-  };
+  return { failed, ...sum };
 }
