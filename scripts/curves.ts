@@ -4,12 +4,11 @@
  */
 import { existsSync } from "node:fs";
 import { writeWhole } from "../actors/checkpoint/disk.ts";
-import { isMetricName, METRIC_NAMES, type MetricName, metric } from "../actors/metrics/metrics.ts";
+import type { MetricName } from "../actors/metrics/metrics.ts";
 import { plural } from "../actors/number-text.ts";
-import { didYouMean, nearest } from "../envs/text/nearest.ts";
 import { firstRepeated } from "../envs/text/repeats.ts";
 import { type Command, flag, type Parsed, UsageError } from "./cli/options.ts";
-import { readEntries } from "./curves/entries.ts";
+import { readEntries, runMetric } from "./curves/entries.ts";
 import { BASELINES, ENTRIES_MAX, picture } from "./curves/picture.ts";
 
 const DEFAULT_METRICS: readonly MetricName[] = [
@@ -23,7 +22,6 @@ const DEFAULT_METRICS: readonly MetricName[] = [
 ];
 
 export const command = {
-  name: "curves",
   words: { show: "RUN…", text: "Folders of runs; each run is one line of the picture", max: Number.POSITIVE_INFINITY },
   flags: {
     out: flag.text("FILE", "File to write, ending in .svg or .png (PNG needs Chromium)"),
@@ -70,17 +68,7 @@ function metricsOf(text: string): MetricName[] {
   const names = text.split(",").map((name) => name.trim());
   const repeated = firstRepeated(names);
   if (repeated !== undefined) throw new UsageError(`--metrics names ${repeated} twice; leave one out`);
-  return names.map((name) => {
-    if (!isMetricName(name)) {
-      const near = nearest(name, METRIC_NAMES);
-      const hint = near === null ? "; `bun run metrics` lists them" : didYouMean(near);
-      throw new UsageError(`no metric named "${name}"${hint}`);
-    }
-    if (metric(name).perActor) {
-      throw new UsageError(`cannot draw ${name}: it has a value for each actor; leave it out`);
-    }
-    return name;
-  });
+  return names.map((name) => runMetric(name, "--metrics"));
 }
 
 const PLACES = ["chromium-headless-shell", "chromium", "chromium-browser", "google-chrome"].map(
