@@ -28,7 +28,6 @@ export interface BenchResult {
 }
 
 export const command = {
-  name: "bench",
   words: { show: "[NAME …]", text: "Benchmarks to run; the name `all` runs every benchmark", max: 99 },
   flags: {
     json: flag.switch("End standard output with one JSON object; for several names {results: [...]}"),

@@ -12,7 +12,6 @@ import { type Command, flag, type Parsed, UsageError } from "./cli/options.ts";
 import { onStopSignal } from "./cli/stop-signals.ts";
 
 export const command = {
-  name: "chaos",
   flags: {
     minutes: flag.number("M", "For M minutes, kill a process or freeze an env server every 5 to 20 s (default: 2)"),
     seed: flag.count("S", "Seed of the run and of the faults (default: 1)"),

@@ -29,7 +29,6 @@ import { onStopSignal, type StopSignal } from "./cli/stop-signals.ts";
 import { shellWord } from "./cli/texts.ts";
 
 export const command = {
-  name: "cluster",
   flags: {
     ...configFlags,
     "run-dir": flag.text(
@@ -76,7 +75,7 @@ export async function main(options: Parsed<typeof command>, typed: readonly stri
   const { quiet = false, json = false, exit = false } = options.flags;
   const prepared = await openRun(options);
   const { folder, config } = prepared;
-  const began = thisStart(command.name, typed, new Date());
+  const began = thisStart("cluster", typed, new Date());
   const view = new RunView({
     config,
     folder,

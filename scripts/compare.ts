@@ -11,7 +11,6 @@ import { type Command, flag, type Parsed, UsageError } from "./cli/options.ts";
 import { alignedWithin, amountText, COST_NAMES } from "./cli/texts.ts";
 
 export const command = {
-  name: "compare",
   words: { show: "RUN…", text: "Folders of two or more runs", max: Number.POSITIVE_INFINITY },
   flags: { json: flag.switch("End standard output with one JSON object") },
   examples: [

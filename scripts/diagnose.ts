@@ -39,7 +39,6 @@ import { ratesReport, ratesText } from "./diagnose/rates.ts";
 import { readLogs, valuesByUpdate, writeLogs } from "./diagnose/run-logs.ts";
 
 export const command = {
-  name: "diagnose",
   words: {
     show: "RUN…",
     text: "Folders of runs; or logs of other trainers: TRL's trainer_state.json, TensorBoard event files, .csv, .jsonl",

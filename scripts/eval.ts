@@ -39,7 +39,6 @@ import {
 } from "./eval/report.ts";
 
 export const command = {
-  name: "eval",
   flags: {
     env: flag.text(
       "TAGS",

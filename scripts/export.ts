@@ -25,7 +25,6 @@ const RECORDS = {
 const WITH_EPISODES = ["parquet", "csv", "jsonl"];
 
 export const command = {
-  name: "export",
   flags: {
     run: flag.text("RUN", "Write the record of the run in this folder"),
     policy: flag.text("RUN", "Write the policy of the run in this folder"),

@@ -11,7 +11,6 @@ import { type Check, holds, vectorChecks } from "../tests/golden/cases/check.ts"
 import { type Command, flag, type Parsed, UsageError } from "./cli/options.ts";
 
 export const command = {
-  name: "golden",
   flags: { json: flag.switch("End standard output with one JSON object: {passed, failed}") },
   words: { show: "FILE", text: "File of golden vectors, such as tests/golden/ragen.json", max: 1 },
   examples: ["bun run golden tests/golden/ragen.json"],

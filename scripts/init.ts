@@ -12,7 +12,6 @@ import { say } from "./cli/print.ts";
 import { shellWord } from "./cli/texts.ts";
 
 export const command = {
-  name: "init",
   words: { show: "FOLDER", text: "Folder of the project (default: the current folder)", max: 1 },
   flags: { "no-install": flag.switch("Write the files only") },
   examples: ["bun run init ../my-agent"],

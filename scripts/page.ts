@@ -11,7 +11,6 @@ import { stopSignal } from "./cli/stop-signals.ts";
 import { tokenIn } from "./cli/token-file.ts";
 
 export const command = {
-  name: "page",
   words: {
     show: "RUN",
     text: "Folder of a run, or a folder of runs to list (default: runs/, or runsFolder of bunraku.config.ts)",

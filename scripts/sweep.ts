@@ -23,14 +23,13 @@ import { checkFolder, SweepPlay, shareDone } from "./sweep/play.ts";
 import { isFinished, sweepTable, tableRows, writeTables } from "./sweep/table.ts";
 
 export const command = {
-  name: "sweep",
   words: {
     show: "FILE",
     text: "YAML file with presets, seeds, set, variants and metrics; see configs/sweeps/",
     max: 1,
   },
   flags: {
-    "at-once": flag.count("N", "Runs at the same time (default: 1)"),
+    "at-once": flag.positive("N", "Runs at the same time (default: 1)"),
     out: flag.text(
       "DIR",
       "Folder of the sweep (default: the file's name, in runs/ or in runsFolder of bunraku.config.ts)",
@@ -57,7 +56,6 @@ export async function main({ flags, words, overrides }: Parsed<typeof command>):
     table: onlyTable = false,
     json = false,
   } = flags;
-  if (atOnce === 0) throw new UsageError("--at-once takes 1 or more, got 0");
   const sweep = await planSweep(file, out, overrides);
   for (const run of sweep.runs) checkFolder(run);
   makeFolder(out);

@@ -12,7 +12,6 @@ import { didYouMean, nearest } from "../envs/text/nearest.ts";
 import { type Command, type Parsed, UsageError } from "./cli/options.ts";
 
 export const command = {
-  name: "test",
   words: {
     show: "[--quick] [FILE | FLAG …]",
     text: "--quick leaves out slow files, and takes no FILE; all other words go to `bun test`: parts of file names, --bail, …",

@@ -42,12 +42,12 @@ export const hostedFlags = {
     "FILE",
     "New file for the episodes, one JSON line each; the evaluation of a hosted model may continue an existing file",
   ),
-  concurrency: flag.count("N", "Requests at once (default: 8)"),
-  "reply-tokens": flag.count(
+  concurrency: flag.positive("N", "Requests at once (default: 8)"),
+  "reply-tokens": flag.positive(
     "N",
     `Maximum number of tokens of a reply (default: ${REPLY_TOKENS_MAX}; for a policy of \`bun run serve\` the policy's own limit)`,
   ),
-  tries: flag.count("N", "Tries of a request whose failure may be temporary (default: 6)"),
+  tries: flag.positive("N", "Tries of a request whose failure may be temporary (default: 6)"),
   "timeout-s": flag.number("S", "Longest wait for one answer, in seconds (default: 120)"),
   "price-in": flag.number("USD", "Price of a million input tokens, to report the cost"),
   "price-out": flag.number("USD", "Price of a million output tokens, to report the cost"),
@@ -87,7 +87,7 @@ export async function hostedResults(
   const { episodes, firstSeed: seed, groupSize: samples } = config.validate;
   checkBoards(episodes, seed, samples);
   checkData(config);
-  const asked = flags["reply-tokens"] === undefined ? null : atLeastOne("reply-tokens", flags["reply-tokens"]);
+  const { "reply-tokens": asked = null } = flags;
   const replyTokensMax = asked ?? card?.replyTokensMax ?? REPLY_TOKENS_MAX;
   const { temperature = null } = flags;
   if (temperature !== null && temperature < 0)
@@ -104,7 +104,7 @@ export async function hostedResults(
     replyTokensMax: card === null ? replyTokensMax : asked,
     timeoutMs,
     warn,
-    triesMax: atLeastOne("tries", flags.tries ?? 6),
+    triesMax: flags.tries ?? 6,
     clock: realClock,
     uniform: Math.random,
     wallClock: Date.now,
@@ -113,13 +113,12 @@ export async function hostedResults(
   if (kept > 0) say(`${kept} episodes are taken from ${flags.results}`);
   for (const line of tooSmallBudgets(config)) warn(line);
   const tag = tagOf(config, env.tag);
-  const requestsMax = atLeastOne("concurrency", flags.concurrency ?? 8);
   const evaluation = await evaluateHosted({
     config,
     tag,
     client,
     results,
-    requestsMax,
+    requestsMax: flags.concurrency ?? 8,
     clock: realClock,
     warn,
     progress: progressLine(episodes * samples),
@@ -250,9 +249,4 @@ function openResults(file: string, settings: Record<string, unknown>): Results {
   } catch (error) {
     throw error instanceof ResultsError ? new UsageError(error.message) : error;
   }
-}
-
-function atLeastOne(flag: string, value: number): number {
-  if (value < 1) throw new UsageError(`--${flag} must be at least 1, got ${value}`);
-  return value;
 }
