@@ -1,7 +1,4 @@
-/**
- * `bun run cluster`: trains an agent. Shows progress, serves the run's page, and prints
- * the success before and after reinforcement.
- */
+/** `bun run cluster`: trains an agent. Shows progress, serves the run's page, and prints the success before and after reinforcement. */
 import { existsSync } from "node:fs";
 import { basename, dirname, join, resolve } from "node:path";
 import { latestCheckpoint } from "../actors/checkpoint/checkpoint.ts";

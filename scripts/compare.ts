@@ -90,9 +90,7 @@ function highestOf(run: RecordedRun): Compared["highest"] {
 
 /** Minimum width for tables, in characters, even on a narrower terminal. */
 const WIDTH = 80;
-/**
- * Longest path and value in the table, in characters: both fit into `WIDTH`. Settings with a longer path or value follow below the table.
- */
+/** Longest path and value in the table, in characters: both fit into `WIDTH`. Settings with a longer path or value follow below the table. */
 const CELL = { path: 50, value: 20 };
 
 const TIME_PARTS = [

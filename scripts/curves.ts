@@ -78,10 +78,7 @@ const PLACES = ["chromium-headless-shell", "chromium", "chromium-browser", "goog
 /** Pixels of the PNG for one pixel of the SVG, in each direction. */
 const SCALE = 2;
 
-/**
- * @returns the bytes of a PNG, twice as wide and high as the SVG says
- * @throws {UsageError} if there is no Chromium
- */
+/** @returns the bytes of a PNG, twice as wide and high as the SVG says. @throws {UsageError} if there is no Chromium */
 async function renderPng(svg: string): Promise<Uint8Array> {
   const asked = process.env["BUNRAKU_CHROMIUM"];
   const path = [...(asked === undefined ? PLACES : [asked])].find((place) => existsSync(place));

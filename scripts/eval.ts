@@ -210,10 +210,7 @@ async function resultsOf(policy: string, options: Options) {
   return { results, usage: null };
 }
 
-/**
- * The env of a scripted player: the chosen env; if none is chosen, the env of a run in the same evaluation; if there is none, the project's
- * env.
- */
+/** The env of a scripted player: the chosen env; if none is chosen, the env of a run in the same evaluation; if there is none, the project's env. */
 function playerEnv(policies: string, overrides: Options["overrides"]): Tree & { readonly tag: string } {
   const chosen = envOverrides(overrides);
   const run = policies.split(",").find((who) => existsSync(join(who, "config.json")));

@@ -1,7 +1,4 @@
-/**
- * `bun run page`: serves the page of a recorded run, or of a folder of runs. The command reads the records, and writes only ratings of
- * episodes.
- */
+/** `bun run page`: serves the page of a recorded run, or of a folder of runs. The command reads the records, and writes only ratings of episodes. */
 import { existsSync, statSync } from "node:fs";
 import { hasRecord } from "../actors/record/recorded-run.ts";
 import { type Command, flag, type Parsed, UsageError } from "./cli/options.ts";

@@ -88,10 +88,7 @@ function presetLayers(name: string | undefined, standard: string): Layer[] {
   ];
 }
 
-/**
- * @param what the file's name in the error. @throws {UsageError} if the file cannot be read. @throws {ConfigError} if the file holds no
- * settings
- */
+/** @param what the file's name in the error. @throws {UsageError} if the file cannot be read. @throws {ConfigError} if the file holds no settings */
 export function fileLayer(what: string, file: string): Layer {
   try {
     return readLayer(file);

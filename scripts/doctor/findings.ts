@@ -11,10 +11,7 @@ import { installedDigest, isPackage, lockDigest } from "../cli/install.ts";
 
 /** What one check of doctor found, and what that means for a run. */
 interface Finding {
-  /**
-   * low: a run works, but may be slow or run out of space. absent: a run works without this part. broken: a run fails, or computes wrong
-   * numbers.
-   */
+  /** low: a run works, but may be slow or run out of space. absent: a run works without this part. broken: a run fails, or computes wrong numbers. */
   readonly state: "ok" | "low" | "absent" | "broken";
   readonly found: string;
   readonly means: string;
@@ -27,12 +24,7 @@ const inState =
   (found: string, means: string): Finding => ({ state, found, means });
 const [ok, low, absent, broken] = [inState("ok"), inState("low"), inState("absent"), inState("broken")];
 
-/**
- * All checks.
- *
- * @param runs  folder of new runs, which need not exist
- * @param port  port of a run's page
- */
+/** All checks. @param runs  folder of new runs, which need not exist. @param port  port of a run's page */
 export async function findings(root: string, runs: string, port: number): Promise<NamedFinding[]> {
   const checks: Record<string, () => Finding | Promise<Finding>> = {
     bun: () => bun(root),
@@ -178,10 +170,7 @@ function bun(root: string): Finding {
     : broken(found, `this project needs ${needed}`);
 }
 
-/**
- * The finding is ok if every direct dependency is installed in the version that package.json names, and the last install used this lock
- * file.
- */
+/** The finding is ok if every direct dependency is installed in the version that package.json names, and the last install used this lock file. */
 export function packages(root: string): Finding {
   const { dependencies, devDependencies } = readPackage(root);
   const wanted = Object.entries({ ...dependencies, ...devDependencies });

@@ -218,9 +218,7 @@ function hostedConfig(
   return { ...config, validate: { ...config.validate, episodes, firstSeed: seed, groupSize: samples } };
 }
 
-/**
- * The settings of env `asked`; null if the policy was not trained on this env. @throws {UsageError} if `asked` names none of several envs
- */
+/** The settings of env `asked`; null if the policy was not trained on this env. @throws {UsageError} if `asked` names none of several envs */
 function trainedEnv(card: ServedCard, asked: string | undefined): RunConfig["env"] | null {
   const names = playedEnvs(card).map(({ name }) => name);
   if (asked === undefined && names.length > 1)

@@ -44,10 +44,7 @@ async function digest(path: string): Promise<string> {
   return hasher.digest("hex");
 }
 
-/**
- * @param output  where standard output goes; 2 is standard error
- * @throws {Error} if the program fails, with the last line of its standard error.
- */
+/** @param output  where standard output goes; 2 is standard error. @throws {Error} if the program fails, with the last line of its standard error. */
 export async function run(argv: readonly string[], output: "ignore" | 2 = "ignore"): Promise<void> {
   const child = Bun.spawn([...argv], { stdio: ["ignore", output, "pipe"] });
   const [text, code] = await Promise.all([child.stderr.text(), child.exited]);

@@ -45,10 +45,7 @@ export interface Result {
   readonly events: number;
   readonly simulatedMs: number;
   readonly faults: Readonly<Record<FaultKind, number>>;
-  /**
-   * `parameters` is the digest of the last policy, and `metrics` has all metrics that do not depend on time. Both are equal in all sync
-   * runs.
-   */
+  /** `parameters` is the digest of the last policy, and `metrics` has all metrics that do not depend on time. Both are equal in all sync runs. */
   readonly parameters: string | null;
   readonly metrics: string;
 }
@@ -235,11 +232,7 @@ export function undisturbed(): Promise<Result> {
   return reference;
 }
 
-/**
- * Simulates one run for each seed: in sync mode for even seeds, and in async mode for odd seeds.
- *
- * @param tell  called after each seed
- */
+/** Simulates one run for each seed: in sync mode for even seeds, and in async mode for odd seeds. @param tell  called after each seed */
 export async function simulateSeeds(
   first: number,
   count: number,
