@@ -94,16 +94,12 @@ const QUANTITIES: readonly Quantity[] = [
   },
 ];
 
-export interface Seen {
-  /** Names in the log, by the quantity's name. */
-  readonly columns: Readonly<Record<string, string>>;
-  readonly unseen: readonly string[];
-  /** The measured quantities by step, without steps that have none of the columns. */
-  readonly measured: ReadonlyMap<number, Measured>;
-}
-
-/** @param chosen  "QUANTITY=NAME" of the flag `--column`. @throws {UsageError} for an unknown quantity or name, or if nothing can be judged */
-export function seenIn(steps: Log["steps"], path: string, chosen: readonly string[]): Seen {
+/**
+ * @param chosen  "QUANTITY=NAME" of the flag `--column`
+ * @returns names in the log by the quantity's name; the measured quantities by step, without steps that have none; and the missing quantities
+ * @throws {UsageError} for an unknown quantity or name, or if nothing can be judged
+ */
+export function seenIn(steps: Log["steps"], path: string, chosen: readonly string[]) {
   const names = [...new Set([...steps.values()].flatMap((values) => [...values.keys()]))];
   const given = new Map<string, string>();
   for (const [quantity, name] of chosen.map((text) => givenColumn(text, path, names))) {
@@ -113,9 +109,9 @@ export function seenIn(steps: Log["steps"], path: string, chosen: readonly strin
     given.set(quantity, name);
   }
   const isShare = (name: string) =>
-    [...steps.values()].every((values) => {
-      const value = values.get(name);
-      return value === undefined || (value >= 0 && value <= 1);
+    steps.values().every((values) => {
+      const value = values.get(name) ?? 0;
+      return value >= 0 && value <= 1;
     });
   const find = (patterns: readonly RegExp[], fits = (_name: string) => true) =>
     patterns.flatMap((pattern) => names.find((name) => pattern.test(name) && fits(name)) ?? [])[0];
@@ -128,8 +124,7 @@ export function seenIn(steps: Log["steps"], path: string, chosen: readonly strin
     columns[name] = found;
     if (found === inverse && !given.has(name)) opposites.add(name);
   }
-  const unseen = QUANTITIES.filter(({ name }) => columns[name] === undefined);
-  if (columns["success"] === undefined && columns["spread"] === undefined && columns["entropy"] === undefined) {
+  if (!["success", "spread", "entropy"].some((name) => name in columns)) {
     throw new UsageError(
       `${path} has no column for success, for the spread of reward or for entropy; name one: --column entropy=NAME. The log has ${some(names)}`,
     );
@@ -142,6 +137,7 @@ export function seenIn(steps: Log["steps"], path: string, chosen: readonly strin
     });
     if (known.length > 0) measured.set(step, Object.fromEntries(known));
   }
+  const unseen = QUANTITIES.filter(({ name }) => !(name in columns));
   return { columns, measured, unseen: unseen.map(({ name, text }) => `${text} (${name})`) };
 }
 

@@ -6,7 +6,7 @@ import { mkdirSync, readdirSync, renameSync, rmSync } from "node:fs";
 import { join } from "node:path";
 import { messageOf } from "../../actors/errors.ts";
 import { findLibtensorflow, kernelsFolder, NO_KERNELS, placesOf } from "../../model/engine/tensorflow/find.ts";
-import { run, unpackWheel } from "./wheel.ts";
+import { inPending, run, unpackWheel } from "./wheel.ts";
 
 export interface Sources {
   /** URL of TensorFlow's releases. */
@@ -50,28 +50,19 @@ export async function setUpTensorflow(
     sources.say("found; nothing to download");
     return found;
   }
-  // A file in the target folder counts as complete, so only a rename puts a library there.
-  const pending = join(sources.folder, ".writing");
   const lib = join(sources.folder, "lib");
   const failures: string[] = [];
   for (const get of [fromArchive, fromWheel]) {
     try {
-      rmSync(pending, { recursive: true, force: true });
-      mkdirSync(pending, { recursive: true });
-      await get({ ...sources, folder: pending });
-      rmSync(lib, { recursive: true, force: true });
-      renameSync(join(pending, "lib"), lib);
-      return findLibtensorflow({
-        named: lib,
-        own: undefined,
-        home: undefined,
-        pythonRoots: [],
-      })!;
+      await inPending(sources.folder, async (pending) => {
+        await get({ ...sources, folder: pending });
+        rmSync(lib, { recursive: true, force: true });
+        renameSync(join(pending, "lib"), lib);
+      });
+      return findLibtensorflow({ named: lib, own: undefined, home: undefined, pythonRoots: [] })!;
     } catch (error) {
       failures.push(messageOf(error));
       sources.say(failures.at(-1)!);
-    } finally {
-      rmSync(pending, { recursive: true, force: true });
     }
   }
   throw new Error(

@@ -1,5 +1,5 @@
 /** Python wheels as archives of native libraries. pip downloads them, because pip knows this machine's package index and proxy. */
-import { readdirSync, rmSync } from "node:fs";
+import { mkdirSync, readdirSync, rmSync } from "node:fs";
 import { join } from "node:path";
 
 export interface Wheel {
@@ -35,6 +35,21 @@ export async function unpackWheel(python: string, wheel: Wheel, folder: string):
   }
   await run([python, "-m", "zipfile", "-e", path, folder]);
   rmSync(path);
+}
+
+/**
+ * Calls `make` with an empty folder in `folder`, and then removes this folder. A file in the target folder counts as complete, so only a rename
+ * puts a library there.
+ */
+export async function inPending(folder: string, make: (pending: string) => Promise<void>): Promise<void> {
+  const pending = join(folder, ".writing");
+  try {
+    rmSync(pending, { recursive: true, force: true });
+    mkdirSync(pending, { recursive: true });
+    await make(pending);
+  } finally {
+    rmSync(pending, { recursive: true, force: true });
+  }
 }
 
 /** SHA-256 of a file in hex. */
