@@ -88,22 +88,16 @@ async function renderPng(svg: string): Promise<Uint8Array> {
         "install it (Debian: apt-get install chromium), or write an .svg, which needs no browser",
     );
   }
-  const browser = await launch(path);
+  const { chromium } = await import("playwright-core");
+  const args = ["--no-sandbox", "--disable-gpu", "--no-first-run"];
+  const browser = await chromium.launch({ executablePath: path, args }).catch((error: Error) => {
+    throw new Error(`cannot write a PNG: ${path} did not start: ${error.message.split("\n")[0]}`, { cause: error });
+  });
   try {
     const page = await browser.newPage({ deviceScaleFactor: SCALE });
     await page.setContent(`<style>body{margin:0}svg{display:block}</style>${svg}`);
     return await page.locator("svg").screenshot();
   } finally {
     await browser.close();
-  }
-}
-
-async function launch(executablePath: string) {
-  const { chromium } = await import("playwright-core");
-  try {
-    return await chromium.launch({ executablePath, args: ["--no-sandbox", "--disable-gpu", "--no-first-run"] });
-  } catch (error) {
-    const [reason] = (error as Error).message.split("\n");
-    throw new Error(`cannot write a PNG: ${executablePath} did not start: ${reason}`, { cause: error });
   }
 }

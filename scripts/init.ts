@@ -64,15 +64,13 @@ export async function main({ words, flags }: Parsed<typeof command>): Promise<nu
       `cannot write the project in ${folder}: ${messageOf(error)}; the command has removed its files. Make room, or name another folder`,
     );
   }
-  if (!flags["no-install"]) await installIn(folder);
+  if (!flags["no-install"]) {
+    const install = [process.execPath, "install", "--ignore-scripts"];
+    const code = await Bun.spawn(install, { cwd: folder, stdio: ["ignore", 2, 2] }).exited;
+    if (code !== 0) throw new Error(`cannot install the packages of ${folder}; run \`bun install\` there`);
+  }
   say(`next: cd ${shellWord(folder)}; bun test; bun run cluster`);
   return 0;
-}
-
-async function installIn(folder: string): Promise<void> {
-  const child = Bun.spawn([process.execPath, "install", "--ignore-scripts"], { cwd: folder, stdio: ["ignore", 2, 2] });
-  if ((await child.exited) !== 0)
-    throw new Error(`cannot install the packages of ${folder}; run \`bun install\` there`);
 }
 
 type Part = Readonly<Record<string, string>>;

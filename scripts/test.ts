@@ -35,23 +35,18 @@ const TIMINGS = "tests/timings.json";
 const QUICK_MS_MAX = 1000;
 const SLOW_FOLDERS = /^tests\/(attack|e2e|browser|scripts|golden|examples)\//;
 
-/**
- * The factor by which JavaScriptCore compiles later than by default. Most processes of the tests end within seconds. In such a short time,
- * compilation to machine code takes more time than the compiled code saves.
- */
+/** Settings of the tests' processes, most of which end within seconds. */
+const SETTINGS = {
+  // Mesa compiles the shaders of the WebGPU tests for the CPU. With narrow vectors and without optimization, this compilation takes 11 s of CPU
+  // time instead of 27 s.
+  LP_NATIVE_VECTOR_WIDTH: "128",
+  GALLIVM_PERF: "nopt",
+  // Processes do not return freed memory to the system, because they would soon ask for it again.
+  MIMALLOC_PURGE_DELAY: "-1",
+};
+
+/** JavaScriptCore compiles later than by default, by this factor: in a short process, compilation takes more time than it saves. */
 const JIT_POLICY_SCALE = "4";
-
-/**
- * Mesa compiles the shaders of the WebGPU tests for the CPU. This compilation takes longer than the tests. With narrow vectors and without
- * optimization it takes 11 s of CPU time instead of 27 s.
- */
-const MESA = { LP_NATIVE_VECTOR_WIDTH: "128", GALLIVM_PERF: "nopt" };
-
-/**
- * With this setting, processes do not return freed memory to the system. Most processes end soon, and would ask the system for the same memory
- * again before they end.
- */
-const KEEP_MEMORY = { MIMALLOC_PURGE_DELAY: "-1" };
 
 const root = join(import.meta.dir, "..");
 
@@ -71,8 +66,7 @@ export async function main({ words: args }: Parsed<typeof command>): Promise<num
     cwd: root,
     stdio: ["inherit", "inherit", "pipe"],
     env: {
-      ...MESA,
-      ...KEEP_MEMORY,
+      ...SETTINGS,
       ...process.env,
       BUN_JSC_jitPolicyScale: JIT_POLICY_SCALE,
       BUNRAKU_TEST_WARM_STARTS: warmStarts,

@@ -1,5 +1,6 @@
 /** Observes a run from outside: its growing log, its living processes, and its files in shared memory. */
 import { closeSync, existsSync, openSync, readdirSync, readSync, statSync } from "node:fs";
+import { parsedJson } from "../../actors/checkpoint/json.ts";
 import { runningSince } from "../../actors/weights/files.ts";
 
 export interface LogEntry {
@@ -35,12 +36,10 @@ export class LogTail {
 
   /** A killed supervisor may leave half a line in the log. The first line of the next supervisor then follows on the same line. */
   #parse(line: string): void {
-    try {
-      this.entries.push(JSON.parse(line) as LogEntry);
-    } catch {
-      const whole = line.indexOf('{"', 1);
-      if (whole !== -1) this.#parse(line.slice(whole));
-    }
+    const entry = parsedJson(line);
+    const whole = line.indexOf('{"', 1);
+    if (entry !== undefined) this.entries.push(entry as LogEntry);
+    else if (whole !== -1) this.#parse(line.slice(whole));
   }
 }
 

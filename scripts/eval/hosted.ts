@@ -82,7 +82,9 @@ export async function hostedResults(
   const key = keyOf(provider, baseUrl, flags);
   const ask = (url: string, init: RequestInit) => fetch(url, { ...init, ...noProxyHere(url) });
   const server = { provider, model: model!, baseUrl, key, fetch: ask };
-  const card = baseUrl === provider.baseUrl ? null : await readServedCard(server);
+  // Only the card of a policy of `bun run serve` has this part: the env, prompts and lengths of training.
+  const served = baseUrl === provider.baseUrl ? null : ModelCard.safeParse(await modelCard(server));
+  const card = served?.data?.bunraku ?? null;
   const config = hostedConfig(flags, overrides, card);
   const { episodes, firstSeed: seed, groupSize: samples } = config.validate;
   checkBoards(episodes, seed, samples);
@@ -185,12 +187,6 @@ function keyOf(provider: Provider, baseUrl: string, flags: HostedFlags): string 
 /** Keys of the sections `env` and `prompt` that an evaluation of a hosted model does not read. */
 const UNREAD = ["env.mix", "prompt.overflow", "env.reasoningWeight"];
 const isUnread = (path: string): boolean => UNREAD.some((key) => path === key || path.startsWith(`${key}.`));
-
-/** The part of the model's card that `bun run serve` wrote: env, prompts and lengths of training; null if the card has no such part. */
-async function readServedCard(server: Parameters<typeof modelCard>[0]): Promise<ServedCard | null> {
-  const parsed = ModelCard.safeParse(await modelCard(server));
-  return parsed.success ? parsed.data.bunraku : null;
-}
 
 /**
  * The config of the evaluation. It has RAGEN-2's prompts and the budgets of the env's file. For a policy of `bun run serve` it has the policy's
