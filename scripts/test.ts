@@ -8,6 +8,7 @@
 import { mkdtempSync, rmSync } from "node:fs";
 import { availableParallelism, tmpdir } from "node:os";
 import { join } from "node:path";
+import { linesOf } from "../actors/process/lines.ts";
 import { didYouMean, nearest } from "../envs/text/nearest.ts";
 import { type Command, type Parsed, UsageError } from "./cli/options.ts";
 
@@ -123,22 +124,17 @@ async function quickFiles(): Promise<{ files: string[]; leftOut: number }> {
 
 /** Copies a stream to standard error, and reads the counts and the names of the skipped tests from it. */
 async function passOn(stream: ReadableStream<Uint8Array>) {
-  const decoder = new TextDecoder();
   /** Names of the skipped tests, by what they lack (tests/needs.ts). Bun prints each test twice, in its file and at the end. */
   const lacking = new Map<string, Set<string>>();
   /** Bun's counts, by "pass", "fail" and "skip". The map lacks a count that Bun does not print. */
   const counts = new Map<string, number>();
-  let line = "";
-  for await (const chunk of stream) {
-    process.stderr.write(chunk);
-    const lines = (line + decoder.decode(chunk, { stream: true })).split("\n");
-    line = lines.pop()!;
-    for (const text of lines.map((text) => Bun.stripANSI(text))) {
-      const lack = /^\(skip\) .*\(skipped: (.+?)\)(?: > |$)/.exec(text)?.[1];
-      if (lack !== undefined) lacking.getOrInsert(lack, new Set()).add(text);
-      const [, count, what] = /^ *(\d+) (pass|fail|skip)$/.exec(text) ?? [];
-      if (what !== undefined) counts.set(what, Number(count));
-    }
+  for await (const line of linesOf(stream)) {
+    process.stderr.write(`${line}\n`);
+    const text = Bun.stripANSI(line);
+    const lack = /^\(skip\) .*\(skipped: (.+?)\)(?: > |$)/.exec(text)?.[1];
+    if (lack !== undefined) lacking.getOrInsert(lack, new Set()).add(text);
+    const [, count, what] = /^ *(\d+) (pass|fail|skip)$/.exec(text) ?? [];
+    if (what !== undefined) counts.set(what, Number(count));
   }
   return { counts, lacking };
 }

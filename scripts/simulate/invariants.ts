@@ -10,6 +10,9 @@ import type { Life } from "./world.ts";
 /** The log-probability of every token that a policy with these weights writes: it identifies the weights, and is exact in single precision. */
 export const markOf = (digest: string): number => -(Number.parseInt(digest.slice(0, 6), 16) + 1) / 2 ** 24;
 
+/** Maximum number of policy versions by which an episode may be stale in async mode. */
+export const STALENESS_MAX = 2;
+
 interface OpenAsk {
   readonly life: Life;
   readonly type: string;
@@ -18,14 +21,6 @@ interface OpenAsk {
 
 /** A policy's history: the update that trained on each episode. */
 type Lineage = ReadonlyMap<string, string>;
-
-/** The policy version, the staleness limit and the published weights of an update. */
-interface TrainedWith {
-  readonly version: number;
-  readonly stalenessMax: number;
-  /** Digest of the published weights, by policy version. */
-  readonly published: ReadonlyMap<number, string>;
-}
 
 export class Invariants {
   /** The invariant that was broken first; null if none. */
@@ -85,11 +80,12 @@ export class Invariants {
     this.#saved.set(digest, { lineage: new Map(this.lineage), version: earlier?.version ?? version });
   }
 
-  /** Called when an update trains on these episodes. */
+  /** Called when an update trains on these episodes. @param published  digest of the published weights, by policy version */
   trained(
     update: string,
     batch: readonly { readonly ticket: Ticket; readonly trajectory: Trajectory }[],
-    { version, stalenessMax, published }: TrainedWith,
+    version: number,
+    published: ReadonlyMap<number, string>,
   ): void {
     for (const { ticket, trajectory } of batch) {
       const what = `${ticket.episode} of version ${trajectory.version}`;
@@ -97,7 +93,7 @@ export class Invariants {
       if (earlier !== undefined)
         this.broken(3, `${ticket.episode} is trained on in ${update}, and was already trained on in ${earlier}`);
       this.lineage.set(ticket.episode, update);
-      if (version - trajectory.version > stalenessMax) this.broken(4, `${what} is trained on with version ${version}`);
+      if (version - trajectory.version > STALENESS_MAX) this.broken(4, `${what} is trained on with version ${version}`);
       if (ticket.exact && trajectory.version !== ticket.version)
         this.broken(5, `${what} was to be played with exactly ${ticket.version}`);
       if (published.get(trajectory.version) !== trajectory.digest)

@@ -14,9 +14,6 @@ export type Defect =
   | "loses rows"
   | "stores nothing";
 
-/** Maximum number of policy versions by which an episode may be stale in async mode. */
-export const STALENESS_MAX = 2;
-
 export interface Machine {
   readonly world: World;
   readonly invariants: Invariants;

@@ -16,16 +16,11 @@ export const LIMITS = { frameBytesMax: 1 << 20, queuedBytesMax: 4 << 20 };
 /** Both ends of a cut connection notice within this time. */
 const NOTICE_MS = 3000;
 
-interface Listening {
-  readonly life: Life;
-  accept(name: string, wire: SimulatedWire): WirePeer;
-}
-
 export class Network {
   readonly world: World;
   readonly invariants: Invariants;
   /** The listening processes, by address. */
-  readonly listening = new Map<string, Listening>();
+  readonly listening = new Map<string, { readonly life: Life; accept(name: string, wire: Wire): WirePeer }>();
   readonly links = new Set<Link>();
   /** Factor on every delay. */
   slowness = 1;

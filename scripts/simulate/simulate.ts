@@ -16,8 +16,8 @@ import { CHILD_TIMES, type RunEnd } from "../../actors/supervisor/supervision.ts
 import { Supervisor } from "../../actors/supervisor/supervisor.ts";
 import { SimulatedDisk } from "./disk.ts";
 import { causeFaults, FAULT_KINDS, type FaultKind, noFaults } from "./faults.ts";
-import { Invariants } from "./invariants.ts";
-import { type Defect, type Machine, STALENESS_MAX } from "./machine.ts";
+import { Invariants, STALENESS_MAX } from "./invariants.ts";
+import type { Defect, Machine } from "./machine.ts";
 import { LIMITS, Network, simulatedTransport } from "./network.ts";
 import { envServerPorts, learnerPorts, samplerPorts, sinkPorts } from "./ports.ts";
 import { simulatedSpawner } from "./process.ts";
