@@ -6,7 +6,7 @@
 import { existsSync, rmSync } from "node:fs";
 import { basename, join } from "node:path";
 import { type ChaosResult, injectFaults, KINDS, type Percentiles } from "./chaos/inject.ts";
-import { inspect, type Violations } from "./chaos/inspect.ts";
+import { inspect } from "./chaos/inspect.ts";
 import { makeTemporaryFolder } from "./cli/make-folder.ts";
 import { type Command, flag, type Parsed, UsageError } from "./cli/options.ts";
 import { onStopSignal } from "./cli/stop-signals.ts";
@@ -53,7 +53,7 @@ export async function main({ flags }: Parsed<typeof command>): Promise<number> {
   return ok ? 0 : 1;
 }
 
-function table(result: ChaosResult, violations: Violations): string {
+function table(result: ChaosResult, violations: ReturnType<typeof inspect>): string {
   const { kills, detectionMs, recoveryMs, longestMs, updates, unrecovered } = result;
   const times = ({ p50, p99, max }: Percentiles) => `p50 ${p50}, p99 ${p99}, max ${max} ms`;
   const { episodesLost, duplicatesTrained, mixedVersions, orphans } = violations;

@@ -149,13 +149,12 @@ async function keepPage({ folder, config }: RunFolder, url: string | null, asked
  * actors do not need them.
  */
 function fromEnvironment(): Override[] {
-  return Object.entries({ BUNRAKU_TOKEN: "join.token", BUNRAKU_BROKER_TOKEN: "transport.token" }).flatMap(
-    ([source, path]) => {
-      const text = process.env[source] ?? "";
-      delete process.env[source];
-      return text === "" ? [] : [{ path, text, source }];
-    },
-  );
+  const secrets = { BUNRAKU_TOKEN: "join.token", BUNRAKU_BROKER_TOKEN: "transport.token" };
+  return Object.entries(secrets).flatMap(([source, path]) => {
+    const text = process.env[source] ?? "";
+    delete process.env[source];
+    return text === "" ? [] : [{ path, text, source }];
+  });
 }
 
 /** The run that the flags ask for. The function checks everything that it can before it creates a folder. */

@@ -78,12 +78,7 @@ const WIDTH = 80;
 /** Longest path and value in the table, in characters: both fit into `WIDTH`. Settings with a longer path or value follow below the table. */
 const CELL = { path: 50, value: 20 };
 
-const TIME_PARTS = [
-  ["rollout", "rollout s"],
-  ["update", "update s"],
-  ["validation", "validation s"],
-  ["checkpoints", "checkpoints s"],
-] as const;
+const TIME_PARTS = ["rollout", "update", "validation", "checkpoints"] as const;
 
 /** The text for a value that the run did not measure, and for a setting that is not set. */
 const UNKNOWN = "–";
@@ -109,7 +104,7 @@ function costTable(runs: readonly Compared[], width: number): string {
     [title, ...runs.map(({ costs }) => amountText(costs.reinforcement[key]))],
     ["  per point", ...runs.map(({ costs }) => amountText(costs.perPoint[key]))],
   ]);
-  const seconds = TIME_PARTS.map(([key, title]) => [title, ...runs.map(({ costs }) => amountText(costs.seconds[key]))]);
+  const seconds = TIME_PARTS.map((key) => [`${key} s`, ...runs.map(({ costs }) => amountText(costs.seconds[key]))]);
   const points = runs.map(({ costs }) => costs.points?.toFixed(1) ?? UNKNOWN);
   return alignedWithin(width, [numbersOf(runs.length), ["points", ...points], ...rows, ...seconds]);
 }

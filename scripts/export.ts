@@ -15,12 +15,7 @@ import { say, warn } from "./cli/print.ts";
 import { type Counts, exportChats, exportCsv, exportParquet, exportTensorboard } from "./export/records.ts";
 
 const FORMATS = { hf: exportHuggingFace, gguf: exportGguf, peft: exportPeft } as const;
-const RECORDS = {
-  tensorboard: exportTensorboard,
-  parquet: exportParquet,
-  csv: exportCsv,
-  jsonl: exportChats,
-} as const;
+const RECORDS = { tensorboard: exportTensorboard, parquet: exportParquet, csv: exportCsv, jsonl: exportChats } as const;
 /** Formats that hold episodes; flags can filter them. */
 const WITH_EPISODES = ["parquet", "csv", "jsonl"];
 

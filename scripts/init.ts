@@ -21,21 +21,7 @@ const root = fileURLToPath(new URL("..", import.meta.url));
 const template = join(root, "library/template");
 
 /** Commands of the new project, so that `bun run NAME` works in a project as in a clone. */
-const COMMANDS = [
-  "cluster",
-  "eval",
-  "page",
-  "new-env",
-  "play",
-  "replay",
-  "serve",
-  "export",
-  "compare",
-  "diagnose",
-  "curves",
-  "config",
-  "help",
-];
+const COMMANDS = "cluster eval page new-env play replay serve export compare diagnose curves config help".split(" ");
 
 /** The version of @types/bun that checks Bunraku itself. */
 const BUN_TYPES = "1.4.4";

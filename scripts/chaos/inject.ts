@@ -39,27 +39,8 @@ const TARGETS: readonly Target[] = [
 const kindOf = (actor: string): string => actor.replace(/-\d+$/, "");
 export const KINDS: readonly string[] = [...new Set(TARGETS.map(({ actor }) => kindOf(actor)))];
 
-export interface ChaosResult {
-  /** Number of faults, by kind of actor and signal, such as "sampler SIGKILL". */
-  readonly kills: Readonly<Record<string, number>>;
-  readonly detectionMs: Percentiles;
-  readonly recoveryMs: Percentiles;
-  /** The longest times, by kind of actor and signal; null if no time was measured. */
-  readonly longestMs: Readonly<Record<string, { readonly noticed: number | null; readonly recovered: number | null }>>;
-  readonly unrecovered: number;
-  /** Number of updates that the run had made at its end. */
-  readonly updates: number;
-  /** When each learner started, in milliseconds since the epoch. */
-  readonly learnerStartsMs: readonly number[];
-  readonly pids: readonly number[];
-  readonly problems: readonly string[];
-}
-
-export interface Percentiles {
-  readonly p50: number | null;
-  readonly p99: number | null;
-  readonly max: number | null;
-}
+export type ChaosResult = Awaited<ReturnType<typeof injectFaults>>;
+export type Percentiles = ReturnType<typeof percentiles>;
 
 interface ChaosOptions {
   /** Folder of the run. The folder must not exist yet. */
@@ -78,7 +59,8 @@ const PAUSE_MS = { min: 5000, max: 20_000 };
 const RECOVERY_MS_MAX = 60_000;
 const WARM_START_MS_MAX = 300_000;
 
-export async function injectFaults(options: ChaosOptions): Promise<ChaosResult> {
+/** `kills`, a number of faults, and `longestMs` are by kind of actor and signal, such as "sampler SIGKILL". */
+export async function injectFaults(options: ChaosOptions) {
   const { folder, scratch, seed } = options;
   const run = new ChaosRun(folder, scratch, seed);
   const faults: Fault[] = [];
@@ -180,7 +162,8 @@ function serves(actor: string, { kind, child, text }: LogEntry): boolean {
   return kind === "ready" && child === actor;
 }
 
-function percentiles(times: readonly (number | null)[]): Percentiles {
+/** null if no time was measured. */
+function percentiles(times: readonly (number | null)[]) {
   const sorted = times.filter((ms) => ms !== null).sort((a, b) => a - b);
   const at = (share: number) => {
     const value = sorted[Math.max(0, Math.ceil(share * sorted.length) - 1)];

@@ -61,10 +61,8 @@ interface HostedFlags extends FlagValues<typeof hostedFlags> {
   readonly temperature?: number;
 }
 
-export interface HostedUsage extends Usage {
-  /** In USD; null unless the user gave both prices. */
-  readonly cost: number | null;
-}
+/** The cost is in USD; null unless the user gave both prices. */
+type HostedUsage = Usage & { readonly cost: number | null };
 
 const HOSTED = new RegExp(`^(${Object.keys(PROVIDERS).join("|")}):(.+)$`);
 

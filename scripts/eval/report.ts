@@ -30,21 +30,17 @@ export interface Result extends Evaluation {
   readonly lines: readonly object[];
 }
 
-/** Reference values on the same boards. */
-export interface References {
-  /** Results of the random player; null if the env has no random player. */
-  readonly random: Omit<Evaluation, "ci95" | "passAt"> | null;
-  /** Success of the env's expert; null if the env has no expert, or if the best possible success is known. */
-  readonly expert: number | null;
-  /** null if the best possible success is unknown. */
-  readonly best: number | null;
-}
+export type References = Awaited<ReturnType<typeof referencesOf>>;
 
-export async function referencesOf({ tag, episodes, seed, actionsMax }: Result): Promise<References> {
+/** Reference values on the same boards. */
+export async function referencesOf({ tag, episodes, seed, actionsMax }: Result) {
   const boards = { episodes, seed, actionsMax };
   return {
+    /** null if the env has no random player. */
     random: await evaluateRandom(tag, boards),
+    /** Success of the env's expert; null if the env has no expert, or if the best possible success is known. */
     expert: await expertSuccess(tag, boards),
+    /** null if the best possible success is unknown. */
     best: bestPossible(tag, boards),
   };
 }

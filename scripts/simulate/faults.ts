@@ -31,7 +31,7 @@ export function causeFaults(
   const causes: Readonly<Record<FaultKind, (victim: Process | undefined) => void>> = {
     kill: (victim) => victim?.kill("SIGKILL"),
     freeze(victim) {
-      victim?.life.freeze();
+      if (victim !== undefined) victim.life.frozen = true;
       later(world.between(100, 6000), "thaw", () => victim?.life.thaw());
     },
     cut: () => link()?.break("the network broke"),

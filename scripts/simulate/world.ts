@@ -119,10 +119,6 @@ export class Life {
     for (const tell of this.onDeath) tell();
   }
 
-  freeze(): void {
-    this.frozen = true;
-  }
-
   thaw(): void {
     if (!this.alive || !this.frozen) return;
     this.frozen = false;
