@@ -90,14 +90,10 @@ async function renderPng(svg: string): Promise<Uint8Array> {
   }
   const { chromium } = await import("playwright-core");
   const args = ["--no-sandbox", "--disable-gpu", "--no-first-run"];
-  const browser = await chromium.launch({ executablePath: path, args }).catch((error: Error) => {
+  await using browser = await chromium.launch({ executablePath: path, args }).catch((error: Error) => {
     throw new Error(`cannot write a PNG: ${path} did not start: ${error.message.split("\n")[0]}`, { cause: error });
   });
-  try {
-    const page = await browser.newPage({ deviceScaleFactor: SCALE });
-    await page.setContent(`<style>body{margin:0}svg{display:block}</style>${svg}`);
-    return await page.locator("svg").screenshot();
-  } finally {
-    await browser.close();
-  }
+  const page = await browser.newPage({ deviceScaleFactor: SCALE });
+  await page.setContent(`<style>body{margin:0}svg{display:block}</style>${svg}`);
+  return await page.locator("svg").screenshot();
 }

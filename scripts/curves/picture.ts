@@ -149,12 +149,7 @@ function baselinesOf(entries: readonly Entry[]) {
   });
 }
 
-interface Box {
-  readonly x: number;
-  readonly y: number;
-  readonly width: number;
-  readonly height: number;
-}
+type Box = Readonly<Record<"x" | "y" | "width" | "height", number>>;
 
 function panelOf(name: MetricName, entries: readonly Entry[], box: Box): string {
   const { unit, help } = metric(name);

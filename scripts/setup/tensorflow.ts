@@ -8,34 +8,27 @@ import { messageOf } from "../../actors/errors.ts";
 import { findLibtensorflow, kernelsFolder, NO_KERNELS, placesOf } from "../../model/engine/tensorflow/find.ts";
 import { inPending, run, unpackWheel } from "./wheel.ts";
 
-export interface Sources {
-  /** URL of TensorFlow's releases. */
-  readonly archives: string;
-  /** A Python with pip. */
-  readonly python: string;
-  /** True to download the library with support for NVIDIA GPUs. */
-  readonly gpu: boolean;
-  /** Target folder. */
-  readonly folder: string;
-  readonly say: (text: string) => void;
-}
-
 /** Last release with an archive. Source: tensorflow.org/install/lang_c. */
 const ARCHIVE_VERSION = "2.18.0";
 const ARCHIVE_TIMEOUT_MS = 30 * 60_000;
 
 /** @throws {Error} if the package of the kernels is not installed. */
-export function officialSources(gpu: boolean, say: (text: string) => void): Sources {
+export function officialSources(gpu: boolean, say: (text: string) => void) {
   const kernels = kernelsFolder();
   if (kernels === null) throw new Error(NO_KERNELS);
   return {
+    /** URL of TensorFlow's releases. */
     archives: "https://storage.googleapis.com/tensorflow/versions",
+    /** A Python with pip. */
     python: "python3",
+    /** True to download the library with support for NVIDIA GPUs. */
     gpu,
+    /** Target folder. */
     folder: join(kernels, "deps"),
     say,
   };
 }
+type Sources = ReturnType<typeof officialSources>;
 
 /**
  * @param found  the library that this machine has; null: none

@@ -3,7 +3,7 @@ import type { Machine } from "./machine.ts";
 import type { Process } from "./process.ts";
 
 export const FAULT_KINDS = ["kill", "freeze", "cut", "stall", "full disk", "slow network"] as const;
-export type FaultKind = (typeof FAULT_KINDS)[number];
+type FaultKind = (typeof FAULT_KINDS)[number];
 
 export const noFaults = () => Object.fromEntries(FAULT_KINDS.map((kind) => [kind, 0])) as Record<FaultKind, number>;
 

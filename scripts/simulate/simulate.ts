@@ -15,7 +15,7 @@ import { AddressBook, actorsOf } from "../../actors/supervisor/roster.ts";
 import { CHILD_TIMES, type RunEnd } from "../../actors/supervisor/supervision.ts";
 import { Supervisor } from "../../actors/supervisor/supervisor.ts";
 import { SimulatedDisk } from "./disk.ts";
-import { causeFaults, FAULT_KINDS, type FaultKind, noFaults } from "./faults.ts";
+import { causeFaults, FAULT_KINDS, noFaults } from "./faults.ts";
 import { Invariants, STALENESS_MAX } from "./invariants.ts";
 import type { Defect, Machine } from "./machine.ts";
 import { LIMITS, Network, simulatedTransport } from "./network.ts";
@@ -35,20 +35,7 @@ export interface Simulation {
   readonly answerMsMax?: number;
 }
 
-export interface Result {
-  readonly seed: number;
-  /** The invariant that was broken first, or null. */
-  readonly broken: string | null;
-  /** sha256 of all events. */
-  readonly trace: string;
-  readonly tail: readonly string[];
-  readonly events: number;
-  readonly simulatedMs: number;
-  readonly faults: Readonly<Record<FaultKind, number>>;
-  /** `parameters` is the digest of the last policy, and `metrics` has all metrics that do not depend on time. Both are equal in all sync runs. */
-  readonly parameters: string | null;
-  readonly metrics: string;
-}
+type Result = Awaited<ReturnType<typeof simulate>>;
 
 /** A run that is not over at this time of its simulated clock counts as hung. Faults end much earlier. */
 const HANG_MS = 600_000;
@@ -82,7 +69,7 @@ function configOf({ mode, faults, defect, answerMsMax = 1250 }: Simulation, worl
   ]);
 }
 
-export async function simulate(simulation: Simulation): Promise<Result> {
+export async function simulate(simulation: Simulation) {
   const { seed, faults, defect = null, cutMs } = simulation;
   const world = new World(seed);
   const config = configOf(simulation, world);
@@ -135,11 +122,13 @@ export async function simulate(simulation: Simulation): Promise<Result> {
   return {
     seed,
     broken: invariants.first,
+    /** sha256 of all events. */
     trace: world.digest,
     tail: world.tail,
     events: world.steps,
     simulatedMs: world.now,
     faults: counts,
+    // The digest of the last policy, and all metrics that do not depend on time. Both are equal in all sync runs.
     parameters: machine.finished,
     metrics: timeIndependentMetrics(invariants.metrics),
   };
