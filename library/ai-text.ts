@@ -20,10 +20,7 @@ type Content = Generated["content"][number];
 type SdkMessage = Call["prompt"][number];
 type ToolResult = Extract<Extract<SdkMessage, { role: "tool" }>["content"][number], { type: "tool-result" }>;
 
-export interface ReplyParts {
-  readonly thought: string;
-  readonly answer: string;
-}
+type ReplyParts = ReturnType<typeof replyParts>;
 
 const TOOL_HINT =
   'To call a tool, answer with its name and its arguments: NAME {"argument": value}. Any other answer ends the task.';
@@ -107,7 +104,7 @@ function replyText({ content }: Extract<SdkMessage, { role: "assistant" }>, thin
  *
  * @param isWhole  false while the policy still writes the reply: thought and answer are then incomplete
  */
-export function replyParts(reply: string, isWhole: boolean): ReplyParts {
+export function replyParts(reply: string, isWhole: boolean) {
   // The end of an unfinished reply may be the beginning of a tag.
   const known = isWhole ? reply : reply.replace(/<[^>]{0,8}$/, "");
   const [opening = "", thought = ""] = /^<think>(.*?)(?:<\/think>|$)/s.exec(known) ?? [];

@@ -278,17 +278,13 @@ async function* streamed(response: Response, call: Call, nextId: () => string): 
     if (!mayCall) yield* grown("text", answer, false);
   }
   const whole = replyParts(reply, true);
-  const {
-    content,
-    finishReason,
-    usage: tokens,
-  } = generated(contentOf(whole, call, nextId), call, tokensOf(usage, finish));
+  const result = generated(contentOf(whole, call, nextId), call, tokensOf(usage, finish));
   yield* grown("reasoning", whole.thought, true);
-  for (const part of content) {
+  for (const part of result.content) {
     if (part.type === "text") yield* grown("text", part.text, true);
     if (part.type === "tool-call") yield part;
   }
-  yield { type: "finish", finishReason, usage: tokens };
+  yield { type: "finish", finishReason: result.finishReason, usage: result.usage };
 }
 
 /** The events of a streamed response. If the server refused the request, the only event is the error. */

@@ -71,26 +71,17 @@ export function checkRun(config: RunConfig, machine: Machine = thisMachine): voi
     );
   }
   checkData(config);
-  checkGate(config.join);
-  checkCuda(config, machine);
+  if (config.join.listen?.startsWith("wss:")) expectPossible("", () => serverTls(config.join));
+  // The learner checks each device before it computes. This check takes a millisecond without CUDA, and comes before any actor starts.
+  if (config.engine.device === "cuda")
+    expectPossible("engine.device: cuda cannot be used: ", () => learnerEngine(config, 1, machine));
 }
 
-/** The learner checks each device before it computes. This check takes a millisecond without CUDA, and comes before any actor starts. */
-function checkCuda(config: RunConfig, machine: Machine): void {
-  if (config.engine.device !== "cuda") return;
+function expectPossible(what: string, attempt: () => unknown): void {
   try {
-    learnerEngine(config, 1, machine);
+    attempt();
   } catch (error) {
-    throw new ConfigError(`engine.device: cuda cannot be used: ${messageOf(error)}`, { cause: error });
-  }
-}
-
-function checkGate(join: RunConfig["join"]): void {
-  if (join.listen?.startsWith("wss:") !== true) return;
-  try {
-    serverTls(join);
-  } catch (error) {
-    throw new ConfigError(messageOf(error), { cause: error });
+    throw new ConfigError(`${what}${messageOf(error)}`, { cause: error });
   }
 }
 

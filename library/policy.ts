@@ -245,22 +245,13 @@ export class Policy {
   }
 
   /** The run's config for an evaluation: `boards` overrides keys. @throws {ConfigError} */
-  evaluated({ env = {}, temperature, ...boards }: PolicyBoards): RunConfig {
-    const { validate } = this.config;
-    const { episodes = validate.episodes, seed = validate.firstSeed, samples = 1 } = boards;
+  evaluated({ env = {}, ...boards }: PolicyBoards): RunConfig {
+    const { validate: run } = this.config;
+    const { episodes = run.episodes, seed = run.firstSeed, samples = 1, temperature = run.temperature } = boards;
     checkBoards(episodes, seed, samples);
     checkTemperature(temperature);
-    const config = {
-      ...this.config,
-      env: envWithOverrides(this.config, env),
-      validate: {
-        ...validate,
-        episodes,
-        firstSeed: seed,
-        groupSize: samples,
-        temperature: temperature ?? validate.temperature,
-      },
-    };
+    const validate = { ...run, episodes, firstSeed: seed, groupSize: samples, temperature };
+    const config = { ...this.config, env: envWithOverrides(this.config, env), validate };
     checkData(config);
     return config;
   }
@@ -344,12 +335,8 @@ function envWithOverrides(config: RunConfig, asked: Tree): RunConfig["env"] {
   const env = checkedEnv({ ...trained, ...budgets, ...asked, tag: name, options });
   if (ran.mix.length === 0) return env;
   // The env keeps its name in the mix, because two envs of a mix may have the same tag.
-  const { turnsMax, actionsMax, actionsPerTurnMax } = env;
-  const mixName = String(asked["tag"]);
-  return {
-    ...env,
-    mix: [{ tag: name, name: mixName, options, groups: null, turnsMax, actionsMax, actionsPerTurnMax }],
-  };
+  const [alone] = playedEnvs({ env: { ...env, mix: [] } });
+  return { ...env, mix: [{ ...alone!, name: String(asked["tag"]) }] };
 }
 
 /**

@@ -54,16 +54,14 @@ const MODULE = /^\.{0,2}\/.*\.[mc]?[jt]sx?$/;
  * @throws {ConfigError}
  */
 export async function withTagsForPaths(command: string, args: readonly string[], folder: string): Promise<string[]> {
-  const changed: string[] = [];
-  for (const [i, arg] of args.entries()) {
+  return Array.fromAsync(args, async (arg, i) => {
     const flag = arg.startsWith("--env=") ? "--env=" : "";
     const isEnv = flag !== "" || args[i - 1] === "--env" || command === "play";
-    const names = isEnv ? arg.slice(flag.length).split(",") : [];
-    const tags: string[] = [];
-    for (const name of names) tags.push(MODULE.test(name) ? await onlyTag(name, folder) : name);
-    changed.push(isEnv ? `${flag}${tags.join(",")}` : arg);
-  }
-  return changed;
+    if (!isEnv) return arg;
+    const names = arg.slice(flag.length).split(",");
+    const tags = await Array.fromAsync(names, (name) => (MODULE.test(name) ? onlyTag(name, folder) : name));
+    return `${flag}${tags.join(",")}`;
+  });
 }
 
 async function onlyTag(path: string, folder: string): Promise<string> {

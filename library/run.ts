@@ -190,11 +190,8 @@ export class Run {
    * this program repeats the updates after the last checkpoint.
    */
   #updatesMade(): number {
-    const made = fromRecord(this.folder, (store) => {
-      const isAny = store.series([UPDATE_DONE], this.#before.points).length > 0;
-      return isAny ? newestUpdate(store) : 0;
-    });
-    return made ?? 0;
+    const isAny = (store: Store) => store.series([UPDATE_DONE], this.#before.points).length > 0;
+    return fromRecord(this.folder, (store) => (isAny(store) ? newestUpdate(store) : 0)) ?? 0;
   }
 
   /** Yields each new row of the record, until the run has ended. */

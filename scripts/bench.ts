@@ -28,7 +28,6 @@ export interface BenchResult {
 }
 
 export const command = {
-  name: "bench",
   words: { show: "[NAME …]", text: "Benchmarks to run; the name `all` runs every benchmark", max: 99 },
   flags: {
     json: flag.switch("End standard output with one JSON object; for several names {results: [...]}"),
@@ -46,7 +45,11 @@ export const command = {
 
 export async function main({ flags, words, overrides }: Parsed<typeof command>): Promise<number> {
   const names = findBenches();
-  if (words.length === 0) return list(names);
+  if (words.length === 0) {
+    const width = Math.max(...names.map((name) => name.length));
+    for (const name of names) console.log(`  ${name.padEnd(width)}  ${(await load(name)).summary}`);
+    return 0;
+  }
   const unknown = words.find((word) => word !== "all" && !names.includes(word));
   if (unknown !== undefined) {
     throw new UsageError(
@@ -93,12 +96,6 @@ function comparisonTable(comparisons: readonly Comparison[]): string {
 function findBenches(): string[] {
   const files = readdirSync(join(root, "bench")).filter((file) => file.endsWith(".bench.ts"));
   return files.map((file) => file.slice(0, -".bench.ts".length)).sort();
-}
-
-async function list(names: readonly string[]): Promise<number> {
-  const width = Math.max(...names.map((name) => name.length));
-  for (const name of names) console.log(`  ${name.padEnd(width)}  ${(await load(name)).summary}`);
-  return 0;
 }
 
 async function load(name: string): Promise<Bench> {

@@ -15,7 +15,6 @@ import { envOverrides } from "./cli/presets.ts";
 const drawn = envTags().filter((name) => envTag(name).picture !== undefined);
 
 export const command = {
-  name: "board",
   flags: {
     env: flag.text("TAG", `Env of the board: ${drawn.join(", ")} (default: SimpleSokoban)`, "env.tag"),
     seed: flag.count("S", "Layout seed of the board (default: 123)"),

@@ -6,13 +6,12 @@
 import { existsSync, rmSync } from "node:fs";
 import { basename, join } from "node:path";
 import { type ChaosResult, injectFaults, KINDS, type Percentiles } from "./chaos/inject.ts";
-import { inspect, type Violations } from "./chaos/inspect.ts";
+import { inspect } from "./chaos/inspect.ts";
 import { makeTemporaryFolder } from "./cli/make-folder.ts";
 import { type Command, flag, type Parsed, UsageError } from "./cli/options.ts";
 import { onStopSignal } from "./cli/stop-signals.ts";
 
 export const command = {
-  name: "chaos",
   flags: {
     minutes: flag.number("M", "For M minutes, kill a process or freeze an env server every 5 to 20 s (default: 2)"),
     seed: flag.count("S", "Seed of the run and of the faults (default: 1)"),
@@ -54,7 +53,7 @@ export async function main({ flags }: Parsed<typeof command>): Promise<number> {
   return ok ? 0 : 1;
 }
 
-function table(result: ChaosResult, violations: Violations): string {
+function table(result: ChaosResult, violations: ReturnType<typeof inspect>): string {
   const { kills, detectionMs, recoveryMs, longestMs, updates, unrecovered } = result;
   const times = ({ p50, p99, max }: Percentiles) => `p50 ${p50}, p99 ${p99}, max ${max} ms`;
   const { episodesLost, duplicatesTrained, mixedVersions, orphans } = violations;

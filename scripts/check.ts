@@ -5,7 +5,6 @@ import type { Command } from "./cli/options.ts";
 const root = join(import.meta.dir, "..");
 
 export const command = {
-  name: "check",
   flags: {},
   examples: ["bun run check", "bun x biome check --write   (fixes the format)"],
 } as const satisfies Command;

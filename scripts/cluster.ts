@@ -1,7 +1,4 @@
-/**
- * `bun run cluster`: trains an agent. Shows progress, serves the run's page, and prints
- * the success before and after reinforcement.
- */
+/** `bun run cluster`: trains an agent. Shows progress, serves the run's page, and prints the success before and after reinforcement. */
 import { existsSync } from "node:fs";
 import { basename, dirname, join, resolve } from "node:path";
 import { latestCheckpoint } from "../actors/checkpoint/checkpoint.ts";
@@ -29,7 +26,6 @@ import { onStopSignal, type StopSignal } from "./cli/stop-signals.ts";
 import { shellWord } from "./cli/texts.ts";
 
 export const command = {
-  name: "cluster",
   flags: {
     ...configFlags,
     "run-dir": flag.text(
@@ -76,7 +72,7 @@ export async function main(options: Parsed<typeof command>, typed: readonly stri
   const { quiet = false, json = false, exit = false } = options.flags;
   const prepared = await openRun(options);
   const { folder, config } = prepared;
-  const began = thisStart(command.name, typed, new Date());
+  const began = thisStart("cluster", typed, new Date());
   const view = new RunView({
     config,
     folder,
@@ -153,13 +149,12 @@ async function keepPage({ folder, config }: RunFolder, url: string | null, asked
  * actors do not need them.
  */
 function fromEnvironment(): Override[] {
-  return Object.entries({ BUNRAKU_TOKEN: "join.token", BUNRAKU_BROKER_TOKEN: "transport.token" }).flatMap(
-    ([source, path]) => {
-      const text = process.env[source] ?? "";
-      delete process.env[source];
-      return text === "" ? [] : [{ path, text, source }];
-    },
-  );
+  const secrets = { BUNRAKU_TOKEN: "join.token", BUNRAKU_BROKER_TOKEN: "transport.token" };
+  return Object.entries(secrets).flatMap(([source, path]) => {
+    const text = process.env[source] ?? "";
+    delete process.env[source];
+    return text === "" ? [] : [{ path, text, source }];
+  });
 }
 
 /** The run that the flags ask for. The function checks everything that it can before it creates a folder. */

@@ -1,17 +1,14 @@
 /** `bun run compare`: prints the numbers of recorded runs side by side, and the settings that differ. A run may still be in progress. */
 import { resolve } from "node:path";
-import type { RunConfig } from "../actors/config/config.ts";
 import { differingSettings } from "../actors/config/layers.ts";
 import type { MetricName } from "../actors/metrics/metrics.ts";
 import { percent, whole } from "../actors/number-text.ts";
 import { readRunConfig } from "../actors/policy/saved-policy.ts";
-import type { Costs } from "../actors/record/costs.ts";
 import { RecordedRun } from "../actors/record/recorded-run.ts";
 import { type Command, flag, type Parsed, UsageError } from "./cli/options.ts";
 import { alignedWithin, amountText, COST_NAMES } from "./cli/texts.ts";
 
 export const command = {
-  name: "compare",
   words: { show: "RUN…", text: "Folders of two or more runs", max: Number.POSITIVE_INFINITY },
   flags: { json: flag.switch("End standard output with one JSON object") },
   examples: [
@@ -48,32 +45,18 @@ export async function main({ flags, words }: Parsed<typeof command>): Promise<nu
   console.log(`\ncosts of reinforcement, in all and per point of success gained:\n${costTable(runs, width)}`);
   console.log(`\n${settingsText(runs.length, differences, width)}`);
   if (flags.json) {
-    const summaries = runs.map(({ folder, env, seed, highest, values, costs }) => ({
-      run: folder,
-      env,
-      seed,
-      ...values,
-      highest,
-      costs,
-    }));
+    const summaries = runs.map(({ folder: run, env, seed, highest, values, costs }) => {
+      return { run, env, seed, ...values, highest, costs };
+    });
     console.log(JSON.stringify({ runs: summaries, differences }));
   }
   return 0;
 }
 
-interface Compared {
-  readonly folder: string;
-  readonly env: string;
-  readonly seed: number;
-  /** Latest values by key; null if never measured. */
-  readonly values: Readonly<Record<string, number | null>>;
-  /** The highest validation success and its update; null if never measured. */
-  readonly highest: { readonly success: number; readonly update: number } | null;
-  readonly costs: Costs;
-  readonly config: RunConfig;
-}
+type Compared = ReturnType<typeof read>;
 
-function read(folder: string): Compared {
+/** `values` are the latest values by key; null if never measured. */
+function read(folder: string) {
   const config = readRunConfig(folder);
   using run = new RecordedRun(folder);
   const { env, seed } = run.facts;
@@ -82,7 +65,8 @@ function read(folder: string): Compared {
   return { folder, env, seed, values, highest: highestOf(run), costs: run.costs(), config };
 }
 
-function highestOf(run: RecordedRun): Compared["highest"] {
+/** The highest validation success and its update; null if never measured. */
+function highestOf(run: RecordedRun) {
   const curve = run.curve("validate/success");
   if (curve === null) return null;
   const success = Math.max(...curve.values);
@@ -91,17 +75,10 @@ function highestOf(run: RecordedRun): Compared["highest"] {
 
 /** Minimum width for tables, in characters, even on a narrower terminal. */
 const WIDTH = 80;
-/**
- * Longest path and value in the table, in characters: both fit into `WIDTH`. Settings with a longer path or value follow below the table.
- */
+/** Longest path and value in the table, in characters: both fit into `WIDTH`. Settings with a longer path or value follow below the table. */
 const CELL = { path: 50, value: 20 };
 
-const TIME_PARTS = [
-  ["rollout", "rollout s"],
-  ["update", "update s"],
-  ["validation", "validation s"],
-  ["checkpoints", "checkpoints s"],
-] as const;
+const TIME_PARTS = ["rollout", "update", "validation", "checkpoints"] as const;
 
 /** The text for a value that the run did not measure, and for a setting that is not set. */
 const UNKNOWN = "–";
@@ -127,7 +104,7 @@ function costTable(runs: readonly Compared[], width: number): string {
     [title, ...runs.map(({ costs }) => amountText(costs.reinforcement[key]))],
     ["  per point", ...runs.map(({ costs }) => amountText(costs.perPoint[key]))],
   ]);
-  const seconds = TIME_PARTS.map(([key, title]) => [title, ...runs.map(({ costs }) => amountText(costs.seconds[key]))]);
+  const seconds = TIME_PARTS.map((key) => [`${key} s`, ...runs.map(({ costs }) => amountText(costs.seconds[key]))]);
   const points = runs.map(({ costs }) => costs.points?.toFixed(1) ?? UNKNOWN);
   return alignedWithin(width, [numbersOf(runs.length), ["points", ...points], ...rows, ...seconds]);
 }

@@ -5,7 +5,6 @@ import { chooseConfig, configFlags } from "./cli/presets.ts";
 import { table } from "./cli/texts.ts";
 
 export const command = {
-  name: "config",
   flags: {
     ...configFlags,
     json: flag.switch("Print one JSON object"),

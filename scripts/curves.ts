@@ -4,12 +4,11 @@
  */
 import { existsSync } from "node:fs";
 import { writeWhole } from "../actors/checkpoint/disk.ts";
-import { isMetricName, METRIC_NAMES, type MetricName, metric } from "../actors/metrics/metrics.ts";
+import type { MetricName } from "../actors/metrics/metrics.ts";
 import { plural } from "../actors/number-text.ts";
-import { didYouMean, nearest } from "../envs/text/nearest.ts";
 import { firstRepeated } from "../envs/text/repeats.ts";
 import { type Command, flag, type Parsed, UsageError } from "./cli/options.ts";
-import { readEntries } from "./curves/entries.ts";
+import { readEntries, runMetric } from "./curves/entries.ts";
 import { BASELINES, ENTRIES_MAX, picture } from "./curves/picture.ts";
 
 const DEFAULT_METRICS: readonly MetricName[] = [
@@ -23,7 +22,6 @@ const DEFAULT_METRICS: readonly MetricName[] = [
 ];
 
 export const command = {
-  name: "curves",
   words: { show: "RUN…", text: "Folders of runs; each run is one line of the picture", max: Number.POSITIVE_INFINITY },
   flags: {
     out: flag.text("FILE", "File to write, ending in .svg or .png (PNG needs Chromium)"),
@@ -70,17 +68,7 @@ function metricsOf(text: string): MetricName[] {
   const names = text.split(",").map((name) => name.trim());
   const repeated = firstRepeated(names);
   if (repeated !== undefined) throw new UsageError(`--metrics names ${repeated} twice; leave one out`);
-  return names.map((name) => {
-    if (!isMetricName(name)) {
-      const near = nearest(name, METRIC_NAMES);
-      const hint = near === null ? "; `bun run metrics` lists them" : didYouMean(near);
-      throw new UsageError(`no metric named "${name}"${hint}`);
-    }
-    if (metric(name).perActor) {
-      throw new UsageError(`cannot draw ${name}: it has a value for each actor; leave it out`);
-    }
-    return name;
-  });
+  return names.map((name) => runMetric(name, "--metrics"));
 }
 
 const PLACES = ["chromium-headless-shell", "chromium", "chromium-browser", "google-chrome"].map(
@@ -90,10 +78,7 @@ const PLACES = ["chromium-headless-shell", "chromium", "chromium-browser", "goog
 /** Pixels of the PNG for one pixel of the SVG, in each direction. */
 const SCALE = 2;
 
-/**
- * @returns the bytes of a PNG, twice as wide and high as the SVG says
- * @throws {UsageError} if there is no Chromium
- */
+/** @returns the bytes of a PNG, twice as wide and high as the SVG says. @throws {UsageError} if there is no Chromium */
 async function renderPng(svg: string): Promise<Uint8Array> {
   const asked = process.env["BUNRAKU_CHROMIUM"];
   const path = [...(asked === undefined ? PLACES : [asked])].find((place) => existsSync(place));
@@ -103,22 +88,12 @@ async function renderPng(svg: string): Promise<Uint8Array> {
         "install it (Debian: apt-get install chromium), or write an .svg, which needs no browser",
     );
   }
-  const browser = await launch(path);
-  try {
-    const page = await browser.newPage({ deviceScaleFactor: SCALE });
-    await page.setContent(`<style>body{margin:0}svg{display:block}</style>${svg}`);
-    return await page.locator("svg").screenshot();
-  } finally {
-    await browser.close();
-  }
-}
-
-async function launch(executablePath: string) {
   const { chromium } = await import("playwright-core");
-  try {
-    return await chromium.launch({ executablePath, args: ["--no-sandbox", "--disable-gpu", "--no-first-run"] });
-  } catch (error) {
-    const [reason] = (error as Error).message.split("\n");
-    throw new Error(`cannot write a PNG: ${executablePath} did not start: ${reason}`, { cause: error });
-  }
+  const args = ["--no-sandbox", "--disable-gpu", "--no-first-run"];
+  await using browser = await chromium.launch({ executablePath: path, args }).catch((error: Error) => {
+    throw new Error(`cannot write a PNG: ${path} did not start: ${error.message.split("\n")[0]}`, { cause: error });
+  });
+  const page = await browser.newPage({ deviceScaleFactor: SCALE });
+  await page.setContent(`<style>body{margin:0}svg{display:block}</style>${svg}`);
+  return await page.locator("svg").screenshot();
 }

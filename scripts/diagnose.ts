@@ -33,13 +33,12 @@ import {
 import { RAGEN_STOPS } from "../model/health/early-stop.ts";
 import { type Command, expectOnly, flag, type Override, type Parsed, UsageError } from "./cli/options.ts";
 import { overrideLayer } from "./cli/presets.ts";
-import { readLog } from "./diagnose/logs.ts";
+import { type Log, readLog } from "./diagnose/logs.ts";
 import { seenIn } from "./diagnose/names.ts";
 import { ratesReport, ratesText } from "./diagnose/rates.ts";
 import { readLogs, valuesByUpdate, writeLogs } from "./diagnose/run-logs.ts";
 
 export const command = {
-  name: "diagnose",
   words: {
     show: "RUN…",
     text: "Folders of runs; or logs of other trainers: TRL's trainer_state.json, TensorBoard event files, .csv, .jsonl",
@@ -111,27 +110,8 @@ interface UpdateNotice extends HealthNotice {
   readonly update: number;
 }
 
-interface Diagnosis {
-  readonly run: string;
-  readonly updates: number;
-  /** The last verdict; null if no update could be judged. */
-  readonly verdict: string | null;
-  /** Changes of the verdict, and the rungs that the ladder would have taken. */
-  readonly notices: readonly UpdateNotice[];
-  /** The first time that each of RAGEN-2's early stops would have ended the run. */
-  readonly earlyStops: readonly UpdateNotice[];
-  /** Facts about the log of another trainer; null for a run of Bunraku. */
-  readonly log: LogFacts | null;
-}
-
-interface LogFacts {
-  readonly kind: string;
-  /** The names in the log, by the quantity that they measure. */
-  readonly columns: Readonly<Record<string, string>>;
-  readonly unseen: readonly string[];
-  /** Values that are NaN or infinite. */
-  readonly notFinite: number;
-}
+/** What is known about the log of another trainer. */
+type LogFacts = Pick<Log, "kind" | "notFinite"> & Omit<ReturnType<typeof seenIn>, "measured">;
 
 /** A measured update, the validation after it, or a roll-back to it. */
 interface Point {
@@ -143,6 +123,7 @@ interface Updates {
   /** In the order of the run. */
   readonly points: readonly Point[];
   readonly updates: number;
+  /** null for a run of Bunraku. */
   readonly log: LogFacts | null;
 }
 
@@ -184,7 +165,11 @@ function recorded(run: string): Updates {
   return { points, updates: updates.length, log: null };
 }
 
-function diagnose(run: string, config: HealthConfig, { points, updates, log }: Updates): Diagnosis {
+/**
+ * @returns the changes of the verdict with the rungs that the ladder would have taken, and the first time that each of RAGEN-2's early stops
+ * would have ended the run. `verdict` is the last verdict; null if no update could be judged
+ */
+function diagnose(run: string, config: HealthConfig, { points, updates, log }: Updates) {
   const notices: UpdateNotice[] = [];
   const earlyStops: UpdateNotice[] = [];
   let state = HEALTH_START;
@@ -234,7 +219,7 @@ function readValues(run: string): Map<number, MetricValues> {
   return valuesByUpdate(seriesOf(store, [...MEASURED, "validate/success", ...envs, "health/rollbacks"]));
 }
 
-function described({ run, updates, verdict, notices, earlyStops, log }: Diagnosis): string {
+function described({ run, updates, verdict, notices, earlyStops, log }: ReturnType<typeof diagnose>): string {
   if (verdict === null) return `${run}: the record has no update that diagnose can judge`;
   const line = ({ update, kind, text }: UpdateNotice) =>
     `  update ${update}: ${kind === "health" ? "" : `${kind}: `}${text}`;
@@ -248,16 +233,13 @@ function described({ run, updates, verdict, notices, earlyStops, log }: Diagnosi
 
 function logLines({ columns, unseen, notFinite }: LogFacts): string[] {
   const read = Object.entries(columns).map(([quantity, name]) => `${quantity} = ${name}`);
-  return [
-    `  read: ${read.join(", ")}`,
-    ...(unseen.length === 0
-      ? []
-      : [`  not in the log, so the signs that need these quantities are missing: ${unseen.join(", ")}`]),
-    ...("success" in columns
-      ? []
-      : [
-          "  without the success, diagnose cannot distinguish a solved task from a collapse; name its column: --column success=NAME",
-        ]),
-    ...(notFinite === 0 ? [] : [`  ${notFinite} values are NaN or infinite; they are left out`]),
-  ];
+  const lines = [`  read: ${read.join(", ")}`];
+  if (unseen.length > 0)
+    lines.push(`  not in the log, so the signs that need these quantities are missing: ${unseen.join(", ")}`);
+  if (!("success" in columns))
+    lines.push(
+      "  without the success, diagnose cannot distinguish a solved task from a collapse; name its column: --column success=NAME",
+    );
+  if (notFinite > 0) lines.push(`  ${notFinite} values are NaN or infinite; they are left out`);
+  return lines;
 }

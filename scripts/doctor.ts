@@ -3,13 +3,12 @@ import { join } from "node:path";
 import { RunConfig } from "../actors/config/config.ts";
 import { type Command, flag, type Parsed } from "./cli/options.ts";
 import { runsFolder } from "./cli/presets.ts";
-import { type Finding, findings } from "./doctor/findings.ts";
+import { findings } from "./doctor/findings.ts";
 
 const root = join(import.meta.dir, "..");
 const DEFAULT_PORT = RunConfig.parse({}).metrics.port;
 
 export const command = {
-  name: "doctor",
   flags: {
     port: flag.port("N", `Port of a run's page, to check that it is free (default: ${DEFAULT_PORT})`),
     json: flag.switch("Print one JSON object: {ok, findings}"),
@@ -21,16 +20,13 @@ export async function main({ flags }: Parsed<typeof command>): Promise<number> {
   const found = await findings(root, runsFolder(), flags.port ?? DEFAULT_PORT);
   const broken = found.filter(({ state }) => state === "broken");
   if (flags.json) console.log(JSON.stringify({ ok: broken.length === 0, findings: found }));
-  else show(found, broken);
-  return broken.length === 0 ? 0 : 1;
-}
-
-function show(findings: readonly Finding[], broken: readonly Finding[]): void {
-  const width = Math.max(...findings.map(({ name }) => name.length));
-  for (const { name, state, found, means } of findings) {
-    console.log(`${state.padEnd(6)}  ${name.padEnd(width)}  ${found}: ${means}`);
+  else {
+    const width = Math.max(...found.map(({ name }) => name.length));
+    for (const { name, state, found: what, means } of found) {
+      console.log(`${state.padEnd(6)}  ${name.padEnd(width)}  ${what}: ${means}`);
+    }
+    const names = broken.map(({ name }) => name).join(", ");
+    console.log(broken.length === 0 ? "\nready to run" : `\nto fix before a run: ${names}`);
   }
-  console.log(
-    broken.length === 0 ? "\nready to run" : `\nto fix before a run: ${broken.map(({ name }) => name).join(", ")}`,
-  );
+  return broken.length === 0 ? 0 : 1;
 }

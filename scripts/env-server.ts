@@ -2,13 +2,12 @@
 import type { RunConfig } from "../actors/config/config.ts";
 import { envServer } from "../actors/env-server/start.ts";
 import { lend, lendFlags } from "./cli/lend.ts";
-import { type Command, flag, type Parsed, UsageError } from "./cli/options.ts";
+import { type Command, flag, type Parsed } from "./cli/options.ts";
 
 export const command = {
-  name: "env-server",
   flags: {
     ...lendFlags,
-    episodes: flag.count("N", "Maximum number of open episodes (default: the run's envServer.episodesMax)"),
+    episodes: flag.positive("N", "Maximum number of open episodes (default: the run's envServer.episodesMax)"),
   },
   examples: [
     "BUNRAKU_TOKEN=… bun run env-server --join wss://learner.example:7000 --ca ca.pem",
@@ -17,8 +16,6 @@ export const command = {
 } as const satisfies Command;
 
 export async function main({ flags }: Parsed<typeof command>): Promise<number> {
-  const { episodes } = flags;
-  if (episodes === 0) throw new UsageError("--episodes takes 1 or more, got 0");
   return lend(envServer, flags, (config) => adapted(config, flags));
 }
 

@@ -39,7 +39,6 @@ import {
 } from "./eval/report.ts";
 
 export const command = {
-  name: "eval",
   flags: {
     env: flag.text(
       "TAGS",
@@ -90,22 +89,16 @@ export async function main(options: Parsed<typeof command>): Promise<number> {
   }
   const { results: file } = options.flags;
   const policies = policy.split(",");
-  // An evaluation of only one hosted model continues from its earlier results.
-  const isHostedAlone = policies.length === 1 && isHosted(policy);
-  for (const who of policies) for (const one of forEachEnv(options)) expectPlayable(who, one);
+  const forEnvs = forEachEnv(options);
+  for (const who of policies) for (const one of forEnvs) expectPlayable(who, one);
   if (options.flags.temperature !== undefined && policies.every(isPlayer))
     throw new UsageError("--temperature is for policies that sample; leave it out for random, optimal and expert");
-  if (file !== undefined && !isHostedAlone) expectNew(file, policies);
-  if (file !== undefined && isHostedAlone && forEachEnv(options).length > 1)
-    throw new UsageError(
-      "--results of a hosted model holds the episodes of one env only; evaluate the envs one after another",
-    );
-  if (file !== undefined) expectWritable(file);
+  if (file !== undefined) makeResults(file, policies, forEnvs.length);
   const reports: object[] = [];
   const all: Evaluated[] = [];
   for (const who of policies) {
     const played: [string, object][] = [];
-    for (const one of forEachEnv(options)) {
+    for (const one of forEnvs) {
       const { results, usage } = await resultsOf(who, one);
       for (const result of results) {
         const references = await referencesOf(result);
@@ -144,15 +137,18 @@ function forEachEnv(options: Options): Options[] {
   });
 }
 
-/** @throws {UsageError} if the file is not empty (it may be of another evaluation), or if one of several policies is hosted */
-function expectNew(file: string, policies: readonly string[]): void {
-  if (policies.some(isHosted))
+/** Makes the file of --results and its folder before the first episode. @throws {UsageError} if it cannot hold this evaluation's episodes */
+function makeResults(file: string, policies: readonly string[], envs: number): void {
+  const hosted = policies.filter(isHosted).length;
+  if (hosted > 0 && policies.length > 1)
     throw new UsageError("--results cannot mix a hosted model with other policies; evaluate the hosted model alone");
-  if (existsSync(file) && statSync(file).size > 0) throw new UsageError(`--results ${file} exists; name another file`);
-}
-
-/** Makes the file and its folder before the first episode. @throws {UsageError} if it cannot be written */
-function expectWritable(file: string): void {
+  if (hosted > 0 && envs > 1)
+    throw new UsageError(
+      "--results of a hosted model holds the episodes of one env only; evaluate the envs one after another",
+    );
+  // Only the evaluation of a hosted model continues from earlier results.
+  if (hosted === 0 && existsSync(file) && statSync(file).size > 0)
+    throw new UsageError(`--results ${file} exists; name another file`);
   try {
     mkdirSync(dirname(file), { recursive: true });
     closeSync(openSync(file, "a"));
@@ -211,10 +207,7 @@ async function resultsOf(policy: string, options: Options) {
   return { results, usage: null };
 }
 
-/**
- * The env of a scripted player: the chosen env; if none is chosen, the env of a run in the same evaluation; if there is none, the project's
- * env.
- */
+/** The env of a scripted player: the chosen env; if none is chosen, the env of a run in the same evaluation; if there is none, the project's env. */
 function playerEnv(policies: string, overrides: Options["overrides"]): Tree & { readonly tag: string } {
   const chosen = envOverrides(overrides);
   const run = policies.split(",").find((who) => existsSync(join(who, "config.json")));

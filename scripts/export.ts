@@ -15,17 +15,11 @@ import { say, warn } from "./cli/print.ts";
 import { type Counts, exportChats, exportCsv, exportParquet, exportTensorboard } from "./export/records.ts";
 
 const FORMATS = { hf: exportHuggingFace, gguf: exportGguf, peft: exportPeft } as const;
-const RECORDS = {
-  tensorboard: exportTensorboard,
-  parquet: exportParquet,
-  csv: exportCsv,
-  jsonl: exportChats,
-} as const;
+const RECORDS = { tensorboard: exportTensorboard, parquet: exportParquet, csv: exportCsv, jsonl: exportChats } as const;
 /** Formats that hold episodes; flags can filter them. */
 const WITH_EPISODES = ["parquet", "csv", "jsonl"];
 
 export const command = {
-  name: "export",
   flags: {
     run: flag.text("RUN", "Write the record of the run in this folder"),
     policy: flag.text("RUN", "Write the policy of the run in this folder"),

@@ -11,7 +11,6 @@ import { type Check, holds, vectorChecks } from "../tests/golden/cases/check.ts"
 import { type Command, flag, type Parsed, UsageError } from "./cli/options.ts";
 
 export const command = {
-  name: "golden",
   flags: { json: flag.switch("End standard output with one JSON object: {passed, failed}") },
   words: { show: "FILE", text: "File of golden vectors, such as tests/golden/ragen.json", max: 1 },
   examples: ["bun run golden tests/golden/ragen.json"],
@@ -32,19 +31,13 @@ export async function main({ flags, words }: Parsed<typeof command>): Promise<nu
   if (path === undefined)
     throw new UsageError("golden needs a FILE of golden vectors: bun run golden tests/golden/ragen.json");
   const file = await readGolden(path);
-  let passed = 0;
-  let failed = 0;
-  for (const { id, body } of casesOf(file)) {
-    for (const check of run(id, body, file)) {
-      if (holds(check)) {
-        passed++;
-        continue;
-      }
-      failed++;
-      console.log(`${id} ${check.name}\n  expected ${shown(check.expected)}\n  got      ${shown(check.got)}`);
-    }
+  const checks = casesOf(file).flatMap(({ id, body }) => run(id, body, file).map((check) => ({ id, ...check })));
+  if (checks.length === 0) throw new Error(`${path} has neither cases nor extras; expected at least one`);
+  const wrong = checks.filter((check) => !holds(check));
+  for (const { id, name, expected, got } of wrong) {
+    console.log(`${id} ${name}\n  expected ${shown(expected)}\n  got      ${shown(got)}`);
   }
-  if (passed + failed === 0) throw new Error(`${path} has neither cases nor extras; expected at least one`);
+  const [passed, failed] = [checks.length - wrong.length, wrong.length];
   console.log(`${passed} passed, ${failed} failed`);
   if (flags.json) console.log(JSON.stringify({ passed, failed }));
   return failed === 0 ? 0 : 1;

@@ -12,7 +12,6 @@ import { say } from "./cli/print.ts";
 import { shellWord } from "./cli/texts.ts";
 
 export const command = {
-  name: "init",
   words: { show: "FOLDER", text: "Folder of the project (default: the current folder)", max: 1 },
   flags: { "no-install": flag.switch("Write the files only") },
   examples: ["bun run init ../my-agent"],
@@ -22,21 +21,7 @@ const root = fileURLToPath(new URL("..", import.meta.url));
 const template = join(root, "library/template");
 
 /** Commands of the new project, so that `bun run NAME` works in a project as in a clone. */
-const COMMANDS = [
-  "cluster",
-  "eval",
-  "page",
-  "new-env",
-  "play",
-  "replay",
-  "serve",
-  "export",
-  "compare",
-  "diagnose",
-  "curves",
-  "config",
-  "help",
-];
+const COMMANDS = "cluster eval page new-env play replay serve export compare diagnose curves config help".split(" ");
 
 /** The version of @types/bun that checks Bunraku itself. */
 const BUN_TYPES = "1.4.4";
@@ -65,15 +50,13 @@ export async function main({ words, flags }: Parsed<typeof command>): Promise<nu
       `cannot write the project in ${folder}: ${messageOf(error)}; the command has removed its files. Make room, or name another folder`,
     );
   }
-  if (!flags["no-install"]) await installIn(folder);
+  if (!flags["no-install"]) {
+    const install = [process.execPath, "install", "--ignore-scripts"];
+    const code = await Bun.spawn(install, { cwd: folder, stdio: ["ignore", 2, 2] }).exited;
+    if (code !== 0) throw new Error(`cannot install the packages of ${folder}; run \`bun install\` there`);
+  }
   say(`next: cd ${shellWord(folder)}; bun test; bun run cluster`);
   return 0;
-}
-
-async function installIn(folder: string): Promise<void> {
-  const child = Bun.spawn([process.execPath, "install", "--ignore-scripts"], { cwd: folder, stdio: ["ignore", 2, 2] });
-  if ((await child.exited) !== 0)
-    throw new Error(`cannot install the packages of ${folder}; run \`bun install\` there`);
 }
 
 type Part = Readonly<Record<string, string>>;

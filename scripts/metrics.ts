@@ -6,7 +6,6 @@ import { type Command, flag, type Parsed, UsageError } from "./cli/options.ts";
 import { table } from "./cli/texts.ts";
 
 export const command = {
-  name: "metrics",
   words: { show: "PART", text: "List only the metrics whose names begin with PART", max: 1 },
   flags: {
     json: flag.switch("Print a JSON list"),

@@ -10,7 +10,6 @@ import { say } from "./cli/print.ts";
 import { shellWord } from "./cli/texts.ts";
 
 export const command = {
-  name: "new-env",
   words: { show: "FILE", text: "Module to write, such as envs/maze.ts; its test goes into the same folder", max: 1 },
   flags: {},
   examples: ["bun run new-env envs/maze.ts", "bun run cluster --env ./envs/maze.ts"],

@@ -1,7 +1,4 @@
-/**
- * `bun run page`: serves the page of a recorded run, or of a folder of runs. The command reads the records, and writes only ratings of
- * episodes.
- */
+/** `bun run page`: serves the page of a recorded run, or of a folder of runs. The command reads the records, and writes only ratings of episodes. */
 import { existsSync, statSync } from "node:fs";
 import { hasRecord } from "../actors/record/recorded-run.ts";
 import { type Command, flag, type Parsed, UsageError } from "./cli/options.ts";
@@ -11,7 +8,6 @@ import { stopSignal } from "./cli/stop-signals.ts";
 import { tokenIn } from "./cli/token-file.ts";
 
 export const command = {
-  name: "page",
   words: {
     show: "RUN",
     text: "Folder of a run, or a folder of runs to list (default: runs/, or runsFolder of bunraku.config.ts)",

@@ -16,7 +16,6 @@ import { chooseConfig, envOverrides } from "./cli/presets.ts";
 import { write } from "./cli/print.ts";
 
 export const command = {
-  name: "play",
   words: { show: "ENV", text: `Env to play: ${envTags().join(", ")}`, max: 1 },
   flags: {
     seed: flag.count("S", "Layout seed of the board (default: 123)"),

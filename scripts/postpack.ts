@@ -3,7 +3,7 @@ import { existsSync, renameSync } from "node:fs";
 import type { Command } from "./cli/options.ts";
 import { KEPT_MANIFEST, MANIFEST } from "./prepack.ts";
 
-export const command = { name: "postpack", flags: {}, examples: ["bun run postpack"] } as const satisfies Command;
+export const command = { flags: {}, examples: ["bun run postpack"] } as const satisfies Command;
 
 export async function main(): Promise<number> {
   if (existsSync(KEPT_MANIFEST)) renameSync(KEPT_MANIFEST, MANIFEST);

@@ -6,7 +6,7 @@ import { renameSync, rmSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import type { Command } from "./cli/options.ts";
 
-export const command = { name: "prepack", flags: {}, examples: ["bun run prepack"] } as const satisfies Command;
+export const command = { flags: {}, examples: ["bun run prepack"] } as const satisfies Command;
 
 const root = join(import.meta.dir, "..");
 export const MANIFEST = join(root, "package.json");

@@ -25,7 +25,6 @@ import { type Command, flag, type Parsed, UsageError } from "./cli/options.ts";
 import { warn } from "./cli/print.ts";
 
 export const command = {
-  name: "replay",
   words: {
     show: "EPISODE",
     text: "Number of the episode, as the page shows it, or its name, such as u3.g0.m1",

@@ -2,17 +2,16 @@
 import type { RunConfig } from "../actors/config/config.ts";
 import { sampler } from "../actors/sampler/start.ts";
 import { lend, lendFlags } from "./cli/lend.ts";
-import { type Command, flag, type Parsed, UsageError } from "./cli/options.ts";
+import { type Command, flag, type Parsed } from "./cli/options.ts";
 
 export const command = {
-  name: "sampler",
   flags: {
     ...lendFlags,
-    slots: flag.count(
+    slots: flag.positive(
       "N",
       "Maximum number of episodes that the sampler decodes in one batch (default: the run's sampler.slots)",
     ),
-    threads: flag.count("N", "Threads of the engine (default: the run's sampler.threads)"),
+    threads: flag.positive("N", "Threads of the engine (default: the run's sampler.threads)"),
   },
   examples: [
     "BUNRAKU_TOKEN=… bun run sampler --join wss://learner.example:7000 --ca ca.pem",
@@ -21,9 +20,6 @@ export const command = {
 } as const satisfies Command;
 
 export async function main({ flags }: Parsed<typeof command>): Promise<number> {
-  const { slots, threads } = flags;
-  if (slots === 0) throw new UsageError("--slots takes 1 or more, got 0");
-  if (threads === 0) throw new UsageError("--threads takes 1 or more, got 0");
   return lend(sampler, flags, (config) => adapted(config, flags));
 }
 

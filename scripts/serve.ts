@@ -15,7 +15,6 @@ import { tokenIn } from "./cli/token-file.ts";
 const PORT = 8000;
 
 export const command = {
-  name: "serve",
   words: { show: "RUN", text: "Folder of the run", max: 1 },
   flags: {
     checkpoint: flag.text("NAME", "Checkpoint of the run, such as u000120 (default: the newest)"),
@@ -25,7 +24,7 @@ export const command = {
     ),
     port: flag.port("N", `Port; 0 for any free port (default: ${PORT})`),
     "token-file": flag.text("FILE", "File with the secret that clients send as their API key"),
-    slots: flag.count("N", `Maximum number of replies that the policy writes at once (default: ${SLOTS})`),
+    slots: flag.positive("N", `Maximum number of replies that the policy writes at once (default: ${SLOTS})`),
     queue: flag.count(
       "N",
       `Maximum number of replies that may wait for a slot; further requests get 429 (default: ${QUEUE_MAX})`,
@@ -52,7 +51,6 @@ export async function main({ flags, words }: Parsed<typeof command>): Promise<nu
     throw new UsageError(
       `--host ${host}: other machines could use the policy without a secret; set --token-file, or use 127.0.0.1`,
     );
-  if (slots < 1) throw new UsageError(`--slots must be at least 1, got ${slots}`);
   const folder = resolve(given);
   const config = readRunConfig(folder);
   const { temperature = config.rollout.temperature } = flags;

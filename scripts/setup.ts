@@ -13,7 +13,7 @@ import { DriverError, expectCudaProvider } from "../model/engine/cuda.ts";
 import { install, isPackage } from "./cli/install.ts";
 import { type Command, flag, type Parsed, UsageError } from "./cli/options.ts";
 import { stopSignal } from "./cli/stop-signals.ts";
-import { packagesFinding } from "./doctor/findings.ts";
+import { packages } from "./doctor/findings.ts";
 import { CUDA_WHEELS, missingForCuda, setUpCuda } from "./setup/cuda.ts";
 import { officialSources, setUpTensorflow } from "./setup/tensorflow.ts";
 import { setUpTinker, startTinkerServer, tinkerPlaces } from "./setup/tinker.ts";
@@ -21,7 +21,6 @@ import { setUpTinker, startTinkerServer, tinkerPlaces } from "./setup/tinker.ts"
 const root = join(import.meta.dir, "..");
 
 export const command = {
-  name: "setup",
   words: {
     show: "[cuda|tensorflow|tinker]",
     text: "cuda: download onnxruntime's libraries for an NVIDIA GPU; tensorflow: download libtensorflow, for an NVIDIA GPU if there is one; tinker: install and run a server for --engine tinker",
@@ -55,9 +54,9 @@ export async function main({ flags, words }: Parsed<typeof command>): Promise<nu
     rmSync(join(root, "node_modules", ".bunraku", "installed"), { force: true });
     await install(root);
   }
-  const packages = packagesFinding(root);
-  if (packages.state !== "ok") throw new Error(`${packages.found}; ${packages.means}`);
-  console.log(`packages: ${packages.found}; ${packages.means}`);
+  const { state, found, means } = packages(root);
+  if (state !== "ok") throw new Error(`${found}; ${means}`);
+  console.log(`packages: ${found}; ${means}`);
   if (what === undefined) return 0;
   if (what === "tinker") return serveTinker(flags.port ?? 8801);
   if (what === "cuda") {

@@ -6,9 +6,8 @@ import { type Command, flag, type Parsed, UsageError } from "./cli/options.ts";
 import { simulateSeeds } from "./simulate/simulate.ts";
 
 export const command = {
-  name: "simulate",
   flags: {
-    seeds: flag.count("N", "Number of runs (default: 200)"),
+    seeds: flag.positive("N", "Number of runs (default: 200)"),
     seed: flag.count("S", "Seed of the first run (default: 1); each further run takes the next seed"),
     json: flag.switch("End standard output with one JSON object"),
   },
@@ -20,7 +19,6 @@ const LINE_EVERY = 20;
 
 export async function main({ flags }: Parsed<typeof command>): Promise<number> {
   const { seeds = 200, seed = 1, json = false } = flags;
-  if (seeds === 0) throw new UsageError("--seeds takes 1 or more, got 0");
   const last = Number.MAX_SAFE_INTEGER - seeds + 1;
   if (seed > last) throw new UsageError(`--seed takes at most ${last} with ${seeds} seeds, got ${seed}`);
   const began = performance.now();

@@ -23,14 +23,13 @@ import { checkFolder, SweepPlay, shareDone } from "./sweep/play.ts";
 import { isFinished, sweepTable, tableRows, writeTables } from "./sweep/table.ts";
 
 export const command = {
-  name: "sweep",
   words: {
     show: "FILE",
     text: "YAML file with presets, seeds, set, variants and metrics; see configs/sweeps/",
     max: 1,
   },
   flags: {
-    "at-once": flag.count("N", "Runs at the same time (default: 1)"),
+    "at-once": flag.positive("N", "Runs at the same time (default: 1)"),
     out: flag.text(
       "DIR",
       "Folder of the sweep (default: the file's name, in runs/ or in runsFolder of bunraku.config.ts)",
@@ -57,7 +56,6 @@ export async function main({ flags, words, overrides }: Parsed<typeof command>):
     table: onlyTable = false,
     json = false,
   } = flags;
-  if (atOnce === 0) throw new UsageError("--at-once takes 1 or more, got 0");
   const sweep = await planSweep(file, out, overrides);
   for (const run of sweep.runs) checkFolder(run);
   makeFolder(out);
@@ -76,24 +74,18 @@ export async function main({ flags, words, overrides }: Parsed<typeof command>):
   return failed.length === 0 ? 0 : 1;
 }
 
-interface Failed {
-  readonly run: string;
-  readonly reason: string;
-}
-
 /** @returns the runs that failed */
-async function playSweep(sweep: Sweep, out: string, atOnce: number): Promise<Failed[]> {
+async function playSweep(sweep: Sweep, out: string, atOnce: number): Promise<{ run: string; reason: string }[]> {
   const lock = lockRun(out);
-  const failed: Failed[] = [];
+  const failed: { run: string; reason: string }[] = [];
   const view = new SweepView(sweep.runs);
   const name = ({ folder }: PlannedRun) => basename(folder);
   const playing = new SweepPlay({
     said: (run, line) => view.note(`${name(run)}: ${line}`),
     ended(run, reason) {
       if (reason !== null) failed.push({ run: run.folder, reason });
-      view.note(
-        `${name(run)} ${reason === null ? `has finished (${sweep.runs.filter(isFinished).length} of ${sweep.runs.length} runs)` : `failed: ${reason}`}`,
-      );
+      const finished = `has finished (${sweep.runs.filter(isFinished).length} of ${sweep.runs.length} runs)`;
+      view.note(`${name(run)} ${reason === null ? finished : `failed: ${reason}`}`);
     },
   });
   onStopSignal((signal) => {
@@ -103,27 +95,27 @@ async function playSweep(sweep: Sweep, out: string, atOnce: number): Promise<Fai
     playing.stop(signal);
   });
   const redrawing = setInterval(() => view.draw(playing.going), REDRAW_MS);
-  await playing.play(
-    sweep.runs.filter((run) => !isFinished(run)),
-    atOnce,
-  );
+  const unfinished = sweep.runs.filter((run) => !isFinished(run));
+  await playing.play(unfinished, atOnce);
   clearInterval(redrawing);
   view.clear();
   lock.release();
   return failed;
 }
 
+const doneOf = (runs: readonly PlannedRun[]) => runs.reduce((sum, run) => sum + shareDone(run), 0);
+
 /** Prints lines on standard error. On a terminal it redraws the last line, which shows the finished share and the time left. */
 class SweepView {
   readonly #runs: readonly PlannedRun[];
   readonly #startedMs = performance.now();
-  /** For each run, the share that was finished when this process started. */
-  readonly #shareBefore: ReadonlyMap<PlannedRun, number>;
+  /** Sum of the runs' finished shares when this process started. */
+  readonly #doneBefore: number;
   #foot = "";
 
   constructor(runs: readonly PlannedRun[]) {
     this.#runs = runs;
-    this.#shareBefore = new Map(runs.map((run) => [run, isFinished(run) ? 1 : shareDone(run)]));
+    this.#doneBefore = doneOf(runs);
     const finished = runs.filter(isFinished).length;
     if (finished > 0) this.note(`${finished} of ${runs.length} runs had finished before`);
   }
@@ -135,19 +127,16 @@ class SweepView {
     this.#write(foot);
   }
 
-  draw(going: readonly { run: PlannedRun; share: number }[]): void {
+  draw(going: readonly PlannedRun[]): void {
     if (process.stderr.isTTY !== true) return;
-    const finished = this.#runs.filter(isFinished).length;
-    const shares = new Map(going.map(({ run, share }) => [run, share]));
-    const shareOf = (run: PlannedRun) => (isFinished(run) ? 1 : (shares.get(run) ?? this.#shareBefore.get(run)!));
-    const done = this.#runs.reduce((sum, run) => sum + shareOf(run), 0);
-    const doneBefore = [...this.#shareBefore.values()].reduce((sum, share) => sum + share, 0);
-    const left = this.#runs.length - done;
-    const pace = (done - doneBefore) / (performance.now() - this.#startedMs);
-    const text = `${finished}/${this.#runs.length} runs: ${going.map(({ run }) => basename(run.folder)).join(", ")}`;
-    const minutesLeft = pace > 0 ? left / pace / 60_000 : null;
+    const { length } = this.#runs;
+    const done = doneOf(this.#runs);
+    const pace = (done - this.#doneBefore) / (performance.now() - this.#startedMs);
+    const names = going.map(({ folder }) => basename(folder)).join(", ");
+    const text = `${this.#runs.filter(isFinished).length}/${length} runs: ${names}`;
+    const minutesLeft = pace > 0 ? (length - done) / pace / 60_000 : null;
     this.clear();
-    this.#write(progressBar(done / this.#runs.length, text, minutesLeft).slice(0, (process.stderr.columns ?? 120) - 1));
+    this.#write(progressBar(done / length, text, minutesLeft).slice(0, (process.stderr.columns ?? 120) - 1));
   }
 
   clear(): void {

@@ -8,11 +8,11 @@
 import { mkdtempSync, rmSync } from "node:fs";
 import { availableParallelism, tmpdir } from "node:os";
 import { join } from "node:path";
+import { linesOf } from "../actors/process/lines.ts";
 import { didYouMean, nearest } from "../envs/text/nearest.ts";
 import { type Command, type Parsed, UsageError } from "./cli/options.ts";
 
 export const command = {
-  name: "test",
   words: {
     show: "[--quick] [FILE | FLAG …]",
     text: "--quick leaves out slow files, and takes no FILE; all other words go to `bun test`: parts of file names, --bail, …",
@@ -36,23 +36,18 @@ const TIMINGS = "tests/timings.json";
 const QUICK_MS_MAX = 1000;
 const SLOW_FOLDERS = /^tests\/(attack|e2e|browser|scripts|golden|examples)\//;
 
-/**
- * The factor by which JavaScriptCore compiles later than by default. Most processes of the tests end within seconds. In such a short time,
- * compilation to machine code takes more time than the compiled code saves.
- */
+/** Settings of the tests' processes, most of which end within seconds. */
+const SETTINGS = {
+  // Mesa compiles the shaders of the WebGPU tests for the CPU. With narrow vectors and without optimization, this compilation takes 11 s of CPU
+  // time instead of 27 s.
+  LP_NATIVE_VECTOR_WIDTH: "128",
+  GALLIVM_PERF: "nopt",
+  // Processes do not return freed memory to the system, because they would soon ask for it again.
+  MIMALLOC_PURGE_DELAY: "-1",
+};
+
+/** JavaScriptCore compiles later than by default, by this factor: in a short process, compilation takes more time than it saves. */
 const JIT_POLICY_SCALE = "4";
-
-/**
- * Mesa compiles the shaders of the WebGPU tests for the CPU. This compilation takes longer than the tests. With narrow vectors and without
- * optimization it takes 11 s of CPU time instead of 27 s.
- */
-const MESA = { LP_NATIVE_VECTOR_WIDTH: "128", GALLIVM_PERF: "nopt" };
-
-/**
- * With this setting, processes do not return freed memory to the system. Most processes end soon, and would ask the system for the same memory
- * again before they end.
- */
-const KEEP_MEMORY = { MIMALLOC_PURGE_DELAY: "-1" };
 
 const root = join(import.meta.dir, "..");
 
@@ -72,8 +67,7 @@ export async function main({ words: args }: Parsed<typeof command>): Promise<num
     cwd: root,
     stdio: ["inherit", "inherit", "pipe"],
     env: {
-      ...MESA,
-      ...KEEP_MEMORY,
+      ...SETTINGS,
       ...process.env,
       BUN_JSC_jitPolicyScale: JIT_POLICY_SCALE,
       BUNRAKU_TEST_WARM_STARTS: warmStarts,
@@ -130,22 +124,17 @@ async function quickFiles(): Promise<{ files: string[]; leftOut: number }> {
 
 /** Copies a stream to standard error, and reads the counts and the names of the skipped tests from it. */
 async function passOn(stream: ReadableStream<Uint8Array>) {
-  const decoder = new TextDecoder();
   /** Names of the skipped tests, by what they lack (tests/needs.ts). Bun prints each test twice, in its file and at the end. */
   const lacking = new Map<string, Set<string>>();
   /** Bun's counts, by "pass", "fail" and "skip". The map lacks a count that Bun does not print. */
   const counts = new Map<string, number>();
-  let line = "";
-  for await (const chunk of stream) {
-    process.stderr.write(chunk);
-    const lines = (line + decoder.decode(chunk, { stream: true })).split("\n");
-    line = lines.pop()!;
-    for (const text of lines.map((text) => Bun.stripANSI(text))) {
-      const lack = /^\(skip\) .*\(skipped: (.+?)\)(?: > |$)/.exec(text)?.[1];
-      if (lack !== undefined) lacking.getOrInsert(lack, new Set()).add(text);
-      const [, count, what] = /^ *(\d+) (pass|fail|skip)$/.exec(text) ?? [];
-      if (what !== undefined) counts.set(what, Number(count));
-    }
+  for await (const line of linesOf(stream)) {
+    process.stderr.write(`${line}\n`);
+    const text = Bun.stripANSI(line);
+    const lack = /^\(skip\) .*\(skipped: (.+?)\)(?: > |$)/.exec(text)?.[1];
+    if (lack !== undefined) lacking.getOrInsert(lack, new Set()).add(text);
+    const [, count, what] = /^ *(\d+) (pass|fail|skip)$/.exec(text) ?? [];
+    if (what !== undefined) counts.set(what, Number(count));
   }
   return { counts, lacking };
 }

@@ -54,7 +54,7 @@ export class ChaosRun {
   #child: Bun.Subprocess<"ignore", "ignore", "pipe"> | null = null;
   #stderr: Promise<string> = Promise.resolve("");
   #linesRead = 0;
-  #updates = 0;
+  updates = 0;
 
   /** @param scratch  folder for the config and the warm start, outside of the run's folder */
   constructor(folder: string, scratch: string, seed: number) {
@@ -76,10 +76,6 @@ export class ChaosRun {
 
   get log(): readonly LogEntry[] {
     return this.#tail.entries;
-  }
-
-  get updates(): number {
-    return this.#updates;
   }
 
   get pids(): number[] {
@@ -131,15 +127,16 @@ export class ChaosRun {
     await Bun.sleep(POLL_MS);
     this.#read();
     const { exitCode, signalCode } = this.#child!;
-    const killedByUs = signalCode === "SIGKILL";
-    if (exitCode !== null || (signalCode !== null && !killedByUs)) throw new Error(await this.#howItEnded());
+    // SIGKILL is one of the faults.
+    if (exitCode !== null || (signalCode !== null && signalCode !== "SIGKILL"))
+      throw new Error(await this.#howItEnded());
   }
 
   #read(): void {
     this.#tail.read();
     for (const entry of this.log.slice(this.#linesRead)) {
       const [, update] = entry.kind === "update" ? (/^update (\d+)\//.exec(entry.text ?? "") ?? []) : [];
-      if (update !== undefined) this.#updates = Number(update);
+      if (update !== undefined) this.updates = Number(update);
       if (entry.child === "learner" && isStart(entry)) this.learnerStartsMs.push(Date.now());
     }
     this.#linesRead = this.log.length;

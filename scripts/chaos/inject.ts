@@ -1,8 +1,6 @@
 /**
- * Starts a tiny training run, injects faults, and measures the time until the run notices each fault and recovers. The run's log shows when
- * the supervisor noticed a fault and when the actor served again.
- *
- * - The seed decides the faults and their times. A fault kills an actor of any kind (SIGKILL), or freezes an env server (SIGSTOP).
+ * Starts a tiny training run, injects faults, and measures the time until the run notices each fault and recovers, as its log shows. The seed
+ * decides the faults and their times. A fault kills an actor of any kind (SIGKILL), or freezes an env server (SIGSTOP).
  */
 import { rmSync } from "node:fs";
 import { messageOf } from "../../actors/errors.ts";
@@ -12,7 +10,7 @@ import { isAlive, type LogEntry } from "./watch.ts";
 
 interface Target {
   readonly actor: string;
-  readonly fault: "SIGKILL" | "SIGSTOP";
+  readonly signal: "SIGKILL" | "SIGSTOP";
 }
 
 interface Fault extends Target {
@@ -26,47 +24,25 @@ interface Fault extends Target {
   recoveredMs: number | null;
 }
 
-const numbered = (kind: string, count: number, fault: Target["fault"]): Target[] =>
-  Array.from({ length: count }, (_, i) => ({ actor: `${kind}-${i}`, fault }));
+const numbered = (kind: string, count: number, signal: Target["signal"]): Target[] =>
+  Array.from({ length: count }, (_, i) => ({ actor: `${kind}-${i}`, signal }));
 
 /** All entries have the same probability. The learner and each env server have two entries, and so fail twice as often as other actors. */
 const TARGETS: readonly Target[] = [
   ...numbered("sampler", SAMPLERS, "SIGKILL"),
   ...numbered("env-server", ENV_SERVERS, "SIGKILL"),
   ...numbered("env-server", ENV_SERVERS, "SIGSTOP"),
-  { actor: "learner", fault: "SIGKILL" },
-  { actor: "learner", fault: "SIGKILL" },
-  { actor: "metrics-sink", fault: "SIGKILL" },
-  { actor: "supervisor", fault: "SIGKILL" },
+  ...["learner", "learner", "metrics-sink", "supervisor"].map((actor): Target => ({ actor, signal: "SIGKILL" })),
 ];
 
 /** The kind of an actor: "sampler" for "sampler-1". */
 const kindOf = (actor: string): string => actor.replace(/-\d+$/, "");
 export const KINDS: readonly string[] = [...new Set(TARGETS.map(({ actor }) => kindOf(actor)))];
 
-export interface ChaosResult {
-  /** Number of faults, by kind of actor and signal, such as "sampler SIGKILL". */
-  readonly kills: Readonly<Record<string, number>>;
-  readonly detectionMs: Percentiles;
-  readonly recoveryMs: Percentiles;
-  /** The longest times, by kind of actor and signal; null if no time was measured. */
-  readonly longestMs: Readonly<Record<string, { readonly noticed: number | null; readonly recovered: number | null }>>;
-  readonly unrecovered: number;
-  /** Number of updates that the run had made at its end. */
-  readonly updates: number;
-  /** When each learner started, in milliseconds since the epoch. */
-  readonly learnerStartsMs: readonly number[];
-  readonly pids: readonly number[];
-  readonly problems: readonly string[];
-}
+export type ChaosResult = Awaited<ReturnType<typeof injectFaults>>;
+export type Percentiles = ReturnType<typeof percentiles>;
 
-export interface Percentiles {
-  readonly p50: number | null;
-  readonly p99: number | null;
-  readonly max: number | null;
-}
-
-export interface ChaosOptions {
+interface ChaosOptions {
   /** Folder of the run. The folder must not exist yet. */
   readonly folder: string;
   /** Folder for the config and the warm start, outside of the run's folder. */
@@ -83,7 +59,8 @@ const PAUSE_MS = { min: 5000, max: 20_000 };
 const RECOVERY_MS_MAX = 60_000;
 const WARM_START_MS_MAX = 300_000;
 
-export async function injectFaults(options: ChaosOptions): Promise<ChaosResult> {
+/** `kills`, a number of faults, and `longestMs` are by kind of actor and signal, such as "sampler SIGKILL". */
+export async function injectFaults(options: ChaosOptions) {
   const { folder, scratch, seed } = options;
   const run = new ChaosRun(folder, scratch, seed);
   const faults: Fault[] = [];
@@ -101,9 +78,9 @@ export async function injectFaults(options: ChaosOptions): Promise<ChaosResult> 
     run.kill();
   }
   process.off("exit", end);
-  const groups = Map.groupBy(faults, ({ actor, fault }) => `${kindOf(actor)} ${fault}`);
+  const groups = Map.groupBy(faults, ({ actor, signal }) => `${kindOf(actor)} ${signal}`);
   const ofEach = <T>(of: (faults: readonly Fault[]) => T) =>
-    Object.fromEntries([...groups].map(([name, those]) => [name, of(those)]));
+    Object.fromEntries(groups.entries().map(([name, those]) => [name, of(those)]));
   const noticed = (those: readonly Fault[]) => percentiles(those.map(({ noticedMs }) => noticedMs));
   const recovered = (those: readonly Fault[]) => percentiles(those.map(({ recoveredMs }) => recoveredMs));
   return {
@@ -122,7 +99,9 @@ export async function injectFaults(options: ChaosOptions): Promise<ChaosResult> 
 /** Adds each fault to `faults` immediately, so that the caller knows the faults even if this function throws. */
 async function inject(run: ChaosRun, options: ChaosOptions, faults: Fault[]): Promise<void> {
   const { minutes, seed, say, only } = options;
-  const look = () => observe(run, faults);
+  const look = () => {
+    for (const fault of faults) observe(run, fault, faults);
+  };
   const targets = TARGETS.filter(({ actor }) => only === null || kindOf(actor) === only);
   run.start(false);
   await run.until(() => run.updates >= 1, WARM_START_MS_MAX, "the first update");
@@ -144,11 +123,11 @@ async function inject(run: ChaosRun, options: ChaosOptions, faults: Fault[]): Pr
 }
 
 async function kill(run: ChaosRun, target: Target, faults: Fault[], say: (text: string) => void): Promise<void> {
-  const { actor, fault: signal } = target;
+  const { actor, signal } = target;
   const pid = run.pid(actor);
   if (pid === null || !isAlive(pid)) return;
-  const since = { pid, atMs: performance.now(), line: run.log.length };
-  const fault: Fault = { ...target, ...since, noticedMs: null, recoveredMs: null };
+  const [atMs, line] = [performance.now(), run.log.length];
+  const fault: Fault = { ...target, pid, atMs, line, noticedMs: null, recoveredMs: null };
   process.kill(pid, signal);
   faults.push(fault);
   say(`${signal} ${actor} (update ${run.updates})`);
@@ -158,18 +137,14 @@ async function kill(run: ChaosRun, target: Target, faults: Fault[], say: (text: 
   run.start(true);
 }
 
-/** Searches the log for the notice of each fault and for the recovery of its actor. */
-function observe(run: ChaosRun, faults: readonly Fault[]): void {
-  for (const fault of faults) {
-    if (fault.recoveredMs === null) observeOne(fault, run.log.slice(fault.line), faults);
-  }
-}
-
-function observeOne(fault: Fault, since: readonly LogEntry[], faults: readonly Fault[]): void {
-  const { actor, pid, atMs } = fault;
+/** Searches the log for the notice of a fault and for the recovery of its actor. */
+function observe(run: ChaosRun, fault: Fault, faults: readonly Fault[]): void {
+  if (fault.recoveredMs !== null) return;
+  const { actor, pid, atMs, signal } = fault;
+  const since = run.log.slice(fault.line);
   const now = performance.now();
   const isNotice = (entry: LogEntry) =>
-    fault.fault === "SIGSTOP"
+    signal === "SIGSTOP"
       ? entry.kind === "silent" && entry.child === actor
       : entry.kind === "exited" && entry.pid === pid;
   // If the supervisor was killed after the fault, the process `pid` may end together with the supervisor. Then no line of the log reports this end.
@@ -187,7 +162,8 @@ function serves(actor: string, { kind, child, text }: LogEntry): boolean {
   return kind === "ready" && child === actor;
 }
 
-function percentiles(times: readonly (number | null)[]): Percentiles {
+/** null if no time was measured. */
+function percentiles(times: readonly (number | null)[]) {
   const sorted = times.filter((ms) => ms !== null).sort((a, b) => a - b);
   const at = (share: number) => {
     const value = sorted[Math.max(0, Math.ceil(share * sorted.length) - 1)];

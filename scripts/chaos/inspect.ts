@@ -3,19 +3,7 @@ import { Database } from "bun:sqlite";
 import { existsSync, readdirSync } from "node:fs";
 import { basename, join } from "node:path";
 import { GROUP_SIZE, GROUPS } from "./chaos-run.ts";
-import type { ChaosResult } from "./inject.ts";
 import { isAlive, weightFiles } from "./watch.ts";
-
-export interface Violations {
-  /** Episodes of finished updates that are missing from the record. */
-  readonly episodesLost: number;
-  /** Episodes that two updates used, or that one learner trained on twice. */
-  readonly duplicatesTrained: number;
-  /** Updates for which one learner used episodes of more than one policy version. Sync mode allows only one version in an update. */
-  readonly mixedVersions: number;
-  /** Processes, files in shared memory and unfinished checkpoints that the run left behind. */
-  readonly orphans: number;
-}
 
 interface Row {
   readonly episode: string;
@@ -25,10 +13,12 @@ interface Row {
   readonly atMs: number;
 }
 
+/** @param updates  number of finished updates. @param learnerStartsMs  when each learner started, in milliseconds since the epoch */
 export function inspect(
   folder: string,
-  { updates, pids, learnerStartsMs }: Pick<ChaosResult, "updates" | "pids" | "learnerStartsMs">,
-): Violations {
+  run: { readonly updates: number; readonly pids: readonly number[]; readonly learnerStartsMs: readonly number[] },
+) {
+  const { updates, pids, learnerStartsMs } = run;
   const rows = trainedRows(join(folder, "run.sqlite"));
   /** Number of the learner process that trained on the row. */
   const learnerOf = ({ atMs }: Row) => learnerStartsMs.filter((startMs) => startMs <= atMs).length;
@@ -44,17 +34,21 @@ export function inspect(
     }
   }
   return {
+    /** Episodes of finished updates that are missing from the record. */
     episodesLost,
+    /** Episodes that two updates used, or that one learner trained on twice. */
     duplicatesTrained: count(
       Map.groupBy(rows, ({ episode }) => episode),
       // A resumed learner repeats the updates after its checkpoint. Then two learner processes may train on the same episode, but both in the
       // same update.
       (group) => distinct(group, ({ trainedIn }) => trainedIn) > 1 || distinct(group, learnerOf) < group.length,
     ),
+    /** Updates for which one learner used episodes of more than one policy version. Sync mode allows only one version in an update. */
     mixedVersions: count(
       Map.groupBy(rows, (row) => `${row.trainedIn} ${learnerOf(row)}`),
       (group) => distinct(group, ({ digest, version }) => `${version} ${digest}`) > 1,
     ),
+    /** Processes, files in shared memory and unfinished checkpoints that the run left behind. */
     orphans: pids.filter(isAlive).length + weightFiles(basename(folder)).length + unfinishedCheckpoints(folder),
   };
 }

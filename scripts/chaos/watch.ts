@@ -1,5 +1,6 @@
 /** Observes a run from outside: its growing log, its living processes, and its files in shared memory. */
 import { closeSync, existsSync, openSync, readdirSync, readSync, statSync } from "node:fs";
+import { parsedJson } from "../../actors/checkpoint/json.ts";
 import { runningSince } from "../../actors/weights/files.ts";
 
 export interface LogEntry {
@@ -9,16 +10,12 @@ export interface LogEntry {
   readonly pid?: number;
 }
 
-const CHUNK_BYTES = 1 << 16;
-
 /** Reads a log that grows. Each `read` adds the new lines to `entries`. */
 export class LogTail {
   readonly #path: string;
-  readonly #decoder = new TextDecoder();
-  readonly #bytes = new Uint8Array(CHUNK_BYTES);
   readonly entries: LogEntry[] = [];
+  /** Bytes of the log that `entries` already has. */
   #offset = 0;
-  #rest = "";
 
   constructor(path: string) {
     this.#path = path;
@@ -28,30 +25,21 @@ export class LogTail {
     // Most reads find nothing new.
     const size = statSync(this.#path, { throwIfNoEntry: false })?.size ?? 0;
     if (size <= this.#offset) return;
+    const bytes = Buffer.alloc(size - this.#offset);
     const file = openSync(this.#path, "r");
-    const bytes = this.#bytes;
-    try {
-      for (;;) {
-        const count = readSync(file, bytes, 0, bytes.length, this.#offset);
-        if (count === 0) return;
-        this.#offset += count;
-        const lines = (this.#rest + this.#decoder.decode(bytes.subarray(0, count), { stream: true })).split("\n");
-        this.#rest = lines.pop()!;
-        for (const line of lines) this.#parse(line);
-      }
-    } finally {
-      closeSync(file);
-    }
+    readSync(file, bytes, 0, bytes.length, this.#offset);
+    closeSync(file);
+    const end = bytes.lastIndexOf("\n") + 1;
+    this.#offset += end;
+    for (const line of bytes.toString("utf8", 0, end).split("\n").slice(0, -1)) this.#parse(line);
   }
 
   /** A killed supervisor may leave half a line in the log. The first line of the next supervisor then follows on the same line. */
   #parse(line: string): void {
-    try {
-      this.entries.push(JSON.parse(line) as LogEntry);
-    } catch {
-      const whole = line.indexOf('{"', 1);
-      if (whole !== -1) this.#parse(line.slice(whole));
-    }
+    const entry = parsedJson(line);
+    const whole = line.indexOf('{"', 1);
+    if (entry !== undefined) this.entries.push(entry as LogEntry);
+    else if (whole !== -1) this.#parse(line.slice(whole));
   }
 }
 

@@ -1,5 +1,5 @@
 /** Every command with its summary, in the order in which `bun run help` lists them. Command NAME is scripts/NAME.ts. */
-export const COMMANDS = {
+export const COMMANDS: Readonly<Record<string, string>> = {
   cluster: "train an agent; all actors run as processes on this machine",
   sweep: "train presets × variants × seeds of a file, and print one table with 95 % intervals",
   sampler: "lend a sampler to a run on another machine",
@@ -29,9 +29,7 @@ export const COMMANDS = {
   postpack: "restore the clone's manifest; `bun pm pack` runs this command last",
   test: "run the test suite",
   check: "check types, lint, format and the rules of the folders, and change nothing",
-} as const;
+};
 
 /** Commands that need the tests, benchmarks and tools of a clone. The package does not have them. */
 export const CLONE_ONLY: readonly string[] = ["bench", "golden", "prepack", "postpack", "test", "check"];
-
-export type CommandName = keyof typeof COMMANDS;

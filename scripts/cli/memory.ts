@@ -8,10 +8,7 @@ export interface MemoryUse {
   readonly slopeBytesPerMinute: number | null;
 }
 
-interface Sample {
-  readonly atMs: number;
-  readonly bytes: number;
-}
+type Sample = Readonly<Record<"atMs" | "bytes", number>>;
 
 const SLOPE_SAMPLES_MIN = 10;
 

@@ -7,12 +7,12 @@
  */
 import { parseArgs } from "node:util";
 import { didYouMean, nearest } from "../../envs/text/nearest.ts";
-import { COMMANDS, type CommandName } from "./commands.ts";
+import { COMMANDS } from "./commands.ts";
 import { isPackage } from "./install.ts";
 
 export interface Flag {
   /** A flag of type "list" may occur several times, and all its values count. For the other types only the last value counts. */
-  readonly type: "text" | "number" | "count" | "port" | "switch" | "list";
+  readonly type: "text" | "number" | "count" | "positive" | "port" | "switch" | "list";
   /** Placeholder in help: "FILE", "N". */
   readonly value?: string;
   readonly text: string;
@@ -29,13 +29,14 @@ export const flag = {
   text: flagOf("text"),
   number: flagOf("number"),
   count: flagOf("count"),
+  positive: flagOf("positive"),
   port: flagOf("port"),
   list: flagOf("list"),
   switch: (text: string) => ({ type: "switch", text }) as const,
 };
 
+/** A command without its name, which is the name of its file. */
 export interface Command {
-  readonly name: CommandName;
   readonly flags: Readonly<Record<string, Flag>>;
   readonly examples: readonly string[];
   /**
@@ -55,6 +56,7 @@ interface Values {
   readonly text: string;
   readonly number: number;
   readonly count: number;
+  readonly positive: number;
   readonly port: number;
   readonly switch: boolean;
   readonly list: readonly string[];
@@ -82,15 +84,12 @@ export class UsageError extends Error {
 }
 
 /** @throws {UsageError} for the first option that the command does not take. */
-export function parseOptions<const C extends Command>(command: C, args: readonly string[]): Parsed<C> {
+export function parseOptions<const C extends Command>(name: string, command: C, args: readonly string[]): Parsed<C> {
   if (command.passesOn) return { flags: {}, words: args, overrides: [] };
   const { tokens } = parseArgs({
     args: [...args],
     options: Object.fromEntries(
-      Object.entries(command.flags).map(([name, { type }]) => [
-        name,
-        { type: type === "switch" ? "boolean" : "string" },
-      ]),
+      Object.entries(command.flags).map(([key, { type }]) => [key, { type: type === "switch" ? "boolean" : "string" }]),
     ),
     strict: false,
     tokens: true,
@@ -104,24 +103,28 @@ export function parseOptions<const C extends Command>(command: C, args: readonly
       words.push(token.value);
       continue;
     }
-    const { name, rawName, inlineValue } = token;
-    const flag = Object.hasOwn(command.flags, name) ? command.flags[name] : undefined;
+    const { name: key, rawName, inlineValue } = token;
+    const flag = Object.hasOwn(command.flags, key) ? command.flags[key] : undefined;
     if (flag !== undefined) {
       // In "--run-dir --smoke" the second word is a flag, not a folder.
       const isNextFlag = inlineValue === false && token.value.startsWith("--");
       const value = flagValue(rawName, flag, isNextFlag ? undefined : token.value);
-      flags[name] = flag.type === "list" ? [...((flags[name] as string[]) ?? []), String(value)] : value;
+      flags[key] = flag.type === "list" ? [...((flags[key] as string[]) ?? []), String(value)] : value;
       if (flag.key !== undefined) {
         overrides.push({ path: flag.key, text: String(value), source: `${rawName} ${value}` });
       }
-    } else if (command.overrides && name.includes(".")) {
+    } else if (command.overrides && key.includes(".")) {
       if (token.value === undefined) throw new UsageError(`${rawName} needs a value: write ${rawName}=VALUE`);
-      overrides.push({ path: name, text: token.value, source: `${rawName}=${token.value}` });
+      overrides.push({ path: key, text: token.value, source: `${rawName}=${token.value}` });
     } else {
-      throw unknownFlag(command, rawName, name);
+      throw new UsageError(`${name} has no flag ${rawName}${flagHint(command, key)}`);
     }
   }
-  checkWords(command, words);
+  const max = command.words?.max ?? 0;
+  if (words.length > max) {
+    const allowed = max === 0 ? "takes flags only" : `takes at most ${max} (${command.words!.show})`;
+    throw new UsageError(`${name} does not understand "${words[max]}": it ${allowed}`);
+  }
   return { flags: flags as Parsed<C>["flags"], words, overrides };
 }
 
@@ -134,6 +137,7 @@ export function expectOnly(taken: RegExp, overrides: readonly Override[], why: s
 const NUMBERS = {
   number: { is: Number.isFinite, words: "number" },
   count: { is: (n: number) => Number.isSafeInteger(n) && n >= 0, words: "whole number, 0 or more" },
+  positive: { is: (n: number) => Number.isSafeInteger(n) && n >= 1, words: "whole number, 1 or more" },
   port: { is: (n: number) => Number.isInteger(n) && n >= 0 && n <= 65_535, words: "number from 0 to 65535" },
 };
 
@@ -152,26 +156,18 @@ function flagValue(name: string, flag: Flag, value: string | undefined): string 
   return number;
 }
 
-function unknownFlag(command: Command, rawName: string, name: string): UsageError {
+function flagHint(command: Command, name: string): string {
   const flags = [...Object.keys(command.flags), "help", "verbose"];
   const key = command.overrides?.nearest(name) ?? null;
   // The nearest key may be a section with exactly the typed name, such as `model`. A section is not a useful suggestion.
   const other = key === name ? null : key;
   const near = nearest(name, flags) ?? flags.find((flag) => flag.startsWith(`${name}-`)) ?? other;
-  const hint = near === null ? "; `--help` lists its flags" : didYouMean(`--${near}`);
-  return new UsageError(`${command.name} has no flag ${rawName}${hint}`);
+  return near === null ? "; `--help` lists its flags" : didYouMean(`--${near}`);
 }
 
-function checkWords(command: Command, words: readonly string[]): void {
-  const max = command.words?.max ?? 0;
-  if (words.length <= max) return;
-  const allowed = max === 0 ? "takes flags only" : `takes at most ${max} (${command.words!.show})`;
-  throw new UsageError(`${command.name} does not understand "${words[max]}": it ${allowed}`);
-}
-
-export function helpText(command: Command): string {
-  const rows: [string, string][] = Object.entries(command.flags).map(([name, flag]) => [
-    flag.type === "switch" ? `--${name}` : `--${name} ${flag.value ?? "VALUE"}`,
+export function helpText(name: string, command: Command): string {
+  const rows: [string, string][] = Object.entries(command.flags).map(([key, flag]) => [
+    flag.type === "switch" ? `--${key}` : `--${key} ${flag.value ?? "VALUE"}`,
     flag.text,
   ]);
   if (command.words !== undefined) rows.unshift([command.words.show, command.words.text]);
@@ -180,7 +176,7 @@ export function helpText(command: Command): string {
   rows.push(["--help", "Print this page"], ["--verbose", "Print the stack of an error"]);
   const width = Math.max(...rows.map(([left]) => left.length));
   const page = [
-    `bun run ${command.name}: ${COMMANDS[command.name]}`,
+    `bun run ${name}: ${COMMANDS[name]}`,
     "",
     ...rows.map(([left, right]) => `  ${left.padEnd(width)}  ${right}`),
     "",

@@ -72,14 +72,10 @@ export function chooseConfig({ flags, overrides }: ConfigChoice): RunConfig {
   return composeWithEnvFile([...layers, ...ordered.map(overrideLayer)]);
 }
 
-function presetNames(): string[] {
-  return [...Object.keys(project.presets), ...presetFiles()];
-}
-
 /** A built-in preset replaces all settings of the project. A preset of the project overrides single settings. */
 function presetLayers(name: string | undefined, standard: string): Layer[] {
   const own = name === undefined ? {} : new Map(Object.entries(project.presets)).get(name);
-  if (own === undefined) return [presetLayer(name!, presetNames())];
+  if (own === undefined) return [presetLayer(name!, [...Object.keys(project.presets), ...presetFiles()])];
   const source = name === undefined ? PROJECT_FILE : `${PROJECT_FILE}: presets.${name}`;
   return [
     presetLayer(project.preset ?? standard),
@@ -88,10 +84,7 @@ function presetLayers(name: string | undefined, standard: string): Layer[] {
   ];
 }
 
-/**
- * @param what the file's name in the error. @throws {UsageError} if the file cannot be read. @throws {ConfigError} if the file holds no
- * settings
- */
+/** @param what the file's name in the error. @throws {UsageError} if the file cannot be read. @throws {ConfigError} if the file holds no settings */
 export function fileLayer(what: string, file: string): Layer {
   try {
     return readLayer(file);

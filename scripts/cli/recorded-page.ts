@@ -19,21 +19,12 @@ export async function serveRecorded(folder: string, place: Place): Promise<Serve
     const nearby = new NearbyRuns(resolve(folder), null);
     return serveDashboard({ ...place, shown: { store: null, nearby }, clock: realClock });
   }
-  const store = openRecord(folder);
-  try {
-    const context = apiContextOf(withKnownModules(readRunConfig(folder)), folder, warn);
-    const page = await serveDashboard({ ...place, shown: { store, ...context }, clock: realClock });
-    return {
-      url: page.url,
-      async stop() {
-        await page.stop();
-        store.close();
-      },
-    };
-  } catch (error) {
-    store.close();
-    throw error;
-  }
+  using opened = new DisposableStack();
+  const store = opened.use(openRecord(folder));
+  const context = apiContextOf(withKnownModules(readRunConfig(folder)), folder, warn);
+  const page = await serveDashboard({ ...place, shown: { store, ...context }, clock: realClock });
+  const served = opened.move();
+  return { url: page.url, stop: () => page.stop().finally(() => served.dispose()) };
 }
 
 /**

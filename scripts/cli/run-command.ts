@@ -23,10 +23,10 @@ export async function runCommand(name: string, args: readonly string[]): Promise
     const words = await wordsInProject(name, typed);
     const { command, main } = (await import(`../${name}.ts`)) as CommandModule;
     if (words.some((word) => word === "--help" || word === "-h")) {
-      console.log(helpText(command));
+      console.log(helpText(name, command));
       return 0;
     }
-    return await main(parseOptions(command, words), typed);
+    return await main(parseOptions(name, command, words), typed);
   } catch (error) {
     return failed(error, args.includes("--verbose"));
   }

@@ -1,16 +1,12 @@
 /** The status lines of a run at the foot of a terminal: progress, success, learning, page and alarm. Other files write to the terminal. */
-
+import type { RunConfig } from "../../actors/config/config.ts";
 import type { MetricName } from "../../actors/metrics/metrics.ts";
 import { percent, timeLeft, whole } from "../../actors/number-text.ts";
 
 /** Metrics of one update, as the learner logs them. */
 export type UpdateMetrics = { readonly step: number } & Partial<Readonly<Record<MetricName, number>>>;
 
-export interface RunLength {
-  readonly updates: number;
-  /** null if the run has no limit of minutes. */
-  readonly minutes: number | null;
-}
+type RunLength = Pick<RunConfig["learner"], "updates" | "minutes">;
 
 const BAR_WIDTH = 24;
 

@@ -7,6 +7,7 @@
  */
 import { appendFileSync } from "node:fs";
 import { join } from "node:path";
+import { parsedJson } from "../../actors/checkpoint/json.ts";
 import type { RunConfig } from "../../actors/config/config.ts";
 import { visible } from "../../actors/dashboard/client/text.ts";
 import { describeError, messageOf, oneLine, stackOf } from "../../actors/errors.ts";
@@ -56,11 +57,11 @@ export class RunView {
   /** A line of an actor: JSON from its log, or the output of a crash. */
   line(actor: string, line: string): void {
     this.#log(line);
-    const entry = parse(line);
-    if (entry === null) {
+    const entry = parsedJson(line) as (Entry & UpdateMetrics) | null | undefined;
+    if (typeof entry?.text !== "string") {
       this.note(`${actor}: ${line}`);
     } else if (actor === "learner" && entry.kind === "metrics") {
-      this.#status.add(JSON.parse(line) as UpdateMetrics);
+      this.#status.add(entry);
       this.#redraw();
     } else {
       this.#show(actor, entry);
@@ -199,14 +200,4 @@ interface Entry {
   readonly level: string;
   readonly kind: string;
   readonly text: string;
-}
-
-/** The entry in a line of a log; null if the line is no such entry. */
-function parse(line: string): Entry | null {
-  try {
-    const entry = JSON.parse(line);
-    return typeof entry?.text === "string" ? entry : null;
-  } catch {
-    return null;
-  }
 }

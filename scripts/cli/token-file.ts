@@ -17,10 +17,7 @@ export function tokenIn(file: string | undefined): string | null {
   );
 }
 
-/**
- * The file's text without spaces around it. The text may be empty. @throws {UsageError} if the file cannot be read, or HTTP cannot send the
- * text
- */
+/** The file's text without spaces around it. The text may be empty. @throws {UsageError} if the file cannot be read, or HTTP cannot send the text */
 export function readToken(file: string): string {
   let text: string | null;
   try {

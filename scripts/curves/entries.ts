@@ -1,8 +1,9 @@
 /** Reads the runs of a picture from the runs' folders. A run may still be in progress. */
 import { resolve, sep } from "node:path";
 import type { Points } from "../../actors/dashboard/client/curve.ts";
-import type { MetricName } from "../../actors/metrics/metrics.ts";
+import { isMetricName, METRIC_NAMES, type MetricName, metric } from "../../actors/metrics/metrics.ts";
 import { RecordedRun } from "../../actors/record/recorded-run.ts";
+import { didYouMean, nearest } from "../../envs/text/nearest.ts";
 import { firstRepeated } from "../../envs/text/repeats.ts";
 import { UsageError } from "../cli/options.ts";
 
@@ -79,6 +80,17 @@ function shortName(path: string, others: readonly string[]): string {
   let parts = 1;
   while (others.some((other) => other !== path && name(other, parts) === name(path, parts))) parts++;
   return name(path, parts);
+}
+
+/** @param source  what names the metric. @throws {UsageError} if there is no such metric, or if a run has no single curve of it */
+export function runMetric(name: string, source: string): MetricName {
+  if (!isMetricName(name)) {
+    const hint = didYouMean(nearest(name, METRIC_NAMES)) || "; `bun run metrics` lists them";
+    throw new UsageError(`${source}: no metric named "${name}"${hint}`);
+  }
+  if (metric(name).perActor)
+    throw new UsageError(`${source}: ${name} has a value for each actor, and none for the run; leave it out`);
+  return name;
 }
 
 /** @throws {Error} if the folder has no run. */

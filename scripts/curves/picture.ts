@@ -83,9 +83,8 @@ export function picture(entries: readonly Entry[], metrics: readonly MetricName[
   ];
   let y = 92 + 22 * Math.ceil(entries.length / 2);
   for (const row of rowsOf(metrics)) {
-    const plotHeight = row.wide ? PLOT_HEIGHT.wide : PLOT_HEIGHT.small;
     const width = (INNER - GAP * (row.columns - 1)) / row.columns;
-    const height = HEAD + plotHeight + FOOT;
+    const height = HEAD + row.plotHeight + FOOT;
     for (const [i, name] of row.metrics.entries()) {
       markup.push(panelOf(name, entries, { x: MARGIN + i * (width + GAP), y, width, height }));
     }
@@ -113,25 +112,19 @@ function legendOf({ label, isGroup, isDashed, runs }: Entry, x: number, y: numbe
   ];
 }
 
-interface Row {
-  readonly metrics: readonly MetricName[];
-  readonly wide: boolean;
-  readonly columns: number;
-}
-
 /**
  * Validation success as the first metric, or a single metric, has a wide row of its own. Four other panels make two rows of two, not a row
  * of three and a row of one.
  */
-function rowsOf(metrics: readonly MetricName[]): Row[] {
-  const wide = metrics[0] === SUCCESS || metrics.length === 1;
-  const small = metrics.slice(wide ? 1 : 0);
+function rowsOf(metrics: readonly MetricName[]) {
+  const first = metrics[0] === SUCCESS || metrics.length === 1 ? metrics.slice(0, 1) : [];
+  const small = metrics.slice(first.length);
   const columns = small.length === 4 ? 2 : Math.min(3, small.length);
-  const rows: Row[] = wide ? [{ metrics: metrics.slice(0, 1), wide, columns: 1 }] : [];
-  for (let i = 0; i < small.length; i += columns) {
-    rows.push({ metrics: small.slice(i, i + columns), wide: false, columns });
-  }
-  return rows;
+  const rows = Map.groupBy(small, (_, i) => Math.floor(i / columns)).values();
+  return [
+    ...(first.length === 0 ? [] : [{ metrics: first, plotHeight: PLOT_HEIGHT.wide, columns: 1 }]),
+    ...rows.map((row) => ({ metrics: row, plotHeight: PLOT_HEIGHT.small, columns })),
+  ];
 }
 
 interface Line extends Band {
@@ -139,17 +132,11 @@ interface Line extends Band {
   readonly isDashed: boolean;
 }
 
-interface Baseline {
-  readonly label: string;
-  readonly value: number;
-  readonly color: string;
-}
-
 /** Baselines that differ by less than this, in the metric's unit, share one line. */
 const SAME = 0.001;
 
 /** One gray line if all entries share a baseline. Otherwise each entry has a line in its color. */
-function baselinesOf(entries: readonly Entry[]): Baseline[] {
+function baselinesOf(entries: readonly Entry[]) {
   return Object.entries(BASELINES).flatMap(([label, name]) => {
     const found = entries.flatMap(({ runs }, i) => {
       const values = runs.flatMap((run) => run.curve(name)?.values.at(-1) ?? []);
@@ -162,12 +149,7 @@ function baselinesOf(entries: readonly Entry[]): Baseline[] {
   });
 }
 
-interface Box {
-  readonly x: number;
-  readonly y: number;
-  readonly width: number;
-  readonly height: number;
-}
+type Box = Readonly<Record<"x" | "y" | "width" | "height", number>>;
 
 function panelOf(name: MetricName, entries: readonly Entry[], box: Box): string {
   const { unit, help } = metric(name);
@@ -190,11 +172,10 @@ function panelOf(name: MetricName, entries: readonly Entry[], box: Box): string 
   const baselines = name === SUCCESS ? baselinesOf(entries) : [];
   const charsMax = Math.floor((box.width - 2 * PAD) / 5.6);
   // Three lines fit: two lines of help and one note, or one line of help and two notes.
-  const texts = notes.map((note) => shortened(note, charsMax));
   const helpLines = wrapped(help, charsMax);
-  const shown = helpLines.slice(0, Math.min(2, 3 - texts.length));
+  const shown = helpLines.slice(0, Math.min(2, 3 - notes.length));
   if (shown.length < helpLines.length) shown.push(`${wrapped(shown.pop()!, charsMax - 2)[0]} …`);
-  const head = [...shown, ...texts];
+  const head = [...shown, ...notes.map((note) => shortened(note, charsMax))];
   const at = { x: box.x + PAD, y: box.y + 27, class: "head" };
   return element(
     "g",
@@ -202,7 +183,7 @@ function panelOf(name: MetricName, entries: readonly Entry[], box: Box): string 
     element("rect", { ...box, rx: 14, fill: INK.card, stroke: INK.line }),
     words(unit === "number" ? name : `${name} (${unit})`, at),
     ...head.map((text, i) =>
-      words(text, { x: at.x, y: at.y + 18 + 15 * i, class: texts.includes(text) ? "note" : "help" }),
+      words(text, { x: at.x, y: at.y + 18 + 15 * i, class: i < shown.length ? "help" : "note" }),
     ),
     ...(lines.length > 0
       ? plotOf(lines, baselines, unit, stepName, box)
@@ -222,7 +203,7 @@ function wrapped(text: string, charsMax: number): string[] {
 
 function plotOf(
   lines: readonly Line[],
-  baselines: readonly Baseline[],
+  baselines: ReturnType<typeof baselinesOf>,
   unit: Unit,
   stepName: string,
   box: Box,
@@ -286,14 +267,8 @@ function lineMarkup(
   ];
 }
 
-interface Axis {
-  readonly low: number;
-  readonly high: number;
-  readonly ticks: readonly number[];
-}
-
 /** An axis from tick to tick that covers the values. Zero is on the axis unless the values are far from zero. */
-function axisOf(values: readonly number[], unit: Unit, ticksMax: number): Axis {
+function axisOf(values: readonly number[], unit: Unit, ticksMax: number) {
   let low = values.reduce((least, value) => Math.min(least, value), Number.POSITIVE_INFINITY);
   let high = values.reduce((most, value) => Math.max(most, value), Number.NEGATIVE_INFINITY);
   if (low > 0 && (unit === "share" || low < high / 2)) low = 0;

@@ -56,11 +56,8 @@ function ofFolder(path: string, log: LogBuilder): Log {
   const state = join(path, "trainer_state.json");
   if (existsSync(state)) return ofTrainerState(new TextDecoder().decode(bytesOf(state)), log);
   const events = readdirSync(path).filter((name) => EVENT_FILE.test(name));
-  if (events.length > 0)
-    return ofEvents(
-      events.sort().map((name) => join(path, name)),
-      log,
-    );
+  const paths = events.sort().map((name) => join(path, name));
+  if (paths.length > 0) return ofEvents(paths, log);
   throw new Error("the folder has no run.sqlite, no trainer_state.json and no TensorBoard event file");
 }
 

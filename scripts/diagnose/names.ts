@@ -22,88 +22,72 @@ interface Quantity {
   readonly opposite?: RegExp;
 }
 
+const quantity = (
+  name: string,
+  key: keyof Measured,
+  text: string,
+  known: readonly RegExp[],
+  others: Pick<Quantity, "ifShare" | "opposite"> = {},
+): Quantity => ({ name, key, text, known, ...others });
+
 const QUANTITIES: readonly Quantity[] = [
-  {
-    name: "success",
-    text: "share of solved episodes",
-    key: "success",
-    known: [/^train\/success$/, /^(train-env|train|env)\/[^/]+\/success$/],
-    ifShare: [
-      /^(train\/)?rewards\/[^/]*(accuracy|correct|success|solved)[^/]*(\/mean)?$/i,
-      /^(train\/)?reward$/,
-      /^critic\/(score|rewards)\/mean$/,
-      /^reward\/(all\/)?mean$/,
-    ],
-  },
-  {
-    name: "spread",
-    text: "in-group std of the reward",
-    key: "rewardStd",
-    known: [/^train\/in_group_std$/, /^(train\/)?reward_std$/, /^rollout\/in_group_(reward_)?std$/],
-  },
-  {
-    name: "constant",
-    text: "share of groups without spread",
-    key: "zeroStdShare",
-    known: [/^train\/zero_std_groups$/, /^(train\/)?frac_reward_zero_std$/],
-  },
-  {
-    name: "entropy",
-    text: "entropy",
-    key: "entropy",
-    known: [
-      /^train\/entropy$/,
-      /^entropy$/,
-      /^actor\/entropy(_loss)?$/,
-      /^entropy\/(all\/)?mean$/,
-      /^objective\/entropy$/,
-    ],
-  },
-  {
-    name: "gradient",
-    text: "norm of the gradient",
-    key: "gradNorm",
-    known: [/^(train\/)?grad_norm$/, /^actor\/grad_norm$/, /^optim\/grad_norm$/],
-  },
-  { name: "repetition", text: "repeated n-grams", key: "repetition", known: [/^train\/repetition$/] },
-  {
-    name: "information",
-    text: "information of thoughts about their prompt",
-    key: "mutualInformation",
-    known: [/^collapse\/mi_estimate$/, /^collapse_trajectory_sample\/mi_estimate$/],
-  },
-  {
-    name: "form",
-    text: "share of well-formed replies",
-    key: "validity",
-    known: [/^(train-env|train|env)\/[^/]+\/action_is_valid$/],
+  quantity(
+    "success",
+    "success",
+    "share of solved episodes",
+    [/^train\/success$/, /^(train-env|train|env)\/[^/]+\/success$/],
+    {
+      ifShare: [
+        /^(train\/)?rewards\/[^/]*(accuracy|correct|success|solved)[^/]*(\/mean)?$/i,
+        /^(train\/)?reward$/,
+        /^critic\/(score|rewards)\/mean$/,
+        /^reward\/(all\/)?mean$/,
+      ],
+    },
+  ),
+  quantity("spread", "rewardStd", "in-group std of the reward", [
+    /^train\/in_group_std$/,
+    /^(train\/)?reward_std$/,
+    /^rollout\/in_group_(reward_)?std$/,
+  ]),
+  quantity("constant", "zeroStdShare", "share of groups without spread", [
+    /^train\/zero_std_groups$/,
+    /^(train\/)?frac_reward_zero_std$/,
+  ]),
+  quantity("entropy", "entropy", "entropy", [
+    /^train\/entropy$/,
+    /^entropy$/,
+    /^actor\/entropy(_loss)?$/,
+    /^entropy\/(all\/)?mean$/,
+    /^objective\/entropy$/,
+  ]),
+  quantity("gradient", "gradNorm", "norm of the gradient", [
+    /^(train\/)?grad_norm$/,
+    /^actor\/grad_norm$/,
+    /^optim\/grad_norm$/,
+  ]),
+  quantity("repetition", "repetition", "repeated n-grams", [/^train\/repetition$/]),
+  quantity("information", "mutualInformation", "information of thoughts about their prompt", [
+    /^collapse\/mi_estimate$/,
+    /^collapse_trajectory_sample\/mi_estimate$/,
+  ]),
+  quantity("form", "validity", "share of well-formed replies", [/^(train-env|train|env)\/[^/]+\/action_is_valid$/], {
     ifShare: [/^(train\/)?rewards\/[^/]*format[^/]*(\/mean)?$/i],
     opposite: /^train\/format_errors$/,
-  },
-  {
-    name: "likelihood",
-    text: "log-probability of solved episodes",
-    key: "likelihood",
-    known: [/^train\/solved_log_prob$/],
-  },
-  {
-    name: "kept",
-    text: "share of groups that the filter kept",
-    key: "groupsKept",
-    known: [/^train\/kept_groups$/, /^rollout\/filter_kept_ratio$/],
-  },
+  }),
+  quantity("likelihood", "likelihood", "log-probability of solved episodes", [/^train\/solved_log_prob$/]),
+  quantity("kept", "groupsKept", "share of groups that the filter kept", [
+    /^train\/kept_groups$/,
+    /^rollout\/filter_kept_ratio$/,
+  ]),
 ];
 
-export interface Seen {
-  /** Names in the log, by the quantity's name. */
-  readonly columns: Readonly<Record<string, string>>;
-  readonly unseen: readonly string[];
-  /** The measured quantities by step, without steps that have none of the columns. */
-  readonly measured: ReadonlyMap<number, Measured>;
-}
-
-/** @param chosen  "QUANTITY=NAME" of the flag `--column`. @throws {UsageError} for an unknown quantity or name, or if nothing can be judged */
-export function seenIn(steps: Log["steps"], path: string, chosen: readonly string[]): Seen {
+/**
+ * @param chosen  "QUANTITY=NAME" of the flag `--column`
+ * @returns names in the log by the quantity's name; the measured quantities by step, without steps that have none; and the missing quantities
+ * @throws {UsageError} for an unknown quantity or name, or if nothing can be judged
+ */
+export function seenIn(steps: Log["steps"], path: string, chosen: readonly string[]) {
   const names = [...new Set([...steps.values()].flatMap((values) => [...values.keys()]))];
   const given = new Map<string, string>();
   for (const [quantity, name] of chosen.map((text) => givenColumn(text, path, names))) {
@@ -113,9 +97,9 @@ export function seenIn(steps: Log["steps"], path: string, chosen: readonly strin
     given.set(quantity, name);
   }
   const isShare = (name: string) =>
-    [...steps.values()].every((values) => {
-      const value = values.get(name);
-      return value === undefined || (value >= 0 && value <= 1);
+    steps.values().every((values) => {
+      const value = values.get(name) ?? 0;
+      return value >= 0 && value <= 1;
     });
   const find = (patterns: readonly RegExp[], fits = (_name: string) => true) =>
     patterns.flatMap((pattern) => names.find((name) => pattern.test(name) && fits(name)) ?? [])[0];
@@ -128,8 +112,7 @@ export function seenIn(steps: Log["steps"], path: string, chosen: readonly strin
     columns[name] = found;
     if (found === inverse && !given.has(name)) opposites.add(name);
   }
-  const unseen = QUANTITIES.filter(({ name }) => columns[name] === undefined);
-  if (columns["success"] === undefined && columns["spread"] === undefined && columns["entropy"] === undefined) {
+  if (!["success", "spread", "entropy"].some((name) => name in columns)) {
     throw new UsageError(
       `${path} has no column for success, for the spread of reward or for entropy; name one: --column entropy=NAME. The log has ${some(names)}`,
     );
@@ -142,6 +125,7 @@ export function seenIn(steps: Log["steps"], path: string, chosen: readonly strin
     });
     if (known.length > 0) measured.set(step, Object.fromEntries(known));
   }
+  const unseen = QUANTITIES.filter(({ name }) => !(name in columns));
   return { columns, measured, unseen: unseen.map(({ name, text }) => `${text} (${name})`) };
 }
 

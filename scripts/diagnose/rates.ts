@@ -36,12 +36,6 @@ const EARLY_ONSETS = 20;
 /** First alarms of other projects' detectors, as bench/peers/alarms.py writes them: by detector and run, the index of the update, or null. */
 const Alarms = z.record(z.string(), z.record(z.string(), z.int().nullable()));
 
-export interface RatesOptions {
-  readonly heldOut: string | null;
-  /** A file of first alarms of other detectors. */
-  readonly alarms: string | null;
-}
-
 interface JudgedRun {
   readonly log: RunLog;
   readonly updates: readonly LoggedUpdate[];
@@ -50,46 +44,14 @@ interface JudgedRun {
 
 type FirstAlarm = (run: JudgedRun) => number | null;
 
-interface Rates {
-  readonly alarm: string;
-  readonly collapsed: number;
-  /** Collapsed runs with a true alarm. */
-  readonly caught: number;
-  readonly healthy: number;
-  /** Healthy runs with an alarm. */
-  readonly falseAlarms: number;
-  /** Leads of the true alarms, in updates. */
-  readonly leads: readonly number[];
-}
-
-interface OutcomeOfRun {
-  readonly run: string;
-  readonly outcome: Outcome["kind"];
-  /** The update at which success fell below half of its peak; null unless the run collapsed. */
-  readonly onset: number | null;
-}
-
-interface OutcomesOfSetting extends Readonly<Record<Outcome["kind"], number>> {
-  readonly setting: string;
-  /** Median onset of the collapsed runs; null if none collapsed. */
-  readonly onset: number | null;
-}
-
-export interface RatesReport {
-  readonly runs: readonly OutcomeOfRun[];
-  /** Runs by setting, which is the folder's name without its seed. */
-  readonly outcomes: readonly OutcomesOfSetting[];
-  /** The chosen thresholds that differ from the default, the chosen entropy floor in nats, and the number of runs on which they were chosen. */
-  readonly chosen: {
-    readonly runs: number;
-    readonly collapsed: object;
-    readonly warning: object;
-    readonly floor: number;
-  };
-  readonly parts: readonly { readonly of: string; readonly runs: number; readonly rates: readonly Rates[] }[];
-}
-
-export function ratesReport(logs: readonly RunLog[], { heldOut, alarms }: RatesOptions): RatesReport {
+/**
+ * @param heldOut  env whose runs choose no threshold; null: none
+ * @param alarms   file of first alarms of other detectors; null: none
+ */
+export function ratesReport(
+  logs: readonly RunLog[],
+  { heldOut, alarms }: { readonly heldOut: string | null; readonly alarms: string | null },
+) {
   const runs = logs.map((log): JudgedRun => {
     const values = log.updates.map((update) => update.values);
     const outcome = outcomeOf(values.map((one) => one["train/success"]!));
@@ -114,35 +76,30 @@ export function ratesReport(logs: readonly RunLog[], { heldOut, alarms }: RatesO
     ["gradient above 3 σ", gradientThreeSigma],
     ...(alarms === null ? [] : readAlarms(alarms)),
   ];
-  const part = (of: string, some: readonly JudgedRun[]) => {
-    return { of, runs: some.length, rates: detectors.map(([alarm, first]) => ratesOf(some, alarm, first)) };
-  };
   const judged = runs.map(outcomeOfRun);
   const isEarly = ({ outcome }: JudgedRun) => outcome.kind === "collapsed" && outcome.onset < EARLY_ONSETS;
-  const later = part(
-    `all of these except collapses in the first ${EARLY_ONSETS} updates`,
-    others.filter((run) => !isEarly(run)),
-  );
+  const parts = {
+    ...(heldOut === null
+      ? { "even seeds": others }
+      : {
+          "even seeds, other envs": others.filter((run) => !isHeldOut(run)),
+          [`${heldOut}, held out`]: others.filter(isHeldOut),
+          both: others,
+        }),
+    [`all of these except collapses in the first ${EARLY_ONSETS} updates`]: others.filter((run) => !isEarly(run)),
+  };
   return {
     runs: judged,
     outcomes: outcomesOf(judged),
+    // The chosen thresholds that differ from the default, the entropy floor in nats, and the number of runs on which they were chosen.
     chosen: { runs: chosenOn.length, collapsed: changesOf(rule), warning: changesOf(warningRule), floor },
-    parts:
-      heldOut === null
-        ? [part("even seeds", others), later]
-        : [
-            part(
-              "even seeds, other envs",
-              others.filter((run) => !isHeldOut(run)),
-            ),
-            part(`${heldOut}, held out`, others.filter(isHeldOut)),
-            part("both", others),
-            later,
-          ],
+    parts: Object.entries(parts).map(([of, some]) => {
+      return { of, runs: some.length, rates: detectors.map(([alarm, first]) => ratesOf(some, alarm, first)) };
+    }),
   };
 }
 
-export function ratesText({ outcomes, chosen, parts }: RatesReport): string {
+export function ratesText({ outcomes, chosen, parts }: ReturnType<typeof ratesReport>): string {
   const { runs, ...choice } = chosen;
   const head = ["alarm", "true positives", "95 %", "false positives", "95 %", "median lead"];
   return [
@@ -172,24 +129,20 @@ function alarmOf(byRun: Readonly<Record<string, number | null>>, run: string, pa
   return alarm;
 }
 
-function ratesOf(part: readonly JudgedRun[], name: string, firstAlarm: FirstAlarm): Rates {
-  let [collapsed, caught, healthy, falseAlarms] = [0, 0, 0, 0];
-  const leads: number[] = [];
+/** `caught` and `falseAlarms` are collapsed runs with a true alarm and healthy runs with an alarm; `leads` are those of the true alarms. */
+function ratesOf(part: readonly JudgedRun[], alarm: string, firstAlarm: FirstAlarm) {
+  const rates = { alarm, collapsed: 0, caught: 0, healthy: 0, falseAlarms: 0, leads: [] as number[] };
   for (const run of part) {
     const { outcome } = run;
     if (outcome.kind === "unclear") continue;
-    const alarm = firstAlarm(run);
-    if (outcome.kind === "healthy") {
-      healthy++;
-      if (alarm !== null) falseAlarms++;
-      continue;
-    }
-    collapsed++;
-    if (alarm === null || alarm > outcome.onset + LATE_MAX) continue;
-    caught++;
-    leads.push(outcome.onset - alarm);
+    rates[outcome.kind]++;
+    const at = firstAlarm(run);
+    if (at === null) continue;
+    if (outcome.kind === "healthy") rates.falseAlarms++;
+    else if (at <= outcome.onset + LATE_MAX) rates.leads.push(outcome.onset - at);
   }
-  return { alarm: name, collapsed, caught, healthy, falseAlarms, leads };
+  rates.caught = rates.leads.length;
+  return rates;
 }
 
 /** The candidate with the largest true positive rate minus false positive rate; if several have the same difference, the first. */
@@ -229,15 +182,16 @@ function changesOf(rule: TrapRule) {
 
 const KINDS = ["healthy", "collapsed", "unclear"] as const;
 
-const outcomeOfRun = ({ log, outcome }: JudgedRun): OutcomeOfRun => ({
+/** `onset` is the update at which success fell below half of its peak; null unless the run collapsed. */
+const outcomeOfRun = ({ log, outcome }: JudgedRun) => ({
   run: log.run,
   outcome: outcome.kind,
   onset: outcome.kind === "collapsed" ? log.updates[outcome.onset]!.update : null,
 });
 
-function outcomesOf(runs: readonly OutcomeOfRun[]): RatesReport["outcomes"] {
-  const settingOf = ({ run }: OutcomeOfRun) => run.replace(/-s\d+$/, "");
-  return [...Map.groupBy(runs, settingOf)].map(([setting, some]) => {
+/** Outcomes by setting, which is the folder's name without its seed. `onset` is the median onset; null if no run collapsed. */
+function outcomesOf(runs: readonly ReturnType<typeof outcomeOfRun>[]) {
+  return [...Map.groupBy(runs, ({ run }) => run.replace(/-s\d+$/, ""))].map(([setting, some]) => {
     const count = (kind: Outcome["kind"]) => some.filter(({ outcome }) => outcome === kind).length;
     const onsets = some.flatMap(({ onset }) => (onset === null ? [] : [onset]));
     const onset = onsets.length === 0 ? null : median(onsets);
@@ -245,13 +199,13 @@ function outcomesOf(runs: readonly OutcomeOfRun[]): RatesReport["outcomes"] {
   });
 }
 
-const outcomeRow = ({ setting, onset, ...counts }: OutcomesOfSetting): string[] => [
+const outcomeRow = ({ setting, onset, ...counts }: ReturnType<typeof outcomesOf>[number]): string[] => [
   setting,
   ...KINDS.map((kind) => String(counts[kind])),
   onset === null ? "–" : String(onset),
 ];
 
-function rateRow({ alarm, collapsed, caught, healthy, falseAlarms, leads }: Rates): string[] {
+function rateRow({ alarm, collapsed, caught, healthy, falseAlarms, leads }: ReturnType<typeof ratesOf>): string[] {
   const positives = [`${caught}/${collapsed}`, intervalText(caught, collapsed)];
   const negatives = [`${falseAlarms}/${healthy}`, intervalText(falseAlarms, healthy)];
   return [alarm, ...positives, ...negatives, leads.length === 0 ? "–" : String(median(leads))];

@@ -9,42 +9,43 @@ import { missingForSandbox } from "../../envs/deep-coder/sandbox.ts";
 import type { Engine } from "../../model/engine/engine.ts";
 import { installedDigest, isPackage, lockDigest } from "../cli/install.ts";
 
-/** One check of doctor: what it found, and what that means for a run. */
-export interface Finding {
-  readonly name: string;
-  /**
-   * low: a run works, but may be slow or run out of space. absent: a run works without this part. broken: a run fails, or computes wrong
-   * numbers.
-   */
+/** What one check of doctor found, and what that means for a run. */
+interface Finding {
+  /** low: a run works, but may be slow or run out of space. absent: a run works without this part. broken: a run fails, or computes wrong numbers. */
   readonly state: "ok" | "low" | "absent" | "broken";
   readonly found: string;
   readonly means: string;
 }
 
-/**
- * All checks.
- *
- * @param runs  folder of new runs, which need not exist
- * @param port  port of a run's page
- */
-export async function findings(root: string, runs: string, port: number): Promise<Finding[]> {
-  return [
-    bunFinding(root),
-    packagesFinding(root),
-    cpuFinding(),
-    memoryFinding(),
-    diskFinding(runs),
-    sharedMemoryFinding(),
-    await portFinding(port),
-    clockFinding(),
-    sandboxFinding(),
-    await compiledFinding(),
-    await deviceFinding("webgpu"),
-    await deviceFinding("cuda"),
-    await libtensorflowFinding(),
-    await eagerFinding(),
-    nvidiaFinding(),
-  ];
+type NamedFinding = { readonly name: string } & Finding;
+
+const inState =
+  (state: Finding["state"]) =>
+  (found: string, means: string): Finding => ({ state, found, means });
+const [ok, low, absent, broken] = [inState("ok"), inState("low"), inState("absent"), inState("broken")];
+
+/** All checks. @param runs  folder of new runs, which need not exist. @param port  port of a run's page */
+export async function findings(root: string, runs: string, port: number): Promise<NamedFinding[]> {
+  const checks: Record<string, () => Finding | Promise<Finding>> = {
+    bun: () => bun(root),
+    packages: () => packages(root),
+    cpu,
+    memory,
+    disk: () => disk(runs),
+    "shared memory": sharedMemory,
+    [`port ${port}`]: () => pagePort(port),
+    clock,
+    sandbox,
+    "engine compiled": compiled,
+    "engine compiled, webgpu": () => device("webgpu", "--device webgpu"),
+    "engine compiled, cuda": () => device("cuda", "--engine compiled --device cuda"),
+    "engine tensorflow": libtensorflow,
+    "engine eager": eager,
+    "NVIDIA GPU": nvidia,
+  };
+  const all: NamedFinding[] = [];
+  for (const [name, check] of Object.entries(checks)) all.push({ name, ...(await check()) });
+  return all;
 }
 
 const GIB = 2 ** 30;
@@ -58,14 +59,13 @@ const SHARED_BYTES_MIN = 128 * 2 ** 20;
 
 const SIMD = ["avx2", "fma", "avx512f", "avx512_bf16", "amx_bf16", "asimd", "sve"];
 
-function cpuFinding(): Finding {
+function cpu(): Finding {
   const all = cpus();
   const simd = simdFlags();
   const found = `${all.length} x ${all[0]?.model ?? "unknown"}, ${simd === null ? "SIMD unknown" : `SIMD ${simd.join(" ") || "none"}`}`;
-  if (all.length < 2) return { name: "cpu", state: "low", found, means: "one core: samplers and learner share it" };
-  const slow = simd !== null && !simd.includes("avx2") && !simd.includes("asimd");
-  const means = slow ? "without AVX2 a run is several times slower" : "good";
-  return { name: "cpu", state: slow ? "low" : "ok", found, means };
+  if (all.length < 2) return low(found, "one core: samplers and learner share it");
+  const isSlow = simd !== null && !simd.includes("avx2") && !simd.includes("asimd");
+  return isSlow ? low(found, "without AVX2 a run is several times slower") : ok(found, "good");
 }
 
 function simdFlags(): string[] | null {
@@ -77,17 +77,21 @@ function simdFlags(): string[] | null {
   }
 }
 
-function memoryFinding(): Finding {
+function memory(): Finding {
   const limit = process.constrainedMemory();
   const total = limit > 0 && limit < totalmem() ? limit : totalmem();
-  const free = Math.min(freemem(), total);
-  const found = `${gib(total)}, ${gib(free)} free now`;
-  const enough = total >= MEMORY_BYTES_MIN;
-  const means = enough ? "enough for the default run" : `${gib(MEMORY_BYTES_MIN)} are enough for the default run`;
-  return { name: "memory", state: enough ? "ok" : "low", found, means };
+  const found = `${gib(total)}, ${gib(Math.min(freemem(), total))} free now`;
+  return total >= MEMORY_BYTES_MIN
+    ? ok(found, "enough for the default run")
+    : low(found, `${gib(MEMORY_BYTES_MIN)} are enough for the default run`);
 }
 
-function diskFinding(runs: string): Finding {
+const freeBytes = (folder: string): number => {
+  const { bavail, bsize } = statfsSync(folder);
+  return bavail * bsize;
+};
+
+function disk(runs: string): Finding {
   let folder = resolve(runs);
   while (!existsSync(folder)) folder = dirname(folder);
   const probe = join(folder, `.doctor-${process.pid}`);
@@ -96,74 +100,57 @@ function diskFinding(runs: string): Finding {
     unlinkSync(probe);
   } catch (error) {
     const found = `cannot write to ${folder}: ${messageOf(error)}`;
-    return {
-      name: "disk",
-      state: "broken",
-      found,
-      means: "runs are stored there; choose another place with --run-dir",
-    };
+    return broken(found, "runs are stored there; choose another place with --run-dir");
   }
-  const { bavail, bsize } = statfsSync(folder);
-  const free = bavail * bsize;
-  const enough = free >= DISK_BYTES_MIN;
-  const means = enough ? "enough for many runs" : "a long run may fill the disk; choose another place with --run-dir";
-  return { name: "disk", state: enough ? "ok" : "low", found: `${gib(free)} free`, means };
+  const free = freeBytes(folder);
+  return free >= DISK_BYTES_MIN
+    ? ok(`${gib(free)} free`, "enough for many runs")
+    : low(`${gib(free)} free`, "a long run may fill the disk; choose another place with --run-dir");
 }
 
-function sharedMemoryFinding(): Finding {
-  const name = "shared memory";
+function sharedMemory(): Finding {
   try {
-    const { bavail, bsize } = statfsSync("/dev/shm");
-    const free = bavail * bsize;
-    const enough = free >= SHARED_BYTES_MIN;
-    const means = enough
-      ? "samplers map the learner's weights without a copy"
-      : "too little for large policies; raise --shm-size of the container";
-    return { name, state: enough ? "ok" : "low", found: `/dev/shm, ${gib(free)} free`, means };
+    const free = freeBytes("/dev/shm");
+    const found = `/dev/shm, ${gib(free)} free`;
+    return free >= SHARED_BYTES_MIN
+      ? ok(found, "samplers map the learner's weights without a copy")
+      : low(found, "too little for large policies; raise --shm-size of the container");
   } catch {
-    return { name, state: "absent", found: "no /dev/shm", means: "weights go through files in the run's folder" };
+    return absent("no /dev/shm", "weights go through files in the run's folder");
   }
 }
 
-async function portFinding(port: number): Promise<Finding> {
-  const name = `port ${port}`;
+async function pagePort(port: number): Promise<Finding> {
   try {
     await checkPort("127.0.0.1", port);
-    return { name, state: "ok", found: "free", means: "a run can serve its page on this port" };
+    return ok("free", "a run can serve its page on this port");
   } catch (error) {
-    return { name, state: "broken", found: "not free", means: messageOf(error) };
+    return broken("not free", messageOf(error));
   }
 }
 
 /** Deadlines and leases need a monotonic clock with steps below a millisecond. */
-function clockFinding(): Finding {
+function clock(): Finding {
   let last = performance.now();
   let finest = Number.POSITIVE_INFINITY;
   for (let i = 0; i < 100_000; i++) {
     const now = performance.now();
     if (now < last) {
-      const found = `went back by ${(last - now).toFixed(3)} ms`;
-      return { name: "clock", state: "broken", found, means: "deadlines and leases do not work on this machine" };
+      return broken(`went back by ${(last - now).toFixed(3)} ms`, "deadlines and leases do not work on this machine");
     }
     if (now > last) finest = Math.min(finest, now - last);
     last = now;
   }
   const found = `monotonic, steps of ${(finest * 1e6).toFixed(0)} ns`;
-  const fine = finest < 1;
-  return { name: "clock", state: fine ? "ok" : "broken", found, means: fine ? "good" : "too coarse for deadlines" };
+  return finest < 1 ? ok(found, "good") : broken(found, "too coarse for deadlines");
 }
 
 /** Runs an empty program in a sandbox. */
-function sandboxFinding(): Finding {
+function sandbox(): Finding {
   const lack = missingForSandbox();
-  if (lack !== null)
-    return { name: "sandbox", state: "absent", found: lack, means: "only the env DeepCoder needs the sandbox" };
-  return {
-    name: "sandbox",
-    state: "ok",
-    found: "bubblewrap runs python3",
-    means: "the env DeepCoder can judge programs",
-  };
+  return lack === null
+    ? ok("bubblewrap runs python3", "the env DeepCoder can judge programs")
+    : absent(lack, "only the env DeepCoder needs the sandbox");
 }
 
 interface Package {
@@ -175,37 +162,27 @@ interface Package {
 
 const readPackage = (folder: string) => JSON.parse(readFileSync(join(folder, "package.json"), "utf8")) as Package;
 
-function bunFinding(root: string): Finding {
+function bun(root: string): Finding {
   const needed = readPackage(root).engines?.bun ?? "*";
-  const good = Bun.semver.satisfies(Bun.version, needed);
-  const means = good ? "the tested version, or newer" : `this project needs ${needed}`;
-  return { name: "bun", state: good ? "ok" : "broken", found: `Bun ${Bun.version}`, means };
+  const found = `Bun ${Bun.version}`;
+  return Bun.semver.satisfies(Bun.version, needed)
+    ? ok(found, "the tested version, or newer")
+    : broken(found, `this project needs ${needed}`);
 }
 
-/**
- * The finding is ok if every direct dependency is installed in the version that package.json names, and the last install used this lock
- * file.
- */
-export function packagesFinding(root: string): Finding {
-  const { dependencies = {}, devDependencies = {} } = readPackage(root);
-  const wrong = Object.entries({ ...dependencies, ...devDependencies }).flatMap(([name, wanted]) => {
+/** The finding is ok if every direct dependency is installed in the version that package.json names, and the last install used this lock file. */
+export function packages(root: string): Finding {
+  const { dependencies, devDependencies } = readPackage(root);
+  const wanted = Object.entries({ ...dependencies, ...devDependencies });
+  const wrong = wanted.flatMap(([name, version]) => {
     const found = installedVersion(root, name);
-    return found === wanted ? [] : [`${name} is ${found ?? "missing"}, wanted ${wanted}`];
+    return found === version ? [] : [`${name} is ${found ?? "missing"}, wanted ${version}`];
   });
-  const count = Object.keys({ ...dependencies, ...devDependencies }).length;
-  if (wrong.length > 0) {
-    return { name: "packages", state: "broken", found: wrong.join("; "), means: "run `bun run setup --again`" };
-  }
-  if (!isPackage && installedDigest(root) !== lockDigest(root)) {
-    const found = "bun.lock has changed since the last install";
-    return { name: "packages", state: "broken", found, means: "run `bun run setup --again`" };
-  }
-  return {
-    name: "packages",
-    state: "ok",
-    found: `all ${count} have the versions of ${isPackage ? "package.json" : "bun.lock"}`,
-    means: "nothing to install",
-  };
+  if (!isPackage && wrong.length === 0 && installedDigest(root) !== lockDigest(root))
+    wrong.push("bun.lock has changed since the last install");
+  if (wrong.length > 0) return broken(wrong.join("; "), "run `bun run setup --again`");
+  const source = isPackage ? "package.json" : "bun.lock";
+  return ok(`all ${wanted.length} have the versions of ${source}`, "nothing to install");
 }
 
 /** The version in the nearest node_modules: a project may share its packages with Bunraku. */
@@ -220,64 +197,62 @@ function installedVersion(folder: string, name: string): string | null {
 /** [[1 2] [3 4]] times [[5 6] [7 8]]. */
 const PRODUCT = [19, 22, 43, 50];
 
-async function compiledFinding(): Promise<Finding> {
-  const name = "engine compiled";
+async function compiled(): Promise<Finding> {
+  const means = "the default without an NVIDIA GPU";
   try {
     const { compiledEngine } = await import("../../model/engine/compiled.ts");
-    return await multiplies(name, compiledEngine({ threads: 1 }), "the default without an NVIDIA GPU");
+    return await multiplies(compiledEngine({ threads: 1 }), means);
   } catch (error) {
     const found = `onnxruntime does not run: ${messageOf(error)}`;
-    return {
-      name,
-      state: "broken",
-      found,
-      means: "the default without an NVIDIA GPU; --engine eager works without onnxruntime, far slower",
-    };
+    return broken(found, `${means}; --engine eager works without onnxruntime, far slower`);
   }
 }
 
-async function deviceFinding(device: "webgpu" | "cuda"): Promise<Finding> {
-  const name = `engine compiled, ${device}`;
-  const flags = device === "webgpu" ? "--device webgpu" : "--engine compiled --device cuda";
+/** @param flags  the flags of a run on this device */
+async function device(device: "webgpu" | "cuda", flags: string): Promise<Finding> {
   const { compiledEngine } = await import("../../model/engine/compiled.ts");
   const { deviceCheck } = await import("../../model/engine/device-check.ts");
   let engine: ReturnType<typeof compiledEngine>;
   try {
     engine = compiledEngine({ threads: 1, device });
   } catch (error) {
-    return {
-      name,
-      state: "absent",
-      found: messageOf(error),
-      means: `a run refuses ${flags}; runs on the CPU do not need this device`,
-    };
+    return absent(messageOf(error), `a run refuses ${flags}; runs on the CPU do not need this device`);
   }
   try {
     const fallbacks = await deviceCheck(engine);
-    const found = `${engine.device}: its gradient and its decoding step agree with the CPU's; ${fallbacks}`;
-    return { name, state: "ok", found, means: flags };
+    return ok(`${engine.device}: its gradient and its decoding step agree with the CPU's; ${fallbacks}`, flags);
   } catch (error) {
-    return { name, state: "broken", found: messageOf(error), means: `do not use ${flags}` };
+    return broken(messageOf(error), `do not use ${flags}`);
   }
 }
 
-async function eagerFinding(): Promise<Finding> {
-  const name = "engine eager";
+async function eager(): Promise<Finding> {
   try {
     const { eagerEngine } = await import("../../model/engine/eager.ts");
-    return await multiplies(name, eagerEngine(), "--engine eager: slow, for checks");
+    return await multiplies(eagerEngine(), "--engine eager: slow, for checks");
   } catch (error) {
     const found = `TensorFlow.js does not run: ${messageOf(error)}`;
-    return {
-      name,
-      state: "broken",
-      found,
-      means: "no engine works without TensorFlow.js; run `bun run setup --again`",
-    };
+    return broken(found, "no engine works without TensorFlow.js; run `bun run setup --again`");
   }
 }
 
-async function multiplies(name: string, engine: Engine, means: string, prefix = ""): Promise<Finding> {
+async function libtensorflow(): Promise<Finding> {
+  const { findLibtensorflow, PLACES_IN_WORDS, placesOf } = await import("../../model/engine/tensorflow/find.ts");
+  const needless = "engine compiled does not need libtensorflow";
+  try {
+    const path = findLibtensorflow(placesOf(process.env));
+    if (path === null) {
+      const found = `no libtensorflow in ${PLACES_IN_WORDS}`;
+      return absent(found, `${needless}; for engine tensorflow: bun run setup tensorflow`);
+    }
+    const { tensorflowEngine } = await import("../../model/engine/tensorflow.ts");
+    return await multiplies(tensorflowEngine(path, { threads: 1, device: "auto" }), "--engine tensorflow", `${path}: `);
+  } catch (error) {
+    return broken(messageOf(error), needless);
+  }
+}
+
+async function multiplies(engine: Engine, means: string, prefix = ""): Promise<Finding> {
   const { matMul } = await import("@tensorflow/tfjs-core");
   const matrix = { shape: [2, 2], dtype: "float32" } as const;
   const compiled = await engine.compile("doctor", ({ a, b }) => ({ c: matMul(a!, b!) }), { a: matrix, b: matrix });
@@ -287,38 +262,15 @@ async function multiplies(name: string, engine: Engine, means: string, prefix = 
   await compiled.run({ a, b }, { c });
   const got = Array.from(c.read(), Number);
   await compiled.dispose();
-  const right = got.join() === PRODUCT.join();
-  const found = `${prefix}${engine.device}: ${right ? "multiplies two matrices correctly" : `computes ${got}, not ${PRODUCT}`}`;
-  return {
-    name,
-    state: right ? "ok" : "broken",
-    found,
-    means: right ? means : "its numbers are wrong; do not use this engine",
-  };
+  const place = `${prefix}${engine.device}`;
+  return got.join() === PRODUCT.join()
+    ? ok(`${place}: multiplies two matrices correctly`, means)
+    : broken(`${place}: computes ${got}, not ${PRODUCT}`, "its numbers are wrong; do not use this engine");
 }
 
-async function libtensorflowFinding(): Promise<Finding> {
-  const name = "engine tensorflow";
-  const { findLibtensorflow, PLACES_IN_WORDS, placesOf } = await import("../../model/engine/tensorflow/find.ts");
-  try {
-    const path = findLibtensorflow(placesOf(process.env));
-    if (path === null) {
-      const means = "engine compiled does not need libtensorflow; for engine tensorflow: bun run setup tensorflow";
-      return { name, state: "absent", found: `no libtensorflow in ${PLACES_IN_WORDS}`, means };
-    }
-    const { tensorflowEngine } = await import("../../model/engine/tensorflow.ts");
-    const engine = tensorflowEngine(path, { threads: 1, device: "auto" });
-    return await multiplies(name, engine, "--engine tensorflow", `${path}: `);
-  } catch (error) {
-    return { name, state: "broken", found: messageOf(error), means: "engine compiled does not need libtensorflow" };
-  }
-}
-
-function nvidiaFinding(): Finding {
-  const name = "NVIDIA GPU";
+function nvidia(): Finding {
   const gpus = nvidiaGpus().map(({ name, memory, driver }) => `${name}, ${memory}, driver ${driver}`);
-  if (gpus.length > 0) {
-    return { name, state: "ok", found: gpus.join("; "), means: "engines with device cuda or webgpu can use it" };
-  }
-  return { name, state: "absent", found: "nvidia-smi is missing or lists no GPU", means: "everything runs on the CPU" };
+  return gpus.length > 0
+    ? ok(gpus.join("; "), "engines with device cuda or webgpu can use it")
+    : absent("nvidia-smi is missing or lists no GPU", "everything runs on the CPU");
 }

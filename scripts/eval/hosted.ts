@@ -42,12 +42,12 @@ export const hostedFlags = {
     "FILE",
     "New file for the episodes, one JSON line each; the evaluation of a hosted model may continue an existing file",
   ),
-  concurrency: flag.count("N", "Requests at once (default: 8)"),
-  "reply-tokens": flag.count(
+  concurrency: flag.positive("N", "Requests at once (default: 8)"),
+  "reply-tokens": flag.positive(
     "N",
     `Maximum number of tokens of a reply (default: ${REPLY_TOKENS_MAX}; for a policy of \`bun run serve\` the policy's own limit)`,
   ),
-  tries: flag.count("N", "Tries of a request whose failure may be temporary (default: 6)"),
+  tries: flag.positive("N", "Tries of a request whose failure may be temporary (default: 6)"),
   "timeout-s": flag.number("S", "Longest wait for one answer, in seconds (default: 120)"),
   "price-in": flag.number("USD", "Price of a million input tokens, to report the cost"),
   "price-out": flag.number("USD", "Price of a million output tokens, to report the cost"),
@@ -61,10 +61,8 @@ interface HostedFlags extends FlagValues<typeof hostedFlags> {
   readonly temperature?: number;
 }
 
-export interface HostedUsage extends Usage {
-  /** In USD; null unless the user gave both prices. */
-  readonly cost: number | null;
-}
+/** The cost is in USD; null unless the user gave both prices. */
+type HostedUsage = Usage & { readonly cost: number | null };
 
 const HOSTED = new RegExp(`^(${Object.keys(PROVIDERS).join("|")}):(.+)$`);
 
@@ -82,12 +80,14 @@ export async function hostedResults(
   const key = keyOf(provider, baseUrl, flags);
   const ask = (url: string, init: RequestInit) => fetch(url, { ...init, ...noProxyHere(url) });
   const server = { provider, model: model!, baseUrl, key, fetch: ask };
-  const card = baseUrl === provider.baseUrl ? null : await readServedCard(server);
+  // Only the card of a policy of `bun run serve` has this part: the env, prompts and lengths of training.
+  const served = baseUrl === provider.baseUrl ? null : ModelCard.safeParse(await modelCard(server));
+  const card = served?.data?.bunraku ?? null;
   const config = hostedConfig(flags, overrides, card);
   const { episodes, firstSeed: seed, groupSize: samples } = config.validate;
   checkBoards(episodes, seed, samples);
   checkData(config);
-  const asked = flags["reply-tokens"] === undefined ? null : atLeastOne("reply-tokens", flags["reply-tokens"]);
+  const { "reply-tokens": asked = null } = flags;
   const replyTokensMax = asked ?? card?.replyTokensMax ?? REPLY_TOKENS_MAX;
   const { temperature = null } = flags;
   if (temperature !== null && temperature < 0)
@@ -104,7 +104,7 @@ export async function hostedResults(
     replyTokensMax: card === null ? replyTokensMax : asked,
     timeoutMs,
     warn,
-    triesMax: atLeastOne("tries", flags.tries ?? 6),
+    triesMax: flags.tries ?? 6,
     clock: realClock,
     uniform: Math.random,
     wallClock: Date.now,
@@ -113,13 +113,12 @@ export async function hostedResults(
   if (kept > 0) say(`${kept} episodes are taken from ${flags.results}`);
   for (const line of tooSmallBudgets(config)) warn(line);
   const tag = tagOf(config, env.tag);
-  const requestsMax = atLeastOne("concurrency", flags.concurrency ?? 8);
   const evaluation = await evaluateHosted({
     config,
     tag,
     client,
     results,
-    requestsMax,
+    requestsMax: flags.concurrency ?? 8,
     clock: realClock,
     warn,
     progress: progressLine(episodes * samples),
@@ -187,12 +186,6 @@ function keyOf(provider: Provider, baseUrl: string, flags: HostedFlags): string 
 const UNREAD = ["env.mix", "prompt.overflow", "env.reasoningWeight"];
 const isUnread = (path: string): boolean => UNREAD.some((key) => path === key || path.startsWith(`${key}.`));
 
-/** The part of the model's card that `bun run serve` wrote: env, prompts and lengths of training; null if the card has no such part. */
-async function readServedCard(server: Parameters<typeof modelCard>[0]): Promise<ServedCard | null> {
-  const parsed = ModelCard.safeParse(await modelCard(server));
-  return parsed.success ? parsed.data.bunraku : null;
-}
-
 /**
  * The config of the evaluation. It has RAGEN-2's prompts and the budgets of the env's file. For a policy of `bun run serve` it has the policy's
  * own prompts and budgets. Flags override both.
@@ -219,9 +212,7 @@ function hostedConfig(
   return { ...config, validate: { ...config.validate, episodes, firstSeed: seed, groupSize: samples } };
 }
 
-/**
- * The settings of env `asked`; null if the policy was not trained on this env. @throws {UsageError} if `asked` names none of several envs
- */
+/** The settings of env `asked`; null if the policy was not trained on this env. @throws {UsageError} if `asked` names none of several envs */
 function trainedEnv(card: ServedCard, asked: string | undefined): RunConfig["env"] | null {
   const names = playedEnvs(card).map(({ name }) => name);
   if (asked === undefined && names.length > 1)
@@ -250,9 +241,4 @@ function openResults(file: string, settings: Record<string, unknown>): Results {
   } catch (error) {
     throw error instanceof ResultsError ? new UsageError(error.message) : error;
   }
-}
-
-function atLeastOne(flag: string, value: number): number {
-  if (value < 1) throw new UsageError(`--${flag} must be at least 1, got ${value}`);
-  return value;
 }

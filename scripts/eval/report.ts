@@ -30,21 +30,17 @@ export interface Result extends Evaluation {
   readonly lines: readonly object[];
 }
 
-/** Reference values on the same boards. */
-export interface References {
-  /** Results of the random player; null if the env has no random player. */
-  readonly random: Omit<Evaluation, "ci95" | "passAt"> | null;
-  /** Success of the env's expert; null if the env has no expert, or if the best possible success is known. */
-  readonly expert: number | null;
-  /** null if the best possible success is unknown. */
-  readonly best: number | null;
-}
+export type References = Awaited<ReturnType<typeof referencesOf>>;
 
-export async function referencesOf({ tag, episodes, seed, actionsMax }: Result): Promise<References> {
+/** Reference values on the same boards. */
+export async function referencesOf({ tag, episodes, seed, actionsMax }: Result) {
   const boards = { episodes, seed, actionsMax };
   return {
+    /** null if the env has no random player. */
     random: await evaluateRandom(tag, boards),
+    /** Success of the env's expert; null if the env has no expert, or if the best possible success is known. */
     expert: await expertSuccess(tag, boards),
+    /** null if the best possible success is unknown. */
     best: bestPossible(tag, boards),
   };
 }
@@ -66,13 +62,14 @@ export function evaluationReport(policy: string, result: Result, { random, exper
     [title!.padEnd(width), ...cells.map((cell, i) => cell.padStart(Math.max(8, head[i + 1]!.length)))]
       .join("  ")
       .trimEnd();
+  const passes = result.passAt.map(({ k, share }) => `pass@${k} ${percent(share)}`);
   const env = name === tag.tag ? name : `${name} (${tag.tag})`;
   return [
     `${env}, ${plural(episodes, "board")} from seed ${seed}${samples === 1 ? "" : `, ${samples} episodes each`}, at most ${plural(actionsMax, "action")} each`,
     "",
     line(head),
     ...rows.map(line),
-    ...(samples === 1 ? [] : ["", passLine(result.passAt)]),
+    ...(samples === 1 ? [] : ["", `solved by at least one of k tries: ${passes.join(" · ")}`]),
     ...(stops === null ? [] : ["", countLine("stopped", STOPPED, stops, episodes * samples)]),
     ...(failures === null ? [] : [countLine("failed", FAILED, failures, episodes * samples)]),
     ...(thoughts === null ? [] : [thoughtLine(thoughts)]),
@@ -106,9 +103,6 @@ export function evaluationData(result: Result, { random, expert, best }: Referen
 
 const means = ({ meanReward, meanTurns, meanActions }: NonNullable<References["random"]>): string[] =>
   [meanReward, meanTurns, meanActions].map((value) => value.toFixed(2));
-
-const passLine = (passAt: Result["passAt"]) =>
-  `solved by at least one of k tries: ${passAt.map(({ k, share }) => `pass@${k} ${percent(share)}`).join(" · ")}`;
 
 const STOPPED: Readonly<Record<StopReason, string>> = {
   success: "solved",

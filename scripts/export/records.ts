@@ -15,7 +15,7 @@ import { chatsOf } from "../../actors/record/chat-lines.ts";
 import { RecordedRun } from "../../actors/record/recorded-run.ts";
 import { EventFiles } from "../../actors/record/tensorboard.ts";
 import { UsageError } from "../cli/options.ts";
-import { type Columns, named, type Row, TextFile, writeCsv, writeParquet } from "./tables.ts";
+import { type Columns, named, type Row, writeCsv, writeParquet, writeText } from "./tables.ts";
 
 export interface RecordsExport {
   readonly folder: string;
@@ -46,19 +46,20 @@ export function exportChats({ folder, out, episodes }: RecordsExport): Promise<C
     return { tag, rules: episodeRules(config, name, tag) };
   };
   const envs = new Map<string, ReturnType<typeof envOf>>();
-  return reading(folder, out, episodes, (run, pending) => {
-    const file = new TextFile(pending);
+  return reading(folder, out, episodes, async (run, pending) => {
     const counts = { episodes: 0, chats: 0 };
-    for (const { summary, row } of run.episodes({ ...episodes, failed: false })) {
-      if (!("trajectory" in row.outcome)) continue;
-      const { tag, rules } = envs.getOrInsertComputed(summary.env, envOf);
-      counts.episodes++;
-      for (const messages of chatsOf(row.outcome, tag, config, { ...rules, ...limitOf(row.ticket) })) {
-        file.write(`${JSON.stringify({ messages, ...common(summary) })}\n`);
-        counts.chats++;
+    function* lines() {
+      for (const { summary, row } of run.episodes({ ...episodes, failed: false })) {
+        if (!("trajectory" in row.outcome)) continue;
+        const { tag, rules } = envs.getOrInsertComputed(summary.env, envOf);
+        counts.episodes++;
+        for (const messages of chatsOf(row.outcome, tag, config, { ...rules, ...limitOf(row.ticket) })) {
+          yield `${JSON.stringify({ messages, ...common(summary) })}\n`;
+          counts.chats++;
+        }
       }
     }
-    file.close();
+    await writeText(pending, lines());
     return counts;
   });
 }
@@ -149,7 +150,7 @@ export const exportCsv = (options: RecordsExport) => exportTables(options, "csv"
 function exportTables(
   { folder, out, episodes }: RecordsExport,
   extension: string,
-  write: typeof writeParquet | typeof writeCsv,
+  write: typeof writeParquet,
 ): Promise<Counts> {
   return reading(folder, out, episodes, async (run, pending) => {
     mkdirSync(pending, { recursive: true });

@@ -1,16 +1,13 @@
 /** Writes tables as Parquet or CSV. Other files decide what the tables have. */
-import { closeSync, fsyncSync, mkdirSync, openSync, writeFileSync } from "node:fs";
-import { dirname } from "node:path";
 import { type BasicType, fileWriter, parquetWriteRows } from "hyparquet-writer";
+import { realDisk } from "../../actors/checkpoint/disk.ts";
 
 export type Columns = readonly (readonly [name: string, type: BasicType])[];
 
 /** A TIMESTAMP is a number of milliseconds since the epoch. */
 export type Row = Readonly<Record<string, string | number | boolean | null>>;
 
-export function named(type: BasicType, ...names: string[]): (readonly [string, BasicType])[] {
-  return names.map((name) => [name, type] as const);
-}
+export const named = (type: BasicType, ...names: string[]): Columns => names.map((name) => [name, type]);
 
 /** Number of rows of a Parquet row group. The writer keeps one row group in memory. */
 const ROW_GROUP = 2000;
@@ -35,16 +32,17 @@ function* parquetRows(columns: Columns, rows: Iterable<Row>) {
 }
 
 /** RFC 4180, with a header line; times in ISO 8601. @throws {Error} if the file exists or cannot be written */
-export function writeCsv(path: string, columns: Columns, rows: Iterable<Row>): void {
-  const file = new TextFile(path);
-  file.write(csvLine(columns.map(([column]) => column)));
-  for (const row of rows) {
-    const cells = columns.map(([column, type]) =>
-      type === "TIMESTAMP" ? new Date(row[column] as number).toISOString() : row[column]!,
-    );
-    file.write(csvLine(cells));
+export function writeCsv(path: string, columns: Columns, rows: Iterable<Row>): Promise<void> {
+  function* lines() {
+    yield csvLine(columns.map(([column]) => column));
+    for (const row of rows) {
+      const cells = columns.map(([column, type]) =>
+        type === "TIMESTAMP" ? new Date(row[column] as number).toISOString() : row[column]!,
+      );
+      yield csvLine(cells);
+    }
   }
-  file.close();
+  return writeText(path, lines());
 }
 
 /** A null becomes an empty field; an empty text becomes an empty field in quotes. */
@@ -57,31 +55,18 @@ function csvLine(cells: readonly Row[string][]): string {
   return `${fields.join(",")}\r\n`;
 }
 
-const BUFFER_CHARS = 1 << 20;
+/** Writes a new file in pieces of many lines, and syncs it to the disk. */
+export const writeText = (path: string, lines: Iterable<string>): Promise<void> => realDisk.write(path, pieces(lines));
 
-/** A new text file. The class writes large pieces, and syncs the file to the disk when it closes the file. */
-export class TextFile {
-  readonly #file: number;
-  #buffer = "";
+const PIECE_CHARS = 1 << 20;
 
-  constructor(path: string) {
-    mkdirSync(dirname(path), { recursive: true });
-    this.#file = openSync(path, "wx");
+function* pieces(lines: Iterable<string>) {
+  let text = "";
+  for (const line of lines) {
+    text += line;
+    if (text.length < PIECE_CHARS) continue;
+    yield Buffer.from(text);
+    text = "";
   }
-
-  write(text: string): void {
-    this.#buffer += text;
-    if (this.#buffer.length >= BUFFER_CHARS) this.#flush();
-  }
-
-  close(): void {
-    this.#flush();
-    fsyncSync(this.#file);
-    closeSync(this.#file);
-  }
-
-  #flush(): void {
-    writeFileSync(this.#file, this.#buffer);
-    this.#buffer = "";
-  }
+  yield Buffer.from(text);
 }

@@ -2,11 +2,11 @@
  * Downloads onnxruntime's CUDA provider for engine compiled, and the NVIDIA libraries of CUDA 13 that the provider needs and this machine
  * lacks. All these files are in Python wheels. The machine must have the GPU's driver already. Compiles nothing.
  */
-import { existsSync, mkdirSync, renameSync, rmSync, statSync } from "node:fs";
+import { existsSync, renameSync, statSync } from "node:fs";
 import { join } from "node:path";
 import { machineHasNvidia, nvidiaFolder } from "../../model/engine/cuda.ts";
 import { libraryFolder } from "../../model/engine/onnxruntime.ts";
-import { unpackWheel, type Wheel } from "./wheel.ts";
+import { inPending, unpackWheel, type Wheel } from "./wheel.ts";
 
 export interface CudaWheel extends Wheel {
   readonly version: string;
@@ -88,7 +88,14 @@ export async function setUpCuda(
   if (missing.length === 0) say("found; nothing to download");
   for (const [i, wheel] of missing.entries()) {
     say(`downloading wheel ${i + 1} of ${missing.length} with pip: ${wheel.name} ${wheel.version}`);
-    await get(wheel, python);
+    const { folder, inside, libraries, name } = wheel;
+    await inPending(folder, async (pending) => {
+      await unpackWheel(python, wheel, pending);
+      const files = Object.keys(libraries);
+      const lack = files.find((file) => !existsSync(join(pending, inside, file)));
+      if (lack !== undefined) throw new Error(`the wheel of ${name} has no ${inside}/${lack}`);
+      for (const file of files) renameSync(join(pending, inside, file), join(folder, file));
+    });
   }
 }
 
@@ -96,20 +103,3 @@ const isThere = ({ folder, libraries }: CudaWheel): boolean =>
   Object.entries(libraries).every(([file, bytes]) => {
     return statSync(join(folder, file), { throwIfNoEntry: false })?.size === bytes;
   });
-
-/** A file in the target folder counts as complete, so only a rename puts a library there. */
-async function get(wheel: CudaWheel, python: string): Promise<void> {
-  const { folder, inside, libraries, name } = wheel;
-  const pending = join(folder, ".writing");
-  try {
-    rmSync(pending, { recursive: true, force: true });
-    mkdirSync(pending, { recursive: true });
-    await unpackWheel(python, wheel, pending);
-    const files = Object.keys(libraries);
-    const lack = files.find((file) => !existsSync(join(pending, inside, file)));
-    if (lack !== undefined) throw new Error(`the wheel of ${name} has no ${inside}/${lack}`);
-    for (const file of files) renameSync(join(pending, inside, file), join(folder, file));
-  } finally {
-    rmSync(pending, { recursive: true, force: true });
-  }
-}

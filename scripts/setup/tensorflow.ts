@@ -6,36 +6,29 @@ import { mkdirSync, readdirSync, renameSync, rmSync } from "node:fs";
 import { join } from "node:path";
 import { messageOf } from "../../actors/errors.ts";
 import { findLibtensorflow, kernelsFolder, NO_KERNELS, placesOf } from "../../model/engine/tensorflow/find.ts";
-import { run, unpackWheel } from "./wheel.ts";
-
-export interface Sources {
-  /** URL of TensorFlow's releases. */
-  readonly archives: string;
-  /** A Python with pip. */
-  readonly python: string;
-  /** True to download the library with support for NVIDIA GPUs. */
-  readonly gpu: boolean;
-  /** Target folder. */
-  readonly folder: string;
-  readonly say: (text: string) => void;
-}
+import { inPending, run, unpackWheel } from "./wheel.ts";
 
 /** Last release with an archive. Source: tensorflow.org/install/lang_c. */
 const ARCHIVE_VERSION = "2.18.0";
 const ARCHIVE_TIMEOUT_MS = 30 * 60_000;
 
 /** @throws {Error} if the package of the kernels is not installed. */
-export function officialSources(gpu: boolean, say: (text: string) => void): Sources {
+export function officialSources(gpu: boolean, say: (text: string) => void) {
   const kernels = kernelsFolder();
   if (kernels === null) throw new Error(NO_KERNELS);
   return {
+    /** URL of TensorFlow's releases. */
     archives: "https://storage.googleapis.com/tensorflow/versions",
+    /** A Python with pip. */
     python: "python3",
+    /** True to download the library with support for NVIDIA GPUs. */
     gpu,
+    /** Target folder. */
     folder: join(kernels, "deps"),
     say,
   };
 }
+type Sources = ReturnType<typeof officialSources>;
 
 /**
  * @param found  the library that this machine has; null: none
@@ -50,28 +43,19 @@ export async function setUpTensorflow(
     sources.say("found; nothing to download");
     return found;
   }
-  // A file in the target folder counts as complete, so only a rename puts a library there.
-  const pending = join(sources.folder, ".writing");
   const lib = join(sources.folder, "lib");
   const failures: string[] = [];
   for (const get of [fromArchive, fromWheel]) {
     try {
-      rmSync(pending, { recursive: true, force: true });
-      mkdirSync(pending, { recursive: true });
-      await get({ ...sources, folder: pending });
-      rmSync(lib, { recursive: true, force: true });
-      renameSync(join(pending, "lib"), lib);
-      return findLibtensorflow({
-        named: lib,
-        own: undefined,
-        home: undefined,
-        pythonRoots: [],
-      })!;
+      await inPending(sources.folder, async (pending) => {
+        await get({ ...sources, folder: pending });
+        rmSync(lib, { recursive: true, force: true });
+        renameSync(join(pending, "lib"), lib);
+      });
+      return findLibtensorflow({ named: lib, own: undefined, home: undefined, pythonRoots: [] })!;
     } catch (error) {
       failures.push(messageOf(error));
       sources.say(failures.at(-1)!);
-    } finally {
-      rmSync(pending, { recursive: true, force: true });
     }
   }
   throw new Error(

@@ -8,7 +8,7 @@
  *   imports removes the argument.
  * - The database waits up to 120 s for a lock. With SQLite's default of 5 s, the server ends on a busy machine.
  */
-import { type ChildProcess, spawn } from "node:child_process";
+import { spawn } from "node:child_process";
 import { chmodSync, existsSync, mkdirSync, openSync, writeFileSync } from "node:fs";
 import { delimiter, join } from "node:path";
 import { writeTinyModel } from "./tiny-model.ts";
@@ -65,22 +65,16 @@ const BACKEND_LIMITS = {
 };
 const READY_MS = 120_000;
 
-export interface TinkerPlaces {
-  /** Folder of the server's database, checkpoints and log. */
-  readonly folder: string;
-  /** The Python of an environment with skyrl-tx. */
-  readonly python: string;
-  readonly model: string;
-  /** Folder in which the server keeps compiled functions for later servers. */
-  readonly compiled: string;
-}
-
-export const tinkerPlaces = (folder: string): TinkerPlaces => ({
+/** @param folder  folder of the server's database, checkpoints and log */
+export const tinkerPlaces = (folder: string) => ({
   folder,
+  /** The Python of an environment with skyrl-tx. */
   python: join(folder, "venv", "bin", "python"),
   model: join(folder, "model"),
+  /** Folder in which the server keeps compiled functions for later servers. */
   compiled: join(folder, "compiled"),
 });
+type TinkerPlaces = ReturnType<typeof tinkerPlaces>;
 
 /** Installs what is missing. @throws {Error} in one line */
 export async function setUpTinker({ folder, python, model }: TinkerPlaces, say: (text: string) => void): Promise<void> {
@@ -100,20 +94,13 @@ export async function setUpTinker({ folder, python, model }: TinkerPlaces, say: 
   if (!existsSync(model)) await writeTinyModel(model);
 }
 
-export interface TinkerProcess {
-  readonly url: string;
-  readonly process: ChildProcess;
-  /** Ends the server and its engine. */
-  kill(signal: NodeJS.Signals): void;
-}
-
 /**
  * Starts the server. A later server in this folder continues from the checkpoints there.
  *
+ * @returns the server's process, and `kill`, which also ends its engine
  * @throws {Error} if the server does not answer within two minutes.
  */
-export async function startTinkerServer(places: TinkerPlaces, port: number): Promise<TinkerProcess> {
-  const { folder, python, model, compiled } = places;
+export async function startTinkerServer({ folder, python, model, compiled }: TinkerPlaces, port: number) {
   const bin = join(folder, "bin");
   mkdirSync(bin, { recursive: true });
   const uv = join(bin, "uv");

@@ -1,5 +1,5 @@
 /** Python wheels as archives of native libraries. pip downloads them, because pip knows this machine's package index and proxy. */
-import { readdirSync, rmSync } from "node:fs";
+import { mkdirSync, readdirSync, rmSync } from "node:fs";
 import { join } from "node:path";
 
 export interface Wheel {
@@ -37,6 +37,21 @@ export async function unpackWheel(python: string, wheel: Wheel, folder: string):
   rmSync(path);
 }
 
+/**
+ * Calls `make` with an empty folder in `folder`, and then removes this folder. A file in the target folder counts as complete, so only a rename
+ * puts a library there.
+ */
+export async function inPending(folder: string, make: (pending: string) => Promise<void>): Promise<void> {
+  const pending = join(folder, ".writing");
+  try {
+    rmSync(pending, { recursive: true, force: true });
+    mkdirSync(pending, { recursive: true });
+    await make(pending);
+  } finally {
+    rmSync(pending, { recursive: true, force: true });
+  }
+}
+
 /** SHA-256 of a file in hex. */
 async function digest(path: string): Promise<string> {
   const hasher = new Bun.CryptoHasher("sha256");
@@ -44,10 +59,7 @@ async function digest(path: string): Promise<string> {
   return hasher.digest("hex");
 }
 
-/**
- * @param output  where standard output goes; 2 is standard error
- * @throws {Error} if the program fails, with the last line of its standard error.
- */
+/** @param output  where standard output goes; 2 is standard error. @throws {Error} if the program fails, with the last line of its standard error. */
 export async function run(argv: readonly string[], output: "ignore" | 2 = "ignore"): Promise<void> {
   const child = Bun.spawn([...argv], { stdio: ["ignore", output, "pipe"] });
   const [text, code] = await Promise.all([child.stderr.text(), child.exited]);

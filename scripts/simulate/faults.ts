@@ -3,7 +3,7 @@ import type { Machine } from "./machine.ts";
 import type { Process } from "./process.ts";
 
 export const FAULT_KINDS = ["kill", "freeze", "cut", "stall", "full disk", "slow network"] as const;
-export type FaultKind = (typeof FAULT_KINDS)[number];
+type FaultKind = (typeof FAULT_KINDS)[number];
 
 export const noFaults = () => Object.fromEntries(FAULT_KINDS.map((kind) => [kind, 0])) as Record<FaultKind, number>;
 
@@ -23,42 +23,32 @@ export function causeFaults(
     later(world.between(EVERY_MS.least, EVERY_MS.most), `fault: ${kind}`, () => {
       if (world.now > UNTIL_MS) return;
       counts[kind]++;
-      cause(kind);
+      causes[kind](world.pick([...processes]));
       next();
     });
   };
-  const cause = (kind: FaultKind) => {
-    const victim = world.pick([...processes]);
-    switch (kind) {
-      case "kill":
-        victim?.kill("SIGKILL");
-        break;
-      case "freeze":
-        victim?.life.freeze();
-        later(world.between(100, 6000), "thaw", () => victim?.life.thaw());
-        break;
-      case "cut":
-        world.pick([...network.links])?.break("the network broke");
-        break;
-      case "stall":
-        world.pick([...network.links])?.stall(world.between(500, 4000));
-        break;
-      case "full disk":
-        disk.full = true;
-        later(world.between(100, 3000), "room on the disk", () => {
-          disk.full = false;
-          disk.roomAtMs = world.now;
-        });
-        break;
-      case "slow network":
-        network.slowness = 10;
-        later(world.between(100, 2000), "quick network", () => {
-          network.slowness = 1;
-        });
-        break;
-      default:
-        kind satisfies never;
-    }
+  const link = () => world.pick([...network.links]);
+  const causes: Readonly<Record<FaultKind, (victim: Process | undefined) => void>> = {
+    kill: (victim) => victim?.kill("SIGKILL"),
+    freeze(victim) {
+      if (victim !== undefined) victim.life.frozen = true;
+      later(world.between(100, 6000), "thaw", () => victim?.life.thaw());
+    },
+    cut: () => link()?.break("the network broke"),
+    stall: () => link()?.stall(world.between(500, 4000)),
+    "full disk"() {
+      disk.full = true;
+      later(world.between(100, 3000), "room on the disk", () => {
+        disk.full = false;
+        disk.roomAtMs = world.now;
+      });
+    },
+    "slow network"() {
+      network.slowness = 10;
+      later(world.between(100, 2000), "quick network", () => {
+        network.slowness = 1;
+      });
+    },
   };
   next();
   return counts;

@@ -10,36 +10,22 @@ import type { Life } from "./world.ts";
 /** The log-probability of every token that a policy with these weights writes: it identifies the weights, and is exact in single precision. */
 export const markOf = (digest: string): number => -(Number.parseInt(digest.slice(0, 6), 16) + 1) / 2 ** 24;
 
+/** Maximum number of policy versions by which an episode may be stale in async mode. */
+export const STALENESS_MAX = 2;
+
 interface OpenAsk {
   readonly life: Life;
   readonly type: string;
   readonly dueAtMs: number;
 }
 
-/** A queue whose length `check` compares with `max` after every event. */
-export interface Queue {
-  readonly name: string;
-  readonly life: Life;
-  length(): number;
-  readonly max: number;
-}
-
 /** A policy's history: the update that trained on each episode. */
 type Lineage = ReadonlyMap<string, string>;
-
-/** The policy version, the staleness limit and the published weights of an update. */
-interface TrainedWith {
-  readonly version: number;
-  readonly stalenessMax: number;
-  /** Digest of the published weights, by policy version. */
-  readonly published: ReadonlyMap<number, string>;
-}
 
 export class Invariants {
   /** The invariant that was broken first; null if none. */
   first: string | null = null;
   readonly #asks = new Set<OpenAsk>();
-  #queues: Queue[] = [];
   #checks: { readonly life: Life; readonly check: () => void }[] = [];
   /** By digest of saved parameters: the history of these parameters, and the oldest policy version with these parameters. */
   readonly #saved = new Map<string, { readonly lineage: Lineage; readonly version: number }>();
@@ -64,10 +50,6 @@ export class Invariants {
     };
   }
 
-  bounded(queue: Queue): void {
-    this.#queues.push(queue);
-  }
-
   /** Calls `check` after every event while the process lives. */
   always(life: Life, check: () => void): void {
     this.#checks.push({ life, check });
@@ -80,11 +62,6 @@ export class Invariants {
       if (!life.alive) this.#asks.delete(ask);
       else if (!life.frozen && nowMs > Math.max(dueAtMs, life.thawedAtMs) + 1)
         this.broken(2, `${life.name} had no answer to ${type} at its deadline`);
-    }
-    if (this.#queues.some(({ life }) => !life.alive)) this.#queues = this.#queues.filter(({ life }) => life.alive);
-    for (const { name, length, max } of this.#queues) {
-      const found = length();
-      if (found > max) this.broken(6, `${name} holds ${found}, at most ${max}`);
     }
     if (this.#checks.some(({ life }) => !life.alive)) this.#checks = this.#checks.filter(({ life }) => life.alive);
     for (const { check } of this.#checks) check();
@@ -103,11 +80,12 @@ export class Invariants {
     this.#saved.set(digest, { lineage: new Map(this.lineage), version: earlier?.version ?? version });
   }
 
-  /** Called when an update trains on these episodes. */
+  /** Called when an update trains on these episodes. @param published  digest of the published weights, by policy version */
   trained(
     update: string,
     batch: readonly { readonly ticket: Ticket; readonly trajectory: Trajectory }[],
-    { version, stalenessMax, published }: TrainedWith,
+    version: number,
+    published: ReadonlyMap<number, string>,
   ): void {
     for (const { ticket, trajectory } of batch) {
       const what = `${ticket.episode} of version ${trajectory.version}`;
@@ -115,7 +93,7 @@ export class Invariants {
       if (earlier !== undefined)
         this.broken(3, `${ticket.episode} is trained on in ${update}, and was already trained on in ${earlier}`);
       this.lineage.set(ticket.episode, update);
-      if (version - trajectory.version > stalenessMax) this.broken(4, `${what} is trained on with version ${version}`);
+      if (version - trajectory.version > STALENESS_MAX) this.broken(4, `${what} is trained on with version ${version}`);
       if (ticket.exact && trajectory.version !== ticket.version)
         this.broken(5, `${what} was to be played with exactly ${ticket.version}`);
       if (published.get(trajectory.version) !== trajectory.digest)

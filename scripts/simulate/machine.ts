@@ -14,9 +14,6 @@ export type Defect =
   | "loses rows"
   | "stores nothing";
 
-/** Maximum number of policy versions by which an episode may be stale in async mode. */
-export const STALENESS_MAX = 2;
-
 export interface Machine {
   readonly world: World;
   readonly invariants: Invariants;
@@ -26,14 +23,8 @@ export interface Machine {
   readonly memory: Map<string, { readonly owner: Life; readonly values: Float32Array }>;
   readonly store: Store;
   readonly supervisor: Life;
-  readonly troubles: {
-    /** Share of loads with a changed byte. */
-    readonly corrupt: number;
-    /** Share of replies with log-probabilities that are NaN. */
-    readonly poison: number;
-    /** Share of envs that cannot be opened. */
-    readonly envErrors: number;
-  };
+  /** Shares of loads with a changed byte, of replies whose log-probabilities are NaN, and of envs that cannot be opened. */
+  readonly troubles: Readonly<Record<"corrupt" | "poison" | "envErrors", number>>;
   readonly defect: Defect | null;
   /** True if an actor ended with an error because the disk was full. */
   failedForDisk: boolean;

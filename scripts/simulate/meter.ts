@@ -48,11 +48,9 @@ export class WatchedMeter extends Meter {
     if (name === "queue/playing") this.#readPlaying = read;
     const max = this.#bounds[name];
     if (max === undefined) return;
-    this.#invariants.bounded({
-      life: this.#life,
-      name: `${this.#life.name}: ${name}`,
-      length: () => read() ?? 0,
-      max,
+    this.#invariants.always(this.#life, () => {
+      const found = read() ?? 0;
+      if (found > max) this.#invariants.broken(6, `${this.#life.name}: ${name} holds ${found}, at most ${max}`);
     });
   }
 

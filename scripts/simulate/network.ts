@@ -12,21 +12,15 @@ import type { Handler, Listener, Peer, Problem, Transport } from "../../actors/t
 import type { Invariants } from "./invariants.ts";
 import type { Life, World } from "./world.ts";
 
-const FRAME_BYTES_MAX = 1 << 20;
-const QUEUED_BYTES_MAX = 4 << 20;
+export const LIMITS = { frameBytesMax: 1 << 20, queuedBytesMax: 4 << 20 };
 /** Both ends of a cut connection notice within this time. */
 const NOTICE_MS = 3000;
-
-interface Listening {
-  readonly life: Life;
-  accept(name: string, wire: SimulatedWire): WirePeer;
-}
 
 export class Network {
   readonly world: World;
   readonly invariants: Invariants;
   /** The listening processes, by address. */
-  readonly listening = new Map<string, Listening>();
+  readonly listening = new Map<string, { readonly life: Life; accept(name: string, wire: Wire): WirePeer }>();
   readonly links = new Set<Link>();
   /** Factor on every delay. */
   slowness = 1;
@@ -95,6 +89,7 @@ class SimulatedWire implements Wire {
   #far: { readonly peer: WirePeer; readonly life: Life } | null = null;
   #near: WirePeer | null = null;
   #arrivesAtMs = 0;
+  /** Ids of the answered asks. No ask may get two answers. */
   readonly #answered = new Set<number>();
   queuedBytes = 0;
 
@@ -103,7 +98,11 @@ class SimulatedWire implements Wire {
     this.#link = link;
     this.#life = life;
     link.wires.push(this);
-    life.onDeath.push(() => this.#died());
+    // The system closes the connections of a dead process.
+    life.onDeath.push(() => {
+      network.links.delete(link);
+      if (!link.cut && this.#far !== null) this.close("the process is gone");
+    });
   }
 
   join(near: WirePeer, far: WirePeer, life: Life): void {
@@ -114,7 +113,11 @@ class SimulatedWire implements Wire {
   send(frame: Frame, envelope: Envelope): boolean {
     const { life, peer } = this.#far!;
     if (!this.#life.alive || this.#link.cut) return true;
-    if (envelope.kind === "answer") this.#watch(envelope.id);
+    if (envelope.kind === "answer") {
+      if (this.#answered.has(envelope.id))
+        this.#network.invariants.broken(2, `${this.#life.name} answered ask ${envelope.id} twice`);
+      this.#answered.add(envelope.id);
+    }
     this.queuedBytes += frame.byteLength;
     const what = `← ${this.#life.name} ${frame.byteLength} bytes ${Bun.hash(frame).toString(36)}`;
     this.#network.world.schedule(life, this.#delayMs(), what, () => {
@@ -141,23 +144,11 @@ class SimulatedWire implements Wire {
     );
   }
 
-  /** The system closes the connections of a dead process. */
-  #died(): void {
-    this.#network.links.delete(this.#link);
-    if (!this.#link.cut && this.#far !== null) this.close("the process is gone");
-  }
-
   /** The delay of the next message, so long that no message arrives before an earlier message. */
   #delayMs(): number {
     const { world } = this.#network;
     this.#arrivesAtMs = Math.max(this.#arrivesAtMs, world.now + this.#network.delayMs());
     return this.#arrivesAtMs - world.now;
-  }
-
-  /** Checks that no ask gets two answers. */
-  #watch(id: number): void {
-    if (this.#answered.has(id)) this.#network.invariants.broken(2, `${this.#life.name} answered ask ${id} twice`);
-    this.#answered.add(id);
   }
 }
 
@@ -172,9 +163,8 @@ class WatchedPeer extends WirePeer {
       network.world.note(`${life.name} peer.${kind} ${detail.split("\n")[0]}`);
       if (kind !== "overflow") network.invariants.broken(0, `${life.name}: ${kind}: ${detail}`);
     };
-    const limits = { frameBytesMax: FRAME_BYTES_MAX, queuedBytesMax: QUEUED_BYTES_MAX };
     const grants = grantWitness(name, network.invariants);
-    super(name, wire, grants.watching(handler), { clock: life.clock, token: "", ...limits, report });
+    super(name, wire, grants.watching(handler), { clock: life.clock, token: "", ...LIMITS, report });
     this.#invariants = network.invariants;
     this.#life = life;
     this.#grants = grants;

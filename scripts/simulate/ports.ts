@@ -18,7 +18,7 @@ import { Tokenizer } from "../../model/text/tokenizer.ts";
 import { rawReward, type Trajectory } from "../../model/trajectory.ts";
 import { fullDisk } from "./disk.ts";
 import { markOf } from "./invariants.ts";
-import { type Machine, STALENESS_MAX } from "./machine.ts";
+import type { Machine } from "./machine.ts";
 import { REPORTER_LIMITS, SINK_WAITING_MAX, type WatchedMeter } from "./meter.ts";
 import { WatchedTickets } from "./watched-tickets.ts";
 import type { Life } from "./world.ts";
@@ -106,7 +106,7 @@ async function startTrainer(state: LearnerState, { policy, critic }: Networks): 
         const update = `update of version ${version}`;
         const trajectories = episodes.map(({ trajectory }) => trajectory);
         const batch = trajectories.map((trajectory) => ({ ticket: state.tickets!.ticketOf(trajectory), trajectory }));
-        invariants.trained(update, batch, { version, stalenessMax: STALENESS_MAX, published: state.published });
+        invariants.trained(update, batch, version, state.published);
         await life.sleep(world.between(100, 800), update);
         learn(parameters, trajectories);
         steps++;

@@ -15,10 +15,10 @@ import { AddressBook, actorsOf } from "../../actors/supervisor/roster.ts";
 import { CHILD_TIMES, type RunEnd } from "../../actors/supervisor/supervision.ts";
 import { Supervisor } from "../../actors/supervisor/supervisor.ts";
 import { SimulatedDisk } from "./disk.ts";
-import { causeFaults, FAULT_KINDS, type FaultKind, noFaults } from "./faults.ts";
-import { Invariants } from "./invariants.ts";
-import { type Defect, type Machine, STALENESS_MAX } from "./machine.ts";
-import { Network, simulatedTransport } from "./network.ts";
+import { causeFaults, FAULT_KINDS, noFaults } from "./faults.ts";
+import { Invariants, STALENESS_MAX } from "./invariants.ts";
+import type { Defect, Machine } from "./machine.ts";
+import { LIMITS, Network, simulatedTransport } from "./network.ts";
 import { envServerPorts, learnerPorts, samplerPorts, sinkPorts } from "./ports.ts";
 import { simulatedSpawner } from "./process.ts";
 import { Life, World } from "./world.ts";
@@ -35,23 +35,7 @@ export interface Simulation {
   readonly answerMsMax?: number;
 }
 
-export interface Result {
-  readonly seed: number;
-  /** The invariant that was broken first, or null. */
-  readonly broken: string | null;
-  /** sha256 of all events. */
-  readonly trace: string;
-  readonly tail: readonly string[];
-  readonly events: number;
-  readonly simulatedMs: number;
-  readonly faults: Readonly<Record<FaultKind, number>>;
-  /**
-   * `parameters` is the digest of the last policy, and `metrics` has all metrics that do not depend on time. Both are equal in all sync
-   * runs.
-   */
-  readonly parameters: string | null;
-  readonly metrics: string;
-}
+type Result = Awaited<ReturnType<typeof simulate>>;
 
 /** A run that is not over at this time of its simulated clock counts as hung. Faults end much earlier. */
 const HANG_MS = 600_000;
@@ -85,7 +69,7 @@ function configOf({ mode, faults, defect, answerMsMax = 1250 }: Simulation, worl
   ]);
 }
 
-export async function simulate(simulation: Simulation): Promise<Result> {
+export async function simulate(simulation: Simulation) {
   const { seed, faults, defect = null, cutMs } = simulation;
   const world = new World(seed);
   const config = configOf(simulation, world);
@@ -105,11 +89,7 @@ export async function simulate(simulation: Simulation): Promise<Result> {
     failedForDisk: false,
     undelivered: null,
     supervisor: new Life(world, "supervisor"),
-    troubles: {
-      corrupt: faults ? 0.01 : 0,
-      poison: faults ? 0.002 : 0,
-      envErrors: faults ? 0.01 : 0,
-    },
+    troubles: faults ? { corrupt: 0.01, poison: 0.002, envErrors: 0.01 } : { corrupt: 0, poison: 0, envErrors: 0 },
   };
   const spawner = simulatedSpawner(machine, config, {
     "metrics-sink": (config, context, process) => metricsSink.start(config, context, sinkPorts(process)),
@@ -142,11 +122,13 @@ export async function simulate(simulation: Simulation): Promise<Result> {
   return {
     seed,
     broken: invariants.first,
+    /** sha256 of all events. */
     trace: world.digest,
     tail: world.tail,
     events: world.steps,
     simulatedMs: world.now,
     faults: counts,
+    // The digest of the last policy, and all metrics that do not depend on time. Both are equal in all sync runs.
     parameters: machine.finished,
     metrics: timeIndependentMetrics(invariants.metrics),
   };
@@ -199,7 +181,7 @@ async function startSupervisor(
     ...config.supervisor,
     heartbeatMs: 200,
     transport: simulatedTransport(network, life),
-    limits: { logLevel: "info", frameBytesMax: 1 << 20, queuedBytesMax: 4 << 20 },
+    limits: { logLevel: "info", ...LIMITS },
     event(event) {
       const { kind, child } = event;
       world.note(`supervisor: ${kind} ${child}`);
@@ -212,23 +194,9 @@ async function startSupervisor(
   });
   await supervisor.listen("simulated://supervisor:1");
   for (const { role, name } of actorsOf(config)) {
-    supervisor.start({
-      name,
-      role,
-      entry: role,
-      endsRun: role === "learner",
-      settings: () => null,
-    });
+    supervisor.start({ name, role, entry: role, endsRun: role === "learner", settings: () => null });
   }
   return supervisor;
-}
-
-interface Summary {
-  /** Seeds whose run broke an invariant, with the last events. */
-  readonly failed: readonly { readonly seed: number; readonly broken: string; readonly tail: readonly string[] }[];
-  readonly events: number;
-  readonly simulatedMs: number;
-  readonly faults: Readonly<Record<FaultKind, number>>;
 }
 
 /** Simulates one seed. In sync mode the result must equal that of a run without faults (invariant 7). */
@@ -253,30 +221,22 @@ export function undisturbed(): Promise<Result> {
   return reference;
 }
 
-/**
- * Simulates one run for each seed: in sync mode for even seeds, and in async mode for odd seeds.
- *
- * @param tell  called after each seed
- */
+/** Simulates one run for each seed: in sync mode for even seeds, and in async mode for odd seeds. @param tell  called after each seed */
 export async function simulateSeeds(
   first: number,
   count: number,
   tell: (result: Pick<Result, "seed" | "broken">) => void,
-): Promise<Summary> {
-  const results: Omit<Result, "tail" | "metrics">[] = [];
+) {
+  /** Seeds whose run broke an invariant, with the last events. */
   const failed: { seed: number; broken: string; tail: readonly string[] }[] = [];
+  const sum = { events: 0, simulatedMs: 0, faults: noFaults() };
   for (let seed = first; seed < first + count; seed++) {
-    const { tail, metrics: _, ...result } = await simulateSeed(seed);
-    results.push(result);
-    if (result.broken !== null) failed.push({ seed, broken: result.broken, tail });
-    tell(result);
+    const { broken, tail, events, simulatedMs, faults } = await simulateSeed(seed);
+    sum.events += events;
+    sum.simulatedMs += simulatedMs;
+    for (const kind of FAULT_KINDS) sum.faults[kind] += faults[kind];
+    if (broken !== null) failed.push({ seed, broken, tail });
+    tell({ seed, broken });
   }
-  const sum = (of: (result: (typeof results)[number]) => number) => results.reduce((all, one) => all + of(one), 0);
-  const faults = Object.fromEntries(FAULT_KINDS.map((kind) => [kind, sum((one) => one.faults[kind])]));
-  return {
-    failed,
-    events: sum(({ events }) => events),
-    simulatedMs: sum((one) => one.simulatedMs),
-    faults: faults as Summary["faults"],
-  };
+  return { failed, ...sum };
 }

@@ -8,7 +8,6 @@ import type { Defect } from "./machine.ts";
 interface WatchedLease {
   readonly ticket: Ticket;
   readonly sampler: string;
-  readonly attempt: number;
   readonly endsAt: number;
 }
 
@@ -65,7 +64,7 @@ export class WatchedTickets extends TicketBook {
       const before = this.#attempts.get(episode) ?? -1;
       if (attempt <= before) this.#invariants.broken(1, `${episode} is issued as attempt ${attempt} after ${before}`);
       this.#attempts.set(episode, attempt);
-      this.#leases.set(episode, { ticket, sampler, attempt, endsAt });
+      this.#leases.set(episode, { ticket, sampler, endsAt });
     }
     return granted;
   }
@@ -73,7 +72,7 @@ export class WatchedTickets extends TicketBook {
   override finish(sampler: string, episode: string, attempt: number, outcome: Outcome): boolean {
     const lease = this.#leases.get(episode);
     const taken = super.finish(sampler, episode, attempt, outcome) || this.#defect === "takes anything";
-    const due = lease?.sampler === sampler && lease.attempt === attempt;
+    const due = lease?.sampler === sampler && lease.ticket.attempt === attempt;
     if (taken && !due) this.#invariants.broken(1, `${episode} was taken from ${sampler}, which had no ticket for it`);
     if (taken) this.#leases.delete(episode);
     if (taken && "trajectory" in outcome) {

@@ -48,14 +48,7 @@ export class World {
   /** @returns a function that cancels the event */
   schedule(life: Life, delayMs: number, what: string, run: () => void): () => void {
     const event: Event = { at: this.now + delayMs, life, what, run, cancelled: false };
-    const events = this.#events;
-    let [from, to] = [0, events.length];
-    while (from < to) {
-      const middle = (from + to) >> 1;
-      if (events[middle]!.at <= event.at) from = middle + 1;
-      else to = middle;
-    }
-    events.splice(from, 0, event);
+    this.#events.splice(this.#events.findLastIndex(({ at }) => at <= event.at) + 1, 0, event);
     return () => {
       event.cancelled = true;
     };
@@ -124,10 +117,6 @@ export class Life {
     if (!this.alive) return;
     this.alive = false;
     for (const tell of this.onDeath) tell();
-  }
-
-  freeze(): void {
-    this.frozen = true;
   }
 
   thaw(): void {

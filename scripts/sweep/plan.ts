@@ -10,13 +10,14 @@ import { type RunConfig, withoutSecrets } from "../../actors/config/config.ts";
 import { merge, valuesByPath } from "../../actors/config/layers.ts";
 import { DEFAULT_PRESET } from "../../actors/config/preset-files.ts";
 import { schemaFaults } from "../../actors/errors.ts";
-import { isMetricName, METRIC_NAMES, type MetricName, metric } from "../../actors/metrics/metrics.ts";
+import type { MetricName } from "../../actors/metrics/metrics.ts";
 import { didYouMean, nearest } from "../../envs/text/nearest.ts";
 import { firstRepeated } from "../../envs/text/repeats.ts";
 import { checkRun, withModel } from "../../library/chosen-model.ts";
 import { type Override, UsageError } from "../cli/options.ts";
 import { chooseConfig, fileLayer } from "../cli/presets.ts";
 import { say } from "../cli/print.ts";
+import { runMetric } from "../curves/entries.ts";
 
 const NAME_CHARACTERS_MAX = 48;
 const Name = z
@@ -132,14 +133,6 @@ export async function planSweep(file: string, out: string, over: readonly Overri
 function readSweepFile(file: string) {
   const parsed = SweepFile.safeParse(fileLayer("the sweep", file).values);
   if (!parsed.success) throw new UsageError(`${file}: ${schemaFaults(parsed.error, "the sweep")}`);
-  const metrics = parsed.data.metrics.map((name) => {
-    if (!isMetricName(name) || metric(name).perActor) {
-      const why = isMetricName(name)
-        ? "has a value for each actor, and none for the run; leave it out"
-        : `is no metric${didYouMean(nearest(name, METRIC_NAMES))}`;
-      throw new UsageError(`${file}: metrics: ${name} ${why}`);
-    }
-    return name;
-  });
+  const metrics = parsed.data.metrics.map((name) => runMetric(name, `${file}: metrics`));
   return { ...parsed.data, metrics };
 }

@@ -69,9 +69,9 @@ export class SweepPlay {
     for (const child of this.#children.values()) child.kill(signal);
   }
 
-  /** The runs in progress, each with its finished share. */
-  get going(): { run: PlannedRun; share: number }[] {
-    return [...this.#children.keys()].map((run) => ({ run, share: shareDone(run) }));
+  /** The runs in progress. */
+  get going(): PlannedRun[] {
+    return [...this.#children.keys()];
   }
 
   async #playOne(run: PlannedRun): Promise<void> {
@@ -93,8 +93,10 @@ export class SweepPlay {
   }
 }
 
-/** The finished share of a run's updates or minutes, whichever is larger; 0 before the first update. */
-export function shareDone({ folder, config }: PlannedRun): number {
+/** The finished share of a run: of its updates or minutes, whichever is larger; 0 before the first update. */
+export function shareDone(run: PlannedRun): number {
+  const { folder, config } = run;
+  if (isFinished(run)) return 1;
   if (!hasRecord(folder)) return 0;
   let record: RecordedRun;
   try {

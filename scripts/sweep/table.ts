@@ -68,11 +68,6 @@ const latestOf = (name: MetricName): Figure => ({
   of: ({ latest }) => latest.get(name) ?? null,
 });
 
-export interface RunFigures {
-  readonly run: PlannedRun;
-  readonly figures: Readonly<Record<string, number | null>>;
-}
-
 export interface GroupFigure extends Mean {
   readonly group: string;
   readonly figure: string;
@@ -87,15 +82,11 @@ export interface GroupFigure extends Mean {
   readonly change_high: number | null;
 }
 
-export interface SweepTable {
-  readonly figures: readonly Figure[];
-  readonly runs: readonly RunFigures[];
-  readonly groups: readonly GroupFigure[];
-}
+export type SweepTable = ReturnType<typeof sweepTable>;
 
 export const isFinished = (run: PlannedRun): boolean => existsSync(reportFile(run));
 
-export function sweepTable(sweep: Sweep): SweepTable {
+export function sweepTable(sweep: Sweep) {
   const figures = [...FIGURES, ...sweep.metrics.map(latestOf)];
   const runs = sweep.runs.filter(isFinished).map((run) => ({ run, figures: measure(run, figures) }));
   const bySeed = (group: string, figure: string) =>
@@ -121,7 +112,7 @@ export function sweepTable(sweep: Sweep): SweepTable {
   return { figures, runs, groups };
 }
 
-function measure(run: PlannedRun, figures: readonly Figure[]): RunFigures["figures"] {
+function measure(run: PlannedRun, figures: readonly Figure[]): Record<string, number | null> {
   const report = JSON.parse(readFileSync(reportFile(run), "utf8")) as Report;
   using record = new RecordedRun(run.folder);
   const measured = { report, record, latest: record.latest() };

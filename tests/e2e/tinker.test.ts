@@ -17,7 +17,7 @@ import { Network } from "../../model/learn/network.ts";
 import { imitation } from "../../model/learn/objective.ts";
 import { layParameters } from "../../model/policy/parameters.ts";
 import { sequence } from "../../model/rng.ts";
-import { startTinkerServer, type TinkerProcess, tinkerPlaces } from "../../scripts/setup/tinker.ts";
+import { startTinkerServer, tinkerPlaces } from "../../scripts/setup/tinker.ts";
 import { ms } from "../figure.ts";
 import { farthest } from "../model/farthest.ts";
 import { describeWhere } from "../needs.ts";
@@ -34,7 +34,7 @@ setDefaultTimeout(LONG);
 describeWhere(lack, "skyrl-tx", () => {
   const places = { ...tinkerPlaces(installed), folder: temporaryFolder() };
   let port: number;
-  let server: TinkerProcess;
+  let server: Awaited<ReturnType<typeof startTinkerServer>>;
   beforeAll(async () => {
     const free = Bun.serve({ hostname: "127.0.0.1", port: 0, fetch: () => new Response() });
     port = free.port!;

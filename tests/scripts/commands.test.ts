@@ -24,7 +24,7 @@ describe("bun run test", async () => {
       }),
       "tests/fallen.test.ts": "throw new Error('before any test');",
     },
-    ["scripts/test.ts"],
+    ["scripts/test.ts", "actors/process/lines.ts"],
   );
   await command(["hello"], folder);
 

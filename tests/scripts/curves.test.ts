@@ -388,7 +388,7 @@ describe("what it refuses, in one line", () => {
     [
       "a metric of every actor",
       [run, "--metrics", "process/rss_bytes", ...out],
-      /cannot draw process\/rss_bytes: it has a value for each actor/,
+      /--metrics: process\/rss_bytes has a value for each actor/,
     ],
     ["no file", [run], /name the file to write: --out FILE\.svg or --out FILE\.png/],
     ["another kind of file", [run, "--out", "x.pdf"], /--out takes a file that ends in \.svg or \.png, got "x\.pdf"/],

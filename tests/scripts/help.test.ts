@@ -36,7 +36,7 @@ describe.each(names)("bun run %s", (name) => {
     const { code, out, err } = await commandHere([name, "--help"]);
     expect({ code, err }).toEqual({ code: 0, err: "" });
     const [page, examples] = out.split("\nExamples:\n");
-    expect(page).toStartWith(`bun run ${name}: ${COMMANDS[name as keyof typeof COMMANDS]}\n`);
+    expect(page).toStartWith(`bun run ${name}: ${COMMANDS[name]}\n`);
     const own = examples!.split("\n").filter((line) => new RegExp(`\\bbun run ${name}( |$)`).test(line));
     expect(own.length).toBeGreaterThan(0);
     // `--section.key` is a key of the config, which the page offers in one line.

@@ -10,7 +10,7 @@ test.each([
   ["env-server", "--episodes"],
 ])("%s %s 0 is refused before it connects", async (name, flag) => {
   const { code, err } = await commandHere([name, "--join", "ws://127.0.0.1:1", flag, "0"]);
-  expect([code, err]).toEqual([2, `error: ${flag} takes 1 or more, got 0\n`]);
+  expect([code, err]).toEqual([2, `error: ${flag} takes a whole number, 1 or more, got "0"\n`]);
 });
 
 test("what a guest's flags say of its machine replaces the run's, and nothing else", () => {

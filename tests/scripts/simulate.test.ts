@@ -116,7 +116,7 @@ describe("found is", () => {
 
 test("no seed is refused", async () => {
   const { code, err } = await commandHere(["simulate", "--seeds", "0"]);
-  expect([code, err]).toEqual([2, "error: --seeds takes 1 or more, got 0\n"]);
+  expect([code, err]).toEqual([2, 'error: --seeds takes a whole number, 1 or more, got "0"\n']);
 });
 
 test("seeds beyond the whole numbers of a double are refused, as counting them would not end", async () => {

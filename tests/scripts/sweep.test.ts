@@ -119,7 +119,7 @@ describe("what it refuses, in one line", () => {
     [
       "an unknown metric",
       { seeds: [1], metrics: ["train/entropi"] },
-      /train\/entropi is no metric; did you mean train\/e/,
+      /metrics: no metric named "train\/entropi"; did you mean train\/e/,
     ],
     ["a metric of actors", { seeds: [1], metrics: ["process/rss_bytes"] }, /has a value for each actor/],
     ["a name for a folder", { seeds: [1], variants: { "../x": {} } }, /variants\.\.\.\/x: /],
@@ -144,7 +144,7 @@ describe("what it refuses, in one line", () => {
 
   test("no run at once", async () => {
     const { code, err } = await commandHere(["sweep", sweepFile({ seeds: [1] }), "--at-once", "0"]);
-    expect([code, err]).toEqual([2, "error: --at-once takes 1 or more, got 0\n"]);
+    expect([code, err]).toEqual([2, 'error: --at-once takes a whole number, 1 or more, got "0"\n']);
   });
 
   test("a folder that cannot be made", async () => {

@@ -248,7 +248,7 @@ describe("refused with exit code 2 and one line", () => {
     [["--policy", "openai:m", "--base-url", "http://example.com/v1", "--key-env", "HOME"], /is not encrypted/],
     [
       ["--policy", "openai:m", "--base-url", "http://127.0.0.1:1", "--concurrency", "0"],
-      /--concurrency must be at least 1/,
+      /--concurrency takes a whole number, 1 or more, got "0"/,
     ],
     [
       ["--policy", "openai:m", "--base-url", "http://127.0.0.1:1", "--learner.gamma=1"],
