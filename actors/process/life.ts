@@ -11,7 +11,7 @@ import type { ActorContext, Order, Running } from "../actor.ts";
 import { type Clock, realClock } from "../clock.ts";
 import { describeError, RUN_ERROR_CODE, RunError, stackOf } from "../errors.ts";
 import type { Log } from "../log.ts";
-import { cpuSeconds, energyReader, Meter, POWER_FILES } from "../metrics/meter.ts";
+import { cpuSeconds, energyReader, Meter } from "../metrics/meter.ts";
 import { type Role, STARTING, type Tell } from "../protocol.ts";
 import { freeAddressLike } from "../transport/address.ts";
 import { helloOf } from "../transport/handshake.ts";
@@ -85,7 +85,7 @@ export function runActorLife(options: LifeOptions, place?: Place): ActorLife {
   const { clock, ...end } = place ?? { clock: realClock, exit: (code: number) => process.exit(code) };
   const meter = new Meter(clock);
   meter.depth("process/cpu_seconds", cpuSeconds);
-  if (options.role === "learner") meter.depth("machine/energy_joules", energyReader(POWER_FILES));
+  if (options.role === "learner") meter.depth("machine/energy_joules", energyReader());
   let lastMessage = "";
   const transport = new RoutedTransport({
     clock,
