@@ -144,7 +144,7 @@ export const SELECTS = {
     AND ($status IS NULL OR status = $status) AND ($stop IS NULL OR stop = $stop)
     AND ($success IS NULL OR success = $success) AND ($failed IS NULL OR (stop IS NULL) = $failed) AND ($version IS NULL OR version = $version)
     AND ($update IS NULL OR trained_in = $update) AND ($layoutSeed IS NULL OR layout_seed = $layoutSeed)
-    AND ($words IS NULL OR id IN (SELECT rowid FROM words WHERE words MATCH $words))
+    AND ($text IS NULL OR id IN (SELECT rowid FROM words WHERE words MATCH $text))
     AND ($rewardMin IS NULL OR reward >= $rewardMin) AND ($rewardMax IS NULL OR reward <= $rewardMax)
     ORDER BY id DESC LIMIT $limit`,
 } as const;

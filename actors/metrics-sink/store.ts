@@ -12,6 +12,7 @@
 import { Database, type Statement } from "bun:sqlite";
 import { join } from "node:path";
 import type { EpisodeSummary, Series, StoredEvent } from "../dashboard/answers.ts";
+import { EpisodesQuery } from "../dashboard/queries.ts";
 import { messageOf } from "../errors.ts";
 import { LEVELS } from "../log.ts";
 import type { MetricName } from "../metrics/metrics.ts";
@@ -32,6 +33,7 @@ import type {
   EventFilter,
   Page,
   Point,
+  RecordedEpisode,
   RunFacts,
   StoredActors,
   StoredPoint,
@@ -71,7 +73,10 @@ function faultOf(error: unknown): string {
   return isDamaged ? message + DAMAGED : message;
 }
 
-type Values = Readonly<Record<string, string | number | null>>;
+type Values = Readonly<Record<string, string | number | boolean | null | undefined>>;
+
+/** A statement needs a value for each of its parameters. */
+const NO_FILTER: Values = Object.fromEntries(Object.keys(EpisodesQuery.shape).map((name) => [name, null]));
 
 export class Store {
   /** Whether the file has all columns that the page reads. A store that is not `readOnly` migrates an older file, so this is true. */
@@ -237,7 +242,7 @@ export class Store {
       before: before ?? Number.MAX_SAFE_INTEGER,
       since: since ?? 0,
       limit,
-      kind: kind ?? null,
+      kind,
       levels: JSON.stringify(LEVELS.slice(LEVELS.indexOf(level))),
     }) as StoredEvent[];
   }
@@ -249,19 +254,10 @@ export class Store {
   /** One page of episodes, newest first. `next` is the value of `before` for the next page; null on the last page. */
   episodes(filter: EpisodeFilter, { before, since, limit }: Page): { rows: EpisodeSummary[]; next: number | null } {
     const found = this.#select(SELECTS.episodes).all({
-      env: filter.env ?? null,
-      purpose: filter.purpose ?? null,
-      status: filter.status ?? null,
-      stop: filter.stop ?? null,
-      success: filter.success === undefined ? null : Number(filter.success),
-      failed: filter.failed === undefined ? null : Number(filter.failed),
-      version: filter.version ?? null,
-      update: filter.update ?? null,
-      layoutSeed: filter.layoutSeed ?? null,
+      ...NO_FILTER,
+      ...filter,
       // A quoted phrase for FTS5. With the star, the phrase's last word may be the beginning of a longer word.
-      words: filter.text === undefined ? null : `"${filter.text.replaceAll('"', '""')}" *`,
-      rewardMin: filter.rewardMin ?? null,
-      rewardMax: filter.rewardMax ?? null,
+      text: filter.text && `"${filter.text.replaceAll('"', '""')}" *`,
       before: before ?? Number.MAX_SAFE_INTEGER,
       since: since ?? 0,
       // The statement asks for one row more than the page has: this row shows whether there is a next page.
@@ -272,7 +268,7 @@ export class Store {
   }
 
   /** One whole episode as the learner sent it; null if the store has no episode with this id. */
-  episode(id: number): { summary: EpisodeSummary; row: EpisodeRow } | null {
+  episode(id: number): RecordedEpisode | null {
     const summary = this.#select(SELECTS.summary).get({ id }) as SummaryRow | null;
     const columns = this.#select(SELECTS.episode).get({ id }) as Columns | null;
     return summary && columns && { summary: summaryOf(summary), row: fromColumns(columns) };

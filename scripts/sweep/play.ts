@@ -109,6 +109,6 @@ export function shareDone({ folder, config }: PlannedRun): number {
     status.add({ step: latest["total/updates"] ?? 0, ...latest });
     return status.share;
   } finally {
-    record.close();
+    record.store.close();
   }
 }
