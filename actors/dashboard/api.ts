@@ -14,7 +14,7 @@ import * as answers from "./answers.ts";
 import { commonEnds, thin } from "./client/curve.ts";
 import { overviewOf } from "./overview.ts";
 import { EpisodeId, EpisodesQuery, EventsQuery, MetricsQuery, NoQuery, OtherMetricsQuery } from "./queries.ts";
-import type { Ratings } from "./ratings.ts";
+import { readRatings } from "./ratings.ts";
 import type { NearbyRuns } from "./runs.ts";
 import { cursorText } from "./stream.ts";
 
@@ -28,7 +28,8 @@ export interface ApiContext {
   readonly dialogue: Dialogue | null;
   /** Other runs, which the page can compare with this run. */
   readonly nearby: NearbyRuns;
-  readonly ratings: Ratings;
+  /** Path of the file of ratings. */
+  readonly ratings: string;
 }
 
 /** The request is valid, but there is no answer. */
@@ -159,7 +160,7 @@ export const API: readonly ApiRoute[] = [
     path: "/api/ratings",
     summary: "People's ratings of episodes and turns; a POST adds one",
     answer: answers.RatingsAnswer,
-    read: ({ ratings }) => ({ ratings: ratings.list() }),
+    read: ({ ratings }) => ({ ratings: readRatings(ratings) }),
   }),
   route({
     path: "/api/runs",
