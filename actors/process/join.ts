@@ -13,7 +13,7 @@ import { parsedJson } from "../checkpoint/json.ts";
 import { pause, realClock } from "../clock.ts";
 import { RunConfig } from "../config/config.ts";
 import { messageOf, schemaFaults } from "../errors.ts";
-import { makeLog } from "../log.ts";
+import type { Log } from "../log.ts";
 import { withLocalModules } from "../play/env-modules.ts";
 import { PROTOCOL_VERSION, type Tell } from "../protocol.ts";
 import { bearer, noProxyHere } from "../transport/address.ts";
@@ -68,21 +68,15 @@ export async function join(kind: ActorKind, options: JoinOptions): Promise<Joine
   const actor = nameOf(kind.role);
   const path = (place: string) => `${ws}/${place}?as=${actor}`;
   const actorSettings = { ...settings, actor, ...(broker ?? { token, supervisor: path("actors/supervisor") }) };
-  const log = makeLog({
-    actor,
-    level: actorSettings.logLevel,
-    secrets: [token, actorSettings.token],
-    date: () => new Date(),
-    write(line) {
-      const { level, text, stack } = JSON.parse(line);
-      say(level, text, stack);
-    },
-  });
   let lostAtMs: number | null = realClock.now();
   const life = runActorLife({
     actorSettings,
     role: kind.role,
-    log,
+    secrets: [token],
+    write(line) {
+      const { level, text, stack } = JSON.parse(line);
+      say(level, text, stack);
+    },
     tls,
     start: (context) =>
       kind.start(config, {
@@ -95,7 +89,7 @@ export async function join(kind: ActorKind, options: JoinOptions): Promise<Joine
     // With a broker, the guest reaches every actor without the gate.
     ...(broker === null
       ? {
-          wrap: (transport: Transport) =>
+          wrap: (transport: Transport, log: Log) =>
             offering({ transport, clock: realClock, failed: (detail) => log.debug("offer", detail) }),
           translate: (message: Tell) => throughGate(message, path),
         }

@@ -10,7 +10,7 @@
 import type { ActorContext, Order, Running } from "../actor.ts";
 import { type Clock, realClock } from "../clock.ts";
 import { describeError, RUN_ERROR_CODE, RunError, stackOf } from "../errors.ts";
-import type { Log } from "../log.ts";
+import { type Log, makeLog } from "../log.ts";
 import { cpuSeconds, energyReader, Meter } from "../metrics/meter.ts";
 import { type Role, STARTING, type Tell } from "../protocol.ts";
 import { freeAddressLike } from "../transport/address.ts";
@@ -52,15 +52,19 @@ interface LiveOptions extends ProcessPorts {
   readonly log: Log;
   readonly start: (context: LifeContext) => Running | Promise<Running>;
   /** Replaces the transport that the actor gets. */
-  readonly wrap?: (transport: Transport) => Transport;
+  readonly wrap?: (transport: Transport, log: Log) => Transport;
   /** Changes a message of the supervisor before the actor gets it. */
   readonly translate?: (message: Tell) => Tell;
   readonly connected?: () => void;
-  /** Called when an attempt to reach the supervisor fails. The arguments: see `ReconnectOptions.failed`. */
+  /** Called when an attempt to reach the supervisor fails; `runActorLife` logs a warning by default. The arguments: see `ReconnectOptions.failed`. */
   readonly unreachable?: (detail: string, attempt: number, error: unknown) => void;
 }
 
-export interface LifeOptions extends Omit<LiveOptions, keyof ProcessPorts> {
+interface LifeOptions extends Omit<LiveOptions, keyof ProcessPorts | "log"> {
+  /** Takes each line of the actor's log. */
+  readonly write: (line: string) => void;
+  /** Texts that the log hides, in addition to the run's token. */
+  readonly secrets?: readonly string[];
   /** Certificates for wss://. */
   readonly tls?: SocketOptions["tls"];
 }
@@ -81,7 +85,9 @@ const tooManyEarly = `the actor has not started, and ${EARLY_MAX} messages of th
 
 /** @param place  left out: the actor has its own process or worker, which ends with the actor */
 export function runActorLife(options: LifeOptions, place?: Place): ActorLife {
-  const { token, frameBytesMax, queuedBytesMax, supervisor } = options.actorSettings;
+  const { write, secrets = [] } = options;
+  const { actor, logLevel: level, token, frameBytesMax, queuedBytesMax, supervisor } = options.actorSettings;
+  const log = makeLog({ actor, level, secrets: [token, ...secrets], write, date: () => new Date() });
   const { clock, ...end } = place ?? { clock: realClock, exit: (code: number) => process.exit(code) };
   const meter = new Meter(clock);
   meter.depth("process/cpu_seconds", cpuSeconds);
@@ -93,7 +99,7 @@ export function runActorLife(options: LifeOptions, place?: Place): ActorLife {
     frameBytesMax,
     queuedBytesMax,
     ...(options.tls === undefined ? {} : { tls: options.tls }),
-    report: ({ kind, detail, ...where }) => options.log.warning(`peer.${kind}`, detail, where),
+    report: ({ kind, detail, ...where }) => log.warning(`peer.${kind}`, detail, where),
     received(type) {
       // Every connection gets a `welcome`, so this message says nothing about the actor's work.
       if (type !== "welcome") lastMessage = type;
@@ -101,8 +107,10 @@ export function runActorLife(options: LifeOptions, place?: Place): ActorLife {
     passed: (direction, bytes) => meter.count(`speed/${direction}_bytes_per_second`, bytes),
   });
   const life = live({
+    unreachable: (detail, attempt) => log.warning("supervisor.unreachable", detail, { attempt }),
     ...options,
     ...end,
+    log,
     clock,
     uniform: Math.random,
     meter,
@@ -222,7 +230,7 @@ export function live(options: LiveOptions): ActorLife {
       meter,
       uniform,
       fail,
-      transport: options.wrap?.(transport) ?? transport,
+      transport: options.wrap?.(transport, log) ?? transport,
       listen,
       finish: (reason) => void leave(reason),
     });
