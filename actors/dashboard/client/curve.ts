@@ -37,33 +37,22 @@ export class Curve {
 
   /** The curve with changed values. Calls `each` in the order of the steps. */
   map(each: (value: number) => number): Curve {
-    return new Curve(
-      this.steps,
-      this.values.map((value) => each(value)),
-    );
+    const values = this.values.map((value) => each(value));
+    return new Curve(this.steps, values);
   }
 
   /** The curve over another axis. @param x  the place of a step on that axis; null leaves the point out */
   over(x: (step: number) => number | null): Curve {
     const points = this.steps.flatMap((step, i) => {
       const at = x(step);
-      return at === null ? [] : [[at, this.values[i]!] as const];
+      return at === null ? [] : [{ at, value: this.values[i]! }];
     });
     // Sort by place: after a roll-back, a repeated update is later in time than old values at higher steps.
-    points.sort(([a], [b]) => a - b);
+    points.sort((a, b) => a.at - b.at);
+    const values = points.map(({ value }) => value);
     return new Curve(
-      points.map(([at]) => at),
-      points.map(([, value]) => value),
-    );
-  }
-
-  /** At most `most` points of the curve. Keeps the lows and the highs. */
-  thinned(most: number): Curve {
-    const kept = thin(this.steps, this.values, most);
-    if (kept === null) return this;
-    return new Curve(
-      kept.map((index) => this.steps[index]!),
-      kept.map((index) => this.values[index]!),
+      points.map(({ at }) => at),
+      values,
     );
   }
 

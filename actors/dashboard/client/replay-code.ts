@@ -8,7 +8,7 @@
 import { z } from "zod";
 import type { Effect, LocalGame } from "../../../envs/env.ts";
 import { envTag } from "../../../envs/registry.ts";
-import type { EpisodeRow } from "../../protocol.ts";
+import type { EpisodeRow, TurnRecord } from "../../protocol.ts";
 import type { PlayAnswer } from "../answers.ts";
 
 // With its JIT, zod generates code from text, which the page's content security policy forbids.
@@ -34,11 +34,7 @@ export interface Replay {
 
 type Ticket = Pick<EpisodeRow["ticket"], "env" | "layoutSeed" | "dynamicsSeed">;
 export interface Recorded {
-  readonly turns: readonly {
-    readonly observation: string;
-    readonly actions: readonly string[];
-    readonly reward: number;
-  }[];
+  readonly turns: readonly Readonly<Pick<TurnRecord, "observation" | "actions" | "reward">>[];
   readonly finalObservation: string;
 }
 
