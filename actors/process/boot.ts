@@ -18,6 +18,7 @@ import { describeError, schemaFaults } from "../errors.ts";
 import { importModules } from "../play/env-modules.ts";
 import type { Role } from "../protocol.ts";
 import { type LifeContext, runActorLife } from "./life.ts";
+import { linesOf } from "./lines.ts";
 import { ActorSettings } from "./settings.ts";
 
 interface BootOptions<S> {
@@ -95,18 +96,12 @@ const receivedSettings = (): Promise<string> =>
 function firstLine(): Promise<string> {
   const { promise, resolve, reject } = Promise.withResolvers<string>();
   void (async () => {
-    let text = "";
-    let read = false;
-    const decoder = new TextDecoder();
-    for await (const bytes of Bun.stdin.stream()) {
-      if (read) continue;
-      text += decoder.decode(bytes, { stream: true });
-      const end = text.indexOf("\n");
-      if (end === -1) continue;
-      read = true;
-      resolve(text.slice(0, end));
+    let isRead = false;
+    for await (const line of linesOf(Bun.stdin.stream())) {
+      isRead = true;
+      resolve(line);
     }
-    if (read) process.exit(1);
+    if (isRead) process.exit(1);
     reject(new Error("standard input ended before a line of settings; only the supervisor starts this program"));
   })();
   return promise;
