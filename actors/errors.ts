@@ -5,6 +5,7 @@
  */
 import { relative } from "node:path";
 import { fileURLToPath } from "node:url";
+import type { z } from "zod";
 
 /** Where an episode failed. "capacity": it reached a limit. "closed": the episode or the connection closed, or no answer came in time. */
 export type Boundary = "env" | "policy" | "protocol" | "capacity" | "closed";
@@ -68,12 +69,8 @@ function fromHere(file: string): string {
  *
  * @param whole  the word that stands for the path if the whole value is at fault, for example "body"
  */
-export const schemaFaults = ({ issues }: SchemaError, whole: string): string =>
+export const schemaFaults = ({ issues }: Pick<z.ZodError, "issues">, whole: string): string =>
   issues.map(({ path, message }) => `${path.join(".") || whole}: ${message}`).join("; ");
-
-interface SchemaError {
-  readonly issues: readonly { readonly path: readonly PropertyKey[]; readonly message: string }[];
-}
 
 export const oneLine = (text: string): string => text.trim().replaceAll(/\s*\n\s*/g, " ");
 

@@ -87,8 +87,7 @@ export const API: readonly ApiRoute[] = [
   }),
   route({
     path: "/api/metrics",
-    summary:
-      "Values of metrics by step, without updates that a roll-back discarded; `points` limits the number of values",
+    summary: "Values of metrics by step, without updates that a roll-back discarded",
     query: MetricsQuery,
     answer: answers.MetricsAnswer,
     read: ({ store }, { names, since, points }) => ({
@@ -98,8 +97,7 @@ export const API: readonly ApiRoute[] = [
   }),
   route({
     path: "/api/costs",
-    summary:
-      "Tokens, actions, processor time and energy of the run, in total and per percentage point of success gained",
+    summary: "Tokens, actions, processor time and energy, in total and per percentage point of success gained",
     answer: answers.CostsAnswer,
     read: ({ store }) => costsOf((name) => store.series([name], 0), newestUpdate(store)),
   }),

@@ -56,15 +56,11 @@ export class Reporter implements Handler {
   #refused = false;
   /** True after the notice that callers wait for the sink. */
   #waits = false;
-  #lost = 0;
+  /** Number of episodes that the sink can never store. */
+  lost = 0;
 
   constructor(options: ReporterOptions) {
     this.#options = options;
-  }
-
-  /** Number of episodes that the sink can never store. */
-  get lost(): number {
-    return this.#lost;
   }
 
   /** Number of rows that the sink has not stored yet, and of messages that the reporter has not sent yet. */
@@ -203,8 +199,8 @@ export class Reporter implements Handler {
   }
 
   #lose({ ticket }: EpisodeRow, reason: string): void {
-    this.#lost++;
-    if (this.#lost > NOTICES_MAX) return;
+    this.lost++;
+    if (this.lost > NOTICES_MAX) return;
     const text = `episode ${ticket.episode} cannot be stored and is lost: ${reason}`;
     this.#options.notice("warning", text);
     this.event("warning", "lost", text);

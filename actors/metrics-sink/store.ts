@@ -85,7 +85,8 @@ export class Store {
   readonly #wallClock: () => number;
   readonly #listeners = new Set<() => void>();
   #session = 0;
-  #writeFault: string | null = null;
+  /** Why the last `write` of this object failed; null if it succeeded, or if there was none. */
+  writeFault: string | null = null;
 
   /** @throws {Error} if the file cannot be opened, is damaged, is no database, or has a newer schema than this Bunraku. */
   constructor({ path, durability, wallClock, bytesMax, readOnly = false }: StoreOptions) {
@@ -124,17 +125,12 @@ export class Store {
     const atMs = this.#wallClock();
     try {
       this.#writeAll(batch, atMs);
-      this.#writeFault = null;
+      this.writeFault = null;
     } catch (error) {
-      this.#writeFault = messageOf(error);
+      this.writeFault = messageOf(error);
       throw error;
     }
     for (const listener of this.#listeners) listener();
-  }
-
-  /** Why the last `write` of this object failed; null if it succeeded, or if there was none. */
-  get writeFault(): string | null {
-    return this.#writeFault;
   }
 
   #writeAll(batch: WriteBatch, atMs: number): void {

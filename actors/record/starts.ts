@@ -6,10 +6,7 @@ import { appendJsonLine, readJsonLines } from "../checkpoint/json.ts";
 export const RunStart = z.strictObject({
   at: z.iso.datetime(),
   command: z.string().describe("The command as typed in a shell; secrets are hidden"),
-  commit: z
-    .string()
-    .nullable()
-    .describe("Git commit of the code; ends in + if files differ from the commit; null if unknown"),
+  commit: z.string().nullable().describe("Git commit of the code, with + if files differ from it; null if unknown"),
   versions: z.record(z.string(), z.string()).describe("Versions of Bunraku, Bun and onnxruntime-node"),
   machine: z.string(),
 });

@@ -15,14 +15,11 @@ export const eventFileName = (startedMs: number): string =>
   `events.out.tfevents.${String(Math.floor(startedMs / 1000)).padStart(10, "0")}.bunraku-${startedMs % 1000}`;
 
 /** The first record of an event file. @param atMs  milliseconds since the epoch */
-export const fileHead = (atMs: number): Uint8Array =>
+export function fileHead(atMs: number): Uint8Array {
   // Event: wall_time 1, file_version 3.
-  tfRecord(
-    new ProtobufMessage()
-      .double(1, atMs / 1000)
-      .text(3, "brain.Event:2")
-      .finish(),
-  );
+  const event = new ProtobufMessage().double(1, atMs / 1000);
+  return tfRecord(event.text(3, "brain.Event:2").finish());
+}
 
 /** An event with the values of one step: for each tag one float32. @param atMs  milliseconds since the epoch */
 export function scalarEvent(atMs: number, step: number, values: Iterable<readonly [tag: string, value: number]>) {

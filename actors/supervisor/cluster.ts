@@ -46,17 +46,10 @@ export async function startCluster({ run, folder, config, event, output }: Clust
   const { supervisor: limits, transport: wire } = config;
   const token = wire.token ?? randomBytes(24).toString("base64url");
   const addresses = new AddressBook();
-  const report = ({ kind, peer, detail, stack }: Problem) =>
-    output(
-      "supervisor",
-      JSON.stringify({
-        level: "warning",
-        actor: "supervisor",
-        kind: `peer.${kind}`,
-        text: `${peer}: ${detail}`,
-        stack,
-      }),
-    );
+  const report = ({ kind, peer, detail, stack }: Problem) => {
+    const line = { level: "warning", actor: "supervisor", kind: `peer.${kind}`, text: `${peer}: ${detail}`, stack };
+    output("supervisor", JSON.stringify(line));
+  };
   const transport = new RoutedTransport({ clock: realClock, token, ...TRANSPORT_LIMITS, report });
   const supervisor: Supervisor = new Supervisor({
     run,

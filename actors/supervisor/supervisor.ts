@@ -45,6 +45,8 @@ export class Supervisor {
   readonly #options: SupervisorOptions;
   readonly #children = new Map<string, Child>();
   readonly #ended = Promise.withResolvers<RunEnd>();
+  /** Resolves when every child is gone. */
+  readonly ended: Promise<RunEnd> = this.#ended.promise;
   #listener: Listener | null = null;
   #stopping = false;
   /** Why a child with `endsRun` failed while the run was stopping; null if none failed. */
@@ -53,11 +55,6 @@ export class Supervisor {
 
   constructor(options: SupervisorOptions) {
     this.#options = options;
-  }
-
-  /** Resolves when every child is gone. */
-  get ended(): Promise<RunEnd> {
-    return this.#ended.promise;
   }
 
   get children(): readonly ActorView[] {
