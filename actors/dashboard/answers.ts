@@ -212,7 +212,7 @@ const Amounts = z.strictObject({
 export const CostsAnswer = z.strictObject({
   total: Amounts.describe("Costs since the start of the run"),
   reinforcement: Amounts.describe("Costs since the first update"),
-  points: NumberOrNull.describe("Percentage points of success gained since the first update; null before two validations"),
+  points: NumberOrNull.describe("Percentage points of success since the first update; null before two validations"),
   perPoint: Amounts.describe("The values of `reinforcement` divided by `points`; null without a gain"),
   seconds: z
     .strictObject({

@@ -12,7 +12,7 @@ import { type Clock, realClock } from "../clock.ts";
 import { describeError, RUN_ERROR_CODE, RunError, stackOf } from "../errors.ts";
 import { type Log, makeLog } from "../log.ts";
 import { cpuSeconds, energyReader, Meter } from "../metrics/meter.ts";
-import { type Role, STARTING, type Tell } from "../protocol.ts";
+import { type Role, STARTING } from "../protocol.ts";
 import { freeAddressLike } from "../transport/address.ts";
 import { helloOf } from "../transport/handshake.ts";
 import { connectForever, HELLO_DEADLINE_MS } from "../transport/reconnect.ts";
@@ -31,7 +31,7 @@ interface ProcessPorts {
   /** Uniform in [0, 1). */
   readonly uniform: () => number;
   readonly meter: Meter;
-  /** Reaches the supervisor and, unless `wrap` replaces it, the other actors. */
+  /** Reaches the supervisor and the other actors. */
   readonly transport: Transport;
   readonly listen: string;
   readonly rssBytes: () => number;
@@ -51,10 +51,6 @@ interface LiveOptions extends ProcessPorts {
   readonly role: Role;
   readonly log: Log;
   readonly start: (context: LifeContext) => Running | Promise<Running>;
-  /** Replaces the transport that the actor gets. */
-  readonly wrap?: (transport: Transport, log: Log) => Transport;
-  /** Changes a message of the supervisor before the actor gets it. */
-  readonly translate?: (message: Tell) => Tell;
   readonly connected?: () => void;
   /** Called when an attempt to reach the supervisor fails; `runActorLife` logs a warning by default. The arguments: see `ReconnectOptions.failed`. */
   readonly unreachable?: (detail: string, attempt: number, error: unknown) => void;
@@ -178,8 +174,7 @@ export function live(options: LiveOptions): ActorLife {
         options.connected?.();
         reportUrl();
       },
-      told(_, original) {
-        const message = options.translate?.(original) ?? original;
+      told(_, message) {
         if (message.type === "stop") void leave(message.reason);
         else if (running !== null) running.told(message);
         else if (early.push(message) > EARLY_MAX) throw new Error(tooManyEarly);
@@ -230,7 +225,7 @@ export function live(options: LiveOptions): ActorLife {
       meter,
       uniform,
       fail,
-      transport: options.wrap?.(transport, log) ?? transport,
+      transport,
       listen,
       finish: (reason) => void leave(reason),
     });
