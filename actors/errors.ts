@@ -46,7 +46,6 @@ export function describeError(error: unknown): string {
 /** One line for people: only the message, for errors whose name adds nothing. */
 export const messageOf = (error: unknown): string => oneLine(error instanceof Error ? error.message : String(error));
 
-/** The folder with Bunraku's source code. */
 const OWN = fileURLToPath(new URL("..", import.meta.url));
 
 /** The innermost call outside of Bunraku's own code, as " (FILE:LINE:COLUMN)"; an empty text if all calls are Bunraku's. */
@@ -83,7 +82,6 @@ export function stackOf(error: unknown): string {
   return [...calls.map((line) => line.trim()), ...causes].join("\n");
 }
 
-/** Exit code of an actor that ended with a `RunError`. */
 export const RUN_ERROR_CODE = 3;
 
 export class RunError extends Error {

@@ -73,7 +73,6 @@ export const MetricsAnswer = z.strictObject({
 });
 export type MetricsAnswer = z.infer<typeof MetricsAnswer>;
 
-/** Metrics that a chart can show. */
 export const NamesAnswer = z.strictObject({
   metrics: z.array(z.strictObject({ name: z.string(), unit: z.string(), help: z.string() })),
 });
@@ -168,7 +167,6 @@ export const PlayAnswer = z.strictObject({
 });
 export type PlayAnswer = z.infer<typeof PlayAnswer>;
 
-/** How the run was started, and its config. */
 export const SetupAnswer = z.strictObject({
   starts: z.array(RunStart).describe("Oldest first: the first start, then each resume"),
   settings: z

@@ -22,13 +22,10 @@ export interface ApiContext {
   readonly store: Store;
   /** Reads how this run was started, and the run's config. @throws {Error} if the file of starts cannot be read */
   readonly setup: () => answers.SetupAnswer;
-  /** How this run plays episodes. */
   readonly play: answers.PlayAnswer;
   /** Tokenizer and chat template of this run's policy; null if unknown. */
   readonly dialogue: Dialogue | null;
-  /** Other runs, which the page can compare with this run. */
   readonly nearby: NearbyRuns;
-  /** Path of the file of ratings. */
   readonly ratings: string;
 }
 

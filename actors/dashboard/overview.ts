@@ -38,7 +38,6 @@ export function notReadyReason(store: Store): string | null {
   return null;
 }
 
-/** The overview; null if no run has started in this store. */
 export function overviewOf(store: Store): Overview | null {
   const run = store.run();
   if (run === null) return null;

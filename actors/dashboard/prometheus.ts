@@ -19,7 +19,6 @@ export function prometheusName(name: MetricName): string {
   return metric(name).kind === "counter" ? `${base.replace("_total_", "_")}_total` : base;
 }
 
-/** The text of `/metrics` and its content type. */
 export async function exposition(store: Store): Promise<{ readonly text: string; readonly contentType: string }> {
   const registry = new Registry();
   const gauges = new Map<string, Gauge<Label> | Counter<Label>>();

@@ -10,7 +10,6 @@ const Limit = (most: number, standard: number) => z.coerce.number().int().min(1)
 
 /** Maximum number of metrics of one request. The table of metrics has about 230 rows, and each env of a mix adds some metrics. */
 const NAMES_MAX = 500;
-/** Maximum number of characters of an error. */
 const ERROR_MAX = 1000;
 
 const Names = z

@@ -27,7 +27,6 @@ import { cursorText, parseCursor, streamRun } from "./stream.ts";
 /** Maximum number of open live streams; each browser tab holds one. */
 const STREAMS_MAX = 64;
 
-/** A refused reader should ask again after this many seconds. */
 const RETRY_AFTER_S = 2;
 
 const PAGES = {
@@ -128,7 +127,6 @@ async function rate(c: Context, { store, ratings }: ApiContext): Promise<Respons
   return c.json({}, 201);
 }
 
-/** The answer to a request that `ReadQueue` refuses. */
 export function busy(c: Context): Response {
   const error = `${READS_WAITING_MAX} requests wait already; try again in ${RETRY_AFTER_S} s`;
   return c.json({ error }, 503, { "Retry-After": String(RETRY_AFTER_S) });
@@ -192,7 +190,6 @@ const STREAM = {
   responses: { 200: { description: "Ends when either side disconnects", content: { "text/event-stream": {} } } },
 };
 
-/** Describes the API in OpenAPI 3.1, from the schemas of its routes. */
 function openApiOf(): Json {
   return {
     openapi: "3.1.0",

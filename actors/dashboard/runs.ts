@@ -17,7 +17,6 @@ import { overviewOf } from "./overview.ts";
 const RUNS_MAX = 100;
 
 export class NearbyRuns {
-  /** The folder that has the runs. */
   readonly parent: string;
   /** Folder name of the page's own run, which the list leaves out; null if the list has all runs. */
   readonly own: string | null;

@@ -21,7 +21,6 @@ import type { Point, RunEvent, WriteBatch } from "./records.ts";
 export interface MetricsSinkOptions {
   /** Stores a whole batch or throws `SQLiteError`. */
   readonly store: { write(batch: WriteBatch): void };
-  /** Name of this actor, for its own metrics and events. */
   readonly actor: string;
   readonly clock: Clock;
   readonly flushMs: number;
@@ -68,7 +67,6 @@ export class MetricsSink implements HostHandler {
     return refused("to the metrics sink from the learner", message.type);
   }
 
-  /** Number of metrics and events that wait to be written. */
   get waiting(): number {
     return this.#points.length + this.#events.length;
   }

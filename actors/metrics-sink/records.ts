@@ -27,7 +27,6 @@ export interface RecordedEpisode {
   readonly summary: EpisodeSummary;
   readonly row: EpisodeRow;
 }
-/** The supervisor's latest report of all actors. */
 export interface StoredActors {
   readonly atMs: number;
   readonly actors: readonly ActorView[];

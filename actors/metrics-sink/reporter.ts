@@ -36,7 +36,6 @@ export interface ReporterOptions {
 
 /** While the connection has more unsent bytes than this, metrics and events wait in the reporter. */
 const BUSY_BYTES = 1 << 20;
-/** Maximum number of rows of one message. */
 const ROWS_AT_ONCE = 128;
 /** The rows of one message fill at most this part of a frame. The reporter sends a larger row alone. */
 const FRAME_SHARE = 1 / 8;
@@ -124,7 +123,6 @@ export class Reporter implements Handler {
     return refused("to the learner from the metrics sink", message.type);
   }
 
-  /** Sends waiting messages until the connection is busy. */
   #flush(): void {
     const { sink: current, actor } = this.#options;
     const sink = current();
@@ -220,7 +218,6 @@ export class Reporter implements Handler {
 
 interface WaitingRow {
   readonly row: EpisodeRow;
-  /** Estimated size in a message. */
   readonly bytes: number;
 }
 

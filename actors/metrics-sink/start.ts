@@ -19,7 +19,6 @@ const PAGE_ROWS = 1000;
 /** The store that the sink fills, and the page that shows it. */
 export interface OpenedStore {
   readonly store: Pick<Store, "write">;
-  /** Address of the page. */
   readonly url: string;
   /** Number of updates whose metrics the store has. */
   readonly updates: number;
@@ -29,7 +28,6 @@ export interface OpenedStore {
 /** The sink's access to disk and network. A simulation replaces it. */
 export interface MetricsSinkPorts {
   openStore(config: RunConfig, context: ActorContext): Promise<OpenedStore>;
-  /** Maximum number of metrics and events that wait to be written. */
   readonly waitingMax: number;
 }
 

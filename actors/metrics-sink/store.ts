@@ -46,7 +46,6 @@ export interface StoreOptions {
   readonly path: string;
   /** "full" syncs every commit to the disk; "normal" may lose the last commits in a power cut, but not the file. */
   readonly durability: "normal" | "full";
-  /** The clock, in milliseconds since the epoch. */
   readonly wallClock: () => number;
   /** Largest size of the file. A write that needs more fails like a write to a full disk. Default: no limit. */
   readonly bytesMax?: number;
@@ -114,7 +113,6 @@ export class Store {
     if (bytesMax !== undefined) this.#db.run(`PRAGMA max_page_count = ${Math.floor(bytesMax / PAGE_BYTES)}`);
   }
 
-  /** Begins a session of the run. Each start and each resume is a session. */
   startSession({ name, env, updates, seed }: RunFacts): void {
     const now = this.#wallClock();
     this.#session = this.#insert("runs", { name, env, updates, seed, started_ms: now, seen_ms: now });

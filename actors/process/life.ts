@@ -57,7 +57,6 @@ interface LiveOptions extends ProcessPorts {
 }
 
 interface LifeOptions extends Omit<LiveOptions, keyof ProcessPorts | "log"> {
-  /** Takes each line of the actor's log. */
   readonly write: (line: string) => void;
   /** Texts that the log hides, in addition to the run's token. */
   readonly secrets?: readonly string[];
@@ -121,7 +120,6 @@ export function runActorLife(options: LifeOptions, place?: Place): ActorLife {
   return life;
 }
 
-/** Runs an actor's life on a real or a simulated machine. */
 export function live(options: LiveOptions): ActorLife {
   const { actorSettings, role, log, clock, uniform, meter, transport, listen } = options;
   const { actor, run, token, heartbeatMs } = actorSettings;

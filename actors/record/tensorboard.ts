@@ -112,7 +112,6 @@ function floatOf(tensor: number | Uint8Array | undefined): Uint8Array | null {
   return type === 1 && value instanceof Uint8Array && value.length === 4 ? value : null;
 }
 
-/** `EventFiles` flushes when it buffers more bytes than this. */
 const WAITING_BYTES_MAX = 1 << 20;
 
 /** Writes metrics to TensorBoard event files: the run's file in the folder itself, an actor's file in a subfolder with the actor's name. */

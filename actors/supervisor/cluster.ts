@@ -27,7 +27,6 @@ export interface ClusterOptions {
   readonly folder: string;
   readonly config: RunConfig;
   readonly event: (event: SupervisorEvent) => void;
-  /** Called with each line that an actor logs. */
   readonly output: (actor: string, line: string) => void;
 }
 
@@ -39,7 +38,6 @@ export interface Cluster {
   stop(reason: string): Promise<RunEnd>;
 }
 
-/** Time between two `actors` messages to the metrics sink. */
 const ACTORS_EVERY_MS = 1000;
 
 export async function startCluster({ run, folder, config, event, output }: ClusterOptions): Promise<Cluster> {

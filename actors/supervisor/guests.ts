@@ -18,7 +18,6 @@ export interface GuestsOptions extends HeartbeatLimits {
   /** The messages that each guest gets when it joins. */
   readonly firstMessages: () => readonly Tell[];
   readonly envServersChanged: () => void;
-  /** Ends all connections of a guest. */
   readonly cut: (name: string, reason: string) => void;
   readonly event: (event: GuestEvent) => void;
 }

@@ -23,11 +23,9 @@ export interface HeartbeatFault {
 
 export interface HeartbeatLimits {
   readonly heartbeatMs: number;
-  /** An actor is faulty if it is silent for longer than this. */
   readonly heartbeatDeadlineMs: number;
   /** Replaces `heartbeatDeadlineMs` until the first heartbeat. The time counts from the actor's start or its latest connection. */
   readonly startDeadlineMs?: number;
-  /** An actor is faulty if its computation gives no result for longer than this. */
   readonly progressDeadlineMs: number;
 }
 

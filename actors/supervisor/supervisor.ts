@@ -109,7 +109,6 @@ export class Supervisor {
     this.#spawn(child);
   }
 
-  /** Sends a message to every connected child of a role. */
   tell(role: Role, message: Tell): void {
     for (const { spec, peer } of this.#children.values()) if (spec.role === role) peer?.tell(message);
   }

@@ -39,7 +39,6 @@ export class ChartList {
     this.#charts.push({ chart: new Chart(id, spec, this.#curves, this.#look), metrics: needed });
   }
 
-  /** Draws the values that the run has recorded so far. */
   async load(): Promise<void> {
     const { series } = await read("api/metrics", { points: POINTS, names: [...this.#curves.keys()].join(",") });
     for (const [name, , step, value] of pointsOf(series)) this.#curves.get(name)?.set(step, value);

@@ -57,7 +57,6 @@ export class EpisodeList {
     });
   }
 
-  /** Reads the page in view. */
   async load(): Promise<void> {
     const request = ++this.#requests;
     const before = this.#pages.at(-1)!;
@@ -115,7 +114,6 @@ export class EpisodeList {
       .filter(([name, value]) => value !== "" && !(name === "outcome" && value === "all"));
   }
 
-  /** Sets the filter from the address. */
   #fillFilter(): void {
     for (const [name, value] of new URLSearchParams(location.search)) {
       const field = this.#form.elements.namedItem(name);

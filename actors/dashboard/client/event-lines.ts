@@ -2,7 +2,6 @@
 import type { StoredEvent } from "../answers.ts";
 
 export interface EventLine {
-  /** The newest event of the line. */
   readonly event: StoredEvent;
   readonly count: number;
 }

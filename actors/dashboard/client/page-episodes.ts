@@ -51,7 +51,6 @@ const REPLAY_CODE = "/assets/replay-code.js";
 let loading: Promise<ReplayCode> | null = null;
 const playing = read("api/play");
 
-/** Loads the bundle for the first replay. */
 function loadReplayCode(): Promise<ReplayCode> {
   loading ??= Promise.all([import(REPLAY_CODE), playing]).then(([code, play]) => ({ code, play }));
   return loading;

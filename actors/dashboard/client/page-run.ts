@@ -13,7 +13,6 @@ import { EventLines } from "./event-lines.ts";
 import { start } from "./live.ts";
 import { visible } from "./text.ts";
 
-/** Time between two reads of the costs while the run goes on. */
 const COSTS_EVERY_MS = 10_000;
 
 const ROWS: readonly (readonly [key: keyof CostsAnswer["total"], label: string])[] = [
@@ -48,7 +47,6 @@ async function showCosts(): Promise<void> {
   byId("costs-card").hidden = rows.length === 0;
 }
 
-/** Shares of the time of reinforcement. */
 function timesOf(seconds: CostsAnswer["seconds"]): HTMLElement[] {
   const all = Object.values(seconds).reduce<number>((sum, part) => sum + (part ?? 0), 0);
   const parts = PARTS.map(([key, text, kind]) => ({ text, kind, share: (seconds[key] ?? 0) / all }));

@@ -84,7 +84,6 @@ export function replay(ticket: Ticket, { turns, finalObservation }: Recorded, pl
   return { frames, difference };
 }
 
-/** A game that a person plays by hand. */
 export interface ManualGame {
   /** Names of the actions; null if any text is an action. */
   readonly actions: readonly string[] | null;

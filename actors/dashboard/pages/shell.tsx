@@ -93,7 +93,6 @@ interface ShellProps extends PageProps {
   readonly path: (typeof PAGES)[number][0];
   /** Style sheets in addition to style.css and parts.css. */
   readonly styles: readonly string[];
-  /** The file of the page's script. */
   readonly script: string;
   /** Id of the main heading, the target of the skip link. */
   readonly main: string;
@@ -146,7 +145,6 @@ export const Shell = ({ view, path, styles, script, main, children }: ShellProps
 );
 
 interface ChartFrameProps {
-  /** Name of the chart in the script's table. */
   readonly id: string;
   readonly title: string;
   readonly note?: string;
