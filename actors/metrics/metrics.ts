@@ -27,10 +27,7 @@ const METRICS = {
   "baseline/taught": share("Validation success after the warm start's first stage."),
   "baseline/before": perEnv("share", "Validation success before the first update."),
   "baseline/best": perEnv("share", "Success of the optimal player on the validation boards."),
-  "baseline/expert": perEnv(
-    "share",
-    "Validation success of the expert (a scripted player), for envs whose best possible success is not known.",
-  ),
+  "baseline/expert": perEnv("share", "Validation success of a scripted expert, for envs without a known best success."),
 
   "validate/success": perEnv("share", "Share of validation episodes that the policy solved."),
   "validate/reward_mean": perEnv("reward", "Mean episode reward over validation episodes, without penalties."),
@@ -51,28 +48,19 @@ const METRICS = {
   "validate/fail_local_cycle": share(
     "Share of validation episodes that failed, and in which at least half of the turns led back to an earlier state.",
   ),
-  "validate/fail_budget": share(
-    "Share of validation episodes that failed for no other reason: they ran out of actions, turns or context.",
-  ),
+  "validate/fail_budget": share("Share of validation episodes that failed only for lack of actions, turns or context."),
 
   "train/success": perEnv("share", "Share of the update's episodes that the policy solved, before filtering."),
   "train/reward_mean": perEnv("reward", "Mean episode reward before filtering, without penalties."),
-  "train/penalty_mean": gauge(
-    "reward",
-    "Mean penalty of an episode, for malformed replies and false claims in thoughts; 0 or negative.",
-  ),
+  "train/penalty_mean": gauge("reward", "Mean penalty of an episode: malformed replies and false claims; 0 or less."),
   "train/in_group_std": perEnv("reward", "Mean in-group standard deviation of the raw reward, before filtering."),
   "train/zero_std_groups": share("Share of groups whose episodes all have the same reward, before filtering."),
   "train/kept_groups": share("Share of played groups that the filter kept."),
   "train/kept_in_group_std": gauge("reward", "Mean in-group standard deviation of the raw reward, over kept groups."),
   "train/entropy": nats("Mean entropy of the policy's next-token distribution over written tokens."),
   "train/solved_log_prob": nats("Mean log-probability of a written token in solved episodes, at sampling temperature."),
-  "train/grad_norm": number(
-    "Mean over minibatches of the global L2 norm of the policy's gradient before clipping, without norms that are not finite.",
-  ),
-  "train/critic_grad_norm": number(
-    "Mean over minibatches of the global L2 norm of the critic's gradient before clipping, without norms that are not finite.",
-  ),
+  "train/grad_norm": number("Minibatch mean of the policy's gradient L2 norm before clipping, if finite."),
+  "train/critic_grad_norm": number("Minibatch mean of the critic's gradient L2 norm before clipping, if finite."),
   "train/learning_rate": number("Step size of the policy's optimizer in this update."),
   "train/reply_tokens": gauge("tokens", "Mean number of tokens that the policy wrote in an episode."),
   "train/think_tokens": gauge("tokens", "Mean number of tokens inside <think> in an episode."),
@@ -84,9 +72,7 @@ const METRICS = {
   "train/thinking_rate": share("Share of turns whose reply has a complete thought that is not empty."),
   "train/faithful_thoughts": share("Mean share of true claims in a thought, over thoughts with a checkable claim."),
   "train/claiming_thoughts": share("Share of turns whose thought has a checkable claim."),
-  "train/repetition": share(
-    "Mean over episodes of the share of the episode's 4-grams of written tokens that occurred earlier in the episode.",
-  ),
+  "train/repetition": share("Mean share of an episode's 4-grams of written tokens that occurred earlier in it."),
   "train/cut_replies": share("Share of replies that the sampler cut at their maximum number of tokens."),
   "train/pass_at_group": perEnv("share", "Share of groups with at least one solved episode; RAGEN's pass@N."),
   "train/groups": perEnv("groups", "Groups played for the update, including groups that replaced other groups."),
@@ -99,27 +85,19 @@ const METRICS = {
     "Place in env.mix, from 1, of the first env that is not learned; if all are learned, of the last env (curriculum by difficulty).",
   ),
   "train/contexts": number("Mean number of contexts of an episode; a new one begins where the prompt drops turns."),
-  "train/overflowed_turns": share(
-    "Share of turns whose prompt left out earlier turns for lack of room in the context.",
-  ),
+  "train/overflowed_turns": share("Share of turns whose prompt left out earlier turns for lack of context."),
   "train/stop_success": share("Share of episodes that ended because the policy solved them."),
   "train/stop_over": share("Share of episodes that the game ended without success."),
   "train/stop_actions": share("Share of episodes that ended because they used up their actions."),
   "train/stop_turns": share("Share of episodes that ended because they used up their turns."),
   "train/stop_context": share("Share of episodes that ended because the context was full."),
   "train/scored_episodes": gauge("episodes", "Episodes of the update that the game ended, with or without success."),
-  "train/truncated_episodes": gauge(
-    "episodes",
-    "Episodes of the update that a limit of actions, turns or context ended; the learner trains on them.",
-  ),
+  "train/truncated_episodes": gauge("episodes", "Episodes ended by a limit of actions, turns or context; trained on."),
   "train/env_errors": gauge("episodes", "Episodes of the update whose last attempt failed in the env."),
   "train/aborted_episodes": gauge("episodes", "Episodes of the update whose last attempt failed outside the env."),
   "train/failed_episodes": gauge("episodes", "Sum of env_errors and aborted_episodes; no update trains on them."),
   "train/log_prob_gap": nats("Mean absolute difference of sampler and learner in a written token's log-probability."),
-  "train/staleness": gauge(
-    "updates",
-    "Mean lag of trained episodes: number of updates between the policy version that played them and the newest version.",
-  ),
+  "train/staleness": gauge("updates", "Mean lag of trained episodes behind the newest policy version, in updates."),
   "train/lag_0": share("Share of trained episodes played by the newest policy version."),
   "train/lag_1": share("Share of trained episodes played by the policy version one update before the newest."),
   "train/lag_2": share("Share of trained episodes played by the policy version two updates before the newest."),
@@ -135,9 +113,7 @@ const METRICS = {
   ),
   "train/critic_share": share("Weight of the critic in the hybrid advantage; the group's baseline has the rest."),
   "train/overlong_mean": gauge("reward", "Mean penalty of an episode for overlong replies; 0 or negative."),
-  "train/importance_mean": number(
-    "Mean over written tokens of the importance weight: the learner's probability divided by the sampler's.",
-  ),
+  "train/importance_mean": number("Mean importance weight of a written token: learner's probability / sampler's."),
   "train/importance_capped": share("Share of written tokens whose importance weight was cut to the cap."),
   "train/kl_coefficient": number("Weight of the KL term in this update."),
   "train/entropy_coefficient": number("Weight of the entropy bonus in this update."),
@@ -172,15 +148,9 @@ const METRICS = {
   "warm/success": share("Share of 32 validation episodes that the policy solves; measured every 200 warm-start steps."),
 
   "speed/tokens_per_second": timed("tokens/s", "Tokens that all samplers together write in a second of rollout."),
-  "speed/updates_per_minute": timed(
-    "updates/min",
-    "Mean since reinforcement began; the time of validations and checkpoints counts too.",
-  ),
+  "speed/updates_per_minute": timed("updates/min", "Mean since reinforcement began, with validations and checkpoints."),
   "speed/left_s": timed("seconds", "Time until learner.updates or learner.minutes ends the run, at its speed so far."),
-  "speed/rollout_s": timed(
-    "seconds",
-    "Time to play an update's episodes; if rollouts overlap, time from the end of the previous rollout.",
-  ),
+  "speed/rollout_s": timed("seconds", "Time to play an update's episodes, after the previous rollout if they overlap."),
   "speed/update_s": timed("seconds", "Time from the end of an update's rollout to the publication of its new weights."),
   "speed/validate_s": timed("seconds", "Time of one validation."),
   "speed/checkpoint_s": timed("seconds", "Time to write one checkpoint."),
@@ -198,10 +168,7 @@ const METRICS = {
     "episodes",
     "Tickets that the learner issued again, because the lease expired, the sampler was lost, or the attempt failed.",
   ),
-  "total/ignored_outcomes": timedCounter(
-    "episodes",
-    "Outcomes that the learner ignored, because their ticket was finished, unknown or issued again.",
-  ),
+  "total/ignored_outcomes": timedCounter("episodes", "Ignored outcomes: of finished, unknown or reissued tickets."),
   "total/skipped_updates": counter(
     "updates",
     "Updates that trained on no episode, or left out an optimizer step because a gradient was not finite.",
@@ -219,10 +186,7 @@ const METRICS = {
     "episodes",
     "Waiting tickets: at the learner, tickets that wait for a sampler; at a sampler, tickets that wait for a free slot or for weights.",
   ),
-  "queue/playing": perActor(
-    "episodes",
-    "Episodes that the learner leased, a sampler plays, or an env server has open.",
-  ),
+  "queue/playing": perActor("episodes", "Episodes that the learner leased, a sampler plays, or an env server holds."),
   "queue/rows": perActor("episodes", "Finished episodes that wait at the learner to be stored."),
   "queue/messages": perActor(
     "messages",

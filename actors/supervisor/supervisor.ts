@@ -88,9 +88,8 @@ export class Supervisor {
     this.#stopWatch = watchHeartbeats(clock, this.#options, running, (child, fault) => this.#kill(child, fault));
   }
 
-  /** Starts a child. @throws {Error} if the name is taken, the run is ending, or the supervisor does not listen yet */
+  /** Starts a child. @throws {Error} if the run is ending, or the supervisor does not listen yet */
   start(spec: ChildSpec): void {
-    if (this.#children.has(spec.name)) throw new Error(`cannot start ${spec.name}: it has been started already`);
     if (this.#stopping) throw new Error(`cannot start ${spec.name}: the run is ending`);
     const { clock, restartsMax, restartWindowMs } = this.#options;
     const child: Child = {
