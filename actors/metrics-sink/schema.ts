@@ -73,23 +73,18 @@ const MIGRATIONS: readonly string[] = [
 /** The oldest schema version that the page can read. Later versions only added columns that the page can do without. */
 export const READABLE_SCHEMA = 4;
 
-export class SchemaError extends Error {
-  override readonly name = "SchemaError";
-}
-
-/** The schema version of the file. @throws {SchemaError} if the version is newer than the last migration */
-export function schemaOf(db: Database, path: string): number {
+/** The schema version of the file. @throws {Error} if the version is newer than the last migration */
+export function schemaOf(db: Database): number {
   const { user_version: version } = db.query("PRAGMA user_version").get() as { user_version: number };
   if (version <= MIGRATIONS.length) return version;
-  throw new SchemaError(
-    `cannot read ${path}: it has schema ${version}, and this version of Bunraku reads up to ${MIGRATIONS.length}. ` +
+  throw new Error(
+    `it has schema ${version}, and this version of Bunraku reads up to ${MIGRATIONS.length}. ` +
       "Use the version that wrote it, or a newer one.",
   );
 }
 
-/** @throws {SchemaError} if the file's version is newer than the last migration */
-export function migrate(db: Database, path: string): void {
-  const version = schemaOf(db, path);
+export function migrate(db: Database): void {
+  const version = schemaOf(db);
   // Returns here, because a PRAGMA that sets the same version again would still write to the file.
   if (version === MIGRATIONS.length) return;
   db.transaction(() => {

@@ -40,7 +40,7 @@ import type {
   StoredRun,
   WriteBatch,
 } from "./records.ts";
-import { DELETES, insertInto, migrate, READABLE_SCHEMA, SchemaError, SELECTS, schemaOf } from "./schema.ts";
+import { DELETES, insertInto, migrate, READABLE_SCHEMA, SELECTS, schemaOf } from "./schema.ts";
 
 export interface StoreOptions {
   readonly path: string;
@@ -101,15 +101,14 @@ export class Store {
       const unchecked = readOnly || Bun.file(path).size > CHECKED_BYTES_MAX;
       const found = unchecked ? "ok" : (this.#db.query("PRAGMA quick_check(1)").values()[0]![0] as string);
       if (found !== "ok") throw new Error(`${found.replaceAll("\n", " ")}${DAMAGED}`);
-      this.isCurrent = schemaOf(this.#db, path) >= READABLE_SCHEMA || !readOnly;
+      this.isCurrent = schemaOf(this.#db) >= READABLE_SCHEMA || !readOnly;
     } catch (error) {
       opened?.close();
-      if (error instanceof SchemaError) throw error;
       throw new Error(`cannot open ${path}: ${faultOf(error)}`, { cause: error });
     }
     if (readOnly) return;
     this.#db.run(`PRAGMA synchronous = ${durability}`);
-    migrate(this.#db, path);
+    migrate(this.#db);
     if (bytesMax !== undefined) this.#db.run(`PRAGMA max_page_count = ${Math.floor(bytesMax / PAGE_BYTES)}`);
   }
 

@@ -196,7 +196,7 @@ export class Player {
     const start = () => {
       const { code, play } = this.#replayCode;
       this.pause();
-      this.#manual = code.takeOver(this.#episode.row.ticket, this.#recorded, turns.selectedIndex, play);
+      this.#manual = new code.ManualGame(this.#episode.row.ticket, this.#recorded, turns.selectedIndex, play);
       this.#showManual(this.#manual, "");
       this.#panes.querySelector<HTMLElement>(".hand button, .hand input")?.focus();
     };
