@@ -12,14 +12,12 @@ const Limit = (most: number, standard: number) => z.coerce.number().int().min(1)
 const NAMES_MAX = 500;
 const ERROR_MAX = 1000;
 
-const Names = z
-  .string()
-  .transform((text) => [...new Set(text.split(","))])
-  .superRefine((names, context) => {
-    const message = faultOf(names);
-    if (message !== null) context.addIssue({ code: "custom", message });
-  })
-  .transform((names) => names as MetricName[]);
+const Names = z.string().transform((text, context) => {
+  const names = [...new Set(text.split(","))];
+  const message = faultOf(names);
+  if (message !== null) context.addIssue({ code: "custom", message });
+  return names as MetricName[];
+});
 
 function faultOf(names: readonly string[]): string | null {
   if (names.length > NAMES_MAX) return `${names.length} names; at most ${NAMES_MAX} at once`;

@@ -14,7 +14,6 @@ import { Store } from "./store.ts";
 
 /** Metrics and events wait at most this long before the sink writes them. */
 const FLUSH_MS = 200;
-const PAGE_ROWS = 1000;
 
 /** The store that the sink fills, and the page that shows it. */
 export interface OpenedStore {
@@ -88,9 +87,9 @@ function followStore(store: Store, folder: string, onError: (text: string) => vo
   let last = store.cursor().points;
   const unsubscribe = store.subscribe(() => {
     try {
-      for (let page = store.points(last, PAGE_ROWS); page.length > 0; page = store.points(last, PAGE_ROWS)) {
-        for (const point of page) events.add(point);
-        last = page.at(-1)!.id;
+      for (const point of store.pointsAfter(last)) {
+        events.add(point);
+        last = point.id;
       }
       events.flush();
     } catch (error) {

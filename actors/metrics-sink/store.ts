@@ -54,6 +54,8 @@ export interface StoreOptions {
 }
 
 const PAGE_BYTES = 4096;
+/** Number of points that `pointsAfter` reads at once. */
+const PAGE_ROWS = 1000;
 
 /** The store checks no file above this size: the check reads the whole file, and an actor must start within a minute. */
 const CHECKED_BYTES_MAX = 2 ** 31;
@@ -210,6 +212,16 @@ export class Store {
   /** At most `limit` points after id `since`, in the order they were written. */
   points(since: number, limit: number): StoredPoint[] {
     return this.#select(SELECTS.points).all({ since, limit }) as StoredPoint[];
+  }
+
+  /** All points after id `since`, in the order they were written, read page by page. */
+  *pointsAfter(since: number): Generator<StoredPoint> {
+    let page: StoredPoint[];
+    do {
+      page = this.points(since, PAGE_ROWS);
+      yield* page;
+      since = page.at(-1)?.id ?? since;
+    } while (page.length === PAGE_ROWS);
   }
 
   latest(): Point[] {

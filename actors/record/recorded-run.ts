@@ -3,7 +3,7 @@ import { existsSync, readdirSync } from "node:fs";
 import { join } from "node:path";
 import type { Series, StoredEvent } from "../dashboard/answers.ts";
 import type { MetricName } from "../metrics/metrics.ts";
-import type { EpisodeFilter, RecordedEpisode, StoredPoint, StoredRun } from "../metrics-sink/records.ts";
+import type { EpisodeFilter, RecordedEpisode, StoredRun } from "../metrics-sink/records.ts";
 import { recordOf, type Store } from "../metrics-sink/store.ts";
 import { type Costs, costsOf } from "./costs.ts";
 import { latestOf, newestUpdate, seriesOf } from "./newest-update.ts";
@@ -27,16 +27,6 @@ export class RecordedRun {
     } catch (error) {
       this.store.close();
       throw error;
-    }
-  }
-
-  /** All points, in the order in which the run wrote them. */
-  *points(): Generator<StoredPoint> {
-    for (let since = 0; ; ) {
-      const page = this.store.points(since, PAGE_ROWS);
-      yield* page;
-      if (page.length < PAGE_ROWS) return;
-      since = page.at(-1)!.id;
     }
   }
 
@@ -75,12 +65,6 @@ export class RecordedRun {
   [Symbol.dispose](): void {
     this.store.close();
   }
-}
-
-/** The costs of the run in this folder. @throws {Error} if the folder holds no run */
-export function recordedCosts(folder: string): Costs {
-  using run = new RecordedRun(folder);
-  return run.costs();
 }
 
 /** Reads all pages of a list whose newest row is first. @param keep  the part of a row to return. @returns the rows, oldest first */
