@@ -63,11 +63,7 @@ function fromHere(file: string): string {
   return path.startsWith("..") ? file : path;
 }
 
-/**
- * One line for people: every fault that a zod schema found, as `path: message`.
- *
- * @param whole  the word that stands for the path if the whole value is at fault, for example "body"
- */
+/** One line for people: every fault that a zod schema found, as `path: message`. @param whole  stands for the path of the whole value */
 export const schemaFaults = ({ issues }: Pick<z.ZodError, "issues">, whole: string): string =>
   issues.map(({ path, message }) => `${path.join(".") || whole}: ${message}`).join("; ");
 

@@ -206,10 +206,7 @@ function tokensByTurn(
   });
 }
 
-/**
- * The prompt text before each reply, with the marks of the chat template. If the turn continues a context, the text is the new part of the
- * context. If the turn begins a context, the text is the whole context. Null if the episode has no trajectory.
- */
+/** The new prompt text before each reply, or the whole context that the turn begins, with the marks of the chat template; null if not played. */
 function promptTexts({ outcome }: EpisodeRow, dialogue: Dialogue): string[] | null {
   if (!("trajectory" in outcome)) return null;
   const { tokens, written, turns } = outcome.trajectory;

@@ -236,11 +236,7 @@ export const isTimeIndependent = (name: string): boolean => isMetricName(name) &
 /** The row of one metric, as a `Metric`. With this type code can read optional fields that the row leaves out. */
 export const metric = (name: MetricName): Metric => METRICS[splitName(name).row as MetricName];
 
-/**
- * Checks metrics when an actor reports them.
- *
- * @throws {RangeError} if a name is not in the table, or a value is not a finite number.
- */
+/** Checks metrics when an actor reports them. @throws {RangeError} if a name is not in the table, or a value is not a finite number */
 export function metricValues(values: Partial<Record<MetricName, number>>): Record<string, number> {
   for (const [name, value] of Object.entries(values)) {
     if (!isMetricName(name))

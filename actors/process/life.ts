@@ -8,9 +8,9 @@
  *   a restart would fail in the same way.
  */
 import type { ActorContext, Order, Running } from "../actor.ts";
-import { type Clock, realClock } from "../clock.ts";
+import { realClock } from "../clock.ts";
 import { describeError, RUN_ERROR_CODE, RunError, stackOf } from "../errors.ts";
-import { type Log, makeLog } from "../log.ts";
+import { makeLog } from "../log.ts";
 import { cpuSeconds, energyReader, Meter } from "../metrics/meter.ts";
 import { type Role, STARTING } from "../protocol.ts";
 import { freeAddressLike } from "../transport/address.ts";
@@ -19,21 +19,13 @@ import { connectForever, HELLO_DEADLINE_MS } from "../transport/reconnect.ts";
 import { refused } from "../transport/refusals.ts";
 import { RoutedTransport } from "../transport/routed.ts";
 import type { SocketOptions } from "../transport/socket-wire.ts";
-import type { Transport } from "../transport/transport.ts";
 import type { ActorSettings } from "./settings.ts";
 
 /** The part of an actor's context that does not depend on how its process started. */
 export type LifeContext = Omit<ActorContext, "folder" | "host" | "guest">;
 
 /** What `live` gets from the real or simulated machine. */
-interface ProcessPorts {
-  readonly clock: Clock;
-  /** Uniform in [0, 1). */
-  readonly uniform: () => number;
-  readonly meter: Meter;
-  /** Reaches the supervisor and the other actors. */
-  readonly transport: Transport;
-  readonly listen: string;
+interface ProcessPorts extends Pick<ActorContext, "clock" | "uniform" | "meter" | "transport" | "listen"> {
   readonly rssBytes: () => number;
   /** The type of the last message that arrived. */
   readonly lastMessage: () => string;
@@ -46,10 +38,9 @@ interface ProcessPorts {
 /** The ports that an actor with its own process or worker and an actor that shares its thread get from different places. */
 type Place = Pick<ProcessPorts, "clock" | "exit" | "sharesThread">;
 
-interface LiveOptions extends ProcessPorts {
+interface LiveOptions extends ProcessPorts, Pick<ActorContext, "log"> {
   readonly actorSettings: Omit<ActorSettings, "settings">;
   readonly role: Role;
-  readonly log: Log;
   readonly start: (context: LifeContext) => Running | Promise<Running>;
   readonly connected?: () => void;
   /** Called when an attempt to reach the supervisor fails; `runActorLife` logs a warning by default. The arguments: see `ReconnectOptions.failed`. */

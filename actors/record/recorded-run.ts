@@ -35,10 +35,7 @@ export class RecordedRun {
     return new Map(latestOf(this.store).map(({ name, value }) => [name, value]));
   }
 
-  /**
-   * Steps and values of a metric that has no value per actor; null if the record has no value. The curve has no steps after the newest
-   * update: a roll-back discarded these updates, or a resumed run has not repeated them yet.
-   */
+  /** Steps and values up to the newest update, of a metric that has no value per actor; null if the record has no value. */
   curve(name: MetricName): Series | null {
     return seriesOf(this.store, [name])[0] ?? null;
   }

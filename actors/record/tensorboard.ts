@@ -65,11 +65,7 @@ export interface Scalar {
   readonly value: number;
 }
 
-/**
- * The scalars of an event file. Skips an incomplete last record, because a run may still be writing it.
- *
- * @throws {RangeError} for a damaged record
- */
+/** The scalars of an event file, without an incomplete last record of a run that still writes. @throws {RangeError} for a damaged record */
 export function* scalarsOf(bytes: Uint8Array): Generator<Scalar> {
   const view = new DataView(bytes.buffer, bytes.byteOffset, bytes.length);
   for (let at = 0; at + 12 <= bytes.length; ) {

@@ -29,12 +29,7 @@ export interface HeartbeatLimits {
   readonly progressDeadlineMs: number;
 }
 
-/**
- * Checks all actors every `heartbeatMs`.
- *
- * @param faulty  called for each actor past a limit, at every check
- * @returns a function that ends the checks
- */
+/** Checks all actors every `heartbeatMs`, and calls `faulty` at each check for each actor past a limit. @returns a function that ends the checks */
 export function watchHeartbeats<A extends Watched>(
   clock: Clock,
   limits: HeartbeatLimits,

@@ -61,11 +61,7 @@ export class ChartList {
     for (const { chart } of this.#charts) chart.rebuild();
   }
 
-  /**
-   * Draws these comparisons in every chart, except comparisons with a run that cannot be read.
-   *
-   * @returns an error text for each comparison that the charts leave out
-   */
+  /** Draws these comparisons in every chart. @returns an error text for each run that cannot be read, which the charts leave out */
   async compare(comparisons: readonly Comparison[]): Promise<string[]> {
     const compared: ComparedRun[] = [];
     const faults: string[] = [];

@@ -50,10 +50,7 @@ export class Chart {
   #shown: readonly Curve[] = [];
   #legend: readonly HTMLElement[] = [];
 
-  /**
-   * @param curves  the curves of this run, by metric
-   * @param look    settings that all charts share; call `rebuild` after a change
-   */
+  /** @param look  settings that all charts share; call `rebuild` after a change */
   constructor(id: string, spec: ChartSpec, curves: Curves, look: Readonly<Look>) {
     this.#id = id;
     this.#spec = spec;

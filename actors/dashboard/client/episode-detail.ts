@@ -106,10 +106,7 @@ const ADVANTAGE_MAX = 2;
 /** The color level: from 0 for a probability above 67 % to `LEVELS` for a probability below 2.7 %. */
 const surpriseLevel = (logProb: number) => Math.min(LEVELS, Math.floor((-logProb * LEVELS) / 4 + 0.5));
 
-/**
- * A token of a reply. Its color shows the log-probability or the advantage. Color is never the only sign: each token has its numbers as a
- * title, and unlikely tokens are underlined.
- */
+/** A token of a reply in color. Color is never the only sign: each token has its numbers as a title, and unlikely tokens are underlined. */
 function tokenOf({ text, logProb, advantage }: WrittenToken): HTMLElement {
   const token = make("span", "token", visible(text));
   const probability = `${(100 * Math.exp(logProb)).toFixed(1)} %, log-probability ${logProb.toFixed(3)}`;

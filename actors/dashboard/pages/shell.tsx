@@ -1,8 +1,7 @@
 /** @jsxImportSource hono/jsx */
 /**
- * The parts that the pages of a run share: header, links to the other pages, the run's status, frames of charts and events, and the
- * settings of charts. This file also has the pages that show only one message. The server renders the frames and most values; scripts fill the
- * frames. This file reads no store. hono/jsx escapes all text.
+ * The parts that the pages of a run share, and the pages that show only one message. The server renders the frames and most values; scripts
+ * fill the frames. hono/jsx escapes all text.
  *
  * - The pages have no inline script and no inline style, because the content security policy forbids both.
  */
