@@ -248,23 +248,20 @@ export function metricValues(values: Partial<Record<MetricName, number>>): Recor
   return { ...values };
 }
 
-/**
- * Event kinds that the page interprets. The page only lists events of other kinds.
- *
- * - `engine`: text is the engine and its device, "compiled, cpu, 2 threads".
- * - `phase`: text is what the run does now: "warm start" or "reinforcement".
- * - `finished`: the run made its report; text is "40 updates, success 52.0 %".
- * - `closed`: the metrics sink stopped normally; this session has no later event.
- * - `health`: the Echo Trap detector's verdict changed; text is "update 12: collapsed: reason; reason", or "update 12: health: solved".
- * - `intervention`: the run took an intervention of health.ladder; text says which one, what changes, and why.
- * - `early-stop`: the run ends before its last update; text says why.
- */
+/** Event kinds that the page interprets. The page only lists events of other kinds. */
 export const EVENT_KINDS = {
+  /** The text is the engine and its device, "compiled, cpu, 2 threads". */
   engine: "engine",
+  /** The text is what the run does now: "warm start" or "reinforcement". */
   phase: "phase",
+  /** The run made its report; the text is "40 updates, success 52.0 %". */
   finished: "finished",
+  /** The metrics sink stopped normally; this session has no later event. */
   closed: "closed",
+  /** The Echo Trap detector's verdict changed; the text is "update 12: collapsed: reason; reason", or "update 12: health: solved". */
   health: "health",
+  /** The run took an intervention of health.ladder; the text says which one, what changes, and why. */
   intervention: "intervention",
+  /** The run ends before its last update; the text says why. */
   earlyStop: "early-stop",
 } as const;

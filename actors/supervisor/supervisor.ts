@@ -41,6 +41,9 @@ interface Child extends Watched {
   lastError: string | null;
 }
 
+/** What a child has when its process starts. */
+const FRESH = { url: null, heartbeat: null, killedFor: null, lastError: null };
+
 export class Supervisor {
   readonly #options: SupervisorOptions;
   readonly #children = new Map<string, Child>();
@@ -97,12 +100,9 @@ export class Supervisor {
       limit: new RestartLimit(restartsMax, restartWindowMs),
       process: null,
       peer: null,
-      url: null,
       restarts: 0,
       heardAtMs: clock.now(),
-      heartbeat: null,
-      killedFor: null,
-      lastError: null,
+      ...FRESH,
     };
     this.#children.set(spec.name, child);
     this.#spawn(child);
@@ -131,7 +131,7 @@ export class Supervisor {
       ...limits,
       settings: settings(),
     };
-    Object.assign(child, { url: null, heardAtMs: clock.now(), heartbeat: null, killedFor: null, lastError: null });
+    Object.assign(child, FRESH, { heardAtMs: clock.now() });
     let process: SpawnedChild;
     try {
       process = spawner.spawn(entry, JSON.stringify(actorSettings), (line) => {
