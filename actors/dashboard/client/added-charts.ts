@@ -46,7 +46,7 @@ export class AddedCharts {
     if (metrics.length === this.#known.length) return;
     this.#known = metrics;
     const names = metrics.map(({ name }) => name).sort();
-    this.#select.replaceChildren(this.#select.options[0]!, ...names.map((name) => make("option", "", name)));
+    this.#select.replaceChildren(this.#select.options[0]!, ...names.map((name) => new Option(name, name)));
   }
 
   #add(name: string): void {
