@@ -31,7 +31,6 @@ export interface ActorContext {
   /** How an actor on another machine gets the weights; null for an actor on the run's own machine. */
   readonly guest: {
     readonly weightsFrom: string;
-    /** Bearer token for the weights. */
     readonly token: string;
     readonly tls: ClientTls;
   } | null;

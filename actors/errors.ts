@@ -5,6 +5,7 @@
  */
 import { relative } from "node:path";
 import { fileURLToPath } from "node:url";
+import type { z } from "zod";
 
 /** Where an episode failed. "capacity": it reached a limit. "closed": the episode or the connection closed, or no answer came in time. */
 export type Boundary = "env" | "policy" | "protocol" | "capacity" | "closed";
@@ -45,7 +46,6 @@ export function describeError(error: unknown): string {
 /** One line for people: only the message, for errors whose name adds nothing. */
 export const messageOf = (error: unknown): string => oneLine(error instanceof Error ? error.message : String(error));
 
-/** The folder with Bunraku's source code. */
 const OWN = fileURLToPath(new URL("..", import.meta.url));
 
 /** The innermost call outside of Bunraku's own code, as " (FILE:LINE:COLUMN)"; an empty text if all calls are Bunraku's. */
@@ -63,17 +63,9 @@ function fromHere(file: string): string {
   return path.startsWith("..") ? file : path;
 }
 
-/**
- * One line for people: every fault that a zod schema found, as `path: message`.
- *
- * @param whole  the word that stands for the path if the whole value is at fault, for example "body"
- */
-export const schemaFaults = ({ issues }: SchemaError, whole: string): string =>
+/** One line for people: every fault that a zod schema found, as `path: message`. @param whole  stands for the path of the whole value */
+export const schemaFaults = ({ issues }: Pick<z.ZodError, "issues">, whole: string): string =>
   issues.map(({ path, message }) => `${path.join(".") || whole}: ${message}`).join("; ");
-
-interface SchemaError {
-  readonly issues: readonly { readonly path: readonly PropertyKey[]; readonly message: string }[];
-}
 
 export const oneLine = (text: string): string => text.trim().replaceAll(/\s*\n\s*/g, " ");
 
@@ -86,7 +78,6 @@ export function stackOf(error: unknown): string {
   return [...calls.map((line) => line.trim()), ...causes].join("\n");
 }
 
-/** Exit code of an actor that ended with a `RunError`. */
 export const RUN_ERROR_CODE = 3;
 
 export class RunError extends Error {

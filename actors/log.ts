@@ -7,7 +7,6 @@
 export const LEVELS = ["debug", "info", "warning", "error"] as const;
 export type Level = (typeof LEVELS)[number];
 
-/** Additional fields of a line, by name. */
 type Fields = Readonly<Record<string, string | number | boolean | null>>;
 type Write = (kind: string, text: string, fields?: Fields) => void;
 
@@ -20,7 +19,6 @@ export interface LogOptions {
   readonly level: Level;
   /** Strings that the log must not write, such as tokens. */
   readonly secrets: readonly string[];
-  /** Takes one line with its newline. */
   readonly write: (line: string) => void;
   readonly date: () => Date;
 }

@@ -355,11 +355,7 @@ export type EnvAsk = Messages["env.open" | "env.step"];
  */
 const FIRST_FAULT: object = { abortEarly: true };
 
-/**
- * Checks one decoded message.
- *
- * @throws {ProtocolError} if the type is unknown, or a field is missing, unknown or of another type.
- */
+/** Checks one decoded message. @throws {ProtocolError} if its type is unknown, or a field is missing, unknown or of another type */
 export function parseMessage(raw: unknown): Message {
   const type = (raw as { type?: unknown } | null)?.type;
   if (typeof type !== "string" || !Object.hasOwn(schemas, type)) {

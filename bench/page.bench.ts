@@ -9,7 +9,6 @@ import { join } from "node:path";
 import type { Page } from "playwright-core";
 import { realClock } from "../actors/clock.ts";
 import type { ApiContext } from "../actors/dashboard/api.ts";
-import { Ratings } from "../actors/dashboard/ratings.ts";
 import { NearbyRuns } from "../actors/dashboard/runs.ts";
 import { serveDashboard } from "../actors/dashboard/serve.ts";
 import { METRIC_NAMES } from "../actors/metrics/metrics.ts";
@@ -56,7 +55,7 @@ export async function run(options: Readonly<Record<string, string>>) {
     play: { compat: "strict", envs: [] },
     dialogue: null,
     nearby: new NearbyRuns(folder, null),
-    ratings: new Ratings(join(folder, "ratings.jsonl")),
+    ratings: join(folder, "ratings.jsonl"),
   };
   const server = await serveDashboard({ shown, host: "127.0.0.1", port: 0, token: null, clock: realClock });
   try {

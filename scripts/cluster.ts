@@ -9,7 +9,7 @@ import { messageOf } from "../actors/errors.ts";
 import { plural } from "../actors/number-text.ts";
 import { envsText, tooSmallBudgets } from "../actors/play/envs-of-run.ts";
 import { readRunConfig } from "../actors/policy/saved-policy.ts";
-import { hasRecord, recordedCosts } from "../actors/record/recorded-run.ts";
+import { hasRecord, RecordedRun } from "../actors/record/recorded-run.ts";
 import { addStart } from "../actors/record/starts.ts";
 import { lockRun } from "../actors/supervisor/run-lock.ts";
 import { checkRun, withModel } from "../library/chosen-model.ts";
@@ -126,7 +126,8 @@ export async function main(options: Parsed<typeof command>, typed: readonly stri
     if (json) console.log(JSON.stringify({ run: basename(folder), env: envsText(config), stopped: reason }));
     return 0;
   }
-  console.log(resultTable(report, config.validate.temperature, folder, memory.report(), recordedCosts(folder)));
+  using record = new RecordedRun(folder);
+  console.log(resultTable(report, config.validate.temperature, folder, memory.report(), record.costs()));
   if (json) console.log(JSON.stringify({ ...report, memory: memory.report() }));
   const stays = !exit && !options.flags.smoke && process.stdout.isTTY && process.stderr.isTTY;
   if (stays) await keepPage(prepared, view.pageUrl, asked.promise);

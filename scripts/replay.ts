@@ -8,6 +8,7 @@ import { realClock } from "../actors/clock.ts";
 import { visible } from "../actors/dashboard/client/text.ts";
 import { messageOf } from "../actors/errors.ts";
 import { type Difference, type Replay, replayEnv, replayWhole, weightsDifference } from "../actors/evaluate/replay.ts";
+import type { RecordedEpisode } from "../actors/metrics-sink/records.ts";
 import { plural } from "../actors/number-text.ts";
 import { withLocalModules } from "../actors/play/env-modules.ts";
 import { policyOf } from "../actors/policy/pretrained.ts";
@@ -19,10 +20,13 @@ import {
   startPolicyThread,
 } from "../actors/policy/saved-policy.ts";
 import type { PolicyVersion } from "../actors/protocol.ts";
-import { type RecordedEpisode, RecordedRun } from "../actors/record/recorded-run.ts";
+import { RecordedRun } from "../actors/record/recorded-run.ts";
 import { didYouMean, nearest } from "../envs/text/nearest.ts";
 import { type Command, flag, type Parsed, UsageError } from "./cli/options.ts";
 import { warn } from "./cli/print.ts";
+
+/** For a name that the run has not recorded, the error names the nearest among this many newest episodes. */
+const NEWEST_MAX = 1000;
 
 export const command = {
   words: {
@@ -54,7 +58,7 @@ export async function main({ flags, words }: Parsed<typeof command>): Promise<nu
   if (!("trajectory" in outcome)) throw new Error(`${summary.episode} was not played: ${outcome.detail}`);
   if (show) printEpisode(outcome);
   const replay = { config, ticket, recorded: outcome, dialogue: policyOf(config).dialogue, clock: realClock, warn };
-  const others = run.versionsSharing(summary.id, outcome.trajectory);
+  const others = run.store.versionsSharing(summary.id, outcome.trajectory);
   const env = await replayEnv(replay);
   const policy = flags["env-only"] ? { skipped: "--env-only" } : await replayPolicy(folder, replay, others);
   console.log(
@@ -71,10 +75,15 @@ export async function main({ flags, words }: Parsed<typeof command>): Promise<nu
   return equal ? 0 : 1;
 }
 
-function recordedEpisode(run: RecordedRun, folder: string, name: string): RecordedEpisode {
-  const found = /^\d+$/.test(name) ? run.episode(Number(name)) : run.named(name);
+function recordedEpisode({ store }: RecordedRun, folder: string, name: string): RecordedEpisode {
+  const id = /^\d+$/.test(name) ? Number(name) : store.episodeNamed(name);
+  const found = id === null ? null : store.episode(id);
   if (found !== null) return found;
-  const near = nearest(name, run.newestNames());
+  const newest = store.episodes({}, { limit: NEWEST_MAX }).rows;
+  const near = nearest(
+    name,
+    newest.map(({ episode }) => episode),
+  );
   throw new UsageError(
     `${folder} has recorded no episode ${name}${near === null ? `; the page lists the episodes: bun run page ${folder}` : didYouMean(near)}`,
   );

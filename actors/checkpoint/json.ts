@@ -1,5 +1,16 @@
 /** Writes and reads JSON files and files of JSON lines. A kill or a full disk may have cut the last line of a file of JSON lines. */
-import { closeSync, constants, ftruncateSync, openSync, readFileSync, renameSync, writeFileSync } from "node:fs";
+import {
+  closeSync,
+  constants,
+  existsSync,
+  ftruncateSync,
+  openSync,
+  readFileSync,
+  renameSync,
+  writeFileSync,
+} from "node:fs";
+import type { z } from "zod";
+import { schemaFaults } from "../errors.ts";
 
 /** Writes a value as indented JSON. After a kill or a full disk, `file` has the whole old or the whole new text. @throws {Error} of the disk */
 export function saveJson(file: string, value: unknown): void {
@@ -24,10 +35,21 @@ export function appendJsonLine(file: string, value: unknown, mode = 0o666): void
   }
 }
 
-/** The lines of a file of JSON lines, without a last line that was cut. If the file ends with a line break, the last item is an empty text. */
-export function jsonLines(file: string): string[] {
+/**
+ * The values in a file of JSON lines, without a last line that was cut; empty if there is no file.
+ *
+ * @throws {Error} in one line that names the file and the number of a line that does not fit `schema`
+ */
+export function readJsonLines<T>(file: string, schema: z.ZodType<T>): T[] {
+  if (!existsSync(file)) return [];
   const lines = readFileSync(file, "utf8").split("\n");
-  return isHalf(lines.at(-1)!) ? lines.slice(0, -1) : lines;
+  if (isHalf(lines.at(-1)!)) lines.pop();
+  return lines.flatMap((line, i) => {
+    if (line === "") return [];
+    const parsed = schema.safeParse(parsedJson(line));
+    if (parsed.success) return [parsed.data];
+    throw new Error(`cannot read ${file}, line ${i + 1}: ${schemaFaults(parsed.error, "line")}`);
+  });
 }
 
 /** @param last  the text after the last line break */

@@ -27,7 +27,7 @@ export const Overview = z.strictObject({
   progress: NumberOrNull.describe("Share of the phase that is done; null if unknown"),
   update: Count.nullable(),
   updates: Count.nullable(),
-  tokensPerSecond: z.number().nullable(),
+  tokensPerSecond: NumberOrNull,
   aliveMs: z.number().describe("Duration of the run over all its sessions"),
   success: z
     .strictObject({
@@ -55,10 +55,7 @@ export const RunAnswer = Overview.extend({
 export type RunAnswer = z.infer<typeof RunAnswer>;
 
 export const ActorsAnswer = z.strictObject({
-  atMs: z
-    .number()
-    .nullable()
-    .describe("Time of the supervisor's report, in milliseconds since the epoch; null before the first report"),
+  atMs: NumberOrNull.describe("Time of the supervisor's report (ms since the epoch); null before the first report"),
   actors: z.array(ActorView),
 });
 export type ActorsAnswer = z.infer<typeof ActorsAnswer>;
@@ -76,7 +73,6 @@ export const MetricsAnswer = z.strictObject({
 });
 export type MetricsAnswer = z.infer<typeof MetricsAnswer>;
 
-/** Metrics that a chart can show. */
 export const NamesAnswer = z.strictObject({
   metrics: z.array(z.strictObject({ name: z.string(), unit: z.string(), help: z.string() })),
 });
@@ -109,12 +105,12 @@ export const EpisodeSummary = z.strictObject({
   stop: Played.shape.stop.nullable(),
   success: z.boolean().nullable(),
   version: Count.nullable().describe("Policy version that played the episode"),
-  reward: z.number().nullable().describe("Sum of the rewards of all turns, without penalties"),
-  penalty: z.number().nullable(),
+  reward: NumberOrNull.describe("Sum of the rewards of all turns, without penalties"),
+  penalty: NumberOrNull,
   turnCount: Count,
   writtenTokens: Count.describe("Tokens that the policy wrote"),
   update: Count.nullable().describe("Update that trained on the episode"),
-  advantage: z.number().nullable(),
+  advantage: NumberOrNull,
   atMs: z.number(),
 });
 export type EpisodeSummary = z.infer<typeof EpisodeSummary>;
@@ -127,7 +123,7 @@ export type EpisodesAnswer = z.infer<typeof EpisodesAnswer>;
 export const WrittenToken = z.strictObject({
   text: z.string(),
   logProb: z.number(),
-  advantage: z.number().nullable().describe("Null if the learner did not train on the token"),
+  advantage: NumberOrNull.describe("Null if the learner did not train on the token"),
 });
 export type WrittenToken = z.infer<typeof WrittenToken>;
 export const EpisodeAnswer = z.strictObject({
@@ -136,10 +132,11 @@ export const EpisodeAnswer = z.strictObject({
   prompts: z
     .array(z.string())
     .nullable()
-    .describe(
-      "New text of the prompt before each reply, in the policy's chat template; null if the tokenizer is unknown",
-    ),
-  written: z.array(z.array(WrittenToken)).nullable().describe("Tokens of each reply; null if the tokenizer is unknown"),
+    .describe("New text before each reply, in the policy's chat template; or null"),
+  written: z
+    .array(z.array(WrittenToken))
+    .nullable()
+    .describe("Tokens of each reply; both are null if the tokenizer is unknown"),
 });
 export type EpisodeAnswer = z.infer<typeof EpisodeAnswer>;
 
@@ -170,7 +167,6 @@ export const PlayAnswer = z.strictObject({
 });
 export type PlayAnswer = z.infer<typeof PlayAnswer>;
 
-/** How the run was started, and its config. */
 export const SetupAnswer = z.strictObject({
   starts: z.array(RunStart).describe("Oldest first: the first start, then each resume"),
   settings: z
@@ -179,19 +175,14 @@ export const SetupAnswer = z.strictObject({
 });
 export type SetupAnswer = z.infer<typeof SetupAnswer>;
 
-const Settings = z
-  .string()
-  .nullable()
-  .describe(
-    "Digest of the config without seed, listening addresses and supervision; equal for runs that differ only in these; null if unknown",
-  );
+const Settings = z.string().nullable();
 
 export const OtherRun = z.strictObject({
   name: z.string().describe("Name of the run's folder"),
   run: z.string(),
   env: z.string(),
   seed: Count,
-  settings: Settings,
+  settings: Settings.describe("Digest of the config without seed, addresses and supervision; null if unknown"),
   phase: Phase,
   startedMs: z.number(),
   update: Count.nullable(),
@@ -219,9 +210,7 @@ const Amounts = z.strictObject({
 export const CostsAnswer = z.strictObject({
   total: Amounts.describe("Costs since the start of the run"),
   reinforcement: Amounts.describe("Costs since the first update"),
-  points: NumberOrNull.describe(
-    "Percentage points of validation success gained since the first update; null before two validations",
-  ),
+  points: NumberOrNull.describe("Percentage points of success since the first update; null before two validations"),
   perPoint: Amounts.describe("The values of `reinforcement` divided by `points`; null without a gain"),
   seconds: z
     .strictObject({

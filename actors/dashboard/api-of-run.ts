@@ -9,7 +9,6 @@ import { policyOf } from "../policy/pretrained.ts";
 import { readStarts } from "../record/starts.ts";
 import type { CellKind, PlayAnswer, SetupAnswer } from "./answers.ts";
 import type { ApiContext } from "./api.ts";
-import { Ratings } from "./ratings.ts";
 import { NearbyRuns } from "./runs.ts";
 
 /** @param notice  receives one text for each part of the run that the page cannot show, for example because the model is gone */
@@ -24,7 +23,7 @@ export function apiContextOf(
     play: playOf(config, notice),
     dialogue: dialogueOf(config, notice),
     nearby: new NearbyRuns(dirname(path), basename(path)),
-    ratings: new Ratings(join(path, "ratings.jsonl")),
+    ratings: join(path, "ratings.jsonl"),
   };
 }
 

@@ -14,7 +14,7 @@ import * as answers from "./answers.ts";
 import { commonEnds, thin } from "./client/curve.ts";
 import { overviewOf } from "./overview.ts";
 import { EpisodeId, EpisodesQuery, EventsQuery, MetricsQuery, NoQuery, OtherMetricsQuery } from "./queries.ts";
-import type { Ratings } from "./ratings.ts";
+import { readRatings } from "./ratings.ts";
 import type { NearbyRuns } from "./runs.ts";
 import { cursorText } from "./stream.ts";
 
@@ -22,13 +22,11 @@ export interface ApiContext {
   readonly store: Store;
   /** Reads how this run was started, and the run's config. @throws {Error} if the file of starts cannot be read */
   readonly setup: () => answers.SetupAnswer;
-  /** How this run plays episodes. */
   readonly play: answers.PlayAnswer;
   /** Tokenizer and chat template of this run's policy; null if unknown. */
   readonly dialogue: Dialogue | null;
-  /** Other runs, which the page can compare with this run. */
   readonly nearby: NearbyRuns;
-  readonly ratings: Ratings;
+  readonly ratings: string;
 }
 
 /** The request is valid, but there is no answer. */
@@ -86,8 +84,7 @@ export const API: readonly ApiRoute[] = [
   }),
   route({
     path: "/api/metrics",
-    summary:
-      "Values of metrics by step, without updates that a roll-back discarded; `points` limits the number of values",
+    summary: "Values of metrics by step, without updates that a roll-back discarded",
     query: MetricsQuery,
     answer: answers.MetricsAnswer,
     read: ({ store }, { names, since, points }) => ({
@@ -97,8 +94,7 @@ export const API: readonly ApiRoute[] = [
   }),
   route({
     path: "/api/costs",
-    summary:
-      "Tokens, actions, processor time and energy of the run, in total and per percentage point of success gained",
+    summary: "Tokens, actions, processor time and energy, in total and per percentage point of success gained",
     answer: answers.CostsAnswer,
     read: ({ store }) => costsOf((name) => store.series([name], 0), newestUpdate(store)),
   }),
@@ -159,7 +155,7 @@ export const API: readonly ApiRoute[] = [
     path: "/api/ratings",
     summary: "People's ratings of episodes and turns; a POST adds one",
     answer: answers.RatingsAnswer,
-    read: ({ ratings }) => ({ ratings: ratings.list() }),
+    read: ({ ratings }) => ({ ratings: readRatings(ratings) }),
   }),
   route({
     path: "/api/runs",
@@ -210,10 +206,7 @@ function tokensByTurn(
   });
 }
 
-/**
- * The prompt text before each reply, with the marks of the chat template. If the turn continues a context, the text is the new part of the
- * context. If the turn begins a context, the text is the whole context. Null if the episode has no trajectory.
- */
+/** The new prompt text before each reply, or the whole context that the turn begins, with the marks of the chat template; null if not played. */
 function promptTexts({ outcome }: EpisodeRow, dialogue: Dialogue): string[] | null {
   if (!("trajectory" in outcome)) return null;
   const { tokens, written, turns } = outcome.trajectory;

@@ -93,7 +93,7 @@ export function dashboardApp({ shown, clock, token, assets, signal }: DashboardO
   });
   if (shown.store === null) app.get("/", listRuns);
   else app.route("/", runRoutes({ context: shown, clock, reads, signal }));
-  // A route throws, for example, if the file of another run cannot be read.
+  // `nearby` throws if a run cannot be read.
   app.onError((error, c) => c.json({ error: error.message }, 500));
   app.notFound((c) => {
     const isBrowser = c.req.header("Accept")?.includes("text/html") && !/^\/(api|assets)\//.test(c.req.path);
@@ -142,7 +142,6 @@ function otherRuns(nearby: NearbyRuns, shared: Omit<RunRoutesOptions, "context">
       const folder = join(nearby.parent, name);
       const context = { store, ...apiContextOf(readRunConfig(folder), folder) };
       const routes = new Hono().route("/", runRoutes({ ...shared, context, signal: closing.signal }));
-      routes.onError((error, c) => c.json({ error: error.message }, 500));
       for (const first of [...open.keys()].slice(0, open.size + 1 - RUNS_OPEN_MAX)) close(first);
       open.set(name, {
         routes,

@@ -38,14 +38,16 @@ export function notReadyReason(store: Store): string | null {
   return null;
 }
 
-/** The overview; null if no run has started in this store. */
 export function overviewOf(store: Store): Overview | null {
   const run = store.run();
   if (run === null) return null;
   const points = new Map(latestOf(store).map((point) => [point.name, point]));
   const value = (name: MetricName) => points.get(name)?.value ?? null;
   // Leave out events of earlier sessions, because they do not describe this session.
-  const event = (kind: string) => ofSession(store.lastEvent(kind), run.startedMs);
+  const event = (kind: string) => {
+    const last = store.lastEvent(kind);
+    return last !== null && last.atMs >= run.startedMs ? last : null;
+  };
   // The number of updates so far; null before the first update. If the run has no value of total/updates, take the step of train/success.
   const update = (value("total/updates") ?? points.get("train/success")?.step) || null;
   return {
@@ -69,9 +71,6 @@ export function overviewOf(store: Store): Overview | null {
     alarm: alarmOf(event(EVENT_KINDS.health)),
   };
 }
-
-const ofSession = (event: StoredEvent | null, startedMs: number) =>
-  event !== null && event.atMs >= startedMs ? event : null;
 
 /** The alarm of a verdict; null for a verdict of level info. */
 const alarmOf = (verdict: StoredEvent | null): Overview["alarm"] =>

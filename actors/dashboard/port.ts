@@ -28,24 +28,20 @@ export function serveHttp(what: string, options: HttpOptions) {
   try {
     return Bun.serve(options);
   } catch (error) {
-    const { code, message } = error as NodeJS.ErrnoException;
-    const place = `${options.hostname}:${options.port}`;
-    // If a host name has no address, Bun reports the code of an earlier failure, often EADDRINUSE.
-    const isName = isIP(options.hostname.replace(/^\[(.*)\]$/, "$1")) === 0 && options.hostname !== "localhost";
-    if (isName || code === "EADDRNOTAVAIL") {
-      throw new Error(
-        `cannot serve ${what} on ${place}: ${options.hostname} is no address of this machine${isName ? ", or the port is in use" : ""}. ` +
-          "Name an address of this machine as the host, such as 127.0.0.1.",
-        { cause: error },
-      );
-    }
-    if (code === "EADDRINUSE") {
-      throw new Error(
-        `cannot serve ${what} on ${place}: the port is in use. ` +
-          "Stop the other program, or choose --port N (--port 0 for any free port).",
-        { cause: error },
-      );
-    }
-    throw new Error(`cannot serve ${what} on ${place}: ${message}`, { cause: error });
+    const { hostname, port } = options;
+    throw new Error(`cannot serve ${what} on ${hostname}:${port}: ${faultOf(hostname, error)}`, { cause: error });
   }
+}
+
+function faultOf(hostname: string, error: unknown): string {
+  const { code, message } = error as NodeJS.ErrnoException;
+  // If a host name has no address, Bun reports the code of an earlier failure, often EADDRINUSE.
+  const isName = isIP(hostname.replace(/^\[(.*)\]$/, "$1")) === 0 && hostname !== "localhost";
+  if (isName || code === "EADDRNOTAVAIL") {
+    const orInUse = isName ? ", or the port is in use" : "";
+    const advice = "Name an address of this machine as the host, such as 127.0.0.1.";
+    return `${hostname} is no address of this machine${orInUse}. ${advice}`;
+  }
+  if (code !== "EADDRINUSE") return message;
+  return "the port is in use. Stop the other program, or choose --port N (--port 0 for any free port).";
 }

@@ -19,46 +19,32 @@ export function prometheusName(name: MetricName): string {
   return metric(name).kind === "counter" ? `${base.replace("_total_", "_")}_total` : base;
 }
 
-/** Makes the text of `/metrics`. Each object has its own registry, and does not use prom-client's global registry. */
-export class Exposition {
-  readonly #store: Store;
-  readonly #registry = new Registry();
-  readonly #gauges = new Map<string, Gauge<Label> | Counter<Label>>();
-
-  constructor(store: Store) {
-    this.#store = store;
-    for (const name of METRIC_NAMES) {
-      const { help, unit, kind } = metric(name);
-      const options = {
-        name: prometheusName(name),
-        help: `${help} Unit: ${unit === "milliseconds" ? "seconds" : unit}.`,
-        // Without labels, a gauge would have a sample of 0 before its first value.
-        labelNames: LABELS,
-        registers: [this.#registry],
-      };
-      this.#gauges.set(name, kind === "counter" ? new Counter(options) : new Gauge(options));
-    }
+export async function exposition(store: Store): Promise<{ readonly text: string; readonly contentType: string }> {
+  const registry = new Registry();
+  const gauges = new Map<string, Gauge<Label> | Counter<Label>>();
+  for (const name of METRIC_NAMES) {
+    const { help, unit, kind } = metric(name);
+    const options = {
+      name: prometheusName(name),
+      help: `${help} Unit: ${unit === "milliseconds" ? "seconds" : unit}.`,
+      // Without labels, a gauge would have a sample of 0 before its first value.
+      labelNames: LABELS,
+      registers: [registry],
+    };
+    gauges.set(name, kind === "counter" ? new Counter(options) : new Gauge(options));
   }
-
-  get contentType(): string {
-    return this.#registry.contentType;
+  const run = store.run()?.name;
+  const actors = store.actors()?.actors ?? null;
+  const isGone = (actor: string) =>
+    actors !== null && !actors.some(({ name, guest, pid }) => name === actor && (guest || pid !== null));
+  for (const { name, actor, value } of run === undefined ? [] : store.latest()) {
+    // A store of another Bunraku version may have names that this version does not know.
+    if (!isMetricName(name)) continue;
+    const { unit, perActor } = metric(name);
+    if (perActor && isGone(actor)) continue;
+    const { row, part } = splitName(name);
+    const labels = { run: run!, ...(perActor && { actor }), ...(part !== null && { [part[0]]: part[1] }) };
+    gauges.get(row)!.inc(labels, unit === "milliseconds" ? value / 1000 : value);
   }
-
-  text(): Promise<string> {
-    this.#registry.resetMetrics();
-    const run = this.#store.run()?.name;
-    const actors = this.#store.actors()?.actors ?? null;
-    const isGone = (actor: string) =>
-      actors !== null && !actors.some(({ name, guest, pid }) => name === actor && (guest || pid !== null));
-    for (const { name, actor, value } of run === undefined ? [] : this.#store.latest()) {
-      // A store of another Bunraku version may have names that this version does not know.
-      if (!isMetricName(name)) continue;
-      const { unit, perActor } = metric(name);
-      if (perActor && isGone(actor)) continue;
-      const { row, part } = splitName(name);
-      const labels = { run: run!, ...(perActor && { actor }), ...(part !== null && { [part[0]]: part[1] }) };
-      this.#gauges.get(row)!.inc(labels, unit === "milliseconds" ? value / 1000 : value);
-    }
-    return this.#registry.metrics();
-  }
+  return { text: await registry.metrics(), contentType: registry.contentType };
 }

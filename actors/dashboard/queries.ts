@@ -10,17 +10,14 @@ const Limit = (most: number, standard: number) => z.coerce.number().int().min(1)
 
 /** Maximum number of metrics of one request. The table of metrics has about 230 rows, and each env of a mix adds some metrics. */
 const NAMES_MAX = 500;
-/** Maximum number of characters of an error. */
 const ERROR_MAX = 1000;
 
-const Names = z
-  .string()
-  .transform((text) => [...new Set(text.split(","))])
-  .superRefine((names, context) => {
-    const message = faultOf(names);
-    if (message !== null) context.addIssue({ code: "custom", message });
-  })
-  .transform((names) => names as MetricName[]);
+const Names = z.string().transform((text, context) => {
+  const names = [...new Set(text.split(","))];
+  const message = faultOf(names);
+  if (message !== null) context.addIssue({ code: "custom", message });
+  return names as MetricName[];
+});
 
 function faultOf(names: readonly string[]): string | null {
   if (names.length > NAMES_MAX) return `${names.length} names; at most ${NAMES_MAX} at once`;
@@ -37,22 +34,17 @@ const NUL = "the text has a NUL; leave it out";
 
 export const NoQuery = z.strictObject({});
 
-const Points = z.coerce
-  .number()
-  .int()
-  .min(4)
-  .max(20_000)
-  .optional()
-  .describe(
-    "Maximum number of points per series. The server divides a longer series into equally wide stretches of steps, and keeps the first, last, lowest and highest point of each stretch",
-  );
+const Points = z.coerce.number().int().min(4).max(20_000).optional();
+const SearchText = z.string().trim().min(1).max(200).refine(withoutNul, NUL);
 
 export const MetricsQuery = z.strictObject({
   names: Names.default([...METRIC_NAMES]).describe(
     "Names of metrics, with commas between them; default: all metrics, but no values of single envs (env=…) or single k of pass@k (k=…)",
   ),
   since: Count.default(0).describe("Returns only values that the run wrote after this cursor"),
-  points: Points,
+  points: Points.describe(
+    "Maximum number of points per series. The server divides a longer series into equally wide stretches of steps, and keeps the first, last, lowest and highest point of each stretch",
+  ),
 });
 
 export const OtherMetricsQuery = MetricsQuery.omit({ since: true });
@@ -66,14 +58,9 @@ export const EpisodesQuery = z.strictObject({
   failed: TrueOrFalse.optional().describe("true: env errors and aborted episodes only"),
   layoutSeed: Count.optional(),
   version: Count.optional(),
-  text: z
-    .string()
-    .trim()
-    .min(1)
-    .max(200)
-    .refine(withoutNul, NUL)
-    .optional()
-    .describe("Consecutive words of a reply, or of the reason of a failure; the last word may be incomplete"),
+  text: SearchText.optional().describe(
+    "Consecutive words of a reply, or of the reason of a failure; the last word may be incomplete",
+  ),
   update: Count.optional(),
   rewardMin: z.coerce.number().optional(),
   rewardMax: z.coerce.number().optional(),

@@ -1,15 +1,11 @@
 /**
- * People's ratings of episodes and turns. `ratings.jsonl` in the run's folder has one rating per line. `Ratings` only appends lines. If
- * several lines rate the same episode and turn, `list` returns the last of these ratings.
- *
- * - ratings.jsonl has at most `RATINGS_MAX` lines. A line that is not a rating is an error that names the line.
+ * People's ratings of episodes and turns: `ratings.jsonl` in the run's folder, one rating per line. A rating is never changed: if several
+ * lines rate the same episode and turn, the last of them counts.
  */
-import { existsSync } from "node:fs";
 import { z } from "zod";
-import { appendJsonLine, jsonLines, parsedJson } from "../checkpoint/json.ts";
-import { schemaFaults } from "../errors.ts";
+import { appendJsonLine, readJsonLines } from "../checkpoint/json.ts";
 
-const RATINGS_MAX = 10_000;
+export const RATINGS_MAX = 10_000;
 
 export const NewRating = z
   .strictObject({
@@ -27,43 +23,20 @@ export const Rating = z.strictObject({
 });
 export type Rating = z.infer<typeof Rating>;
 
-export class TooManyRatings extends Error {
-  override readonly name = "TooManyRatings";
+/** The newest rating of each episode and turn, oldest first. @throws {Error} if a line of the file is no rating */
+export function readRatings(file: string): Rating[] {
+  const newest = new Map<string, Rating>();
+  for (const rating of readJsonLines(file, Rating)) {
+    const key = `${rating.id} ${rating.turn}`;
+    newest.delete(key);
+    newest.set(key, rating);
+  }
+  return [...newest.values()];
 }
 
-export class Ratings {
-  readonly #path: string;
-
-  constructor(path: string) {
-    this.#path = path;
-  }
-
-  /** The newest rating of each episode and turn, oldest first. @throws {Error} if a line of the file is no rating */
-  list(): Rating[] {
-    const newest = new Map<string, Rating>();
-    for (const rating of this.#lines()) {
-      const key = `${rating.id} ${rating.turn}`;
-      newest.delete(key);
-      newest.set(key, rating);
-    }
-    return [...newest.values()];
-  }
-
-  /** @throws {TooManyRatings} */
-  add(rating: Rating): void {
-    if (this.#lines().length >= RATINGS_MAX)
-      throw new TooManyRatings(`${this.#path} has ${RATINGS_MAX} ratings, the most allowed; move it elsewhere`);
-    appendJsonLine(this.#path, rating, 0o600);
-  }
-
-  #lines(): Rating[] {
-    if (!existsSync(this.#path)) return [];
-    return jsonLines(this.#path).flatMap((line, i) => (line === "" ? [] : [this.#parsed(line, i + 1)]));
-  }
-
-  #parsed(line: string, number: number): Rating {
-    const found = Rating.safeParse(parsedJson(line));
-    if (found.success) return found.data;
-    throw new Error(`${this.#path}, line ${number}: no rating: ${schemaFaults(found.error, "line")}`);
-  }
+/** @returns false if the file has `RATINGS_MAX` ratings already */
+export function addRating(file: string, rating: Rating): boolean {
+  if (readJsonLines(file, Rating).length >= RATINGS_MAX) return false;
+  appendJsonLine(file, rating, 0o600);
+  return true;
 }

@@ -20,15 +20,13 @@ import { EpisodesPage } from "./pages/episodes.tsx";
 import { RunPage } from "./pages/run.tsx";
 import { SettingsPage } from "./pages/settings.tsx";
 import { EmptyPage } from "./pages/shell.tsx";
-import type { Exposition } from "./prometheus.ts";
 import { CursorText, emptyParameter, faults } from "./queries.ts";
-import { NewRating, TooManyRatings } from "./ratings.ts";
+import { addRating, NewRating, RATINGS_MAX } from "./ratings.ts";
 import { cursorText, parseCursor, streamRun } from "./stream.ts";
 
 /** Maximum number of open live streams; each browser tab holds one. */
 const STREAMS_MAX = 64;
 
-/** A refused reader should ask again after this many seconds. */
 const RETRY_AFTER_S = 2;
 
 const PAGES = {
@@ -50,8 +48,9 @@ export interface RunRoutesOptions {
 export function runRoutes({ context, clock, reads, signal }: RunRoutesOptions): Hono {
   const { store } = context;
   const app = new Hono();
-  let exposition: Promise<Exposition> | null = null;
   let streams = 0;
+  // A route throws, for example, if the file of another run cannot be read.
+  app.onError((error, c) => c.json({ error: error.message }, error instanceof NoAnswer ? error.status : 500));
   app.use("/api/*", sameSiteOnly);
   app.use("/metrics", sameSiteOnly);
   for (const [path, Shown] of Object.entries(PAGES)) {
@@ -62,18 +61,15 @@ export function runRoutes({ context, clock, reads, signal }: RunRoutesOptions): 
   }
   app.get("/metrics", async (c) => {
     // Import at the first request: most runs get no such request, and prom-client is the largest module of the page.
-    exposition ??= import("./prometheus.ts").then(({ Exposition }) => new Exposition(store));
-    const metrics = await exposition;
-    return c.text(await metrics.text(), 200, { "Content-Type": metrics.contentType });
+    const { exposition } = await import("./prometheus.ts");
+    const { text, contentType } = await exposition(store);
+    return c.text(text, 200, { "Content-Type": contentType });
   });
   for (const route of API) {
     app.get(route.path.replace(/\{(\w+)\}/, ":$1"), (c) => answer(c, route, context, reads));
   }
   app.post(RATINGS_PATH, ratingLimit, (c) => rate(c, context));
-  app.get("/api/openapi.json", (c) => {
-    description ??= openApiOf(API);
-    return c.json(description);
-  });
+  app.get("/api/openapi.json", (c) => c.json(openApiOf()));
   app.get("/api/stream", (c) => {
     const since = c.req.header("Last-Event-ID") ?? c.req.query("since") ?? cursorText(store.cursor());
     const parsed = CursorText.safeParse(since);
@@ -100,12 +96,7 @@ async function answer(c: Context, route: ApiRoute, api: ApiContext, reads: ReadQ
     return JSON.stringify(route.read(api, query.data as never, part), plainArrays);
   });
   if (read === null) return busy(c);
-  try {
-    return c.body(await read, 200, { "Content-Type": "application/json" });
-  } catch (error) {
-    if (error instanceof NoAnswer) return c.json({ error: error.message }, error.status);
-    throw error;
-  }
+  return c.body(await read, 200, { "Content-Type": "application/json" });
 }
 
 export const RATINGS_PATH = "/api/ratings";
@@ -129,16 +120,13 @@ async function rate(c: Context, { store, ratings }: ApiContext): Promise<Respons
   const { turn } = body.data;
   if (turn !== null && turn > turnCount)
     return c.json({ error: `turn is ${turn}, but the episode has ${turnCount} turns` }, 400);
-  try {
-    ratings.add({ ...body.data, episode, atMs: Date.now() });
-  } catch (error) {
-    if (error instanceof TooManyRatings) return c.json({ error: error.message }, 507);
-    throw error;
+  if (!addRating(ratings, { ...body.data, episode, atMs: Date.now() })) {
+    const error = `${ratings} has ${RATINGS_MAX} ratings, the most allowed; move it elsewhere`;
+    return c.json({ error }, 507);
   }
   return c.json({}, 201);
 }
 
-/** The answer to a request that `ReadQueue` refuses. */
 export function busy(c: Context): Response {
   const error = `${READS_WAITING_MAX} requests wait already; try again in ${RETRY_AFTER_S} s`;
   return c.json({ error }, 503, { "Retry-After": String(RETRY_AFTER_S) });
@@ -202,8 +190,7 @@ const STREAM = {
   responses: { 200: { description: "Ends when either side disconnects", content: { "text/event-stream": {} } } },
 };
 
-/** Describes the API in OpenAPI 3.1, from the schemas of its routes. */
-function openApiOf(routes: readonly ApiRoute[]): Json {
+function openApiOf(): Json {
   return {
     openapi: "3.1.0",
     info: {
@@ -215,14 +202,11 @@ function openApiOf(routes: readonly ApiRoute[]): Json {
     components: { securitySchemes: { token: { type: "http", scheme: "bearer" } } },
     security: [{}, { token: [] }],
     paths: {
-      ...Object.fromEntries(routes.map((route) => [route.path, { get: operationOf(route) }])),
+      ...Object.fromEntries(API.map((route) => [route.path, { get: operationOf(route) }])),
       "/api/stream": { get: STREAM },
     },
   };
 }
-
-/** The description of the API; null until the server makes it at the first request. */
-let description: Json | null = null;
 
 export const READS_WAITING_MAX = 16;
 

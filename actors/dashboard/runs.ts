@@ -17,7 +17,6 @@ import { overviewOf } from "./overview.ts";
 const RUNS_MAX = 100;
 
 export class NearbyRuns {
-  /** The folder that has the runs. */
   readonly parent: string;
   /** Folder name of the page's own run, which the list leaves out; null if the list has all runs. */
   readonly own: string | null;
@@ -95,19 +94,10 @@ function summaryOf(parent: string, name: string, store: Store): OtherRun | null 
   const facts = store.run();
   const overview = overviewOf(store);
   if (facts === null || overview === null) return null;
+  const { seed, startedMs } = facts;
   const { run, env, phase, update, success } = overview;
   const settings = settingsDigest(join(parent, name));
-  return {
-    name,
-    run,
-    env,
-    seed: facts.seed,
-    settings,
-    phase,
-    startedMs: facts.startedMs,
-    update,
-    success: success.now,
-  };
+  return { name, run, env, seed, settings, phase, startedMs, update, success: success.now };
 }
 
 /** A text that is equal for runs that differ only in seed, addresses and supervision; null if the config cannot be read. */

@@ -28,8 +28,6 @@ export function parseCursor(text: string): Cursor {
   return { points, events, episodes };
 }
 
-const START: Cursor = { points: 0, events: 0, episodes: 0 };
-
 const isBeyond = (cursor: Cursor, end: Cursor): boolean =>
   cursor.points > end.points || cursor.events > end.events || cursor.episodes > end.episodes;
 
@@ -45,7 +43,7 @@ export async function streamRun(
   stream: SSEStreamingApi,
   { store, clock, since, signal }: StreamOptions,
 ): Promise<void> {
-  const cursor = isBeyond(since, store.cursor()) ? START : since;
+  const cursor = isBeyond(since, store.cursor()) ? { points: 0, events: 0, episodes: 0 } : since;
   // A new report of the actors replaces the previous report, so a reader gets only the newest report.
   let sent: Sent = { cursor, actorsAtMs: 0, phase: overviewOf(store)?.phase };
   let wake = () => {};

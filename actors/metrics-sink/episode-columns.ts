@@ -13,23 +13,29 @@ const bytesOf = (array: Int32Array | Float32Array | Uint8Array): Uint8Array =>
 /** Copies the bytes, because a view of 4-byte numbers needs an aligned buffer. */
 const aligned = (bytes: Cell): ArrayBuffer => (bytes as Uint8Array).slice().buffer as ArrayBuffer;
 
+/** The columns of a ticket's fields, except `exact` and `actionsPerTurnMax`, which the store converts. */
+const TICKET_COLUMNS: Readonly<Record<Exclude<keyof Ticket, "exact" | "actionsPerTurnMax">, string>> = {
+  episode: "episode",
+  attempt: "attempt",
+  purpose: "purpose",
+  group: "group_index",
+  member: "member",
+  env: "env",
+  layoutSeed: "layout_seed",
+  dynamicsSeed: "dynamics_seed",
+  temperature: "temperature",
+  topP: "top_p",
+  topK: "top_k",
+  version: "asked_version",
+};
+const TICKET_ENTRIES = Object.entries(TICKET_COLUMNS) as [keyof typeof TICKET_COLUMNS, string][];
+
 export function episodeColumns({ ticket, sampler, outcome, update, advantage }: EpisodeRow): Columns {
   const played = "trajectory" in outcome ? outcome : null;
   const trajectory = played?.trajectory ?? null;
   const reward = trajectory && rawReward(trajectory);
   return {
-    episode: ticket.episode,
-    attempt: ticket.attempt,
-    purpose: ticket.purpose,
-    group_index: ticket.group,
-    member: ticket.member,
-    env: ticket.env,
-    layout_seed: ticket.layoutSeed,
-    dynamics_seed: ticket.dynamicsSeed,
-    temperature: ticket.temperature,
-    top_p: ticket.topP,
-    top_k: ticket.topK,
-    asked_version: ticket.version,
+    ...Object.fromEntries(TICKET_ENTRIES.map(([field, column]) => [column, ticket[field]])),
     exact: Number(ticket.exact),
     sampler,
     status: outcome.status,
@@ -88,27 +94,16 @@ export const searchTextOf = (outcome: Outcome): string =>
   "turns" in outcome ? outcome.turns.map(({ reply }) => reply).join(" ") : outcome.detail;
 
 export function fromColumns(columns: Columns): EpisodeRow {
-  const text = (name: string) => columns[name] as string;
-  const count = (name: string) => columns[name] as number;
+  const ticket = Object.fromEntries(TICKET_ENTRIES.map(([field, column]) => [field, columns[column]]));
+  const actionsPerTurnMax = columns["actions_per_turn"] ?? null;
   const tokenAdvantages = columns["token_advantages"] ?? null;
   return {
     ticket: {
-      episode: text("episode"),
-      purpose: text("purpose") as Ticket["purpose"],
-      group: count("group_index"),
-      member: count("member"),
-      env: text("env"),
-      layoutSeed: count("layout_seed"),
-      dynamicsSeed: count("dynamics_seed"),
-      temperature: count("temperature"),
-      topP: count("top_p"),
-      topK: count("top_k"),
-      version: count("asked_version"),
+      ...(ticket as Omit<Ticket, "exact">),
       exact: columns["exact"] === 1,
-      attempt: count("attempt"),
-      ...(typeof columns["actions_per_turn"] === "number" && { actionsPerTurnMax: count("actions_per_turn") }),
+      ...(actionsPerTurnMax !== null && { actionsPerTurnMax: actionsPerTurnMax as number }),
     },
-    sampler: text("sampler"),
+    sampler: columns["sampler"] as string,
     outcome: outcomeOf(columns),
     update: columns["trained_in"] as number | null,
     advantage: columns["advantage"] as number | null,

@@ -21,7 +21,6 @@ import type { Point, RunEvent, WriteBatch } from "./records.ts";
 export interface MetricsSinkOptions {
   /** Stores a whole batch or throws `SQLiteError`. */
   readonly store: { write(batch: WriteBatch): void };
-  /** Name of this actor, for its own metrics and events. */
   readonly actor: string;
   readonly clock: Clock;
   readonly flushMs: number;
@@ -58,16 +57,9 @@ export class MetricsSink implements HostHandler {
 
   /** @throws {ProtocolError} for a message that is not for a sink. */
   told(_peer: Peer, message: Tell): void {
-    switch (message.type) {
-      case "metrics":
-        this.#takeMetrics(message);
-        break;
-      case "event":
-        this.#queue([], [message]);
-        break;
-      default:
-        throw notTaken("to the metrics sink from the learner", message.type);
-    }
+    if (message.type === "metrics") this.#takeMetrics(message);
+    else if (message.type === "event") this.#queue([], [message]);
+    else throw notTaken("to the metrics sink from the learner", message.type);
   }
 
   asked(_peer: Peer, message: Exclude<Ask, Messages["hello"]>): Answer {
@@ -75,7 +67,6 @@ export class MetricsSink implements HostHandler {
     return refused("to the metrics sink from the learner", message.type);
   }
 
-  /** Number of metrics and events that wait to be written. */
   get waiting(): number {
     return this.#points.length + this.#events.length;
   }
@@ -91,13 +82,8 @@ export class MetricsSink implements HostHandler {
 
   /** Writes everything that waits, and an event that ends the session's record. @returns false if the write failed */
   close(): boolean {
-    const { actor } = this.#options;
-    this.#events.push({
-      actor,
-      level: "info",
-      kind: EVENT_KINDS.closed,
-      text: "the record of this session is complete",
-    });
+    const text = "the record of this session is complete";
+    this.#events.push({ actor: this.#options.actor, level: "info", kind: EVENT_KINDS.closed, text });
     const written = this.flush();
     // A failed flush has set the timer again, but the caller closes the store next.
     this.#cancelFlush?.();
@@ -109,6 +95,7 @@ export class MetricsSink implements HostHandler {
     const updates: MetricName = "total/updates";
     if (updates in values) this.#update = step;
     const known = Object.entries(values).filter(([name]) => isMetricName(name));
+    const points = known.map(([name, value]) => ({ name, actor, step, value }));
     const events = Object.keys(values)
       .filter((name) => !isMetricName(name) && !this.#unknownNames.has(name))
       .map((name): RunEvent => {
@@ -116,10 +103,7 @@ export class MetricsSink implements HostHandler {
         const text = `metric "${name}" of ${actor} is not stored: it is not in actors/metrics/metrics.ts`;
         return { actor: this.#options.actor, level: "warning", kind: "unknown-metric", text: text.slice(0, 4096) };
       });
-    this.#queue(
-      known.map(([name, value]) => ({ name, actor, step, value })),
-      events,
-    );
+    this.#queue(points, events);
   }
 
   /** Takes the supervisor's report. The metrics of each actor belong to the current update. */
@@ -156,12 +140,10 @@ export class MetricsSink implements HostHandler {
 
   #queue(points: readonly Point[], events: readonly RunEvent[]): void {
     const count = points.length + events.length;
-    if (this.#points.length + this.#events.length + count > this.#options.waitingMax) {
-      // After a failed write, only the timer or new episodes start the next try: a try for each message would be slow.
-      if (this.#failing || !this.flush()) {
-        this.#dropped += count;
-        return;
-      }
+    // After a failed write, only the timer or new episodes start the next try: a try for each message would be slow.
+    if (this.waiting + count > this.#options.waitingMax && (this.#failing || !this.flush())) {
+      this.#dropped += count;
+      return;
     }
     this.#points.push(...points);
     this.#events.push(...events);

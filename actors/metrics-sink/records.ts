@@ -1,5 +1,6 @@
 /** Types of the data in the store, and of the queries for this data. */
 import type { z } from "zod";
+import type { EpisodeSummary } from "../dashboard/answers.ts";
 import type { EpisodesQuery, EventsQuery } from "../dashboard/queries.ts";
 import type { ActorView, EpisodeRow, Messages } from "../protocol.ts";
 
@@ -22,7 +23,10 @@ export interface WriteBatch {
   /** The supervisor's report of all actors. If null or left out, the store keeps the earlier report. */
   readonly actors?: readonly ActorView[] | null;
 }
-/** The supervisor's latest report of all actors. */
+export interface RecordedEpisode {
+  readonly summary: EpisodeSummary;
+  readonly row: EpisodeRow;
+}
 export interface StoredActors {
   readonly atMs: number;
   readonly actors: readonly ActorView[];

@@ -36,7 +36,6 @@ export interface ReporterOptions {
 
 /** While the connection has more unsent bytes than this, metrics and events wait in the reporter. */
 const BUSY_BYTES = 1 << 20;
-/** Maximum number of rows of one message. */
 const ROWS_AT_ONCE = 128;
 /** The rows of one message fill at most this part of a frame. The reporter sends a larger row alone. */
 const FRAME_SHARE = 1 / 8;
@@ -56,15 +55,11 @@ export class Reporter implements Handler {
   #refused = false;
   /** True after the notice that callers wait for the sink. */
   #waits = false;
-  #lost = 0;
+  /** Number of episodes that the sink can never store. */
+  lost = 0;
 
   constructor(options: ReporterOptions) {
     this.#options = options;
-  }
-
-  /** Number of episodes that the sink can never store. */
-  get lost(): number {
-    return this.#lost;
   }
 
   /** Number of rows that the sink has not stored yet, and of messages that the reporter has not sent yet. */
@@ -128,7 +123,6 @@ export class Reporter implements Handler {
     return refused("to the learner from the metrics sink", message.type);
   }
 
-  /** Sends waiting messages until the connection is busy. */
   #flush(): void {
     const { sink: current, actor } = this.#options;
     const sink = current();
@@ -203,8 +197,8 @@ export class Reporter implements Handler {
   }
 
   #lose({ ticket }: EpisodeRow, reason: string): void {
-    this.#lost++;
-    if (this.#lost > NOTICES_MAX) return;
+    this.lost++;
+    if (this.lost > NOTICES_MAX) return;
     const text = `episode ${ticket.episode} cannot be stored and is lost: ${reason}`;
     this.#options.notice("warning", text);
     this.event("warning", "lost", text);
@@ -224,7 +218,6 @@ export class Reporter implements Handler {
 
 interface WaitingRow {
   readonly row: EpisodeRow;
-  /** Estimated size in a message. */
   readonly bytes: number;
 }
 

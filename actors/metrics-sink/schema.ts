@@ -73,23 +73,18 @@ const MIGRATIONS: readonly string[] = [
 /** The oldest schema version that the page can read. Later versions only added columns that the page can do without. */
 export const READABLE_SCHEMA = 4;
 
-export class SchemaError extends Error {
-  override readonly name = "SchemaError";
-}
-
-/** The schema version of the file. @throws {SchemaError} if the version is newer than the last migration */
-export function schemaOf(db: Database, path: string): number {
+/** The schema version of the file. @throws {Error} if the version is newer than the last migration */
+export function schemaOf(db: Database): number {
   const { user_version: version } = db.query("PRAGMA user_version").get() as { user_version: number };
   if (version <= MIGRATIONS.length) return version;
-  throw new SchemaError(
-    `cannot read ${path}: it has schema ${version}, and this version of Bunraku reads up to ${MIGRATIONS.length}. ` +
+  throw new Error(
+    `it has schema ${version}, and this version of Bunraku reads up to ${MIGRATIONS.length}. ` +
       "Use the version that wrote it, or a newer one.",
   );
 }
 
-/** @throws {SchemaError} if the file's version is newer than the last migration */
-export function migrate(db: Database, path: string): void {
-  const version = schemaOf(db, path);
+export function migrate(db: Database): void {
+  const version = schemaOf(db);
   // Returns here, because a PRAGMA that sets the same version again would still write to the file.
   if (version === MIGRATIONS.length) return;
   db.transaction(() => {
@@ -144,7 +139,7 @@ export const SELECTS = {
     AND ($status IS NULL OR status = $status) AND ($stop IS NULL OR stop = $stop)
     AND ($success IS NULL OR success = $success) AND ($failed IS NULL OR (stop IS NULL) = $failed) AND ($version IS NULL OR version = $version)
     AND ($update IS NULL OR trained_in = $update) AND ($layoutSeed IS NULL OR layout_seed = $layoutSeed)
-    AND ($words IS NULL OR id IN (SELECT rowid FROM words WHERE words MATCH $words))
+    AND ($text IS NULL OR id IN (SELECT rowid FROM words WHERE words MATCH $text))
     AND ($rewardMin IS NULL OR reward >= $rewardMin) AND ($rewardMax IS NULL OR reward <= $rewardMax)
     ORDER BY id DESC LIMIT $limit`,
 } as const;

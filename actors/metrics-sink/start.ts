@@ -14,12 +14,10 @@ import { Store } from "./store.ts";
 
 /** Metrics and events wait at most this long before the sink writes them. */
 const FLUSH_MS = 200;
-const PAGE_ROWS = 1000;
 
 /** The store that the sink fills, and the page that shows it. */
 export interface OpenedStore {
   readonly store: Pick<Store, "write">;
-  /** Address of the page. */
   readonly url: string;
   /** Number of updates whose metrics the store has. */
   readonly updates: number;
@@ -29,7 +27,6 @@ export interface OpenedStore {
 /** The sink's access to disk and network. A simulation replaces it. */
 export interface MetricsSinkPorts {
   openStore(config: RunConfig, context: ActorContext): Promise<OpenedStore>;
-  /** Maximum number of metrics and events that wait to be written. */
   readonly waitingMax: number;
 }
 
@@ -90,9 +87,9 @@ function followStore(store: Store, folder: string, onError: (text: string) => vo
   let last = store.cursor().points;
   const unsubscribe = store.subscribe(() => {
     try {
-      for (let page = store.points(last, PAGE_ROWS); page.length > 0; page = store.points(last, PAGE_ROWS)) {
-        for (const point of page) events.add(point);
-        last = page.at(-1)!.id;
+      for (const point of store.pointsAfter(last)) {
+        events.add(point);
+        last = point.id;
       }
       events.flush();
     } catch (error) {

@@ -12,6 +12,7 @@
 import { Database, type Statement } from "bun:sqlite";
 import { join } from "node:path";
 import type { EpisodeSummary, Series, StoredEvent } from "../dashboard/answers.ts";
+import { EpisodesQuery } from "../dashboard/queries.ts";
 import { messageOf } from "../errors.ts";
 import { LEVELS } from "../log.ts";
 import type { MetricName } from "../metrics/metrics.ts";
@@ -32,19 +33,19 @@ import type {
   EventFilter,
   Page,
   Point,
+  RecordedEpisode,
   RunFacts,
   StoredActors,
   StoredPoint,
   StoredRun,
   WriteBatch,
 } from "./records.ts";
-import { DELETES, insertInto, migrate, READABLE_SCHEMA, SchemaError, SELECTS, schemaOf } from "./schema.ts";
+import { DELETES, insertInto, migrate, READABLE_SCHEMA, SELECTS, schemaOf } from "./schema.ts";
 
 export interface StoreOptions {
   readonly path: string;
   /** "full" syncs every commit to the disk; "normal" may lose the last commits in a power cut, but not the file. */
   readonly durability: "normal" | "full";
-  /** The clock, in milliseconds since the epoch. */
   readonly wallClock: () => number;
   /** Largest size of the file. A write that needs more fails like a write to a full disk. Default: no limit. */
   readonly bytesMax?: number;
@@ -53,6 +54,8 @@ export interface StoreOptions {
 }
 
 const PAGE_BYTES = 4096;
+/** Number of points that `pointsAfter` reads at once. */
+const PAGE_ROWS = 1000;
 
 /** The store checks no file above this size: the check reads the whole file, and an actor must start within a minute. */
 const CHECKED_BYTES_MAX = 2 ** 31;
@@ -71,7 +74,10 @@ function faultOf(error: unknown): string {
   return isDamaged ? message + DAMAGED : message;
 }
 
-type Values = Readonly<Record<string, string | number | null>>;
+type Values = Readonly<Record<string, string | number | boolean | null | undefined>>;
+
+/** A statement needs a value for each of its parameters. */
+const NO_FILTER: Values = Object.fromEntries(Object.keys(EpisodesQuery.shape).map((name) => [name, null]));
 
 export class Store {
   /** Whether the file has all columns that the page reads. A store that is not `readOnly` migrates an older file, so this is true. */
@@ -80,7 +86,8 @@ export class Store {
   readonly #wallClock: () => number;
   readonly #listeners = new Set<() => void>();
   #session = 0;
-  #writeFault: string | null = null;
+  /** Why the last `write` of this object failed; null if it succeeded, or if there was none. */
+  writeFault: string | null = null;
 
   /** @throws {Error} if the file cannot be opened, is damaged, is no database, or has a newer schema than this Bunraku. */
   constructor({ path, durability, wallClock, bytesMax, readOnly = false }: StoreOptions) {
@@ -96,19 +103,17 @@ export class Store {
       const unchecked = readOnly || Bun.file(path).size > CHECKED_BYTES_MAX;
       const found = unchecked ? "ok" : (this.#db.query("PRAGMA quick_check(1)").values()[0]![0] as string);
       if (found !== "ok") throw new Error(`${found.replaceAll("\n", " ")}${DAMAGED}`);
-      this.isCurrent = schemaOf(this.#db, path) >= READABLE_SCHEMA || !readOnly;
+      this.isCurrent = schemaOf(this.#db) >= READABLE_SCHEMA || !readOnly;
     } catch (error) {
       opened?.close();
-      if (error instanceof SchemaError) throw error;
       throw new Error(`cannot open ${path}: ${faultOf(error)}`, { cause: error });
     }
     if (readOnly) return;
     this.#db.run(`PRAGMA synchronous = ${durability}`);
-    migrate(this.#db, path);
+    migrate(this.#db);
     if (bytesMax !== undefined) this.#db.run(`PRAGMA max_page_count = ${Math.floor(bytesMax / PAGE_BYTES)}`);
   }
 
-  /** Begins a session of the run. Each start and each resume is a session. */
   startSession({ name, env, updates, seed }: RunFacts): void {
     const now = this.#wallClock();
     this.#session = this.#insert("runs", { name, env, updates, seed, started_ms: now, seen_ms: now });
@@ -119,17 +124,12 @@ export class Store {
     const atMs = this.#wallClock();
     try {
       this.#writeAll(batch, atMs);
-      this.#writeFault = null;
+      this.writeFault = null;
     } catch (error) {
-      this.#writeFault = messageOf(error);
+      this.writeFault = messageOf(error);
       throw error;
     }
     for (const listener of this.#listeners) listener();
-  }
-
-  /** Why the last `write` of this object failed; null if it succeeded, or if there was none. */
-  get writeFault(): string | null {
-    return this.#writeFault;
   }
 
   #writeAll(batch: WriteBatch, atMs: number): void {
@@ -214,6 +214,16 @@ export class Store {
     return this.#select(SELECTS.points).all({ since, limit }) as StoredPoint[];
   }
 
+  /** All points after id `since`, in the order they were written, read page by page. */
+  *pointsAfter(since: number): Generator<StoredPoint> {
+    let page: StoredPoint[];
+    do {
+      page = this.points(since, PAGE_ROWS);
+      yield* page;
+      since = page.at(-1)?.id ?? since;
+    } while (page.length === PAGE_ROWS);
+  }
+
   latest(): Point[] {
     return this.#select(SELECTS.latest).all() as Point[];
   }
@@ -237,7 +247,7 @@ export class Store {
       before: before ?? Number.MAX_SAFE_INTEGER,
       since: since ?? 0,
       limit,
-      kind: kind ?? null,
+      kind,
       levels: JSON.stringify(LEVELS.slice(LEVELS.indexOf(level))),
     }) as StoredEvent[];
   }
@@ -249,19 +259,10 @@ export class Store {
   /** One page of episodes, newest first. `next` is the value of `before` for the next page; null on the last page. */
   episodes(filter: EpisodeFilter, { before, since, limit }: Page): { rows: EpisodeSummary[]; next: number | null } {
     const found = this.#select(SELECTS.episodes).all({
-      env: filter.env ?? null,
-      purpose: filter.purpose ?? null,
-      status: filter.status ?? null,
-      stop: filter.stop ?? null,
-      success: filter.success === undefined ? null : Number(filter.success),
-      failed: filter.failed === undefined ? null : Number(filter.failed),
-      version: filter.version ?? null,
-      update: filter.update ?? null,
-      layoutSeed: filter.layoutSeed ?? null,
+      ...NO_FILTER,
+      ...filter,
       // A quoted phrase for FTS5. With the star, the phrase's last word may be the beginning of a longer word.
-      words: filter.text === undefined ? null : `"${filter.text.replaceAll('"', '""')}" *`,
-      rewardMin: filter.rewardMin ?? null,
-      rewardMax: filter.rewardMax ?? null,
+      text: filter.text && `"${filter.text.replaceAll('"', '""')}" *`,
       before: before ?? Number.MAX_SAFE_INTEGER,
       since: since ?? 0,
       // The statement asks for one row more than the page has: this row shows whether there is a next page.
@@ -272,7 +273,7 @@ export class Store {
   }
 
   /** One whole episode as the learner sent it; null if the store has no episode with this id. */
-  episode(id: number): { summary: EpisodeSummary; row: EpisodeRow } | null {
+  episode(id: number): RecordedEpisode | null {
     const summary = this.#select(SELECTS.summary).get({ id }) as SummaryRow | null;
     const columns = this.#select(SELECTS.episode).get({ id }) as Columns | null;
     return summary && columns && { summary: summaryOf(summary), row: fromColumns(columns) };

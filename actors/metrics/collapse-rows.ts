@@ -8,18 +8,15 @@ import type { Metric, Unit } from "./metric.ts";
  * formulas are in model/health/mutual-information.ts.
  */
 const ROWS = {
-  mi_estimate:
-    "Mutual information of thought and prompt, per token: matched_log_prob_mean minus marginal_log_prob_mean.",
+  mi_estimate: "Mutual information of thought and prompt per token: matched_log_prob_mean - marginal_log_prob_mean.",
   mi_upper_bound: "Upper bound of mi_estimate: the logarithm of the number of distinct prompts.",
   mi_seq_estimate: "Mutual information of thought and prompt, per whole thought.",
   mi_zscore: "Quotient: mi_estimate divided by (marginal_std + .001).",
   mi_zscore_seq: "Quotient: mi_seq_estimate divided by (marginal_std_seq + .001).",
   mi_zscore_ema: "Quotient: mi_estimate divided by (marginal_std_ema + .001).",
   mi_zscore_ema_seq: "Quotient: mi_seq_estimate divided by (marginal_std_ema_seq + .001).",
-  conditional_entropy_est:
-    "Entropy of a thought's token given the thought's prompt, estimated as -matched_log_prob_mean.",
-  conditional_entropy_seq_est:
-    "Entropy of a thought given its prompt: minus the mean log-probability of a thought under its own prompt.",
+  conditional_entropy_est: "Entropy of a thought's token given its prompt, estimated as -matched_log_prob_mean.",
+  conditional_entropy_seq_est: "Entropy of a thought given its prompt: minus its mean log-probability.",
   reasoning_entropy_est: "Entropy of a thought's token, estimated as -marginal_log_prob_mean.",
   reasoning_entropy_seq_est: "Entropy of a thought: minus the mean marginal log-probability of a whole thought.",
   matched_log_prob_mean: "Mean log-probability of a thought's token under the thought's own prompt.",
@@ -29,14 +26,10 @@ const ROWS = {
   marginal_std_seq: "Standard deviation over thoughts of a whole thought's marginal log-probability.",
   marginal_std_ema: "Running mean of marginal_std.",
   marginal_std_ema_seq: "Running mean of marginal_std_seq.",
-  retrieval_accuracy:
-    "Share of thoughts that have a higher probability under their own prompt than under all other prompts.",
-  retrieval_accuracy_at_2:
-    "Share of thoughts whose own prompt is among the 2 prompts that make the thought most probable.",
-  retrieval_accuracy_at_4:
-    "Share of thoughts whose own prompt is among the 4 prompts that make the thought most probable.",
-  retrieval_accuracy_at_8:
-    "Share of thoughts whose own prompt is among the 8 prompts that make the thought most probable.",
+  retrieval_accuracy: "Share of thoughts that are more probable under their own prompt than under every other.",
+  retrieval_accuracy_at_2: "Share of thoughts whose own prompt is among the 2 under which they are most probable.",
+  retrieval_accuracy_at_4: "Share of thoughts whose own prompt is among the 4 under which they are most probable.",
+  retrieval_accuracy_at_8: "Share of thoughts whose own prompt is among the 8 under which they are most probable.",
   retrieval_chance_level: "Expected retrieval_accuracy if the prompts were ranked at random.",
   retrieval_chance_level_at_2: "Expected retrieval_accuracy_at_2 if the prompts were ranked at random.",
   retrieval_chance_level_at_4: "Expected retrieval_accuracy_at_4 if the prompts were ranked at random.",

@@ -7,6 +7,7 @@
  *   more than 1.
  */
 import { readdirSync, readFileSync } from "node:fs";
+import { join } from "node:path";
 import type { Clock } from "../clock.ts";
 import type { MetricName } from "./metrics.ts";
 
@@ -116,18 +117,7 @@ export class Meter {
   }
 }
 
-interface PowerFiles {
-  /** Names in a folder; empty if the folder cannot be read. */
-  readonly names: (folder: string) => readonly string[];
-  /** A file's text; null if the file cannot be read, for example because only root may read it. */
-  readonly text: (path: string) => string | null;
-}
-
-export const POWER_FILES: PowerFiles = {
-  names: (folder) => nullOnError(() => readdirSync(folder)) ?? [],
-  text: (path) => nullOnError(() => readFileSync(path, "utf8")),
-};
-
+/** The result of `read`; null if a file or folder cannot be read, for example because only root may read it. */
 function nullOnError<T>(read: () => T): T | null {
   try {
     return read();
@@ -135,8 +125,6 @@ function nullOnError<T>(read: () => T): T | null {
     return null;
   }
 }
-
-const ROOT = "/sys/class/powercap";
 
 /**
  * Energy of the machine's processor packages, from Linux's power capping interface (RAPL). The value includes every program on the machine.
@@ -146,19 +134,16 @@ const ROOT = "/sys/class/powercap";
  *
  * @returns a function that gives the joules since the call of `energyReader`, or null if that call could read no package's counter
  */
-export function energyReader({ names, text }: PowerFiles): () => number | null {
-  const number = (path: string) => {
-    const found = text(path)?.trim() ?? "";
-    return /^\d+$/.test(found) ? Number(found) : null;
-  };
+export function energyReader(root = "/sys/class/powercap"): () => number | null {
+  const number = (path: string) => nullOnError(() => Number(readFileSync(path, "utf8")));
   // Reads whole packages only: "intel-rapl:0:1" is a part of the package "intel-rapl:0".
-  const packages = names(ROOT)
-    .filter((name) => /^intel-rapl:\d+$/.test(name))
-    .flatMap((name) => {
-      const last = number(`${ROOT}/${name}/energy_uj`);
-      const range = number(`${ROOT}/${name}/max_energy_range_uj`);
-      return last === null || range === null ? [] : [{ path: `${ROOT}/${name}/energy_uj`, last, range }];
-    });
+  const names = (nullOnError(() => readdirSync(root)) ?? []).filter((name) => /^intel-rapl:\d+$/.test(name));
+  const packages = names.flatMap((name) => {
+    const path = join(root, name, "energy_uj");
+    const last = number(path);
+    const range = number(join(root, name, "max_energy_range_uj"));
+    return last === null || range === null ? [] : [{ path, last, range }];
+  });
   let microjoules = 0;
   return () => {
     if (packages.length === 0) return null;

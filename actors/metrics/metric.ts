@@ -15,24 +15,7 @@ export interface Metric {
 
 export type Part = "env" | "k";
 
+type Count = "tokens" | "turns" | "actions" | "groups" | "episodes" | "updates" | "messages" | "bytes";
+type Speed = "tokens/s" | "steps/s" | "bytes/s" | "updates/min";
 /** A share is from 0 to 1, and a difference of shares from -1 to 1. `reward` means the env's own unit. `number` means no unit. */
-export type Unit =
-  | "share"
-  | "reward"
-  | "nats"
-  | "number"
-  | "tokens"
-  | "turns"
-  | "actions"
-  | "groups"
-  | "episodes"
-  | "updates"
-  | "messages"
-  | "tokens/s"
-  | "steps/s"
-  | "bytes/s"
-  | "updates/min"
-  | "seconds"
-  | "milliseconds"
-  | "bytes"
-  | "joules";
+export type Unit = "share" | "reward" | "nats" | "number" | Count | Speed | "seconds" | "milliseconds" | "joules";

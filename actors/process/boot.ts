@@ -15,22 +15,16 @@ import type { ActorKind, Running } from "../actor.ts";
 import { realClock } from "../clock.ts";
 import { RunConfig, UNCOMPILED } from "../config/config.ts";
 import { describeError, schemaFaults } from "../errors.ts";
-import { makeLog } from "../log.ts";
 import { importModules } from "../play/env-modules.ts";
 import type { Role } from "../protocol.ts";
 import { type LifeContext, runActorLife } from "./life.ts";
+import { linesOf } from "./lines.ts";
 import { ActorSettings } from "./settings.ts";
 
 interface BootOptions<S> {
   readonly role: Role;
   readonly settingsSchema: z.ZodType<S>;
   readonly start: (settings: S, context: LifeContext) => Running | Promise<Running>;
-}
-
-/** The first message from the main thread to a worker: the settings, as one line of JSON. */
-export interface SettingsMessage {
-  readonly kind: "settings";
-  readonly line: string;
 }
 
 /** A message from a worker to the main thread: a log line, or the exit code of a worker that exits by itself. A terminated worker sends none. */
@@ -63,21 +57,12 @@ const STOP_WAIT_MS = 3000;
 export async function boot<S>({ role, settingsSchema, start }: BootOptions<S>): Promise<void> {
   if (!Bun.isMainThread) process.on("exit", (code) => sendToMain({ kind: "exit", code }));
   const { actorSettings, settings } = await readSettings(role, settingsSchema);
-  const { actor, token } = actorSettings;
   if (Bun.isMainThread) dieWithParent();
-  const log = makeLog({
-    actor,
-    level: actorSettings.logLevel,
-    secrets: [token],
-    write: writeLine,
-    date: () => new Date(),
-  });
   const life = runActorLife({
     actorSettings,
     role,
-    log,
+    write: writeLine,
     start: (context) => start(settings, context),
-    unreachable: (detail, attempt) => log.warning("supervisor.unreachable", detail, { attempt }),
   });
   if (Bun.isMainThread) {
     for (const signal of ["SIGINT", "SIGHUP"] as const) process.on(signal, () => {});
@@ -104,30 +89,19 @@ function dieWithParent(): void {
 }
 
 /** The settings that the main thread sends. The worker must call this before its first `await`; otherwise it may miss the message. */
-function receivedSettings(): Promise<string> {
-  const { promise, resolve } = Promise.withResolvers<string>();
-  self.addEventListener("message", ({ data }: MessageEvent<SettingsMessage>) => {
-    if (data.kind === "settings") resolve(data.line);
-  });
-  return promise;
-}
+const receivedSettings = (): Promise<string> =>
+  new Promise((resolve) => self.addEventListener("message", ({ data }: MessageEvent<string>) => resolve(data)));
 
 /** @returns the first line of standard input. When the input ends after this line, the supervisor has ended, so this process exits */
 function firstLine(): Promise<string> {
   const { promise, resolve, reject } = Promise.withResolvers<string>();
   void (async () => {
-    let text = "";
-    let read = false;
-    const decoder = new TextDecoder();
-    for await (const bytes of Bun.stdin.stream()) {
-      if (read) continue;
-      text += decoder.decode(bytes, { stream: true });
-      const end = text.indexOf("\n");
-      if (end === -1) continue;
-      read = true;
-      resolve(text.slice(0, end));
+    let isRead = false;
+    for await (const line of linesOf(Bun.stdin.stream())) {
+      isRead = true;
+      resolve(line);
     }
-    if (read) process.exit(1);
+    if (isRead) process.exit(1);
     reject(new Error("standard input ended before a line of settings; only the supervisor starts this program"));
   })();
   return promise;

@@ -8,19 +8,18 @@
  */
 import { hostname } from "node:os";
 import { z } from "zod";
-import type { ActorKind } from "../actor.ts";
+import type { ActorKind, Order } from "../actor.ts";
 import { parsedJson } from "../checkpoint/json.ts";
 import { pause, realClock } from "../clock.ts";
 import { RunConfig } from "../config/config.ts";
 import { messageOf, schemaFaults } from "../errors.ts";
-import { makeLog } from "../log.ts";
 import { withLocalModules } from "../play/env-modules.ts";
-import { PROTOCOL_VERSION, type Tell } from "../protocol.ts";
+import { PROTOCOL_VERSION } from "../protocol.ts";
 import { bearer, noProxyHere } from "../transport/address.ts";
 import { offering } from "../transport/offer.ts";
 import { parseAddress } from "../transport/socket-wire.ts";
 import type { ClientTls } from "../transport/tls.ts";
-import { TokenRefused, type Transport } from "../transport/transport.ts";
+import { TokenRefused } from "../transport/transport.ts";
 import { runActorLife } from "./life.ts";
 import { ActorSettings } from "./settings.ts";
 
@@ -68,38 +67,25 @@ export async function join(kind: ActorKind, options: JoinOptions): Promise<Joine
   const actor = nameOf(kind.role);
   const path = (place: string) => `${ws}/${place}?as=${actor}`;
   const actorSettings = { ...settings, actor, ...(broker ?? { token, supervisor: path("actors/supervisor") }) };
-  const log = makeLog({
-    actor,
-    level: actorSettings.logLevel,
-    secrets: [token, actorSettings.token],
-    date: () => new Date(),
-    write(line) {
-      const { level, text, stack } = JSON.parse(line);
-      say(level, text, stack);
-    },
-  });
   let lostAtMs: number | null = realClock.now();
   const life = runActorLife({
     actorSettings,
     role: kind.role,
-    log,
+    secrets: [token],
+    write(line) {
+      const { level, text, stack } = JSON.parse(line);
+      say(level, text, stack);
+    },
     tls,
-    start: (context) =>
-      kind.start(config, {
-        ...context,
-        ...(broker === null ? { listen: `${ws}/offer/${actor}` } : {}),
-        folder: "",
-        host: "process",
-        guest: { weightsFrom: http, token, tls },
-      }),
-    // With a broker, the guest reaches every actor without the gate.
-    ...(broker === null
-      ? {
-          wrap: (transport: Transport) =>
-            offering({ transport, clock: realClock, failed: (detail) => log.debug("offer", detail) }),
-          translate: (message: Tell) => throughGate(message, path),
-        }
-      : {}),
+    async start(context) {
+      const here = { ...context, folder: "", host: "process", guest: { weightsFrom: http, token, tls } } as const;
+      // With a broker, the guest reaches every actor without the gate.
+      if (broker !== null) return kind.start(config, here);
+      const failed = (detail: string) => context.log.debug("offer", detail);
+      const transport = offering({ transport: context.transport, clock: realClock, failed });
+      const running = await kind.start(config, { ...here, transport, listen: `${ws}/offer/${actor}` });
+      return { ...running, told: (order) => running.told(throughGate(order, path)) };
+    },
     connected() {
       if (lostAtMs !== null) say("info", `joined ${actorSettings.run} at ${options.address} as ${actor}`);
       lostAtMs = null;
@@ -129,7 +115,7 @@ function configOf(config: unknown, address: string): RunConfig {
 }
 
 /** Changes the addresses of a roster, so that the guest reaches each actor by name through the gate. */
-function throughGate(message: Tell, path: (place: string) => string): Tell {
+function throughGate(message: Order, path: (place: string) => string): Order {
   if (message.type !== "roster") return message;
   const { learner, envServers } = message;
   return {

@@ -8,32 +8,24 @@
  *   a restart would fail in the same way.
  */
 import type { ActorContext, Order, Running } from "../actor.ts";
-import { type Clock, realClock } from "../clock.ts";
+import { realClock } from "../clock.ts";
 import { describeError, RUN_ERROR_CODE, RunError, stackOf } from "../errors.ts";
-import type { Log } from "../log.ts";
-import { cpuSeconds, energyReader, Meter, POWER_FILES } from "../metrics/meter.ts";
-import { type Role, STARTING, type Tell } from "../protocol.ts";
+import { makeLog } from "../log.ts";
+import { cpuSeconds, energyReader, Meter } from "../metrics/meter.ts";
+import { type Role, STARTING } from "../protocol.ts";
 import { freeAddressLike } from "../transport/address.ts";
 import { helloOf } from "../transport/handshake.ts";
 import { connectForever, HELLO_DEADLINE_MS } from "../transport/reconnect.ts";
 import { refused } from "../transport/refusals.ts";
 import { RoutedTransport } from "../transport/routed.ts";
 import type { SocketOptions } from "../transport/socket-wire.ts";
-import type { Transport } from "../transport/transport.ts";
 import type { ActorSettings } from "./settings.ts";
 
 /** The part of an actor's context that does not depend on how its process started. */
 export type LifeContext = Omit<ActorContext, "folder" | "host" | "guest">;
 
 /** What `live` gets from the real or simulated machine. */
-interface ProcessPorts {
-  readonly clock: Clock;
-  /** Uniform in [0, 1). */
-  readonly uniform: () => number;
-  readonly meter: Meter;
-  /** Reaches the supervisor and, unless `wrap` replaces it, the other actors. */
-  readonly transport: Transport;
-  readonly listen: string;
+interface ProcessPorts extends Pick<ActorContext, "clock" | "uniform" | "meter" | "transport" | "listen"> {
   readonly rssBytes: () => number;
   /** The type of the last message that arrived. */
   readonly lastMessage: () => string;
@@ -46,21 +38,19 @@ interface ProcessPorts {
 /** The ports that an actor with its own process or worker and an actor that shares its thread get from different places. */
 type Place = Pick<ProcessPorts, "clock" | "exit" | "sharesThread">;
 
-interface LiveOptions extends ProcessPorts {
+interface LiveOptions extends ProcessPorts, Pick<ActorContext, "log"> {
   readonly actorSettings: Omit<ActorSettings, "settings">;
   readonly role: Role;
-  readonly log: Log;
   readonly start: (context: LifeContext) => Running | Promise<Running>;
-  /** Replaces the transport that the actor gets. */
-  readonly wrap?: (transport: Transport) => Transport;
-  /** Changes a message of the supervisor before the actor gets it. */
-  readonly translate?: (message: Tell) => Tell;
   readonly connected?: () => void;
-  /** Called when an attempt to reach the supervisor fails. The arguments: see `ReconnectOptions.failed`. */
+  /** Called when an attempt to reach the supervisor fails; `runActorLife` logs a warning by default. The arguments: see `ReconnectOptions.failed`. */
   readonly unreachable?: (detail: string, attempt: number, error: unknown) => void;
 }
 
-export interface LifeOptions extends Omit<LiveOptions, keyof ProcessPorts> {
+interface LifeOptions extends Omit<LiveOptions, keyof ProcessPorts | "log"> {
+  readonly write: (line: string) => void;
+  /** Texts that the log hides, in addition to the run's token. */
+  readonly secrets?: readonly string[];
   /** Certificates for wss://. */
   readonly tls?: SocketOptions["tls"];
 }
@@ -81,11 +71,13 @@ const tooManyEarly = `the actor has not started, and ${EARLY_MAX} messages of th
 
 /** @param place  left out: the actor has its own process or worker, which ends with the actor */
 export function runActorLife(options: LifeOptions, place?: Place): ActorLife {
-  const { token, frameBytesMax, queuedBytesMax, supervisor } = options.actorSettings;
+  const { write, secrets = [] } = options;
+  const { actor, logLevel: level, token, frameBytesMax, queuedBytesMax, supervisor } = options.actorSettings;
+  const log = makeLog({ actor, level, secrets: [token, ...secrets], write, date: () => new Date() });
   const { clock, ...end } = place ?? { clock: realClock, exit: (code: number) => process.exit(code) };
   const meter = new Meter(clock);
   meter.depth("process/cpu_seconds", cpuSeconds);
-  if (options.role === "learner") meter.depth("machine/energy_joules", energyReader(POWER_FILES));
+  if (options.role === "learner") meter.depth("machine/energy_joules", energyReader());
   let lastMessage = "";
   const transport = new RoutedTransport({
     clock,
@@ -93,7 +85,7 @@ export function runActorLife(options: LifeOptions, place?: Place): ActorLife {
     frameBytesMax,
     queuedBytesMax,
     ...(options.tls === undefined ? {} : { tls: options.tls }),
-    report: ({ kind, detail, ...where }) => options.log.warning(`peer.${kind}`, detail, where),
+    report: ({ kind, detail, ...where }) => log.warning(`peer.${kind}`, detail, where),
     received(type) {
       // Every connection gets a `welcome`, so this message says nothing about the actor's work.
       if (type !== "welcome") lastMessage = type;
@@ -101,8 +93,10 @@ export function runActorLife(options: LifeOptions, place?: Place): ActorLife {
     passed: (direction, bytes) => meter.count(`speed/${direction}_bytes_per_second`, bytes),
   });
   const life = live({
+    unreachable: (detail, attempt) => log.warning("supervisor.unreachable", detail, { attempt }),
     ...options,
     ...end,
+    log,
     clock,
     uniform: Math.random,
     meter,
@@ -117,7 +111,6 @@ export function runActorLife(options: LifeOptions, place?: Place): ActorLife {
   return life;
 }
 
-/** Runs an actor's life on a real or a simulated machine. */
 export function live(options: LiveOptions): ActorLife {
   const { actorSettings, role, log, clock, uniform, meter, transport, listen } = options;
   const { actor, run, token, heartbeatMs } = actorSettings;
@@ -170,8 +163,7 @@ export function live(options: LiveOptions): ActorLife {
         options.connected?.();
         reportUrl();
       },
-      told(_, original) {
-        const message = options.translate?.(original) ?? original;
+      told(_, message) {
         if (message.type === "stop") void leave(message.reason);
         else if (running !== null) running.told(message);
         else if (early.push(message) > EARLY_MAX) throw new Error(tooManyEarly);
@@ -222,7 +214,7 @@ export function live(options: LiveOptions): ActorLife {
       meter,
       uniform,
       fail,
-      transport: options.wrap?.(transport) ?? transport,
+      transport,
       listen,
       finish: (reason) => void leave(reason),
     });

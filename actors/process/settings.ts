@@ -8,7 +8,6 @@ import { LEVELS } from "../log.ts";
 export const ActorSettings = z.strictObject({
   run: z.string().min(1).max(64),
   actor: z.string().min(1).max(64),
-  /** The supervisor's address. */
   supervisor: z.string(),
   token: z.string(),
   heartbeatMs: z.number().positive(),

@@ -19,10 +19,7 @@ interface Call {
 }
 type Return =
   | { readonly id: number; readonly result: unknown }
-  | {
-      readonly id: number;
-      readonly error: { readonly name: string; readonly message: string; readonly stack: string };
-    };
+  | { readonly id: number; readonly error: Readonly<Required<Pick<Error, "name" | "message" | "stack">>> };
 
 declare const self: Worker;
 

@@ -31,10 +31,7 @@ const SECONDS_OF: Readonly<Record<keyof Costs["seconds"], MetricName>> = {
   checkpoints: "speed/checkpoint_s",
 };
 
-/**
- * @param all     all values of a metric, one series for each actor
- * @param newest  the update at which the record ends
- */
+/** @param all  all values of a metric, one series for each actor. @param newest  the update at which the record ends */
 export function costsOf(all: (name: MetricName) => readonly Series[], newest: number): Costs {
   const series = (name: MetricName) => all(name).map((one) => upTo(newest, one));
   const sums = <K extends string>(metrics: Readonly<Record<K, MetricName>>, of: (one: Series) => number) => {

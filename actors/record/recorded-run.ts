@@ -1,11 +1,10 @@
 /** Reads the record of a run in pages of rows. Lists begin with the oldest row. The run may still write to the record. */
 import { existsSync, readdirSync } from "node:fs";
 import { join } from "node:path";
-import type { EpisodeSummary, Series, StoredEvent } from "../dashboard/answers.ts";
+import type { Series, StoredEvent } from "../dashboard/answers.ts";
 import type { MetricName } from "../metrics/metrics.ts";
-import type { EpisodeFilter, StoredPoint, StoredRun } from "../metrics-sink/records.ts";
+import type { EpisodeFilter, RecordedEpisode, StoredRun } from "../metrics-sink/records.ts";
 import { recordOf, type Store } from "../metrics-sink/store.ts";
-import type { EpisodeRow, PolicyVersion } from "../protocol.ts";
 import { type Costs, costsOf } from "./costs.ts";
 import { latestOf, newestUpdate, seriesOf } from "./newest-update.ts";
 
@@ -13,108 +12,62 @@ const PAGE_ROWS = 1000;
 
 export const hasRecord = (folder: string): boolean => existsSync(join(folder, "run.sqlite"));
 
-export interface RecordedEpisode {
-  readonly summary: EpisodeSummary;
-  readonly row: EpisodeRow;
-}
-
 export class RecordedRun {
   readonly facts: StoredRun;
-  readonly #store: Store;
+  readonly store: Store;
 
   /** @throws {Error} if this folder holds no run. */
   constructor(folder: string) {
     if (!hasRecord(folder)) throw new Error(`no run in ${folder}: there is no run.sqlite${runsWithin(folder)}`);
-    this.#store = recordOf(folder);
+    this.store = recordOf(folder);
     try {
-      const facts = this.#store.run();
+      const facts = this.store.run();
       if (facts === null) throw new Error(`no run in ${folder}: its run.sqlite is of a run that never started`);
       this.facts = facts;
     } catch (error) {
-      this.#store.close();
+      this.store.close();
       throw error;
-    }
-  }
-
-  /** All points, in the order in which the run wrote them. */
-  *points(): Generator<StoredPoint> {
-    for (let since = 0; ; ) {
-      const page = this.#store.points(since, PAGE_ROWS);
-      yield* page;
-      if (page.length < PAGE_ROWS) return;
-      since = page.at(-1)!.id;
     }
   }
 
   /** The latest value of each metric up to the newest update. A metric with a value per actor has the value of one actor. */
   latest(): Map<string, number> {
-    return new Map(latestOf(this.#store).map(({ name, value }) => [name, value]));
+    return new Map(latestOf(this.store).map(({ name, value }) => [name, value]));
   }
 
-  /**
-   * Steps and values of a metric that has no value per actor; null if the record has no value. The curve has no steps after the newest
-   * update: a roll-back discarded these updates, or a resumed run has not repeated them yet.
-   */
+  /** Steps and values up to the newest update, of a metric that has no value per actor; null if the record has no value. */
   curve(name: MetricName): Series | null {
-    return seriesOf(this.#store, [name])[0] ?? null;
+    return seriesOf(this.store, [name])[0] ?? null;
   }
 
   costs(): Costs {
-    return costsOf((name) => this.#store.series([name], 0), newestUpdate(this.#store));
+    return costsOf((name) => this.store.series([name], 0), newestUpdate(this.store));
   }
 
   events(): StoredEvent[] {
-    return backwards((before) => this.#store.events({ before, limit: PAGE_ROWS }));
+    const read = (before: number | undefined) => this.store.events({ before, limit: PAGE_ROWS });
+    return backwards(read, (event) => event);
   }
 
   *episodes(filter: EpisodeFilter): Generator<RecordedEpisode> {
-    const pages = (before: number | undefined) => this.#store.episodes(filter, { before, limit: PAGE_ROWS }).rows;
+    const pages = (before: number | undefined) => this.store.episodes(filter, { before, limit: PAGE_ROWS }).rows;
     const ids = backwards(pages, ({ id }) => id);
     for (const id of ids) {
-      const found = this.#store.episode(id);
+      const found = this.store.episode(id);
       // A resumed run may have replaced the episode since `backwards` read its id.
       if (found !== null) yield found;
     }
   }
 
-  episode(id: number): RecordedEpisode | null {
-    return this.#store.episode(id);
-  }
-
-  /** The episode with this name, such as u3.g0.m1; null if the record has no such episode. */
-  named(episode: string): RecordedEpisode | null {
-    const id = this.#store.episodeNamed(episode);
-    return id === null ? null : this.#store.episode(id);
-  }
-
-  newestNames(): string[] {
-    return this.#store.episodes({}, { limit: PAGE_ROWS }).rows.map(({ episode }) => episode);
-  }
-
-  /** Policy versions that name the version or the digest of `weights`, from all episodes except `id`. */
-  versionsSharing(id: number, weights: PolicyVersion): PolicyVersion[] {
-    return this.#store.versionsSharing(id, weights);
-  }
-
-  close(): void {
-    this.#store.close();
-  }
-
   [Symbol.dispose](): void {
-    this.close();
+    this.store.close();
   }
-}
-
-/** The costs of the run in this folder. @throws {Error} if the folder holds no run */
-export function recordedCosts(folder: string): Costs {
-  using run = new RecordedRun(folder);
-  return run.costs();
 }
 
 /** Reads all pages of a list whose newest row is first. @param keep  the part of a row to return. @returns the rows, oldest first */
-function backwards<T extends { readonly id: number }, K = T>(
+function backwards<T extends { readonly id: number }, K>(
   read: (before: number | undefined) => readonly T[],
-  keep: (row: T) => K = (row) => row as unknown as K,
+  keep: (row: T) => K,
 ): K[] {
   const all: K[] = [];
   for (let before: number | undefined; ; ) {

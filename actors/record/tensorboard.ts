@@ -15,14 +15,11 @@ export const eventFileName = (startedMs: number): string =>
   `events.out.tfevents.${String(Math.floor(startedMs / 1000)).padStart(10, "0")}.bunraku-${startedMs % 1000}`;
 
 /** The first record of an event file. @param atMs  milliseconds since the epoch */
-export const fileHead = (atMs: number): Uint8Array =>
+export function fileHead(atMs: number): Uint8Array {
   // Event: wall_time 1, file_version 3.
-  tfRecord(
-    new ProtobufMessage()
-      .double(1, atMs / 1000)
-      .text(3, "brain.Event:2")
-      .finish(),
-  );
+  const event = new ProtobufMessage().double(1, atMs / 1000);
+  return tfRecord(event.text(3, "brain.Event:2").finish());
+}
 
 /** An event with the values of one step: for each tag one float32. @param atMs  milliseconds since the epoch */
 export function scalarEvent(atMs: number, step: number, values: Iterable<readonly [tag: string, value: number]>) {
@@ -68,11 +65,7 @@ export interface Scalar {
   readonly value: number;
 }
 
-/**
- * The scalars of an event file. Skips an incomplete last record, because a run may still be writing it.
- *
- * @throws {RangeError} for a damaged record
- */
+/** The scalars of an event file, without an incomplete last record of a run that still writes. @throws {RangeError} for a damaged record */
 export function* scalarsOf(bytes: Uint8Array): Generator<Scalar> {
   const view = new DataView(bytes.buffer, bytes.byteOffset, bytes.length);
   for (let at = 0; at + 12 <= bytes.length; ) {
@@ -115,7 +108,6 @@ function floatOf(tensor: number | Uint8Array | undefined): Uint8Array | null {
   return type === 1 && value instanceof Uint8Array && value.length === 4 ? value : null;
 }
 
-/** `EventFiles` flushes when it buffers more bytes than this. */
 const WAITING_BYTES_MAX = 1 << 20;
 
 /** Writes metrics to TensorBoard event files: the run's file in the folder itself, an actor's file in a subfolder with the actor's name. */

@@ -17,7 +17,7 @@ import type { ActorView } from "../protocol.ts";
 import { RoutedTransport } from "../transport/routed.ts";
 import { type Problem, TRANSPORT_LIMITS } from "../transport/transport.ts";
 import { sweep, weightsFolder, weightsName } from "../weights/files.ts";
-import { AddressBook, actorsOf } from "./roster.ts";
+import { type Addresses, actorsOf, rosterOf } from "./roster.ts";
 import { processSpawner, type Spawner, workerSpawner } from "./spawner.ts";
 import { CHILD_TIMES, type RunEnd, type SupervisorEvent } from "./supervision.ts";
 import { Supervisor } from "./supervisor.ts";
@@ -27,7 +27,6 @@ export interface ClusterOptions {
   readonly folder: string;
   readonly config: RunConfig;
   readonly event: (event: SupervisorEvent) => void;
-  /** Called with each line that an actor logs. */
   readonly output: (actor: string, line: string) => void;
 }
 
@@ -39,24 +38,16 @@ export interface Cluster {
   stop(reason: string): Promise<RunEnd>;
 }
 
-/** Time between two `actors` messages to the metrics sink. */
 const ACTORS_EVERY_MS = 1000;
 
 export async function startCluster({ run, folder, config, event, output }: ClusterOptions): Promise<Cluster> {
   const { supervisor: limits, transport: wire } = config;
   const token = wire.token ?? randomBytes(24).toString("base64url");
-  const addresses = new AddressBook();
-  const report = ({ kind, peer, detail, stack }: Problem) =>
-    output(
-      "supervisor",
-      JSON.stringify({
-        level: "warning",
-        actor: "supervisor",
-        kind: `peer.${kind}`,
-        text: `${peer}: ${detail}`,
-        stack,
-      }),
-    );
+  const addresses: Addresses = new Map();
+  const report = ({ kind, peer, detail, stack }: Problem) => {
+    const line = { level: "warning", actor: "supervisor", kind: `peer.${kind}`, text: `${peer}: ${detail}`, stack };
+    output("supervisor", JSON.stringify(line));
+  };
   const transport = new RoutedTransport({ clock: realClock, token, ...TRANSPORT_LIMITS, report });
   const supervisor: Supervisor = new Supervisor({
     run,
@@ -69,7 +60,8 @@ export async function startCluster({ run, folder, config, event, output }: Clust
     event(one) {
       event(one);
       if (one.kind !== "ready") return;
-      addresses.add(one.child, supervisor.children.find(({ name }) => name === one.child)!.role, one.url);
+      const { role } = supervisor.children.find(({ name }) => name === one.child)!;
+      addresses.set(one.child, { role, url: one.url });
       tellRoster();
     },
     output,
@@ -84,7 +76,7 @@ export async function startCluster({ run, folder, config, event, output }: Clust
     gate?.tell(roster());
   }
 
-  const roster = () => addresses.roster(gate?.envServers);
+  const roster = () => rosterOf(addresses, gate?.envServers);
 
   if (config.actors === "processes" && config.join.listen !== null) {
     gate = await openGate(config.join.listen, {
@@ -97,7 +89,7 @@ export async function startCluster({ run, folder, config, event, output }: Clust
       report,
       // Guests may not connect to the metrics sink: only actors of this machine write to it.
       find(name) {
-        const actor = addresses.of(name);
+        const actor = addresses.get(name);
         return actor === undefined || actor.role === "metrics-sink" ? null : actor.url;
       },
       firstMessages: () => [roster()],

@@ -18,7 +18,6 @@ export interface GuestsOptions extends HeartbeatLimits {
   /** The messages that each guest gets when it joins. */
   readonly firstMessages: () => readonly Tell[];
   readonly envServersChanged: () => void;
-  /** Ends all connections of a guest. */
   readonly cut: (name: string, reason: string) => void;
   readonly event: (event: GuestEvent) => void;
 }
@@ -48,11 +47,8 @@ export class Guests {
       () => this.#guests.values(),
       ({ name, peer }, { kind, reason }) => {
         // A silent guest may join again. A stuck guest would be stuck again, so it gets a `stop` message before the gate cuts its connections.
-        const waitMs = kind === "stuck" ? STOP_MESSAGE_MS : 0;
         if (kind === "stuck") peer.tell({ type: "stop", reason });
-        this.#remove(name, reason, waitMs);
-        if (waitMs === 0) peer.close(reason);
-        else options.clock.after(waitMs, () => peer.close(reason));
+        this.#remove(name, reason, kind === "stuck" ? STOP_MESSAGE_MS : 0);
       },
     );
   }
@@ -119,11 +115,15 @@ export class Guests {
 
   #remove(name: string, reason: string, cutAfterMs = 0): void {
     const { envServersChanged, cut, event, clock } = this.#options;
-    const { url, role } = this.#guests.get(name)!;
+    const { peer, url, role } = this.#guests.get(name)!;
     this.#guests.delete(name);
     event({ kind: "left", child: name, role, reason });
-    if (cutAfterMs === 0) cut(name, reason);
-    else clock.after(cutAfterMs, () => cut(name, reason));
+    const end = () => {
+      cut(name, reason);
+      peer.close(reason);
+    };
+    if (cutAfterMs === 0) end();
+    else clock.after(cutAfterMs, end);
     if (url !== null) envServersChanged();
     if (this.#guests.size === 0) this.#allLeft.resolve();
   }

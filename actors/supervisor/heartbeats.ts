@@ -23,20 +23,13 @@ export interface HeartbeatFault {
 
 export interface HeartbeatLimits {
   readonly heartbeatMs: number;
-  /** An actor is faulty if it is silent for longer than this. */
   readonly heartbeatDeadlineMs: number;
   /** Replaces `heartbeatDeadlineMs` until the first heartbeat. The time counts from the actor's start or its latest connection. */
   readonly startDeadlineMs?: number;
-  /** An actor is faulty if its computation gives no result for longer than this. */
   readonly progressDeadlineMs: number;
 }
 
-/**
- * Checks all actors every `heartbeatMs`.
- *
- * @param faulty  called for each actor past a limit, at every check
- * @returns a function that ends the checks
- */
+/** Checks all actors every `heartbeatMs`, and calls `faulty` at each check for each actor past a limit. @returns a function that ends the checks */
 export function watchHeartbeats<A extends Watched>(
   clock: Clock,
   limits: HeartbeatLimits,

@@ -9,7 +9,6 @@ import type { ActorKind } from "../actor.ts";
 import { type Clock, realClock } from "../clock.ts";
 import { envServer } from "../env-server/start.ts";
 import { learner } from "../learner/start.ts";
-import { makeLog } from "../log.ts";
 import { metricsSink } from "../metrics-sink/start.ts";
 import type { RunActorSettings } from "../process/boot.ts";
 import { runActorLife } from "../process/life.ts";
@@ -30,7 +29,6 @@ export const oneThreadSpawner: Spawner = {
   spawn(entry, settingsLine, output) {
     const { settings, ...actorSettings } = ActorSettings.parse(JSON.parse(settingsLine));
     const { config, folder } = settings as RunActorSettings;
-    const { actor, logLevel: level, token } = actorSettings;
     const kind = KINDS[basename(dirname(entry)) as ActorRole];
     const time = stoppableClock(realClock);
     const { promise: exited, resolve } = Promise.withResolvers<Exit>();
@@ -38,12 +36,11 @@ export const oneThreadSpawner: Spawner = {
       time.stop();
       resolve(exit);
     };
-    const write = (line: string) => output(line.trimEnd());
     const life = runActorLife(
       {
         actorSettings,
         role: kind.role,
-        log: makeLog({ actor, level, secrets: [token], write, date: () => new Date() }),
+        write: (line) => output(line.trimEnd()),
         start: (context) => kind.start(config, { ...context, folder, host: "one-thread", guest: null }),
       },
       {

@@ -18,27 +18,19 @@ export function actorsOf({ envServer, sampler }: RunConfig): readonly { role: Ac
   ];
 }
 
-export class AddressBook {
-  readonly #known = new Map<string, { readonly role: Role; readonly url: string }>();
+/** Roles and addresses of actors, by name. */
+export type Addresses = Map<string, { readonly role: Role; readonly url: string }>;
 
-  add(actor: string, role: Role, url: string): void {
-    this.#known.set(actor, { role, url });
-  }
-
-  of(actor: string): { readonly role: Role; readonly url: string } | undefined {
-    return this.#known.get(actor);
-  }
-
-  /** @param guests  env servers of other machines */
-  roster(guests: Messages["roster"]["envServers"] = []): Messages["roster"] {
-    const all = (role: Role) => [...this.#known].filter(([, entry]) => entry.role === role);
-    return {
-      type: "roster",
-      learner: all("learner")[0]?.[1].url ?? null,
-      metricsSink: all("metrics-sink")[0]?.[1].url ?? null,
-      envServers: [...all("env-server").map(([actor, { url }]) => ({ actor, url })), ...guests],
-    };
-  }
+/** @param guests  env servers of other machines */
+export function rosterOf(addresses: Addresses, guests: Messages["roster"]["envServers"] = []): Messages["roster"] {
+  const all = (role: Role) =>
+    [...addresses].flatMap(([actor, entry]) => (entry.role === role ? [{ actor, url: entry.url }] : []));
+  return {
+    type: "roster",
+    learner: all("learner")[0]?.url ?? null,
+    metricsSink: all("metrics-sink")[0]?.url ?? null,
+    envServers: [...all("env-server"), ...guests],
+  };
 }
 
 /** A connection to one actor of the roster. It opens when the roster first names the actor, and reconnects at the newest address. */

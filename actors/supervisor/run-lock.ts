@@ -45,10 +45,7 @@ function busy(folder: string, db: Database): string {
   return `${folder} is in use by ${who}; stop that process first`;
 }
 
-/**
- * The process that holds the lock; null until the first process that locks this folder has written its pid. Right after another process
- * takes the lock, the entry may still name the previous holder.
- */
+/** The process that holds the lock, or just held it; null until the first process that locks this folder has written its pid. */
 function holderOf(db: Database): { pid: number; since: string } | null {
   const isThere = db.query("SELECT name FROM sqlite_master WHERE name = 'holder'").get() !== null;
   return isThere ? db.query<{ pid: number; since: string }, []>("SELECT pid, since FROM holder").get() : null;

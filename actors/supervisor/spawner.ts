@@ -1,6 +1,6 @@
 /** How the supervisor starts its children: as processes, or as Bun workers of this process. Tests use a fake spawner. */
 import { realClock } from "../clock.ts";
-import type { ChildMessage, SettingsMessage } from "../process/boot.ts";
+import type { ChildMessage } from "../process/boot.ts";
 import { linesOf } from "../process/lines.ts";
 
 export interface Exit {
@@ -97,7 +97,7 @@ export const workerSpawner: Spawner = {
       output(JSON.stringify({ level: "error", kind: "crash", text: event.message.trim() }));
     };
     worker.addEventListener("close", () => resolve(exit));
-    worker.postMessage({ kind: "settings", line: settingsLine } satisfies SettingsMessage);
+    worker.postMessage(settingsLine);
     return {
       pid: process.pid,
       exited,

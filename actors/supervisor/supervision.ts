@@ -10,7 +10,6 @@ export interface ChildSpec {
   /** Unique in the run: "sampler-1". */
   readonly name: string;
   readonly role: Role;
-  /** Path of the module that the child runs. */
   readonly entry: string;
   /** Returns a value that JSON can hold. The supervisor calls it for each start, so that a replacement gets current settings. */
   readonly settings: () => unknown;
@@ -36,7 +35,6 @@ export type GuestEvent =
   | { readonly kind: "joined"; readonly child: string; readonly role: Role }
   | { readonly kind: "left"; readonly child: string; readonly role: Role; readonly reason: string };
 
-/** Time limits for children, the same in every run. */
 export const CHILD_TIMES = { startDeadlineMs: 60_000, restartWindowMs: 60_000, killGraceMs: 2000 } as const;
 
 export interface SupervisorOptions extends HeartbeatLimits {
@@ -51,10 +49,8 @@ export interface SupervisorOptions extends HeartbeatLimits {
   readonly stopGraceMs: number;
   /** Time from SIGTERM to SIGKILL. */
   readonly killGraceMs: number;
-  /** Part of each child's settings. */
   readonly limits: Pick<ActorSettings, "logLevel" | "frameBytesMax" | "queuedBytesMax">;
   readonly event: (event: SupervisorEvent) => void;
-  /** Called with each line that a child writes. */
   readonly output: (child: string, line: string) => void;
   /** The messages that each child gets when it connects, such as the roster. */
   readonly firstMessages?: () => readonly Tell[];

@@ -41,10 +41,15 @@ interface Child extends Watched {
   lastError: string | null;
 }
 
+/** What a child has when its process starts. */
+const FRESH = { url: null, heartbeat: null, killedFor: null, lastError: null };
+
 export class Supervisor {
   readonly #options: SupervisorOptions;
   readonly #children = new Map<string, Child>();
   readonly #ended = Promise.withResolvers<RunEnd>();
+  /** Resolves when every child is gone. */
+  readonly ended: Promise<RunEnd> = this.#ended.promise;
   #listener: Listener | null = null;
   #stopping = false;
   /** Why a child with `endsRun` failed while the run was stopping; null if none failed. */
@@ -53,11 +58,6 @@ export class Supervisor {
 
   constructor(options: SupervisorOptions) {
     this.#options = options;
-  }
-
-  /** Resolves when every child is gone. */
-  get ended(): Promise<RunEnd> {
-    return this.#ended.promise;
   }
 
   get children(): readonly ActorView[] {
@@ -91,9 +91,8 @@ export class Supervisor {
     this.#stopWatch = watchHeartbeats(clock, this.#options, running, (child, fault) => this.#kill(child, fault));
   }
 
-  /** Starts a child. @throws {Error} if the name is taken, the run is ending, or the supervisor does not listen yet */
+  /** Starts a child. @throws {Error} if the run is ending, or the supervisor does not listen yet */
   start(spec: ChildSpec): void {
-    if (this.#children.has(spec.name)) throw new Error(`cannot start ${spec.name}: it has been started already`);
     if (this.#stopping) throw new Error(`cannot start ${spec.name}: the run is ending`);
     const { clock, restartsMax, restartWindowMs } = this.#options;
     const child: Child = {
@@ -101,18 +100,14 @@ export class Supervisor {
       limit: new RestartLimit(restartsMax, restartWindowMs),
       process: null,
       peer: null,
-      url: null,
       restarts: 0,
       heardAtMs: clock.now(),
-      heartbeat: null,
-      killedFor: null,
-      lastError: null,
+      ...FRESH,
     };
     this.#children.set(spec.name, child);
     this.#spawn(child);
   }
 
-  /** Sends a message to every connected child of a role. */
   tell(role: Role, message: Tell): void {
     for (const { spec, peer } of this.#children.values()) if (spec.role === role) peer?.tell(message);
   }
@@ -136,7 +131,7 @@ export class Supervisor {
       ...limits,
       settings: settings(),
     };
-    Object.assign(child, { url: null, heardAtMs: clock.now(), heartbeat: null, killedFor: null, lastError: null });
+    Object.assign(child, FRESH, { heardAtMs: clock.now() });
     let process: SpawnedChild;
     try {
       process = spawner.spawn(entry, JSON.stringify(actorSettings), (line) => {

@@ -32,7 +32,7 @@ export function exportTensorboard({ folder, out }: RecordsExport): Promise<Count
   return reading(folder, out, {}, (run, pending) => {
     mkdirSync(pending);
     const events = new EventFiles(pending, run.facts.startedMs);
-    for (const point of run.points()) events.add(point);
+    for (const point of run.store.pointsAfter(0)) events.add(point);
     events.flush();
     return { points: events.pointCount, files: events.fileCount };
   });
@@ -94,7 +94,7 @@ const TABLES: readonly Table[] = [
     name: "metrics",
     columns: [...named("STRING", "name", "actor"), ["step", "INT32"], ["value", "DOUBLE"], ["time", "TIMESTAMP"]],
     *rows(run) {
-      for (const { atMs, ...point } of run.points()) yield { ...point, time: atMs };
+      for (const { atMs, ...point } of run.store.pointsAfter(0)) yield { ...point, time: atMs };
     },
   },
   {

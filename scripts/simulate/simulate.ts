@@ -11,7 +11,7 @@ import { isTimeIndependent } from "../../actors/metrics/metrics.ts";
 import { metricsSink } from "../../actors/metrics-sink/start.ts";
 import { Store } from "../../actors/metrics-sink/store.ts";
 import { sampler } from "../../actors/sampler/start.ts";
-import { AddressBook, actorsOf } from "../../actors/supervisor/roster.ts";
+import { type Addresses, actorsOf, rosterOf } from "../../actors/supervisor/roster.ts";
 import { CHILD_TIMES, type RunEnd } from "../../actors/supervisor/supervision.ts";
 import { Supervisor } from "../../actors/supervisor/supervisor.ts";
 import { SimulatedDisk } from "./disk.ts";
@@ -171,7 +171,7 @@ async function startSupervisor(
   config: RunConfig,
   spawner: ReturnType<typeof simulatedSpawner>,
 ): Promise<Supervisor> {
-  const known = new AddressBook();
+  const known: Addresses = new Map();
   const supervisor: Supervisor = new Supervisor({
     run: "run",
     token: "",
@@ -186,11 +186,11 @@ async function startSupervisor(
       const { kind, child } = event;
       world.note(`supervisor: ${kind} ${child}`);
       if (kind !== "ready") return;
-      known.add(child, supervisor.children.find(({ name }) => name === child)!.role, event.url);
-      for (const listener of ["learner", "sampler"] as const) supervisor.tell(listener, known.roster());
+      known.set(child, { role: supervisor.children.find(({ name }) => name === child)!.role, url: event.url });
+      for (const listener of ["learner", "sampler"] as const) supervisor.tell(listener, rosterOf(known));
     },
     output: () => {},
-    firstMessages: () => [known.roster()],
+    firstMessages: () => [rosterOf(known)],
   });
   await supervisor.listen("simulated://supervisor:1");
   for (const { role, name } of actorsOf(config)) {

@@ -111,6 +111,6 @@ export function shareDone(run: PlannedRun): number {
     status.add({ step: latest["total/updates"] ?? 0, ...latest });
     return status.share;
   } finally {
-    record.close();
+    record.store.close();
   }
 }

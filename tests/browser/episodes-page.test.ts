@@ -92,10 +92,10 @@ describeWhere(chromiumPath === null ? "no Chromium" : null, "the page about epis
 
   test("shows an episode although the ratings cannot be read", async () => {
     await stage.run.episodes([playedRow({ episode: "a", layoutSeed: 111 }, true)]);
-    const answer = { status: 500, json: { error: "ratings.jsonl, line 1: no rating" } };
+    const answer = { status: 500, json: { error: "cannot read ratings.jsonl, line 1" } };
     await stage.page.route("**/api/ratings?*", (route) => route.fulfill(answer));
     await stage.open("episodes");
-    await stage.waitForText(".rate [role=status]", "ratings.jsonl, line 1: no rating");
+    await stage.waitForText(".rate [role=status]", "cannot read ratings.jsonl, line 1");
     await stage.waitForText("#episode", "board seed 111");
     stage.complaints = stage.complaints.filter((text) => !text.includes("500"));
   });

@@ -4,7 +4,6 @@ import { mkdirSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import type { Browser, BrowserContext, Page } from "playwright-core";
 import { realClock } from "../../actors/clock.ts";
-import { Ratings } from "../../actors/dashboard/ratings.ts";
 import { NearbyRuns } from "../../actors/dashboard/runs.ts";
 import { type Served, serveDashboard } from "../../actors/dashboard/serve.ts";
 import { MetricsSink } from "../../actors/metrics-sink/metrics-sink.ts";
@@ -63,7 +62,7 @@ export class PageStage {
         play,
         dialogue: builtinDialogue(),
         nearby: new NearbyRuns(this.#folder, "run-1"),
-        ratings: new Ratings(join(this.#folder, "ratings.jsonl")),
+        ratings: join(this.#folder, "ratings.jsonl"),
       },
       host: "127.0.0.1",
       port: 0,

@@ -39,7 +39,6 @@ export function timeShares({ load }: Actor, isRecord: boolean) {
 
 export type LoadTexts = readonly (readonly [name: string, text: (value: number) => string])[];
 
-/** The texts of the measurements that the actor reports. */
 export const loadTexts = (texts: LoadTexts, { load }: Actor): string[] =>
   texts.flatMap(([name, text]) => (load[name] === undefined ? [] : [text(load[name])]));
 

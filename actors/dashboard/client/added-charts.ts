@@ -45,15 +45,8 @@ export class AddedCharts {
     const { metrics } = await read("api/names");
     if (metrics.length === this.#known.length) return;
     this.#known = metrics;
-    const options = metrics
-      .map(({ name }) => name)
-      .sort()
-      .map((name) => {
-        const option = make("option", "", name);
-        option.value = name;
-        return option;
-      });
-    this.#select.replaceChildren(this.#select.options[0]!, ...options);
+    const names = metrics.map(({ name }) => name).sort();
+    this.#select.replaceChildren(this.#select.options[0]!, ...names.map((name) => new Option(name, name)));
   }
 
   #add(name: string): void {
@@ -61,19 +54,11 @@ export class AddedCharts {
     if (known === undefined || this.#added.includes(name) || this.#added.length === ADDED_MAX) return;
     this.#added.push(name);
     const id = `added-${this.#added.length}`;
-    const title = make("h2", "", name);
-    title.id = `${id}-title`;
-    const legend = make("div", "legend");
-    legend.id = `${id}-legend`;
-    const plot = make("div", "plot");
-    plot.id = `${id}-plot`;
-    plot.setAttribute("role", "img");
-    const section = make(
-      "section",
-      "card chart",
-      make("header", "card-head", title, make("p", "note", known.unit), legend),
-      plot,
-    );
+    const title = Object.assign(make("h2", "", name), { id: `${id}-title` });
+    const legend = Object.assign(make("div", "legend"), { id: `${id}-legend` });
+    const plot = Object.assign(make("div", "plot"), { id: `${id}-plot`, role: "img" });
+    const head = make("header", "card-head", title, make("p", "note", known.unit), legend);
+    const section = make("section", "card chart", head, plot);
     section.title = known.help;
     section.setAttribute("aria-labelledby", title.id);
     byId("latest-card").before(section);

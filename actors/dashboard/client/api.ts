@@ -20,15 +20,13 @@ interface Answers {
 /** @throws {Error} with the server's message if the request failed. */
 export async function read<P extends keyof Answers>(
   path: P,
-  query: URLSearchParams | Readonly<Record<string, string | number>> = {},
+  query: Readonly<Record<string, string | number>> = {},
 ): Promise<Answers[P]> {
-  const response = await fetch(`${path}?${query instanceof URLSearchParams ? query : queryOf(query)}`);
+  // URLSearchParams writes a number as text, which its type does not say.
+  const response = await fetch(`${path}?${new URLSearchParams(query as Record<string, string>)}`);
   if (response.ok) return (await response.json()) as Answers[P];
   const { error } = (await response
     .json()
     .catch(() => ({ error: `${path} answered ${response.status}` }))) as answers.ErrorAnswer;
   throw new Error(error);
 }
-
-const queryOf = (values: Readonly<Record<string, string | number>>) =>
-  new URLSearchParams(Object.entries(values).map(([name, value]) => [name, String(value)]));

@@ -39,7 +39,6 @@ export class ChartList {
     this.#charts.push({ chart: new Chart(id, spec, this.#curves, this.#look), metrics: needed });
   }
 
-  /** Draws the values that the run has recorded so far. */
   async load(): Promise<void> {
     const { series } = await read("api/metrics", { points: POINTS, names: [...this.#curves.keys()].join(",") });
     for (const [name, , step, value] of pointsOf(series)) this.#curves.get(name)?.set(step, value);
@@ -62,11 +61,7 @@ export class ChartList {
     for (const { chart } of this.#charts) chart.rebuild();
   }
 
-  /**
-   * Draws these comparisons in every chart, except comparisons with a run that cannot be read.
-   *
-   * @returns an error text for each comparison that the charts leave out
-   */
+  /** Draws these comparisons in every chart. @returns an error text for each run that cannot be read, which the charts leave out */
   async compare(comparisons: readonly Comparison[]): Promise<string[]> {
     const compared: ComparedRun[] = [];
     const faults: string[] = [];

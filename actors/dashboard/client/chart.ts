@@ -5,7 +5,7 @@
  * - While the pointer is over a chart, all charts show their values at the same update. Charts of the warm start take no part, because their
  *   steps are not updates.
  * - Sizes come from the style sheet, so nothing moves when values arrive.
- * - The chart redraws when a value that it shows has changed, at most once a frame. It draws no more points than it has room for.
+ * - The chart redraws when a value that it shows has changed, at most once a frame.
  */
 import { type ChartSpec, type LineSpec, PLACES, type XAxis } from "./charts.ts";
 import { align, Curve, smoothed } from "./curve.ts";
@@ -29,9 +29,6 @@ export interface Look {
   runs: readonly ComparedRun[];
 }
 
-/** Each pixel of width has room for a low and a high value. */
-const POINTS_PER_PIXEL = 2;
-
 /** Minimum length of an axis of updates or of warm-start steps, so that the first values do not fill the whole width. */
 const UPDATES_MIN = 10;
 /** Width of a character of an axis label, in pixels; most characters are narrower. */
@@ -53,10 +50,7 @@ export class Chart {
   #shown: readonly Curve[] = [];
   #legend: readonly HTMLElement[] = [];
 
-  /**
-   * @param curves  the curves of this run, by metric
-   * @param look    settings that all charts share; call `rebuild` after a change
-   */
+  /** @param look  settings that all charts share; call `rebuild` after a change */
   constructor(id: string, spec: ChartSpec, curves: Curves, look: Readonly<Look>) {
     this.#id = id;
     this.#spec = spec;
@@ -102,12 +96,8 @@ export class Chart {
       band === null ? [] : [band.highs, band.lows].map((edge) => this.#drawn(edge, lines[0]!, curves)),
     );
     this.#shown = [...own, ...compared].map((curve) => smoothed(curve, smoothing));
-    const pointsMax = Math.max(200, this.#place.clientWidth) * POINTS_PER_PIXEL;
     const smoothEdges = edges.map((curve) => smoothed(curve, smoothing));
-    const curves = [...this.#shown, ...(smoothing > 0 ? own : []), ...smoothEdges].map((curve) =>
-      curve.thinned(pointsMax),
-    );
-    const [steps, ...rows] = align(curves);
+    const [steps, ...rows] = align([...this.#shown, ...(smoothing > 0 ? own : []), ...smoothEdges]);
     return [steps, ...(isLogarithmic ? rows.map((row) => row.map(positive)) : rows)];
   }
 
@@ -116,9 +106,8 @@ export class Chart {
     const curve = curves.get(name) ?? new Curve();
     const values = isComplement ? curve.map((value) => 1 - value) : curve;
     const place = this.#spec.isWarmStart ? null : PLACES[this.#look.xAxis];
-    return place === null
-      ? values
-      : values.over((step) => place(step, (metric) => times.get(metric)?.at(step) ?? null));
+    if (place === null) return values;
+    return values.over((step) => place(step, (metric) => times.get(metric)?.at(step) ?? null));
   }
 
   #resize(): void {

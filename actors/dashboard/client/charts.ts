@@ -66,8 +66,8 @@ const speed: ChartSpec = { lines: [line("speed/tokens_per_second")], format: who
 export const RUN_CHARTS: ChartTable = {
   success: {
     lines: [
-      { name: "validate/success", label: "validation", color: "--accent", width: 2.25, hasDots: true },
-      { name: "train/success", label: "training", color: "--second", width: 1.25 },
+      { ...line("validate/success", "validation"), width: 2.25, hasDots: true },
+      { ...second("train/success", "training"), width: 1.25 },
     ],
     guides: [
       { name: "baseline/random", label: "random" },

@@ -37,33 +37,22 @@ export class Curve {
 
   /** The curve with changed values. Calls `each` in the order of the steps. */
   map(each: (value: number) => number): Curve {
-    return new Curve(
-      this.steps,
-      this.values.map((value) => each(value)),
-    );
+    const values = this.values.map((value) => each(value));
+    return new Curve(this.steps, values);
   }
 
   /** The curve over another axis. @param x  the place of a step on that axis; null leaves the point out */
   over(x: (step: number) => number | null): Curve {
     const points = this.steps.flatMap((step, i) => {
       const at = x(step);
-      return at === null ? [] : [[at, this.values[i]!] as const];
+      return at === null ? [] : [{ at, value: this.values[i]! }];
     });
     // Sort by place: after a roll-back, a repeated update is later in time than old values at higher steps.
-    points.sort(([a], [b]) => a - b);
+    points.sort((a, b) => a.at - b.at);
+    const values = points.map(({ value }) => value);
     return new Curve(
-      points.map(([at]) => at),
-      points.map(([, value]) => value),
-    );
-  }
-
-  /** At most `most` points of the curve. Keeps the lows and the highs. */
-  thinned(most: number): Curve {
-    const kept = thin(this.steps, this.values, most);
-    if (kept === null) return this;
-    return new Curve(
-      kept.map((index) => this.steps[index]!),
-      kept.map((index) => this.values[index]!),
+      points.map(({ at }) => at),
+      values,
     );
   }
 
@@ -80,12 +69,7 @@ export class Curve {
   }
 }
 
-/**
- * Adds new points in the order in which the run wrote them. Drops values at steps after the newest update: they are from before a roll-back
- * or a resume.
- *
- * @returns the names of the changed metrics
- */
+/** Adds points as the run wrote them. Drops values from before a roll-back or a resume. @returns the names of the changed metrics */
 export function takePoints(curves: ReadonlyMap<string, Curve>, points: News["points"]): Set<string> {
   const changed = new Set<string>();
   for (const [name, , step, value] of points) {
@@ -100,11 +84,7 @@ export function takePoints(curves: ReadonlyMap<string, Curve>, points: News["poi
   return changed;
 }
 
-/**
- * Exponential moving average, with a correction because the average starts at 0.
- *
- * @param weight  the weight of the earlier values: at least 0 (no smoothing) and below 1
- */
+/** Exponential moving average, corrected for its start at 0. @param weight  of the earlier values: from 0 (no smoothing) to below 1 */
 export function smoothed(curve: Curve, weight: number): Curve {
   if (weight === 0) return curve;
   let mean = 0;
@@ -129,10 +109,7 @@ export interface Band {
   readonly highs: readonly number[];
 }
 
-/**
- * Mean, lowest and highest value at the steps that all curves have; null if there is no such step. At a step that only some curves have, the
- * mean would jump.
- */
+/** Mean, lowest and highest value at the steps that all curves have: at other steps the mean would jump. Null without such a step. */
 export function bandOf(curves: readonly Points[]): Band | null {
   const known = curves.map(({ steps, values }) => new Map(steps.map((step, i) => [step, values[i]!])));
   const steps = curves[0]?.steps.filter((step) => known.every((values) => values.has(step))) ?? [];

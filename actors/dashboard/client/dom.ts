@@ -1,5 +1,5 @@
 /** Functions that the scripts of all pages share: they make elements, and keep choices in the page's address. */
-import { whole } from "../../number-text.ts";
+import { percent, whole } from "../../number-text.ts";
 import type { EventLine } from "./event-lines.ts";
 import { visible } from "./text.ts";
 
@@ -62,8 +62,15 @@ export function putInAddress(name: string, values: readonly string[]): void {
 
 export const inAddress = (name: string): string[] => new URLSearchParams(location.search).getAll(name);
 
-/** A bar with the shares side by side. The caller shows the shares in words too. `kind` is the style class that gives the color. */
-export function shareBar(parts: readonly { readonly share: number; readonly kind: string }[]): HTMLElement {
+/** A part of a time. `kind` is the style class that gives the color. */
+interface Share {
+  readonly text: string;
+  readonly kind: string;
+  readonly share: number;
+}
+
+/** Shares of a time: as a bar, and in words after `head`. The words leave out shares below half a percent. */
+export function timeBar(parts: readonly Share[], head = ""): HTMLElement[] {
   const bar = make("div", "time");
   bar.setAttribute("aria-hidden", "true");
   for (const { share, kind } of parts) {
@@ -71,5 +78,6 @@ export function shareBar(parts: readonly { readonly share: number; readonly kind
     part.style.width = `${share * 100}%`;
     bar.append(part);
   }
-  return bar;
+  const texts = parts.filter(({ share }) => share >= 0.005).map(({ share, text }) => `${text} ${percent(share, 0)}`);
+  return [bar, make("p", "note", head + texts.join(" · "))];
 }

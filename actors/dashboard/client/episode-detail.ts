@@ -42,20 +42,27 @@ function turnOf(
   prompt: string | null,
   tokens: readonly WrittenToken[] | null,
 ): HTMLElement {
-  const { thought, answer, raw } = splitReply(turn.reply);
+  const { thought, answer } = splitReply(turn.reply);
   const reply = make("dl", "reply");
   const add = (term: string, text: string, kind: string) =>
     reply.append(make("dt", "", term), make("dd", kind, visible(text)));
   if (thought !== null) add("Thought", thought || "(empty)", "thought");
   if (answer !== null) add("Answer", answer, "answer");
-  if (raw !== null) add("Reply without an answer", raw === "" ? "(empty)" : raw, "raw");
+  else add("Reply without an answer", turn.reply || "(empty)", "raw");
   add("Actions", turn.actions.length === 0 ? "none" : turn.actions.join(", "), "");
   const parts = [reply, chipsOf(turn)];
   if (prompt !== null) {
     parts.push(make("details", "", make("summary", "", "Prompt"), make("p", "tokens", visible(prompt))));
   }
   if (tokens !== null) {
-    parts.push(make("details", "", make("summary", "", plural(tokens.length, "token")), tokensOf(tokens)));
+    parts.push(
+      make(
+        "details",
+        "",
+        make("summary", "", plural(tokens.length, "token")),
+        make("p", "tokens", ...tokens.map(tokenOf)),
+      ),
+    );
   }
   return turnRow(`Turn ${index + 1}`, observation, parts);
 }
@@ -99,6 +106,7 @@ const ADVANTAGE_MAX = 2;
 /** The color level: from 0 for a probability above 67 % to `LEVELS` for a probability below 2.7 %. */
 const surpriseLevel = (logProb: number) => Math.min(LEVELS, Math.floor((-logProb * LEVELS) / 4 + 0.5));
 
+/** A token of a reply in color. Color is never the only sign: each token has its numbers as a title, and unlikely tokens are underlined. */
 function tokenOf({ text, logProb, advantage }: WrittenToken): HTMLElement {
   const token = make("span", "token", visible(text));
   const probability = `${(100 * Math.exp(logProb)).toFixed(1)} %, log-probability ${logProb.toFixed(3)}`;
@@ -113,18 +121,12 @@ function tokenOf({ text, logProb, advantage }: WrittenToken): HTMLElement {
   return token;
 }
 
-/**
- * The tokens of a reply. Their color shows the log-probability or the advantage. Color is never the only sign: each token has its numbers as a
- * title, and unlikely tokens are underlined.
- */
-const tokensOf = (tokens: readonly WrittenToken[]): HTMLElement => make("p", "tokens", ...tokens.map(tokenOf));
-
 const WHOLE = "the whole episode";
 
 /** A form in which a person rates an episode or one of its turns. Below the form are the ratings so far. */
 export async function ratingForm({ summary, row }: EpisodeAnswer): Promise<HTMLElement> {
-  const turns = "turns" in row.outcome ? row.outcome.turns.length : 0;
-  const turn = selectOf([WHOLE, ...turnNames(turns)]);
+  const turns = "turns" in row.outcome ? row.outcome.turns : [];
+  const turn = selectOf([WHOLE, ...turns.map((_, i) => `turn ${i + 1}`)]);
   const score = selectOf(["no score", "1", "2", "3", "4", "5"]);
   const note = make("textarea", "");
   note.maxLength = 2000;
@@ -150,8 +152,8 @@ export async function ratingForm({ summary, row }: EpisodeAnswer): Promise<HTMLE
     save.disabled = true;
     const body = JSON.stringify({
       id: summary.id,
-      turn: turn.selectedIndex === 0 ? null : turn.selectedIndex,
-      score: score.selectedIndex === 0 ? null : score.selectedIndex,
+      turn: turn.selectedIndex || null,
+      score: score.selectedIndex || null,
       note: note.value,
     });
     const headers = { "Content-Type": "application/json" };
@@ -168,20 +170,11 @@ export async function ratingForm({ summary, row }: EpisodeAnswer): Promise<HTMLE
   await show().catch((error: Error) => {
     answer.textContent = visible(error.message);
   });
-  const box = make(
-    "details",
-    "rate",
-    make("summary", "", "Rate this episode"),
-    form,
-    answer,
-    given,
-    make("p", "note", download),
-  );
+  const head = make("summary", "", "Rate this episode");
+  const box = make("details", "rate", head, form, answer, given, make("p", "note", download));
   box.open = given.childElementCount > 0 || answer.textContent !== "";
   return box;
 }
-
-const turnNames = (count: number) => Array.from({ length: count }, (_, i) => `turn ${i + 1}`);
 
 async function ratingsOf(id: number): Promise<HTMLElement[]> {
   const { ratings } = await read("api/ratings");

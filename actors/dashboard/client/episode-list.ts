@@ -15,9 +15,8 @@ const PAGE_ROWS = 50;
 /** Minimum time between two reads of the first page while new episodes arrive. */
 const RELOAD_AFTER_MS = 1000;
 
-/** The query of each choice of the filter "Outcome". */
-const OUTCOMES: Readonly<Record<string, readonly [name: string, value: string] | null>> = {
-  all: null,
+/** The query of each choice of the filter "Outcome"; the choice "all" is no filter. */
+const OUTCOMES: Readonly<Record<string, readonly [name: string, value: string]>> = {
   solved: ["success", "true"],
   unsolved: ["success", "false"],
   failed: ["failed", "true"],
@@ -58,15 +57,12 @@ export class EpisodeList {
     });
   }
 
-  /** Reads the page in view. */
   async load(): Promise<void> {
     const request = ++this.#requests;
     const before = this.#pages.at(-1)!;
-    const query = this.#query();
-    query.set("limit", String(PAGE_ROWS));
-    if (before !== null) query.set("before", String(before));
+    const query = { ...this.#query(), limit: PAGE_ROWS };
     try {
-      const { rows, next } = await read("api/episodes", query);
+      const { rows, next } = await read("api/episodes", before === null ? query : { ...query, before });
       if (request === this.#requests) this.#show(rows, next);
     } catch (error) {
       put(this.#note, visible((error as Error).message));
@@ -106,13 +102,9 @@ export class EpisodeList {
     if (id !== undefined) this.choose(id);
   }
 
-  #query(): URLSearchParams {
-    const query = new URLSearchParams();
-    for (const [name, value] of this.#filters()) {
-      const [key, wanted] = (name === "outcome" ? OUTCOMES[value] : null) ?? [name, value];
-      query.set(key, wanted);
-    }
-    return query;
+  #query(): Record<string, string> {
+    const filters = this.#filters();
+    return Object.fromEntries(filters.map(([name, value]) => (name === "outcome" ? OUTCOMES[value]! : [name, value])));
   }
 
   /** The fields of the filter that have a value. */
@@ -122,7 +114,6 @@ export class EpisodeList {
       .filter(([name, value]) => value !== "" && !(name === "outcome" && value === "all"));
   }
 
-  /** Sets the filter from the address. */
   #fillFilter(): void {
     for (const [name, value] of new URLSearchParams(location.search)) {
       const field = this.#form.elements.namedItem(name);
@@ -182,13 +173,11 @@ export class EpisodeList {
 
   #moveFocus(event: KeyboardEvent): void {
     const row = (event.target as Element).closest("li");
-    const sibling =
-      event.key === "ArrowDown"
-        ? row?.nextElementSibling
-        : event.key === "ArrowUp"
-          ? row?.previousElementSibling
-          : null;
-    const button = sibling?.querySelector("button");
+    const siblings: Readonly<Record<string, Element | null | undefined>> = {
+      ArrowDown: row?.nextElementSibling,
+      ArrowUp: row?.previousElementSibling,
+    };
+    const button = siblings[event.key]?.querySelector("button");
     if (!button) return;
     event.preventDefault();
     button.focus();

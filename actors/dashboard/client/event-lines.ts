@@ -2,7 +2,6 @@
 import type { StoredEvent } from "../answers.ts";
 
 export interface EventLine {
-  /** The newest event of the line. */
   readonly event: StoredEvent;
   readonly count: number;
 }
@@ -20,12 +19,7 @@ export class EventLines {
     this.#linesMax = linesMax;
   }
 
-  /**
-   * Adds events, except those that the list already has.
-   *
-   * @param events  newest first
-   * @returns all lines, newest first
-   */
+  /** Adds events (newest first), except those that the list already has. @returns all lines, newest first */
   add(events: readonly StoredEvent[]): readonly EventLine[] {
     for (const event of events.toReversed()) {
       if (event.id <= this.#newestId) continue;

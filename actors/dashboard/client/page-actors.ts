@@ -5,7 +5,7 @@ import { doingText, type LoadTexts, loadTexts, rateTexts, summaryOf, timeShares 
 import { read } from "./api.ts";
 import { ChartList, latestPoints } from "./chart-list.ts";
 import { ACTORS_CHARTS } from "./charts.ts";
-import { byId, make, put, shareBar } from "./dom.ts";
+import { byId, make, put, timeBar } from "./dom.ts";
 import { hasEnded, start } from "./live.ts";
 import { visible } from "./text.ts";
 
@@ -43,11 +43,10 @@ function stateOf({ guest, pid, silentMs, doing }: Actor): keyof typeof CHIPS {
   return doing === "starting" ? "starting" : "running";
 }
 
-function timeBar(actor: Actor): HTMLElement {
+function timesOf(actor: Actor): HTMLElement {
   const times = timeShares(actor, isRecord);
   if (times.length === 0) return make("p", "note", `${isRecord ? "reported" : "reports"} no time shares`);
-  const texts = times.filter(({ share }) => share >= 0.005).map(({ share, text }) => `${text} ${percent(share, 0)}`);
-  return make("div", "times", shareBar(times), make("p", "note", texts.join(" · ")));
+  return make("div", "times", ...timeBar(times));
 }
 
 function weightsText({ role, weights }: Actor, published: Weights): string {
@@ -76,7 +75,7 @@ function rowOf(actor: Actor, published: Weights): HTMLElement {
     make("p", "", visible(doingText(actor, isRecord))),
     make("p", "note", work.join(" · ")),
     make("p", "note", rates.join(" · ")),
-    timeBar(actor),
+    timesOf(actor),
   );
 }
 

@@ -51,7 +51,6 @@ const REPLAY_CODE = "/assets/replay-code.js";
 let loading: Promise<ReplayCode> | null = null;
 const playing = read("api/play");
 
-/** Loads the bundle for the first replay. */
 function loadReplayCode(): Promise<ReplayCode> {
   loading ??= Promise.all([import(REPLAY_CODE), playing]).then(([code, play]) => ({ code, play }));
   return loading;
@@ -84,10 +83,7 @@ const groupsCard = byId("groups");
 /** The batch and the policy version of the table of groups. */
 let shownGroups = "";
 
-/**
- * Shows a table of the episodes of one update (a batch), with a row for each group, a column for each member, and rewards in the cells. Hides
- * the table for a validation episode.
- */
+/** Shows the rewards of an update's episodes: a row for each group, a column for each member. Hides the table for a validation episode. */
 async function showGroups(one: EpisodeSummary): Promise<void> {
   groupsCard.hidden = one.purpose !== "train";
   if (groupsCard.hidden) return;

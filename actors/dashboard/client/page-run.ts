@@ -7,13 +7,12 @@ import { symbolsOf } from "./board.ts";
 import { ChartList } from "./chart-list.ts";
 import { RUN_CHARTS, successByEnv } from "./charts.ts";
 import { chartTools } from "./compare.ts";
-import { byId, eventRow, make, put, shareBar } from "./dom.ts";
+import { byId, eventRow, make, put, timeBar } from "./dom.ts";
 import { detailOf } from "./episode-detail.ts";
 import { EventLines } from "./event-lines.ts";
 import { start } from "./live.ts";
 import { visible } from "./text.ts";
 
-/** Time between two reads of the costs while the run goes on. */
 const COSTS_EVERY_MS = 10_000;
 
 const ROWS: readonly (readonly [key: keyof CostsAnswer["total"], label: string])[] = [
@@ -44,17 +43,14 @@ async function showCosts(): Promise<void> {
     return make("tr", "", make("th", "", label), cell(total[key]), cell(reinforcement[key]), cell(perPoint[key]));
   });
   byId("costs").replaceChildren(...rows);
-  byId("time-spent").replaceChildren(...timeBar(seconds));
+  byId("time-spent").replaceChildren(...timesOf(seconds));
   byId("costs-card").hidden = rows.length === 0;
 }
 
-/** Shares of the time of reinforcement, as a bar and in words. */
-function timeBar(seconds: CostsAnswer["seconds"]): HTMLElement[] {
+function timesOf(seconds: CostsAnswer["seconds"]): HTMLElement[] {
   const all = Object.values(seconds).reduce<number>((sum, part) => sum + (part ?? 0), 0);
-  if (all === 0) return [];
-  const parts = PARTS.map(([key, label, kind]) => ({ label, kind, share: (seconds[key] ?? 0) / all }));
-  const texts = parts.filter(({ share }) => share > 0).map(({ label, share }) => `${label} ${percent(share, 0)}`);
-  return [shareBar(parts), make("p", "note", `${whole(all)} s of reinforcement: ${texts.join(" · ")}`)];
+  const parts = PARTS.map(([key, text, kind]) => ({ text, kind, share: (seconds[key] ?? 0) / all }));
+  return all === 0 ? [] : timeBar(parts, `${whole(all)} s of reinforcement: `);
 }
 
 const EVENTS_MAX = 50;

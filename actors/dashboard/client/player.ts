@@ -72,7 +72,6 @@ export class Player {
   readonly #playButton: HTMLButtonElement;
   /** The replay of another episode on the same board, if the person has chosen one. */
   #other: Pane | null = null;
-  /** Index of the frame that the player shows. */
   #index = 0;
   #timer: ReturnType<typeof setInterval> | null = null;
   /** The game while a person plays by hand; otherwise null. */
@@ -197,7 +196,7 @@ export class Player {
     const start = () => {
       const { code, play } = this.#replayCode;
       this.pause();
-      this.#manual = code.takeOver(this.#episode.row.ticket, this.#recorded, turns.selectedIndex, play);
+      this.#manual = new code.ManualGame(this.#episode.row.ticket, this.#recorded, turns.selectedIndex, play);
       this.#showManual(this.#manual, "");
       this.#panes.querySelector<HTMLElement>(".hand button, .hand input")?.focus();
     };

@@ -8,7 +8,7 @@
 import { z } from "zod";
 import type { Effect, LocalGame } from "../../../envs/env.ts";
 import { envTag } from "../../../envs/registry.ts";
-import type { EpisodeRow } from "../../protocol.ts";
+import type { EpisodeRow, TurnRecord } from "../../protocol.ts";
 import type { PlayAnswer } from "../answers.ts";
 
 // With its JIT, zod generates code from text, which the page's content security policy forbids.
@@ -34,11 +34,7 @@ export interface Replay {
 
 type Ticket = Pick<EpisodeRow["ticket"], "env" | "layoutSeed" | "dynamicsSeed">;
 export interface Recorded {
-  readonly turns: readonly {
-    readonly observation: string;
-    readonly actions: readonly string[];
-    readonly reward: number;
-  }[];
+  readonly turns: readonly Readonly<Pick<TurnRecord, "observation" | "actions" | "reward">>[];
   readonly finalObservation: string;
 }
 
@@ -88,42 +84,34 @@ export function replay(ticket: Ticket, { turns, finalObservation }: Recorded, pl
   return { frames, difference };
 }
 
-/** A game that a person plays by hand. */
-export interface ManualGame {
+/** A game that a person plays by hand from a turn of a recorded episode. */
+export class ManualGame {
   /** Names of the actions; null if any text is an action. */
   readonly actions: readonly string[] | null;
-  readonly frame: Frame;
-  readonly actionsLeft: number;
-  /** @throws {Error} if the game is over, or has no such action */
-  play(action: string): Frame;
-}
+  frame: Frame;
+  actionsLeft: number;
+  readonly #game: LocalGame;
 
-/** Plays the recorded turns before `turn`; a person plays the rest. @throws {Error} if `replay` would throw, or if the game ends before `turn` */
-export function takeOver(ticket: Ticket, { turns }: Recorded, turn: number, play: PlayAnswer): ManualGame {
-  const game = openGame(ticket, play);
-  const before = turns.slice(0, turn).flatMap(({ actions }) => actions);
-  let frame: Frame = { turn, action: null, observation: game.render(), reward: 0, done: false, success: false };
-  const known = play.envs.find(({ name }) => name === ticket.env);
-  let left = known === undefined ? envTag(ticket.env).actionsMax : known.rules.actionsMax;
-  const step = (action: string): Frame => {
-    if (frame.done) throw new Error("the game is over; take over at an earlier turn");
-    if (left === 0) throw new Error("no actions are left; take over at an earlier turn");
-    const { reward, message, done, success } = act(game, action);
-    left--;
-    frame = { turn, action, observation: message ?? game.render(), reward: frame.reward + reward, done, success };
-    return frame;
-  };
-  for (const action of before) step(action);
-  return {
-    actions: game.kind === "discrete" ? game.actions : null,
-    get frame() {
-      return frame;
-    },
-    get actionsLeft() {
-      return left;
-    },
-    play: step,
-  };
+  /** Plays the recorded turns before `turn`. @throws {Error} if `replay` would throw, or if the game ends before `turn` */
+  constructor(ticket: Ticket, { turns }: Recorded, turn: number, play: PlayAnswer) {
+    const game = openGame(ticket, play);
+    this.#game = game;
+    this.actions = game.kind === "discrete" ? game.actions : null;
+    this.frame = { turn, action: null, observation: game.render(), reward: 0, done: false, success: false };
+    const known = play.envs.find(({ name }) => name === ticket.env);
+    this.actionsLeft = known === undefined ? envTag(ticket.env).actionsMax : known.rules.actionsMax;
+    for (const action of turns.slice(0, turn).flatMap(({ actions }) => actions)) this.play(action);
+  }
+
+  /** @throws {Error} if the game is over, or has no such action */
+  play(action: string): void {
+    if (this.frame.done) throw new Error("the game is over; take over at an earlier turn");
+    if (this.actionsLeft === 0) throw new Error("no actions are left; take over at an earlier turn");
+    const { reward, message, done, success } = act(this.#game, action);
+    this.actionsLeft--;
+    const observation = message ?? this.#game.render();
+    this.frame = { turn: this.frame.turn, action, observation, reward: this.frame.reward + reward, done, success };
+  }
 }
 
 // All modules have loaded. Before this line, a call of a stubbed module does nothing; after it, a call throws (assets.ts).

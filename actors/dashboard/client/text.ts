@@ -21,20 +21,10 @@ export function visible(text: string): string {
   return `${kept} … and ${hiddenCount.toLocaleString("en")} more characters`;
 }
 
-export interface Reply {
-  /** The thought; null if the reply has no <think>. */
-  readonly thought: string | null;
-  /** The answer; null if the reply has no whole <answer>…</answer>. */
-  readonly answer: string | null;
-  /** The whole unchanged reply, if the reply has no answer. */
-  readonly raw: string | null;
-}
-
-/** Splits a reply for display. The env's parser decides what counts as an answer. */
-export function splitReply(reply: string): Reply {
-  const thought = /<think>(.*?)<\/think>/s.exec(reply)?.[1]?.trim() ?? null;
-  const answer = /<answer>(.*?)<\/answer>/s.exec(reply)?.[1]?.trim() ?? null;
-  return { thought, answer, raw: answer === null ? reply : null };
+/** The thought and the answer of a reply, for display; null if the reply has none. The env's parser decides what counts as an answer. */
+export function splitReply(reply: string): { readonly thought: string | null; readonly answer: string | null } {
+  const within = (tag: string) => new RegExp(`<${tag}>(.*?)</${tag}>`, "s").exec(reply)?.[1]?.trim() ?? null;
+  return { thought: within("think"), answer: within("answer") };
 }
 
 export type Block =
@@ -58,35 +48,24 @@ function cellsOf(line: string): string[] | null {
 export function blocksOf(observation: string): Block[] {
   const blocks: Block[] = [];
   let words: string[] = [];
-  let rows: string[][] = [];
-  /** The unchanged lines of `rows`. */
-  let lines: string[] = [];
-  const endBoard = () => {
-    if (rows.length >= BOARD_MIN && rows.length <= BOARD_MAX) {
-      endWords();
-      blocks.push({ kind: "board", rows });
-    } else {
-      words = words.concat(lines);
-    }
-    rows = [];
-    lines = [];
-  };
   const endWords = () => {
     const text = words.join("\n").trim();
     if (text !== "") blocks.push({ kind: "text", text });
     words = [];
   };
-  for (const line of observation.split("\n")) {
-    const cells = cellsOf(line);
-    if (rows.length > 0 && cells?.length !== rows[0]!.length) endBoard();
-    if (cells === null) {
-      words.push(line);
+  const lines = observation.split("\n").map((line) => ({ line, cells: cellsOf(line) }));
+  for (let at = 0; at < lines.length; ) {
+    const width = lines[at]!.cells?.length;
+    const end = lines.findIndex(({ cells }, i) => i > at && cells?.length !== width);
+    const group = lines.slice(at, end === -1 ? lines.length : end);
+    at += group.length;
+    if (width !== undefined && group.length >= BOARD_MIN && group.length <= BOARD_MAX) {
+      endWords();
+      blocks.push({ kind: "board", rows: group.map(({ cells }) => cells!) });
     } else {
-      rows.push(cells);
-      lines.push(line);
+      words.push(...group.map(({ line }) => line));
     }
   }
-  endBoard();
   endWords();
   return blocks;
 }

@@ -87,7 +87,6 @@ export const RunPage = ({ view }: PageProps) => (
   </Shell>
 );
 
-/** The frame for the run's costs, which the page's script fills in. */
 const Costs = () => (
   <section class="card" id="costs-card" aria-labelledby="costs-title" hidden>
     <header class="card-head">

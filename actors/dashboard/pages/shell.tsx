@@ -1,8 +1,7 @@
 /** @jsxImportSource hono/jsx */
 /**
- * The parts that the pages of a run share: header, links to the other pages, the run's status, frames of charts and events, and the
- * settings of charts. This file also has the pages that show only one message. The server renders the frames and most values; scripts fill the
- * frames. This file reads no store. hono/jsx escapes all text.
+ * The parts that the pages of a run share, and the pages that show only one message. The server renders the frames and most values; scripts
+ * fill the frames. hono/jsx escapes all text.
  *
  * - The pages have no inline script and no inline style, because the content security policy forbids both.
  */
@@ -89,11 +88,10 @@ const Keys = () => (
   </dialog>
 );
 
-export interface ShellProps extends PageProps {
+interface ShellProps extends PageProps {
   readonly path: (typeof PAGES)[number][0];
   /** Style sheets in addition to style.css and parts.css. */
   readonly styles: readonly string[];
-  /** The file of the page's script. */
   readonly script: string;
   /** Id of the main heading, the target of the skip link. */
   readonly main: string;
@@ -145,8 +143,7 @@ export const Shell = ({ view, path, styles, script, main, children }: ShellProps
   </html>
 );
 
-export interface ChartFrameProps {
-  /** Name of the chart in the script's table. */
+interface ChartFrameProps {
   readonly id: string;
   readonly title: string;
   readonly note?: string;
@@ -174,15 +171,8 @@ export const EventsFrame = ({ title }: { title: string }) => (
   </section>
 );
 
-interface PageHeadProps {
-  readonly title: string;
-  /** Style sheets in addition to style.css. */
-  readonly styles?: readonly string[];
-  readonly children?: Child;
-}
-
-/** The <head> of every page. */
-export const PageHead = ({ title, styles = [], children }: PageHeadProps) => (
+/** The <head> of every page. @param styles  style sheets in addition to style.css */
+export const PageHead = ({ title, styles = [], children }: { title: string; styles?: string[]; children?: Child }) => (
   <head>
     <meta charset="utf-8" />
     <meta name="viewport" content="width=device-width, initial-scale=1" />
@@ -196,15 +186,8 @@ export const PageHead = ({ title, styles = [], children }: PageHeadProps) => (
   </head>
 );
 
-interface NoticeProps {
-  readonly title: string;
-  /** True if the page reloads every two seconds. */
-  readonly reloads?: boolean;
-  readonly children: Child;
-}
-
-/** A page with one message, for a run that has not started or an unknown path. */
-const Notice = ({ title, reloads = false, children }: NoticeProps) => (
+/** A page with one message, for a run that has not started or an unknown path. @param reloads  every two seconds */
+const Notice = ({ title, reloads = false, children }: { title: string; reloads?: boolean; children: Child }) => (
   <html lang="en">
     <PageHead title="Bunraku">{reloads && <meta http-equiv="refresh" content="2" />}</PageHead>
     <body>

@@ -167,12 +167,11 @@ describe("splitReply", () => {
     expect(splitReply("<think>up\nthen left</think><answer> Up || Left </answer>")).toEqual({
       thought: "up\nthen left",
       answer: "Up || Left",
-      raw: null,
     });
   });
 
-  test("keeps a reply without an answer as it is", () => {
-    expect(splitReply("<think>up up")).toEqual({ thought: null, answer: null, raw: "<think>up up" });
+  test("finds neither in a reply without whole tags", () => {
+    expect(splitReply("<think>up up")).toEqual({ thought: null, answer: null });
   });
 });
 

@@ -2,7 +2,7 @@
 import { describe, expect, test } from "bun:test";
 import { appendFileSync, readFileSync, statSync, symlinkSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
-import { Ratings } from "../../../actors/dashboard/ratings.ts";
+import { addRating, readRatings } from "../../../actors/dashboard/ratings.ts";
 import { temporaryFolder } from "../../scripts/temporary.ts";
 import { playedRow } from "../metrics-sink/fake-run.ts";
 import { setStage } from "./stage.ts";
@@ -12,7 +12,7 @@ const stage = setStage();
 /** A page with one episode of three turns, whose ratings go to the returned file. */
 async function ratedPage(token: string | null = null) {
   const path = join(temporaryFolder(), "ratings.jsonl");
-  stage.ratings = new Ratings(path);
+  stage.ratings = path;
   stage.startRun();
   await stage.run.episodes([playedRow({ episode: "u1.g0.m0" }, true)]);
   stage.sink.flush();
@@ -75,9 +75,9 @@ describe("the file", () => {
   test("takes 10,000 ratings, and no more", () => {
     const path = join(temporaryFolder(), "ratings.jsonl");
     writeFileSync(path, `${JSON.stringify(rating)}\n`.repeat(9_999));
-    const ratings = new Ratings(path);
-    ratings.add(rating);
-    expect(() => ratings.add(rating)).toThrow(`${path} has 10000 ratings, the most allowed`);
+    expect(addRating(path, rating)).toBe(true);
+    expect(addRating(path, rating)).toBe(false);
+    expect(readFileSync(path, "utf8").trimEnd().split("\n").length).toBe(10_000);
   });
 
   test("keeps its ratings where a kill or a full disk left half a line", async () => {
@@ -93,10 +93,10 @@ describe("the file", () => {
     const folder = temporaryFolder();
     const path = join(folder, "ratings.jsonl");
     writeFileSync(path, `${JSON.stringify(rating)}\n{"id": 1}\n`);
-    expect(() => new Ratings(path).list()).toThrow(`${path}, line 2: no rating`);
+    expect(() => readRatings(path)).toThrow(`cannot read ${path}, line 2: episode: `);
     writeFileSync(join(folder, "other"), "");
     symlinkSync(join(folder, "other"), join(folder, "link"));
-    expect(() => new Ratings(join(folder, "link")).add(rating)).toThrow();
+    expect(() => addRating(join(folder, "link"), rating)).toThrow();
     expect(readFileSync(join(folder, "other"), "utf8")).toBe("");
   });
 });

@@ -6,7 +6,6 @@ import { realClock } from "../../../actors/clock.ts";
 import type { ApiContext } from "../../../actors/dashboard/api.ts";
 import { dashboardApp } from "../../../actors/dashboard/app.tsx";
 import { loadAssets } from "../../../actors/dashboard/assets.ts";
-import { Ratings } from "../../../actors/dashboard/ratings.ts";
 import { NearbyRuns } from "../../../actors/dashboard/runs.ts";
 import { MetricsSink } from "../../../actors/metrics-sink/metrics-sink.ts";
 import { Store } from "../../../actors/metrics-sink/store.ts";
@@ -23,8 +22,8 @@ export interface Stage {
   /** The store's time of day, in milliseconds. */
   now: number;
   appWith(token: string | null): Hono;
-  /** At the start of a test, the folder of the ratings does not exist. */
-  ratings: Ratings;
+  /** At the start of a test, the folder of the file of ratings does not exist. */
+  ratings: string;
   readonly context: ApiContext;
   startRun(updates?: number | null): void;
 }
@@ -53,7 +52,7 @@ export function setStage(): Stage {
   } as Stage;
   beforeEach(() => {
     stage.now = 1_700_000_000_000;
-    stage.ratings = new Ratings(join(MISSING, "ratings.jsonl"));
+    stage.ratings = join(MISSING, "ratings.jsonl");
     stage.store = new Store({ path: ":memory:", durability: "normal", wallClock: () => stage.now });
     const limits = { flushMs: 5, waitingMax: 9999 };
     stage.sink = new MetricsSink({ store: stage.store, actor: "metrics-sink", clock: realClock, ...limits });

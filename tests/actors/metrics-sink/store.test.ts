@@ -203,7 +203,7 @@ describe("Store", () => {
     db.run("PRAGMA user_version = 7");
     db.close();
     expect(() => open()).toThrow(
-      `cannot read ${path}: it has schema 7, and this version of Bunraku reads up to 6. Use the version that wrote it, or a newer one.`,
+      `cannot open ${path}: it has schema 7, and this version of Bunraku reads up to 6. Use the version that wrote it, or a newer one.`,
     );
   });
 

@@ -1,5 +1,8 @@
 /** What an actor measures of itself, on a clock that the test moves. */
-import { beforeEach, describe, expect, test } from "bun:test";
+import { afterAll, beforeEach, describe, expect, test } from "bun:test";
+import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { dirname, join } from "node:path";
 import { energyReader, Meter } from "../../../actors/metrics/meter.ts";
 import { FakeClock } from "../fake-clock.ts";
 
@@ -69,33 +72,37 @@ describe("Meter", () => {
   });
 });
 
-const root = "/sys/class/powercap";
-/** A machine of two packages; a part of one, and a zone of another kind. */
-function machine() {
-  const files: Record<string, string> = {
-    [`${root}/intel-rapl:0/energy_uj`]: "1000000\n",
-    [`${root}/intel-rapl:0/max_energy_range_uj`]: "9000000\n",
-    [`${root}/intel-rapl:1/energy_uj`]: "8000000\n",
-    [`${root}/intel-rapl:1/max_energy_range_uj`]: "9000000\n",
-    [`${root}/intel-rapl:0:0/energy_uj`]: "1\n",
-    [`${root}/intel-rapl:0:0/max_energy_range_uj`]: "9\n",
-  };
-  const names = () => ["dtpm", "intel-rapl", "intel-rapl:0", "intel-rapl:0:0", "intel-rapl:1"];
-  return { files, reader: { names, text: (path: string) => files[path] ?? null } };
-}
+const root = mkdtempSync(join(tmpdir(), "bunraku-powercap-"));
+afterAll(() => rmSync(root, { recursive: true }));
+const write = (path: string, text: string) => {
+  mkdirSync(join(root, dirname(path)), { recursive: true });
+  writeFileSync(join(root, path), text);
+};
 
 test("energy: adds the packages' energy up, also where a counter begins again, worked by hand", () => {
-  const { files, reader } = machine();
-  const joules = energyReader(reader);
+  // A machine of two packages; a part of one, and a zone of another kind.
+  write("rapl/dtpm/energy_uj", "7\n");
+  write("rapl/intel-rapl/energy_uj", "7\n");
+  write("rapl/intel-rapl:0/energy_uj", "1000000\n");
+  write("rapl/intel-rapl:0/max_energy_range_uj", "9000000\n");
+  write("rapl/intel-rapl:1/energy_uj", "8000000\n");
+  write("rapl/intel-rapl:1/max_energy_range_uj", "9000000\n");
+  write("rapl/intel-rapl:0:0/energy_uj", "1\n");
+  write("rapl/intel-rapl:0:0/max_energy_range_uj", "9\n");
+  const joules = energyReader(join(root, "rapl"));
   expect(joules()).toBe(0);
-  files[`${root}/intel-rapl:0/energy_uj`] = "3000000\n";
+  write("rapl/intel-rapl:0/energy_uj", "3000000\n");
   // From 8 over the range of 9 to 0.5.
-  files[`${root}/intel-rapl:1/energy_uj`] = "500000\n";
+  write("rapl/intel-rapl:1/energy_uj", "500000\n");
   expect(joules()).toBeCloseTo(2 + 1.5, 9);
 });
 
 test("energy: is null, never 0, where the machine does not report it", () => {
-  expect(energyReader({ names: () => [], text: () => null })()).toBeNull();
-  const { reader } = machine();
-  expect(energyReader({ ...reader, text: () => null })()).toBeNull();
+  expect(energyReader(join(root, "missing"))()).toBeNull();
+  mkdirSync(join(root, "empty"));
+  expect(energyReader(join(root, "empty"))()).toBeNull();
+  // A folder cannot be read as a file.
+  mkdirSync(join(root, "unreadable/intel-rapl:0/energy_uj"), { recursive: true });
+  write("unreadable/intel-rapl:0/max_energy_range_uj", "9000000\n");
+  expect(energyReader(join(root, "unreadable"))()).toBeNull();
 });

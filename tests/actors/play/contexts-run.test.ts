@@ -72,6 +72,6 @@ function expectChatsAsSeen(folder: string, config: RunConfig): void {
     expect(learnt.map(({ content }) => content)).toEqual(turns.map(({ reply }) => reply));
     if (chats.length > 1) forgetful++;
   }
-  run.close();
+  run.store.close();
   expect(forgetful).toBeGreaterThan(0);
 }

@@ -28,7 +28,7 @@ beforeAll(async () => {
   await playRun(folder, config);
   run = new RecordedRun(folder);
 }, 300_000);
-afterAll(() => run.close());
+afterAll(() => run.store.close());
 
 async function exported(to: string, ...flags: string[]) {
   const out = join(home, `${to}${flags.join("")}`);

@@ -4,7 +4,7 @@ import { writeFileSync } from "node:fs";
 import { join } from "node:path";
 import type { PlayAnswer } from "../../../../actors/dashboard/answers.ts";
 import { bundleReplayCode } from "../../../../actors/dashboard/assets.ts";
-import { replay, takeOver } from "../../../../actors/dashboard/client/replay-code.ts";
+import { ManualGame, replay } from "../../../../actors/dashboard/client/replay-code.ts";
 import type { EpisodeRow, PlayedOutcome } from "../../../../actors/protocol.ts";
 import { temporaryFolder } from "../../../scripts/temporary.ts";
 import { play } from "../../metrics-sink/fake-run.ts";
@@ -75,22 +75,22 @@ describe("replay", () => {
   });
 });
 
-describe("takeOver", () => {
+describe("ManualGame", () => {
   test("continues from the turn, with the actions that are left", () => {
     const row = recordedRow({ babble: 0, ticket: { layoutSeed: 10_003 } });
     const { turns } = recorded(row);
-    const hand = takeOver(row.ticket, recorded(row), 1, play);
+    const hand = new ManualGame(row.ticket, recorded(row), 1, play);
     expect(hand.frame.observation).toBe(turns[1]!.observation);
     expect(hand.actionsLeft).toBe(10 - turns[0]!.actions.length);
     for (const action of turns[1]!.actions) hand.play(action);
     expect(hand.frame.success).toBe(true);
     expect(() => hand.play("Up")).toThrow("the game is over");
-    expect(() => takeOver(row.ticket, recorded(row), 0, play).play("Sideways")).toThrow("the actions are Up");
+    expect(() => new ManualGame(row.ticket, recorded(row), 0, play).play("Sideways")).toThrow("the actions are Up");
   });
 
   test("refuses an action when no actions are left", () => {
     const row = recordedRow({ babble: 0 });
-    const hand = takeOver(
+    const hand = new ManualGame(
       row.ticket,
       recorded(row),
       0,
