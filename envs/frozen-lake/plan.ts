@@ -62,11 +62,7 @@ function expectation(lake: Lake, ice: Ice): (value: Float64Array, cell: number, 
 const plans = new WeakMap<FrozenLakeGame, LakePlan>();
 
 function planOf(game: FrozenLakeGame): LakePlan {
-  const known = plans.get(game);
-  if (known !== undefined) return known;
-  const plan = planLake(game.lake, game.config);
-  plans.set(game, plan);
-  return plan;
+  return plans.getOrInsertComputed(game, () => planLake(game.lake, game.config));
 }
 
 /** Value iteration. The player sees the whole lake. */

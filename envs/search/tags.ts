@@ -67,15 +67,11 @@ const cache = cached<readonly SearchQuestion[]>(4);
 function questionsOf({ dataPath, split, instancesMax, mock }: SearchConfig, layout: number) {
   const part = splitOfSeed(split, layout);
   return cache(`${dataPath} ${instancesMax} ${part}`, () => {
-    const all = mock ? villageQuestions : readRows(dataPath!, Row).take(instancesMax).map(questionOf);
+    const rows = () => readRows(dataPath!, Row).take(instancesMax);
+    const all = mock ? villageQuestions : rows().map(({ question, ground_truth: answers }) => ({ question, answers }));
     return itemsOfSplit(all, part, ({ question }) => question, dataPath ?? "the made-up world");
   });
 }
-
-const questionOf = ({ question, ground_truth: answers }: z.infer<typeof Row>): SearchQuestion => ({
-  question,
-  answers,
-});
 
 function retrieverOf(config: SearchConfig): Retriever {
   if (config.mock) return wordRetriever(villageDocuments);

@@ -106,18 +106,10 @@ function summaryMessages(tag: EnvTag, history: History, from: number, options: C
   const { answered, now } = history;
   const { layout } = options;
   if (now === null) throw new RangeError("single_turn needs a turn that awaits a reply; the dialogue is finished");
-  switch (layout) {
-    case "compact":
-      return [{ role: "user", content: compactMemory(tag, answered.slice(from), now) }];
-    case "ragen-v1":
-      throw new RangeError("single_turn is a context of compact and ragen-v2; got ragen-v1");
-    case "ragen-v2": {
-      const memory = tag.type === "alfworld" ? alfworldText : simpleMemory;
-      return openingMessages(tag, layout, budget(history), memory(tag, answered, now, from, options), options);
-    }
-    default:
-      return layout satisfies never;
-  }
+  if (layout === "compact") return [{ role: "user", content: compactMemory(tag, answered.slice(from), now) }];
+  if (layout === "ragen-v1") throw new RangeError("single_turn is a context of compact and ragen-v2; got ragen-v1");
+  const memory = tag.type === "alfworld" ? alfworldText : simpleMemory;
+  return openingMessages(tag, layout, budget(history), memory(tag, answered, now, from, options), options);
 }
 
 function compactMemory(tag: EnvTag, shown: readonly AnsweredTurn[], now: CurrentTurn): string {
