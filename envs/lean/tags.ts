@@ -43,23 +43,10 @@ const GET_SERVER =
 const Row = z.object({ formal_statement: z.string().min(1), natural_language_statement: z.string().nullish() });
 
 /** The random player's tactics. They apply to many goals without change. */
-const TACTICS = [
-  "simp",
-  "norm_num",
-  "linarith",
-  "nlinarith",
-  "ring_nf",
-  "omega",
-  "positivity",
-  "field_simp",
-  "aesop",
-  "intro h",
-  "constructor",
-  "rfl",
-  "trivial",
-  "decide",
-  "assumption",
-];
+const TACTICS =
+  "simp, norm_num, linarith, nlinarith, ring_nf, omega, positivity, field_simp, aesop, intro h, constructor, rfl, trivial, decide, assumption".split(
+    ", ",
+  );
 
 const cache = cached<readonly Theorem[]>(4);
 
