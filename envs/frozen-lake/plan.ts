@@ -7,8 +7,8 @@
  * Source: Bellman (1957), finite horizon.
  */
 import { noisyReply, type Plan } from "../demonstrator.ts";
-import type { Game, Uniform } from "../env.ts";
-import { type Demonstrator, expectGame, type Player, type Skill } from "../tag.ts";
+import type { Game } from "../env.ts";
+import { type Demonstrator, expectGame, type Player } from "../tag.ts";
 import { type FrozenLakeConfig, FrozenLakeGame } from "./game.ts";
 import { type Lake, moved } from "./map.ts";
 
@@ -79,7 +79,7 @@ export function bestFrozenLake(game: Game, actionsMax: number): number {
 const BABBLE_ACTIONS_MAX = 3;
 
 export const frozenLakeDemonstrator: Demonstrator = {
-  reply(game: Game, actionsLeft: number, skill: Skill, uniform: Uniform): string {
+  reply(game, actionsLeft, skill, uniform) {
     const lake = expectGame(game, FrozenLakeGame);
     return noisyReply(lake, actionsLeft, skill, uniform, BABBLE_ACTIONS_MAX, () => planSteps(lake, actionsLeft));
   },

@@ -14,10 +14,6 @@ const LeanConfig = z
   .strictObject({
     /** A parquet, jsonl or json file with `formal_statement` and `natural_language_statement`. */
     dataPath: z.string().min(1).nullable().default(null),
-    /**
-     * `seed`: layout seeds below 10,000 play validation theorems, and other seeds training theorems. `all`: all seeds play all theorems, as
-     * in RAGEN.
-     */
     split: SplitChoice.default("seed"),
     url: serverUrl("http://127.0.0.1:8000"),
     ...serverOptions,

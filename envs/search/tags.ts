@@ -17,10 +17,6 @@ const SearchConfig = z
   .strictObject({
     /** A parquet, jsonl or json file with `question` and `ground_truth`. */
     dataPath: z.string().min(1).nullable().default(null),
-    /**
-     * `seed`: layout seeds below 10,000 play validation questions, and other seeds training questions. `all`: all seeds play all questions,
-     * as in RAGEN.
-     */
     split: SplitChoice.default("seed"),
     /** Maximum number of questions read from the file. */
     instancesMax: z.int().positive().default(20_000),
