@@ -1,10 +1,12 @@
 /** `bun run curves`: what it draws of recorded runs, read back from the SVG, and everything it refuses. */
+
 import { describe, expect, setDefaultTimeout, test } from "bun:test";
 import { mkdirSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import type { MetricName } from "../../actors/metrics/metrics.ts";
 import { Store } from "../../actors/metrics-sink/store.ts";
 import { chromiumPath, launch } from "../../bench/chromium.ts";
+import { recordIn, type Values } from "../actors/metrics-sink/recorded.ts";
 import { command, commandHere } from "./command.ts";
 import { temporaryFolder } from "./temporary.ts";
 
@@ -13,19 +15,9 @@ setDefaultTimeout(60_000);
 
 const folder = temporaryFolder();
 
-type Values = Partial<Record<MetricName, readonly (readonly [step: number, value: number])[]>>;
-
-/** A run on disk, as a metrics sink leaves it. */
 function record(name: string, values: Values, env = "Bandit"): string {
   const path = join(folder, name);
-  mkdirSync(path, { recursive: true });
-  const store = new Store({ path: join(path, "run.sqlite"), durability: "normal", wallClock: () => 1000 });
-  store.startSession({ name, env, updates: 10, seed: 1 });
-  const points = Object.entries(values).flatMap(([name, pairs]) =>
-    pairs.map(([step, value]) => ({ name, actor: "learner", step, value })),
-  );
-  store.write({ points, events: [], episodes: [] });
-  store.close();
+  recordIn(path, values, { env }).close();
   return path;
 }
 

@@ -1,9 +1,11 @@
 /** `bun run diagnose` as a process, over runs as a metrics sink leaves them. */
+
 import { Database } from "bun:sqlite";
 import { describe, expect, setDefaultTimeout, test } from "bun:test";
 import { mkdirSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { Store } from "../../actors/metrics-sink/store.ts";
+import { recordIn } from "../actors/metrics-sink/recorded.ts";
 import { commandHere } from "./command.ts";
 import { temporaryFolder } from "./temporary.ts";
 
@@ -18,10 +20,8 @@ function record(
   { config, validated = {} }: { config?: object; validated?: Record<string, number> } = {},
 ): string {
   const path = join(folder, name);
-  mkdirSync(path, { recursive: true });
+  const store = recordIn(path, {}, { env: "Bandit+Ice", updates: 40 });
   if (config !== undefined) writeFileSync(join(path, "config.json"), JSON.stringify(config));
-  const store = new Store({ path: join(path, "run.sqlite"), durability: "normal", wallClock: () => 1000 });
-  store.startSession({ name, env: "Bandit+Ice", updates: 40, seed: 1 });
   const points = Array.from({ length: 40 }, (_, i) => i + 1).flatMap((step) => [
     { name: "train/success", actor: "learner", step, value: 0.3 * Math.min(1, left(step - 10)) },
     { name: "train/in_group_std", actor: "learner", step, value: 2 * left(step) },

@@ -1,11 +1,12 @@
 /** `bun run eval --policy openai:MODEL` against a local server, as a process where there is a proxy. */
+
 import { afterAll, beforeEach, describe, expect, setDefaultTimeout, test } from "bun:test";
 import { appendFileSync, readFileSync } from "node:fs";
 import { join } from "node:path";
-import { composeRunConfig } from "../../../actors/config/compose.ts";
 import type { Tree } from "../../../actors/config/layers.ts";
 import { servedCard } from "../../../actors/policy/served-card.ts";
 import { answersWithoutActions, jsonService } from "../../envs/outside/json-service.ts";
+import { aConfig } from "../../fixtures.ts";
 import { command, commandHere } from "../command.ts";
 import { temporaryFolder } from "../temporary.ts";
 
@@ -187,8 +188,7 @@ describe("a policy of bunraku serve", () => {
       "1",
       ...args,
     ]);
-  const served = (values: Tree) =>
-    servedCard(composeRunConfig([{ source: "test", values: { warmStart: { enabled: false }, ...values } }]));
+  const served = (values: Tree) => servedCard(aConfig({ warmStart: { enabled: false }, ...values }));
 
   test("gets the prompts that it was trained with, also where they equal a default", async () => {
     const prompt = { compat: "ragen-v2", layout: "compact" };
