@@ -6,7 +6,7 @@ import { mkdirSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { Store } from "../../actors/metrics-sink/store.ts";
 import { recordIn } from "../actors/metrics-sink/recorded.ts";
-import { commandHere } from "./command.ts";
+import { commandHere, expectRefusal } from "./command.ts";
 import { temporaryFolder } from "./temporary.ts";
 
 setDefaultTimeout(60_000);
@@ -350,9 +350,7 @@ describe("the log of another trainer", () => {
       /--column takes QUANTITY=NAME with one of success, spread, /,
     ],
   ])("%s is refused in one line", async (name, text, flags, message) => {
-    const { code, out, err } = await commandHere(["diagnose", written(name, text), ...flags]);
-    expect({ code, out, lines: err.trimEnd().split("\n").length }).toEqual({ code: 2, out: "", lines: 1 });
-    expect(err).toMatch(message);
+    expectRefusal(await commandHere(["diagnose", written(name, text), ...flags]), message);
   });
 });
 
@@ -366,7 +364,5 @@ test.each([
   [["--rates", folder, "--column", "success=x"], /--column is not read with --rates; leave it out/],
   [["--rates", folder, "--health.trap.patience=3"], /--health\.trap\.patience=3: --rates takes no settings/],
 ])("%p is refused with exit code 2 and one line", async (args, told) => {
-  const { code, out, err } = await commandHere(["diagnose", ...args]);
-  expect({ code, out, lines: err.trimEnd().split("\n").length }).toEqual({ code: 2, out: "", lines: 1 });
-  expect(err).toMatch(told);
+  expectRefusal(await commandHere(["diagnose", ...args]), told);
 });

@@ -20,7 +20,7 @@ const step: Messages["env.step"] = { type: "env.step", episode: "e1", turn: 0, r
 const ends = endsOfTests();
 
 async function echoProcess() {
-  const child = Bun.spawn([process.execPath, join(import.meta.dir, "echo-process.ts")], {
+  const child = Bun.spawn([process.execPath, join(import.meta.dir, "echo.ts")], {
     stdin: "pipe",
     stdout: "pipe",
   });
@@ -182,7 +182,7 @@ describe("watchSilence", () => {
 });
 
 test("a worker answers from its own thread, and everything that waits fails when it ends", async () => {
-  const worker = new Worker(join(import.meta.dir, "echo-worker.ts"));
+  const worker = new Worker(join(import.meta.dir, "echo.ts"));
   const address = await new Promise<string>((resolve) => {
     worker.onmessage = ({ data }) => resolve(data);
   });
