@@ -8,12 +8,8 @@ import {
 } from "../../../../model/learn/filter/filter.ts";
 import type { TrainingEpisode } from "../../../../model/learn/update/types.ts";
 import { update } from "../../../../model/learn/update/update.ts";
-import { referenceScores } from "./reference-update.ts";
+import { deviation, mean, referenceScores } from "./reference-update.ts";
 import { model, networks, play, rewards, settings, start } from "./stage.ts";
-
-const mean = (values: readonly number[]) => values.reduce((sum, value) => sum + value, 0) / values.length;
-const deviation = (values: readonly number[]) =>
-  Math.sqrt(values.reduce((sum, value) => sum + (value - mean(values)) ** 2, 0) / (values.length - 1));
 
 /** What one episode brings to each metric. */
 function numbersOf({ trajectory }: TrainingEpisode) {
