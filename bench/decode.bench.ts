@@ -51,15 +51,15 @@ export async function run(options: Readonly<Record<string, string>>) {
   const engine = { threads, ...engineOf(options) };
   const { device, bfloat16Products } = engine;
   const args = [...peerArguments(numbers), ...flagsOf(size), ...peerDevice(device), "--rounds", "1"];
-  const ours = new BunrakuGenerator(numbers, engine);
+  const ours = bunrakuRound(numbers, engine);
   // Only machine code, which computes on a CPU, has caches in half precision.
-  const oursHalf = device === "cpu" ? new BunrakuGenerator(numbers, engine, true) : null;
-  await ours.round();
-  await oursHalf?.round();
+  const oursHalf = device === "cpu" ? bunrakuRound(numbers, engine, true) : null;
+  await ours();
+  await oursHalf?.();
   const speeds: { ours: number; half: number | null; outside: number; loop: number; generate: number }[] = [];
   for (let turn = 0; turn < numbers.rounds; turn++) {
-    const { tokensPerSecond, outside } = await ours.round();
-    const half = (await oursHalf?.round())?.tokensPerSecond ?? null;
+    const { tokensPerSecond, outside } = await ours();
+    const half = (await oursHalf?.())?.tokensPerSecond ?? null;
     const peer = await runPeer<PeerReport>(python, "decode.py", args);
     speeds.push({ ours: tokensPerSecond, half, outside, ...peer.tokensPerSecond });
     console.log(
@@ -93,60 +93,42 @@ export async function run(options: Readonly<Record<string, string>>) {
   };
 }
 
-/** Bunraku's side: the generator of a sampler. */
-class BunrakuGenerator {
-  readonly #numbers: Numbers;
-  readonly #generator: Generator;
-  readonly #prompts: readonly (readonly number[])[];
-  #engineMs = 0;
-  #rounds = 0;
-
-  constructor(numbers: Numbers, engine: CompiledOptions, halfCaches = false) {
-    const { batch, prompt, tokens, vocabulary } = numbers;
-    const config = referenceModel(numbers);
-    const parameters = layParameters(config);
-    initialize(parameters, sequence(1, "reference weights"));
-    const options = { slots: batch, capacity: prompt + tokens, halfCaches };
-    const decoder = new Decoder(this.#timed(compiledEngine(engine)), config, parameters.flat, options);
-    const uniform = sequence(2, "reference prompts");
-    const token = () => Math.floor(uniform() * vocabulary);
-    this.#numbers = numbers;
-    this.#generator = new Generator(decoder, vocabulary, batch);
-    this.#prompts = Array.from({ length: batch }, () => Array.from({ length: prompt }, token));
-  }
-
+/** Bunraku's side: the generator of a sampler. @returns a function that decodes the batch once */
+function bunrakuRound(numbers: Numbers, options: CompiledOptions, halfCaches = false) {
+  const { batch, prompt, tokens, vocabulary } = numbers;
+  const config = referenceModel(numbers);
+  const parameters = layParameters(config);
+  initialize(parameters, sequence(1, "reference weights"));
+  const engine = compiledEngine(options);
+  let engineMs = 0;
   /** The same engine, with a clock that adds up the time of its calls. */
-  #timed(engine: Engine): Engine {
-    return {
-      ...engine,
-      runLanes: async (lists) => {
-        const started = performance.now();
-        await engine.runLanes(lists);
-        this.#engineMs += performance.now() - started;
-      },
-    };
-  }
-
-  async round(): Promise<{ tokensPerSecond: number; outside: number }> {
-    const { batch, tokens } = this.#numbers;
-    const names = this.#prompts.map((_, i) => `${this.#rounds}.${i}`);
-    this.#rounds++;
-    for (const name of names) this.#generator.open(name);
-    this.#engineMs = 0;
+  const timed: Engine = {
+    ...engine,
+    runLanes: async (lists) => {
+      const started = performance.now();
+      await engine.runLanes(lists);
+      engineMs += performance.now() - started;
+    },
+  };
+  const decoder = new Decoder(timed, config, parameters.flat, { slots: batch, capacity: prompt + tokens, halfCaches });
+  const generator = new Generator(decoder, vocabulary, batch);
+  const uniform = sequence(2, "reference prompts");
+  const token = () => Math.floor(uniform() * vocabulary);
+  const prompts = Array.from({ length: batch }, () => Array.from({ length: prompt }, token));
+  let rounds = 0;
+  return async (): Promise<{ tokensPerSecond: number; outside: number }> => {
+    const names = prompts.map((_, i) => `${rounds}.${i}`);
+    rounds++;
+    for (const name of names) generator.open(name);
+    engineMs = 0;
     const started = performance.now();
-    await Promise.all(
-      names.map((name, i) =>
-        this.#generator.reply(name, {
-          prompt: this.#prompts[i]!,
-          coins: { seed: 1, episode: hash64(name) },
-          settings: SETTINGS,
-          stops: [],
-          tokensMax: tokens,
-        }),
-      ),
-    );
+    const replies = names.map((name, i) => {
+      const coins = { seed: 1, episode: hash64(name) };
+      return generator.reply(name, { prompt: prompts[i]!, coins, settings: SETTINGS, stops: [], tokensMax: tokens });
+    });
+    await Promise.all(replies);
     const ms = performance.now() - started;
-    for (const name of names) this.#generator.close(name);
-    return { tokensPerSecond: (batch * tokens * 1000) / ms, outside: 1 - this.#engineMs / ms };
-  }
+    for (const name of names) generator.close(name);
+    return { tokensPerSecond: (batch * tokens * 1000) / ms, outside: 1 - engineMs / ms };
+  };
 }

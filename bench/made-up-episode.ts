@@ -1,7 +1,7 @@
-/** A ticket and an outcome without a game, for benches that measure the transport and storage of episodes. */
+/** A ticket and an outcome without a game, for tests, and for benches that measure the transport and storage of episodes. */
 import type { PlayedOutcome, Ticket, TurnRecord } from "../actors/protocol.ts";
 
-const PLAIN_TURN: TurnRecord = {
+export const madeUpTurn = (given: Partial<TurnRecord>): TurnRecord => ({
   observation: "",
   reply: "",
   actions: [],
@@ -12,7 +12,8 @@ const PLAIN_TURN: TurnRecord = {
   valid: true,
   cut: false,
   dropped: 0,
-};
+  ...given,
+});
 
 export const madeUpTicket = (given: Partial<Ticket> & Pick<Ticket, "episode">): Ticket => ({
   purpose: "train",
@@ -45,7 +46,7 @@ export function madeUpOutcome(tokens: number, version: number, turns: readonly P
       version,
       digest: "ab".repeat(32),
     },
-    turns: turns.map((turn) => ({ ...PLAIN_TURN, ...turn })),
+    turns: turns.map(madeUpTurn),
     finalObservation: "",
     extra: {},
   };

@@ -21,7 +21,7 @@ import { safetensorsParts, writeSafetensors } from "../model/checkpoint/safetens
 import { type CompiledOptions, compiledEngine } from "../model/engine/compiled.ts";
 import type { Device } from "../model/engine/engine.ts";
 import type { Bfloat16Products } from "../model/engine/trace.ts";
-import { type BatchLimits, MICRO_TOKENS_MAX, type Sequence } from "../model/learn/batch.ts";
+import { MICRO_TOKENS_MAX } from "../model/learn/batch.ts";
 import { Network } from "../model/learn/network.ts";
 import type { Objective } from "../model/learn/objective.ts";
 import { LORA_TARGETS } from "../model/policy/lora.ts";
@@ -123,15 +123,15 @@ async function compare(numbers: Numbers, engine: CompiledOptions & { device: Dev
   const rounds = bfloat16Products !== "none";
   const slow = rounds ? "compiledSdpa,bfloat16Sdpa,compiledBfloat16Sdpa" : "compiledSdpa";
 
-  const ours = await BunrakuNetwork.create(numbers, engine, model, data);
-  const losses = await ours.steps(LOSSES_COMPARED);
-  await ours.steps(steps);
+  const step = await bunrakuStep(numbers, engine, model, data);
+  const { losses } = await repeated(step, LOSSES_COMPARED);
+  await repeated(step, steps);
   let peerBytes = 0;
   const turns: { ms: number; eager: number; productsMs: number | null; once: Record<string, number> }[] = [];
   for (let turn = 0; turn < numbers.rounds; turn++) {
-    const before = await ours.medianMs(steps);
+    const { ms: before } = await repeated(step, steps);
     const report = await peer(turn === 0 && rank === 0 ? `${variants},${slow}` : variants);
-    const after = await ours.medianMs(steps);
+    const { ms: after } = await repeated(step, steps);
     compareLosses(losses, report, bfloat16Products);
     const { eager, eagerSdpa, ...once } = report.ms;
     peerBytes = Math.max(peerBytes, report.peakBytes);
@@ -240,70 +240,44 @@ function flops({ d, layers, heads, kvHeads, hidden, vocabulary, batch, length }:
   return 3 * 2 * batch * length * (perToken + layers * 2 * length * d);
 }
 
-/** Bunraku's side: the network of a learner. */
-class BunrakuNetwork {
-  readonly #network: Network;
-  readonly #sequences: readonly Sequence[];
-  readonly #limits: BatchLimits;
-  readonly #weights: readonly Float32Array[];
-
-  private constructor(
-    network: Network,
-    sequences: readonly Sequence[],
-    limits: BatchLimits,
-    weights: readonly Float32Array[],
-  ) {
-    this.#network = network;
-    this.#sequences = sequences;
-    this.#limits = limits;
-    this.#weights = weights;
-  }
-
-  static async create(
-    numbers: Numbers,
-    engine: CompiledOptions,
-    { config, base, trained }: Model,
-    data: ReturnType<typeof makeData>,
-  ) {
-    const { batch, length, microBatchTokens } = numbers;
-    const row = (name: string, i: number) => data.get(name)!.values.subarray(i * length, (i + 1) * length);
-    const written = Int32Array.from({ length: length - 1 }, (_, t) => t + 1);
-    const rows = Array.from({ length: batch }, (_, i) => i);
-    const sequences = rows.map((i) => ({ tokens: Int32Array.from(row("tokens", i)), written }));
-    const limits = { tokensMax: microBatchTokens, lengthMultiple: 8, widthMultiple: 8 };
-    const scale = 1 / (batch * (length - 1));
-    const weights = rows.map((i) =>
-      row("advantages", i)
-        .subarray(1)
-        .map((advantage) => advantage * scale),
-    );
-    const frozen = config.lora === null ? null : layFrozen(config, base.flat);
-    const network = await Network.create(compiledEngine(engine), config, trained, { frozen });
-    return new BunrakuNetwork(network, sequences, limits, weights);
-  }
-
-  async step(): Promise<number> {
-    const inputs = { weights: this.#weights };
-    const { loss } = await this.#network.accumulate(OBJECTIVE, this.#sequences, inputs, this.#limits);
-    await this.#network.step(ADAMW);
+/** Bunraku's side: the network of a learner. @returns its training step, which gives the loss */
+async function bunrakuStep(
+  numbers: Numbers,
+  engine: CompiledOptions,
+  { config, base, trained }: Model,
+  data: ReturnType<typeof makeData>,
+): Promise<() => Promise<number>> {
+  const { batch, length, microBatchTokens } = numbers;
+  const row = (name: string, i: number) => data.get(name)!.values.subarray(i * length, (i + 1) * length);
+  const written = Int32Array.from({ length: length - 1 }, (_, t) => t + 1);
+  const rows = Array.from({ length: batch }, (_, i) => i);
+  const sequences = rows.map((i) => ({ tokens: Int32Array.from(row("tokens", i)), written }));
+  const limits = { tokensMax: microBatchTokens, lengthMultiple: 8, widthMultiple: 8 };
+  const scale = 1 / (batch * (length - 1));
+  const weights = rows.map((i) =>
+    row("advantages", i)
+      .subarray(1)
+      .map((advantage) => advantage * scale),
+  );
+  const frozen = config.lora === null ? null : layFrozen(config, base.flat);
+  const network = await Network.create(compiledEngine(engine), config, trained, { frozen });
+  return async () => {
+    const { loss } = await network.accumulate(OBJECTIVE, sequences, { weights }, limits);
+    await network.step(ADAMW);
     return loss!;
-  }
+  };
+}
 
-  async steps(count: number): Promise<number[]> {
-    const losses: number[] = [];
-    for (let i = 0; i < count; i++) losses.push(await this.step());
-    return losses;
+/** Takes `count` steps. @returns the loss before each step, and the median of the times */
+async function repeated(step: () => Promise<number>, count: number): Promise<{ losses: number[]; ms: number }> {
+  const losses: number[] = [];
+  const times: number[] = [];
+  for (let i = 0; i < count; i++) {
+    const started = performance.now();
+    losses.push(await step());
+    times.push(performance.now() - started);
   }
-
-  async medianMs(count: number): Promise<number> {
-    const times: number[] = [];
-    for (let i = 0; i < count; i++) {
-      const started = performance.now();
-      await this.step();
-      times.push(performance.now() - started);
-    }
-    return median(times);
-  }
+  return { losses, ms: median(times) };
 }
 
 /** @throws {Error} if a first loss differs, because then the two sides do different work. */

@@ -44,24 +44,16 @@ function rewarded(game: Game, reward: RewardFunction): Game {
     const after = effect.message ?? game.render();
     return { ...effect, reward: reward({ action, before, after, effect }) };
   };
-  if (game.kind === "discrete") {
+  // Arguments are evaluated in order, so `game.render()` gives the observation before the action.
+  if (game.kind === "outside") {
     const act = game.act.bind(game);
-    game.act = (action) => {
-      const before = game.render();
-      return rewarded(game.actions[action] ?? String(action), before, act(action));
-    };
+    game.act = async (action) => rewarded(action, game.render(), await act(action));
   } else if (game.kind === "language") {
     const act = game.act.bind(game);
-    game.act = (action) => {
-      const before = game.render();
-      return rewarded(action, before, act(action));
-    };
+    game.act = (action) => rewarded(action, game.render(), act(action));
   } else {
     const act = game.act.bind(game);
-    game.act = async (action) => {
-      const before = game.render();
-      return rewarded(action, before, await act(action));
-    };
+    game.act = (action) => rewarded(game.actions[action] ?? String(action), game.render(), act(action));
   }
   return game;
 }

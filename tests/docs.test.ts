@@ -23,7 +23,7 @@ import { ESTIMATORS, LOSSES } from "../actors/config/algorithms.ts";
 import { envTags, moduleOf as moduleOfEnv } from "../envs/registry.ts";
 import { COMMANDS } from "../scripts/cli/commands.ts";
 import { playRun, tinyConfig } from "./actors/supervisor/tiny-run.ts";
-import { command, commandHere, root } from "./scripts/command.ts";
+import { command, commandHere, expectSuccess, root } from "./scripts/command.ts";
 import { temporaryFolder } from "./scripts/temporary.ts";
 
 const documents = [
@@ -172,8 +172,7 @@ describe("commands", async () => {
 
   test.each(titled(lines.filter(isCheap)))("bun run %s", async (_, words) => {
     // scripts/run.ts answers `help` itself.
-    const { code, err } = await (words[0] === "help" ? command(words) : commandHere(words));
-    expect({ code, err: code === 0 ? "" : err }).toEqual({ code: 0, err: "" });
+    expectSuccess(await (words[0] === "help" ? command(words) : commandHere(words)));
   });
 
   const ofRun = lines.filter((words) => isOfRun(words) && !isCheap(words));
@@ -186,8 +185,7 @@ describe("commands", async () => {
       if (words[i - 1] === "--episodes") return "8";
       return /^(EPISODE|u\d+\.g\d+\.m\d+)$/.test(word) ? EPISODE : word;
     });
-    const { code, err } = await commandHere(given);
-    expect({ code, err: code === 0 ? "" : err }).toEqual({ code: 0, err: "" });
+    expectSuccess(await commandHere(given));
     if (out > 0) expect(existsSync(given[out]!)).toBe(true);
   });
 
@@ -198,8 +196,7 @@ describe("commands", async () => {
       // As it stands where it is nothing but `cluster`: processes take time to start.
       const how = words.length === 1 ? [] : ["--actors", "one-thread"];
       const run = how.length === 0 ? command : commandHere;
-      const { code, err } = await run([...words, ...SHORT, ...place, ...how]);
-      expect({ code, err: code === 0 ? "" : err }).toEqual({ code: 0, err: "" });
+      expectSuccess(await run([...words, ...SHORT, ...place, ...how]));
     },
     300_000,
   );

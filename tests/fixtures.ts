@@ -1,26 +1,20 @@
-/** Valid tickets, trajectories and outcomes; a test names only the fields that it is about. */
+/** Valid configs, tickets, trajectories and outcomes; a test names only the fields that it is about. */
+import { composeRunConfig } from "../actors/config/compose.ts";
+import type { RunConfig } from "../actors/config/config.ts";
+import type { Tree } from "../actors/config/layers.ts";
 import type { PlayRules } from "../actors/play/play-episode.ts";
 import type { PlayedOutcome, Ticket, TurnRecord } from "../actors/protocol.ts";
+import { madeUpTicket, madeUpTurn } from "../bench/made-up-episode.ts";
+
+/** @param layers  settings, lowest first */
+export const aConfig = (...layers: readonly Tree[]): RunConfig =>
+  composeRunConfig(layers.map((values) => ({ source: "test", values })));
 
 /** A digest that no weights have: one letter, 64 times. */
 export const aDigest = (letter = "a"): string => letter.repeat(64);
 
-export const aTicket = (overrides: Partial<Ticket> = {}): Ticket => ({
-  episode: "e0",
-  purpose: "train",
-  group: 0,
-  member: 0,
-  env: "Bandit",
-  layoutSeed: 7,
-  dynamicsSeed: 8,
-  temperature: 1,
-  topP: 1,
-  topK: 0,
-  version: 1,
-  exact: true,
-  attempt: 0,
-  ...overrides,
-});
+export const aTicket = (overrides: Partial<Ticket> = {}): Ticket =>
+  madeUpTicket({ episode: "e0", layoutSeed: 7, dynamicsSeed: 8, ...overrides });
 
 /** "e0", "e1", … */
 export const someTickets = (count: number, overrides: Partial<Ticket> = {}): Ticket[] =>
@@ -38,19 +32,8 @@ export const aTrajectory = (overrides: Partial<PlayedOutcome["trajectory"]> = {}
   ...overrides,
 });
 
-export const aTurn = (overrides: Partial<TurnRecord> = {}): TurnRecord => ({
-  observation: "",
-  reply: "",
-  actions: ["Phoenix"],
-  reward: 0,
-  penalty: 0,
-  wellFormed: true,
-  effective: true,
-  valid: true,
-  cut: false,
-  dropped: 0,
-  ...overrides,
-});
+export const aTurn = (overrides: Partial<TurnRecord> = {}): TurnRecord =>
+  madeUpTurn({ actions: ["Phoenix"], reward: 0, ...overrides });
 
 /** An episode that ended without success. */
 export const anOutcome = (overrides: Partial<PlayedOutcome> = {}): PlayedOutcome => ({

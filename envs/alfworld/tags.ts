@@ -3,8 +3,9 @@ import { z } from "zod";
 import { splitOfSeed } from "../data/split.ts";
 import type { Effect, OutsideGame } from "../env.ts";
 import { serverUrl } from "../outside/json-server.ts";
+import { RemoteClient } from "../remote/client.ts";
 import { RemoteGame } from "../remote/game.ts";
-import { remoteClient, remoteExpert, remoteOptions, remoteRandom } from "../remote/tags.ts";
+import { remoteExpert, remoteOptions, remoteRandom } from "../remote/tags.ts";
 import { defineTag, expectGame, type Parts, type Player, plainWording, type TagSource } from "../tag.ts";
 
 const AlfworldConfig = z.strictObject({
@@ -39,7 +40,7 @@ const remotely =
 
 function parts(config: AlfworldConfig): Parts {
   const { split, validationGames, score, expert } = config;
-  const client = remoteClient({ ...config, env: "alfworld" }, "the ALFWorld server", HELP);
+  const client = new RemoteClient({ ...config, env: "alfworld", name: "the ALFWorld server", help: HELP });
   return {
     external: true,
     wording: plainWording(INSTRUCTION, null, false),

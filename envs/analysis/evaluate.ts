@@ -97,17 +97,19 @@ export async function evaluatePlayer(tag: EnvTag, player: Player, options: Evalu
   const solved = Array.from({ length: boards }, (_, board) => {
     return played.slice(board * tries, (board + 1) * tries).filter(({ success }) => success).length;
   });
-  const mean = (of: (one: Played) => number) => played.reduce((sum, one) => sum + of(one), 0) / episodes;
-  const meanActions = mean(({ actions }) => actions);
+  const meanActions = meanOf(played, ({ actions }) => actions);
   return {
     success: solved.reduce((sum, count) => sum + count, 0) / episodes,
     ci95: boardInterval(solved, tries),
     passAt: passCurve(solved, tries),
-    meanReward: mean(({ reward }) => reward),
+    meanReward: meanOf(played, ({ reward }) => reward),
     meanTurns: meanActions,
     meanActions,
   };
 }
+
+const meanOf = <T>(items: readonly T[], value: (item: T) => number): number =>
+  items.reduce((sum, item) => sum + value(item), 0) / items.length;
 
 interface Played extends PlayerEpisode {
   readonly reward: number;
@@ -163,12 +165,11 @@ export async function evaluateRandom(
     if (error instanceof NoRandomPlayer) return null;
     throw error;
   }
-  const mean = (of: (round: Evaluation) => number) => rounds.reduce((sum, round) => sum + of(round), 0) / rounds.length;
   return {
-    success: mean(({ success }) => success),
-    meanReward: mean(({ meanReward }) => meanReward),
-    meanTurns: mean(({ meanTurns }) => meanTurns),
-    meanActions: mean(({ meanActions }) => meanActions),
+    success: meanOf(rounds, ({ success }) => success),
+    meanReward: meanOf(rounds, ({ meanReward }) => meanReward),
+    meanTurns: meanOf(rounds, ({ meanTurns }) => meanTurns),
+    meanActions: meanOf(rounds, ({ meanActions }) => meanActions),
   };
 }
 
@@ -250,8 +251,6 @@ interface PassAtK {
 export function passCurve(solved: readonly number[], tries: number): PassAtK[] {
   if (solved.length === 0) throw new RangeError("pass@k needs at least one board, got none");
   const powers = Array.from({ length: Math.floor(Math.log2(tries)) + 1 }, (_, i) => 2 ** i);
-  return [...new Set([...powers, tries])].map((k) => ({
-    k,
-    share: solved.reduce((sum, count) => sum + passAtK(tries, count, k), 0) / solved.length,
-  }));
+  const ks = [...new Set([...powers, tries])];
+  return ks.map((k) => ({ k, share: meanOf(solved, (count) => passAtK(tries, count, k)) }));
 }

@@ -38,7 +38,7 @@ interface World {
 export function gridScorer(legend: Legend | null): ReasoningScorer {
   const meanings = legend === null ? null : new Map(legend.map(([symbol, meaning]) => [symbol, objectsIn(meaning)]));
   return (turn) => {
-    const world = new ReadWorld(turn.observation, meanings);
+    const world = worldOf(turn.observation, meanings);
     return shareOf([
       ...positionClaims(turn.thought, world),
       ...relationClaims(turn.thought, world),
@@ -55,26 +55,7 @@ const objectsIn = (meaning: string): ReadonlySet<string> =>
       .filter((object) => object !== null),
   );
 
-/** The world that an observation shows. The class reads the observation at the first use, because many thoughts claim nothing about the world. */
-class ReadWorld implements World {
-  readonly #read: () => World;
-  #world: World | null = null;
-
-  constructor(...shown: Parameters<typeof worldOf>) {
-    this.#read = () => worldOf(...shown);
-  }
-
-  get cells(): World["cells"] {
-    this.#world ??= this.#read();
-    return this.#world.cells;
-  }
-
-  get hasWalls(): boolean {
-    this.#world ??= this.#read();
-    return this.#world.hasWalls;
-  }
-}
-
+/** The world that an observation shows. */
 function worldOf(observation: string, meanings: ReadonlyMap<string, ReadonlySet<string>> | null): World {
   const cells = new Map<string, ReadonlySet<string>>();
   const put = (row: number, column: number, objects: ReadonlySet<string>) => {
@@ -166,17 +147,8 @@ const DIRECTIONS: Readonly<Record<string, readonly [row: number, column: number]
   left: [0, -1],
   right: [0, 1],
 };
-const COUNTS: Readonly<Record<string, number>> = {
-  once: 1,
-  one: 1,
-  twice: 2,
-  two: 2,
-  thrice: 3,
-  three: 3,
-  four: 4,
-  five: 5,
-};
-const COUNT = `(${Object.keys(COUNTS).join("|")}|\\d)\\b`;
+const COUNTS = new Map(Object.entries({ once: 1, one: 1, twice: 2, two: 2, thrice: 3, three: 3, four: 4, five: 5 }));
+const COUNT = `(${[...COUNTS.keys()].join("|")}|\\d)\\b`;
 const UNIT = `(?:times?|steps?|cells?|squares?|tiles?)`;
 /** "go down", "push it down twice", "move two cells to the right". */
 const STEP = new RegExp(
@@ -187,7 +159,7 @@ const STEP = new RegExp(
   ].join(""),
   "gi",
 );
-const countOf = (word = "one"): number => COUNTS[word.toLowerCase()] ?? Number(word);
+const countOf = (word = "one"): number => COUNTS.get(word.toLowerCase()) ?? Number(word);
 
 function planClaims({ thought, actions }: ReasonedTurn, world: World): boolean[] {
   const taken = actions.map((action) => action.toLowerCase());

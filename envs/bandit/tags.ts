@@ -1,13 +1,11 @@
 /** The Bandit tags. Source: RAGEN config/envs.yaml. */
 import { formatReply } from "../demonstrator.ts";
-import type { Game, Uniform } from "../env.ts";
 import {
   type Demonstrator,
   defineTag,
   expectGame,
   type Parts,
   plainWording,
-  type Skill,
   TagError,
   type TagSource,
   uniformPlayer,
@@ -15,7 +13,7 @@ import {
 import { armsIn, BanditConfig, BanditGame, banditScorer, isRiskyArm } from "./game.ts";
 
 const banditDemonstrator: Demonstrator = {
-  reply(game: Game, _actionsLeft: number, skill: Skill, uniform: Uniform): string {
+  reply(game, _actionsLeft, skill, uniform) {
     const bandit = expectGame(game, BanditGame);
     const other = Math.floor(uniform() * 2);
     const pulled = uniform() < skill.babble ? other : bandit.high;

@@ -24,10 +24,6 @@ export const CountdownConfig = z
     numberMax: z.int().min(9).max(999).default(99),
     countMin: z.int().min(2).max(6).default(3),
     countMax: z.int().min(2).max(6).default(4),
-    /**
-     * `seed`: layout seeds below 10,000 play validation instances, and other seeds training instances. `all`: all seeds play all instances,
-     * as in RAGEN.
-     */
     split: SplitChoice.default("seed"),
     /** A parquet, jsonl or json file with `target` and `nums`; null generates instances. */
     dataPath: z.string().min(1).nullable().default(null),

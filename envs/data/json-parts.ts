@@ -32,54 +32,59 @@ export function* jsonEntries(path: string): Generator<[key: string, value: unkno
   }
 }
 
-/** The texts between commas of the outermost level. */
-function* members(path: string, opening: number, what: string): Generator<string> {
+/** The bytes of a file in order. Each chunk is valid until the next one. */
+export function* chunksOf(path: string): Generator<Uint8Array> {
   const file = openSync(path, "r");
   try {
     const chunk = new Uint8Array(CHUNK_BYTES);
-    const member = new Member();
-    let depth = 0;
-    let inString = false;
-    let escaped = false;
-    let ended = false;
-    let isFirst = true;
-    for (let count = readSync(file, chunk); count > 0; count = readSync(file, chunk)) {
-      let start = 0;
-      for (let i = 0; i < count; i++) {
-        const byte = chunk[i]!;
-        if (inString) {
-          if (escaped) escaped = false;
-          else if (byte === BACKSLASH) escaped = true;
-          else if (byte === QUOTE) inString = false;
-        } else if (depth === 0) {
-          if (isSpace(byte) || (isFirst && i < BYTE_ORDER_MARK.length && byte === BYTE_ORDER_MARK[i])) continue;
-          if (ended || byte !== opening) throw new Error(ended ? "has data after its end" : `does not hold ${what}`);
-          depth = 1;
-          start = i + 1;
-        } else if (byte === QUOTE) inString = true;
-        else if (byte === OPEN_BRACE || byte === OPEN_BRACKET) depth++;
-        else if (byte === CLOSE_BRACE || byte === CLOSE_BRACKET) {
-          depth--;
-          if (depth > 0) continue;
-          if (byte !== closingOf(opening)) throw new Error(`does not hold ${what}: its brackets do not match`);
-          ended = true;
-          member.add(chunk.subarray(start, i));
-          const last = member.take();
-          if (/[^ \t\r\n]/.test(last) || member.count > 0) yield last;
-        } else if (byte === COMMA && depth === 1) {
-          member.add(chunk.subarray(start, i));
-          start = i + 1;
-          member.count++;
-          yield member.take();
-        }
-      }
-      if (depth > 0) member.add(chunk.subarray(start, count));
-      isFirst = false;
-    }
-    if (!ended) throw new Error("ends in the middle of its data");
+    for (let count = readSync(file, chunk); count > 0; count = readSync(file, chunk)) yield chunk.subarray(0, count);
   } finally {
     closeSync(file);
   }
+}
+
+/** The texts between commas of the outermost level. */
+function* members(path: string, opening: number, what: string): Generator<string> {
+  const member = new Member();
+  let depth = 0;
+  let inString = false;
+  let escaped = false;
+  let ended = false;
+  let isFirst = true;
+  for (const chunk of chunksOf(path)) {
+    let start = 0;
+    for (let i = 0; i < chunk.length; i++) {
+      const byte = chunk[i]!;
+      if (inString) {
+        if (escaped) escaped = false;
+        else if (byte === BACKSLASH) escaped = true;
+        else if (byte === QUOTE) inString = false;
+      } else if (depth === 0) {
+        if (isSpace(byte) || (isFirst && i < BYTE_ORDER_MARK.length && byte === BYTE_ORDER_MARK[i])) continue;
+        if (ended || byte !== opening) throw new Error(ended ? "has data after its end" : `does not hold ${what}`);
+        depth = 1;
+        start = i + 1;
+      } else if (byte === QUOTE) inString = true;
+      else if (byte === OPEN_BRACE || byte === OPEN_BRACKET) depth++;
+      else if (byte === CLOSE_BRACE || byte === CLOSE_BRACKET) {
+        depth--;
+        if (depth > 0) continue;
+        if (byte !== closingOf(opening)) throw new Error(`does not hold ${what}: its brackets do not match`);
+        ended = true;
+        member.add(chunk.subarray(start, i));
+        const last = member.take();
+        if (/[^ \t\r\n]/.test(last) || member.count > 0) yield last;
+      } else if (byte === COMMA && depth === 1) {
+        member.add(chunk.subarray(start, i));
+        start = i + 1;
+        member.count++;
+        yield member.take();
+      }
+    }
+    if (depth > 0) member.add(chunk.subarray(start));
+    isFirst = false;
+  }
+  if (!ended) throw new Error("ends in the middle of its data");
 }
 
 /** Collects the bytes of a member over several chunks. */

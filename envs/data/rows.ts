@@ -4,10 +4,10 @@
  * - An invalid row causes an error with the file and the row's number. The reader skips no row.
  * - Only one piece of the file is in memory at a time.
  */
-import { closeSync, existsSync, openSync, readSync, statSync } from "node:fs";
+import { existsSync, statSync } from "node:fs";
 import { extname } from "node:path";
 import type { z } from "zod";
-import { digitsOf, exactJson, jsonElements } from "./json-parts.ts";
+import { chunksOf, digitsOf, exactJson, jsonElements } from "./json-parts.ts";
 
 /** A data file that is missing or invalid. */
 export class DataError extends Error {
@@ -16,7 +16,6 @@ export class DataError extends Error {
 
 /** Longest accepted line of a jsonl file. */
 const LINE_BYTES_MAX = 64 * 2 ** 20;
-const CHUNK_BYTES = 2 ** 20;
 
 /** Why `path` is not a file, in one line; null if `path` is a file. @param how  how to get the file */
 export function missingFile(path: string | null, what: string, how: string): string | null {
@@ -87,29 +86,18 @@ function asNumbers(value: unknown): unknown {
 }
 
 function* jsonLines(path: string): Generator<unknown> {
-  const file = openSync(path, "r");
-  try {
-    const decoder = new TextDecoder("utf-8", { fatal: true });
-    const chunk = new Uint8Array(CHUNK_BYTES);
-    let rest: string[] = [];
-    let restLength = 0;
-    for (;;) {
-      const count = readSync(file, chunk);
-      const lines = decoder.decode(chunk.subarray(0, count), { stream: count > 0 }).split("\n");
-      rest.push(lines[0]!);
-      restLength += lines[0]!.length;
-      if (restLength > LINE_BYTES_MAX) throw new Error(`a line is longer than ${LINE_BYTES_MAX} bytes`);
-      if (lines.length > 1 || count === 0) {
-        yield* parsed(rest.join(""));
-        for (const line of lines.slice(1, -1)) yield* parsed(line);
-        rest = count === 0 ? [] : [lines.at(-1)!];
-        restLength = rest[0]?.length ?? 0;
-      }
-      if (count === 0) return;
+  const decoder = new TextDecoder("utf-8", { fatal: true });
+  let line = "";
+  for (const chunk of chunksOf(path)) {
+    const [end, ...next] = decoder.decode(chunk, { stream: true }).split("\n");
+    line += end;
+    if (line.length > LINE_BYTES_MAX) throw new Error(`a line is longer than ${LINE_BYTES_MAX} bytes`);
+    for (const begun of next) {
+      yield* parsed(line);
+      line = begun;
     }
-  } finally {
-    closeSync(file);
   }
+  yield* parsed(line + decoder.decode());
 }
 
 /** Yields the value of a line, or nothing if the line is empty. */

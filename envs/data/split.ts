@@ -13,7 +13,10 @@ const VALIDATION_SEEDS_BELOW = 10_000;
 /** One item in this many items is for validation. */
 const VALIDATION_ONE_IN = 8;
 
-/** The env option: `seed` derives the split from the layout seed; `all` uses every item for training and validation, as RAGEN does. */
+/**
+ * The env option `split`. `seed`: layout seeds below 10,000 play validation items, and other seeds training items. `all`: all seeds play all
+ * items, as in RAGEN.
+ */
 export const SplitChoice = z.enum(["seed", "train", "validation", "all"]);
 export type SplitChoice = z.infer<typeof SplitChoice>;
 

@@ -15,7 +15,6 @@ const DeepCoderConfig = z.strictObject({
   dataPath: z.string().min(1).nullable().default(null),
   /** Maximum number of rows read from the file. */
   problemsMax: z.int().positive().default(1000),
-  /** `seed`: layout seeds below 10,000 play validation problems, and other seeds training problems. `all`: all seeds play all problems. */
   split: SplitChoice.default("seed"),
   /** True: the whole answer is the program. False: the program ends at the first `||`, as in RAGEN. */
   wholeAnswer: z.boolean().default(true),

@@ -95,16 +95,10 @@ export class FrozenLakeGame implements DiscreteGame {
   }
 
   render(): string {
-    switch (this.config.observationFormat) {
-      case "grid":
-        return this.#grid();
-      case "coord":
-        return this.#coordinates();
-      case "grid_coord":
-        return `Coordinates: \n${this.#coordinates()}\nGrid Map: \n${this.#grid()}`;
-      default:
-        return this.config.observationFormat satisfies never;
-    }
+    const { observationFormat } = this.config;
+    if (observationFormat === "grid") return this.#grid();
+    if (observationFormat === "coord") return this.#coordinates();
+    return `Coordinates: \n${this.#coordinates()}\nGrid Map: \n${this.#grid()}`;
   }
 
   #emptyRow(row: number): string {

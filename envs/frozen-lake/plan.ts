@@ -7,8 +7,8 @@
  * Source: Bellman (1957), finite horizon.
  */
 import { noisyReply, type Plan } from "../demonstrator.ts";
-import type { Game, Uniform } from "../env.ts";
-import { type Demonstrator, expectGame, type Player, type Skill } from "../tag.ts";
+import type { Game } from "../env.ts";
+import { type Demonstrator, expectGame, type Player } from "../tag.ts";
 import { type FrozenLakeConfig, FrozenLakeGame } from "./game.ts";
 import { type Lake, moved } from "./map.ts";
 
@@ -62,11 +62,7 @@ function expectation(lake: Lake, ice: Ice): (value: Float64Array, cell: number, 
 const plans = new WeakMap<FrozenLakeGame, LakePlan>();
 
 function planOf(game: FrozenLakeGame): LakePlan {
-  const known = plans.get(game);
-  if (known !== undefined) return known;
-  const plan = planLake(game.lake, game.config);
-  plans.set(game, plan);
-  return plan;
+  return plans.getOrInsertComputed(game, () => planLake(game.lake, game.config));
 }
 
 /** Value iteration. The player sees the whole lake. */
@@ -83,7 +79,7 @@ export function bestFrozenLake(game: Game, actionsMax: number): number {
 const BABBLE_ACTIONS_MAX = 3;
 
 export const frozenLakeDemonstrator: Demonstrator = {
-  reply(game: Game, actionsLeft: number, skill: Skill, uniform: Uniform): string {
+  reply(game, actionsLeft, skill, uniform) {
     const lake = expectGame(game, FrozenLakeGame);
     return noisyReply(lake, actionsLeft, skill, uniform, BABBLE_ACTIONS_MAX, () => planSteps(lake, actionsLeft));
   },

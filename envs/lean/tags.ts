@@ -14,10 +14,6 @@ const LeanConfig = z
   .strictObject({
     /** A parquet, jsonl or json file with `formal_statement` and `natural_language_statement`. */
     dataPath: z.string().min(1).nullable().default(null),
-    /**
-     * `seed`: layout seeds below 10,000 play validation theorems, and other seeds training theorems. `all`: all seeds play all theorems, as
-     * in RAGEN.
-     */
     split: SplitChoice.default("seed"),
     url: serverUrl("http://127.0.0.1:8000"),
     ...serverOptions,
@@ -43,23 +39,10 @@ const GET_SERVER =
 const Row = z.object({ formal_statement: z.string().min(1), natural_language_statement: z.string().nullish() });
 
 /** The random player's tactics. They apply to many goals without change. */
-const TACTICS = [
-  "simp",
-  "norm_num",
-  "linarith",
-  "nlinarith",
-  "ring_nf",
-  "omega",
-  "positivity",
-  "field_simp",
-  "aesop",
-  "intro h",
-  "constructor",
-  "rfl",
-  "trivial",
-  "decide",
-  "assumption",
-];
+const TACTICS =
+  "simp, norm_num, linarith, nlinarith, ring_nf, omega, positivity, field_simp, aesop, intro h, constructor, rfl, trivial, decide, assumption".split(
+    ", ",
+  );
 
 const cache = cached<readonly Theorem[]>(4);
 

@@ -12,10 +12,6 @@ import { questionScorer } from "./reasoning.ts";
 const MetaMathConfig = z.strictObject({
   /** A parquet, jsonl or json file with the data set's own columns. */
   dataPath: z.string().min(1).nullable().default(null),
-  /**
-   * `seed`: layout seeds below 10,000 play validation questions, and other seeds training questions. `all`: all seeds play all questions,
-   * as in RAGEN.
-   */
   split: SplitChoice.default("seed"),
 });
 

@@ -3,10 +3,10 @@
  *
  * - Before the first episode the client checks that the server speaks the protocol of protocol.ts and has the env.
  */
-import { type JsonServer, limiter, Refused } from "../outside/json-server.ts";
+import { JsonServer, limiter, Refused, type ServerOptions } from "../outside/json-server.ts";
 import { type AnswerOf, answerSchemas, Health, type RemoteAsk } from "./protocol.ts";
 
-export interface ClientOptions {
+interface ClientOptions extends ServerOptions {
   readonly requestsMax: number;
   /** The env that episodes open; null for the first env of the server. */
   readonly env: string | null;
@@ -18,10 +18,10 @@ export class RemoteClient {
   readonly #limit: ReturnType<typeof limiter>;
   #ready: Promise<void> | null = null;
 
-  constructor(server: JsonServer, { requestsMax, env }: ClientOptions) {
-    this.#server = server;
-    this.#env = env;
-    this.#limit = limiter(requestsMax);
+  constructor(options: ClientOptions) {
+    this.#server = new JsonServer(options);
+    this.#env = options.env;
+    this.#limit = limiter(options.requestsMax);
   }
 
   /** @throws {Error} if no server of this protocol answers. @throws {Refused} if the server lacks the env. */

@@ -1,7 +1,7 @@
 /** Remote: an env in any language, served over HTTP as docs/remote-envs.md describes. */
 import { z } from "zod";
 import { formatReply } from "../demonstrator.ts";
-import { JsonServer, NoRandomPlayer, serverOptions, serverUrl } from "../outside/json-server.ts";
+import { NoRandomPlayer, serverOptions, serverUrl } from "../outside/json-server.ts";
 import {
   type Demonstrator,
   defineTag,
@@ -38,12 +38,6 @@ const RemoteConfig = z.strictObject({
 
 const HELP = "Start the server, or set env.options.url; see docs/remote-envs.md.";
 
-type ClientConfig = Omit<z.infer<typeof RemoteConfig>, "options" | "instruction" | "actions">;
-
-export function remoteClient(config: ClientConfig, name = "the remote env server", help = HELP): RemoteClient {
-  return new RemoteClient(new JsonServer({ ...config, name, help }), config);
-}
-
 export const remoteRandom: Player = (game, _actionsLeft, uniform) => {
   const { admissible } = expectGame(game, RemoteGame);
   if (admissible === null || admissible.length === 0) {
@@ -72,7 +66,7 @@ const remoteDemonstrator: Demonstrator = {
 
 function parts(config: z.infer<typeof RemoteConfig>): Parts {
   const { env, expert, options, instruction, actions } = config;
-  const client = remoteClient(config);
+  const client = new RemoteClient({ ...config, name: "the remote env server", help: HELP });
   return {
     external: true,
     wording: plainWording(instruction, actions, false),

@@ -17,10 +17,6 @@ const SearchConfig = z
   .strictObject({
     /** A parquet, jsonl or json file with `question` and `ground_truth`. */
     dataPath: z.string().min(1).nullable().default(null),
-    /**
-     * `seed`: layout seeds below 10,000 play validation questions, and other seeds training questions. `all`: all seeds play all questions,
-     * as in RAGEN.
-     */
     split: SplitChoice.default("seed"),
     /** Maximum number of questions read from the file. */
     instancesMax: z.int().positive().default(20_000),
@@ -67,15 +63,11 @@ const cache = cached<readonly SearchQuestion[]>(4);
 function questionsOf({ dataPath, split, instancesMax, mock }: SearchConfig, layout: number) {
   const part = splitOfSeed(split, layout);
   return cache(`${dataPath} ${instancesMax} ${part}`, () => {
-    const all = mock ? villageQuestions : readRows(dataPath!, Row).take(instancesMax).map(questionOf);
+    const rows = () => readRows(dataPath!, Row).take(instancesMax);
+    const all = mock ? villageQuestions : rows().map(({ question, ground_truth: answers }) => ({ question, answers }));
     return itemsOfSplit(all, part, ({ question }) => question, dataPath ?? "the made-up world");
   });
 }
-
-const questionOf = ({ question, ground_truth: answers }: z.infer<typeof Row>): SearchQuestion => ({
-  question,
-  answers,
-});
 
 function retrieverOf(config: SearchConfig): Retriever {
   if (config.mock) return wordRetriever(villageDocuments);

@@ -84,16 +84,9 @@ export class SokobanGame implements DiscreteGame {
   #draw(): string {
     const { board } = this;
     const { gridLookup, observationFormat } = this.#config;
-    switch (observationFormat) {
-      case "grid":
-        return renderGrid(board, gridLookup);
-      case "coord":
-        return renderCoordinates(board);
-      case "grid_coord":
-        return `Coordinates: \n${renderCoordinates(board)}\nGrid Map: \n${renderGrid(board, gridLookup)}`;
-      default:
-        return observationFormat satisfies never;
-    }
+    if (observationFormat === "grid") return renderGrid(board, gridLookup);
+    if (observationFormat === "coord") return renderCoordinates(board);
+    return `Coordinates: \n${renderCoordinates(board)}\nGrid Map: \n${renderGrid(board, gridLookup)}`;
   }
 
   /**

@@ -1,8 +1,8 @@
 /** Players of Sokoban: the shortest solution, and a demonstrator whose thoughts name the next push. */
 
 import { noisyReply, type Plan } from "../demonstrator.ts";
-import type { Game, Uniform } from "../env.ts";
-import { type Demonstrator, expectGame, type Player, type Skill, uniformPlayer } from "../tag.ts";
+import type { Game } from "../env.ts";
+import { type Demonstrator, expectGame, type Player, uniformPlayer } from "../tag.ts";
 import { SokobanGame } from "./game.ts";
 import { type Board, boxesOf, deltas, PLAYER, SokobanState } from "./rules.ts";
 import { shortestPath } from "./solve.ts";
@@ -53,7 +53,7 @@ export function bestSokoban(game: Game, actionsMax: number): number {
 const REPLY_ACTIONS_MAX = 5;
 
 export const sokobanDemonstrator: Demonstrator = {
-  reply(game: Game, actionsLeft: number, skill: Skill, uniform: Uniform): string {
+  reply(game, actionsLeft, skill, uniform) {
     const sokoban = expectGame(game, SokobanGame);
     const lengthMax = Math.min(REPLY_ACTIONS_MAX, actionsLeft);
     return noisyReply(sokoban, actionsLeft, skill, uniform, REPLY_ACTIONS_MAX, () => planPushes(sokoban, lengthMax));

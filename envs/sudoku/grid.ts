@@ -82,18 +82,15 @@ export type Unit = "row" | "column" | "box";
 
 /** The units of the cell that contain the value. A cell that holds the value itself is in conflict too. */
 export function conflicts(grid: readonly number[], size: number, cell: number, value: number): Unit[] {
-  const found = new Set<Unit>();
   const boxSize = Math.sqrt(size);
-  const row = Math.floor(cell / size);
-  const col = cell % size;
-  const top = row - (row % boxSize);
-  const leftmost = col - (col % boxSize);
-  for (let i = 0; i < size; i++) {
-    if (grid[row * size + i] === value) found.add("row");
-    if (grid[i * size + col] === value) found.add("column");
-    if (grid[(top + Math.floor(i / boxSize)) * size + leftmost + (i % boxSize)] === value) found.add("box");
-  }
-  return (["row", "column", "box"] as const).filter((unit) => found.has(unit));
+  const unitOf = {
+    row: (at: number) => Math.floor(at / size),
+    column: (at: number) => at % size,
+    box: (at: number) => Math.floor(at / size / boxSize) * boxSize + Math.floor((at % size) / boxSize),
+  };
+  return (["row", "column", "box"] as const).filter((unit) =>
+    grid.some((held, at) => held === value && unitOf[unit](at) === unitOf[unit](cell)),
+  );
 }
 
 /** Values without conflicts, ascending. */

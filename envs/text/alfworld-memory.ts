@@ -4,39 +4,27 @@
  *
  * Source: RAGEN-2 AlfWorldMemory.
  */
-import { replyForm } from "./prompt.ts";
-
-export interface AlfworldTurn {
-  readonly observation: string;
-  readonly actionsLeft: number;
-  /** The reply of the turn; null for the current turn. */
-  readonly reply: string | null;
-  /** True if the previous reply had no known action. */
-  readonly noValidAction: boolean;
-}
+import { replyForm, type TurnPrompt } from "./prompt.ts";
 
 /** Maximum number of characters that the memory shows of an earlier observation. The memory shows the current observation whole. */
 const OBSERVATION_MAX = 200;
 
-/**
- * @param history  at least one turn; the last turn is the current turn
- * @param from  index of the first turn that the memory shows
- */
+/** @param from  index of the first turn that the memory shows */
 export function alfworldMemory(
-  history: readonly AlfworldTurn[],
+  answered: readonly { readonly observation: string; readonly reply: string }[],
+  now: Omit<TurnPrompt, "turn">,
   { from, replyWordsHint, think }: { from: number; replyWordsHint: number; think: boolean },
 ): string {
-  const now = history.at(-1)!;
-  const taken = history.length - 1;
-  const shown = history.slice(from, -1);
-  const lines = [`Your task is to: ${task(history[0]!.observation)}.`];
+  const taken = answered.length;
+  const shown = answered.slice(from);
+  const lines = [`Your task is to: ${task((answered[0] ?? now).observation)}.`];
   if (shown.length > 0) {
     lines.push(
       `Prior to this step, you have already taken ${taken} step(s).`,
       `Below are the most recent ${shown.length} observations and the corresponding actions you took:`,
       ...shown.map(({ observation, reply }, i) => {
         const number = from + i + 1;
-        return `[Observation ${number}: '${shortened(cleaned(observation))}', Action ${number}: '${answer(reply ?? "")}']`;
+        return `[Observation ${number}: '${shortened(cleaned(observation))}', Action ${number}: '${answer(reply)}']`;
       }),
     );
   }

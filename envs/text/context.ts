@@ -16,6 +16,7 @@ import {
   type PromptOptions,
   rewardText,
   stateText,
+  type TurnPrompt,
   turnText,
 } from "./prompt.ts";
 
@@ -106,18 +107,15 @@ function summaryMessages(tag: EnvTag, history: History, from: number, options: C
   const { answered, now } = history;
   const { layout } = options;
   if (now === null) throw new RangeError("single_turn needs a turn that awaits a reply; the dialogue is finished");
-  switch (layout) {
-    case "compact":
-      return [{ role: "user", content: compactMemory(tag, answered.slice(from), now) }];
-    case "ragen-v1":
-      throw new RangeError("single_turn is a context of compact and ragen-v2; got ragen-v1");
-    case "ragen-v2": {
-      const memory = tag.type === "alfworld" ? alfworldText : simpleMemory;
-      return openingMessages(tag, layout, budget(history), memory(tag, answered, now, from, options), options);
-    }
-    default:
-      return layout satisfies never;
-  }
+  if (layout === "compact") return [{ role: "user", content: compactMemory(tag, answered.slice(from), now) }];
+  if (layout === "ragen-v1") throw new RangeError("single_turn is a context of compact and ragen-v2; got ragen-v1");
+  const current = { ...now, noValidAction: answered.at(-1)?.actions.length === 0 };
+  const { think = true } = options;
+  const text =
+    tag.type === "alfworld"
+      ? alfworldMemory(answered, current, { from, replyWordsHint: tag.replyWordsHint, think })
+      : simpleMemory(tag, answered, current, from, options);
+  return openingMessages(tag, layout, budget(history), text, options);
 }
 
 function compactMemory(tag: EnvTag, shown: readonly AnsweredTurn[], now: CurrentTurn): string {
@@ -132,7 +130,7 @@ function compactMemory(tag: EnvTag, shown: readonly AnsweredTurn[], now: Current
 function simpleMemory(
   tag: EnvTag,
   answered: readonly AnsweredTurn[],
-  now: CurrentTurn,
+  now: Omit<TurnPrompt, "turn">,
   from: number,
   options: ContextOptions,
 ): string {
@@ -146,25 +144,7 @@ function simpleMemory(
     });
     text += "\nCurrent Turn ";
   }
-  const noValidAction = answered.at(-1)?.actions.length === 0;
-  return `${text}(Turn ${answered.length + 1}):\n${stateText(tag, { ...now, noValidAction }, options)}`;
-}
-
-/** RAGEN-2's AlfWorldMemory. */
-function alfworldText(
-  tag: EnvTag,
-  answered: readonly AnsweredTurn[],
-  now: CurrentTurn,
-  from: number,
-  { think = true }: ContextOptions,
-): string {
-  const turns = [...answered, { ...now, reply: null }].map(({ observation, actionsLeft, reply }, i) => ({
-    observation,
-    actionsLeft,
-    reply,
-    noValidAction: answered[i - 1]?.actions.length === 0,
-  }));
-  return alfworldMemory(turns, { from, replyWordsHint: tag.replyWordsHint, think });
+  return `${text}(Turn ${answered.length + 1}):\n${stateText(tag, now, options)}`;
 }
 
 /** The episode's action budget: the actions left before the first reply. */

@@ -10,9 +10,9 @@ import { z } from "zod";
 import type { Effect, LanguageGame } from "../env.ts";
 import { pythonFloat } from "../text/numbers.ts";
 import type { Catalog } from "./catalog.ts";
-import type { Goal } from "./product.ts";
+import type { Goal, Purchase } from "./product.ts";
 import { type PurchaseReward, purchaseReward } from "./reward.ts";
-import { type Bought, Visit } from "./shop.ts";
+import { Visit } from "./shop.ts";
 
 /** The options of the tags that the game reads. */
 export const webShopRules = {
@@ -133,7 +133,7 @@ export class WebShopGame implements LanguageGame {
 }
 
 /** WebShop's last page. Its template also has fields that WebShop leaves empty. */
-function lastPage({ product, options }: Bought, score: number): string {
+function lastPage({ product, options }: Purchase, score: number): string {
   return [
     "Thank you for shopping with us! [SEP] Your code: [SEP] None [SEP] (Paste it in your MTurk interface.) [SEP] Purchased",
     `asin [SEP] ${product.asin} [SEP] options [SEP] ${templateJson(options)} [SEP] attrs [SEP] None [SEP] category [SEP] None`,

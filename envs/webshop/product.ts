@@ -28,11 +28,13 @@ export interface ShopRequest {
   readonly options: readonly string[] | null;
 }
 
-export interface Goal {
-  readonly asin: string;
-  readonly title: string;
-  readonly query: string;
-  readonly productCategory: string;
+/** A purchase: the product and the chosen values by name. */
+export interface Purchase {
+  readonly product: Product;
+  readonly options: ReadonlyMap<string, string>;
+}
+
+export interface Goal extends Pick<Product, "asin" | "title" | "query" | "productCategory"> {
   /** The request in words. */
   readonly instruction: string;
   readonly attributes: readonly string[];

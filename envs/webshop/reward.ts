@@ -5,17 +5,8 @@
  *
  * Source: WebShop web_agent_site/engine/goal.py (get_reward), normalize.py.
  */
-import type { Goal, Product } from "./product.ts";
+import type { Goal, Purchase } from "./product.ts";
 import { nouns, similar } from "./text.ts";
-
-export interface Purchase {
-  readonly product: Pick<
-    Product,
-    "title" | "query" | "productCategory" | "attributes" | "bullets" | "description" | "price"
-  >;
-  /** The chosen values by name. */
-  readonly options: ReadonlyMap<string, string>;
-}
 
 export interface PurchaseReward {
   /** In [0, 1]. */

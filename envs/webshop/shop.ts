@@ -7,7 +7,7 @@
  * Source: WebShop web_agent_site/templates, envs/web_agent_text_env.py (SimServer.receive).
  */
 import type { Catalog } from "./catalog.ts";
-import type { Product } from "./product.ts";
+import type { Product, Purchase } from "./product.ts";
 
 /** Maximum number of products on a page of results. */
 const PAGE_PRODUCTS = 10;
@@ -19,12 +19,6 @@ type SubPage = (typeof SUB_PAGES)[number];
 const BUY = "Buy Now";
 
 type Page = "search" | "results" | "item" | SubPage;
-
-export interface Bought {
-  readonly product: Product;
-  /** The chosen values by name. */
-  readonly options: ReadonlyMap<string, string>;
-}
 
 export class Visit {
   readonly #catalog: Pick<Catalog, "search">;
@@ -80,7 +74,7 @@ export class Visit {
   }
 
   /** @param label  one of `labels`, not "search". @returns the purchase; null if the click buys nothing. */
-  click(label: string): Bought | null {
+  click(label: string): Purchase | null {
     const follow = this.#clicks().get(label);
     if (follow === undefined || label === "search") throw new RangeError(`this page has no label ${label}`);
     if (label === BUY.toLowerCase()) return { product: this.#product!, options: this.#options };

@@ -22,12 +22,7 @@ const STOP_WORDS = new Set(
 
 /** Lucene's default English analysis: words without possessives and stop words, with Porter's stemming. */
 export function analyzed(text: string): string[] {
-  const terms: string[] = [];
-  for (const word of text.match(WORD) ?? []) {
-    const term = termOf(word);
-    if (term !== "") terms.push(term);
-  }
-  return terms;
+  return (text.match(WORD) ?? []).map(termOf).filter((term) => term !== "");
 }
 
 /** A cache of terms by word: stemming is slow, and a catalog repeats its words. */
@@ -50,9 +45,9 @@ export function similar(a: string, b: string): boolean {
   const left = words(a);
   const right = words(b);
   if (left.size === 0 || right.size === 0) return false;
-  const shared = [...left].filter((word) => right.has(word)).sort();
-  const onlyLeft = [...left].filter((word) => !right.has(word)).sort();
-  const onlyRight = [...right].filter((word) => !left.has(word)).sort();
+  const shared = [...left.intersection(right)].sort();
+  const onlyLeft = [...left.difference(right)].sort();
+  const onlyRight = [...right.difference(left)].sort();
   if (shared.length > 0 && (onlyLeft.length === 0 || onlyRight.length === 0)) return true;
   const both = shared.join(" ");
   const wholeLeft = [...shared, ...onlyLeft].join(" ");

@@ -76,6 +76,11 @@ const storedNames = () => {
   return rows.map(({ episode }) => episode).sort();
 };
 const names = (list: EpisodeRow[]) => list.map(({ ticket }) => ticket.episode).sort();
+/** Expects these episodes, and no others, in the store, and that so many were lost. */
+async function expectStored(reporter: Reporter, stored: EpisodeRow[], lost: number): Promise<void> {
+  expect(await reporter.drain(5000)).toMatchObject({ rows: 0 });
+  expect([storedNames(), reporter.lost]).toEqual([names(stored), lost]);
+}
 
 test("episodes after one that was lost alone are stored", async () => {
   const reporter = await reporterTo(realSink());
@@ -90,9 +95,7 @@ describe("the others are stored, and the loss is counted", () => {
     const reporter = await reporterTo(realSink());
     const good = rows(300);
     await reporter.episodes(among(good, { ...playedRow({ episode: "bad" }), advantage: Number.POSITIVE_INFINITY }));
-    expect(await reporter.drain(2000)).toMatchObject({ rows: 0 });
-    expect(storedNames()).toEqual(names(good));
-    expect(reporter.lost).toBe(1);
+    await expectStored(reporter, good, 1);
     expect(notices).toEqual([expect.stringMatching(/^warning: episode bad cannot be stored and is lost: .*advantage/)]);
     expect(store.events({ limit: 9 }, { kind: "lost" })).toHaveLength(1);
   });
@@ -101,9 +104,7 @@ describe("the others are stored, and the loss is counted", () => {
     const reporter = await reporterTo(realSink());
     const good = rows(100);
     await reporter.episodes(among(good, withObservation(playedRow({ episode: "bad" }), 2 * FRAME_BYTES_MAX)));
-    expect(await reporter.drain(2000)).toMatchObject({ rows: 0 });
-    expect(storedNames()).toEqual(names(good));
-    expect(reporter.lost).toBe(1);
+    await expectStored(reporter, good, 1);
   });
 
   test("one that the sink refuses", async () => {
@@ -120,9 +121,7 @@ describe("the others are stored, and the loss is counted", () => {
         ),
       });
     await reporter.episodes(among(good, bad));
-    expect(await reporter.drain(2000)).toMatchObject({ rows: 0 });
-    expect(storedNames()).toEqual(names(good));
-    expect(reporter.lost).toBe(1);
+    await expectStored(reporter, good, 1);
   });
 
   test("one that makes the sink close the connection each time", async () => {
@@ -138,9 +137,7 @@ describe("the others are stored, and the loss is counted", () => {
     });
     const good = rows(100);
     await reporter.episodes(among(good, playedRow({ episode: "bad" })));
-    expect(await reporter.drain(5000)).toMatchObject({ rows: 0 });
-    expect(storedNames()).toEqual(names(good));
-    expect(reporter.lost).toBe(1);
+    await expectStored(reporter, good, 1);
   });
 });
 
@@ -148,9 +145,8 @@ test("episodes that are large together go in several messages, and none is lost"
   const reporter = await reporterTo(realSink());
   const large = rows(100).map((row) => withObservation(row, FRAME_BYTES_MAX / 20));
   await reporter.episodes(large);
-  expect(await reporter.drain(5000)).toMatchObject({ rows: 0 });
-  expect(storedNames()).toEqual(names(large));
-  expect([reporter.lost, notices]).toEqual([0, []]);
+  await expectStored(reporter, large, 0);
+  expect(notices).toEqual([]);
 });
 
 test("episodes of many short turns, whose names weigh more than their texts, go in several messages", async () => {
@@ -158,8 +154,7 @@ test("episodes of many short turns, whose names weigh more than their texts, go 
   const turns = Array.from({ length: 200 }, () => aTurn());
   const many = rows(100).map((row) => ({ ...row, outcome: { ...row.outcome, turns } as EpisodeRow["outcome"] }));
   await reporter.episodes(many);
-  expect(await reporter.drain(5000)).toMatchObject({ rows: 0 });
-  expect(storedNames()).toEqual(names(many));
+  await expectStored(reporter, many, 0);
 });
 
 test("a sink tells rows that it can never store from a disk that is full now", () => {

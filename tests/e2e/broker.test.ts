@@ -2,10 +2,12 @@
  * A real run whose messages go through a real NATS broker, which asks for a token and is killed in between; samplers and env
  * servers join it as guests. It learns the same as over sockets, to the bit.
  */
+
 import { expect, setDefaultTimeout, test } from "bun:test";
 import { join } from "node:path";
 import { natsServer, startBroker } from "../../bench/broker.ts";
 import { describeWhere } from "../needs.ts";
+import { expectSuccess } from "../scripts/command.ts";
 import { Guest } from "./guest.ts";
 import { LONG, learnt, RunProcess, Runs, timeIndependentMetrics } from "./run-process.ts";
 
@@ -35,8 +37,7 @@ describeWhere(natsServer === null ? "no nats-server" : null, "a run at a broker"
       await run.updated(5);
       await broker.kill();
       await broker.restart();
-      const { code, err } = await run.ended;
-      expect({ code, err: code === 0 ? "" : err }).toEqual({ code: 0, err: "" });
+      expectSuccess(await run.ended);
       for (const guest of guests) {
         const end = await guest.ended;
         expect({ code: end.code, err: end.code === 0 ? "" : end.err }).toEqual({ code: 0, err: "" });

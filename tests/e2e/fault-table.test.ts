@@ -2,10 +2,12 @@
  * Rows of the table of faults (docs/faults.md) that need a real run, each with the figure that it prints. A test asserts a limit where the
  * promise has a limit. How fast a process starts again depends on the machine, so a test only prints that time.
  */
+
 import { Database } from "bun:sqlite";
 import { beforeAll, expect, setDefaultTimeout, test } from "bun:test";
 import { join } from "node:path";
 import { figure, ms } from "../figure.ts";
+import { expectSuccess } from "../scripts/command.ts";
 import {
   exited,
   expectNothingLeft,
@@ -71,8 +73,7 @@ test("a sampler, all samplers, the metrics sink killed, an env server frozen: tr
   process.kill(run.pid("metrics-sink"), "SIGKILL");
   const [serving] = (await sink) as [number];
 
-  const { code, err } = await run.ended;
-  expect({ code, err: code === 0 ? "" : err }).toEqual({ code: 0, err: "" });
+  expectSuccess(await run.ended);
   expect(await learnt(folder)).toEqual(await learnt(undisturbed));
   const stored = storedEpisodes(folder);
   expect([stored.length, new Set(stored)]).toEqual([storedEpisodes(undisturbed).length, new Set([1])]);

@@ -1,7 +1,9 @@
 /** Several hosts with addresses of their own, joined to a run, cut off and healed. */
+
 import { afterAll, beforeAll, expect, test } from "bun:test";
 import { figure, ms } from "../figure.ts";
 import { describeWhere } from "../needs.ts";
+import { expectSuccess } from "../scripts/command.ts";
 import { Guest } from "./guest.ts";
 import { Hosts } from "./namespaces.ts";
 import { expectNothingLeft, expectSameLearnt, LONG, RunProcess, Runs } from "./run-process.ts";
@@ -47,8 +49,7 @@ describeWhere(hosts === null ? "this account may not make network namespaces" : 
       const healing = performance.now();
       await Promise.all(names.map((name) => run.entry(({ kind, child }) => kind === "joined" && child === name, 1)));
       figure("network cut and healed", { noticed: ms(noticed), "joined again": ms(performance.now() - healing) });
-      const { code, err } = await run.ended;
-      expect({ code, err: code === 0 ? "" : err }).toEqual({ code: 0, err: "" });
+      expectSuccess(await run.ended);
       for (const guest of guests) expect((await guest.ended).code).toBe(0);
       await expectSameLearnt(run.folder, alone);
       expectNothingLeft(run, guests);

@@ -6,7 +6,7 @@ import { basename, join } from "node:path";
 import { latestCheckpoint } from "../../actors/checkpoint/checkpoint.ts";
 import { isTimeIndependent } from "../../actors/metrics/metrics.ts";
 import { isAlive, type LogEntry, LogTail, weightFiles } from "../../scripts/chaos/watch.ts";
-import { CommandProcess, commandHere, type Ended, type StartOptions } from "../scripts/command.ts";
+import { CommandProcess, commandHere, type Ended, expectSuccess, type StartOptions } from "../scripts/command.ts";
 import { sharedWarmStarts, temporaryFolder } from "../scripts/temporary.ts";
 
 /** Time for one test; a run takes a few seconds of it on an idle machine. */
@@ -62,8 +62,7 @@ export class Runs {
   /** Runs to the end without faults. @returns the folder. */
   async undisturbed(changed: Record<string, object> = {}): Promise<string> {
     const { folder, args } = this.fresh(changed);
-    const { code, err } = await commandHere(["cluster", ...args, "--actors=one-thread"]);
-    expect({ code, err: code === 0 ? "" : err }).toEqual({ code: 0, err: "" });
+    expectSuccess(await commandHere(["cluster", ...args, "--actors=one-thread"]));
     return folder;
   }
 }

@@ -6,7 +6,7 @@ import { Tokenizer } from "../../model/text/tokenizer.ts";
 import { writeTinyModel } from "../../scripts/setup/tiny-model.ts";
 import { BigramServer } from "../actors/tinker/bigram-server.ts";
 import { figure, ms } from "../figure.ts";
-import { commandHere } from "../scripts/command.ts";
+import { commandHere, expectSuccess } from "../scripts/command.ts";
 import { exited, LONG, RunProcess, Runs, timeIndependentMetrics, updated } from "./run-process.ts";
 
 const server = new BigramServer(new Tokenizer().size);
@@ -43,8 +43,7 @@ test(
     figure("training server lost its models", { noticed: ms(noticed), "next update": ms(updates) });
     await run.updated(6);
     process.kill(run.pid("learner"), "SIGKILL");
-    const { code, err } = await run.ended;
-    expect({ code, err: code === 0 ? "" : err }).toEqual({ code: 0, err: "" });
+    expectSuccess(await run.ended);
     const learnt = ({ folder }: { folder: string }) => ({
       success: JSON.parse(readFileSync(join(folder, "report.json"), "utf8")).success,
       metrics: timeIndependentMetrics(folder),

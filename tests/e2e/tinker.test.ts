@@ -21,7 +21,7 @@ import { startTinkerServer, tinkerPlaces } from "../../scripts/setup/tinker.ts";
 import { ms } from "../figure.ts";
 import { farthest } from "../model/farthest.ts";
 import { describeWhere } from "../needs.ts";
-import { root } from "../scripts/command.ts";
+import { expectSuccess, root } from "../scripts/command.ts";
 import { temporaryFolder } from "../scripts/temporary.ts";
 import { RunProcess } from "./run-process.ts";
 
@@ -100,8 +100,7 @@ describeWhere(lack, "skyrl-tx", () => {
     expect((await run.ended).code).toBe(0);
 
     const resumed = new RunProcess(folder, ["--resume", folder, "--exit", "--quiet"]);
-    const { code, err } = await resumed.ended;
-    expect({ code, err: code === 0 ? "" : err }).toEqual({ code: 0, err: "" });
+    expectSuccess(await resumed.ended);
     const { success, minutesInAll } = JSON.parse(readFileSync(join(folder, "report.json"), "utf8"));
     console.log(`Bandit by skyrl-tx: ${success.before} to ${success.after}; ${minutesInAll} minutes after the resume`);
     expect(success.after).toBeGreaterThan(0.9);

@@ -199,12 +199,8 @@ describe("bun run golden", () => {
   ])("says what is wrong with %s in one line", async (_, args, expectedCode, message) => {
     const { code, errors } = await golden(...args);
     expect(errors).toContain(message);
-    expect(
-      errors
-        .trim()
-        .split("\n")
-        .filter((line) => line.includes(message)),
-    ).toHaveLength(1);
+    const lines = errors.trim().split("\n");
+    expect(lines.filter((line) => line.includes(message))).toHaveLength(1);
     expect(code).toBe(expectedCode);
   });
 

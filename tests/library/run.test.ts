@@ -17,15 +17,18 @@ const folder = join(temporaryFolder(), "mine");
 const checkpoints = join(folder, "checkpoints");
 const names = () => readdirSync(checkpoints).sort();
 
+/** Asks a policy for a reply. @returns "replied", or the error */
+const asking = (policy: Pick<NewestPolicy, "reply">) => () =>
+  policy.reply([{ role: "user", content: "1 left" }], { tokensMax: 8 }).then(() => "replied", String);
+
 beforeAll(() => trainOnce(folder), 60_000);
 
 test("a newer checkpoint takes the next replies, and those in progress end with the policy that began them", async () => {
   const newest = new NewestPolicy(folder);
-  const ask = () => newest.reply([{ role: "user", content: "1 left" }], { tokensMax: 8 });
+  const ask = asking(newest);
   const before = ask();
   cpSync(join(checkpoints, names().at(-1)!), join(checkpoints, "u000009"), { recursive: true });
-  const [one, other] = await Promise.all([before, ask()].map((reply) => reply.then(() => "replied", String)));
-  expect([one, other]).toEqual(["replied", "replied"]);
+  expect(await Promise.all([before, ask()])).toEqual(["replied", "replied"]);
   using last = await newest.newest();
   expect(last.checkpoint).toBe("u000009");
   newest.close();
@@ -34,7 +37,7 @@ test("a newer checkpoint takes the next replies, and those in progress end with 
 
 test("a policy that could not be loaded is loaded by the next call", async () => {
   const newest = new NewestPolicy(folder);
-  const ask = () => newest.reply([{ role: "user", content: "1 left" }], { tokensMax: 8 }).then(() => "replied", String);
+  const ask = asking(newest);
   const away = `${folder}-config.json`;
   renameSync(join(folder, "config.json"), away);
   expect(await ask()).toContain("config.json");
@@ -46,10 +49,9 @@ test("a policy that could not be loaded is loaded by the next call", async () =>
 test("a policy that a program was handed lives on after a newer checkpoint and after the run", async () => {
   const newest = new NewestPolicy(folder);
   using mine = await newest.newest();
-  const messages = [{ role: "user", content: "1 left" }] as const;
   cpSync(join(checkpoints, names().at(-1)!), join(checkpoints, "u000009"), { recursive: true });
-  await newest.reply(messages, { tokensMax: 8 });
-  const ask = () => mine.reply(messages, { tokensMax: 8 }).then(() => "replied", String);
+  await asking(newest)();
+  const ask = asking(mine);
   expect(await ask()).toBe("replied");
   newest.close();
   expect(await ask()).toBe("replied");
@@ -58,7 +60,7 @@ test("a policy that a program was handed lives on after a newer checkpoint and a
 
 test("a closed run ends the replies in progress in order, and loads no policy for later ones", async () => {
   const newest = new NewestPolicy(folder);
-  const ask = () => newest.reply([{ role: "user", content: "1 left" }], { tokensMax: 8 }).then(() => "replied", String);
+  const ask = asking(newest);
   await ask();
   const before = ask();
   newest.close();

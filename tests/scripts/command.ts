@@ -1,4 +1,5 @@
 /** Starts a command as a process: its streams or its terminal, its exit code. */
+import { expect } from "bun:test";
 import { join } from "node:path";
 import { format } from "node:util";
 import { envModules, removeEnvs } from "../../envs/registry.ts";
@@ -138,6 +139,17 @@ export async function commandHere(
       else process.env[key] = before[key];
     }
   }
+}
+
+/** Expects success; a failure shows what the command said. */
+export function expectSuccess({ code, err }: Ended): void {
+  expect({ code, err: code === 0 ? "" : err }).toEqual({ code: 0, err: "" });
+}
+
+/** Expects a command that ends with `expected`, says nothing but one line of error, and that the line has this text. */
+export function expectRefusal({ code, out, err }: Ended, told: RegExp, expected = 2): void {
+  expect({ code, out, lines: err.trimEnd().split("\n").length }).toEqual({ code: expected, out: "", lines: 1 });
+  expect(err).toMatch(told);
 }
 
 /** `bun run ARGS` to its end, on a terminal. */

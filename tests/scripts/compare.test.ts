@@ -1,8 +1,9 @@
 /** `bun run compare` over records with known numbers. tests/scripts/replay.test.ts compares real runs. */
+
 import { expect, test } from "bun:test";
-import { mkdirSync, writeFileSync } from "node:fs";
+import { writeFileSync } from "node:fs";
 import { join } from "node:path";
-import { Store } from "../../actors/metrics-sink/store.ts";
+import { recordIn } from "../actors/metrics-sink/recorded.ts";
 import { configOf } from "../actors/training/stage.ts";
 import { commandHere } from "./command.ts";
 import { temporaryFolder } from "./temporary.ts";
@@ -11,15 +12,9 @@ const folder = temporaryFolder();
 
 function record(name: string, values: Readonly<Record<string, readonly number[]>>, changes = {}): string {
   const path = join(folder, name);
-  mkdirSync(path);
+  const byUpdate = Object.entries(values).map(([metric, all]) => [metric, [...all.entries()]]);
+  recordIn(path, Object.fromEntries(byUpdate)).close();
   writeFileSync(join(path, "config.json"), JSON.stringify(configOf(changes)));
-  const store = new Store({ path: join(path, "run.sqlite"), durability: "normal", wallClock: () => 1000 });
-  store.startSession({ name, env: "Bandit", updates: 4, seed: 1 });
-  const points = Object.entries(values).flatMap(([name, all]) =>
-    all.map((value, step) => ({ name, actor: "learner", step, value })),
-  );
-  store.write({ points, events: [], episodes: [] });
-  store.close();
   return path;
 }
 

@@ -1,11 +1,13 @@
 /** `bun run curves`: what it draws of recorded runs, read back from the SVG, and everything it refuses. */
+
 import { describe, expect, setDefaultTimeout, test } from "bun:test";
 import { mkdirSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import type { MetricName } from "../../actors/metrics/metrics.ts";
 import { Store } from "../../actors/metrics-sink/store.ts";
 import { chromiumPath, launch } from "../../bench/chromium.ts";
-import { command, commandHere } from "./command.ts";
+import { recordIn, type Values } from "../actors/metrics-sink/recorded.ts";
+import { command, commandHere, expectRefusal } from "./command.ts";
 import { temporaryFolder } from "./temporary.ts";
 
 // A browser takes its time to start beside other tests; each test still ends at once or fails.
@@ -13,19 +15,9 @@ setDefaultTimeout(60_000);
 
 const folder = temporaryFolder();
 
-type Values = Partial<Record<MetricName, readonly (readonly [step: number, value: number])[]>>;
-
-/** A run on disk, as a metrics sink leaves it. */
 function record(name: string, values: Values, env = "Bandit"): string {
   const path = join(folder, name);
-  mkdirSync(path, { recursive: true });
-  const store = new Store({ path: join(path, "run.sqlite"), durability: "normal", wallClock: () => 1000 });
-  store.startSession({ name, env, updates: 10, seed: 1 });
-  const points = Object.entries(values).flatMap(([name, pairs]) =>
-    pairs.map(([step, value]) => ({ name, actor: "learner", step, value })),
-  );
-  store.write({ points, events: [], episodes: [] });
-  store.close();
+  recordIn(path, values, { env }).close();
   return path;
 }
 
@@ -404,10 +396,7 @@ describe("what it refuses, in one line", () => {
     ["a label twice", ["--group", `A=${run}`, "--group", `A=${nine[0]}`, ...out], /two lines would have the label "A"/],
     ["more lines than colors", [...nine, ...out], /cannot draw 9 lines: there are 8 colors; join seeds/],
   ])("%s", async (_, args, message) => {
-    const { code, out, err } = await commandHere(["curves", ...args]);
-    const expected = message.source.startsWith("no run") ? 1 : 2;
-    expect({ code, out, lines: err.trim().split("\n").length }).toEqual({ code: expected, out: "", lines: 1 });
-    expect(err).toMatch(message);
+    expectRefusal(await commandHere(["curves", ...args]), message, message.source.startsWith("no run") ? 1 : 2);
   });
 
   test("a file that is no database", async () => {

@@ -1,10 +1,12 @@
 /** `bun run diagnose` as a process, over runs as a metrics sink leaves them. */
+
 import { Database } from "bun:sqlite";
 import { describe, expect, setDefaultTimeout, test } from "bun:test";
 import { mkdirSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { Store } from "../../actors/metrics-sink/store.ts";
-import { commandHere } from "./command.ts";
+import { recordIn } from "../actors/metrics-sink/recorded.ts";
+import { commandHere, expectRefusal } from "./command.ts";
 import { temporaryFolder } from "./temporary.ts";
 
 setDefaultTimeout(60_000);
@@ -18,10 +20,8 @@ function record(
   { config, validated = {} }: { config?: object; validated?: Record<string, number> } = {},
 ): string {
   const path = join(folder, name);
-  mkdirSync(path, { recursive: true });
+  const store = recordIn(path, {}, { env: "Bandit+Ice", updates: 40 });
   if (config !== undefined) writeFileSync(join(path, "config.json"), JSON.stringify(config));
-  const store = new Store({ path: join(path, "run.sqlite"), durability: "normal", wallClock: () => 1000 });
-  store.startSession({ name, env: "Bandit+Ice", updates: 40, seed: 1 });
   const points = Array.from({ length: 40 }, (_, i) => i + 1).flatMap((step) => [
     { name: "train/success", actor: "learner", step, value: 0.3 * Math.min(1, left(step - 10)) },
     { name: "train/in_group_std", actor: "learner", step, value: 2 * left(step) },
@@ -350,9 +350,7 @@ describe("the log of another trainer", () => {
       /--column takes QUANTITY=NAME with one of success, spread, /,
     ],
   ])("%s is refused in one line", async (name, text, flags, message) => {
-    const { code, out, err } = await commandHere(["diagnose", written(name, text), ...flags]);
-    expect({ code, out, lines: err.trimEnd().split("\n").length }).toEqual({ code: 2, out: "", lines: 1 });
-    expect(err).toMatch(message);
+    expectRefusal(await commandHere(["diagnose", written(name, text), ...flags]), message);
   });
 });
 
@@ -366,7 +364,5 @@ test.each([
   [["--rates", folder, "--column", "success=x"], /--column is not read with --rates; leave it out/],
   [["--rates", folder, "--health.trap.patience=3"], /--health\.trap\.patience=3: --rates takes no settings/],
 ])("%p is refused with exit code 2 and one line", async (args, told) => {
-  const { code, out, err } = await commandHere(["diagnose", ...args]);
-  expect({ code, out, lines: err.trimEnd().split("\n").length }).toEqual({ code: 2, out: "", lines: 1 });
-  expect(err).toMatch(told);
+  expectRefusal(await commandHere(["diagnose", ...args]), told);
 });

@@ -2,6 +2,7 @@
  * `bun run export`: what it writes, read back by us, by transformers and by llama.cpp. Tests of the last two run where these are installed:
  * BUNRAKU_PYTHON (bench/peers/README.md) has transformers, and BUNRAKU_LLAMA is a folder in which node-llama-cpp 3.22.1 is installed.
  */
+
 import { afterAll, beforeAll, describe, expect, setDefaultTimeout, test } from "bun:test";
 import { mkdirSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
@@ -9,7 +10,6 @@ import { createInterface } from "node:readline";
 import { Readable } from "node:stream";
 import type * as tf from "@tensorflow/tfjs-core";
 import { saveCheckpoint } from "../../actors/checkpoint/checkpoint.ts";
-import { composeRunConfig } from "../../actors/config/compose.ts";
 import { withoutSecrets } from "../../actors/config/config.ts";
 import type { Tree } from "../../actors/config/layers.ts";
 import { loadPretrained, policyOf, readPretrained } from "../../actors/policy/pretrained.ts";
@@ -24,6 +24,7 @@ import { hiddenStates, logits } from "../../model/policy/transformer.ts";
 import { sequence } from "../../model/rng.ts";
 import { builtinDialogue } from "../../model/text/chat.ts";
 import { Tokenizer } from "../../model/text/tokenizer.ts";
+import { aConfig } from "../fixtures.ts";
 import { stepSlots } from "../model/decode/steps.ts";
 import { farthest } from "../model/farthest.ts";
 import { tinyModel } from "../model/policy/tiny-policy.ts";
@@ -52,7 +53,7 @@ beforeAll(async () => {
 });
 
 async function fakeRun(folder: string, values: Tree, change: (value: number) => number): Promise<void> {
-  const config = composeRunConfig([{ source: "test", values }]);
+  const config = aConfig(values);
   mkdirSync(folder);
   writeFileSync(join(folder, "config.json"), JSON.stringify(withoutSecrets(config)));
   const { model, dialogue } = policyOf(config);

@@ -1,8 +1,9 @@
 /** Commands that write files, on a full disk. A limit on the size of a file stands in for the disk. */
+
 import { expect, test } from "bun:test";
-import { mkdirSync, readdirSync, readFileSync, writeFileSync } from "node:fs";
+import { readdirSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
-import { Store } from "../../actors/metrics-sink/store.ts";
+import { recordIn } from "../actors/metrics-sink/recorded.ts";
 import { CommandProcess } from "./command.ts";
 import { temporaryFolder } from "./temporary.ts";
 
@@ -22,14 +23,8 @@ const codeWithin = async (kib: number, ...args: string[]) => (await within(kib, 
 test("board and curves keep the former picture, and leave no other file", async () => {
   const folder = temporaryFolder();
   const runs = ["one", "other"].map((name) => join(temporaryFolder(), name));
-  for (const run of runs) {
-    mkdirSync(run);
-    const store = new Store({ path: join(run, "run.sqlite"), durability: "normal", wallClock: () => 1000 });
-    store.startSession({ name: "run", env: "Bandit", updates: 1, seed: 1 });
-    const point = (step: number) => ({ name: "train/entropy", actor: "learner", step, value: Math.sin(step) });
-    store.write({ points: Array.from({ length: 4000 }, (_, step) => point(step)), events: [], episodes: [] });
-    store.close();
-  }
+  const entropy = Array.from({ length: 4000 }, (_, step) => [step, Math.sin(step)] as const);
+  for (const run of runs) recordIn(run, { "train/entropy": entropy }).close();
   for (const name of ["board.png", "curves.svg"]) writeFileSync(join(folder, name), "former");
   expect(await codeWithin(1, "board", "--out", join(folder, "board.png"))).toBe(2);
   const curves = ["curves", ...runs, "--metrics", "train/entropy", "--out", join(folder, "curves.svg")];

@@ -87,14 +87,8 @@ describe("replay", () => {
     const final = altered("bodies", "final_observation", (text: string) => `${text} altered`.padEnd(900, "!"));
     const { told, out } = await replay(LAST, final, "--env-only");
     // A long value is cut where a person reads it.
-    expect(
-      Math.max(
-        ...out
-          .split("\n")
-          .slice(0, 3)
-          .map((line) => line.length),
-      ),
-    ).toBeLessThan(600);
+    const lines = out.split("\n").slice(0, 3);
+    expect(Math.max(...lines.map((line) => line.length))).toBeLessThan(600);
     expect(told).toMatchObject({
       env: { where: "finalObservation" },
       policy: { skipped: "--env-only" },

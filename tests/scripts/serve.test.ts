@@ -1,14 +1,15 @@
 /** `bun run serve` as a process, talked to by OpenAI's own client; and what its app refuses. */
+
 import { afterAll, beforeAll, describe, expect, test } from "bun:test";
 import { writeFileSync } from "node:fs";
 import { join } from "node:path";
 import OpenAI from "openai";
-import { composeRunConfig } from "../../actors/config/compose.ts";
 import { type CompletionsOptions, completionsApp } from "../../actors/policy/completions.ts";
 import type { Reply, ReplyRequest } from "../../model/decode/generate.ts";
 import { builtinDialogue } from "../../model/text/chat.ts";
 import { Tokenizer } from "../../model/text/tokenizer.ts";
-import { playRun, tinyConfig, tinyLayer } from "../actors/supervisor/tiny-run.ts";
+import { playRun, tinyConfig, tinySettings } from "../actors/supervisor/tiny-run.ts";
+import { aConfig } from "../fixtures.ts";
 import { testWhere } from "../needs.ts";
 import { childEnv, command, commandHere, root } from "./command.ts";
 import { temporaryFolder } from "./temporary.ts";
@@ -223,7 +224,7 @@ describe("serve's own example", () => {
   const sokoban = join(temporaryFolder(), "sokoban");
   beforeAll(async () => {
     const few = { learner: { updates: 1 }, validate: { episodes: 8 } };
-    await playRun(sokoban, composeRunConfig([tinyLayer(sokoban), { source: "test", values: few }]));
+    await playRun(sokoban, aConfig(tinySettings(sokoban), few));
   }, 300_000);
 
   test("evaluates a served policy of SimpleSokoban in the form that it was trained in: as eval of the run", async () => {

@@ -1,11 +1,13 @@
 /** The trajectory log on a real file system of its own: one of a few hundred kilobytes that is full, and one whose power fails. */
-import { afterAll, afterEach, expect, test } from "bun:test";
+
+import { afterEach, expect, test } from "bun:test";
 import { copyFileSync, rmSync, writeFileSync } from "node:fs";
 import { basename, join } from "node:path";
 import { latestCheckpoint, loadCheckpoint, saveCheckpoint } from "../../../actors/checkpoint/checkpoint.ts";
 import { MetricsSink } from "../../../actors/metrics-sink/metrics-sink.ts";
 import { Store } from "../../../actors/metrics-sink/store.ts";
 import type { EpisodeRow } from "../../../actors/protocol.ts";
+import { smallDisk } from "../../ends.ts";
 import { figure } from "../../figure.ts";
 import { describeWhere } from "../../needs.ts";
 import { temporaryFolder } from "../../scripts/temporary.ts";
@@ -13,15 +15,9 @@ import { FakeClock } from "../fake-clock.ts";
 import { playedRow, silentPeer } from "../metrics-sink/fake-run.ts";
 import { checkpointOf } from "./faulty-disk.ts";
 
-const folder = temporaryFolder();
-const mounted = Bun.spawnSync(["mount", "-t", "tmpfs", "-o", "size=800k", "tmpfs", folder], {
-  stderr: "ignore",
-}).success;
-afterAll(() => {
-  if (mounted) Bun.spawnSync(["umount", folder]);
-});
+const { folder, lack } = smallDisk(800);
 
-describeWhere(mounted ? null : "this account may not mount a file system", "a full disk", () => {
+describeWhere(lack, "a full disk", () => {
   test.each(["normal", "full"] as const)(
     "loses no episode that was acknowledged, and takes the others when there is room (%s)",
     (durability) => {

@@ -2,39 +2,37 @@
  * Every algorithm trains a policy for real: two updates on boards of a few cells, in turns, on one thread. The tests do not check what the
  * policy learns. They check that each update changes the weights, and that no update is skipped.
  */
+
 import { Database } from "bun:sqlite";
 import { describe, expect, setDefaultTimeout, test } from "bun:test";
 import { join } from "node:path";
 import { ALGORITHM_NAMES } from "../../../actors/config/algorithms.ts";
-import { composeRunConfig } from "../../../actors/config/compose.ts";
-import { type Layer, parseLayer } from "../../../actors/config/layers.ts";
+import { parseLayer } from "../../../actors/config/layers.ts";
 import { needsCritic } from "../../../actors/training/update-settings.ts";
+import { aConfig } from "../../fixtures.ts";
 import { temporaryFolder } from "../../scripts/temporary.ts";
-import { playRun, stopRunAt, tinyLayer } from "../supervisor/tiny-run.ts";
+import { playRun, stopRunAt, tinySettings } from "../supervisor/tiny-run.ts";
 
 setDefaultTimeout(300_000);
 
 /** One warm start for all. */
 const cacheDir = temporaryFolder();
-const base: Layer[] = [
-  tinyLayer(cacheDir),
+const base = [
+  tinySettings(cacheDir),
   {
-    source: "test",
-    values: {
-      env: {
-        tag: "FrozenLake",
-        options: { size: 2, successRate: 0.8 },
-        turnsMax: 3,
-        actionsMax: 3,
-        actionsPerTurnMax: 1,
-      },
-      rollout: { replyTokensMax: 16 },
-      sampler: { slots: 16 },
-      warmStart: { boards: 50 },
-      learner: { updates: 2, minibatch: 8 },
-      validate: { episodes: 4, everyUpdates: 100 },
-      checkpoint: { everyUpdates: 100 },
+    env: {
+      tag: "FrozenLake",
+      options: { size: 2, successRate: 0.8 },
+      turnsMax: 3,
+      actionsMax: 3,
+      actionsPerTurnMax: 1,
     },
+    rollout: { replyTokensMax: 16 },
+    sampler: { slots: 16 },
+    warmStart: { boards: 50 },
+    learner: { updates: 2, minibatch: 8 },
+    validate: { episodes: 4, everyUpdates: 100 },
+    checkpoint: { everyUpdates: 100 },
   },
 ];
 
@@ -48,7 +46,7 @@ interface Trained {
 /** @param stopAt  stop it once, when its log has this text, and resume it from its checkpoint */
 async function train(yaml: string, stopAt: string | null = null): Promise<Trained> {
   const folder = join(temporaryFolder(), "run");
-  const config = composeRunConfig([...base, parseLayer(`learner: ${yaml}`, "test")]);
+  const config = aConfig(...base, parseLayer(`learner: ${yaml}`, "test").values);
   if (stopAt !== null) expect(await stopRunAt(folder, config, stopAt)).toEqual({ ok: true, reason: "enough" });
   await playRun(folder, config);
   const db = new Database(join(folder, "run.sqlite"), { readonly: true });
@@ -67,7 +65,7 @@ describe("two updates", () => {
     expect(metrics.has("loss/policy")).toBe(true);
     // Those taught, then each update's.
     expect(new Set(digests).size).toBeGreaterThanOrEqual(3);
-    const { learner } = composeRunConfig([...base, parseLayer(`learner: {algorithm: ${name}}`, "test")]);
+    const { learner } = aConfig(...base, { learner: { algorithm: name } });
     expect(metrics.has("loss/value")).toBe(needsCritic(learner));
     expect(metrics.has("train/critic_share")).toBe(name === "hybrid");
     expect(metrics.has("train/overlong_mean")).toBe(name === "dapo");

@@ -1,7 +1,6 @@
 /** Every key of env, prompt and rollout acts on an episode: from the config, through tickets and a real env server, to its outcome. */
 
 import { describe, expect, test } from "bun:test";
-import { composeRunConfig } from "../../../actors/config/compose.ts";
 import { EnvServer } from "../../../actors/env-server/env-server.ts";
 import { episodeOpener, tagOf } from "../../../actors/play/envs-of-run.ts";
 import { playEpisode, rulesOf } from "../../../actors/play/play-episode.ts";
@@ -10,6 +9,7 @@ import { trainingTickets } from "../../../actors/training/tickets-to-play.ts";
 import type { ReplyRequest } from "../../../model/decode/generate.ts";
 import { builtinDialogue } from "../../../model/text/chat.ts";
 import { Tokenizer } from "../../../model/text/tokenizer.ts";
+import { aConfig } from "../../fixtures.ts";
 import { FakeClock } from "../fake-clock.ts";
 
 const tokenizer = new Tokenizer();
@@ -19,7 +19,7 @@ type Sections = Record<string, Record<string, unknown>>;
 
 /** An update's first episode, by a policy that says the same each turn. @param said  behind the prefix */
 async function play(changed: Sections = {}, said = "go</think><answer>Up || Down || Dance</answer>", actions = 1) {
-  const config = composeRunConfig([{ source: "test", values: changed }]);
+  const config = aConfig(changed);
   const [ticket] = trainingTickets(config, 0, 1, 0, undefined, actions);
   const asked: ReplyRequest[] = [];
   const server = new EnvServer({

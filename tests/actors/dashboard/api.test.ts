@@ -1,4 +1,5 @@
 /** The API's description of itself, its answers on other runs, and thinned series. */
+
 import { Database } from "bun:sqlite";
 import { beforeEach, describe, expect, spyOn, test } from "bun:test";
 import * as fs from "node:fs";
@@ -9,10 +10,10 @@ import type { RunsAnswer } from "../../../actors/dashboard/answers.ts";
 import { API } from "../../../actors/dashboard/api.ts";
 import { dashboardApp } from "../../../actors/dashboard/app.tsx";
 import { NearbyRuns } from "../../../actors/dashboard/runs.ts";
-import { Store } from "../../../actors/metrics-sink/store.ts";
 import { Tokenizer } from "../../../model/text/tokenizer.ts";
 import { temporaryFolder } from "../../scripts/temporary.ts";
 import { actorView, playedRow } from "../metrics-sink/fake-run.ts";
+import { recordIn } from "../metrics-sink/recorded.ts";
 import { recordedRow } from "../record/recorded-episode.ts";
 import { configOf } from "../training/stage.ts";
 import { setStage } from "./stage.ts";
@@ -231,15 +232,8 @@ describe("other runs", () => {
     });
   });
 
-  function record(name: string, success: number, startedMs: number): void {
-    mkdirSync(join(root, name), { recursive: true });
-    const path = join(root, name, "run.sqlite");
-    const store = new Store({ path, durability: "normal", wallClock: () => startedMs });
-    store.startSession({ name, env: "FrozenLake", updates: 9, seed: 1 });
-    const points = [{ name: "validate/success", actor: "learner", step: 4, value: success }];
-    store.write({ points, events: [], episodes: [] });
-    store.close();
-  }
+  const record = (name: string, success: number, startedMs: number) =>
+    recordIn(join(root, name), { "validate/success": [[4, success]] }, { env: "FrozenLake" }, startedMs).close();
 
   test("are listed newest first, without this one, and with what cannot be read", async () => {
     record("this", 0.5, 50);

@@ -1,15 +1,14 @@
 /** The outer port of the gate, with real sockets. A server on loopback stands in for the gate's own server behind the port. */
+
 import { afterEach, expect, test } from "bun:test";
 import { connect } from "node:net";
 import type { Socket } from "bun";
 import { Door, type DoorOptions } from "../../../actors/gate/door.ts";
+import { endsOfTests } from "../../ends.ts";
 import { FakeClock } from "../fake-clock.ts";
 
-const ends: (() => unknown)[] = [];
-afterEach(() => {
-  for (const end of ends.splice(0).reverse()) end();
-  drains.clear();
-});
+const ends = endsOfTests();
+afterEach(() => drains.clear());
 
 /** Larger than what the system holds for a reader that reads nothing. */
 const LARGE = Uint8Array.from({ length: 24 << 20 }, (_, i) => (i * 7) ^ (i >> 13));

@@ -1,5 +1,6 @@
 /** Which requests a run's gate lets through, to which actors, and how connections end; with real sockets and certificates. */
-import { afterEach, describe, expect, test } from "bun:test";
+
+import { describe, expect, test } from "bun:test";
 import { writeFileSync } from "node:fs";
 import { join } from "node:path";
 import type { ServerWebSocket } from "bun";
@@ -15,6 +16,7 @@ import { type ClientTls, serverTls } from "../../../actors/transport/tls.ts";
 import type { Handler, Peer, Problem } from "../../../actors/transport/transport.ts";
 import { download, downloading } from "../../../actors/weights/load.ts";
 import { behindProxy } from "../../behind-proxy.ts";
+import { endsOfTests } from "../../ends.ts";
 import { figure } from "../../figure.ts";
 import { temporaryFolder } from "../../scripts/temporary.ts";
 import { FakeClock } from "../fake-clock.ts";
@@ -25,10 +27,7 @@ const BOTH = "a-token-for-everything";
 const SAMPLER = "a-token-for-samplers";
 const ENV = "a-token-for-env-servers";
 const limits = { clock: realClock, frameBytesMax: 1 << 16, queuedBytesMax: 1 << 20 };
-const ends: (() => unknown)[] = [];
-afterEach(async () => {
-  for (const end of ends.splice(0).reverse()) await end();
-});
+const ends = endsOfTests();
 
 /** Answers every ask with its own name. */
 const answering = (detail: string): Handler => ({

@@ -41,6 +41,16 @@ beforeEach(async () => {
 
 const hand = (name = "s0") => new Hand(world, name);
 
+/** Weights 1, samplers s0 and s1 with so many slots, and this number of tickets in play. */
+async function playing(tickets: number, ...slots: number[]) {
+  dispatcher.announce(weights(1));
+  const hands: Hand[] = [];
+  for (const [i, count] of slots.entries()) hands.push(await hand(`s${i}`).ready(count));
+  const all = dispatcher.play(someTickets(tickets));
+  await world.settle();
+  return { one: hands[0]!, two: hands[1]!, all };
+}
+
 describe("tickets", () => {
   test("go to a sampler when it has acknowledged the digest that was published, and not before", async () => {
     dispatcher.announce(weights(1));
@@ -55,10 +65,7 @@ describe("tickets", () => {
   });
 
   test("never exceed the slots; each that is finished makes room for the next", async () => {
-    dispatcher.announce(weights(1));
-    const one = await hand().ready(2);
-    const all = dispatcher.play(someTickets(4));
-    await world.settle();
+    const { one, all } = await playing(4, 2);
     expect(one.granted).toEqual(["e0/0", "e1/0"]);
     await one.finish("e1");
     expect(one.granted).toEqual(["e0/0", "e1/0", "e2/0"]);
@@ -67,10 +74,7 @@ describe("tickets", () => {
   });
 
   test("are shared, so that the first to ask leaves some", async () => {
-    dispatcher.announce(weights(1));
-    const [one, two] = [await hand("s0").ready(10), await hand("s1").ready(10)];
-    void dispatcher.play(someTickets(6));
-    await world.settle();
+    const { one, two } = await playing(6, 10, 10);
     expect([one.granted.length, two.granted.length]).toEqual([3, 3]);
   });
 
@@ -100,10 +104,7 @@ describe("tickets", () => {
   });
 
   test("of a lost sampler are played by the others", async () => {
-    dispatcher.announce(weights(1));
-    const [one, two] = [await hand("s0").ready(10), await hand("s1").ready(10)];
-    void dispatcher.play(someTickets(4));
-    await world.settle();
+    const { one, two } = await playing(4, 10, 10);
     const lost = [...one.granted];
     one.peer.close("killed");
     await world.settle();
@@ -112,10 +113,7 @@ describe("tickets", () => {
   });
 
   test("whose lease ran out are granted again, though every sampler is idle", async () => {
-    dispatcher.announce(weights(1));
-    const one = await hand("s0").ready(1);
-    const all = dispatcher.play(someTickets(1));
-    await world.settle();
+    const { one, all } = await playing(1, 1);
     const two = await hand("s1").ready(1);
     await world.after(LEASE_MS);
     const again = [...one.granted.slice(1), ...two.granted];
@@ -127,10 +125,7 @@ describe("tickets", () => {
   });
 
   test("come back when their sampler connects again before its first connection is known to be gone", async () => {
-    dispatcher.announce(weights(1));
-    const first = await hand("s0").ready(4);
-    void dispatcher.play(someTickets(2));
-    await world.settle();
+    const { one: first } = await playing(2, 4);
     const again = await hand("s0").ready(4);
     expect(again.granted).toEqual(["e0/1", "e1/1"]);
     first.peer.close("late");
@@ -225,19 +220,13 @@ describe("weights", () => {
 
 describe("an outcome", () => {
   test("is taken once; a second delivery is answered and ignored", async () => {
-    dispatcher.announce(weights(1));
-    const one = await hand().ready(4);
-    void dispatcher.play(someTickets(2));
-    await world.settle();
+    const { one } = await playing(2, 4);
     expect([await one.finish("e0"), await one.finish("e0"), await one.finish("ghost")]).toEqual([true, false, false]);
     expect(book.counts.ignored).toBe(2);
   });
 
   test("of an attempt that was given to another is ignored", async () => {
-    dispatcher.announce(weights(1));
-    const one = await hand("s0").ready(4);
-    const all = dispatcher.play(someTickets(1));
-    await world.settle();
+    const { one, all } = await playing(1, 4);
     one.peer.close("cut");
     await world.settle();
     const [two, back] = [await hand("s1").ready(4), await hand("s0").ready(4)];
@@ -263,10 +252,7 @@ describe("a bad trajectory", () => {
   const poison = ({ trajectory }: PlayedOutcome) => void trajectory.logProbs.fill(Number.NaN, 1);
 
   test("is never used: after as many deliveries as attempts its episode is aborted, and others go on", async () => {
-    dispatcher.announce(weights(1));
-    const one = await hand().ready(4);
-    const all = dispatcher.play(someTickets(2));
-    await world.settle();
+    const { one, all } = await playing(2, 4);
     const deliveries = [0, 1, 2];
     for (const attempt of deliveries) await send(one, attempt, poison);
     expect(await one.finish("e1")).toBe(true);
@@ -280,10 +266,7 @@ describe("a bad trajectory", () => {
   });
 
   test("is one whose turns are not those that were played", async () => {
-    dispatcher.announce(weights(1));
-    const one = await hand().ready(4);
-    const all = dispatcher.play(someTickets(1));
-    await world.settle();
+    const { one, all } = await playing(1, 4);
     await send(one, 0, (outcome) => Object.assign(outcome, { turns: [] }));
     await send(one, 1, () => {});
     expect(await all).toMatchObject([{ ticket: { attempt: 1 }, outcome: { status: "scored" } }]);
@@ -291,10 +274,7 @@ describe("a bad trajectory", () => {
   });
 
   test("is one with weights that were never published, and the ticket is played again", async () => {
-    dispatcher.announce(weights(1));
-    const one = await hand().ready(4);
-    const all = dispatcher.play(someTickets(1));
-    await world.settle();
+    const { one, all } = await playing(1, 4);
     await send(one, 0, (outcome) => Object.assign(outcome.trajectory, { digest: aDigest("b") }));
     await send(one, 1, () => {});
     expect(await all).toMatchObject([{ ticket: { attempt: 1 }, outcome: { status: "scored" } }]);
@@ -303,10 +283,7 @@ describe("a bad trajectory", () => {
 });
 
 test("a sampler that announces its leave is no warning, and others get its tickets at once", async () => {
-  dispatcher.announce(weights(1));
-  const [one, two] = [await hand("s0").ready(4), await hand("s1").ready(4)];
-  void dispatcher.play(someTickets(2));
-  await world.settle();
+  const { one, two } = await playing(2, 4, 4);
   one.peer.tell({ type: "sampler.leaving", actor: "s0", reason: "SIGTERM" });
   await world.settle();
   expect(two.granted).toEqual(["e1/0", "e0/1"]);

@@ -1,21 +1,16 @@
 /** What the learner writes to a real file system of a few hundred kilobytes. */
-import { afterAll, expect, test } from "bun:test";
+
+import { expect, test } from "bun:test";
 import { existsSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { realPorts } from "../../../actors/learner/ports.ts";
 import type { Report } from "../../../actors/training/report.ts";
+import { smallDisk } from "../../ends.ts";
 import { describeWhere } from "../../needs.ts";
-import { temporaryFolder } from "../../scripts/temporary.ts";
 
-const folder = temporaryFolder();
-const mounted = Bun.spawnSync(["mount", "-t", "tmpfs", "-o", "size=400k", "tmpfs", folder], {
-  stderr: "ignore",
-}).success;
-afterAll(() => {
-  if (mounted) Bun.spawnSync(["umount", folder]);
-});
+const { folder, lack } = smallDisk(400);
 
-describeWhere(mounted ? null : "this account may not mount a file system", "a report", () => {
+describeWhere(lack, "a report", () => {
   test("that does not fit on the disk is none: the run is not finished", () => {
     const report = { run: "run", updates: 6 } as Report;
     const file = join(folder, "report.json");

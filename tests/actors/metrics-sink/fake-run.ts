@@ -8,6 +8,7 @@ import { type MetricName, metricValues } from "../../../actors/metrics/metrics.t
 import type { MetricsSink } from "../../../actors/metrics-sink/metrics-sink.ts";
 import type { ActorView, EpisodeRow, Outcome, Ticket } from "../../../actors/protocol.ts";
 import type { Peer } from "../../../actors/transport/transport.ts";
+import { aTicket, aTurn } from "../../fixtures.ts";
 
 /** mulberry32: uniform in [0, 1). */
 function uniformOf(seed: number): () => number {
@@ -37,27 +38,13 @@ const BOARDS = [
   "######\n#____#\n#____#\n#__P√#\n#____#\n######",
 ];
 
-export const ticketOf = (changes: Partial<Ticket> = {}): Ticket => ({
-  episode: "e1",
-  purpose: "train",
-  group: 0,
-  member: 0,
-  env: "SimpleSokoban",
-  layoutSeed: 10_000,
-  dynamicsSeed: 7,
-  temperature: 1,
-  topP: 1,
-  topK: 0,
-  version: 3,
-  exact: true,
-  attempt: 0,
-  ...changes,
-});
+const BOARD = { env: "SimpleSokoban", layoutSeed: 10_000, dynamicsSeed: 7 };
+export const ticketOf = (changes: Partial<Ticket> = {}): Ticket =>
+  aTicket({ episode: "e1", version: 3, ...BOARD, ...changes });
 
 /** A played episode of two turns; `text` replaces what the model thought. */
 export function playedRow(changes: Partial<Ticket> = {}, success = true, text = "the box is right of me"): EpisodeRow {
   const ticket = ticketOf(changes);
-  const turn = { penalty: 0, wellFormed: true, effective: true, valid: true, cut: false, dropped: 0 };
   const outcome: Outcome = {
     status: "scored",
     stop: success ? "success" : "turns",
@@ -75,23 +62,20 @@ export function playedRow(changes: Partial<Ticket> = {}, success = true, text = 
       digest: "ab".repeat(32),
     },
     turns: [
-      {
-        ...turn,
+      aTurn({
         observation: `You push boxes onto targets.\n${BOARDS[0]}\nYou have 10 actions left.`,
         reply: `<think>${text}</think><answer>Down || Left</answer>`,
         actions: ["Down", "Left"],
         reward: -0.1,
-      },
+      }),
       success
-        ? {
-            ...turn,
+        ? aTurn({
             observation: `${BOARDS[2]}\nYou have 8 actions left.`,
             reply: "<think>push it right</think><answer>Right</answer>",
             actions: ["Right"],
             reward: 10.9,
-          }
-        : {
-            ...turn,
+          })
+        : aTurn({
             observation: `${BOARDS[1]}\nYou have 8 actions left.`,
             reply: "<think>up up up",
             actions: [],
@@ -101,7 +85,7 @@ export function playedRow(changes: Partial<Ticket> = {}, success = true, text = 
             effective: false,
             valid: false,
             cut: true,
-          },
+          }),
     ],
     finalObservation: success ? BOARDS[3]! : BOARDS[1]!,
     extra: {},

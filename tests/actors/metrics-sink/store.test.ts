@@ -221,12 +221,10 @@ describe("Store", () => {
     first.write({ ...nothing, episodes: [playedRow({ episode: "old" }, true, "long ago")] });
     first.close();
     const db = new Database(join(directory, "run.sqlite"));
-    db.run("ALTER TABLE bodies DROP COLUMN contexts");
-    db.run("ALTER TABLE bodies DROP COLUMN token_advantages");
-    db.run("ALTER TABLE bodies DROP COLUMN env_digest");
+    for (const column of ["contexts", "token_advantages", "env_digest"])
+      db.run(`ALTER TABLE bodies DROP COLUMN ${column}`);
     db.run("ALTER TABLE episodes DROP COLUMN actions_per_turn");
-    db.run("DROP TABLE words");
-    db.run("DROP TABLE actors");
+    for (const table of ["words", "actors"]) db.run(`DROP TABLE ${table}`);
     db.run("DROP INDEX episodes_by_board");
     db.run("PRAGMA user_version = 1");
     db.close();

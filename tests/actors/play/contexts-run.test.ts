@@ -1,16 +1,17 @@
 /** Whole tiny runs with limited contexts: sampler and learner agree on every token, and an exported chat is what the policy saw. */
+
 import { Database } from "bun:sqlite";
 import { expect, test } from "bun:test";
 import { join } from "node:path";
-import { composeRunConfig } from "../../../actors/config/compose.ts";
 import type { RunConfig } from "../../../actors/config/config.ts";
 import { episodeRules, tagOf } from "../../../actors/play/envs-of-run.ts";
 import { type ChatMessage, chatsOf } from "../../../actors/record/chat-lines.ts";
 import { RecordedRun } from "../../../actors/record/recorded-run.ts";
 import { samplesOf } from "../../../model/learn/sequences.ts";
 import { Tokenizer } from "../../../model/text/tokenizer.ts";
+import { aConfig } from "../../fixtures.ts";
 import { temporaryFolder } from "../../scripts/temporary.ts";
-import { playRun, tinyLayer } from "../supervisor/tiny-run.ts";
+import { playRun, tinySettings } from "../supervisor/tiny-run.ts";
 
 const cases: [string, Record<string, Record<string, unknown>>][] = [
   [
@@ -36,7 +37,7 @@ test.each(cases)(
         stages: [{ name: "learn", babble: 0.5, noise: 0, steps: 60, batch: 16, learningRate: 1e-2, warmUpSteps: 5 }],
       },
     };
-    const config = composeRunConfig([tinyLayer(folder), { source: "test", values }]);
+    const config = aConfig(tinySettings(folder), values);
     await playRun(folder, config);
     using db = new Database(join(folder, "run.sqlite"), { readonly: true });
     const value = (name: string) =>

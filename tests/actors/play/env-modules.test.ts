@@ -1,7 +1,6 @@
 import { afterAll, describe, expect, test } from "bun:test";
 import { mkdirSync, symlinkSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
-import { composeRunConfig } from "../../../actors/config/compose.ts";
 import { bundleReplayCode } from "../../../actors/dashboard/assets.ts";
 import { within } from "../../../actors/errors.ts";
 import { digestOf, importEnvs, importModules, withLocalModules } from "../../../actors/play/env-modules.ts";
@@ -10,6 +9,7 @@ import { envModules, envTag, removeEnvs } from "../../../envs/registry.ts";
 import { openLocal } from "../../../envs/tag.ts";
 import { defineEnv } from "../../../library/env.ts";
 import { loadProject, withTagsForPaths } from "../../../library/project.ts";
+import { aConfig } from "../../fixtures.ts";
 import { root } from "../../scripts/command.ts";
 import { temporaryFolder } from "../../scripts/temporary.ts";
 
@@ -124,7 +124,7 @@ describe("the modules of a run's config", () => {
     const paid = `import { withReward } from "bunraku/env";\nexport default withReward("PaidRoute", "Route", () => 1);`;
     const folder = project({ "route.ts": envOf("Route"), "half.ts": HALF, "paid.ts": paid });
     for (const file of ["./route.ts", "./paid.ts"]) await importEnvs(file, folder);
-    const { env } = composeRunConfig([{ source: "test", values: { env: { tag: "PaidRoute" } } }]);
+    const { env } = aConfig({ env: { tag: "PaidRoute" } });
     const [base, own] = [join(folder, "route.ts"), join(folder, "paid.ts")];
     expect(env.modules).toEqual({ [base]: digestOf(base), [own]: digestOf(own) });
   });

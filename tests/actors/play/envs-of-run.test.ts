@@ -1,6 +1,6 @@
 /** One env or a mix: the groups, options and budgets of each env, and mixes that are refused. */
+
 import { afterAll, describe, expect, test } from "bun:test";
-import { composeRunConfig } from "../../../actors/config/compose.ts";
 import { importEnvs } from "../../../actors/play/env-modules.ts";
 import {
   envAlone,
@@ -16,9 +16,9 @@ import {
 import { groupEnvs } from "../../../actors/training/curriculum.ts";
 import { updateSettings } from "../../../actors/training/update-settings.ts";
 import { envModules, removeEnvs } from "../../../envs/registry.ts";
+import { aConfig } from "../../fixtures.ts";
 
-const configOf = (values: Record<string, unknown>) =>
-  composeRunConfig([{ source: "test", values: { warmStart: { enabled: false }, ...values } }]);
+const configOf = (values: Record<string, unknown>) => aConfig({ warmStart: { enabled: false }, ...values });
 const mix = [
   { tag: "SimpleSokoban", groups: 2 },
   { tag: "FrozenLake", options: { successRate: 0.9 }, turnsMax: 3 },

@@ -1,10 +1,10 @@
 /** Whole tiny runs over a mix of envs: metrics of each env and its share of the next batch are the same with any number of samplers. */
+
 import { Database } from "bun:sqlite";
 import { beforeAll, describe, expect, test } from "bun:test";
 import { mkdirSync, readFileSync } from "node:fs";
 import { join } from "node:path";
 import { realClock } from "../../../actors/clock.ts";
-import { composeRunConfig } from "../../../actors/config/compose.ts";
 import type { RunConfig } from "../../../actors/config/config.ts";
 import { evaluatePolicy } from "../../../actors/evaluate/evaluate.ts";
 import { savedPolicy, startSavedPolicy } from "../../../actors/policy/saved-policy.ts";
@@ -13,25 +13,20 @@ import { policyMethods } from "../../../actors/sampler/policy.ts";
 import { startCluster } from "../../../actors/supervisor/cluster.ts";
 import { groupEnvs, type Scores } from "../../../actors/training/curriculum.ts";
 import type { Report } from "../../../actors/training/report.ts";
+import { aConfig } from "../../fixtures.ts";
 import { temporaryFolder } from "../../scripts/temporary.ts";
-import { playRun, startOneThread, stopRunAt, tinyLayer } from "../supervisor/tiny-run.ts";
+import { playRun, startOneThread, stopRunAt, tinySettings } from "../supervisor/tiny-run.ts";
 
 const mixedConfig = (folder: string, warmStarts?: string): RunConfig =>
-  composeRunConfig([
-    tinyLayer(folder, warmStarts),
-    {
-      source: "test",
-      values: {
-        env: {
-          mix: [{ tag: "Bandit" }, { tag: "FrozenLake", name: "Ice", options: { successRate: 0.9 }, turnsMax: 2 }],
-        },
-        rollout: { groupSize: 3, onlineK: 2, curriculum: { by: "reward", smoothing: 0.2 } },
-        sampler: { count: 2 },
-        learner: { updates: 4 },
-        validate: { episodes: 6, groupSize: 4, everyUpdates: 2, temperature: 1 },
-      },
+  aConfig(tinySettings(folder, warmStarts), {
+    env: {
+      mix: [{ tag: "Bandit" }, { tag: "FrozenLake", name: "Ice", options: { successRate: 0.9 }, turnsMax: 2 }],
     },
-  ]);
+    rollout: { groupSize: 3, onlineK: 2, curriculum: { by: "reward", smoothing: 0.2 } },
+    sampler: { count: 2 },
+    learner: { updates: 4 },
+    validate: { episodes: 6, groupSize: 4, everyUpdates: 2, temperature: 1 },
+  });
 
 /** Not of time. */
 const lasting = ([name]: [string, number]) => /^(train|validate|curriculum|baseline)\//.test(name);

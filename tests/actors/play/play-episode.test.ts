@@ -3,34 +3,30 @@
 import { describe, expect, test } from "bun:test";
 import { EpisodeError } from "../../../actors/errors.ts";
 import { type PlayContext, type PlayRules, playEpisode } from "../../../actors/play/play-episode.ts";
-import type { Messages, PlayedOutcome, Ticket } from "../../../actors/protocol.ts";
+import type { Messages, PlayedOutcome } from "../../../actors/protocol.ts";
 import { decodeFrame, encodeFrame } from "../../../actors/transport/frame.ts";
 import { envTag } from "../../../envs/registry.ts";
 import type { Reply, ReplyRequest } from "../../../model/decode/generate.ts";
 import { hash64 } from "../../../model/rng.ts";
 import { builtinDialogue } from "../../../model/text/chat.ts";
 import { Tokenizer } from "../../../model/text/tokenizer.ts";
-import { somePlayRules } from "../../fixtures.ts";
+import { aTicket, somePlayRules } from "../../fixtures.ts";
 
 const tokenizer = new Tokenizer();
 const tag = envTag("SimpleSokoban", {});
 const END = tokenizer.id("<|im_end|>");
 const rules: PlayRules = somePlayRules({ SimpleSokoban: 5 });
-const ticket: Ticket = {
+const ticket = aTicket({
   episode: "u3.g1.m2",
-  purpose: "train",
   group: 1,
   member: 2,
   env: "SimpleSokoban",
-  layoutSeed: 7,
-  dynamicsSeed: 8,
   temperature: 0.9,
   topP: 0.8,
   topK: 4,
   version: 3,
-  exact: true,
   attempt: 1,
-};
+});
 
 /** Gives these replies in order; a reply that begins with "cut " has no end token. */
 class FakePolicy {

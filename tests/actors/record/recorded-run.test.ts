@@ -9,6 +9,7 @@ import { RecordedRun } from "../../../actors/record/recorded-run.ts";
 import { temporaryFolder } from "../../scripts/temporary.ts";
 import { playedRow } from "../metrics-sink/fake-run.ts";
 import { openFilesIn } from "../metrics-sink/open-files.ts";
+import { recordIn } from "../metrics-sink/recorded.ts";
 
 test("a run that never started is refused, and its file is closed", () => {
   const folder = temporaryFolder();
@@ -19,8 +20,7 @@ test("a run that never started is refused, and its file is closed", () => {
 
 test("curves and latest values have no updates that a roll-back gave up, and the whole warm start", () => {
   const folder = temporaryFolder();
-  const store = new Store({ path: join(folder, "run.sqlite"), durability: "normal", wallClock: () => 0 });
-  store.startSession({ name: "run", env: "Bandit", updates: 9, seed: 1 });
+  const store = recordIn(folder);
   const write = (step: number, values: Readonly<Record<string, number>>) => {
     const points = Object.entries(values).map(([name, value]) => ({ name, actor: "learner", step, value }));
     store.write({ points, events: [], episodes: [] });
@@ -47,8 +47,7 @@ test("curves and latest values have no updates that a roll-back gave up, and the
 
 test("a record of more rows than are read at once is read whole, oldest first", () => {
   const folder = temporaryFolder();
-  const store = new Store({ path: join(folder, "run.sqlite"), durability: "normal", wallClock: () => 0 });
-  store.startSession({ name: "run", env: "Bandit", updates: 9, seed: 1 });
+  const store = recordIn(folder);
   const counts = Array.from({ length: 2000 }, (_, i) => i + 1);
   const failed = { status: "aborted", detail: "x" } as const;
   store.write({
@@ -65,8 +64,7 @@ test("a record of more rows than are read at once is read whole, oldest first", 
 
 test("the latest value of an actor is its own, kept after a roll-back; of the run, none is left where none was before", () => {
   const folder = temporaryFolder();
-  const store = new Store({ path: join(folder, "run.sqlite"), durability: "normal", wallClock: () => 0 });
-  store.startSession({ name: "run", env: "Bandit", updates: 9, seed: 1 });
+  const store = recordIn(folder);
   const write = (name: string, actor: string, step: number, value: number) =>
     store.write({ points: [{ name, actor, step, value }], events: [], episodes: [] });
   write("validate/success", "other", 1, 0.125);

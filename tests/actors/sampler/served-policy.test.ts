@@ -1,13 +1,14 @@
 /** Samplers whose replies an inference server writes: whole runs on one thread, against servers of vLLM's and SGLang's schemas. */
+
 import { afterAll, beforeAll, expect, test } from "bun:test";
 import { mkdirSync, readdirSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
-import { composeRunConfig } from "../../../actors/config/compose.ts";
 import type { RunConfig } from "../../../actors/config/config.ts";
 import type { Tree } from "../../../actors/config/layers.ts";
 import { adaptersFolder } from "../../../actors/sampler/served-policy.ts";
 import { thisProcess } from "../../../actors/weights/files.ts";
 import { writeTinyModel } from "../../../scripts/setup/tiny-model.ts";
+import { aConfig } from "../../fixtures.ts";
 import { temporaryFolder } from "../../scripts/temporary.ts";
 import { playRun } from "../supervisor/tiny-run.ts";
 import { AdapterServer } from "./adapter-server.ts";
@@ -22,23 +23,20 @@ beforeAll(async () => {
 afterAll(() => server.stop());
 
 const configOf = (engine: string, changes: Tree = {}): RunConfig =>
-  composeRunConfig([
+  aConfig(
     {
-      source: "test",
-      values: {
-        env: { tag: "Bandit", turnsMax: 1, actionsMax: 1, actionsPerTurnMax: 1 },
-        model: { path: model, lora: { rank: 4, alpha: 8 } },
-        engine: { name: "compiled", threads: 1, url: server.url },
-        rollout: { groups: 2, groupSize: 4, contextTokensMax: 200, replyTokensMax: 12 },
-        sampler: { count: 1, slots: 16, engine },
-        warmStart: { enabled: false },
-        learner: { algorithm: "rloo", updates: 2, learningRate: 1e-2, filter: { strategy: "all" } },
-        validate: { episodes: 4, everyUpdates: 100, temperature: 1 },
-        metrics: { port: 0 },
-      },
+      env: { tag: "Bandit", turnsMax: 1, actionsMax: 1, actionsPerTurnMax: 1 },
+      model: { path: model, lora: { rank: 4, alpha: 8 } },
+      engine: { name: "compiled", threads: 1, url: server.url },
+      rollout: { groups: 2, groupSize: 4, contextTokensMax: 200, replyTokensMax: 12 },
+      sampler: { count: 1, slots: 16, engine },
+      warmStart: { enabled: false },
+      learner: { algorithm: "rloo", updates: 2, learningRate: 1e-2, filter: { strategy: "all" } },
+      validate: { episodes: 4, everyUpdates: 100, temperature: 1 },
+      metrics: { port: 0 },
     },
-    { source: "change", values: changes },
-  ]);
+    changes,
+  );
 
 test.each(["vllm", "sglang"])(
   "%s gets every version's adapters, and writes what the learner computes",

@@ -1,25 +1,23 @@
 /** The supervisor with real processes, which are killed, stopped or orphaned, or crash. */
-import { afterEach, describe, expect, setDefaultTimeout, setSystemTime, test } from "bun:test";
+
+import { describe, expect, setDefaultTimeout, setSystemTime, test } from "bun:test";
 import { readFileSync } from "node:fs";
 import { join } from "node:path";
 import { realClock } from "../../../actors/clock.ts";
 import { TicketBook } from "../../../actors/learner/tickets.ts";
 import type { Tell } from "../../../actors/protocol.ts";
-import type { Supervisor } from "../../../actors/supervisor/supervisor.ts";
+import { endsOfTests } from "../../ends.ts";
 import { figure, ms } from "../../figure.ts";
 import { ticket } from "../sampler/stage.ts";
 import { realSupervisor, testActor } from "./stage-supervisor.ts";
 
 setDefaultTimeout(300_000);
 
-const running: Supervisor[] = [];
-afterEach(async () => {
-  for (const supervisor of running.splice(0)) await supervisor.stop("the test is over");
-});
+const ends = endsOfTests();
 
 async function start(...args: Parameters<typeof realSupervisor>) {
   const made = await realSupervisor(...args);
-  running.push(made.supervisor);
+  ends.push(() => made.supervisor.stop("the test is over"));
   return made;
 }
 

@@ -2,29 +2,25 @@
 import { mkdirSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { latestCheckpoint } from "../../../actors/checkpoint/checkpoint.ts";
-import { composeRunConfig } from "../../../actors/config/compose.ts";
 import type { RunConfig } from "../../../actors/config/config.ts";
-import type { Layer } from "../../../actors/config/layers.ts";
 import { type ClusterOptions, startCluster } from "../../../actors/supervisor/cluster.ts";
 import type { RunEnd } from "../../../actors/supervisor/supervision.ts";
+import { aConfig } from "../../fixtures.ts";
 import { sharedWarmStarts } from "../../scripts/temporary.ts";
 
 /** Settings of a short run. @param folder  the run's folder, which also caches the warm start, so that no run uses another run's warm start */
-export const tinyLayer = (folder: string, cacheDir = join(folder, "warm-start")): Layer => ({
-  source: "test",
-  values: {
-    rollout: { groups: 4, groupSize: 4 },
-    sampler: { count: 1, slots: 8 },
-    model: { width: 32, layers: 1, heads: 2, kvHeads: 1, hidden: 64 },
-    warmStart: {
-      boards: 100,
-      cacheDir,
-      stages: [{ name: "learn", babble: 0.5, noise: 0, steps: 120, batch: 16, learningRate: 1e-2, warmUpSteps: 10 }],
-    },
-    learner: { filter: { strategy: "all" } },
-    engine: { threads: 1 },
-    metrics: { port: 0 },
+export const tinySettings = (folder: string, cacheDir = join(folder, "warm-start")) => ({
+  rollout: { groups: 4, groupSize: 4 },
+  sampler: { count: 1, slots: 8 },
+  model: { width: 32, layers: 1, heads: 2, kvHeads: 1, hidden: 64 },
+  warmStart: {
+    boards: 100,
+    cacheDir,
+    stages: [{ name: "learn", babble: 0.5, noise: 0, steps: 120, batch: 16, learningRate: 1e-2, warmUpSteps: 10 }],
   },
+  learner: { filter: { strategy: "all" } },
+  engine: { threads: 1 },
+  metrics: { port: 0 },
 });
 
 export interface TinyChoices {
@@ -40,26 +36,20 @@ export interface TinyChoices {
 /** A few updates on the bandit, after just enough lessons that the policy plays well-formed turns, both right and wrong. */
 export function tinyConfig(folder: string, choices: TinyChoices): RunConfig {
   const { samplers, updates = 3, warmStart = "own", port = 0 } = choices;
-  return composeRunConfig([
-    warmStart === "shared" ? tinyLayer(folder, sharedWarmStarts(folder)) : tinyLayer(folder),
-    {
-      source: "test",
-      values: {
-        env: { tag: "Bandit", turnsMax: 1, actionsMax: 1, actionsPerTurnMax: 1 },
-        sampler: { count: samplers },
-        warmStart: {
-          imitate: "demonstrator",
-          stages: [
-            { name: "learn", babble: 0.5, noise: 0, steps: 60, batch: 16, learningRate: 1e-2, warmUpSteps: 10 },
-            { name: "blur", babble: 1, noise: 0, steps: 20, batch: 16, learningRate: 2.5e-3, warmUpSteps: 0 },
-          ],
-        },
-        learner: { updates },
-        validate: { episodes: 16, everyUpdates: 2 },
-        metrics: { port },
-      },
+  return aConfig(warmStart === "shared" ? tinySettings(folder, sharedWarmStarts(folder)) : tinySettings(folder), {
+    env: { tag: "Bandit", turnsMax: 1, actionsMax: 1, actionsPerTurnMax: 1 },
+    sampler: { count: samplers },
+    warmStart: {
+      imitate: "demonstrator",
+      stages: [
+        { name: "learn", babble: 0.5, noise: 0, steps: 60, batch: 16, learningRate: 1e-2, warmUpSteps: 10 },
+        { name: "blur", babble: 1, noise: 0, steps: 20, batch: 16, learningRate: 2.5e-3, warmUpSteps: 0 },
+      ],
     },
-  ]);
+    learner: { updates },
+    validate: { episodes: 16, everyUpdates: 2 },
+    metrics: { port },
+  });
 }
 
 /** A run with all actors on this thread, whatever its config says. */

@@ -1,23 +1,21 @@
 /** Actors as Bun workers of one process: what happens when one of them hangs, throws or is killed. */
-import { afterEach, describe, expect, setDefaultTimeout, test } from "bun:test";
+
+import { describe, expect, setDefaultTimeout, test } from "bun:test";
 import { mkdirSync } from "node:fs";
 import { join } from "node:path";
 import { startCluster } from "../../../actors/supervisor/cluster.ts";
-import type { Supervisor } from "../../../actors/supervisor/supervisor.ts";
+import { endsOfTests } from "../../ends.ts";
 import { temporaryFolder } from "../../scripts/temporary.ts";
 import { Events, testActor, workerSupervisor } from "./stage-supervisor.ts";
 import { learnt, playRun, tinyConfig } from "./tiny-run.ts";
 
 setDefaultTimeout(300_000);
 
-const running: Supervisor[] = [];
-afterEach(async () => {
-  for (const supervisor of running.splice(0)) await supervisor.stop("the test is over");
-});
+const ends = endsOfTests();
 
 async function start(...args: Parameters<typeof workerSupervisor>) {
   const made = await workerSupervisor(...args);
-  running.push(made.supervisor);
+  ends.push(() => made.supervisor.stop("the test is over"));
   return made;
 }
 

@@ -1,13 +1,14 @@
 /** Whole runs of engine tinker on one thread, against a server whose policy is a table of bigrams: they learn, stop and go on. */
+
 import { Database } from "bun:sqlite";
 import { afterAll, beforeAll, expect, test } from "bun:test";
 import { readdirSync, readFileSync } from "node:fs";
 import { join } from "node:path";
-import { composeRunConfig } from "../../../actors/config/compose.ts";
 import type { RunConfig } from "../../../actors/config/config.ts";
 import { savedPolicy } from "../../../actors/policy/saved-policy.ts";
 import { Tokenizer } from "../../../model/text/tokenizer.ts";
 import { writeTinyModel } from "../../../scripts/setup/tiny-model.ts";
+import { aConfig } from "../../fixtures.ts";
 import { temporaryFolder } from "../../scripts/temporary.ts";
 import { playRun, stopRunAt } from "../supervisor/tiny-run.ts";
 import { BigramServer } from "./bigram-server.ts";
@@ -19,34 +20,29 @@ beforeAll(() => writeTinyModel(model));
 afterAll(() => server.stop());
 
 const configOf = (updates: number): RunConfig =>
-  composeRunConfig([
-    {
-      source: "test",
-      values: {
-        env: { tag: "Bandit", turnsMax: 1, actionsMax: 1, actionsPerTurnMax: 1 },
-        model: { path: model },
-        engine: { name: "tinker", url: server.url },
-        rollout: { groups: 8, groupSize: 8, contextTokensMax: 200 },
-        sampler: { count: 2, slots: 32 },
-        warmStart: {
-          imitate: "demonstrator",
-          boards: 100,
-          stages: [{ name: "form", babble: 1, steps: 20, learningRate: 1, warmUpSteps: 0 }],
-        },
-        learner: {
-          algorithm: "rloo",
-          updates,
-          learningRate: 0.5,
-          decay: "none",
-          filter: { strategy: "all" },
-          kl: { coefficient: 0.01, place: "reward", estimator: "k1" },
-        },
-        validate: { episodes: 32, everyUpdates: 100, temperature: 1 },
-        checkpoint: { everyUpdates: 2 },
-        metrics: { port: 0 },
-      },
+  aConfig({
+    env: { tag: "Bandit", turnsMax: 1, actionsMax: 1, actionsPerTurnMax: 1 },
+    model: { path: model },
+    engine: { name: "tinker", url: server.url },
+    rollout: { groups: 8, groupSize: 8, contextTokensMax: 200 },
+    sampler: { count: 2, slots: 32 },
+    warmStart: {
+      imitate: "demonstrator",
+      boards: 100,
+      stages: [{ name: "form", babble: 1, steps: 20, learningRate: 1, warmUpSteps: 0 }],
     },
-  ]);
+    learner: {
+      algorithm: "rloo",
+      updates,
+      learningRate: 0.5,
+      decay: "none",
+      filter: { strategy: "all" },
+      kl: { coefficient: 0.01, place: "reward", estimator: "k1" },
+    },
+    validate: { episodes: 32, everyUpdates: 100, temperature: 1 },
+    checkpoint: { everyUpdates: 2 },
+    metrics: { port: 0 },
+  });
 
 const reportOf = (folder: string) => JSON.parse(readFileSync(join(folder, "report.json"), "utf8"));
 

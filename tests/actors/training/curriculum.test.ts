@@ -2,24 +2,18 @@
 
 import { describe, expect, test } from "bun:test";
 import fc from "fast-check";
-import { composeRunConfig } from "../../../actors/config/compose.ts";
 import { partName } from "../../../actors/metrics/metrics.ts";
 import type { PlayedTicket } from "../../../actors/play/finished-ticket.ts";
 import { curriculumMetrics, groupEnvs, scoresAfter } from "../../../actors/training/curriculum.ts";
-import { aTicket } from "../../fixtures.ts";
+import { aConfig, aTicket } from "../../fixtures.ts";
 import { outcomeOf } from "./stage.ts";
 
 const configOf = (groups: number, curriculum: Record<string, unknown>) =>
-  composeRunConfig([
-    {
-      source: "test",
-      values: {
-        env: { mix: [{ tag: "SimpleSokoban" }, { tag: "FrozenLake" }, { tag: "Bandit", groups: 2 }] },
-        rollout: { groups, curriculum },
-        warmStart: { enabled: false },
-      },
-    },
-  ]);
+  aConfig({
+    env: { mix: [{ tag: "SimpleSokoban" }, { tag: "FrozenLake" }, { tag: "Bandit", groups: 2 }] },
+    rollout: { groups, curriculum },
+    warmStart: { enabled: false },
+  });
 const counts = (envs: readonly string[]) =>
   ["SimpleSokoban", "FrozenLake", "Bandit"].map((name) => envs.filter((env) => env === name).length);
 

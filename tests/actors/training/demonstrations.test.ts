@@ -1,4 +1,5 @@
 /** A demonstration has the tokens of a rollout whose policy gives the demonstrator's replies. */
+
 import { describe, expect, test } from "bun:test";
 import { RunError } from "../../../actors/errors.ts";
 import { playEpisode } from "../../../actors/play/play-episode.ts";
@@ -25,6 +26,7 @@ import { sequence } from "../../../model/rng.ts";
 import { builtinDialogue } from "../../../model/text/chat.ts";
 import { Tokenizer } from "../../../model/text/tokenizer.ts";
 import { jsonService } from "../../envs/outside/json-service.ts";
+import { aTicket } from "../../fixtures.ts";
 
 const tokenizer = new Tokenizer();
 const END = tokenizer.id("<|im_end|>");
@@ -67,41 +69,24 @@ function replies(demo: readonly Sequence[]): number[][] {
 async function rollout({ tag, rules, context }: Shown, seeds: number, written: number[][]) {
   const env = openEpisode(openLocal(tag, { layout: seeds, dynamics: seeds }), rules);
   let turn = 0;
-  const outcome = await playEpisode(
-    {
-      episode: "e",
-      purpose: "train",
-      group: 0,
-      member: 0,
-      env: tag.tag,
-      layoutSeed: seeds,
-      dynamicsSeed: seeds,
-      temperature: 1,
-      topP: 1,
-      topK: 0,
-      version: 1,
-      exact: true,
-      attempt: 0,
+  const outcome = await playEpisode(aTicket({ episode: "e", env: tag.tag, layoutSeed: seeds, dynamicsSeed: seeds }), {
+    rules: { ...context, seed: 1, reasoningWeight: 0, actionsPerTurnMax: {} },
+    tag,
+    dialogue: builtinDialogue(tokenizer),
+    weights: { version: 1, digest: "" },
+    closeEnv: () => {},
+    policy: {
+      open: async () => {},
+      close: async () => {},
+      reply: async () => ({ tokens: written[turn]!, logProbs: written[turn]!.map(() => -1), cut: false }),
     },
-    {
-      rules: { ...context, seed: 1, reasoningWeight: 0, actionsPerTurnMax: {} },
-      tag,
-      dialogue: builtinDialogue(tokenizer),
-      weights: { version: 1, digest: "" },
-      closeEnv: () => {},
-      policy: {
-        open: async () => {},
-        close: async () => {},
-        reply: async () => ({ tokens: written[turn]!, logProbs: written[turn]!.map(() => -1), cut: false }),
-      },
-      askEnv: async (ask: Messages["env.open" | "env.step"]) => {
-        const { opening: observation, actionsLeft } = env;
-        const common = { episode: "e" };
-        if (ask.type === "env.open") return { type: "env.opened", ...common, observation, actionsLeft } as never;
-        return { type: "env.stepped", ...common, turn: turn++, ...env.step(ask.reply) } as never;
-      },
+    askEnv: async (ask: Messages["env.open" | "env.step"]) => {
+      const { opening: observation, actionsLeft } = env;
+      const common = { episode: "e" };
+      if (ask.type === "env.open") return { type: "env.opened", ...common, observation, actionsLeft } as never;
+      return { type: "env.stepped", ...common, turn: turn++, ...env.step(ask.reply) } as never;
     },
-  );
+  });
   return outcome as PlayedOutcome;
 }
 

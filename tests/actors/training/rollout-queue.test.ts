@@ -1,15 +1,13 @@
 import { expect, test } from "bun:test";
-import { composeRunConfig } from "../../../actors/config/compose.ts";
 import type { FinishedTicket } from "../../../actors/play/finished-ticket.ts";
 import type { Ticket } from "../../../actors/protocol.ts";
 import { playUpdate } from "../../../actors/training/rollout-queue.ts";
+import { aConfig } from "../../fixtures.ts";
 
-const config = composeRunConfig([
-  {
-    source: "test",
-    values: { rollout: { groups: 2, groupSize: 2 }, learner: { resampleRoundsMax: 1, filter: { strategy: "all" } } },
-  },
-]);
+const config = aConfig({
+  rollout: { groups: 2, groupSize: 2 },
+  learner: { resampleRoundsMax: 1, filter: { strategy: "all" } },
+});
 
 /** Rewards of the turns by group and member. */
 async function rounds(rewards: Readonly<Record<number, readonly (readonly number[])[]>>): Promise<number[]> {

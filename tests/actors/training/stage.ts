@@ -1,4 +1,3 @@
-import { composeRunConfig } from "../../../actors/config/compose.ts";
 import { Meter } from "../../../actors/metrics/meter.ts";
 import { Reporter } from "../../../actors/metrics-sink/reporter.ts";
 import type { FinishedTicket } from "../../../actors/play/finished-ticket.ts";
@@ -7,25 +6,22 @@ import type { TrainingContext } from "../../../actors/training/context.ts";
 import type { Progress } from "../../../actors/training/progress.ts";
 import { Training } from "../../../actors/training/training.ts";
 import type { UpdateSettings } from "../../../model/learn/update/types.ts";
-import { anOutcome, aTrajectory, aTurn } from "../../fixtures.ts";
+import { aConfig, anOutcome, aTrajectory, aTurn } from "../../fixtures.ts";
 import { FakeClock } from "../fake-clock.ts";
 
 export type Sections = Record<string, object>;
 export const configOf = (changed: Sections = {}) =>
-  composeRunConfig([
+  aConfig(
     {
-      source: "test",
-      values: {
-        env: { tag: "Bandit", turnsMax: 1, actionsMax: 1, actionsPerTurnMax: 1 },
-        rollout: { groups: 2, groupSize: 2 },
-        learner: { updates: 6, filter: { strategy: "all" } },
-        validate: { episodes: 3, everyUpdates: 2 },
-        checkpoint: { everyUpdates: 3 },
-        warmStart: { enabled: false },
-      },
+      env: { tag: "Bandit", turnsMax: 1, actionsMax: 1, actionsPerTurnMax: 1 },
+      rollout: { groups: 2, groupSize: 2 },
+      learner: { updates: 6, filter: { strategy: "all" } },
+      validate: { episodes: 3, everyUpdates: 2 },
+      checkpoint: { everyUpdates: 3 },
+      warmStart: { enabled: false },
     },
-    { source: "test", values: changed },
-  ]);
+    changed,
+  );
 
 /** One turn, two written tokens; a reward of 1 for success. */
 export const outcomeOf = ({ version }: Pick<Ticket, "version">, success = true): PlayedOutcome =>

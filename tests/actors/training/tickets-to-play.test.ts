@@ -1,16 +1,11 @@
 /** Tickets follow from config, update and round alone. */
+
 import { describe, expect, test } from "bun:test";
-import { composeRunConfig } from "../../../actors/config/compose.ts";
 import { trainingTickets, validationTickets } from "../../../actors/training/tickets-to-play.ts";
+import { aConfig } from "../../fixtures.ts";
 
 const configOf = (changed: Record<string, object> = {}) =>
-  composeRunConfig([
-    {
-      source: "test",
-      values: { rollout: { groups: 3, groupSize: 4, firstSeed: 500 }, learner: { filter: { strategy: "all" } } },
-    },
-    { source: "test", values: changed },
-  ]);
+  aConfig({ rollout: { groups: 3, groupSize: 4, firstSeed: 500 }, learner: { filter: { strategy: "all" } } }, changed);
 
 describe("the tickets of an update", () => {
   const tickets = trainingTickets(configOf(), 2, 9);

@@ -1,11 +1,12 @@
 /** When gradients are measured, and on which episodes: the update's own, or groups played for the analysis alone. */
+
 import { describe, expect, test } from "bun:test";
-import { composeRunConfig } from "../../../actors/config/compose.ts";
 import type { Outcome, Ticket } from "../../../actors/protocol.ts";
 import { CONTROL_START } from "../../../actors/training/interventions.ts";
 import { updateSettings } from "../../../actors/training/update-settings.ts";
 import { measureGradients } from "../../../actors/training/update-step.ts";
 import type { TrainingEpisode } from "../../../model/learn/update/types.ts";
+import { aConfig } from "../../fixtures.ts";
 
 /** Update 5 (from 0) of a run of 2 groups of 4, whose groups may be replaced once. */
 const moment = { update: 5, version: 9, control: CONTROL_START, envs: ["Firm", "Slippery"] };
@@ -14,7 +15,7 @@ const trajectory = { turns: [] } as unknown as TrainingEpisode["trajectory"];
 function stage(analysis: object, outcome: (ticket: Ticket) => Outcome = scored) {
   const learner = { resampleRoundsMax: 1, filter: { strategy: "all" }, gradientAnalysis: analysis };
   const rollout = { groups: 2, groupSize: 4, firstSeed: 500 };
-  const config = composeRunConfig([{ source: "test", values: { rollout, learner } }]);
+  const config = aConfig({ rollout, learner });
   const seen = { tickets: [] as Ticket[], measured: [] as (readonly TrainingEpisode[])[], warnings: [] as string[] };
   const context = {
     config,

@@ -1,9 +1,9 @@
 /** A warm start runs its stages. The cache holds a whole warm start, under a digest of everything that decides its result. */
+
 import { beforeEach, describe, expect, test } from "bun:test";
 import { readdirSync, readFileSync, renameSync, writeFileSync } from "node:fs";
 import { basename, join } from "node:path";
 import { nextTurn } from "../../../actors/clock.ts";
-import { composeRunConfig } from "../../../actors/config/compose.ts";
 import type { RunConfig } from "../../../actors/config/config.ts";
 import { RunError } from "../../../actors/errors.ts";
 import { Meter } from "../../../actors/metrics/meter.ts";
@@ -15,6 +15,7 @@ import type { DemonstratedEnv } from "../../../actors/training/demonstrations.ts
 import { type WarmStartContext, warmStart } from "../../../actors/training/warm-start.ts";
 import type { EnvTag } from "../../../envs/tag.ts";
 import { layParameters } from "../../../model/policy/parameters.ts";
+import { aConfig } from "../../fixtures.ts";
 import { temporaryFolder } from "../../scripts/temporary.ts";
 import { FakeClock } from "../fake-clock.ts";
 
@@ -37,12 +38,7 @@ const base = {
   },
 };
 type Sections = Record<string, Record<string, unknown>>;
-const configOf = (changed: Sections = {}): RunConfig =>
-  composeRunConfig([
-    { source: "test", values: base },
-    { source: "test", values: { warmStart: { cacheDir } } },
-    { source: "test", values: changed },
-  ]);
+const configOf = (changed: Sections = {}): RunConfig => aConfig(base, { warmStart: { cacheDir } }, changed);
 
 /** The context of a warm start, with a trainer that only adds the learning rate to parameters. */
 function trainee(config: RunConfig, changed: Partial<WarmStartContext> = {}) {

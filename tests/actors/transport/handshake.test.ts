@@ -51,11 +51,15 @@ class Host implements HostHandler {
 }
 
 describe("a handshake", () => {
-  test("introduces the two ends, and passes everything on after it", async () => {
+  async function connected() {
     const transport = memory();
     const host = new Host();
     await transport.listen("memory:host", welcoming("run-1", host));
-    const peer = await transport.connect("memory:host", idle);
+    return { host, peer: await transport.connect("memory:host", idle) };
+  }
+
+  test("introduces the two ends, and passes everything on after it", async () => {
+    const { host, peer } = await connected();
     expect(await sayHello(peer, me, 1000, "run-1")).toBe("run-1");
     peer.tell(note("hi"));
     expect((await peer.ask(open, 1000)).type).toBe("env.opened");
@@ -65,10 +69,7 @@ describe("a handshake", () => {
   });
 
   test("lets an actor report its url later, but not another name", async () => {
-    const transport = memory();
-    const host = new Host();
-    await transport.listen("memory:host", welcoming("run-1", host));
-    const peer = await transport.connect("memory:host", idle);
+    const { host, peer } = await connected();
     await sayHello(peer, me, 1000);
     await sayHello(peer, { ...me, url: "ws://127.0.0.1:1" }, 1000);
     expect(sayHello(peer, { ...me, actor: "sampler-2" }, 1000)).rejects.toThrow(
@@ -79,18 +80,13 @@ describe("a handshake", () => {
   });
 
   test("closes a connection on which something comes before hello", async () => {
-    const transport = memory();
-    const host = new Host();
-    await transport.listen("memory:host", welcoming("run-1", host));
-    const peer = await transport.connect("memory:host", idle);
+    const { host, peer } = await connected();
     expect(await peer.ask(open, 1000)).toMatchObject({ type: "failed", code: "closed" });
     expect(host.seen).toEqual([]);
   });
 
   test("is refused by the host for another protocol version", async () => {
-    const transport = memory();
-    await transport.listen("memory:host", welcoming("run-1", new Host()));
-    const peer = await transport.connect("memory:host", idle);
+    const { peer } = await connected();
     expect(await peer.ask({ ...helloOf(me), protocol: 999 }, 1000)).toEqual({
       type: "failed",
       code: "protocol",

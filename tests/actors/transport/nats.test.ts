@@ -1,5 +1,6 @@
 /** What happens only at a broker: it is killed, refuses, is full, delivers again. Each test has its own nats-server. */
-import { afterEach, expect, test } from "bun:test";
+
+import { expect, test } from "bun:test";
 import { jetstream, jetstreamManager } from "@nats-io/jetstream";
 import { connect } from "@nats-io/transport-node";
 import { realClock } from "../../../actors/clock.ts";
@@ -11,6 +12,7 @@ import { encodeParcel } from "../../../actors/transport/nats/wire.ts";
 import type { SocketOptions } from "../../../actors/transport/socket-wire.ts";
 import { type Handler, type Peer, type Problem, TokenRefused } from "../../../actors/transport/transport.ts";
 import { type BrokerProcess, natsServer, startBroker } from "../../../bench/broker.ts";
+import { endsOfTests } from "../../ends.ts";
 import { figure } from "../../figure.ts";
 import { describeWhere } from "../../needs.ts";
 import { temporaryFolder } from "../../scripts/temporary.ts";
@@ -33,10 +35,7 @@ const finished = (episode: string, bytes = 0): Messages["episode.finished"] => (
 const taken = (ask: Ask): Answer =>
   ask.type === "episode.finished" ? { type: "episode.taken", episode: ask.episode, fresh: true } : opened;
 
-const ends: (() => unknown)[] = [];
-afterEach(async () => {
-  for (const end of ends.splice(0).reverse()) await end();
-});
+const ends = endsOfTests();
 
 async function brokerOf(...more: string[]): Promise<BrokerProcess> {
   const broker = await startBroker(more);

@@ -1,11 +1,13 @@
 /** What only sockets can do wrong: other processes and threads, HTTP on the port, who may bind where. */
-import { afterEach, describe, expect, test } from "bun:test";
+
+import { describe, expect, test } from "bun:test";
 import { join } from "node:path";
 import { realClock } from "../../../actors/clock.ts";
 import type { Messages } from "../../../actors/protocol.ts";
 import { watchSilence } from "../../../actors/transport/silence.ts";
 import { SocketTransport } from "../../../actors/transport/socket.ts";
 import type { Handler, Problem } from "../../../actors/transport/transport.ts";
+import { endsOfTests } from "../../ends.ts";
 import { figure } from "../../figure.ts";
 import { FakeClock } from "../fake-clock.ts";
 import { TOKEN } from "./stage.ts";
@@ -15,13 +17,10 @@ const idle: Handler = { told() {}, asked: () => ({ type: "failed", code: "protoc
 const open: Messages["env.open"] = { type: "env.open", episode: "e1", env: "bandit", layoutSeed: 1, dynamicsSeed: 2 };
 const step: Messages["env.step"] = { type: "env.step", episode: "e1", turn: 0, reply: "left" };
 
-const ends: (() => unknown)[] = [];
-afterEach(async () => {
-  for (const end of ends.splice(0).reverse()) await end();
-});
+const ends = endsOfTests();
 
 async function echoProcess() {
-  const child = Bun.spawn([process.execPath, join(import.meta.dir, "echo-process.ts")], {
+  const child = Bun.spawn([process.execPath, join(import.meta.dir, "echo.ts")], {
     stdin: "pipe",
     stdout: "pipe",
   });
@@ -179,7 +178,7 @@ describe("watchSilence", () => {
 });
 
 test("a worker answers from its own thread, and everything that waits fails when it ends", async () => {
-  const worker = new Worker(join(import.meta.dir, "echo-worker.ts"));
+  const worker = new Worker(join(import.meta.dir, "echo.ts"));
   const address = await new Promise<string>((resolve) => {
     worker.onmessage = ({ data }) => resolve(data);
   });

@@ -1,10 +1,12 @@
 /** What every transport promises (actors/transport/transport.ts), checked on each of them. */
-import { afterAll, afterEach, describe, expect, test } from "bun:test";
+
+import { afterAll, describe, expect, test } from "bun:test";
 import fc from "fast-check";
 import type { Answer, Ask, Message, Messages, Tell } from "../../../actors/protocol.ts";
 import { encodeFrame } from "../../../actors/transport/frame.ts";
 import { type Handler, type Listener, type Peer, TokenRefused } from "../../../actors/transport/transport.ts";
 import { natsServer, startBroker } from "../../../bench/broker.ts";
+import { endsOfTests } from "../../ends.ts";
 import { natsStage, type Stage, type StageOptions, stages } from "./stage.ts";
 
 const metrics = (step: number, values: Record<string, number> = {}): Tell => ({
@@ -77,10 +79,7 @@ afterAll(() => broker?.end());
 const everyStage = { ...stages, ...(broker === null ? {} : { nats: natsStage(broker.address) }) };
 
 describe.each(Object.entries(everyStage))("the %s transport", (_, makeStage) => {
-  const ends: (() => unknown)[] = [];
-  afterEach(async () => {
-    for (const end of ends.splice(0).reverse()) await end();
-  });
+  const ends = endsOfTests();
 
   function stage(options: StageOptions = {}): Stage {
     const made = makeStage(options);

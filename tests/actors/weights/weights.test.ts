@@ -1,5 +1,6 @@
 /** A sampler loads the published weights bit for bit, and refuses anything else in one line. No file stays behind. */
-import { afterEach, beforeEach, describe, expect, test } from "bun:test";
+
+import { beforeEach, describe, expect, test } from "bun:test";
 import { readdirSync, readFileSync, rmSync, truncateSync, writeFileSync } from "node:fs";
 import { basename, join } from "node:path";
 import { WeightsError } from "../../../actors/errors.ts";
@@ -8,15 +9,13 @@ import { isAlive, sweep, thisProcess, weightsFolder, weightsPath } from "../../.
 import { loadWeights } from "../../../actors/weights/load.ts";
 import { type Published, WeightsPublisher } from "../../../actors/weights/publisher.ts";
 import { Sealer } from "../../../actors/weights/seal.ts";
+import { endsOfTests } from "../../ends.ts";
 import { temporaryFolder } from "../../scripts/temporary.ts";
 
 let folder: string;
-const ends: (() => unknown)[] = [];
+const ends = endsOfTests();
 beforeEach(() => {
   folder = temporaryFolder();
-});
-afterEach(async () => {
-  for (const end of ends.splice(0).reverse()) await end();
 });
 
 const publisherIn = (options: Partial<ConstructorParameters<typeof WeightsPublisher>[0]> = {}) =>

@@ -45,34 +45,18 @@ const ROOM = "######\n#____#\n#_PX_#\n#__O_#\n######";
 const once = (action: string) => [action];
 
 describe("Sokoban", () => {
-  test("a box pushed against the wall beside its target's column is lost: dead end", () => {
+  test.each<[string, (string | string[])[], Failure | null]>([
     // Right: the box stands at the right wall, and the target is one column to the left.
-    expect(played(sokoban(ROOM), ["Right", "Left", "Left", "Up", "Down"].map(once))).toBe("dead_end");
-  });
-
-  test("to and fro between two cells: local cycle", () => {
-    expect(played(sokoban(ROOM), ["Left", "Right", "Left", "Right", "Left"].map(once))).toBe("local_cycle");
-  });
-
-  test("into a wall again and again: local cycle", () => {
-    expect(played(sokoban(ROOM), [["Left"], ["Left"], ["Left"], ["Left"], ["Left"]])).toBe("local_cycle");
-  });
-
-  test("a walk that never repeats itself, and could still have won: budget", () => {
-    expect(played(sokoban(ROOM), ["Up", "Right", "Right", "Down", "Down"].map(once))).toBe("budget");
-  });
-
-  test("two of four turns without the form: invalid format, even where the box is lost too", () => {
-    expect(played(sokoban(ROOM), [["Right"], "right", ["Up"], "up"])).toBe("invalid_format");
-  });
-
-  test("two of five turns without the form, and two of five that came back, are fewer than half: budget", () => {
-    expect(played(sokoban(ROOM), [["Up"], "up", ["Right"], "right", ["Right"]])).toBe("budget");
-    expect(played(sokoban(ROOM), ["Left", "Right", "Up", "Down", "Down"].map(once))).toBe("budget");
-  });
-
-  test("a solved board is no failure, whatever the turns were like", () => {
-    expect(played(sokoban(ROOM), ["hm", "hm", ["Up", "Right", "Down"]])).toBe(null);
+    ["a box at the wall beside its target's column", ["Right", "Left", "Left", "Up", "Down"].map(once), "dead_end"],
+    ["to and fro between two cells", ["Left", "Right", "Left", "Right", "Left"].map(once), "local_cycle"],
+    ["into a wall again and again", ["Left", "Left", "Left", "Left", "Left"].map(once), "local_cycle"],
+    ["a walk that never repeats itself", ["Up", "Right", "Right", "Down", "Down"].map(once), "budget"],
+    ["two of four turns without the form, and a lost box", [["Right"], "right", ["Up"], "up"], "invalid_format"],
+    ["two of five turns without the form", [["Up"], "up", ["Right"], "right", ["Right"]], "budget"],
+    ["two of five turns that came back", ["Left", "Right", "Up", "Down", "Down"].map(once), "budget"],
+    ["a solved board, whatever the turns were like", ["hm", "hm", ["Up", "Right", "Down"]], null],
+  ])("%s", (_, replies, failure) => {
+    expect(played(sokoban(ROOM), replies)).toBe(failure);
   });
 
   test("of a large board, a box in a corner is known to be lost, and others are not", () => {

@@ -1,7 +1,9 @@
 /** The client of JSON servers, against a local server that misbehaves. */
+
 import { afterAll, describe, expect, test } from "bun:test";
 import { z } from "zod";
 import { JsonServer, type ServerOptions, serverOptions } from "../../../envs/outside/json-server.ts";
+import { behindProxy } from "../../behind-proxy.ts";
 
 const Answer = z.object({ n: z.number() });
 const requests: Request[] = [];
@@ -33,6 +35,20 @@ function ask(given: typeof answers, options: Partial<ServerOptions> = {}, signal
   const standard = z.object(serverOptions).parse({ retryMs: 1 });
   const server = new JsonServer({ ...standard, name: "the oracle", help: "Start it.", url, ...options });
   return server.ask("/ask", { question: 6 }, Answer, signal);
+}
+
+/** Fires the signal when the server has the request. @returns the error */
+async function askAndLeave(answer: (typeof answers)[0], options: Partial<ServerOptions> = {}): Promise<unknown> {
+  const leaving = new AbortController();
+  const asked = Promise.withResolvers<void>();
+  const answering = (request: Request) => {
+    asked.resolve();
+    return answer(request);
+  };
+  const error = ask([answering], options, leaving.signal).catch(String);
+  await asked.promise;
+  leaving.abort(new Error("closed"));
+  return error;
 }
 
 describe("a server", () => {
@@ -121,46 +137,22 @@ describe("a server", () => {
   });
 
   test("is not asked again once the signal has fired", async () => {
-    const leaving = new AbortController();
-    const asked = Promise.withResolvers<void>();
-    const never = () => {
-      asked.resolve();
-      return new Promise<Response>(() => {});
-    };
-    const answer = ask([never], {}, leaving.signal);
-    await asked.promise;
-    leaving.abort(new Error("closed"));
-    expect(await answer.catch(String)).toBe("Error: closed");
+    expect(await askAndLeave(() => new Promise<Response>(() => {}))).toBe("Error: closed");
     expect(requests.length).toBe(1);
   });
 });
 
 test("the signal also ends the delay between two tries", async () => {
-  const leaving = new AbortController();
-  const asked = Promise.withResolvers<void>();
-  const busy = () => {
-    asked.resolve();
-    return new Response(null, { status: 503 });
-  };
-  const answer = ask([busy], { retryMs: 600_000 }, leaving.signal);
-  await asked.promise;
-  leaving.abort(new Error("closed"));
-  expect(await answer.catch(String)).toBe("Error: closed");
+  const busy = () => new Response(null, { status: 503 });
+  expect(await askAndLeave(busy, { retryMs: 600_000 })).toBe("Error: closed");
 });
 
 test("requests to a server on this machine go direct, whatever proxy the environment names", async () => {
-  const proxy = Bun.serve({ port: 0, hostname: "127.0.0.1", fetch: () => Response.json({ n: 666 }) });
-  const before = process.env["HTTP_PROXY"];
-  process.env["HTTP_PROXY"] = `http://127.0.0.1:${proxy.port}`;
-  try {
+  await behindProxy(async () => {
     expect(await ask([json({ n: 1 })])).toEqual({ n: 1 });
     // The control: without the server's care the proxy would have been asked.
-    expect(await (await fetch(url)).json()).toEqual({ n: 666 });
-  } finally {
-    if (before === undefined) delete process.env["HTTP_PROXY"];
-    else process.env["HTTP_PROXY"] = before;
-    await proxy.stop(true);
-  }
+    expect(await (await fetch(url)).text()).toBe("asked the proxy");
+  });
 });
 
 describe("a token", () => {

@@ -12,14 +12,11 @@ import type { Engine } from "../../../model/engine/engine.ts";
 import { findLibtensorflow } from "../../../model/engine/tensorflow/find.ts";
 import { configProto, Library } from "../../../model/engine/tensorflow/library.ts";
 import type { Sequence } from "../../../model/learn/batch.ts";
-import { Network } from "../../../model/learn/network.ts";
-import { imitation } from "../../../model/learn/objective.ts";
-import { layParameters } from "../../../model/policy/parameters.ts";
 import { sequence } from "../../../model/rng.ts";
 import { describeWhere } from "../../needs.ts";
 import { temporaryFolder } from "../../scripts/temporary.ts";
 import { farthest } from "../farthest.ts";
-import { tinyModel, tinyParameters } from "../policy/tiny-policy.ts";
+import { tinyModel, tinyParameters, tinySequences, trainTiny } from "../policy/tiny-policy.ts";
 import { engines, libtensorflow } from "./engines.ts";
 
 const folder = temporaryFolder();
@@ -99,27 +96,11 @@ describeWhere(
   () => {
     const engine = found as Engine;
     const uniform = sequence(5, "sequences");
-    const draw = (count: number): Sequence[] =>
-      Array.from({ length: count }, () => {
-        const length = 4 + Math.floor(uniform() * 9);
-        return {
-          tokens: Int32Array.from({ length }, () => Math.floor(uniform() * tinyModel.vocabulary)),
-          written: Int32Array.from({ length: length - 1 }, (_, i) => i + 1),
-        };
-      });
+    const draw = (count: number) => tinySequences(count, uniform);
     const limits = { tokensMax: 32, lengthMultiple: 4, widthMultiple: 4 };
     const settings = { learningRate: 0.01, beta1: 0.9, beta2: 0.99, epsilon: 1e-8, weightDecay: 0.01, clipNorm: 1 };
 
-    async function* train(on: Engine, batches: readonly (readonly Sequence[])[]) {
-      const parameters = layParameters(tinyModel, tinyParameters().flat.slice());
-      const network = await Network.create(on, tinyModel, parameters);
-      for (const sequences of batches) {
-        const weights = sequences.map(({ written }) => new Float32Array(written.length).fill(0.02));
-        const { loss } = await network.accumulate(imitation, sequences, { weights }, limits);
-        await network.step(settings);
-        yield { loss: loss!, parameters: parameters.flat };
-      }
-    }
+    const train = (on: Engine, batches: Sequence[][]) => trainTiny(on, batches, { limits, settings });
 
     test("20 training steps have the compiled engine's losses and weights", async () => {
       const batches = Array.from({ length: 20 }, () => draw(6));

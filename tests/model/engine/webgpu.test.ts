@@ -9,19 +9,15 @@ import { type CompiledEngine, compiledEngine } from "../../../model/engine/compi
 import { deviceCheck } from "../../../model/engine/device-check.ts";
 import { type Engine, f32 } from "../../../model/engine/engine.ts";
 import { type Adapter, webgpuAdapter } from "../../../model/engine/vulkan.ts";
-import type { Sequence } from "../../../model/learn/batch.ts";
-import { Network } from "../../../model/learn/network.ts";
-import { imitation } from "../../../model/learn/objective.ts";
 import type { UpdateSettings } from "../../../model/learn/update/types.ts";
 import { update } from "../../../model/learn/update/update.ts";
 import { ModelConfig } from "../../../model/policy/model-config.ts";
-import { layParameters } from "../../../model/policy/parameters.ts";
 import { sequence } from "../../../model/rng.ts";
 import { describeWhere } from "../../needs.ts";
 import { stepSlots } from "../decode/steps.ts";
 import { farthest } from "../farthest.ts";
 import { networks, play, rewards, settings } from "../learn/update/stage.ts";
-import { tinyModel, tinyParameters } from "../policy/tiny-policy.ts";
+import { tinyModel, tinyParameters, tinySequences, trainTiny } from "../policy/tiny-policy.ts";
 
 const LLVMPIPE: Adapter = { name: "llvmpipe (LLVM 15.0.6, 256 bits)", kind: "software" };
 const H200: Adapter = { name: "NVIDIA H200", kind: "discrete" };
@@ -70,33 +66,16 @@ describeWhere(typeof started === "string" ? started : null, "on a WebGPU adapter
   }, 300_000);
 
   test("5 training steps have the CPU's losses and weights", async () => {
-    const uniform = sequence(5, "sequences");
-    const sequences: Sequence[] = Array.from({ length: 6 }, () => {
-      const length = 4 + Math.floor(uniform() * 9);
-      return {
-        tokens: Int32Array.from({ length }, () => Math.floor(uniform() * tinyModel.vocabulary)),
-        written: Int32Array.from({ length: length - 1 }, (_, i) => i + 1),
-      };
-    });
+    const batches = Array(5).fill(tinySequences(6, sequence(5, "sequences")));
     const limits = { tokensMax: 128, lengthMultiple: 16, widthMultiple: 16 };
     // An epsilon near the gradients' own size: without one, a gradient of nearly 0 is a whole step either way.
-    const optimizer = { learningRate: 0.01, beta1: 0.9, beta2: 0.99, epsilon: 1e-2, weightDecay: 0.01, clipNorm: 1 };
-    const train = async (engine: Engine) => {
-      const parameters = layParameters(tinyModel, tinyParameters().flat.slice());
-      const network = await Network.create(engine, tinyModel, parameters);
-      const losses: number[] = [];
-      for (let step = 0; step < 5; step++) {
-        const weights = sequences.map(({ written }) => new Float32Array(written.length).fill(0.02));
-        const { loss } = await network.accumulate(imitation, sequences, { weights }, limits);
-        await network.step(optimizer);
-        losses.push(loss!);
-      }
-      return { losses, flat: parameters.flat };
-    };
+    const settings = { learningRate: 0.01, beta1: 0.9, beta2: 0.99, epsilon: 1e-2, weightDecay: 0.01, clipNorm: 1 };
+    const train = (engine: Engine) => Array.fromAsync(trainTiny(engine, batches, { limits, settings }));
     const [expected, got] = [await train(cpu), await train(webgpu)];
-    expect(expected.losses[4]!).toBeLessThan(expected.losses[0]!);
-    expect(farthest(got.losses, expected.losses)).toBeLessThan(1e-4);
-    expect(farthest(got.flat, expected.flat)).toBeLessThan(1e-4);
+    const losses = (steps: typeof got) => steps.map(({ loss }) => loss);
+    expect(losses(expected)[4]!).toBeLessThan(losses(expected)[0]!);
+    expect(farthest(losses(got), losses(expected))).toBeLessThan(1e-4);
+    expect(farthest(got.at(-1)!.parameters, expected.at(-1)!.parameters)).toBeLessThan(1e-4);
   }, 300_000);
 
   /** Every kind of loss at once: clipped ratio, entropy, KL, and values clipped. */

@@ -5,6 +5,9 @@ import { type Aggregation, importanceWeights, tokenWeights } from "../../../mode
 // Rows of 1 and 3 tokens, and a row of padding.
 const rows = { width: 3, written: Uint8Array.of(0, 1, 0, 1, 1, 1, 0, 0, 0) };
 
+const mask = fc.array(fc.integer({ min: 0, max: 1 }), { minLength: 4, maxLength: 4 });
+const masks = fc.array(mask, { minLength: 1, maxLength: 5 }).filter((all) => all.flat().includes(1));
+
 describe("tokenWeights", () => {
   test.each<[Aggregation, number, number]>([
     ["token-mean", 1 / 4, 1 / 4],
@@ -17,8 +20,6 @@ describe("tokenWeights", () => {
   });
 
   test("equals its definition, a loop over tokens, then over rows", () => {
-    const mask = fc.array(fc.integer({ min: 0, max: 1 }), { minLength: 4, maxLength: 4 });
-    const masks = fc.array(mask, { minLength: 1, maxLength: 5 }).filter((all) => all.flat().includes(1));
     const losses = fc.array(fc.integer({ min: -50, max: 50 }), { minLength: 20, maxLength: 20 });
     fc.assert(
       fc.property(masks, losses, (all, loss) => {
@@ -35,11 +36,8 @@ describe("tokenWeights", () => {
           "seq-mean-token-sum-norm": sum(real.flat()) / 8,
         };
         for (const [aggregation, expected] of Object.entries(definitions)) {
-          const weights = tokenWeights(
-            { width: 4, written: Uint8Array.from(all.flat()) },
-            aggregation as Aggregation,
-            8,
-          );
+          const batch = { width: 4, written: Uint8Array.from(all.flat()) };
+          const weights = tokenWeights(batch, aggregation as Aggregation, 8);
           expect(weights.reduce((total, weight, i) => total + weight * loss[i]!, 0)).toBeCloseTo(expected, 4);
         }
       }),
@@ -47,8 +45,6 @@ describe("tokenWeights", () => {
   });
 
   test("does not change with rows of padding", () => {
-    const mask = fc.array(fc.integer({ min: 0, max: 1 }), { minLength: 4, maxLength: 4 });
-    const masks = fc.array(mask, { minLength: 1, maxLength: 5 }).filter((all) => all.flat().includes(1));
     const kinds = fc.constantFrom<Aggregation>("token-mean", "seq-mean-token-sum", "seq-mean-token-mean");
     fc.assert(
       fc.property(masks, kinds, (all, aggregation) => {
@@ -71,18 +67,12 @@ describe("importanceWeights", () => {
   const learner = Float32Array.of(9, Math.log(3), 9, Math.log(0.5), Math.log(2), 0, 9, 9, 9);
   const sampler = new Float32Array(9);
 
-  test("truncate each token's ratio, worked by hand", () => {
-    const weights = importanceWeights(rows, learner, sampler, { cap: 2, level: "token" });
-    [0, 2, 0, 0.5, 2, 1, 0, 0, 0].forEach((weight, i) => {
-      expect(weights[i]).toBeCloseTo(weight, 5);
-    });
-  });
-
-  test("truncate the product of each row's ratios", () => {
-    const weights = importanceWeights(rows, learner, sampler, { cap: 10, level: "sequence" });
-    [0, 3, 0, 1, 1, 1, 0, 0, 0].forEach((weight, i) => {
-      expect(weights[i]).toBeCloseTo(weight, 5);
-    });
+  test.each([
+    [2, "token", [0, 2, 0, 0.5, 2, 1, 0, 0, 0]],
+    [10, "sequence", [0, 3, 0, 1, 1, 1, 0, 0, 0]],
+  ] as const)("truncate to %p the ratio of each %s, worked by hand", (cap, level, expected) => {
+    const weights = importanceWeights(rows, learner, sampler, { cap, level });
+    for (const [i, weight] of expected.entries()) expect(weights[i]).toBeCloseTo(weight, 5);
   });
 
   test("are 1 where learner and sampler agree, and never exceed the cap", () => {

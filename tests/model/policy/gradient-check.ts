@@ -35,6 +35,28 @@ export function randomValues(size: number, name: string): Float64Array {
   return Float64Array.from({ length: size }, () => Math.round((3 * uniform() - 1.5) * 4096) / 4096);
 }
 
+export const randomFloats = (size: number, name: string) => Float32Array.from(randomValues(size, name));
+
+type Tensors = Readonly<Record<string, tf.Tensor>>;
+
+/** The value of `of`, and the gradients of its `loss` by the named inputs, by their names with `prefix`. */
+export function withGradients(
+  x: Tensors,
+  names: readonly string[],
+  of: (x: Tensors) => tf.Tensor,
+  loss: (value: tf.Tensor) => tf.Scalar,
+  prefix: string,
+): { value: tf.Tensor; gradients: Tensors } {
+  let value: tf.Tensor | undefined;
+  const lossOf = (...moved: tf.Tensor[]) => {
+    value = tf.keep(of({ ...x, ...Object.fromEntries(names.map((name, i) => [name, moved[i]!])) }));
+    return loss(value);
+  };
+  const { grads } = tf.valueAndGrads(lossOf)(names.map((name) => x[name]!));
+  const gradients = Object.fromEntries(names.map((name, i) => [`${prefix}${name}`, grads[i]!]));
+  return { value: value!, gradients };
+}
+
 export async function checkGradient(
   engine: Engine,
   { inputs, indices = {}, build, reference }: Checked,
@@ -51,14 +73,10 @@ export async function checkGradient(
   const compiled = await engine.compile(
     "checked",
     (x) => {
-      let value: tf.Tensor | undefined;
-      const loss = (...args: tf.Tensor[]) => {
-        value = tf.keep(build({ ...x, ...Object.fromEntries(names.map((name, i) => [name, args[i]!])) }));
-        return tf.sum(tf.mul(tf.reshape(value, [-1]), x["cotangent"]!)) as tf.Scalar;
-      };
       if (names.length === 0) return { value: build(x) };
-      const { grads } = tf.valueAndGrads(loss)(names.map((name) => x[name]!));
-      return { value: value!, ...Object.fromEntries(names.map((name, i) => [`d ${name}`, grads[i]!])) };
+      const loss = (value: tf.Tensor) => tf.sum(tf.mul(tf.reshape(value, [-1]), x["cotangent"]!)) as tf.Scalar;
+      const { value, gradients } = withGradients(x, names, build, loss, "d ");
+      return { value, ...gradients };
     },
     specs,
   );

@@ -23,6 +23,7 @@ import { hiddenStates, logits } from "../../../model/policy/transformer.ts";
 import { sequence } from "../../../model/rng.ts";
 import { stepSlots } from "../decode/steps.ts";
 import { farthest } from "../farthest.ts";
+import { withGradients } from "./gradient-check.ts";
 
 const engine = compiledEngine({ threads: 1 });
 const tokens = Int32Array.from({ length: 2 * 7 }, (_, i) => (31 * i + 5) % 400);
@@ -30,20 +31,19 @@ const [rows, length] = [2, 7];
 
 /** Logits of `tokens`, and gradients of their mean log-probability by all that is trained. */
 async function compute(model: ModelConfig, trained: Parameters, frozen: Parameters | null) {
-  const names = [...parameterShapes(model).keys()];
   const specs = (parameters: Parameters) => [...parameters.views].map(([name, { shape }]) => [name, f32(...shape)]);
   const run = await engine.compile(
     "logits and gradients",
     (x: Readonly<Record<string, tf.Tensor>>) => {
-      let all: tf.Tensor | null = null;
-      const loss = (...values: tf.Tensor[]) => {
-        const named = { ...x, ...Object.fromEntries(names.map((name, i) => [name, values[i]!])) };
-        all = tf.keep(logits(model, named, hiddenStates(model, named, x["tokens"]!)));
-        const targets = tf.reshape(x["tokens"]!, [rows * length]);
-        return tf.mean(tokenLogProbs(all, targets).logProbs) as tf.Scalar;
-      };
-      const { grads } = tf.valueAndGrads(loss)(names.map((name) => x[name]!));
-      return { logits: all!, ...Object.fromEntries(names.map((name, i) => [`gradient.${name}`, grads[i]!])) };
+      const targets = tf.reshape(x["tokens"]!, [rows * length]);
+      const { value, gradients } = withGradients(
+        x,
+        [...parameterShapes(model).keys()],
+        (named) => logits(model, named, hiddenStates(model, named, x["tokens"]!)),
+        (all) => tf.mean(tokenLogProbs(all, targets).logProbs) as tf.Scalar,
+        "gradient.",
+      );
+      return { logits: value, ...gradients };
     },
     {
       tokens: i32(rows, length),

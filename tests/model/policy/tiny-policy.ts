@@ -1,10 +1,14 @@
 /**
  * A policy small enough to be checked by hand, and its forward pass in float64, loop by loop, as the Qwen2 paper has it. Slow and
- * obvious on purpose: it shares no line with model/.
+ * obvious on purpose: it shares no line with model/. `trainTiny` trains the policy by the code of model/.
  */
 
+import type { Engine } from "../../../model/engine/engine.ts";
+import type { BatchLimits, Sequence } from "../../../model/learn/batch.ts";
+import { Network } from "../../../model/learn/network.ts";
+import { imitation } from "../../../model/learn/objective.ts";
 import { ModelConfig, parameterShapes } from "../../../model/policy/model-config.ts";
-import { initialize, layParameters, type Parameters } from "../../../model/policy/parameters.ts";
+import { initialize, layParameters, type Parameters as PolicyParameters } from "../../../model/policy/parameters.ts";
 import { sequence } from "../../../model/rng.ts";
 
 export const tinyModel = ModelConfig.parse({
@@ -18,13 +22,39 @@ export const tinyModel = ModelConfig.parse({
 });
 
 /** Weights so large that the policy's distributions are far from uniform. */
-export function tinyParameters(config: ModelConfig = tinyModel, seed = 1, scale = 20): Parameters {
+export function tinyParameters(config: ModelConfig = tinyModel, seed = 1, scale = 20): PolicyParameters {
   const parameters = layParameters(config);
   initialize(parameters, sequence(seed, "tiny policy"));
   for (const [name, { values }] of parameters.views) {
     if (!name.endsWith("norm.weight")) for (let i = 0; i < values.length; i++) values[i]! *= scale;
   }
   return parameters;
+}
+
+/** Sequences of 4 to 12 tokens. The policy wrote all tokens but the first. */
+export const tinySequences = (count: number, uniform: () => number): Sequence[] =>
+  Array.from({ length: count }, () => {
+    const length = 4 + Math.floor(uniform() * 9);
+    return {
+      tokens: Int32Array.from({ length }, () => Math.floor(uniform() * tinyModel.vocabulary)),
+      written: Int32Array.from({ length: length - 1 }, (_, i) => i + 1),
+    };
+  });
+
+/** Trains the tiny policy by imitation, a step on each batch. @param options  limits of a micro-batch; settings of the optimizer */
+export async function* trainTiny(
+  engine: Engine,
+  batches: readonly (readonly Sequence[])[],
+  { limits, settings }: { limits: BatchLimits; settings: Parameters<Network["step"]>[0] },
+) {
+  const parameters = layParameters(tinyModel, tinyParameters().flat.slice());
+  const network = await Network.create(engine, tinyModel, parameters);
+  for (const sequences of batches) {
+    const weights = sequences.map(({ written }) => new Float32Array(written.length).fill(0.02));
+    const { loss } = await network.accumulate(imitation, sequences, { weights }, limits);
+    await network.step(settings);
+    yield { loss: loss!, parameters: parameters.flat };
+  }
 }
 
 type Row = Float64Array<ArrayBuffer>;
@@ -40,17 +70,17 @@ const layouts = new WeakMap<ModelConfig, ReadonlyMap<string, Matrix>>();
 
 /** Matrices by name. The map is kept, because central differences ask for it a thousand times. */
 function layoutOf(config: ModelConfig): ReadonlyMap<string, Matrix> {
-  const known = layouts.get(config);
-  if (known !== undefined) return known;
-  const named = new Map<string, Matrix>();
-  let at = 0;
-  for (const [name, shape] of parameterShapes(config)) {
-    const [rows, columns] = shape.length === 2 ? [shape[0]!, shape[1]!] : [1, shape[0]!];
-    named.set(name, { at, rows, columns });
-    at += rows * columns;
-  }
-  layouts.set(config, named);
-  return named;
+  return layouts.getOrInsertComputed(config, () => {
+    let at = 0;
+    return new Map(
+      [...parameterShapes(config)].map(([name, shape]) => {
+        const [rows, columns] = shape.length === 2 ? [shape[0]!, shape[1]!] : [1, shape[0]!];
+        const matrix = { at, rows, columns };
+        at += rows * columns;
+        return [name, matrix];
+      }),
+    );
+  });
 }
 
 /** @returns (T, V) logits, or (T, 1) values, for a sequence of T tokens. */

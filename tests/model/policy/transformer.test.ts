@@ -13,6 +13,7 @@ import { engines } from "../engine/engines.ts";
 import { farthest } from "../farthest.ts";
 import { expectGoldenStep } from "../learn/golden-step.ts";
 import { goldenModel } from "./golden-model.ts";
+import { withGradients } from "./gradient-check.ts";
 import { tinyParameters } from "./tiny-policy.ts";
 
 const cases = engines.flatMap(([engineName, engine]) =>
@@ -43,21 +44,20 @@ const picks = [9, 3, 3, 14];
 
 /** States of the picked rows, and gradients of their sum weighted by 1, 2, 3, …; the pick comes behind the last layer or within it. */
 async function compute(engine: Engine, config: ModelConfig, within: boolean) {
-  const names = [...parameterShapes(config).keys()];
   const run = await engine.compile(
     "picked states",
     (x: Readonly<Record<string, tf.Tensor>>) => {
-      let states: tf.Tensor | null = null;
-      const loss = (...values: tf.Tensor[]) => {
-        const named = Object.fromEntries(names.map((name, i) => [name, values[i]!]));
-        const picked = within
-          ? hiddenStates(config, named, x["tokens"]!, x["picks"]!)
-          : tf.gather(hiddenStates(config, named, x["tokens"]!), x["picks"]!);
-        states = tf.keep(picked);
-        return tf.sum(tf.mul(picked, tf.reshape(tf.range(1, picked.size + 1), picked.shape))) as tf.Scalar;
-      };
-      const { grads } = tf.valueAndGrads(loss)(names.map((name) => x[name]!));
-      return { states: states!, ...Object.fromEntries(names.map((name, i) => [`gradient.${name}`, grads[i]!])) };
+      const { value, gradients } = withGradients(
+        x,
+        [...parameterShapes(config).keys()],
+        (named) =>
+          within
+            ? hiddenStates(config, named, x["tokens"]!, x["picks"]!)
+            : tf.gather(hiddenStates(config, named, x["tokens"]!), x["picks"]!),
+        (picked) => tf.sum(tf.mul(picked, tf.reshape(tf.range(1, picked.size + 1), picked.shape))) as tf.Scalar,
+        "gradient.",
+      );
+      return { states: value, ...gradients };
     },
     {
       tokens: i32(batch, length),

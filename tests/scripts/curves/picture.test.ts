@@ -2,8 +2,7 @@ import { describe, expect, test } from "bun:test";
 import type { MetricName } from "../../../actors/metrics/metrics.ts";
 import type { Entry } from "../../../scripts/curves/entries.ts";
 import { picture } from "../../../scripts/curves/picture.ts";
-
-type Values = Partial<Record<MetricName, readonly (readonly [step: number, value: number])[]>>;
+import type { Values } from "../../actors/metrics-sink/recorded.ts";
 
 const entry = (label: string, ...runs: readonly Values[]): Entry => ({
   label,

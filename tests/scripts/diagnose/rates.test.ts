@@ -2,7 +2,6 @@ import { describe, expect, test } from "bun:test";
 import { mkdirSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import type { MetricValues } from "../../../actors/metrics/metrics.ts";
-import { Store } from "../../../actors/metrics-sink/store.ts";
 import { sequence } from "../../../model/rng.ts";
 import { mean } from "../../../model/statistics.ts";
 import {
@@ -16,6 +15,7 @@ import {
 } from "../../../scripts/diagnose/detectors.ts";
 import { ratesReport, ratesText } from "../../../scripts/diagnose/rates.ts";
 import { type RunLog, readLogs, writeLogs } from "../../../scripts/diagnose/run-logs.ts";
+import { recordIn } from "../../actors/metrics-sink/recorded.ts";
 import { temporaryFolder } from "../temporary.ts";
 
 const repeat = <T>(count: number, value: T): T[] => Array.from({ length: count }, () => value);
@@ -221,17 +221,9 @@ describe("the rates over many runs", () => {
   test("are of the finished runs of a folder, by the updates that trained on something", () => {
     const home = temporaryFolder();
     const recorded = (name: string, isFinished: boolean) => {
-      mkdirSync(join(home, name));
+      const values = { "train/success": [[1, 0.5], [3, 0.25]], "train/entropy": [[1, 2], [2, 1]] } as const; // biome-ignore format: a row
+      recordIn(join(home, name), values, { seed: 7 }).close();
       if (isFinished) writeFileSync(join(home, name, "report.json"), "{}");
-      const store = new Store({ path: join(home, name, "run.sqlite"), durability: "normal", wallClock: () => 1000 });
-      store.startSession({ name, env: "Bandit", updates: 3, seed: 7 });
-      const points = [["train/success", 1, 0.5], ["train/entropy", 1, 2], ["train/entropy", 2, 1], ["train/success", 3, 0.25]] as const; // biome-ignore format: a row
-      store.write({
-        points: points.map(([name, step, value]) => ({ name, actor: "learner", step, value })),
-        events: [],
-        episodes: [],
-      });
-      store.close();
     };
     recorded("b-s7", true);
     recorded("a-s7", true);

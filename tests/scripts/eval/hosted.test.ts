@@ -1,12 +1,13 @@
 /** `bun run eval --policy openai:MODEL` against a local server, as a process where there is a proxy. */
+
 import { afterAll, beforeEach, describe, expect, setDefaultTimeout, test } from "bun:test";
 import { appendFileSync, readFileSync } from "node:fs";
 import { join } from "node:path";
-import { composeRunConfig } from "../../../actors/config/compose.ts";
 import type { Tree } from "../../../actors/config/layers.ts";
 import { servedCard } from "../../../actors/policy/served-card.ts";
 import { answersWithoutActions, jsonService } from "../../envs/outside/json-service.ts";
-import { command, commandHere } from "../command.ts";
+import { aConfig } from "../../fixtures.ts";
+import { command, commandHere, expectRefusal } from "../command.ts";
 import { temporaryFolder } from "../temporary.ts";
 
 setDefaultTimeout(60_000);
@@ -187,8 +188,7 @@ describe("a policy of bunraku serve", () => {
       "1",
       ...args,
     ]);
-  const served = (values: Tree) =>
-    servedCard(composeRunConfig([{ source: "test", values: { warmStart: { enabled: false }, ...values } }]));
+  const served = (values: Tree) => servedCard(aConfig({ warmStart: { enabled: false }, ...values }));
 
   test("gets the prompts that it was trained with, also where they equal a default", async () => {
     const prompt = { compat: "ragen-v2", layout: "compact" };
@@ -270,8 +270,6 @@ describe("refused with exit code 2 and one line", () => {
     ],
   ])("%p", async (args, told) => {
     const keys = { OPENAI_API_KEY: "", ANTHROPIC_API_KEY: "", SPACED: "two words" };
-    const { code, out, err } = await commandHere(["eval", ...args], keys);
-    expect({ code, out, lines: err.trimEnd().split("\n").length }).toEqual({ code: 2, out: "", lines: 1 });
-    expect(err).toMatch(told);
+    expectRefusal(await commandHere(["eval", ...args], keys), told);
   });
 });

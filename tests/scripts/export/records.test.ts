@@ -2,14 +2,15 @@
  * `bun run export --run`: a run's record as other tools read it. TensorBoard, pandas and DuckDB themselves are asked where
  * BUNRAKU_PYTHON has them (bench/peers/README.md).
  */
+
 import { afterAll, beforeAll, describe, expect, test } from "bun:test";
 import { existsSync, readdirSync, readFileSync, writeFileSync } from "node:fs";
 import { dirname, join } from "node:path";
 import { asyncBufferFromFile, parquetReadObjects } from "hyparquet";
-import { Store } from "../../../actors/metrics-sink/store.ts";
 import { RecordedRun } from "../../../actors/record/recorded-run.ts";
 import { exportChats, exportParquet } from "../../../scripts/export/records.ts";
 import { playedRow } from "../../actors/metrics-sink/fake-run.ts";
+import { recordIn } from "../../actors/metrics-sink/recorded.ts";
 import { playRun, tinyConfig } from "../../actors/supervisor/tiny-run.ts";
 import { configOf } from "../../actors/training/stage.ts";
 import { lackOfPython, pythonHere, testWhere } from "../../needs.ts";
@@ -121,11 +122,9 @@ describe("jsonl", () => {
 
 test("tensorboard: the run's metrics in one file, each actor's own in a folder of its name", async () => {
   const measured = temporaryFolder();
-  const store = new Store({ path: join(measured, "run.sqlite"), durability: "normal", wallClock: () => 1000 });
-  store.startSession({ name: "measured", env: "Bandit", updates: 40, seed: 1 });
-  const success = { name: "train/success", actor: "learner", step: 1, value: 0.5 } as const;
+  const store = recordIn(measured, { "train/success": [[1, 0.5]] });
   const memory = { name: "process/rss_bytes", actor: "sampler-0", step: 1, value: 1e8 } as const;
-  store.write({ points: [success, memory], events: [], episodes: [] });
+  store.write({ points: [memory], events: [], episodes: [] });
   store.close();
   const out = join(measured, "tensorboard");
   const ended = await commandHere(["export", "--run", measured, "--to", "tensorboard", "--out", out, "--json"]);
@@ -136,9 +135,7 @@ test("tensorboard: the run's metrics in one file, each actor's own in a folder o
 
 test("of a run that has measured nothing yet: tables without rows, and a folder without event files", async () => {
   const fresh = temporaryFolder();
-  const store = new Store({ path: join(fresh, "run.sqlite"), durability: "normal", wallClock: () => 1000 });
-  store.startSession({ name: "fresh", env: "Bandit", updates: 40, seed: 1 });
-  store.close();
+  recordIn(fresh).close();
   for (const [to, files] of [
     ["tensorboard", []],
     ["csv", ["episodes.csv", "events.csv", "metrics.csv"]],
@@ -275,8 +272,7 @@ describe("refuses in one line", () => {
 
 const recorded = temporaryFolder();
 writeFileSync(join(recorded, "config.json"), JSON.stringify(configOf({ env: { tag: "SimpleSokoban" } })));
-const store = new Store({ path: join(recorded, "run.sqlite"), durability: "normal", wallClock: () => 1500 });
-store.startSession({ name: "run", env: "SimpleSokoban", updates: 9, seed: 1 });
+const store = recordIn(recorded, {}, { env: "SimpleSokoban" });
 const places = { episode: "a", group: 4, member: 5, layoutSeed: 6, dynamicsSeed: 7, version: 8, attempt: 2 };
 const detail = "SimpleSokoban#5 step: boom";
 const failed = {

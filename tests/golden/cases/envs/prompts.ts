@@ -213,11 +213,11 @@ export function alfworldMemories(body: unknown): Check[] {
   const turns = history.map(({ state, actions_left, llm_response, manager_invalid_action }) => ({
     observation: state,
     actionsLeft: actions_left,
-    reply: llm_response ?? null,
+    reply: llm_response ?? "",
     noValidAction: (include_warning && manager_invalid_action) ?? false,
   }));
   const memory = (turn: number) =>
-    alfworldMemory(turns.slice(0, turn + 1), {
+    alfworldMemory(turns.slice(0, turn), turns[turn]!, {
       from: Math.max(history_start, max_context_window === -1 ? 0 : turn - max_context_window + 1),
       replyWordsHint: 512,
       think: true,

@@ -19,13 +19,14 @@ const LOW = SAMPLE[8];
 /** Whole numbers, different for each operand and place, so that sums and products are exact. */
 const operandValue = (operand: number, i: number) => (operand + 2) * (i % 2 === 0 ? i + 3 : -i - 1) + operand;
 
+type Triple = readonly [to: number, a: number, b: number];
 type Write = (code: Assembler, to: number, a: number, b: number | Address) => void;
 type Expected = (to: number, a: number, b: number) => number;
 
 /** What `write` leaves in its target: a row of 16 floats for each triple of registers, the operands' old values in these registers. */
 function results(
   vectorWidth: VectorWidth,
-  triples: readonly (readonly [to: number, a: number, b: number])[],
+  triples: readonly Triple[],
   write: Write,
   value = operandValue,
 ): Float32Array {
@@ -44,11 +45,7 @@ function results(
 }
 
 /** What the registers of a triple hold: a register that is several operands holds the last one. */
-function held(
-  [to, a, b]: readonly [number, number, number],
-  i: number,
-  value = operandValue,
-): [number, number, number] {
+function held([to, a, b]: Triple, i: number, value = operandValue): [number, number, number] {
   const registers = new Map([
     [to, value(0, i)],
     [a, value(1, i)],
@@ -76,7 +73,7 @@ const three: [string, Write, Expected][] = [
 ];
 
 const forms = Array.from({ length: 16 }, (_, base) =>
-  [undefined, ...Array.from({ length: 16 }, (_, index) => index)].map((index) => ({ base, index })),
+  [undefined, ...Array(16).keys()].map((index) => ({ base, index })),
 )
   .flat()
   .filter(({ base, index }) => index !== RSP && (base !== RSP || index !== undefined) && base !== index);
@@ -108,12 +105,17 @@ describeWidths("the assembler of vectors", (vectorWidth) => {
   const rowsOf = (found: Float32Array) =>
     Array.from({ length: found.length / 16 }, (_, row) => found.slice(16 * row, 16 * row + vectorWidth));
 
-  test.each(three)("%s takes low and high registers, also one as several operands", (_, write, expected) => {
-    const found = rowsOf(results(vectorWidth, triples, write));
+  /** Expects each lane of the target to be what `of` says, for every triple of registers. */
+  const expectLanes = (write: Write, of: (triple: Triple, lane: number) => number, value = operandValue) => {
+    const found = rowsOf(results(vectorWidth, triples, write, value));
     for (const [i, triple] of triples.entries()) {
-      const wanted = Float32Array.from(lanes, (lane) => expected(...held(triple, lane)));
+      const wanted = Float32Array.from(lanes, (lane) => of(triple, lane));
       expect([triple, bitsOf(found[i]!)]).toEqual([triple, bitsOf(wanted)]);
     }
+  };
+
+  test.each(three)("%s takes low and high registers, also one as several operands", (_, write, expected) => {
+    expectLanes(write, (triple, lane) => expected(...held(triple, lane)));
   });
 
   test.each(three)("%s takes an operand in memory", (_, write, expected) => {
@@ -141,8 +143,7 @@ describeWidths("the assembler of vectors", (vectorWidth) => {
     (width) => {
       const data = floats(forms.length * 16, (i) => i + 1);
       const out = floats(forms.length * 16);
-      const registers =
-        width === 16 ? Array.from({ length: 32 }, (_, i) => i) : Array.from({ length: 16 }, (_, i) => i);
+      const registers = [...Array(2 * width).keys()];
       machineFunction(vectorWidth, (code) => {
         for (const [i, { base, index }] of forms.entries()) {
           const register = registers[(7 * i) % registers.length]!;
@@ -236,9 +237,8 @@ describeWidths("the assembler of vectors", (vectorWidth) => {
   });
 
   test("broadcast repeats the first float of any register", () => {
-    const found = rowsOf(results(vectorWidth, triples, (code, to, a) => code.broadcast(to, a)));
-    for (const [i, triple] of triples.entries())
-      expect([triple, found[i]!]).toEqual([triple, new Float32Array(vectorWidth).fill(held(triple, 0)[1])]);
+    const write: Write = (code, to, a) => code.broadcast(to, a);
+    expectLanes(write, (triple) => held(triple, 0)[1]);
   });
 
   test("zero clears any register", () => {
@@ -259,20 +259,14 @@ describeWidths("the assembler of vectors", (vectorWidth) => {
 
   test("fromInts makes floats of integers", () => {
     const ints = (operand: number, i: number) => fromBits(operand + 3 * i - 20);
-    const found = rowsOf(results(vectorWidth, triples, (code, to, a) => code.fromInts(to, a), ints));
-    for (const [i, triple] of triples.entries()) {
-      const wanted = Float32Array.from(lanes, (lane) => asBits(held(triple, lane, ints)[1]));
-      expect([triple, found[i]!]).toEqual([triple, wanted]);
-    }
+    const write: Write = (code, to, a) => code.fromInts(to, a);
+    expectLanes(write, (triple, lane) => asBits(held(triple, lane, ints)[1]), ints);
   });
 
   test("squareRoot gives the nearest float", () => {
     const value = (operand: number, i: number) => 100 * operand + i ** 2 / 3;
-    const found = rowsOf(results(vectorWidth, triples, (code, to, a) => code.squareRoot(to, a), value));
-    for (const [i, triple] of triples.entries()) {
-      const wanted = Float32Array.from(lanes, (lane) => Math.sqrt(Math.fround(held(triple, lane, value)[1])));
-      expect([triple, found[i]!]).toEqual([triple, wanted]);
-    }
+    const write: Write = (code, to, a) => code.squareRoot(to, a);
+    expectLanes(write, (triple, lane) => Math.sqrt(Math.fround(held(triple, lane, value)[1])), value);
   });
 
   test.each([1, 23])("shiftInts multiplies integers by 2 to the power of %p", (bits) => {
@@ -298,28 +292,19 @@ describeWidths("the assembler of vectors", (vectorWidth) => {
     ["interleaveHigh", [2, 6, 3, 7], (code, to, a, b) => code.vector("interleaveHigh", to, a, b)],
     ["pickFloats", [1, 3, 6, 4], (code, to, a, b) => code.pick("pickFloats", to, a, b as number, 0b00_10_11_01)],
   ] satisfies [string, number[], Write][])("%s combines the floats of each 128 bits", (_, places, write) => {
-    const found = rowsOf(results(vectorWidth, triples, write));
-    for (const [i, triple] of triples.entries()) {
-      const wanted = Float32Array.from(lanes, (lane) => {
-        const place = places[lane % 4]!;
-        return held(triple, lane - (lane % 4) + (place % 4))[place < 4 ? 1 : 2];
-      });
-      expect([triple, found[i]!]).toEqual([triple, wanted]);
-    }
+    expectLanes(write, (triple, lane) => {
+      const place = places[lane % 4]!;
+      return held(triple, lane - (lane % 4) + (place % 4))[place < 4 ? 1 : 2];
+    });
   });
 
   if (vectorWidth === 16) {
     test("pickLanes combines whole 128 bits", () => {
-      const found = rowsOf(
-        results(16, triples, (code, to, a, b) => code.pick("pickLanes", to, a, b as number, 0b01_00_11_10)),
-      );
-      for (const [i, triple] of triples.entries()) {
-        const wanted = Float32Array.from(lanes, (lane) => {
-          const from = [2, 3, 0, 1][Math.floor(lane / 4)]!;
-          return held(triple, 4 * from + (lane % 4))[lane < 8 ? 1 : 2];
-        });
-        expect([triple, found[i]!]).toEqual([triple, wanted]);
-      }
+      const write: Write = (code, to, a, b) => code.pick("pickLanes", to, a, b as number, 0b01_00_11_10);
+      expectLanes(write, (triple, lane) => {
+        const from = [2, 3, 0, 1][Math.floor(lane / 4)]!;
+        return held(triple, 4 * from + (lane % 4))[lane < 8 ? 1 : 2];
+      });
     });
   }
 

@@ -5,7 +5,7 @@ import { attentionOperator } from "../../../../model/engine/native/attention.ts"
 import { attentionGradientOperator } from "../../../../model/engine/native/attention-gradient.ts";
 import type { TreeShape } from "../../../../model/engine/native/attention-tiles.ts";
 import { farthest } from "../../farthest.ts";
-import { randomValues } from "../../policy/gradient-check.ts";
+import { randomFloats as random } from "../../policy/gradient-check.ts";
 import { bitsOf, describeWidths, expectSameBits, runKernel } from "./machine-code.ts";
 import { referenceAttention, referenceGradient, referenceStatistics } from "./reference.ts";
 
@@ -92,7 +92,6 @@ function inputsOf({ scale, branches, ...sizes }: Sizes, factor = 1): Inputs {
   const { heads, kvHeads, headWidth } = sizes;
   const tokens = branches.reduce((sum, [shared, end]) => sum + end - shared, 0);
   const length = 16 * Math.ceil(Math.max(...branches.map(([, end]) => end)) / 16);
-  const random = (count: number, name: string) => Float32Array.from(randomValues(count, name));
   const size = (heads + 2 * kvHeads) * headWidth;
   const scaled = (heads + kvHeads) * headWidth;
   return {

@@ -3,7 +3,7 @@ import { describe, expect, test } from "bun:test";
 import type { VectorWidth } from "../../../../model/engine/native/assembler.ts";
 import { type CachedShape, cachedAttentionOperator } from "../../../../model/engine/native/cached-attention.ts";
 import { farthest } from "../../farthest.ts";
-import { randomValues } from "../../policy/gradient-check.ts";
+import { randomFloats as random } from "../../policy/gradient-check.ts";
 import { describeWidths, expectSameBits, runKernel, TestKernel } from "./machine-code.ts";
 import { referenceAttention } from "./reference.ts";
 
@@ -12,7 +12,6 @@ type Shape = Omit<CachedShape, "rows" | "added" | "scale" | "half" | "slots" | "
   readonly half?: boolean;
 };
 
-const random = (length: number, name: string) => Float32Array.from(randomValues(length, name));
 const tokenSize = ({ heads, kvHeads, headWidth }: Shape) => (heads + 2 * kvHeads) * headWidth;
 /** For caches of 16-bit floats quarters of a turn, so that a rotated key is exact before it is rounded. */
 function tables({ capacity, headWidth, half = false }: Shape) {

@@ -14,7 +14,7 @@ import { stepSlots } from "../../decode/steps.ts";
 import { farthest } from "../../farthest.ts";
 import { tinyParameters } from "../../policy/tiny-policy.ts";
 import { bitsOf, describeWidths } from "./machine-code.ts";
-import { type Case, definition, evaluated, ours, withGradients } from "./traced.ts";
+import { type Case, definition, evaluated, ours, weighed } from "./traced.ts";
 
 /** Two sequences of 8 and 12 tokens that begin with the same 4 tokens: 16 tokens. */
 function treeOf(length: number): PrefixTree {
@@ -34,7 +34,7 @@ function attentionCase(length: number, shape: AttentionShape): Case {
   const { heads, kvHeads, headWidth } = shape;
   const half = headWidth / 2;
   return {
-    build: withGradients(["qkv"], ({ qkv, cos, sin }) => treeAttention(qkv!, treeOf(length), cos!, sin!, shape, false)),
+    build: weighed(["qkv"], ({ qkv, cos, sin }) => treeAttention(qkv!, treeOf(length), cos!, sin!, shape, false)),
     specs: {
       qkv: f32(16, (heads + 2 * kvHeads) * headWidth),
       cos: f32(length, half),
@@ -44,29 +44,29 @@ function attentionCase(length: number, shape: AttentionShape): Case {
   };
 }
 const swigluCase = (width: number): Case => ({
-  build: withGradients(["gate", "up"], ({ gate, up }) => swiglu(gate!, up!)),
+  build: weighed(["gate", "up"], ({ gate, up }) => swiglu(gate!, up!)),
   specs: { gate: f32(3, width), up: f32(3, width), dy: f32(3, width) },
 });
 const rmsNormCase = (width: number): Case => ({
-  build: withGradients(["x", "gain"], ({ x, gain }) => rmsNorm(x!, gain!, 1e-3)),
+  build: weighed(["x", "gain"], ({ x, gain }) => rmsNorm(x!, gain!, 1e-3)),
   specs: { x: f32(5, width), gain: f32(width), dy: f32(5, width) },
 });
 
 /** The input of a norm goes around the norm too, as in a layer. */
 const residualCase: Case = {
-  build: withGradients(["x", "gain"], ({ x, gain }) => tf.add(x!, tf.square(rmsNorm(x!, gain!, 1e-3)))),
+  build: weighed(["x", "gain"], ({ x, gain }) => tf.add(x!, tf.square(rmsNorm(x!, gain!, 1e-3)))),
   specs: rmsNormCase(48).specs,
 };
 
 const tokenLogProbsCase = (vocabulary: number): Case => ({
-  build: withGradients(["logits"], ({ logits, targets }) => {
+  build: weighed(["logits"], ({ logits, targets }) => {
     const { logProbs, entropies } = tokenLogProbs(logits!, targets!);
     return tf.concat([tf.reshape(logProbs, [4, 1]), tf.reshape(entropies, [4, 1])], 1);
   }),
   specs: { logits: f32(4, vocabulary), targets: i32(4), dy: f32(4, 2) },
 });
 const biasCase = (width: number): Case => ({
-  build: withGradients(["bias"], ({ x, weight, bias }) => linear(x!, weight!, bias!)),
+  build: weighed(["bias"], ({ x, weight, bias }) => linear(x!, weight!, bias!)),
   specs: { x: f32(5, 8), weight: f32(width, 8), bias: f32(width), dy: f32(5, width) },
 });
 
@@ -249,13 +249,8 @@ describeWidths("a compiled function", (vectorWidth) => {
     const jobs = [job(), job()];
     await several.runLanes(jobs.map((each) => [each]));
     // All keys are 0, so the result is the mean of all values; the new token's value is 0.
-    for (const { outputs } of jobs)
-      expect(
-        farthest(
-          outputs.y.read(),
-          Array.from({ length: 32 }, (_, i) => ((i % 16) - 1) / 2),
-        ),
-      ).toBeLessThan(1e-4);
+    const expected = Array.from({ length: 32 }, (_, i) => ((i % 16) - 1) / 2);
+    for (const { outputs } of jobs) expect(farthest(outputs.y.read(), expected)).toBeLessThan(1e-4);
     await run.dispose();
   });
 

@@ -283,5 +283,15 @@ export function expectSameBits(found: Float32Array, expected: Float32Array): voi
   if (first >= 0) expect(at(found)).toEqual({ ...at(expected), first: -1 });
 }
 
+/** Expects the same bits, whatever the memory of the results held before. */
+export function expectOwnBits(
+  operator: MachineCodeOperator,
+  vectorWidth: VectorWidth,
+  inputs: readonly (Float32Array | Int32Array)[],
+): void {
+  const [clean, dirty] = [0, Number.NaN].map((garbage) => runKernel(operator, vectorWidth, inputs, { garbage }));
+  expect(dirty!.map(bitsOf)).toEqual(clean!.map(bitsOf));
+}
+
 /** The bits of floats. */
 export const bitsOf = (values: Float32Array): Int32Array => new Int32Array(values.slice().buffer);

@@ -1,11 +1,10 @@
 /** The optimizer's kernels against their definitions: every operation rounded to float32, and float64. */
 import { expect, test } from "bun:test";
 import { adamWOperator, gradientSquaresOperator } from "../../../../model/engine/native/optimizer.ts";
-import { randomValues } from "../../policy/gradient-check.ts";
+import { randomFloats as random } from "../../policy/gradient-check.ts";
 import { describeWidths, expectSameBits, runKernel } from "./machine-code.ts";
 
 const shapes = [16, 48, 1024].flatMap((size) => [1, 3, 9].map((gradients) => ({ size, gradients })));
-const random = (length: number, name: string) => Float32Array.from(randomValues(length, name));
 const randomGradients = ({ size, gradients }: (typeof shapes)[number]) =>
   Array.from({ length: gradients }, (_, i) => random(size, `gradient ${i}`));
 

@@ -10,7 +10,7 @@ import { describeWhere } from "../../../needs.ts";
 import { farthest } from "../../farthest.ts";
 import { bitsOf, describeTiles, expectSameBits, lackOf } from "./machine-code.ts";
 import { transposed } from "./products.ts";
-import { type Case, definition, evaluated, ours, withGradients } from "./traced.ts";
+import { type Case, definition, evaluated, ours, weighed } from "./traced.ts";
 
 function productCase(rows: number, depth: number, columns: number, [transposeA, transposeB] = [false, false]): Case {
   return {
@@ -24,7 +24,7 @@ function productCase(rows: number, depth: number, columns: number, [transposeA, 
 
 /** `linear` and its gradients. Each is a product with an addend: a gradient is added to an earlier gradient. */
 function linearCase(addend: Spec): Case {
-  const of = withGradients(["x", "weight"], ({ x, weight, addend }) => linear(x!, weight!, addend!));
+  const of = weighed(["x", "weight"], ({ x, weight, addend }) => linear(x!, weight!, addend!));
   return {
     build: (given) => {
       const { y, ...gradients } = of(given);

@@ -1,12 +1,10 @@
 /** Products of matrices in float64, their inputs and their shapes. */
 import type { ProductShape } from "../../../../model/engine/native/product.ts";
-import { randomValues } from "../../policy/gradient-check.ts";
+import { randomFloats } from "../../policy/gradient-check.ts";
 import { bitsOf } from "./machine-code.ts";
 
-export const random = (length: number, name: string) => Float32Array.from(randomValues(length, name));
-
 /** The inputs of a product. @param values  makes an array of a given length */
-export function inputsOf({ rows, depth, columns, addend }: ProductShape, values = random): Float32Array[] {
+export function inputsOf({ rows, depth, columns, addend }: ProductShape, values = randomFloats): Float32Array[] {
   const factors = [values(rows * depth, "a"), values(depth * columns, "b")];
   if (addend === "none") return factors;
   return [...factors, values(addend === "bias" ? columns : rows * columns, "addend")];

@@ -6,43 +6,34 @@ import {
   swigluGradientOperator,
   swigluOperator,
 } from "../../../../model/engine/native/rows.ts";
-import { randomValues } from "../../policy/gradient-check.ts";
-import { bitsOf, describeWidths, runKernel } from "./machine-code.ts";
+import { randomFloats as random } from "../../policy/gradient-check.ts";
+import { describeWidths, expectOwnBits, runKernel } from "./machine-code.ts";
 import { ROW_SIZES, relativeGap } from "./rows.ts";
 
-const random = (length: number, name: string) => Float32Array.from(randomValues(length, name));
 const sigmoid = (x: number) => 1 / (1 + Math.exp(-x));
 /** Gates far beyond where the sigmoid is 0 or 1 in float32, and small ones. */
 const EXTREME = [-100, 100, 0, -0, -88, 88, -20, 20, 1e-20, -1e-20, 1e4, -1e4, 5, -5, 0.5, -0.5];
+
+const expectSwiglu = (y: Float32Array, gate: Float32Array, up: Float32Array) => {
+  const expected = Float64Array.from(gate, (x, i) => x * sigmoid(x) * up[i]!);
+  expect(relativeGap(y, expected)).toBeLessThan(1e-6);
+};
 
 describeWidths("the kernels of rows", (vectorWidth) => {
   /** Expects of SwiGLU's gradient what float64 says. */
   const expectGradients = (shape: RowsShape, gate: Float32Array, up: Float32Array, dy: Float32Array) => {
     const [dGate, dUp] = runKernel(swigluGradientOperator(shape), vectorWidth, [gate, up, dy]);
     const slope = (x: number) => sigmoid(x) + x * sigmoid(x) * (1 - sigmoid(x));
-    expect(
-      relativeGap(
-        dGate!,
-        Float64Array.from(gate, (x, i) => dy[i]! * up[i]! * slope(x)),
-      ),
-    ).toBeLessThan(1e-6);
-    expect(
-      relativeGap(
-        dUp!,
-        Float64Array.from(gate, (x, i) => dy[i]! * x * sigmoid(x)),
-      ),
-    ).toBeLessThan(1e-6);
+    const expectedDGate = Float64Array.from(gate, (x, i) => dy[i]! * up[i]! * slope(x));
+    const expectedDUp = Float64Array.from(gate, (x, i) => dy[i]! * x * sigmoid(x));
+    expect(relativeGap(dGate!, expectedDGate)).toBeLessThan(1e-6);
+    expect(relativeGap(dUp!, expectedDUp)).toBeLessThan(1e-6);
   };
 
   test.each(ROW_SIZES)("SwiGLU of %p rows of %p agrees with float64", (rows, width) => {
     const [gate, up] = [random(rows * width, "gate").map((x) => 4 * x), random(rows * width, "up")];
     const [y] = runKernel(swigluOperator({ rows, width }), vectorWidth, [gate, up]);
-    expect(
-      relativeGap(
-        y!,
-        Float64Array.from(gate, (x, i) => x * sigmoid(x) * up[i]!),
-      ),
-    ).toBeLessThan(1e-6);
+    expectSwiglu(y!, gate, up);
   });
 
   test.each(ROW_SIZES)("SwiGLU's gradient of %p rows of %p agrees with float64", (rows, width) => {
@@ -55,12 +46,7 @@ describeWidths("the kernels of rows", (vectorWidth) => {
     const gate = Float32Array.from(EXTREME);
     const [up, dy] = [random(16, "up"), random(16, "dy")];
     const [y] = runKernel(swigluOperator(shape), vectorWidth, [gate, up]);
-    expect(
-      relativeGap(
-        y!,
-        Float64Array.from(gate, (x, i) => x * sigmoid(x) * up[i]!),
-      ),
-    ).toBeLessThan(1e-6);
+    expectSwiglu(y!, gate, up);
     expectGradients(shape, gate, up, dy);
     // 10^4 · sigmoid(-10^4) is below the smallest float.
     expect(Math.abs(y![11]!)).toBeLessThan(1e-30);
@@ -86,14 +72,9 @@ describeWidths("the kernels of rows", (vectorWidth) => {
   test("the bits do not depend on what the results held before", () => {
     const shape = { rows: 3, width: 48 };
     const inputs = ["gate", "up", "dy"].map((name) => random(144, name));
-    for (const [operator, given] of [
-      [swigluOperator(shape), inputs.slice(0, 2)],
-      [swigluGradientOperator(shape), inputs],
-      [rowSumOperator(shape), inputs.slice(0, 1)],
-    ] as const) {
-      const [clean, dirty] = [0, Number.NaN].map((garbage) => runKernel(operator, vectorWidth, given, { garbage }));
-      expect(dirty!.map(bitsOf)).toEqual(clean!.map(bitsOf));
-    }
+    expectOwnBits(swigluOperator(shape), vectorWidth, inputs.slice(0, 2));
+    expectOwnBits(swigluGradientOperator(shape), vectorWidth, inputs);
+    expectOwnBits(rowSumOperator(shape), vectorWidth, inputs.slice(0, 1));
   });
 });
 

@@ -3,8 +3,9 @@ import { expect, test } from "bun:test";
 import { type ProductShape, vectorProductOperator } from "../../../../model/engine/native/product.ts";
 import { symmetricProductOperator } from "../../../../model/engine/native/symmetric-product.ts";
 import { describeWhere } from "../../../needs.ts";
+import { randomFloats as random } from "../../policy/gradient-check.ts";
 import { expectSameBits, lackOf, runKernel } from "./machine-code.ts";
-import { expectedOf, random } from "./products.ts";
+import { expectedOf } from "./products.ts";
 
 /** K and N. */
 const sizes = [

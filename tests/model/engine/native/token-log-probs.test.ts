@@ -5,11 +5,9 @@ import {
   tokenLogProbsGradientOperator,
   tokenLogProbsOperator,
 } from "../../../../model/engine/native/token-log-probs.ts";
-import { randomValues } from "../../policy/gradient-check.ts";
-import { bitsOf, describeWidths, runKernel } from "./machine-code.ts";
+import { randomFloats as random } from "../../policy/gradient-check.ts";
+import { describeWidths, expectOwnBits, runKernel } from "./machine-code.ts";
 import { ROW_SIZES, relativeGap } from "./rows.ts";
-
-const random = (length: number, name: string) => Float32Array.from(randomValues(length, name));
 
 /** ln p of each token of each row, by float64. */
 function logProbsOf(logits: Float32Array, { rows, width }: RowsShape): Float64Array[] {
@@ -100,13 +98,8 @@ describeWidths("the kernels of log-probabilities", (vectorWidth) => {
     const shape = { rows: 3, width: 48 };
     const [logits, targets] = [random(144, "logits"), targetsOf(shape)];
     const saved = [random(6, "pair"), random(6, "statistics"), random(6, "dPair")];
-    for (const [operator, given] of [
-      [tokenLogProbsOperator(shape), [logits, targets]],
-      [tokenLogProbsGradientOperator(shape), [logits, targets, ...saved]],
-    ] as const) {
-      const [clean, dirty] = [0, Number.NaN].map((garbage) => runKernel(operator, vectorWidth, given, { garbage }));
-      expect(dirty!.map(bitsOf)).toEqual(clean!.map(bitsOf));
-    }
+    expectOwnBits(tokenLogProbsOperator(shape), vectorWidth, [logits, targets]);
+    expectOwnBits(tokenLogProbsGradientOperator(shape), vectorWidth, [logits, targets, ...saved]);
   });
 });
 

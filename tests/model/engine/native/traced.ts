@@ -3,7 +3,7 @@ import * as tf from "@tensorflow/tfjs-core";
 import { eagerEngine } from "../../../../model/engine/eager.ts";
 import type { Engine, Spec, TensorFunction } from "../../../../model/engine/engine.ts";
 import { type Target, trace } from "../../../../model/engine/trace.ts";
-import { randomValues } from "../../policy/gradient-check.ts";
+import { randomFloats as random, withGradients } from "../../policy/gradient-check.ts";
 
 export type Specs = Readonly<Record<string, Spec>>;
 export interface Case {
@@ -12,18 +12,13 @@ export interface Case {
 }
 
 /** A function's result and the gradients of its first inputs, for a gradient of the result that is `dy`. */
-export const withGradients = (names: readonly string[], of: (x: Readonly<Record<string, tf.Tensor>>) => tf.Tensor) => {
-  const build: TensorFunction = (x) => {
-    let y: tf.Tensor | undefined;
-    const weighed = (...moved: tf.Tensor[]) => {
-      y = tf.keep(of({ ...x, ...Object.fromEntries(names.map((name, i) => [name, moved[i]!])) }));
-      return tf.sum(tf.mul(y, x["dy"]!)) as tf.Scalar;
-    };
-    const { grads } = tf.valueAndGrads(weighed)(names.map((name) => x[name]!));
-    return { y: y!, ...Object.fromEntries(names.map((name, i) => [`d ${name}`, grads[i]!])) };
+export const weighed =
+  (names: readonly string[], of: (x: Readonly<Record<string, tf.Tensor>>) => tf.Tensor): TensorFunction =>
+  (x) => {
+    const loss = (y: tf.Tensor) => tf.sum(tf.mul(y, x["dy"]!)) as tf.Scalar;
+    const { value: y, gradients } = withGradients(x, names, of, loss, "d ");
+    return { y, ...gradients };
   };
-  return build;
-};
 
 /** Names of our operators in a traced function, without their sizes. */
 export const ours = ({ build, specs }: Case, target: Target) =>
@@ -47,7 +42,6 @@ export async function evaluated(engine: Engine, { build, specs }: Case): Promise
   await run.dispose();
   return Object.fromEntries(Object.entries(outputs).map(([name, array]) => [name, array.read() as Float32Array]));
 }
-const random = (size: number, name: string) => Float32Array.from(randomValues(size, name));
 
 const eager = eagerEngine();
 const expectedOf = new Map<Case, Promise<Record<string, Float32Array>>>();

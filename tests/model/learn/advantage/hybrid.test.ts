@@ -73,13 +73,8 @@ describe("hybrid", () => {
           const weight = others(row).length > 0 ? share : 1;
           return weight * critic.advantages[i]! + (weight < 1 ? (1 - weight) * (rewards[row]! - mean(others(row))) : 0);
         });
-        expect(
-          near(
-            tokens.map((i) => got.advantages[i]!),
-            expected,
-            1000,
-          ),
-        ).toBe(true);
+        const advantages = tokens.map((i) => got.advantages[i]!);
+        expect(near(advantages, expected, 1000)).toBe(true);
       }),
     );
   });

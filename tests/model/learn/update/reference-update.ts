@@ -13,9 +13,9 @@ interface Reference {
   readonly gradientNorm: number;
 }
 
-const mean = (values: readonly number[]) => values.reduce((sum, value) => sum + value, 0) / values.length;
+export const mean = (values: readonly number[]) => values.reduce((sum, value) => sum + value, 0) / values.length;
 /** Sample standard deviation. */
-const deviation = (values: readonly number[]) =>
+export const deviation = (values: readonly number[]) =>
   Math.sqrt(values.reduce((sum, value) => sum + (value - mean(values)) ** 2, 0) / (values.length - 1));
 const raw = ({ trajectory }: TrainingEpisode) => trajectory.turns.reduce((sum, { reward }) => sum + reward, 0);
 const penalized = ({ trajectory }: TrainingEpisode) =>

@@ -1,8 +1,10 @@
 /** Episodes that a tiny policy played, and networks with such a policy, for tests of updates. */
+
 import { compiledEngine } from "../../../../model/engine/compiled.ts";
 import type { Engine } from "../../../../model/engine/engine.ts";
 import { Network } from "../../../../model/learn/network.ts";
 import type { TrainingEpisode, UpdateNetworks, UpdateSettings } from "../../../../model/learn/update/types.ts";
+import { update } from "../../../../model/learn/update/update.ts";
 import type { ModelConfig } from "../../../../model/policy/model-config.ts";
 import { layParameters, type Parameters } from "../../../../model/policy/parameters.ts";
 import { sequence } from "../../../../model/rng.ts";
@@ -90,3 +92,7 @@ export async function networks(
 }
 
 export const start = tinyParameters(model).flat;
+
+/** An update of the networks that `start` begins. @param changes  of `settings` */
+export const updated = async (changes: Partial<UpdateSettings>, played = play(start, rewards, 3)) =>
+  update(await networks(start), played, { ...settings, ...changes });

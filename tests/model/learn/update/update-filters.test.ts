@@ -8,12 +8,8 @@ import {
 } from "../../../../model/learn/filter/filter.ts";
 import type { TrainingEpisode } from "../../../../model/learn/update/types.ts";
 import { update } from "../../../../model/learn/update/update.ts";
-import { referenceScores } from "./reference-update.ts";
-import { model, networks, play, rewards, settings, start } from "./stage.ts";
-
-const mean = (values: readonly number[]) => values.reduce((sum, value) => sum + value, 0) / values.length;
-const deviation = (values: readonly number[]) =>
-  Math.sqrt(values.reduce((sum, value) => sum + (value - mean(values)) ** 2, 0) / (values.length - 1));
+import { deviation, mean, referenceScores } from "./reference-update.ts";
+import { model, networks, play, rewards, settings, start, updated } from "./stage.ts";
 
 /** What one episode brings to each metric. */
 function numbersOf({ trajectory }: TrainingEpisode) {
@@ -58,7 +54,7 @@ const cases = FILTER_METRICS.flatMap((metric) =>
 );
 
 const keptBy = async (filter: FilterRule) => {
-  const { advantages, skipped, metrics } = await update(await networks(start), played, { ...settings, filter });
+  const { advantages, skipped, metrics } = await updated({ filter }, played);
   const kept = groups.filter((group) => advantages.some((one, i) => one !== null && played[i]!.group === group));
   expect(metrics["keptGroups"]).toBe(kept.length / groups.length);
   // Nothing is kept without a word.
@@ -108,11 +104,10 @@ describe("a filter by", () => {
   test("share of the few groups that dynamic sampling leaves, at least one", async () => {
     // Only the last of two groups varies: a quarter of one group is less than one.
     const rule = { strategy: "top_ratio", ratio: 0.25, type: "std" } as const;
-    const { skipped, steps, advantages } = await update(await networks(start), play(start, [1, 1, 1, 4, 5, 7], 3), {
-      ...settings,
-      filter: rule,
-      dropConstant: true,
-    });
+    const { skipped, steps, advantages } = await updated(
+      { filter: rule, dropConstant: true },
+      play(start, [1, 1, 1, 4, 5, 7], 3),
+    );
     expect([skipped, steps]).toEqual([null, 1]);
     expect(advantages.map((advantage) => advantage !== null)).toEqual([false, false, false, true, true, true]);
   });
@@ -128,10 +123,7 @@ describe("a filter by", () => {
       includeZero: true,
     } as const;
     // The least mean reward is negative: RAGEN's sum stops there.
-    const { skipped, steps } = await update(await networks(start), play(start, [-1, -2, -3, 4, 5, 7], 3), {
-      ...settings,
-      filter: rule,
-    });
+    const { skipped, steps } = await updated({ filter: rule }, play(start, [-1, -2, -3, 4, 5, 7], 3));
     expect(steps).toBe(0);
     expect(skipped).toStartWith("0 of 2 groups kept: top_p 0.9 (smallest) selects nothing from reward from -2");
     expect(

@@ -1,6 +1,6 @@
 import { describe, expect, test } from "bun:test";
-import { meansOf, update } from "../../../../model/learn/update/update.ts";
-import { networks, play, rewards, settings, start } from "./stage.ts";
+import { meansOf } from "../../../../model/learn/update/update.ts";
+import { play, settings, start, updated } from "./stage.ts";
 
 describe("meansOf", () => {
   test("weighs minibatches by the rule of each number, worked by hand", () => {
@@ -24,8 +24,7 @@ describe("meansOf", () => {
 
 test("the metrics of an update whose minibatches differ in size are those of one minibatch", async () => {
   const measured = async (minibatch: number) => {
-    const { metrics } = await update(await networks(start), play(start, rewards, 3), {
-      ...settings,
+    const { metrics } = await updated({
       aggregation: "seq-mean-token-mean",
       optimizer: { ...settings.optimizer, learningRate: 1e-12 },
       minibatch,
@@ -40,16 +39,8 @@ test("the metrics of an update whose minibatches differ in size are those of one
 
 test("one infinite gradient hides no metric of the other minibatches", async () => {
   const played = play(start, [1, 0, 0.5, 1e30, 0, 0], 3);
-  const result = await update(await networks(start), played, {
-    ...settings,
-    filter: { strategy: "all" },
-    estimator: { kind: "dr-grpo" },
-    minibatch: 3,
-  });
-  const alone = await update(await networks(start), played.slice(0, 3), {
-    ...settings,
-    estimator: { kind: "dr-grpo" },
-  });
+  const result = await updated({ filter: { strategy: "all" }, estimator: { kind: "dr-grpo" }, minibatch: 3 }, played);
+  const alone = await updated({ estimator: { kind: "dr-grpo" } }, played.slice(0, 3));
   expect([result.steps, result.skipped]).toEqual([1, "the gradient's norm is Infinity; no step was taken"]);
   expect(result.metrics["gradNorm"]).toBe(alone.metrics["gradNorm"]!);
 });

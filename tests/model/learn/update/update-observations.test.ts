@@ -1,6 +1,6 @@
 import { describe, expect, test } from "bun:test";
-import { update, withObservations } from "../../../../model/learn/update/update.ts";
-import { networks, play, rewards, settings, start } from "./stage.ts";
+import { withObservations } from "../../../../model/learn/update/update.ts";
+import { play, rewards, settings, start, updated } from "./stage.ts";
 
 // A prompt of 2 tokens, a reply, an observation of 2, a reply, an observation of 1.
 const sequence = { tokens: Int32Array.of(9, 9, 1, 7, 8, 2, 6), written: Int32Array.of(2, 5) };
@@ -27,13 +27,15 @@ test("the measured loss is the mean over the env's tokens of all minibatches, of
   const alone = play(start, rewards, 3, { forgetful: true });
   const played = play(start, rewards, 3).map((episode, i) => (i < 6 ? episode : alone[i]!));
   const measured = async (minibatch: number) => {
-    const { metrics } = await update(await networks(start), played, {
-      ...settings,
-      filter: { strategy: "all" },
-      observationLoss: 0.3,
-      optimizer: { ...settings.optimizer, learningRate: 1e-12 },
-      minibatch,
-    });
+    const { metrics } = await updated(
+      {
+        filter: { strategy: "all" },
+        observationLoss: 0.3,
+        optimizer: { ...settings.optimizer, learningRate: 1e-12 },
+        minibatch,
+      },
+      played,
+    );
     return metrics["observationLoss"]!;
   };
   // The policy stays where it is.

@@ -13,7 +13,7 @@ import { figure } from "../../../figure.ts";
 import { farthest } from "../../farthest.ts";
 import { referenceLogProbs, tinyParameters } from "../../policy/tiny-policy.ts";
 import { referenceScores, referenceUpdate } from "./reference-update.ts";
-import { criticModel, engine, model, networks, play, rewards, settings, start } from "./stage.ts";
+import { criticModel, engine, model, networks, play, rewards, settings, start, updated } from "./stage.ts";
 
 const GSPO = { kind: "gspo", clipLow: 0.05, clipHigh: 0.06 } as const;
 const DR_GRPO = { estimator: { kind: "dr-grpo" }, aggregation: "seq-mean-token-sum-norm" } as const;
@@ -117,10 +117,7 @@ describe("an update by StarPO-S with a group-relative baseline", () => {
 
   test("measures the observation loss without its weight, and only where a token of the env follows a reply", async () => {
     const measured = async (observationLoss: number, forgetful: boolean) => {
-      const { metrics } = await update(await networks(start), play(start, rewards, 3, { forgetful }), {
-        ...settings,
-        observationLoss,
-      });
+      const { metrics } = await updated({ observationLoss }, play(start, rewards, 3, { forgetful }));
       return metrics["observationLoss"];
     };
     // Mean cross-entropy of the prompts of the second turns of groups 0 and 2, by the reference's policy.
@@ -169,7 +166,7 @@ describe("an update by StarPO-S with a group-relative baseline", () => {
   );
 
   test("returns each trajectory's advantage, and null for dropped trajectories", async () => {
-    const { advantages, tokenAdvantages } = await update(await networks(start), play(start, rewards, 3), settings);
+    const { advantages, tokenAdvantages } = await updated({});
     // All tokens of an episode have its advantage.
     expect(tokenAdvantages).toEqual(Array(9).fill(null));
     // Group 0 earned 0.9 (1 - 0.1), 0, 0.5: mean 0.4667, sample std 0.4509.
@@ -189,7 +186,7 @@ describe("an update by StarPO-S with a group-relative baseline", () => {
     expect(advantages.map((advantage) => advantage === null)).toEqual([0, 0, 0, 1, 1, 1, 0, 0, 0].map(Boolean));
     expect(metrics).toMatchObject({ keptGroups: 2 / 3, zeroStdGroups: 1 / 3 });
     // The first two differ as sums of the same rewards in another order do.
-    const none = await update(await networks(start), play(start, [0.1 + 0.2 + 0.3, 0.3 + 0.2 + 0.1, 0.6], 3), given);
+    const none = await updated(given, play(start, [0.1 + 0.2 + 0.3, 0.3 + 0.2 + 0.1, 0.6], 3));
     expect(none.skipped).toBe("within every group, replacements included, all rewards are equal");
   });
 
@@ -200,10 +197,10 @@ describe("an update by StarPO-S with a group-relative baseline", () => {
       normalization,
       estimator: { kind: "reinforce++", gamma: 1, rewardAt: "end" },
     };
-    const raw = (await update(await networks(start), play(start, rewards, 3), given)).advantages;
+    const raw = (await updated(given)).advantages;
     // Group 1, which is dropped, earns 100 more each: all other scores fall by the same, and whitening removes that.
     const richer = rewards.with(3, 100.1).with(4, 100.1).with(5, 100.2);
-    const shifted = (await update(await networks(start), play(start, richer, 3), given)).advantages;
+    const shifted = (await updated(given, play(start, richer, 3))).advantages;
     for (const [i, advantage] of raw.entries()) {
       if (advantage === null) expect(shifted[i]).toBeNull();
       else expect(shifted[i]).toBeCloseTo(advantage, 3);
@@ -214,14 +211,14 @@ describe("an update by StarPO-S with a group-relative baseline", () => {
       normalization: { grouping: "batch", method: "mean_std" },
       estimator: { kind: "dr-grpo" },
     } as const;
-    const before = (await update(await networks(start), play(start, rewards, 3), scaled)).advantages;
-    const after = (await update(await networks(start), play(start, richer, 3), scaled)).advantages;
+    const before = (await updated(scaled)).advantages;
+    const after = (await updated(scaled, play(start, richer, 3))).advantages;
     expect(Math.abs(after[0]!)).toBeLessThan(Math.abs(before[0]!) / 10);
   });
 
   test("measures the gap to the sampler, and the share of capped ratios", async () => {
     const given: UpdateSettings = { ...settings, filter: { strategy: "all" }, importance: { level: "token", cap: 1 } };
-    const { metrics } = await update(await networks(start), play(start, rewards, 3), given);
+    const { metrics } = await updated(given);
     // Recorded log-probabilities lie up to 0.6 off, either way.
     expect(metrics["importance"]).toBeGreaterThan(0.8);
     expect(metrics["importance"]).toBeLessThan(1);
@@ -229,10 +226,7 @@ describe("an update by StarPO-S with a group-relative baseline", () => {
     expect(metrics["importanceCapped"]).toBeLessThan(0.8);
     expect(metrics["logProbGap"]).toBeGreaterThan(0.1);
     // 1.3 is no float32; it is a cap all the same.
-    const wider = await update(await networks(start), play(start, rewards, 3), {
-      ...given,
-      importance: { level: "token", cap: 1.3 },
-    });
+    const wider = await updated({ ...given, importance: { level: "token", cap: 1.3 } });
     expect(wider.metrics["importanceCapped"]).toBeGreaterThan(0.05);
     expect(wider.metrics["importanceCapped"]).toBeLessThan(metrics["importanceCapped"]!);
   });
@@ -271,7 +265,7 @@ describe("an update by StarPO-S with a group-relative baseline", () => {
     [50, 6],
   ])("cut into %p parts takes %p steps on the 6 that were kept", async (parts, steps) => {
     // Of 6 trajectories each of 4 parts has 2, and the fourth has none.
-    const result = await update(await networks(start), play(start, rewards, 3), { ...settings, minibatch: { parts } });
+    const result = await updated({ minibatch: { parts } });
     expect(result.steps).toBe(steps);
   });
 
@@ -317,7 +311,7 @@ describe("an update by StarPO-S with a group-relative baseline", () => {
     );
     const ranking = { metric: "entropy", order: "largest", includeZero: true } as const;
     const filter = { strategy: "top_k_abs", value: 1, ...ranking } as const;
-    const { advantages } = await update(await networks(start), played, { ...settings, filter });
+    const { advantages } = await updated({ filter }, played);
     const best = byGroup.indexOf(Math.max(...byGroup));
     expect(advantages.map((advantage) => advantage !== null)).toEqual(played.map(({ group }) => group === best));
   });
