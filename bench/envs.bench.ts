@@ -8,7 +8,7 @@ import type { DiscreteGame } from "../envs/env.ts";
 import { envTag } from "../envs/registry.ts";
 import { Pcg64 } from "../envs/rng/pcg64.ts";
 import { median } from "../model/statistics.ts";
-import { type Comparison, round } from "./shared.ts";
+import { type Comparison, numbersOf, round } from "./shared.ts";
 
 const BUDGET_PER_SECOND = 1_000_000;
 const BOARDS = 64;
@@ -19,7 +19,8 @@ const SEED = 50_000;
 
 export const summary = "one action and its observation, and fresh boards, on one core";
 
-export async function run() {
+export async function run(options: Readonly<Record<string, string>>) {
+  numbersOf("envs", {}, options, []);
   const sokobanPerSecond = stepsPerSecond("SimpleSokoban");
   const frozenLakePerSecond = stepsPerSecond("FrozenLake");
   console.log(`SimpleSokoban step + render: ${sokobanPerSecond.toLocaleString("en")} /s`);

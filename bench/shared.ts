@@ -49,10 +49,10 @@ export function numbersOf<T extends Record<string, number>>(
   const numbers: Record<string, number> = { ...defaults };
   for (const [name, text] of Object.entries(options)) {
     if (words.includes(name)) continue;
-    if (!Object.hasOwn(defaults, name))
-      throw new RangeError(
-        `bench ${bench} has no option ${name}; its options are ${[...Object.keys(defaults), ...words].join(", ")}`,
-      );
+    if (!Object.hasOwn(defaults, name)) {
+      const known = [...Object.keys(defaults), ...words].join(", ");
+      throw new RangeError(`bench ${bench} has no option ${name}; its options are ${known === "" ? "none" : known}`);
+    }
     const value = Number(text);
     if (!Number.isInteger(value) || value < 1)
       throw new RangeError(`${bench}.${name} must be a whole number of at least 1, got "${text}"`);

@@ -144,11 +144,12 @@ describe("bun run bench", async () => {
 });
 
 test.each([
-  ["sample=10", "bench scale has no option sample; its options are seconds, samplers"],
-  ["seconds=soon", 'scale.seconds must be a whole number of at least 1, got "soon"'],
-  ["samplers=10,ten", 'scale.samplers must be whole numbers of at least 1, separated by commas, got "10,ten"'],
-])("bench scale refuses --scale.%s", async (option, message) => {
-  const { out, err } = await commandHere(["bench", "scale", "--here", `--scale.${option}`]);
+  ["scale", "sample=10", "bench scale has no option sample; its options are seconds, samplers"],
+  ["scale", "seconds=soon", 'scale.seconds must be a whole number of at least 1, got "soon"'],
+  ["scale", "samplers=10,ten", 'scale.samplers must be whole numbers of at least 1, separated by commas, got "10,ten"'],
+  ["envs", "rounds=3", "bench envs has no option rounds; its options are none"],
+])("bench %s refuses %s", async (name, option, message) => {
+  const { out, err } = await commandHere(["bench", name, "--here", `--${name}.${option}`]);
   expect([out, err]).toEqual(["", `error: ${message}\n`]);
 });
 
