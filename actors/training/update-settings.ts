@@ -4,7 +4,6 @@
  */
 import { type Estimator, NEEDS_CRITIC } from "../../model/learn/advantage/advantage.ts";
 import type { CovarianceRule } from "../../model/learn/covariance.ts";
-import type { FilterRule } from "../../model/learn/filter/filter.ts";
 import { controlKl } from "../../model/learn/kl.ts";
 import type { PolicyRule } from "../../model/learn/loss.ts";
 import type { LossOn } from "../../model/learn/loss-mask.ts";
@@ -18,8 +17,6 @@ import { limitsOf } from "./warm-start.ts";
 
 type LearnerConfig = RunConfig["learner"];
 
-/** Linear top_p subtracts this number from the sum of scores that the kept groups must reach. The value is RAGEN-2's. */
-const TOP_P_EPSILON = 0.01;
 /** Weight of the value loss if the critic shares the policy's network. */
 const SHARED_CRITIC_COEFFICIENT = 0.5;
 /** The horizon of the adaptive KL control, in trajectories. The value is verl's. */
@@ -51,7 +48,7 @@ export function updateSettings(config: RunConfig, update: number, adapted: Adapt
   };
   const divergence = klCoefficient === 0 ? null : { estimator: kl.estimator, coefficient: klCoefficient };
   return {
-    filter: filterRule(learner.filter),
+    filter: learner.filter,
     dropConstant: learner.resampleRoundsMax > 0,
     normalization: learner.rewardNormalization,
     overlong: overlongOf(config),
@@ -140,24 +137,6 @@ function covarianceOf(
 function ruleOf({ loss, clipLow, clipHigh, dualClip }: LearnerConfig): PolicyRule {
   if (loss === "reinforce") return { kind: loss };
   return loss === "ppo" ? { kind: loss, clipLow, clipHigh, dualClip } : { kind: loss, clipLow, clipHigh };
-}
-
-export function filterRule(filter: LearnerConfig["filter"]): FilterRule {
-  const { strategy, value, order, metric, includeZero, mode } = filter;
-  switch (strategy) {
-    case "all":
-      return { strategy };
-    case "top_ratio":
-      return { strategy, ratio: value, type: order === "largest" ? "std" : "std_rev" };
-    case "top_p":
-      return { strategy, value, metric, order, includeZero, mode, epsilon: TOP_P_EPSILON };
-    case "top_k":
-    case "top_k_abs":
-    case "min_p":
-      return { strategy, value, metric, order, includeZero };
-    default:
-      return strategy satisfies never;
-  }
 }
 
 function overlongOf({ learner: { overlong }, rollout: { replyTokensMax } }: RunConfig): UpdateSettings["overlong"] {

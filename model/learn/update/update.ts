@@ -14,7 +14,7 @@ import { isConstant, isConstantSum, mean, positionsBy } from "../../statistics.t
 import { rawReward, trajectoryFault, writtenTokens } from "../../trajectory.ts";
 import type { Aggregation } from "../aggregation.ts";
 import type { BatchLimits, Sequence } from "../batch.ts";
-import { type Filtered, type FilterRule, filterGroups } from "../filter/filter.ts";
+import { type Filtered, filterGroups, metricOf } from "../filter.ts";
 import type { Network, TrainedPolicy } from "../network.ts";
 import { policyObjective, type TokenInputs, valueObjective } from "../objective.ts";
 import { joinByEpisode, samplesOf } from "../sequences.ts";
@@ -94,12 +94,12 @@ async function filter(
     rewards: episodes.map(({ trajectory }) => rawReward(trajectory)),
     lengths: episodes.map(({ trajectory }) => writtenTokens(trajectory)),
   };
-  const entropies = needsEntropies(settings.filter) ? await meanEntropies(policy, episodes, settings) : null;
+  const entropies = metricOf(settings.filter).startsWith("entropy")
+    ? await meanEntropies(policy, episodes, settings)
+    : null;
   const filtered = filterGroups({ ...candidates, ...(entropies === null ? {} : { entropies }) }, settings.filter);
   return { ...filtered, keptShare: filtered.metrics.keptShare };
 }
-
-const needsEntropies = (rule: FilterRule) => "metric" in rule && rule.metric.startsWith("entropy");
 
 /** (episodes) mean entropy of the policy over the written tokens, in nats. */
 async function meanEntropies(
