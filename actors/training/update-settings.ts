@@ -19,8 +19,6 @@ type LearnerConfig = RunConfig["learner"];
 
 /** Weight of the value loss if the critic shares the policy's network. */
 const SHARED_CRITIC_COEFFICIENT = 0.5;
-/** The horizon of the adaptive KL control, in trajectories. The value is verl's. */
-const KL_HORIZON = 10_000;
 
 export const needsCritic = ({ estimator }: LearnerConfig): boolean => NEEDS_CRITIC.has(estimator);
 
@@ -172,7 +170,7 @@ export function steeredKl(
   trajectories: number,
 ): number {
   if (measured === undefined || !Number.isFinite(measured) || control === "fixed") return coefficient;
-  return controlKl({ kind: "adaptive", coefficient, target, horizon: KL_HORIZON }, measured, trajectories).coefficient;
+  return controlKl(coefficient, target, measured, trajectories);
 }
 
 /**

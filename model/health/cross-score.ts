@@ -19,19 +19,12 @@ export interface Reasoned {
   readonly reasoning: Int32Array;
 }
 
-/** @throws {RangeError} if a turn has no prompt or no reasoning. */
 export async function crossScores(
   network: Pick<Network, "score">,
   turns: readonly Reasoned[],
   limits: BatchLimits,
   temperature: number,
 ): Promise<CrossScores> {
-  for (const [i, { prompt, reasoning }] of turns.entries()) {
-    if (prompt.length > 0 && reasoning.length > 0) continue;
-    throw new RangeError(
-      `turn ${i} has ${prompt.length} tokens of prompt and ${reasoning.length} of reasoning; each must be at least 1`,
-    );
-  }
   const { columns, own } = pairUp(turns.map(({ prompt }) => prompt.join(" ")));
   const sequences = turns.flatMap(({ reasoning }) => columns.map((column) => joined(turns[column]!.prompt, reasoning)));
   const { logProbs } = await network.score(sequences, limits, temperature);

@@ -36,8 +36,6 @@ export function rewardSpread(rewards: ArrayLike<number>, groups: ArrayLike<numbe
  * @returns null if the returns are constant or no token is written.
  */
 export function explainedVariance(values: Float32Array, returns: Float32Array, written: Uint8Array): number | null {
-  checkLength("values", values, written.length);
-  checkLength("returns", returns, written.length);
   const at = [...written.keys()].filter((i) => written[i]);
   const targets = at.map((i) => returns[i]!);
   if (targets.length === 0) return null;
@@ -53,11 +51,9 @@ export function explainedVariance(values: Float32Array, returns: Float32Array, w
  * @returns null if there are fewer than n tokens.
  */
 export function repetition(tokens: ArrayLike<number>, n: number): number | null {
-  if (!Number.isInteger(n) || n < 1) throw new RangeError(`n-grams have at least 1 token, got n ${n}`);
   const count = tokens.length - n + 1;
   if (count < 1) return null;
-  const seen = new Set<string>();
   const list = Array.from(tokens);
-  for (let i = 0; i < count; i++) seen.add(list.slice(i, i + n).join(" "));
-  return 1 - seen.size / count;
+  const distinct = new Set(Array.from({ length: count }, (_, i) => list.slice(i, i + n).join(" ")));
+  return 1 - distinct.size / count;
 }

@@ -79,8 +79,8 @@ export function estimateAdvantages(batch: AdvantageInputs, estimator: Estimator)
     case "expert-iteration":
       return plain(overTokens(batch, expertIteration(episodeRewards(batch), successesOf(batch, kind))));
     case "tpo": {
-      const { logProbs, groups } = batch;
-      if (logProbs === undefined) throw new RangeError("tpo needs the log-probability of each episode: pass logProbs");
+      const { groups } = batch;
+      const logProbs = given(batch.logProbs, "tpo needs the log-probability of each episode: pass logProbs");
       const targetProbabilities = tpoTarget(episodeRewards(batch), logProbs, groups);
       const before = groupPolicy(logProbs, groups);
       const gaps = targetProbabilities.map((q, row) => q - before[row]!);
@@ -93,10 +93,9 @@ export function estimateAdvantages(batch: AdvantageInputs, estimator: Estimator)
       return plain(whiten(discountedReturns(batch, rewards, estimator.gamma), batch.written));
     }
     case "gigpo": {
-      if (batch.anchors === undefined)
-        throw new RangeError("gigpo compares turns by the state they began in: pass anchors");
+      const anchors = given(batch.anchors, "gigpo compares turns by the state they began in: pass anchors");
       const rewards = turnsWithExtras(batch).map((turns) => turns.rewards);
-      const perTurn = gigpo(rewards, batch.anchors, batch.groups, estimator);
+      const perTurn = gigpo(rewards, anchors, batch.groups, estimator);
       const ends = batch.turns.map((turns) => turns.ends);
       return plain(overTurns(batch, ends, perTurn));
     }
@@ -146,13 +145,13 @@ function turnsWithExtras(batch: AdvantageInputs): readonly Turns[] {
 const episodeRewards = (batch: AdvantageInputs) =>
   turnsWithExtras(batch).map(({ rewards }) => rewards.reduce((sum, reward) => sum + reward, 0));
 
-function successesOf({ successes }: AdvantageInputs, kind: string): readonly boolean[] {
-  if (successes === undefined) throw new RangeError(`${kind} reads which episodes succeeded: pass successes`);
-  return successes;
+function given<T>(input: T | undefined, otherwise: string): T {
+  if (input === undefined) throw new RangeError(otherwise);
+  return input;
 }
 
-function valuesOf({ values }: AdvantageInputs, kind: string): Float32Array {
-  if (values === undefined)
-    throw new RangeError(`${kind} needs a critic: pass values, or choose an estimator without one`);
-  return values;
-}
+const successesOf = ({ successes }: AdvantageInputs, kind: string) =>
+  given(successes, `${kind} reads which episodes succeeded: pass successes`);
+
+const valuesOf = ({ values }: AdvantageInputs, kind: string) =>
+  given(values, `${kind} needs a critic: pass values, or choose an estimator without one`);
