@@ -2,8 +2,7 @@
  * Computes the settings of one update from the config of a run. If one key makes another key useless, this file ignores the useless key.
  * config/unread.ts refuses a useless key, unless a higher layer of the config made it useless.
  */
-import { type Estimator, NEEDS_CRITIC } from "../../model/learn/advantage/advantage.ts";
-import type { CovarianceRule } from "../../model/learn/covariance.ts";
+import { NEEDS_CRITIC } from "../../model/learn/advantage/advantage.ts";
 import { controlKl } from "../../model/learn/kl.ts";
 import type { PolicyRule } from "../../model/learn/loss.ts";
 import type { LossOn } from "../../model/learn/loss-mask.ts";
@@ -31,11 +30,16 @@ export interface Adapted {
   readonly covariance: LearnerConfig["covariance"]["treatment"];
 }
 
-/** @param update  the first update has number 0; schedules and random draws depend on it */
+/**
+ * The rules of filter, estimator and covariance have the numbers of all their kinds; each kind reads its own.
+ *
+ * @param update  the first update has number 0; schedules and random draws depend on it
+ */
 export function updateSettings(config: RunConfig, update: number, adapted: Adapted, marks: RoleMarks): UpdateSettings {
   const { learner, rollout, seed } = config;
-  const { klCoefficient, entropyCoefficient } = adapted;
+  const { klCoefficient, entropyCoefficient, covariance: treatment } = adapted;
   const { betas, weightDecay, gradClip, kl, critic, advantage, importance } = learner;
+  const { gamma, lambda, gammaTurn, rewardAt, gigpo } = learner;
   const optimizer = {
     learningRate: learner.learningRate * decay(learner, update),
     beta1: betas[0],
@@ -50,7 +54,7 @@ export function updateSettings(config: RunConfig, update: number, adapted: Adapt
     dropConstant: learner.resampleRoundsMax > 0,
     normalization: learner.rewardNormalization,
     overlong: overlongOf(config),
-    estimator: estimatorOf(learner),
+    estimator: { kind: learner.estimator, gamma, lambda, gammaTurn, rewardAt, normalize: gigpo.normalize },
     scaling: advantage,
     importance: importance.level === "none" ? null : { level: importance.level, cap: importance.cap },
     policy: {
@@ -61,7 +65,9 @@ export function updateSettings(config: RunConfig, update: number, adapted: Adapt
     observationLoss: readsObservations(config) ? learner.observationLoss : 0,
     // The estimator tpo computes new advantages before each step, so a treatment of covariance would have no effect.
     covariance:
-      learner.estimator === "tpo" ? null : covarianceOf(learner, adapted.covariance, [seed, `covariance ${update}`]),
+      learner.estimator === "tpo" || treatment === "none"
+        ? null
+        : { ...learner.covariance, treatment, draw: [seed, `covariance ${update}`] },
     klInReward: kl.place === "reward" ? divergence : null,
     lossOn: lossOnOf(learner, marks),
     aggregation: learner.aggregation,
@@ -88,48 +94,6 @@ export function lossOnOf({ lossOn }: LearnerConfig, marks: RoleMarks): LossOn {
   throw new RunError(
     "learner.lossOn is assistant-turns, but nothing marks the beginning of a reply in this policy's prompts; use replies, or another --model",
   );
-}
-
-function estimatorOf({ estimator, gamma, lambda, gammaTurn, rewardAt, gigpo }: LearnerConfig): Estimator {
-  switch (estimator) {
-    case "gae":
-    case "hybrid":
-      return { kind: estimator, gamma, lambda, rewardAt };
-    case "bi-level-gae":
-      return { kind: estimator, gamma, lambda, gammaTurn };
-    case "reinforce++":
-      return { kind: estimator, gamma, rewardAt };
-    case "gigpo":
-      return { kind: estimator, gammaTurn, normalize: gigpo.normalize };
-    case "grpo":
-    case "dr-grpo":
-    case "rloo":
-    case "max-rl":
-    case "expert-iteration":
-    case "tpo":
-    case "reinforce++-baseline":
-      return { kind: estimator };
-    default:
-      return estimator satisfies never;
-  }
-}
-
-function covarianceOf(
-  { covariance }: LearnerConfig,
-  treatment: Adapted["covariance"],
-  draw: readonly [seed: number, name: string],
-): CovarianceRule | null {
-  const { share, bounds, coefficient } = covariance;
-  switch (treatment) {
-    case "none":
-      return null;
-    case "clip":
-      return { treatment, share, bounds, draw };
-    case "kl":
-      return { treatment, share, coefficient };
-    default:
-      return treatment satisfies never;
-  }
 }
 
 function ruleOf({ loss, clipLow, clipHigh, dualClip }: LearnerConfig): PolicyRule {
