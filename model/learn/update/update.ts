@@ -132,18 +132,13 @@ async function train(
   for (let epoch = 0; epoch < settings.epochs; epoch++) {
     for (let start = 0; start < count; start += size) {
       const indices = Array.from({ length: Math.min(size, count - start) }, (_, i) => start + i);
-      const chosen = minibatchOf(prepared, indices);
-      const part =
+      const { samples, inputs: chosen } = minibatchOf(prepared, indices);
+      const advantages =
         prepared.target === null
-          ? chosen
-          : {
-              ...chosen,
-              inputs: {
-                ...chosen.inputs,
-                advantages: await advantagesTowards(prepared.target, policy, prepared.samples, indices, settings),
-              },
-            };
-      const own = { sequences: part.samples.flat(), inputs: sampleInputs(part, settings), observed: 0 };
+          ? chosen["advantages"]!
+          : await advantagesTowards(prepared.target, policy, prepared.samples, indices, settings);
+      const ofSamples = sampleInputs({ samples, inputs: { ...chosen, advantages } }, settings);
+      const own = { sequences: samples.flat(), inputs: ofSamples, observed: 0 };
       const { observed, sequences, inputs } =
         observationLoss > 0 ? withObservations(own.sequences, own.inputs, observationLoss) : own;
       const values: Record<string, number> = {};
