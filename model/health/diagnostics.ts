@@ -1,5 +1,4 @@
 /** Diagnostics of a rollout, as single numbers. echo-trap/echo-trap.ts combines these and other numbers into a verdict. */
-import { checkLength } from "../learn/advantage/rows.ts";
 import { deviation, isConstantSum, mean, positionsBy, variance } from "../statistics.ts";
 
 export interface Spread {
@@ -19,7 +18,6 @@ export interface Spread {
  * @returns null if no group has two members.
  */
 export function rewardSpread(rewards: ArrayLike<number>, groups: ArrayLike<number>): Spread | null {
-  checkLength("groups", groups, rewards.length);
   const compared = [...positionsBy(groups).values()].filter((rows) => rows.length > 1);
   if (compared.length === 0) return null;
   const members = compared.map((rows) => rows.map((row) => rewards[row]!));

@@ -1,6 +1,5 @@
 /** Factors on finished advantages: by group spread, by the filter's kept share, by length. This file knows no estimator. */
 import { deviation, mean, positionsBy } from "../../statistics.ts";
-import { checkLength } from "./rows.ts";
 
 export interface Scaling {
   readonly softReweight: boolean;
@@ -45,7 +44,6 @@ export function rowFactors(
  * @returns (B) factors from 0 to just under 1.
  */
 export function softReweight(rewards: ArrayLike<number>, groups: ArrayLike<number>): Float64Array {
-  checkLength("groups", groups, rewards.length);
   const spreads = [...positionsBy(groups).values()].map((rows) => ({
     rows,
     spread: rows.length < 2 ? 0 : deviation(rows.map((row) => rewards[row]!)),
