@@ -52,15 +52,11 @@ export class UpdateStep {
   readonly #parts: TrainingParts;
   /** Updates in a row without a finite gradient. */
   #brokenInARow = 0;
-  #logProbGap: number | null = null;
+  /** Nats per token: mean difference of samplers' and trainer's log-probabilities, from the last update that measured it; null if none did. */
+  logProbGap: number | null = null;
 
   constructor(parts: TrainingParts) {
     this.#parts = parts;
-  }
-
-  /** Nats per token: mean difference of samplers' and trainer's log-probabilities, from the last update that measured it; null if none did. */
-  get logProbGap(): number | null {
-    return this.#logProbGap;
   }
 
   /** @throws {Error} `unplayedError` if samplers could play no episode; `RunError` after `BROKEN_UPDATES_MAX` updates without a finite gradient */
@@ -118,7 +114,7 @@ export class UpdateStep {
     const counted = result.skipped === null ? measured : this.#skip(measured, result.skipped);
     this.#checkGradient(result, update);
     const { logProbGap = Number.NaN, kl: measuredKl, entropy } = result.metrics;
-    if (Number.isFinite(logProbGap)) this.#logProbGap = logProbGap;
+    if (Number.isFinite(logProbGap)) this.logProbGap = logProbGap;
     // The gap compares two engines only if the current policy version wrote every episode, and the update took one step.
     const isOneVersion = result.steps === 1 && recent.every(({ outcome }) => outcome.trajectory.version === version);
     if (isOneVersion && logProbGap > LOG_PROB_GAP_MAX && settings.importance === null) {

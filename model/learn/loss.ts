@@ -69,7 +69,8 @@ export function policyLoss(tensors: PolicyTensors, rule: PolicyRule): PolicyLoss
     return { loss, clipHighShare: none, clipLowShare: none, dualClipShare: none, ratioKl };
   }
   const logRatio = tf.clipByValue(tf.sub(logProbs, oldLogProbs), -EXPONENT_MAX, EXPONENT_MAX);
-  const ratio = tf.exp(rule.kind === "gspo" ? sequenceMean(logRatio, tensors) : logRatio);
+  // gspo: (B, 1), each row's mean over its written tokens.
+  const ratio = tf.exp(rule.kind === "gspo" ? tf.sum(tf.mul(logRatio, tensors.sequenceShares!), 1, true) : logRatio);
   const positiveAdvantage = tf.maximum(advantages, 0);
   const negativeAdvantage = tf.minimum(advantages, 0);
   const low = 1 - rule.clipLow;
@@ -101,12 +102,6 @@ const total = (values: tf.Tensor, weights: tf.Tensor): tf.Scalar => tf.sum(tf.mu
 
 const between = (x: tf.Tensor, low: number, high: number) =>
   Number.isFinite(high) ? tf.clipByValue(x, low, high) : tf.maximum(x, low);
-
-/** (B, 1): each row's mean over its written tokens. */
-function sequenceMean(logRatio: tf.Tensor, { sequenceShares }: PolicyTensors): tf.Tensor {
-  if (sequenceShares === undefined) throw new RangeError("gspo compares whole contexts: pass sequenceShares");
-  return tf.sum(tf.mul(logRatio, sequenceShares), 1, true);
-}
 
 export interface ValueTensors {
   /** (B, T) by the critic in training; differentiated. */

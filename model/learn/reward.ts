@@ -39,13 +39,16 @@ export interface RewardsAndPenalties {
  *
  * Source: RAGEN ctx_manager reward_normalization; standard deviations with divisor n - 1.
  */
-export function normalizeRewards(given: RewardsAndPenalties, { grouping, method }: Normalization): NormalizedRewards {
-  const { rewards, penalties } = given;
+export function normalizeRewards(
+  { rewards, penalties, groups, tags }: RewardsAndPenalties,
+  { grouping, method }: Normalization,
+): NormalizedRewards {
+  const keys = { state: groups, inductive: tags, batch: Array.from(rewards, () => "batch") }[grouping];
   const scores = Float64Array.from(rewards, (reward, i) => reward + penalties[i]!);
-  const groups = [...positionsBy(keys(given, grouping)).values()];
+  const compared = [...positionsBy<unknown>(keys).values()];
   const scales = new Float64Array(scores.length).fill(1);
-  if (method === "identity" || groups.length >= scores.length) return { scores, scales };
-  for (const rows of groups) {
+  if (method === "identity" || compared.length >= scores.length) return { scores, scales };
+  for (const rows of compared) {
     const members = rows.map((row) => scores[row]!);
     const center = mean(members);
     const spread = members.length < 2 ? 0 : deviation(members);
@@ -57,10 +60,6 @@ export function normalizeRewards(given: RewardsAndPenalties, { grouping, method 
     }
   }
   return { scores, scales };
-}
-
-function keys({ rewards, groups, tags }: RewardsAndPenalties, grouping: Normalization["grouping"]): ArrayLike<unknown> {
-  return { state: groups, inductive: tags, batch: Array.from(rewards, () => "batch") }[grouping];
 }
 
 function scaleOf(count: number, spread: number, method: Exclude<Normalization["method"], "identity">): number {
