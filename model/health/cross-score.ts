@@ -9,7 +9,7 @@
 import type { BatchLimits, Sequence } from "../learn/batch.ts";
 import type { Network } from "../learn/network.ts";
 import { mean } from "../statistics.ts";
-import { type CrossScores, pairUp } from "./mutual-information.ts";
+import type { CrossScores } from "./mutual-information.ts";
 
 /** The reasoning of a turn with its prompt. */
 export interface Reasoned {
@@ -25,13 +25,16 @@ export async function crossScores(
   limits: BatchLimits,
   temperature: number,
 ): Promise<CrossScores> {
-  const { columns, own } = pairUp(turns.map(({ prompt }) => prompt.join(" ")));
+  // Identical prompts share a column. A column is named by the first turn with its prompt.
+  const prompts = turns.map(({ prompt }) => prompt.join(" "));
+  const distinct = [...new Set(prompts)];
+  const columns = distinct.map((prompt) => prompts.indexOf(prompt));
   const sequences = turns.flatMap(({ reasoning }) => columns.map((column) => joined(turns[column]!.prompt, reasoning)));
   const { logProbs } = await network.score(sequences, limits, temperature);
   return {
     perToken: turns.map((_, i) => columns.map((_, j) => mean(logProbs[i * columns.length + j]!))),
     lengths: turns.map(({ reasoning }) => reasoning.length),
-    own,
+    own: prompts.map((prompt) => distinct.indexOf(prompt)),
   };
 }
 

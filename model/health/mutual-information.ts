@@ -118,19 +118,5 @@ function retrieval(scores: readonly (readonly number[])[], own: readonly number[
   };
 }
 
-/**
- * The prompts to score. Identical prompts share a column.
- *
- * @param prompts (M) a name of each reasoning's prompt; equal names are identical prompts.
- * @returns columns: for each column, the index of the first reasoning with the column's prompt; own: (M) the column of each reasoning.
- */
-export function pairUp(prompts: readonly string[]) {
-  const distinct = [...new Set(prompts)];
-  return {
-    columns: distinct.map((prompt) => prompts.indexOf(prompt)),
-    own: prompts.map((prompt) => distinct.indexOf(prompt)),
-  };
-}
-
 /** True at the steps at which RAGEN-2 measures collapse: step 1, and the multiples of `every`. */
 export const isCollapseStep = (step: number, every: number): boolean => step === 1 || (step > 0 && step % every === 0);

@@ -1,11 +1,6 @@
 import { describe, expect, test } from "bun:test";
 import fc from "fast-check";
-import {
-  COLLAPSE_DEFAULTS,
-  collapseMetrics,
-  isCollapseStep,
-  pairUp,
-} from "../../../model/health/mutual-information.ts";
+import { COLLAPSE_DEFAULTS, collapseMetrics, isCollapseStep } from "../../../model/health/mutual-information.ts";
 
 const metrics = (perToken: number[][], own: number[], lengths = perToken.map(() => 1)) =>
   collapseMetrics({ perToken, lengths, own }, null).metrics;
@@ -123,12 +118,6 @@ describe("collapseMetrics", () => {
 
   test("of very unlikely sequences are finite", () => {
     expect(metrics([[-2000, -2000 + Math.LN2]], [0])["mi_estimate"]).toBeCloseTo(-Math.log(1.5), 9);
-  });
-});
-
-describe("pairUp", () => {
-  test("scores each prompt once", () => {
-    expect(pairUp(["a", "b", "a", "c"])).toEqual({ columns: [0, 1, 3], own: [0, 1, 0, 2] });
   });
 });
 
