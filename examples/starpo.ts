@@ -24,7 +24,7 @@ import { Decoder } from "../model/decode/decoder.ts";
 import { Generator } from "../model/decode/generate.ts";
 import { compiledEngine } from "../model/engine/compiled.ts";
 import { drGrpo } from "../model/learn/advantage/group.ts";
-import { filterGroups } from "../model/learn/filter/filter.ts";
+import { filterGroups } from "../model/learn/filter.ts";
 import { Network } from "../model/learn/network.ts";
 import { imitation, policyObjective } from "../model/learn/objective.ts";
 import { samplesOf } from "../model/learn/sequences.ts";
@@ -142,7 +142,7 @@ export async function starpo(task: keyof typeof TASKS, seed: number) {
     // Filter: keep the groups whose raw rewards (without format penalties) vary most. If all rewards of a group are equal, the group teaches little.
     const groups = episodes.map(({ group }) => group);
     const rewards = episodes.map(({ trajectory }) => rawReward(trajectory));
-    const filtered = filterGroups({ groups, rewards }, { strategy: "top_ratio", ratio: keep, type: "std" });
+    const filtered = filterGroups({ groups, rewards }, { strategy: "top_ratio", value: keep, order: "largest" });
     const kept = filtered.rows.map((row) => episodes[row]!);
     if (kept.length === 0) return null;
 

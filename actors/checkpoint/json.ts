@@ -82,10 +82,7 @@ export function checkJson(value: unknown, at: string): void {
     for (const [key, item] of Object.entries(value)) checkJson(item, `${at}.${key}`);
     return;
   }
-  const found = typeof value === "object" ? kindOf(value) : String(value);
-  throw new TypeError(`${at} cannot be saved as JSON: it is ${found}`);
+  // The class of an object: "Float32Array", "Date".
+  const kind = typeof value === "object" ? Object.getPrototypeOf(value)?.constructor?.name : String(value);
+  throw new TypeError(`${at} cannot be saved as JSON: it is ${kind ?? "an object without a prototype"}`);
 }
-
-/** An object's class: "Float32Array", "Date". */
-const kindOf = (value: object): string =>
-  Object.getPrototypeOf(value)?.constructor?.name ?? "an object without a prototype";

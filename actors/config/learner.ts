@@ -1,7 +1,7 @@
 /** Section `learner`: how the policy learns from episodes. Types and defaults only; algorithms.ts says which estimator reads which key. */
 import { z } from "zod";
 import type { Aggregation } from "../../model/learn/aggregation.ts";
-import { FILTER_METRICS, type FilterRule } from "../../model/learn/filter/filter.ts";
+import { FILTER_METRICS, type FilterRule } from "../../model/learn/filter.ts";
 import { KL_ESTIMATORS } from "../../model/learn/kl.ts";
 import { ALGORITHM_NAMES, ESTIMATORS, LOSSES, OPTIMIZERS } from "./algorithms.ts";
 import {

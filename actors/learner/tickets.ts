@@ -52,7 +52,8 @@ export class TicketBook {
   readonly #options: TicketBookOptions;
   /** Names of the episodes whose tickets have not ended. */
   readonly #open = new Set<string>();
-  readonly #waiting = new WaitingTickets<Entry>();
+  /** Tickets without a lease, youngest first, because removal from the end of an array is fast. */
+  #waiting: Entry[] = [];
   /** Leases by episode, in the order in which they end, because all leases are equally long. */
   readonly #leases = new Map<string, Lease>();
   readonly #leasesOf = new Map<string, Set<Lease>>();
@@ -67,7 +68,7 @@ export class TicketBook {
 
   /** Number of tickets without a lease. */
   get waiting(): number {
-    return this.#waiting.size;
+    return this.#waiting.length;
   }
 
   get leasedInAll(): number {
@@ -95,7 +96,8 @@ export class TicketBook {
     if (tickets.length === 0) resolve([]);
     const batch: Batch = { finished: new Array(tickets.length), open: tickets.length, resolve };
     for (const name of names) this.#open.add(name);
-    this.#waiting.append(tickets.map((ticket, index) => ({ serial: this.#nextSerial++, batch, index, ticket })));
+    const young = tickets.map((ticket, index) => ({ serial: this.#nextSerial++, batch, index, ticket }));
+    this.#waiting = young.reverse().concat(this.#waiting);
     return promise;
   }
 
@@ -106,7 +108,11 @@ export class TicketBook {
    */
   grant(sampler: string, slotsFree: number, version: number | null): Ticket[] {
     if (version === null) return [];
-    const granted = this.#waiting.take(slotsFree, version);
+    const granted: Entry[] = [];
+    for (let at = this.#waiting.length - 1; at >= 0 && granted.length < slotsFree; at--) {
+      const { version: wanted, exact } = this.#waiting[at]!.ticket;
+      if (exact ? wanted === version : wanted <= version) granted.push(...this.#waiting.splice(at, 1));
+    }
     if (granted.length === 0) return [];
     const endsAtMs = this.#options.clock.now() + this.#options.leaseMs;
     const own = this.#leasesOf.getOrInsertComputed(sampler, () => new Set());
@@ -151,7 +157,7 @@ export class TicketBook {
     this.#free(lease);
     this.counts.retried++;
     entry.ticket = { ...entry.ticket, attempt: entry.ticket.attempt + 1 };
-    this.#waiting.putBack(entry);
+    this.#waiting.splice(this.#waiting.findLastIndex(({ serial }) => serial > entry.serial) + 1, 0, entry);
   }
 
   #end(lease: Lease, outcome: Outcome): void {
@@ -197,67 +203,3 @@ function aborted({ entry, sampler }: Lease, why: string): Outcome {
   const { episode, attempt } = entry.ticket;
   return { status: "aborted", detail: `episode ${episode}, attempt ${attempt + 1}, by ${sampler}: ${why}` };
 }
-
-export interface Waiting {
-  /** Position in the order of issue. */
-  readonly serial: number;
-  readonly ticket: Ticket;
-}
-
-interface Kind<T> {
-  readonly version: number;
-  readonly exact: boolean;
-  /** Youngest first. So the oldest entry is at the end, where removal from an array is fast. */
-  readonly entries: T[];
-}
-
-/**
- * Tickets without a lease. `take` removes the oldest first. Tickets that the same policy versions may play are one kind. Few kinds exist at a
- * time, so the search for the oldest ticket is fast however many tickets wait.
- */
-export class WaitingTickets<T extends Waiting> {
-  readonly #kinds = new Map<string, Kind<T>>();
-
-  get size(): number {
-    return this.#kinds.values().reduce((sum, { entries }) => sum + entries.length, 0);
-  }
-
-  /** Adds tickets. @param young  oldest first, all younger than the tickets that wait already */
-  append(young: readonly T[]): void {
-    for (const [key, added] of Map.groupBy(young, kindOf)) {
-      const { version, exact } = added[0]!.ticket;
-      const older = this.#kinds.get(key)?.entries ?? [];
-      this.#kinds.set(key, { version, exact, entries: added.reverse().concat(older) });
-    }
-  }
-
-  /** Puts a ticket back at the place that its age gives. */
-  putBack(entry: T): void {
-    const { version, exact } = entry.ticket;
-    const { entries } = this.#kinds.getOrInsert(kindOf(entry), { version, exact, entries: [] });
-    entries.splice(entries.findLastIndex(({ serial }) => serial > entry.serial) + 1, 0, entry);
-  }
-
-  /** Removes the oldest tickets that this version may play, at most `max`. */
-  take(max: number, version: number): T[] {
-    const kinds = this.#kinds
-      .values()
-      .filter((kind) => (kind.exact ? kind.version === version : kind.version <= version));
-    const playable = [...kinds];
-    const taken: T[] = [];
-    while (taken.length < max) {
-      let oldest: T[] = [];
-      for (const { entries } of playable) if (serialOf(entries) < serialOf(oldest)) oldest = entries;
-      const entry = oldest.pop();
-      if (entry === undefined) break;
-      taken.push(entry);
-    }
-    for (const [key, { entries }] of this.#kinds) if (entries.length === 0) this.#kinds.delete(key);
-    return taken;
-  }
-}
-
-const kindOf = ({ ticket }: Waiting): string => `${ticket.version} ${ticket.exact}`;
-
-/** Serial of the oldest entry; infinite if there are no entries. */
-const serialOf = (entries: readonly Waiting[]): number => entries.at(-1)?.serial ?? Number.POSITIVE_INFINITY;

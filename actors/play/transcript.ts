@@ -61,6 +61,10 @@ interface HistoryTurn extends AnsweredTurn {
 }
 
 export class Transcript {
+  /** Number of earlier turns that the last prompt left out for lack of room. */
+  dropped = 0;
+  /** Number of tokens of the context with the prompt that had no room; 0 if every prompt had room. */
+  refusedTokens = 0;
   readonly #tag: EnvTag;
   readonly #dialogue: Dialogue;
   readonly #rules: ContextRules;
@@ -76,8 +80,6 @@ export class Transcript {
   #from = 0;
   /** Tokens of the context, which are the tokens that the policy's sequence holds. */
   #context: number[] = [];
-  #dropped = 0;
-  #refusedTokens = 0;
   readonly #tokens: number[] = [];
   readonly #written: number[] = [];
   readonly #logProbs: number[] = [];
@@ -91,16 +93,6 @@ export class Transcript {
     this.#dialogue = dialogue;
     this.#rules = rules;
     this.#prefix = rules.think ? "<think>" : "<answer>";
-  }
-
-  /** Number of earlier turns that the last prompt left out for lack of room. */
-  get dropped(): number {
-    return this.#dropped;
-  }
-
-  /** Number of tokens of the context with the prompt that had no room; 0 if every prompt had room. */
-  get refusedTokens(): number {
-    return this.#refusedTokens;
   }
 
   /** Adds the prompt of the next turn. @returns null if the context has no room for the prompt and one token of the reply. */
@@ -117,10 +109,10 @@ export class Transcript {
       const mayDrop = overflow === "drop" && from < turn;
       if (mayDrop && room < replyTokensMax) continue;
       if (room < 1) {
-        this.#refusedTokens = contextTokensMax - room;
+        this.refusedTokens = contextTokensMax - room;
         return null;
       }
-      this.#dropped = Math.max(0, from - allowed);
+      this.dropped = Math.max(0, from - allowed);
       this.#from = from;
       const tokensMax = Math.min(replyTokensMax, room);
       return { ...this.#append(extendsContext, added), tokensMax };

@@ -103,8 +103,7 @@ export function checkup(before: HealthState, measured: Measured, config: HealthC
   }
   const watched: HealthState = { ...before, trap, stops, verdict, settling };
   const { state, due } = stop !== null ? { state: watched, due: dueOf(stop) } : climb(watched, reasons, config);
-  if (due !== null) notices.push(noticeOf(due, stop));
-  return { state, due, metrics: healthMetrics(state, due), notices };
+  return answer(state, due, stop, notices);
 }
 
 /** Judges one more validation. Only the early stops use validations. @param validation  lowest success over envs */
@@ -112,19 +111,18 @@ export function checkupOfValidation(before: HealthState, validation: number, con
   const rule = { ...STOP_RULE, ...config.stops };
   const { state: stops, stop } = watchValidation(before.stops, validation, rule, config.stopEarly);
   const state = { ...before, stops };
-  if (stop === null) return { state, due: null, metrics: {}, notices: [] };
-  const due = dueOf(stop);
-  return { state, due, metrics: healthMetrics(state, due), notices: [noticeOf(due, stop)] };
+  return stop === null ? { state, due: null, metrics: {}, notices: [] } : answer(state, dueOf(stop), stop, []);
 }
 
 const dueOf = ({ kind, reason }: Stop): Due => ({ kind: "early-stop", text: `${kind}: ${reason}` });
 
-/** @param stop  the early stop that is due; null if a rung is due */
-const noticeOf = ({ kind, text }: Due, stop: Stop | null): HealthNotice => ({
-  good: stop?.kind === "solved",
-  kind: kind === "rung" ? "intervention" : kind,
-  text,
-});
+/** @param stop  the early stop that is due, if there is one @param notices  what to say besides what is due */
+function answer(state: HealthState, due: Due | null, stop: Stop | null, notices: readonly HealthNotice[]): Checkup {
+  const metrics = healthMetrics(state, due);
+  if (due === null) return { state, due, metrics, notices };
+  const kind = due.kind === "rung" ? "intervention" : due.kind;
+  return { state, due, metrics, notices: [...notices, { good: stop?.kind === "solved", kind, text: due.text }] };
+}
 
 /** Takes the next rung if the verdict is bad, and if the last rung has had its `settleUpdates` updates. */
 function climb(state: HealthState, reasons: string, config: HealthConfig): { state: HealthState; due: Due | null } {

@@ -2,7 +2,7 @@
  * Interventions against the Echo Trap. The ladder is a list of interventions; each is a rung. This file computes how the rungs change the
  * settings of an update. All functions are pure. health.ts decides when a run takes a rung; training.ts does the rungs `roll-back` and `stop`.
  */
-import type { FilterRule } from "../../model/learn/filter/filter.ts";
+import type { FilterRule } from "../../model/learn/filter.ts";
 import type { UpdateSettings } from "../../model/learn/update/types.ts";
 import { type Rung, TREATMENT_OF_RUNG } from "../config/health.ts";
 
@@ -93,9 +93,9 @@ function tightened(filter: FilterRule, factor: number, groups: number): FilterRu
   const atLeastOne = (share: number) => Math.min(1, Math.max(share * factor, 1.5 / groups));
   switch (filter.strategy) {
     case "all":
-      return byStd(factor, "largest");
+      return { strategy: "top_ratio", value: factor, order: "largest" };
     case "top_ratio":
-      return byStd(filter.ratio * factor, filter.type === "std" ? "largest" : "smallest");
+      return { ...filter, value: filter.value * factor };
     case "top_p":
     case "top_k":
       return { ...filter, value: atLeastOne(filter.value) };
@@ -108,14 +108,5 @@ function tightened(filter: FilterRule, factor: number, groups: number): FilterRu
       return filter satisfies never;
   }
 }
-
-/** Keeps the share `value` of the groups that the filter gets, by their std, and at least one group. */
-const byStd = (value: number, order: "largest" | "smallest"): FilterRule => ({
-  strategy: "top_k",
-  value,
-  metric: "reward_variance",
-  order,
-  includeZero: true,
-});
 
 const show = (value: number) => Number(value.toPrecision(3)).toString();

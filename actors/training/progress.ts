@@ -1,4 +1,4 @@
-/** The progress of a run, and how each event changes the progress. A checkpoint holds progress, parameters and optimizers. All functions are pure. */
+/** The progress of a run, which is a value that no code changes in place. A checkpoint holds progress, parameters and optimizers. */
 import type { RunConfig } from "../config/config.ts";
 import type { TicketCounts } from "../learner/dispatcher.ts";
 import type { Scores } from "./curriculum.ts";
@@ -53,27 +53,6 @@ export interface Progress {
   readonly collapse: CollapseState;
 }
 
-export type ProgressEvent =
-  | { readonly kind: "taught"; readonly taught: Taught }
-  | { readonly kind: "published" }
-  | { readonly kind: "played"; readonly episodes: number; readonly tokens: number; readonly actions: number }
-  | { readonly kind: "counted"; readonly tickets: TicketCounts }
-  | { readonly kind: "validated"; readonly solved: Solved }
-  | {
-      readonly kind: "trained";
-      readonly klCoefficient: number;
-      readonly entropyCoefficient: number;
-      readonly curriculum: Scores;
-    }
-  | { readonly kind: "collapse measured"; readonly collapse: CollapseState }
-  | { readonly kind: "skipped" }
-  | { readonly kind: "updated" }
-  | { readonly kind: "judged"; readonly health: HealthState; readonly due: Due | null }
-  | { readonly kind: "done" }
-  | { readonly kind: "saved healthy" }
-  | { readonly kind: "rolled back"; readonly saved: Progress }
-  | { readonly kind: "clock"; readonly minutes: number; readonly minutesInAll: number };
-
 export const startOfRun = ({ learner }: Pick<RunConfig, "learner">): Progress => ({
   update: 0,
   version: 0,
@@ -97,45 +76,16 @@ export const startOfRun = ({ learner }: Pick<RunConfig, "learner">): Progress =>
   collapse: COLLAPSE_START,
 });
 
-export function advance(progress: Progress, event: ProgressEvent): Progress {
-  switch (event.kind) {
-    case "taught":
-    case "counted":
-    case "trained":
-    case "collapse measured":
-    case "judged":
-    case "clock": {
-      const { kind: _, ...changed } = event;
-      return { ...progress, ...changed };
-    }
-    case "published":
-      return { ...progress, version: progress.version + 1 };
-    case "played":
-      return {
-        ...progress,
-        episodes: progress.episodes + event.episodes,
-        tokens: progress.tokens + event.tokens,
-        actions: progress.actions + event.actions,
-      };
-    case "validated":
-      return afterValidation(progress, event.solved);
-    case "skipped":
-      return { ...progress, skipped: progress.skipped + 1 };
-    case "updated":
-      return { ...progress, update: progress.update + 1 };
-    case "done":
-      return { ...progress, due: null };
-    case "saved healthy":
-      return { ...progress, health: { ...progress.health, healthyCheckpoint: progress.update } };
-    case "rolled back":
-      return afterRollBack(event.saved, progress);
-    default:
-      return event satisfies never;
-  }
-}
+/** The progress after a rollout or a validation. */
+export const afterPlay = (progress: Progress, played: Pick<Progress, "episodes" | "tokens" | "actions">): Progress => ({
+  ...progress,
+  episodes: progress.episodes + played.episodes,
+  tokens: progress.tokens + played.tokens,
+  actions: progress.actions + played.actions,
+});
 
 /** The first validation also sets the success before reinforcement. */
-function afterValidation(progress: Progress, solved: Solved): Progress {
+export function afterValidation(progress: Progress, solved: Solved): Progress {
   const validated = { ...solved, update: progress.update };
   const isBest = progress.best === null || solved.success > progress.best.success;
   const first = progress.before === null ? { before: solved.success, beforeOf: solved.envs } : {};
@@ -144,9 +94,9 @@ function afterValidation(progress: Progress, solved: Solved): Progress {
 
 /**
  * Restores the checkpoint's progress, but keeps the present version and all present counts except `update`. The detectors of health start
- * again. The next clock event sets the minutes.
+ * again. The caller sets the minutes.
  */
-const afterRollBack = (saved: Progress, now: Progress): Progress => ({
+export const afterRollBack = (saved: Progress, now: Progress): Progress => ({
   ...saved,
   version: now.version,
   episodes: now.episodes,

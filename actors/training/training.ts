@@ -14,7 +14,7 @@ import { plural } from "../number-text.ts";
 import { type Baselines, reportBaselines } from "./baselines.ts";
 import { Interruption, PlayTime, type Rollout, Stopped, type TrainingContext, type TrainingParts } from "./context.ts";
 import { type Checkup, checkup, checkupOfValidation, endsRun, hasNoSign, isWell, measuredOf } from "./health.ts";
-import { advance, type Progress, type ProgressEvent, type Solved, startOfRun } from "./progress.ts";
+import { afterPlay, afterRollBack, afterValidation, type Progress, type Solved, startOfRun } from "./progress.ts";
 import { type Report, reportOf } from "./report.ts";
 import { RolloutQueue } from "./rollout-queue.ts";
 import { speedMetrics, totalMetrics, updateLine } from "./update-metrics.ts";
@@ -63,12 +63,12 @@ export class Training {
       await this.#begin();
       await this.#makeUpdates();
       const after = await this.#validate(true);
-      await this.#saving.atEnd(this.#progressToSave(), false);
+      await this.#saving.atEnd(this.#measured(), false);
       return await this.#report(baselines, after);
     } catch (error) {
       if (!(error instanceof Stopped)) throw error;
       log.line("stopped", `${error.message}; ${this.doing()}`);
-      await this.#saving.atEnd(this.#progressToSave(), true);
+      await this.#saving.atEnd(this.#measured(), true);
       return null;
     }
   }
@@ -80,7 +80,7 @@ export class Training {
     if (isNew && config.warmStart.enabled) {
       const publish = () => this.#publish().then(() => this.#progress);
       const taught = await playWarmStart(this.#parts, publish);
-      this.#advance({ kind: "taught", taught });
+      this.#change({ taught });
     }
     await this.#publish();
     const hasKlTerm = this.#progress.klCoefficient > 0 || config.health.ladder.includes("raise-kl");
@@ -115,7 +115,7 @@ export class Training {
         if (await this.#doDue(rollouts)) return;
       }
       if (this.#saveAsked || update % checkpoint.everyUpdates === 0) {
-        this.#progress = await this.#saving.duringRun(this.#progressToSave());
+        this.#progress = await this.#saving.duringRun(this.#measured());
         this.#saveAsked = this.#saveAsked && !this.#saving.has(this.#progress);
       }
       await this.#update(await this.#parts.interruption.race(rollouts.next(this.#progress)));
@@ -136,7 +136,7 @@ export class Training {
       await this.#parts.interruption.race(rollouts.drop());
       await this.#rollBack();
     }
-    this.#advance({ kind: "done" });
+    this.#change({ due: null });
     return false;
   }
 
@@ -150,8 +150,7 @@ export class Training {
     const started = clock.now();
     const { progress, metrics, rows } = await this.#step.run(this.#progress, finished);
     const tokens = progress.tokens - this.#progress.tokens;
-    this.#progress = progress;
-    this.#advance({ kind: "updated" }, this.#clockEvent(), this.#counted());
+    this.#progress = this.#measured({ ...progress, update: progress.update + 1 });
     const { acknowledged } = await this.#publish();
     const { update } = this.#progress;
     const values = {
@@ -167,7 +166,7 @@ export class Training {
     };
     const totals = totalMetrics(this.#progress);
     const { due, state, metrics: healthMetrics } = judge(this.#parts, this.#progress, { ...values, ...totals });
-    this.#advance({ kind: "judged", health: state, due });
+    this.#change({ health: state, due });
     const all = { ...values, ...healthMetrics, ...totals };
     reporter.metrics(update, all);
     void acknowledged.then((ms) => reporter.metrics(update, { "weights/publish_ms": ms }));
@@ -179,17 +178,17 @@ export class Training {
   async #validate(isLast: boolean): Promise<Solved> {
     const { update, validated } = this.#progress;
     if (validated?.update === update) return validated;
-    const { solved, played } = await validateUpdate(this.#parts, this.#progress);
-    this.#advance(played, { kind: "validated", solved });
+    const { solved, totals } = await validateUpdate(this.#parts, this.#progress);
+    this.#progress = afterValidation(afterPlay(this.#progress, totals), solved);
     const { state, due, metrics } = judgeValidation(this.#parts, this.#progress, solved, isLast);
-    this.#advance({ kind: "judged", health: state, due: due ?? this.#progress.due });
+    this.#change({ health: state, due: due ?? this.#progress.due });
     if (due !== null) this.#parts.reporter.metrics(update, metrics);
     return solved;
   }
 
   async #publish(): Promise<{ acknowledged: Promise<number> }> {
     const published = await this.#parts.publishPolicy(this.#progress.version + 1);
-    this.#advance({ kind: "published" });
+    this.#change({ version: this.#progress.version + 1 });
     return published;
   }
 
@@ -210,53 +209,45 @@ export class Training {
       log.event("warning", "roll-back", `${error.message}; training continues`);
       return;
     }
-    this.#advance({ kind: "rolled back", saved });
+    this.#progress = afterRollBack(saved, this.#progress);
     // Until the next update, this value marks where the record ends (newest-update.ts).
     reporter.metrics(target, { "health/rollbacks": this.#progress.health.control.round });
     log.line("roll-back", `went back from update ${update} to ${target}`);
     log.event("info", "health", `update ${target}: health: ${this.#progress.health.verdict}`);
     await this.#publish();
     // A run that resumes here must know that it was rolled back.
-    this.#progress = await this.#saving.rolledBack(this.#progressToSave());
+    this.#progress = await this.#saving.rolledBack(this.#measured());
   }
 
   #minutes(): number {
     return (this.#parts.clock.now() - this.#startedAtMs) / 60_000;
   }
 
-  #clockEvent(): ProgressEvent & { kind: "clock" } {
-    const { clock, processStartedAtMs, checkpoints } = this.#parts;
-    const earlier = checkpoints.resumed?.minutesInAll ?? 0;
-    const minutesInAll = earlier + (clock.now() - processStartedAtMs) / 60_000;
-    return { kind: "clock", minutes: this.#minutes(), minutesInAll };
-  }
-
-  /** The run's ticket counts. The dispatcher counts only this process's tickets, so this method adds the counts of earlier processes. */
-  #counted(): ProgressEvent & { kind: "counted" } {
-    const { dispatcher, checkpoints, config } = this.#parts;
+  /** The progress with the present time and ticket counts. The dispatcher and the clock count only this process, so earlier counts are added. */
+  #measured(progress = this.#progress): Progress {
+    const { clock, processStartedAtMs, dispatcher, checkpoints, config } = this.#parts;
+    const earlier = { ...startOfRun(config), ...checkpoints.resumed };
     const { expired, retried, ignored } = dispatcher.ticketCounts;
-    const earlier = checkpoints.resumed?.tickets ?? startOfRun(config).tickets;
-    const tickets = {
-      expired: earlier.expired + expired,
-      retried: earlier.retried + retried,
-      ignored: earlier.ignored + ignored,
+    return {
+      ...progress,
+      minutes: this.#minutes(),
+      minutesInAll: earlier.minutesInAll + (clock.now() - processStartedAtMs) / 60_000,
+      tickets: {
+        expired: earlier.tickets.expired + expired,
+        retried: earlier.tickets.retried + retried,
+        ignored: earlier.tickets.ignored + ignored,
+      },
     };
-    return { kind: "counted", tickets };
   }
 
-  #advance(...events: readonly ProgressEvent[]): void {
-    this.#progress = events.reduce(advance, this.#progress);
-  }
-
-  /** The progress for a checkpoint: with the present time and ticket counts. */
-  #progressToSave(): Progress {
-    return [this.#clockEvent(), this.#counted()].reduce(advance, this.#progress);
+  #change(changes: Partial<Progress>): void {
+    this.#progress = { ...this.#progress, ...changes };
   }
 
   async #report(baselines: ReadonlyMap<string, Baselines>, after: Solved): Promise<Report> {
     const minutes = this.#minutes();
     const atOne = await validateApart(this.#parts, "end", 1, this.#progress);
-    this.#advance(atOne.played, { ...this.#clockEvent(), minutes });
+    this.#progress = { ...this.#measured(afterPlay(this.#progress, atOne.totals)), minutes };
     return reportOf(this.#parts, {
       baselines,
       progress: this.#progress,
@@ -353,7 +344,8 @@ class Saving {
     const { clock, config, reporter, checkpoints, meter } = this.#context;
     const started = clock.now();
     const well = hasNoSign(progress.health) && !hasFallen(progress, config.health.trap);
-    const saved = well ? advance(progress, { kind: "saved healthy" }) : progress;
+    const health = { ...progress.health, healthyCheckpoint: progress.update };
+    const saved = well ? { ...progress, health } : progress;
     await meter.during("time/save", checkpoints.save(saved));
     this.#savedUpdate = progress.update;
     reporter.metrics(progress.update, { "speed/checkpoint_s": (clock.now() - started) / 1000 });

@@ -2,9 +2,7 @@
  * Computes the settings of one update from the config of a run. If one key makes another key useless, this file ignores the useless key.
  * config/unread.ts refuses a useless key, unless a higher layer of the config made it useless.
  */
-import { type Estimator, NEEDS_CRITIC } from "../../model/learn/advantage/advantage.ts";
-import type { CovarianceRule } from "../../model/learn/covariance.ts";
-import type { FilterRule } from "../../model/learn/filter/filter.ts";
+import { NEEDS_CRITIC } from "../../model/learn/advantage/advantage.ts";
 import { controlKl } from "../../model/learn/kl.ts";
 import type { PolicyRule } from "../../model/learn/loss.ts";
 import type { LossOn } from "../../model/learn/loss-mask.ts";
@@ -18,12 +16,8 @@ import { limitsOf } from "./warm-start.ts";
 
 type LearnerConfig = RunConfig["learner"];
 
-/** Linear top_p subtracts this number from the sum of scores that the kept groups must reach. The value is RAGEN-2's. */
-const TOP_P_EPSILON = 0.01;
 /** Weight of the value loss if the critic shares the policy's network. */
 const SHARED_CRITIC_COEFFICIENT = 0.5;
-/** The horizon of the adaptive KL control, in trajectories. The value is verl's. */
-const KL_HORIZON = 10_000;
 
 export const needsCritic = ({ estimator }: LearnerConfig): boolean => NEEDS_CRITIC.has(estimator);
 
@@ -36,11 +30,16 @@ export interface Adapted {
   readonly covariance: LearnerConfig["covariance"]["treatment"];
 }
 
-/** @param update  the first update has number 0; schedules and random draws depend on it */
+/**
+ * The rules of filter, estimator and covariance have the numbers of all their kinds; each kind reads its own.
+ *
+ * @param update  the first update has number 0; schedules and random draws depend on it
+ */
 export function updateSettings(config: RunConfig, update: number, adapted: Adapted, marks: RoleMarks): UpdateSettings {
   const { learner, rollout, seed } = config;
-  const { klCoefficient, entropyCoefficient } = adapted;
+  const { klCoefficient, entropyCoefficient, covariance: treatment } = adapted;
   const { betas, weightDecay, gradClip, kl, critic, advantage, importance } = learner;
+  const { gamma, lambda, gammaTurn, rewardAt, gigpo } = learner;
   const optimizer = {
     learningRate: learner.learningRate * decay(learner, update),
     beta1: betas[0],
@@ -51,11 +50,11 @@ export function updateSettings(config: RunConfig, update: number, adapted: Adapt
   };
   const divergence = klCoefficient === 0 ? null : { estimator: kl.estimator, coefficient: klCoefficient };
   return {
-    filter: filterRule(learner.filter),
+    filter: learner.filter,
     dropConstant: learner.resampleRoundsMax > 0,
     normalization: learner.rewardNormalization,
     overlong: overlongOf(config),
-    estimator: estimatorOf(learner),
+    estimator: { kind: learner.estimator, gamma, lambda, gammaTurn, rewardAt, normalize: gigpo.normalize },
     scaling: advantage,
     importance: importance.level === "none" ? null : { level: importance.level, cap: importance.cap },
     policy: {
@@ -66,7 +65,9 @@ export function updateSettings(config: RunConfig, update: number, adapted: Adapt
     observationLoss: readsObservations(config) ? learner.observationLoss : 0,
     // The estimator tpo computes new advantages before each step, so a treatment of covariance would have no effect.
     covariance:
-      learner.estimator === "tpo" ? null : covarianceOf(learner, adapted.covariance, [seed, `covariance ${update}`]),
+      learner.estimator === "tpo" || treatment === "none"
+        ? null
+        : { ...learner.covariance, treatment, draw: [seed, `covariance ${update}`] },
     klInReward: kl.place === "reward" ? divergence : null,
     lossOn: lossOnOf(learner, marks),
     aggregation: learner.aggregation,
@@ -95,69 +96,9 @@ export function lossOnOf({ lossOn }: LearnerConfig, marks: RoleMarks): LossOn {
   );
 }
 
-function estimatorOf({ estimator, gamma, lambda, gammaTurn, rewardAt, gigpo }: LearnerConfig): Estimator {
-  switch (estimator) {
-    case "gae":
-    case "hybrid":
-      return { kind: estimator, gamma, lambda, rewardAt };
-    case "bi-level-gae":
-      return { kind: estimator, gamma, lambda, gammaTurn };
-    case "reinforce++":
-      return { kind: estimator, gamma, rewardAt };
-    case "gigpo":
-      return { kind: estimator, gammaTurn, normalize: gigpo.normalize };
-    case "grpo":
-    case "dr-grpo":
-    case "rloo":
-    case "max-rl":
-    case "expert-iteration":
-    case "tpo":
-    case "reinforce++-baseline":
-      return { kind: estimator };
-    default:
-      return estimator satisfies never;
-  }
-}
-
-function covarianceOf(
-  { covariance }: LearnerConfig,
-  treatment: Adapted["covariance"],
-  draw: readonly [seed: number, name: string],
-): CovarianceRule | null {
-  const { share, bounds, coefficient } = covariance;
-  switch (treatment) {
-    case "none":
-      return null;
-    case "clip":
-      return { treatment, share, bounds, draw };
-    case "kl":
-      return { treatment, share, coefficient };
-    default:
-      return treatment satisfies never;
-  }
-}
-
 function ruleOf({ loss, clipLow, clipHigh, dualClip }: LearnerConfig): PolicyRule {
   if (loss === "reinforce") return { kind: loss };
   return loss === "ppo" ? { kind: loss, clipLow, clipHigh, dualClip } : { kind: loss, clipLow, clipHigh };
-}
-
-export function filterRule(filter: LearnerConfig["filter"]): FilterRule {
-  const { strategy, value, order, metric, includeZero, mode } = filter;
-  switch (strategy) {
-    case "all":
-      return { strategy };
-    case "top_ratio":
-      return { strategy, ratio: value, type: order === "largest" ? "std" : "std_rev" };
-    case "top_p":
-      return { strategy, value, metric, order, includeZero, mode, epsilon: TOP_P_EPSILON };
-    case "top_k":
-    case "top_k_abs":
-    case "min_p":
-      return { strategy, value, metric, order, includeZero };
-    default:
-      return strategy satisfies never;
-  }
 }
 
 function overlongOf({ learner: { overlong }, rollout: { replyTokensMax } }: RunConfig): UpdateSettings["overlong"] {
@@ -193,7 +134,7 @@ export function steeredKl(
   trajectories: number,
 ): number {
   if (measured === undefined || !Number.isFinite(measured) || control === "fixed") return coefficient;
-  return controlKl({ kind: "adaptive", coefficient, target, horizon: KL_HORIZON }, measured, trajectories).coefficient;
+  return controlKl(coefficient, target, measured, trajectories);
 }
 
 /**

@@ -26,7 +26,7 @@ import type { TrainingContext, TrainingParts } from "./context.ts";
 import { curriculumMetrics, groupEnvs, scoresAfter } from "./curriculum.ts";
 import { type Control, intervened } from "./interventions.ts";
 import { measureCollapse } from "./measure-collapse.ts";
-import { advance, type Progress } from "./progress.ts";
+import { afterPlay, type Progress } from "./progress.ts";
 import { endCounts, rolloutMetrics } from "./rollout-metrics.ts";
 import { replacementCount } from "./rollout-queue.ts";
 import { trainingTickets } from "./tickets-to-play.ts";
@@ -52,15 +52,11 @@ export class UpdateStep {
   readonly #parts: TrainingParts;
   /** Updates in a row without a finite gradient. */
   #brokenInARow = 0;
-  #logProbGap: number | null = null;
+  /** Nats per token: mean difference of samplers' and trainer's log-probabilities, from the last update that measured it; null if none did. */
+  logProbGap: number | null = null;
 
   constructor(parts: TrainingParts) {
     this.#parts = parts;
-  }
-
-  /** Nats per token: mean difference of samplers' and trainer's log-probabilities, from the last update that measured it; null if none did. */
-  get logProbGap(): number | null {
-    return this.#logProbGap;
   }
 
   /** @throws {Error} `unplayedError` if samplers could play no episode; `RunError` after `BROKEN_UPDATES_MAX` updates without a finite gradient */
@@ -73,7 +69,7 @@ export class UpdateStep {
         ? await this.#train(before, finished, recent)
         : { progress: this.#skip(before, "no episode could be used"), metrics: {}, rows: episodeRows(finished) };
     return {
-      progress: advance(trained.progress, { kind: "played", ...playedTotals(played) }),
+      progress: afterPlay(trained.progress, playedTotals(played)),
       metrics: { ...endCounts(finished), ...trained.metrics },
       rows: trained.rows,
     };
@@ -114,11 +110,11 @@ export class UpdateStep {
     // This thread measures the episodes while the trainer trains on them.
     const ofEpisodes = this.#episodeMetrics(before, finished, recent, settings);
     const result = await training;
-    const measured = advance(before, { kind: "collapse measured", collapse: collapse.state });
+    const measured = { ...before, collapse: collapse.state };
     const counted = result.skipped === null ? measured : this.#skip(measured, result.skipped);
     this.#checkGradient(result, update);
     const { logProbGap = Number.NaN, kl: measuredKl, entropy } = result.metrics;
-    if (Number.isFinite(logProbGap)) this.#logProbGap = logProbGap;
+    if (Number.isFinite(logProbGap)) this.logProbGap = logProbGap;
     // The gap compares two engines only if the current policy version wrote every episode, and the update took one step.
     const isOneVersion = result.steps === 1 && recent.every(({ outcome }) => outcome.trajectory.version === version);
     if (isOneVersion && logProbGap > LOG_PROB_GAP_MAX && settings.importance === null) {
@@ -129,12 +125,12 @@ export class UpdateStep {
     }
     const curriculum = scoresAfter(config.rollout.curriculum, before.curriculum, recent);
     return {
-      progress: advance(counted, {
-        kind: "trained",
+      progress: {
+        ...counted,
         klCoefficient: steeredKl(learner.kl, klCoefficient, measuredKl, recent.length),
         entropyCoefficient: steeredEntropy(learner, entropyCoefficient, entropy),
         curriculum,
-      }),
+      },
       metrics: {
         ...ofEpisodes,
         ...trainerMetrics(result.metrics),
@@ -168,7 +164,7 @@ export class UpdateStep {
 
   #skip(progress: Progress, reason: string): Progress {
     this.#parts.log.event("warning", "skipped", `update ${progress.update + 1}: ${reason}`);
-    return advance(progress, { kind: "skipped" });
+    return { ...progress, skipped: progress.skipped + 1 };
   }
 
   #checkGradient(result: UpdateResult, update: number): void {

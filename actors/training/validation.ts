@@ -4,14 +4,14 @@ import { tagOf } from "../play/envs-of-run.ts";
 import { type PlayedTicket, playedOf, playedTotals, unplayedError } from "../play/finished-ticket.ts";
 import { behaviorMetrics } from "./behavior.ts";
 import type { TrainingParts } from "./context.ts";
-import type { Progress, ProgressEvent, Solved } from "./progress.ts";
+import type { Progress, Solved } from "./progress.ts";
 import { rolloutMetrics } from "./rollout-metrics.ts";
 import { batchName, validationTickets } from "./tickets-to-play.ts";
 import { episodeRows } from "./trained-episodes.ts";
 
 export interface Validated {
   readonly solved: Solved;
-  readonly played: Extract<ProgressEvent, { kind: "played" }>;
+  readonly totals: ReturnType<typeof playedTotals>;
 }
 
 /** The validation of an update, with its metrics. */
@@ -48,7 +48,7 @@ async function validate(
   const text = `success ${solvedText(solved)} of ${played.length} episodes`;
   log.line("validate", `${name} at temperature ${temperature}: ${text}`);
   await interruption.race(reporter.episodes(episodeRows(played)));
-  return { solved, played: { kind: "played", ...playedTotals(played) } };
+  return { solved, totals: playedTotals(played) };
 }
 
 export const solvedShare = (played: readonly PlayedTicket[]): number =>

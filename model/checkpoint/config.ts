@@ -134,15 +134,25 @@ export class CheckpointFormatError extends Error {
 /** The faults of a file in one line. */
 export const faultsOf = (error: z.ZodError): string => z.prettifyError(error).replaceAll(/\s*\n\s*/g, " ");
 
+export const refusal =
+  (file: string) =>
+  (why: string): never => {
+    throw new CheckpointFormatError(`cannot use ${file}: ${why}`);
+  };
+
+/** The contents of a file, by a schema. @throws {CheckpointFormatError} with the faults in one line of at most 300 characters */
+export function parseFile<T extends z.ZodType>(schema: T, json: unknown, file: string): z.infer<T> {
+  const parsed = schema.safeParse(json);
+  return parsed.success ? parsed.data : refusal(file)(faultsOf(parsed.error).slice(0, 300));
+}
+
 /**
  * @param json  the parsed contents of the file.
  * @param file  name of the file in error texts.
  * @throws {CheckpointFormatError} if Bunraku would not compute exactly what the model computes.
  */
 export function readModelConfig(json: unknown, file: string): ModelConfig {
-  const refuse = (why: string): never => {
-    throw new CheckpointFormatError(`cannot use ${file}: ${why}`);
-  };
+  const refuse: (why: string) => never = refusal(file);
   const type = (json as { model_type?: unknown } | null)?.model_type;
   if (typeof type !== "string" || !Object.hasOwn(FAMILIES, type)) {
     const why = typeof type === "string" && Object.hasOwn(REFUSED, type) ? `${REFUSED[type]}; ` : "";
@@ -150,9 +160,7 @@ export function readModelConfig(json: unknown, file: string): ModelConfig {
     return refuse(`model_type ${JSON.stringify(type) ?? "is missing"}; ${why}supported are ${known}`);
   }
   const family: Family = FAMILIES[type as Architecture];
-  const parsed = HuggingFaceConfig.safeParse({ ...family.defaults, ...(json as object) });
-  if (!parsed.success) return refuse(faultsOf(parsed.error));
-  const config = parsed.data;
+  const config = parseFile(HuggingFaceConfig, { ...family.defaults, ...(json as object) }, file);
   for (const [key, why] of unsupported(config, type as Architecture)) {
     refuse(`${key} ${JSON.stringify(config[key])}; ${why}`);
   }
@@ -172,7 +180,7 @@ export function readModelConfig(json: unknown, file: string): ModelConfig {
     refuse(`rope scaling ${JSON.stringify(slidingRope)} of sliding-attention layers is not supported`);
   const rotatedShare = rope.partial_rotary_factor ?? 1;
   if (rotatedShare !== 1) refuse(`partial_rotary_factor ${rotatedShare} is not supported; it must be 1`);
-  const model = ModelConfig.safeParse({
+  const model = {
     vocabulary: config.vocab_size,
     width,
     layers: config.num_hidden_layers,
@@ -192,8 +200,8 @@ export function readModelConfig(json: unknown, file: string): ModelConfig {
     layerKinds: kinds.every((kind) => kind === "full") ? [] : kinds,
     window: kinds.includes("sliding") ? config.sliding_window : null,
     slidingRopeTheta: local?.rope_theta ?? config.rope_local_base_freq ?? null,
-  });
-  return model.success ? model.data : refuse(faultsOf(model.error));
+  };
+  return parseFile(ModelConfig, model, file);
 }
 
 function expertsOf(config: HuggingFaceConfig, refuse: (why: string) => never): ModelConfig["experts"] {

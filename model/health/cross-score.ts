@@ -9,7 +9,7 @@
 import type { BatchLimits, Sequence } from "../learn/batch.ts";
 import type { Network } from "../learn/network.ts";
 import { mean } from "../statistics.ts";
-import { type CrossScores, pairUp } from "./mutual-information.ts";
+import type { CrossScores } from "./mutual-information.ts";
 
 /** The reasoning of a turn with its prompt. */
 export interface Reasoned {
@@ -19,26 +19,22 @@ export interface Reasoned {
   readonly reasoning: Int32Array;
 }
 
-/** @throws {RangeError} if a turn has no prompt or no reasoning. */
 export async function crossScores(
   network: Pick<Network, "score">,
   turns: readonly Reasoned[],
   limits: BatchLimits,
   temperature: number,
 ): Promise<CrossScores> {
-  for (const [i, { prompt, reasoning }] of turns.entries()) {
-    if (prompt.length > 0 && reasoning.length > 0) continue;
-    throw new RangeError(
-      `turn ${i} has ${prompt.length} tokens of prompt and ${reasoning.length} of reasoning; each must be at least 1`,
-    );
-  }
-  const { columns, own } = pairUp(turns.map(({ prompt }) => prompt.join(" ")));
+  // Identical prompts share a column. A column is named by the first turn with its prompt.
+  const prompts = turns.map(({ prompt }) => prompt.join(" "));
+  const distinct = [...new Set(prompts)];
+  const columns = distinct.map((prompt) => prompts.indexOf(prompt));
   const sequences = turns.flatMap(({ reasoning }) => columns.map((column) => joined(turns[column]!.prompt, reasoning)));
   const { logProbs } = await network.score(sequences, limits, temperature);
   return {
     perToken: turns.map((_, i) => columns.map((_, j) => mean(logProbs[i * columns.length + j]!))),
     lengths: turns.map(({ reasoning }) => reasoning.length),
-    own,
+    own: prompts.map((prompt) => distinct.indexOf(prompt)),
   };
 }
 

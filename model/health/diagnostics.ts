@@ -1,5 +1,4 @@
 /** Diagnostics of a rollout, as single numbers. echo-trap/echo-trap.ts combines these and other numbers into a verdict. */
-import { checkLength } from "../learn/advantage/rows.ts";
 import { deviation, isConstantSum, mean, positionsBy, variance } from "../statistics.ts";
 
 export interface Spread {
@@ -19,7 +18,6 @@ export interface Spread {
  * @returns null if no group has two members.
  */
 export function rewardSpread(rewards: ArrayLike<number>, groups: ArrayLike<number>): Spread | null {
-  checkLength("groups", groups, rewards.length);
   const compared = [...positionsBy(groups).values()].filter((rows) => rows.length > 1);
   if (compared.length === 0) return null;
   const members = compared.map((rows) => rows.map((row) => rewards[row]!));
@@ -36,8 +34,6 @@ export function rewardSpread(rewards: ArrayLike<number>, groups: ArrayLike<numbe
  * @returns null if the returns are constant or no token is written.
  */
 export function explainedVariance(values: Float32Array, returns: Float32Array, written: Uint8Array): number | null {
-  checkLength("values", values, written.length);
-  checkLength("returns", returns, written.length);
   const at = [...written.keys()].filter((i) => written[i]);
   const targets = at.map((i) => returns[i]!);
   if (targets.length === 0) return null;
@@ -53,11 +49,9 @@ export function explainedVariance(values: Float32Array, returns: Float32Array, w
  * @returns null if there are fewer than n tokens.
  */
 export function repetition(tokens: ArrayLike<number>, n: number): number | null {
-  if (!Number.isInteger(n) || n < 1) throw new RangeError(`n-grams have at least 1 token, got n ${n}`);
   const count = tokens.length - n + 1;
   if (count < 1) return null;
-  const seen = new Set<string>();
   const list = Array.from(tokens);
-  for (let i = 0; i < count; i++) seen.add(list.slice(i, i + n).join(" "));
-  return 1 - seen.size / count;
+  const distinct = new Set(Array.from({ length: count }, (_, i) => list.slice(i, i + n).join(" ")));
+  return 1 - distinct.size / count;
 }

@@ -105,23 +105,20 @@ function watched(next: StopState, rule: StopRule, wanted: readonly Stop["kind"][
   return { state: stop === null ? next : { ...STOP_START, baseline: next.baseline }, stop };
 }
 
-function stopsOf({ baseline, collapsed, failed, empty, solved = 0 }: StopState, rule: StopRule): Stop[] {
-  const stops: Stop[] = [];
+function* stopsOf({ baseline, collapsed, failed, empty, solved = 0 }: StopState, rule: StopRule): Generator<Stop> {
   const percent = (share: number) => `${Number((100 * share).toPrecision(3))} %`;
   if (solved >= rule.solvedValidations) {
     const reason = `validation success was at least ${percent(rule.solvedShare)} in ${solved} validations in a row`;
-    stops.push({ kind: "solved", reason });
+    yield { kind: "solved", reason };
   }
   if (collapsed >= rule.collapseUpdates) {
     const reason = `in-group reward std was below ${percent(rule.collapseShare)} of its start (${mean(baseline).toPrecision(3)}) for ${collapsed} updates`;
-    stops.push({ kind: "reward_variance_collapse", reason });
+    yield { kind: "reward_variance_collapse", reason };
   }
   if (failed >= rule.validations) {
     const reason = `validation success was below ${percent(rule.validationMin)} in ${failed} validations in a row`;
-    stops.push({ kind: "low_validation_success", reason });
+    yield { kind: "low_validation_success", reason };
   }
-  if (empty >= rule.emptyUpdates) {
-    stops.push({ kind: "empty_filtered_steps", reason: `the filter kept no group in ${empty} updates in a row` });
-  }
-  return stops;
+  if (empty >= rule.emptyUpdates)
+    yield { kind: "empty_filtered_steps", reason: `the filter kept no group in ${empty} updates in a row` };
 }

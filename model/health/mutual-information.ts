@@ -8,7 +8,7 @@
 import { deviation, mean } from "../statistics.ts";
 
 export interface CrossScores {
-  /** (M)(N) mean log-probability per token of reasoning i under prompt j. */
+  /** (M)(N) M at least 1; mean log-probability per token of reasoning i under prompt j. */
   readonly perToken: readonly (readonly number[])[];
   /** (M) tokens of each reasoning, at least 1. The log-probability of the whole reasoning is perToken * length. */
   readonly lengths: readonly number[];
@@ -43,23 +43,18 @@ const RANKS = [2, 4, 8];
  * @param before  the `spread` of the previous call; null at the first call.
  *
  * Source: RAGEN-2, https://arxiv.org/abs/2604.06268.
- *
- * @throws {RangeError} if there are no scores; if the numbers of rows, `lengths` and `own` differ; if rows differ in length; or if `own`
- * names no column.
  */
 export function collapseMetrics(
-  scores: CrossScores,
+  { perToken, lengths, own }: CrossScores,
   before: MarginalSpread | null,
   { epsilon, decay } = COLLAPSE_DEFAULTS,
 ): Collapse {
-  const { perToken, lengths, own } = scores;
-  const columns = checkScores(scores);
   const sums = perToken.map((row, i) => row.map((score) => score * lengths[i]!));
   const token = information(perToken, own, before?.perToken ?? null, epsilon, decay);
   const sequence = information(sums, own, before?.perSequence ?? null, epsilon, decay);
   const metrics: Record<string, number> = {
     mi_estimate: token.mutual,
-    mi_upper_bound: Math.log(columns),
+    mi_upper_bound: Math.log(perToken[0]!.length),
     matched_log_prob_mean: token.matched,
     marginal_log_prob_mean: token.marginal,
     mi_seq_estimate: sequence.mutual,
@@ -120,37 +115,6 @@ function retrieval(scores: readonly (readonly number[])[], own: readonly number[
     [`retrieval_accuracy${suffix}`]: accuracy,
     [`retrieval_chance_level${suffix}`]: chance,
     [`retrieval_above_chance${suffix}`]: accuracy - chance,
-  };
-}
-
-function checkScores({ perToken, lengths, own }: CrossScores): number {
-  const columns = perToken[0]?.length ?? 0;
-  if (columns === 0) throw new RangeError("cannot measure collapse without scores");
-  if (lengths.length !== perToken.length || own.length !== perToken.length) {
-    throw new RangeError(
-      `${perToken.length} rows of scores, but ${lengths.length} lengths and ${own.length} own prompts`,
-    );
-  }
-  perToken.forEach((row, i) => {
-    if (row.length !== columns) throw new RangeError(`row ${i} has ${row.length} scores, row 0 has ${columns}`);
-    if (!Number.isInteger(own[i]) || own[i]! < 0 || own[i]! >= columns) {
-      throw new RangeError(`reasoning ${i} has prompt ${own[i]}; columns are 0 to ${columns - 1}`);
-    }
-  });
-  return columns;
-}
-
-/**
- * The prompts to score. Identical prompts share a column.
- *
- * @param prompts (M) a name of each reasoning's prompt; equal names are identical prompts.
- * @returns columns: for each column, the index of the first reasoning with the column's prompt; own: (M) the column of each reasoning.
- */
-export function pairUp(prompts: readonly string[]) {
-  const distinct = [...new Set(prompts)];
-  return {
-    columns: distinct.map((prompt) => prompts.indexOf(prompt)),
-    own: prompts.map((prompt) => distinct.indexOf(prompt)),
   };
 }
 

@@ -6,7 +6,7 @@
  *   minibatch's loss, however the minibatch is split.
  * - Rows without a written token are padding: they have no weight and are not counted.
  */
-import { checkLength, overTokens, type Rows, rowCount } from "./advantage/rows.ts";
+import { overTokens, type Rows, rowCount } from "./advantage/rows.ts";
 
 export type Aggregation =
   /** All tokens count equally: 1 / tokens. */
@@ -32,21 +32,13 @@ export function tokenWeights(rows: Rows, aggregation: Aggregation, tokensMax = r
   const tokens = lengths.reduce((sum, length) => sum + length, 0);
   const count = lengths.filter((length) => length > 0).length;
   if (tokens === 0) throw new RangeError("no token of the minibatch is written, so there is no loss");
-  const perRow = lengths.map((length) => {
-    switch (aggregation) {
-      case "token-mean":
-        return 1 / tokens;
-      case "seq-mean-token-sum":
-        return 1 / count;
-      case "seq-mean-token-mean":
-        return length > 0 ? 1 / (count * length) : 0;
-      case "seq-mean-token-sum-norm":
-        return 1 / tokensMax;
-      default:
-        return aggregation satisfies never;
-    }
-  });
-  return overTokens(rows, perRow);
+  const weightOf: Readonly<Record<Aggregation, (length: number) => number>> = {
+    "token-mean": () => 1 / tokens,
+    "seq-mean-token-sum": () => 1 / count,
+    "seq-mean-token-mean": (length) => 1 / (count * length),
+    "seq-mean-token-sum-norm": () => 1 / tokensMax,
+  };
+  return overTokens(rows, lengths.map(weightOf[aggregation]));
 }
 
 /** (B) written tokens of each row. */
@@ -78,9 +70,6 @@ export function importanceWeights(
   sampler: Float32Array,
   { cap, level }: ImportanceRule,
 ): Float32Array {
-  checkLength("learner's log-probabilities", learner, rows.written.length);
-  checkLength("sampler's log-probabilities", sampler, rows.written.length);
-  if (!(cap >= 1)) throw new RangeError(`the cap of importance weights must be at least 1, got ${cap}`);
   const gaps = learner.map((value, i) => (rows.written[i] ? value - sampler[i]! : 0));
   const sums = Array.from({ length: rowCount(rows) }, (_, row) =>
     gaps.subarray(row * rows.width, (row + 1) * rows.width).reduce((sum, gap) => sum + gap, 0),

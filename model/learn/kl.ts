@@ -21,23 +21,18 @@ export function klNumbers(
   reference: ArrayLike<number>,
   estimator: KlEstimator,
 ): Float32Array {
-  return Float32Array.from(logProbs, (logProb, i) => {
-    const d = logProb - reference[i]!;
-    switch (estimator) {
-      case "k1":
-        return d;
-      case "abs":
-        return Math.abs(d);
-      case "k2":
-        return d ** 2 / 2;
-      case "k3":
-      case "k3+":
-        return clip(Math.exp(clip(-d, EXPONENT_MAX)) + d - 1, 10);
-      default:
-        return estimator satisfies never;
-    }
-  });
+  return Float32Array.from(logProbs, (logProb, i) => ESTIMATES[estimator](logProb - reference[i]!));
 }
+
+const k3 = (d: number) => clip(Math.exp(clip(-d, EXPONENT_MAX)) + d - 1, 10);
+
+const ESTIMATES: Readonly<Record<KlEstimator, (d: number) => number>> = {
+  k1: (d) => d,
+  abs: Math.abs,
+  k2: (d) => d ** 2 / 2,
+  k3,
+  "k3+": k3,
+};
 
 const clip = (x: number, max: number) => Math.min(max, Math.max(-max, x));
 
@@ -50,24 +45,19 @@ export function klInReward(kl: Float32Array, written: Uint8Array, coefficient: n
   return kl.map((one, i) => (written[i] ? -coefficient * one : 0));
 }
 
-export type KlController =
-  | { readonly kind: "fixed"; readonly coefficient: number }
-  /** Moves the coefficient so that the measured KL approaches `target`: by at most about 20 % per `horizon` samples. */
-  | { readonly kind: "adaptive"; readonly coefficient: number; readonly target: number; readonly horizon: number };
+/** The horizon of the adaptive KL control, in trajectories. The value is verl's. */
+const KL_HORIZON = 10_000;
 
 /**
- * The controller after one update.
- *
- * adaptive: `coefficient *= 1 + clip(kl / target - 1, -0.2, 0.2) * samples / horizon`.
+ * The adaptive coefficient after one update, `coefficient * (1 + clip(kl / target - 1, -0.2, 0.2) * samples / KL_HORIZON)`. It moves so that the
+ * measured KL approaches `target`.
  *
  * Source: https://arxiv.org/abs/1909.08593, section 2.2.
  *
  * @param kl      mean KL of the update, in nats.
  * @param samples number of trajectories in the update.
  */
-export function controlKl(controller: KlController, kl: number, samples: number): KlController {
-  if (controller.kind === "fixed") return controller;
-  const { coefficient, target, horizon } = controller;
+export function controlKl(coefficient: number, target: number, kl: number, samples: number): number {
   const error = clip(kl / target - 1, 0.2);
-  return { ...controller, coefficient: coefficient * (1 + (error * samples) / horizon) };
+  return coefficient * (1 + (error * samples) / KL_HORIZON);
 }

@@ -69,7 +69,8 @@ export function policyLoss(tensors: PolicyTensors, rule: PolicyRule): PolicyLoss
     return { loss, clipHighShare: none, clipLowShare: none, dualClipShare: none, ratioKl };
   }
   const logRatio = tf.clipByValue(tf.sub(logProbs, oldLogProbs), -EXPONENT_MAX, EXPONENT_MAX);
-  const ratio = tf.exp(rule.kind === "gspo" ? sequenceMean(logRatio, tensors) : logRatio);
+  // gspo: (B, 1), each row's mean over its written tokens.
+  const ratio = tf.exp(rule.kind === "gspo" ? tf.sum(tf.mul(logRatio, tensors.sequenceShares!), 1, true) : logRatio);
   const positiveAdvantage = tf.maximum(advantages, 0);
   const negativeAdvantage = tf.minimum(advantages, 0);
   const low = 1 - rule.clipLow;
@@ -102,12 +103,6 @@ const total = (values: tf.Tensor, weights: tf.Tensor): tf.Scalar => tf.sum(tf.mu
 const between = (x: tf.Tensor, low: number, high: number) =>
   Number.isFinite(high) ? tf.clipByValue(x, low, high) : tf.maximum(x, low);
 
-/** (B, 1): each row's mean over its written tokens. */
-function sequenceMean(logRatio: tf.Tensor, { sequenceShares }: PolicyTensors): tf.Tensor {
-  if (sequenceShares === undefined) throw new RangeError("gspo compares whole contexts: pass sequenceShares");
-  return tf.sum(tf.mul(logRatio, sequenceShares), 1, true);
-}
-
 export interface ValueTensors {
   /** (B, T) by the critic in training; differentiated. */
   readonly values: tf.Tensor;
@@ -136,28 +131,6 @@ export function valueLoss({ values, oldValues, returns, weights, shares }: Value
   };
 }
 
-/** (B, T) values and weights. The weights are the policy loss's weights times a coefficient. */
-interface WeightedTerm {
-  readonly values: tf.Tensor;
-  readonly weights: tf.Tensor;
-}
-
-interface Terms {
-  readonly entropy: WeightedTerm | null;
-  readonly kl: WeightedTerm | null;
-  /** KL-Cov's |log ratio|. */
-  readonly covariance: WeightedTerm | null;
-}
-
-/** `policy - sum(entropy) + sum(KL) + sum(covariance)`, each weighted per token; an absent term is not computed. */
-export function regularized(policy: tf.Scalar, { entropy, kl, covariance }: Terms): tf.Scalar {
-  let loss: tf.Tensor = policy;
-  if (entropy !== null) loss = tf.sub(loss, total(entropy.values, entropy.weights));
-  if (kl !== null) loss = tf.add(loss, total(kl.values, kl.weights));
-  if (covariance !== null) loss = tf.add(loss, total(covariance.values, covariance.weights));
-  return loss as tf.Scalar;
-}
-
 /**
  * KL(policy || reference) per token, from the log-probabilities of the sampled token, with d = logProbs - reference:
  *
@@ -175,22 +148,14 @@ export function regularized(policy: tf.Scalar, { entropy, kl, covariance }: Term
  */
 export function klEstimate(logProbs: tf.Tensor, reference: tf.Tensor, estimator: KlEstimator): tf.Tensor {
   const d = tf.sub(logProbs, reference);
-  switch (estimator) {
-    case "k1":
-      return d;
-    case "abs":
-      return absolute(d);
-    case "k2":
-      return tf.mul(tf.square(d), 0.5);
-    case "k3":
-      return k3(d);
-    case "k3+": {
-      const k2 = tf.mul(tf.square(d), 0.5);
-      return tf.add(k2, detach(tf.sub(k3(d), k2)));
-    }
-    default:
-      return estimator satisfies never;
-  }
+  return ESTIMATES[estimator](d);
+}
+
+const k2 = (d: tf.Tensor) => tf.mul(tf.square(d), 0.5);
+
+function k3(d: tf.Tensor): tf.Tensor {
+  const ratio = tf.exp(tf.clipByValue(tf.neg(d), -EXPONENT_MAX, EXPONENT_MAX));
+  return tf.clipByValue(tf.sub(tf.add(ratio, d), 1), -10, 10);
 }
 
 /** |x| with a gradient of 0 at 0, as in PyTorch; the gradient of tf.abs at 0 is -1. If the policy equals its reference, x is 0 at each token. */
@@ -204,10 +169,16 @@ function absolute(x: tf.Tensor): tf.Tensor {
   })(x);
 }
 
-function k3(d: tf.Tensor): tf.Tensor {
-  const ratio = tf.exp(tf.clipByValue(tf.neg(d), -EXPONENT_MAX, EXPONENT_MAX));
-  return tf.clipByValue(tf.sub(tf.add(ratio, d), 1), -10, 10);
-}
+const ESTIMATES: Readonly<Record<KlEstimator, (d: tf.Tensor) => tf.Tensor>> = {
+  k1: (d) => d,
+  abs: absolute,
+  k2,
+  k3,
+  "k3+": (d) => {
+    const value = k2(d);
+    return tf.add(value, detach(tf.sub(k3(d), value)));
+  },
+};
 
 /** The same values without a gradient. */
 function detach(x: tf.Tensor): tf.Tensor {

@@ -5,24 +5,16 @@
 import * as tf from "@tensorflow/tfjs-core";
 import type { Sequence } from "./batch.ts";
 import type { KlTerm } from "./kl.ts";
-import {
-  klEstimate,
-  type PolicyRule,
-  type PolicyTensors,
-  policyLoss,
-  regularized,
-  type ValueTensors,
-  valueLoss,
-} from "./loss.ts";
+import { klEstimate, type PolicyRule, type PolicyTensors, policyLoss, type ValueTensors, valueLoss } from "./loss.ts";
 
 /** The policy's scores of each written token, (B, W) each. */
-export interface TokenScores {
+interface TokenScores {
   readonly logProbs: tf.Tensor;
   readonly entropies: tf.Tensor;
 }
 
 /** The critic's value of the state before each written token, (B, W). */
-export interface ValueScores {
+interface ValueScores {
   readonly values: tf.Tensor;
 }
 
@@ -105,20 +97,18 @@ export function policyObjective(
       const given = x as Omit<PolicyTensors, "logProbs">;
       const { oldLogProbs, shares } = given;
       const policy = policyLoss({ ...given, logProbs }, rule);
-      const mean = (values: tf.Tensor) => tf.sum(tf.mul(values, shares)) as tf.Scalar;
+      const weighted = (values: tf.Tensor, weights: tf.Tensor) => tf.sum(tf.mul(values, weights)) as tf.Scalar;
+      const mean = (values: tf.Tensor) => weighted(values, shares);
       const divergence = kl === null ? null : klEstimate(logProbs, x["reference"]!, kl.estimator);
-      const loss = regularized(policy.loss, {
-        entropy: hasEntropyBonus ? { values: entropies, weights: x["entropyWeights"]! } : null,
-        kl: divergence === null ? null : { values: divergence, weights: x["klWeights"]! },
-        covariance: hasCovarianceTerm
-          ? { values: klEstimate(logProbs, oldLogProbs, "abs"), weights: x["covarianceWeights"]! }
-          : null,
-      });
-      const observation = hasObservationTerm
-        ? (tf.neg(tf.sum(tf.mul(logProbs, x["observationWeights"]!))) as tf.Scalar)
-        : null;
+      const observation = hasObservationTerm ? tf.neg<tf.Scalar>(weighted(logProbs, x["observationWeights"]!)) : null;
+      let loss = policy.loss;
+      if (hasEntropyBonus) loss = tf.sub(loss, weighted(entropies, x["entropyWeights"]!));
+      if (divergence !== null) loss = tf.add(loss, weighted(divergence, x["klWeights"]!));
+      if (hasCovarianceTerm)
+        loss = tf.add(loss, weighted(klEstimate(logProbs, oldLogProbs, "abs"), x["covarianceWeights"]!));
+      if (observation !== null) loss = tf.add(loss, observation);
       return {
-        loss: observation === null ? loss : tf.add(loss, observation),
+        loss,
         metrics: {
           policyLoss: policy.loss,
           clipHigh: policy.clipHighShare,

@@ -54,6 +54,12 @@ export interface Matrix {
   readonly shape: readonly [number, number];
 }
 
+const freshState = (length: number): OptimizerState => ({
+  moment: new Float32Array(length),
+  variance: new Float32Array(length),
+  step: 0,
+});
+
 /** Number of scalars of one step, packed in this order: clip, step size, decay, beta1, beta2, 1 / sqrt(correction2), epsilon, learning rate. */
 const SCALARS = 8;
 
@@ -72,51 +78,29 @@ const PIECES_MAX = 1024;
 /** The name of a gradient array in the graphs. */
 const gradientName = (index: number) => `gradient.${index}`;
 
-interface Memory {
-  readonly parameters: Float32Array;
+interface OptimizerParts {
+  readonly state: OptimizerState;
   /** The gradient is the sum of these arrays. */
   readonly gradients: readonly Float32Array[];
-  readonly state: OptimizerState;
+  readonly scalars: DeviceArray;
+  /** For each piece, the sum of the squares of the gradient's values. */
+  readonly squares: Float32Array;
+  /** Lists of jobs, one job for each piece. Lanes share the lists. */
+  readonly norms: readonly (readonly Job[])[];
+  readonly steps: readonly (readonly Job[])[];
 }
 
 export class Optimizer {
-  readonly state: OptimizerState;
   readonly #engine: Engine;
-  readonly #gradients: readonly Float32Array[];
-  readonly #scalars: DeviceArray;
-  /** For each piece, the sum of the squares of the gradient's values. */
-  readonly #squares: Float32Array;
-  /** Lists of jobs, one job for each piece. Lanes share the lists. */
-  readonly #norms: readonly (readonly Job[])[];
-  readonly #steps: readonly (readonly Job[])[];
+  readonly #parts: OptimizerParts;
 
-  private constructor(engine: Engine, { parameters, gradients, state }: Memory, functions: Functions) {
-    this.state = state;
+  private constructor(engine: Engine, parts: OptimizerParts) {
     this.#engine = engine;
-    this.#gradients = gradients;
-    this.#scalars = engine.array(f32(SCALARS));
-    const part = (values: Float32Array, start: number, shape: readonly number[]) =>
-      engine.array(f32(...shape), values.subarray(start, start + sizeOf(shape)));
-    const gradientsAt = (start: number, shape: readonly number[]) =>
-      Object.fromEntries(gradients.map((values, i) => [gradientName(i), part(values, start, shape)]));
-    const norms: Job[] = [];
-    this.#squares = new Float32Array(functions.norms.length);
-    for (const [index, { start, shape, run }] of functions.norms.entries()) {
-      const squares = engine.array(f32(1), this.#squares.subarray(index, index + 1));
-      norms.push({ run, inputs: { ...gradientsAt(start, shape), scalars: this.#scalars }, outputs: { squares } });
-    }
-    const steps = functions.steps.map(({ start, shape, run, usesVariance }) => {
-      const changed = {
-        parameters: part(parameters, start, shape),
-        moment: part(state.moment, start, shape),
-        ...(usesVariance ? { variance: part(state.variance, start, shape) } : {}),
-        ...gradientsAt(start, shape),
-      };
-      return { run, inputs: { ...changed, scalars: this.#scalars }, outputs: changed };
-    });
-    const lists = engine.lanesMax * LISTS_PER_LANE;
-    this.#norms = spread(norms, lists);
-    this.#steps = spread(steps, lists);
+    this.#parts = parts;
+  }
+
+  get state(): OptimizerState {
+    return this.#parts.state;
   }
 
   /**
@@ -129,55 +113,64 @@ export class Optimizer {
     engine: Engine,
     parameters: Float32Array,
     gradients: readonly Float32Array[],
-    state?: OptimizerState,
+    state: OptimizerState = freshState(parameters.length),
     matrices: readonly Matrix[] = [],
   ): Promise<Optimizer> {
-    const { length } = parameters;
-    const fresh = { moment: new Float32Array(length), variance: new Float32Array(length), step: 0 };
+    const { moment, variance } = state;
+    const scalars = engine.array(f32(SCALARS));
     const compiled = new Map<string, Promise<CompiledFunction>>();
-    const compile = (name: string, build: TensorFunction, shape: readonly number[], others: readonly string[]) => {
-      const key = `${name} ${shape}`;
-      const names = [...others, ...gradients.map((_, index) => gradientName(index))];
-      const inputs = Object.fromEntries(names.map((input) => [input, f32(...shape)]));
-      const scalars = { scalars: f32(SCALARS) };
-      return compiled.getOrInsertComputed(key, () =>
-        engine.compile(name, build, { ...inputs, ...scalars }, { inLane: true }),
+    /** A job on one part of these vectors and of the gradients. Without `outputs` it writes to all that it reads. */
+    async function jobOn(
+      { start, shape }: Part,
+      name: string,
+      build: TensorFunction,
+      vectors: Readonly<Record<string, Float32Array>>,
+      outputs?: Job["outputs"],
+    ): Promise<Job> {
+      const named = [...Object.entries(vectors), ...gradients.map((values, i) => [gradientName(i), values] as const)];
+      const spec = f32(...shape);
+      const inputs = Object.fromEntries(named.map(([key]) => [key, spec]));
+      const run = await compiled.getOrInsertComputed(`${name} ${shape}`, () =>
+        engine.compile(name, build, { ...inputs, scalars: f32(SCALARS) }, { inLane: true }),
       );
-    };
-    const norms = piecesOf([{ start: 0, size: length }], engine).map(async ({ start, size }) => ({
-      start,
-      shape: [size],
-      run: await compile("gradient norm", squares, [size], []),
-    }));
-    const byAdamW = piecesOf(between(matrices, length), engine).map(async ({ start, size }) => ({
-      start,
-      shape: [size],
-      run: await compile("AdamW", adamW, [size], ["parameters", "moment", "variance"]),
-      usesVariance: true,
-    }));
-    const byMuon = matrices.map(async ({ start, shape }) => ({
-      start,
-      shape,
-      run: await compile("Muon", muon(shape), shape, ["parameters", "moment"]),
-      usesVariance: false,
-    }));
-    const steps = await Promise.all([...byAdamW, ...byMuon]);
-    return new Optimizer(
-      engine,
-      { parameters, gradients, state: state ?? fresh },
-      { norms: await Promise.all(norms), steps },
-    );
+      const part = (values: Float32Array) => engine.array(spec, values.subarray(start, start + sizeOf(shape)));
+      const arrays = Object.fromEntries(named.map(([key, values]) => [key, part(values)]));
+      return { run, inputs: { ...arrays, scalars }, outputs: outputs ?? arrays };
+    }
+    const whole = piecesOf([{ start: 0, size: parameters.length }], engine);
+    const squares = new Float32Array(whole.length);
+    const norms = whole.map((piece, i) => {
+      const outputs = { squares: engine.array(f32(1), squares.subarray(i, i + 1)) };
+      return jobOn(piece, "gradient norm", sumOfSquares, {}, outputs);
+    });
+    const steps = [
+      ...piecesOf(between(matrices, parameters.length), engine).map((piece) =>
+        jobOn(piece, "AdamW", adamW, { parameters, moment, variance }),
+      ),
+      ...matrices.map((matrix) => jobOn(matrix, "Muon", muon(matrix.shape), { parameters, moment })),
+    ];
+    const [normJobs, stepJobs] = await Promise.all([Promise.all(norms), Promise.all(steps)]);
+    const lists = engine.lanesMax * LISTS_PER_LANE;
+    return new Optimizer(engine, {
+      state,
+      gradients,
+      scalars,
+      squares,
+      norms: spread(normJobs, lists),
+      steps: spread(stepJobs, lists),
+    });
   }
 
   /** Euclidean norm of the gradient. */
   async norm(): Promise<number> {
-    await this.#engine.runLanes(this.#norms);
-    this.#engine.toHost(this.#squares);
-    return Math.sqrt(this.#squares.reduce((sum, squares) => sum + squares, 0));
+    const { norms, squares } = this.#parts;
+    await this.#engine.runLanes(norms);
+    this.#engine.toHost(squares);
+    return Math.sqrt(squares.reduce((sum, one) => sum + one, 0));
   }
 
   clearGradients(): void {
-    for (const values of this.#gradients) {
+    for (const values of this.#parts.gradients) {
       values.fill(0);
       this.#engine.toDevice(values);
     }
@@ -194,7 +187,7 @@ export class Optimizer {
     const { learningRate, beta1, beta2, epsilon, weightDecay, clipNorm } = settings;
     const correction1 = 1 - beta1 ** this.state.step;
     const correction2 = 1 - beta2 ** this.state.step;
-    this.#scalars.write(
+    this.#parts.scalars.write(
       Float32Array.of(
         // torch.nn.utils.clip_grad_norm_ adds the same 1e-6.
         Math.min(1, clipNorm / (gradientNorm + 1e-6)),
@@ -207,21 +200,15 @@ export class Optimizer {
         learningRate,
       ),
     );
-    await this.#engine.runLanes(this.#steps);
+    await this.#engine.runLanes(this.#parts.steps);
     return { gradientNorm, applied: true };
   }
 }
 
-/** A part of the flat vectors, and the function compiled for its shape. */
-interface Piece {
+/** A part of the flat vectors. */
+interface Part {
   readonly start: number;
   readonly shape: readonly number[];
-  readonly run: CompiledFunction;
-}
-
-interface Functions {
-  readonly norms: readonly Piece[];
-  readonly steps: readonly (Piece & { readonly usesVariance: boolean })[];
 }
 
 interface Region {
@@ -229,12 +216,12 @@ interface Region {
   readonly size: number;
 }
 
-function piecesOf(regions: readonly Region[], { valuesPerPiece }: Engine): Region[] {
+function piecesOf(regions: readonly Region[], { valuesPerPiece }: Engine): Part[] {
   return regions.flatMap(({ start, size }) => {
     const pieceSize = Math.max(valuesPerPiece, Math.ceil(size / PIECES_MAX));
     return Array.from({ length: Math.ceil(size / pieceSize) }, (_, i) => ({
       start: start + i * pieceSize,
-      size: Math.min(pieceSize, size - i * pieceSize),
+      shape: [Math.min(pieceSize, size - i * pieceSize)],
     }));
   });
 }
@@ -257,7 +244,7 @@ const sumOf = (gradients: ReturnType<typeof gradientsOf>) =>
   gradients.map(([, tensor]) => tensor).reduce((sum, tensor) => tf.add(sum, tensor));
 
 /** The sum of the squares of the gradient's values, (1). */
-function squares(inputs: Tensors): Record<string, tf.Tensor> {
+function sumOfSquares(inputs: Tensors): Record<string, tf.Tensor> {
   const gradients = gradientsOf(inputs);
   const kernel = kernelOfRows("GradientSquares", gradients[0]![1]);
   const [result] = fused(kernel, Object.fromEntries(gradients), {}, () => [

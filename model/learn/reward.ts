@@ -4,7 +4,7 @@
  */
 
 import { deviation, mean, positionsBy } from "../statistics.ts";
-import { checkLength, type Turns } from "./advantage/rows.ts";
+import type { Turns } from "./advantage/rows.ts";
 
 /** In reward units. A group with at most this standard deviation counts as constant. Otherwise the divisor is the deviation plus EPSILON. */
 const EPSILON = 1e-6;
@@ -38,17 +38,17 @@ export interface RewardsAndPenalties {
  * have one member, these members get 0.
  *
  * Source: RAGEN ctx_manager reward_normalization; standard deviations with divisor n - 1.
- *
- * @throws {RangeError} if a list has the wrong length.
  */
-export function normalizeRewards(given: RewardsAndPenalties, { grouping, method }: Normalization): NormalizedRewards {
-  const { rewards, penalties } = given;
-  checkLength("penalties", penalties, rewards.length);
+export function normalizeRewards(
+  { rewards, penalties, groups, tags }: RewardsAndPenalties,
+  { grouping, method }: Normalization,
+): NormalizedRewards {
+  const keys = { state: groups, inductive: tags, batch: Array.from(rewards, () => "batch") }[grouping];
   const scores = Float64Array.from(rewards, (reward, i) => reward + penalties[i]!);
-  const groups = [...positionsBy(keys(given, grouping)).values()];
+  const compared = [...positionsBy<unknown>(keys).values()];
   const scales = new Float64Array(scores.length).fill(1);
-  if (method === "identity" || groups.length >= scores.length) return { scores, scales };
-  for (const rows of groups) {
+  if (method === "identity" || compared.length >= scores.length) return { scores, scales };
+  for (const rows of compared) {
     const members = rows.map((row) => scores[row]!);
     const center = mean(members);
     const spread = members.length < 2 ? 0 : deviation(members);
@@ -62,12 +62,6 @@ export function normalizeRewards(given: RewardsAndPenalties, { grouping, method 
   return { scores, scales };
 }
 
-function keys({ rewards, groups, tags }: RewardsAndPenalties, grouping: Normalization["grouping"]): ArrayLike<unknown> {
-  checkLength("groups", groups, rewards.length);
-  checkLength("tags", tags, rewards.length);
-  return { state: groups, inductive: tags, batch: Array.from(rewards, () => "batch") }[grouping];
-}
-
 function scaleOf(count: number, spread: number, method: Exclude<Normalization["method"], "identity">): number {
   if (count < 2) return 0;
   if (method === "mean") return 1;
@@ -79,12 +73,10 @@ function scaleOf(count: number, spread: number, method: Exclude<Normalization["m
  * difference to the score. So estimators that use the rewards of turns work with normalization. RAGEN's use_turn_scores does not
  * allow normalization.
  *
- * @param turns  reward plus penalty of each turn, and the column of the turn's last token.
+ * @param turns  at least one; reward plus penalty of each turn, and the column of the turn's last token.
  * @param score  the episode's score by `normalizeRewards`. @param scale  the episode's scale.
- * @throws {RangeError} if the episode has no turn.
  */
 export function normalizeTurns({ ends, rewards }: Turns, score: number, scale: number): Turns {
-  if (rewards.length === 0) throw new RangeError("an episode without turns has no turn rewards");
   const scaled = rewards.map((reward) => reward * scale);
   const sum = scaled.reduce((total, reward) => total + reward, 0);
   return { ends, rewards: scaled.with(-1, scaled.at(-1)! + score - sum) };
@@ -95,12 +87,9 @@ export function normalizeTurns({ ends, rewards }: Turns, score: number, scale: n
  *
  * Source: DAPO, https://arxiv.org/abs/2503.14476, equation 13.
  *
- * @param tokens written tokens of the reply.
+ * @param tokens written tokens of the reply. @param margin  above 0, at most `tokensMax`
  * @returns reward to add, -1 to 0.
  */
 export function overlongPenalty(tokens: number, { tokensMax, margin }: { tokensMax: number; margin: number }): number {
-  if (!(margin > 0 && margin <= tokensMax)) {
-    throw new RangeError(`the overlong margin must be above 0 and at most tokensMax ${tokensMax}, got ${margin}`);
-  }
   return Math.max(-1, Math.min(0, (tokensMax - margin - tokens) / margin));
 }

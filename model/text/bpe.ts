@@ -8,7 +8,7 @@
 import { createHash } from "node:crypto";
 import { Tokenizer } from "@huggingface/tokenizers";
 import { z } from "zod";
-import { CheckpointFormatError, faultsOf } from "../checkpoint/config.ts";
+import { parseFile, refusal } from "../checkpoint/config.ts";
 
 const AddedToken = z.looseObject({ id: z.int().nonnegative(), content: z.string().min(1), special: z.boolean() });
 
@@ -49,14 +49,10 @@ const PROBE = "A b,  c\né 🙂";
  * @throws {CheckpointFormatError} if the tokenizer is not a BPE that can encode every text, or does not fit the model.
  */
 export function readBpe(json: unknown, settings: object, vocabulary: number, file: string): Bpe {
-  const refuse = (why: string): never => {
-    throw new CheckpointFormatError(`cannot use ${file}: ${why}`);
-  };
-  const parsed = TokenizerFile.safeParse(json);
-  if (!parsed.success) return refuse(faultsOf(parsed.error).slice(0, 300));
-  const { model } = parsed.data;
+  const refuse: (why: string) => never = refusal(file);
+  const { model, added_tokens } = parseFile(TokenizerFile, json, file);
   // Gemma 3's tokenizer has a special token for images. Gemma 3's text models have no embedding of this token.
-  const added = parsed.data.added_tokens.filter(({ id, special }) => id < vocabulary || !special);
+  const added = added_tokens.filter(({ id, special }) => id < vocabulary || !special);
   if (model.type !== undefined && model.type !== "BPE")
     return refuse(`its model is ${JSON.stringify(model.type)}; ${SUPPORTED}`);
   checkPieces({ model, added_tokens: added }, vocabulary, refuse);

@@ -11,7 +11,7 @@
 import { createHash } from "node:crypto";
 import { Environment, Interpreter, Template } from "@huggingface/jinja";
 import { z } from "zod";
-import { CheckpointFormatError, faultsOf } from "../checkpoint/config.ts";
+import { CheckpointFormatError, parseFile } from "../checkpoint/config.ts";
 import { type Bpe, readBpe } from "./bpe.ts";
 import {
   checkPrompt,
@@ -53,23 +53,21 @@ const GenerationConfig = z.looseObject({
  * @throws {CheckpointFormatError} if tokenizer or template are unusable.
  */
 export function pretrainedDialogue(files: TokenizerFiles, vocabulary: number): Dialogue {
-  const settings = parse(TokenizerConfig, files.tokenizerConfig, `${files.folder}/tokenizer_config.json`);
-  const generation = parse(GenerationConfig, files.generationConfig ?? {}, `${files.folder}/generation_config.json`);
+  const settings = parseFile(TokenizerConfig, files.tokenizerConfig, `${files.folder}/tokenizer_config.json`);
+  const generation = parseFile(
+    GenerationConfig,
+    files.generationConfig ?? {},
+    `${files.folder}/generation_config.json`,
+  );
   const bpe = readBpe(files.tokenizer, settings, vocabulary, `${files.folder}/tokenizer.json`);
   const source = chatTemplate(files);
   return new PretrainedDialogue(bpe, source, settings, [generation.eos_token_id ?? []].flat(), files.folder);
 }
 
-function parse<T extends z.ZodType>(schema: T, json: unknown, file: string): z.infer<T> {
-  const parsed = schema.safeParse(json);
-  if (parsed.success) return parsed.data;
-  throw new CheckpointFormatError(`cannot use ${file}: ${faultsOf(parsed.error)}`);
-}
-
 /** The source of the chat template. @throws {CheckpointFormatError} if there is none */
 export function chatTemplate({ folder, tokenizerConfig, chatTemplate }: TokenizerFiles): string {
   if (chatTemplate !== null) return chatTemplate;
-  const { chat_template: inline } = parse(TokenizerConfig, tokenizerConfig, `${folder}/tokenizer_config.json`);
+  const { chat_template: inline } = parseFile(TokenizerConfig, tokenizerConfig, `${folder}/tokenizer_config.json`);
   if (typeof inline === "string") return inline;
   const named = inline?.find(({ name }) => name === "default");
   if (named !== undefined) return named.template;

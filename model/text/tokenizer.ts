@@ -85,7 +85,7 @@ export class Tokenizer {
     const ids: number[] = [];
     let at = 0;
     while (at < text.length) {
-      const literal = this.#literalAt(text, at);
+      const literal = this.#byFirst.get(text[at]!)?.find((one) => text.startsWith(one.text, at));
       if (literal === undefined) {
         const codePoint = text.codePointAt(at)!;
         if (codePoint < 0x80) ids.push(BYTES_START + codePoint);
@@ -97,14 +97,6 @@ export class Tokenizer {
       }
     }
     return ids;
-  }
-
-  /** The longest literal that begins here. */
-  #literalAt(text: string, at: number): { readonly text: string; readonly id: number } | undefined {
-    const candidates = this.#byFirst.get(text[at]!);
-    if (candidates === undefined) return undefined;
-    for (const candidate of candidates) if (text.startsWith(candidate.text, at)) return candidate;
-    return undefined;
   }
 
   /**

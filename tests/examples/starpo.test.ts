@@ -52,7 +52,7 @@ test("makes the update that a real run makes of the same episodes, to the bit", 
   });
   const result = await update({ policy, critic: null, reference: null }, played, {
     ...settings,
-    filter: { strategy: "top_ratio", ratio: 0.5, type: "std" },
+    filter: { strategy: "top_ratio", value: 0.5, order: "largest" },
     estimator: { kind: "dr-grpo" },
     policy: { ...settings.policy, entropyCoefficient: 3e-3 },
     minibatch: { parts: 1 },

@@ -38,13 +38,6 @@ export interface ClientOptions {
   readonly warn: (text: string) => void;
 }
 
-export interface Usage {
-  readonly requests: number;
-  readonly retries: number;
-  readonly inputTokens: number;
-  readonly outputTokens: number;
-}
-
 /** A request failed and the client does not repeat the request, or the client was stopped. The message never contains the key. */
 export class HostedError extends Error {
   override readonly name = "HostedError";
@@ -78,7 +71,8 @@ interface Failure {
 
 export class HostedClient {
   readonly #options: ClientOptions;
-  #usage = { requests: 0, retries: 0, inputTokens: 0, outputTokens: 0 };
+  /** Counts so far. The token counts are of answered requests only; a server may also charge for the tokens of failed requests. */
+  readonly usage = { requests: 0, retries: 0, inputTokens: 0, outputTokens: 0 };
   /** The client sends no request before this time of `clock`. */
   #notBeforeMs = 0;
   #stopped = false;
@@ -87,11 +81,6 @@ export class HostedClient {
 
   constructor(options: ClientOptions) {
     this.#options = options;
-  }
-
-  /** Counts so far. The token counts are of answered requests only; a server may also charge for the tokens of failed requests. */
-  get usage(): Usage {
-    return this.#usage;
   }
 
   /** Lets the requests in progress finish. After this call the client sends no other request. */
@@ -106,12 +95,12 @@ export class HostedClient {
     for (let tries = 1; ; tries++) {
       await this.#waitForTurn();
       if (this.#stopped) throw new HostedError("not sent: the evaluation was stopped");
-      this.#usage.requests++;
-      if (tries > 1) this.#usage.retries++;
+      this.usage.requests++;
+      if (tries > 1) this.usage.retries++;
       const result = await this.#try(messages);
       if ("text" in result) {
-        this.#usage.inputTokens += result.inputTokens;
-        this.#usage.outputTokens += result.outputTokens;
+        this.usage.inputTokens += result.inputTokens;
+        this.usage.outputTokens += result.outputTokens;
         return result;
       }
       const { retry, detail, code, retryAfterMs } = result;
@@ -211,6 +200,8 @@ export class HostedClient {
       .slice(0, DETAIL_CHARACTERS_MAX);
   }
 }
+
+export type Usage = Readonly<HostedClient["usage"]>;
 
 /** The server's description of the model, GET /models/MODEL; null if the request fails. */
 export async function modelCard({

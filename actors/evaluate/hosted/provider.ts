@@ -5,6 +5,7 @@
  */
 import { z } from "zod";
 import type { Message } from "../../../envs/text/prompt.ts";
+import { schemaFaults } from "../../errors.ts";
 
 export interface Asked {
   readonly model: string;
@@ -117,7 +118,5 @@ const said = ({ role, content }: Message) => ({ role, content: content.trim() ==
 function parsed<T>(schema: z.ZodType<T>, answer: unknown): T {
   const result = schema.safeParse(answer);
   if (result.success) return result.data;
-  const [issue] = result.error.issues;
-  const where = issue!.path.length === 0 ? "" : `${issue!.path.join(".")}: `;
-  throw new Error(`the answer does not have the API's form: ${where}${issue!.message}`);
+  throw new Error(`the answer does not have the API's form: ${schemaFaults(result.error, "the answer")}`);
 }

@@ -57,11 +57,11 @@ export interface Advantages {
 export const NEEDS_CRITIC: ReadonlySet<Estimator["kind"]> = new Set(["gae", "bi-level-gae", "hybrid"]);
 
 /**
- * @throws {RangeError} if the estimator needs values, anchors, successes or log-probabilities that are missing, or a length does not fit.
+ * @throws {RangeError} if the estimator needs values, anchors, successes or log-probabilities that are missing, a length does not fit, or
+ * the turns of a row do not end on written tokens, in order
  */
 export function estimateAdvantages(batch: AdvantageInputs, estimator: Estimator): Advantages {
-  checkLength("groups", batch.groups, rowCount(batch));
-  if (batch.tokenExtras !== undefined) checkLength("token extras", batch.tokenExtras, batch.written.length);
+  checkBatch(batch);
   const { kind } = estimator;
   switch (kind) {
     case "gae":
@@ -79,8 +79,8 @@ export function estimateAdvantages(batch: AdvantageInputs, estimator: Estimator)
     case "expert-iteration":
       return plain(overTokens(batch, expertIteration(episodeRewards(batch), successesOf(batch, kind))));
     case "tpo": {
-      const { logProbs, groups } = batch;
-      if (logProbs === undefined) throw new RangeError("tpo needs the log-probability of each episode: pass logProbs");
+      const { groups } = batch;
+      const logProbs = given(batch.logProbs, "tpo needs the log-probability of each episode: pass logProbs");
       const targetProbabilities = tpoTarget(episodeRewards(batch), logProbs, groups);
       const before = groupPolicy(logProbs, groups);
       const gaps = targetProbabilities.map((q, row) => q - before[row]!);
@@ -93,10 +93,11 @@ export function estimateAdvantages(batch: AdvantageInputs, estimator: Estimator)
       return plain(whiten(discountedReturns(batch, rewards, estimator.gamma), batch.written));
     }
     case "gigpo": {
-      if (batch.anchors === undefined)
-        throw new RangeError("gigpo compares turns by the state they began in: pass anchors");
+      const anchors = given(batch.anchors, "gigpo compares turns by the state they began in: pass anchors");
+      for (const [row, { ends }] of batch.turns.entries())
+        checkLength(`row ${row}: anchors`, anchors[row]!, ends.length);
       const rewards = turnsWithExtras(batch).map((turns) => turns.rewards);
-      const perTurn = gigpo(rewards, batch.anchors, batch.groups, estimator);
+      const perTurn = gigpo(rewards, anchors, batch.groups, estimator);
       const ends = batch.turns.map((turns) => turns.ends);
       return plain(overTurns(batch, ends, perTurn));
     }
@@ -108,6 +109,24 @@ export function estimateAdvantages(batch: AdvantageInputs, estimator: Estimator)
     }
     default:
       return kind satisfies never;
+  }
+}
+
+/** The other files of this folder rely on these checks. */
+function checkBatch(batch: AdvantageInputs): void {
+  const { width, written, turns, groups, values, tokenExtras, anchors, successes, logProbs } = batch;
+  for (const [name, list] of Object.entries({ turns, groups, anchors, successes, logProbs }))
+    if (list !== undefined) checkLength(name, list, rowCount(batch));
+  for (const [name, list] of Object.entries({ values, tokenExtras }))
+    if (list !== undefined) checkLength(name, list, written.length);
+  for (const [row, { ends, rewards }] of turns.entries()) {
+    checkLength(`row ${row}: turn rewards`, rewards, ends.length);
+    for (const [i, end] of ends.entries()) {
+      if (written[row * width + end] !== 1 || end < 0 || end >= width)
+        throw new RangeError(`row ${row}: turn ${i} ends at column ${end}, which the policy did not write`);
+      if (i > 0 && end <= ends[i - 1]!)
+        throw new RangeError(`row ${row}: turn ends must ascend, got ${ends.join(", ")}`);
+    }
   }
 }
 
@@ -146,13 +165,13 @@ function turnsWithExtras(batch: AdvantageInputs): readonly Turns[] {
 const episodeRewards = (batch: AdvantageInputs) =>
   turnsWithExtras(batch).map(({ rewards }) => rewards.reduce((sum, reward) => sum + reward, 0));
 
-function successesOf({ successes }: AdvantageInputs, kind: string): readonly boolean[] {
-  if (successes === undefined) throw new RangeError(`${kind} reads which episodes succeeded: pass successes`);
-  return successes;
+function given<T>(input: T | undefined, otherwise: string): T {
+  if (input === undefined) throw new RangeError(otherwise);
+  return input;
 }
 
-function valuesOf({ values }: AdvantageInputs, kind: string): Float32Array {
-  if (values === undefined)
-    throw new RangeError(`${kind} needs a critic: pass values, or choose an estimator without one`);
-  return values;
-}
+const successesOf = ({ successes }: AdvantageInputs, kind: string) =>
+  given(successes, `${kind} reads which episodes succeeded: pass successes`);
+
+const valuesOf = ({ values }: AdvantageInputs, kind: string) =>
+  given(values, `${kind} needs a critic: pass values, or choose an estimator without one`);

@@ -3,9 +3,9 @@
  *
  * - The caller gives the turn ends, because rewards do not show them: a turn that earned 0 is still a turn.
  * - The state after a written token is the state before the next written token. Values at observations and padding change neither the
- *   advantage nor the target of a written token. A reward at an observation or padding is an error.
+ *   advantage nor the target of a written token.
  */
-import { checkLength, checkTurns, type Rows, rowCount, type Turns } from "./rows.ts";
+import { type Rows, rowCount, type Turns } from "./rows.ts";
 
 export interface Estimate {
   /** (B, T) advantages, in reward units. */
@@ -27,14 +27,11 @@ export interface Gae {
  *
  * Source: https://arxiv.org/abs/1506.02438; like verl 0.6 (compute_gae_advantage_return) it skips observation tokens.
  *
- * @param rewards (B, T) rewards on tokens.
+ * @param rewards (B, T) rewards on tokens; 0 where not written.
  * @param values  (B, T) critic's value before each token.
- * @throws {RangeError} if a token that the policy did not write has a reward: the reward would be lost.
  */
 export function gae(rows: Rows, rewards: Float32Array, values: Float32Array, { gamma, lambda }: Gae): Estimate {
   const { width, written } = rows;
-  checkLength("rewards", rewards, written.length);
-  checkLength("values", values, written.length);
   const advantages = new Float32Array(written.length);
   const returns = new Float32Array(written.length);
   for (let row = 0; row < rowCount(rows); row++) {
@@ -44,10 +41,6 @@ export function gae(rows: Rows, rewards: Float32Array, values: Float32Array, { g
       if (written[i]) {
         running = rewards[i]! + gamma * next - values[i]! + gamma * lambda * running;
         next = values[i]!;
-      } else if (rewards[i] !== 0) {
-        throw new RangeError(
-          `row ${row}: reward ${rewards[i]} at column ${i - row * width}, which the policy did not write`,
-        );
       }
       advantages[i] = running;
       returns[i] = running + values[i]!;
@@ -76,14 +69,11 @@ export interface BiLevelGae extends Gae {
  */
 export function biLevelGae(rows: Rows, turns: readonly Turns[], values: Float32Array, rule: BiLevelGae): Estimate {
   const { width, written } = rows;
-  checkLength("values", values, written.length);
-  checkLength("turns", turns, rowCount(rows));
   const advantages = new Float32Array(written.length);
   const returns = new Float32Array(written.length);
   turns.forEach((rowTurns, row) => {
-    checkTurns(rows, row, rowTurns.ends);
-    const start = row * width;
     checkLastEnd(rows, row, rowTurns.ends);
+    const start = row * width;
     const targets = turnTargets(rowTurns, values.subarray(start, start + width), rule);
     let next = 0;
     let running = 0;
@@ -103,7 +93,6 @@ export function biLevelGae(rows: Rows, turns: readonly Turns[], values: Float32A
 
 /** The turn-level return of each turn, by the column of the turn's last token. */
 function turnTargets({ ends, rewards }: Turns, values: Float32Array, rule: BiLevelGae): Map<number, number> {
-  checkLength("turn rewards", rewards, ends.length);
   const targets = new Map<number, number>();
   let next = 0;
   let running = 0;
@@ -131,8 +120,7 @@ function checkLastEnd({ width, written }: Rows, row: number, ends: readonly numb
  *
  * Source: REINFORCE++, https://arxiv.org/abs/2501.03262.
  *
- * @param rewards (B, T) rewards on tokens.
- * @throws {RangeError} if a token that the policy did not write has a reward: the reward would be lost.
+ * @param rewards (B, T) rewards on tokens; 0 where not written.
  */
 export function discountedReturns(rows: Rows, rewards: Float32Array, gamma: number): Float32Array {
   // With values 0 and lambda 1, the advantage is the return.

@@ -4,7 +4,6 @@
  */
 
 import { drGrpo, grpo } from "./group.ts";
-import { checkLength } from "./rows.ts";
 
 export interface Gigpo {
   /** Discount per turn in the returns of turns. */
@@ -31,16 +30,12 @@ export function gigpo(
   groups: ArrayLike<number>,
   { gammaTurn, normalize }: Gigpo,
 ): number[][] {
-  checkLength("anchors", anchors, rewards.length);
   const compare = normalize === "mean_std" ? grpo : drGrpo;
   const wholes = compare(
     rewards.map((row) => row.reduce((sum, reward) => sum + reward, 0)),
     groups,
   );
-  const flatAnchors = anchors.flatMap((row, b) => {
-    checkLength(`row ${b}: anchors`, row, rewards[b]!.length);
-    return row.map((anchor) => `${groups[b]} ${anchor}`);
-  });
+  const flatAnchors = anchors.flatMap((row, b) => row.map((anchor) => `${groups[b]} ${anchor}`));
   const flatReturns = rewards.flatMap((row) => turnReturns(row, gammaTurn));
   const flat = compare(flatReturns, flatAnchors);
   let at = 0;

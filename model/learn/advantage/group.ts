@@ -5,9 +5,9 @@
  * - A group with one member, or with equal rewards, has advantages of exactly 0. The exception is `expertIteration`, which compares
  *   nothing.
  * - A group's advantages do not depend on other groups.
+ * - All lists are (B), with one entry for each trajectory. Advantages are in reward units; those of `grpo` are in standard deviations.
  */
 import { deviation, isConstant, mean, positionsBy } from "../../statistics.ts";
-import { checkLength } from "./rows.ts";
 
 /** Added to the standard deviation before dividing, in reward units. */
 const EPSILON = 1e-6;
@@ -18,7 +18,6 @@ type Formula = (
 ) => number;
 
 function compare(rewards: ArrayLike<number>, groups: ArrayLike<number | string>, formula: Formula): Float64Array {
-  checkLength("groups", groups, rewards.length);
   const advantages = new Float64Array(rewards.length);
   for (const rows of positionsBy(groups).values()) {
     const members = rows.map((row) => rewards[row]!);
@@ -33,10 +32,6 @@ function compare(rewards: ArrayLike<number>, groups: ArrayLike<number | string>,
  * `(R - mean) / (std + 1e-6)` within the group, with the sample std (divisor n - 1).
  *
  * Source: GRPO, https://arxiv.org/abs/2402.03300 (outcome supervision); std and epsilon are those of RAGEN and verl.
- *
- * @param rewards (B) episode rewards, any unit.
- * @param groups  (B) the group of each row.
- * @returns (B) advantages, in standard deviations.
  */
 export function grpo(rewards: ArrayLike<number>, groups: ArrayLike<number | string>): Float64Array {
   return compare(rewards, groups, (reward, group) => (reward - group.mean) / (group.deviation + EPSILON));
@@ -47,8 +42,6 @@ export function grpo(rewards: ArrayLike<number>, groups: ArrayLike<number | stri
  * groups. This formula does not divide. REINFORCE++ with baseline has the same advantage before whitening.
  *
  * Source: Dr.GRPO, https://arxiv.org/abs/2503.20783.
- *
- * @returns (B) advantages, in reward units.
  */
 export function drGrpo(rewards: ArrayLike<number>, groups: ArrayLike<number | string>): Float64Array {
   return compare(rewards, groups, (reward, group) => reward - group.mean);
@@ -58,8 +51,6 @@ export function drGrpo(rewards: ArrayLike<number>, groups: ArrayLike<number | st
  * `R - (mean of the group's other episodes)` = `(R - mean) n / (n - 1)`: an unbiased baseline.
  *
  * Source: RLOO, https://arxiv.org/abs/2402.14740.
- *
- * @returns (B) advantages, in reward units.
  */
 export function rloo(rewards: ArrayLike<number>, groups: ArrayLike<number | string>): Float64Array {
   return compare(rewards, groups, (reward, { count, mean }) => (reward - mean) * (count / (count - 1)));
@@ -70,12 +61,8 @@ export function rloo(rewards: ArrayLike<number>, groups: ArrayLike<number | stri
  *
  * Source: ReST-EM, https://arxiv.org/abs/2312.06585, for rewards of 0 and 1. ReST-EM fine-tunes to convergence; here each update takes
  * steps of the policy gradient.
- *
- * @param successes (B) whether each episode succeeded.
- * @returns (B) advantages, in reward units.
  */
 export function expertIteration(rewards: ArrayLike<number>, successes: readonly boolean[]): Float64Array {
-  checkLength("successes", successes, rewards.length);
   return Float64Array.from(rewards, (reward, row) => (successes[row] ? reward : 0));
 }
 
@@ -85,16 +72,12 @@ export function expertIteration(rewards: ArrayLike<number>, successes: readonly 
  *
  * Source: MaxRL, https://arxiv.org/abs/2602.02710, for rewards of 0 and 1. The paper divides by the mean, which is p for such rewards.
  * With costs in the rewards the mean may be 0 or below, so Bunraku divides by p.
- *
- * @param successes (B) whether each episode succeeded.
- * @returns (B) advantages, in reward units.
  */
 export function maxRl(
   rewards: ArrayLike<number>,
   groups: ArrayLike<number | string>,
   successes: readonly boolean[],
 ): Float64Array {
-  checkLength("successes", successes, rewards.length);
   const advantages = drGrpo(rewards, groups);
   for (const rows of positionsBy(groups).values()) {
     const share = mean(rows.map((row) => Number(successes[row])));

@@ -1,6 +1,5 @@
 /** Factors on finished advantages: by group spread, by the filter's kept share, by length. This file knows no estimator. */
 import { deviation, mean, positionsBy } from "../../statistics.ts";
-import { checkLength } from "./rows.ts";
 
 export interface Scaling {
   readonly softReweight: boolean;
@@ -45,7 +44,6 @@ export function rowFactors(
  * @returns (B) factors from 0 to just under 1.
  */
 export function softReweight(rewards: ArrayLike<number>, groups: ArrayLike<number>): Float64Array {
-  checkLength("groups", groups, rewards.length);
   const spreads = [...positionsBy(groups).values()].map((rows) => ({
     rows,
     spread: rows.length < 2 ? 0 : deviation(rows.map((row) => rewards[row]!)),
@@ -62,7 +60,6 @@ export function softReweight(rewards: ArrayLike<number>, groups: ArrayLike<numbe
  * Source: RAGEN-2's filter_loss_scaling.
  */
 export function filterLossScale(scaling: "none" | "linear" | "sqrt", keptShare: number): number {
-  if (!(keptShare >= 0 && keptShare <= 1)) throw new RangeError(`a kept share is from 0 to 1, got ${keptShare}`);
   return { none: 1, linear: keptShare, sqrt: Math.sqrt(keptShare) }[scaling];
 }
 
@@ -75,9 +72,5 @@ export function filterLossScale(scaling: "none" | "linear" | "sqrt", keptShare: 
  */
 export function lengthWeights(lengths: ArrayLike<number>): Float64Array {
   const average = mean(lengths);
-  return Float64Array.from(lengths, (length, row) => {
-    if (!(length >= 1))
-      throw new RangeError(`row ${row} has ${length} written tokens; length weighting needs at least 1`);
-    return average / (length + 1e-6);
-  });
+  return Float64Array.from(lengths, (length) => average / (length + 1e-6));
 }

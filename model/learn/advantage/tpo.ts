@@ -6,7 +6,6 @@
  * Source: TPO, https://arxiv.org/abs/2604.06159, with temperature 1.
  */
 import { mean, positionsBy } from "../../statistics.ts";
-import { checkLength } from "./rows.ts";
 
 /** The rewards of a group count as equal if their population std is at most this, as in the paper's code. */
 const SPREAD_MIN = 1e-6;
@@ -24,7 +23,6 @@ export function tpoTarget(
   logProbs: ArrayLike<number>,
   groups: ArrayLike<number>,
 ): Float64Array {
-  checkLength("rewards", rewards, logProbs.length);
   const tilted = Float64Array.from(logProbs);
   for (const rows of positionsBy(groups).values()) {
     const members = rows.map((row) => rewards[row]!);
@@ -38,7 +36,6 @@ export function tpoTarget(
 
 /** (B) `exp(logProb) / sum over the group`: the policy's probability of each episode among the played episodes of the group. */
 export function groupPolicy(logProbs: ArrayLike<number>, groups: ArrayLike<number>): Float64Array {
-  checkLength("groups", groups, logProbs.length);
   const policy = new Float64Array(logProbs.length);
   for (const rows of positionsBy(groups).values()) {
     const highest = Math.max(...rows.map((row) => logProbs[row]!));

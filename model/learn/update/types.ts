@@ -5,7 +5,7 @@ import type { Scaling } from "../advantage/scaling.ts";
 import type { Aggregation, ImportanceRule } from "../aggregation.ts";
 import type { BatchLimits } from "../batch.ts";
 import type { CovarianceRule } from "../covariance.ts";
-import type { FilterRule } from "../filter/filter.ts";
+import type { FilterRule } from "../filter.ts";
 import type { KlTerm } from "../kl.ts";
 import type { LossOn } from "../loss-mask.ts";
 import type { Network, TrainedPolicy } from "../network.ts";

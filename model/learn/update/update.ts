@@ -14,7 +14,7 @@ import { isConstant, isConstantSum, mean, positionsBy } from "../../statistics.t
 import { rawReward, trajectoryFault, writtenTokens } from "../../trajectory.ts";
 import type { Aggregation } from "../aggregation.ts";
 import type { BatchLimits, Sequence } from "../batch.ts";
-import { type Filtered, type FilterRule, filterGroups } from "../filter/filter.ts";
+import { type Filtered, filterGroups, metricOf } from "../filter.ts";
 import type { Network, TrainedPolicy } from "../network.ts";
 import { policyObjective, type TokenInputs, valueObjective } from "../objective.ts";
 import { joinByEpisode, samplesOf } from "../sequences.ts";
@@ -94,12 +94,12 @@ async function filter(
     rewards: episodes.map(({ trajectory }) => rawReward(trajectory)),
     lengths: episodes.map(({ trajectory }) => writtenTokens(trajectory)),
   };
-  const entropies = needsEntropies(settings.filter) ? await meanEntropies(policy, episodes, settings) : null;
+  const entropies = metricOf(settings.filter).startsWith("entropy")
+    ? await meanEntropies(policy, episodes, settings)
+    : null;
   const filtered = filterGroups({ ...candidates, ...(entropies === null ? {} : { entropies }) }, settings.filter);
   return { ...filtered, keptShare: filtered.metrics.keptShare };
 }
-
-const needsEntropies = (rule: FilterRule) => "metric" in rule && rule.metric.startsWith("entropy");
 
 /** (episodes) mean entropy of the policy over the written tokens, in nats. */
 async function meanEntropies(
@@ -132,18 +132,13 @@ async function train(
   for (let epoch = 0; epoch < settings.epochs; epoch++) {
     for (let start = 0; start < count; start += size) {
       const indices = Array.from({ length: Math.min(size, count - start) }, (_, i) => start + i);
-      const chosen = minibatchOf(prepared, indices);
-      const part =
+      const { samples, inputs: chosen } = minibatchOf(prepared, indices);
+      const advantages =
         prepared.target === null
-          ? chosen
-          : {
-              ...chosen,
-              inputs: {
-                ...chosen.inputs,
-                advantages: await advantagesTowards(prepared.target, policy, prepared.samples, indices, settings),
-              },
-            };
-      const own = { sequences: part.samples.flat(), inputs: sampleInputs(part, settings), observed: 0 };
+          ? chosen["advantages"]!
+          : await advantagesTowards(prepared.target, policy, prepared.samples, indices, settings);
+      const ofSamples = sampleInputs({ samples, inputs: { ...chosen, advantages } }, settings);
+      const own = { sequences: samples.flat(), inputs: ofSamples, observed: 0 };
       const { observed, sequences, inputs } =
         observationLoss > 0 ? withObservations(own.sequences, own.inputs, observationLoss) : own;
       const values: Record<string, number> = {};

@@ -7,6 +7,10 @@ import type { Key } from "../../../actors/config/keys.ts";
 import { type Layer, oneValue, parseLayer } from "../../../actors/config/layers.ts";
 import { ConfigError } from "../../../actors/errors.ts";
 import { updateSettings } from "../../../actors/training/update-settings.ts";
+import { estimateAdvantages } from "../../../model/learn/advantage/advantage.ts";
+import { holdBack } from "../../../model/learn/covariance.ts";
+import { filterGroups } from "../../../model/learn/filter.ts";
+import type { UpdateSettings } from "../../../model/learn/update/types.ts";
 
 const layer = (yaml: string, source = "mine.yaml") => parseLayer(yaml, source);
 const learner = (...layers: readonly Layer[]) => composeRunConfig(layers).learner;
@@ -159,6 +163,39 @@ test("a lower layer's treatment of covariance has no effect with the estimator t
   expect(covariance([lower, named("tpo")])).toBeNull();
 });
 
+/** The settings, with the values that an update reads of the rules: a rule also has values that only its other kinds read. */
+function readOf(settings: UpdateSettings) {
+  const read = <R extends object>(rule: R, use: (rule: R) => unknown) => {
+    const found: Record<string | symbol, unknown> = {};
+    const get = (all: R, key: string | symbol) => {
+      found[key] = all[key as keyof R];
+      return all[key as keyof R];
+    };
+    use(new Proxy(rule, { get }));
+    return found;
+  };
+  const { filter, estimator, covariance } = settings;
+  const ofRows = { groups: [0, 0, 1, 1], lengths: [2, 2, 2, 2] };
+  const rows = { width: 2, written: new Uint8Array(8).fill(1) };
+  const rewards = [0, 1, 2, 5];
+  const numbers = Float32Array.of(0, 1, 2, 5, 0, 1, 2, 5);
+  const batch = {
+    ...rows,
+    ...ofRows,
+    turns: ofRows.groups.map((_, i) => ({ ends: [1], rewards: [rewards[i]!] })),
+    values: numbers,
+    anchors: ofRows.groups.map(() => ["a"]),
+    successes: [false, true, true, true],
+    logProbs: [-1, -2, -3, -4],
+  };
+  return {
+    ...settings,
+    filter: read(filter, (rule) => filterGroups({ ...ofRows, rewards, entropies: rewards }, rule)),
+    estimator: read(estimator, (rule) => estimateAdvantages(batch, rule)),
+    covariance: covariance && read(covariance, (rule) => holdBack(rows, numbers, Float64Array.from(numbers), rule)),
+  };
+}
+
 test.each(ALGORITHM_NAMES)("the settings of an update with %s can be sent to the trainer's thread", (name) => {
   const config = composeRunConfig([named(name)]);
   const settings = updateSettings(config, 1, configured(config), marks);
@@ -174,7 +211,7 @@ describe.each(ALGORITHM_NAMES)("with %s", (name) => {
     const settings = (layers: readonly Layer[]) => {
       const config = composeRunConfig(layers);
       // Not the first update, where a schedule has not begun.
-      return JSON.stringify([1, 2].map((update) => updateSettings(config, update, configured(config), marks)));
+      return JSON.stringify([1, 2].map((update) => readOf(updateSettings(config, update, configured(config), marks))));
     };
     const before = settings(below);
     const current = composeRunConfig(below);

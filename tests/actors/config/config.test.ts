@@ -5,8 +5,6 @@ import { describeConfig, RunConfig, runKeys, withoutSecrets } from "../../../act
 import { FORMER_KEYS, upgraded } from "../../../actors/config/former-keys.ts";
 import { type Layer, lastToSet, merge, oneValue, parseLayer, readLayer } from "../../../actors/config/layers.ts";
 import { ConfigError } from "../../../actors/errors.ts";
-import { filterRule } from "../../../actors/training/update-settings.ts";
-import type { FilterRule } from "../../../model/learn/filter/filter.ts";
 
 const faults = (...layers: readonly Layer[]): string[] => {
   try {
@@ -362,34 +360,6 @@ describe("rules across keys", () => {
 
   test("are all reported at once", () => {
     expect(faults(layer("learner: {minibatch: 999, mode: async}\nmodel: {kvHeads: 3}")).length).toBe(3);
-  });
-});
-
-describe("the filter as the algorithm takes it", () => {
-  const rule = (yaml: string) => filterRule(composeRunConfig([layer(`learner: {filter: {${yaml}}}`)]).learner.filter);
-
-  test.each([
-    ["strategy: all", { strategy: "all" }],
-    ["value: 0.5", { strategy: "top_ratio", ratio: 0.5, type: "std" }],
-    ["order: smallest", { strategy: "top_ratio", ratio: 0.25, type: "std_rev" }],
-    [
-      "strategy: top_p, value: 0.9, mode: softmax, metric: entropy",
-      {
-        strategy: "top_p",
-        value: 0.9,
-        mode: "softmax",
-        epsilon: 0.01,
-        metric: "entropy",
-        order: "largest",
-        includeZero: true,
-      },
-    ],
-    [
-      "strategy: min_p, includeZero: false",
-      { strategy: "min_p", value: 0.25, metric: "reward_variance", order: "largest", includeZero: false },
-    ],
-  ])("%s", (yaml, expected) => {
-    expect(rule(yaml)).toEqual(expected as FilterRule);
   });
 });
 

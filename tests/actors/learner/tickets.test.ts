@@ -1,7 +1,7 @@
 /** Each ticket ends once, whatever happens to its samplers. */
 import { beforeEach, describe, expect, test } from "bun:test";
 import fc from "fast-check";
-import { TicketBook, type Waiting, WaitingTickets } from "../../../actors/learner/tickets.ts";
+import { TicketBook } from "../../../actors/learner/tickets.ts";
 import type { FinishedTicket } from "../../../actors/play/finished-ticket.ts";
 import type { Outcome, Ticket } from "../../../actors/protocol.ts";
 import { anOutcome, aTicket, aTrajectory } from "../../fixtures.ts";
@@ -315,47 +315,42 @@ test("it ends every ticket exactly once, in order, under any loss, delay, doubli
   );
 });
 
-const entry = (serial: number, version: number, exact: boolean): Waiting => ({
-  serial,
-  ticket: aTicket({ episode: `e${serial}`, version, exact }),
-});
 const kind = fc.record({ version: fc.nat(3), exact: fc.boolean() });
 const ListHappening = fc.oneof(
-  fc.record({ append: fc.array(kind, { maxLength: 6 }) }),
+  fc.record({ issue: fc.array(kind, { maxLength: 6 }) }),
   fc.record({ take: fc.nat(8), version: fc.nat(4) }),
   fc.record({ putBack: fc.nat() }),
 );
 
-test("waiting tickets are taken oldest first among those that a version may play, also after some were put back", () => {
+test("waiting tickets are granted oldest first among those that a version may play, also after some were put back", () => {
   fc.assert(
     fc.property(fc.array(ListHappening, { maxLength: 60 }), (happenings) => {
-      const waiting = new WaitingTickets<Waiting>();
-      let list: Waiting[] = [];
-      const away: Waiting[] = [];
-      let serial = 0;
+      const book = new TicketBook({ clock, leaseMs: LEASE_MS, attemptsMax: Number.POSITIVE_INFINITY });
+      /** The waiting tickets, and the leased tickets. The numbers in their names are in the order of issue. */
+      let list: Ticket[] = [];
+      const away: Ticket[] = [];
+      let issued = 0;
       for (const happening of happenings) {
-        if ("append" in happening) {
-          const young = happening.append.map(({ version, exact }) => entry(serial++, version, exact));
-          waiting.append(young);
+        if ("issue" in happening) {
+          const young = happening.issue.map((fields) => ticket(`e${issued++}`, fields));
+          void book.issue(young);
           list.push(...young);
         } else if ("take" in happening) {
           const { take, version } = happening;
-          const expected = list
-            .filter(({ ticket }) => (ticket.exact ? ticket.version === version : ticket.version <= version))
-            .slice(0, take);
-          expect(waiting.take(take, version)).toEqual(expected);
-          list = list.filter((one) => !expected.includes(one));
-          away.push(...expected);
+          const expected = list.filter((one) => (one.exact ? one.version === version : one.version <= version));
+          const granted = book.grant("s", take, version);
+          expect(granted).toEqual(expected.slice(0, take));
+          list = list.filter(({ episode }) => !names(granted).includes(episode));
+          away.push(...granted);
         } else if (away.length > 0) {
           const [back] = away.splice(happening.putBack % away.length, 1);
-          waiting.putBack(back!);
-          list = [...list, back!].sort((a, b) => a.serial - b.serial);
+          book.finish("s", back!.episode, back!.attempt, envError);
+          list = [...list, { ...back!, attempt: back!.attempt + 1 }].sort(
+            (a, b) => Number(a.episode.slice(1)) - Number(b.episode.slice(1)),
+          );
         }
-        expect(waiting.size).toBe(list.length);
+        expect(book.waiting).toBe(list.length);
       }
-      const rest = [0, 1, 2, 3].flatMap((version) => waiting.take(Number.POSITIVE_INFINITY, version));
-      expect(rest.sort((a, b) => a.serial - b.serial)).toEqual(list);
-      expect(waiting.size).toBe(0);
     }),
     { numRuns: 300 },
   );

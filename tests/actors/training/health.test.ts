@@ -15,7 +15,7 @@ import {
 import { CONTROL_START, controlAfter, intervened } from "../../../actors/training/interventions.ts";
 import { startOfRun } from "../../../actors/training/progress.ts";
 import { trainingTickets } from "../../../actors/training/tickets-to-play.ts";
-import { type FilterRule, filterGroups } from "../../../model/learn/filter/filter.ts";
+import { type FilterRule, filterGroups } from "../../../model/learn/filter.ts";
 import type { UpdateSettings } from "../../../model/learn/update/types.ts";
 import { configOf, outcomeOf, Stage } from "./stage.ts";
 
@@ -265,21 +265,23 @@ describe("a rung", () => {
       return filterGroups({ groups, rewards: groups.map((group, i) => (i % 2) * (1 + group)) }, filter).kept;
     };
     expect(keptOf(4, filterAfter({ strategy: "all" }, 1))).toEqual([2, 3]);
-    expect(keptOf(4, filterAfter({ strategy: "top_ratio", ratio: 1, type: "std_rev" }, 1))).toEqual([0, 1]);
+    expect(keptOf(4, filterAfter({ strategy: "top_ratio", value: 1, order: "smallest" }, 1))).toEqual([0, 1]);
     // A filter may be given fewer groups than an update plays: only those that dynamic sampling leaves, or that are not stale.
     for (const count of [1, 3, 16, 49])
-      expect(keptOf(count, filterAfter({ strategy: "top_ratio", ratio: 0.25, type: "std" }, 20))).toEqual([count - 1]);
+      expect(keptOf(count, filterAfter({ strategy: "top_ratio", value: 0.25, order: "largest" }, 20))).toEqual([
+        count - 1,
+      ]);
     expect(keptOf(1, filterAfter({ strategy: "all" }, 1))).toEqual([0]);
     const ranked = { metric: "reward_variance", order: "largest", includeZero: true } as const;
     expect(filterAfter({ strategy: "top_k_abs", value: 3, ...ranked }, 1)).toMatchObject({ value: 1 });
     expect(filterAfter({ strategy: "min_p", value: 0.2, ...ranked }, 1)).toMatchObject({ value: 0.6 });
-    expect(filterAfter({ strategy: "top_p", value: 0.8, ...ranked, mode: "linear", epsilon: 0 }, 2)).toMatchObject({
+    expect(filterAfter({ strategy: "top_p", value: 0.8, ...ranked, mode: "linear" }, 2)).toMatchObject({
       value: 0.2,
     });
   });
 
   test("not taken changes nothing", () => {
-    const before = settings({ strategy: "top_ratio", ratio: 0.25, type: "std" });
+    const before = settings({ strategy: "top_ratio", value: 0.25, order: "largest" });
     expect(intervened(before, CONTROL_START, 16)).toEqual(before);
   });
 

@@ -1,7 +1,13 @@
 /** Computations in which RAGEN and its verl differ from this project. Only their golden vectors need them. */
 import type { Rows, Turns } from "../../../model/learn/advantage/rows.ts";
-import { type Candidates, type Filtered, filterGroups } from "../../../model/learn/filter/filter.ts";
-import { type FilterRule, hasOnlyTies, select } from "../../../model/learn/filter/selection.ts";
+import {
+  type Candidates,
+  type Filtered,
+  type FilterRule,
+  filterGroups,
+  hasOnlyTies,
+  select,
+} from "../../../model/learn/filter.ts";
 import { positionsBy } from "../../../model/statistics.ts";
 
 /** The same rows with every column written: GAE of RAGEN v1 visits observations too. */

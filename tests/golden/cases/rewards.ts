@@ -1,6 +1,6 @@
 /** Golden case H9: reward normalization and rollout filters. An unknown rule throws. */
 import { z } from "zod";
-import { type Candidates, FILTER_METRICS, filterGroups } from "../../../model/learn/filter/filter.ts";
+import { type Candidates, FILTER_METRICS, filterGroups } from "../../../model/learn/filter.ts";
 import { type Normalization, normalizeRewards } from "../../../model/learn/reward.ts";
 import { type Check, eachVector, perKey, vectorChecks } from "./check.ts";
 import { filterAsRagen } from "./ragen.ts";
@@ -41,7 +41,7 @@ const SelectionRule = z.strictObject({
   strategy: z.enum(["top_p", "top_k", "top_k_abs", "min_p"]),
   top_p_prob_mode: z.enum(["linear", "softmax"]),
   include_zero: z.boolean(),
-  selection_eps: z.number(),
+  selection_eps: z.literal(0.01),
   metric: z.enum(FILTER_METRICS),
   note: z.string().optional(),
 });
@@ -71,11 +71,11 @@ export function rewardChecks(body: unknown): Check[] {
         return filterGroups(groupsOf(members, members.length), { strategy: "all" }).metrics.rewardStd;
       }),
     },
-    ...eachVector("v1_filter", v1_filter.cases, RatioCase, ({ kept, note, ...given }) => {
-      const rule = { strategy: "top_ratio", ...given } as const;
+    ...eachVector("v1_filter", v1_filter.cases, RatioCase, ({ kept, note, ratio, type }) => {
+      const rule = { strategy: "top_ratio", value: ratio, order: type === "std" ? "largest" : "smallest" } as const;
       const noted = groupsOf(scoresOf(v1_filter, note), v1_filter.group_size);
       const got = filterAsRagen(note === undefined ? candidates : noted, rule).kept;
-      return [{ name: `v1_filter: ${rule.type} ${rule.ratio}`, expected: kept, got }];
+      return [{ name: `v1_filter: ${type} ${ratio}`, expected: kept, got }];
     }),
     ...eachVector("v2_filter", v2_filter.cases, AnyVector, (vector) => filterChecks(v2_filter, vector as FilterCase)),
   ];
@@ -100,7 +100,6 @@ function filterChecks({ defaults, scores, group_size, num_groups }: H9["v2_filte
     strategy: rule.strategy,
     value: rule.value,
     mode: rule.top_p_prob_mode,
-    epsilon: rule.selection_eps,
     metric: rule.metric,
     order: rule.filter_type,
     includeZero: rule.include_zero,

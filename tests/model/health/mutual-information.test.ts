@@ -1,11 +1,6 @@
 import { describe, expect, test } from "bun:test";
 import fc from "fast-check";
-import {
-  COLLAPSE_DEFAULTS,
-  collapseMetrics,
-  isCollapseStep,
-  pairUp,
-} from "../../../model/health/mutual-information.ts";
+import { COLLAPSE_DEFAULTS, collapseMetrics, isCollapseStep } from "../../../model/health/mutual-information.ts";
 
 const metrics = (perToken: number[][], own: number[], lengths = perToken.map(() => 1)) =>
   collapseMetrics({ perToken, lengths, own }, null).metrics;
@@ -123,20 +118,6 @@ describe("collapseMetrics", () => {
 
   test("of very unlikely sequences are finite", () => {
     expect(metrics([[-2000, -2000 + Math.LN2]], [0])["mi_estimate"]).toBeCloseTo(-Math.log(1.5), 9);
-  });
-
-  test("refuses scores that do not fit", () => {
-    expect(() => metrics([[-1, -2]], [0, 0])).toThrow("1 rows of scores, but 1 lengths and 2 own prompts");
-    expect(() => metrics([[-1, -2]], [0], [1, 1])).toThrow("1 rows of scores, but 2 lengths and 1 own prompts");
-    expect(() => metrics([], [])).toThrow("cannot measure collapse without scores");
-    expect(() => metrics([[-1, -2]], [2])).toThrow("reasoning 0 has prompt 2; columns are 0 to 1");
-    expect(() => metrics([[-1, -2], [-1]], [0, 0])).toThrow("row 1 has 1 scores, row 0 has 2");
-  });
-});
-
-describe("pairUp", () => {
-  test("scores each prompt once", () => {
-    expect(pairUp(["a", "b", "a", "c"])).toEqual({ columns: [0, 1, 3], own: [0, 1, 0, 2] });
   });
 });
 

@@ -86,10 +86,4 @@ describe("importanceWeights", () => {
       }),
     );
   });
-
-  test("refuse a cap below 1, which would bias samples that agree", () => {
-    expect(() => importanceWeights(rows, learner, sampler, { cap: 0.5, level: "token" })).toThrow(
-      "the cap of importance weights must be at least 1, got 0.5",
-    );
-  });
 });

@@ -12,7 +12,7 @@ import { biLevelGae, type Estimate, gae } from "../../../model/learn/advantage/g
 import { drGrpo, grpo, rloo } from "../../../model/learn/advantage/group.ts";
 import { overTokens, type Rows, whiten } from "../../../model/learn/advantage/rows.ts";
 import { type Aggregation, tokenWeights } from "../../../model/learn/aggregation.ts";
-import { type FilterRule, filterGroups } from "../../../model/learn/filter/filter.ts";
+import { type FilterRule, filterGroups } from "../../../model/learn/filter.ts";
 import { klEstimate, policyLoss } from "../../../model/learn/loss.ts";
 import { normalizeRewards } from "../../../model/learn/reward.ts";
 import { everyColumn, oncePerEpisode, turnsFromRewards } from "../../golden/cases/ragen.ts";
@@ -54,7 +54,13 @@ describe("H9 rewards and filters", () => {
   test.each<[string, Vectors]>(v1.v1_filter.cases.map((one: Vectors) => [`${one.type} ${one.ratio}`, one]))(
     "filters as v1 by %s",
     (_, { ratio, type, kept }) => {
-      expect(filterGroups(candidates(v1.v1_filter), { strategy: "top_ratio", ratio, type }).kept).toEqual(kept);
+      expect(
+        filterGroups(candidates(v1.v1_filter), {
+          strategy: "top_ratio",
+          value: ratio,
+          order: ORDERS[type as keyof typeof ORDERS],
+        }).kept,
+      ).toEqual(kept);
     },
   );
 
@@ -67,7 +73,6 @@ describe("H9 rewards and filters", () => {
         strategy: all.strategy,
         value: all.value,
         mode: all.top_p_prob_mode,
-        epsilon: all.selection_eps,
         metric: all.metric,
         order: all.filter_type,
         includeZero: all.include_zero,
@@ -78,6 +83,9 @@ describe("H9 rewards and filters", () => {
     },
   );
 });
+
+/** RAGEN's names of orders. */
+const ORDERS = { std: "largest", std_rev: "smallest" } as const;
 
 describe("H10 advantages and losses", () => {
   const { v1, v2 } = caseOf("H10");

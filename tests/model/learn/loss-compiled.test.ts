@@ -6,7 +6,7 @@ import "@tensorflow/tfjs-core/dist/register_all_gradients.js";
 import { compiledEngine } from "../../../model/engine/compiled.ts";
 import { eagerEngine } from "../../../model/engine/eager.ts";
 import { type Engine, f32, type TensorFunction } from "../../../model/engine/engine.ts";
-import { klEstimate, type PolicyRule, policyLoss, regularized, valueLoss } from "../../../model/learn/loss.ts";
+import { klEstimate, type PolicyRule, policyLoss, valueLoss } from "../../../model/learn/loss.ts";
 
 const [B, T] = [3, 4];
 const NAMES = [
@@ -44,12 +44,16 @@ function everything(rule: PolicyRule): TensorFunction {
       shares: x["shares"]!,
       sequenceShares: x["sequenceShares"]!,
     });
-    const whole = (logProbs: tf.Tensor) =>
-      regularized(policyLoss(policyTensors(logProbs), rule).loss, {
-        entropy: { values: x["entropies"]!, weights: x["weights"]! },
-        kl: { values: klEstimate(logProbs, x["reference"]!, "k3+"), weights: x["shares"]! },
-        covariance: { values: klEstimate(logProbs, x["oldLogProbs"]!, "abs"), weights: x["weights"]! },
-      });
+    const whole = (logProbs: tf.Tensor) => {
+      const terms = [
+        tf.mul(klEstimate(logProbs, x["reference"]!, "k3+"), x["shares"]!),
+        tf.mul(klEstimate(logProbs, x["oldLogProbs"]!, "abs"), x["weights"]!),
+      ];
+      return terms.reduce(
+        (sum, term) => tf.add(sum, tf.sum(term)) as tf.Scalar,
+        policyLoss(policyTensors(logProbs), rule).loss,
+      );
+    };
     const valueTensors = (values: tf.Tensor) => ({
       values,
       oldValues: x["oldValues"]!,

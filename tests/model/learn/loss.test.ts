@@ -6,7 +6,8 @@ import "@tensorflow/tfjs-core/dist/register_all_gradients.js";
 import fc from "fast-check";
 import type { Rows } from "../../../model/learn/advantage/rows.ts";
 import { type Aggregation, rowLengths, tokenWeights } from "../../../model/learn/aggregation.ts";
-import { type PolicyRule, policyLoss, regularized, valueLoss } from "../../../model/learn/loss.ts";
+import { type PolicyRule, policyLoss, valueLoss } from "../../../model/learn/loss.ts";
+import { type Objective, type PolicySettings, policyObjective } from "../../../model/learn/objective.ts";
 import { differences, slowPolicyLoss, type Tokens } from "./loss-reference.ts";
 
 await tf.setBackend("cpu");
@@ -275,10 +276,28 @@ describe("valueLoss", () => {
   });
 });
 
-test("regularized subtracts the entropy and adds KL and covariance, each weighted, worked by hand", () => {
-  const entropy = { values: tf.tensor2d([[1, 3, 99]]), weights: tf.tensor2d([[0.05, 0.05, 0]]) };
-  const kl = { values: tf.tensor2d([[2, 0, 50]]), weights: tf.tensor2d([[0.005, 0.005, 0]]) };
-  const covariance = { values: tf.tensor2d([[0.5, 4, 9]]), weights: tf.tensor2d([[0.2, 0, 0]]) };
-  expect(value(regularized(tf.scalar(7), { entropy, kl, covariance }))).toBeCloseTo(7 - 0.2 + 0.01 + 0.1, 5);
-  expect(value(regularized(tf.scalar(7), { entropy: null, kl: null, covariance: null }))).toBe(7);
+test("the objective subtracts the entropy and adds KL and covariance, each weighted, worked by hand", () => {
+  const row = (...values: number[]) => tf.tensor2d([values]);
+  const reinforce: PolicySettings["rule"] = { kind: "reinforce" };
+  const loss = ({ loss }: Objective) =>
+    value(
+      (loss as (scores: object, inputs: Readonly<Record<string, tf.Tensor>>) => { loss: tf.Scalar })(
+        { logProbs: row(-1, -2, -3), entropies: row(1, 3, 99) },
+        {
+          // With an advantage of 7, weighed at the first token alone, the loss of the policy is 7.
+          advantages: row(7, 0, 0),
+          weights: row(1, 0, 0),
+          oldLogProbs: row(-1.5, -6, 6),
+          reference: row(-3, -2, -53),
+          shares: row(0.5, 0.5, 0),
+          entropyWeights: row(0.05, 0.05, 0),
+          klWeights: row(0.005, 0.005, 0),
+          covarianceWeights: row(0.2, 0, 0),
+        },
+      ).loss,
+    );
+  const kl = { estimator: "k1", coefficient: 1 } as const;
+  const all = policyObjective({ rule: reinforce, entropyCoefficient: 1, kl }, { hasCovarianceTerm: true });
+  expect(loss(all)).toBeCloseTo(7 - 0.2 + 0.01 + 0.1, 5);
+  expect(loss(policyObjective({ rule: reinforce, entropyCoefficient: 0, kl: null }))).toBe(7);
 });

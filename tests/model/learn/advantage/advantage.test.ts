@@ -95,12 +95,33 @@ describe("estimateAdvantages", () => {
       expect(advantages[i]).toBeCloseTo(advantage, 6);
   });
 
-  test("refuses groups and token extras that do not fit", () => {
-    const rule = { kind: "reinforce++", gamma: 1, rewardAt: "end" } as const;
-    expect(() => estimateAdvantages({ ...batch, groups: [3] }, rule)).toThrow("groups: expected 2 entries, got 1");
-    expect(() => estimateAdvantages({ ...batch, tokenExtras: new Float32Array(9) }, rule)).toThrow(
-      "token extras: expected 8 entries, got 9",
-    );
+  test.each<[Partial<AdvantageInputs>, string]>([
+    [{ groups: [3] }, "groups: expected 2 entries, got 1"],
+    [{ turns: batch.turns.slice(1) }, "turns: expected 2 entries, got 1"],
+    [{ successes: [true] }, "successes: expected 2 entries, got 1"],
+    [{ logProbs: [-1] }, "logProbs: expected 2 entries, got 1"],
+    [{ anchors: [["a"], ["a"]] }, "row 0: anchors: expected 2 entries, got 1"],
+    [{ values: new Float32Array(9) }, "values: expected 8 entries, got 9"],
+    [{ tokenExtras: new Float32Array(9) }, "tokenExtras: expected 8 entries, got 9"],
+    [{ turns: [{ ends: [1, 3], rewards: [1] }, batch.turns[1]!] }, "row 0: turn rewards: expected 2 entries, got 1"],
+    ...[[2], [9]].map((ends): [Partial<AdvantageInputs>, string] => [
+      { turns: [{ ends, rewards: [1] }, batch.turns[1]!], anchors: [["a"], ["a"]] },
+      `row 0: turn 0 ends at column ${ends}, which the policy did not write`,
+    ]),
+    ...[
+      [3, 1],
+      [1, 1],
+    ].map((ends): [Partial<AdvantageInputs>, string] => [
+      { turns: [{ ends, rewards: [1, 1] }, batch.turns[1]!] },
+      `row 0: turn ends must ascend, got ${ends.join(", ")}`,
+    ]),
+    ...[-1, 5].map((end): [Partial<AdvantageInputs>, string] => [
+      { turns: [batch.turns[0]!, { ends: [end], rewards: [1] }] },
+      `row 1: turn 0 ends at column ${end}, which the policy did not write`,
+    ]),
+  ])("refuses %j", (bad, message) => {
+    const rule = byKind.gigpo;
+    expect(() => estimateAdvantages({ ...batch, ...bad }, rule)).toThrow(new RangeError(message));
   });
 
   test.each(estimators.map((estimator) => [estimator.kind, estimator] as const))(

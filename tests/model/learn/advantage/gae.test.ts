@@ -70,21 +70,6 @@ describe("gae", () => {
       gae(rows, rewards, Float32Array.of(0.5, unwritten, 0.4), { gamma: 1, lambda: 0.9 }).advantages[0];
     expect(first(7)).toBe(first(-7)!);
   });
-
-  test("refuses a reward that would be lost", () => {
-    const rows = { width: 2, written: Uint8Array.of(1, 0) };
-    expect(() => gae(rows, Float32Array.of(0, 3), new Float32Array(2), { gamma: 1, lambda: 1 })).toThrow(
-      "row 0: reward 3 at column 1, which the policy did not write",
-    );
-  });
-
-  test("refuses rewards and values that do not fit", () => {
-    const rows = { width: 2, written: Uint8Array.of(0, 1) };
-    const estimate = (rewards: number, values: number) => () =>
-      gae(rows, new Float32Array(rewards), new Float32Array(values), { gamma: 1, lambda: 1 });
-    expect(estimate(3, 2)).toThrow("rewards: expected 2 entries, got 3");
-    expect(estimate(2, 1)).toThrow("values: expected 2 entries, got 1");
-  });
 });
 
 /** Two steps, each by definition: turn-level GAE as a sum over turns, then token-level GAE inside one turn at a time. */
@@ -174,12 +159,6 @@ describe("discountedReturns", () => {
           expect(near(got, expected)).toBe(true);
         }
       }),
-    );
-  });
-
-  test("refuses a reward that would be lost", () => {
-    expect(() => discountedReturns(rows, Float32Array.of(0, 0, 2, 0), 1)).toThrow(
-      "row 0: reward 2 at column 2, which the policy did not write",
     );
   });
 });

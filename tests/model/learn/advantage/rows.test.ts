@@ -1,6 +1,6 @@
 import { describe, expect, test } from "bun:test";
 import fc from "fast-check";
-import { overTokens, overTurns, rowCount, tokenRewards, whiten } from "../../../../model/learn/advantage/rows.ts";
+import { overTokens, overTurns, tokenRewards, whiten } from "../../../../model/learn/advantage/rows.ts";
 import { deviation, mean } from "../../../../model/statistics.ts";
 import { near, randomRows } from "./rows.ts";
 
@@ -12,36 +12,6 @@ describe("tokenRewards", () => {
   test("puts each turn's reward on its last token, or the sum on the last turn's", () => {
     expect([...tokenRewards(rows, turns, "turns")]).toEqual([0, 0, 0.5, 0, 0, -2, 0, 0]);
     expect([...tokenRewards(rows, turns, "end")]).toEqual([0, 0, 0, 0, 0, -1.5, 0, 0]);
-  });
-
-  test.each([
-    [[3], "row 0: turn 0 ends at column 3, which the policy did not write"],
-    [[9], "row 0: turn 0 ends at column 9, which the policy did not write"],
-    [[5, 2], "row 0: turn ends must ascend, got 5, 2"],
-    [[2, 2], "row 0: turn ends must ascend, got 2, 2"],
-  ])("refuses turn ends %p", (ends, message) => {
-    const bad = [{ ends, rewards: ends.map(() => 1) }];
-    expect(() => tokenRewards(rows, bad, "turns")).toThrow(new RangeError(message));
-  });
-
-  test.each([
-    [0, 9],
-    [1, -3],
-  ])("refuses a turn of row %p that ends at %p, in the other row", (row, end) => {
-    const two = { width: 8, written: Uint8Array.of(...rows.written, ...rows.written) };
-    const bad = [0, 1].map((at) => (at === row ? { ends: [end], rewards: [1] } : turns[0]!));
-    const message = `row ${row}: turn 0 ends at column ${end}, which the policy did not write`;
-    expect(() => tokenRewards(two, bad, "turns")).toThrow(new RangeError(message));
-  });
-
-  test("refuses a number of rewards that does not fit, and a mask that does not split into rows", () => {
-    expect(() => tokenRewards(rows, [{ ends: [2, 5], rewards: [1] }], "end")).toThrow(
-      "row 0: turn rewards: expected 2 entries, got 1",
-    );
-    expect(() => rowCount({ width: 1.5, written: new Uint8Array(3) })).toThrow("at least 1 column wide, got 1.5");
-    expect(() => rowCount({ width: 2, written: new Uint8Array(3) })).toThrow(
-      "3 mask entries do not split into rows of 2",
-    );
   });
 
   test("loses no reward", () => {
@@ -62,11 +32,6 @@ describe("overTokens and overTurns", () => {
   test("spread a number over the tokens that the policy wrote", () => {
     expect([...overTokens(rows, [7])]).toEqual([0, 7, 7, 0, 0, 7, 0, 0]);
     expect([...overTurns(rows, [[2, 5]], [[3, 4]])]).toEqual([0, 3, 3, 0, 0, 4, 0, 0]);
-  });
-
-  test("refuse a number of values that does not fit", () => {
-    expect(() => overTokens(rows, [1, 2])).toThrow("values per row: expected 1 entries, got 2");
-    expect(() => overTurns(rows, [[2, 5]], [[3]])).toThrow("row 0: values per turn: expected 2 entries, got 1");
   });
 });
 
@@ -102,10 +67,7 @@ describe("whiten", () => {
     expect(whiten(Float32Array.of(half, -half), Uint8Array.of(1, 1))[0]).toBeCloseTo(0.5, 5);
   });
 
-  test("gives 0 to the only written token, and refuses a minibatch without written tokens", () => {
+  test("gives 0 to the only written token", () => {
     expect(whiten(Float32Array.of(1, 2), Uint8Array.of(0, 1))[1]).toBe(0);
-    expect(() => whiten(Float32Array.of(1, 2), Uint8Array.of(0, 0))).toThrow(
-      "whitening needs a written token, got none",
-    );
   });
 });

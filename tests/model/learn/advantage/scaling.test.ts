@@ -44,7 +44,6 @@ test("filterLossScale follows the kept share", () => {
   expect([filterLossScale("none", 0.25), filterLossScale("linear", 0.25), filterLossScale("sqrt", 0.25)]).toEqual([
     1, 0.25, 0.5,
   ]);
-  expect(() => filterLossScale("sqrt", 1.5)).toThrow("a kept share is from 0 to 1, got 1.5");
 });
 
 describe("lengthWeights", () => {
@@ -63,10 +62,6 @@ describe("lengthWeights", () => {
         });
       }),
     );
-  });
-
-  test("refuse an empty row", () => {
-    expect(() => lengthWeights([3, 0])).toThrow("row 1 has 0 written tokens; length weighting needs at least 1");
   });
 });
 

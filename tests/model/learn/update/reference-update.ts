@@ -62,7 +62,7 @@ export function referenceUpdate(
   const membersOf = (group: number) => played.filter((one) => one.group === group);
   const spread = (group: number) => deviation(membersOf(group).map(raw));
   const ranked = groups.toSorted((a, b) => spread(b) - spread(a));
-  const best = ranked.slice(0, Math.floor(filter.ratio * groups.length));
+  const best = ranked.slice(0, Math.floor(filter.value * groups.length));
   const kept = played.filter(({ group }) => best.includes(group));
   const scoresOf = (flat: ArrayLike<number>, { trajectory }: TrainingEpisode) =>
     referenceScores(model, flat, trajectory, temperature);

@@ -16,7 +16,7 @@ export const model: ModelConfig = { ...tinyModel, layers: 1 };
 export const criticModel: ModelConfig = { ...model, head: "value" };
 
 export const settings: UpdateSettings = {
-  filter: { strategy: "top_ratio", ratio: 0.67, type: "std" },
+  filter: { strategy: "top_ratio", value: 0.67, order: "largest" },
   normalization: { grouping: "state", method: "identity" },
   scaling: { softReweight: false, filterLossScaling: "none", lengthWeighting: false, zero: false },
   dropConstant: false,

@@ -1,11 +1,6 @@
 /** Every strategy with every metric, through a whole update. A separate computation gives the groups that the update must train on. */
 import { describe, expect, test } from "bun:test";
-import {
-  FILTER_METRICS,
-  type FilterMetric,
-  type FilterRule,
-  filterGroups,
-} from "../../../../model/learn/filter/filter.ts";
+import { FILTER_METRICS, type FilterMetric, type FilterRule, filterGroups } from "../../../../model/learn/filter.ts";
 import type { TrainingEpisode } from "../../../../model/learn/update/types.ts";
 import { update } from "../../../../model/learn/update/update.ts";
 import { deviation, mean, referenceScores } from "./reference-update.ts";
@@ -75,7 +70,6 @@ describe("a filter by", () => {
         strategy: "top_p",
         value: 0.6,
         mode,
-        epsilon: 0.01,
         metric,
         order: "largest",
         includeZero: true,
@@ -97,13 +91,13 @@ describe("a filter by", () => {
   test("share of the groups with the most, or the least, spread", async () => {
     const spread = scoresBy("reward_variance");
     const ranked = groups.toSorted((a, b) => spread[b]! - spread[a]!);
-    expect(await keptBy({ strategy: "top_ratio", ratio: 0.5, type: "std" })).toEqual(ranked.slice(0, 2).sort());
-    expect(await keptBy({ strategy: "top_ratio", ratio: 0.5, type: "std_rev" })).toEqual(ranked.slice(2).sort());
+    expect(await keptBy({ strategy: "top_ratio", value: 0.5, order: "largest" })).toEqual(ranked.slice(0, 2).sort());
+    expect(await keptBy({ strategy: "top_ratio", value: 0.5, order: "smallest" })).toEqual(ranked.slice(2).sort());
   });
 
   test("share of the few groups that dynamic sampling leaves, at least one", async () => {
     // Only the last of two groups varies: a quarter of one group is less than one.
-    const rule = { strategy: "top_ratio", ratio: 0.25, type: "std" } as const;
+    const rule = { strategy: "top_ratio", value: 0.25, order: "largest" } as const;
     const { skipped, steps, advantages } = await updated(
       { filter: rule, dropConstant: true },
       play(start, [1, 1, 1, 4, 5, 7], 3),
@@ -117,7 +111,6 @@ describe("a filter by", () => {
       strategy: "top_p",
       value: 0.9,
       mode: "linear",
-      epsilon: 0.01,
       metric: "reward",
       order: "smallest",
       includeZero: true,
