@@ -13,11 +13,12 @@
  * Source: FlashAttention-2, https://arxiv.org/abs/2307.08691.
  */
 import { roundUp } from "../graph.ts";
-import { type Address, at, atIndex, R8, R9, R11, RAX, RCX, RDI, RDX, RSI } from "./assembler.ts";
+import { type Address, at, atIndex } from "./assembler.ts";
 import { checkShape, STATISTICS_BYTES, TILE, TileWriter, type TreeShape } from "./attention-tiles.ts";
 import { exponential, exponentialTable } from "./exponential.ts";
 import { CACHE_LINE_BYTES, FLOAT_BYTES, shifted, WORD_BYTES } from "./kernel.ts";
 import type { MachineCodeOperator } from "./operator.ts";
+import { R8, R9, R11, RAX, RCX, RDI, RDX, RSI } from "./registers.ts";
 
 /** Number of queries whose weights are in memory at once. */
 const QUERY_BLOCK = 64;

@@ -17,25 +17,9 @@
  * - r14, r15: addresses of the cosines and sines of one token.
  * - vectors 0 to 4 · V - 1: the sums of a tile, V vectors for each of its four rows. The vectors after the sums hold factors.
  */
-import {
-  type Address,
-  type Assembler,
-  at,
-  atIndex,
-  type Label,
-  R8,
-  R10,
-  R11,
-  R14,
-  R15,
-  RAX,
-  RBX,
-  RCX,
-  RDI,
-  RDX,
-  RSI,
-} from "./assembler.ts";
+import { type Address, type Assembler, at, atIndex, type Label } from "./assembler.ts";
 import { checkMultiple, FLOAT_BYTES, floatBits, type Kernel, shifted } from "./kernel.ts";
+import { R8, R10, R11, R14, R15, RAX, RBX, RCX, RDI, RDX, RSI } from "./registers.ts";
 import { BLOCK, rowsOf, transpose } from "./transpose.ts";
 
 export interface TreeShape {

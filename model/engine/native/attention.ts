@@ -1,8 +1,9 @@
 /** The kernel of causal self-attention over a prefix tree (policy/attention.ts has the definition, attention-tiles.ts explains the letters). */
-import { at, atIndex, R11, RAX, RDI, RDX, RSI, RSP } from "./assembler.ts";
+import { at, atIndex } from "./assembler.ts";
 import { checkShape, STATISTICS_BYTES, TILE, TileWriter, type TreeShape } from "./attention-tiles.ts";
 import { FLOAT_BYTES, shifted } from "./kernel.ts";
 import type { MachineCodeOperator } from "./operator.ts";
+import { R11, RAX, RDI, RDX, RSI, RSP } from "./registers.ts";
 import { HIDDEN_SCORE, INVERSE_SUM, LARGEST, softmax } from "./softmax.ts";
 
 /** Inputs: qkv, branches, cos, sin, isRead. Outputs: out; each query's largest score and 1 / its sum of exponentials, (H, N, 2); scratch. */

@@ -9,27 +9,10 @@
  * - A token's result depends on its own sequence only, and not on the number of new tokens in a run of the kernel.
  */
 import { sizeOf } from "../graph.ts";
-import {
-  type Address,
-  type Assembler,
-  at,
-  atIndex,
-  R8,
-  R9,
-  R10,
-  R12,
-  R13,
-  R14,
-  R15,
-  RAX,
-  RBX,
-  RCX,
-  RDX,
-  RSI,
-  RSP,
-} from "./assembler.ts";
+import { type Address, type Assembler, at, atIndex } from "./assembler.ts";
 import { blocksOf, CACHE_LINE_BYTES, checkMultiple, FLOAT_BYTES, floatBits, type Kernel, shifted } from "./kernel.ts";
 import type { MachineCodeOperator } from "./operator.ts";
+import { R8, R9, R10, R12, R13, R14, R15, RAX, RBX, RCX, RDX, RSI, RSP } from "./registers.ts";
 import { HIDDEN_SCORE, INVERSE_SUM, softmax } from "./softmax.ts";
 
 export interface CachedShape {

@@ -4,7 +4,8 @@
  * - rsp never moves while a kernel runs. So each variable, and each address of a tensor, is 64 bits at a fixed offset from rsp.
  * - A kernel may use every other register. The methods here overwrite rax, rcx and what their comments name.
  */
-import { type Address, type Assembler, at, R14, R15, RAX, RCX, RDI, RSI, RSP } from "./assembler.ts";
+import { type Address, type Assembler, at } from "./assembler.ts";
+import { R14, R15, RAX, RCX, RDI, RSI, RSP } from "./registers.ts";
 
 export const FLOAT_BYTES = 4;
 export const WORD_BYTES = 8;

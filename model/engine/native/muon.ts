@@ -8,11 +8,12 @@
  * - p is a polynomial of gram, so p and gram commute. Then the next Gram matrix is p · gram · p, which needs no x. If L is at least 1.5 · S,
  *   the kernel multiplies the matrices p of up to three iterations, and then multiplies x by their product once.
  */
-import { type Address, at, R8, RAX, RCX, RDI, RDX, RSI } from "./assembler.ts";
+import { type Address, at } from "./assembler.ts";
 import { blocksOf, checkMultiple, FLOAT_BYTES, type Kernel } from "./kernel.ts";
 import type { MachineCodeOperator } from "./operator.ts";
 import { addUp, eachVectorAt, floatInputs, vectorOf } from "./optimizer.ts";
 import { vectorProductOperator } from "./product.ts";
+import { R8, RAX, RCX, RDI, RDX, RSI } from "./registers.ts";
 import { symmetricProductOperator } from "./symmetric-product.ts";
 import { BLOCK, transpose } from "./transpose.ts";
 

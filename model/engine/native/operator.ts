@@ -9,28 +9,10 @@
  * result is in rax, and a function restores rbx, rbp, rsp and r12 to r15.
  */
 import { type Pointer, ptr, read } from "bun:ffi";
-import {
-  type Address,
-  Assembler,
-  at,
-  type Label,
-  R8,
-  R12,
-  R13,
-  R14,
-  R15,
-  RAX,
-  RBP,
-  RBX,
-  RCX,
-  RDI,
-  RDX,
-  RSI,
-  RSP,
-  type VectorWidth,
-} from "./assembler.ts";
+import { type Address, Assembler, at, type Label, type VectorWidth } from "./assembler.ts";
 import { CACHE_LINE_BYTES, Kernel, WORD_BYTES, wholeCacheLines } from "./kernel.ts";
 import { executable } from "./machine.ts";
+import { R8, R12, R13, R14, R15, RAX, RBP, RBX, RCX, RDI, RDX, RSI, RSP } from "./registers.ts";
 
 export interface MachineCodeOperator {
   readonly inputs: readonly (keyof typeof ELEMENT_TYPES)[];

@@ -8,9 +8,10 @@
  *
  * Source: Goto and van de Geijn, "Anatomy of high-performance matrix multiplication", https://doi.org/10.1145/1356052.1356053.
  */
-import { type Address, at, R8, R9, R10, R11, R12, RBX, RCX, RDX } from "./assembler.ts";
+import { type Address, at } from "./assembler.ts";
 import { blocksOf, checkMultiple, FLOAT_BYTES, type Kernel } from "./kernel.ts";
 import type { MachineCodeOperator } from "./operator.ts";
+import { R8, R9, R10, R11, R12, RBX, RCX, RDX } from "./registers.ts";
 import { rowsOf, transpose } from "./transpose.ts";
 
 export interface ProductShape {

@@ -1,7 +1,8 @@
 /** Kernels of RMSNorm and its gradient (policy/ops.ts has the definitions) on N rows of W floats. W is a multiple of 16. */
-import { at, R8, R9, R10, R11, R12, R13, R14, RBX, RDI, RDX, RSI } from "./assembler.ts";
+import { at } from "./assembler.ts";
 import { checkMultiple, FLOAT_BYTES } from "./kernel.ts";
 import type { MachineCodeOperator } from "./operator.ts";
+import { R8, R9, R10, R11, R12, R13, R14, RBX, RDI, RDX, RSI } from "./registers.ts";
 import { eachVector, type RowsShape } from "./rows.ts";
 
 export interface RmsNormShape extends RowsShape {

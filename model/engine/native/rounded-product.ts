@@ -12,7 +12,7 @@
  *
  * Source: Intel 64 manual, volume 2, VDPBF16PS and VCVTNE2PS2BF16.
  */
-import { type Address, at, R8, R9, R11, R12, RAX, RBX, RCX, RDX } from "./assembler.ts";
+import { type Address, at } from "./assembler.ts";
 import { blocksOf, FLOAT_BYTES, type Kernel, shifted } from "./kernel.ts";
 import type { MachineCodeOperator } from "./operator.ts";
 import {
@@ -29,6 +29,7 @@ import {
   VECTOR,
   VECTOR_BYTES,
 } from "./product.ts";
+import { R8, R9, R11, R12, RAX, RBX, RCX, RDX } from "./registers.ts";
 import { BLOCK, transpose } from "./transpose.ts";
 
 /** Maximum number of steps, and of columns, of a rounded block of B. The block has up to 256 KiB, which the CPU's second-level cache holds. */

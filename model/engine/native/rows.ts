@@ -4,10 +4,11 @@
  *
  * N rows of W floats. W is a multiple of 16.
  */
-import { type Assembler, at, R8, R9, RAX, RCX, RDI, RDX, RSI } from "./assembler.ts";
+import { type Assembler, at } from "./assembler.ts";
 import { exponential, exponentialTable } from "./exponential.ts";
 import { blocksOf, checkMultiple, FLOAT_BYTES, type Kernel } from "./kernel.ts";
 import type { MachineCodeOperator } from "./operator.ts";
+import { R8, R9, RAX, RCX, RDI, RDX, RSI } from "./registers.ts";
 
 export interface RowsShape {
   readonly rows: number;

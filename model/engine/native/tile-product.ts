@@ -10,27 +10,11 @@
  * Source: Henry, Tang and Heinecke, https://arxiv.org/abs/1904.06376; Intel 64 manual, volume 1, chapter 18.
  */
 import { ptr } from "bun:ffi";
-import {
-  type Address,
-  at,
-  atIndex,
-  R8,
-  R9,
-  R10,
-  R11,
-  R12,
-  R13,
-  R14,
-  RAX,
-  RBX,
-  RCX,
-  RDI,
-  RDX,
-  RSI,
-} from "./assembler.ts";
+import { type Address, at, atIndex } from "./assembler.ts";
 import { blocksOf, FLOAT_BYTES, type Kernel } from "./kernel.ts";
 import type { MachineCodeOperator } from "./operator.ts";
 import { eachBlock, operatorOfProduct, type ProductBlock, type ProductShape, startOf } from "./product.ts";
+import { R8, R9, R10, R11, R12, R13, R14, RAX, RBX, RCX, RDI, RDX, RSI } from "./registers.ts";
 import {
   HIGH,
   type Layout,

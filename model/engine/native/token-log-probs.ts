@@ -6,11 +6,12 @@
  *
  * M rows of V logits. V is a multiple of 16.
  */
-import { at, atIndex, R8, R9, R10, R11, RAX, RBX, RDI, RDX, RSI } from "./assembler.ts";
+import { at, atIndex } from "./assembler.ts";
 import { exponential, exponentialTable } from "./exponential.ts";
 import { checkMultiple, FLOAT_BYTES } from "./kernel.ts";
 import { logarithm, logarithmTable } from "./logarithm.ts";
 import type { MachineCodeOperator } from "./operator.ts";
+import { R8, R9, R10, R11, RAX, RBX, RDI, RDX, RSI } from "./registers.ts";
 import { eachVector, type RowsShape } from "./rows.ts";
 
 /** Vectors that the exponential and the logarithm overwrite. */
