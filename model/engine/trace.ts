@@ -10,6 +10,7 @@ import {
   type DType,
   type Graph,
   type Node,
+  once,
   type Port,
   prune,
   type TypedArray,
@@ -147,12 +148,6 @@ class TraceBackend extends tf.KernelBackend {
   override floatPrecision(): 32 {
     return 32;
   }
-}
-
-/** A function that calls `of` once, and then returns the same value. */
-function once<T>(of: () => T): () => T {
-  let value: T | undefined;
-  return () => (value ??= of());
 }
 
 /**
