@@ -63,10 +63,14 @@ interface LeftFactor {
 /** The right factor of a product. Each step reads neighboring vectors. */
 type RightFactor = Omit<LeftFactor, "row">;
 
-/** Variables with addresses. */
-interface KeyAndValue {
-  readonly key: Address;
-  readonly value: Address;
+/** A tensor with numbers of each of the N tokens. */
+interface TokenTensor {
+  /** Variable: address of the current head's numbers in the first token. */
+  readonly first: Address;
+  /** Variable: the same address plus `offset` tokens. So `position` tokens later is a token of the current branch. */
+  readonly inBranch: Address;
+  /** Of a token. */
+  readonly bytes: number;
 }
 
 /** Writes the code that the kernels of attention and of its gradient share. */
@@ -154,10 +158,21 @@ export class TileWriter {
     code.place(done);
   }
 
-  /** `to` = the address of a tensor (N, …), plus `offset` tokens. So `to` plus `position` tokens is a token of the branch. Overwrites rdx. */
-  protected setToBranch(to: Address, tensor: Address, tokenBytes: number): void {
-    this.locate(RDX, tensor, this.offset, tokenBytes);
-    this.code.store(to, RDX);
+  protected tokenTensor(bytes: number): TokenTensor {
+    return { first: this.kernel.word(), inBranch: this.kernel.word(), bytes };
+  }
+
+  /** Moves tensors to the current branch. Overwrites rdx. */
+  protected setToBranch(tensors: readonly TokenTensor[]): void {
+    for (const { first, inBranch, bytes } of tensors) {
+      this.locate(RDX, first, this.offset, bytes);
+      this.code.store(inBranch, RDX);
+    }
+  }
+
+  /** `register` = the address of a tensor's numbers in the token at `position` + `ahead`. */
+  protected locateToken(register: number, { inBranch, bytes }: TokenTensor, ahead = 0): void {
+    this.locate(register, inBranch, this.position, bytes, ahead * bytes);
   }
 
   /** Runs `body` if a later operator reads the results of the four queries at `position`, else `instead`. Overwrites rax. */
@@ -197,16 +212,17 @@ export class TileWriter {
    * Adds the key and the value at `position` to those of the path. The key is rotated. Overwrites `setAngles`' registers, rax, rcx, rsi, rdi
    * and the vectors 0 to 5.
    *
-   * @param from, to  variables: addresses of the branch's key and value (`setToBranch`), and of the path's keys and values, (T, D)
+   * @param keys, values          the tokens'
+   * @param pathKeys, pathValues  variables: addresses of those of the path, (T, D)
    */
-  protected addToPath(from: KeyAndValue, to: KeyAndValue): void {
-    const { head, token } = this.sizes;
-    this.locate(RAX, from.key, this.position, token);
+  protected addToPath(keys: TokenTensor, values: TokenTensor, pathKeys: Address, pathValues: Address): void {
+    const { head } = this.sizes;
+    this.locateToken(RAX, keys);
     this.setAngles();
-    this.locate(RDI, to.key, this.position, head);
+    this.locate(RDI, pathKeys, this.position, head);
     this.kernel.rotate(at(RDI), this.shape.headWidth);
-    this.locate(RSI, from.value, this.position, token);
-    this.locate(RDI, to.value, this.position, head);
+    this.locateToken(RSI, values);
+    this.locate(RDI, pathValues, this.position, head);
     this.copyHead(RDI, RSI);
   }
 
