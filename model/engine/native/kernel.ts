@@ -4,6 +4,7 @@
  * - rsp never moves while a kernel runs. So each variable, and each address of a tensor, is 64 bits at a fixed offset from rsp.
  * - A kernel may use every other register. The methods here overwrite rax, rcx and what their comments name.
  */
+import { roundUp } from "../graph.ts";
 import { type Address, type Assembler, at } from "./assembler.ts";
 import { R14, R15, RAX, RCX, RDI, RSI, RSP } from "./registers.ts";
 
@@ -12,7 +13,7 @@ export const WORD_BYTES = 8;
 export const CACHE_LINE_BYTES = 64;
 
 /** Bytes, rounded up to whole cache lines. */
-export const wholeCacheLines = (bytes: number): number => Math.ceil(bytes / CACHE_LINE_BYTES) * CACHE_LINE_BYTES;
+export const wholeCacheLines = (bytes: number): number => roundUp(bytes, CACHE_LINE_BYTES);
 
 /** The code of one kernel, while it is written. */
 export class Kernel {
@@ -56,6 +57,12 @@ export class Kernel {
     if (typeof value === "number") this.code.constant(RAX, value);
     else this.code.move(RAX, value);
     this.code.store(variable, RAX);
+  }
+
+  /** Moves the addresses of the tensors to registers. Inputs and outputs without a register stay in their variables. */
+  loadAddresses(inputs: readonly number[], outputs: readonly number[]): void {
+    for (const [i, register] of inputs.entries()) this.code.move(register, this.inputs[i]!);
+    for (const [i, register] of outputs.entries()) this.code.move(register, this.outputs[i]!);
   }
 
   /** Adds a number to a variable, and leaves the sum in rax. Adds no code for 0. */

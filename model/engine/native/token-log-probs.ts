@@ -33,8 +33,7 @@ export function tokenLogProbsOperator({ rows, width }: RowsShape): MachineCodeOp
       const { code } = kernel;
       const [logits, targets, pair, statistics, row, target] = [RSI, RDI, RDX, R8, R9, RBX];
       const [x, distance, sum, weighted, largest, logSum] = [0, 1, 2, 3, 4, 5];
-      for (const [i, register] of [logits, targets].entries()) code.move(register, kernel.inputs[i]!);
-      for (const [i, register] of [pair, statistics].entries()) code.move(register, kernel.outputs[i]!);
+      kernel.loadAddresses([logits, targets], [pair, statistics]);
       kernel.loop(rows, 1, () => {
         code.move(row, logits);
         code.loadVector(largest, at(row));
@@ -100,10 +99,7 @@ export function tokenLogProbsGradientOperator({ rows, width }: RowsShape): Machi
       const { code } = kernel;
       const [logits, targets, pair, statistics, dPair, dLogits, target, row] = [RSI, RDI, RDX, R8, R9, R10, RBX, R11];
       const [p, factor, result, largest, logSum, entropy, dLogProb, dEntropy] = [0, 1, 2, 3, 4, 5, 6, 7];
-      for (const [i, register] of [logits, targets, pair, statistics, dPair].entries()) {
-        code.move(register, kernel.inputs[i]!);
-      }
-      code.move(dLogits, kernel.outputs[0]!);
+      kernel.loadAddresses([logits, targets, pair, statistics, dPair], [dLogits]);
       kernel.loop(rows, 1, () => {
         code.broadcast(largest, at(statistics));
         code.broadcast(logSum, at(statistics, FLOAT_BYTES));
