@@ -23,12 +23,9 @@ export interface Address {
 }
 
 export const at = (base: number, offset = 0): Address => ({ base, offset });
-export const atIndex = (base: number, index: number, scale: 1 | 2 | 4 | 8, offset = 0): Address => ({
-  base,
-  index,
-  scale,
-  offset,
-});
+export const atIndex = (base: number, index: number, scale: NonNullable<Address["scale"]>, offset = 0): Address => {
+  return { base, index, scale, offset };
+};
 
 /** A point in the code that jumps go to. */
 export interface Label {
@@ -51,25 +48,32 @@ const [BITS_32, BITS_64] = [0x40, 0x48];
 /** Added to a prefix, this sets the bit W of an EVEX instruction. */
 const WIDE = 0x80;
 
-/**
- * Opcode, map (1: 0F, 2: 0F38, 3: 0F3A) and prefix (0: none, 1: 66, 2: F3, 3: F2) of vector instructions. Comments have Intel's names where
- * ours differ much.
- */
-const VECTOR = {
-  load: [0x10, 1, 0],
-  store: [0x11, 1, 0],
-  storeFloat: [0x11, 1, 2], // vmovss
+/** Opcode, map (1: 0F, 2: 0F38, 3: 0F3A) and prefix (0: none, 1: 66, 2: F3, 3: F2) of a vector instruction. */
+type Encoding = readonly [opcode: number, map: number, prefix: number];
+
+/** The operations of two sources that `vector` takes. Comments here have Intel's names where ours differ much. */
+const OPERATIONS = {
   add: [0x58, 1, 0],
   multiply: [0x59, 1, 0],
   subtract: [0x5c, 1, 0],
   minimum: [0x5d, 1, 0],
   divide: [0x5e, 1, 0],
   maximum: [0x5f, 1, 0],
-  squareRoot: [0x51, 1, 0],
-  xor: [0xef, 1, 1],
   and: [0xdb, 1, 1],
   or: [0xeb, 1, 1],
   addInts: [0xfe, 1, 1],
+  interleaveLow: [0x14, 1, 0], // vunpcklps
+  interleaveHigh: [0x15, 1, 0], // vunpckhps
+} as const satisfies Record<string, Encoding>;
+
+/** All vector instructions. */
+const VECTOR = {
+  ...OPERATIONS,
+  load: [0x10, 1, 0],
+  store: [0x11, 1, 0],
+  storeFloat: [0x11, 1, 2], // vmovss
+  squareRoot: [0x51, 1, 0],
+  xor: [0xef, 1, 1],
   shiftInts: [0x72, 1, 1], // vpslld, vpsrld
   toInts: [0x5b, 1, 1], // vcvtps2dq
   fromInts: [0x5b, 1, 0], // vcvtdq2ps
@@ -83,8 +87,6 @@ const VECTOR = {
   permute: [0x04, 3, 1], // vpermilps
   upper128: [0x19, 3, 1], // vextractf128
   upper256: [0x1b, 3, 1], // vextractf32x8
-  interleaveLow: [0x14, 1, 0], // vunpcklps
-  interleaveHigh: [0x15, 1, 0], // vunpckhps
   pickFloats: [0xc6, 1, 0], // vshufps
   pickLanes: [0x23, 3, 1], // vshuff32x4
   toBfloats: [0x72, 2, 3], // vcvtne2ps2bf16
@@ -95,7 +97,7 @@ const VECTOR = {
   loadTile: [0x4b, 2, 3],
   storeTile: [0x4b, 2, 2],
   multiplyTiles: [0x5c, 2, 2], // tdpbf16ps
-} as const satisfies Record<string, readonly [opcode: number, map: number, prefix: number]>;
+} as const satisfies Record<string, Encoding>;
 type VectorInstruction = keyof typeof VECTOR;
 
 /** The length field of a vector instruction, by the number of floats. */
@@ -280,12 +282,9 @@ export class Assembler {
     this.#emit(byte);
   }
 
-  loadVector(to: number, from: Address, vectorWidth: 8 | 16 = this.vectorWidth): void {
-    this.#vector("load", to, 0, from, vectorWidth);
-  }
-  storeVector(to: Address, from: number, vectorWidth: 8 | 16 = this.vectorWidth): void {
-    this.#vector("store", from, 0, to, vectorWidth);
-  }
+  loadVector = (to: number, from: Address, width = this.vectorWidth): void => this.#vector("load", to, 0, from, width);
+  storeVector = (to: Address, from: number, width = this.vectorWidth): void =>
+    this.#vector("store", from, 0, to, width);
   /** Stores the first float of `from`. */
   storeFloat = (to: Address, from: number): void => this.#vector("storeFloat", from, 0, to, 4);
   /** Loads 16-bit floats as 32-bit floats. */
@@ -293,42 +292,25 @@ export class Assembler {
   /** Stores eight floats as 16-bit floats, rounded to the nearest. */
   storeHalf = (to: Address, from: number): void => this.#withByte(0, "toHalf", from, 0, to, 8);
   /** Each float of `to` = the float at the address `from`, or the first float of the register `from`. */
-  broadcast(to: number, from: number | Address, vectorWidth: 8 | 16 = this.vectorWidth): void {
-    this.#vector("broadcast", to, 0, from, vectorWidth);
-  }
+  broadcast = (to: number, from: number | Address, width = this.vectorWidth): void =>
+    this.#vector("broadcast", to, 0, from, width);
   /** `to` += `a` · `b` */
-  multiplyAdd(to: number, a: number, b: number | Address, vectorWidth: 8 | 16 = this.vectorWidth): void {
-    this.#vector("multiplyAdd", to, a, b, vectorWidth);
-  }
+  multiplyAdd = (to: number, a: number, b: number | Address, width = this.vectorWidth): void =>
+    this.#vector("multiplyAdd", to, a, b, width);
   /** `to` = `to` · `a` + `b` */
-  timesPlus(to: number, a: number, b: number | Address): void {
+  timesPlus = (to: number, a: number, b: number | Address): void =>
     this.#vector("timesPlus", to, a, b, this.vectorWidth);
-  }
   /** `to` -= `a` · `b` */
-  negativeMultiplyAdd(to: number, a: number, b: number | Address, vectorWidth: 8 | 16 = this.vectorWidth): void {
-    this.#vector("negativeMultiplyAdd", to, a, b, vectorWidth);
-  }
+  negativeMultiplyAdd = (to: number, a: number, b: number | Address, width = this.vectorWidth): void =>
+    this.#vector("negativeMultiplyAdd", to, a, b, width);
   /** `to` = `a` OPERATION `b` */
-  vector(
-    operation:
-      | "add"
-      | "multiply"
-      | "subtract"
-      | "minimum"
-      | "divide"
-      | "maximum"
-      | "addInts"
-      | "and"
-      | "or"
-      | "interleaveLow"
-      | "interleaveHigh",
+  vector = (
+    operation: keyof typeof OPERATIONS,
     to: number,
     a: number,
     b: number | Address,
     vectorWidth: 4 | 8 | 16 = this.vectorWidth,
-  ): void {
-    this.#vector(operation, to, a, b, vectorWidth);
-  }
+  ): void => this.#vector(operation, to, a, b, vectorWidth);
   /** `to` = an operation of `a` and the float at `number` in each place. AVX2 overwrites `spare`. */
   withNumber(
     operation: "add" | "multiply" | "timesPlus" | "negativeMultiplyAdd",
@@ -362,17 +344,15 @@ export class Assembler {
    * Fills `to` with two items of `a`, then two of `b`. `pickFloats`: items are floats, picked within each 128 bits; `pickLanes`: items are whole
    * 128 bits. `order` has two bits for each item: its place in `a` or `b`.
    */
-  pick(operation: "pickFloats" | "pickLanes", to: number, a: number, b: number, order: number): void {
+  pick = (operation: "pickFloats" | "pickLanes", to: number, a: number, b: number, order: number): void =>
     this.#withByte(order, operation, to, a, b, this.vectorWidth);
-  }
   /** The low half of `to` = the floats of `low` as bfloat16, rounded to the nearest; the high half = the floats of `high`. AVX-512 only. */
   toBfloats = (to: number, low: number | Address, high: number): void => this.#vector("toBfloats", to, high, low, 16);
   /** `to[i]` = `from[places[i]]`, for items of 16 bits. AVX-512 only. */
   orderHalves = (to: number, places: number, from: number): void => this.#vector("orderHalves", to, places, from, 16);
   /** `to[i]` += `a[2i]` · `b[2i]` + `a[2i + 1]` · `b[2i + 1]`. `to` has floats; `a` and `b` have bfloat16. AVX-512 only. */
-  multiplyAddPairs(to: number, a: number, b: number | Address): void {
+  multiplyAddPairs = (to: number, a: number, b: number | Address): void =>
     this.#vector("multiplyAddPairs", to, a, b, 16);
-  }
   /**
    * Each float of `to` = `operation` over all floats of `from`; `spare` is overwritten. Registers 0 to 15 only, because its steps are
    * encoded with VEX.

@@ -73,6 +73,14 @@ export class Kernel {
     this.code.store(variable, RAX);
   }
 
+  /** Exchanges the values of two variables. Overwrites rax and rcx. */
+  swap(one: Address, other: Address): void {
+    this.code.move(RAX, one);
+    this.code.move(RCX, other);
+    this.code.store(other, RAX);
+    this.code.store(one, RCX);
+  }
+
   /**
    * Copies, unless the addresses in both variables are equal: an in-place update has one memory for input and output. Overwrites rcx, rsi and
    * rdi.

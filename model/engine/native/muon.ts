@@ -13,7 +13,7 @@ import { blocksOf, checkMultiple, FLOAT_BYTES, type Kernel } from "./kernel.ts";
 import type { MachineCodeOperator } from "./operator.ts";
 import { addUp, eachVectorAt, floatInputs, vectorOf } from "./optimizer.ts";
 import { vectorProductOperator } from "./product.ts";
-import { R8, RAX, RCX, RDI, RDX, RSI } from "./registers.ts";
+import { R8, RCX, RDI, RDX, RSI } from "./registers.ts";
 import { symmetricProductOperator } from "./symmetric-product.ts";
 import { BLOCK, transpose } from "./transpose.ts";
 
@@ -161,7 +161,7 @@ class Muon {
         this.#multiplySymmetric(short, [p, nextProduct], gram);
         this.#setP();
         this.#multiplySymmetric(short, [product, p], nextProduct);
-        this.#swap(product, nextProduct);
+        kernel.swap(product, nextProduct);
       });
     }
     const { write } = vectorProductOperator({
@@ -173,7 +173,7 @@ class Muon {
       addend: "none",
     });
     kernel.include(write, [x, iterations > 1 ? product : p], [nextX]);
-    this.#swap(x, nextX);
+    kernel.swap(x, nextX);
   }
 
   /** p = a · I + gram · (b · I + c · gram). Overwrites the next x. */
@@ -243,16 +243,7 @@ class Muon {
       code.addConstant(from, (BLOCK - 1) * fromBytes);
       code.addConstant(to, BLOCK * FLOAT_BYTES - columns * toBytes);
     });
-    this.#swap(x, nextX);
-  }
-
-  /** Exchanges the values of two variables. */
-  #swap(one: Address, other: Address): void {
-    const { code } = this.#kernel;
-    code.move(RAX, one);
-    code.move(RCX, other);
-    code.store(one, RCX);
-    code.store(other, RAX);
+    kernel.swap(x, nextX);
   }
 
   /** parameters = parameters · decay - x · learning rate · step size */

@@ -14,7 +14,7 @@ import { type Address, at, atIndex } from "./assembler.ts";
 import { blocksOf, FLOAT_BYTES, type Kernel } from "./kernel.ts";
 import type { MachineCodeOperator } from "./operator.ts";
 import { eachBlock, operatorOfProduct, type ProductBlock, type ProductShape, startOf } from "./product.ts";
-import { R8, R9, R10, R11, R12, R13, R14, RAX, RBX, RCX, RDI, RDX, RSI } from "./registers.ts";
+import { R8, R9, R10, R11, R12, R13, R14, RAX, RBX, RDI, RDX, RSI } from "./registers.ts";
 import {
   HIGH,
   type Layout,
@@ -149,11 +149,7 @@ class TileProduct {
         kernel.advance(source, packedRows * (this.#a.isTransposed ? this.#a.tile / TILE_ROWS : this.#a.row));
         kernel.advance(target, packedRows * ROW_BYTES);
       });
-      // Swap the two panels of A.
-      code.move(RAX, currentPanel);
-      code.move(RCX, nextPanel);
-      code.store(nextPanel, RAX);
-      code.store(currentPanel, RCX);
+      kernel.swap(currentPanel, nextPanel);
       kernel.advance(cRows, PANEL * FLOAT_BYTES * columns);
       kernel.advance(startRows, PANEL * (start.rowBytes ?? 0));
     });
