@@ -240,6 +240,19 @@ export class Kernel {
   }
 }
 
+/** The base of classes that write a large kernel. Their fields reserve the kernel's memory. */
+export class KernelWriter<Shape> {
+  protected readonly kernel: Kernel;
+  protected readonly code: Assembler;
+  protected readonly shape: Shape;
+
+  constructor(kernel: Kernel, shape: Shape) {
+    this.kernel = kernel;
+    this.code = kernel.code;
+    this.shape = shape;
+  }
+}
+
 /** The address `bytes` after another address. */
 export const shifted = (address: Address, bytes: number): Address => ({ ...address, offset: address.offset + bytes });
 
