@@ -48,15 +48,6 @@ export const roundUp = (value: number, multiple: number): number => Math.ceil(va
 /** Number of values in a tensor. */
 export const sizeOf = (shape: readonly number[]): number => shape.reduce((size, dim) => size * dim, 1);
 
-/** A function that calls `make` at its first call, and then returns the same value. If `make` fails, the next call tries again. */
-export function once<T>(make: () => T): () => T {
-  let made: { readonly value: T } | undefined;
-  return () => {
-    made ??= { value: make() };
-    return made.value;
-  };
-}
-
 /** Drops nodes and constants that no output depends on. */
 export function prune(graph: Graph): Graph {
   const needed = new Set(graph.outputs.map((port) => port.name));

@@ -10,7 +10,7 @@
 import { CFunction, CString, dlopen, type FFITypeOrString, type Pointer, ptr, read } from "bun:ffi";
 import { dirname, join } from "node:path";
 import type { Device, Spec } from "./engine.ts";
-import { once, sizeOf } from "./graph.ts";
+import { sizeOf } from "./graph.ts";
 import { Lanes, type RunArguments } from "./lanes.ts";
 import type { VectorWidth } from "./native/assembler.ts";
 import { WORD_BYTES } from "./native/kernel.ts";
@@ -22,6 +22,7 @@ import {
   makeOperator,
 } from "./native/operator.ts";
 import { setNativeVariable, zeroEnded } from "./native-environment.ts";
+import { once } from "./once.ts";
 
 /** Index of `Run` in the OrtApi table; lanes call it. */
 const RUN = 9;

@@ -10,13 +10,13 @@ import {
   type DType,
   type Graph,
   type Node,
-  once,
   type Port,
   prune,
   type TypedArray,
 } from "./graph.ts";
 import type { Instructions } from "./native/machine.ts";
 import type { MachineCodeOperator } from "./native/operator.ts";
+import { once } from "./once.ts";
 
 class Recorder {
   readonly #nodes: Node[] = [];

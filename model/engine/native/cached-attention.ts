@@ -94,8 +94,10 @@ class CachedAttentionWriter extends KernelWriter<CachedShape> {
   readonly #queries = Math.min(QUERIES_AT_ONCE, this.shape.heads / this.shape.kvHeads);
   /** The rotated key, or the rotated queries of a pass, (Q, D). */
   readonly #rotated = this.kernel.memory(FLOAT_BYTES * this.shape.headWidth * this.#queries);
+  /** Bytes of a query's scores. */
+  readonly #scoreBytes = FLOAT_BYTES * this.shape.capacity;
   /** Numbers for each query and each token of the blocks that the query sees, (Q, C): scores, later weights. */
-  readonly #scores = this.kernel.memory(FLOAT_BYTES * this.shape.capacity * this.#queries);
+  readonly #scores = this.kernel.memory(this.#scoreBytes * this.#queries);
   /** 1 / the sum of exponentials of each query, (Q). */
   readonly #inverseSums = this.kernel.memory(FLOAT_BYTES * this.#queries);
   readonly #registers = REGISTERS[this.code.vectorWidth];
@@ -265,11 +267,6 @@ class CachedAttentionWriter extends KernelWriter<CachedShape> {
 
   #scoresOf(query: number): Address {
     return shifted(this.#scores, query * this.#scoreBytes);
-  }
-
-  /** Bytes of a query's scores. */
-  get #scoreBytes(): number {
-    return FLOAT_BYTES * this.shape.capacity;
   }
 
   /** Sets r8, r9 and r10. */

@@ -4,7 +4,6 @@
  * - rsp never moves while a kernel runs. So each variable, and each address of a tensor, is 64 bits at a fixed offset from rsp.
  * - A kernel may use every other register. The methods here overwrite rax, rcx and what their comments name.
  */
-import { roundUp } from "../graph.ts";
 import { type Address, type Assembler, at } from "./assembler.ts";
 import { R14, R15, RAX, RCX, RDI, RSI, RSP } from "./registers.ts";
 
@@ -13,7 +12,7 @@ export const WORD_BYTES = 8;
 export const CACHE_LINE_BYTES = 64;
 
 /** Bytes, rounded up to whole cache lines. */
-export const wholeCacheLines = (bytes: number): number => roundUp(bytes, CACHE_LINE_BYTES);
+export const wholeCacheLines = (bytes: number): number => Math.ceil(bytes / CACHE_LINE_BYTES) * CACHE_LINE_BYTES;
 
 /** The code of one kernel, while it is written. */
 export class Kernel {

@@ -4,7 +4,7 @@
  */
 import { dlopen, type Pointer, toArrayBuffer } from "bun:ffi";
 import { readFileSync } from "node:fs";
-import { once } from "../graph.ts";
+import { once } from "../once.ts";
 import type { VectorWidth } from "./assembler.ts";
 
 /** From sys/mman.h of Linux. */
