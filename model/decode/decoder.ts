@@ -10,7 +10,6 @@
  * - The decoder computes a cache entry once: a later turn only appends.
  * - Padding of an append writes to places after the end of the sequence. A later token overwrites a place before any token attends to it.
  */
-import type * as tf from "@tensorflow/tfjs-core";
 import {
   type CompiledFunction,
   type DeviceArray,
@@ -21,21 +20,13 @@ import {
   lanesFor,
   type SlotReaders,
   type Spec,
+  type TensorFunction,
 } from "../engine/engine.ts";
 import { roundUp, sizeOf } from "../engine/graph.ts";
 import { preferHugePages } from "../engine/huge-pages.ts";
 import { frozenShapes, type ModelConfig, parameterShapes } from "../policy/model-config.ts";
 import { layFrozen, layParameters, parameterArrays } from "../policy/parameters.ts";
-import {
-  appendStates,
-  appendStatesToSlots,
-  type CacheLayout,
-  type Caches,
-  type Decoded,
-  logits,
-  stepStates,
-  stepStatesInSlots,
-} from "../policy/transformer.ts";
+import { type CacheLayout, decodeStates, logits } from "../policy/transformer.ts";
 import {
   APPEND_LIMITS,
   APPEND_ON_GPU_LIMITS,
@@ -80,14 +71,7 @@ interface DecodeFunction {
   readonly logits: DeviceArray;
 }
 
-/** The inputs of a function of the decoder, besides the parameters. */
-interface DecodeShape {
-  readonly feeds: Readonly<Record<string, Spec>>;
-  /** The names of the caches, and the shape in which the function reads each cache. */
-  readonly names: readonly string[];
-  readonly cache: Spec;
-  readonly fewRows?: boolean;
-}
+type Specs = Readonly<Record<string, Spec>>;
 
 export class Decoder {
   readonly #engine: Engine;
@@ -405,73 +389,59 @@ export class Decoder {
 
   #appendFunction(rows: number, length: number): Promise<DecodeFunction> {
     return this.#functions.getOrInsertComputed(`append ${rows} x ${length}`, async (name) => {
-      const config = this.#config;
       const picks = Math.max(rows, ROWS_MIN);
       const toSlots = this.#appendsToSlots;
-      const feeds: Record<string, Spec> = { tokens: i32(rows, length), last: i32(rows), picks: i32(picks) };
-      if (toSlots) feeds["slots"] = i32(rows);
+      const slots = toSlots ? { slots: i32(rows) } : {};
+      const feeds = { tokens: i32(rows, length), last: i32(rows), picks: i32(picks), ...slots };
       const layers = [...this.#caches.keys()];
       const ofEachRow = (key: string) => Array.from({ length: rows }, (_, row) => `${key}.${row}`);
-      const names = toSlots ? layers : layers.flatMap(ofEachRow);
-      const cache = this.#cacheSpec(toSlots ? this.#lengths.length : 1);
-      const run = await this.#compile(name, { feeds, names, cache }, (x, caches) => {
-        const appended = { tokens: x["tokens"]!, last: x["last"]!, picks: x["picks"]! };
-        return toSlots
-          ? appendStatesToSlots(config, x, appended, x["slots"]!, caches, this.#layout)
-          : appendStates(config, x, appended, caches, this.#layout);
-      });
-      return { run, feeds: this.#arrays(feeds), logits: this.#engine.array(f32(picks, config.vocabulary)) };
+      const run = toSlots
+        ? await this.#compile(name, feeds, layers, this.#lengths.length)
+        : await this.#compile(name, feeds, layers.flatMap(ofEachRow), 1);
+      return { run, feeds: this.#arrays(feeds), logits: this.#engine.array(f32(picks, this.#config.vocabulary)) };
     });
   }
 
   /** The function of rows `from` to `from + rows - 1` of a step. */
   #stepFunction(rows: number, from: number): Promise<DecodeFunction> {
-    const config = this.#config;
-    const inSlots = !this.stepsFirstSlots;
-    const feeds = { tokens: i32(rows, 1), last: i32(rows), ...(inSlots ? { slots: i32(rows) } : { total: i32() }) };
-    const cache = this.#cacheSpec(inSlots ? this.#lengths.length : rows);
     return this.#functions.getOrInsertComputed(`step ${rows} from ${from}`, async () => {
-      const build = (x: Readonly<Record<string, tf.Tensor>>, caches: Caches) =>
-        inSlots
-          ? stepStatesInSlots(config, x, x["tokens"]!, x["last"]!, x["slots"]!, caches, this.#layout)
-          : stepStates(config, x, x["tokens"]!, x["last"]!, x["total"]!, caches, this.#layout);
+      const inSlots = !this.stepsFirstSlots;
+      const feeds = { tokens: i32(rows, 1), last: i32(rows), ...(inSlots ? { slots: i32(rows) } : { total: i32() }) };
+      const slots = inSlots ? this.#lengths.length : rows;
       const run =
         from === 0
-          ? await this.#compile(`step ${rows}`, { feeds, names: [...this.#caches.keys()], cache, fewRows: true }, build)
+          ? await this.#compile(`step ${rows}`, feeds, [...this.#caches.keys()], slots, true)
           : (await this.#stepFunction(rows, 0)).run;
-      const { vocabulary } = config;
+      const { vocabulary } = this.#config;
       const logits = this.#logits.subarray(from * vocabulary, (from + rows) * vocabulary);
-      return {
-        run,
-        feeds: this.#arrays(feeds),
-        logits: this.#engine.array(f32(rows, vocabulary), logits),
-      };
+      return { run, feeds: this.#arrays(feeds), logits: this.#engine.array(f32(rows, vocabulary), logits) };
     });
   }
 
-  #compile(
-    name: string,
-    { feeds, names, cache, fewRows = false }: DecodeShape,
-    build: (x: Readonly<Record<string, tf.Tensor>>, caches: Caches) => Decoded,
-  ): Promise<CompiledFunction> {
+  /**
+   * @param feeds   the inputs besides parameters and caches
+   * @param caches  the names of the caches. Each has this number of slots
+   */
+  #compile(name: string, feeds: Specs, caches: readonly string[], slots: number, fewRows = false) {
     const config = this.#config;
     const parameters = [...frozenShapes(config), ...parameterShapes(config)].map(([key, shape]) => [
       key,
       f32(...shape),
     ]);
+    const cache = this.#cacheSpec(slots);
     const specs = {
       ...feeds,
       ...Object.fromEntries(parameters),
-      ...Object.fromEntries(names.map((key) => [key, cache])),
+      ...Object.fromEntries(caches.map((key) => [key, cache])),
     };
-    const decode = (x: Readonly<Record<string, tf.Tensor>>) => {
-      const { states, caches } = build(x, Object.fromEntries(names.map((key) => [key, x[key]!])));
+    const decode: TensorFunction = (x) => {
+      const { states, caches } = decodeStates(config, x as Parameters<typeof decodeStates>[1], this.#layout);
       return { logits: logits(config, x, states), ...caches };
     };
     return this.#engine.compile(`decode: ${name}`, decode, specs, { inLane: this.#lanes > 1, fewRows });
   }
 
-  #arrays(specs: Readonly<Record<string, Spec>>): Record<string, DeviceArray> {
+  #arrays(specs: Specs): Record<string, DeviceArray> {
     return Object.fromEntries(Object.entries(specs).map(([key, spec]) => [key, this.#engine.array(spec)]));
   }
 }

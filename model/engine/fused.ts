@@ -12,12 +12,8 @@ lower<{ epsilon: number }>("RmsNorm", ({ x, gain }, { epsilon }, to) => {
   const attributes = { axis: -1, epsilon: { float: epsilon } };
   const inputs = [to.name(x!), to.name(gain!)];
   const { recorder } = to;
-  const [y, fusedInverse] = recorder.emit(
-    "SimplifiedLayerNormalization",
-    inputs,
-    to.target === "webgpu" ? 1 : 2,
-    attributes,
-  );
+  const results = to.target === "webgpu" ? 1 : 2;
+  const [y, fusedInverse] = recorder.emit("SimplifiedLayerNormalization", inputs, results, attributes);
   const inverse = fusedInverse ?? inverseByDefinition();
   return [to.tensor(y!, x!.shape), to.tensor(inverse, [...x!.shape.slice(0, -1), 1])];
 
@@ -42,23 +38,14 @@ lower("Rotate", ({ x, cos, sin }, _, to) => {
   return to.tensor(to.recorder.emit("RotaryEmbedding", inputs, 1, {}, MICROSOFT)[0]!, x!.shape);
 });
 
-interface CachedInputs {
-  readonly qkv: string;
-  readonly keys: string;
-  readonly values: string;
-  readonly last: string;
-  readonly total: string;
-  readonly cos: string;
-  readonly sin: string;
-}
-
 /**
  * Adds onnxruntime's attention over a cache. On CUDA this operator does not take 32-bit floats, so CUDA runs the definition (policy/ops.ts).
  *
+ * @param names  of qkv, keys, values, last, total, cos and sin
  * @returns the names of the result, of the written keys and of the written values
  */
-function groupQueryAttention(to: LoweringContext, inputs: CachedInputs, shape: AttentionShape): string[] {
-  const { qkv, keys, values, last, total, cos, sin } = inputs;
+function groupQueryAttention(to: LoweringContext, names: readonly string[], shape: AttentionShape): string[] {
+  const [qkv, ...others] = names;
   const { heads, kvHeads, scoreScale, window, halfCaches = false } = shape;
   if (halfCaches) throw halfCachesUnread();
   const attributes = {
@@ -69,25 +56,15 @@ function groupQueryAttention(to: LoweringContext, inputs: CachedInputs, shape: A
     scale: { float: scoreScale ?? 0 },
     local_window_size: window ?? -1,
   };
-  const given = [qkv, "", "", keys, values, last, total, cos, sin];
-  return to.recorder.emit("GroupQueryAttention", given, 3, attributes, MICROSOFT);
+  return to.recorder.emit("GroupQueryAttention", [qkv!, "", "", ...others], 3, attributes, MICROSOFT);
 }
 
 /** One new token for each row. */
 lower<AttentionShape>(
   "CachedAttention",
   ({ qkv, keys, values, last, total, cos, sin }, shape, to) => {
-    const name = to.name;
-    const inputs = {
-      qkv: name(qkv!),
-      keys: name(keys!),
-      values: name(values!),
-      last: name(last!),
-      total: name(total!),
-      cos: name(cos!),
-      sin: name(sin!),
-    };
-    const [out, nextKeys, nextValues] = groupQueryAttention(to, inputs, shape);
+    const names = [qkv!, keys!, values!, last!, total!, cos!, sin!].map(to.name);
+    const [out, nextKeys, nextValues] = groupQueryAttention(to, names, shape);
     return [
       to.tensor(out!, qkv!.shape.with(2, shape.heads * shape.headWidth)),
       to.tensor(nextKeys!, keys!.shape),
@@ -111,16 +88,8 @@ lower<AttentionShape>(
     const one = recorder.constant([], "int32", Int32Array.of(1));
     const [lasts, totals] = [each(name(last!)), each(recorder.emit("Add", [name(last!), one])[0]!)];
     const results = each(name(qkv!)).map((own, row) => {
-      const inputs = {
-        qkv: own,
-        keys: name(caches[`keys.${row}`]!),
-        values: name(caches[`values.${row}`]!),
-        last: lasts[row]!,
-        total: totals[row]!,
-        cos: name(cos!),
-        sin: name(sin!),
-      };
-      return groupQueryAttention(to, inputs, shape);
+      const [keys, values] = [name(caches[`keys.${row}`]!), name(caches[`values.${row}`]!)];
+      return groupQueryAttention(to, [own, keys, values, lasts[row]!, totals[row]!, name(cos!), name(sin!)], shape);
     });
     const column = (index: number) => results.map((result) => result[index]!);
     const [out] = recorder.emit("Concat", column(0), 1, { axis: 0 });

@@ -7,7 +7,7 @@ import { DONE, type LaneMemory, ROUND, roundMaker } from "./lanes.ts";
 declare const self: Worker;
 
 self.onmessage = ({ data }: MessageEvent<LaneMemory>) => {
-  const signals = new Int32Array(data.signals);
+  const { signals } = data;
   const work = roundMaker(data.run, data.work);
   for (let round = 0; ; ) {
     Atomics.wait(signals, ROUND, round);

@@ -19,8 +19,8 @@ export const ROUND = 0;
 export const DONE = 1;
 
 export interface LaneMemory {
-  /** Int32: the requested round, the finished round. */
-  readonly signals: SharedArrayBuffer;
+  /** The requested round, the finished round. */
+  readonly signals: Int32Array;
   readonly work: WorkMemory;
   /** Address of onnxruntime's `Run`. */
   readonly run: number;
@@ -33,20 +33,20 @@ const CALLS_MAX = 1024;
 const [BUSY, NEXT, END] = [0, 1, 2];
 const LIST_WORDS = 3;
 
-/** The calls of a round, which all lanes share. */
-export interface WorkMemory {
-  /** Int32: the number of lists, then the words of each list. */
-  readonly lists: SharedArrayBuffer;
-  /** Uint64: the arguments of each call. */
-  readonly calls: SharedArrayBuffer;
-  /** Uint64: the error status of each list, or 0. */
-  readonly errors: SharedArrayBuffer;
+/** The calls of a round, in memory that all lanes share. */
+interface WorkMemory {
+  /** The number of lists, then the words of each list. */
+  readonly lists: Int32Array;
+  /** The arguments of each call. */
+  readonly calls: BigUint64Array;
+  /** The error status of each list, or 0. */
+  readonly errors: BigUint64Array;
 }
 
 const workMemory = (): WorkMemory => ({
-  lists: new SharedArrayBuffer(4 * (1 + CALLS_MAX * LIST_WORDS)),
-  calls: new SharedArrayBuffer(8 * CALLS_MAX * RUN_ARGUMENT_COUNT),
-  errors: new SharedArrayBuffer(8 * CALLS_MAX),
+  lists: new Int32Array(new SharedArrayBuffer(4 * (1 + CALLS_MAX * LIST_WORDS))),
+  calls: new BigUint64Array(new SharedArrayBuffer(8 * CALLS_MAX * RUN_ARGUMENT_COUNT)),
+  errors: new BigUint64Array(new SharedArrayBuffer(8 * CALLS_MAX)),
 });
 
 /** A round's lists of calls. Any lane makes the next call of a list, but only one lane at a time. */
@@ -56,9 +56,9 @@ class Work {
   readonly #errors: BigUint64Array;
 
   constructor({ lists, calls, errors }: WorkMemory) {
-    this.#lists = new Int32Array(lists);
-    this.#calls = new BigUint64Array(calls);
-    this.#errors = new BigUint64Array(errors);
+    this.#lists = lists;
+    this.#calls = calls;
+    this.#errors = errors;
   }
 
   /** Call this while no lane works. */
@@ -151,8 +151,7 @@ class Lane {
 
   constructor(run: number, work: WorkMemory) {
     const worker = new Worker(new URL("./lane-worker.ts", import.meta.url).href);
-    const memory = { signals: this.#signals.buffer, work, run };
-    worker.postMessage(memory satisfies Record<keyof LaneMemory, unknown>);
+    worker.postMessage({ signals: this.#signals, work, run } satisfies LaneMemory);
     worker.unref();
   }
 

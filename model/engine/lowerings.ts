@@ -5,8 +5,8 @@ import { type LoweringContext, lower } from "./trace.ts";
 
 type Info = tf.TensorInfo;
 
-const BINARY = { Add: "Add", Sub: "Sub", Multiply: "Mul", RealDiv: "Div", Maximum: "Max", Minimum: "Min" };
-for (const [kernel, op] of Object.entries(BINARY)) {
+const ARITHMETIC = { Add: "Add", Sub: "Sub", Multiply: "Mul", RealDiv: "Div", Maximum: "Max", Minimum: "Min" };
+for (const [kernel, op] of Object.entries({ ...ARITHMETIC, LogicalAnd: "Mul" })) {
   lower(kernel, ({ a, b }, _, to) => {
     const shape = tf.backend_util.assertAndGetBroadcastShape(a!.shape, b!.shape);
     return to.tensor(to.recorder.emit(op, [to.name(a!), to.name(b!)])[0]!, shape, a!.dtype);
@@ -27,10 +27,6 @@ for (const [kernel, op] of Object.entries(COMPARE)) {
     return to.tensor(cast(to, truth!, 6), shape, "bool");
   });
 }
-lower("LogicalAnd", ({ a, b }, _, to) => {
-  const shape = tf.backend_util.assertAndGetBroadcastShape(a!.shape, b!.shape);
-  return to.tensor(to.recorder.emit("Mul", [to.name(a!), to.name(b!)])[0]!, shape, "bool");
-});
 lower("Select", ({ condition, t, e }, _, to) => {
   const truth = cast(to, to.name(condition!), 9);
   return to.tensor(to.recorder.emit("Where", [truth, to.name(t!), to.name(e!)])[0]!, t!.shape, t!.dtype);

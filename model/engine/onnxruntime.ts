@@ -13,6 +13,7 @@ import type { Device, Spec } from "./engine.ts";
 import { sizeOf } from "./graph.ts";
 import { Lanes, type RunArguments } from "./lanes.ts";
 import type { VectorWidth } from "./native/assembler.ts";
+import { WORD_BYTES } from "./native/kernel.ts";
 import {
   API_VERSION,
   type CustomOp,
@@ -21,47 +22,49 @@ import {
   makeOperator,
 } from "./native/operator.ts";
 import { setNativeVariable, zeroEnded } from "./native-environment.ts";
+import { once } from "./once.ts";
 
 /** Index of `Run` in the OrtApi table; lanes call it. */
 const RUN = 9;
 
-/** Index in the OrtApi table, arguments, result. A returned pointer is an error status, or null. */
+/** Index in the OrtApi table, arguments, result. Default: the result is an error status, or null. */
 const FUNCTIONS = {
-  getErrorMessage: [2, ["ptr"], "ptr"],
-  createEnv: [3, ["i32", "ptr", "ptr"], "ptr"],
-  createSessionFromArray: [8, ["ptr", "ptr", "u64", "ptr", "ptr"], "ptr"],
-  createSessionOptions: [10, ["ptr"], "ptr"],
-  disableMemPattern: [17, ["ptr"], "ptr"],
-  setLogSeverity: [22, ["ptr", "i32"], "ptr"],
-  setOptimizationLevel: [23, ["ptr", "i32"], "ptr"],
-  setThreads: [24, ["ptr", "i32"], "ptr"],
-  createDomain: [26, ["ptr", "ptr"], "ptr"],
-  addOperator: [27, ["ptr", "ptr"], "ptr"],
-  addDomain: [28, ["ptr", "ptr"], "ptr"],
-  createRunOptions: [39, ["ptr"], "ptr"],
-  createTensor: [49, ["ptr", "ptr", "u64", "ptr", "u64", "i32", "ptr"], "ptr"],
-  createMemoryInfo: [68, ["ptr", "i32", "i32", "i32", "ptr"], "ptr"],
+  getErrorMessage: [2, ["ptr"], "cstring"],
+  createEnv: [3, ["i32", "ptr", "ptr"]],
+  createSessionFromArray: [8, ["ptr", "ptr", "u64", "ptr", "ptr"]],
+  createSessionOptions: [10, ["ptr"]],
+  disableMemPattern: [17, ["ptr"]],
+  setLogSeverity: [22, ["ptr", "i32"]],
+  setOptimizationLevel: [23, ["ptr", "i32"]],
+  setThreads: [24, ["ptr", "i32"]],
+  createDomain: [26, ["ptr", "ptr"]],
+  addOperator: [27, ["ptr", "ptr"]],
+  addDomain: [28, ["ptr", "ptr"]],
+  createRunOptions: [39, ["ptr"]],
+  createTensor: [49, ["ptr", "ptr", "u64", "ptr", "u64", "i32", "ptr"]],
+  createMemoryInfo: [68, ["ptr", "i32", "i32", "i32", "ptr"]],
   releaseStatus: [93, ["ptr"], "void"],
   releaseSession: [95, ["ptr"], "void"],
   releaseValue: [96, ["ptr"], "void"],
   releaseSessionOptions: [100, ["ptr"], "void"],
   releaseDomain: [101, ["ptr"], "void"],
-  registerAllocator: [144, ["ptr", "ptr", "ptr"], "ptr"],
-  addSessionConfigEntry: [130, ["ptr", "ptr", "ptr"], "ptr"],
-  addRunConfigEntry: [165, ["ptr", "ptr", "ptr"], "ptr"],
-  appendCuda: [204, ["ptr", "ptr"], "ptr"],
-  createCudaOptions: [205, ["ptr"], "ptr"],
-  updateCudaOptions: [206, ["ptr", "ptr", "ptr", "u64"], "ptr"],
+  registerAllocator: [144, ["ptr", "ptr", "ptr"]],
+  addSessionConfigEntry: [130, ["ptr", "ptr", "ptr"]],
+  addRunConfigEntry: [165, ["ptr", "ptr", "ptr"]],
+  appendCuda: [204, ["ptr", "ptr"]],
+  createCudaOptions: [205, ["ptr"]],
+  updateCudaOptions: [206, ["ptr", "ptr", "ptr", "u64"]],
   releaseCudaOptions: [208, ["ptr"], "void"],
-  appendProvider: [216, ["ptr", "ptr", "ptr", "ptr", "u64"], "ptr"],
-  assignedGraphs: [407, ["ptr", "ptr", "ptr"], "ptr"],
-  providerOfGraph: [408, ["ptr", "ptr"], "ptr"],
-  nodesOfGraph: [409, ["ptr", "ptr", "ptr"], "ptr"],
-  operatorOfNode: [412, ["ptr", "ptr"], "ptr"],
-} as const satisfies Record<string, readonly [number, readonly FFITypeOrString[], FFITypeOrString]>;
+  appendProvider: [216, ["ptr", "ptr", "ptr", "ptr", "u64"]],
+  assignedGraphs: [407, ["ptr", "ptr", "ptr"]],
+  providerOfGraph: [408, ["ptr", "ptr"]],
+  nodesOfGraph: [409, ["ptr", "ptr", "ptr"]],
+  operatorOfNode: [412, ["ptr", "ptr"]],
+} as const satisfies Record<string, readonly [number, readonly FFITypeOrString[], FFITypeOrString?]>;
 
-type ApiFunction = (...args: (number | bigint | NodeJS.TypedArray | Pointer | null)[]) => Pointer | null;
-type Api = Record<keyof typeof FUNCTIONS, ApiFunction>;
+type Argument = number | bigint | string | NodeJS.TypedArray | Pointer | null;
+/** A function of the table. A text becomes a C string for the call. @throws {Error} with onnxruntime's message if the result is an error status */
+type Api = Record<keyof typeof FUNCTIONS, (...args: Argument[]) => unknown>;
 
 /** OrtLoggingLevel: 3 is errors. */
 const LOG_ERRORS = 3;
@@ -77,9 +80,8 @@ const RECORD_ASSIGNMENT = "session.record_ep_graph_assignment_info";
 const ARENA = 1;
 const DEFAULT_MEMORY = 0;
 
-/** onnxruntime's names of memories; "Cuda" is the memory of the first GPU. */
-const MEMORIES = { cpu: "Cpu", cuda: "Cuda" } as const;
-type OrtMemory = keyof typeof MEMORIES;
+/** The host's memory, or that of the first GPU. */
+type OrtMemory = "cpu" | "cuda";
 
 interface Runtime {
   readonly api: Api;
@@ -92,20 +94,37 @@ interface Runtime {
   readonly operators: Map<string, CustomOp>;
 }
 
-/** A cell that a C function writes a pointer into. */
-class Out {
-  readonly cell = new BigUint64Array(new ArrayBuffer(8));
-  get pointer(): Pointer {
-    return Number(this.cell[0]) as Pointer;
-  }
+const newCell = () => new BigUint64Array(new ArrayBuffer(8));
+
+/** The pointer that a C function writes into a cell. */
+function pointerFrom(write: (cell: BigUint64Array) => void): Pointer {
+  const cell = newCell();
+  write(cell);
+  return Number(cell[0]) as Pointer;
 }
 
 /** @throws {Error} with onnxruntime's message if `status` is an error. */
-function check(api: Api, status: Pointer | null): void {
+function check({ getErrorMessage, releaseStatus }: Api, status: Pointer | null): void {
   if (status === null) return;
-  const message = new CString(api.getErrorMessage(status)!).toString();
-  api.releaseStatus(status);
-  throw new Error(`onnxruntime: ${message}`);
+  const message = `onnxruntime: ${getErrorMessage(status)}`;
+  releaseStatus(status);
+  throw new Error(message);
+}
+
+function apiOf(table: Pointer): Api {
+  const functions = Object.entries(FUNCTIONS).map(([name, [index, args, returns]]) => {
+    const address = read.ptr(table, index * WORD_BYTES) as Pointer;
+    const call = CFunction({ ptr: address, args: [...args], returns: returns ?? "ptr" }) as unknown as Api["createEnv"];
+    return [
+      name,
+      (...given: Argument[]) => {
+        const result = call(...given.map((value) => (typeof value === "string" ? zeroEnded(value) : value)));
+        return returns === undefined ? check(api, result as Pointer | null) : result;
+      },
+    ];
+  });
+  const api: Api = Object.fromEntries(functions);
+  return api;
 }
 
 /** The package's folder of libraries for this machine. */
@@ -115,46 +134,32 @@ export function libraryFolder(): string {
 }
 
 function libraryPath(): string {
-  const names: Partial<Record<NodeJS.Platform, string>> = {
-    darwin: "libonnxruntime.1.dylib",
-    win32: "onnxruntime.dll",
-  };
+  const names: Partial<Record<string, string>> = { darwin: "libonnxruntime.1.dylib", win32: "onnxruntime.dll" };
   return join(libraryFolder(), names[process.platform] ?? "libonnxruntime.so.1");
 }
 
-let loaded: Runtime | undefined;
-
 /** Loads the library at its first use in this thread. @throws {Error} naming the file if that fails */
-function runtime(): Runtime {
-  if (loaded !== undefined) return loaded;
+const runtime = once((): Runtime => {
   // onnxruntime 1.30 reports usage to its vendor and writes a device id, events and a log to disk. It reads this variable once, when it is loaded.
   setNativeVariable("ORT_DISABLE_TELEMETRY", "1");
   const { symbols } = dlopen(libraryPath(), { OrtGetApiBase: { args: [], returns: "ptr" } });
   const getApi = CFunction({ ptr: read.ptr(symbols.OrtGetApiBase()!, 0) as Pointer, args: ["u32"], returns: "ptr" });
   const table = getApi(API_VERSION) as Pointer | null;
   if (table === null) throw new Error(`${libraryPath()} does not serve version ${API_VERSION} of onnxruntime's API`);
-  const api = Object.fromEntries(
-    Object.entries(FUNCTIONS).map(([name, [index, args, returns]]) => {
-      return [name, CFunction({ ptr: read.ptr(table, index * 8) as Pointer, args: [...args], returns })];
-    }),
-  ) as unknown as Api;
-  const env = new Out();
-  check(api, api.createEnv(LOG_ERRORS, zeroEnded("bunraku"), env.cell));
-  const memories = { cpu: memoryInfo(api, MEMORIES.cpu), cuda: memoryInfo(api, MEMORIES.cuda) };
+  const api = apiOf(table);
+  const env = pointerFrom((cell) => api.createEnv(LOG_ERRORS, "bunraku", cell));
+  const memoryInfo = (name: string) =>
+    pointerFrom((cell) => api.createMemoryInfo(name, ARENA, 0, DEFAULT_MEMORY, cell));
+  const memories = { cpu: memoryInfo("Cpu"), cuda: memoryInfo("Cuda") };
   // One arena (a pool of memory) for all sessions. If each session had an arena, it would keep its peak: half a gigabyte per compiled shape.
-  // The environment belongs to the process. In a second thread this call fails, because the arena exists already.
-  const registered = api.registerAllocator(env.pointer, memories.cpu, null);
-  if (registered !== null) api.releaseStatus(registered);
-  const lanes = new Lanes(read.ptr(table, RUN * 8));
-  loaded = { api, env: env.pointer, memories, lanes, table, operators: new Map() };
-  return loaded;
-}
-
-function memoryInfo(api: Api, name: string): Pointer {
-  const made = new Out();
-  check(api, api.createMemoryInfo(zeroEnded(name), ARENA, 0, DEFAULT_MEMORY, made.cell));
-  return made.pointer;
-}
+  try {
+    api.registerAllocator(env, memories.cpu, null);
+  } catch {
+    // The environment belongs to the process, so in a second thread the arena exists already.
+  }
+  const lanes = new Lanes(read.ptr(table, RUN * WORD_BYTES));
+  return { api, env, memories, lanes, table, operators: new Map() };
+});
 
 /** Releases a tensor when its object is garbage-collected. */
 const collected = new FinalizationRegistry<Pointer>((value) => void runtime().api.releaseValue(value));
@@ -171,13 +176,11 @@ export class OrtTensor {
     this.owner = owner;
     const dims = BigInt64Array.from(shape, BigInt);
     const bytes = VALUE_BYTES * sizeOf(shape);
-    const out = new Out();
     const dimsPointer = dims.length === 0 ? null : dims;
-    check(
-      api,
-      api.createTensor(memories[memory], address, bytes, dimsPointer, dims.length, ELEMENT_TYPES[dtype], out.cell),
+    const type = ELEMENT_TYPES[dtype];
+    this.handle = pointerFrom((cell) =>
+      api.createTensor(memories[memory], address, bytes, dimsPointer, dims.length, type, cell),
     );
-    this.handle = out.pointer;
     collected.register(this, this.handle);
   }
 }
@@ -197,16 +200,13 @@ interface SessionOptions {
 }
 
 /** Lets a GPU compute the nodes that it supports. @throws {Error} if the GPU or its provider is missing */
-function appendProvider(
-  api: Api,
-  settings: Pointer,
-  { device, records = false, tf32 = false }: Pick<SessionOptions, "device" | "records" | "tf32">,
-): void {
-  check(api, api.addSessionConfigEntry(settings, zeroEnded(RECORD_ASSIGNMENT), zeroEnded("1")));
+function appendProvider(settings: Pointer, { device, records = false, tf32 = false }: SessionOptions): void {
+  const { api } = runtime();
+  api.addSessionConfigEntry(settings, RECORD_ASSIGNMENT, "1");
   if (device === "webgpu") {
     try {
       // The provider chooses the fastest adapter itself.
-      check(api, api.appendProvider(settings, zeroEnded("WebGPU"), null, null, 0));
+      api.appendProvider(settings, "WebGPU", null, null, 0);
     } catch (cause) {
       const reason = (cause as Error).message.trim().split(" was false. ").at(-1);
       const advice = "the GPU's driver may be missing, or too old (Mesa 25 works, Mesa 22 does not)";
@@ -214,15 +214,14 @@ function appendProvider(
     }
     return;
   }
-  const options = new Out();
-  check(api, api.createCudaOptions(options.cell));
+  const options = pointerFrom((cell) => api.createCudaOptions(cell));
   try {
     const chosen = { use_tf32: tf32 ? "1" : "0", enable_cuda_graph: records ? "1" : "0" };
-    const [keys, values] = [Object.keys(chosen).map(zeroEnded), Object.values(chosen).map(zeroEnded)];
-    check(api, api.updateCudaOptions(options.pointer, pointers(keys), pointers(values), keys.length));
-    check(api, api.appendCuda(settings, options.pointer));
+    const [keys, values] = [cStrings(Object.keys(chosen)), cStrings(Object.values(chosen))];
+    api.updateCudaOptions(options, keys.pointers, values.pointers, keys.strings.length);
+    api.appendCuda(settings, options);
   } finally {
-    api.releaseCudaOptions(options.pointer);
+    api.releaseCudaOptions(options);
   }
 }
 
@@ -233,33 +232,30 @@ function addOperators(
 ): Pointer | null {
   if (vectorWidth === null || operators.size === 0) return null;
   const { api, table, operators: made } = runtime();
-  const domain = new Out();
-  check(api, api.createDomain(zeroEnded("bunraku"), domain.cell));
+  const domain = pointerFrom((cell) => api.createDomain("bunraku", cell));
   for (const [name, operator] of operators) {
     const { address } = made.getOrInsertComputed(`${name} ${vectorWidth}`, () =>
       makeOperator(name, operator, vectorWidth, table),
     );
-    check(api, api.addOperator(domain.pointer, address));
+    api.addOperator(domain, address);
   }
-  check(api, api.addDomain(settings, domain.pointer));
-  return domain.pointer;
+  api.addDomain(settings, domain);
+  return domain;
 }
 
 /** The operator of each node that runs on the CPU. */
-function nodesOnCpu(api: Api, session: Pointer): string[] {
-  const [list, count, text] = [new Out(), new Out(), new Out()];
-  const each = (): Pointer[] =>
-    Array.from({ length: Number(count.cell[0]) }, (_, i) => read.ptr(list.pointer, 8 * i) as Pointer);
-  check(api, api.assignedGraphs(session, list.cell, count.cell));
-  return each().flatMap((graph) => {
-    check(api, api.providerOfGraph(graph, text.cell));
-    if (new CString(text.pointer).toString() !== "CPUExecutionProvider") return [];
-    check(api, api.nodesOfGraph(graph, list.cell, count.cell));
-    return each().map((node) => {
-      check(api, api.operatorOfNode(node, text.cell));
-      return new CString(text.pointer).toString();
-    });
-  });
+function nodesOnCpu(session: Pointer): string[] {
+  const { api } = runtime();
+  const textFrom = (write: (cell: BigUint64Array) => void) => new CString(pointerFrom(write)).toString();
+  const listFrom = (write: (list: BigUint64Array, count: BigUint64Array) => void): Pointer[] => {
+    const count = newCell();
+    const list = pointerFrom((cell) => write(cell, count));
+    return Array.from({ length: Number(count[0]) }, (_, i) => read.ptr(list, WORD_BYTES * i) as Pointer);
+  };
+  return listFrom((list, count) => api.assignedGraphs(session, list, count))
+    .filter((graph) => textFrom((cell) => api.providerOfGraph(graph, cell)) === "CPUExecutionProvider")
+    .flatMap((graph) => listFrom((list, count) => api.nodesOfGraph(graph, list, count)))
+    .map((node) => textFrom((cell) => api.operatorOfNode(node, cell)));
 }
 
 interface Opened {
@@ -276,15 +272,13 @@ const CANNOT_RECORD = "graph capture";
 function open(model: Uint8Array, options: SessionOptions): Opened {
   const { api, env } = runtime();
   const { device = "cpu", threads, records = false } = options;
-  const [made, session] = [new Out(), new Out()];
-  check(api, api.createSessionOptions(made.cell));
-  const settings = made.pointer;
+  const settings = pointerFrom((cell) => api.createSessionOptions(cell));
   try {
-    check(api, api.setThreads(settings, threads));
-    check(api, api.setLogSeverity(settings, LOG_ERRORS));
+    api.setThreads(settings, threads);
+    api.setLogSeverity(settings, LOG_ERRORS);
     // Otherwise a second run allocates all its memory in one new piece, beside the pieces that the first run left in the arena.
-    check(api, api.disableMemPattern(settings));
-    check(api, api.setOptimizationLevel(settings, OPTIMIZE_ALL));
+    api.disableMemPattern(settings);
+    api.setOptimizationLevel(settings, OPTIMIZE_ALL);
     const entries = {
       // Spinning threads would take time from other actors on the same cores.
       "session.intra_op.allow_spinning": "0",
@@ -292,13 +286,14 @@ function open(model: Uint8Array, options: SessionOptions): Opened {
       // On several threads a separate transpose is faster than one inside the product (lowerings.ts); on one thread it is not.
       ...(threads > 1 && { "optimization.disable_specified_optimizers": "MatmulTransposeFusion" }),
     };
-    for (const [name, value] of Object.entries(entries)) {
-      check(api, api.addSessionConfigEntry(settings, zeroEnded(name), zeroEnded(value)));
-    }
+    for (const [name, value] of Object.entries(entries)) api.addSessionConfigEntry(settings, name, value);
     const domain = addOperators(settings, options);
-    if (device !== "cpu") appendProvider(api, settings, options);
-    check(api, api.createSessionFromArray(env, model, model.byteLength, settings, session.cell));
-    return { session: session.pointer, domain, records };
+    if (device !== "cpu") appendProvider(settings, options);
+    const session = pointerFrom((cell) => api.createSessionFromArray(env, model, model.byteLength, settings, cell));
+    return { session, domain, records };
+  } catch (error) {
+    if (!records || !(error as Error).message.includes(CANNOT_RECORD)) throw error;
+    return open(model, { ...options, records: false });
   } finally {
     api.releaseSessionOptions(settings);
   }
@@ -308,35 +303,22 @@ function open(model: Uint8Array, options: SessionOptions): Opened {
 export class OrtSession {
   #handle: Pointer | null;
   readonly #domain: Pointer | null;
-  readonly #inputNames: readonly Uint8Array[];
-  readonly #outputNames: readonly Uint8Array[];
-  readonly #inputNamePointers: BigUint64Array;
-  readonly #outputNamePointers: BigUint64Array;
+  readonly #inputNames: CStrings;
+  readonly #outputNames: CStrings;
   /** On a GPU: the operator of each node that runs on the CPU instead. */
   readonly onCpu: readonly string[];
-
   /** True if `record` works for the calls of this session: a GPU computes all nodes. */
   readonly records: boolean;
 
   /** @throws {Error} if onnxruntime refuses the model, or the device is missing. */
   constructor(model: Uint8Array, inputs: readonly string[], outputs: readonly string[], options: SessionOptions) {
-    const { api } = runtime();
-    const { device = "cpu", records = false } = options;
-    let opened: Opened;
-    try {
-      opened = open(model, options);
-    } catch (error) {
-      if (!records || !(error as Error).message.includes(CANNOT_RECORD)) throw error;
-      opened = open(model, { ...options, records: false });
-    }
-    this.#handle = opened.session;
-    this.#domain = opened.domain;
-    this.records = opened.records;
-    this.onCpu = device === "cpu" ? [] : nodesOnCpu(api, opened.session);
-    this.#inputNames = inputs.map(zeroEnded);
-    this.#outputNames = outputs.map(zeroEnded);
-    this.#inputNamePointers = pointers(this.#inputNames);
-    this.#outputNamePointers = pointers(this.#outputNames);
+    const { session, domain, records } = open(model, options);
+    this.#handle = session;
+    this.#domain = domain;
+    this.records = records;
+    this.onCpu = (options.device ?? "cpu") === "cpu" ? [] : nodesOnCpu(session);
+    this.#inputNames = cStrings(inputs);
+    this.#outputNames = cStrings(outputs);
   }
 
   /** @param inputs, outputs  in the order of the names */
@@ -349,10 +331,10 @@ export class OrtSession {
       runArguments: [
         BigInt(this.#handle!),
         this.records ? BigInt(notRecordedOptions()) : 0n,
-        addressOf(this.#inputNamePointers),
+        addressOf(this.#inputNames.pointers),
         addressOf(given),
         BigInt(inputs.length),
-        addressOf(this.#outputNamePointers),
+        addressOf(this.#outputNames.pointers),
         addressOf(results),
         BigInt(outputs.length),
       ] satisfies RunArguments,
@@ -386,21 +368,15 @@ const RECORDING = "gpu_graph_id";
 const NOT_RECORDED = -1;
 let recordings = 0;
 
-let notRecorded: Pointer | undefined;
-
 /** Options of a run that is not recorded, in a session that can record. */
-function notRecordedOptions(): Pointer {
-  notRecorded ??= runOptions(NOT_RECORDED);
-  return notRecorded;
-}
+const notRecordedOptions = once(() => runOptions(NOT_RECORDED));
 
 /** Makes options of a run. They stay until the process ends, and take a few hundred bytes. */
 function runOptions(recording: number): Pointer {
   const { api } = runtime();
-  const made = new Out();
-  check(api, api.createRunOptions(made.cell));
-  check(api, api.addRunConfigEntry(made.pointer, zeroEnded(RECORDING), zeroEnded(`${recording}`)));
-  return made.pointer;
+  const options = pointerFrom((cell) => api.createRunOptions(cell));
+  api.addRunConfigEntry(options, RECORDING, `${recording}`);
+  return options;
 }
 
 /**
@@ -435,5 +411,13 @@ export function runCalls(lists: readonly (readonly OrtCall[])[], lanesMax = 1): 
 
 const addressOf = (values: BigUint64Array) => (values.length === 0 ? 0n : BigInt(ptr(values)));
 
-/** C strings as an array of pointers; the strings must outlive it. */
-const pointers = (strings: readonly Uint8Array[]) => BigUint64Array.from(strings, (bytes) => BigInt(ptr(bytes)));
+/** C strings, and an array of pointers to them. */
+interface CStrings {
+  readonly strings: readonly Uint8Array[];
+  readonly pointers: BigUint64Array;
+}
+
+function cStrings(texts: readonly string[]): CStrings {
+  const strings = texts.map(zeroEnded);
+  return { strings, pointers: BigUint64Array.from(strings, (bytes) => BigInt(ptr(bytes))) };
+}

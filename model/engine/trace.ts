@@ -16,17 +16,7 @@ import {
 } from "./graph.ts";
 import type { Instructions } from "./native/machine.ts";
 import type { MachineCodeOperator } from "./native/operator.ts";
-
-/** A tensor of the traced graph. tfjs' bool is int32 here, because tfjs' kernels do arithmetic on bools. */
-interface Recorded {
-  readonly shape: readonly number[];
-  readonly dtype: tf.DataType;
-  /** A literal of the program; it becomes a constant when a node uses it. */
-  readonly values?: tf.backend_util.BackendValues;
-  /** Adds the tensor's node when another node uses the tensor. @returns the name */
-  readonly emit?: () => string;
-  name?: string;
-}
+import { once } from "./once.ts";
 
 class Recorder {
   readonly #nodes: Node[] = [];
@@ -94,47 +84,52 @@ class Recorder {
   }
 }
 
+/** A backend for graphs of one target. A lowering adds its nodes through this backend. */
 class TraceBackend extends tf.KernelBackend {
+  readonly target: Target;
   recorder = new Recorder();
   bfloat16Products: Bfloat16Products = "none";
-  readonly data = new tf.DataStorage<Recorded>(this, tf.engine());
+  /** A function for each tensor, which returns the tensor's name in the graph. */
+  readonly data = new tf.DataStorage<() => string>(this, tf.engine());
 
-  override write(values: tf.backend_util.BackendValues, shape: number[], dtype: tf.DataType): tf.DataId {
-    return this.#put({ shape, dtype, values });
+  constructor(target: Target) {
+    super();
+    this.target = target;
   }
 
-  override move(id: tf.DataId, values: tf.backend_util.BackendValues, shape: number[], dtype: tf.DataType): void {
-    this.data.set(id, { shape, dtype, values });
-  }
-
-  #put(recorded: Recorded): tf.DataId {
-    const id = {};
-    this.data.set(id, recorded);
-    return id;
-  }
+  /** The graph's name of a tensor. */
+  readonly name = ({ dataId }: tf.TensorInfo): string => this.data.get(dataId)();
 
   /** A tensor for the graph's value `name`. */
-  tensor(name: string, shape: readonly number[], dtype: tf.DataType): tf.TensorInfo {
-    return { dataId: this.#put({ shape, dtype, name }), shape: [...shape], dtype };
+  tensor(name: string, shape: readonly number[], dtype: tf.DataType = "float32"): tf.TensorInfo {
+    return { dataId: this.#put(() => name), shape: [...shape], dtype };
   }
 
   /** A tensor whose node is added when another node uses the tensor. @param emit  adds the node, and returns the tensor's name */
   later(shape: readonly number[], emit: () => string): tf.TensorInfo {
-    return { dataId: this.#put({ shape, dtype: "float32", emit }), shape: [...shape], dtype: "float32" };
+    return { dataId: this.#put(once(emit)), shape: [...shape], dtype: "float32" };
   }
 
-  nameOf(tensor: tf.TensorInfo): string {
-    const recorded = this.data.get(tensor.dataId);
-    if (recorded.name === undefined && recorded.emit !== undefined) recorded.name = recorded.emit();
-    if (recorded.name === undefined) {
-      const { values, dtype } = recorded;
-      const list = Array.from(values as ArrayLike<number>);
-      recorded.name =
-        dtype === "float32"
-          ? this.recorder.constant(recorded.shape, "float32", Float32Array.from(list))
-          : this.recorder.constant(recorded.shape, "int32", Int32Array.from(list));
-    }
-    return recorded.name;
+  #put(name: () => string): tf.DataId {
+    const id = {};
+    this.data.set(id, name);
+    return id;
+  }
+
+  override write(values: tf.backend_util.BackendValues, shape: number[], dtype: tf.DataType): tf.DataId {
+    const id = {};
+    this.move(id, values, shape, dtype);
+    return id;
+  }
+
+  /** A literal of the program becomes a constant when a node uses it. tfjs' bool is int32 here, because tfjs' kernels do arithmetic on bools. */
+  override move(id: tf.DataId, values: tf.backend_util.BackendValues, shape: number[], dtype: tf.DataType): void {
+    const numbers = values as ArrayLike<number>;
+    const constant = () =>
+      dtype === "float32"
+        ? this.recorder.constant(shape, "float32", Float32Array.from(numbers))
+        : this.recorder.constant(shape, "int32", Int32Array.from(numbers));
+    this.data.set(id, once(constant));
   }
 
   override readSync(): never {
@@ -146,24 +141,13 @@ class TraceBackend extends tf.KernelBackend {
   override disposeData(): boolean {
     return true;
   }
-  override refCount(): number {
-    return 1;
-  }
   override incRef(): void {}
-  decRef(): void {}
   override numDataIds(): number {
     return this.data.numDataIds();
   }
   override floatPrecision(): 32 {
     return 32;
   }
-  override epsilon(): number {
-    return 1e-7;
-  }
-  override timerAvailable(): boolean {
-    return false;
-  }
-  override dispose(): void {}
 }
 
 /**
@@ -181,18 +165,11 @@ export const MACHINE_CODE = ["AVX2", "AVX-512", "AMX"] as const satisfies Target
 /** A backend for each target, because targets differ in their operators. */
 const TARGETS = ["cpu", "webgpu", "cuda", ...MACHINE_CODE] as const satisfies Target[];
 const backendName = (target: Target) => `trace for ${target}`;
-for (const target of TARGETS) tf.registerBackend(backendName(target), () => new TraceBackend());
+for (const target of TARGETS) tf.registerBackend(backendName(target), () => new TraceBackend(target));
 const backend = () => tf.engine().backend as TraceBackend;
 
 /** What a lowering can use. */
-export interface LoweringContext {
-  readonly recorder: Recorder;
-  readonly target: Target;
-  readonly bfloat16Products: Bfloat16Products;
-  name(tensor: tf.TensorInfo): string;
-  tensor(name: string, shape: readonly number[], dtype?: tf.DataType): tf.TensorInfo;
-  later(shape: readonly number[], emit: () => string): tf.TensorInfo;
-}
+export type LoweringContext = Omit<TraceBackend, keyof tf.KernelBackend>;
 
 type Lowered = tf.TensorInfo | tf.TensorInfo[];
 
@@ -204,20 +181,10 @@ export type Lowering<A, Result extends Lowered | null = Lowered> = (
 ) => Result;
 
 /** The kernel function that tfjs calls for a lowering. */
-function kernelFunction<A, Result extends Lowered | null>(lowering: Lowering<A, Result>, target: Target) {
-  return ({ inputs, attrs }: Parameters<tf.KernelFunc>[0]): Result => {
-    const { recorder, bfloat16Products } = backend();
-    const to: LoweringContext = {
-      recorder,
-      target,
-      bfloat16Products,
-      name: (tensor) => backend().nameOf(tensor),
-      tensor: (name, shape, dtype = "float32") => backend().tensor(name, shape, dtype),
-      later: (shape, emit) => backend().later(shape, emit),
-    };
-    return lowering(inputs as Record<string, tf.TensorInfo>, attrs as A, to);
-  };
-}
+const kernelFunction =
+  <A, Result extends Lowered | null>(lowering: Lowering<A, Result>) =>
+  ({ inputs, attrs }: Parameters<tf.KernelFunc>[0]): Result =>
+    lowering(inputs as Record<string, tf.TensorInfo>, attrs as A, backend());
 
 /**
  * Registers the lowering of a tfjs kernel.
@@ -229,10 +196,8 @@ export function lower<A = object>(
   lowering: Lowering<A>,
   targets: readonly Target[] = TARGETS,
 ): void {
-  for (const target of targets) {
-    const kernelFunc = kernelFunction(lowering, target);
-    tf.registerKernel({ kernelName, backendName: backendName(target), kernelFunc });
-  }
+  const kernelFunc = kernelFunction(lowering);
+  for (const target of targets) tf.registerKernel({ kernelName, backendName: backendName(target), kernelFunc });
 }
 
 /** Registers a lowering that runs before the kernel's present lowering. If the new one returns null, the present one runs. */
@@ -241,11 +206,11 @@ export function lowerFirst<A = object>(
   lowering: Lowering<A, Lowered | null>,
   targets: readonly Target[],
 ): void {
+  const first = kernelFunction(lowering);
   for (const target of targets) {
     const name = backendName(target);
     const general = tf.getKernel(kernelName, name);
     tf.unregisterKernel(kernelName, name);
-    const first = kernelFunction(lowering, target);
     tf.registerKernel({ ...general, kernelFunc: (call) => first(call) ?? general.kernelFunc(call) });
   }
 }
@@ -278,7 +243,7 @@ export function trace(
       for (const [name, tensor] of Object.entries(build(Object.fromEntries(tensors)))) {
         const dtype = tensor.dtype === "float32" ? "float32" : "int32";
         outputs[name] = { shape: tensor.shape, dtype };
-        results.push({ port: { name: `out.${name}`, shape: tensor.shape, dtype }, value: traced.nameOf(tensor) });
+        results.push({ port: { name: `out.${name}`, shape: tensor.shape, dtype }, value: traced.name(tensor) });
       }
     });
     return { graph: traced.recorder.finish(ports, results), outputs };

@@ -10,7 +10,7 @@
  *   then a has D columns.
  */
 import * as tf from "@tensorflow/tfjs-core";
-import { type AttentionShape, hasKernel, rotate, runKernel, scoreScaleOf } from "./ops.ts";
+import { type AttentionShape, hasKernel, rotate, runKernel, scoreScaleOf, withGradient } from "./ops.ts";
 
 /** Maximum number of queries of a block. */
 const BLOCK = 128;
@@ -34,16 +34,6 @@ interface Forward {
   readonly weights: readonly tf.Tensor[];
 }
 
-type SavedTensors = [
-  cos: tf.Tensor,
-  sin: tf.Tensor,
-  out: tf.Tensor,
-  queries: tf.Tensor,
-  keys: tf.Tensor,
-  values: tf.Tensor,
-  ...weights: tf.Tensor[],
-];
-
 /**
  * Causal self-attention with grouped key/value heads and rotary positions 0 … T-1.
  * Padding must be at the end of a row; then the causal mask hides it from every real token.
@@ -54,19 +44,15 @@ type SavedTensors = [
  * @returns (B, T, H · D)
  */
 export function attention(qkv: tf.Tensor, cos: tf.Tensor, sin: tf.Tensor, shape: AttentionShape): tf.Tensor {
-  return tf.customGrad((...args) => {
-    const save = args.pop() as unknown as tf.GradSaveFunc;
-    const [qkv] = args as [tf.Tensor];
-    const { out, queries, keys, values, weights } = forward(qkv, cos, sin, shape);
-    save([cos, sin, out, queries, keys, values, ...weights]);
-    return {
-      value: out,
-      gradFunc: (dOut: tf.Tensor, saved: tf.Tensor[]) => {
-        const [cos, sin, out, queries, keys, values, ...weights] = saved as SavedTensors;
-        return backward(dOut, { out, queries, keys, values, weights }, cos, sin, shape);
-      },
-    };
-  })(qkv);
+  return withGradient(
+    [qkv],
+    (qkv) => {
+      const { out, queries, keys, values, weights } = forward(qkv, cos, sin, shape);
+      return [out, cos, sin, out, queries, keys, values, ...weights];
+    },
+    (dOut, cos, sin, out, queries, keys, values, ...weights) =>
+      backward(dOut, { out, queries, keys, values, weights }, cos, sin, shape),
+  );
 }
 
 /**
@@ -118,21 +104,18 @@ export function treeAttention(
     const out = tf.reshape(attention(rows, cos, sin, shape), [paths * length, -1]);
     return tf.gather(out, pathOfToken);
   }
-  return tf.customGrad((...args) => {
-    const save = args.pop() as unknown as tf.GradSaveFunc;
-    const [qkv] = args as [tf.Tensor];
-    const isRead = isLast ? isPicked : tf.ones(isPicked.shape, "int32");
-    const [out, statistics] = runKernel("TreeAttention", { qkv, branches, cos, sin, isRead }, shape);
-    save([qkv, branches, cos, sin, isRead, out!, statistics!]);
-    return {
-      value: out!,
-      gradFunc: (dOut: tf.Tensor, saved: tf.Tensor[]) => {
-        const names = ["qkv", "branches", "cos", "sin", "isRead", "out", "statistics"];
-        const inputs = Object.fromEntries(names.map((name, i) => [name, saved[i]!]));
-        return runKernel("TreeAttentionGradient", { ...inputs, dOut }, shape);
-      },
-    };
-  })(qkv);
+  return withGradient(
+    [qkv],
+    (qkv) => {
+      const isRead = isLast ? isPicked : tf.ones(isPicked.shape, "int32");
+      const [out, statistics] = runKernel("TreeAttention", { qkv, branches, cos, sin, isRead }, shape);
+      return [out!, qkv, branches, cos, sin, isRead, out!, statistics!];
+    },
+    (dOut, qkv, branches, cos, sin, isRead, out, statistics) => {
+      const inputs = { qkv, branches, cos, sin, isRead, out, statistics, dOut };
+      return runKernel("TreeAttentionGradient", inputs, shape);
+    },
+  );
 }
 
 function forward(qkv: tf.Tensor, cos: tf.Tensor, sin: tf.Tensor, shape: AttentionShape): Forward {
@@ -195,10 +178,7 @@ function backward(dOut: tf.Tensor, forward: Forward, cos: tf.Tensor, sin: tf.Ten
 
 function blocksOf(length: number): Block[] {
   const count = Math.ceil(length / BLOCK);
-  return Array.from({ length: count }, (_, i) => ({
-    start: i * BLOCK,
-    end: Math.min((i + 1) * BLOCK, length),
-  }));
+  return Array.from({ length: count }, (_, i) => ({ start: i * BLOCK, end: Math.min((i + 1) * BLOCK, length) }));
 }
 
 /** (G · block, end): 0 where a query sees the key, elsewhere a number so low that softmax gives 0 or a subnormal number (engine/subnormals.ts). */

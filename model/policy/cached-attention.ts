@@ -30,39 +30,33 @@ function kernelFor(name: string, { headWidth, halfCaches = false }: AttentionSha
   return headWidth % 16 === 0 && capacity % 16 === 0 ? name : `${name} by definition`;
 }
 
-/**
- * One new token for each row.
- *
- * @param qkv          (B, 1, (H + 2K) · D)
- * @param keys, values (B, K, C, D); keys are rotated
- * @param last         (B) int32: the new token's index in its sequence
- * @param total        () int32: largest `last` + 1
- */
-export function stepAttention(
-  qkv: tf.Tensor,
-  keys: tf.Tensor,
-  values: tf.Tensor,
-  last: tf.Tensor,
-  total: tf.Tensor,
-  rotary: Rotary,
-  shape: AttentionShape,
-): CachedAttention {
-  return attend("CachedAttention", { qkv, keys, values, last, total, ...rotary }, shape);
+/** The inputs of attention over caches that all rows share. */
+export interface CachedInputs extends Rotary {
+  /** (B, S, (H + 2K) · D) */
+  readonly qkv: tf.Tensor;
+  /** (N, K, C, D) each; keys are rotated. */
+  readonly keys: tf.Tensor;
+  readonly values: tf.Tensor;
+  /** (B) int32: for each row, the index of its last new token in its sequence. */
+  readonly last: tf.Tensor;
+  /** (B) int32: the slot of each row, from 0 to N - 1, all different. Default: row i has slot i, N is B, and S is 1. */
+  readonly slots?: tf.Tensor;
+  /** Needed without `slots`. () int32: largest `last` + 1. */
+  readonly total?: tf.Tensor;
+  /**
+   * Only with `slots`. (B) int32: for each row, the index among S of the only token whose result the caller reads. The results of the other
+   * tokens may be any numbers. Default: the caller reads all results.
+   */
+  readonly read?: tf.Tensor;
 }
 
-/** Runs kernel `name` if it takes the shape, and otherwise the definition. */
-function attend(
-  name: string,
-  inputs: Readonly<Record<"qkv" | "keys" | "values" | "last", tf.Tensor> & Record<string, tf.Tensor>> & Rotary,
-  shape: AttentionShape,
-): CachedAttention {
-  const { qkv, keys, values, last, slots, cos, sin } = inputs;
-  const results = fused(kernelFor(name, shape, keys), { ...inputs }, shape, () => {
-    const result = byDefinition(qkv, keys, values, last, { cos, sin }, shape, slots);
-    return [result.out, result.keys, result.values];
-  });
-  const [out, nextKeys, nextValues] = results as [tf.Tensor, tf.Tensor, tf.Tensor];
-  return { out, keys: nextKeys, values: nextValues };
+/** New tokens of rows that share caches, so an engine runs a few large kernels. */
+export function cachedAttention(inputs: CachedInputs, shape: AttentionShape): CachedAttention {
+  const kernel = inputs.slots === undefined ? "CachedAttention" : "AttentionInSlots";
+  const [out, keys, values] = fused(kernelFor(kernel, shape, inputs.keys), { ...inputs }, shape, () =>
+    byDefinition(inputs, shape),
+  );
+  return { out: out!, keys: keys!, values: values! };
 }
 
 /**
@@ -86,49 +80,18 @@ export function appendAttention(
   const inputs = { qkv, last, ...rotary, ...caches };
   const results = fused(kernelFor("CachedAppend", shape, keys[0]!), inputs, shape, () => {
     const together = (caches: readonly tf.Tensor[]) => tf.concat([...caches], 0);
-    const result = byDefinition(qkv, together(keys), together(values), last, rotary, shape);
-    return [result.out, ...tf.split(result.keys, rows), ...tf.split(result.values, rows)];
+    const shared = { qkv, keys: together(keys), values: together(values), last, ...rotary };
+    const [out, nextKeys, nextValues] = byDefinition(shared, shape);
+    return [out, ...tf.split(nextKeys, rows), ...tf.split(nextValues, rows)];
   });
   return { out: results[0]!, keys: results.slice(1, 1 + rows), values: results.slice(1 + rows) };
 }
 
-/**
- * One or more new tokens for each row. Each row is a slot of caches that all rows share, so an engine runs a few large kernels.
- *
- * @param qkv          (B, S, (H + 2K) · D)
- * @param keys, values (N, K, C, D); keys are rotated
- * @param last         (B) int32: for each row, the index of its last new token in its sequence
- * @param slots        (B) int32: the slot of each row, from 0 to N - 1, all different
- * @param read         (B) int32: for each row, the index among S of the only token whose result the caller reads. The results of the other
- * tokens may be any numbers. Default: the caller reads all results
- */
-export function attentionInSlots(
-  qkv: tf.Tensor,
-  keys: tf.Tensor,
-  values: tf.Tensor,
-  last: tf.Tensor,
-  slots: tf.Tensor,
-  rotary: Rotary,
-  shape: AttentionShape,
-  read?: tf.Tensor,
-): CachedAttention {
-  return attend("AttentionInSlots", { qkv, keys, values, last, slots, ...rotary, ...(read && { read }) }, shape);
-}
-
-/**
- * Any number of new tokens for each row; the arguments are those of `attentionInSlots`.
- *
- * @param slots  Default: row i has slot i, and there are no other slots
- */
+/** `cachedAttention` for any number of new tokens, by tfjs ops. */
 function byDefinition(
-  qkv: tf.Tensor,
-  keys: tf.Tensor,
-  values: tf.Tensor,
-  last: tf.Tensor,
-  { cos, sin }: Rotary,
+  { qkv, keys, values, last, cos, sin, slots }: CachedInputs,
   shape: AttentionShape,
-  slots?: tf.Tensor,
-): CachedAttention {
+): [out: tf.Tensor, keys: tf.Tensor, values: tf.Tensor] {
   const { heads, kvHeads, headWidth, window = null, halfCaches = false } = shape;
   if (halfCaches) throw halfCachesUnread();
   const [batch, added] = qkv.shape as [number, number];
@@ -167,5 +130,5 @@ function byDefinition(
   const mask = tf.tile(tf.reshape(tf.mul(unseen, -1e30), [batch, 1, added, capacity]), [1, 1, group, 1]);
   const mixed = tf.matMul(tf.softmax(tf.add(scores, mask), -1), ofRows(nextValues));
   const byToken = tf.transpose(tf.reshape(mixed, [batch, heads, added, headWidth]), [0, 2, 1, 3]);
-  return { out: tf.reshape(byToken, [batch, added, heads * headWidth]), keys: nextKeys, values: nextValues };
+  return [tf.reshape(byToken, [batch, added, heads * headWidth]), nextKeys, nextValues];
 }

@@ -31,6 +31,25 @@ export function fused(
   return results.length > 0 ? results : definition();
 }
 
+/**
+ * A result with a gradient of its own.
+ *
+ * @param forward   returns the result, and the tensors that `backward` needs
+ * @param backward  takes the gradient of the result, and returns those of the inputs
+ */
+export function withGradient<Inputs extends tf.Tensor[], Saved extends tf.Tensor[]>(
+  inputs: readonly [...Inputs],
+  forward: (...inputs: Inputs) => readonly [result: tf.Tensor, ...saved: Saved],
+  backward: (dy: tf.Tensor, ...saved: Saved) => tf.Tensor | tf.Tensor[],
+): tf.Tensor {
+  return tf.customGrad((...args) => {
+    const save = args.pop() as unknown as tf.GradSaveFunc;
+    const [value, ...saved] = forward(...(args as Inputs));
+    save(saved);
+    return { value, gradFunc: (dy: tf.Tensor, saved: tf.Tensor[]) => backward(dy, ...(saved as Saved)) };
+  })(...inputs);
+}
+
 /** The name of a kernel that computes row by row. If a row's length is not a multiple of 16: a name that no backend has, so the definition runs. */
 export const kernelOfRows = (name: string, { shape }: tf.Tensor) =>
   shape.at(-1)! % 16 === 0 ? name : `${name} by definition`;
@@ -56,25 +75,21 @@ export function gradientProduct(a: tf.Tensor, b: tf.Tensor, transposeA = false, 
  * @returns (N, out)
  */
 export function linear(x: tf.Tensor, weight: tf.Tensor, addend?: tf.Tensor): tf.Tensor {
-  return tf.customGrad((...args) => {
-    const save = args.pop() as unknown as tf.GradSaveFunc;
-    const [x, weight, addend] = args as [tf.Tensor, tf.Tensor, tf.Tensor?];
-    const inputs = { x, weight, ...(addend && { addend }) };
-    const [y] = fused("Linear", inputs, {}, () => {
-      const product = tf.matMul(x, weight, false, true);
-      return [addend ? tf.add(product, addend) : product];
-    });
-    save([x, weight]);
-    return {
-      value: y!,
-      gradFunc: (dy: tf.Tensor, saved: tf.Tensor[]) => {
-        const [x, weight] = saved as [tf.Tensor, tf.Tensor];
-        const factors = [gradientProduct(dy, weight), gradientProduct(dy, x, true)];
-        if (addend === undefined) return factors;
-        return [...factors, addend.rank === 1 ? tf.sum(dy, 0) : tf.clone(dy)];
-      },
-    };
-  })(...[x, weight].concat(addend ?? []));
+  return withGradient(
+    [x, weight, ...(addend ? [addend] : [])],
+    (x, weight, addend?: tf.Tensor) => {
+      const [y] = fused("Linear", { x, weight, ...(addend && { addend }) }, {}, () => {
+        const product = tf.matMul(x, weight, false, true);
+        return [addend ? tf.add(product, addend) : product];
+      });
+      return [y!, x, weight];
+    },
+    (dy, x, weight) => {
+      const factors = [gradientProduct(dy, weight), gradientProduct(dy, x, true)];
+      if (addend === undefined) return factors;
+      return [...factors, addend.rank === 1 ? tf.sum(dy, 0) : tf.clone(dy)];
+    },
+  );
 }
 
 /**
@@ -85,31 +100,27 @@ export function linear(x: tf.Tensor, weight: tf.Tensor, addend?: tf.Tensor): tf.
  * @param gain  (width)
  */
 export function rmsNorm(x: tf.Tensor, gain: tf.Tensor, epsilon: number): tf.Tensor {
-  return tf.customGrad((...args) => {
-    const save = args.pop() as unknown as tf.GradSaveFunc;
-    const [x, gain] = args as tf.Tensor[];
-    const [y, inverse] = fused("RmsNorm", { x: x!, gain: gain! }, { epsilon }, () => {
-      const inverse = tf.rsqrt(tf.add(tf.mean(tf.square(x!), -1, true), epsilon));
-      return [tf.mul(tf.mul(x!, inverse), gain!), inverse];
-    });
-    save([x!, gain!, inverse!]);
-    return {
-      value: y!,
-      gradFunc: (dy: tf.Tensor, saved: tf.Tensor[]) => {
-        const [x, gain, inverse] = saved as [tf.Tensor, tf.Tensor, tf.Tensor];
-        return fused(kernelOfRows("RmsNormGradient", x), { x, gain, inverse, dy }, {}, () => {
-          // dx = (dy · gain - x · mean(dy · x · gain) · inverse²) · inverse. Each sum is a matrix product with
-          // a column or a row, which needs no intermediate tensor.
-          const product = tf.mul(dy, x);
-          const column = tf.reshape(tf.div(gain, gain.size), [-1, 1]);
-          const along = tf.mul(tf.matMul(product, column), tf.square(inverse));
-          const dx = tf.mul(tf.sub(tf.mul(dy, gain), tf.mul(x, along)), inverse);
-          const dGain = tf.matMul(tf.reshape(inverse, [1, -1]), product);
-          return [dx, tf.reshape(dGain, gain.shape)];
-        });
-      },
-    };
-  })(x, gain);
+  return withGradient(
+    [x, gain],
+    (x, gain) => {
+      const [y, inverse] = fused("RmsNorm", { x, gain }, { epsilon }, () => {
+        const inverse = tf.rsqrt(tf.add(tf.mean(tf.square(x), -1, true), epsilon));
+        return [tf.mul(tf.mul(x, inverse), gain), inverse];
+      });
+      return [y!, x, gain, inverse!];
+    },
+    (dy, x, gain, inverse) =>
+      fused(kernelOfRows("RmsNormGradient", x), { x, gain, inverse, dy }, {}, () => {
+        // dx = (dy · gain - x · mean(dy · x · gain) · inverse²) · inverse. Each sum is a matrix product with
+        // a column or a row, which needs no intermediate tensor.
+        const product = tf.mul(dy, x);
+        const column = tf.reshape(tf.div(gain, gain.size), [-1, 1]);
+        const along = tf.mul(tf.matMul(product, column), tf.square(inverse));
+        const dx = tf.mul(tf.sub(tf.mul(dy, gain), tf.mul(x, along)), inverse);
+        const dGain = tf.matMul(tf.reshape(inverse, [1, -1]), product);
+        return [dx, tf.reshape(dGain, gain.shape)];
+      }),
+  );
 }
 
 /**
@@ -117,28 +128,24 @@ export function rmsNorm(x: tf.Tensor, gain: tf.Tensor, epsilon: number): tf.Tens
  * Source: SwiGLU, https://arxiv.org/abs/2002.05202.
  */
 export function swiglu(gate: tf.Tensor, up: tf.Tensor): tf.Tensor {
-  return tf.customGrad((...args) => {
-    const save = args.pop() as unknown as tf.GradSaveFunc;
-    const [gate, up] = args as [tf.Tensor, tf.Tensor];
-    const [y, ...rest] = fused(kernelOfRows("Swiglu", gate), { gate, up }, {}, () => {
-      const s = tf.sigmoid(gate);
-      const silu = tf.mul(gate, s);
-      return [tf.mul(silu, up), s, silu];
-    });
-    save([gate, up, ...rest]);
-    return {
-      value: y!,
-      gradFunc: (dy: tf.Tensor, saved: tf.Tensor[]) => {
-        const [gate, up, ...rest] = saved as [tf.Tensor, tf.Tensor, ...tf.Tensor[]];
-        return fused(kernelOfRows("SwigluGradient", gate), { gate, up, dy }, {}, () => {
-          const [s, silu] = rest as [tf.Tensor, tf.Tensor];
-          // silu'(x) = s + s · (x - silu(x)), s = sigmoid(x)
-          const slope = tf.add(s, tf.mul(s, tf.sub(gate, silu)));
-          return [tf.mul(tf.mul(dy, up), slope), tf.mul(dy, silu)];
-        });
-      },
-    };
-  })(gate, up);
+  return withGradient(
+    [gate, up],
+    (gate, up) => {
+      const [y, ...rest] = fused(kernelOfRows("Swiglu", gate), { gate, up }, {}, () => {
+        const s = tf.sigmoid(gate);
+        const silu = tf.mul(gate, s);
+        return [tf.mul(silu, up), s, silu];
+      });
+      return [y!, gate, up, ...rest];
+    },
+    (dy, gate, up, ...rest) =>
+      fused(kernelOfRows("SwigluGradient", gate), { gate, up, dy }, {}, () => {
+        const [s, silu] = rest as [tf.Tensor, tf.Tensor];
+        // silu'(x) = s + s · (x - silu(x)), s = sigmoid(x)
+        const slope = tf.add(s, tf.mul(s, tf.sub(gate, silu)));
+        return [tf.mul(tf.mul(dy, up), slope), tf.mul(dy, silu)];
+      }),
+  );
 }
 
 /**
@@ -158,25 +165,22 @@ export function geglu(gate: tf.Tensor, up: tf.Tensor): tf.Tensor {
  * @returns (N, E), 0 where an expert is not used
  */
 export function expertWeights(logits: tf.Tensor, { count, used, normalized }: Experts): tf.Tensor {
-  return tf.customGrad((...args) => {
-    const save = args.pop() as unknown as tf.GradSaveFunc;
-    const all = tf.softmax(args[0] as tf.Tensor, -1);
-    const { indices } = tf.topk(all, used);
-    const chosen = tf.sum(tf.oneHot(indices, count), 1);
-    const shares = tf.mul(all, chosen);
-    const weights = normalized ? tf.div(shares, tf.sum(shares, -1, true)) : shares;
-    const base = normalized ? weights : all;
-    save([chosen, base]);
-    return {
-      value: weights,
-      gradFunc: (dy: tf.Tensor, saved: tf.Tensor[]) => {
-        const [chosen, base] = saved as [tf.Tensor, tf.Tensor];
-        // The gradient of a softmax: over the chosen logits if the weights are normalized, else over all.
-        const d = tf.mul(dy, chosen);
-        return [tf.mul(base, tf.sub(d, tf.sum(tf.mul(d, base), -1, true)))];
-      },
-    };
-  })(logits);
+  return withGradient(
+    [logits],
+    (logits) => {
+      const all = tf.softmax(logits, -1);
+      const { indices } = tf.topk(all, used);
+      const chosen = tf.sum(tf.oneHot(indices, count), 1);
+      const shares = tf.mul(all, chosen);
+      const weights = normalized ? tf.div(shares, tf.sum(shares, -1, true)) : shares;
+      return [weights, chosen, normalized ? weights : all];
+    },
+    (dy, chosen, base) => {
+      // The gradient of a softmax: over the chosen logits if the weights are normalized, else over all.
+      const d = tf.mul(dy, chosen);
+      return [tf.mul(base, tf.sub(d, tf.sum(tf.mul(d, base), -1, true)))];
+    },
+  );
 }
 
 /**
@@ -230,41 +234,35 @@ export function tokenLogProbs(logits: tf.Tensor, targets: tf.Tensor): { logProbs
   const [rows, vocabulary] = logits.shape as [number, number];
   // Index of each row's target among all M · V values.
   const placesOf = (targets: tf.Tensor) => tf.add(tf.range(0, rows * vocabulary, vocabulary, "int32"), targets);
-  const pair = tf.customGrad((...args) => {
-    const save = args.pop() as unknown as tf.GradSaveFunc;
-    const [logits] = args as [tf.Tensor];
-    // What the gradient needs: the kernel keeps two numbers of each row, and the logits. The definition keeps the probabilities and their
-    // logarithms.
-    const [pair, kept, all = logits] = fused(kernelOfRows("TokenLogProbs", logits), { logits, targets }, {}, () => {
-      const all = tf.logSoftmax(logits, -1);
-      const probabilities = tf.exp(all);
-      const logProb = tf.reshape(tf.gather(tf.reshape(all, [-1]), placesOf(targets)), [rows, 1]);
-      const entropy = tf.neg(tf.sum(tf.mul(probabilities, all), -1, true));
-      return [tf.concat([logProb, entropy], 1), probabilities, all];
-    });
-    save([all, targets, pair!, kept!]);
-    return {
-      value: pair!,
-      gradFunc: (dPair: tf.Tensor, saved: tf.Tensor[]) => {
-        const [all, targets, pair, kept] = saved as [tf.Tensor, tf.Tensor, tf.Tensor, tf.Tensor];
-        const inputs = { logits: all, targets, pair, statistics: kept, dPair };
-        return fused(kernelOfRows("TokenLogProbsGradient", all), inputs, {}, () => {
-          const entropy = tf.slice(pair, [0, 1], [rows, 1]);
-          const [dLogProb, dEntropy] = tf.split(dPair, 2, 1) as [tf.Tensor, tf.Tensor];
-          // d logProb = chosen - p;  d entropy = -p (log p + entropy)
-          const factor = tf.neg(tf.add(tf.mul(dEntropy, tf.add(all, entropy)), dLogProb));
-          const dLogits = tf.reshape(tf.mul(kept, factor), [-1]);
-          const places = placesOf(targets);
-          const dChosen = tf.add(tf.gather(dLogits, places), tf.reshape(dLogProb, [-1]));
-          const scattered = tf.tensorScatterUpdate(dLogits, tf.reshape(places, [-1, 1]), dChosen);
-          return [tf.reshape(scattered, [rows, vocabulary])];
-        });
-      },
-    };
-  })(logits);
+  const pair = withGradient(
+    [logits],
+    (logits) => {
+      // What the gradient needs: the kernel keeps two numbers of each row, and the logits. The definition keeps the probabilities and
+      // their logarithms.
+      const [pair, kept, all = logits] = fused(kernelOfRows("TokenLogProbs", logits), { logits, targets }, {}, () => {
+        const all = tf.logSoftmax(logits, -1);
+        const probabilities = tf.exp(all);
+        const logProb = tf.reshape(tf.gather(tf.reshape(all, [-1]), placesOf(targets)), [rows, 1]);
+        const entropy = tf.neg(tf.sum(tf.mul(probabilities, all), -1, true));
+        return [tf.concat([logProb, entropy], 1), probabilities, all];
+      });
+      return [pair!, all, targets, pair!, kept!];
+    },
+    (dPair, all, targets, pair, kept) => {
+      const inputs = { logits: all, targets, pair, statistics: kept, dPair };
+      return fused(kernelOfRows("TokenLogProbsGradient", all), inputs, {}, () => {
+        const entropy = tf.slice(pair, [0, 1], [rows, 1]);
+        const [dLogProb, dEntropy] = tf.split(dPair, 2, 1) as [tf.Tensor, tf.Tensor];
+        // d logProb = chosen - p;  d entropy = -p (log p + entropy)
+        const factor = tf.neg(tf.add(tf.mul(dEntropy, tf.add(all, entropy)), dLogProb));
+        const dLogits = tf.reshape(tf.mul(kept, factor), [-1]);
+        const places = placesOf(targets);
+        const dChosen = tf.add(tf.gather(dLogits, places), tf.reshape(dLogProb, [-1]));
+        const scattered = tf.tensorScatterUpdate(dLogits, tf.reshape(places, [-1, 1]), dChosen);
+        return [tf.reshape(scattered, [rows, vocabulary])];
+      });
+    },
+  );
   const [logProbs, entropies] = tf.split(pair, 2, 1) as [tf.Tensor, tf.Tensor];
-  return {
-    logProbs: tf.reshape(logProbs, [rows]),
-    entropies: tf.reshape(entropies, [rows]),
-  };
+  return { logProbs: tf.reshape(logProbs, [rows]), entropies: tf.reshape(entropies, [rows]) };
 }

@@ -10,13 +10,7 @@
  */
 import * as tf from "@tensorflow/tfjs-core";
 import { attention, type PrefixTree, treeAttention } from "./attention.ts";
-import {
-  appendAttention,
-  attentionInSlots,
-  type CachedAttention,
-  type Rotary,
-  stepAttention,
-} from "./cached-attention.ts";
+import { appendAttention, cachedAttention, type Rotary } from "./cached-attention.ts";
 import type { Lora } from "./lora.ts";
 import { type Experts, type LayerKind, layerName, type ModelConfig, VALUE_HEAD } from "./model-config.ts";
 import { type AttentionShape, expertWeights, geglu, linear, rmsNorm, swiglu } from "./ops.ts";
@@ -214,155 +208,65 @@ export interface CacheLayout {
   readonly half: boolean;
 }
 
-/** Keys and values of every layer: `keys.0`, `values.0`, …. If each row has its own caches, the row's index follows: `keys.0.0`, … */
-export type Caches = Readonly<Record<string, tf.Tensor>>;
-
-export interface Decoded {
-  /** (M, width) states of the picked new tokens, or of all new tokens if there are no picks. */
-  readonly states: tf.Tensor;
-  /** The caches with the new tokens. */
-  readonly caches: Caches;
-}
-
-/**
- * Hidden states of one new token per row.
- *
- * @param tokens  (B, 1) int32
- * @param last    (B) int32, index of each row's token in its sequence
- * @param total   () int32, largest `last` + 1
- * @param caches  (B, K, capacity, D) of each layer; capacity / 2 if `layout.half`
- */
-export function stepStates(
-  config: ModelConfig,
-  parameters: ParameterTensors,
-  tokens: tf.Tensor,
-  last: tf.Tensor,
-  total: tf.Tensor,
-  caches: Caches,
-  layout: CacheLayout,
-): Decoded {
-  return decode(config, parameters, tokens, layout, (qkv, layer, { shape, ...rotary }) => {
-    return withCommonCaches(caches, layer, (keys, values) => {
-      return stepAttention(qkv, keys, values, last, total, rotary, shape);
-    });
-  });
-}
-
-/**
- * Hidden states of one new token per row. Each row is a slot of caches that all rows share.
- *
- * @param slots   (B) int32, the slot of each row, all different
- * @param caches  (slots, K, capacity, D) of each layer; capacity / 2 if `layout.half`
- */
-export function stepStatesInSlots(
-  config: ModelConfig,
-  parameters: ParameterTensors,
-  tokens: tf.Tensor,
-  last: tf.Tensor,
-  slots: tf.Tensor,
-  caches: Caches,
-  layout: CacheLayout,
-): Decoded {
-  return decode(config, parameters, tokens, layout, (qkv, layer, { shape, ...rotary }) => {
-    return withCommonCaches(caches, layer, (keys, values) => {
-      return attentionInSlots(qkv, keys, values, last, slots, rotary, shape);
-    });
-  });
-}
-
-/** Several new tokens per row. */
-export interface Appended {
+/** What a decoder computes with, by name: the model's parameters, the caches, and the new tokens, S of each of B rows. */
+type DecodeInputs = ParameterTensors & {
   /** (B, S) int32 */
   readonly tokens: tf.Tensor;
   /** (B) int32: for each row, the index of its last new token in its sequence. */
   readonly last: tf.Tensor;
+  /** (B) int32: the slot of each row, all different. */
+  readonly slots?: tf.Tensor;
+  /** () int32: largest `last` + 1. */
+  readonly total?: tf.Tensor;
   /** (M) int32, M ≥ B: indices among B · S. The first B indices pick one state for each row; further indices repeat a pick. */
-  readonly picks: tf.Tensor;
+  readonly picks?: tf.Tensor;
+};
+
+interface Decoded {
+  /** (M, width) states of the picked new tokens, or of all new tokens if there are no picks. */
+  readonly states: tf.Tensor;
+  /** The caches with the new tokens. */
+  readonly caches: ParameterTensors;
 }
 
 /**
- * Hidden states of several new tokens per row.
- *
- * @param caches  (1, K, capacity, D) of each layer and row; capacity / 2 if `layout.half`
+ * Hidden states of new tokens. The caches of a layer are `keys.LAYER` and `values.LAYER`, (slots, K, capacity, D); capacity / 2 if
+ * `layout.half`. Each row has the slot that `slots` names. Without `slots` but with `total`, row i has slot i, and S is 1. Without both,
+ * each row has caches of its own, `keys.LAYER.ROW` and `values.LAYER.ROW`, (1, K, capacity, D).
  */
-export function appendStates(
-  config: ModelConfig,
-  parameters: ParameterTensors,
-  { tokens, last, picks }: Appended,
-  caches: Caches,
-  layout: CacheLayout,
-): Decoded {
-  const rows = [...Array(tokens.shape[0]!).keys()];
-  const attend: AttendCached = (qkv, layer, { shape, ...rotary }) => {
-    const of = (name: "keys" | "values") => rows.map((row) => caches[`${name}.${layer}.${row}`]!);
-    const { out, keys, values } = appendAttention(qkv, of("keys"), of("values"), last, rotary, shape);
-    const next = rows.flatMap((row) => [
-      [`keys.${layer}.${row}`, keys[row]!],
-      [`values.${layer}.${row}`, values[row]!],
-    ]);
-    return { out, caches: Object.fromEntries(next) };
-  };
-  return decode(config, parameters, tokens, layout, attend, picks);
-}
-
-/**
- * Hidden states of several new tokens per row. Each row is a slot of caches that all rows share.
- *
- * @param slots   (B) int32, the slot of each row, all different
- * @param caches  (slots, K, capacity, D) of each layer
- */
-export function appendStatesToSlots(
-  config: ModelConfig,
-  parameters: ParameterTensors,
-  { tokens, last, picks }: Appended,
-  slots: tf.Tensor,
-  caches: Caches,
-  layout: CacheLayout,
-): Decoded {
-  const [batch, added] = tokens.shape as [number, number];
-  const reads = tf.sub(tf.slice(picks, [0], [batch]), tf.range(0, batch * added, added, "int32"));
-  const attend: AttendCached = (qkv, layer, { shape, ...rotary }) =>
-    withCommonCaches(caches, layer, (keys, values) => {
-      // After the last layer's attention, `body` reads only the picked tokens.
-      const read = layer === config.layers - 1 ? reads : undefined;
-      return attentionInSlots(qkv, keys, values, last, slots, rotary, shape, read);
-    });
-  return decode(config, parameters, tokens, layout, attend, picks);
-}
-
-interface Attended {
-  readonly out: tf.Tensor;
-  readonly caches: Caches;
-}
-
-type AttendCached = (qkv: tf.Tensor, layer: number, of: LayerAttention) => Attended;
-
-/** Attention over caches that all rows of a layer share. */
-function withCommonCaches(
-  caches: Caches,
-  layer: number,
-  attend: (keys: tf.Tensor, values: tf.Tensor) => CachedAttention,
-): Attended {
-  const [ofKeys, ofValues] = [`keys.${layer}`, `values.${layer}`];
-  const { out, keys, values } = attend(caches[ofKeys]!, caches[ofValues]!);
-  return { out, caches: { [ofKeys]: keys, [ofValues]: values } };
-}
-
-function decode(
-  config: ModelConfig,
-  parameters: ParameterTensors,
-  tokens: tf.Tensor,
-  { capacity, half }: CacheLayout,
-  attendCached: AttendCached,
-  picks?: tf.Tensor,
-): Decoded {
+export function decodeStates(config: ModelConfig, inputs: DecodeInputs, { capacity, half }: CacheLayout): Decoded {
+  const { tokens, last, slots, total, picks } = inputs;
+  const picked = slots && picks && pickedTokens(tokens, picks);
   const of = attentions(config, capacity);
   const caches: Record<string, tf.Tensor> = {};
   const attend = byRow(tokens, (qkv, layer) => {
-    const { shape, ...tables } = of(layer);
-    const attended = attendCached(qkv, layer, { ...tables, shape: { ...shape, halfCaches: half } });
-    Object.assign(caches, attended.caches);
-    return attended.out;
+    const { cos, sin, shape: whole } = of(layer);
+    const shape = { ...whole, halfCaches: half };
+    const [ofKeys, ofValues] = [`keys.${layer}`, `values.${layer}`];
+    if (slots === undefined && total === undefined) {
+      const rows = [...Array(tokens.shape[0]!).keys()];
+      const own = (name: string) => rows.map((row) => inputs[`${name}.${row}`]!);
+      const { out, keys, values } = appendAttention(qkv, own(ofKeys), own(ofValues), last, { cos, sin }, shape);
+      for (const row of rows) {
+        caches[`${ofKeys}.${row}`] = keys[row]!;
+        caches[`${ofValues}.${row}`] = values[row]!;
+      }
+      return out;
+    }
+    // After the last layer's attention, `body` reads only the picked tokens.
+    const read = layer === config.layers - 1 ? picked : undefined;
+    const shared = { qkv, keys: inputs[ofKeys]!, values: inputs[ofValues]!, last, cos, sin };
+    const given = { ...shared, ...(slots && { slots }), ...(total && { total }), ...(read && { read }) };
+    const { out, keys, values } = cachedAttention(given, shape);
+    caches[ofKeys] = keys;
+    caches[ofValues] = values;
+    return out;
   });
-  return { states: body(config, parameters, tf.reshape(tokens, [-1]), attend, picks), caches };
+  return { states: body(config, inputs, tf.reshape(tokens, [-1]), attend, picks), caches };
+}
+
+/** (B) the index among S of each row's picked token. */
+function pickedTokens(tokens: tf.Tensor, picks: tf.Tensor): tf.Tensor {
+  const [batch, added] = tokens.shape as [number, number];
+  return tf.sub(tf.slice(picks, [0], [batch]), tf.range(0, batch * added, added, "int32"));
 }

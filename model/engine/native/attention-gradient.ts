@@ -13,11 +13,12 @@
  * Source: FlashAttention-2, https://arxiv.org/abs/2307.08691.
  */
 import { roundUp } from "../graph.ts";
-import { type Address, at, atIndex, R8, R9, R11, RAX, RCX, RDI, RDX, RSI } from "./assembler.ts";
+import { type Address, at, atIndex } from "./assembler.ts";
 import { checkShape, STATISTICS_BYTES, TILE, TileWriter, type TreeShape } from "./attention-tiles.ts";
 import { exponential, exponentialTable } from "./exponential.ts";
 import { CACHE_LINE_BYTES, FLOAT_BYTES, shifted, WORD_BYTES } from "./kernel.ts";
 import type { MachineCodeOperator } from "./operator.ts";
+import { R8, R9, R11, RAX, RCX, RDI, RDX, RSI } from "./registers.ts";
 
 /** Number of queries whose weights are in memory at once. */
 const QUERY_BLOCK = 64;
@@ -66,24 +67,16 @@ function scratchOf({ tokens, length, headWidth }: TreeShape) {
 type ScratchArray = keyof ReturnType<typeof scratchOf>["offsets"];
 
 class AttentionGradientWriter extends TileWriter {
-  /** Variables: addresses of the current head's numbers in the first of the N tokens. `#dQueries` to `#dValues` are in the result, the others in inputs. */
-  readonly #queries = this.kernel.word();
-  readonly #keys = this.kernel.word();
-  readonly #values = this.kernel.word();
-  readonly #results = this.kernel.word();
-  readonly #dResults = this.kernel.word();
-  readonly #statistics = this.kernel.word();
-  readonly #dQueries = this.kernel.word();
+  readonly #query = this.tokenTensor(this.sizes.token);
+  readonly #key = this.tokenTensor(this.sizes.token);
+  readonly #value = this.tokenTensor(this.sizes.token);
+  readonly #out = this.tokenTensor(this.sizes.outToken);
+  readonly #dOut = this.tokenTensor(this.sizes.outToken);
+  readonly #statistic = this.tokenTensor(STATISTICS_BYTES);
+  readonly #dQuery = this.tokenTensor(this.sizes.token);
+  /** Variables: addresses of the current head's gradients in the first of the N tokens. */
   readonly #dKeys = this.kernel.word();
   readonly #dValues = this.kernel.word();
-  /** Variables: the same addresses, shifted so that `position` finds the tokens of the current branch: `TileWriter.setToBranch`. */
-  readonly #query = this.kernel.word();
-  readonly #key = this.kernel.word();
-  readonly #value = this.kernel.word();
-  readonly #out = this.kernel.word();
-  readonly #dOut = this.kernel.word();
-  readonly #statistic = this.kernel.word();
-  readonly #dQuery = this.kernel.word();
   /** Variables: addresses of the arrays in the scratch. */
   readonly #scratch: Readonly<Record<ScratchArray, Address>> = this.#scratchVariables();
   /** The gradients of a tile's queries, (4, D), before they are rotated back. */
@@ -112,7 +105,7 @@ class AttentionGradientWriter extends TileWriter {
     this.#setVariables();
     kernel.loop(kvHeads, 1, () => {
       this.eachBranch(() => {
-        this.#setToBranch();
+        this.setToBranch([this.#query, this.#key, this.#value, this.#dQuery, this.#out, this.#dOut, this.#statistic]);
         this.#prepareKeys();
         kernel.loop(group, 1, () => {
           kernel.loopFrom(this.#block, this.shared, this.end, QUERY_BLOCK, () => {
@@ -120,15 +113,16 @@ class AttentionGradientWriter extends TileWriter {
             this.#computeBlock();
             this.#accumulateBlock();
           });
-          for (const variable of [this.#query, this.#dQuery, this.#out, this.#dOut]) kernel.advance(variable, head);
-          kernel.advance(this.#statistic, STATISTICS_BYTES * tokens);
+          for (const { inBranch } of [this.#query, this.#dQuery, this.#out, this.#dOut]) kernel.advance(inBranch, head);
+          kernel.advance(this.#statistic.inBranch, STATISTICS_BYTES * tokens);
         });
         this.#writeKeysAndValues();
       });
-      const ofQueries = [this.#queries, this.#dQueries, this.#results, this.#dResults];
-      for (const variable of ofQueries) kernel.advance(variable, group * head);
-      for (const variable of [this.#keys, this.#values, this.#dKeys, this.#dValues]) kernel.advance(variable, head);
-      kernel.advance(this.#statistics, group * STATISTICS_BYTES * tokens);
+      const ofQueries = [this.#query, this.#dQuery, this.#out, this.#dOut];
+      for (const { first } of ofQueries) kernel.advance(first, group * head);
+      for (const variable of [this.#key.first, this.#value.first, this.#dKeys, this.#dValues])
+        kernel.advance(variable, head);
+      kernel.advance(this.#statistic.first, group * STATISTICS_BYTES * tokens);
     });
   }
 
@@ -140,26 +134,11 @@ class AttentionGradientWriter extends TileWriter {
       kernel.set(this.#scratch[name as ScratchArray], scratch!);
       kernel.advance(this.#scratch[name as ScratchArray], offset);
     }
-    kernel.setToParts(qkv!, this.shape, [this.#queries, this.#keys, this.#values]);
-    kernel.setToParts(dQkv!, this.shape, [this.#dQueries, this.#dKeys, this.#dValues]);
-    kernel.set(this.#results, out!);
-    kernel.set(this.#dResults, dOut!);
-    kernel.set(this.#statistics, statistics!);
-  }
-
-  #setToBranch(): void {
-    const { token, outToken } = this.sizes;
-    for (const [variable, tensor, bytes] of [
-      [this.#query, this.#queries, token],
-      [this.#key, this.#keys, token],
-      [this.#value, this.#values, token],
-      [this.#dQuery, this.#dQueries, token],
-      [this.#out, this.#results, outToken],
-      [this.#dOut, this.#dResults, outToken],
-      [this.#statistic, this.#statistics, STATISTICS_BYTES],
-    ] as const) {
-      this.setToBranch(variable, tensor, bytes);
-    }
+    kernel.setToParts(qkv!, this.shape, [this.#query.first, this.#key.first, this.#value.first]);
+    kernel.setToParts(dQkv!, this.shape, [this.#dQuery.first, this.#dKeys, this.#dValues]);
+    kernel.set(this.#out.first, out!);
+    kernel.set(this.#dOut.first, dOut!);
+    kernel.set(this.#statistic.first, statistics!);
   }
 
   /** Adds the branch's keys and values to those of the path, and sets the sums of their gradients to 0. */
@@ -167,12 +146,8 @@ class AttentionGradientWriter extends TileWriter {
     const { code } = this;
     const { head, token, vector } = this.sizes;
     const scratch = this.#scratch;
-    const [from, to] = [
-      { key: this.#key, value: this.#value },
-      { key: scratch.keys, value: scratch.values },
-    ];
     this.eachPosition(1, () => {
-      this.addToPath(from, to);
+      this.addToPath(this.#key, this.#value, scratch.keys, scratch.values);
       code.zero(0);
       for (const sums of [scratch.dKeys, scratch.dValues]) {
         this.locate(RDX, sums, this.position, head);
@@ -222,14 +197,14 @@ class AttentionGradientWriter extends TileWriter {
   #prepareQueries(): void {
     const { kernel, code } = this;
     const { headWidth, scale } = this.shape;
-    const { head, token, outToken, vector } = this.sizes;
+    const { head, vector } = this.sizes;
     for (let row = 0; row < TILE; row++) {
-      this.locate(RAX, this.#query, this.position, token, row * token);
+      this.locateToken(RAX, this.#query, row);
       this.setAngles(row);
       this.locate(RDX, this.#scratch.queries, this.#inBlock, head, row * head);
       kernel.rotate(at(RDX), headWidth, { scale });
-      this.locate(RSI, this.#out, this.position, outToken, row * outToken);
-      this.locate(RDI, this.#dOut, this.position, outToken, row * outToken);
+      this.locateToken(RSI, this.#out, row);
+      this.locateToken(RDI, this.#dOut, row);
       const [out, delta] = [0, 1];
       code.zero(delta);
       for (let i = 0; i < head; i += vector) {
@@ -260,7 +235,7 @@ class AttentionGradientWriter extends TileWriter {
       this.locate(RDI, this.#scratch.queries, this.#inBlock, head);
       const queries = { register: RDI, row: head, step: FLOAT_BYTES };
       this.addKeyScores(vectors, queries, this.#scratch.keysTransposed);
-      this.locate(RDX, this.#statistic, this.position, STATISTICS_BYTES);
+      this.locateToken(RDX, this.#statistic);
       code.constant(RAX, exponentialTable());
       const statistic = TILE * vectors;
       const spare = [statistic + 1, statistic + 2, statistic + 3] as const;
@@ -283,7 +258,7 @@ class AttentionGradientWriter extends TileWriter {
     const { outToken, path } = this.sizes;
     this.eachKeyTile((vectors) => {
       this.zeroSums(vectors);
-      this.locate(RDI, this.#dOut, this.position, outToken);
+      this.locateToken(RDI, this.#dOut);
       const gradients = { register: RDI, row: outToken, step: FLOAT_BYTES };
       this.addKeyScores(vectors, gradients, this.#scratch.valuesTransposed);
       this.locate(RSI, this.#scratch.weights, this.#inBlock, path);
@@ -302,7 +277,7 @@ class AttentionGradientWriter extends TileWriter {
   #computeDQueries(): void {
     const { kernel, code } = this;
     const { headWidth, scale } = this.shape;
-    const { head, token, path, vector: bytes } = this.sizes;
+    const { head, path, vector: bytes } = this.sizes;
     for (const { from, vectors } of this.headParts()) {
       this.zeroSums(vectors);
       this.locate(RDI, this.#scratch.dScores, this.#inBlock, path);
@@ -314,7 +289,7 @@ class AttentionGradientWriter extends TileWriter {
     for (let row = 0; row < TILE; row++) {
       code.addressOf(RAX, shifted(this.#dRotated, row * head));
       this.setAngles(row);
-      this.locate(RDX, this.#dQuery, this.position, token, row * token);
+      this.locateToken(RDX, this.#dQuery, row);
       kernel.rotate(at(RDX), headWidth, { scale, sign: -1 });
     }
   }
@@ -323,7 +298,7 @@ class AttentionGradientWriter extends TileWriter {
   #zeroDQueries(): void {
     const { code } = this;
     const { head, token, vector } = this.sizes;
-    this.locate(RDX, this.#dQuery, this.position, token);
+    this.locateToken(RDX, this.#dQuery);
     code.zero(0);
     for (let row = 0; row < TILE; row++)
       for (let i = 0; i < head; i += vector) code.storeVector(at(RDX, row * token + i), 0);
@@ -342,7 +317,7 @@ class AttentionGradientWriter extends TileWriter {
       code.place(later);
       code.store(this.#firstQuery, RAX);
       this.#accumulate({ sums: dKeys, factors: dScores, rows: queries, ofBlock: true });
-      this.#accumulate({ sums: dValues, factors: weights, rows: this.#dOut, ofBlock: false });
+      this.#accumulate({ sums: dValues, factors: weights, rows: this.#dOut.inBranch, ofBlock: false });
     });
   }
 

@@ -17,25 +17,9 @@
  * - r14, r15: addresses of the cosines and sines of one token.
  * - vectors 0 to 4 · V - 1: the sums of a tile, V vectors for each of its four rows. The vectors after the sums hold factors.
  */
-import {
-  type Address,
-  type Assembler,
-  at,
-  atIndex,
-  type Label,
-  R8,
-  R10,
-  R11,
-  R14,
-  R15,
-  RAX,
-  RBX,
-  RCX,
-  RDI,
-  RDX,
-  RSI,
-} from "./assembler.ts";
-import { checkMultiple, FLOAT_BYTES, floatBits, type Kernel, shifted } from "./kernel.ts";
+import { type Address, at, atIndex, type Label } from "./assembler.ts";
+import { checkMultiple, FLOAT_BYTES, floatBits, KernelWriter, shifted } from "./kernel.ts";
+import { R8, R10, R11, R14, R15, RAX, RBX, RCX, RDI, RDX, RSI } from "./registers.ts";
 import { BLOCK, rowsOf, transpose } from "./transpose.ts";
 
 export interface TreeShape {
@@ -79,54 +63,39 @@ interface LeftFactor {
 /** The right factor of a product. Each step reads neighboring vectors. */
 type RightFactor = Omit<LeftFactor, "row">;
 
-/** Variables with addresses. */
-interface KeyAndValue {
-  readonly key: Address;
-  readonly value: Address;
+/** A tensor with numbers of each of the N tokens. */
+interface TokenTensor {
+  /** Variable: address of the current head's numbers in the first token. */
+  readonly first: Address;
+  /** Variable: the same address plus `offset` tokens. So `position` tokens later is a token of the current branch. */
+  readonly inBranch: Address;
+  /** Of a token. */
+  readonly bytes: number;
+}
+
+function sizesOf({ length, heads, kvHeads, headWidth }: TreeShape, vectorWidth: number) {
+  const head = FLOAT_BYTES * headWidth;
+  const token = (heads + 2 * kvHeads) * head;
+  return { vector: FLOAT_BYTES * vectorWidth, head, token, outToken: heads * head, path: FLOAT_BYTES * length };
 }
 
 /** Writes the code that the kernels of attention and of its gradient share. */
-export class TileWriter {
-  protected readonly kernel: Kernel;
-  protected readonly code: Assembler;
-  protected readonly shape: TreeShape;
+export class TileWriter extends KernelWriter<TreeShape> {
   /** Bytes of a vector, of a head (D), of a token in qkv and in `out`, and of a number for each token of a path (T). */
-  protected readonly sizes: Readonly<Record<"vector" | "head" | "token" | "outToken" | "path", number>>;
+  protected readonly sizes = sizesOf(this.shape, this.code.vectorWidth);
   /** Maximum number of vectors in a row of a tile. With four rows the sums and factors fit the registers: 21 of 32, or 11 of 16. */
-  protected readonly vectorsMax: number;
+  protected readonly vectorsMax = this.code.vectorWidth === 16 ? 4 : 2;
 
   /** Variables: address of the branch's row in the table; the branch's first position in its path; the end of the path. */
-  readonly #branch: Address;
-  protected readonly shared: Address;
-  protected readonly end: Address;
+  readonly #branch = this.kernel.word();
+  protected readonly shared = this.kernel.word();
+  protected readonly end = this.kernel.word();
   /** Variable: the index of the branch's first token among the N tokens, minus its position. So position + offset is the index of a token. */
-  protected readonly offset: Address;
+  protected readonly offset = this.kernel.word();
   /** Variable: position of a token. */
-  protected readonly position: Address;
+  protected readonly position = this.kernel.word();
   /** Variable: position of the first block that `transpose` writes. */
-  readonly #firstBlock: Address;
-
-  constructor(kernel: Kernel, shape: TreeShape) {
-    this.kernel = kernel;
-    this.code = kernel.code;
-    this.shape = shape;
-    const { length, heads, kvHeads, headWidth } = shape;
-    this.#branch = kernel.word();
-    this.shared = kernel.word();
-    this.end = kernel.word();
-    this.offset = kernel.word();
-    this.position = kernel.word();
-    this.#firstBlock = kernel.word();
-    const head = FLOAT_BYTES * headWidth;
-    this.sizes = {
-      vector: FLOAT_BYTES * this.code.vectorWidth,
-      head,
-      token: (heads + 2 * kvHeads) * head,
-      outToken: heads * head,
-      path: FLOAT_BYTES * length,
-    };
-    this.vectorsMax = this.code.vectorWidth === 16 ? 4 : 2;
-  }
+  readonly #firstBlock = this.kernel.word();
 
   /** `register` = `base` + `index` · `bytes` + `offset`; `base` and `index` are variables. */
   protected locate(register: number, base: Address, index: Address, bytes: number, offset = 0): void {
@@ -170,10 +139,21 @@ export class TileWriter {
     code.place(done);
   }
 
-  /** `to` = the address of a tensor (N, …), plus `offset` tokens. So `to` plus `position` tokens is a token of the branch. Overwrites rdx. */
-  protected setToBranch(to: Address, tensor: Address, tokenBytes: number): void {
-    this.locate(RDX, tensor, this.offset, tokenBytes);
-    this.code.store(to, RDX);
+  protected tokenTensor(bytes: number): TokenTensor {
+    return { first: this.kernel.word(), inBranch: this.kernel.word(), bytes };
+  }
+
+  /** Moves tensors to the current branch. Overwrites rdx. */
+  protected setToBranch(tensors: readonly TokenTensor[]): void {
+    for (const { first, inBranch, bytes } of tensors) {
+      this.locate(RDX, first, this.offset, bytes);
+      this.code.store(inBranch, RDX);
+    }
+  }
+
+  /** `register` = the address of a tensor's numbers in the token at `position` + `ahead`. */
+  protected locateToken(register: number, { inBranch, bytes }: TokenTensor, ahead = 0): void {
+    this.locate(register, inBranch, this.position, bytes, ahead * bytes);
   }
 
   /** Runs `body` if a later operator reads the results of the four queries at `position`, else `instead`. Overwrites rax. */
@@ -213,16 +193,17 @@ export class TileWriter {
    * Adds the key and the value at `position` to those of the path. The key is rotated. Overwrites `setAngles`' registers, rax, rcx, rsi, rdi
    * and the vectors 0 to 5.
    *
-   * @param from, to  variables: addresses of the branch's key and value (`setToBranch`), and of the path's keys and values, (T, D)
+   * @param keys, values          the tokens'
+   * @param pathKeys, pathValues  variables: addresses of those of the path, (T, D)
    */
-  protected addToPath(from: KeyAndValue, to: KeyAndValue): void {
-    const { head, token } = this.sizes;
-    this.locate(RAX, from.key, this.position, token);
+  protected addToPath(keys: TokenTensor, values: TokenTensor, pathKeys: Address, pathValues: Address): void {
+    const { head } = this.sizes;
+    this.locateToken(RAX, keys);
     this.setAngles();
-    this.locate(RDI, to.key, this.position, head);
+    this.locate(RDI, pathKeys, this.position, head);
     this.kernel.rotate(at(RDI), this.shape.headWidth);
-    this.locate(RSI, from.value, this.position, token);
-    this.locate(RDI, to.value, this.position, head);
+    this.locateToken(RSI, values);
+    this.locate(RDI, pathValues, this.position, head);
     this.copyHead(RDI, RSI);
   }
 
@@ -288,7 +269,7 @@ export class TileWriter {
    * @param flags  a register with an address in `isRead`: the sum leaves out four steps if their flag is 0. Overwrites rax.
    */
   protected addProduct(vectors: number, a: LeftFactor, b: RightFactor, flags: number | null = null): void {
-    const code = this.code;
+    const { code } = this;
     const first = TILE * vectors;
     const left = first + vectors;
     const [again, skip] = [code.label(), code.label()];

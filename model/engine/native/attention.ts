@@ -1,8 +1,9 @@
 /** The kernel of causal self-attention over a prefix tree (policy/attention.ts has the definition, attention-tiles.ts explains the letters). */
-import { at, atIndex, R11, RAX, RDI, RDX, RSI, RSP } from "./assembler.ts";
+import { at, atIndex } from "./assembler.ts";
 import { checkShape, STATISTICS_BYTES, TILE, TileWriter, type TreeShape } from "./attention-tiles.ts";
 import { FLOAT_BYTES, shifted } from "./kernel.ts";
 import type { MachineCodeOperator } from "./operator.ts";
+import { R11, RAX, RDI, RDX, RSI, RSP } from "./registers.ts";
 import { HIDDEN_SCORE, INVERSE_SUM, LARGEST, softmax } from "./softmax.ts";
 
 /** Inputs: qkv, branches, cos, sin, isRead. Outputs: out; each query's largest score and 1 / its sum of exponentials, (H, N, 2); scratch. */
@@ -17,18 +18,11 @@ export function attentionOperator(shape: TreeShape): MachineCodeOperator {
 }
 
 class AttentionWriter extends TileWriter {
-  /** Variables: addresses of the current head's numbers in the first of the N tokens. */
-  readonly #queries = this.kernel.word();
-  readonly #keys = this.kernel.word();
-  readonly #values = this.kernel.word();
-  readonly #results = this.kernel.word();
-  readonly #statistics = this.kernel.word();
-  /** Variables: the same addresses, shifted so that `position` finds the tokens of the current branch: `TileWriter.setToBranch`. */
-  readonly #query = this.kernel.word();
-  readonly #key = this.kernel.word();
-  readonly #value = this.kernel.word();
-  readonly #out = this.kernel.word();
-  readonly #statistic = this.kernel.word();
+  readonly #query = this.tokenTensor(this.sizes.token);
+  readonly #key = this.tokenTensor(this.sizes.token);
+  readonly #value = this.tokenTensor(this.sizes.token);
+  readonly #out = this.tokenTensor(this.sizes.outToken);
+  readonly #statistic = this.tokenTensor(STATISTICS_BYTES);
   /** Variables: addresses in the scratch, which holds the current path's rotated keys, transposed (D, T) and as rows (T, D), and its values (T, D). */
   readonly #keysTransposed = this.kernel.outputs[2]!;
   readonly #pathKeys = this.kernel.word();
@@ -38,28 +32,20 @@ class AttentionWriter extends TileWriter {
   readonly #weights = this.kernel.memory(TILE * this.sizes.path);
 
   write(): void {
-    const { kernel, sizes } = this;
+    const { kernel } = this;
     const { tokens, length, kvHeads, heads } = this.shape;
-    const { head, token, outToken } = sizes;
+    const { head } = this.sizes;
     const group = heads / kvHeads;
-    kernel.setToParts(kernel.inputs[0]!, this.shape, [this.#queries, this.#keys, this.#values]);
-    kernel.set(this.#results, kernel.outputs[0]!);
-    kernel.set(this.#statistics, kernel.outputs[1]!);
+    kernel.setToParts(kernel.inputs[0]!, this.shape, [this.#query.first, this.#key.first, this.#value.first]);
+    kernel.set(this.#out.first, kernel.outputs[0]!);
+    kernel.set(this.#statistic.first, kernel.outputs[1]!);
     kernel.set(this.#pathKeys, this.#keysTransposed);
     kernel.advance(this.#pathKeys, length * head);
     kernel.set(this.#pathValues, this.#pathKeys);
     kernel.advance(this.#pathValues, length * head);
     kernel.loop(kvHeads, 1, () => {
       this.eachBranch(() => {
-        for (const [variable, tensor] of [
-          [this.#query, this.#queries],
-          [this.#key, this.#keys],
-          [this.#value, this.#values],
-        ] as const) {
-          this.setToBranch(variable, tensor, token);
-        }
-        this.setToBranch(this.#out, this.#results, outToken);
-        this.setToBranch(this.#statistic, this.#statistics, STATISTICS_BYTES);
+        this.setToBranch([this.#query, this.#key, this.#value, this.#out, this.#statistic]);
         this.#prepareKeys();
         kernel.loop(group, 1, () => {
           this.eachPosition(TILE, () => {
@@ -70,33 +56,28 @@ class AttentionWriter extends TileWriter {
               this.#mix();
             });
           });
-          for (const variable of [this.#query, this.#out]) kernel.advance(variable, head);
-          kernel.advance(this.#statistic, STATISTICS_BYTES * tokens);
+          for (const { inBranch } of [this.#query, this.#out]) kernel.advance(inBranch, head);
+          kernel.advance(this.#statistic.inBranch, STATISTICS_BYTES * tokens);
         });
       });
-      for (const variable of [this.#queries, this.#results]) kernel.advance(variable, group * head);
-      for (const variable of [this.#keys, this.#values]) kernel.advance(variable, head);
-      kernel.advance(this.#statistics, group * STATISTICS_BYTES * tokens);
+      for (const { first } of [this.#query, this.#out]) kernel.advance(first, group * head);
+      for (const { first } of [this.#key, this.#value]) kernel.advance(first, head);
+      kernel.advance(this.#statistic.first, group * STATISTICS_BYTES * tokens);
     });
   }
 
   /** Adds the branch's keys and values to those of the path. */
   #prepareKeys(): void {
-    const [from, to] = [
-      { key: this.#key, value: this.#value },
-      { key: this.#pathKeys, value: this.#pathValues },
-    ];
-    this.eachPosition(1, () => this.addToPath(from, to));
+    this.eachPosition(1, () => this.addToPath(this.#key, this.#value, this.#pathKeys, this.#pathValues));
     this.transpose(this.#pathKeys, this.#keysTransposed);
   }
 
   #rotateQueries(): void {
     const { headWidth, scale } = this.shape;
-    const { head, token } = this.sizes;
     for (let row = 0; row < TILE; row++) {
-      this.locate(RAX, this.#query, this.position, token, row * token);
+      this.locateToken(RAX, this.#query, row);
       this.setAngles(row);
-      this.kernel.rotate(shifted(this.#rotated, row * head), headWidth, { scale });
+      this.kernel.rotate(shifted(this.#rotated, row * this.sizes.head), headWidth, { scale });
     }
   }
 
@@ -119,7 +100,7 @@ class AttentionWriter extends TileWriter {
   /** Replaces the scores of each query by e^(score - largest), and stores the largest and 1 / the sum. r10 is the number of scores. */
   #softmaxes(): void {
     const { code } = this;
-    this.locate(RDX, this.#statistic, this.position, STATISTICS_BYTES);
+    this.locateToken(RDX, this.#statistic);
     for (let row = 0; row < TILE; row++) {
       const scores = shifted(this.#weights, row * this.sizes.path);
       softmax(this.kernel, scores, code.vectorWidth, 1);
@@ -136,8 +117,8 @@ class AttentionWriter extends TileWriter {
       this.zeroSums(vectors);
       code.addressOf(RDI, this.#weights);
       this.addKeyRows(vectors, this.#pathValues, from);
-      this.locate(RSI, this.#out, this.position, outToken);
-      this.locate(RDX, this.#statistic, this.position, STATISTICS_BYTES);
+      this.locateToken(RSI, this.#out);
+      this.locateToken(RDX, this.#statistic);
       const inverseSum = TILE * vectors;
       this.eachSum(vectors, (row, vector, sum) => {
         if (vector === 0) code.broadcast(inverseSum, at(RDX, row * STATISTICS_BYTES + FLOAT_BYTES));

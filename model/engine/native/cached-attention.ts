@@ -9,27 +9,10 @@
  * - A token's result depends on its own sequence only, and not on the number of new tokens in a run of the kernel.
  */
 import { sizeOf } from "../graph.ts";
-import {
-  type Address,
-  type Assembler,
-  at,
-  atIndex,
-  R8,
-  R9,
-  R10,
-  R12,
-  R13,
-  R14,
-  R15,
-  RAX,
-  RBX,
-  RCX,
-  RDX,
-  RSI,
-  RSP,
-} from "./assembler.ts";
-import { blocksOf, CACHE_LINE_BYTES, checkMultiple, FLOAT_BYTES, floatBits, type Kernel, shifted } from "./kernel.ts";
+import { type Address, at, atIndex } from "./assembler.ts";
+import { blocksOf, CACHE_LINE_BYTES, checkMultiple, FLOAT_BYTES, floatBits, KernelWriter, shifted } from "./kernel.ts";
 import type { MachineCodeOperator } from "./operator.ts";
+import { R8, R9, R10, R12, R13, R14, R15, RAX, RBX, RCX, RDX, RSI, RSP } from "./registers.ts";
 import { HIDDEN_SCORE, INVERSE_SUM, softmax } from "./softmax.ts";
 
 export interface CachedShape {
@@ -99,42 +82,29 @@ export function cachedAttentionOperator(shape: CachedShape): MachineCodeOperator
  * - In a pass over a cache: rdx is the address of the next tokens in the cache, rsi that of their scores, rcx the number of blocks or tokens
  *   left.
  */
-class CachedAttentionWriter {
-  readonly #kernel: Kernel;
-  readonly #code: Assembler;
-  readonly #shape: CachedShape;
+class CachedAttentionWriter extends KernelWriter<CachedShape> {
   /** Variables: addresses of the current head's part of the new token, in qkv and in the result. */
-  readonly #query: Address;
-  readonly #key: Address;
-  readonly #value: Address;
-  readonly #out: Address;
+  readonly #query = this.kernel.word();
+  readonly #key = this.kernel.word();
+  readonly #value = this.kernel.word();
+  readonly #out = this.kernel.word();
   /** Bytes of a float in a cache. */
-  readonly #cacheFloatBytes: 2 | 4;
+  readonly #cacheFloatBytes = this.shape.half ? 2 : FLOAT_BYTES;
+  /** Q. */
+  readonly #queries = Math.min(QUERIES_AT_ONCE, this.shape.heads / this.shape.kvHeads);
   /** The rotated key, or the rotated queries of a pass, (Q, D). */
-  readonly #rotated: Address;
+  readonly #rotated = this.kernel.memory(FLOAT_BYTES * this.shape.headWidth * this.#queries);
+  /** Bytes of a query's scores. */
+  readonly #scoreBytes = FLOAT_BYTES * this.shape.capacity;
   /** Numbers for each query and each token of the blocks that the query sees, (Q, C): scores, later weights. */
-  readonly #scores: Address;
+  readonly #scores = this.kernel.memory(this.#scoreBytes * this.#queries);
   /** 1 / the sum of exponentials of each query, (Q). */
-  readonly #inverseSums: Address;
-  readonly #registers: (typeof REGISTERS)[8 | 16];
-
-  constructor(kernel: Kernel, shape: CachedShape) {
-    this.#kernel = kernel;
-    this.#code = kernel.code;
-    this.#shape = shape;
-    this.#cacheFloatBytes = shape.half ? 2 : FLOAT_BYTES;
-    [this.#query, this.#key, this.#value, this.#out] = [kernel.word(), kernel.word(), kernel.word(), kernel.word()];
-    const queries = Math.min(QUERIES_AT_ONCE, shape.heads / shape.kvHeads);
-    this.#rotated = kernel.memory(FLOAT_BYTES * shape.headWidth * queries);
-    this.#scores = kernel.memory(FLOAT_BYTES * shape.capacity * queries);
-    this.#inverseSums = kernel.memory(FLOAT_BYTES * queries);
-    this.#registers = REGISTERS[kernel.code.vectorWidth];
-  }
+  readonly #inverseSums = this.kernel.memory(FLOAT_BYTES * this.#queries);
+  readonly #registers = REGISTERS[this.code.vectorWidth];
 
   write(): void {
-    const kernel = this.#kernel;
-    const code = this.#code;
-    const { rows, added, heads, kvHeads, headWidth, capacity, readsOne } = this.#shape;
+    const { kernel, code } = this;
+    const { rows, added, heads, kvHeads, headWidth, capacity, readsOne } = this.shape;
     const [qkv, , , lasts, cos, sin] = kernel.inputs as [Address, Address, Address, Address, Address, Address];
     const reads = readsOne ? kernel.inputs.at(-1)! : null;
     const group = heads / kvHeads;
@@ -147,7 +117,7 @@ class CachedAttentionWriter {
     this.#setToFirstCaches();
     kernel.set(last, lasts);
     kernel.set(this.#out, kernel.outputs[0]!);
-    kernel.setToParts(qkv, this.#shape, [this.#query, this.#key, this.#value]);
+    kernel.setToParts(qkv, this.shape, [this.#query, this.#key, this.#value]);
     kernel.loop(rows, 1, () => {
       code.move(RAX, last);
       code.loadInt32(RBX, at(RAX));
@@ -192,27 +162,27 @@ class CachedAttentionWriter {
 
   /** Sets r12 and r13 to the first head of the caches. */
   #setToFirstCaches(): void {
-    this.#code.move(R12, this.#kernel.outputs[1]!);
-    this.#code.move(R13, this.#kernel.outputs[2]!);
+    this.code.move(R12, this.kernel.outputs[1]!);
+    this.code.move(R13, this.kernel.outputs[2]!);
   }
 
   /** If an input has the rows' slots: sets r12 and r13 to the first head of the row's slot, and advances to the next row's slot. */
   #setToSlot(): void {
-    const { slots, kvHeads, capacity, headWidth } = this.#shape;
+    const { slots, kvHeads, capacity, headWidth } = this.shape;
     if (slots === null) return;
-    const code = this.#code;
-    const each = this.#kernel.inputs[6]!;
+    const { code } = this;
+    const each = this.kernel.inputs[6]!;
     this.#setToFirstCaches();
     code.move(RAX, each);
     code.loadInt32(RAX, at(RAX));
     code.multiplyConstant(RAX, RAX, kvHeads * capacity * headWidth * this.#cacheFloatBytes);
     code.add(R12, RAX);
     code.add(R13, RAX);
-    this.#kernel.advance(each, INT32_BYTES);
+    this.kernel.advance(each, INT32_BYTES);
   }
 
   #advanceAll(query: number, out: number, keyAndValue: number): void {
-    const kernel = this.#kernel;
+    const { kernel } = this;
     kernel.advance(this.#query, query);
     kernel.advance(this.#out, out);
     kernel.advance(this.#key, keyAndValue);
@@ -221,24 +191,24 @@ class CachedAttentionWriter {
 
   /** Sets r14 and r15. */
   #setAngles(cos: Address, sin: Address): void {
-    const half = (FLOAT_BYTES * this.#shape.headWidth) / 2;
+    const half = (FLOAT_BYTES * this.shape.headWidth) / 2;
     for (const [register, table] of [
       [R14, cos],
       [R15, sin],
     ] as const) {
-      this.#code.multiplyConstant(register, RBX, half);
-      this.#code.add(register, table);
+      this.code.multiplyConstant(register, RBX, half);
+      this.code.add(register, table);
     }
   }
 
   /** Writes the new token's rotated key and its value into the caches. */
   #writeCache(): void {
-    const code = this.#code;
-    const { headWidth, half } = this.#shape;
+    const { code } = this;
+    const { headWidth, half } = this.shape;
     const size = this.#cacheFloatBytes;
     const rotated = this.#rotated;
     code.move(RAX, this.#key);
-    this.#kernel.rotate(rotated, headWidth);
+    this.kernel.rotate(rotated, headWidth);
     if (half) this.#copyToCache(rotated, rotated);
     code.move(RDX, RBX);
     code.andConstant(RDX, -KEY_BLOCK);
@@ -265,8 +235,8 @@ class CachedAttentionWriter {
 
   /** Copies a head, (D), in the precision of the caches. `to` may be `from`. */
   #copyToCache(to: Address, from: Address): void {
-    const code = this.#code;
-    const { headWidth, half } = this.#shape;
+    const { code } = this;
+    const { headWidth, half } = this.shape;
     for (let i = 0; i < headWidth; i += 8) {
       const place = shifted(to, this.#cacheFloatBytes * i);
       code.loadVector(0, shifted(from, FLOAT_BYTES * i), 8);
@@ -277,19 +247,19 @@ class CachedAttentionWriter {
 
   /** Attention of some query heads of a group, from the current one on. */
   #attend(queries: number): void {
-    const code = this.#code;
-    const { headWidth, scale } = this.#shape;
+    const { code } = this;
+    const { headWidth, scale } = this.shape;
     const head = FLOAT_BYTES * headWidth;
     code.move(RAX, this.#query);
     for (let query = 0; query < queries; query++) {
       if (query > 0) code.addConstant(RAX, head);
-      this.#kernel.rotate(shifted(this.#rotated, query * head), headWidth, { scale });
+      this.kernel.rotate(shifted(this.#rotated, query * head), headWidth, { scale });
     }
     this.#setBlocks();
     this.#score(queries);
     for (let query = 0; query < queries; query++) {
       const scores = this.#scoresOf(query);
-      softmax(this.#kernel, scores, KEY_BLOCK, KEY_BLOCK);
+      softmax(this.kernel, scores, KEY_BLOCK, KEY_BLOCK);
       code.storeFloat(shifted(this.#inverseSums, query * FLOAT_BYTES), INVERSE_SUM);
     }
     this.#mix(queries);
@@ -299,15 +269,10 @@ class CachedAttentionWriter {
     return shifted(this.#scores, query * this.#scoreBytes);
   }
 
-  /** Bytes of a query's scores. */
-  get #scoreBytes(): number {
-    return FLOAT_BYTES * this.#shape.capacity;
-  }
-
   /** Sets r8, r9 and r10. */
   #setBlocks(): void {
-    const code = this.#code;
-    const { window } = this.#shape;
+    const { code } = this;
+    const { window } = this.shape;
     code.constant(R8, 0);
     if (window !== null) {
       const all = code.label();
@@ -327,8 +292,8 @@ class CachedAttentionWriter {
 
   /** The scores of the blocks' tokens. Tokens that the query does not see have the score `HIDDEN_SCORE`. */
   #score(queries: number): void {
-    const code = this.#code;
-    const { headWidth } = this.#shape;
+    const { code } = this;
+    const { headWidth } = this.shape;
     code.multiplyConstant(RDX, R9, this.#cacheFloatBytes * headWidth);
     code.add(RDX, R12);
     code.addressOf(RSI, this.#scores);
@@ -336,22 +301,21 @@ class CachedAttentionWriter {
     const perBlock = KEY_BLOCK / code.vectorWidth;
     const blocks = Math.min(BLOCKS_AT_ONCE, this.#registers.sums / (queries * perBlock));
     for (const count of [blocks, 1]) {
-      this.#kernel.whileAtLeast(RCX, count, () => this.#scoreBlocks(queries, count));
+      this.kernel.whileAtLeast(RCX, count, () => this.#scoreBlocks(queries, count));
     }
     for (let query = 0; query < queries; query++) this.#hide(this.#scoresOf(query));
   }
 
   /** Hides the tokens after the new token, and those before the window. */
   #hide(scores: Address): void {
-    const kernel = this.#kernel;
-    const code = this.#code;
+    const { kernel, code } = this;
     code.constant(RDX, floatBits(HIDDEN_SCORE));
     code.multiplyConstant(RCX, R10, KEY_BLOCK);
     code.move(RAX, RBX);
     code.addConstant(RAX, 1);
     code.subtract(RAX, R9);
     kernel.fill(scores, RAX, RCX, RDX);
-    if (this.#shape.window === null) return;
+    if (this.shape.window === null) return;
     code.constant(RAX, 0);
     code.move(RCX, R8);
     code.subtract(RCX, R9);
@@ -360,8 +324,8 @@ class CachedAttentionWriter {
 
   /** Stores the scores of the next `count` blocks, advances rdx and rsi, and counts rcx down. */
   #scoreBlocks(queries: number, count: number): void {
-    const code = this.#code;
-    const { headWidth } = this.#shape;
+    const { code } = this;
+    const { headWidth } = this.shape;
     const vectors = (count * KEY_BLOCK) / code.vectorWidth;
     const perBlock = KEY_BLOCK / code.vectorWidth;
     for (let i = 0; i < queries * vectors; i++) code.zero(i);
@@ -390,26 +354,26 @@ class CachedAttentionWriter {
    * the first head of the next row follows the last head of this row.
    */
   #prefetchNextHead(tokens: number): void {
-    const { added, headWidth, capacity } = this.#shape;
+    const { added, headWidth, capacity } = this.shape;
     // Several new tokens read the same head. After the first of them the head is in the L1 or L2 cache.
     if (added > 1) return;
     const token = this.#cacheFloatBytes * headWidth;
-    for (let i = 0; i < tokens * token; i += CACHE_LINE_BYTES) this.#code.prefetch(at(RDX, capacity * token + i));
+    for (let i = 0; i < tokens * token; i += CACHE_LINE_BYTES) this.code.prefetch(at(RDX, capacity * token + i));
   }
 
   /** Fills each query's vector of factors with the float at `place(query)`. */
   #setFactors(queries: number, place: (query: number) => Address): void {
     for (const [query, factor] of this.#registers.factors.slice(0, queries).entries()) {
-      this.#code.broadcast(factor, place(query));
+      this.code.broadcast(factor, place(query));
     }
   }
 
   /** For each query: sum += factor · a vector of a cache. */
   #addProducts(queries: number, sumOf: (query: number) => number, place: Address): void {
-    const code = this.#code;
+    const { code } = this;
     const { factors, cached } = this.#registers;
-    const loads = this.#shape.half || queries > 1;
-    if (this.#shape.half) code.loadHalf(cached, place);
+    const loads = this.shape.half || queries > 1;
+    if (this.shape.half) code.loadHalf(cached, place);
     else if (loads) code.loadVector(cached, place);
     for (const [query, factor] of factors.slice(0, queries).entries()) {
       code.multiplyAdd(sumOf(query), factor, loads ? cached : place);
@@ -418,8 +382,8 @@ class CachedAttentionWriter {
 
   /** Writes the results of some heads: the weighted sums of the values. */
   #mix(queries: number): void {
-    const { headWidth } = this.#shape;
-    const widest = Math.min(VALUE_CHUNK, (this.#registers.sums / queries) * this.#code.vectorWidth);
+    const { headWidth } = this.shape;
+    const widest = Math.min(VALUE_CHUNK, (this.#registers.sums / queries) * this.code.vectorWidth);
     let chunk = 0;
     for (const width of blocksOf(headWidth, widest)) {
       this.#mixChunk(queries, chunk, width);
@@ -432,8 +396,8 @@ class CachedAttentionWriter {
    * of its own. Then fewer products wait for an earlier sum.
    */
   #mixChunk(queries: number, chunk: number, width: number): void {
-    const code = this.#code;
-    const { headWidth } = this.#shape;
+    const { code } = this;
+    const { headWidth } = this.shape;
     const vectors = width / code.vectorWidth;
     const sumsEach = Math.min(QUERY_SUMS, this.#registers.sums / queries);
     const tokens = Math.max(1, Math.floor(sumsEach / vectors));
@@ -453,7 +417,7 @@ class CachedAttentionWriter {
       code.addConstant(RSI, FLOAT_BYTES * count);
       code.addConstant(RCX, -count);
     };
-    for (const count of tokens === 1 ? [1] : [tokens, 1]) this.#kernel.whileAtLeast(RCX, count, () => add(count));
+    for (const count of tokens === 1 ? [1] : [tokens, 1]) this.kernel.whileAtLeast(RCX, count, () => add(count));
     code.move(RAX, this.#out);
     for (let query = 0; query < queries; query++) {
       const inverseSum = this.#registers.cached;
@@ -469,8 +433,8 @@ class CachedAttentionWriter {
 
   /** Sets rdx, rsi and rcx for a pass over the values of the tokens that the query sees. */
   #startAtFirstValue(): void {
-    const code = this.#code;
-    code.multiplyConstant(RDX, R8, this.#cacheFloatBytes * this.#shape.headWidth);
+    const { code } = this;
+    code.multiplyConstant(RDX, R8, this.#cacheFloatBytes * this.shape.headWidth);
     code.add(RDX, R13);
     code.move(RSI, R8);
     code.subtract(RSI, R9);

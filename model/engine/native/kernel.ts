@@ -4,7 +4,8 @@
  * - rsp never moves while a kernel runs. So each variable, and each address of a tensor, is 64 bits at a fixed offset from rsp.
  * - A kernel may use every other register. The methods here overwrite rax, rcx and what their comments name.
  */
-import { type Address, type Assembler, at, R14, R15, RAX, RCX, RDI, RSI, RSP } from "./assembler.ts";
+import { type Address, type Assembler, at } from "./assembler.ts";
+import { R14, R15, RAX, RCX, RDI, RSI, RSP } from "./registers.ts";
 
 export const FLOAT_BYTES = 4;
 export const WORD_BYTES = 8;
@@ -57,12 +58,26 @@ export class Kernel {
     this.code.store(variable, RAX);
   }
 
+  /** Moves the addresses of the tensors to registers. Inputs and outputs without a register stay in their variables. */
+  loadAddresses(inputs: readonly number[], outputs: readonly number[]): void {
+    for (const [i, register] of inputs.entries()) this.code.move(register, this.inputs[i]!);
+    for (const [i, register] of outputs.entries()) this.code.move(register, this.outputs[i]!);
+  }
+
   /** Adds a number to a variable, and leaves the sum in rax. Adds no code for 0. */
   advance(variable: Address, step: number): void {
     if (step === 0) return;
     this.code.move(RAX, variable);
     this.code.addConstant(RAX, step);
     this.code.store(variable, RAX);
+  }
+
+  /** Exchanges the values of two variables. Overwrites rax and rcx. */
+  swap(one: Address, other: Address): void {
+    this.code.move(RAX, one);
+    this.code.move(RCX, other);
+    this.code.store(other, RAX);
+    this.code.store(one, RCX);
   }
 
   /**
@@ -221,6 +236,19 @@ export class Kernel {
       code.storeVector(shifted(to, FLOAT_BYTES * i), low, 8);
       code.storeVector(shifted(to, FLOAT_BYTES * (half + i)), high, 8);
     }
+  }
+}
+
+/** The base of classes that write a large kernel. Their fields reserve the kernel's memory. */
+export class KernelWriter<Shape> {
+  protected readonly kernel: Kernel;
+  protected readonly code: Assembler;
+  protected readonly shape: Shape;
+
+  constructor(kernel: Kernel, shape: Shape) {
+    this.kernel = kernel;
+    this.code = kernel.code;
+    this.shape = shape;
   }
 }
 

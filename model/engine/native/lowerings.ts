@@ -58,12 +58,6 @@ const attendCached: Lowering<AttentionShape, tf.TensorInfo[] | null> = (inputs, 
 lowerFirst("CachedAttention", attendCached, MACHINE_CODE);
 lower<AttentionShape>("AttentionInSlots", (...call) => attendCached(...call)!, MACHINE_CODE);
 
-function treeShape({ qkv, branches, cos }: tf.NamedTensorInfoMap, shape: AttentionShape): TreeShape {
-  const { heads, kvHeads, headWidth } = shape;
-  const [tokens, length] = [qkv!.shape[0]!, cos!.shape[0]!];
-  return { branches: branches!.shape[0]!, tokens, length, heads, kvHeads, headWidth, scale: scoreScaleOf(shape) };
-}
-
 /** Adds a node of machine code. @param sizes  kernels with the same name differ in these sizes. @returns the operator's results */
 const addNode = (
   to: LoweringContext,
@@ -76,53 +70,49 @@ const addNode = (
     .emitMachineCode(name, sizes, inputs.map(to.name), operator)
     .map((result, i) => to.tensor(result, operator.outputs[i]!));
 
-lower<AttentionShape>(
-  "TreeAttention",
-  (inputs, shape, to) => {
-    const { qkv, branches, cos, sin, isRead } = inputs;
-    const tree = treeShape(inputs, shape);
-    const tensors = [qkv!, branches!, cos!, sin!, isRead!];
-    return addNode(to, "TreeAttention", tree, tensors, attentionOperator(tree)).slice(0, 2);
-  },
-  MACHINE_CODE,
-);
+/**
+ * Registers the lowering of a kernel.
+ *
+ * @param inputs    the names of the kernel's inputs
+ * @param shapeOf   takes the inputs
+ * @param results   number of outputs; the other outputs are scratch. Default: all
+ */
+function lowerKernel<A, Shape extends object>(
+  name: string,
+  inputs: readonly string[],
+  shapeOf: (inputs: readonly tf.TensorInfo[], attributes: A) => Shape,
+  operatorFor: (shape: Shape) => MachineCodeOperator,
+  results?: number,
+): void {
+  const lowering: Lowering<A> = (given, attributes, to) => {
+    const tensors = inputs.map((input) => given[input]!);
+    const shape = shapeOf(tensors, attributes);
+    return addNode(to, name, shape, tensors, operatorFor(shape)).slice(0, results);
+  };
+  lower(name, lowering, MACHINE_CODE);
+}
 
-lower<AttentionShape>(
-  "TreeAttentionGradient",
-  (inputs, shape, to) => {
-    const { qkv, branches, cos, sin, isRead, out, dOut, statistics } = inputs;
-    const tree = treeShape(inputs, shape);
-    const tensors = [qkv!, branches!, cos!, sin!, isRead!, out!, dOut!, statistics!];
-    return addNode(to, "TreeAttentionGradient", tree, tensors, attentionGradientOperator(tree))[0]!;
-  },
-  MACHINE_CODE,
-);
+const treeShape = ([qkv, branches, cos]: readonly tf.TensorInfo[], shape: AttentionShape): TreeShape => {
+  const { heads, kvHeads, headWidth } = shape;
+  const [tokens, length] = [qkv!.shape[0]!, cos!.shape[0]!];
+  return { branches: branches!.shape[0]!, tokens, length, heads, kvHeads, headWidth, scale: scoreScaleOf(shape) };
+};
+const TREE = ["qkv", "branches", "cos", "sin", "isRead"];
+lowerKernel("TreeAttention", TREE, treeShape, attentionOperator, 2);
+const TREE_GRADIENT = [...TREE, "out", "dOut", "statistics"];
+lowerKernel("TreeAttentionGradient", TREE_GRADIENT, treeShape, attentionGradientOperator, 1);
 
 const rowsShape = (tensor: tf.TensorInfo): RowsShape => ({
   rows: sizeOf(tensor.shape.slice(0, -1)),
   width: tensor.shape.at(-1)!,
 });
-
-/** Registers the lowering of a kernel that computes row by row. The shape of the first input gives the number and the width of the rows. */
-function lowerRows(
-  name: string,
-  inputs: readonly string[],
-  operatorFor: (shape: RowsShape) => MachineCodeOperator,
-): void {
-  lower(
-    name,
-    (given, _, to) => {
-      const shape = rowsShape(given[inputs[0]!]!);
-      const tensors = inputs.map((input) => given[input]!);
-      return addNode(to, name, shape, tensors, operatorFor(shape));
-    },
-    MACHINE_CODE,
-  );
-}
-lowerRows("Swiglu", ["gate", "up"], swigluOperator);
-lowerRows("SwigluGradient", ["gate", "up", "dy"], swigluGradientOperator);
-lowerRows("TokenLogProbs", ["logits", "targets"], tokenLogProbsOperator);
-lowerRows("TokenLogProbsGradient", ["logits", "targets", "pair", "statistics", "dPair"], tokenLogProbsGradientOperator);
+/** Of kernels that compute row by row: the number and the width of the first input's rows. */
+const firstRows = ([first]: readonly tf.TensorInfo[]) => rowsShape(first!);
+lowerKernel("Swiglu", ["gate", "up"], firstRows, swigluOperator);
+lowerKernel("SwigluGradient", ["gate", "up", "dy"], firstRows, swigluGradientOperator);
+lowerKernel("TokenLogProbs", ["logits", "targets"], firstRows, tokenLogProbsOperator);
+const TOKEN_GRADIENT = ["logits", "targets", "pair", "statistics", "dPair"];
+lowerKernel("TokenLogProbsGradient", TOKEN_GRADIENT, firstRows, tokenLogProbsGradientOperator);
 
 /** Registers the lowering of an optimizer's kernel. The inputs that `others` does not name are gradients. */
 function lowerOptimizer(

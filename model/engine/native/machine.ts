@@ -4,6 +4,7 @@
  */
 import { dlopen, type Pointer, toArrayBuffer } from "bun:ffi";
 import { readFileSync } from "node:fs";
+import { once } from "../once.ts";
 import type { VectorWidth } from "./assembler.ts";
 
 /** From sys/mman.h of Linux. */
@@ -44,15 +45,11 @@ export function missingForBfloat16(
 /** Floats in a vector. */
 export const vectorWidthOf = (instructions: Instructions): VectorWidth => (instructions === "AVX2" ? 8 : 16);
 
-let known: Instructions | null | undefined;
-
 /** The fastest instructions of this machine; null if the CPU or the system cannot run our code. */
-export function machineInstructions(): Instructions | null {
-  if (known !== undefined) return known;
+export const machineInstructions = once((): Instructions | null => {
   const fastest = allowsCode() ? instructionsOf(cpuFlags()) : null;
-  known = fastest === "AMX" && !allowsTiles() ? "AVX-512" : fastest;
-  return known;
-}
+  return fastest === "AMX" && !allowsTiles() ? "AVX-512" : fastest;
+});
 
 /** Linux's numbers of the system call, of its request (asm/prctl.h), and of the tiles' state. */
 const [SYS_ARCH_PRCTL, ARCH_REQ_XCOMP_PERM, XTILE_DATA] = [158n, 0x1023n, 18n];

@@ -8,11 +8,12 @@
  * - p is a polynomial of gram, so p and gram commute. Then the next Gram matrix is p · gram · p, which needs no x. If L is at least 1.5 · S,
  *   the kernel multiplies the matrices p of up to three iterations, and then multiplies x by their product once.
  */
-import { type Address, at, R8, RAX, RCX, RDI, RDX, RSI } from "./assembler.ts";
-import { blocksOf, checkMultiple, FLOAT_BYTES, type Kernel } from "./kernel.ts";
+import { type Address, at } from "./assembler.ts";
+import { blocksOf, checkMultiple, FLOAT_BYTES, KernelWriter } from "./kernel.ts";
 import type { MachineCodeOperator } from "./operator.ts";
 import { addUp, eachVectorAt, floatInputs, vectorOf } from "./optimizer.ts";
 import { vectorProductOperator } from "./product.ts";
+import { R8, RCX, RDI, RDX, RSI } from "./registers.ts";
 import { symmetricProductOperator } from "./symmetric-product.ts";
 import { BLOCK, transpose } from "./transpose.ts";
 
@@ -78,36 +79,24 @@ export function muonOperator(shape: MuonShape): MachineCodeOperator {
 /** The matrices of the scratch. (L, S): x, the next x. (S, S): gram, p, the product of the matrices p so far, the next product. */
 const SCRATCH = ["x", "nextX", "gram", "p", "product", "nextProduct"] as const;
 
-class Muon {
-  readonly #kernel: Kernel;
-  readonly #shape: MuonShape;
-  readonly #size: number;
-  readonly #long: number;
-  readonly #short: number;
-  readonly #isWide: boolean;
+class Muon extends KernelWriter<MuonShape> {
+  readonly #size = this.shape.rows * this.shape.columns;
+  readonly #long = Math.max(this.shape.rows, this.shape.columns);
+  readonly #short = Math.min(this.shape.rows, this.shape.columns);
+  readonly #isWide = this.shape.rows < this.shape.columns;
   /** Variables with the addresses of the scratch's matrices. */
-  readonly #scratch: Readonly<Record<(typeof SCRATCH)[number], Address>>;
-
-  constructor(kernel: Kernel, shape: MuonShape) {
-    const { rows, columns, gradients } = shape;
-    this.#kernel = kernel;
-    this.#shape = shape;
-    this.#size = rows * columns;
-    this.#long = Math.max(rows, columns);
-    this.#short = Math.min(rows, columns);
-    this.#isWide = rows < columns;
-    const entries = SCRATCH.map((name, i) => [name, kernel.outputs[2 + gradients + i]!] as const);
-    this.#scratch = Object.fromEntries(entries) as Record<(typeof SCRATCH)[number], Address>;
-  }
+  readonly #scratch = Object.fromEntries(
+    SCRATCH.map((name, i) => [name, this.kernel.outputs[2 + this.shape.gradients + i]!]),
+  ) as Readonly<Record<(typeof SCRATCH)[number], Address>>;
 
   write(): void {
-    const { code } = this.#kernel;
-    const { rows, columns, steps } = this.#shape;
+    const { code } = this;
+    const { rows, columns, steps } = this.shape;
     this.#updateMomentum();
     if (this.#isWide) this.#transpose(rows, columns, (row, from) => code.vector("multiply", row, FACTOR, from));
     else this.#scale(this.#scratch.x, this.#scratch.x, this.#size);
     const atOnce = this.#long >= RATIO_MIN * this.#short ? ITERATIONS_MAX : 1;
-    this.#kernel.each(blocksOf(steps, atOnce), (iterations) => this.#iterate(iterations));
+    this.kernel.each(blocksOf(steps, atOnce), (iterations) => this.#iterate(iterations));
     if (this.#isWide) this.#transpose(columns, rows, (row, from) => code.loadVector(row, from));
     this.#moveParameters();
   }
@@ -117,14 +106,14 @@ class Muon {
    * FACTOR = 1 / (the Euclidean norm of x + epsilon).
    */
   #updateMomentum(): void {
-    const kernel = this.#kernel;
+    const { kernel } = this;
     const { code, inputs, outputs } = kernel;
     const [, momentIn, scalars, ...gradients] = inputs;
     const [, momentOut, ...others] = outputs;
     const [gradient, moment, ahead, squares, clip, momentum, zero, spare] = [0, 1, 2, 3, 4, 5, 6, 7];
     code.move(RSI, scalars!);
     code.broadcast(clip, scalarAt("clip"));
-    kernel.broadcastNumber(momentum, this.#shape.momentum);
+    kernel.broadcastNumber(momentum, this.shape.momentum);
     for (const register of [zero, squares]) code.zero(register);
     eachVectorAt(kernel, this.#size, () => {
       addUp(kernel, gradient, gradients);
@@ -148,7 +137,7 @@ class Muon {
   /** Multiplies x by the product of the matrices p of some iterations. */
   #iterate(iterations: number): void {
     const { x, nextX, gram, p, product, nextProduct } = this.#scratch;
-    const kernel = this.#kernel;
+    const { kernel } = this;
     const [long, short] = [this.#long, this.#short];
     this.#multiplySymmetric(long, [x, x], gram);
     this.#setP();
@@ -160,7 +149,7 @@ class Muon {
         this.#multiplySymmetric(short, [p, nextProduct], gram);
         this.#setP();
         this.#multiplySymmetric(short, [product, p], nextProduct);
-        this.#swap(product, nextProduct);
+        kernel.swap(product, nextProduct);
       });
     }
     const { write } = vectorProductOperator({
@@ -172,14 +161,14 @@ class Muon {
       addend: "none",
     });
     kernel.include(write, [x, iterations > 1 ? product : p], [nextX]);
-    this.#swap(x, nextX);
+    kernel.swap(x, nextX);
   }
 
   /** p = a · I + gram · (b · I + c · gram). Overwrites the next x. */
   #setP(): void {
-    const { a, b, c } = this.#shape;
+    const { a, b, c } = this.shape;
     const { gram, p, nextX } = this.#scratch;
-    this.#kernel.broadcastNumber(FACTOR, c);
+    this.kernel.broadcastNumber(FACTOR, c);
     this.#scale(gram, nextX, this.#short ** 2);
     this.#addToDiagonal(nextX, b);
     this.#multiplySymmetric(this.#short, [gram, nextX], p);
@@ -189,11 +178,11 @@ class Muon {
   /** `to` = Aᵀ · B, for A and B (depth, S). */
   #multiplySymmetric(depth: number, factors: readonly [Address, Address], to: Address): void {
     const { write } = symmetricProductOperator({ depth, columns: this.#short });
-    this.#kernel.include(write, factors, [to]);
+    this.kernel.include(write, factors, [to]);
   }
 
   #copySquare(from: Address, to: Address): void {
-    const { code } = this.#kernel;
+    const { code } = this;
     code.move(RSI, from);
     code.move(RDI, to);
     code.constant(RCX, FLOAT_BYTES * this.#short ** 2);
@@ -202,11 +191,11 @@ class Muon {
 
   /** Adds a number to the diagonal of a matrix (S, S). */
   #addToDiagonal(matrix: Address, value: number): void {
-    const { code } = this.#kernel;
+    const { code } = this;
     const [sum, added] = [0, 1];
-    this.#kernel.broadcastNumber(added, value);
+    this.kernel.broadcastNumber(added, value);
     code.move(RDX, matrix);
-    this.#kernel.countDown(RCX, this.#short, 1, () => {
+    this.kernel.countDown(RCX, this.#short, 1, () => {
       code.broadcast(sum, at(RDX));
       code.vector("add", sum, sum, added);
       code.storeFloat(at(RDX), sum);
@@ -216,8 +205,7 @@ class Muon {
 
   /** `to` = `from` · FACTOR */
   #scale(from: Address, to: Address, size: number): void {
-    const kernel = this.#kernel;
-    const { code } = kernel;
+    const { kernel, code } = this;
     eachVectorAt(kernel, size, () => {
       code.vector("multiply", 0, FACTOR, vectorOf(kernel, from));
       code.storeVector(vectorOf(kernel, to), 0);
@@ -226,8 +214,7 @@ class Muon {
 
   /** Replaces x (rows, columns) by its transpose. @param loadRow  loads 16 numbers of x into a vector, and may change them */
   #transpose(rows: number, columns: number, loadRow: (vector: number, from: Address) => void): void {
-    const kernel = this.#kernel;
-    const { code } = kernel;
+    const { kernel, code } = this;
     const { x, nextX } = this.#scratch;
     const [fromBytes, toBytes] = [FLOAT_BYTES * columns, FLOAT_BYTES * rows];
     const [from, to] = [RSI, RDX];
@@ -242,27 +229,18 @@ class Muon {
       code.addConstant(from, (BLOCK - 1) * fromBytes);
       code.addConstant(to, BLOCK * FLOAT_BYTES - columns * toBytes);
     });
-    this.#swap(x, nextX);
-  }
-
-  /** Exchanges the values of two variables. */
-  #swap(one: Address, other: Address): void {
-    const { code } = this.#kernel;
-    code.move(RAX, one);
-    code.move(RCX, other);
-    code.store(one, RCX);
-    code.store(other, RAX);
+    kernel.swap(x, nextX);
   }
 
   /** parameters = parameters · decay - x · learning rate · step size */
   #moveParameters(): void {
-    const kernel = this.#kernel;
+    const { kernel } = this;
     const { code, inputs, outputs } = kernel;
     const [parameter, move, decay, rate, size] = [0, 1, 2, 3, 4];
     code.move(RSI, inputs[2]!);
     code.broadcast(decay, scalarAt("decay"));
     code.broadcast(rate, scalarAt("learningRate"));
-    kernel.broadcastNumber(size, this.#shape.stepSize);
+    kernel.broadcastNumber(size, this.shape.stepSize);
     code.vector("multiply", rate, rate, size);
     eachVectorAt(kernel, this.#size, () => {
       code.vector("multiply", move, rate, vectorOf(kernel, this.#scratch.x));

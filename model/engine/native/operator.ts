@@ -9,28 +9,11 @@
  * result is in rax, and a function restores rbx, rbp, rsp and r12 to r15.
  */
 import { type Pointer, ptr, read } from "bun:ffi";
-import {
-  type Address,
-  Assembler,
-  at,
-  type Label,
-  R8,
-  R12,
-  R13,
-  R14,
-  R15,
-  RAX,
-  RBP,
-  RBX,
-  RCX,
-  RDI,
-  RDX,
-  RSI,
-  RSP,
-  type VectorWidth,
-} from "./assembler.ts";
+import { zeroEnded } from "../native-environment.ts";
+import { type Address, Assembler, at, atIndex, type Label, type VectorWidth } from "./assembler.ts";
 import { CACHE_LINE_BYTES, Kernel, WORD_BYTES, wholeCacheLines } from "./kernel.ts";
 import { executable } from "./machine.ts";
+import { R8, R12, R13, R14, R15, RAX, RBP, RBX, RCX, RDI, RDX, RSI, RSP } from "./registers.ts";
 
 export interface MachineCodeOperator {
   readonly inputs: readonly (keyof typeof ELEMENT_TYPES)[];
@@ -93,34 +76,31 @@ export function makeOperator(
   vectorWidth: VectorWidth,
   api: Pointer,
 ): CustomOp {
-  const text = new TextEncoder().encode(`${name}\0`);
-  const table = new BigUint64Array(TABLE_WORDS);
+  const text = zeroEnded(name);
   const types = Int32Array.from(operator.inputs, (type) => ELEMENT_TYPES[type]);
-  const functions: [word: number, code: Uint8Array][] = [];
-  const returns = (word: number, value: number | bigint) => functions.push([word, constantFunction(value)]);
-  returns(TABLE.name, address(text));
-  returns(TABLE.provider, 0);
-  functions.push([TABLE.inputType, lookUpFunction(address(types))]);
-  returns(TABLE.inputCount, operator.inputs.length);
-  returns(TABLE.outputType, ELEMENT_TYPES.float32);
-  returns(TABLE.outputCount, operator.outputs.length);
-  returns(TABLE.destroy, 0);
-  returns(TABLE.inputCharacteristic, REQUIRED);
-  returns(TABLE.outputCharacteristic, REQUIRED);
-  returns(TABLE.inputMemory, DEFAULT_MEMORY);
-  functions.push([TABLE.create, createFunction()]);
   const dims = operator.outputs.map((shape) => BigInt64Array.from(shape, BigInt));
-  functions.push([TABLE.compute, computeFunction(operator, vectorWidth, dims, api)]);
-  returns(TABLE.startVersion, START_VERSION);
-  returns(TABLE.endVersion, END_VERSION);
-
-  const parts = functions.map(([, code]) => code);
-  const start = executable(Bun.concatArrayBuffers(parts, Number.POSITIVE_INFINITY, true));
+  const functions: Record<keyof typeof TABLE, Uint8Array> = {
+    name: constantFunction(address(text)),
+    provider: constantFunction(0),
+    inputType: lookUpFunction(address(types)),
+    inputCount: constantFunction(operator.inputs.length),
+    outputType: constantFunction(ELEMENT_TYPES.float32),
+    outputCount: constantFunction(operator.outputs.length),
+    destroy: constantFunction(0),
+    inputCharacteristic: constantFunction(REQUIRED),
+    outputCharacteristic: constantFunction(REQUIRED),
+    inputMemory: constantFunction(DEFAULT_MEMORY),
+    create: createFunction(),
+    compute: computeFunction(operator, vectorWidth, dims, api),
+    startVersion: constantFunction(START_VERSION),
+    endVersion: constantFunction(END_VERSION),
+  };
+  let place: number = executable(Bun.concatArrayBuffers(Object.values(functions), Number.POSITIVE_INFINITY, true));
+  const table = new BigUint64Array(TABLE_WORDS);
   table[0] = BigInt(API_VERSION);
-  let offset = 0;
-  for (const [word, code] of functions) {
-    table[word] = BigInt(start + offset);
-    offset += code.length;
+  for (const [word, code] of Object.entries(functions)) {
+    table[TABLE[word as keyof typeof TABLE]] = BigInt(place);
+    place += code.length;
   }
   return { address: Number(address(table)) as Pointer, alive: [table, text, types, dims] };
 }
@@ -130,27 +110,30 @@ const address = ({ buffer, byteOffset }: NodeJS.TypedArray): bigint => BigInt(pt
 
 /** A function that returns a constant. */
 function constantFunction(value: number | bigint): Uint8Array {
-  const code = new Assembler(8);
-  code.constant(RAX, value);
-  code.return();
-  return code.finish();
+  return functionOf((code) => code.constant(RAX, value));
 }
 
 /** A function of an operator and an index, which returns the index's entry in a table of 32-bit integers. */
 function lookUpFunction(table: bigint): Uint8Array {
-  const code = new Assembler(8);
-  code.constant(RAX, table);
-  code.loadInt32(RAX, { base: RAX, index: RSI, scale: 4, offset: 0 });
-  code.return();
-  return code.finish();
+  return functionOf((code) => {
+    code.constant(RAX, table);
+    code.loadInt32(RAX, atIndex(RAX, RSI, 4));
+  });
 }
 
 /** CreateKernelV2 writes the address of a kernel's state to the memory at rcx. Our kernels have no state, so any address except 0 is right. */
 function createFunction(): Uint8Array {
+  return functionOf((code) => {
+    code.constant(RAX, 1);
+    code.store(at(RCX), RAX);
+    code.constant(RAX, 0);
+  });
+}
+
+/** A function without a frame, whose result is in rax. */
+function functionOf(write: (code: Assembler) => void): Uint8Array {
   const code = new Assembler(8);
-  code.constant(RAX, 1);
-  code.store(at(RCX), RAX);
-  code.constant(RAX, 0);
+  write(code);
   code.return();
   return code.finish();
 }

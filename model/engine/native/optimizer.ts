@@ -4,9 +4,10 @@
  *
  * S is a multiple of 16.
  */
-import { type Address, at, atIndex, RAX, RDX, RSI } from "./assembler.ts";
+import { type Address, at, atIndex } from "./assembler.ts";
 import { checkMultiple, FLOAT_BYTES, type Kernel } from "./kernel.ts";
 import type { MachineCodeOperator } from "./operator.ts";
+import { RAX, RDX, RSI } from "./registers.ts";
 
 export interface OptimizerShape {
   /** S. */

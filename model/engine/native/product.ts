@@ -8,9 +8,10 @@
  *
  * Source: Goto and van de Geijn, "Anatomy of high-performance matrix multiplication", https://doi.org/10.1145/1356052.1356053.
  */
-import { type Address, at, R8, R9, R10, R11, R12, RBX, RCX, RDX } from "./assembler.ts";
+import { type Address, at } from "./assembler.ts";
 import { blocksOf, checkMultiple, FLOAT_BYTES, type Kernel } from "./kernel.ts";
 import type { MachineCodeOperator } from "./operator.ts";
+import { R8, R9, R10, R11, R12, RBX, RCX, RDX } from "./registers.ts";
 import { rowsOf, transpose } from "./transpose.ts";
 
 export interface ProductShape {
@@ -103,7 +104,7 @@ export function eachBlock(
 }
 
 export const vectorProductOperator = (shape: ProductShape): MachineCodeOperator =>
-  operatorOfProduct(shape, 1, (kernel) => new VectorProduct(kernel, shape).write());
+  operatorOfProduct(shape, 1, (kernel) => writeVectorProduct(kernel, shape));
 
 /** Floats in a vector. */
 export const VECTOR = 16;
@@ -260,55 +261,31 @@ export function startOf(
   return { rows: inputs[2]!, rowBytes: addend === "bias" ? 0 : rowBytes };
 }
 
-class VectorProduct {
-  readonly #kernel: Kernel;
-  readonly #shape: ProductShape;
-  readonly #a: Distances;
-  readonly #b: Distances;
-  readonly #panel: Address;
-
-  constructor(kernel: Kernel, shape: ProductShape) {
-    const { rows, depth, columns, transposeA, transposeB } = shape;
-    this.#kernel = kernel;
-    this.#shape = shape;
-    this.#a = distancesOf(depth, rows, !transposeA);
-    this.#b = distancesOf(depth, columns, transposeB);
-    this.#panel = kernel.memory(Math.min(depth, DEPTH_MAX) * PANEL_VECTORS * VECTOR_BYTES);
-  }
-
-  write(): void {
-    const { transposeB: transposed } = this.#shape;
-    eachBlock(this.#kernel, this.#shape, { depth: DEPTH_MAX, columns: PANEL_COLUMNS }, (block, a, b) => {
-      const { depth: steps, width: columns } = block;
-      packPanel(this.#kernel, { b, distances: this.#b, steps, columns, transposed }, this.#panel);
-      this.#addBlock(a, block);
-    });
-  }
-
-  /** Adds a block's product to all rows of C. @param a  a variable with the address of the block's steps in A */
-  #addBlock(a: Address, block: ProductBlock): void {
-    const kernel = this.#kernel;
-    const { code } = kernel;
-    const start = startOf(kernel, this.#shape, block);
-    const rowBytes = FLOAT_BYTES * this.#shape.columns;
+function writeVectorProduct(kernel: Kernel, shape: ProductShape): void {
+  const { code } = kernel;
+  const { rows, depth, columns, transposeA, transposeB: transposed } = shape;
+  const distancesOfA = distancesOf(depth, rows, !transposeA);
+  const distances = distancesOf(depth, columns, transposed);
+  const rowBytes = FLOAT_BYTES * columns;
+  const panel = kernel.memory(Math.min(depth, DEPTH_MAX) * PANEL_VECTORS * VECTOR_BYTES);
+  eachBlock(kernel, shape, { depth: DEPTH_MAX, columns: PANEL_COLUMNS }, (block, a, b) => {
+    const { depth: steps, width: columns } = block;
+    packPanel(kernel, { b, distances, steps, columns, transposed }, panel);
+    const start = startOf(kernel, shape, block);
     const [aRows, cRows, startRows] = [kernel.word(), kernel.word(), kernel.word()];
     kernel.set(aRows, a);
     kernel.set(cRows, kernel.outputs[0]!);
     kernel.set(startRows, start.rows);
-    kernel.each(blocksOf(this.#shape.rows, rowsAtOnce(block.width)), (rows) => {
+    kernel.each(blocksOf(rows, rowsAtOnce(columns)), (rows) => {
       code.move(RBX, aRows);
       code.move(R12, cRows);
       code.move(R11, startRows);
-      code.addressOf(R9, this.#panel);
-      const { depth: steps, width: columns } = block;
-      multiplyPanel(
-        kernel,
-        { rows, columns, steps, a: this.#a, rowBytes, startBytes: start.rowBytes },
-        (sum, left, right) => code.multiplyAdd(sum, left, right),
-      );
-      kernel.advance(aRows, rows * this.#a.next);
+      code.addressOf(R9, panel);
+      const product = { rows, columns, steps, a: distancesOfA, rowBytes, startBytes: start.rowBytes };
+      multiplyPanel(kernel, product, (sum, left, right) => code.multiplyAdd(sum, left, right));
+      kernel.advance(aRows, rows * distancesOfA.next);
       kernel.advance(cRows, rows * rowBytes);
       kernel.advance(startRows, rows * (start.rowBytes ?? 0));
     });
-  }
+  });
 }

@@ -1,7 +1,8 @@
 /** Kernels of RMSNorm and its gradient (policy/ops.ts has the definitions) on N rows of W floats. W is a multiple of 16. */
-import { at, R8, R9, R10, R11, R12, R13, R14, RBX, RDI, RDX, RSI } from "./assembler.ts";
+import { at } from "./assembler.ts";
 import { checkMultiple, FLOAT_BYTES } from "./kernel.ts";
 import type { MachineCodeOperator } from "./operator.ts";
+import { R8, R9, R10, R11, R12, R13, R14, RBX, RDI, RDX, RSI } from "./registers.ts";
 import { eachVector, type RowsShape } from "./rows.ts";
 
 export interface RmsNormShape extends RowsShape {
@@ -21,8 +22,7 @@ export function rmsNormOperator({ rows, width, epsilon }: RmsNormShape): Machine
       const { code } = kernel;
       const [x, gain, y, inverse, xAt, gainAt] = [RSI, RDI, RDX, R8, R9, R10];
       const [value, sum, spare, inverseNow, one, inverseWidth, epsilons] = [0, 1, 2, 3, 4, 5, 6];
-      for (const [i, register] of [x, gain].entries()) code.move(register, kernel.inputs[i]!);
-      for (const [i, register] of [y, inverse].entries()) code.move(register, kernel.outputs[i]!);
+      kernel.loadAddresses([x, gain], [y, inverse]);
       kernel.broadcastNumber(one, 1);
       kernel.broadcastNumber(inverseWidth, 1 / width);
       kernel.broadcastNumber(epsilons, epsilon);
@@ -67,9 +67,7 @@ export function rmsNormGradientOperator({ rows, width, addend }: RmsNormGradient
       const [x, gain, inverse, dy, added, dx, dGain, dGainAt, gainAt] = [RSI, RDI, RBX, RDX, R14, R8, R12, R13, R10];
       // Vectors. `along` is mean(dy · gain · x) · inverse²: x · along is the part of the gradient along x.
       const [product, sum, along, inverseWidth, spare, result] = [0, 1, 2, 3, 4, 5];
-      for (const [i, variable] of kernel.inputs.entries()) code.move([x, gain, inverse, dy, added][i]!, variable);
-      code.move(dx, kernel.outputs[0]!);
-      code.move(dGain, kernel.outputs[1]!);
+      kernel.loadAddresses([x, gain, inverse, dy, ...(addend ? [added] : [])], [dx, dGain]);
       code.move(dGainAt, dGain);
       code.zero(sum);
       eachVector(kernel, [dGainAt], width, () => code.storeVector(at(dGainAt), sum));

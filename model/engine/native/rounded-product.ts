@@ -12,8 +12,8 @@
  *
  * Source: Intel 64 manual, volume 2, VDPBF16PS and VCVTNE2PS2BF16.
  */
-import { type Address, at, R8, R9, R11, R12, RAX, RBX, RCX, RDX } from "./assembler.ts";
-import { blocksOf, FLOAT_BYTES, type Kernel, shifted } from "./kernel.ts";
+import { type Address, at } from "./assembler.ts";
+import { blocksOf, FLOAT_BYTES, KernelWriter, shifted } from "./kernel.ts";
 import type { MachineCodeOperator } from "./operator.ts";
 import {
   type Distances,
@@ -29,6 +29,7 @@ import {
   VECTOR,
   VECTOR_BYTES,
 } from "./product.ts";
+import { R8, R9, R11, R12, RAX, RBX, RCX, RDX } from "./registers.ts";
 import { BLOCK, transpose } from "./transpose.ts";
 
 /** Maximum number of steps, and of columns, of a rounded block of B. The block has up to 256 KiB, which the CPU's second-level cache holds. */
@@ -53,38 +54,26 @@ const [VALUES, PAIRS, PLACES, LATER] = [0, 1, 2, BLOCK + 1];
 export const roundedProductOperator = (shape: ProductShape): MachineCodeOperator =>
   operatorOfProduct(shape, shape.transposeA ? VECTOR : 1, (kernel) => new RoundedProduct(kernel, shape).write());
 
-class RoundedProduct {
-  readonly #kernel: Kernel;
-  readonly #shape: ProductShape;
-  readonly #a: Distances;
-  readonly #b: Distances;
-  readonly #roundedA: Address;
-  readonly #roundedB: Address;
+class RoundedProduct extends KernelWriter<ProductShape> {
+  readonly #a = distancesOf(this.shape.depth, this.shape.rows, !this.shape.transposeA);
+  readonly #b = distancesOf(this.shape.depth, this.shape.columns, this.shape.transposeB);
+  readonly #steps = Math.min(this.shape.depth, DEPTH_MAX);
+  readonly #columns = Math.min(this.shape.columns, COLUMNS_MAX);
+  readonly #roundedA = this.kernel.memory(ROWS * rowBytesOf(this.#steps));
+  readonly #roundedB = this.kernel.memory((wholeChunks(this.#steps) / PAIR) * PAIR_BYTES * this.#columns);
   /** The `places` of an `orderHalves` that interleaves 16 bfloat16 of one step with 16 of the next. */
-  readonly #places: Address;
-
-  constructor(kernel: Kernel, shape: ProductShape) {
-    const { rows, depth, columns, transposeA, transposeB } = shape;
-    this.#kernel = kernel;
-    this.#shape = shape;
-    this.#a = distancesOf(depth, rows, !transposeA);
-    this.#b = distancesOf(depth, columns, transposeB);
-    const steps = Math.min(depth, DEPTH_MAX);
-    this.#roundedA = kernel.memory(ROWS * rowBytesOf(steps));
-    this.#roundedB = kernel.memory((wholeChunks(steps) / PAIR) * PAIR_BYTES * Math.min(columns, COLUMNS_MAX));
-    this.#places = kernel.memory(VECTOR_BYTES);
-  }
+  readonly #places = this.kernel.memory(VECTOR_BYTES);
 
   write(): void {
     this.#setPlaces();
-    eachBlock(this.#kernel, this.#shape, { depth: DEPTH_MAX, columns: COLUMNS_MAX }, (block, a, b) => {
+    eachBlock(this.kernel, this.shape, { depth: DEPTH_MAX, columns: COLUMNS_MAX }, (block, a, b) => {
       this.#roundB(b, block);
       this.#addBlock(a, block);
     });
   }
 
   #setPlaces(): void {
-    const { code } = this.#kernel;
+    const { code } = this;
     code.addressOf(RDX, this.#places);
     for (let i = 0; i < VECTOR; i++) {
       code.constant(RCX, i | ((VECTOR + i) << 16));
@@ -94,13 +83,13 @@ class RoundedProduct {
 
   /** Rounds a block of B, panel after panel. @param b  a variable with the block's address */
   #roundB(b: Address, { depth, width }: ProductBlock): void {
-    const kernel = this.#kernel;
+    const { kernel } = this;
     const bColumns = kernel.word();
     kernel.set(bColumns, b);
     kernel.code.addressOf(RDX, this.#roundedB);
     kernel.each(blocksOf(width, PANEL_COLUMNS), (columns) => {
       kernel.code.move(R8, bColumns);
-      if (this.#shape.transposeB) this.#roundTransposed(columns, depth);
+      if (this.shape.transposeB) this.#roundTransposed(columns, depth);
       else this.#roundSteps(columns, depth, this.#b.step);
       kernel.advance(bColumns, columns * this.#b.next);
     });
@@ -108,12 +97,11 @@ class RoundedProduct {
 
   /** Adds a block's product to all rows of C. @param a  a variable with the address of the block's steps in A */
   #addBlock(a: Address, block: ProductBlock): void {
-    const kernel = this.#kernel;
-    const { code } = kernel;
+    const { kernel, code } = this;
     const { depth } = block;
-    const start = startOf(kernel, this.#shape, block);
+    const start = startOf(kernel, this.shape, block);
     const startBytes = start.rowBytes ?? 0;
-    const rowBytes = FLOAT_BYTES * this.#shape.columns;
+    const rowBytes = FLOAT_BYTES * this.shape.columns;
     /** Addresses of the current rows: in A, in C and in the numbers that the sums start from. */
     const [aRows, cRows, startRows] = [kernel.word(), kernel.word(), kernel.word()];
     /** Addresses of these rows in the columns of the current panel: in C and in the start numbers; then the address of the panel. */
@@ -127,7 +115,7 @@ class RoundedProduct {
     kernel.set(aRows, a);
     kernel.set(cRows, kernel.outputs[0]!);
     kernel.set(startRows, start.rows);
-    kernel.each(blocksOf(this.#shape.rows, ROWS), (count) => {
+    kernel.each(blocksOf(this.shape.rows, ROWS), (count) => {
       const rounded = this.#roundRows(aRows, count, depth);
       kernel.set(cColumns, cRows);
       kernel.set(startColumns, startRows);
@@ -162,15 +150,15 @@ class RoundedProduct {
 
   /** Rounds some rows of A. @param aRows  a variable with their address. @returns the distances between rounded rows and between pairs */
   #roundRows(aRows: Address, rows: number, depth: number): Distances {
-    const { code } = this.#kernel;
+    const { code } = this;
     code.move(R8, aRows);
     code.addressOf(RDX, this.#roundedA);
-    if (this.#shape.transposeA) {
+    if (this.shape.transposeA) {
       this.#roundSteps(rows, depth, this.#a.step);
       return { next: PAIR_BYTES, step: PAIR_BYTES * rows };
     }
     const rowBytes = rowBytesOf(depth);
-    this.#kernel.countDown(RCX, rows, 1, () => {
+    this.kernel.countDown(RCX, rows, 1, () => {
       for (let step = 0; step < depth; step += CHUNK) {
         if (step + VECTOR < depth) code.loadVector(VALUES, at(R8, (step + VECTOR) * FLOAT_BYTES));
         else code.zero(VALUES);
@@ -188,7 +176,7 @@ class RoundedProduct {
    * the output. Overwrites rcx, and moves r8 and rdx. If `depth` is not a multiple of 32, 8 rows of zero pairs follow the output.
    */
   #roundTransposed(columns: number, depth: number): void {
-    const { code } = this.#kernel;
+    const { code } = this;
     const pairBytes = PAIR_BYTES * columns;
     const round = (steps: number) => {
       for (let column = 0; column < columns; column += VECTOR) {
@@ -203,7 +191,7 @@ class RoundedProduct {
       code.addConstant(RDX, (steps / PAIR) * pairBytes);
     };
     const rest = depth % CHUNK;
-    if (depth > rest) this.#kernel.countDown(RCX, depth - rest, CHUNK, () => round(CHUNK));
+    if (depth > rest) this.kernel.countDown(RCX, depth - rest, CHUNK, () => round(CHUNK));
     if (rest === 0) return;
     code.zero(LATER);
     round(rest);
@@ -216,10 +204,10 @@ class RoundedProduct {
    * @param width  numbers in a row, a multiple of 16. @param distance  bytes from step to step
    */
   #roundSteps(width: number, depth: number, distance: number): void {
-    const { code } = this.#kernel;
+    const { code } = this;
     const rowBytes = PAIR_BYTES * width;
     code.loadVector(PLACES, this.#places);
-    this.#kernel.countDown(RCX, depth, PAIR * PAIRS_AT_ONCE, () => {
+    this.kernel.countDown(RCX, depth, PAIR * PAIRS_AT_ONCE, () => {
       for (let pair = 0; pair < PAIRS_AT_ONCE; pair++) {
         for (let i = 0; i < width * FLOAT_BYTES; i += VECTOR_BYTES) {
           code.loadVector(VALUES, at(R8, (PAIR * pair + 1) * distance + i));

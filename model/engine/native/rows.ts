@@ -4,10 +4,11 @@
  *
  * N rows of W floats. W is a multiple of 16.
  */
-import { type Assembler, at, R8, R9, RAX, RCX, RDI, RDX, RSI } from "./assembler.ts";
+import { type Assembler, at } from "./assembler.ts";
 import { exponential, exponentialTable } from "./exponential.ts";
 import { blocksOf, checkMultiple, FLOAT_BYTES, type Kernel } from "./kernel.ts";
 import type { MachineCodeOperator } from "./operator.ts";
+import { R8, R9, RAX, RCX, RDI, RDX, RSI } from "./registers.ts";
 
 export interface RowsShape {
   readonly rows: number;
@@ -51,9 +52,7 @@ export function swigluOperator({ rows, width }: RowsShape): MachineCodeOperator 
     write(kernel) {
       const { code } = kernel;
       const [gate, up, out] = [RSI, RDI, RDX];
-      code.move(gate, kernel.inputs[0]!);
-      code.move(up, kernel.inputs[1]!);
-      code.move(out, kernel.outputs[0]!);
+      kernel.loadAddresses([gate, up], [out]);
       setConstants(kernel);
       eachVector(kernel, [gate, up, out], rows * width, () => {
         const [x, s] = [0, 1];
@@ -72,15 +71,11 @@ export function swigluGradientOperator({ rows, width }: RowsShape): MachineCodeO
   checkMultiple("width", width, 16);
   return {
     inputs: ["float32", "float32", "float32"],
-    outputs: [
-      [rows, width],
-      [rows, width],
-    ],
+    outputs: new Array(2).fill([rows, width]),
     write(kernel) {
       const { code } = kernel;
       const [gate, up, dy, dGate, dUp] = [RSI, RDI, RDX, R8, R9];
-      for (const [i, register] of [gate, up, dy].entries()) code.move(register, kernel.inputs[i]!);
-      for (const [i, register] of [dGate, dUp].entries()) code.move(register, kernel.outputs[i]!);
+      kernel.loadAddresses([gate, up, dy], [dGate, dUp]);
       setConstants(kernel);
       eachVector(kernel, [gate, up, dy, dGate, dUp], rows * width, () => {
         const [x, s, silu, d, slope] = [0, 1, 2, 3, 4];
@@ -114,8 +109,7 @@ export function rowSumOperator({ rows, width }: RowsShape): MachineCodeOperator 
     write(kernel) {
       const { code } = kernel;
       const [x, sums, xAt] = [RSI, RDI, RDX];
-      code.move(x, kernel.inputs[0]!);
-      code.move(sums, kernel.outputs[0]!);
+      kernel.loadAddresses([x], [sums]);
       kernel.each(blocksOf(width, SUMMED_COLUMNS), (columns) => {
         const vectors = Array.from({ length: columns / code.vectorWidth }, (_, i) => i);
         const place = (register: number, vector: number) => at(register, FLOAT_BYTES * code.vectorWidth * vector);

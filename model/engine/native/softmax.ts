@@ -1,7 +1,8 @@
 /** The softmax of one query's scores, which the kernels of attention share. */
-import { type Address, at, R10, RAX, RCX, RSI } from "./assembler.ts";
+import { type Address, at } from "./assembler.ts";
 import { exponential, exponentialTable } from "./exponential.ts";
 import { FLOAT_BYTES, type Kernel } from "./kernel.ts";
+import { R10, RAX, RCX, RSI } from "./registers.ts";
 
 /** Score of a token that the query does not see. */
 export const HIDDEN_SCORE = -1e30;

@@ -6,10 +6,11 @@
  * little more than half of the multiplications of product.ts. It computes with product.ts's panels, but with panels of 32 columns of B, and 8
  * rows of C at a time.
  */
-import { at, R9, R11, R12, RAX, RBX, RCX, RDX, RSI } from "./assembler.ts";
+import { at } from "./assembler.ts";
 import { blocksOf, checkMultiple, FLOAT_BYTES, type Kernel } from "./kernel.ts";
 import type { MachineCodeOperator } from "./operator.ts";
 import { distancesOf, multiplyPanel, PRODUCT_MULTIPLE, packPanel } from "./product.ts";
+import { R9, R11, R12, RAX, RBX, RCX, RDX, RSI } from "./registers.ts";
 import { BLOCK, rowsOf, transpose } from "./transpose.ts";
 
 export interface SymmetricShape {

@@ -5,8 +5,9 @@
  * A panel has 32 rows of the left factor, or 32 columns of the right factor. A step is one term of the product's sums; a round is 32 steps. For
  * each round and each part a panel has two tiles of 16 rows of 64 bytes. Each 32 bits of a tile hold the parts of two steps, k and k + 16.
  */
-import { type Address, at, R8, RAX, RCX, RDI, RDX, RSI } from "./assembler.ts";
+import { type Address, at } from "./assembler.ts";
 import { FLOAT_BYTES, type Kernel, shifted } from "./kernel.ts";
+import { R8, RAX, RCX, RDI, RDX, RSI } from "./registers.ts";
 import { type Emit, rowsOf, transposing } from "./transpose.ts";
 
 /** Rows of a tile, and 32-bit values in a row. */

@@ -10,30 +10,13 @@
  * Source: Henry, Tang and Heinecke, https://arxiv.org/abs/1904.06376; Intel 64 manual, volume 1, chapter 18.
  */
 import { ptr } from "bun:ffi";
-import {
-  type Address,
-  at,
-  atIndex,
-  R8,
-  R9,
-  R10,
-  R11,
-  R12,
-  R13,
-  R14,
-  RAX,
-  RBX,
-  RCX,
-  RDI,
-  RDX,
-  RSI,
-} from "./assembler.ts";
-import { blocksOf, FLOAT_BYTES, type Kernel } from "./kernel.ts";
+import { type Address, at, atIndex } from "./assembler.ts";
+import { blocksOf, FLOAT_BYTES, KernelWriter } from "./kernel.ts";
 import type { MachineCodeOperator } from "./operator.ts";
 import { eachBlock, operatorOfProduct, type ProductBlock, type ProductShape, startOf } from "./product.ts";
+import { R8, R9, R10, R11, R12, R13, R14, RAX, RBX, RDI, RDX, RSI } from "./registers.ts";
 import {
   HIGH,
-  type Layout,
   LOW,
   layoutOf,
   MIDDLE,
@@ -82,35 +65,27 @@ interface PanelProduct extends Pick<ProductBlock, "depth" | "first"> {
  *
  * Registers: r14 holds the bytes of a packed row, r13 the bytes of a row of C.
  */
-class TileProduct {
-  readonly #kernel: Kernel;
-  readonly #shape: ProductShape;
-  readonly #packer: PanelPacker;
-  readonly #a: Layout;
-  readonly #b: Layout;
+class TileProduct extends KernelWriter<ProductShape> {
+  readonly #packer = new PanelPacker(this.kernel);
+  readonly #a = this.shape.transposeA
+    ? layoutOf(this.shape.rows, false, true)
+    : layoutOf(this.shape.depth, true, false);
+  readonly #b = this.shape.transposeB
+    ? layoutOf(this.shape.depth, true, true)
+    : layoutOf(this.shape.columns, false, false);
+  readonly #panelBytes = panelBytes(Math.min(this.shape.depth, DEPTH_MAX));
   /** Two panels: the kernel multiplies one while it packs the other. */
-  readonly #panelsOfA: Address;
-  readonly #panelsOfB: Address;
-
-  constructor(kernel: Kernel, shape: ProductShape) {
-    const { rows, depth, columns, transposeA, transposeB } = shape;
-    this.#kernel = kernel;
-    this.#shape = shape;
-    this.#packer = new PanelPacker(kernel);
-    this.#a = layoutOf(transposeA ? rows : depth, !transposeA, transposeA);
-    this.#b = layoutOf(transposeB ? depth : columns, transposeB, transposeB);
-    const panel = panelBytes(Math.min(depth, DEPTH_MAX));
-    this.#panelsOfA = kernel.memory(2 * panel);
-    this.#panelsOfB = kernel.memory(panel * Math.ceil(Math.min(columns, COLUMNS_MAX) / PANEL));
-  }
+  readonly #panelsOfA = this.kernel.memory(2 * this.#panelBytes);
+  readonly #panelsOfB = this.kernel.memory(
+    this.#panelBytes * Math.ceil(Math.min(this.shape.columns, COLUMNS_MAX) / PANEL),
+  );
 
   write(): void {
-    const kernel = this.#kernel;
-    const { code } = kernel;
+    const { kernel, code } = this;
     this.#packer.setConstants();
     code.constant(R14, ROW_BYTES);
-    code.constant(R13, FLOAT_BYTES * this.#shape.columns);
-    eachBlock(kernel, this.#shape, { depth: DEPTH_MAX, columns: COLUMNS_MAX }, (block, a, b) => {
+    code.constant(R13, FLOAT_BYTES * this.shape.columns);
+    eachBlock(kernel, this.shape, { depth: DEPTH_MAX, columns: COLUMNS_MAX }, (block, a, b) => {
       this.#addBlock(a, b, block);
     });
     code.releaseTiles();
@@ -119,15 +94,14 @@ class TileProduct {
   /** Adds a block's product to all rows of C. @param a, b  variables with the addresses of the block's steps in A, and of the block in B */
   #addBlock(a: Address, b: Address, block: ProductBlock): void {
     const { depth, width, first } = block;
-    const { rows, columns } = this.#shape;
-    const kernel = this.#kernel;
-    const { code } = kernel;
+    const { rows, columns } = this.shape;
+    const { kernel, code } = this;
     const [currentPanel, nextPanel] = [kernel.word(), kernel.word()];
     const [aRows, bColumns, cRows] = [kernel.word(), kernel.word(), kernel.word()];
     const [source, target] = [kernel.word(), kernel.word()];
     // The sums start from these rows.
     const startRows = kernel.word();
-    const start = startOf(kernel, this.#shape, block);
+    const start = startOf(kernel, this.shape, block);
     const heights = blocksOf(rows, PANEL);
     const tilesOf = (height: number) => blocksOf(height, TILE_ROWS);
 
@@ -165,11 +139,7 @@ class TileProduct {
         kernel.advance(source, packedRows * (this.#a.isTransposed ? this.#a.tile / TILE_ROWS : this.#a.row));
         kernel.advance(target, packedRows * ROW_BYTES);
       });
-      // Swap the two panels of A.
-      code.move(RAX, currentPanel);
-      code.move(RCX, nextPanel);
-      code.store(nextPanel, RAX);
-      code.store(currentPanel, RCX);
+      kernel.swap(currentPanel, nextPanel);
       kernel.advance(cRows, PANEL * FLOAT_BYTES * columns);
       kernel.advance(startRows, PANEL * (start.rowBytes ?? 0));
     });
@@ -191,8 +161,8 @@ class TileProduct {
    * Registers: rbx: the panel of A; r9: the panel of B; r12: C; r11: the addend, or the sums so far; rsi: the rows to pack; rdi: their place.
    */
   #multiply({ depth, first, rowTiles, columnTiles, packedRows }: PanelProduct): void {
-    const { columns, addend } = this.#shape;
-    const { code } = this.#kernel;
+    const { columns, addend } = this.shape;
+    const { code } = this;
     const sums = Array.from({ length: rowTiles * columnTiles }, (_, i) => {
       const [row, column] = [Math.floor(i / columnTiles), i % columnTiles];
       return { tile: SUMS + 2 * row + column, row, column };
@@ -221,7 +191,7 @@ class TileProduct {
 
   /** Instructions that add one round of two panels' products to the sums. */
   #multiplications(rowTiles: number, sums: readonly { tile: number; row: number; column: number }[]): Emit[] {
-    const { code } = this.#kernel;
+    const { code } = this;
     const emits: Emit[] = [];
     const load = (tile: number, panel: number, part: number, count: number) => {
       for (let i = 0; i < count; i++)
@@ -239,8 +209,8 @@ class TileProduct {
 
   /** Instructions that load some rows of C, from r10 on, into the first-level cache, so that stores do not wait. They move r10 to the next rows. */
   #prefetches(rows: number, columnTiles: number): Emit[] {
-    const { code } = this.#kernel;
-    const rowBytes = FLOAT_BYTES * this.#shape.columns;
+    const { code } = this;
+    const rowBytes = FLOAT_BYTES * this.shape.columns;
     const places = Array.from({ length: rows * columnTiles }, (_, i) => {
       return Math.floor(i / columnTiles) * rowBytes + (i % columnTiles) * ROW_BYTES;
     });

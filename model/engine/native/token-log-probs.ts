@@ -6,11 +6,12 @@
  *
  * M rows of V logits. V is a multiple of 16.
  */
-import { at, atIndex, R8, R9, R10, R11, RAX, RBX, RDI, RDX, RSI } from "./assembler.ts";
+import { at, atIndex } from "./assembler.ts";
 import { exponential, exponentialTable } from "./exponential.ts";
 import { checkMultiple, FLOAT_BYTES } from "./kernel.ts";
 import { logarithm, logarithmTable } from "./logarithm.ts";
 import type { MachineCodeOperator } from "./operator.ts";
+import { R8, R9, R10, R11, RAX, RBX, RDI, RDX, RSI } from "./registers.ts";
 import { eachVector, type RowsShape } from "./rows.ts";
 
 /** Vectors that the exponential and the logarithm overwrite. */
@@ -32,8 +33,7 @@ export function tokenLogProbsOperator({ rows, width }: RowsShape): MachineCodeOp
       const { code } = kernel;
       const [logits, targets, pair, statistics, row, target] = [RSI, RDI, RDX, R8, R9, RBX];
       const [x, distance, sum, weighted, largest, logSum] = [0, 1, 2, 3, 4, 5];
-      for (const [i, register] of [logits, targets].entries()) code.move(register, kernel.inputs[i]!);
-      for (const [i, register] of [pair, statistics].entries()) code.move(register, kernel.outputs[i]!);
+      kernel.loadAddresses([logits, targets], [pair, statistics]);
       kernel.loop(rows, 1, () => {
         code.move(row, logits);
         code.loadVector(largest, at(row));
@@ -99,10 +99,7 @@ export function tokenLogProbsGradientOperator({ rows, width }: RowsShape): Machi
       const { code } = kernel;
       const [logits, targets, pair, statistics, dPair, dLogits, target, row] = [RSI, RDI, RDX, R8, R9, R10, RBX, R11];
       const [p, factor, result, largest, logSum, entropy, dLogProb, dEntropy] = [0, 1, 2, 3, 4, 5, 6, 7];
-      for (const [i, register] of [logits, targets, pair, statistics, dPair].entries()) {
-        code.move(register, kernel.inputs[i]!);
-      }
-      code.move(dLogits, kernel.outputs[0]!);
+      kernel.loadAddresses([logits, targets, pair, statistics, dPair], [dLogits]);
       kernel.loop(rows, 1, () => {
         code.broadcast(largest, at(statistics));
         code.broadcast(logSum, at(statistics, FLOAT_BYTES));

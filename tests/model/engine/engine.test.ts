@@ -16,7 +16,7 @@ import {
 import { OrtSession } from "../../../model/engine/onnxruntime.ts";
 import { selfCheck } from "../../../model/engine/self-check.ts";
 import { trace } from "../../../model/engine/trace.ts";
-import { appendAttention, stepAttention } from "../../../model/policy/cached-attention.ts";
+import { appendAttention, cachedAttention } from "../../../model/policy/cached-attention.ts";
 import { farthest } from "../farthest.ts";
 import { randomValues } from "../policy/gradient-check.ts";
 import { engines } from "./engines.ts";
@@ -416,7 +416,10 @@ describe("attention over a cache", () => {
     ...tables,
   };
   const step: TensorFunction = ({ qkv, keys, values, last, total, cos, sin }) => ({
-    ...stepAttention(qkv!, keys!, values!, last!, total!, { cos: cos!, sin: sin! }, shape),
+    ...cachedAttention(
+      { qkv: qkv!, keys: keys!, values: values!, last: last!, total: total!, cos: cos!, sin: sin! },
+      shape,
+    ),
   });
   const eachRow = <T>(of: (row: number) => T) => Array.from({ length: rows }, (_, row) => of(row));
   const appends = {

@@ -5,11 +5,9 @@ import {
   type Assembler,
   at,
   atIndex,
-  RAX,
-  RCX,
-  RSP,
   type VectorWidth,
 } from "../../../../model/engine/native/assembler.ts";
+import { RAX, RCX, RSP } from "../../../../model/engine/native/registers.ts";
 import { addressOf, argument, bitsOf, describeWidths, floats, machineFunction } from "./machine-code.ts";
 
 /** Registers of each group of eight. */

@@ -1,11 +1,8 @@
 /** Every instruction on general registers, run for real: with each register, each form of an address, and jumps in both directions. */
 import { expect, test } from "bun:test";
+import { type Address, Assembler, at, atIndex, type Condition } from "../../../../model/engine/native/assembler.ts";
+import { executable } from "../../../../model/engine/native/machine.ts";
 import {
-  type Address,
-  Assembler,
-  at,
-  atIndex,
-  type Condition,
   R9,
   R10,
   R12,
@@ -18,8 +15,7 @@ import {
   RDX,
   RSI,
   RSP,
-} from "../../../../model/engine/native/assembler.ts";
-import { executable } from "../../../../model/engine/native/machine.ts";
+} from "../../../../model/engine/native/registers.ts";
 import { describeWhere } from "../../../needs.ts";
 import { addressOf, argument, callable, lackOf, longs, machineFunction } from "./machine-code.ts";
 

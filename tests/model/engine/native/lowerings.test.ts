@@ -7,7 +7,7 @@ import { type Engine, f32, i32 } from "../../../../model/engine/engine.ts";
 import type { Instructions } from "../../../../model/engine/native/machine.ts";
 import { MACHINE_CODE, trace } from "../../../../model/engine/trace.ts";
 import { type PrefixTree, treeAttention } from "../../../../model/policy/attention.ts";
-import { attentionInSlots, stepAttention } from "../../../../model/policy/cached-attention.ts";
+import { type CachedInputs, cachedAttention } from "../../../../model/policy/cached-attention.ts";
 import { ModelConfig } from "../../../../model/policy/model-config.ts";
 import { type AttentionShape, linear, rmsNorm, swiglu, tokenLogProbs } from "../../../../model/policy/ops.ts";
 import { stepSlots } from "../../decode/steps.ts";
@@ -74,9 +74,7 @@ function stepCase(capacity: number, shape: AttentionShape, rows = 3): Case {
   const { heads, kvHeads, headWidth } = shape;
   const cache = f32(rows, kvHeads, capacity, headWidth);
   return {
-    build: ({ qkv, keys, values, last, total, cos, sin }) => ({
-      y: stepAttention(qkv!, keys!, values!, last!, total!, { cos: cos!, sin: sin! }, shape).out,
-    }),
+    build: (inputs) => ({ y: cachedAttention(inputs as unknown as CachedInputs, shape).out }),
     specs: {
       qkv: f32(rows, 1, (heads + 2 * kvHeads) * headWidth),
       keys: cache,
@@ -94,9 +92,7 @@ function inSlotsCase(added: number, capacity: number, shape: AttentionShape): Ca
   const { total: _, ...specs } = stepCase(capacity, shape, 9).specs;
   const size = specs["qkv"]!.shape[2]!;
   return {
-    build: ({ qkv, keys, values, last, slots, cos, sin }) => ({
-      y: attentionInSlots(qkv!, keys!, values!, last!, slots!, { cos: cos!, sin: sin! }, shape).out,
-    }),
+    build: (inputs) => ({ y: cachedAttention(inputs as unknown as CachedInputs, shape).out }),
     specs: { ...specs, qkv: f32(2, added, size), last: i32(2), slots: i32(2) },
   };
 }

@@ -6,11 +6,11 @@
 import { CFunction, dlopen, type Pointer, ptr, toArrayBuffer } from "bun:ffi";
 import { expect } from "bun:test";
 import { sizeOf } from "../../../../model/engine/graph.ts";
+import { type Address, Assembler, at, atIndex, type VectorWidth } from "../../../../model/engine/native/assembler.ts";
+import { floatBits, Kernel } from "../../../../model/engine/native/kernel.ts";
+import { executable, machineInstructions, vectorWidthOf } from "../../../../model/engine/native/machine.ts";
+import type { MachineCodeOperator } from "../../../../model/engine/native/operator.ts";
 import {
-  type Address,
-  Assembler,
-  at,
-  atIndex,
   R12,
   R13,
   R14,
@@ -23,11 +23,7 @@ import {
   RDX,
   RSI,
   RSP,
-  type VectorWidth,
-} from "../../../../model/engine/native/assembler.ts";
-import { floatBits, Kernel } from "../../../../model/engine/native/kernel.ts";
-import { executable, machineInstructions, vectorWidthOf } from "../../../../model/engine/native/machine.ts";
-import type { MachineCodeOperator } from "../../../../model/engine/native/operator.ts";
+} from "../../../../model/engine/native/registers.ts";
 import { describeWhere } from "../../../needs.ts";
 
 type Floats = Float32Array<ArrayBuffer>;

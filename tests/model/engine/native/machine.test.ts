@@ -1,7 +1,7 @@
 /** Which machines run machine code of ours, and memory for it. */
 import { read } from "bun:ffi";
 import { expect, test } from "bun:test";
-import { Assembler, RAX } from "../../../../model/engine/native/assembler.ts";
+import { Assembler } from "../../../../model/engine/native/assembler.ts";
 import {
   executable,
   type Instructions,
@@ -10,6 +10,7 @@ import {
   missingForBfloat16,
   vectorWidthOf,
 } from "../../../../model/engine/native/machine.ts";
+import { RAX } from "../../../../model/engine/native/registers.ts";
 import { describeWhere } from "../../../needs.ts";
 import { callable, lackOf } from "./machine-code.ts";
 

@@ -1,22 +1,11 @@
 /** The table of functions that onnxruntime gets for an operator, called as onnxruntime calls them: with an API of the test's own. */
 import { CFunction, CString, type Pointer, read } from "bun:ffi";
 import { beforeAll, expect, test } from "bun:test";
-import {
-  Assembler,
-  at,
-  atIndex,
-  R8,
-  R9,
-  RAX,
-  RCX,
-  RDI,
-  RDX,
-  RSI,
-  RSP,
-} from "../../../../model/engine/native/assembler.ts";
+import { Assembler, at, atIndex } from "../../../../model/engine/native/assembler.ts";
 import { shifted } from "../../../../model/engine/native/kernel.ts";
 import { executable } from "../../../../model/engine/native/machine.ts";
 import { type CustomOp, type MachineCodeOperator, makeOperator } from "../../../../model/engine/native/operator.ts";
+import { R8, R9, RAX, RCX, RDI, RDX, RSI, RSP } from "../../../../model/engine/native/registers.ts";
 import { addressOf, argument, describeWidths, floats, longs, machineFunction, SAVED } from "./machine-code.ts";
 
 /** Indexes in the OrtApi table of KernelContext_GetInput, KernelContext_GetOutput and GetTensorMutableData. */

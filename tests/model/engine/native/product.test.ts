@@ -1,8 +1,9 @@
 /** Compares products of matrices on vectors and on tiles with float64, and tests the instructions of tiles. */
 import { expect, test } from "bun:test";
-import { at, atIndex, R12, R13, RAX } from "../../../../model/engine/native/assembler.ts";
+import { at, atIndex } from "../../../../model/engine/native/assembler.ts";
 import { machineInstructions, missingForBfloat16 } from "../../../../model/engine/native/machine.ts";
 import { type ProductShape, vectorProductOperator } from "../../../../model/engine/native/product.ts";
+import { R12, R13, RAX } from "../../../../model/engine/native/registers.ts";
 import { roundedProductOperator } from "../../../../model/engine/native/rounded-product.ts";
 import { tileProductOperator } from "../../../../model/engine/native/tile-product.ts";
 import { describeWhere } from "../../../needs.ts";
