@@ -107,7 +107,8 @@ export class UpdateStep {
     const moment = { update, version, control, envs };
     const gradients = await this.#parts.interruption.race(measureGradients(this.#parts, moment, episodes, settings));
     const training = meter.during("time/update", trainer.update(episodes, settings));
-    // This thread measures the episodes while the trainer trains on them.
+    // The call leaves this thread at the end of the turn. Then this thread measures the episodes while the trainer trains on them.
+    await null;
     const ofEpisodes = this.#episodeMetrics(before, finished, recent, settings);
     const result = await training;
     const measured = { ...before, collapse: collapse.state };
