@@ -175,7 +175,8 @@ export function select(groups: readonly Group[], rule: FilterRule): readonly Gro
 export function hasOnlyTies(groups: readonly Group[], rule: FilterRule): boolean {
   const { strategy } = rule;
   if (strategy === "all" || metricOf(rule) !== "reward_variance") return false;
-  if ((strategy === "top_ratio" || strategy === "top_p") && rule.value >= 1) return false;
+  const isShare = strategy === "top_ratio" || strategy === "top_k" || strategy === "top_p";
+  if (isShare && rule.value >= 1) return false;
   return allConstant(groups);
 }
 

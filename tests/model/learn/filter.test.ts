@@ -67,6 +67,7 @@ describe("filterGroups", () => {
     ["all", { strategy: "all" }, [0, 1]],
     ["ratio 1", { strategy: "top_ratio", value: 1, order: "largest" }, [0, 1]],
     ["top_p 1", topP(1), [0, 1]],
+    ["top_k 1", { strategy: "top_k", value: 1, ...ranking }, [0, 1]],
     ["the best mean", { strategy: "top_k_abs", value: 1, ...ranking, metric: "reward" }, [1]],
   ])("does not rank by spread, so it keeps constant groups: %s", (_, rule, kept) => {
     const constant = groupsOf([
