@@ -24,8 +24,8 @@ export class RolloutQueue {
     this.#parts = parts;
   }
 
-  /** Begins the rollout of the next update, unless it has begun. In async mode this call also begins the rollouts of later updates. */
-  begin({ update, version, curriculum, health }: Progress): void {
+  /** The rollout of the next update. In async mode this call also begins the rollouts of later updates. */
+  next({ update, version, curriculum, health }: Progress): Promise<Rollout> {
     const { config, playTime } = this.#parts;
     const { mode, stalenessMax, updates } = config.learner;
     const ahead = mode === "sync" ? 0 : stalenessMax;
@@ -41,11 +41,6 @@ export class RolloutQueue {
       const played = playUpdate(this.#parts, this.#next, oldest, health.control, envs);
       this.#playing.push(playTime.measure(played));
     }
-  }
-
-  /** The rollout of the next update. This call begins the rollout, unless it has begun. */
-  next(progress: Progress): Promise<Rollout> {
-    this.begin(progress);
     return this.#playing.shift()!;
   }
 

@@ -7,7 +7,6 @@
  */
 import { TRAP_RULE } from "../../model/health/echo-trap/echo-trap.ts";
 import { CheckpointError } from "../checkpoint/checkpoint.ts";
-import { settlesIn } from "../clock.ts";
 import type { HealthConfig } from "../config/health.ts";
 import { RunError } from "../errors.ts";
 import { type MetricValues, partName } from "../metrics/metrics.ts";
@@ -23,13 +22,9 @@ import { UpdateStep } from "./update-step.ts";
 import { lowestSuccess, validateApart, validateUpdate } from "./validation.ts";
 import { playWarmStart } from "./warm-start-play.ts";
 
-/** The episodes of an update wait at most this long until all samplers hold the update's weights. */
-const REPORT_DELAY_MS_MAX = 100;
-
 export class Training {
   readonly #parts: TrainingParts;
   readonly #step: UpdateStep;
-  readonly #rollouts: RolloutQueue;
   readonly #saving: Saving;
   #progress: Progress;
   #startedAtMs = 0;
@@ -39,7 +34,6 @@ export class Training {
   constructor(context: TrainingContext) {
     this.#parts = { ...context, interruption: new Interruption(), playTime: new PlayTime(context) };
     this.#step = new UpdateStep(this.#parts);
-    this.#rollouts = new RolloutQueue(this.#parts);
     this.#saving = new Saving(context);
     // A checkpoint that an earlier Bunraku wrote may lack some fields.
     this.#progress = { ...startOfRun(context.config), ...context.checkpoints.resumed };
@@ -110,32 +104,27 @@ export class Training {
   }
 
   async #makeUpdates(): Promise<void> {
+    const { validate, checkpoint } = this.#parts.config;
+    const rollouts = new RolloutQueue(this.#parts);
     // In a resumed run, an intervention or an early stop may still be due, if the run stopped right after the update that made it due.
-    if (await this.#doDue()) return;
+    if (await this.#doDue(rollouts)) return;
     while (!this.#isDone()) {
-      if (this.#validatesNow()) {
+      const { update } = this.#progress;
+      if (update % validate.everyUpdates === 0) {
         await this.#validate(false);
-        if (await this.#doDue()) return;
+        if (await this.#doDue(rollouts)) return;
       }
-      if (this.#savesNow()) {
+      if (this.#saveAsked || update % checkpoint.everyUpdates === 0) {
         this.#progress = await this.#saving.duringRun(this.#measured());
         this.#saveAsked = this.#saveAsked && !this.#saving.has(this.#progress);
       }
-      await this.#update(await this.#parts.interruption.race(this.#rollouts.next(this.#progress)));
-      if (await this.#doDue()) return;
+      await this.#update(await this.#parts.interruption.race(rollouts.next(this.#progress)));
+      if (await this.#doDue(rollouts)) return;
     }
   }
 
-  #validatesNow(): boolean {
-    return this.#progress.update % this.#parts.config.validate.everyUpdates === 0;
-  }
-
-  #savesNow(): boolean {
-    return this.#saveAsked || this.#progress.update % this.#parts.config.checkpoint.everyUpdates === 0;
-  }
-
   /** Does the intervention or the early stop that the last update or validation made due. @returns true if the run ends early */
-  async #doDue(): Promise<boolean> {
+  async #doDue(rollouts: RolloutQueue): Promise<boolean> {
     const { due } = this.#progress;
     if (due !== null && endsRun(due)) {
       // `due` stays set. So if the process dies before it writes the report, the resumed run ends at once.
@@ -144,7 +133,7 @@ export class Training {
     }
     if (due?.kind === "rung" && due.rung === "roll-back") {
       // The policy from before the roll-back plays the rollouts that have begun, so the run does not train on them.
-      await this.#parts.interruption.race(this.#rollouts.drop());
+      await this.#parts.interruption.race(rollouts.drop());
       await this.#rollBack();
     }
     this.#change({ due: null });
@@ -182,11 +171,6 @@ export class Training {
     reporter.metrics(update, all);
     void acknowledged.then((ms) => reporter.metrics(update, { "weights/publish_ms": ms }));
     log.line("update", updateLine(update, config.learner.updates, all));
-    if (due === null && !this.#isDone() && !this.#validatesNow() && !this.#savesNow()) {
-      this.#rollouts.begin(this.#progress);
-      // Reporting episodes keeps this thread busy for about ten milliseconds. First it grants the tickets, so that samplers play meanwhile.
-      await settlesIn(clock, REPORT_DELAY_MS_MAX, acknowledged);
-    }
     await this.#parts.interruption.race(reporter.episodes(rows));
   }
 

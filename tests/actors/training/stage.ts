@@ -43,8 +43,6 @@ export class Stage {
   readonly clock = new FakeClock();
   /** In order: "publish 1", "play u0 4 v1", "update 4", "save 3", … */
   readonly calls: string[] = [];
-  /** The newest of `calls` at each arrival of episodes at the sink. */
-  readonly storedAfter: string[] = [];
   readonly settings: UpdateSettings[] = [];
   readonly saved: Progress[] = [];
   readonly warnings: string[] = [];
@@ -67,8 +65,6 @@ export class Stage {
   saving: (progress: Progress) => void = () => {};
   warmStart: TrainingContext["warmStart"] = () => Promise.reject(new Error("not part of this test"));
   readonly ticketCounts = { expired: 0, retried: 0, ignored: 0 };
-  /** Resolves when all samplers hold the weights. */
-  acknowledged = Promise.resolve(7);
   /** False: the sink's disk is full. */
   storing = true;
   readonly training: Training;
@@ -87,12 +83,10 @@ export class Stage {
         if (message.type !== "metrics") return;
         for (const [name, value] of Object.entries(message.values)) this.metrics.set(`${name} ${message.step}`, value);
       },
-      ask: async ({ rows }: { rows: unknown[] }) => {
-        this.storedAfter.push(this.calls.at(-1)!);
-        return this.storing
+      ask: async ({ rows }: { rows: unknown[] }) =>
+        this.storing
           ? { type: "episodes.stored", count: rows.length }
-          : { type: "failed", code: "capacity", detail: "the disk is full" };
-      },
+          : { type: "failed", code: "capacity", detail: "the disk is full" },
     };
     this.training = new Training({
       run: "run",
@@ -138,7 +132,7 @@ export class Stage {
       meter: new Meter(this.clock),
       publishPolicy: async (version) => {
         note(`publish ${version}`);
-        return { acknowledged: this.acknowledged };
+        return { acknowledged: Promise.resolve(7) };
       },
       dispatcher: {
         ticketCounts: this.ticketCounts,

@@ -66,32 +66,6 @@ describe("a run", () => {
     expect(stage.warnings).toEqual([]);
   });
 
-  test("reports the episodes of an update while samplers play the next, if neither a validation nor a checkpoint comes first", async () => {
-    const stage = new Stage();
-    await stage.training.run();
-    expect(stage.storedAfter).toEqual([
-      "play v0 3 v1",
-      "play u1 4 v2",
-      "publish 3",
-      "play v2 3 v3",
-      "publish 4",
-      "publish 5",
-      "play v4 3 v5",
-      "play u5 4 v6",
-      "publish 7",
-      "play v6 3 v7",
-      "play end 3 v7",
-    ]);
-  });
-
-  test("reports the episodes of an update even if a sampler never loads its weights", async () => {
-    const stage = new Stage();
-    stage.acknowledged = new Promise(() => {});
-    await stage.runWithClock();
-    expect(stage.storedAfter).toContain("play u1 4 v2");
-    expect(stage.saved.at(-1)!.update).toBe(6);
-  });
-
   test("tells how long its warm start still takes, without what its first step alone takes", async () => {
     const steps = { batch: 1, learningRate: 1 };
     const stages = [
