@@ -1,7 +1,7 @@
 /**
  * Speed of reading a pretrained model: a safetensors file of 1 GB into the learner's memory, compared with the page cache and the disk.
  * Run: bun run bench checkpoints [--checkpoints.megabytes=1000]
- * Budget: at least half of the read speed of the disk, and extra memory below 10 % of the parameters' memory. Page faults of new
+ * Goal: at least half of the read speed of the disk, and extra memory below 10 % of the parameters' memory. Page faults of new
  * memory take longer than reading from the page cache, so `freshShare` compares with one thread that does both. Bfloat16 becomes
  * float32: the loader writes twice the bytes that it reads.
  */

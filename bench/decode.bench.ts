@@ -2,7 +2,7 @@
  * Tokens per second of batched decoding with a key/value cache, sampled as in a rollout, compared with a loop in PyTorch and with Hugging
  * Face's generate. Run: bun run bench decode [--decode.batch=8 …]
  * With --decode.bfloat16Products=all, Bunraku rounds the factors of products; PyTorch does not.
- * Budget: 3 times the speed of generate, and twice the speed of the loop. The bench prints, but does not check, two more numbers: Bunraku's
+ * Goal: 3 times the speed of generate, and twice the speed of the loop. The bench prints, but does not check, two more numbers: Bunraku's
  * speed, which should be 6,000 tokens/s, and its share of time outside the engine (sampling, bookkeeping), which should be below 10 %.
  * Both sides measure the forward pass of the prompt too.
  */

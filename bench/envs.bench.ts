@@ -1,7 +1,7 @@
 /**
  * Measures the time of one action with its observation, and of a new board, on one core.
  * Run: bun run bench envs
- * Budget: at least 1,000,000 step + render per second for SimpleSokoban and FrozenLake, so that envs never limit a rollout
+ * Goal: at least 1,000,000 step + render per second for SimpleSokoban and FrozenLake, so that envs never limit a rollout
  * (RAGEN's Python: 41,000 and 33,000 on one core of another machine).
  */
 import type { DiscreteGame } from "../envs/env.ts";
@@ -10,7 +10,7 @@ import { Pcg64 } from "../envs/rng/pcg64.ts";
 import { median } from "../model/statistics.ts";
 import { type Comparison, numbersOf, round } from "./shared.ts";
 
-const BUDGET_PER_SECOND = 1_000_000;
+const GOAL_PER_SECOND = 1_000_000;
 const BOARDS = 64;
 const ROUNDS = 5;
 const STEPS = 100_000;
@@ -28,17 +28,14 @@ export async function run(options: Readonly<Record<string, string>>) {
   for (const tag of ["SimpleSokoban", "LargerSokoban", "FrozenLake"]) {
     console.log(`${tag} boards: ${boardsPerSecond(tag).toLocaleString("en")} /s`);
   }
-  const againstBudget = (what: string, perSecond: number): Comparison => ({
+  const againstGoal = (what: string, perSecond: number): Comparison => ({
     what: `${what}, an action with its observation`,
     ours: `${perSecond.toLocaleString("en")}/s`,
-    reference: `budget ${BUDGET_PER_SECOND.toLocaleString("en")}/s`,
-    speed: round(perSecond / BUDGET_PER_SECOND, 2),
+    reference: `goal ${GOAL_PER_SECOND.toLocaleString("en")}/s`,
+    speed: round(perSecond / GOAL_PER_SECOND, 2),
     goal: 1,
   });
-  const comparisons = [
-    againstBudget("SimpleSokoban", sokobanPerSecond),
-    againstBudget("FrozenLake", frozenLakePerSecond),
-  ];
+  const comparisons = [againstGoal("SimpleSokoban", sokobanPerSecond), againstGoal("FrozenLake", frozenLakePerSecond)];
   return { name: "envs", comparisons, sokobanPerSecond, frozenLakePerSecond };
 }
 

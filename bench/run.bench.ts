@@ -1,7 +1,7 @@
 /**
  * The same training in Bunraku and in a loop written with PyTorch and transformers (peers/train.py): Dr. GRPO with AdamW on
  * SimpleSokoban, from the same weights, with the same number of threads. Run: bun run bench run [--run.seeds=3 --run.updates=60 …]
- * Budget: a fifth of the loop's time. If success at the end is equal within the intervals, both sides do the same work.
+ * Goal: a fifth of the loop's time. If success at the end is equal within the intervals, both sides do the same work.
  * With --run.precision=half, both sides round: Bunraku has sampler.precision half and engine.bfloat16Products all, and PyTorch runs
  * under autocast.
  *

@@ -1,7 +1,7 @@
 /**
  * Time of one training step: forward, backward, clip and AdamW of the reference model, float32, on 2 threads, compared with
  * PyTorch on the same weights and data. Run: bun run bench step [--step.layers=6 --step.d=512 …]
- * Budget: 1.3 times as fast as the faster of PyTorch's eager variants (one has SDPA). The two sides alternate, because a shared
+ * Goal: 1.3 times as fast as the faster of PyTorch's eager variants (one has SDPA). The two sides alternate, because a shared
  * machine changes its speed by the minute. Equal first losses prove that both do the same work.
  *
  * With --step.bfloat16Products=gradients or all, Bunraku rounds the factors of these products, and PyTorch runs under autocast too, which

@@ -21,7 +21,7 @@ export interface RemoteRow {
   readonly tcpMs: number;
   readonly httpMs: number;
   readonly gateMs: number;
-  /** Speed of the slower of Bunraku's two ways, as a share of bare TCP's; the budget is 0.5. */
+  /** Speed of the slower of Bunraku's two ways, as a share of bare TCP's; the goal is 0.5. */
   readonly ofTcp: number;
 }
 

@@ -1,5 +1,5 @@
 /**
- * `bun run bench`: measures parts of the system against their budgets. Without a name, the command lists the benchmarks.
+ * `bun run bench`: measures parts of the system against their goals. Without a name, the command lists the benchmarks.
  *
  * A benchmark is bench/NAME.bench.ts with `summary` (one line) and `run(options)`, which prints lines for people and returns the
  * numbers. Each benchmark runs in its own process, so that no benchmark warms up another. At the end the command prints one table, which
@@ -60,7 +60,7 @@ export async function main({ flags, words, overrides }: Parsed<typeof command>):
   const optionsOf = (name: string) => overrides.filter(({ path }) => path.startsWith(`${name}.`));
   const stray = overrides.find(({ path }) => !chosen.includes(path.split(".")[0]!));
   if (stray !== undefined)
-    throw new UsageError(`${stray.source} is not an option of a benchmark that runs; these run: ${chosen.join(", ")}`);
+    throw new UsageError(`${stray.source} belongs to no chosen benchmark; chosen: ${chosen.join(", ")}`);
   if (flags.here) {
     if (chosen.length !== 1) throw new UsageError(`--here takes one NAME, got ${chosen.length}`);
     const name = chosen[0]!;
@@ -73,7 +73,7 @@ export async function main({ flags, words, overrides }: Parsed<typeof command>):
   for (const name of chosen) {
     try {
       const sources = optionsOf(name).map(({ source }) => source);
-      results.push(await runInProcess(name, sources));
+      results.push(await runInChild(name, sources));
     } catch (error) {
       // The other benchmarks still run.
       failures.push(messageOf(error));
@@ -103,7 +103,7 @@ async function load(name: string): Promise<Bench> {
 }
 
 /** Runs the benchmark in its own process. Prints each line of the benchmark at once, except the last line, which is the result as JSON. */
-async function runInProcess(name: string, overrides: readonly string[]): Promise<BenchResult> {
+async function runInChild(name: string, overrides: readonly string[]): Promise<BenchResult> {
   const child = Bun.spawn([process.execPath, join(root, "scripts", "run.ts"), "bench", name, "--here", ...overrides], {
     cwd: root,
     stdio: ["ignore", "pipe", "inherit"],
@@ -114,6 +114,7 @@ async function runInProcess(name: string, overrides: readonly string[]): Promise
     last = line;
   }
   const code = await child.exited;
+  if (code !== 0 && last !== null) console.log(last);
   if (code !== 0 || last === null)
     throw new Error(`benchmark ${name} ended with ${child.signalCode ?? code}; see above`);
   const result = JSON.parse(last) as BenchResult;

@@ -23,7 +23,7 @@ const template = join(root, "library/template");
 /** Commands of the new project, so that `bun run NAME` works in a project as in a clone. */
 const COMMANDS = "cluster eval page new-env play replay serve export compare diagnose curves config help".split(" ");
 
-/** The version of @types/bun that checks Bunraku itself. */
+/** The version of @types/bun that Bunraku itself uses. */
 const BUN_TYPES = "1.4.4";
 
 export async function main({ words, flags }: Parsed<typeof command>): Promise<number> {

@@ -80,9 +80,8 @@ export function appendWhole(file: string, text: string, append: Append = appendF
     append(file, text);
   } catch (error) {
     truncateSync(file, size);
-    const cause = messageOf(error);
-    throw new Error(
-      `cannot write to ${file}: ${cause}; the file is unchanged. Free disk space, and run the command again`,
-    );
+    const isFull = (error as NodeJS.ErrnoException).code === "ENOSPC";
+    const advice = isFull ? ". Free disk space, and run the command again" : "";
+    throw new Error(`cannot write to ${file}: ${messageOf(error)}; the file is unchanged${advice}`, { cause: error });
   }
 }

@@ -29,7 +29,7 @@ export const envServer = {
       clock,
       warn: (text) => log.warning("env.close", text),
     });
-    meter.divide(["time/busy"], null);
+    meter.declareActivities(["time/busy"], null);
     meter.depth("queue/playing", () => server.openCount);
     const listener = await transport.listen(listen, welcoming(run, measured(server, meter)));
     return {

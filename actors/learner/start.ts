@@ -113,7 +113,7 @@ async function startLearner(
     context.host === "process" ? { fetch } : {},
   );
 
-  meter.divide(["time/update", "time/weights", "time/save", "time/rollout"], null);
+  meter.declareActivities(["time/update", "time/weights", "time/save", "time/rollout"], null);
   meter.depth("queue/waiting", () => tickets.waiting);
   meter.depth("queue/playing", () => tickets.leasedInAll);
   meter.depth("queue/rows", () => reporter.waiting.rows);

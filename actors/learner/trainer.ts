@@ -41,7 +41,8 @@ export function trainerMethods(openEngine = startEngine) {
     return Network.create(engine, model, layParameters(model, parameters), { state, frozen: kept, optimizer });
   }
 
-  const trained = () => (networks.critic === null ? [networks.policy] : [networks.policy, networks.critic]);
+  /** With the head "both" one network is policy and critic. */
+  const trained = () => [...new Set([networks.policy, networks.critic])].filter((network) => network !== null);
 
   return {
     async start({ engine: settings, model, policy, critic, ...rest }: TrainerSettings): Promise<string> {
@@ -59,7 +60,8 @@ export function trainerMethods(openEngine = startEngine) {
     /** Sets the reference of KL terms. @param parameters  copied as the reference; null: the base model of the adapters is the reference */
     keepReference(parameters: Float32Array | null): void {
       const config = baseOf(networks.policy.config);
-      if (networks.reference !== null && parameters !== null) engine.release(networks.reference.parameters.flat);
+      const before = networks.reference?.parameters.flat;
+      if (before !== undefined && before !== frozen) engine.release(before);
       networks.reference = Network.scorer(engine, config, layParameters(config, parameters?.slice() ?? frozen!));
     },
     /** Sets the policy optimizer's moments and step to 0, for a new stage of training. */
@@ -96,13 +98,13 @@ export function trainerMethods(openEngine = startEngine) {
     /** The current policy's log-probabilities of each thought, after the thought's own prompt and after the prompts of the other thoughts. */
     crossScore: (turns: readonly Reasoned[], limits: BatchLimits, temperature: number): Promise<CrossScores> =>
       crossScores(networks.policy, turns, limits, temperature),
-    /** Call this after you have copied a checkpoint to the shared memory. @param steps  numbers of optimizer steps in the checkpoint */
+    /** Call this after you have copied a checkpoint to the memory of the networks (`NetworkMemory`). @param steps  numbers of optimizer steps in the checkpoint */
     resumeFrom(steps: { policy: number; critic: number | null; served?: string | null }): void {
       networks.policy.optimizerState.step = steps.policy;
       if (networks.critic !== null) networks.critic.optimizerState.step = steps.critic!;
       for (const network of trained()) network.toDevice();
     },
-    /** Copies parameters and moments to the shared memory, for a checkpoint. @returns numbers of optimizer steps so far, and `Checkpoint.served` */
+    /** Copies parameters and moments to the memory of the networks, for a checkpoint. @returns numbers of optimizer steps, and null: no server keeps the policy */
     prepareCheckpoint(): { policy: number; critic: number | null; served: string | null } {
       for (const network of trained()) network.toHost({ moments: true });
       return {

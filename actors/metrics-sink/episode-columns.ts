@@ -75,7 +75,7 @@ export function bodyColumns({ outcome, tokenAdvantages }: EpisodeRow): Columns {
 const CHANGEABLE = ["sampler", "asked_version", "version"];
 
 /** Whether the columns hold this episode. The columns `CHANGEABLE` and the versions of turns may differ. */
-export function hasContent(stored: Columns, row: EpisodeRow): boolean {
+export function hasSameContent(stored: Columns, row: EpisodeRow): boolean {
   const columns = Object.entries({ ...episodeColumns(row), ...bodyColumns(row) });
   return columns.every(([name, cell]) => {
     if (name === "spans") return withoutVersions(stored["spans"]!) === withoutVersions(cell);

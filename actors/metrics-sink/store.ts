@@ -4,9 +4,9 @@
  *
  * - `write` is one transaction: it stores the whole batch or nothing. A stored batch survives the death of any process. With durability
  *   "full" the batch also survives a power cut.
- * - The store keeps one copy of an episode, and ignores a later copy with the same content. If a resumed run plays the episode again, with
- *   other content or at another attempt, the new copy replaces the earlier copy, under a new id. The store keeps two attempts only if they
- *   are in one batch, or if two updates trained on them. A correct run has no such pair; `bun run chaos` looks for one.
+ * - The store ignores an episode with the same content as a stored episode. Normally it replaces a stored episode of the same name with other
+ *   content, under a new id: a resumed run has played the episode again. Two attempts of an episode both stay if they arrive in one batch, or
+ *   if two updates trained on them. A correct run has no such pair; `bun run chaos` looks for one.
  * - Each new id of a point, event or episode is larger than all earlier ids. So a reader needs only a cursor, and no queue.
  */
 import { Database, type Statement } from "bun:sqlite";
@@ -22,7 +22,7 @@ import {
   type Columns,
   episodeColumns,
   fromColumns,
-  hasContent,
+  hasSameContent,
   type SummaryRow,
   searchTextOf,
   summaryOf,
@@ -76,11 +76,11 @@ function faultOf(error: unknown): string {
 
 type Values = Readonly<Record<string, string | number | boolean | null | undefined>>;
 
-/** A statement needs a value for each of its parameters. */
+/** The query of episodes without a filter. SQLite needs a value for each parameter, also for the filters that a query does not use. */
 const NO_FILTER: Values = Object.fromEntries(Object.keys(EpisodesQuery.shape).map((name) => [name, null]));
 
 export class Store {
-  /** Whether the file has all columns that the page reads. A store that is not `readOnly` migrates an older file, so this is true. */
+  /** Whether the file has all columns that the page reads. A store that is not `readOnly` migrates an older file, so its value is true. */
   readonly isCurrent: boolean;
   readonly #db: Database;
   readonly #wallClock: () => number;
@@ -151,8 +151,9 @@ export class Store {
   /** @param before  the largest episode id before this batch */
   #writeEpisode(row: EpisodeRow, atMs: number, before: number): void {
     const { ticket, update } = row;
-    for (const stored of this.#prepared(SELECTS.attempts).all({ episode: ticket.episode }) as Columns[]) {
-      if (hasContent(stored, row)) return;
+    const attempts = this.#prepared(SELECTS.attempts).all({ episode: ticket.episode }) as Columns[];
+    if (attempts.some((stored) => hasSameContent(stored, row))) return;
+    for (const stored of attempts) {
       const trainedIn = stored["trained_in"];
       const isRepeated =
         (stored["id"] as number) <= before && (trainedIn === null || update === null || trainedIn === update);

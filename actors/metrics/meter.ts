@@ -49,7 +49,7 @@ export class Meter {
    * @param precedence  when several activities run, the time counts for the first of them in this list
    * @param idle  while no other activity runs, the time counts for this activity; null: no metric counts that time
    */
-  divide(precedence: readonly MetricName[], idle: MetricName | null): void {
+  declareActivities(precedence: readonly MetricName[], idle: MetricName | null): void {
     this.#settle();
     this.#precedence = precedence;
     this.#idle = idle;

@@ -56,7 +56,7 @@ const RETRY_MS = 1000;
 /** An error that another attempt would not change. */
 class FinalJoinError extends Error {}
 
-/** @throws {Error} in one line, if the guest cannot reach the run in time or the run refuses the guest. */
+/** @throws {Error} with a message of one line, if the guest cannot reach the run in time or the run refuses the guest. */
 export async function join(kind: ActorKind, options: JoinOptions): Promise<Joined> {
   const { token, tls, patienceMs, say } = options;
   const { protocol, host } = parseAddress(options.address);
@@ -104,7 +104,7 @@ export async function join(kind: ActorKind, options: JoinOptions): Promise<Joine
   return { run: actorSettings.run, actor, leave: (reason) => life.leave(reason) };
 }
 
-/** Checks the run's config. @throws {Error} in one line, if the config is from another version of Bunraku that has the same protocol */
+/** Checks the run's config. @throws {Error} with a message of one line, if the config is from another version of Bunraku that has the same protocol */
 function configOf(config: unknown, address: string): RunConfig {
   const parsed = RunConfig.safeParse(config);
   if (parsed.success) return parsed.data;

@@ -34,7 +34,7 @@ export const sampler = {
     const { actor, run, clock, transport, uniform, log, meter } = context;
     const { dialogue } = policyOf(config);
     const thread = await ports.startPolicy(config, context);
-    meter.divide(["time/weights", "time/policy", "time/env"], "time/tickets");
+    meter.declareActivities(["time/weights", "time/policy", "time/env"], "time/tickets");
     const { slots } = config.sampler;
     const weightsBetween = isServed(config) ? "episodes" : config.sampler.weightsBetween;
     const me = () => ({ actor, role: "sampler", url: null }) as const;

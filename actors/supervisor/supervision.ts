@@ -24,7 +24,9 @@ export type SupervisorEvent =
   | { readonly kind: "ready"; readonly child: string; readonly url: string }
   | ({ readonly kind: "exited"; readonly child: string; readonly pid: number; readonly asked: boolean } & Exit)
   | { readonly kind: "restarted"; readonly child: string; readonly pid: number; readonly restarts: number }
+  /** The child has sent no heartbeat for `silentMs`. */
   | ({ readonly kind: "silent"; readonly child: string; readonly silentMs: number } & LastReport)
+  /** The child sends heartbeats, but one computation of it has taken `workingMs`. */
   | ({ readonly kind: "stuck"; readonly child: string; readonly workingMs: number } & LastReport)
   | { readonly kind: "startFailed"; readonly child: string; readonly reason: string }
   | { readonly kind: "gaveUp"; readonly child: string; readonly reason: string }

@@ -53,7 +53,7 @@ function metricOf(name: string): MetricName {
   return metric;
 }
 
-/** @param played  not empty. @returns the share of episodes whose turns several policy versions wrote */
+/** @param played  not empty. @returns the share of episodes whose turns several policy versions wrote. A turn has a `version` only if it is not the trajectory's */
 export const mixedShare = (played: readonly PlayedTicket[]): number =>
   mean(played.map(({ outcome }) => Number(outcome.trajectory.turns.some(({ version }) => version !== undefined))));
 

@@ -1,7 +1,7 @@
 /**
  * A connection to one actor. `connectForever` connects again after each loss, and says hello on each new connection.
  *
- * - The handler sees only welcomed connections: `opened` first, then messages in order, `closed` last.
+ * - The handler sees a connection only after the other end has answered hello with a welcome: `opened` first, then messages in order, `closed` last.
  * - The delay between attempts doubles up to a limit. Jitter in the delay keeps samplers from all reconnecting at the same moment. The
  *   attempts go on until `close`; the supervisor decides when an actor is lost.
  */
@@ -23,8 +23,8 @@ export interface ReconnectOptions {
   /** Uniform in [0, 1), for the jitter. */
   readonly uniform: () => number;
   /**
-   * Called when an attempt fails. `detail` describes `error`. `attempt`: 1 for the first failure since the last connection; 0: `handler` threw
-   * at the opening.
+   * Called when an attempt fails, also if `handler` throws when the connection opens. `detail` describes `error`. `attempt`: number of failed
+   * attempts since the last connection that opened.
    */
   readonly failed?: (detail: string, attempt: number, error: unknown) => void;
 }
@@ -68,11 +68,11 @@ export function connectForever(options: ReconnectOptions): Connection {
     }
     current = pending;
     pending = null;
-    attempt = 0;
     try {
       receiving.open(current);
+      attempt = 0;
     } catch (error) {
-      options.failed?.(`the handler of ${current.name} failed: ${describeError(error)}`, 0, error);
+      options.failed?.(`the handler of ${current.name} failed: ${describeError(error)}`, ++attempt, error);
       current.close(describeError(error));
     }
   }

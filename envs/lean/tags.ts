@@ -18,7 +18,7 @@ const LeanConfig = z
     url: serverUrl("http://127.0.0.1:8000"),
     ...serverOptions,
     timeoutMs: z.int().positive().default(60_000),
-    /** Lean's time limit for one check. A longer check rejects the tactic. `timeoutMs` must be longer than this limit. */
+    /** Lean's time limit for one check. If a check takes longer, the tactic counts as rejected. `timeoutMs` must be longer than this limit. */
     leanSecondsMax: z.int().positive().default(30),
     ...leanRules,
   })
@@ -38,7 +38,7 @@ const GET_SERVER =
 
 const Row = z.object({ formal_statement: z.string().min(1), natural_language_statement: z.string().nullish() });
 
-/** The random player's tactics. They apply to many goals without change. */
+/** The random player's tactics. They need no arguments from the goal. */
 const TACTICS =
   "simp, norm_num, linarith, nlinarith, ring_nf, omega, positivity, field_simp, aesop, intro h, constructor, rfl, trivial, decide, assumption".split(
     ", ",

@@ -20,7 +20,7 @@ export interface SearchQuestion {
   readonly answers: readonly string[];
 }
 
-/** The options of the tags that the game reads. */
+/** Those options of a tag that `SearchGame` reads. */
 export const searchRules = {
   /** `resultsMax`: maximum number of documents shown per search. `charactersMax`: maximum number of characters of all these documents. */
   resultsMax: z.int().positive().max(50).default(5),

@@ -2,7 +2,7 @@
 
 /** Python's `str(float)`: the shortest text that reads back as the same number, always with a point or an exponent. @throws {RangeError} if the value is not finite */
 export function pythonFloat(value: number): string {
-  if (!Number.isFinite(value)) throw new RangeError(`a reward must be finite, got ${value}`);
+  if (!Number.isFinite(value)) throw new RangeError(`a number must be finite, got ${value}`);
   const size = Math.abs(value);
   if (size !== 0 && (size < 1e-4 || size >= 1e16)) {
     const [digits, exponent] = value.toExponential().split("e");
@@ -15,14 +15,16 @@ export function pythonFloat(value: number): string {
 
 /** The number, rounded to four decimals and without trailing zeros. */
 export function plainNumber(value: number): string {
-  return String(Math.round(value * 1e4) / 1e4 + 0);
+  return String(Math.round(value * 1e4) / 1e4);
 }
 
 /** Python's `format(value, f".{digits}f")`: like `toFixed`, but ties round to the even digit. @param digits  0 to 10 */
 export function pythonFixed(value: number, digits: number): string {
+  if (value < 0 || Object.is(value, -0)) return `-${pythonFixed(-value, digits)}`;
   const scaled = value * 10 ** digits;
   const below = Math.floor(scaled);
-  // A tie lies exactly halfway between two results. A tie has at most `digits + 1` binary digits after the point, so `scaled` is exact for ties.
+  // Only a value with at most `digits + 1` binary digits after the point can lie exactly halfway between two results. For such a value
+  // `scaled` is exact.
   const tie = Number.isInteger(value * 2 ** (digits + 1)) && scaled - below === 0.5;
   return tie ? ((below % 2 === 0 ? below : below + 1) / 10 ** digits).toFixed(digits) : value.toFixed(digits);
 }

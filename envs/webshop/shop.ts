@@ -82,7 +82,7 @@ export class Visit {
     return null;
   }
 
-  /** What a click on each label does; a click on `BUY` changes nothing. */
+  /** What a click on each label does. `click` never follows the entry of `BUY`. */
   #clicks(): Map<string, () => void> {
     const clicks = new Map<string, () => void>();
     for (const name of this.#buttons()) clicks.set(name.toLowerCase(), () => this.#press(name));
@@ -112,7 +112,7 @@ export class Visit {
   }
 
   #press(name: string): void {
-    if (name === "Back to Search") this.#leave("search");
+    if (name === "Back to Search") this.#openWithoutProduct("search");
     else if (name === "Next >") this.#openResults(this.#pageNumber + 1);
     else if (name !== "< Prev") this.#page = name as SubPage;
     else if (this.#page === "results") this.#openResults(this.#pageNumber - 1);
@@ -127,10 +127,10 @@ export class Visit {
 
   #openResults(pageNumber: number): void {
     this.#pageNumber = pageNumber;
-    this.#leave("results");
+    this.#openWithoutProduct("results");
   }
 
-  #leave(page: Page): void {
+  #openWithoutProduct(page: Page): void {
     this.#page = page;
     this.#product = null;
     this.#options = new Map();
@@ -162,7 +162,7 @@ export class Visit {
     const { description, bullets, attributes, category, query, productCategory } = this.#product!;
     const texts: Record<SubPage, readonly string[]> = {
       Description: [description],
-      // WebShop's template puts a space before each bullet, so an empty bullet is an empty field.
+      // As in WebShop, a space stands before each bullet. So an empty bullet is a field too: `observation` drops only empty texts.
       Features: bullets.map((bullet) => ` ${bullet}`),
       // WebShop loads no reviews.
       Reviews: [],

@@ -11,13 +11,14 @@ import { Library, type LibraryOptions } from "./tensorflow/library.ts";
 
 const BACKEND = "tensorflow";
 
-let loaded: { readonly library: Library; readonly path: string } | undefined;
+let loaded: { readonly library: Library; readonly use: string } | undefined;
 
-/** TensorFlow's state belongs to the process, so a process has one library and one device. */
+/** TensorFlow's state belongs to the process, so a process has one library, one device and one number of threads. */
 function load(path: string, options: LibraryOptions): Library {
+  const use = `${path} with device ${options.device} and threads ${options.threads}`;
   if (loaded !== undefined) {
-    if (loaded.path === path) return loaded.library;
-    throw new Error(`libtensorflow ${loaded.path} is loaded already; a process cannot use ${path} too`);
+    if (loaded.use === use) return loaded.library;
+    throw new Error(`libtensorflow ${loaded.use} is loaded already; a process cannot use ${use} too`);
   }
   if (kernelsFolder() === null) throw new Error(NO_KERNELS);
   const library = new Library(path, options);
@@ -26,7 +27,7 @@ function load(path: string, options: LibraryOptions): Library {
   require(`${kernels}/register_all_kernels.js`);
   const { NodeJSKernelBackend } = require(`${kernels}/nodejs_kernel_backend.js`);
   tf.registerBackend(BACKEND, () => new NodeJSKernelBackend(library, "@tensorflow/tfjs-node-gpu"));
-  loaded = { library, path };
+  loaded = { library, use };
   return library;
 }
 

@@ -20,7 +20,7 @@ export function parameterCount(config: ModelConfig): number {
     .reduce((sum, shape) => sum + sizeOf(shape), 0);
 }
 
-/** Names the parts of `flat`. @param flat  `parameterCount(config)` values; zeros by default */
+/** The parameters of a model, whose values are in `flat`, not copied. @param flat  `parameterCount(config)` values; zeros by default */
 export function layParameters(
   config: ModelConfig,
   flat: Float32Array = new Float32Array(parameterCount(config)),
@@ -30,7 +30,7 @@ export function layParameters(
   return { flat, views: viewsOf(parameterShapes(config), flat) };
 }
 
-/** Names the parameters that adapters do not change. @param flat  parameters of `baseOf(config)` */
+/** The parameters that adapters do not change, whose values are in `flat`, not copied. @param flat  parameters of `baseOf(config)` */
 export function layFrozen(config: ModelConfig, flat: Float32Array): Parameters {
   return { flat, views: viewsOf(frozenShapes(config), flat) };
 }

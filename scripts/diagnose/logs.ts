@@ -1,8 +1,9 @@
 /**
  * Reads the logs of other trainers: TRL's trainer_state.json, TensorBoard event files, CSV and JSON Lines, as W&B and verl write them.
- * Other files know what a metric means.
+ * This file does not interpret the metrics.
  *
- * - If a trainer is still writing or was killed, the last line or record may be incomplete. The reader leaves out this line or record.
+ * - If a trainer is still writing or was killed, the last line or record may be incomplete. The reader leaves out this line or record. (In a CSV
+ *   file, a last line without a line break is incomplete if it lacks cells.)
  */
 import { existsSync, readdirSync, readFileSync, statSync } from "node:fs";
 import { basename, join } from "node:path";

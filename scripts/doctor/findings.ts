@@ -83,7 +83,7 @@ function memory(): Finding {
   const found = `${gib(total)}, ${gib(Math.min(freemem(), total))} free now`;
   return total >= MEMORY_BYTES_MIN
     ? ok(found, "enough for the default run")
-    : low(found, `${gib(MEMORY_BYTES_MIN)} are enough for the default run`);
+    : low(found, `${gib(MEMORY_BYTES_MIN)} are surely enough for the default run; less may be too little`);
 }
 
 const freeBytes = (folder: string): number => {

@@ -132,7 +132,7 @@ describe("bun run bench", async () => {
     expect(JSON.parse(lastLine(out)!).results).toEqual([expect.objectContaining({ sum: 6 })]);
     expect(err).toBe("error: broken\nerror: benchmark falls ended with 1; see above\n");
     expect((await bench("sum", "sum", "--here")).err).toBe("error: --here takes one NAME, got 2\n");
-    const message = "--falls.why=broken is not an option of a benchmark that runs; these run: sum";
+    const message = "--falls.why=broken belongs to no chosen benchmark; chosen: sum";
     expect(await bench("sum", "--falls.why=broken")).toEqual({ code: 2, out: "", err: `error: ${message}\n` });
   });
 

@@ -27,7 +27,7 @@ test("episodes that a full disk cuts off leave no half line, and the error names
   writeFileSync(file, '{"one": 1}\n');
   const untilFull = (path: string, text: string) => {
     appendFileSync(path, text.slice(0, 5));
-    throw new Error("ENOSPC: no space left on device, write");
+    throw Object.assign(new Error("ENOSPC: no space left on device, write"), { code: "ENOSPC" });
   };
   expect(() => appendWhole(file, '{"two": 2}\n', untilFull)).toThrow(
     `cannot write to ${file}: ENOSPC: no space left on device, write; the file is unchanged. Free disk space`,

@@ -366,6 +366,28 @@ describe("an episode that is stored again", () => {
         [2, 1, 3],
       ],
     ],
+    [
+      "in one batch that comes twice both stay",
+      [
+        [attempt(0), attempt(1)],
+        [attempt(0), attempt(1)],
+      ],
+      [
+        [1, 0, 3],
+        [2, 1, 3],
+      ],
+    ],
+    [
+      "in one batch that comes again in another order both stay",
+      [
+        [attempt(0), attempt(1)],
+        [attempt(1), attempt(0)],
+      ],
+      [
+        [1, 0, 3],
+        [2, 1, 3],
+      ],
+    ],
     ["in two batches the later one stays", [[attempt(0)], [attempt(1)]], [[2, 1, 3]]],
     ["the later one stays if it is in no update yet", [[attempt(0)], [attempt(1, null)]], [[2, 1, null]]],
     ["the later one stays if the first was in no update", [[attempt(0, null)], [attempt(1)]], [[2, 1, 3]]],

@@ -29,7 +29,7 @@ describe("Meter", () => {
   });
 
   test("gives time to the first named activity that is in progress, and the rest to idling", async () => {
-    meter.divide(["time/policy", "time/env"], "time/tickets");
+    meter.declareActivities(["time/policy", "time/env"], "time/tickets");
     const env = Promise.withResolvers<void>();
     const reply = Promise.withResolvers<string>();
     clock.advance(1000);
@@ -46,7 +46,7 @@ describe("Meter", () => {
   });
 
   test("ends the time of work that failed, and lets the failure through", async () => {
-    meter.divide(["time/busy"], null);
+    meter.declareActivities(["time/busy"], null);
     const failing = Promise.withResolvers<void>();
     const watched = meter.during("time/busy", failing.promise);
     clock.advance(1000);

@@ -108,14 +108,17 @@ describe("a handshake", () => {
 });
 
 describe("connectForever", () => {
-  function setup(address = () => "memory:host", uniform = () => 1) {
+  function setup(address = () => "memory:host", uniform = () => 1, opened = () => {}) {
     const transport = memory();
     const clock = new FakeClock();
     const seen: string[] = [];
     const failures: string[] = [];
     const handler: Handler = {
       ...idle,
-      opened: () => void seen.push("opened"),
+      opened() {
+        seen.push("opened");
+        opened();
+      },
       told: (_, message: Message) => void seen.push(message.type === "event" ? message.text : message.type),
       closed: (_, reason) => void seen.push(`closed: ${reason}`),
     };
@@ -149,6 +152,26 @@ describe("connectForever", () => {
     expect(failures).toHaveLength(8);
     expect(failures[0]).toBe("1: Error: cannot connect to memory:host: nothing listens there");
     expect(connection.peer()).not.toBeNull();
+  });
+
+  test("waits twice as long after each failure of its handler, too", async () => {
+    const broken = () => {
+      throw new Error("a bug");
+    };
+    const { transport, clock, failures, connection } = setup(undefined, undefined, broken);
+    await transport.listen("memory:host", welcoming("run-1", new Host()));
+    const waits: number[] = [];
+    for (let i = 0; i < 4; i++) {
+      await settle();
+      waits.push(clock.waitingMs[0]!);
+      clock.advance(waits.at(-1)!);
+    }
+    // The first attempt came before there was a listener.
+    expect(waits).toEqual([50, 100, 200, 400]);
+    expect(failures.slice(1)).toEqual(
+      [2, 3, 4].map((attempt) => `${attempt}: the handler of memory:host failed: Error: a bug`),
+    );
+    expect(connection.peer()).toBeNull();
   });
 
   test("jitters the wait between a half and the whole of it", async () => {

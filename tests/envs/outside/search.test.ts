@@ -239,4 +239,7 @@ test("pythonFixed rounds ties to even, and nothing else differently from toFixed
     "-0.62",
     "0.67",
   ]);
+  // Python: [format(x, ".0f") for x in (-0.5, -1.5, -0.0)] + [format(-0.0, ".2f")]
+  const negative = [-0.5, -1.5, -0].map((value) => pythonFixed(value, 0));
+  expect([...negative, pythonFixed(-0, 2)]).toEqual(["-0", "-2", "-0", "-0.00"]);
 });

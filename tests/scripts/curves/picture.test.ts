@@ -40,9 +40,9 @@ describe("the texts of a panel", () => {
   });
 
   test("end with an ellipsis where the meaning of the metric is cut", () => {
-    const metrics = ["validate/success", "train/grad_norm", "train/entropy", "train/turns"] as const;
+    const metrics = ["validate/success", "train/log_prob_gap", "train/entropy", "train/turns"] as const;
     const help = textsWith(picture([entry("a", recorded)], metrics, null), 'class="help"');
-    expect(help.filter((text) => text.endsWith("…"))).toEqual(["of the policy's gradient before clipping, …"]);
+    expect(help.filter((text) => text.endsWith("…"))).toEqual(["learner in a written token's …"]);
   });
 });
 
