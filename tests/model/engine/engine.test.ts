@@ -55,6 +55,7 @@ const operations: Case[] = [
   ["subtract", { a, b }, ({ a, b }) => tf.sub(a!, b!)],
   ["multiply, whole numbers", { i }, ({ i }) => tf.mul(i!, i!)],
   ["divide", { a, b }, ({ a, b }) => tf.div(a!, positive(b!))],
+  ["divide by 0 and by -0", { a }, ({ a }) => tf.mul(tf.greater(tf.div(a!, 0), tf.div(a!, -0)), 1)],
   ["maximum", { a, b }, ({ a, b }) => tf.maximum(a!, b!)],
   ["minimum", { a, b }, ({ a, b }) => tf.minimum(a!, b!)],
   ["exp", { a }, ({ a }) => tf.exp(a!)],
