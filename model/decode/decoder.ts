@@ -188,6 +188,7 @@ export class Decoder {
     return this.#slotReaders !== "all";
   }
 
+  /** Exchanges the sequences of two slots. Call this only if `canMove`. */
   swap(a: number, b: number): void {
     const used = this.#floatsOf(Math.max(this.#lengths[a]!, this.#lengths[b]!));
     const kept = new Float32Array(used);

@@ -6,9 +6,9 @@
  * - A reply depends only on parameters, sequence, coins and settings, not on the other sequences of the batch. A coin is a uniform
  *   random number, a function of seed, episode and token index.
  * - `Reply.cut` tells whether the policy ended the reply or a limit cut it.
- * - `reply` refuses an invalid request before the engine computes anything. Logits that are not finite fail the reply that they belong to.
- *   A failure of the engine fails every reply of the batch. A failed reply leaves its sequence empty. It also fails the replies to
- *   sequences that lose their cache, because they share it with the failed reply's sequence (shared-caches.ts).
+ * - `reply` refuses an invalid request before the engine computes anything. Settings out of their ranges fail the reply at its first token
+ *   (token-sampler.ts). Logits that are not finite fail the reply that they belong to. A failure of the engine fails every reply of the batch.
+ * - A failed reply leaves its sequence empty. Other sequences that share its cache lose the cache (shared-caches.ts), and replies to them fail.
  */
 
 import { type CoinKey, coin } from "../rng.ts";
@@ -196,7 +196,7 @@ export class Generator {
     this.#running = false;
   }
 
-  /** An error of `compute` fails the replies of this batch. A reply fails before, if its sequence has lost its cache since the request. */
+  /** A reply whose sequence has lost its cache since the request fails. An error of `compute` fails all replies of this batch, and no others. */
   async #batch(
     requested: readonly PendingReply[],
     compute: (replies: readonly PendingReply[]) => Promise<void>,
