@@ -106,7 +106,8 @@ function pointerFrom(write: (cell: BigUint64Array) => void): Pointer {
 /** @throws {Error} with onnxruntime's message if `status` is an error. */
 function check({ getErrorMessage, releaseStatus }: Api, status: Pointer | null): void {
   if (status === null) return;
-  const message = `onnxruntime: ${getErrorMessage(status)}`;
+  // The message of a failed allocation ends with a line break.
+  const message = `onnxruntime: ${getErrorMessage(status)}`.trim();
   releaseStatus(status);
   throw new Error(message);
 }

@@ -212,6 +212,14 @@ describe("onnxruntime", () => {
     expect(broken).toThrow(/^onnxruntime: [^\n]+$/);
   });
 
+  test("reports in one line that memory is short", async () => {
+    const size = 2 ** 23;
+    const table: TensorFunction = ({ x }) => ({ y: tf.sum(tf.exp(tf.add(tf.reshape(x!, [size, 1]), x!))) });
+    const run = await compiled.compile("a table of 2^46 numbers", table, { x: f32(size) });
+    const given = { x: compiled.array(f32(size)) };
+    await expect(run.run(given, { y: compiled.array(f32()) })).rejects.toThrow(/^onnxruntime: [^\n]*memory[^\n]*$/);
+  });
+
   test("does not run a disposed function", async () => {
     const run = await compiled.compile("add", add, specs);
     const x = compiled.array(f32(2, 2));
