@@ -1,7 +1,7 @@
 /** How the decoder divides steps and appends into calls of compiled functions, so that few shapes are compiled. */
 import { roundUp } from "../engine/graph.ts";
 
-/** Minimum number of rows of a product in a step. */
+/** Minimum number of rows of a product in a step or an append. */
 export const ROWS_MIN = 4;
 /**
  * Maximum number of sequences (rows) and tokens that an append computes at once. With a cache for each row, more rows make the graph

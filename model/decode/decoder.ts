@@ -188,6 +188,7 @@ export class Decoder {
     return this.#slotReaders !== "all";
   }
 
+  /** Exchanges the sequences of two slots. Call this only if `canMove`. */
   swap(a: number, b: number): void {
     const used = this.#floatsOf(Math.max(this.#lengths[a]!, this.#lengths[b]!));
     const kept = new Float32Array(used);
@@ -387,8 +388,17 @@ export class Decoder {
     return this.#layout.half ? numbers / 2 : numbers;
   }
 
+  /** Makes a function at its first use. If that fails, the next use tries again. */
+  #function(name: string, make: (name: string) => Promise<DecodeFunction>): Promise<DecodeFunction> {
+    return this.#functions.getOrInsertComputed(name, () => {
+      const made = make(name);
+      made.catch(() => this.#functions.delete(name));
+      return made;
+    });
+  }
+
   #appendFunction(rows: number, length: number): Promise<DecodeFunction> {
-    return this.#functions.getOrInsertComputed(`append ${rows} x ${length}`, async (name) => {
+    return this.#function(`append ${rows} x ${length}`, async (name) => {
       const picks = Math.max(rows, ROWS_MIN);
       const toSlots = this.#appendsToSlots;
       const slots = toSlots ? { slots: i32(rows) } : {};
@@ -404,7 +414,7 @@ export class Decoder {
 
   /** The function of rows `from` to `from + rows - 1` of a step. */
   #stepFunction(rows: number, from: number): Promise<DecodeFunction> {
-    return this.#functions.getOrInsertComputed(`step ${rows} from ${from}`, async () => {
+    return this.#function(`step ${rows} from ${from}`, async () => {
       const inSlots = !this.stepsFirstSlots;
       const feeds = { tokens: i32(rows, 1), last: i32(rows), ...(inSlots ? { slots: i32(rows) } : { total: i32() }) };
       const slots = inSlots ? this.#lengths.length : rows;

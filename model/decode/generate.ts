@@ -6,8 +6,9 @@
  * - A reply depends only on parameters, sequence, coins and settings, not on the other sequences of the batch. A coin is a uniform
  *   random number, a function of seed, episode and token index.
  * - `Reply.cut` tells whether the policy ended the reply or a limit cut it.
- * - `reply` refuses an invalid request before the engine computes anything. Logits that are not finite fail only the reply that they belong to.
- *   A failure of the engine fails every reply of the batch. A failed reply leaves its sequence empty.
+ * - `reply` refuses an invalid request before the engine computes anything. Settings out of their ranges fail the reply at its first token
+ *   (token-sampler.ts). Logits that are not finite fail the reply that they belong to. A failure of the engine fails every reply of the batch.
+ * - A failed reply leaves its sequence empty. Other sequences that share its cache lose the cache (shared-caches.ts), and replies to them fail.
  */
 
 import { type CoinKey, coin } from "../rng.ts";
@@ -157,10 +158,7 @@ export class Generator {
     const { name, cached, pending } = sequence;
     const length = this.#lengthOf(sequence);
     if (pending !== null) throw new RangeError(`sequence ${name} is writing a reply already; wait for it`);
-    if (cached.lost)
-      throw new Error(
-        `sequence ${name} lost its cache, because a reply with the same tokens failed; close the sequence`,
-      );
+    if (cached.lost) throw lostCache(name);
     if (prompt.length === 0 || !Number.isInteger(tokensMax) || tokensMax < 1) {
       throw new RangeError(
         `sequence ${name}: the prompt has ${prompt.length} tokens and tokensMax is ${tokensMax}; both must be at least 1`,
@@ -198,11 +196,13 @@ export class Generator {
     this.#running = false;
   }
 
-  /** An error of `compute` fails the replies of this batch, and no others. */
+  /** A reply whose sequence has lost its cache since the request fails. An error of `compute` fails all replies of this batch, and no others. */
   async #batch(
-    replies: readonly PendingReply[],
+    requested: readonly PendingReply[],
     compute: (replies: readonly PendingReply[]) => Promise<void>,
   ): Promise<void> {
+    for (const reply of requested) if (reply.sequence.cached.lost) this.#fail(reply, lostCache(reply.sequence.name));
+    const replies = requested.filter(({ ended }) => !ended);
     if (replies.length === 0) return;
     try {
       await compute(replies);
@@ -264,6 +264,7 @@ export class Generator {
 
   #fail(reply: PendingReply, error: unknown): void {
     this.#end(reply);
+    reply.sequence.unfed = null;
     this.#caches.fail(reply.sequence.cached);
     reply.done.reject(error);
   }
@@ -274,3 +275,6 @@ export class Generator {
     this.#decoding = this.#decoding.filter((other) => other !== reply);
   }
 }
+
+const lostCache = (name: string) =>
+  new Error(`sequence ${name} lost its cache, because a reply with the same tokens failed; close the sequence`);

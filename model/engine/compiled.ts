@@ -110,7 +110,7 @@ class Compiled implements CompiledFunction {
   }
 }
 
-/** A job whose outputs have more bytes is not recorded: copying the outputs would take longer than recorded kernels save. */
+/** If a job is not repeatable and its outputs have more bytes, it is not recorded: copying the outputs would take longer than recorded kernels save. */
 const KEPT_BYTES_MAX = 2 ** 26;
 
 /** Records the kernels of the job's call. The job's arrays keep their values. */

@@ -39,7 +39,8 @@ lower("Rotate", ({ x, cos, sin }, _, to) => {
 });
 
 /**
- * Adds onnxruntime's attention over a cache. On CUDA this operator does not take 32-bit floats, so CUDA runs the definition (policy/ops.ts).
+ * Adds onnxruntime's attention over a cache. On CUDA this operator does not take 32-bit floats, so CUDA runs the definition
+ * (policy/cached-attention.ts).
  *
  * @param names  of qkv, keys, values, last, total, cos and sin
  * @returns the names of the result, of the written keys and of the written values

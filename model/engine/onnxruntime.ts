@@ -1,7 +1,7 @@
 /**
  * onnxruntime's C API through bun:ffi. The library comes from the package onnxruntime-node. That package's own binding copies every
- * output of every run (67 MB for each decode step, docs/decisions.md). Here a tensor is a view of existing memory, and a run writes its
- * outputs into this memory.
+ * output of every run, which takes three quarters of a decode step's time (docs/decisions.md). Here a tensor is a view of existing
+ * memory, and a run writes its outputs into this memory.
  *
  * - The memory of a tensor must outlive the tensor and must not move, so an `OrtTensor` keeps the memory's owner alive.
  * - A failed call throws onnxruntime's message.
@@ -106,7 +106,8 @@ function pointerFrom(write: (cell: BigUint64Array) => void): Pointer {
 /** @throws {Error} with onnxruntime's message if `status` is an error. */
 function check({ getErrorMessage, releaseStatus }: Api, status: Pointer | null): void {
   if (status === null) return;
-  const message = `onnxruntime: ${getErrorMessage(status)}`;
+  // The message of a failed allocation ends with a line break.
+  const message = `onnxruntime: ${getErrorMessage(status)}`.trim();
   releaseStatus(status);
   throw new Error(message);
 }

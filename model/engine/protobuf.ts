@@ -57,19 +57,21 @@ export class ProtobufMessage {
   }
 }
 
-/** A field as it stands on the wire: a varint as a number, any other field as its bytes. */
+/** A field as it stands on the wire: a varint as a number (of 64 bits with a sign), any other field as its bytes. */
 export type Field = readonly [field: number, value: number | Uint8Array];
 
 /** The fields of a message, in their order. @throws {RangeError} if the bytes are no message */
 export function* fieldsOf(bytes: Uint8Array): Generator<Field> {
   let at = 0;
   const varint = () => {
+    const start = at;
     let value = 0;
     for (let shift = 1; ; shift *= 128) {
       const byte = bytes[at++];
       if (byte === undefined || shift > 2 ** 63) throw new RangeError("a number of a protobuf message has no end");
       value += (byte & 127) * shift;
-      if (byte < 128) return value;
+      // A negative number has ten bytes, as if it were 2^64 larger. The sum of so many bytes is not exact.
+      if (byte < 128) return shift < 2 ** 63 ? value : signed(bytes.subarray(start, at));
     }
   };
   while (at < bytes.length) {
@@ -86,4 +88,10 @@ export function* fieldsOf(bytes: Uint8Array): Generator<Field> {
     at += length;
     yield [Math.floor(key / 8), value];
   }
+}
+
+/** The 64-bit number of a varint. */
+function signed(varint: Uint8Array): number {
+  const bits = varint.reduceRight((high, byte) => (high << 7n) | BigInt(byte & 127), 0n);
+  return Number(BigInt.asIntN(64, bits));
 }

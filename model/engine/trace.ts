@@ -51,7 +51,8 @@ class Recorder {
 
   constant(shape: readonly number[], dtype: DType, values: Constant["values"]): string {
     // Equal constants have one name, so that `emit` finds equal nodes. The name of a long constant contains a hash of its values.
-    const content = values.length <= 256 ? values.join("_") : `hash_${Bun.hash(values)}`;
+    const text = (value: number | bigint) => (Object.is(value, -0) ? "-0" : `${value}`);
+    const content = values.length <= 256 ? Array.from(values, text).join("_") : `hash_${Bun.hash(values)}`;
     const name = `c_${dtype}_${shape.join("x")}_${content}`;
     if (!this.#constants.has(name)) this.#constants.set(name, { shape, dtype, values: values.slice() as TypedArray });
     return name;

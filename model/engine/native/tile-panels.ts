@@ -47,10 +47,10 @@ export interface Layout {
 }
 
 /** @param width  of the matrix in memory. @param stepsInRow  true if a row in memory holds the steps of one sum */
-export function layoutOf(width: number, stepsInRow: boolean, turned: boolean): Layout {
+export function layoutOf(width: number, stepsInRow: boolean, isTransposed: boolean): Layout {
   const row = FLOAT_BYTES * width;
   const [steps, tile] = stepsInRow ? [ROW_BYTES, TILE_ROWS * row] : [TILE_ROWS * row, ROW_BYTES];
-  return { row, steps, tile, isTransposed: turned };
+  return { row, steps, tile, isTransposed };
 }
 
 /** Vector registers with constants: half of the last bit that a bfloat16 keeps, and the mask of its bits. */
@@ -119,7 +119,7 @@ export class PanelPacker {
    * Instructions that pack one round of some rows, from rsi to rdi, and move rsi and rdi to the next round. The caller may put other
    * instructions between them if those do not change rsi, rdi or the vectors.
    *
-   * @param rows  a multiple of 16 if the factor is turned
+   * @param rows  a multiple of 16 if `from.isTransposed`
    */
   packingRows(from: Layout, halves: number, rows: number): Emit[] {
     const { code } = this.#kernel;
@@ -174,7 +174,7 @@ export class PanelPacker {
     return emits;
   }
 
-  /** Transposes a turned factor's 16 × 16 floats, for each 16 steps of a round, to `#transposed`. Overwrites the vectors 0 to 16. */
+  /** Transposes 16 × 16 floats of a factor, for each 16 steps of a round, to `#transposed`. Overwrites the vectors 0 to 16. */
   #transpose(halves: number, from: Layout, source: Address): Emit[] {
     const { code } = this.#kernel;
     return Array.from({ length: halves }, (_, half) => half).flatMap((half) => {

@@ -223,6 +223,24 @@ test("steps are compiled for products of few rows, and appends are not", async (
   expect(names.filter((name) => name.startsWith("decode: append"))).toHaveLength(2);
 });
 
+test("a function that could not be compiled, as when memory is short, is compiled at its next use", async () => {
+  let free = 0;
+  const short: typeof engine = {
+    ...engine,
+    async compile(...call) {
+      if (--free < 0) throw new Error("no memory");
+      return engine.compile(...call);
+    },
+  };
+  const [decoder, sound] = [make(wide, 8, 40, short), make(wide)];
+  await expect(decoder.append([0], [[1, 2]])).rejects.toThrow("no memory");
+  free = 1;
+  expect(bits(await decoder.append([0], [[1, 2]]))).toEqual(bits(await sound.append([0], [[1, 2]])));
+  await expect(decoder.step([0], [3])).rejects.toThrow("no memory");
+  free = 1;
+  expect(bits(await stepSlots(decoder, [3]))).toEqual(bits(await stepSlots(sound, [3])));
+});
+
 test("a sequence keeps no more tokens than it has", async () => {
   const decoder = make(wide);
   await decoder.append([2], [tokens(1, 5)]);

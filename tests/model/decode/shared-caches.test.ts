@@ -1,5 +1,5 @@
 /** Sequences with equal tokens share a cache: what the decoder then computes, and that every reply stays the same, bit for bit. */
-import { expect, test } from "bun:test";
+import { describe, expect, test } from "bun:test";
 import fc from "fast-check";
 import { Decoder } from "../../../model/decode/decoder.ts";
 import { Generator, type Reply } from "../../../model/decode/generate.ts";
@@ -12,8 +12,8 @@ const engine = compiledEngine({ threads: 1 });
 const { flat } = tinyParameters();
 
 /** A generator, and what its decoder computes: tokens that it appended, and sequences that each step advanced. */
-function watched(parameters = flat) {
-  const decoder = new Decoder(engine, tinyModel, parameters, { slots: SLOTS, capacity: 96 });
+function watched(parameters = flat, model = tinyModel) {
+  const decoder = new Decoder(engine, model, parameters, { slots: SLOTS, capacity: 96 });
   const appended: (readonly number[])[] = [];
   const stepped: number[] = [];
   const [append, step] = [decoder.append.bind(decoder), decoder.step.bind(decoder)];
@@ -126,6 +126,42 @@ test("a failed reply empties its cache; a sequence that shared it says so", asyn
   );
   expect([writer.length("bad"), writer.length("twin")]).toEqual([0, 1]);
   for (const name of ["bad", "twin"]) writer.close(name);
+});
+
+describe("a reply in progress fails when its sequence loses the cache", () => {
+  const lost = "sequence twin lost its cache, because a reply with the same tokens failed; close the sequence";
+  const untied = { ...tinyModel, tiedEmbedding: false };
+  const poisoned = tinyParameters(untied).flat.slice();
+  // Token 11 has a row of the embedding that is not a number.
+  poisoned.fill(Number.NaN, 11 * untied.width, 12 * untied.width);
+
+  test("before the reply's prompt is computed", async () => {
+    const { writer, decoder } = watched(poisoned, untied);
+    for (const name of ["bad", "twin"]) writer.open(name);
+    await Promise.all(["bad", "twin"].map((name) => ask(writer, name, { prompt: [3, 4], tokensMax: 2 })));
+    const { append } = decoder;
+    const twin = Promise.withResolvers<Reply>();
+    decoder.append = (slots, tokens) => {
+      decoder.append = append;
+      twin.resolve(ask(writer, "twin", { prompt: [4] }));
+      return append(slots, tokens);
+    };
+    await expect(ask(writer, "bad", { prompt: [11] })).rejects.toThrow("every logit must be finite");
+    await expect(twin.promise).rejects.toThrow(lost);
+    expect(writer.length("twin")).toBe(0);
+  });
+
+  test("while the reply's tokens are written", async () => {
+    const { writer } = watched(poisoned, untied);
+    for (const name of ["bad", "twin"]) writer.open(name);
+    const twin = ask(writer, "twin", { prompt: [3, 4], tokensMax: 8 });
+    // This reply ends before the twin's. So the next prompt continues the cache that the twin still uses.
+    await ask(writer, "bad", { prompt: [3, 4], tokensMax: 2 });
+    const bad = ask(writer, "bad", { prompt: [11] });
+    expect((await Promise.allSettled([bad, twin])).map(({ status }) => status)).toEqual(["rejected", "rejected"]);
+    await expect(twin).rejects.toThrow(lost);
+    expect(writer.length("twin")).toBe(0);
+  });
 });
 
 test("a failure of the engine leaves every slot free", async () => {

@@ -55,6 +55,7 @@ const operations: Case[] = [
   ["subtract", { a, b }, ({ a, b }) => tf.sub(a!, b!)],
   ["multiply, whole numbers", { i }, ({ i }) => tf.mul(i!, i!)],
   ["divide", { a, b }, ({ a, b }) => tf.div(a!, positive(b!))],
+  ["divide by 0 and by -0", { a }, ({ a }) => tf.mul(tf.greater(tf.div(a!, 0), tf.div(a!, -0)), 1)],
   ["maximum", { a, b }, ({ a, b }) => tf.maximum(a!, b!)],
   ["minimum", { a, b }, ({ a, b }) => tf.minimum(a!, b!)],
   ["exp", { a }, ({ a }) => tf.exp(a!)],
@@ -209,6 +210,14 @@ describe("onnxruntime", () => {
   test("refuses an invalid model in one line", () => {
     const broken = () => new OrtSession(Uint8Array.of(1, 2, 3), [], [], { threads: 1 });
     expect(broken).toThrow(/^onnxruntime: [^\n]+$/);
+  });
+
+  test("reports in one line that memory is short", async () => {
+    const size = 2 ** 23;
+    const table: TensorFunction = ({ x }) => ({ y: tf.sum(tf.exp(tf.add(tf.reshape(x!, [size, 1]), x!))) });
+    const run = await compiled.compile("a table of 2^46 numbers", table, { x: f32(size) });
+    const given = { x: compiled.array(f32(size)) };
+    await expect(run.run(given, { y: compiled.array(f32()) })).rejects.toThrow(/^onnxruntime: [^\n]*memory[^\n]*$/);
   });
 
   test("does not run a disposed function", async () => {
