@@ -1,7 +1,7 @@
 import { expect, test } from "bun:test";
 import { type Solved, startOfRun } from "../../../actors/training/progress.ts";
 import { judgeValidation } from "../../../actors/training/training.ts";
-import { configOf, Stage } from "./stage.ts";
+import { configOf, outcomeOf, Stage } from "./stage.ts";
 
 const config = configOf({ health: { stopEarly: ["solved"], stops: { solvedValidations: 1 } } });
 const context = { config, log: { line: () => {}, event: () => {} } };
@@ -36,4 +36,19 @@ test("the last checkpoint waits for the episodes as long as the supervisor may t
   };
   await stage.runWithClock();
   expect(storing.get("save 6")).toBe(true);
+});
+
+test("a run that was stopped in its last validation, and resumed, saves this validation for a prolonged run", async () => {
+  const undisturbed = new Stage();
+  await undisturbed.training.run();
+  const stage = new Stage();
+  stage.outcome = (ticket) => {
+    if (ticket.episode.startsWith("v6.")) stage.training.stop("SIGTERM");
+    return outcomeOf(ticket);
+  };
+  expect(await stage.training.run()).toBe(null);
+  const resumed = new Stage({}, stage.saved.at(-1)!);
+  await resumed.training.run();
+  const saved = ({ saved }: Stage) => ({ ...saved.at(-1), version: 0, minutes: 0, minutesInAll: 0 });
+  expect(saved(resumed)).toEqual(saved(undisturbed));
 });
