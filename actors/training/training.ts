@@ -286,6 +286,8 @@ class Saving {
   #savedUpdate: number;
   /** The update of the last validation in the newest checkpoint. */
   #savedValidation: number | undefined;
+  /** True if no checkpoint holds the newest roll-back yet. */
+  #lacksRollBack = false;
 
   constructor(context: TrainingContext) {
     this.#context = context;
@@ -318,12 +320,13 @@ class Saving {
 
   /** True if a checkpoint holds this progress. */
   has({ update }: Progress): boolean {
-    return this.#savedUpdate >= update;
+    return !this.#lacksRollBack && this.#savedUpdate >= update;
   }
 
   /** Saves after a roll-back, even though this update already has a checkpoint. */
   rolledBack(progress: Progress): Promise<Progress> {
-    this.#savedUpdate = -1;
+    this.#savedUpdate = progress.update;
+    this.#lacksRollBack = true;
     return this.duringRun(progress);
   }
 
@@ -362,6 +365,7 @@ class Saving {
     await meter.during("time/save", checkpoints.save(saved));
     this.#savedUpdate = progress.update;
     this.#savedValidation = progress.validated?.update;
+    this.#lacksRollBack = false;
     reporter.metrics(progress.update, { "speed/checkpoint_s": (clock.now() - started) / 1000 });
     return saved;
   }

@@ -1,4 +1,6 @@
 import { expect, test } from "bun:test";
+import { CheckpointError } from "../../../actors/checkpoint/checkpoint.ts";
+import { RunError } from "../../../actors/errors.ts";
 import { type Solved, startOfRun } from "../../../actors/training/progress.ts";
 import { judgeValidation } from "../../../actors/training/training.ts";
 import { configOf, outcomeOf, Stage } from "./stage.ts";
@@ -51,4 +53,25 @@ test("a run that was stopped in its last validation, and resumed, saves this val
   await resumed.training.run();
   const saved = ({ saved }: Stage) => ({ ...saved.at(-1), version: 0, minutes: 0, minutesInAll: 0 });
   expect(saved(resumed)).toEqual(saved(undisturbed));
+});
+
+test("a run whose disk is full from its roll-back on loses only the updates after the roll-back", async () => {
+  const stage = new Stage({
+    validate: { episodes: 3, everyUpdates: 100 },
+    checkpoint: { everyUpdates: 1 },
+    health: {
+      ladder: ["roll-back"],
+      interveneAt: "warning",
+      trap: { startUpdates: 1, patience: 1, spreadShare: 0.95 },
+    },
+  });
+  stage.outcome = (ticket) => outcomeOf(ticket, false);
+  stage.spreads = [2, 2, 2, 1];
+  stage.saving = ({ health }) => {
+    if (health.control.round > 0) throw new CheckpointError("the disk is full");
+  };
+  const message = "the updates after 3 are lost: the disk is full";
+  await expect(stage.training.run()).rejects.toThrow(new RunError(message));
+  // The roll-back went to this update, and its checkpoint is intact.
+  expect(stage.calls).toContain("restore 3");
 });
