@@ -298,7 +298,7 @@ export async function demonstrate(
  * replies. With overflow "stop" a rollout ends at the context's limit, but a demonstration does not: the policy imitates the whole demonstration.
  *
  * @param replyTo  writes the next reply with its thought
- * @throws {RangeError} if a single prompt does not fit into the context
+ * @throws {RunError} if a single prompt does not fit into the context
  */
 async function writeEpisode(
   game: Game,
@@ -316,7 +316,7 @@ async function writeEpisode(
     let observation = env.opening;
     for (;;) {
       if (transcript.addPrompt(observation, env.actionsLeft) === null) {
-        throw new RangeError(
+        throw new RunError(
           `a prompt of ${tag.tag} leaves no room for a reply in rollout.contextTokensMax, ${contextTokensMax}; raise it`,
         );
       }

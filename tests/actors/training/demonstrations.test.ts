@@ -256,6 +256,15 @@ test("an env without a demonstrator cannot be demonstrated", async () => {
   await expect(demos.next()).rejects.toThrow(new Error(message));
 });
 
+test("a prompt that does not fit into the context ends the run, because a restarted learner would fail again", async () => {
+  const context = contextOf({ overflow: "drop", contextTokensMax: 20, replyTokensMax: 10 });
+  const options = optionsFor("SimpleSokoban", { context });
+  const stream = new Demonstrations(options, fromDemonstrator(skill), boards, 1, 1, "learn");
+  const message = "a prompt of SimpleSokoban leaves no room for a reply in rollout.contextTokensMax, 20; raise it";
+  const error = await stream.next().catch((thrown) => thrown);
+  expect([error, error.message]).toEqual([expect.any(RunError), message]);
+});
+
 test("an env in another language is imitated by plans from its random play; each board is explored once", async () => {
   // A corridor of five cells. The way out is to the left where the layout seed is even, else to the right.
   const places = new Map<string, { at: number; way: number }>();
