@@ -308,7 +308,7 @@ async function writeEpisode(
 ): Promise<readonly Sequence[]> {
   const prefix = rules.think ? "<think>" : "<answer>";
   const contextTokensMax = context.overflow === "stop" ? Number.POSITIVE_INFINITY : context.contextTokensMax;
-  const transcript = new Transcript(tag, dialogue, { ...context, contextTokensMax });
+  const transcript = new Transcript(tag, dialogue, { ...context, contextTokensMax }, rules.actionsPerTurnMax);
   const env = await openEpisode(game, rules);
   /** 1 for each written token that the policy imitates, 0 for the others. */
   const imitated: number[] = [];

@@ -70,7 +70,7 @@ async function rollout({ tag, rules, context }: Shown, seeds: number, written: n
   const env = openEpisode(openLocal(tag, { layout: seeds, dynamics: seeds }), rules);
   let turn = 0;
   const outcome = await playEpisode(aTicket({ episode: "e", env: tag.tag, layoutSeed: seeds, dynamicsSeed: seeds }), {
-    rules: { ...context, seed: 1, reasoningWeight: 0, actionsPerTurnMax: {} },
+    rules: { ...context, seed: 1, reasoningWeight: 0, actionsPerTurnMax: { [tag.tag]: rules.actionsPerTurnMax } },
     tag,
     dialogue: builtinDialogue(tokenizer),
     weights: { version: 1, digest: "" },
@@ -120,6 +120,19 @@ describe.each(cases)("a demonstration of %p, shown as %p", (name, changed) => {
       }
     }
   });
+});
+
+test("with compat, a demonstration shows the actions that a rollout shows: at most those that a turn may have", async () => {
+  const context = contextOf({ compat: true, layout: "ragen-v1" });
+  const options = optionsFor("SimpleSokoban", { context, rules: { ...rules, actionsPerTurnMax: 1 } });
+  const demo = await demonstrate(
+    openLocal(options.tag, { layout: 100, dynamics: 100 }),
+    options,
+    skill,
+    sequence(1, "x"),
+    options,
+  );
+  expect(samplesOf((await rollout(options, 100, replies(demo))).trajectory)).toEqual(demo);
 });
 
 /** Demonstrations by the expert of an env in another language. */
