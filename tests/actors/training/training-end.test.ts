@@ -53,6 +53,14 @@ test("a run that was stopped in its last validation, and resumed, saves this val
   await resumed.training.run();
   const saved = ({ saved }: Stage) => ({ ...saved.at(-1), version: 0, minutes: 0, minutesInAll: 0 });
   expect(saved(resumed)).toEqual(saved(undisturbed));
+
+  // If the disk is full, only this validation is missing in the checkpoint: no update is lost.
+  const full = new Stage({}, stage.saved.at(-1)!);
+  full.saving = () => {
+    throw new CheckpointError("the disk is full");
+  };
+  expect(await full.training.run()).toMatchObject({ updates: 6 });
+  expect(full.warnings).toEqual(["checkpoint: the disk is full"]);
 });
 
 test("a run whose disk is full from its roll-back on loses only the updates after the roll-back", async () => {
