@@ -65,7 +65,8 @@ export function parsedJson(text: string): unknown {
 }
 
 /**
- * Checks that JSON keeps a value unchanged. JSON.stringify turns NaN into null, drops undefined, and turns typed arrays into objects.
+ * Checks that JSON keeps a value unchanged. JSON.stringify turns NaN into null, drops undefined, and turns typed arrays into objects. The check
+ * lets -0 pass, although JSON.stringify turns it into 0: in a learner's state the two mean the same.
  *
  * @throws {TypeError} naming the first value that JSON would change
  */

@@ -226,6 +226,8 @@ export async function drainLog(
   if (messages > 0) log.warning("lost", `${messages} metrics and events could not be stored`);
   const { lost } = reporter;
   if (rows + lost === 0) return;
+  if (rows === 0)
+    throw new RunError(`${lost} episodes are lost: the metrics sink can never store them; the log says why`);
   const late = `the metrics sink did not store them in ${drainMs / 1000} s`;
   const never = lost === 0 ? "" : ` (${lost} can never be stored; the log says why)`;
   const advice = "Free space on the disk of the run folder before the next run.";

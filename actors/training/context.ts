@@ -92,7 +92,8 @@ export class PlayTime {
   /** Time of all rollouts so far. */
   #ms = 0;
   #tokens = 0;
-  #endedAtMs = 0;
+  /** When rollouts that have ended were playing, oldest first. No two spans overlap. */
+  readonly #spans: { readonly fromMs: number; readonly toMs: number }[] = [];
 
   constructor(context: Pick<TrainingContext, "clock" | "meter">) {
     this.#context = context;
@@ -108,11 +109,23 @@ export class PlayTime {
     const beganAtMs = clock.now();
     const finished = await meter.during("time/rollout", playing);
     const now = clock.now();
-    const ms = now - Math.max(beganAtMs, this.#endedAtMs);
-    this.#endedAtMs = now;
-    this.#ms += ms;
+    const ms = now - Math.max(beganAtMs, this.#spans.at(-1)?.toMs ?? beganAtMs);
+    this.#addSpan(beganAtMs, now);
     for (const { outcome } of playedOf(finished)) this.#tokens += writtenTokens(outcome.trajectory);
     return { finished, ms };
+  }
+
+  /** @param toMs  not before the end of any other span */
+  #addSpan(beganAtMs: number, toMs: number): void {
+    let fromMs = beganAtMs;
+    let countedMs = 0;
+    for (let last = this.#spans.at(-1); last !== undefined && last.toMs >= beganAtMs; last = this.#spans.at(-1)) {
+      this.#spans.pop();
+      fromMs = Math.min(fromMs, last.fromMs);
+      countedMs += last.toMs - last.fromMs;
+    }
+    this.#spans.push({ fromMs, toMs });
+    this.#ms += toMs - fromMs - countedMs;
   }
 }
 

@@ -36,10 +36,11 @@ function allotted(config: Pick<RunConfig, "env" | "rollout">, scores: Scores): n
     const rest = groupsPerUpdate(config) - groupsMin * level;
     return envs.map((_, i) => (i < level ? groupsMin : i === level ? rest : 0));
   }
-  if (by === "none" || envs.some(({ name }) => scores[name] === undefined)) return null;
+  const known = envs.map(({ name }) => scoreOf(scores, name)).filter((score) => score !== undefined);
+  if (by === "none" || known.length < envs.length) return null;
   const free = groupsPerUpdate(config) - groupsMin * envs.length;
-  const sum = envs.reduce((total, { name }) => total + scores[name]!, 0);
-  const wanted = envs.map(({ name }) => (sum > 0 ? (free * scores[name]!) / sum : free / envs.length));
+  const sum = known.reduce((total, score) => total + score, 0);
+  const wanted = known.map((score) => (sum > 0 ? (free * score) / sum : free / envs.length));
   const counts = wanted.map(Math.floor);
   // The envs with the largest remainders get one more group. Of two envs with equal remainders, the env that comes first in the mix gets the group.
   const order = [...wanted.keys()].sort((a, b) => wanted[b]! - counts[b]! - (wanted[a]! - counts[a]!) || a - b);
@@ -51,9 +52,13 @@ function allotted(config: Pick<RunConfig, "env" | "rollout">, scores: Scores): n
 /** Index of the first env whose success is below `advanceAt`; the index of the last env if no env is below. */
 function levelOf(config: Pick<RunConfig, "env" | "rollout">, scores: Scores): number {
   const envs = playedEnvs(config);
-  const level = envs.findIndex(({ name }) => !((scores[name] ?? 0) >= config.rollout.curriculum.advanceAt));
+  const level = envs.findIndex(({ name }) => !((scoreOf(scores, name) ?? 0) >= config.rollout.curriculum.advanceAt));
   return level === -1 ? envs.length - 1 : level;
 }
+
+/** undefined if the env has no score yet. An env may have the name "constructor". */
+const scoreOf = (scores: Scores, name: string): number | undefined =>
+  Object.hasOwn(scores, name) ? scores[name] : undefined;
 
 /** The scores after an update. An env keeps its score if it has no episode or, by success or reward, no group of two episodes. */
 export function scoresAfter(
@@ -62,12 +67,12 @@ export function scoresAfter(
   played: readonly PlayedTicket[],
 ): Scores {
   if (by === "none") return before;
-  const after: Record<string, number> = { ...before };
+  const after = new Map(Object.entries(before));
   for (const [name, own] of Map.groupBy(played, ({ ticket }) => ticket.env)) {
-    const past = before[name];
+    const past = after.get(name);
     const mixed = (now: number) => (past === undefined ? now : smoothing * past + (1 - smoothing) * now);
     if (by === "difficulty") {
-      after[name] = mixed(mean(own.map(({ outcome }) => Number(outcome.success))));
+      after.set(name, mixed(mean(own.map(({ outcome }) => Number(outcome.success)))));
       continue;
     }
     const values = own.map(({ outcome }) =>
@@ -78,9 +83,9 @@ export function scoresAfter(
       own.map(({ ticket }) => ticket.group),
     );
     if (spread === null) continue;
-    after[name] = mixed(spread.rewardStd);
+    after.set(name, mixed(spread.rewardStd));
   }
-  return after;
+  return Object.fromEntries(after);
 }
 
 export const curriculumMetrics = (config: Pick<RunConfig, "env" | "rollout">, scores: Scores): MetricValues => ({

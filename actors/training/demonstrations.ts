@@ -298,7 +298,7 @@ export async function demonstrate(
  * replies. With overflow "stop" a rollout ends at the context's limit, but a demonstration does not: the policy imitates the whole demonstration.
  *
  * @param replyTo  writes the next reply with its thought
- * @throws {RangeError} if a single prompt does not fit into the context
+ * @throws {RunError} if a single prompt does not fit into the context
  */
 async function writeEpisode(
   game: Game,
@@ -308,7 +308,7 @@ async function writeEpisode(
 ): Promise<readonly Sequence[]> {
   const prefix = rules.think ? "<think>" : "<answer>";
   const contextTokensMax = context.overflow === "stop" ? Number.POSITIVE_INFINITY : context.contextTokensMax;
-  const transcript = new Transcript(tag, dialogue, { ...context, contextTokensMax });
+  const transcript = new Transcript(tag, dialogue, { ...context, contextTokensMax }, rules.actionsPerTurnMax);
   const env = await openEpisode(game, rules);
   /** 1 for each written token that the policy imitates, 0 for the others. */
   const imitated: number[] = [];
@@ -316,7 +316,7 @@ async function writeEpisode(
     let observation = env.opening;
     for (;;) {
       if (transcript.addPrompt(observation, env.actionsLeft) === null) {
-        throw new RangeError(
+        throw new RunError(
           `a prompt of ${tag.tag} leaves no room for a reply in rollout.contextTokensMax, ${contextTokensMax}; raise it`,
         );
       }

@@ -60,6 +60,7 @@ export const hasNoSign = ({ verdict, trap }: HealthState): boolean =>
 const VERDICTS = ["healthy", "solved", "warning", "collapsed"] as const satisfies Verdict[];
 
 export interface Measured extends TrapPoint {
+  /** Share of the groups that the filter kept. */
   readonly groupsKept?: number;
 }
 

@@ -89,8 +89,9 @@ export function intervened(settings: UpdateSettings, control: Control, groups: n
 
 /** A filter that keeps about `factor` of the groups that `filter` keeps, and at least one group. `all` becomes the filter of StarPO-S. */
 function tightened(filter: FilterRule, factor: number, groups: number): FilterRule {
-  // Linear top_p with a value near 0 would keep no group. With 1.5 / groups the kept groups must reach 1.5 times the mean score.
-  const atLeastOne = (share: number) => Math.min(1, Math.max(share * factor, 1.5 / groups));
+  // Linear top_p with a value near 0 would keep no group. With 1.5 / groups the kept groups must reach 1.5 times the mean score. A smaller
+  // configured share stays: a larger one would keep more groups.
+  const atLeastOne = (share: number) => Math.min(share, Math.max(share * factor, 1.5 / groups));
   switch (filter.strategy) {
     case "all":
       return { strategy: "top_ratio", value: factor, order: "largest" };

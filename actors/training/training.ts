@@ -284,10 +284,16 @@ class Saving {
   readonly #context: TrainingContext;
   /** The update of the newest checkpoint; -1 if there is no checkpoint. */
   #savedUpdate: number;
+  /** The update of the last validation in the newest checkpoint. */
+  #savedValidation: number | undefined;
+  /** True if no checkpoint holds the newest roll-back yet. */
+  #lacksRollBack = false;
 
   constructor(context: TrainingContext) {
     this.#context = context;
-    this.#savedUpdate = context.checkpoints.resumed?.update ?? -1;
+    const { resumed } = context.checkpoints;
+    this.#savedUpdate = resumed?.update ?? -1;
+    this.#savedValidation = resumed?.validated?.update;
   }
 
   /** @returns the progress; its `health.healthyCheckpoint` is new if this checkpoint holds a healthy policy */
@@ -314,26 +320,36 @@ class Saving {
 
   /** True if a checkpoint holds this progress. */
   has({ update }: Progress): boolean {
-    return this.#savedUpdate >= update;
+    return !this.#lacksRollBack && this.#savedUpdate >= update;
   }
 
   /** Saves after a roll-back, even though this update already has a checkpoint. */
   rolledBack(progress: Progress): Promise<Progress> {
-    this.#savedUpdate = -1;
+    this.#savedUpdate = progress.update;
+    this.#lacksRollBack = true;
     return this.duringRun(progress);
   }
 
-  /** Saves the last progress. Before the end of the first validation it saves nothing. @throws {RunError} if the checkpoint cannot be written */
+  /**
+   * Saves the last progress. Before the end of the first validation it saves nothing. The newest checkpoint may have the update but not the
+   * update's validation: a stop ended the validation, and the resumed run made it again.
+   *
+   * @throws {RunError} if the checkpoint cannot be written, and updates are lost
+   */
   async atEnd(progress: Progress, isStopped: boolean): Promise<void> {
-    const { update, before } = progress;
+    const { update, before, validated } = progress;
     if (before === null) return;
     const { config, log, reporter } = this.#context;
     const { duringRun, atStop } = STORED_MS_MAX;
     await reporter.drain(isStopped ? atStop : config.supervisor.heartbeatDeadlineMs + duringRun);
     try {
-      if (this.#savedUpdate < update) await this.#save(progress);
+      if (!this.has(progress) || this.#savedValidation !== validated?.update) await this.#save(progress);
     } catch (error) {
       if (!(error instanceof CheckpointError)) throw error;
+      if (this.has(progress)) {
+        log.event("warning", "checkpoint", error.message);
+        return;
+      }
       const saved = Math.max(0, this.#savedUpdate);
       throw new RunError(`the updates after ${saved} are lost: ${error.message}`, { cause: error });
     }
@@ -348,6 +364,8 @@ class Saving {
     const saved = well ? { ...progress, health } : progress;
     await meter.during("time/save", checkpoints.save(saved));
     this.#savedUpdate = progress.update;
+    this.#savedValidation = progress.validated?.update;
+    this.#lacksRollBack = false;
     reporter.metrics(progress.update, { "speed/checkpoint_s": (clock.now() - started) / 1000 });
     return saved;
   }

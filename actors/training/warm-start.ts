@@ -252,10 +252,11 @@ function digestOf({ config, model, engine, demonstrations }: WarmStartContext, r
   const shown = [context.layout, context.compat, context.context, context.contextTurnsMax, context.overflow];
   const modules = Object.values(config.env.modules);
   const decides = [CACHE_VERSION, config.seed, model, dialogue.digest, demonstrated, shown, settings, ...modules];
-  // The result includes a validation, which also depends on the engine and on the settings of samplers.
+  // Samples of play decide when the first stage ends, and the result includes a validation. Both also depend on the samplers' engine.
   const { replyTokensMax, contextTokensMax } = config.rollout;
   const { everyUpdates: __, ...validate } = config.validate;
-  const measured = [validate, replyTokensMax, contextTokensMax, config.sampler.precision, engine];
+  const samplers = [config.sampler.precision, config.sampler.threads, config.engine.name, config.engine.device];
+  const measured = [validate, replyTokensMax, contextTokensMax, samplers, engine];
   const hash = createHash("sha256");
   hash.update(JSON.stringify([...decides, ...measured, config.learner.betas[0], limitsOf(config.learner)]));
   for (const { tokens, written } of replies) hash.update(JSON.stringify([[...tokens], [...written]]));

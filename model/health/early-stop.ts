@@ -46,7 +46,7 @@ export interface StopPoint {
   readonly success: number;
   /** Mean in-group std of the raw reward, before filtering; absent where no group has two episodes. */
   readonly rewardStd?: number;
-  /** Absent if the filter's choice is not known. */
+  /** Share of the groups that the filter kept. Absent if the filter's choice is not known. */
   readonly groupsKept?: number;
 }
 

@@ -10,6 +10,16 @@ import { Tokenizer } from "@huggingface/tokenizers";
 import { z } from "zod";
 import { parseFile, refusal } from "../checkpoint/config.ts";
 
+/** The id of each token. This schema does not use zod's record, because it drops a key named __proto__. */
+const Vocabulary = z.custom<Readonly<Record<string, number>>>(
+  (value) =>
+    typeof value === "object" &&
+    value !== null &&
+    !Array.isArray(value) &&
+    Object.values(value).every((id) => Number.isSafeInteger(id) && id >= 0),
+  "expected an object whose values are the ids of tokens",
+);
+
 const AddedToken = z.looseObject({ id: z.int().nonnegative(), content: z.string().min(1), special: z.boolean() });
 
 /** The parts of a tokenizer.json that Bunraku reads. */
@@ -19,7 +29,7 @@ export const TokenizerFile = z.looseObject({
     type: z.string().optional(),
     /** The tokenizer encodes a character without a piece as pieces of its bytes, <0x00> to <0xFF>. */
     byte_fallback: z.boolean().nullish(),
-    vocab: z.record(z.string(), z.int().nonnegative()),
+    vocab: Vocabulary,
     merges: z.array(z.union([z.string(), z.tuple([z.string(), z.string()])])),
   }),
 });

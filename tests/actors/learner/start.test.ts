@@ -93,6 +93,8 @@ test("a log that lacks episodes ends the run with an error that counts them", as
   expect((error as Error).message).toStartWith(
     "130 episodes are lost: the metrics sink did not store them in 4 s (2 can never be stored; the log says why).",
   );
+  const never = "2 episodes are lost: the metrics sink can never store them; the log says why";
+  expect((await ended(0, 2)).error).toEqual(new RunError(never));
 });
 
 test("the record calls a run finished once its episodes are stored and its report is saved", async () => {

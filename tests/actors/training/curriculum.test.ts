@@ -135,3 +135,17 @@ describe("a score", () => {
     expect(counts(groupEnvs(configOf(16, { by: "reward", groupsMin: 2 }), scores))).toEqual([6, 5, 5]);
   });
 });
+
+test.each(["constructor", "__proto__"])("an env named %p gets groups by its score, like any other", (name) => {
+  const mix = [{ tag: "Bandit" }, { tag: "FrozenLake", name }];
+  const config = aConfig({ env: { mix }, rollout: { groups: 10, curriculum: { by: "success" } } });
+  const { curriculum } = config.rollout;
+  const shared = groupEnvs(config, { Bandit: 1 });
+  expect(shared.filter((env) => env === name).length).toBe(5);
+  const scores = scoresAfter(curriculum, {}, [...group("Bandit", 0, true, true), ...group(name, 1, true, false)]);
+  expect(Object.entries(scores)).toEqual([
+    ["Bandit", 0],
+    [name, Math.SQRT1_2],
+  ]);
+  expect(groupEnvs(config, scores).filter((env) => env === name).length).toBe(9);
+});

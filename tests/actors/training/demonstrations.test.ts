@@ -70,7 +70,7 @@ async function rollout({ tag, rules, context }: Shown, seeds: number, written: n
   const env = openEpisode(openLocal(tag, { layout: seeds, dynamics: seeds }), rules);
   let turn = 0;
   const outcome = await playEpisode(aTicket({ episode: "e", env: tag.tag, layoutSeed: seeds, dynamicsSeed: seeds }), {
-    rules: { ...context, seed: 1, reasoningWeight: 0, actionsPerTurnMax: {} },
+    rules: { ...context, seed: 1, reasoningWeight: 0, actionsPerTurnMax: { [tag.tag]: rules.actionsPerTurnMax } },
     tag,
     dialogue: builtinDialogue(tokenizer),
     weights: { version: 1, digest: "" },
@@ -120,6 +120,19 @@ describe.each(cases)("a demonstration of %p, shown as %p", (name, changed) => {
       }
     }
   });
+});
+
+test("with compat, a demonstration shows the actions that a rollout shows: at most those that a turn may have", async () => {
+  const context = contextOf({ compat: true, layout: "ragen-v1" });
+  const options = optionsFor("SimpleSokoban", { context, rules: { ...rules, actionsPerTurnMax: 1 } });
+  const demo = await demonstrate(
+    openLocal(options.tag, { layout: 100, dynamics: 100 }),
+    options,
+    skill,
+    sequence(1, "x"),
+    options,
+  );
+  expect(samplesOf((await rollout(options, 100, replies(demo))).trajectory)).toEqual(demo);
 });
 
 /** Demonstrations by the expert of an env in another language. */
@@ -254,6 +267,15 @@ test("an env without a demonstrator cannot be demonstrated", async () => {
   const message = "Countdown has no demonstrator to imitate; set warmStart.imitate to random-play";
   const demos = new Demonstrations(optionsFor("Countdown"), fromDemonstrator(skill), boards, 1, 1, "x");
   await expect(demos.next()).rejects.toThrow(new Error(message));
+});
+
+test("a prompt that does not fit into the context ends the run, because a restarted learner would fail again", async () => {
+  const context = contextOf({ overflow: "drop", contextTokensMax: 20, replyTokensMax: 10 });
+  const options = optionsFor("SimpleSokoban", { context });
+  const stream = new Demonstrations(options, fromDemonstrator(skill), boards, 1, 1, "learn");
+  const message = "a prompt of SimpleSokoban leaves no room for a reply in rollout.contextTokensMax, 20; raise it";
+  const error = await stream.next().catch((thrown) => thrown);
+  expect([error, error.message]).toEqual([expect.any(RunError), message]);
 });
 
 test("an env in another language is imitated by plans from its random play; each board is explored once", async () => {

@@ -1,7 +1,8 @@
 /** What an update does differently than the config says: coefficients that follow a target, and rungs. */
 import { describe, expect, test } from "bun:test";
-import { controlAfter } from "../../../actors/training/interventions.ts";
+import { CONTROL_START, controlAfter, intervened } from "../../../actors/training/interventions.ts";
 import type { Progress } from "../../../actors/training/progress.ts";
+import { type Candidates, type FilterRule, filterGroups } from "../../../model/learn/filter.ts";
 import { Stage } from "./stage.ts";
 
 describe("the entropy coefficient", () => {
@@ -45,6 +46,25 @@ describe("the entropy coefficient", () => {
     expect(coefficients(resumed)).toEqual([0.001]);
   });
 });
+
+test.each(["linear", "softmax"] as const)(
+  "the rung tighten-filter never keeps more groups: top_p, %s",
+  async (mode) => {
+    const stage = new Stage();
+    await stage.training.run();
+    // Eight groups of two, with the same spread of rewards.
+    const groups = Array.from({ length: 16 }, (_, i) => i >> 1);
+    const candidates: Candidates = { groups, rewards: groups.map((_, i) => i % 2) };
+    const kept = (filter: FilterRule) => filterGroups(candidates, filter).kept.length;
+    for (const value of [0.1, 0.25, 0.5, 1]) {
+      const ranking = { metric: "reward_variance", order: "largest", includeZero: true } as const;
+      const filter: FilterRule = { strategy: "top_p", value, mode, ...ranking };
+      const { control } = controlAfter("tighten-filter", CONTROL_START);
+      const tightened = intervened({ ...stage.settings[0]!, filter }, control, 8).filter;
+      expect(kept(tightened)).toBeWithin(1, kept(filter) + 1);
+    }
+  },
+);
 
 test.each([
   ["clip-cov", { treatment: "clip", share: 0.1, bounds: [1, 5] }],

@@ -1,7 +1,9 @@
 import { expect, test } from "bun:test";
+import { CheckpointError } from "../../../actors/checkpoint/checkpoint.ts";
+import { RunError } from "../../../actors/errors.ts";
 import { type Solved, startOfRun } from "../../../actors/training/progress.ts";
 import { judgeValidation } from "../../../actors/training/training.ts";
-import { configOf, Stage } from "./stage.ts";
+import { configOf, outcomeOf, Stage } from "./stage.ts";
 
 const config = configOf({ health: { stopEarly: ["solved"], stops: { solvedValidations: 1 } } });
 const context = { config, log: { line: () => {}, event: () => {} } };
@@ -36,4 +38,48 @@ test("the last checkpoint waits for the episodes as long as the supervisor may t
   };
   await stage.runWithClock();
   expect(storing.get("save 6")).toBe(true);
+});
+
+test("a run that was stopped in its last validation, and resumed, saves this validation for a prolonged run", async () => {
+  const undisturbed = new Stage();
+  await undisturbed.training.run();
+  const stage = new Stage();
+  stage.outcome = (ticket) => {
+    if (ticket.episode.startsWith("v6.")) stage.training.stop("SIGTERM");
+    return outcomeOf(ticket);
+  };
+  expect(await stage.training.run()).toBe(null);
+  const resumed = new Stage({}, stage.saved.at(-1)!);
+  await resumed.training.run();
+  const saved = ({ saved }: Stage) => ({ ...saved.at(-1), version: 0, minutes: 0, minutesInAll: 0 });
+  expect(saved(resumed)).toEqual(saved(undisturbed));
+
+  // If the disk is full, only this validation is missing in the checkpoint: no update is lost.
+  const full = new Stage({}, stage.saved.at(-1)!);
+  full.saving = () => {
+    throw new CheckpointError("the disk is full");
+  };
+  expect(await full.training.run()).toMatchObject({ updates: 6 });
+  expect(full.warnings).toEqual(["checkpoint: the disk is full"]);
+});
+
+test("a run whose disk is full from its roll-back on loses only the updates after the roll-back", async () => {
+  const stage = new Stage({
+    validate: { episodes: 3, everyUpdates: 100 },
+    checkpoint: { everyUpdates: 1 },
+    health: {
+      ladder: ["roll-back"],
+      interveneAt: "warning",
+      trap: { startUpdates: 1, patience: 1, spreadShare: 0.95 },
+    },
+  });
+  stage.outcome = (ticket) => outcomeOf(ticket, false);
+  stage.spreads = [2, 2, 2, 1];
+  stage.saving = ({ health }) => {
+    if (health.control.round > 0) throw new CheckpointError("the disk is full");
+  };
+  const message = "the updates after 3 are lost: the disk is full";
+  await expect(stage.training.run()).rejects.toThrow(new RunError(message));
+  // The roll-back went to this update, and its checkpoint is intact.
+  expect(stage.calls).toContain("restore 3");
 });

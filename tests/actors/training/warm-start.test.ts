@@ -277,6 +277,8 @@ describe("a warm start that was made before", () => {
     ["the optimizer", { learner: { optimizer: "muon" } }],
     ["a stage", { warmStart: { stages: [base.warmStart.stages[0]!] } }],
     ["the validation that measures the result", { validate: { episodes: 128 } }],
+    ["the threads of the samplers, which round differently", { sampler: { threads: 2 } }],
+    ["the engine that the config names for the samplers", { engine: { name: "compiled" } }],
     ["the length of replies", { rollout: { replyTokensMax: 23 } }],
     ["the length of episodes", { rollout: { contextTokensMax: 350 } }],
     ["the micro-batches, which round differently", { learner: { microTokensMax: 1024 } }],

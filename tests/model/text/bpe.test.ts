@@ -21,6 +21,20 @@ test("an older file, which lacks some parts, gives the same tokens", () => {
   expect(readBpe(bare, {}, 512, "tokenizer.json").specials.size).toBe(0);
 });
 
+test("a token named __proto__ is a token like any other", () => {
+  const { vocab, merges } = json.model;
+  const added = JSON.parse(
+    '{"__": 500, "pr": 501, "ot": 502, "__pr": 503, "__prot": 504, "o__": 505, "__proto__": 506}',
+  );
+  const pairs = ["_ _", "p r", "o t", "__ pr", "__pr ot", "o __", "__prot o__"].map((pair) => pair.split(" "));
+  const model = { ...json.model, vocab: { ...vocab, ...added }, merges: [...pairs, ...merges] };
+  // Without a pattern that splits words from signs, as in Gemma's tokenizer.
+  const pre_tokenizer = { type: "ByteLevel", add_prefix_space: false, use_regex: false };
+  const bpe = readBpe({ ...json, model, pre_tokenizer }, {}, 512, "tokenizer.json");
+  expect(bpe.encode("a.__proto__")).toEqual([64, 13, 506]);
+  expect(bpe.decode([506])).toBe("__proto__");
+});
+
 test("digits and spaces beyond ASCII are split as by Python's tokenizers", () => {
   const words = { type: "ByteLevel", add_prefix_space: false };
   const digits = { type: "Digits", individual_digits: true };
