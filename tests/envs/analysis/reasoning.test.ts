@@ -223,6 +223,13 @@ describe("a question", () => {
   ])("%p, and %p: %p", (thought, action, share) => {
     expect(judged(thought, action)).toBe(share);
   });
+
+  test("is scored in a moment, however long its calculation is", () => {
+    const began = performance.now();
+    expect(judged(`${"1 + ".repeat(5000)}1`, "finish[7]")).toBe(null);
+    // Milliseconds. With a cubic time this thought would take minutes.
+    expect(performance.now() - began).toBeLessThan(5000);
+  });
 });
 
 describe("the shop", () => {
