@@ -1,6 +1,7 @@
 import { describe, expect, test } from "bun:test";
 import { truncateSync } from "node:fs";
 import { join } from "node:path";
+import { brotliCompressSync, gzipSync, zstdCompressSync } from "node:zlib";
 import fc from "fast-check";
 import { fileWriter, parquetWrite } from "hyparquet-writer";
 import { z } from "zod";
@@ -90,6 +91,32 @@ describe("readRows", () => {
     expect(() => [...readRows(fixture("mmlu.parquet"), Countdown)]).toThrow(
       "has no column target, nums; it has question, subject, choices, answer",
     );
+  });
+});
+
+describe("a parquet file", () => {
+  test.each([
+    ["GZIP", gzipSync],
+    ["BROTLI", brotliCompressSync],
+    ["ZSTD", zstdCompressSync],
+    ["SNAPPY", null],
+  ] as const)("may have a column without a value, compressed by %s", async (codec, compress) => {
+    const path = join(folder, `empty-${codec}.parquet`);
+    await parquetWrite({
+      writer: fileWriter(path),
+      codec,
+      ...(compress === null ? {} : { compressors: { [codec]: compress } }),
+      columnData: [
+        { name: "text", data: ["a", "b"], type: "STRING" },
+        { name: "note", data: [null, null], type: "STRING", nullable: true },
+      ],
+    });
+    const schema = z.object({ text: z.string(), note: z.string().nullish() });
+    const rows = [...readRows(path, schema)].map(({ text, note }) => ({ text, note: note ?? null }));
+    expect(rows).toEqual([
+      { text: "a", note: null },
+      { text: "b", note: null },
+    ]);
   });
 });
 
