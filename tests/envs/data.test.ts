@@ -118,6 +118,22 @@ describe("a parquet file", () => {
       { text: "b", note: null },
     ]);
   });
+
+  test("may have integers of 64 bits inside of structs", async () => {
+    const path = join(folder, "structs.parquet");
+    await parquetWrite({
+      writer: fileWriter(path),
+      schema: [
+        { name: "root", num_children: 1 },
+        { name: "tests", repetition_type: "OPTIONAL", num_children: 1, converted_type: "LIST" },
+        { name: "list", repetition_type: "REPEATED", num_children: 1 },
+        { name: "element", repetition_type: "OPTIONAL", num_children: 1 },
+        { name: "input", repetition_type: "OPTIONAL", type: "INT64" },
+      ],
+      columnData: [{ name: "tests", data: [[{ input: 1n }, { input: 2n }]] }],
+    });
+    expect([...readRows(path, z.object({ tests: z.unknown() }))]).toEqual([{ tests: [{ input: 1 }, { input: 2 }] }]);
+  });
 });
 
 describe("a damaged parquet file", () => {
