@@ -68,6 +68,24 @@ sys.exit(0)`;
     expect(lines.slice(1).map((line) => JSON.parse(line).out)).toEqual(["1 2\n", "ß 3\n", "45\n"]);
   });
 
+  test.each([
+    ["its own wrapper of sys.stdout.buffer", "sys.stdout = wrapped()\nprint(int(input()) + 1, 'ß')"],
+    ["a wrapper that it keeps", "out = sys.stdout = wrapped()\nprint(int(input()) + 1, 'ß')"],
+    [
+      "its own wrapper of what it detached",
+      "sys.stdout = io.TextIOWrapper(sys.stdout.detach(), encoding='utf-8')\nprint(int(input()) + 1, 'ß')",
+    ],
+    ["sys.stdout, and closes it", "print(int(input()) + 1, 'ß')\nsys.stdout.close()"],
+  ])("takes what a program prints to %s", async (_, code) => {
+    const head = "import io, sys\ndef wrapped():\n    return io.TextIOWrapper(sys.stdout.buffer, encoding='utf-8')\n";
+    const task = { code: head + code, function: null, tests: [{ input: "1" }, { input: "2" }] };
+    const { lines } = await runSandboxed(task, LIMITS).ended;
+    expect(lines.slice(1).map((line) => JSON.parse(line))).toEqual([
+      { test: 0, ok: true, out: "2 ß\n" },
+      { test: 1, ok: true, out: "3 ß\n" },
+    ]);
+  });
+
   test("gives an input that exceeds the limit of files to sys.stdin", async () => {
     const long = await outcome("print(len(input()))", { filesBytesMax: 2 ** 16 }, "x".repeat(2 ** 17));
     expect(long.results).toContain('"out": "131072\\n"');
