@@ -39,6 +39,11 @@ describe("readRows", () => {
     }
   });
 
+  test("reads -0 as a number, also beside long digits", async () => {
+    const lines = await file("zero.jsonl", '{"target": -0, "nums": [1], "note": "1234567890123456"}');
+    expect([...readRows(lines, Countdown)]).toEqual([{ target: -0, nums: [1] }]);
+  });
+
   test("refuses lines that are not UTF-8, after those before them", async () => {
     const path = await file("latin.jsonl", Uint8Array.from(Buffer.from('{"text": "\xe9"}', "latin1")));
     expect(() => [...readRows(path, z.object({ text: z.string() }))]).toThrow(/latin\.jsonl: .*(UTF-8|not valid)/i);
