@@ -390,6 +390,13 @@ describe("problems", () => {
     }
   });
 
+  test("name the row and the column that is not JSON", async () => {
+    const path = join(temporaryFolder(), "cut.jsonl");
+    const row = (tests: string) => JSON.stringify({ problem: "p", tests });
+    await Bun.write(path, `${row('[{"input": "", "output": ""}]')}\n${row("[{")}\n`);
+    expect(() => readProblems(path, 10, "all")).toThrow("cut.jsonl, row 2: tests: is not JSON: ");
+  });
+
   test("are read with their tests, whichever way these are written", () => {
     expect(sum!.tests[1]).toEqual({ kind: "feed", input: "-5 5\n", output: "0\n" });
     expect(squares).toMatchObject({ functionName: "squares", tests: [{ kind: "call" }, { kind: "call" }] });
