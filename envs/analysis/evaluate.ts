@@ -149,6 +149,8 @@ async function playStarted(
   for (let taken = 0; taken < actionsMax; taken++) {
     const action = player(game, actionsMax - taken, uniform);
     const effect = game.kind === "discrete" ? game.act(Number(action)) : await game.act(String(action));
+    if (!Number.isFinite(effect.reward))
+      throw new RangeError(`the env's reward is ${effect.reward}; return a finite number`);
     reward += effect.reward;
     success = effect.success;
     if (records) {
