@@ -73,7 +73,8 @@ export function bestPurchase(game: Game, actionsMax: number): number | null {
   return purchaseReward({ product, options }, goal).total >= 1 ? 1 : null;
 }
 
-const PRODUCT = /\bB[0-9A-Z]{9}\b/gi;
+/** Ids of products: WebShop's, then those of a generated catalog. An id has a digit; "breathable" is a word. */
+const PRODUCT = /\b(?=[A-Z]*\d)(?:B[0-9A-Z]|MU)[0-9A-Z]{8}\b/gi;
 const PRICE = /\$\s?(\d+(?:\.\d+)?)|\b(\d+(?:\.\d+)?) dollars\b/gi;
 
 /** Announcements in thoughts, each with the action that must follow. */

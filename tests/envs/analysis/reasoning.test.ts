@@ -241,6 +241,7 @@ describe("the shop", () => {
     ["B07XYZ1234 costs $19.99, so I click B07XYZ1234", "click[b07xyz1234]", 1],
     ["B07XYZ1234 costs $15", "click[b07xyz1234]", 0.5],
     ["B000000000 fits", "click[b07xyz1234]", 0],
+    ["a breathable background", "click[b07xyz1234]", null],
     ["I choose dark red", "click[red]", 0],
     ["I choose dark red", "click[dark red]", 1],
     ["It fits, buy it now", "click[buy now]", 1],
@@ -249,5 +250,11 @@ describe("the shop", () => {
     ["a nice shoe", "click[red]", null],
   ])("%p, and %p: %p", (thought, action, share) => {
     expect(judged(thought, action)).toBe(share);
+  });
+
+  test("of a generated catalog has product ids too", () => {
+    const page = observation.replaceAll("B07XYZ1234", "MU000LFLS3");
+    const share = (thought: string) => score({ thought, observation: page, actions: ["click[red]"] });
+    expect([share("MU000LFLS3 fits"), share("MU000LFLS4 fits")]).toEqual([1, 0]);
   });
 });
