@@ -11,6 +11,7 @@ import { z } from "zod";
 import { clausesOf, isDenied, isSupposed, type ReasoningScorer, shareOf } from "../analysis/reasoning.ts";
 import type { DiscreteGame, Effect, Seeds } from "../env.ts";
 import { Pcg64 } from "../rng/pcg64.ts";
+import { pythonFloat } from "../text/numbers.ts";
 
 export const BanditConfig = z.strictObject({
   loArmName: z.string().min(1).default("phoenix"),
@@ -106,7 +107,7 @@ export class BanditGame implements DiscreteGame {
     const name = this.actions[action];
     if (name === undefined) throw new RangeError(`Bandit has arms 0 and 1, got ${action}`);
     const reward = action === this.high ? this.#risky() : this.#config.loArmScore;
-    this.#message = `${name}: ${Number.isInteger(reward) ? reward.toFixed(1) : reward} points`;
+    this.#message = `${name}: ${pythonFloat(reward)} points`;
     const success = action === this.high;
     const extra: Readonly<Record<string, number>> = success ? {} : { premature_stop: 1 };
     return { reward, done: true, effective: true, valid: true, success, message: this.#message, extra };

@@ -1,5 +1,6 @@
 import { describe, expect, test } from "bun:test";
 import fc from "fast-check";
+import { BanditGame } from "../../envs/bandit/game.ts";
 import { ArithmeticError, evaluateArithmetic } from "../../envs/countdown/arithmetic.ts";
 import {
   CountdownConfig,
@@ -135,6 +136,17 @@ test.each([
   const judged = (name: string) =>
     tag.reasoning!({ thought: `${name} pays more on average`, observation, actions: [name] });
   expect(["Dragon", "Phoenix"].map(judged)).toEqual(better === "Dragon" ? [1, 0] : [0, 1]);
+});
+
+test.each([
+  [0.1, "0.1"],
+  [1, "1.0"],
+  [0.00001, "1e-05"],
+  [1e16, "1e+16"],
+])("a Bandit that pays %p says so as Python writes it", (loArmScore, text) => {
+  const game = openLocal(envTag("Bandit", { loArmScore }), { layout: 1, dynamics: 1 });
+  if (!(game instanceof BanditGame)) throw new Error("expected a bandit");
+  expect(game.act(1 - game.high).message).toBe(`Phoenix: ${text} points`);
 });
 
 test("a wrong result of Countdown is no success, though it earns as much as the right one", () => {
