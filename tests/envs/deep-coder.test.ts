@@ -316,6 +316,20 @@ os._exit(0)`;
 });
 
 describeWhere(lack, "the tag", () => {
+  test("runs at most sandboxesMax programs at the same time, also for two envs of a run", async () => {
+    const games = [10, 9].map((problemsMax) => {
+      const tag = envTag("DeepCoder", { dataPath, split: "all", sandboxesMax: 1, problemsMax });
+      return tag.open({ layout: 1, dynamics: 1 }) as DeepCoderGame;
+    });
+    const ended: string[] = [];
+    const acted = ["import time\ntime.sleep(0.5)", "print(1)"].map(async (program, i) => {
+      await games[i]!.act(program);
+      ended.push(program);
+    });
+    await Promise.all(acted);
+    expect(ended.at(-1)).toBe("print(1)");
+  });
+
   test("plays 64 random episodes: no program of chance solves these problems, some pass a test", async () => {
     const tag = envTag("DeepCoder", { dataPath, split: "all" });
     expect(tag.missing?.()).toBeNull();
