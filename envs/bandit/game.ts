@@ -132,6 +132,10 @@ interface Arms {
 
 const CHOICE = /\b(?:pull|choose|choosing|pick|select|take|try|go with|going with)\s+(?:the\s+)?(?:arm\s+)?$/i;
 
+/** Matches the name as a word. `\b` knows only ASCII letters, and a name may have others. */
+const wordOf = (name: string): RegExp =>
+  new RegExp(`(?<![\\p{L}\\p{N}_])${RegExp.escape(name)}(?![\\p{L}\\p{N}_])`, "giu");
+
 /** Each word makes a claim about the arm whose name stands before the word. */
 const WORDS: readonly (readonly [word: RegExp, claim: keyof Arms, holds: boolean])[] = [
   [/\b(?:higher|more|better|best|larger|greater)\b/i, "paysMore", true],
@@ -156,9 +160,7 @@ export const banditScorer =
       if (isSupposed(clause)) return [];
       const denied = isDenied(clause);
       const found = names
-        .flatMap((name) =>
-          [...clause.matchAll(new RegExp(`\\b${RegExp.escape(name)}\\b`, "gi"))].map((at) => ({ name, at })),
-        )
+        .flatMap((name) => [...clause.matchAll(wordOf(name))].map((at) => ({ name, at })))
         .sort((a, b) => a.at.index - b.at.index);
       return found.flatMap(({ name, at }, i) => {
         const chosen = CHOICE.test(clause.slice(0, at.index)) && !denied;

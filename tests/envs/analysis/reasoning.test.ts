@@ -201,6 +201,17 @@ describe("a bandit's arms", () => {
     expect(judge("Bandit", thought, pulled)).toBe(share);
   });
 
+  test("may have names with any letters", () => {
+    const { reasoning } = envTag("Bandit", { loArmName: "ähre", hiArmName: "öl++" });
+    const observation = "1. There are 2 arms, named Öl++ and Ähre";
+    const judged = (thought: string) => reasoning!({ thought, observation, actions: ["Öl++"] });
+    expect([judged("Öl++ pays more, I pull öl++"), judged("Ähre is better"), judged("Ähren are better")]).toEqual([
+      1,
+      0,
+      null,
+    ]);
+  });
+
   test("their names are those of the tag", () => {
     expect(judge("BanditRev", "Trader pays more", "Trader")).toBe(1);
     expect(judge("BanditTest", "Trader pays more", "Trader")).toBe(0);
