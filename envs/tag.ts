@@ -180,7 +180,9 @@ export function defineTag<C extends Record<string, unknown>>(source: {
       if (!given.success) throw new TagError(`options of ${tag} must be an object, got ${JSON.stringify(options)}`);
       const ragen = typeof compatDefaults === "function" ? compatDefaults : () => compatDefaults;
       const reproduced = compat === "strict" ? {} : ragen(compat);
-      const parsed = schema.safeParse({ ...defaults, ...reproduced, ...given.data });
+      // An option that is undefined counts as omitted.
+      const chosen = Object.fromEntries(Object.entries(given.data).filter(([, value]) => value !== undefined));
+      const parsed = schema.safeParse({ ...defaults, ...reproduced, ...chosen });
       if (!parsed.success) {
         const reasons = z
           .prettifyError(parsed.error)

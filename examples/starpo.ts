@@ -19,6 +19,7 @@ import { Demonstrations, fromDemonstrator, fromRandomPlay } from "../actors/trai
 import { evaluateRandom } from "../envs/analysis/evaluate.ts";
 import { openEpisode } from "../envs/episode.ts";
 import { envTag } from "../envs/registry.ts";
+import { checkSeed } from "../envs/rng/mt19937.ts";
 import { openLocal } from "../envs/tag.ts";
 import { Decoder } from "../model/decode/decoder.ts";
 import { Generator } from "../model/decode/generate.ts";
@@ -233,7 +234,9 @@ if (import.meta.main) {
   const task = (process.argv[2] ?? "Bandit") as keyof typeof TASKS;
   if (!Object.hasOwn(TASKS, task))
     throw new RangeError(`no task ${task}; there are ${Object.keys(TASKS).join(" and ")}`);
-  const { train } = await starpo(task, Number(process.argv[3] ?? 1));
+  const seed = Number(process.argv[3] ?? 1);
+  checkSeed(seed);
+  const { train } = await starpo(task, seed);
   const { random, start, end } = await train((line) => console.error(line));
   console.log(`${task}: random ${percent(random)} → imitated ${percent(start)} → reinforced ${percent(end)}`);
 }

@@ -124,28 +124,43 @@ async function play(
   uniform: Uniform,
   records: boolean,
 ): Promise<Omit<Played, "member" | "layoutSeed" | "dynamicsSeed">> {
-  if (game.kind === "outside") await game.start();
-  try {
-    let reward = 0;
-    let success = false;
-    const turns: PlayerEpisode["turns"][number][] = [];
-    let finalObservation = records ? game.render() : "";
-    for (let taken = 0; taken < actionsMax; taken++) {
-      const action = player(game, actionsMax - taken, uniform);
-      const effect = game.kind === "discrete" ? game.act(Number(action)) : await game.act(String(action));
-      reward += effect.reward;
-      success = effect.success;
-      if (records) {
-        const name = game.kind === "discrete" ? game.actions[Number(action)]! : String(action);
-        turns.push({ observation: finalObservation, actions: [name], reward: effect.reward });
-        finalObservation = effect.message ?? game.render();
-      }
-      if (effect.done) return { success, reward, actions: taken + 1, turns, finalObservation };
+  if (game.kind !== "outside") return playStarted(game, player, actionsMax, uniform, records);
+  await game.start();
+  const played = await playStarted(game, player, actionsMax, uniform, records).catch(async (error) => {
+    // Report `error`. If `close` fails too, its error is not reported.
+    await game.close().catch(() => {});
+    throw error;
+  });
+  await game.close();
+  return played;
+}
+
+async function playStarted(
+  game: Game,
+  player: Player,
+  actionsMax: number,
+  uniform: Uniform,
+  records: boolean,
+): ReturnType<typeof play> {
+  let reward = 0;
+  let success = false;
+  const turns: PlayerEpisode["turns"][number][] = [];
+  let finalObservation = records ? game.render() : "";
+  for (let taken = 0; taken < actionsMax; taken++) {
+    const action = player(game, actionsMax - taken, uniform);
+    const effect = game.kind === "discrete" ? game.act(Number(action)) : await game.act(String(action));
+    if (!Number.isFinite(effect.reward))
+      throw new RangeError(`the env's reward is ${effect.reward}; return a finite number`);
+    reward += effect.reward;
+    success = effect.success;
+    if (records) {
+      const name = game.kind === "discrete" ? game.actions[Number(action)]! : String(action);
+      turns.push({ observation: finalObservation, actions: [name], reward: effect.reward });
+      finalObservation = effect.message ?? game.render();
     }
-    return { success, reward, actions: actionsMax, turns, finalObservation };
-  } finally {
-    if (game.kind === "outside") await game.close();
+    if (effect.done) return { success, reward, actions: taken + 1, turns, finalObservation };
   }
+  return { success, reward, actions: actionsMax, turns, finalObservation };
 }
 
 /** The random baseline is the mean of this many rounds, because such a mean has little noise. */

@@ -11,6 +11,7 @@ import { z } from "zod";
 import { clausesOf, isDenied, isSupposed, type ReasoningScorer, shareOf } from "../analysis/reasoning.ts";
 import type { DiscreteGame, Effect, Seeds } from "../env.ts";
 import { Pcg64 } from "../rng/pcg64.ts";
+import { pythonFloat } from "../text/numbers.ts";
 
 export const BanditConfig = z.strictObject({
   loArmName: z.string().min(1).default("phoenix"),
@@ -106,7 +107,7 @@ export class BanditGame implements DiscreteGame {
     const name = this.actions[action];
     if (name === undefined) throw new RangeError(`Bandit has arms 0 and 1, got ${action}`);
     const reward = action === this.high ? this.#risky() : this.#config.loArmScore;
-    this.#message = `${name}: ${Number.isInteger(reward) ? reward.toFixed(1) : reward} points`;
+    this.#message = `${name}: ${pythonFloat(reward)} points`;
     const success = action === this.high;
     const extra: Readonly<Record<string, number>> = success ? {} : { premature_stop: 1 };
     return { reward, done: true, effective: true, valid: true, success, message: this.#message, extra };
@@ -130,6 +131,10 @@ interface Arms {
 }
 
 const CHOICE = /\b(?:pull|choose|choosing|pick|select|take|try|go with|going with)\s+(?:the\s+)?(?:arm\s+)?$/i;
+
+/** Matches the name as a word. `\b` knows only ASCII letters, and a name may have others. */
+const wordOf = (name: string): RegExp =>
+  new RegExp(`(?<![\\p{L}\\p{N}_])${RegExp.escape(name)}(?![\\p{L}\\p{N}_])`, "giu");
 
 /** Each word makes a claim about the arm whose name stands before the word. */
 const WORDS: readonly (readonly [word: RegExp, claim: keyof Arms, holds: boolean])[] = [
@@ -155,9 +160,7 @@ export const banditScorer =
       if (isSupposed(clause)) return [];
       const denied = isDenied(clause);
       const found = names
-        .flatMap((name) =>
-          [...clause.matchAll(new RegExp(`\\b${RegExp.escape(name)}\\b`, "gi"))].map((at) => ({ name, at })),
-        )
+        .flatMap((name) => [...clause.matchAll(wordOf(name))].map((at) => ({ name, at })))
         .sort((a, b) => a.at.index - b.at.index);
       return found.flatMap(({ name, at }, i) => {
         const chosen = CHOICE.test(clause.slice(0, at.index)) && !denied;

@@ -32,7 +32,9 @@ export function evaluateArithmetic(text: string): number {
     const base = primary();
     if (tokens[at] !== "**") return base;
     at++;
-    return base ** signed();
+    const exponent = signed();
+    if (base === 0 && exponent < 0) throw new ArithmeticError("division by zero");
+    return base ** exponent;
   }
   function signed(): number {
     if (tokens[at] === "-") {

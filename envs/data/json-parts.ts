@@ -121,7 +121,8 @@ export function exactJson(text: string): unknown {
   // Parsing with a reviver takes many times as long as parsing without a reviver.
   if (!/\d{16}/.test(text)) return JSON.parse(text);
   return JSON.parse(text, (_, value: unknown, { source = "" }: { readonly source?: string } = {}) => {
-    const isRounded = typeof value === "number" && /^-?\d+$/.test(source) && String(value) !== source;
+    // The text of -0 is "0", but -0 is exact.
+    const isRounded = typeof value === "number" && value !== 0 && /^-?\d+$/.test(source) && String(value) !== source;
     return isRounded ? rawJSON(source) : value;
   });
 }

@@ -28,11 +28,17 @@ const FOOTER_BYTES = 8;
 /** Maximum number of values in a page. hyparquet allocates an array of this length, so a damaged count could fill the memory. */
 const PAGE_VALUES_MAX = 2 ** 24;
 
+/** A page whose values are all null has length 0, which node:zlib refuses as `maxOutputLength`. */
+const unlessEmpty =
+  (decompress: (page: Uint8Array, options: { maxOutputLength: number }) => Uint8Array) =>
+  (page: Uint8Array, length: number): Uint8Array =>
+    length === 0 ? new Uint8Array() : decompress(page, { maxOutputLength: length });
+
 /** The page codecs of published data sets, except snappy: hyparquet itself decodes snappy. */
 const compressors: Compressors = {
-  GZIP: (page, length) => gunzipSync(page, { maxOutputLength: length }),
-  BROTLI: (page, length) => brotliDecompressSync(page, { maxOutputLength: length }),
-  ZSTD: (page, length) => zstdDecompressSync(page, { maxOutputLength: length }),
+  GZIP: unlessEmpty(gunzipSync),
+  BROTLI: unlessEmpty(brotliDecompressSync),
+  ZSTD: unlessEmpty(zstdDecompressSync),
 };
 
 export interface Column {

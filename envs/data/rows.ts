@@ -70,7 +70,7 @@ function rowsOf(path: string, schema: z.ZodObject): Iterable<unknown> {
   }
 }
 
-/** Converts parquet's 64-bit integers to numbers. */
+/** Converts parquet's 64-bit integers to numbers, also inside of lists and structs. */
 function* withoutBigints(rows: Iterable<Record<string, unknown>>): Generator<unknown> {
   for (const row of rows) {
     for (const [name, value] of Object.entries(row)) row[name] = asNumbers(value);
@@ -80,10 +80,14 @@ function* withoutBigints(rows: Iterable<Record<string, unknown>>): Generator<unk
 
 function asNumbers(value: unknown): unknown {
   if (Array.isArray(value)) return value.map(asNumbers);
+  if (isPlainObject(value)) return Object.fromEntries(Object.entries(value).map(([key, of]) => [key, asNumbers(of)]));
   if (typeof value !== "bigint") return value;
   if (Number.isSafeInteger(Number(value))) return Number(value);
   throw new RangeError(`${value} is too large for an exact number`);
 }
+
+const isPlainObject = (value: unknown): value is object =>
+  typeof value === "object" && value !== null && Object.getPrototypeOf(value) === Object.prototype;
 
 function* jsonLines(path: string): Generator<unknown> {
   const decoder = new TextDecoder("utf-8", { fatal: true });

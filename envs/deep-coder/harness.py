@@ -68,17 +68,25 @@ def standard_input(data):
         return io.BytesIO(data)
 
 
+class Output(io.BytesIO):
+    """Stays readable: a program may close sys.stdout, or wrap sys.stdout.buffer in a file that closes the buffer at its end."""
+
+    def close(self):
+        pass
+
+
 def feed(program, text):
     sys.stdin = io.TextIOWrapper(standard_input(text.encode()), encoding="utf-8")
-    out = io.TextIOWrapper(io.BytesIO(), encoding="utf-8", write_through=True)
-    with redirect_stdout(out):
+    out = Output()
+    with redirect_stdout(io.TextIOWrapper(out, encoding="utf-8", write_through=True)):
         try:
             scope = {"__name__": "__main__"}
             exec(program, scope, scope)
         except SystemExit:
             pass
-    out.flush()
-    return {"out": out.buffer.getvalue().decode("utf-8", "replace")}
+        if not getattr(sys.stdout, "closed", False):
+            sys.stdout.flush()  # as Python does when a program ends
+    return {"out": out.getvalue().decode("utf-8", "replace")}
 
 
 task = json.loads(sys.stdin.buffer.read())

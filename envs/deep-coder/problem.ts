@@ -41,7 +41,15 @@ const Metadata = z.object({ func_name: z.string().nullish() });
 
 /** The schema of a column that holds JSON. A parquet file holds the JSON as text. */
 const json = <S extends z.ZodType>(schema: S) =>
-  z.preprocess((value) => (typeof value === "string" && value !== "" ? exactJson(value) : value), schema);
+  z.preprocess((value, context) => {
+    if (typeof value !== "string" || value === "") return value;
+    try {
+      return exactJson(value);
+    } catch (error) {
+      context.addIssue(`is not JSON: ${(error as Error).message}`);
+      return z.NEVER;
+    }
+  }, schema);
 
 const Row = z.object({
   problem: z.string().min(1),

@@ -3,7 +3,7 @@ import { z } from "zod";
 import { missingFile } from "../data/rows.ts";
 import { SplitChoice, splitOfSeed } from "../data/split.ts";
 import type { Uniform } from "../env.ts";
-import { limiter } from "../outside/json-server.ts";
+import { type Limiter, limiter } from "../outside/json-server.ts";
 import { PythonRandom } from "../rng/mt19937.ts";
 import { defineTag, type Parts, plainWording, type TagSource } from "../tag.ts";
 import { DeepCoderGame } from "./game.ts";
@@ -36,9 +36,12 @@ function missing({ dataPath }: DeepCoderConfig): string | null {
   return missingFile(dataPath, "DeepCoder", how) ?? (lack === null ? null : `DeepCoder: ${lack}`);
 }
 
+/** The limiters by `sandboxesMax`, because a run may have several envs of this tag. */
+const limiters = new Map<number, Limiter>();
+
 function parts(config: DeepCoderConfig): Parts {
   const { dataPath, problemsMax, split, wholeAnswer, maxSteps: stepsMax, sandboxesMax, ...limits } = config;
-  const limit = limiter(sandboxesMax);
+  const limit = limiters.getOrInsertComputed(sandboxesMax, limiter);
   return {
     external: true,
     missing: () => missing(config),

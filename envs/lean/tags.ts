@@ -66,6 +66,8 @@ function parts(config: LeanConfig): Parts {
       const theorem = new PythonRandom(layout).choice(theorems(config, layout));
       return new LeanGame(theorem, (code, signal) => checkLean(server, code, config.leanSecondsMax, signal), config);
     },
+    // The code with the accepted tactics, without steps, log and messages.
+    stateOf: (observation) => /\nProof transcript:\n(.*?)(?:\n\n|$)/s.exec(observation)![1]!,
     random: (_game, _actionsLeft, uniform) => TACTICS[Math.floor(uniform() * TACTICS.length)]!,
   };
 }

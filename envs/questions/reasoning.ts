@@ -5,7 +5,8 @@
 import { type ReasoningScorer, shareOf } from "../analysis/reasoning.ts";
 import { ArithmeticError, evaluateArithmetic } from "../countdown/arithmetic.ts";
 
-const EQUATION = /([\d(][\d\s.+\-*/()]*[+\-*/][\d\s.+\-*/()]*[\d)])\s*=\s*(-?\d+(?:\.(\d+))?)/g;
+/** A calculation and its stated result. The first part matches no operator; otherwise the search would take cubic time in a long thought. */
+const EQUATION = /([\d(][\d\s.()]*[+\-*/][\d\s.+\-*/()]*[\d)])\s*=\s*(-?\d+(?:\.(\d+))?)/g;
 const CONCLUSION = /\banswer\s+(?:is|must be|should be)\s*:?\s*([^\n]+?)(?:[.!;]?\s*$|[.!;]\s|\n)/gi;
 
 /** @param answerOf  the answer in an action; null if the action gives none */

@@ -29,6 +29,7 @@ const sudoku = (tag: string, defaults: Partial<SudokuConfig>, actionsMax: number
       wording: { ...plainWording(INSTRUCTION, null, false), v1: RAGEN_INSTRUCTION, v2: RAGEN_INSTRUCTION },
       open: (seeds) => new SudokuGame(config, seeds),
       brief,
+      stateOf: boardOf,
       // With `unique`, rare boards have fewer blank cells and need fewer actions.
       actionsMin: blankCount(config),
       random: (_game, _actionsLeft, uniform) => randomPlacement(config.gridSize, uniform),
@@ -57,6 +58,11 @@ function randomPlacement(size: number, uniform: Uniform): string {
 
 function placement(value: number, cell: number, size: number): string {
   return `place ${value} at row ${Math.floor(cell / size) + 1} col ${(cell % size) + 1}`;
+}
+
+/** The part of the observation before the first empty line: the board, without steps and feedback. */
+function boardOf(observation: string): string {
+  return observation.slice(0, observation.indexOf("\n\n"));
 }
 
 /** The observation without frame, legend and hints, which are constant or follow from the board. */

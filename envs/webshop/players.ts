@@ -45,9 +45,13 @@ function queryOf(goal: Goal, ofRequest: boolean): string {
   return text.replaceAll(/[[\]]/g, " ");
 }
 
+const wantedValue = (wanted: Goal["options"][number]): string => (typeof wanted === "string" ? wanted : wanted[1]);
+
+/** As in WebShop, the text from the last `[` on is the label of a click. So no click chooses a value that has a `[`. */
+const isClickable = (value: string): boolean => !value.includes("[");
+
 function nextOption(goal: Goal, chosen: ReadonlyMap<string, string>, actions: readonly string[]): string | null {
-  for (const wanted of goal.options) {
-    const value = typeof wanted === "string" ? wanted : wanted[1];
+  for (const value of goal.options.map(wantedValue).filter(isClickable)) {
     // If two options have the same value, a click sets the later option. So any option with the value counts.
     const has = [...chosen.values()].includes(value);
     if (!has && actions.includes(`click[${value}]`)) return `click[${value}]`;
@@ -56,18 +60,21 @@ function nextOption(goal: Goal, chosen: ReadonlyMap<string, string>, actions: re
 }
 
 /**
- * 1 if a purchase of the wanted product with the wanted options is perfect and needs at most `actionsMax` actions. Otherwise null, because the
- * highest possible success is unknown.
+ * 1 if the product has the wanted options, and if its purchase with these options is perfect and needs at most `actionsMax` actions. Otherwise
+ * null, because the highest possible success is unknown.
  */
 export function bestPurchase(game: Game, actionsMax: number): number | null {
   const { goal, catalog } = expectGame(game, WebShopGame);
   if (actionsMax < goal.options.length + 3) return null;
   const product = catalog.product(goal.asin)!;
+  const offered = [...product.options.values()].flat().filter(isClickable);
+  if (!goal.options.map(wantedValue).every((value) => offered.includes(value))) return null;
   const options = new Map(goal.options.map((wanted, i) => (typeof wanted === "string" ? [String(i), wanted] : wanted)));
   return purchaseReward({ product, options }, goal).total >= 1 ? 1 : null;
 }
 
-const PRODUCT = /\bB[0-9A-Z]{9}\b/gi;
+/** Ids of products: WebShop's, then those of a generated catalog. An id has a digit; "breathable" is a word. */
+const PRODUCT = /\b(?=[A-Z]*\d)(?:B[0-9A-Z]|MU)[0-9A-Z]{8}\b/gi;
 const PRICE = /\$\s?(\d+(?:\.\d+)?)|\b(\d+(?:\.\d+)?) dollars\b/gi;
 
 /** Announcements in thoughts, each with the action that must follow. */

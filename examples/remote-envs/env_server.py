@@ -88,7 +88,7 @@ class EnvServer:
                 answer = {**self.seen(episode), "actions": getattr(episode.env, "actions", None)}
             except BaseException as error:  # also SystemExit, which would end this thread without an answer
                 self.forget(body["episode"])
-                with contextlib.suppress(Exception):  # report the first error, not an error of close()
+                with contextlib.suppress(BaseException):  # report the first error, not an error of close()
                     release(episode)
                 raise broken(error) from error
             episode.request, episode.answer = request, answer
@@ -143,7 +143,7 @@ class EnvServer:
             for forgotten, episode in idle:
                 try:
                     release(episode)
-                except Exception as error:
+                except BaseException as error:  # also SystemExit, after which the other idle episodes would stay locked
                     print(f"warning: idle episode {forgotten}: close() raised {type(error).__name__}: {error}", file=sys.stderr, flush=True)
                 finally:
                     episode.lock.release()

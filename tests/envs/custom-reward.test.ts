@@ -59,6 +59,13 @@ describe("withReward", () => {
     expect(() => withReward("Safe", "Bandit", () => 0).make({ arms: 3 }, "strict")).toThrow("options of Bandit");
   });
 
+  test.each([Number.NaN, Number.POSITIVE_INFINITY])("of %p is an error of an evaluation", async (reward) => {
+    const bad = withReward("Bad", "Bandit", () => reward).make({}, "strict");
+    expect(await evaluatePlayer(bad, bad.random, BOARDS).catch(String)).toBe(
+      `RangeError: the env's reward is ${reward}; return a finite number`,
+    );
+  });
+
   test("reaches games that answer later", async () => {
     const later = withReward("SearchWords", "SearchQAMock", ({ effect }) => 10 + effect.reward).make({}, "strict");
     const env = await openEpisode(later.open({ layout: 3, dynamics: 3 }), RULES);

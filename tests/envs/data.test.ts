@@ -1,6 +1,7 @@
 import { describe, expect, test } from "bun:test";
 import { truncateSync } from "node:fs";
 import { join } from "node:path";
+import { brotliCompressSync, gzipSync, zstdCompressSync } from "node:zlib";
 import fc from "fast-check";
 import { fileWriter, parquetWrite } from "hyparquet-writer";
 import { z } from "zod";
@@ -36,6 +37,11 @@ describe("readRows", () => {
       if (value instanceof RegExp) expect(row[key]).toMatch(value);
       else expect(row[key]).toEqual(value);
     }
+  });
+
+  test("reads -0 as a number, also beside long digits", async () => {
+    const lines = await file("zero.jsonl", '{"target": -0, "nums": [1], "note": "1234567890123456"}');
+    expect([...readRows(lines, Countdown)]).toEqual([{ target: -0, nums: [1] }]);
   });
 
   test("refuses lines that are not UTF-8, after those before them", async () => {
@@ -90,6 +96,48 @@ describe("readRows", () => {
     expect(() => [...readRows(fixture("mmlu.parquet"), Countdown)]).toThrow(
       "has no column target, nums; it has question, subject, choices, answer",
     );
+  });
+});
+
+describe("a parquet file", () => {
+  test.each([
+    ["GZIP", gzipSync],
+    ["BROTLI", brotliCompressSync],
+    ["ZSTD", zstdCompressSync],
+    ["SNAPPY", null],
+  ] as const)("may have a column without a value, compressed by %s", async (codec, compress) => {
+    const path = join(folder, `empty-${codec}.parquet`);
+    await parquetWrite({
+      writer: fileWriter(path),
+      codec,
+      ...(compress === null ? {} : { compressors: { [codec]: compress } }),
+      columnData: [
+        { name: "text", data: ["a", "b"], type: "STRING" },
+        { name: "note", data: [null, null], type: "STRING", nullable: true },
+      ],
+    });
+    const schema = z.object({ text: z.string(), note: z.string().nullish() });
+    const rows = [...readRows(path, schema)].map(({ text, note }) => ({ text, note: note ?? null }));
+    expect(rows).toEqual([
+      { text: "a", note: null },
+      { text: "b", note: null },
+    ]);
+  });
+
+  test("may have integers of 64 bits inside of structs", async () => {
+    const path = join(folder, "structs.parquet");
+    await parquetWrite({
+      writer: fileWriter(path),
+      schema: [
+        { name: "root", num_children: 1 },
+        { name: "tests", repetition_type: "OPTIONAL", num_children: 1, converted_type: "LIST" },
+        { name: "list", repetition_type: "REPEATED", num_children: 1 },
+        { name: "element", repetition_type: "OPTIONAL", num_children: 1 },
+        { name: "input", repetition_type: "OPTIONAL", type: "INT64" },
+      ],
+      columnData: [{ name: "tests", data: [[{ input: 1n }, { input: 2n }]] }],
+    });
+    expect([...readRows(path, z.object({ tests: z.unknown() }))]).toEqual([{ tests: [{ input: 1 }, { input: 2 }] }]);
   });
 });
 

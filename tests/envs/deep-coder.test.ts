@@ -68,6 +68,24 @@ sys.exit(0)`;
     expect(lines.slice(1).map((line) => JSON.parse(line).out)).toEqual(["1 2\n", "ß 3\n", "45\n"]);
   });
 
+  test.each([
+    ["its own wrapper of sys.stdout.buffer", "sys.stdout = wrapped()\nprint(int(input()) + 1, 'ß')"],
+    ["a wrapper that it keeps", "out = sys.stdout = wrapped()\nprint(int(input()) + 1, 'ß')"],
+    [
+      "its own wrapper of what it detached",
+      "sys.stdout = io.TextIOWrapper(sys.stdout.detach(), encoding='utf-8')\nprint(int(input()) + 1, 'ß')",
+    ],
+    ["sys.stdout, and closes it", "print(int(input()) + 1, 'ß')\nsys.stdout.close()"],
+  ])("takes what a program prints to %s", async (_, code) => {
+    const head = "import io, sys\ndef wrapped():\n    return io.TextIOWrapper(sys.stdout.buffer, encoding='utf-8')\n";
+    const task = { code: head + code, function: null, tests: [{ input: "1" }, { input: "2" }] };
+    const { lines } = await runSandboxed(task, LIMITS).ended;
+    expect(lines.slice(1).map((line) => JSON.parse(line))).toEqual([
+      { test: 0, ok: true, out: "2 ß\n" },
+      { test: 1, ok: true, out: "3 ß\n" },
+    ]);
+  });
+
   test("gives an input that exceeds the limit of files to sys.stdin", async () => {
     const long = await outcome("print(len(input()))", { filesBytesMax: 2 ** 16 }, "x".repeat(2 ** 17));
     expect(long.results).toContain('"out": "131072\\n"');
@@ -298,6 +316,20 @@ os._exit(0)`;
 });
 
 describeWhere(lack, "the tag", () => {
+  test("runs at most sandboxesMax programs at the same time, also for two envs of a run", async () => {
+    const games = [10, 9].map((problemsMax) => {
+      const tag = envTag("DeepCoder", { dataPath, split: "all", sandboxesMax: 1, problemsMax });
+      return tag.open({ layout: 1, dynamics: 1 }) as DeepCoderGame;
+    });
+    const ended: string[] = [];
+    const acted = ["import time\ntime.sleep(0.5)", "print(1)"].map(async (program, i) => {
+      await games[i]!.act(program);
+      ended.push(program);
+    });
+    await Promise.all(acted);
+    expect(ended.at(-1)).toBe("print(1)");
+  });
+
   test("plays 64 random episodes: no program of chance solves these problems, some pass a test", async () => {
     const tag = envTag("DeepCoder", { dataPath, split: "all" });
     expect(tag.missing?.()).toBeNull();
@@ -370,6 +402,13 @@ describe("problems", () => {
         verdict(problem, { lines: ['{"ready": true}', result(json)], stopped: null }).passed;
       expect([passed("[9007199254740993, 1]"), passed("[9007199254740992, 1]")]).toEqual([1, 0]);
     }
+  });
+
+  test("name the row and the column that is not JSON", async () => {
+    const path = join(temporaryFolder(), "cut.jsonl");
+    const row = (tests: string) => JSON.stringify({ problem: "p", tests });
+    await Bun.write(path, `${row('[{"input": "", "output": ""}]')}\n${row("[{")}\n`);
+    expect(() => readProblems(path, 10, "all")).toThrow("cut.jsonl, row 2: tests: is not JSON: ");
   });
 
   test("are read with their tests, whichever way these are written", () => {

@@ -1,5 +1,6 @@
 import { describe, expect, test } from "bun:test";
 import fc from "fast-check";
+import { BanditGame } from "../../envs/bandit/game.ts";
 import { ArithmeticError, evaluateArithmetic } from "../../envs/countdown/arithmetic.ts";
 import {
   CountdownConfig,
@@ -36,12 +37,22 @@ describe("evaluateArithmetic", () => {
     expect(evaluateArithmetic(text)).toBe(value);
   });
 
-  test.each(["", "1 +", "(1", "1)", "1 2", "a + 1", "__import__('os')", "1 / 0", "007 + 1", "1 = 1", "9 ** 9 ** 9"])(
-    "refuses %p",
-    (text) => {
-      expect(() => evaluateArithmetic(text)).toThrow(ArithmeticError);
-    },
-  );
+  test.each([
+    "",
+    "1 +",
+    "(1",
+    "1)",
+    "1 2",
+    "a + 1",
+    "__import__('os')",
+    "1 / 0",
+    "1 / 0 ** -1",
+    "007 + 1",
+    "1 = 1",
+    "9 ** 9 ** 9",
+  ])("refuses %p", (text) => {
+    expect(() => evaluateArithmetic(text)).toThrow(ArithmeticError);
+  });
 
   test("refuses what is too long to be an answer", () => {
     expect(() => evaluateArithmetic("(".repeat(2000))).toThrow("2000 characters (limit 1000)");
@@ -125,6 +136,17 @@ test.each([
   const judged = (name: string) =>
     tag.reasoning!({ thought: `${name} pays more on average`, observation, actions: [name] });
   expect(["Dragon", "Phoenix"].map(judged)).toEqual(better === "Dragon" ? [1, 0] : [0, 1]);
+});
+
+test.each([
+  [0.1, "0.1"],
+  [1, "1.0"],
+  [0.00001, "1e-05"],
+  [1e16, "1e+16"],
+])("a Bandit that pays %p says so as Python writes it", (loArmScore, text) => {
+  const game = openLocal(envTag("Bandit", { loArmScore }), { layout: 1, dynamics: 1 });
+  if (!(game instanceof BanditGame)) throw new Error("expected a bandit");
+  expect(game.act(1 - game.high).message).toBe(`Phoenix: ${text} points`);
 });
 
 test("a wrong result of Countdown is no success, though it earns as much as the right one", () => {

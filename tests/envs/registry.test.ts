@@ -66,6 +66,11 @@ describe("envTag", () => {
     expect(envTag("LargerSokoban").config).toMatchObject({ dimRoom: [8, 8], numBoxes: 2, searchDepth: 10 });
   });
 
+  test("takes the tag's value for an option that is undefined, as for one that is omitted", () => {
+    expect(envTag("CoordFrozenLake", { p: undefined }).config["p"]).toBe(0.9);
+    expect(envTag("FrozenLake", { p: undefined }, "ragen-v2").config["p"]).toBe(0.9);
+  });
+
   test("has RAGEN's Sudoku, which its budget of actions cannot fill, in compat only", () => {
     expect(envTag("SimpleSudoku").config).toMatchObject({ gridSize: 4, maxSteps: 20, unique: true });
     expect(envTag("SimpleSudoku", {}, "ragen-v2").config).toMatchObject({ gridSize: 9, maxSteps: 81, unique: false });

@@ -18,6 +18,12 @@ test("fits on a page of 250 lines", async () => {
   expect((await Bun.file(page).text()).trimEnd().split("\n").length).toBeLessThanOrEqual(250);
 });
 
+test("refuses a seed that is no number", () => {
+  const { exitCode, stderr } = Bun.spawnSync([process.execPath, page, "Bandit", "two"], { timeout: 60_000 });
+  expect(exitCode).toBe(1);
+  expect(stderr.toString()).toContain("seed must be an integer in [0, 4294967295], got NaN");
+});
+
 test("learns Bandit by reinforcement alone, after replies that pull arms by chance", async () => {
   const { train } = await starpo("Bandit", 1);
   const { random, start, end } = await train(() => {});

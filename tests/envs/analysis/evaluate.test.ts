@@ -3,8 +3,9 @@ import { describe, expect, test } from "bun:test";
 import fc from "fast-check";
 import { z } from "zod";
 import { bestPossible, evaluatePlayer, evaluateRandom, passAtK, passCurve } from "../../../envs/analysis/evaluate.ts";
-import type { DiscreteGame, Seeds } from "../../../envs/env.ts";
+import type { DiscreteGame, OutsideGame, Seeds } from "../../../envs/env.ts";
 import { openEpisode } from "../../../envs/episode.ts";
+import { Refused } from "../../../envs/outside/json-server.ts";
 import { Pcg64 } from "../../../envs/rng/pcg64.ts";
 import { dynamicsSeed } from "../../../envs/seeds.ts";
 import { defineTag, openLocal, plainWording, uniformPlayer } from "../../../envs/tag.ts";
@@ -58,6 +59,34 @@ describe("the dynamics of a baseline", () => {
     bestPossible(tag, { episodes: 1, seed: 7 });
     expect(opened).toEqual([{ layout: 7, dynamics: dynamicsSeed(7, 0) }]);
   });
+});
+
+test("an episode that fails is reported by its own error, also if its close fails too", async () => {
+  let opened = 0;
+  const tag = defineTag({
+    tag: "Dead",
+    type: "dead",
+    schema: z.strictObject({}),
+    actionsMax: 1,
+    replyWordsHint: 10,
+    parts: () => ({
+      wording: plainWording("Wait.", null, false),
+      open: (): OutsideGame => ({
+        kind: "outside",
+        actions: null,
+        start: async () => void opened++,
+        render: () => "",
+        act: () => Promise.reject(new Refused("the server refuses the action")),
+        close: () => Promise.reject(new Error("the line is dead")),
+      }),
+      random: () => "wait",
+    }),
+  }).make({}, "strict");
+  expect(await evaluatePlayer(tag, tag.random, { episodes: 1, seed: 1 }).catch(String)).toBe(
+    "Error: the server refuses the action",
+  );
+  // The evaluation does not repeat what a server refuses.
+  expect(opened).toBe(1);
 });
 
 test("a task that is solved when the actions are used up counts, as in an episode of a policy", async () => {

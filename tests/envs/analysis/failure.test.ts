@@ -3,7 +3,7 @@ import { describe, expect, test } from "bun:test";
 import { FAILURES, type Failure, failureOf } from "../../../envs/analysis/failure.ts";
 import { BanditConfig, BanditGame } from "../../../envs/bandit/game.ts";
 import { CountdownGame } from "../../../envs/countdown/game.ts";
-import type { LocalGame } from "../../../envs/env.ts";
+import type { LanguageGame, LocalGame } from "../../../envs/env.ts";
 import { openEpisode } from "../../../envs/episode.ts";
 import { FrozenLakeConfig, FrozenLakeGame } from "../../../envs/frozen-lake/game.ts";
 import { QuestionGame } from "../../../envs/questions/game.ts";
@@ -96,6 +96,20 @@ test("Rubik's cube: its counter of steps is no part of its state", () => {
   const tag = envTag("rubikscube");
   const game = tag.open({ layout: 5, dynamics: 5 }) as LocalGame;
   expect(played(game, ["U", "U'", "U", "U'", "U"].map(once), tag.stateOf)).toBe("local_cycle");
+});
+
+test("Sudoku: a refused placement leads back to the same board, whatever the steps and the feedback are", () => {
+  const tag = envTag("SimpleSudoku");
+  const game = () => tag.open({ layout: 1, dynamics: 1 }) as LocalGame;
+  const replies = ["place 9 at row 1 col 1", "7,7,7", "hm", "place 0 at row 1 col 2", "1"].map(once);
+  expect(played(game(), replies, tag.stateOf)).toBe("local_cycle");
+  const placed = tag.open({ layout: 1, dynamics: 1 }) as LanguageGame;
+  const placements = Array.from({ length: 5 }, () => {
+    const action = tag.optimal!(placed, 9, Math.random) as string;
+    placed.act(action);
+    return [action];
+  });
+  expect(played(game(), placements, tag.stateOf)).toBe("budget");
 });
 
 test("each failure of random play has exactly one class", async () => {

@@ -201,6 +201,17 @@ describe("a bandit's arms", () => {
     expect(judge("Bandit", thought, pulled)).toBe(share);
   });
 
+  test("may have names with any letters", () => {
+    const { reasoning } = envTag("Bandit", { loArmName: "ähre", hiArmName: "öl++" });
+    const observation = "1. There are 2 arms, named Öl++ and Ähre";
+    const judged = (thought: string) => reasoning!({ thought, observation, actions: ["Öl++"] });
+    expect([judged("Öl++ pays more, I pull öl++"), judged("Ähre is better"), judged("Ähren are better")]).toEqual([
+      1,
+      0,
+      null,
+    ]);
+  });
+
   test("their names are those of the tag", () => {
     expect(judge("BanditRev", "Trader pays more", "Trader")).toBe(1);
     expect(judge("BanditTest", "Trader pays more", "Trader")).toBe(0);
@@ -223,6 +234,13 @@ describe("a question", () => {
   ])("%p, and %p: %p", (thought, action, share) => {
     expect(judged(thought, action)).toBe(share);
   });
+
+  test("is scored in a moment, however long its calculation is", () => {
+    const began = performance.now();
+    expect(judged(`${"1 + ".repeat(5000)}1`, "finish[7]")).toBe(null);
+    // Milliseconds. With a cubic time this thought would take minutes.
+    expect(performance.now() - began).toBeLessThan(5000);
+  });
 });
 
 describe("the shop", () => {
@@ -234,6 +252,7 @@ describe("the shop", () => {
     ["B07XYZ1234 costs $19.99, so I click B07XYZ1234", "click[b07xyz1234]", 1],
     ["B07XYZ1234 costs $15", "click[b07xyz1234]", 0.5],
     ["B000000000 fits", "click[b07xyz1234]", 0],
+    ["a breathable background", "click[b07xyz1234]", null],
     ["I choose dark red", "click[red]", 0],
     ["I choose dark red", "click[dark red]", 1],
     ["It fits, buy it now", "click[buy now]", 1],
@@ -242,5 +261,11 @@ describe("the shop", () => {
     ["a nice shoe", "click[red]", null],
   ])("%p, and %p: %p", (thought, action, share) => {
     expect(judged(thought, action)).toBe(share);
+  });
+
+  test("of a generated catalog has product ids too", () => {
+    const page = observation.replaceAll("B07XYZ1234", "MU000LFLS3");
+    const share = (thought: string) => score({ thought, observation: page, actions: ["click[red]"] });
+    expect([share("MU000LFLS3 fits"), share("MU000LFLS4 fits")]).toEqual([1, 0]);
   });
 });

@@ -59,6 +59,22 @@ describe("Lean, as RAGEN", () => {
     expect(sent.slice(-codes.length)).toEqual(codes);
   });
 
+  test("is in the same state after a rejected tactic, and in another after an accepted one", async () => {
+    const goals = { response: { messages: [{ severity: "error", data: "unsolved goals" }] } };
+    await using server = kimina((call) => (call < 2 ? broken : goals));
+    const { stateOf } = envTag("Lean");
+    const game = open({ url: server.url });
+    await game.start();
+    const states = [stateOf!(game.render())];
+    for (const tactic of ["simp", "ring", "intro h"]) {
+      await game.act(tactic);
+      states.push(stateOf!(game.render()));
+    }
+    const [first, ...others] = states;
+    expect(others.slice(0, 2)).toEqual([first!, first!]);
+    expect(others[2]).toMatch(/\d+ \| {3}intro h$/);
+  });
+
   test.each(ragen.theorems)("reads theorem %#", ({ row, parsed }) => {
     expect(readTheorem(row.formal_statement, row.natural_language_statement)).toEqual({
       imports: parsed.imports,

@@ -286,20 +286,29 @@ describe("the example server", () => {
 
   test("forgets every idle episode for a new one, also if the close of one raises", () => {
     const { out, err } = inPython(`
+import sys
+
 class Broken(Guess):
     def close(self):
         raise OSError("the line is dead")
 
+class Leaving(Guess):
+    def close(self):
+        sys.exit("a wrong close")
+
 now = [0.0]
-server = EnvServer({"broken": Broken, "guess": Guess}, 2, 600.0, lambda: now[0])
-for name in ("broken", "guess"):
+server = EnvServer({"broken": Broken, "leaving": Leaving, "guess": Guess}, 3, 600.0, lambda: now[0])
+for name in ("broken", "leaving", "guess"):
     server.open({"episode": name, "env": name, "layoutSeed": 1, "dynamicsSeed": 1})
 now[0] = 601.0
 server.open({"episode": "new", "env": "guess", "layoutSeed": 1, "dynamicsSeed": 1})
 print(list(server.episodes), server.step({"episode": "new", "step": 0, "action": "1"})["done"])
 `);
     expect(out).toBe("['new'] False\n");
-    expect(err).toBe("warning: idle episode broken: close() raised OSError: the line is dead\n");
+    expect(err.trimEnd().split("\n")).toEqual([
+      "warning: idle episode broken: close() raised OSError: the line is dead",
+      "warning: idle episode leaving: close() raised SystemExit: a wrong close",
+    ]);
   });
 
   test("prints no stack of a client that leaves, and that of a fault", () => {
@@ -325,13 +334,18 @@ class Broken(Guess):
     def close(self):
         raise OSError("the line is dead")
 
-server = EnvServer({"broken": Broken})
-try:
-    server.open({"episode": "e", "layoutSeed": 1, "dynamicsSeed": 1})
-except Refused as refused:
-    print(refused.status, refused, server.episodes)
+class Leaving(Broken):
+    def close(self):
+        raise SystemExit("a wrong close")
+
+for env in (Broken, Leaving):
+    server = EnvServer({"broken": env})
+    try:
+        server.open({"episode": "e", "layoutSeed": 1, "dynamicsSeed": 1})
+    except Refused as refused:
+        print(refused.status, refused, server.episodes)
 `);
-    expect(out).toBe("422 the env raised ValueError: no picture {}\n");
+    expect(out).toBe("422 the env raised ValueError: no picture {}\n".repeat(2));
   });
 
   test("answers for an env that ends by sys.exit, and plays the step no second time", () => {

@@ -3,7 +3,7 @@ import { describe, expect, test } from "bun:test";
 import { Catalog, type ShopSplit } from "../../../envs/webshop/catalog.ts";
 import { WebShopGame } from "../../../envs/webshop/game.ts";
 import { madeUpProducts } from "../../../envs/webshop/made-up.ts";
-import { bestPurchase, randomShopper } from "../../../envs/webshop/players.ts";
+import { bestPurchase, expertShopper, randomShopper } from "../../../envs/webshop/players.ts";
 import type { Goal, Product } from "../../../envs/webshop/product.ts";
 import { purchaseReward } from "../../../envs/webshop/reward.ts";
 
@@ -124,6 +124,22 @@ test("the best possible purchase searches, opens the product, chooses its option
   const best = (priceMax: number, actionsMax: number) =>
     bestPurchase(new WebShopGame(catalog, { ...goalOf(priceMax), options: [["size", "l"]] }, rules), actionsMax);
   expect([best(20, 3), best(20, 4), best(1, 4)]).toEqual([null, 1, null]);
+});
+
+test("an option that no click can choose does not keep the expert from buying, and its best purchase is unknown", () => {
+  const options = new Map([["color", ["red [matte]", "red"]]]);
+  const catalog = new Catalog([{ ...shelf, price: 5, attributes: ["soft"], options, requests: [request] }]);
+  const open = (...wanted: Goal["options"]) => new WebShopGame(catalog, { ...goalOf(20), options: wanted }, rules);
+  const game = open(["color", "red [matte]"]);
+  const acted = [];
+  for (let left = 9; left > 0 && acted.at(-1) !== "click[buy now]"; left--) {
+    const action = String(expertShopper(game, left, Math.random));
+    acted.push(action);
+    game.act(action);
+  }
+  expect(acted.slice(1)).toEqual([`click[${shelf.asin.toLowerCase()}]`, "click[buy now]"]);
+  const best = (...wanted: Goal["options"]) => bestPurchase(open(...wanted), 9);
+  expect([best(["color", "red [matte]"]), best("green"), best("red")]).toEqual([null, null, 1]);
 });
 
 test("the search reads the title, the description, the first bullet and the options, in any case", () => {
