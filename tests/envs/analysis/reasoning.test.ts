@@ -235,11 +235,9 @@ describe("a question", () => {
     expect(judged(thought, action)).toBe(share);
   });
 
-  test("is scored in a moment, however long its calculation is", () => {
-    const began = performance.now();
-    expect(judged(`${"1 + ".repeat(5000)}1`, "finish[7]")).toBe(null);
-    // Milliseconds. With a cubic time this thought would take minutes.
-    expect(performance.now() - began).toBeLessThan(5000);
+  test("is scored, however long its calculation is", () => {
+    // In cubic time this thought would take hours, and the test would count as hung.
+    expect(judged(`${"1 + ".repeat(10_000)}1`, "finish[7]")).toBe(null);
   });
 });
 
