@@ -37,7 +37,6 @@ export class MetricsSink implements HostHandler {
   #actors: readonly ActorView[] | null = null;
   readonly #unknownNames = new Set<string>();
   #cancelFlush: (() => void) | null = null;
-  #stepLast = 0;
   #update: number;
   #failing = false;
   #dropped = 0;
@@ -91,7 +90,6 @@ export class MetricsSink implements HostHandler {
   }
 
   #takeMetrics({ actor, step, values }: Messages["metrics"]): void {
-    this.#stepLast = Math.max(this.#stepLast, step);
     const updates: MetricName = "total/updates";
     if (updates in values) this.#update = step;
     const known = Object.entries(values).filter(([name]) => isMetricName(name));
@@ -163,7 +161,7 @@ export class MetricsSink implements HostHandler {
     if (dropped > 0) {
       const { actor } = this.#options;
       const name: MetricName = "sink/dropped_messages";
-      points.push({ name, actor, step: this.#stepLast, value: this.#dropped });
+      points.push({ name, actor, step: this.#update, value: this.#dropped });
       const text = `${dropped} metrics and events were dropped while the store could not be written`;
       events.push({ actor, level: "warning", kind: "dropped", text });
     }

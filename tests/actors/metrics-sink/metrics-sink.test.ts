@@ -4,6 +4,7 @@ import fc from "fast-check";
 import { MetricsSink } from "../../../actors/metrics-sink/metrics-sink.ts";
 import { Store } from "../../../actors/metrics-sink/store.ts";
 import type { EpisodeRow } from "../../../actors/protocol.ts";
+import { seriesOf } from "../../../actors/record/newest-update.ts";
 import { sayHello, welcoming } from "../../../actors/transport/handshake.ts";
 import { temporaryFolder } from "../../scripts/temporary.ts";
 import { FakeClock } from "../fake-clock.ts";
@@ -322,6 +323,23 @@ describe("a full disk", () => {
     askEpisodes([playedRow(), playedRow({ episode: "e2" })]);
     askEpisodes([playedRow({ episode: "e3" })]);
     expect(sink.doing()).toBe("3 episodes stored");
+  });
+
+  test("is counted at the run's update, so that the count is shown after a warm start of more steps", () => {
+    let full = true;
+    const disk = {
+      write: (batch: Parameters<Store["write"]>[0]) => {
+        if (full) throw fullDiskError();
+        store.write(batch);
+      },
+    };
+    sink = new MetricsSink({ store: disk, actor: "metrics-sink", clock, flushMs: 250, waitingMax: 2 });
+    tellMetrics({ "warm/loss": 0.5 }, 1000);
+    tellMetrics({ "total/updates": 7 }, 7);
+    tellMetrics({ "train/success": 1 }, 8);
+    full = false;
+    clock.advance(250);
+    expect(seriesOf(store, ["sink/dropped_messages"])).toMatchObject([{ steps: [7], values: [1] }]);
   });
 
   test("beside a wrong row: the row is at fault only if the rest can be stored", () => {
