@@ -98,7 +98,8 @@ export function startThread<M extends Methods>(
   worker.onerror = ({ message }) => fail(uncaught(message));
   worker.addEventListener("close", (event) => {
     const { code } = event as unknown as { code: number };
-    if (code !== 0) fail(new Error(`a compute thread ended with code ${code}`));
+    // A thread that was stopped, or whose error `onerror` got, has rejected its calls already.
+    if (gone === null) fail(new Error(`a compute thread ended with code ${code}`));
   });
   const methods = new Proxy({} as Remote<M>, {
     get: (_, method: string) => {
