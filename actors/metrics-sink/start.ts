@@ -38,7 +38,10 @@ export const metricsSink = {
     const { actor, run, folder, clock, log, meter, transport, listen } = context;
     const { store, url, updates, close } = await ports.openStore(config, context);
     const sink = new MetricsSink({ store, actor, clock, updates, flushMs: FLUSH_MS, waitingMax: ports.waitingMax });
-    const listener = await transport.listen(listen, welcoming(run, sink));
+    const listener = await transport.listen(listen, welcoming(run, sink)).catch(async (error: unknown) => {
+      await close();
+      throw error;
+    });
     meter.depth("queue/messages", () => sink.waiting);
     return {
       url: listener.address,
@@ -65,7 +68,12 @@ async function openStore(config: RunConfig, { run, folder, clock, log }: ActorCo
     durability: checkpoint.durability,
     wallClock: Date.now,
   });
-  const page = await serveDashboard({ shown: { store, ...apiContextOf(config, folder) }, ...metrics, clock });
+  const shown = { store, ...apiContextOf(config, folder) };
+  const page = await serveDashboard({ shown, ...metrics, clock }).catch((error: unknown) => {
+    // A run on one thread goes on, so it must not leave the file open.
+    store.close();
+    throw error;
+  });
   store.startSession({ name: run, env: envsText(config), updates: learner.updates, seed });
   if (metrics.tensorboard) followStore(store, folder, (text) => log.error("tensorboard", text));
   log.info("page", page.url);
