@@ -5,6 +5,7 @@ import { beforeEach, describe, expect, spyOn, test } from "bun:test";
 import * as fs from "node:fs";
 import { mkdirSync, readFileSync, rmSync, symlinkSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
+import { saveJson } from "../../../actors/checkpoint/json.ts";
 import { realClock } from "../../../actors/clock.ts";
 import type { RunsAnswer } from "../../../actors/dashboard/answers.ts";
 import { API } from "../../../actors/dashboard/api.ts";
@@ -340,6 +341,16 @@ describe("other runs", () => {
     }
     rmSync(join(root, "same"), { recursive: true });
     expect((await stage.app.request("/run/same/api/run")).status).toBe(404);
+  });
+
+  test("show the settings of a run that was resumed with others", async () => {
+    record("resumed", 0.25, 100);
+    const file = join(root, "resumed", "config.json");
+    for (const updates of [100, 200]) {
+      saveJson(file, { env: { tag: "Bandit" }, learner: { updates } });
+      const { settings } = await json("/run/resumed/api/setup");
+      expect(settings).toContainEqual(expect.objectContaining({ path: "learner.updates", value: updates }));
+    }
   });
 
   test("are shown in turn, more of them than are open at once", async () => {
