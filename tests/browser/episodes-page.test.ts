@@ -173,6 +173,54 @@ describeWhere(chromiumPath === null ? "no Chromium" : null, "the page about epis
     expect(endOf(good)).not.toBe(endOf(bad));
   });
 
+  test("shows the comparison that was chosen last, and says why one cannot be shown", async () => {
+    const other = (version: number) =>
+      recordedRow({ babble: 1, ticket: { ...board, episode: `e${version}`, version } });
+    const good = recordedRow({ babble: 0, ticket: { ...board, episode: "good", version: 9 } });
+    await stage.run.episodes([other(1), other(2), good]);
+    await stage.open("episodes");
+    const select = stage.page.locator(".choices select").first();
+    const slow = Promise.withResolvers<void>();
+    await stage.page.route("**/api/episodes/2?*", async (route) => {
+      await slow.promise;
+      await route.continue();
+    });
+    await select.selectOption({ index: 1 });
+    await select.selectOption({ index: 2 });
+    await stage.waitForText(".pane:nth-child(2) h4", "version 1");
+    const late = stage.page.waitForResponse("**/api/episodes/2?*");
+    slow.resolve();
+    await (await late).finished();
+    await stage.page.evaluate("new Promise(requestAnimationFrame)");
+    expect(await stage.text(".pane:nth-child(2) h4")).toContain("version 1");
+    await stage.page.route("**/api/episodes/2?*", (route) =>
+      route.fulfill({ status: 404, json: { error: "no episode 2; /api/episodes lists them" } }),
+    );
+    await select.selectOption({ index: 1 });
+    await stage.waitForText(".choices", "no episode 2; /api/episodes lists them");
+    await stage.waitForCount(".pane", 1);
+    stage.complaints = stage.complaints.filter((text) => !text.includes("404"));
+  });
+
+  test("has no player of an earlier episode, and leaves it no keys, where an episode cannot be shown", async () => {
+    const good = recordedRow({ babble: 0, ticket: { ...board, episode: "good", version: 9 } });
+    await stage.run.episodes([playedRow({ episode: "gone" }), good]);
+    await stage.page.route("**/api/episodes/1?*", (route) =>
+      route.fulfill({ status: 404, json: { error: "no episode 1; /api/episodes lists them" } }),
+    );
+    await stage.open("episodes");
+    await stage.waitForText(".replay", "replayed here: the same as recorded");
+    const takesKey = () =>
+      stage.page.evaluate<boolean>(
+        `!document.body.dispatchEvent(new KeyboardEvent("keydown", { key: "End", bubbles: true, cancelable: true }))`,
+      );
+    expect(await takesKey()).toBe(true);
+    await stage.page.locator("#episode-list button").nth(1).click();
+    await stage.waitForText("#episode", "no episode 1; /api/episodes lists them");
+    expect(await takesKey()).toBe(false);
+    stage.complaints = stage.complaints.filter((text) => !text.includes("404"));
+  });
+
   test("lets a person take over and play on by hand, with the arrow keys", async () => {
     const row = recordedRow({ babble: 0, ticket: { ...board, episode: "good" } });
     await stage.run.episodes([row]);

@@ -138,7 +138,11 @@ async function open(id: number): Promise<void> {
     detail.replaceChildren(...detailOf(episode, symbols, ...replay.elements, rating));
     await showGroups(episode.summary);
   } catch (error) {
-    if (openId === id) detail.replaceChildren(make("p", "empty", visible((error as Error).message)));
+    if (openId === id) {
+      player?.pause();
+      player = null;
+      detail.replaceChildren(make("p", "empty", visible((error as Error).message)));
+    }
   }
   detail.scrollTop = 0;
 }
