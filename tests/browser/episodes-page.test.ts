@@ -73,6 +73,22 @@ describeWhere(chromiumPath === null ? "no Chromium" : null, "the page about epis
     await stage.waitForCount('#groups button[aria-pressed="true"]', 1);
   });
 
+  test("reads the batch again, if the server could not give it", async () => {
+    const of = (update: number, member: number) =>
+      playedRow({ episode: `u${update}.g0.m${member}`, purpose: "train", version: update, member, layoutSeed: update });
+    await stage.run.episodes([of(4, 0), of(4, 1), of(5, 0)]);
+    await stage.open("episodes");
+    await stage.waitForText("#groups-title", "Groups of u5");
+    const busy = { status: 503, json: { error: "16 requests wait already" } };
+    await stage.page.route("**/api/episodes?purpose=train*", (route) => route.fulfill(busy), { times: 1 });
+    await stage.page.locator("#episode-list button").nth(1).click();
+    await stage.waitForText("#episode", "16 requests wait already");
+    await stage.page.locator("#episode-list button").nth(2).click();
+    await stage.waitForText("#groups-title", "Groups of u4");
+    await stage.waitForCount("#groups tbody button", 2);
+    stage.complaints = stage.complaints.filter((text) => !text.includes("503"));
+  });
+
   test("takes a rating of an episode and a note on a turn, and shows them again", async () => {
     await stage.run.episodes([playedRow({ episode: "a", layoutSeed: 111 }, true)]);
     await stage.open("episodes");
@@ -200,6 +216,19 @@ describeWhere(chromiumPath === null ? "no Chromium" : null, "the page about epis
     await stage.waitForText(".choices", "no episode 2; /api/episodes lists them");
     await stage.waitForCount(".pane", 1);
     stage.complaints = stage.complaints.filter((text) => !text.includes("404"));
+  });
+
+  test("asks again for the envs' code, if the server could not give it", async () => {
+    const row = (episode: string) => recordedRow({ babble: 0, ticket: { ...board, episode } });
+    await stage.run.episodes([row("a"), row("b")]);
+    await stage.page.route("**/assets/replay-code.js", (route) => route.fulfill({ status: 500, body: "" }), {
+      times: 1,
+    });
+    await stage.open("episodes");
+    await stage.waitForText("#episode", "Cannot replay this episode here");
+    await stage.page.locator("#episode-list button").nth(1).click();
+    await stage.waitForText(".replay", "replayed here: the same as recorded");
+    stage.complaints = stage.complaints.filter((text) => !text.includes("500"));
   });
 
   test("has no player of an earlier episode, and leaves it no keys, where an episode cannot be shown", async () => {
