@@ -6,6 +6,7 @@ import { apiContextOf } from "../dashboard/api-of-run.ts";
 import { serveDashboard } from "../dashboard/serve.ts";
 import { describeError } from "../errors.ts";
 import { envsText } from "../play/envs-of-run.ts";
+import { ENDS } from "../record/newest-update.ts";
 import { EventFiles } from "../record/tensorboard.ts";
 import { welcoming } from "../transport/handshake.ts";
 import { notTaken } from "../transport/refusals.ts";
@@ -19,7 +20,7 @@ const FLUSH_MS = 200;
 export interface OpenedStore {
   readonly store: Pick<Store, "write">;
   readonly url: string;
-  /** Number of updates whose metrics the store has. */
+  /** The update at which the record ends; 0 before the first update. */
   readonly updates: number;
   close(): Promise<void>;
 }
@@ -77,11 +78,10 @@ async function openStore(config: RunConfig, { run, folder, clock, log }: ActorCo
   store.startSession({ name: run, env: envsText(config), updates: learner.updates, seed });
   if (metrics.tensorboard) followStore(store, folder, (text) => log.error("tensorboard", text));
   log.info("page", page.url);
-  const made = store.latest().filter(({ name }) => name === "total/updates");
   return {
     store,
     url: page.url,
-    updates: Math.max(0, ...made.map(({ step }) => step)),
+    updates: store.newestStep(ENDS) ?? 0,
     async close() {
       await page.stop();
       store.close();

@@ -4,7 +4,8 @@ import fc from "fast-check";
 import { MetricsSink } from "../../../actors/metrics-sink/metrics-sink.ts";
 import { Store } from "../../../actors/metrics-sink/store.ts";
 import type { EpisodeRow } from "../../../actors/protocol.ts";
-import { seriesOf } from "../../../actors/record/newest-update.ts";
+import { costsOf } from "../../../actors/record/costs.ts";
+import { newestUpdate, seriesOf } from "../../../actors/record/newest-update.ts";
 import { sayHello, welcoming } from "../../../actors/transport/handshake.ts";
 import { temporaryFolder } from "../../scripts/temporary.ts";
 import { FakeClock } from "../fake-clock.ts";
@@ -78,6 +79,21 @@ describe("actors", () => {
       ["time/env", "sampler-0", 7, 0.25],
     ]);
   });
+});
+
+test("after a roll-back what actors measure belongs to the update that the run went back to, so it stays in the costs", () => {
+  const cpu = (seconds: number) =>
+    sink.takeActors([actorView("learner", { load: { "process/cpu_seconds": seconds } })]);
+  for (const update of [7, 8]) {
+    tellMetrics({ "total/updates": update }, update);
+    cpu(10 * update);
+    sink.flush();
+  }
+  tellMetrics({ "health/rollbacks": 1 }, 7);
+  cpu(85);
+  sink.flush();
+  const costs = costsOf((name) => store.series([name], 0), newestUpdate(store));
+  expect([newestUpdate(store), costs.total.cpuSeconds]).toEqual([7, 85]);
 });
 
 test("the processor time of actors that share a process is stored once; that of a guest is its own", () => {
