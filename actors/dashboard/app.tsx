@@ -124,7 +124,7 @@ interface OpenRun {
  */
 function otherRuns(nearby: NearbyRuns, shared: Omit<RunRoutesOptions, "context">): (name: string) => Hono | null {
   const open = new Map<string, OpenRun>();
-  /** The inode numbers of the run's record and config, and the time of the config. No other record has this number while the run is open. */
+  /** The inode numbers of the run's record and config, and the time of the config. While the run is open, no other record has its inode number. */
   const versionOf = (name: string) => {
     const stats = (file: string) => statSync(join(nearby.parent, name, file), { throwIfNoEntry: false });
     const config = stats("config.json");

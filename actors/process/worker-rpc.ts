@@ -61,7 +61,11 @@ export interface Thread<M extends Methods> {
   stop(): void;
 }
 
-/** Starts `entry` as a worker that serves `M`. @param failed  called when the thread dies; every open call and every later call rejects */
+/**
+ * Starts `entry` as a worker that serves `M`.
+ *
+ * @param failed  called once if the thread ends by itself; every open call and every later call then rejects. Not called after `stop`
+ */
 export function startThread<M extends Methods>(
   entry: URL,
   failed: (error: Error) => void,
