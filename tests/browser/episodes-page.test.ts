@@ -256,6 +256,8 @@ describeWhere(chromiumPath === null ? "no Chromium" : null, "the page about epis
     await stage.open("episodes");
     await stage.page.getByText("Take over").click();
     await stage.waitForText(".hand .caption", "10 actions left");
+    await stage.page.getByText("Play", { exact: true }).click();
+    expect(await stage.page.locator(".controls").textContent()).not.toContain("Pause");
     for (const action of actionsOf(row)) await stage.page.keyboard.press(`Arrow${action}`);
     await stage.waitForText(".hand .caption", "solved");
     expect(await shown(1)).toBe(endOf(row));

@@ -155,6 +155,7 @@ export class Player {
   }
 
   #toggle(): void {
+    if (this.#manual !== null) return;
     if (this.#timer !== null) {
       this.pause();
       return;
