@@ -149,7 +149,7 @@ function otherRuns(nearby: NearbyRuns, shared: Omit<RunRoutesOptions, "context">
       const folder = join(nearby.parent, name);
       const context = { store, ...apiContextOf(readRunConfig(folder), folder) };
       const routes = new Hono().route("/", runRoutes({ ...shared, context, signal: closing.signal }));
-      for (const first of [...open.keys()].slice(0, open.size + 1 - RUNS_OPEN_MAX)) close(first);
+      for (const first of [...open.keys()].slice(0, Math.max(0, open.size + 1 - RUNS_OPEN_MAX))) close(first);
       open.set(name, {
         routes,
         version,

@@ -14,6 +14,7 @@ import { NearbyRuns } from "../../../actors/dashboard/runs.ts";
 import { Tokenizer } from "../../../model/text/tokenizer.ts";
 import { temporaryFolder } from "../../scripts/temporary.ts";
 import { actorView, playedRow } from "../metrics-sink/fake-run.ts";
+import { openFilesIn } from "../metrics-sink/open-files.ts";
 import { recordIn } from "../metrics-sink/recorded.ts";
 import { recordedRow } from "../record/recorded-episode.ts";
 import { configOf } from "../training/stage.ts";
@@ -358,7 +359,11 @@ describe("other runs", () => {
       record(`r${n}`, n / 9, n);
       writeFileSync(join(root, `r${n}`, "config.json"), "{}");
     }
-    for (let n = 0; n < 10; n++) expect(await json(`/run/r${n % 9}/api/run`)).toMatchObject({ run: `r${n % 9}` });
+    const openRuns = () => openFilesIn(root).filter((path) => path.endsWith("/run.sqlite")).length;
+    for (let n = 0; n < 10; n++) {
+      expect(await json(`/run/r${n % 9}/api/run`)).toMatchObject({ run: `r${n % 9}` });
+      expect(openRuns()).toBe(Math.min(n + 1, 8));
+    }
   }, 300_000);
 
   test("are read and not written, and nothing outside their folder is", async () => {
