@@ -142,6 +142,26 @@ describeWhere(chromiumPath === null ? "no Chromium" : null, "the page about epis
     await stage.waitForText("#list-note", "1 newer episode; on the first page");
   });
 
+  test("goes one page for two clicks before the page is there, and never before the first", async () => {
+    await stage.run.episodes(Array.from({ length: 120 }, (_, i) => playedRow({ episode: `e${i}`, layoutSeed: i })));
+    await stage.open("episodes");
+    await stage.waitForCount("#episode-list button", 50);
+    const clickTwice = (button: string) =>
+      stage.page.locator(button).evaluate((element: { click(): void }) => {
+        element.click();
+        element.click();
+      });
+    await clickTwice("#older");
+    await stage.waitForText("#list-note", "page 2, newest first");
+    await clickTwice("#newer");
+    await stage.waitForText("#list-note", /^newest first/);
+    await stage.page.locator("#older").click();
+    await stage.waitForText("#list-note", "page 2, newest first");
+    await stage.page.locator("#older").click();
+    await stage.waitForText("#list-note", "page 3, newest first");
+    await stage.waitForCount("#episode-list button", 20);
+  });
+
   test("replays an episode with the env's own code, action by action, to the recorded end", async () => {
     const row = recordedRow({ babble: 0, ticket: { ...board, episode: "good", version: 9 } });
     await stage.run.episodes([row]);
